@@ -1,0 +1,2 @@
+//! The foldwire command.
+fn main() {}

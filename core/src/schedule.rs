@@ -1,0 +1,255 @@
+//! Who talks to whom, in which order: algorithms as pure functions.
+//!
+//! A schedule cuts the logical array into *parts* and gives every rank a program: step `0`, `1`, …
+//! Each [`Step`] receives at most one part, does one [`Action`], and sends at most one part. A schedule
+//! owns no memory and does no I/O, so a program can be printed, checked ([`check`]) and simulated.
+//! The vocabulary is NCCL's (`device/primitives.h`: send, recv, recvReduceSend, …).
+//!
+//! Adding one: a new file here and one line in [`ALL`].
+
+#[cfg(feature = "alloc")]
+pub mod check;
+
+mod binomial;
+mod recursive_doubling;
+mod ring;
+
+pub use binomial::Binomial;
+pub use recursive_doubling::RecursiveDoubling;
+pub use ring::Ring;
+
+use crate::transport::Rank;
+
+/// Every schedule.
+pub static ALL: &[&dyn Schedule] = &[&Ring, &RecursiveDoubling, &Binomial];
+
+/// What is to be achieved. `count` values are divided into `size` *shares* where the table says so
+/// (share r of `count` values: see [`crate::layout::share`]).
+///
+/// | collective | each rank starts with | each rank ends with |
+/// |---|---|---|
+/// | all-reduce | `count` values | the reduction of all, `count` values |
+/// | reduce-scatter | `count` values | its share of the reduction |
+/// | all-gather | its share | all shares, `count` values |
+/// | broadcast | root: `count` values | `count` values |
+/// | scatter | root: `count` values | its share |
+/// | gather | its share | root: all shares |
+/// | reduce | `count` values | root: the reduction |
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum Collective {
+    AllReduce,
+    ReduceScatter,
+    AllGather,
+    Broadcast,
+    Scatter,
+    Gather,
+    Reduce,
+}
+
+impl Collective {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::AllReduce,
+        Self::ReduceScatter,
+        Self::AllGather,
+        Self::Broadcast,
+        Self::Scatter,
+        Self::Gather,
+        Self::Reduce,
+    ];
+
+    /// Whether values are combined (as opposed to only moved).
+    #[must_use]
+    pub const fn reduces(self) -> bool {
+        matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce)
+    }
+
+    /// The name in lower case, words joined by a hyphen.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all-reduce",
+            Self::ReduceScatter => "reduce-scatter",
+            Self::AllGather => "all-gather",
+            Self::Broadcast => "broadcast",
+            Self::Scatter => "scatter",
+            Self::Gather => "gather",
+            Self::Reduce => "reduce",
+        }
+    }
+}
+
+/// What a program is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The collective.
+    pub collective: Collective,
+    /// Number of ranks, at least 1.
+    pub size: usize,
+    /// The root, for the collectives that have one; rank 0 otherwise.
+    pub root: Rank,
+}
+
+/// A share of the logical array, `0..Schedule::n_parts`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Part(pub u32);
+
+impl Part {
+    /// This part as an array index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One step of one rank: receive (if [`from`](Self::from) is set), act, send (if [`to`](Self::to) is set).
+///
+/// Everything in a step concerns one part. The *holding* of a lane is what an earlier step of the
+/// same lane kept for the same part: a received frame or a partial reduction. "The local part" is the
+/// rank's own contribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What to do.
+    pub action: Action,
+    /// The part concerned.
+    pub part: Part,
+    /// Whom to receive from; set exactly for the actions that receive.
+    pub from: Option<Rank>,
+    /// Whom to send to; set exactly for the actions that send.
+    pub to: Option<Rank>,
+    /// For the actions that send: the part is needed again by a later step of this rank, so keep it
+    /// as the holding.
+    pub keep: bool,
+}
+
+/// What a step does. Names say receive–combine–keep–send in that order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Send the holding, or the local part if nothing is held.
+    Send,
+    /// As `Send` of the local part; also put what the others will decode into the local output.
+    SendStore,
+    /// Receive into the holding, to be sent on or stored by later steps.
+    Hold,
+    /// Put the holding into the output and drop it. With nothing held: copy the local part there.
+    Finish,
+    /// As `Finish`, where some other rank received this very result through the wire: store what
+    /// that rank decodes, so that all ranks hold the same bits.
+    FinishAsSent,
+    /// Receive into the output.
+    Store,
+    /// Receive and send on; keep nothing.
+    Forward,
+    /// Receive into the output and send on.
+    StoreForward,
+    /// Receive and combine with the holding, or with the local part if nothing is held; hold the result.
+    Reduce,
+    /// As `Reduce`, then send the result instead of holding it.
+    ReduceSend,
+    /// As `Reduce`, then put the result into the output instead of holding it.
+    ReduceStore,
+    /// As `Reduce`, then send the result and put what the receiver decodes into the output.
+    ReduceStoreSend,
+}
+
+impl Action {
+    /// Whether the step receives a frame.
+    #[must_use]
+    pub const fn receives(self) -> bool {
+        !matches!(
+            self,
+            Self::Send | Self::SendStore | Self::Finish | Self::FinishAsSent
+        )
+    }
+
+    /// Whether the step sends a frame.
+    #[must_use]
+    pub const fn sends(self) -> bool {
+        matches!(
+            self,
+            Self::Send
+                | Self::SendStore
+                | Self::Forward
+                | Self::StoreForward
+                | Self::ReduceSend
+                | Self::ReduceStoreSend
+        )
+    }
+
+    /// Whether the step combines what it receives with what the rank has.
+    #[must_use]
+    pub const fn reduces(self) -> bool {
+        matches!(
+            self,
+            Self::Reduce | Self::ReduceSend | Self::ReduceStore | Self::ReduceStoreSend
+        )
+    }
+
+    /// Whether the step writes the output.
+    #[must_use]
+    pub const fn stores(self) -> bool {
+        matches!(
+            self,
+            Self::SendStore
+                | Self::Finish
+                | Self::FinishAsSent
+                | Self::Store
+                | Self::StoreForward
+                | Self::ReduceStore
+                | Self::ReduceStoreSend
+        )
+    }
+}
+
+impl Step {
+    /// A step without peers; add them with [`from`](Self::from), [`to`](Self::to) and
+    /// [`keeping`](Self::keeping).
+    #[must_use]
+    pub const fn new(action: Action, part: Part) -> Self {
+        Self { action, part, from: None, to: None, keep: false }
+    }
+
+    /// Receive from this rank.
+    #[must_use]
+    pub const fn from(mut self, rank: Rank) -> Self {
+        self.from = Some(rank);
+        self
+    }
+
+    /// Send to this rank.
+    #[must_use]
+    pub const fn to(mut self, rank: Rank) -> Self {
+        self.to = Some(rank);
+        self
+    }
+
+    /// Keep the part as the holding if `keep`.
+    #[must_use]
+    pub const fn keeping(mut self, keep: bool) -> Self {
+        self.keep = keep;
+        self
+    }
+}
+
+/// An algorithm for one or more collectives.
+///
+/// `step` must be a pure function: the same arguments give the same answer, on every rank.
+pub trait Schedule: Sync {
+    /// Its name, as the literature has it.
+    fn name(&self) -> &'static str;
+
+    /// Whether it can do this collective (for every size and root).
+    fn supports(&self, collective: Collective) -> bool;
+
+    /// Into how many parts it divides the array: 1, or `call.size` (one share per rank).
+    fn n_parts(&self, call: Call) -> usize;
+
+    /// Number of steps in `rank`'s program.
+    fn n_steps(&self, call: Call, rank: Rank) -> usize;
+
+    /// Step `index < n_steps` of `rank`'s program.
+    fn step(&self, call: Call, rank: Rank, index: usize) -> Step;
+}

@@ -1,0 +1,26 @@
+//! Ring.
+
+use super::{Call, Collective, Schedule, Step};
+use crate::transport::Rank;
+
+/// Ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring;
+
+impl Schedule for Ring {
+    fn name(&self) -> &'static str {
+        "ring"
+    }
+    fn supports(&self, _: Collective) -> bool {
+        false
+    }
+    fn n_parts(&self, _: Call) -> usize {
+        1
+    }
+    fn n_steps(&self, _: Call, _: Rank) -> usize {
+        0
+    }
+    fn step(&self, _: Call, _: Rank, _: usize) -> Step {
+        unreachable!()
+    }
+}

@@ -1,0 +1,198 @@
+//! What the engine asks of a network: reliable frames, in order per (peer, tag), in buffers the
+//! *transport* owns.
+//!
+//! User memory is never lent to a transport. The engine takes an empty frame, encodes straight into
+//! it and hands it over; on the other side it decodes straight out of the frame it was given. That is
+//! safe Rust, fits registered memory and needs no allocator (design after smoltcp's `phy::Device`).
+//!
+//! For users: pass any `Transport` to [`Communicator::new`](crate::Communicator::new).
+//! For implementors: the contract is on each method; `foldwire-tests` runs the conformance suite
+//! over it.
+
+use core::fmt;
+use core::task::Poll;
+use core::time::Duration;
+
+/// A process (or thread) of the group, `0..size`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank(pub u32);
+
+impl Rank {
+    /// The rank with this index.
+    ///
+    /// # Panics
+    /// If `index` does not fit 32 bits.
+    #[must_use]
+    pub const fn new(index: usize) -> Self {
+        assert!(index <= u32::MAX as usize);
+        Self(index as u32)
+    }
+
+    /// This rank as an array index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Tells apart independent streams of frames between the same two ranks. The engine uses one tag
+/// for each lane, `0..MAX_LANES`, and [`Tag::CONTROL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(pub u8);
+
+impl Tag {
+    /// Carries abort notices; has credit of its own so that full data links cannot block it.
+    pub const CONTROL: Self = Self(MAX_LANES as u8);
+    /// Number of different tags.
+    pub const COUNT: usize = MAX_LANES + 1;
+
+    /// This tag as an array index, below [`Tag::COUNT`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Most lanes a communicator can have.
+pub const MAX_LANES: usize = 8;
+
+/// Reliable frames, delivered in order per (peer, tag).
+///
+/// One value belongs to one rank and is driven by one thread at a time. No method blocks, except
+/// [`idle`](Self::idle), which may wait as long as its budget.
+pub trait Transport {
+    /// An owned message buffer of [`frame_capacity`](Self::frame_capacity) bytes. Its first byte must
+    /// be aligned to [`FRAME_ALIGN`] bytes. Dropping one instead of recycling it may leak it from
+    /// the pool, but nothing worse.
+    type Frame: AsRef<[u8]> + AsMut<[u8]>;
+    /// Why the transport failed.
+    type Error: TransportError;
+
+    /// This process's rank, `0..size()`.
+    fn rank(&self) -> Rank;
+
+    /// Number of ranks in the group, at least 1.
+    fn size(&self) -> usize;
+
+    /// Bytes in every frame; the same on every rank, at least [`MIN_FRAME_BYTES`].
+    fn frame_capacity(&self) -> usize;
+
+    /// Takes an empty frame from the pool. Its content is unspecified.
+    ///
+    /// `Pending`: none is free now; nothing happened. The pool must hold at least
+    /// [`FRAMES_PER_LANE`] frames per lane.
+    ///
+    /// # Errors
+    /// When the pool can never provide another frame.
+    fn poll_frame(&mut self) -> Poll<Result<Self::Frame, Self::Error>>;
+
+    /// Asks whether the link can take one more frame. After `Ready(Ok)` the next
+    /// [`send`](Self::send) with the same `to` and `tag` is accepted.
+    ///
+    /// `Pending`: the link is full; nothing happened. A link must hold at least one undelivered frame.
+    ///
+    /// # Errors
+    /// When the peer is gone.
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Self::Error>>;
+
+    /// Sends the first `n_bytes` of `frame`: one taken from the pool, or one received (forwarding).
+    /// Call only after [`poll_ready`](Self::poll_ready) said so.
+    ///
+    /// # Errors
+    /// When the peer is gone, `n_bytes` exceeds the capacity, or the link was not ready.
+    fn send(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        frame: Self::Frame,
+        n_bytes: usize,
+    ) -> Result<(), Self::Error>;
+
+    /// The next frame from `from` with `tag`, and how many of its bytes are filled.
+    ///
+    /// Frames a peer sent before it went away are still delivered; only then comes the error.
+    ///
+    /// # Errors
+    /// When the peer is gone and nothing is left to deliver.
+    fn poll_recv(
+        &mut self,
+        from: Rank,
+        tag: Tag,
+    ) -> Poll<Result<(Self::Frame, usize), Self::Error>>;
+
+    /// Gives back a frame that is no longer needed.
+    fn recycle(&mut self, frame: Self::Frame);
+
+    /// Moves the network along; a bounded amount of work. Called before each pass over the lanes.
+    ///
+    /// # Errors
+    /// When the transport as a whole has failed.
+    fn progress(&mut self) -> Result<(), Self::Error>;
+
+    /// Monotonic time since an arbitrary start; virtual in a simulator.
+    fn now(&self) -> Duration;
+
+    /// Called when a pass since the last [`progress`](Self::progress) found nothing to do. May return
+    /// at once, spin, or park until something arrives, but not longer than `budget`.
+    fn idle(&mut self, budget: Duration);
+
+    /// Whether bytes can be damaged on the way, so that frames carry a checksum unless the caller
+    /// says otherwise. `false` suits frames that never leave the process.
+    fn needs_checksum(&self) -> bool {
+        true
+    }
+}
+
+/// Alignment of a frame's first byte.
+pub const FRAME_ALIGN: usize = 64;
+/// Smallest legal [`Transport::frame_capacity`].
+pub const MIN_FRAME_BYTES: usize = 1024;
+/// Frames that one lane may hold at the same time: one received, one accumulated, one outgoing, one
+/// scratch.
+pub const FRAMES_PER_LANE: usize = 4;
+
+/// A transport's own error, reduced to what the engine can act on.
+pub trait TransportError: fmt::Debug {
+    /// What kind of failure this is.
+    fn kind(&self) -> TransportErrorKind;
+
+    /// The peer concerned, if one is.
+    fn peer(&self) -> Option<Rank>;
+}
+
+/// The failures that every transport shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransportErrorKind {
+    /// The peer ended, crashed or closed the connection.
+    PeerLost,
+    /// The network gave up after a time limit of its own.
+    Timeout,
+    /// A message was longer than a frame.
+    Truncated,
+    /// The pool is empty for good.
+    OutOfFrames,
+    /// The engine or the caller broke the contract (not ready, rank out of range, too many bytes).
+    Misuse,
+    /// Anything else.
+    Other,
+}
+
+impl fmt::Display for TransportErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PeerLost => "the peer is gone",
+            Self::Timeout => "the network timed out",
+            Self::Truncated => "a message did not fit a frame",
+            Self::OutOfFrames => "the frame pool is exhausted",
+            Self::Misuse => "the transport was used against its contract",
+            Self::Other => "the transport failed",
+        })
+    }
+}
