@@ -1,0 +1,178 @@
+//! What error the caller allows, and the lattice that keeps it.
+//!
+//! A [`Bound`] is resolved to an absolute bound eb on each operand, and that to a [`Quantum`]: the
+//! lattice spacing Δ = 2·eb·(1 − 2⁻⁶). The 2⁻⁶ is room for the roundings of encoder and decoder, so
+//! that values near the middle between two codes still pass the encoder's check.
+
+use crate::element::{Element, sealed::Float};
+use core::fmt;
+
+/// An error bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Bound {
+    /// |x − x̂| ≤ eb, in the unit of the data.
+    Absolute(f64),
+    /// eb = this · (max − min) over the finite values of all ranks' data.
+    Relative(f64),
+    /// Peak signal-to-noise ratio of each operand in dB, at least: Δ = range · √12 · 10^(−dB/20),
+    /// the uniform quantiser's formula, so eb = Δ / (2·(1 − 2⁻⁶)).
+    Psnr(f64),
+}
+
+/// What a bound bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Each operand is represented within the bound (as in the papers); a sum of n operands may be off
+    /// by n times that.
+    #[default]
+    PerOperand,
+    /// The result of the collective is within the bound of the exact result.
+    Result,
+}
+
+/// Smallest and largest finite value of all ranks' data.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Extent {
+    /// Smallest.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl Extent {
+    /// The extent of a slice, if it has a finite value.
+    #[must_use]
+    pub fn of<T: Element>(values: &[T]) -> Option<Self> {
+        let (min, max) = crate::kernel::Kernel::at(crate::kernel::Level::best()).extent(values);
+        (min <= max).then(|| Self { min: min.to_f64(), max: max.to_f64() })
+    }
+
+    /// max − min.
+    #[must_use]
+    pub fn range(self) -> f64 {
+        self.max - self.min
+    }
+
+    /// The largest magnitude.
+    #[must_use]
+    pub fn magnitude(self) -> f64 {
+        self.max.abs().max(self.min.abs())
+    }
+}
+
+/// Why a bound is unusable.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BoundError {
+    /// Zero, negative, NaN or infinite.
+    #[error("the bound {value} is not a positive finite number; for exact results use the raw codec")]
+    NotPositive {
+        /// What was given.
+        value: f64,
+    },
+    /// A bound on the result below the rounding of the element type itself.
+    #[error(
+        "a result within {bound:e} is asked for, but rounding alone can cost {rounding:e}; \
+         allow more, or use a wider type"
+    )]
+    BelowPrecision {
+        /// The bound on the result.
+        bound: f64,
+        /// What rounding can cost.
+        rounding: f64,
+    },
+}
+
+impl Bound {
+    /// Whether resolving needs the extent of the data.
+    #[must_use]
+    pub const fn needs_extent(self) -> bool {
+        !matches!(self, Self::Absolute(_))
+    }
+
+    /// The absolute bound; `extent` is `None` when no rank has a finite value.
+    ///
+    /// A constant field has range 0 and so the absolute bound 0 ([`Quantum::LOSSLESS`]).
+    ///
+    /// # Errors
+    /// [`BoundError::NotPositive`].
+    pub fn absolute(self, extent: Option<Extent>) -> Result<f64, BoundError> {
+        let (Self::Absolute(value) | Self::Relative(value) | Self::Psnr(value)) = self;
+        if !(value > 0.0 && value.is_finite()) {
+            return Err(BoundError::NotPositive { value });
+        }
+        // The range of values near ±MAX can overflow; the largest finite bound is as good.
+        let range = extent.map_or(0.0, Extent::range).min(f64::MAX);
+        Ok(match self {
+            Self::Absolute(value) => value,
+            Self::Relative(value) => value * range,
+            Self::Psnr(db) => {
+                let step = range * libm::sqrt(12.0) * libm::pow(10.0, -db / 20.0);
+                step / (2.0 * SHRINK)
+            }
+        }
+        .min(f64::MAX))
+    }
+}
+
+/// 1 − 2⁻⁶.
+const SHRINK: f64 = 1.0 - 1.0 / 64.0;
+
+/// Spacing of the lattice and the bound that it keeps. All ranks of a call must have the same.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Quantum {
+    step: f64,
+    bound: f64,
+}
+
+impl Quantum {
+    /// No lattice: every value travels exactly.
+    pub const LOSSLESS: Self = Self { step: 0.0, bound: 0.0 };
+
+    /// The quantum that keeps the absolute bound `bound` for elements of type `T`. Too small for a
+    /// normal step in `T` (or not positive): [`LOSSLESS`](Self::LOSSLESS).
+    #[must_use]
+    pub fn new<T: Element>(bound: f64) -> Self {
+        // The step and its reciprocal must both be normal, so that products with codes do not depend
+        // on how a rank treats subnormals.
+        let largest = libm::sqrt(T::MAX.to_f64()) * libm::sqrt(libm::sqrt(T::MAX.to_f64()));
+        let bound = bound.min(largest);
+        let step = T::from_f64(2.0 * bound * SHRINK);
+        if bound > 0.0 && step.is_normal() && (T::ONE / step).is_normal() {
+            Self { step: step.to_f64(), bound }
+        } else {
+            Self::LOSSLESS
+        }
+    }
+
+    /// Δ, exactly representable in the element type; 0 if lossless.
+    #[must_use]
+    pub const fn step(self) -> f64 {
+        self.step
+    }
+
+    /// The absolute bound eb on each operand.
+    #[must_use]
+    pub const fn bound(self) -> f64 {
+        self.bound
+    }
+
+    /// Whether every value travels exactly.
+    #[must_use]
+    pub fn is_lossless(self) -> bool {
+        self.step == 0.0
+    }
+
+    /// The bound rounded down to `T`.
+    pub(crate) fn bound_in<T: Element>(self) -> T {
+        let bound = T::from_f64(self.bound);
+        if bound.to_f64() > self.bound { bound.next_down() } else { bound }
+    }
+}
+
+impl fmt::Debug for Quantum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Quantum(step {:e}, bound {:e})", self.step, self.bound)
+    }
+}

@@ -1,0 +1,370 @@
+//! How values become bytes.
+//!
+//! A [`Codec`] turns a segment of values into the payload of a frame and back, and can reduce on the
+//! way. A [`Homomorphic`] one also combines two payloads without decoding them. Codecs see plain
+//! slices: no ranks, no transport.
+//!
+//! Adding one: a new file in `codec/`, one line in `codecs!` below.
+
+pub mod fz_light;
+pub mod raw;
+
+use crate::bound::Quantum;
+use crate::element::{DType, Element};
+use crate::kernel::{CHUNK, Level};
+use crate::op::{Op, with_op};
+use core::ops::AddAssign;
+
+pub use fz_light::FzLight;
+pub use raw::Raw;
+
+/// Why a segment could not be encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// The destination is smaller than the worst case.
+    #[error("the destination has {have} bytes, the worst case needs {need}")]
+    Capacity {
+        /// Bytes needed.
+        need: usize,
+        /// Bytes there.
+        have: usize,
+    },
+    /// More values than one frame's 32-bit offsets can address.
+    #[error("{n_values} values are too many for one frame; divide them")]
+    TooLong {
+        /// Values given.
+        n_values: usize,
+    },
+}
+
+/// Why bytes are not a valid encoding of what was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The bytes end too early.
+    #[error("{have} bytes, but at least {need} belong to this encoding")]
+    Truncated {
+        /// Bytes needed.
+        need: usize,
+        /// Bytes there.
+        have: usize,
+    },
+    /// The bytes contradict themselves.
+    #[error("the encoded bytes are damaged")]
+    Damaged,
+    /// A version of the format that this library does not know.
+    #[error("format version {version} is unknown to this version of Foldwire")]
+    Version {
+        /// The version found.
+        version: u8,
+    },
+    /// Another element type.
+    #[error("the encoding has element type code {found}, expected {expected}")]
+    Type {
+        /// Code found.
+        found: u8,
+        /// Type expected.
+        expected: DType,
+    },
+    /// Another number of values.
+    #[error("the encoding has {found} values, expected {expected}")]
+    Count {
+        /// Values in the encoding.
+        found: usize,
+        /// Values expected.
+        expected: usize,
+    },
+}
+
+/// Why two operands could not be combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// The result could not be encoded.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// An operand could not be decoded.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The operands lie on different lattices.
+    #[error("quanta differ: {ours:e} here, {theirs:e} in the frame; ranks must agree on the bound")]
+    Quantum {
+        /// Our spacing.
+        ours: f64,
+        /// The frame's.
+        theirs: f64,
+    },
+    /// More operands than the codes have head-room for.
+    #[error("{operands} operands, but codes have head-room for {limit} only")]
+    HeadRoom {
+        /// Operands of the sum.
+        operands: u64,
+        /// What the codec was made for.
+        limit: u32,
+    },
+}
+
+/// Which path blocks took through [`Homomorphic::combine`] (hZCCL's statistics), and how many of the
+/// blocks written are verbatim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockStats {
+    /// Blocks stored as they are, beyond the lattice.
+    pub verbatim: u64,
+    /// Both blocks constant: nothing to do.
+    pub both_constant: u64,
+    /// Only the left block non-constant: copied.
+    pub left: u64,
+    /// Only the right block non-constant: copied.
+    pub right: u64,
+    /// Both non-constant: unpacked, added, packed.
+    pub neither_constant: u64,
+}
+
+impl AddAssign for BlockStats {
+    fn add_assign(&mut self, other: Self) {
+        self.verbatim += other.verbatim;
+        self.both_constant += other.both_constant;
+        self.left += other.left;
+        self.right += other.right;
+        self.neither_constant += other.neither_constant;
+    }
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes of the encoding.
+    pub n_bytes: usize,
+    /// What kind of blocks.
+    pub blocks: BlockStats,
+}
+
+/// Gives values `start..start + out.len()` of a segment; `start` is a multiple of [`CHUNK`] and
+/// `out` at most that long.
+pub type Fill<'a, T> = dyn FnMut(usize, &mut [T]) -> Result<(), DecodeError> + 'a;
+
+/// Values ⇄ bytes.
+///
+/// For implementors: `id`, `max_encoded_len`, `encode_with` and `decode_from` are enough; the rest is
+/// chunk by chunk over them (decompress – operate – compress), and worth overriding for speed.
+pub trait Codec<T: Element>: Sync {
+    /// The codec's code in a frame.
+    fn id(&self) -> CodecId;
+
+    /// The most bytes that `n_values` can take, and what every destination must hold; `None` if one
+    /// frame cannot address them.
+    fn max_encoded_len(&self, n_values: usize) -> Option<usize>;
+
+    /// Encodes `n_values` values that `fill` gives piece by piece, in order.
+    ///
+    /// # Errors
+    /// [`EncodeError`] for the destination; what `fill` returns.
+    fn encode_with(
+        &self,
+        n_values: usize,
+        fill: &mut Fill<'_, T>,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError>;
+
+    /// Decodes values `start..start + dst.len()`, each divided by `divisor` (1: exactly as encoded;
+    /// n: the average of a sum of n operands). `start` must be a multiple of [`CHUNK`].
+    ///
+    /// # Errors
+    /// [`DecodeError`] if `src` is no valid encoding of at least that many values.
+    fn decode_from(
+        &self,
+        src: &[u8],
+        start: usize,
+        divisor: u32,
+        dst: &mut [T],
+    ) -> Result<(), DecodeError>;
+
+    /// Number of values in an encoding.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if that cannot be told.
+    fn n_values(&self, src: &[u8]) -> Result<usize, DecodeError>;
+
+    /// Encodes `src`.
+    ///
+    /// # Errors
+    /// [`EncodeError`] for the destination.
+    fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
+        let mut copy = |start: usize, out: &mut [T]| {
+            out.copy_from_slice(&src[start..start + out.len()]);
+            Ok(())
+        };
+        self.encode_with(src.len(), &mut copy, dst)
+    }
+
+    /// Decodes a whole encoding, each value divided by `divisor`.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if `src` is not a valid encoding of exactly `dst.len()` values.
+    fn decode(&self, src: &[u8], divisor: u32, dst: &mut [T]) -> Result<(), DecodeError> {
+        self.expect_values(src, dst.len())?;
+        self.decode_from(src, 0, divisor, dst)
+    }
+
+    /// acc ← acc ⊕ decoded, in floats.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    fn reduce(&self, op: &Op<'_, T>, src: &[u8], acc: &mut [T]) -> Result<(), DecodeError> {
+        self.expect_values(src, acc.len())?;
+        let mut buffer = [T::ZERO; CHUNK];
+        for (i, acc) in acc.chunks_mut(CHUNK).enumerate() {
+            let decoded = &mut buffer[..acc.len()];
+            self.decode_from(src, i * CHUNK, 1, decoded)?;
+            operate(op, acc, decoded);
+        }
+        Ok(())
+    }
+
+    /// Frame ⊕ floats → frame.
+    ///
+    /// # Errors
+    /// If `src` is invalid, `dst` too small, or the operands do not match.
+    fn fold(
+        &self,
+        op: &Op<'_, T>,
+        src: &[u8],
+        local: &[T],
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        self.expect_values(src, local.len())?;
+        let mut fill = |start: usize, out: &mut [T]| {
+            self.decode_from(src, start, 1, out)?;
+            operate(op, out, &local[start..start + out.len()]);
+            Ok(())
+        };
+        self.encode_with(local.len(), &mut fill, dst)
+    }
+
+    /// Decodes and encodes again, as a rank does that compresses each hop anew.
+    ///
+    /// # Errors
+    /// If `src` is not a valid encoding of `n_values` values, or `dst` is too small.
+    fn recode(&self, src: &[u8], n_values: usize, dst: &mut [u8]) -> Result<Written, CodecError> {
+        self.expect_values(src, n_values)?;
+        let mut fill = |start: usize, out: &mut [T]| self.decode_from(src, start, 1, out);
+        self.encode_with(n_values, &mut fill, dst)
+    }
+
+    /// As [`fold`](Self::fold), leaving the result in `frame`, whose length must not change; `None` if
+    /// the codec cannot. Saves a frame and a pass over memory where it can.
+    fn fold_in_place(
+        &self,
+        op: &Op<'_, T>,
+        frame: &mut [u8],
+        local: &[T],
+    ) -> Option<Result<(), CodecError>> {
+        let _ = (op, frame, local);
+        None
+    }
+
+    /// Combining of frames, for codecs that can.
+    fn homomorphic(&self) -> Option<&dyn Homomorphic<T>> {
+        None
+    }
+
+    /// [`DecodeError::Count`] unless `src` holds `expected` values.
+    ///
+    /// # Errors
+    /// That, or what [`n_values`](Self::n_values) finds.
+    fn expect_values(&self, src: &[u8], expected: usize) -> Result<(), DecodeError> {
+        let found = self.n_values(src)?;
+        if found == expected { Ok(()) } else { Err(DecodeError::Count { found, expected }) }
+    }
+}
+
+/// Reduction without decoding (hZCCL, SC'24).
+pub trait Homomorphic<T: Element>: Codec<T> {
+    /// Frame ⊕ frame → frame.
+    ///
+    /// # Errors
+    /// If an operand is invalid, they do not match each other or this codec, or `dst` is too small.
+    fn combine(
+        &self,
+        op: &Op<'_, T>,
+        a: &[u8],
+        b: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError>;
+}
+
+/// acc ← acc ⊕ other, value by value.
+pub(crate) fn operate<T: Element>(op: &Op<'_, T>, acc: &mut [T], other: &[T]) {
+    with_op!(op, |f| for (a, &b) in acc.iter_mut().zip(other) {
+        *a = f(*a, b);
+    });
+}
+
+/// What a codec is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct CodecParams {
+    /// The lattice.
+    pub quantum: Quantum,
+    /// Most operands that a sum can have: the group's size.
+    pub max_operands: u32,
+    /// Instruction set for the kernels.
+    pub level: Level,
+}
+
+macro_rules! codecs {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal;)*) => {
+        /// A codec, by name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum CodecId {
+            $($(#[$doc])* $variant = $code,)*
+        }
+
+        impl CodecId {
+            /// Every codec.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The name in lower case.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// Makes the codec for one call.
+            #[must_use]
+            pub fn instance<T: Element>(self, params: &CodecParams) -> AnyCodec<T> {
+                match self {
+                    $(Self::$variant => AnyCodec::$variant($variant::from_params(params)),)*
+                }
+            }
+        }
+
+        /// Any of the codecs, without an allocation.
+        #[derive(Clone, Copy, Debug)]
+        #[non_exhaustive]
+        pub enum AnyCodec<T: Element> {
+            $($(#[$doc])* $variant($variant<T>),)*
+        }
+
+        impl<T: Element> AnyCodec<T> {
+            /// The codec behind its trait.
+            #[must_use]
+            pub fn as_dyn(&self) -> &dyn Codec<T> {
+                match self {
+                    $(Self::$variant(codec) => codec,)*
+                }
+            }
+        }
+    };
+}
+
+codecs! {
+    /// The values themselves.
+    Raw = 0, "raw";
+    /// Quantise, 1-D Lorenzo, fixed-length blocks; reduces without decoding.
+    FzLight = 1, "fz-light";
+}

@@ -1,0 +1,363 @@
+//! fZ-light, improved: quantise to a lattice, 1-D Lorenzo difference, fixed-length blocks.
+//!
+//! A payload is a header, an index of chunk ends, the chunks (4096 values each, [`crate::kernel`]) and
+//! [`PAD`](crate::kernel::PAD) zero bytes that vector loads may touch; docs/format.md is exact. After
+//! Huang et al., *ZCCL* (2025) and *hZCCL* (SC'24); what differs, and why, is in docs/algorithms.md.
+//!
+//! Cost: one pass over the values. The bound is checked for every value while encoding; a block with a
+//! value that would break it, or that is not finite, is stored as it is.
+
+use super::{BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, EncodeError, Fill};
+use super::{Homomorphic, Written, operate};
+use crate::bound::Quantum;
+use crate::element::{Element, sealed::Float};
+use crate::kernel::chunk::ChunkView;
+use crate::kernel::{BLOCK, CHUNK, Code, Encoded, Kernel, Lattice, Level, PAD, max_chunk_len};
+use crate::op::Op;
+
+/// Version of the payload format.
+pub const VERSION: u8 = 1;
+/// Bytes before the index.
+pub const HEADER_BYTES: usize = 24;
+const INDEX_ENTRY: usize = 4;
+
+/// The codec for one lattice and group size.
+///
+/// # Examples
+/// ```
+/// use foldwire::{Quantum, codec::{Codec, FzLight}};
+///
+/// let values: Vec<f32> = (0..10_000).map(|i| (i as f32 * 1e-3).sin()).collect();
+/// let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3), 8);
+/// let mut bytes = vec![0; codec.max_encoded_len(values.len()).unwrap()];
+/// let n_bytes = codec.encode(&values, &mut bytes)?.n_bytes;
+/// let mut decoded = vec![0.0; values.len()];
+/// codec.decode(&bytes[..n_bytes], 1, &mut decoded)?;
+/// assert!(values.iter().zip(&decoded).all(|(x, y)| (x - y).abs() <= 1e-3));
+/// assert!(n_bytes < 4 * values.len() / 8);
+/// # Ok::<(), foldwire::codec::CodecError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct FzLight<T: Element> {
+    quantum: Quantum,
+    max_operands: u32,
+    lattice: Lattice<T>,
+    kernel: Kernel<T>,
+}
+
+impl<T: Element> FzLight<T> {
+    /// The codec with the machine's best kernels, whose codes leave head-room for sums of
+    /// `max_operands` (at least 1).
+    #[must_use]
+    pub fn new(quantum: Quantum, max_operands: u32) -> Self {
+        Self::from_params(&CodecParams { quantum, max_operands, level: Level::best() })
+    }
+
+    /// The codec with the kernels of one level (or the next lower that the machine has).
+    #[must_use]
+    pub fn with_level(quantum: Quantum, max_operands: u32, level: Level) -> Self {
+        Self::from_params(&CodecParams { quantum, max_operands, level })
+    }
+
+    pub(super) fn from_params(params: &CodecParams) -> Self {
+        let max_operands = params.max_operands.max(1);
+        // Twice the sum's range must fit the code, as residuals are differences of two sums.
+        let head_room = libm::ldexp(1.0, <T as Float>::Code::BITS as i32 - 2);
+        let limit = libm::floor(T::MAX_CODE.min(head_room / f64::from(max_operands)));
+        let step = params.quantum.step();
+        let lattice = if params.quantum.is_lossless() {
+            // No |t| is below a negative limit: every block is verbatim.
+            Lattice { step: T::ONE, inverse: T::ONE, limit: T::from_f64(-1.0), bound: T::ZERO }
+        } else {
+            let step = T::from_f64(step);
+            let bound = params.quantum.bound_in::<T>();
+            Lattice { step, inverse: T::ONE / step, limit: T::from_f64(limit), bound }
+        };
+        Self { quantum: params.quantum, max_operands, lattice, kernel: Kernel::at(params.level) }
+    }
+
+    /// The lattice's quantum.
+    #[must_use]
+    pub const fn quantum(&self) -> Quantum {
+        self.quantum
+    }
+
+    /// Number of operands summed up in an encoding.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if `src` is not a valid encoding.
+    pub fn operands(&self, src: &[u8]) -> Result<u32, DecodeError> {
+        Ok(Stream::<T>::parse(src)?.operands)
+    }
+
+    /// Parses an operand of a reduction and checks that it lies on our lattice.
+    fn operand<'a>(&self, src: &'a [u8]) -> Result<Stream<'a, T>, CodecError> {
+        let stream = Stream::parse(src)?;
+        let ours = self.quantum.step();
+        if stream.step.to_bits() != ours.to_bits() {
+            return Err(CodecError::Quantum { ours, theirs: stream.step });
+        }
+        Ok(stream)
+    }
+
+    fn head_room(&self, a: u32, b: u32) -> Result<u32, CodecError> {
+        let operands = u64::from(a) + u64::from(b);
+        match u32::try_from(operands) {
+            Ok(sum) if sum <= self.max_operands => Ok(sum),
+            _ => Err(CodecError::HeadRoom { operands, limit: self.max_operands }),
+        }
+    }
+
+    /// Writes header, index and pad around the chunks that `chunk(index, n_values, dst)` writes.
+    fn write(
+        &self,
+        n_values: usize,
+        operands: u32,
+        dst: &mut [u8],
+        mut chunk: impl FnMut(usize, usize, &mut [u8]) -> Result<Encoded, CodecError>,
+    ) -> Result<Written, CodecError> {
+        let need = self.max_encoded_len(n_values).ok_or(EncodeError::TooLong { n_values })?;
+        if dst.len() < need {
+            return Err(EncodeError::Capacity { need, have: dst.len() }.into());
+        }
+        let n_chunks = n_values.div_ceil(CHUNK);
+        dst[0] = VERSION;
+        dst[1] = T::DTYPE as u8;
+        dst[2..4].fill(0);
+        dst[4..8].copy_from_slice(&operands.to_le_bytes());
+        dst[8..16].copy_from_slice(&self.quantum.step().to_le_bytes());
+        dst[16..20].copy_from_slice(&(n_values as u32).to_le_bytes());
+        dst[20..24].fill(0);
+        let (head, body) = dst.split_at_mut(HEADER_BYTES + INDEX_ENTRY * n_chunks);
+        let mut end = 0;
+        let mut verbatim = 0;
+        for (index, entry) in head[HEADER_BYTES..].chunks_exact_mut(INDEX_ENTRY).enumerate() {
+            let n = (n_values - index * CHUNK).min(CHUNK);
+            let encoded = chunk(index, n, &mut body[end..])?;
+            end += encoded.n_bytes;
+            verbatim += u64::from(encoded.verbatim_blocks);
+            entry.copy_from_slice(&(end as u32).to_le_bytes());
+        }
+        body[end..end + PAD].fill(0);
+        let n_bytes = head.len() + end + PAD;
+        Ok(Written { n_bytes, blocks: BlockStats { verbatim, ..BlockStats::default() } })
+    }
+}
+
+/// A payload whose header and index have been checked.
+#[derive(Clone, Copy, Debug)]
+struct Stream<'a, T> {
+    operands: u32,
+    step: f64,
+    n_values: usize,
+    /// Ends of the chunks in `body`, 4 bytes each.
+    index: &'a [u8],
+    body: &'a [u8],
+    element: core::marker::PhantomData<T>,
+}
+
+impl<'a, T: Element> Stream<'a, T> {
+    fn parse(src: &'a [u8]) -> Result<Self, DecodeError> {
+        let truncated = |need| DecodeError::Truncated { need, have: src.len() };
+        let header: &[u8; HEADER_BYTES] =
+            src.first_chunk().ok_or(truncated(HEADER_BYTES))?;
+        let word = |at: usize| {
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
+        if header[0] != VERSION {
+            return Err(DecodeError::Version { version: header[0] });
+        }
+        if header[1] != T::DTYPE as u8 {
+            return Err(DecodeError::Type { found: header[1], expected: T::DTYPE });
+        }
+        let operands = word(4);
+        let step = f64::from_bits(u64::from(word(8)) | u64::from(word(12)) << 32);
+        let n_values = word(16) as usize;
+        let reserved_is_zero = header[2..4] == [0; 2] && header[20..24] == [0; 4];
+        if operands == 0 || !reserved_is_zero || !(step >= 0.0 && step <= T::MAX.to_f64()) {
+            return Err(DecodeError::Damaged);
+        }
+        let n_chunks = n_values.div_ceil(CHUNK);
+        let body_at = HEADER_BYTES + INDEX_ENTRY * n_chunks;
+        if src.len() < body_at + PAD {
+            return Err(truncated(body_at + PAD));
+        }
+        let (index, body) = (&src[HEADER_BYTES..body_at], &src[body_at..]);
+        let stream =
+            Self { operands, step, n_values, index, body, element: core::marker::PhantomData };
+        let used = if n_chunks == 0 { 0 } else { stream.end(n_chunks - 1) };
+        match body.len() - PAD {
+            have if have < used => Err(truncated(body_at + used + PAD)),
+            have if have > used => Err(DecodeError::Damaged),
+            _ => Ok(stream),
+        }
+    }
+
+    /// Where chunk `index` ends in `body`; not yet checked.
+    fn end(&self, index: usize) -> usize {
+        let entry = &self.index[INDEX_ENTRY * index..INDEX_ENTRY * (index + 1)];
+        u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]) as usize
+    }
+
+    /// Checks and returns chunk `index`.
+    fn chunk(&self, index: usize) -> Result<ChunkView<'a, T>, DecodeError> {
+        let start = if index == 0 { 0 } else { self.end(index - 1) };
+        let len = self.end(index).checked_sub(start).ok_or(DecodeError::Damaged)?;
+        let bytes = self.body.get(start..).ok_or(DecodeError::Damaged)?;
+        ChunkView::parse(bytes, len, (self.n_values - index * CHUNK).min(CHUNK))
+    }
+}
+
+impl<T: Element> Codec<T> for FzLight<T> {
+    fn id(&self) -> CodecId {
+        CodecId::FzLight
+    }
+
+    fn max_encoded_len(&self, n_values: usize) -> Option<usize> {
+        let (full, rest) = (n_values / CHUNK, n_values % CHUNK);
+        let n_chunks = n_values.div_ceil(CHUNK);
+        let tail = if rest == 0 { 0 } else { max_chunk_len::<T>(rest) };
+        // One destination's store slack is enough for all chunks, but counting it in each is simpler
+        // and costs 0.4 %.
+        let chunks = full.checked_mul(max_chunk_len::<T>(CHUNK))?.checked_add(tail)?;
+        let total = chunks.checked_add(HEADER_BYTES + INDEX_ENTRY * n_chunks + PAD)?;
+        u32::try_from(total).is_ok().then_some(total)
+    }
+
+    fn n_values(&self, src: &[u8]) -> Result<usize, DecodeError> {
+        Ok(Stream::<T>::parse(src)?.n_values)
+    }
+
+    fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
+        self.write(src.len(), 1, dst, |index, n, dst| {
+            Ok(self.kernel.encode(&src[index * CHUNK..][..n], &self.lattice, dst))
+        })
+    }
+
+    fn encode_with(
+        &self,
+        n_values: usize,
+        fill: &mut Fill<'_, T>,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let mut buffer = [T::ZERO; CHUNK];
+        self.write(n_values, 1, dst, |index, n, dst| {
+            fill(index * CHUNK, &mut buffer[..n])?;
+            Ok(self.kernel.encode(&buffer[..n], &self.lattice, dst))
+        })
+    }
+
+    fn decode_from(
+        &self,
+        src: &[u8],
+        start: usize,
+        divisor: u32,
+        dst: &mut [T],
+    ) -> Result<(), DecodeError> {
+        let stream = Stream::<T>::parse(src)?;
+        let end = start + dst.len();
+        if stream.n_values < end {
+            return Err(DecodeError::Count { found: stream.n_values, expected: end });
+        }
+        let divisor = T::from_f64(f64::from(divisor));
+        let scale = T::from_f64(stream.step) / divisor;
+        for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
+            let chunk = stream.chunk(start / CHUNK + i)?;
+            if chunk.n_values() == dst.len() {
+                self.kernel.decode(&chunk, scale, divisor, dst);
+            } else {
+                let mut whole = [T::ZERO; CHUNK];
+                self.kernel.decode(&chunk, scale, divisor, &mut whole[..chunk.n_values()]);
+                dst.copy_from_slice(&whole[..dst.len()]);
+            }
+        }
+        Ok(())
+    }
+
+    fn fold(
+        &self,
+        op: &Op<'_, T>,
+        src: &[u8],
+        local: &[T],
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let stream = self.operand(src)?;
+        if stream.n_values != local.len() {
+            let (found, expected) = (stream.n_values, local.len());
+            return Err(DecodeError::Count { found, expected }.into());
+        }
+        let Some(op) = op.on_lattice() else {
+            let mut buffer = [T::ZERO; CHUNK];
+            return self.write(local.len(), 1, dst, |index, n, dst| {
+                let values = &mut buffer[..n];
+                self.kernel.decode(&stream.chunk(index)?, self.scale(), T::ONE, values);
+                operate(op, values, &local[index * CHUNK..][..n]);
+                Ok(self.kernel.encode(values, &self.lattice, dst))
+            });
+        };
+        let operands = self.head_room(stream.operands, 1)?;
+        self.write(local.len(), operands, dst, |index, n, dst| {
+            let local = &local[index * CHUNK..][..n];
+            Ok(self.kernel.fold(op, &stream.chunk(index)?, local, &self.lattice, dst))
+        })
+    }
+
+    fn homomorphic(&self) -> Option<&dyn Homomorphic<T>> {
+        Some(self)
+    }
+}
+
+impl<T: Element> Homomorphic<T> for FzLight<T> {
+    fn combine(
+        &self,
+        op: &Op<'_, T>,
+        a: &[u8],
+        b: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let (a, b) = (self.operand(a)?, self.operand(b)?);
+        if a.n_values != b.n_values {
+            let (found, expected) = (b.n_values, a.n_values);
+            return Err(DecodeError::Count { found, expected }.into());
+        }
+        let Some(lattice_op) = op.on_lattice() else {
+            let (mut left, mut right) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK]);
+            return self.write(a.n_values, 1, dst, |index, n, dst| {
+                let (left, right) = (&mut left[..n], &mut right[..n]);
+                self.kernel.decode(&a.chunk(index)?, self.scale(), T::ONE, left);
+                self.kernel.decode(&b.chunk(index)?, self.scale(), T::ONE, right);
+                operate(op, left, right);
+                Ok(self.kernel.encode(left, &self.lattice, dst))
+            });
+        };
+        let operands = self.head_room(a.operands, b.operands)?;
+        let mut paths = BlockStats::default();
+        let mut written = self.write(a.n_values, operands, dst, |index, _, dst| {
+            let (a, b) = (a.chunk(index)?, b.chunk(index)?);
+            paths += block_paths(&a, &b);
+            Ok(self.kernel.combine(lattice_op, &a, &b, &self.lattice, dst))
+        })?;
+        written.blocks += paths;
+        Ok(written)
+    }
+}
+
+impl<T: Element> FzLight<T> {
+    /// Codes times this are values.
+    fn scale(&self) -> T {
+        T::from_f64(self.quantum.step())
+    }
+}
+
+fn block_paths<T: Element>(a: &ChunkView<'_, T>, b: &ChunkView<'_, T>) -> BlockStats {
+    let mut paths = BlockStats::default();
+    for (a, b) in a.occupied().into_iter().zip(b.occupied()) {
+        paths.left += u64::from((a & !b).count_ones());
+        paths.right += u64::from((!a & b).count_ones());
+        paths.neither_constant += u64::from((a & b).count_ones());
+    }
+    let blocks = a.n_values().div_ceil(BLOCK) as u64;
+    paths.both_constant = blocks - paths.left - paths.right - paths.neither_constant;
+    paths
+}
+

@@ -1,0 +1,191 @@
+//! The values themselves, little-endian: the baseline, and the exact one.
+//!
+//! Reductions happen in place in the received frame, so a reduce step reads the local values once,
+//! and touches no other memory than the frame that goes on.
+
+use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, EncodeError, Fill, Homomorphic};
+use super::{Written, operate};
+use crate::element::Element;
+use crate::kernel::CHUNK;
+use crate::op::{Op, with_op};
+use core::marker::PhantomData;
+
+/// Values as they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Raw<T>(PhantomData<T>);
+
+impl<T: Element> Raw<T> {
+    /// The codec; it has no parameters.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+
+    pub(super) fn from_params(_: &CodecParams) -> Self {
+        Self::new()
+    }
+}
+
+fn count<T: Element>(src: &[u8]) -> Result<usize, DecodeError> {
+    if src.len() % T::BYTES == 0 { Ok(src.len() / T::BYTES) } else { Err(DecodeError::Damaged) }
+}
+
+fn room<T: Element>(n_values: usize, dst: &mut [u8]) -> Result<&mut [u8], EncodeError> {
+    let need = n_values.checked_mul(T::BYTES).ok_or(EncodeError::TooLong { n_values })?;
+    let have = dst.len();
+    dst.get_mut(..need).ok_or(EncodeError::Capacity { need, have })
+}
+
+/// Gives the values in `bytes` to `body` in one piece if they are aligned (a frame's payload is), in
+/// copied pieces otherwise.
+fn for_each_piece<T: Element>(bytes: &[u8], mut body: impl FnMut(usize, &[T])) {
+    if let Ok(values) = bytemuck::try_cast_slice(bytes) {
+        return body(0, values);
+    }
+    let mut buffer = [T::ZERO; CHUNK];
+    for (i, piece) in bytes.chunks(CHUNK * T::BYTES).enumerate() {
+        let values = &mut buffer[..piece.len() / T::BYTES];
+        bytemuck::cast_slice_mut(values).copy_from_slice(piece);
+        body(i * CHUNK, values);
+    }
+}
+
+/// As [`for_each_piece`], writing the values back.
+fn for_each_piece_mut<T: Element>(bytes: &mut [u8], mut body: impl FnMut(usize, &mut [T])) {
+    if let Ok(values) = bytemuck::try_cast_slice_mut(bytes) {
+        return body(0, values);
+    }
+    let mut buffer = [T::ZERO; CHUNK];
+    for (i, piece) in bytes.chunks_mut(CHUNK * T::BYTES).enumerate() {
+        let values = &mut buffer[..piece.len() / T::BYTES];
+        bytemuck::cast_slice_mut(values).copy_from_slice(piece);
+        body(i * CHUNK, values);
+        piece.copy_from_slice(bytemuck::cast_slice(values));
+    }
+}
+
+impl<T: Element> Codec<T> for Raw<T> {
+    fn id(&self) -> CodecId {
+        CodecId::Raw
+    }
+
+    fn max_encoded_len(&self, n_values: usize) -> Option<usize> {
+        n_values.checked_mul(T::BYTES)
+    }
+
+    fn n_values(&self, src: &[u8]) -> Result<usize, DecodeError> {
+        count::<T>(src)
+    }
+
+    fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
+        let dst = room::<T>(src.len(), dst)?;
+        dst.copy_from_slice(bytemuck::cast_slice(src));
+        Ok(Written { n_bytes: dst.len(), ..Written::default() })
+    }
+
+    fn encode_with(
+        &self,
+        n_values: usize,
+        fill: &mut Fill<'_, T>,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let dst = room::<T>(n_values, dst)?;
+        let mut buffer = [T::ZERO; CHUNK];
+        for (i, piece) in dst.chunks_mut(CHUNK * T::BYTES).enumerate() {
+            let values = &mut buffer[..piece.len() / T::BYTES];
+            fill(i * CHUNK, values)?;
+            piece.copy_from_slice(bytemuck::cast_slice(values));
+        }
+        Ok(Written { n_bytes: dst.len(), ..Written::default() })
+    }
+
+    fn decode_from(
+        &self,
+        src: &[u8],
+        start: usize,
+        divisor: u32,
+        dst: &mut [T],
+    ) -> Result<(), DecodeError> {
+        let found = count::<T>(src)?;
+        let end = start + dst.len();
+        if found < end {
+            return Err(DecodeError::Count { found, expected: end });
+        }
+        bytemuck::cast_slice_mut(dst).copy_from_slice(&src[start * T::BYTES..end * T::BYTES]);
+        if divisor != 1 {
+            let divisor = T::from_f64(f64::from(divisor));
+            dst.iter_mut().for_each(|x| *x = *x / divisor);
+        }
+        Ok(())
+    }
+
+    fn reduce(&self, op: &Op<'_, T>, src: &[u8], acc: &mut [T]) -> Result<(), DecodeError> {
+        self.expect_values(src, acc.len())?;
+        for_each_piece(src, |start, values| {
+            operate(op, &mut acc[start..start + values.len()], values);
+        });
+        Ok(())
+    }
+
+    fn fold(
+        &self,
+        op: &Op<'_, T>,
+        src: &[u8],
+        local: &[T],
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        self.expect_values(src, local.len())?;
+        let dst = room::<T>(local.len(), dst)?;
+        for_each_piece_mut::<T>(dst, |start, out| {
+            let n = out.len();
+            let pieces = out.iter_mut().zip(&local[start..start + n]);
+            let src = src[start * T::BYTES..(start + n) * T::BYTES].chunks_exact(T::BYTES);
+            with_op!(op, |f| for ((out, &a), b) in pieces.zip(src) {
+                *out = f(a, bytemuck::pod_read_unaligned(b));
+            });
+        });
+        Ok(Written { n_bytes: dst.len(), ..Written::default() })
+    }
+
+    fn fold_in_place(
+        &self,
+        op: &Op<'_, T>,
+        frame: &mut [u8],
+        local: &[T],
+    ) -> Option<Result<(), CodecError>> {
+        if let Err(error) = self.expect_values(frame, local.len()) {
+            return Some(Err(error.into()));
+        }
+        for_each_piece_mut(frame, |start, acc| {
+            let n = acc.len();
+            operate(op, acc, &local[start..start + n]);
+        });
+        Some(Ok(()))
+    }
+
+    fn homomorphic(&self) -> Option<&dyn Homomorphic<T>> {
+        Some(self)
+    }
+}
+
+impl<T: Element> Homomorphic<T> for Raw<T> {
+    fn combine(
+        &self,
+        op: &Op<'_, T>,
+        a: &[u8],
+        b: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let n_values = count::<T>(a)?;
+        self.expect_values(b, n_values)?;
+        let dst = room::<T>(n_values, dst)?;
+        dst.copy_from_slice(a);
+        for_each_piece_mut::<T>(dst, |start, acc| {
+            let n = acc.len();
+            for_each_piece(&b[start * T::BYTES..(start + n) * T::BYTES], |offset, values| {
+                operate(op, &mut acc[offset..offset + values.len()], values);
+            });
+        });
+        Ok(Written { n_bytes: dst.len(), ..Written::default() })
+    }
+}

@@ -1,0 +1,175 @@
+//! What can be an element of a collective: `f32` and `f64`.
+//!
+//! [`Element`] is sealed: the codecs' integer lattice, the kernels' dispatch tables and the wire's type
+//! codes are tied to the list here.
+
+use crate::kernel::Kernels;
+use core::fmt;
+
+/// The type of the elements, as it travels in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum DType {
+    /// IEEE 754 binary32.
+    F32 = 1,
+    /// IEEE 754 binary64.
+    F64 = 2,
+}
+
+impl DType {
+    /// The type with this wire code.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::F32),
+            2 => Some(Self::F64),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        })
+    }
+}
+
+/// A floating-point type that Foldwire can move and reduce: `f32` or `f64`.
+pub trait Element:
+    bytemuck::Pod + PartialOrd + fmt::Debug + Send + Sync + sealed::Float + 'static
+{
+    /// This type's code in a frame.
+    const DTYPE: DType;
+    /// Bytes of one value.
+    const BYTES: usize = size_of::<Self>();
+    /// Unit roundoff u: the relative error of one rounding, 2⁻²⁴ or 2⁻⁵³.
+    const UNIT_ROUNDOFF: f64;
+
+    /// The value rounded to nearest from `f64`.
+    #[must_use]
+    fn from_f64(value: f64) -> Self;
+
+    /// The value as `f64`, exactly.
+    #[must_use]
+    fn to_f64(self) -> f64;
+}
+
+pub(crate) mod sealed {
+    use super::Kernels;
+    use crate::kernel::{Code, Level};
+    use core::ops::{Add, Div, Mul, Sub};
+
+    /// The arithmetic that codecs and reference loops need, and the way to the kernels.
+    pub trait Float:
+        Sized
+        + Copy
+        + PartialOrd
+        + Add<Output = Self>
+        + Sub<Output = Self>
+        + Mul<Output = Self>
+        + Div<Output = Self>
+    {
+        /// Lattice codes: as wide as the float.
+        type Code: Code;
+        /// The float's bits.
+        type Bits: Copy + PartialEq;
+        const ZERO: Self;
+        const ONE: Self;
+        const MAX: Self;
+        const QUIET_NAN: Self;
+        /// Largest |code| of one operand. Below this, encoding a decoded value gives the same code
+        /// again (docs/guarantees.md, "Idempotence"), and rounding by [`ROUNDER`](Self::ROUNDER) is exact.
+        const MAX_CODE: f64;
+        /// 1.5 · 2^(mantissa bits): adding and subtracting it rounds |x| ≤ 2^(mantissa bits − 1) to the
+        /// nearest integer, ties to even.
+        const ROUNDER: Self;
+        fn abs(self) -> Self;
+        fn bits(self) -> Self::Bits;
+        fn finite(self) -> bool;
+        fn is_negative_zero(self) -> bool;
+        fn from_code(code: Self::Code) -> Self;
+        /// `self` must be an integer within the code's range.
+        fn to_code(self) -> Self::Code;
+        fn next_down(self) -> Self;
+        fn is_normal(self) -> bool;
+        fn kernels(level: Level) -> &'static Kernels<Self>;
+    }
+}
+
+macro_rules! element {
+    ($float:ident, $code:ident, $bits:ident, $dtype:ident, $max_code:expr, $rounder:expr) => {
+        impl Element for $float {
+            const DTYPE: DType = DType::$dtype;
+            const UNIT_ROUNDOFF: f64 = $float::EPSILON as f64 / 2.0;
+
+            fn from_f64(value: f64) -> Self {
+                value as Self
+            }
+
+            fn to_f64(self) -> f64 {
+                f64::from(self)
+            }
+        }
+
+        impl sealed::Float for $float {
+            type Code = $code;
+            type Bits = $bits;
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const MAX: Self = $float::MAX;
+            const QUIET_NAN: Self = $float::NAN;
+            const MAX_CODE: f64 = $max_code;
+            const ROUNDER: Self = $rounder;
+
+            #[inline(always)]
+            fn abs(self) -> Self {
+                $float::abs(self)
+            }
+
+            #[inline(always)]
+            fn bits(self) -> $bits {
+                self.to_bits()
+            }
+
+            #[inline(always)]
+            fn finite(self) -> bool {
+                self.is_finite()
+            }
+
+            #[inline(always)]
+            fn is_negative_zero(self) -> bool {
+                self == 0.0 && self.is_sign_negative()
+            }
+
+            #[inline(always)]
+            fn from_code(code: $code) -> Self {
+                code as Self
+            }
+
+            #[inline(always)]
+            fn to_code(self) -> $code {
+                self as $code
+            }
+
+            fn next_down(self) -> Self {
+                $float::next_down(self)
+            }
+
+            fn is_normal(self) -> bool {
+                $float::is_normal(self)
+            }
+
+            #[inline]
+            fn kernels(level: crate::kernel::Level) -> &'static Kernels<Self> {
+                crate::kernel::$float(level)
+            }
+        }
+    };
+}
+
+element!(f32, i32, u32, F32, 2_097_152.0, 12_582_912.0);
+element!(f64, i64, u64, F64, 1_125_899_906_842_624.0, 6_755_399_441_055_744.0);

@@ -1,0 +1,312 @@
+//! Safe entry points to the codec's inner loops, and the one place where an instruction set is chosen.
+//!
+//! Layers, after memchr: `scalar` is the specification; `generic` holds every chunk loop, written once
+//! over the [`generic::Isa`] trait; `x86_64` implements that trait for AVX2+BMI2 and for AVX-512. All
+//! levels give identical bytes; `tests` below forces each level the machine has.
+//!
+//! Unit of work: one *chunk* of up to 4096 values, whose layout is in [`chunk`] and docs/format.md.
+
+#![allow(unsafe_code)]
+
+pub(crate) mod chunk;
+mod generic;
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(test)]
+mod tests;
+
+use crate::element::{Element, sealed::Float};
+use crate::op::LatticeOp;
+use chunk::ChunkView;
+use core::fmt;
+
+/// Values in a block: the unit that has one bit width.
+pub const BLOCK: usize = 32;
+/// Values in a chunk: the unit of random access, parallelism and damage.
+pub const CHUNK: usize = 4096;
+/// Blocks in a full chunk.
+pub(crate) const BLOCKS: usize = CHUNK / BLOCK;
+/// Readable bytes that must follow a chunk: vector loads reach past its last block.
+pub(crate) const PAD: usize = 32;
+
+/// Largest encoding of a chunk of `n_values`, with room for the vector stores that reach past its end.
+#[must_use]
+pub(crate) const fn max_chunk_len<T: Element>(n_values: usize) -> usize {
+    let blocks = n_values.div_ceil(BLOCK);
+    1 + T::BYTES + blocks * (BLOCK * T::BYTES + 1) + blocks.div_ceil(8) + STORE_SLACK
+}
+
+/// Bytes that a vector store may write beyond the encoded end.
+const STORE_SLACK: usize = 64;
+
+/// An instruction set that the kernels are written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Level {
+    /// Portable Rust; the specification.
+    Scalar,
+    /// x86-64 with AVX2, BMI1, BMI2 and LZCNT (2013 on; fast BMI2 on AMD from Zen 3).
+    Avx2,
+    /// x86-64 with AVX-512 F, BW, DQ, VL and VBMI (Ice Lake, Zen 4 and later).
+    Avx512,
+}
+
+impl Level {
+    /// All levels, slowest first.
+    pub const ALL: [Self; 3] = [Self::Scalar, Self::Avx2, Self::Avx512];
+
+    /// Whether this machine has the instructions.
+    #[must_use]
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => x86_64::has_avx2(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => x86_64::has_avx512(),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx2 | Self::Avx512 => false,
+        }
+    }
+
+    /// The fastest level this machine has.
+    #[must_use]
+    pub fn best() -> Self {
+        Self::ALL.into_iter().rev().find(|level| level.is_available()).unwrap_or(Self::Scalar)
+    }
+
+    /// The levels this machine has, slowest first.
+    pub fn available() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|level| level.is_available())
+    }
+
+    /// The name in lower case: `scalar`, `avx2`, `avx512`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Integer codes: `i32` for `f32`, `i64` for `f64`. All arithmetic wraps: head-room keeps honest sums
+/// in range, and a hostile frame must not be able to cause a panic.
+pub trait Code: bytemuck::Pod + Ord + fmt::Debug {
+    /// Bits, and so the largest width of a zig-zag residual.
+    const BITS: u32;
+    /// 0.
+    const ZERO: Self;
+    /// self + other, wrapping.
+    #[must_use]
+    fn plus(self, other: Self) -> Self;
+    /// self − other, wrapping.
+    #[must_use]
+    fn minus(self, other: Self) -> Self;
+    /// 0, −1, 1, −2, … → 0, 1, 2, 3, …
+    #[must_use]
+    fn zigzag(self) -> u64;
+    /// Inverse of [`zigzag`](Self::zigzag).
+    #[must_use]
+    fn unzigzag(bits: u64) -> Self;
+    /// The code's bit pattern, zero-extended.
+    #[must_use]
+    fn bits(self) -> u64;
+    /// The code whose bit pattern is the low bits of `bits`.
+    #[must_use]
+    fn from_bits(bits: u64) -> Self;
+}
+
+macro_rules! code {
+    ($signed:ident, $unsigned:ident) => {
+        impl Code for $signed {
+            const BITS: u32 = $signed::BITS;
+            const ZERO: Self = 0;
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+
+            #[inline(always)]
+            fn zigzag(self) -> u64 {
+                u64::from(((self << 1) ^ (self >> (Self::BITS - 1))) as $unsigned)
+            }
+
+            #[inline(always)]
+            fn unzigzag(bits: u64) -> Self {
+                let bits = bits as $unsigned;
+                (bits >> 1) as $signed ^ -((bits & 1) as $signed)
+            }
+
+            #[inline(always)]
+            fn bits(self) -> u64 {
+                u64::from(self as $unsigned)
+            }
+
+            #[inline(always)]
+            fn from_bits(bits: u64) -> Self {
+                bits as $signed
+            }
+        }
+    };
+}
+code!(i32, u32);
+code!(i64, u64);
+
+/// A lattice k·step in `T`, and when a value counts as represented by it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Lattice<T> {
+    /// Spacing Δ.
+    pub(crate) step: T,
+    /// 1/Δ, rounded.
+    pub(crate) inverse: T,
+    /// Largest |x/Δ| that one operand may have; negative: nothing is on the lattice.
+    pub(crate) limit: T,
+    /// |x − decoded(x)| must be *below* this. Strictly: the subtraction rounds, and rounding is
+    /// monotonic, so a rounded difference below the bound proves the exact one is.
+    pub(crate) bound: T,
+}
+
+/// Size of one encoded chunk and how many of its blocks are verbatim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Encoded {
+    pub(crate) n_bytes: usize,
+    pub(crate) verbatim_blocks: u32,
+}
+
+/// The chunk kernels of one element type at one level.
+///
+/// Every destination must hold [`max_chunk_len`] bytes for the number of values.
+#[derive(Clone, Copy)]
+#[allow(clippy::type_complexity)]
+pub struct Kernels<T: Float> {
+    encode: unsafe fn(&[T], &Lattice<T>, &mut [u8]) -> Encoded,
+    decode: unsafe fn(&ChunkView<'_, T>, T, T, &mut [T]),
+    fold: unsafe fn(LatticeOp, &ChunkView<'_, T>, &[T], &Lattice<T>, &mut [u8]) -> Encoded,
+    combine: unsafe fn(
+        LatticeOp,
+        &ChunkView<'_, T>,
+        &ChunkView<'_, T>,
+        &Lattice<T>,
+        &mut [u8],
+    ) -> Encoded,
+    extent: unsafe fn(&[T]) -> (T, T),
+}
+
+/// A kernel table's level is proven available: the only constructor checks it.
+#[derive(Clone, Copy)]
+pub(crate) struct Kernel<T: Element> {
+    table: &'static Kernels<T>,
+}
+
+impl<T: Element> fmt::Debug for Kernel<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kernel")
+    }
+}
+
+impl<T: Element> Kernel<T> {
+    /// The kernels of `level`, or of the best level below it that the machine has.
+    pub(crate) fn at(level: Level) -> Self {
+        let level = if level.is_available() { level } else { Level::best().min(level) };
+        let level = if level.is_available() { level } else { Level::Scalar };
+        Self { table: T::kernels(level) }
+    }
+
+    /// Encodes 1…4096 values into `dst`.
+    #[inline]
+    pub(crate) fn encode(self, src: &[T], lattice: &Lattice<T>, dst: &mut [u8]) -> Encoded {
+        check_chunk::<T>(src.len(), dst.len());
+        // SAFETY: the level is available (`at`); sizes were checked above.
+        unsafe { (self.table.encode)(src, lattice, dst) }
+    }
+
+    /// Decodes a chunk: codes times `scale`, verbatim values divided by `divisor`.
+    #[inline]
+    pub(crate) fn decode(self, src: &ChunkView<'_, T>, scale: T, divisor: T, dst: &mut [T]) {
+        assert_eq!(src.n_values(), dst.len());
+        // SAFETY: the level is available; the view is valid by construction; sizes agree.
+        unsafe { (self.table.decode)(src, scale, divisor, dst) }
+    }
+
+    /// Chunk ⊕ floats → chunk.
+    #[inline]
+    pub(crate) fn fold(
+        self,
+        op: LatticeOp,
+        src: &ChunkView<'_, T>,
+        local: &[T],
+        lattice: &Lattice<T>,
+        dst: &mut [u8],
+    ) -> Encoded {
+        check_chunk::<T>(local.len(), dst.len());
+        assert_eq!(src.n_values(), local.len());
+        // SAFETY: as in `encode` and `decode`.
+        unsafe { (self.table.fold)(op, src, local, lattice, dst) }
+    }
+
+    /// Chunk ⊕ chunk → chunk.
+    #[inline]
+    pub(crate) fn combine(
+        self,
+        op: LatticeOp,
+        a: &ChunkView<'_, T>,
+        b: &ChunkView<'_, T>,
+        lattice: &Lattice<T>,
+        dst: &mut [u8],
+    ) -> Encoded {
+        check_chunk::<T>(a.n_values(), dst.len());
+        assert_eq!(a.n_values(), b.n_values());
+        // SAFETY: as in `encode` and `decode`.
+        unsafe { (self.table.combine)(op, a, b, lattice, dst) }
+    }
+
+    /// Smallest and largest finite value; (+MAX, −MAX) if there is none.
+    #[inline]
+    pub(crate) fn extent(self, src: &[T]) -> (T, T) {
+        // SAFETY: the level is available; any slice will do.
+        unsafe { (self.table.extent)(src) }
+    }
+}
+
+fn check_chunk<T: Element>(n_values: usize, capacity: usize) {
+    assert!((1..=CHUNK).contains(&n_values), "a chunk has 1 to {CHUNK} values");
+    assert!(capacity >= max_chunk_len::<T>(n_values), "destination below max_chunk_len");
+}
+
+/// The table for `f32`; the level must be available.
+pub(crate) fn f32(level: Level) -> &'static Kernels<f32> {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => &x86_64::AVX512_F32,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => &x86_64::AVX2_F32,
+        _ => &scalar::F32,
+    }
+}
+
+/// The table for `f64`; the level must be available.
+pub(crate) fn f64(level: Level) -> &'static Kernels<f64> {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => &x86_64::AVX512_F64,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => &x86_64::AVX2_F64,
+        _ => &scalar::F64,
+    }
+}

@@ -1,0 +1,160 @@
+//! The bytes of one chunk of fZ-light codes, and the one check that makes later access infallible.
+//!
+//! ```text
+//! tag            1 byte        DENSE | SPECIAL | CONSTANT
+//! first code     4 or 8 bytes  little-endian; the code before the first residual
+//! payload                      the occupied blocks, in order
+//! widths         1 byte each   one per occupied block
+//! occupancy      ⌈blocks/8⌉    bit b: block b is occupied; absent if DENSE or CONSTANT
+//! ```
+//!
+//! The trailer (widths, occupancy) stands last so that an encoder writes the payload where it stays; a
+//! reader finds it from the chunk's end, which the frame's index gives. An occupied block of width
+//! c ≤ 32 (64) is 32 zig-zag residuals of c bits, value i at bit i·c, little-endian: 4·c bytes. Width
+//! [`VERBATIM`] is followed by the block's values themselves, [`REPEAT`] by one value that fills it.
+
+use super::{BLOCK, BLOCKS, CHUNK, Code, PAD};
+use crate::codec::DecodeError;
+use crate::element::Element;
+use core::marker::PhantomData;
+
+/// Every block is occupied; there is no occupancy bitmap.
+pub(super) const DENSE: u8 = 1;
+/// Some width byte is [`VERBATIM`] or [`REPEAT`].
+pub(super) const SPECIAL: u8 = 2;
+/// No block is occupied; there is no bitmap.
+pub(super) const CONSTANT: u8 = 4;
+
+/// Width byte of a block stored as it is.
+pub(super) const VERBATIM: u8 = 0xff;
+/// Width byte of a verbatim block whose values all have the same bits.
+pub(super) const REPEAT: u8 = 0xfe;
+
+/// A chunk whose structure has been checked. Invariants that kernels rely on:
+/// the occupied blocks' sizes add up to the payload; every width is valid; at least [`PAD`] bytes
+/// are readable after the payload; occupancy has no bit at or above `n_blocks`.
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkView<'a, T> {
+    bytes: &'a [u8],
+    n_values: usize,
+    widths_at: usize,
+    n_widths: usize,
+    occupied: [u64; 2],
+    special: bool,
+    element: PhantomData<T>,
+}
+
+impl<'a, T: Element> ChunkView<'a, T> {
+    /// Checks `bytes[..len]` as a chunk of `n_values` (1…4096); `bytes` must be at least [`PAD`]
+    /// longer than `len`.
+    pub(crate) fn parse(bytes: &'a [u8], len: usize, n_values: usize) -> Result<Self, DecodeError> {
+        let head = 1 + T::BYTES;
+        let damaged = Err(DecodeError::Damaged);
+        if !(1..=CHUNK).contains(&n_values) || len < head || bytes.len() < len + PAD {
+            return damaged;
+        }
+        let n_blocks = n_values.div_ceil(BLOCK);
+        let every: u128 = if n_blocks == BLOCKS { u128::MAX } else { (1 << n_blocks) - 1 };
+        let tag = bytes[0];
+        let (occupied, trailer) = match tag & !SPECIAL {
+            CONSTANT => (0, 0),
+            DENSE => (every, 0),
+            0 => {
+                let n = n_blocks.div_ceil(8);
+                if len < head + n {
+                    return damaged;
+                }
+                let mut word = [0; 16];
+                word[..n].copy_from_slice(&bytes[len - n..len]);
+                (u128::from_le_bytes(word), n)
+            }
+            _ => return damaged,
+        };
+        if occupied & !every != 0 {
+            return damaged;
+        }
+        let n_widths = occupied.count_ones() as usize;
+        if len < head + trailer + n_widths {
+            return damaged;
+        }
+        let widths_at = len - trailer - n_widths;
+        let widths = &bytes[widths_at..widths_at + n_widths];
+        let special = tag & SPECIAL != 0;
+        let last_is_short = occupied >> (n_blocks - 1) & 1 == 1;
+        let last_values = n_values - (n_blocks - 1) * BLOCK;
+        let payload = if special {
+            special_payload_len::<T>(widths, last_is_short.then_some(last_values))
+        } else {
+            plain_payload_len(widths, T::Code::BITS)
+        };
+        if payload != Some(widths_at - head) {
+            return damaged;
+        }
+        let occupied = [occupied as u64, (occupied >> 64) as u64];
+        Ok(Self { bytes, n_values, widths_at, n_widths, occupied, special, element: PhantomData })
+    }
+
+    /// Number of values.
+    pub(crate) fn n_values(&self) -> usize {
+        self.n_values
+    }
+
+    /// The code before the first residual.
+    #[inline(always)]
+    pub(super) fn first(&self) -> T::Code {
+        bytemuck::pod_read_unaligned(&self.bytes[1..1 + T::BYTES])
+    }
+
+    /// Start of the payload; readable to the end of the payload and [`PAD`] bytes on.
+    #[inline(always)]
+    pub(super) fn payload(&self) -> &'a [u8] {
+        &self.bytes[1 + T::BYTES..]
+    }
+
+    /// One width byte for each occupied block.
+    #[inline(always)]
+    pub(super) fn widths(&self) -> &'a [u8] {
+        &self.bytes[self.widths_at..self.widths_at + self.n_widths]
+    }
+
+    /// Bit b of word b / 64: block b is occupied.
+    #[inline(always)]
+    pub(crate) fn occupied(&self) -> [u64; 2] {
+        self.occupied
+    }
+
+    /// Whether some block is verbatim.
+    #[inline(always)]
+    pub(super) fn is_special(&self) -> bool {
+        self.special
+    }
+}
+
+/// 4·Σ widths, if all are in 1…`max`.
+fn plain_payload_len(widths: &[u8], max: u32) -> Option<usize> {
+    let (mut sum, mut low, mut high) = (0u32, u8::MAX, 0u8);
+    for &width in widths {
+        sum += u32::from(width);
+        low = low.min(width);
+        high = high.max(width);
+    }
+    (widths.is_empty() || (low >= 1 && u32::from(high) <= max)).then_some(4 * sum as usize)
+}
+
+/// As [`plain_payload_len`] with verbatim blocks; `last` is the number of values in the last occupied
+/// block if that is the chunk's last block.
+fn special_payload_len<T: Element>(widths: &[u8], last: Option<usize>) -> Option<usize> {
+    let mut sum = 0;
+    for (i, &width) in widths.iter().enumerate() {
+        sum += match width {
+            VERBATIM => {
+                let is_last = i + 1 == widths.len();
+                T::BYTES * last.filter(|_| is_last).unwrap_or(BLOCK)
+            }
+            REPEAT => T::BYTES,
+            1.. if u32::from(width) <= T::Code::BITS => 4 * width as usize,
+            _ => return None,
+        };
+    }
+    Some(sum)
+}

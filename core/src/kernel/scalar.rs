@@ -1,0 +1,212 @@
+//! The specification: one block as an array, plain loops.
+//!
+//! Other levels must give the same bytes. Cost: about 1 to 2 GB/s of uncompressed `f32` a core.
+
+use super::chunk::ChunkView;
+use super::generic::{self, Isa};
+use super::{BLOCK, Code, Encoded, Kernels, Lattice};
+use crate::element::{Element, sealed::Float};
+use crate::op::LatticeOp;
+use core::array;
+
+/// Portable Rust.
+#[derive(Clone, Copy)]
+pub(super) struct Scalar;
+
+/// The whole specification of the arithmetic, for any element type.
+///
+// SAFETY: needs no instruction set; every pointer access stays within the blocks that the trait names.
+unsafe impl<T: Element> Isa<T> for Scalar {
+    type Block = [T::Code; BLOCK];
+    type Carry = T::Code;
+
+    #[inline(always)]
+    unsafe fn quantise(src: *const T, lattice: &Lattice<T>) -> (Self::Block, bool) {
+        // SAFETY: the caller gives 32 readable values.
+        let values = unsafe { src.cast::<[T; BLOCK]>().read_unaligned() };
+        let mut codes = [T::Code::ZERO; BLOCK];
+        let mut on_lattice = true;
+        for (code, x) in codes.iter_mut().zip(values) {
+            let t = x * lattice.inverse;
+            let nearest = (t + T::ROUNDER) - T::ROUNDER;
+            let error = (x - nearest * lattice.step).abs();
+            on_lattice &= (t.abs() <= lattice.limit) & (error < lattice.bound);
+            *code = nearest.to_code();
+        }
+        (codes, on_lattice)
+    }
+
+    #[inline(always)]
+    unsafe fn dequantise(codes: Self::Block, scale: T, dst: *mut T) {
+        // SAFETY: the caller gives room for 32 values.
+        unsafe { dst.cast::<[T; BLOCK]>().write_unaligned(codes.map(|q| T::from_code(q) * scale)) };
+    }
+
+    #[inline(always)]
+    unsafe fn splat(code: T::Code) -> T::Code {
+        code
+    }
+
+    #[inline(always)]
+    unsafe fn first(codes: Self::Block) -> T::Code {
+        codes[0]
+    }
+
+    #[inline(always)]
+    unsafe fn last(codes: Self::Block) -> T::Code {
+        codes[BLOCK - 1]
+    }
+
+    #[inline(always)]
+    unsafe fn fill(code: T::Code) -> Self::Block {
+        [code; BLOCK]
+    }
+
+    #[inline(always)]
+    unsafe fn diff(codes: Self::Block, before: T::Code) -> Self::Block {
+        array::from_fn(|i| codes[i].minus(if i == 0 { before } else { codes[i - 1] }))
+    }
+
+    #[inline(always)]
+    unsafe fn scan(mut residuals: Self::Block, before: T::Code) -> Self::Block {
+        let mut code = before;
+        for residual in &mut residuals {
+            code = code.plus(*residual);
+            *residual = code;
+        }
+        residuals
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
+        array::from_fn(|i| a[i].plus(b[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
+        array::from_fn(|i| a[i].min(b[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
+        array::from_fn(|i| a[i].max(b[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
+        residuals.map(|d| T::Code::from_bits(d.zigzag()))
+    }
+
+    #[inline(always)]
+    unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
+        bits.map(|z| T::Code::unzigzag(z.bits()))
+    }
+
+    #[inline(always)]
+    unsafe fn width(zigzags: Self::Block) -> u32 {
+        let all = zigzags.iter().fold(0, |all, z| all | z.bits());
+        u64::BITS - all.leading_zeros()
+    }
+
+    #[inline(always)]
+    unsafe fn pack(zigzags: Self::Block, width: u32, dst: *mut u8) {
+        let values = zigzags.map(Code::bits);
+        // SAFETY: the caller gives room for 4·width bytes and slack.
+        unsafe { pack_bits(&values, width, dst) };
+    }
+
+    #[inline(always)]
+    unsafe fn unpack(src: *const u8, width: u32) -> Self::Block {
+        // SAFETY: the caller gives 4·width readable bytes and PAD more.
+        unsafe { unpack_bits(src, width) }.map(T::Code::from_bits)
+    }
+}
+
+/// Value i at bit i·width, little-endian; 4·width bytes, in pieces of 8 (up to 7 bytes of slack).
+///
+/// # Safety
+/// `dst` must be valid for 4·`width` + 8 bytes.
+#[inline(always)]
+pub(super) unsafe fn pack_bits(values: &[u64; BLOCK], width: u32, dst: *mut u8) {
+    let (mut word, mut filled, mut at) = (0u64, 0, 0);
+    for &value in values {
+        word |= value << filled;
+        filled += width;
+        if filled >= u64::BITS {
+            // SAFETY: 8·(at+1) ≤ 4·width, as that many bits are filled.
+            unsafe { dst.cast::<[u8; 8]>().add(at).write_unaligned(word.to_le_bytes()) };
+            at += 1;
+            filled -= u64::BITS;
+            // What of `value` did not fit; a shift by 64 would be all of it that did.
+            word = if filled == 0 { 0 } else { value >> (width - filled) };
+        }
+    }
+    // SAFETY: fewer than 8 bytes past the end.
+    unsafe { dst.cast::<[u8; 8]>().add(at).write_unaligned(word.to_le_bytes()) };
+}
+
+/// Inverse of [`pack_bits`].
+///
+/// # Safety
+/// `src` must be valid for 4·`width` + 16 bytes.
+#[inline(always)]
+pub(super) unsafe fn unpack_bits(src: *const u8, width: u32) -> [u64; BLOCK] {
+    let mask = u64::MAX >> (u64::BITS - width);
+    array::from_fn(|i| {
+        let bit = i * width as usize;
+        // SAFETY: bit / 8 is below 4·width, and 16 bytes follow.
+        let window = unsafe { src.add(bit / 8).cast::<[u8; 16]>().read_unaligned() };
+        (u128::from_le_bytes(window) >> (bit % 8)) as u64 & mask
+    })
+}
+
+macro_rules! table {
+    ($name:ident, $float:ident) => {
+        /// The scalar kernels of one element type.
+        pub(super) static $name: Kernels<$float> = Kernels {
+            encode: encode::<$float>,
+            decode: decode::<$float>,
+            fold: fold::<$float>,
+            combine: combine::<$float>,
+            extent: extent::<$float>,
+        };
+    };
+}
+table!(F32, f32);
+table!(F64, f64);
+
+unsafe fn encode<T: Element>(src: &[T], lattice: &Lattice<T>, dst: &mut [u8]) -> Encoded {
+    // SAFETY: the caller's promises.
+    unsafe { generic::encode::<T, Scalar>(src, lattice, dst) }
+}
+
+unsafe fn decode<T: Element>(view: &ChunkView<'_, T>, scale: T, divisor: T, dst: &mut [T]) {
+    // SAFETY: the caller's promises.
+    unsafe { generic::decode::<T, Scalar>(view, scale, divisor, dst) }
+}
+
+unsafe fn fold<T: Element>(
+    op: LatticeOp,
+    view: &ChunkView<'_, T>,
+    local: &[T],
+    lattice: &Lattice<T>,
+    dst: &mut [u8],
+) -> Encoded {
+    // SAFETY: the caller's promises.
+    unsafe { generic::fold::<T, Scalar>(op, view, local, lattice, dst) }
+}
+
+unsafe fn combine<T: Element>(
+    op: LatticeOp,
+    a: &ChunkView<'_, T>,
+    b: &ChunkView<'_, T>,
+    lattice: &Lattice<T>,
+    dst: &mut [u8],
+) -> Encoded {
+    // SAFETY: the caller's promises.
+    unsafe { generic::combine::<T, Scalar>(op, a, b, lattice, dst) }
+}
+
+unsafe fn extent<T: Element>(src: &[T]) -> (T, T) {
+    generic::extent(src)
+}

@@ -1,0 +1,125 @@
+//! x86-64: detection, and the entry points of both levels.
+//!
+//! Each entry point is a `#[target_feature]` function into which the generic loop and the level's `Isa`
+//! are inlined whole.
+
+mod avx2;
+mod avx512;
+mod bits;
+
+use super::chunk::ChunkView;
+use super::{Encoded, Kernels, Lattice, generic};
+use crate::op::LatticeOp;
+
+cpufeatures::new!(avx2_detected, "avx2", "bmi1", "bmi2", "popcnt");
+cpufeatures::new!(
+    avx512_detected,
+    "avx2",
+    "bmi1",
+    "bmi2",
+    "popcnt",
+    "avx512f",
+    "avx512bw",
+    "avx512dq",
+    "avx512vl",
+    "avx512vbmi"
+);
+
+/// AVX2, BMI1, BMI2 and LZCNT.
+pub(super) fn has_avx2() -> bool {
+    avx2_detected::get() && has_lzcnt()
+}
+
+/// AVX-512 F, BW, DQ, VL and VBMI on top of AVX2's set; includes the operating system's consent.
+pub(super) fn has_avx512() -> bool {
+    avx512_detected::get() && has_lzcnt()
+}
+
+/// LZCNT decodes as BSR where it is missing, so it must be asked for (leaf 0x8000_0001, ECX bit 5).
+fn has_lzcnt() -> bool {
+    core::arch::x86_64::__cpuid(0x8000_0001).ecx >> 5 & 1 == 1
+}
+
+macro_rules! level {
+    ($table:ident, $module:ident, $float:ident, $isa:ty, $features:literal) => {
+        mod $module {
+            use super::*;
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn encode(
+                src: &[$float],
+                lattice: &Lattice<$float>,
+                dst: &mut [u8],
+            ) -> Encoded {
+                // SAFETY: the features are this function's; the rest is the caller's promise.
+                unsafe { generic::encode::<$float, $isa>(src, lattice, dst) }
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn decode(
+                view: &ChunkView<'_, $float>,
+                scale: $float,
+                divisor: $float,
+                dst: &mut [$float],
+            ) {
+                // SAFETY: as for `encode`.
+                unsafe { generic::decode::<$float, $isa>(view, scale, divisor, dst) }
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn fold(
+                op: LatticeOp,
+                view: &ChunkView<'_, $float>,
+                local: &[$float],
+                lattice: &Lattice<$float>,
+                dst: &mut [u8],
+            ) -> Encoded {
+                // SAFETY: as for `encode`.
+                unsafe { generic::fold::<$float, $isa>(op, view, local, lattice, dst) }
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn combine(
+                op: LatticeOp,
+                a: &ChunkView<'_, $float>,
+                b: &ChunkView<'_, $float>,
+                lattice: &Lattice<$float>,
+                dst: &mut [u8],
+            ) -> Encoded {
+                // SAFETY: as for `encode`.
+                unsafe { generic::combine::<$float, $isa>(op, a, b, lattice, dst) }
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn extent(src: &[$float]) -> ($float, $float) {
+                generic::extent(src)
+            }
+        }
+
+        /// The kernels of this level and element type; the level must be available.
+        pub(super) static $table: Kernels<$float> = Kernels {
+            encode: $module::encode,
+            decode: $module::decode,
+            fold: $module::fold,
+            combine: $module::combine,
+            extent: $module::extent,
+        };
+    };
+}
+
+level!(AVX2_F32, avx2_f32, f32, avx2::F32, "avx2,bmi1,bmi2,lzcnt,popcnt");
+level!(AVX2_F64, avx2_f64, f64, avx2::F64, "avx2,bmi1,bmi2,lzcnt,popcnt");
+level!(
+    AVX512_F32,
+    avx512_f32,
+    f32,
+    avx512::F32,
+    "avx2,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi"
+);
+level!(
+    AVX512_F64,
+    avx512_f64,
+    f64,
+    avx512::F64,
+    "avx2,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi"
+);

@@ -1,0 +1,464 @@
+//! AVX2 + BMI2: a block of `f32` is four registers of eight codes, a block of `f64` eight of four.
+//!
+//! AVX2 has no conversion between `f64` and 64-bit integers and no 64-bit arithmetic shift. Rounding goes
+//! through the same magic number as the scalar level, whose low mantissa bits *are* the code; the way
+//! back splits a code into 32-bit halves that are exact in `f64` and adds them with one rounding.
+
+use super::super::generic::Isa;
+use super::super::{BLOCK, Lattice};
+use super::bits;
+use crate::element::sealed::Float;
+use core::arch::x86_64::*;
+
+/// Codes of `f32`.
+#[derive(Clone, Copy)]
+pub(in super::super) struct F32;
+
+/// Codes of `f64`.
+#[derive(Clone, Copy)]
+pub(in super::super) struct F64;
+
+/// The permutation that moves every lane up by one and the last to the front.
+macro_rules! rotate_up {
+    ($v:expr) => {
+        _mm256_permutevar8x32_epi32($v, _mm256_setr_epi32(7, 0, 1, 2, 3, 4, 5, 6))
+    };
+}
+
+/// Prefix sum of eight lanes.
+///
+/// # Safety
+/// AVX2.
+#[inline(always)]
+unsafe fn scan8(v: __m256i) -> __m256i {
+    // SAFETY: AVX2 is the caller's promise.
+    unsafe {
+        let v = _mm256_add_epi32(v, _mm256_slli_si256::<4>(v));
+        let v = _mm256_add_epi32(v, _mm256_slli_si256::<8>(v));
+        // Add the low half's total to the high half.
+        let low_total = _mm256_shuffle_epi32::<0xff>(_mm256_permute2x128_si256::<0x08>(v, v));
+        _mm256_add_epi32(v, low_total)
+    }
+}
+
+/// 32 zig-zags of at most 32 bits in four registers → packed bytes.
+///
+/// # Safety
+/// AVX2 and BMI2; `dst` valid for 4·`width` + 16 bytes.
+#[inline(always)]
+unsafe fn pack32(z: [__m256i; 4], width: u32, dst: *mut u8) {
+    // SAFETY: the caller's promises.
+    unsafe {
+        if width <= 8 {
+            // Saturating packs keep values below 256; they interleave 128-bit halves, undone at the end.
+            let low = _mm256_packus_epi32(z[0], z[1]);
+            let high = _mm256_packus_epi32(z[2], z[3]);
+            let bytes = _mm256_packus_epi16(low, high);
+            let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+            bits::pack_bytes(words(_mm256_permutevar8x32_epi32(bytes, order)), width, dst);
+        } else if width <= 16 {
+            let low = words(_mm256_permute4x64_epi64::<0xd8>(_mm256_packus_epi32(z[0], z[1])));
+            let high = words(_mm256_permute4x64_epi64::<0xd8>(_mm256_packus_epi32(z[2], z[3])));
+            let all = [low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]];
+            bits::pack_lanes(all, width, dst);
+        } else {
+            let mut values = [0u32; BLOCK];
+            for (i, v) in z.into_iter().enumerate() {
+                _mm256_storeu_si256(values.as_mut_ptr().add(8 * i).cast(), v);
+            }
+            bits::pack_wide(&values.map(u64::from), width, dst);
+        }
+    }
+}
+
+/// Inverse of [`pack32`].
+///
+/// # Safety
+/// AVX2 and BMI2; `src` valid for 4·`width` + 16 bytes.
+#[inline(always)]
+unsafe fn unpack32(src: *const u8, width: u32) -> [__m256i; 4] {
+    // SAFETY: the caller's promises.
+    unsafe {
+        if width <= 8 {
+            bits::unpack_bytes(src, width)
+                .map(|word| _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(word as i64)))
+        } else if width <= 16 {
+            let w = bits::unpack_lanes(src, width).map(|word| word as i64);
+            core::array::from_fn(|i| _mm256_cvtepu16_epi32(_mm_set_epi64x(w[2 * i + 1], w[2 * i])))
+        } else {
+            let values = bits::unpack_wide(src, width).map(|value| value as u32);
+            core::array::from_fn(|i| _mm256_loadu_si256(values.as_ptr().add(8 * i).cast()))
+        }
+    }
+}
+
+/// # Safety
+/// AVX2.
+#[inline(always)]
+unsafe fn words(v: __m256i) -> [u64; 4] {
+    let mut words = [0; 4];
+    // SAFETY: 32 bytes; AVX2 is the caller's promise.
+    unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), v) };
+    words
+}
+
+// SAFETY: loads and stores cover the 32 values or the bytes that the trait names; the packers keep to
+// their slack.
+unsafe impl Isa<f32> for F32 {
+    type Block = [__m256i; 4];
+    /// In all lanes.
+    type Carry = __m256i;
+
+    #[inline(always)]
+    unsafe fn quantise(src: *const f32, lattice: &Lattice<f32>) -> (Self::Block, bool) {
+        // SAFETY: 32 readable values; AVX2 is the caller's promise.
+        unsafe {
+            let step = _mm256_set1_ps(lattice.step);
+            let inverse = _mm256_set1_ps(lattice.inverse);
+            let limit = _mm256_set1_ps(lattice.limit);
+            let bound = _mm256_set1_ps(lattice.bound);
+            let magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fff_ffff));
+            let mut good = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+            let mut codes = [_mm256_setzero_si256(); 4];
+            for (i, code) in codes.iter_mut().enumerate() {
+                let x = _mm256_loadu_ps(src.add(8 * i));
+                let t = _mm256_mul_ps(x, inverse);
+                let q = _mm256_cvtps_epi32(t);
+                let decoded = _mm256_mul_ps(_mm256_cvtepi32_ps(q), step);
+                let error = _mm256_and_ps(_mm256_sub_ps(x, decoded), magnitude);
+                let inside =
+                    _mm256_cmp_ps::<_CMP_LE_OQ>(_mm256_and_ps(t, magnitude), limit);
+                let close = _mm256_cmp_ps::<_CMP_LT_OQ>(error, bound);
+                good = _mm256_and_ps(good, _mm256_and_ps(inside, close));
+                *code = q;
+            }
+            (codes, _mm256_movemask_ps(good) == 0xff)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dequantise(codes: Self::Block, scale: f32, dst: *mut f32) {
+        // SAFETY: room for 32 values; AVX2 is the caller's promise.
+        unsafe {
+            let scale = _mm256_set1_ps(scale);
+            for (i, q) in codes.into_iter().enumerate() {
+                _mm256_storeu_ps(dst.add(8 * i), _mm256_mul_ps(_mm256_cvtepi32_ps(q), scale));
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(code: i32) -> __m256i {
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe { _mm256_set1_epi32(code) }
+    }
+
+    #[inline(always)]
+    unsafe fn first(codes: Self::Block) -> i32 {
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe { _mm256_cvtsi256_si32(codes[0]) }
+    }
+
+    #[inline(always)]
+    unsafe fn last(codes: Self::Block) -> __m256i {
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe { _mm256_permutevar8x32_epi32(codes[3], _mm256_set1_epi32(7)) }
+    }
+
+    #[inline(always)]
+    unsafe fn fill(code: __m256i) -> Self::Block {
+        [code; 4]
+    }
+
+    #[inline(always)]
+    unsafe fn diff(codes: Self::Block, before: __m256i) -> Self::Block {
+        let mut before = before;
+        codes.map(|q| {
+            // SAFETY: AVX2 is the caller's promise.
+            unsafe {
+                let rotated = rotate_up!(q);
+                let shifted = _mm256_blend_epi32::<1>(rotated, before);
+                before = rotated;
+                _mm256_sub_epi32(q, shifted)
+            }
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn scan(residuals: Self::Block, before: __m256i) -> Self::Block {
+        let mut before = before;
+        residuals.map(|d| {
+            // SAFETY: AVX2 is the caller's promise.
+            unsafe {
+                let q = _mm256_add_epi32(scan8(d), before);
+                before = _mm256_permutevar8x32_epi32(q, _mm256_set1_epi32(7));
+                q
+            }
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
+        // SAFETY: AVX2 is the caller's promise.
+        core::array::from_fn(|i| unsafe { _mm256_add_epi32(a[i], b[i]) })
+    }
+
+    #[inline(always)]
+    unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
+        // SAFETY: AVX2 is the caller's promise.
+        core::array::from_fn(|i| unsafe { _mm256_min_epi32(a[i], b[i]) })
+    }
+
+    #[inline(always)]
+    unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
+        // SAFETY: AVX2 is the caller's promise.
+        core::array::from_fn(|i| unsafe { _mm256_max_epi32(a[i], b[i]) })
+    }
+
+    #[inline(always)]
+    unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
+        // SAFETY: AVX2 is the caller's promise.
+        residuals.map(|d| unsafe {
+            _mm256_xor_si256(_mm256_slli_epi32::<1>(d), _mm256_srai_epi32::<31>(d))
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
+        // SAFETY: AVX2 is the caller's promise.
+        bits.map(|z| unsafe {
+            let sign = _mm256_and_si256(z, _mm256_set1_epi32(1));
+            let sign = _mm256_sub_epi32(_mm256_setzero_si256(), sign);
+            _mm256_xor_si256(_mm256_srli_epi32::<1>(z), sign)
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn width(zigzags: Self::Block) -> u32 {
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe {
+            let [a, b, c, d] = zigzags;
+            let all = _mm256_or_si256(_mm256_or_si256(a, b), _mm256_or_si256(c, d));
+            let half =
+                _mm_or_si128(_mm256_castsi256_si128(all), _mm256_extracti128_si256::<1>(all));
+            let pair = _mm_cvtsi128_si64(_mm_or_si128(half, _mm_unpackhi_epi64(half, half))) as u64;
+            u32::BITS - ((pair | pair >> 32) as u32).leading_zeros()
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn pack(zigzags: Self::Block, width: u32, dst: *mut u8) {
+        // SAFETY: the caller's promises.
+        unsafe { pack32(zigzags, width, dst) };
+    }
+
+    #[inline(always)]
+    unsafe fn unpack(src: *const u8, width: u32) -> Self::Block {
+        // SAFETY: the caller's promises.
+        unsafe { unpack32(src, width) }
+    }
+}
+
+// SAFETY: as for `F32`.
+unsafe impl Isa<f64> for F64 {
+    type Block = [__m256i; 8];
+    /// In all lanes.
+    type Carry = __m256i;
+
+    #[inline(always)]
+    unsafe fn quantise(src: *const f64, lattice: &Lattice<f64>) -> (Self::Block, bool) {
+        // SAFETY: 32 readable values; AVX2 is the caller's promise.
+        unsafe {
+            let step = _mm256_set1_pd(lattice.step);
+            let inverse = _mm256_set1_pd(lattice.inverse);
+            let limit = _mm256_set1_pd(lattice.limit);
+            let bound = _mm256_set1_pd(lattice.bound);
+            let rounder = _mm256_set1_pd(f64::ROUNDER);
+            let magnitude = _mm256_castsi256_pd(_mm256_set1_epi64x(i64::MAX));
+            let mut good = _mm256_castsi256_pd(_mm256_set1_epi64x(-1));
+            let mut codes = [_mm256_setzero_si256(); 8];
+            for (i, code) in codes.iter_mut().enumerate() {
+                let x = _mm256_loadu_pd(src.add(4 * i));
+                let t = _mm256_mul_pd(x, inverse);
+                let raised = _mm256_add_pd(t, rounder);
+                let nearest = _mm256_sub_pd(raised, rounder);
+                let error = _mm256_and_pd(_mm256_sub_pd(x, _mm256_mul_pd(nearest, step)), magnitude);
+                let inside = _mm256_cmp_pd::<_CMP_LE_OQ>(_mm256_and_pd(t, magnitude), limit);
+                let close = _mm256_cmp_pd::<_CMP_LT_OQ>(error, bound);
+                good = _mm256_and_pd(good, _mm256_and_pd(inside, close));
+                // raised = rounder + q exactly, in the binade where one unit is one ulp.
+                *code = _mm256_sub_epi64(_mm256_castpd_si256(raised), _mm256_castpd_si256(rounder));
+            }
+            (codes, _mm256_movemask_pd(good) == 0xf)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dequantise(codes: Self::Block, scale: f64, dst: *mut f64) {
+        // SAFETY: room for 32 values; AVX2 is the caller's promise.
+        unsafe {
+            let scale = _mm256_set1_pd(scale);
+            // high half: 2^84 + 2^63 with the upper 32 bits (sign flipped) in its mantissa;
+            // low half: 2^52 with the lower 32 bits in its mantissa.
+            let high_magic = _mm256_set1_epi64x(0x4530_0000_8000_0000);
+            let low_magic = _mm256_set1_epi64x(0x4330_0000_0000_0000);
+            let both = _mm256_castsi256_pd(_mm256_set1_epi64x(0x4530_0000_8010_0000));
+            for (i, q) in codes.into_iter().enumerate() {
+                let high = _mm256_xor_si256(_mm256_srli_epi64::<32>(q), high_magic);
+                let low = _mm256_blend_epi32::<0b0101_0101>(low_magic, q);
+                let high = _mm256_sub_pd(_mm256_castsi256_pd(high), both);
+                let value = _mm256_add_pd(high, _mm256_castsi256_pd(low));
+                _mm256_storeu_pd(dst.add(4 * i), _mm256_mul_pd(value, scale));
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(code: i64) -> __m256i {
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe { _mm256_set1_epi64x(code) }
+    }
+
+    #[inline(always)]
+    unsafe fn first(codes: Self::Block) -> i64 {
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe { _mm256_extract_epi64::<0>(codes[0]) }
+    }
+
+    #[inline(always)]
+    unsafe fn last(codes: Self::Block) -> __m256i {
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe { _mm256_permute4x64_epi64::<0xff>(codes[7]) }
+    }
+
+    #[inline(always)]
+    unsafe fn fill(code: __m256i) -> Self::Block {
+        [code; 8]
+    }
+
+    #[inline(always)]
+    unsafe fn diff(codes: Self::Block, before: __m256i) -> Self::Block {
+        let mut before = before;
+        codes.map(|q| {
+            // SAFETY: AVX2 is the caller's promise.
+            unsafe {
+                let rotated = _mm256_permute4x64_epi64::<0b10_01_00_11>(q);
+                let shifted = _mm256_blend_epi32::<0b11>(rotated, before);
+                before = rotated;
+                _mm256_sub_epi64(q, shifted)
+            }
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn scan(residuals: Self::Block, before: __m256i) -> Self::Block {
+        let mut before = before;
+        residuals.map(|d| {
+            // SAFETY: AVX2 is the caller's promise.
+            unsafe {
+                let d = _mm256_add_epi64(d, _mm256_slli_si256::<8>(d));
+                let low = _mm256_permute4x64_epi64::<0b01_01_01_01>(d);
+                let carry = _mm256_blend_epi32::<0xf0>(_mm256_setzero_si256(), low);
+                let q = _mm256_add_epi64(_mm256_add_epi64(d, carry), before);
+                before = _mm256_permute4x64_epi64::<0xff>(q);
+                q
+            }
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
+        // SAFETY: AVX2 is the caller's promise.
+        core::array::from_fn(|i| unsafe { _mm256_add_epi64(a[i], b[i]) })
+    }
+
+    #[inline(always)]
+    unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
+        // SAFETY: AVX2 is the caller's promise.
+        core::array::from_fn(|i| unsafe {
+            _mm256_blendv_epi8(a[i], b[i], _mm256_cmpgt_epi64(a[i], b[i]))
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
+        // SAFETY: AVX2 is the caller's promise.
+        core::array::from_fn(|i| unsafe {
+            _mm256_blendv_epi8(b[i], a[i], _mm256_cmpgt_epi64(a[i], b[i]))
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
+        // SAFETY: AVX2 is the caller's promise.
+        residuals.map(|d| unsafe {
+            let negative = _mm256_cmpgt_epi64(_mm256_setzero_si256(), d);
+            _mm256_xor_si256(_mm256_add_epi64(d, d), negative)
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
+        // SAFETY: AVX2 is the caller's promise.
+        bits.map(|z| unsafe {
+            let sign = _mm256_and_si256(z, _mm256_set1_epi64x(1));
+            let sign = _mm256_sub_epi64(_mm256_setzero_si256(), sign);
+            _mm256_xor_si256(_mm256_srli_epi64::<1>(z), sign)
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn width(zigzags: Self::Block) -> u32 {
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe {
+            let all = zigzags.into_iter().reduce(|a, b| _mm256_or_si256(a, b));
+            let [a, b, c, d] = words(all.unwrap_or(_mm256_setzero_si256()));
+            u64::BITS - (a | b | c | d).leading_zeros()
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn pack(zigzags: Self::Block, width: u32, dst: *mut u8) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            if width <= 32 {
+                // The low halves of two registers of four make one of eight.
+                let even = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
+                let narrow = core::array::from_fn(|i| {
+                    let low = _mm256_permutevar8x32_epi32(zigzags[2 * i], even);
+                    let high = _mm256_permutevar8x32_epi32(zigzags[2 * i + 1], even);
+                    _mm256_blend_epi32::<0xf0>(low, high)
+                });
+                pack32(narrow, width, dst);
+            } else {
+                let mut values = [0u64; BLOCK];
+                for (i, v) in zigzags.into_iter().enumerate() {
+                    _mm256_storeu_si256(values.as_mut_ptr().add(4 * i).cast(), v);
+                }
+                bits::pack_wide(&values, width, dst);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn unpack(src: *const u8, width: u32) -> Self::Block {
+        // SAFETY: the caller's promises.
+        unsafe {
+            if width <= 32 {
+                let narrow = unpack32(src, width);
+                core::array::from_fn(|i| {
+                    let eight = narrow[i / 2];
+                    let half = if i % 2 == 0 {
+                        _mm256_castsi256_si128(eight)
+                    } else {
+                        _mm256_extracti128_si256::<1>(eight)
+                    };
+                    _mm256_cvtepu32_epi64(half)
+                })
+            } else {
+                let values = bits::unpack_wide(src, width);
+                core::array::from_fn(|i| _mm256_loadu_si256(values.as_ptr().add(4 * i).cast()))
+            }
+        }
+    }
+}

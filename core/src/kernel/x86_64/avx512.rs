@@ -1,0 +1,487 @@
+//! AVX-512 + VBMI: a block of `f32` is two registers of sixteen codes, a block of `f64` four of eight.
+//!
+//! Packing narrows to bytes or 16-bit lanes and uses `pext` ([`bits`]). Unpacking stays in vector
+//! registers: `vpermb` brings each group of values into a 64-bit lane, `vpmultishiftqb` takes every
+//! byte of the result from any bit position of that lane, and a mask drops what belongs to the neighbours.
+
+use super::super::generic::Isa;
+use super::super::{BLOCK, Lattice};
+use super::bits;
+use core::arch::x86_64::*;
+
+/// Codes of `f32`.
+#[derive(Clone, Copy)]
+pub(in super::super) struct F32;
+
+/// Codes of `f64`.
+#[derive(Clone, Copy)]
+pub(in super::super) struct F64;
+
+/// How to spread packed values of one width over 64-bit lanes.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Spread {
+    /// Byte of the input for each byte of the lanes.
+    bytes: [u8; 64],
+    /// First bit, in its lane, of each byte of the output.
+    bits: [u8; 64],
+}
+
+/// One [`Spread`] for each width 0…32. Output elements are bytes up to width 8, 16-bit up to 16 and
+/// 32-bit above, so that a lane holds 8, 4 or 2 of them.
+static SPREADS: [Spread; 33] = {
+    let mut table = [Spread { bytes: [0; 64], bits: [0; 64] }; 33];
+    let mut width = 1;
+    while width <= 32 {
+        let element_bytes = if width <= 8 {
+            1
+        } else if width <= 16 {
+            2
+        } else {
+            4
+        };
+        let per_lane = 8 / element_bytes;
+        let mut byte = 0;
+        while byte < 64 {
+            let (lane, within) = (byte / 8, byte % 8);
+            let start = lane * per_lane * width;
+            // The last lanes of a narrow block reach past its 64 loaded bytes; nothing uses them.
+            table[width].bytes[byte] = ((start / 8 + within) % 64) as u8;
+            let bit = within / element_bytes * width + within % element_bytes * 8;
+            table[width].bits[byte] = ((start % 8 + bit) % 64) as u8;
+            byte += 1;
+        }
+        width += 1;
+    }
+    table
+};
+
+/// Prefix sum of sixteen lanes.
+///
+/// # Safety
+/// AVX-512F.
+#[inline(always)]
+unsafe fn scan16(v: __m512i) -> __m512i {
+    // SAFETY: AVX-512 is the caller's promise.
+    unsafe {
+        let zero = _mm512_setzero_si512();
+        let v = _mm512_add_epi32(v, _mm512_alignr_epi32::<15>(v, zero));
+        let v = _mm512_add_epi32(v, _mm512_alignr_epi32::<14>(v, zero));
+        let v = _mm512_add_epi32(v, _mm512_alignr_epi32::<12>(v, zero));
+        _mm512_add_epi32(v, _mm512_alignr_epi32::<8>(v, zero))
+    }
+}
+
+/// Prefix sum of eight lanes.
+///
+/// # Safety
+/// AVX-512F.
+#[inline(always)]
+unsafe fn scan8(v: __m512i) -> __m512i {
+    // SAFETY: AVX-512 is the caller's promise.
+    unsafe {
+        let zero = _mm512_setzero_si512();
+        let v = _mm512_add_epi64(v, _mm512_alignr_epi64::<7>(v, zero));
+        let v = _mm512_add_epi64(v, _mm512_alignr_epi64::<6>(v, zero));
+        _mm512_add_epi64(v, _mm512_alignr_epi64::<4>(v, zero))
+    }
+}
+
+/// 32 zig-zags of at most 32 bits → packed bytes.
+///
+/// # Safety
+/// AVX-512 and BMI2; `dst` valid for 4·`width` + 16 bytes.
+#[inline(always)]
+unsafe fn pack32(z: [__m512i; 2], width: u32, dst: *mut u8) {
+    // SAFETY: the caller's promises.
+    unsafe {
+        if width <= 8 {
+            let low = _mm512_cvtepi32_epi8(z[0]);
+            let high = _mm512_cvtepi32_epi8(z[1]);
+            let words = [
+                _mm_extract_epi64::<0>(low) as u64,
+                _mm_extract_epi64::<1>(low) as u64,
+                _mm_extract_epi64::<0>(high) as u64,
+                _mm_extract_epi64::<1>(high) as u64,
+            ];
+            bits::pack_bytes(words, width, dst);
+        } else if width <= 16 {
+            let mut words = [0u64; 8];
+            _mm256_storeu_si256(words.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(z[0]));
+            _mm256_storeu_si256(words.as_mut_ptr().add(4).cast(), _mm512_cvtepi32_epi16(z[1]));
+            bits::pack_lanes(words, width, dst);
+        } else {
+            let mut values = [0u32; BLOCK];
+            _mm512_storeu_si512(values.as_mut_ptr().cast(), z[0]);
+            _mm512_storeu_si512(values.as_mut_ptr().add(16).cast(), z[1]);
+            bits::pack_wide(&values.map(u64::from), width, dst);
+        }
+    }
+}
+
+/// Inverse of [`pack32`].
+///
+/// # Safety
+/// AVX-512 with VBMI; `src` valid for 4·`width` + 32 bytes.
+#[inline(always)]
+unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
+    let spread = &SPREADS[(width as usize).min(32)];
+    // SAFETY: the tables are 64 bytes; loads reach at most 32 bytes past 4·width: 32 loaded from 4 at
+    // width 1, 64 from 36 at width 9, 64 from the second half's 34 at width 17.
+    unsafe {
+        if width <= 8 {
+            let packed = _mm256_loadu_si256(src.cast());
+            let lanes = _mm256_permutexvar_epi8(_mm256_load_si256(spread.bytes.as_ptr().cast()), packed);
+            let from = _mm256_load_si256(spread.bits.as_ptr().cast());
+            let bytes = _mm256_multishift_epi64_epi8(from, lanes);
+            let bytes = _mm256_and_si256(bytes, _mm256_set1_epi8(((1u32 << width) - 1) as i8));
+            [
+                _mm512_cvtepu8_epi32(_mm256_castsi256_si128(bytes)),
+                _mm512_cvtepu8_epi32(_mm256_extracti128_si256::<1>(bytes)),
+            ]
+        } else if width <= 16 {
+            let packed = _mm512_loadu_si512(src.cast());
+            let lanes = _mm512_permutexvar_epi8(_mm512_load_si512(spread.bytes.as_ptr().cast()), packed);
+            let from = _mm512_load_si512(spread.bits.as_ptr().cast());
+            let words = _mm512_multishift_epi64_epi8(from, lanes);
+            let words = _mm512_and_si512(words, _mm512_set1_epi16(((1u32 << width) - 1) as i16));
+            [
+                _mm512_cvtepu16_epi32(_mm512_castsi512_si256(words)),
+                _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64::<1>(words)),
+            ]
+        } else if width <= 29 || width == 32 {
+            // Two values of up to 29 bits and the up to 6 bits before them fit a 64-bit lane.
+            let mask = _mm512_set1_epi32((u32::MAX >> (32 - width)) as i32);
+            let order = _mm512_load_si512(spread.bytes.as_ptr().cast());
+            let from = _mm512_load_si512(spread.bits.as_ptr().cast());
+            core::array::from_fn(|half| {
+                let packed = _mm512_loadu_si512(src.add(half * 2 * width as usize).cast());
+                let lanes = _mm512_permutexvar_epi8(order, packed);
+                _mm512_and_si512(_mm512_multishift_epi64_epi8(from, lanes), mask)
+            })
+        } else {
+            let values = bits::unpack_wide(src, width).map(|value| value as u32);
+            core::array::from_fn(|half| _mm512_loadu_si512(values.as_ptr().add(16 * half).cast()))
+        }
+    }
+}
+
+// SAFETY: loads and stores cover the 32 values or the bytes that the trait names; the packers keep to
+// their slack.
+unsafe impl Isa<f32> for F32 {
+    type Block = [__m512i; 2];
+    /// In the last lane at least.
+    type Carry = __m512i;
+
+    #[inline(always)]
+    unsafe fn quantise(src: *const f32, lattice: &Lattice<f32>) -> (Self::Block, bool) {
+        // SAFETY: 32 readable values; AVX-512 is the caller's promise.
+        unsafe {
+            let step = _mm512_set1_ps(lattice.step);
+            let inverse = _mm512_set1_ps(lattice.inverse);
+            let limit = _mm512_set1_ps(lattice.limit);
+            let bound = _mm512_set1_ps(lattice.bound);
+            let mut good = !0;
+            let codes = core::array::from_fn(|i| {
+                let x = _mm512_loadu_ps(src.add(16 * i));
+                let t = _mm512_mul_ps(x, inverse);
+                let q = _mm512_cvtps_epi32(t);
+                let error = _mm512_sub_ps(x, _mm512_mul_ps(_mm512_cvtepi32_ps(q), step));
+                good = _mm512_mask_cmp_ps_mask::<_CMP_LE_OQ>(good, _mm512_abs_ps(t), limit);
+                good = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(good, _mm512_abs_ps(error), bound);
+                q
+            });
+            (codes, good == !0)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dequantise(codes: Self::Block, scale: f32, dst: *mut f32) {
+        // SAFETY: room for 32 values; AVX-512 is the caller's promise.
+        unsafe {
+            let scale = _mm512_set1_ps(scale);
+            for (i, q) in codes.into_iter().enumerate() {
+                _mm512_storeu_ps(dst.add(16 * i), _mm512_mul_ps(_mm512_cvtepi32_ps(q), scale));
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(code: i32) -> __m512i {
+        // SAFETY: AVX-512 is the caller's promise.
+        unsafe { _mm512_set1_epi32(code) }
+    }
+
+    #[inline(always)]
+    unsafe fn first(codes: Self::Block) -> i32 {
+        // SAFETY: AVX-512 is the caller's promise.
+        unsafe { _mm512_cvtsi512_si32(codes[0]) }
+    }
+
+    #[inline(always)]
+    unsafe fn last(codes: Self::Block) -> __m512i {
+        codes[1]
+    }
+
+    #[inline(always)]
+    unsafe fn fill(code: __m512i) -> Self::Block {
+        // SAFETY: AVX-512 is the caller's promise.
+        [unsafe { _mm512_permutexvar_epi32(_mm512_set1_epi32(15), code) }; 2]
+    }
+
+    #[inline(always)]
+    unsafe fn diff(codes: Self::Block, before: __m512i) -> Self::Block {
+        // SAFETY: AVX-512 is the caller's promise.
+        unsafe {
+            [
+                _mm512_sub_epi32(codes[0], _mm512_alignr_epi32::<15>(codes[0], before)),
+                _mm512_sub_epi32(codes[1], _mm512_alignr_epi32::<15>(codes[1], codes[0])),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scan(residuals: Self::Block, before: __m512i) -> Self::Block {
+        // SAFETY: AVX-512 is the caller's promise.
+        unsafe {
+            // Both scans run side by side; only additions hang on the carry.
+            let last = _mm512_set1_epi32(15);
+            let (low, high) = (scan16(residuals[0]), scan16(residuals[1]));
+            let high = _mm512_add_epi32(high, _mm512_permutexvar_epi32(last, low));
+            let before = _mm512_permutexvar_epi32(last, before);
+            [_mm512_add_epi32(low, before), _mm512_add_epi32(high, before)]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
+        // SAFETY: AVX-512 is the caller's promise.
+        core::array::from_fn(|i| unsafe { _mm512_add_epi32(a[i], b[i]) })
+    }
+
+    #[inline(always)]
+    unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
+        // SAFETY: AVX-512 is the caller's promise.
+        core::array::from_fn(|i| unsafe { _mm512_min_epi32(a[i], b[i]) })
+    }
+
+    #[inline(always)]
+    unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
+        // SAFETY: AVX-512 is the caller's promise.
+        core::array::from_fn(|i| unsafe { _mm512_max_epi32(a[i], b[i]) })
+    }
+
+    #[inline(always)]
+    unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
+        // SAFETY: AVX-512 is the caller's promise.
+        residuals.map(|d| unsafe {
+            _mm512_xor_si512(_mm512_slli_epi32::<1>(d), _mm512_srai_epi32::<31>(d))
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
+        // SAFETY: AVX-512 is the caller's promise.
+        bits.map(|z| unsafe {
+            let sign = _mm512_and_si512(z, _mm512_set1_epi32(1));
+            let sign = _mm512_sub_epi32(_mm512_setzero_si512(), sign);
+            _mm512_xor_si512(_mm512_srli_epi32::<1>(z), sign)
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn width(zigzags: Self::Block) -> u32 {
+        // SAFETY: AVX-512 is the caller's promise.
+        unsafe {
+            let all = _mm512_or_si512(zigzags[0], zigzags[1]);
+            u32::BITS - (_mm512_reduce_or_epi32(all) as u32).leading_zeros()
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn pack(zigzags: Self::Block, width: u32, dst: *mut u8) {
+        // SAFETY: the caller's promises.
+        unsafe { pack32(zigzags, width, dst) };
+    }
+
+    #[inline(always)]
+    unsafe fn unpack(src: *const u8, width: u32) -> Self::Block {
+        // SAFETY: the caller's promises.
+        unsafe { unpack32(src, width) }
+    }
+}
+
+// SAFETY: as for `F32`.
+unsafe impl Isa<f64> for F64 {
+    type Block = [__m512i; 4];
+    /// In the last lane at least.
+    type Carry = __m512i;
+
+    #[inline(always)]
+    unsafe fn quantise(src: *const f64, lattice: &Lattice<f64>) -> (Self::Block, bool) {
+        // SAFETY: 32 readable values; AVX-512 is the caller's promise.
+        unsafe {
+            let step = _mm512_set1_pd(lattice.step);
+            let inverse = _mm512_set1_pd(lattice.inverse);
+            let limit = _mm512_set1_pd(lattice.limit);
+            let bound = _mm512_set1_pd(lattice.bound);
+            let mut good = !0;
+            let codes = core::array::from_fn(|i| {
+                let x = _mm512_loadu_pd(src.add(8 * i));
+                let t = _mm512_mul_pd(x, inverse);
+                let q = _mm512_cvtpd_epi64(t);
+                let error = _mm512_sub_pd(x, _mm512_mul_pd(_mm512_cvtepi64_pd(q), step));
+                good = _mm512_mask_cmp_pd_mask::<_CMP_LE_OQ>(good, _mm512_abs_pd(t), limit);
+                good = _mm512_mask_cmp_pd_mask::<_CMP_LT_OQ>(good, _mm512_abs_pd(error), bound);
+                q
+            });
+            (codes, good == !0)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dequantise(codes: Self::Block, scale: f64, dst: *mut f64) {
+        // SAFETY: room for 32 values; AVX-512 is the caller's promise.
+        unsafe {
+            let scale = _mm512_set1_pd(scale);
+            for (i, q) in codes.into_iter().enumerate() {
+                _mm512_storeu_pd(dst.add(8 * i), _mm512_mul_pd(_mm512_cvtepi64_pd(q), scale));
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(code: i64) -> __m512i {
+        // SAFETY: AVX-512 is the caller's promise.
+        unsafe { _mm512_set1_epi64(code) }
+    }
+
+    #[inline(always)]
+    unsafe fn first(codes: Self::Block) -> i64 {
+        // SAFETY: AVX-512 is the caller's promise.
+        unsafe { _mm_cvtsi128_si64(_mm512_castsi512_si128(codes[0])) }
+    }
+
+    #[inline(always)]
+    unsafe fn last(codes: Self::Block) -> __m512i {
+        codes[3]
+    }
+
+    #[inline(always)]
+    unsafe fn fill(code: __m512i) -> Self::Block {
+        // SAFETY: AVX-512 is the caller's promise.
+        [unsafe { _mm512_permutexvar_epi64(_mm512_set1_epi64(7), code) }; 4]
+    }
+
+    #[inline(always)]
+    unsafe fn diff(codes: Self::Block, before: __m512i) -> Self::Block {
+        let mut before = before;
+        codes.map(|q| {
+            // SAFETY: AVX-512 is the caller's promise.
+            unsafe {
+                let shifted = _mm512_alignr_epi64::<7>(q, before);
+                before = q;
+                _mm512_sub_epi64(q, shifted)
+            }
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn scan(residuals: Self::Block, before: __m512i) -> Self::Block {
+        let mut before = before;
+        residuals.map(|d| {
+            // SAFETY: AVX-512 is the caller's promise.
+            unsafe {
+                let carry = _mm512_permutexvar_epi64(_mm512_set1_epi64(7), before);
+                before = _mm512_add_epi64(scan8(d), carry);
+                before
+            }
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
+        // SAFETY: AVX-512 is the caller's promise.
+        core::array::from_fn(|i| unsafe { _mm512_add_epi64(a[i], b[i]) })
+    }
+
+    #[inline(always)]
+    unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
+        // SAFETY: AVX-512 is the caller's promise.
+        core::array::from_fn(|i| unsafe { _mm512_min_epi64(a[i], b[i]) })
+    }
+
+    #[inline(always)]
+    unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
+        // SAFETY: AVX-512 is the caller's promise.
+        core::array::from_fn(|i| unsafe { _mm512_max_epi64(a[i], b[i]) })
+    }
+
+    #[inline(always)]
+    unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
+        // SAFETY: AVX-512 is the caller's promise.
+        residuals.map(|d| unsafe {
+            _mm512_xor_si512(_mm512_slli_epi64::<1>(d), _mm512_srai_epi64::<63>(d))
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
+        // SAFETY: AVX-512 is the caller's promise.
+        bits.map(|z| unsafe {
+            let sign = _mm512_and_si512(z, _mm512_set1_epi64(1));
+            let sign = _mm512_sub_epi64(_mm512_setzero_si512(), sign);
+            _mm512_xor_si512(_mm512_srli_epi64::<1>(z), sign)
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn width(zigzags: Self::Block) -> u32 {
+        // SAFETY: AVX-512 is the caller's promise.
+        unsafe {
+            let [a, b, c, d] = zigzags;
+            let all = _mm512_or_si512(_mm512_or_si512(a, b), _mm512_or_si512(c, d));
+            u64::BITS - (_mm512_reduce_or_epi64(all) as u64).leading_zeros()
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn pack(zigzags: Self::Block, width: u32, dst: *mut u8) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            if width <= 32 {
+                let narrow = core::array::from_fn(|i| {
+                    let low = _mm512_cvtepi64_epi32(zigzags[2 * i]);
+                    let high = _mm512_cvtepi64_epi32(zigzags[2 * i + 1]);
+                    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
+                });
+                pack32(narrow, width, dst);
+            } else {
+                let mut values = [0u64; BLOCK];
+                for (i, v) in zigzags.into_iter().enumerate() {
+                    _mm512_storeu_si512(values.as_mut_ptr().add(8 * i).cast(), v);
+                }
+                bits::pack_wide(&values, width, dst);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn unpack(src: *const u8, width: u32) -> Self::Block {
+        // SAFETY: the caller's promises.
+        unsafe {
+            if width <= 32 {
+                let [low, high] = unpack32(src, width);
+                [
+                    _mm512_cvtepu32_epi64(_mm512_castsi512_si256(low)),
+                    _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(low)),
+                    _mm512_cvtepu32_epi64(_mm512_castsi512_si256(high)),
+                    _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(high)),
+                ]
+            } else {
+                let values = bits::unpack_wide(src, width);
+                core::array::from_fn(|i| _mm512_loadu_si512(values.as_ptr().add(8 * i).cast()))
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Reduction operations and the one definition of what each does to two values.
+//!
+//! Every result must be the same bits whichever operand comes first, so that ranks which combine in
+//! different orders agree: sums that are NaN become one canonical NaN, and minimum and maximum order
+//! −0 below +0 and let NaN win (IEEE 754-2019 `minimum`/`maximum`).
+
+use crate::element::Element;
+use core::fmt;
+
+/// How values of different ranks are combined.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub enum Op<'a, T> {
+    /// Σ xᵢ
+    Sum,
+    /// Σ xᵢ / n
+    Avg,
+    /// The smallest value; NaN if any is NaN.
+    Min,
+    /// The largest value; NaN if any is NaN.
+    Max,
+    /// Π xᵢ. Not linear, so codecs decompress, multiply and compress.
+    Prod,
+    /// Your own operation on two values. It must be commutative bit for bit and associative up to
+    /// rounding. Codecs decompress, operate and compress.
+    User(&'a (dyn Fn(T, T) -> T + Sync)),
+}
+
+/// [`Op`] without the closure: what a frame carries and what integer kernels can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum OpCode {
+    /// No reduction: values only move.
+    None = 0,
+    /// See [`Op::Sum`].
+    Sum = 1,
+    /// See [`Op::Avg`].
+    Avg = 2,
+    /// See [`Op::Min`].
+    Min = 3,
+    /// See [`Op::Max`].
+    Max = 4,
+    /// See [`Op::Prod`].
+    Prod = 5,
+    /// See [`Op::User`].
+    User = 6,
+}
+
+/// An operation on lattice codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LatticeOp {
+    Sum,
+    Min,
+    Max,
+}
+
+impl<T> Op<'_, T> {
+    /// The operation's code in a frame.
+    #[must_use]
+    pub const fn code(&self) -> OpCode {
+        match self {
+            Self::Sum => OpCode::Sum,
+            Self::Avg => OpCode::Avg,
+            Self::Min => OpCode::Min,
+            Self::Max => OpCode::Max,
+            Self::Prod => OpCode::Prod,
+            Self::User(_) => OpCode::User,
+        }
+    }
+
+    /// The operation on integer codes, if there is one: `Sum`, `Avg`, `Min` and `Max`.
+    #[must_use]
+    pub(crate) const fn on_lattice(&self) -> Option<LatticeOp> {
+        match self {
+            Self::Sum | Self::Avg => Some(LatticeOp::Sum),
+            Self::Min => Some(LatticeOp::Min),
+            Self::Max => Some(LatticeOp::Max),
+            Self::Prod | Self::User(_) => None,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Op<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.code(), f)
+    }
+}
+
+/// a + b, NaN canonical.
+#[inline(always)]
+pub(crate) fn sum<T: Element>(a: T, b: T) -> T {
+    canonical(a + b)
+}
+
+/// a · b, NaN canonical.
+#[inline(always)]
+pub(crate) fn product<T: Element>(a: T, b: T) -> T {
+    canonical(a * b)
+}
+
+#[inline(always)]
+#[expect(clippy::eq_op, reason = "only NaN differs from itself")]
+fn canonical<T: Element>(x: T) -> T {
+    if x == x { x } else { T::QUIET_NAN }
+}
+
+/// The smaller value; −0 < +0; NaN if either is NaN.
+#[inline(always)]
+pub(crate) fn minimum<T: Element>(a: T, b: T) -> T {
+    if a < b || (a == b && a.is_negative_zero()) {
+        a
+    } else if b <= a {
+        b
+    } else {
+        T::QUIET_NAN
+    }
+}
+
+/// The larger value; −0 < +0; NaN if either is NaN.
+#[inline(always)]
+pub(crate) fn maximum<T: Element>(a: T, b: T) -> T {
+    if a > b || (a == b && b.is_negative_zero()) {
+        a
+    } else if b >= a {
+        b
+    } else {
+        T::QUIET_NAN
+    }
+}
+
+/// Expands `$body` once for each operation with `$f` bound to its two-value function, so that the loop
+/// in `$body` is compiled (and vectorised) for each.
+macro_rules! with_op {
+    ($op:expr, |$f:ident| $body:expr) => {
+        match $op {
+            $crate::op::Op::Sum | $crate::op::Op::Avg => {
+                let $f = $crate::op::sum::<T>;
+                $body
+            }
+            $crate::op::Op::Min => {
+                let $f = $crate::op::minimum::<T>;
+                $body
+            }
+            $crate::op::Op::Max => {
+                let $f = $crate::op::maximum::<T>;
+                $body
+            }
+            $crate::op::Op::Prod => {
+                let $f = $crate::op::product::<T>;
+                $body
+            }
+            $crate::op::Op::User(user) => {
+                let $f = user;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_op;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_do_not_depend_on_operand_order() {
+        let values = [0.0, -0.0, 1.5, -3.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -f32::NAN];
+        for a in values {
+            for b in values {
+                for f in [sum::<f32>, product, minimum, maximum] {
+                    assert_eq!(f(a, b).to_bits(), f(b, a).to_bits(), "{a} {b}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn minimum_and_maximum_order_zeros_and_let_nan_win() {
+        assert!(minimum(0.0f64, -0.0).is_negative_zero());
+        assert!(!maximum(-0.0f64, 0.0).is_negative_zero());
+        assert!(minimum(f64::NAN, 1.0).is_nan() && maximum(1.0, f64::NAN).is_nan());
+        assert_eq!((minimum(2.0f64, 1.0), maximum(2.0f64, 1.0)), (1.0, 2.0));
+    }
+    use crate::element::sealed::Float as _;
+}
