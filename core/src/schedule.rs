@@ -97,6 +97,16 @@ pub struct Call {
 pub struct Part(pub u32);
 
 impl Part {
+    /// The part with this index.
+    ///
+    /// # Panics
+    /// If `index` does not fit 32 bits.
+    #[must_use]
+    pub const fn new(index: usize) -> Self {
+        assert!(index <= u32::MAX as usize);
+        Self(index as u32)
+    }
+
     /// This part as an array index.
     #[must_use]
     pub const fn index(self) -> usize {
