@@ -11,10 +11,12 @@
 pub mod check;
 
 mod binomial;
+mod print;
 mod recursive_doubling;
 mod ring;
 
 pub use binomial::Binomial;
+pub use print::program;
 pub use recursive_doubling::RecursiveDoubling;
 pub use ring::Ring;
 
@@ -97,6 +99,16 @@ pub struct Call {
 pub struct Part(pub u32);
 
 impl Part {
+    /// The part with this index.
+    ///
+    /// # Panics
+    /// If `index` does not fit 32 bits.
+    #[must_use]
+    pub const fn new(index: usize) -> Self {
+        assert!(index <= u32::MAX as usize);
+        Self(index as u32)
+    }
+
     /// This part as an array index.
     #[must_use]
     pub const fn index(self) -> usize {
@@ -107,8 +119,11 @@ impl Part {
 /// One step of one rank: receive (if [`from`](Self::from) is set), act, send (if [`to`](Self::to) is set).
 ///
 /// Everything in a step concerns one part. The *holding* of a lane is what an earlier step of the
-/// same lane kept for the same part: a received frame or a partial reduction. "The local part" is the
-/// rank's own contribution.
+/// same lane kept for the same part: a received frame or a partial reduction. A lane has at most one
+/// holding, and while it has one, every step concerns that part. "The local part" is the rank's own
+/// contribution.
+///
+/// A step that receives and sends takes its frame first, and only then waits for credit to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// What to do.
@@ -120,7 +135,8 @@ pub struct Step {
     /// Whom to send to; set exactly for the actions that send.
     pub to: Option<Rank>,
     /// For the actions that send: the part is needed again by a later step of this rank, so keep it
-    /// as the holding.
+    /// as the holding. After a `Send` of the local part that is the local part itself: nothing is
+    /// held, and the later step uses the local part again.
     pub keep: bool,
 }
 
@@ -159,10 +175,7 @@ impl Action {
     /// Whether the step receives a frame.
     #[must_use]
     pub const fn receives(self) -> bool {
-        !matches!(
-            self,
-            Self::Send | Self::SendStore | Self::Finish | Self::FinishAsSent
-        )
+        !matches!(self, Self::Send | Self::SendStore | Self::Finish | Self::FinishAsSent)
     }
 
     /// Whether the step sends a frame.
@@ -182,10 +195,7 @@ impl Action {
     /// Whether the step combines what it receives with what the rank has.
     #[must_use]
     pub const fn reduces(self) -> bool {
-        matches!(
-            self,
-            Self::Reduce | Self::ReduceSend | Self::ReduceStore | Self::ReduceStoreSend
-        )
+        matches!(self, Self::Reduce | Self::ReduceSend | Self::ReduceStore | Self::ReduceStoreSend)
     }
 
     /// Whether the step writes the output.
@@ -236,7 +246,12 @@ impl Step {
 
 /// An algorithm for one or more collectives.
 ///
-/// `step` must be a pure function: the same arguments give the same answer, on every rank.
+/// `step` must be a pure function: the same arguments give the same answer, on every rank. The
+/// programs of all ranks together must pass [`check`], which says what that takes. Where the output
+/// may overlap the input, the engine relies on one of its rules: a rank never reads its local part
+/// after it stored that part's output.
+///
+/// `n_parts`, `n_steps` and `step` mean something only for a supported collective and `rank < size`.
 pub trait Schedule: Sync {
     /// Its name, as the literature has it.
     fn name(&self) -> &'static str;

@@ -1,1 +1,462 @@
-//! check
+//! The schedule checker: runs the programs of all ranks on symbols and proves that they are right.
+//!
+//! It stands beside the flow: tests put every schedule through it, and so should anyone who writes
+//! one. For one [`Call`] it proves that
+//!
+//! 1. every step is well-formed, and sends and receives match in order and in part;
+//! 2. nothing deadlocks, even if a link holds only one frame, and no frame is left in a link;
+//! 3. holdings are used for the part they belong to, and used up;
+//! 4. no reduction counts a contribution twice, and every output has the contributions that the table
+//!    at [`Collective`] promises; each output is stored once, and nothing else is;
+//! 5. a rank does not read its local part once it has stored output over it, so input and output may
+//!    be the same memory;
+//! 6. *same bits*: ranks that store the same part store the same bits.
+//!
+//! **Links.** A link has one writer and one reader, and both wait rather than ask. Such a network
+//! does the same whatever the relative speed of its ranks (G. Kahn, "The semantics of a simple language
+//! for parallel programming", IFIP 1974; a bounded link is a pair, frames one way and credits the
+//! other). So one execution stands for all, and since more room never makes a rank wait, links of one
+//! frame stand for all links.
+//!
+//! **Bits.** A value knows its contributors, the tree of combinations that made it, and whether it
+//! went through the wire, which may be lossy. Two ranks store the same bits if the trees are equal up
+//! to swapping operands and either both values are as a receiver decodes them or neither is. Which
+//! operand of a combination had been encoded is left out: a codec for which that matters does not give
+//! the same bits under recursive doubling. A tree is represented by a 64-bit fingerprint.
+//!
+//! Cost: O(messages · n/64) time, where n is the number of ranks; O(n · parts) bits of memory.
+
+mod bit_set;
+mod fault;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use self::bit_set::BitSet;
+pub use self::fault::Fault;
+use super::{Action, Call, Collective, Part, Schedule, Step};
+use crate::transport::Rank;
+
+/// What a checked schedule does, all ranks together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Steps of all ranks.
+    pub n_steps: usize,
+    /// Steps of the rank that has most.
+    pub max_steps: usize,
+    /// Frames sent, if each part fits one.
+    pub n_messages: usize,
+    /// Time in messages, where a message takes one unit, a rank can send one and receive one at the
+    /// same time, links have room, and all else is free: the factor of α in the cost formulas.
+    pub critical_path: usize,
+}
+
+/// Proves `schedule` right for `call`.
+///
+/// # Errors
+/// The first [`Fault`] found.
+///
+/// # Examples
+/// ```
+/// use foldwire::schedule::{Call, Collective, Ring, check::check};
+/// use foldwire::transport::Rank;
+///
+/// let call = Call { collective: Collective::AllReduce, size: 5, root: Rank(0) };
+/// assert_eq!(check(&Ring, call)?.critical_path, 2 * (5 - 1));
+/// # Ok::<(), foldwire::schedule::check::Fault>(())
+/// ```
+pub fn check(schedule: &dyn Schedule, call: Call) -> Result<Summary, Fault> {
+    let mut group = Group::new(schedule, call)?;
+    group.run()?;
+    group.conclude()
+}
+
+/// All ranks and the links between them.
+struct Group<'a> {
+    schedule: &'a dyn Schedule,
+    call: Call,
+    n_parts: usize,
+    ranks: Vec<State>,
+    /// The frame in each link that is not empty.
+    links: BTreeMap<(Rank, Rank), Frame>,
+    /// By part: the first output stored, which all others must equal.
+    outputs: Vec<Option<Output>>,
+    summary: Summary,
+}
+
+/// One rank.
+struct State {
+    n_steps: usize,
+    next_step: usize,
+    /// Received by the next step, which waits for credit to send.
+    received: Option<Frame>,
+    held: Option<(Part, Value)>,
+    /// Parts whose local value can still be used.
+    local: BitSet,
+    /// Parts that are stored in the output.
+    stored: BitSet,
+    clock: Clock,
+}
+
+/// Time in messages.
+#[derive(Default)]
+struct Clock {
+    now: usize,
+    /// When the last message has left.
+    sent: usize,
+    /// When the last message has arrived.
+    received: usize,
+}
+
+/// A message.
+struct Frame {
+    part: Part,
+    value: Value,
+    departure: usize,
+}
+
+/// What is known of some values.
+#[derive(Clone)]
+struct Value {
+    contributors: BitSet,
+    /// Fingerprint of the tree of combinations.
+    tree: u64,
+    /// Whether these are the values a receiver decodes.
+    as_sent: bool,
+}
+
+/// Who stored a part first, and what identifies its bits.
+struct Output {
+    rank: Rank,
+    tree: u64,
+    as_sent: bool,
+}
+
+impl<'a> Group<'a> {
+    fn new(schedule: &'a dyn Schedule, call: Call) -> Result<Self, Fault> {
+        let Call { collective, size, root } = call;
+        if root.index() >= size {
+            return Err(Fault::BadCall { root, size });
+        }
+        if !schedule.supports(collective) {
+            return Err(Fault::Unsupported { collective });
+        }
+        let n_parts = schedule.n_parts(call);
+        let may_be_whole = matches!(
+            collective,
+            Collective::AllReduce | Collective::Broadcast | Collective::Reduce
+        );
+        if n_parts != size && !(may_be_whole && n_parts == 1) {
+            return Err(Fault::PartCount { n_parts, size });
+        }
+        let ranks = (0..size)
+            .map(|r| {
+                let rank = Rank::new(r);
+                let mut local = BitSet::new(n_parts);
+                (0..n_parts).filter(|&p| starts_with(call, rank, p)).for_each(|p| local.insert(p));
+                State {
+                    n_steps: schedule.n_steps(call, rank),
+                    next_step: 0,
+                    received: None,
+                    held: None,
+                    local,
+                    stored: BitSet::new(n_parts),
+                    clock: Clock::default(),
+                }
+            })
+            .collect();
+        Ok(Self {
+            schedule,
+            call,
+            n_parts,
+            ranks,
+            links: BTreeMap::new(),
+            outputs: (0..n_parts).map(|_| None).collect(),
+            summary: Summary::default(),
+        })
+    }
+
+    /// Lets every rank go on until none can.
+    fn run(&mut self) -> Result<(), Fault> {
+        let mut runnable: Vec<Rank> = (0..self.call.size).rev().map(Rank::new).collect();
+        while let Some(rank) = runnable.pop() {
+            self.advance(rank, &mut runnable)?;
+        }
+        Ok(())
+    }
+
+    /// Lets `rank` go on until it cannot. Ranks that may be able to go on thereafter become `runnable`.
+    fn advance(&mut self, rank: Rank, runnable: &mut Vec<Rank>) -> Result<(), Fault> {
+        while let Some(step) = self.next_step(rank)? {
+            if let Some(from) = step.from
+                && self.state(rank).received.is_none()
+            {
+                let Some(frame) = self.links.remove(&(from, rank)) else { break };
+                self.receive(rank, from, step, frame)?;
+                runnable.push(from);
+            }
+            if let Some(to) = step.to
+                && self.links.contains_key(&(rank, to))
+            {
+                break;
+            }
+            self.act(rank, step)?;
+            runnable.extend(step.to);
+        }
+        Ok(())
+    }
+
+    /// The step that `rank` is at, checked for form.
+    fn next_step(&self, rank: Rank) -> Result<Option<Step>, Fault> {
+        let State { next_step: index, n_steps, .. } = self.ranks[rank.index()];
+        if index == n_steps {
+            return Ok(None);
+        }
+        let step = self.schedule.step(self.call, rank, index);
+        let Step { action, part, from, to, keep } = step;
+        if from.is_some() != action.receives()
+            || to.is_some() != action.sends()
+            || (keep && !action.sends())
+        {
+            return Err(Fault::Malformed { rank, step: index });
+        }
+        let is_bad = |peer: &Rank| *peer == rank || peer.index() >= self.call.size;
+        if let Some(peer) = from.into_iter().chain(to).find(is_bad) {
+            return Err(Fault::BadPeer { rank, step: index, peer });
+        }
+        if part.index() >= self.n_parts {
+            return Err(Fault::BadPart { rank, step: index, part, n_parts: self.n_parts });
+        }
+        Ok(Some(step))
+    }
+
+    fn receive(&mut self, rank: Rank, from: Rank, step: Step, frame: Frame) -> Result<(), Fault> {
+        let state = self.state(rank);
+        if frame.part != step.part {
+            let (expected, arrived) = (step.part, frame.part);
+            return Err(Fault::WrongPart { rank, step: state.next_step, from, expected, arrived });
+        }
+        let clock = &mut state.clock;
+        clock.received = clock.received.max(frame.departure) + 1;
+        clock.now = clock.now.max(clock.received);
+        state.received = Some(frame);
+        Ok(())
+    }
+
+    /// Carries out a step whose frame is received and whose link has room.
+    fn act(&mut self, rank: Rank, step: Step) -> Result<(), Fault> {
+        let Step { action, part, to, keep, .. } = step;
+        let size = self.call.size;
+        let state = self.state(rank);
+        let index = state.next_step;
+        if let Some((held, _)) = state.held
+            && held != part
+        {
+            return Err(Fault::OtherPartHeld { rank, step: index, part, held });
+        }
+
+        let received = state.received.take().map(|frame| frame.value);
+        let kept_local = action == Action::Send && keep && state.held.is_none();
+        let own = match action {
+            Action::Hold | Action::Store | Action::Forward | Action::StoreForward => None,
+            Action::SendStore => Some(state.local_value(size, rank, part, false)?),
+            _ => match state.held.take() {
+                Some((_, value)) => Some(value),
+                None => Some(state.local_value(size, rank, part, kept_local)?),
+            },
+        };
+        let mut value = match (received, own) {
+            (Some(received), Some(own)) => received.combined_with(&own).map_err(|contributor| {
+                Fault::DoubleCount { rank, step: index, part, contributor }
+            })?,
+            (Some(value), None) | (None, Some(value)) => value,
+            (None, None) => unreachable!("an action receives or uses what the rank has"),
+        };
+
+        let holds = action == Action::Hold || action == Action::Reduce || (keep && !kept_local);
+        if holds && state.held.replace((part, value.clone())).is_some() {
+            return Err(Fault::HoldingLost { rank, step: index, part });
+        }
+        value.as_sent |= action.sends() || action == Action::FinishAsSent;
+        if action.stores() {
+            self.store(rank, part, &value)?;
+        }
+        if let Some(to) = to {
+            let clock = &mut self.state(rank).clock;
+            let departure = clock.now.max(clock.sent);
+            clock.sent = departure + 1;
+            self.links.insert((rank, to), Frame { part, value, departure });
+            self.summary.n_messages += 1;
+        }
+        self.state(rank).next_step += 1;
+        Ok(())
+    }
+
+    fn store(&mut self, rank: Rank, part: Part, value: &Value) -> Result<(), Fault> {
+        let call = self.call;
+        let state = self.state(rank);
+        let step = state.next_step;
+        if !ends_with(call, rank, part.index()) {
+            return Err(Fault::NotOutput { rank, step, part });
+        }
+        if state.stored.contains(part.index()) {
+            return Err(Fault::StoredTwice { rank, step, part });
+        }
+        state.stored.insert(part.index());
+        state.local.remove(part.index());
+
+        if let Some(r) = contributors(call, part).first_difference(&value.contributors) {
+            let contributor = Rank::new(r);
+            return Err(Fault::WrongContributors { rank, step, part, contributor });
+        }
+
+        let &Value { tree, as_sent, .. } = value;
+        let first = self.outputs[part.index()].get_or_insert(Output { rank, tree, as_sent });
+        if (first.tree, first.as_sent) != (tree, as_sent) {
+            return Err(Fault::DifferentBits { rank, step, part, other: first.rank });
+        }
+        Ok(())
+    }
+
+    /// Judges what is left when no rank can go on.
+    fn conclude(mut self) -> Result<Summary, Fault> {
+        self.find_stuck()?;
+        if let Some((&(from, to), frame)) = self.links.first_key_value() {
+            return Err(Fault::Undelivered { from, to, part: frame.part });
+        }
+        for (r, state) in self.ranks.iter().enumerate() {
+            let rank = Rank::new(r);
+            if let Some((part, _)) = state.held {
+                return Err(Fault::HoldingLeft { rank, part });
+            }
+            let is_missing =
+                |&p: &usize| ends_with(self.call, rank, p) && !state.stored.contains(p);
+            if let Some(p) = (0..self.n_parts).find(is_missing) {
+                return Err(Fault::NeverStored { rank, part: Part::new(p) });
+            }
+            let summary = &mut self.summary;
+            summary.n_steps += state.n_steps;
+            summary.max_steps = summary.max_steps.max(state.n_steps);
+            summary.critical_path = summary.critical_path.max(state.clock.now);
+        }
+        Ok(self.summary)
+    }
+
+    /// Finds a rank that has not ended; one that waits for a rank that has ended, if there is one,
+    /// because there the fault is.
+    fn find_stuck(&self) -> Result<(), Fault> {
+        let mut first = None;
+        let mut n_stuck = 0;
+        for rank in (0..self.call.size).map(Rank::new) {
+            let Some(Step { from, to, .. }) = self.next_step(rank)? else { continue };
+            let State { next_step: step, ref received, .. } = self.ranks[rank.index()];
+            let (peer, fault) = match (from, to) {
+                (Some(from), _) if received.is_none() => {
+                    (from, Fault::NeverSent { rank, step, from })
+                }
+                (_, Some(to)) => (to, Fault::NeverReceived { rank, step, to }),
+                _ => unreachable!("only what receives or sends can wait"),
+            };
+            if self.has_ended(peer) {
+                return Err(fault);
+            }
+            n_stuck += 1;
+            first.get_or_insert((rank, step, peer));
+        }
+        match first {
+            None => Ok(()),
+            Some((rank, step, peer)) => Err(Fault::Deadlock { rank, step, peer, n_stuck }),
+        }
+    }
+
+    fn has_ended(&self, rank: Rank) -> bool {
+        let state = &self.ranks[rank.index()];
+        state.next_step == state.n_steps
+    }
+
+    fn state(&mut self, rank: Rank) -> &mut State {
+        &mut self.ranks[rank.index()]
+    }
+}
+
+impl State {
+    /// The local value of `part`, which can be used again only if `keep`.
+    fn local_value(
+        &mut self,
+        size: usize,
+        rank: Rank,
+        part: Part,
+        keep: bool,
+    ) -> Result<Value, Fault> {
+        if !self.local.contains(part.index()) {
+            return Err(Fault::NoLocal { rank, step: self.next_step, part });
+        }
+        if !keep {
+            self.local.remove(part.index());
+        }
+        Ok(Value::local(size, rank, part))
+    }
+}
+
+impl Value {
+    fn local(size: usize, rank: Rank, part: Part) -> Self {
+        let mut contributors = BitSet::new(size);
+        contributors.insert(rank.index());
+        let tree = scramble(u64::from(rank.0) << 32 | u64::from(part.0));
+        Self { contributors, tree, as_sent: false }
+    }
+
+    /// The reduction of both, or a rank that contributed to both.
+    fn combined_with(mut self, other: &Self) -> Result<Self, Rank> {
+        if let Some(r) = self.contributors.first_common(&other.contributors) {
+            return Err(Rank::new(r));
+        }
+        self.contributors.unite(&other.contributors);
+        // Symmetric, so that swapped operands give the same tree.
+        self.tree = scramble(self.tree.wrapping_add(other.tree));
+        self.as_sent = false;
+        Ok(self)
+    }
+}
+
+/// Whether `rank` starts with local values for part `p`.
+fn starts_with(call: Call, rank: Rank, p: usize) -> bool {
+    match call.collective {
+        Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce => true,
+        Collective::AllGather | Collective::Gather => rank.index() == p,
+        Collective::Broadcast | Collective::Scatter => rank == call.root,
+    }
+}
+
+/// Whether `rank` is to end with part `p` in its output.
+fn ends_with(call: Call, rank: Rank, p: usize) -> bool {
+    match call.collective {
+        Collective::AllReduce | Collective::AllGather | Collective::Broadcast => true,
+        Collective::ReduceScatter | Collective::Scatter => rank.index() == p,
+        Collective::Gather | Collective::Reduce => rank == call.root,
+    }
+}
+
+/// The ranks whose values make up `part` of the output.
+fn contributors(call: Call, part: Part) -> BitSet {
+    if call.collective.reduces() {
+        return BitSet::full(call.size);
+    }
+    let mut origin = BitSet::new(call.size);
+    origin.insert(match call.collective {
+        Collective::Broadcast | Collective::Scatter => call.root.index(),
+        _ => part.index(),
+    });
+    origin
+}
+
+/// A bijection that leaves no pattern (the output function of SplitMix64; Steele, Lea, Flood 2014).
+fn scramble(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}

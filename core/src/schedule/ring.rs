@@ -1,9 +1,39 @@
-//! Ring.
+//! The ring: every rank receives from the rank before it and sends to the rank after it.
+//!
+//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//!
+//! The array is cut into n parts for n ranks; part p belongs to rank p.
+//!
+//! *Reduce-scatter.* Part p starts at rank p + 1 and travels once around, gathering each rank's
+//! contribution, so that it is complete when it arrives at its owner, rank p. Seen from rank r: in
+//! step s it handles part r − 1 − s (mod n). It sends its own first (s = 0), adds to those that pass
+//! (0 < s < n − 1), and stores part r (s = n − 1).
+//!
+//! *All-gather.* Part p starts at its owner and travels once around, stored wherever it passes: rank r
+//! handles part r − s in step s.
+//!
+//! *All-reduce.* One after the other, where the step in which the owner completes its part is also
+//! the first of the all-gather. Both halves follow part r − 1 − s, with s running on, so the
+//! all-gather is the all-reduce from step n − 1.
+//!
+//! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
+//!
+//! | collective | steps of a rank | messages of a rank | time |
+//! |---|---|---|---|
+//! | reduce-scatter | n | n − 1 | (n − 1)·α + (n − 1)/n·m·(β + γ) |
+//! | all-gather | n | n − 1 | (n − 1)·α + (n − 1)/n·m·β |
+//! | all-reduce | 2n − 1 | 2(n − 1) | 2(n − 1)·α + 2(n − 1)/n·m·β + (n − 1)/n·m·γ |
+//!
+//! The β terms are the least possible, which makes the ring the choice for long arrays. Source:
+//! P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
+//! J. Parallel Distrib. Comput. 69 (2009).
 
-use super::{Call, Collective, Schedule, Step};
+use core::cmp::Ordering;
+
+use super::{Action, Call, Collective, Part, Schedule, Step};
 use crate::transport::Rank;
 
-/// Ring.
+/// All-reduce, reduce-scatter and all-gather around a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring;
 
@@ -11,16 +41,58 @@ impl Schedule for Ring {
     fn name(&self) -> &'static str {
         "ring"
     }
-    fn supports(&self, _: Collective) -> bool {
-        false
+
+    fn supports(&self, collective: Collective) -> bool {
+        matches!(
+            collective,
+            Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather
+        )
     }
-    fn n_parts(&self, _: Call) -> usize {
-        1
+
+    fn n_parts(&self, call: Call) -> usize {
+        call.size
     }
-    fn n_steps(&self, _: Call, _: Rank) -> usize {
-        0
+
+    fn n_steps(&self, call: Call, _: Rank) -> usize {
+        match call.collective {
+            Collective::AllReduce => 2 * call.size - 1,
+            Collective::ReduceScatter | Collective::AllGather => call.size,
+            _ => 0,
+        }
     }
-    fn step(&self, _: Call, _: Rank, _: usize) -> Step {
-        unreachable!()
+
+    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+        let n = call.size;
+        if n == 1 {
+            return Step::new(Action::Finish, Part::new(0));
+        }
+        let n_steps = self.n_steps(call, rank);
+        debug_assert!(index < n_steps);
+
+        // Counted as in the all-reduce; the owner has its part complete at `completion`.
+        let completion = n - 1;
+        let all_gather = call.collective == Collective::AllGather;
+        let position = if all_gather { completion + index } else { index };
+        let part = Part::new((rank.index() + (2 * n - 1) - position) % n);
+
+        let is_last = index + 1 == n_steps;
+        let action = match position.cmp(&completion) {
+            Ordering::Less if index == 0 => Action::Send,
+            Ordering::Less => Action::ReduceSend,
+            Ordering::Equal if all_gather => Action::SendStore,
+            Ordering::Equal if is_last => Action::ReduceStore,
+            Ordering::Equal => Action::ReduceStoreSend,
+            Ordering::Greater if is_last => Action::Store,
+            Ordering::Greater => Action::StoreForward,
+        };
+        let before = Rank::new((rank.index() + n - 1) % n);
+        let after = Rank::new((rank.index() + 1) % n);
+        Step {
+            action,
+            part,
+            from: action.receives().then_some(before),
+            to: action.sends().then_some(after),
+            keep: false,
+        }
     }
 }

@@ -1,0 +1,518 @@
+//! Every schedule passes the checker at every size; every kind of mistake is found.
+
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{Fault, Summary, check};
+use crate::schedule::{
+    ALL, Action, Binomial, Call, Collective, Part, RecursiveDoubling, Ring, Schedule, Step, program,
+};
+use crate::transport::Rank;
+
+const LARGE_SIZES: [usize; 6] = [100, 127, 128, 129, 257, 1000];
+
+fn call(collective: Collective, size: usize, root: usize) -> Call {
+    Call { collective, size, root: Rank::new(root) }
+}
+
+fn roots(collective: Collective, size: usize) -> Vec<usize> {
+    use Collective::{Broadcast, Gather, Reduce, Scatter};
+    if !matches!(collective, Broadcast | Scatter | Gather | Reduce) {
+        return vec![0];
+    }
+    if size <= 16 {
+        return (0..size).collect();
+    }
+    vec![0, 1, size / 2, size - 1]
+}
+
+/// All calls that `schedule` supports with these sizes.
+fn calls(schedule: &dyn Schedule, sizes: impl Iterator<Item = usize> + Clone) -> Vec<Call> {
+    let supported = Collective::ALL.into_iter().filter(|&c| schedule.supports(c));
+    supported
+        .flat_map(|c| {
+            sizes
+                .clone()
+                .flat_map(move |n| roots(c, n).into_iter().map(move |root| call(c, n, root)))
+        })
+        .collect()
+}
+
+fn floor_log2(n: usize) -> usize {
+    n.ilog2() as usize
+}
+
+fn ceil_log2(n: usize) -> usize {
+    n.next_power_of_two().ilog2() as usize
+}
+
+/// A schedule written out, to be damaged.
+struct Table {
+    n_parts: usize,
+    programs: Vec<Vec<Step>>,
+}
+
+impl Table {
+    fn of(schedule: &dyn Schedule, call: Call) -> Self {
+        let ranks = (0..call.size).map(Rank::new);
+        let program = |rank| {
+            (0..schedule.n_steps(call, rank)).map(|i| schedule.step(call, rank, i)).collect()
+        };
+        Self { n_parts: schedule.n_parts(call), programs: ranks.map(program).collect() }
+    }
+
+    /// With the same damage at every step in turn, where `damage` applies.
+    fn each_damaged(
+        &mut self,
+        damage: impl Fn(&mut Vec<Step>, usize),
+        judge: impl Fn(&Self, usize, usize),
+    ) {
+        for rank in 0..self.programs.len() {
+            let intact = self.programs[rank].clone();
+            for index in 0..intact.len() {
+                damage(&mut self.programs[rank], index);
+                if self.programs[rank] != intact {
+                    judge(self, rank, index);
+                    self.programs[rank].clone_from(&intact);
+                }
+            }
+        }
+    }
+}
+
+impl Schedule for Table {
+    fn name(&self) -> &'static str {
+        "table"
+    }
+    fn supports(&self, _: Collective) -> bool {
+        true
+    }
+    fn n_parts(&self, _: Call) -> usize {
+        self.n_parts
+    }
+    fn n_steps(&self, _: Call, rank: Rank) -> usize {
+        self.programs[rank.index()].len()
+    }
+    fn step(&self, _: Call, rank: Rank, index: usize) -> Step {
+        self.programs[rank.index()][index]
+    }
+}
+
+/// What the checker says of `schedule` after `damage` to its programs.
+fn fault_after(
+    schedule: &dyn Schedule,
+    call: Call,
+    damage: impl FnOnce(&mut [Vec<Step>]),
+) -> Fault {
+    let mut table = Table::of(schedule, call);
+    check(&table, call).expect("the schedule is right before the damage");
+    damage(&mut table.programs);
+    check(&table, call).expect_err("the damage is found")
+}
+
+fn expect_right(schedule: &dyn Schedule, call: Call) -> Summary {
+    check(schedule, call)
+        .unwrap_or_else(|fault| panic!("{} for {call:?}: {fault}", schedule.name()))
+}
+
+#[test]
+fn every_schedule_is_right_at_every_size() {
+    for &schedule in ALL {
+        for call in calls(schedule, (1..=64).chain(LARGE_SIZES)) {
+            expect_right(schedule, call);
+        }
+    }
+}
+
+#[test]
+fn ring_costs_what_its_documentation_says() {
+    for n in (2..=64).chain([100, 257]) {
+        let summary = |collective| expect_right(&Ring, call(collective, n, 0));
+        for (collective, factor) in
+            [(Collective::AllReduce, 2), (Collective::ReduceScatter, 1), (Collective::AllGather, 1)]
+        {
+            let n_messages = factor * (n - 1);
+            let expected = Summary {
+                n_steps: n * (n_messages + 1),
+                max_steps: n_messages + 1,
+                n_messages: n * n_messages,
+                critical_path: n_messages,
+            };
+            assert_eq!(summary(collective), expected, "{} of {n}", collective.name());
+        }
+    }
+}
+
+#[test]
+fn recursive_doubling_costs_what_its_documentation_says() {
+    for n in (2..=64).chain(LARGE_SIZES) {
+        let summary = expect_right(&RecursiveDoubling, call(Collective::AllReduce, n, 0));
+        let extra = if n.is_power_of_two() { 0 } else { 2 };
+        assert_eq!(summary.critical_path, floor_log2(n) + extra, "{n} ranks");
+    }
+}
+
+#[test]
+fn binomial_costs_what_its_documentation_says() {
+    for call in calls(&Binomial, (2..=64).chain(LARGE_SIZES)) {
+        let n = call.size;
+        let (critical_path, n_messages) = match call.collective {
+            Collective::Broadcast | Collective::Reduce => (ceil_log2(n), n - 1),
+            _ => (n - 1, (0..n).map(|place| place.count_ones() as usize).sum()),
+        };
+        let summary = expect_right(&Binomial, call);
+        assert_eq!(summary.critical_path, critical_path, "{call:?}");
+        assert_eq!(summary.n_messages, n_messages, "{call:?}");
+    }
+}
+
+#[test]
+fn every_step_is_needed() {
+    for &schedule in ALL {
+        for call in calls(schedule, 1..=9) {
+            Table::of(schedule, call).each_damaged(
+                |program, index| {
+                    program.remove(index);
+                },
+                |table, rank, index| {
+                    assert!(check(table, call).is_err(), "{call:?} without step {index} of {rank}");
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn no_step_may_run_twice() {
+    for &schedule in ALL {
+        for call in calls(schedule, 1..=9) {
+            Table::of(schedule, call).each_damaged(
+                |program, index| program.insert(index, program[index]),
+                |table, rank, index| {
+                    assert!(
+                        check(table, call).is_err(),
+                        "{call:?} with step {index} of {rank} twice"
+                    );
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn every_part_is_the_right_one() {
+    for &schedule in ALL {
+        for call in calls(schedule, 2..=9).into_iter().filter(|&call| schedule.n_parts(call) > 1) {
+            Table::of(schedule, call).each_damaged(
+                |program, index| {
+                    let part = &mut program[index].part;
+                    *part = Part::new((part.index() + 1) % call.size);
+                },
+                |table, rank, index| {
+                    assert!(
+                        check(table, call).is_err(),
+                        "{call:?}, other part in {index} of {rank}"
+                    );
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn every_peer_is_the_right_one() {
+    let other = |rank: Rank, size| Rank::new((rank.index() + 1) % size);
+    for &schedule in ALL {
+        for call in calls(schedule, 3..=9) {
+            Table::of(schedule, call).each_damaged(
+                |program, index| {
+                    let step = &mut program[index];
+                    step.from = step.from.map(|from| other(from, call.size));
+                    step.to = step.to.map(|to| other(to, call.size));
+                },
+                |table, rank, index| {
+                    assert!(
+                        check(table, call).is_err(),
+                        "{call:?}, other peer in {index} of {rank}"
+                    );
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn kept_is_what_is_needed_again() {
+    for &schedule in ALL {
+        for call in calls(schedule, 2..=9) {
+            Table::of(schedule, call).each_damaged(
+                |program, index| {
+                    let step = &mut program[index];
+                    // Keeping the local part, rather than a holding, promises only that it may be used again.
+                    if step.keep || (step.action.sends() && step.action != Action::Send) {
+                        step.keep = !step.keep;
+                    }
+                },
+                |table, rank, index| {
+                    assert!(
+                        check(table, call).is_err(),
+                        "{call:?}, other keep in {index} of {rank}"
+                    );
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn calls_that_make_no_sense_are_refused() {
+    let size = 4;
+    assert_eq!(
+        check(&Ring, call(Collective::AllReduce, 0, 0)),
+        Err(Fault::BadCall { root: Rank(0), size: 0 })
+    );
+    assert_eq!(
+        check(&Binomial, call(Collective::Broadcast, size, 4)),
+        Err(Fault::BadCall { root: Rank(4), size })
+    );
+    assert_eq!(
+        check(&Ring, call(Collective::Broadcast, size, 0)),
+        Err(Fault::Unsupported { collective: Collective::Broadcast })
+    );
+    let whole = Table { n_parts: 1, programs: vec![vec![]; size] };
+    assert_eq!(
+        check(&whole, call(Collective::AllGather, size, 0)),
+        Err(Fault::PartCount { n_parts: 1, size })
+    );
+}
+
+#[test]
+fn ill_formed_steps_are_found() {
+    let ring = call(Collective::AllReduce, 4, 0);
+    let (rank, step) = (Rank(2), 3);
+    assert_eq!(
+        fault_after(&Ring, ring, |programs| programs[2][3].to = None),
+        Fault::Malformed { rank, step }
+    );
+    assert_eq!(
+        fault_after(&Ring, ring, |programs| programs[2][6].keep = true),
+        Fault::Malformed { rank, step: 6 }
+    );
+    assert_eq!(
+        fault_after(&Ring, ring, |programs| programs[2][3].to = Some(rank)),
+        Fault::BadPeer { rank, step, peer: rank }
+    );
+    assert_eq!(
+        fault_after(&Ring, ring, |programs| programs[2][3].from = Some(Rank(4))),
+        Fault::BadPeer { rank, step, peer: Rank(4) }
+    );
+    assert_eq!(
+        fault_after(&Ring, ring, |programs| programs[2][3].part = Part(4)),
+        Fault::BadPart { rank, step, part: Part(4), n_parts: 4 }
+    );
+}
+
+#[test]
+fn swapped_parts_are_found() {
+    let fault = fault_after(&Binomial, call(Collective::Scatter, 4, 0), |programs| {
+        programs[0].swap(0, 1);
+    });
+    let (expected, arrived) = (Part(3), Part(2));
+    assert_eq!(
+        fault,
+        Fault::WrongPart { rank: Rank(2), step: 0, from: Rank(0), expected, arrived }
+    );
+}
+
+#[test]
+fn a_missing_send_is_found() {
+    let fault = fault_after(&Binomial, call(Collective::Scatter, 4, 0), |programs| {
+        programs[0].remove(2);
+    });
+    assert_eq!(fault, Fault::NeverSent { rank: Rank(1), step: 0, from: Rank(0) });
+}
+
+#[test]
+fn a_missing_receive_is_found() {
+    let all_gather = call(Collective::AllGather, 3, 0);
+    let fault = fault_after(&Ring, all_gather, |programs| {
+        programs[1].pop();
+    });
+    assert_eq!(fault, Fault::Undelivered { from: Rank(0), to: Rank(1), part: Part(2) });
+
+    // Two frames for a rank that takes none: the second finds no room.
+    let fault = fault_after(&Binomial, call(Collective::Scatter, 4, 0), |programs| {
+        programs[2].clear();
+    });
+    assert_eq!(fault, Fault::NeverReceived { rank: Rank(0), step: 1, to: Rank(2) });
+}
+
+#[test]
+fn a_ring_that_receives_before_it_sends_is_found() {
+    let fault = fault_after(&Ring, call(Collective::AllReduce, 4, 0), |programs| {
+        programs.iter_mut().for_each(|program| program.swap(0, 1));
+    });
+    assert_eq!(fault, Fault::Deadlock { rank: Rank(0), step: 0, peer: Rank(3), n_stuck: 4 });
+}
+
+#[test]
+fn a_deadlock_that_longer_links_would_hide_is_found() {
+    let all_reduce = call(Collective::AllReduce, 2, 0);
+    let program = |peer: Rank| {
+        let send = |p| Step::new(Action::Send, Part(p)).to(peer).keeping(true);
+        let reduce = |p| Step::new(Action::ReduceStore, Part(p)).from(peer);
+        vec![send(0), reduce(0), send(1), reduce(1)]
+    };
+    let exchange = Table { n_parts: 2, programs: vec![program(Rank(1)), program(Rank(0))] };
+    let fault = fault_after(&exchange, all_reduce, |programs| {
+        programs.iter_mut().for_each(|program| program.swap(1, 2));
+    });
+    assert_eq!(fault, Fault::Deadlock { rank: Rank(0), step: 1, peer: Rank(1), n_stuck: 2 });
+}
+
+#[test]
+fn misused_holdings_are_found() {
+    let rank = Rank(0);
+    let fault = fault_after(&Ring, call(Collective::AllGather, 3, 0), |programs| {
+        programs[0][1].keep = true;
+    });
+    let (part, held) = (Part(1), Part(2));
+    assert_eq!(fault, Fault::OtherPartHeld { rank, step: 2, part, held });
+
+    let reduce = call(Collective::Reduce, 4, 0);
+    let last = |programs: &mut [Vec<Step>], action| programs[0][1].action = action;
+    let part = Part(0);
+    assert_eq!(
+        fault_after(&Binomial, reduce, |programs| last(programs, Action::Hold)),
+        Fault::HoldingLost { rank, step: 1, part }
+    );
+    assert_eq!(
+        fault_after(&Binomial, reduce, |programs| last(programs, Action::Reduce)),
+        Fault::HoldingLeft { rank, part }
+    );
+}
+
+#[test]
+fn a_local_part_that_never_was_is_found() {
+    let fault = fault_after(&Ring, call(Collective::AllGather, 3, 0), |programs| {
+        programs[0][0].part = Part(1);
+    });
+    assert_eq!(fault, Fault::NoLocal { rank: Rank(0), step: 0, part: Part(1) });
+}
+
+#[test]
+fn a_local_part_that_was_not_kept_is_found() {
+    let fault = fault_after(&Binomial, call(Collective::Broadcast, 4, 0), |programs| {
+        programs[0][0].keep = false;
+    });
+    assert_eq!(fault, Fault::NoLocal { rank: Rank(0), step: 1, part: Part(0) });
+}
+
+#[test]
+fn a_local_part_that_was_overwritten_is_found() {
+    let all_reduce = call(Collective::AllReduce, 3, 0);
+    let fault = fault_after(&RecursiveDoubling, all_reduce, |programs| {
+        // The guest still has its local part when the result comes; not after.
+        programs[0][0].keep = true;
+        programs[0].push(Step::new(Action::Send, Part(0)).to(Rank(1)));
+    });
+    assert_eq!(fault, Fault::NoLocal { rank: Rank(0), step: 2, part: Part(0) });
+}
+
+#[test]
+fn a_double_count_is_found() {
+    let fault = fault_after(&RecursiveDoubling, call(Collective::AllReduce, 4, 0), |programs| {
+        for program in programs {
+            // The first partner once more instead of the second.
+            program[2] = program[0];
+            program[3] = program[1];
+        }
+    });
+    assert!(
+        matches!(fault, Fault::DoubleCount { step: 3, contributor: Rank(0 | 2), .. }),
+        "{fault}"
+    );
+}
+
+#[test]
+fn an_incomplete_reduction_is_found() {
+    let fault = fault_after(&RecursiveDoubling, call(Collective::AllReduce, 4, 0), |programs| {
+        for program in programs {
+            program.drain(2..4);
+        }
+    });
+    assert!(
+        matches!(fault, Fault::WrongContributors { step: 2, contributor: Rank(0 | 2), .. }),
+        "{fault}"
+    );
+}
+
+#[test]
+fn wrong_outputs_are_found() {
+    let fault = fault_after(&Ring, call(Collective::ReduceScatter, 3, 0), |programs| {
+        programs[0][1].action = Action::ReduceStoreSend;
+    });
+    assert_eq!(fault, Fault::NotOutput { rank: Rank(0), step: 1, part: Part(1) });
+
+    let fault = fault_after(&Binomial, call(Collective::Broadcast, 4, 0), |programs| {
+        let store_forward = Step::new(Action::StoreForward, Part(0));
+        programs[2] = vec![
+            store_forward.from(Rank(0)).to(Rank(3)).keeping(true),
+            Step::new(Action::Finish, Part(0)),
+        ];
+    });
+    assert_eq!(fault, Fault::StoredTwice { rank: Rank(2), step: 1, part: Part(0) });
+
+    let fault = fault_after(&Ring, call(Collective::AllGather, 3, 0), |programs| {
+        programs[0][1].action = Action::Forward;
+    });
+    assert_eq!(fault, Fault::NeverStored { rank: Rank(0), part: Part(2) });
+}
+
+#[test]
+fn a_private_copy_of_what_others_received_is_found() {
+    for (schedule, call, rank) in [
+        (&Binomial as &dyn Schedule, call(Collective::Broadcast, 4, 1), 1),
+        (&RecursiveDoubling, call(Collective::AllReduce, 3, 0), 1),
+        (&RecursiveDoubling, call(Collective::AllReduce, 3, 0), 2),
+    ] {
+        let fault = fault_after(schedule, call, |programs| {
+            let end = programs[rank].last_mut().expect("no program is empty");
+            assert_eq!(end.action, Action::FinishAsSent);
+            end.action = Action::Finish;
+        });
+        assert!(matches!(fault, Fault::DifferentBits { .. }), "{fault}");
+    }
+}
+
+#[test]
+fn an_order_of_reduction_that_depends_on_the_rank_is_found() {
+    let program = |r: usize| {
+        let others = [1, 2].map(|distance| Rank::new((r + distance) % 3));
+        let send = |to| Step::new(Action::Send, Part(0)).to(to).keeping(true);
+        let reduce = |from| Step::new(Action::Reduce, Part(0)).from(from);
+        let end = Step::new(Action::Finish, Part(0));
+        vec![send(others[0]), send(others[1]), reduce(others[0]), reduce(others[1]), end]
+    };
+    let everyone_adds_up = Table { n_parts: 1, programs: (0..3).map(program).collect() };
+    let fault = check(&everyone_adds_up, call(Collective::AllReduce, 3, 0)).unwrap_err();
+    assert!(matches!(fault, Fault::DifferentBits { .. }), "{fault}");
+}
+
+#[test]
+fn programs_and_faults_read_well() {
+    let all_reduce = call(Collective::AllReduce, 3, 0);
+    assert_eq!(
+        program(&RecursiveDoubling, all_reduce, Rank(1)).to_string(),
+        "0: reduce part 0 from 0\n\
+         1: send part 0 to 2, keep\n\
+         2: reduce part 0 from 2\n\
+         3: send part 0 to 0, keep\n\
+         4: finish-as-sent part 0\n"
+    );
+    assert_eq!(
+        Fault::NeverSent { rank: Rank(1), step: 3, from: Rank(0) }.to_string(),
+        "rank 1, step 3: waits for a frame from 0, whose program has ended"
+    );
+}
