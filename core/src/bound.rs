@@ -4,7 +4,7 @@
 //! lattice spacing Δ = 2·eb·(1 − 2⁻⁶). The 2⁻⁶ is room for the roundings of encoder and decoder, so
 //! that values near the middle between two codes still pass the encoder's check.
 
-use crate::element::{Element, sealed::Float};
+use crate::element::Element;
 use core::fmt;
 
 /// An error bound.
@@ -66,7 +66,9 @@ impl Extent {
 #[non_exhaustive]
 pub enum BoundError {
     /// Zero, negative, NaN or infinite.
-    #[error("the bound {value} is not a positive finite number; for exact results use the raw codec")]
+    #[error(
+        "the bound {value} is not a positive finite number; for exact results use the raw codec"
+    )]
     NotPositive {
         /// What was given.
         value: f64,

@@ -78,7 +78,7 @@ pub enum DecodeError {
 }
 
 /// Why two operands could not be combined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
     /// The result could not be encoded.

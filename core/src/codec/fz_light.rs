@@ -159,8 +159,7 @@ struct Stream<'a, T> {
 impl<'a, T: Element> Stream<'a, T> {
     fn parse(src: &'a [u8]) -> Result<Self, DecodeError> {
         let truncated = |need| DecodeError::Truncated { need, have: src.len() };
-        let header: &[u8; HEADER_BYTES] =
-            src.first_chunk().ok_or(truncated(HEADER_BYTES))?;
+        let header: &[u8; HEADER_BYTES] = src.first_chunk().ok_or(truncated(HEADER_BYTES))?;
         let word = |at: usize| {
             u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
         };
@@ -360,4 +359,3 @@ fn block_paths<T: Element>(a: &ChunkView<'_, T>, b: &ChunkView<'_, T>) -> BlockS
     paths.both_constant = blocks - paths.left - paths.right - paths.neither_constant;
     paths
 }
-

@@ -16,6 +16,7 @@ use super::chunk::{CONSTANT, ChunkView, DENSE, REPEAT, SPECIAL, VERBATIM};
 use super::{BLOCK, BLOCKS, Code, Encoded, Lattice};
 use crate::element::Element;
 use crate::op::{self, LatticeOp};
+use core::marker::PhantomData;
 
 /// One block of 32 codes in an instruction set's registers.
 ///
@@ -145,7 +146,10 @@ impl<T: Element, S: Isa<T>> ChunkWriter<T, S> {
         unsafe {
             let mut at = 0;
             while at < n_bytes {
-                self.payload.add(at).cast::<[u8; 32]>().write_unaligned(src.add(at).cast::<[u8; 32]>().read_unaligned());
+                self.payload
+                    .add(at)
+                    .cast::<[u8; 32]>()
+                    .write_unaligned(src.add(at).cast::<[u8; 32]>().read_unaligned());
                 at += 32;
             }
             self.payload = self.payload.add(n_bytes);
@@ -208,6 +212,7 @@ struct ChunkReader<'a, T: Element> {
     payload: *const u8,
     widths: core::slice::Iter<'a, u8>,
     occupied: [u64; 2],
+    element: PhantomData<T>,
 }
 
 impl<'a, T: Element> ChunkReader<'a, T> {
@@ -217,6 +222,7 @@ impl<'a, T: Element> ChunkReader<'a, T> {
             payload: view.payload().as_ptr(),
             widths: view.widths().iter(),
             occupied: view.occupied(),
+            element: PhantomData,
         }
     }
 
@@ -256,10 +262,7 @@ impl<'a, T: Element> ChunkReader<'a, T> {
                 values = [self.take(T::BYTES).cast::<T>().read_unaligned(); BLOCK];
             } else {
                 let src = self.take(n_values * T::BYTES);
-                values
-                    .as_mut_ptr()
-                    .cast::<u8>()
-                    .copy_from_nonoverlapping(src, n_values * T::BYTES);
+                values.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(src, n_values * T::BYTES);
             }
         }
         values
@@ -283,7 +286,10 @@ fn padded<T: Element>(src: &[T], block: usize) -> [T; BLOCK] {
 
 /// Calls `body(block, pointer to 32 readable values, number of real ones)` for each block of `src`.
 #[inline(always)]
-fn for_each_block<T: Element>(src: &[T], mut body: impl FnMut(usize, *const T, usize) -> bool) -> bool {
+fn for_each_block<T: Element>(
+    src: &[T],
+    mut body: impl FnMut(usize, *const T, usize) -> bool,
+) -> bool {
     let full = src.len() / BLOCK;
     for block in 0..full {
         // SAFETY: block < full, so 32 values start there.

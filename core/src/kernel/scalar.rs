@@ -5,7 +5,7 @@
 use super::chunk::ChunkView;
 use super::generic::{self, Isa};
 use super::{BLOCK, Code, Encoded, Kernels, Lattice};
-use crate::element::{Element, sealed::Float};
+use crate::element::Element;
 use crate::op::LatticeOp;
 use core::array;
 

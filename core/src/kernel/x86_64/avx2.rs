@@ -126,8 +126,7 @@ unsafe impl Isa<f32> for F32 {
                 let q = _mm256_cvtps_epi32(t);
                 let decoded = _mm256_mul_ps(_mm256_cvtepi32_ps(q), step);
                 let error = _mm256_and_ps(_mm256_sub_ps(x, decoded), magnitude);
-                let inside =
-                    _mm256_cmp_ps::<_CMP_LE_OQ>(_mm256_and_ps(t, magnitude), limit);
+                let inside = _mm256_cmp_ps::<_CMP_LE_OQ>(_mm256_and_ps(t, magnitude), limit);
                 let close = _mm256_cmp_ps::<_CMP_LT_OQ>(error, bound);
                 good = _mm256_and_ps(good, _mm256_and_ps(inside, close));
                 *code = q;
@@ -282,7 +281,8 @@ unsafe impl Isa<f64> for F64 {
                 let t = _mm256_mul_pd(x, inverse);
                 let raised = _mm256_add_pd(t, rounder);
                 let nearest = _mm256_sub_pd(raised, rounder);
-                let error = _mm256_and_pd(_mm256_sub_pd(x, _mm256_mul_pd(nearest, step)), magnitude);
+                let error =
+                    _mm256_and_pd(_mm256_sub_pd(x, _mm256_mul_pd(nearest, step)), magnitude);
                 let inside = _mm256_cmp_pd::<_CMP_LE_OQ>(_mm256_and_pd(t, magnitude), limit);
                 let close = _mm256_cmp_pd::<_CMP_LT_OQ>(error, bound);
                 good = _mm256_and_pd(good, _mm256_and_pd(inside, close));

@@ -131,7 +131,8 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
     unsafe {
         if width <= 8 {
             let packed = _mm256_loadu_si256(src.cast());
-            let lanes = _mm256_permutexvar_epi8(_mm256_load_si256(spread.bytes.as_ptr().cast()), packed);
+            let lanes =
+                _mm256_permutexvar_epi8(_mm256_load_si256(spread.bytes.as_ptr().cast()), packed);
             let from = _mm256_load_si256(spread.bits.as_ptr().cast());
             let bytes = _mm256_multishift_epi64_epi8(from, lanes);
             let bytes = _mm256_and_si256(bytes, _mm256_set1_epi8(((1u32 << width) - 1) as i8));
@@ -141,7 +142,8 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
             ]
         } else if width <= 16 {
             let packed = _mm512_loadu_si512(src.cast());
-            let lanes = _mm512_permutexvar_epi8(_mm512_load_si512(spread.bytes.as_ptr().cast()), packed);
+            let lanes =
+                _mm512_permutexvar_epi8(_mm512_load_si512(spread.bytes.as_ptr().cast()), packed);
             let from = _mm512_load_si512(spread.bits.as_ptr().cast());
             let words = _mm512_multishift_epi64_epi8(from, lanes);
             let words = _mm512_and_si512(words, _mm512_set1_epi16(((1u32 << width) - 1) as i16));
