@@ -34,7 +34,7 @@ pub(super) const REPEAT: u8 = 0xfe;
 /// the occupied blocks' sizes add up to the payload; every width is valid; at least [`PAD`] bytes
 /// are readable after the payload; occupancy has no bit at or above `n_blocks`.
 #[derive(Clone, Copy, Debug)]
-pub struct ChunkView<'a, T> {
+pub(crate) struct ChunkView<'a, T> {
     bytes: &'a [u8],
     n_values: usize,
     widths_at: usize,

@@ -284,27 +284,6 @@ fn padded<T: Element>(src: &[T], block: usize) -> [T; BLOCK] {
     values
 }
 
-/// Calls `body(block, pointer to 32 readable values, number of real ones)` for each block of `src`.
-#[inline(always)]
-fn for_each_block<T: Element>(
-    src: &[T],
-    mut body: impl FnMut(usize, *const T, usize) -> bool,
-) -> bool {
-    let full = src.len() / BLOCK;
-    for block in 0..full {
-        // SAFETY: block < full, so 32 values start there.
-        let pointer = unsafe { src.as_ptr().add(block * BLOCK) };
-        if !body(block, pointer, BLOCK) {
-            return false;
-        }
-    }
-    if src.len() > full * BLOCK {
-        let values = padded(src, full);
-        return body(full, values.as_ptr(), src.len() - full * BLOCK);
-    }
-    true
-}
-
 /// # Safety
 /// The level's instruction set; `dst` of `max_chunk_len` bytes; 1…4096 values.
 #[inline(always)]
@@ -313,19 +292,39 @@ pub(super) unsafe fn encode<T: Element, S: Isa<T>>(
     lattice: &Lattice<T>,
     dst: &mut [u8],
 ) -> Encoded {
-    // SAFETY: pointers from `for_each_block` have 32 values; the writer writes what `dst` has room for.
+    let full = src.len() / BLOCK;
+    // SAFETY: full blocks have 32 values, the padded one too; the writer writes what `dst` has room for.
     unsafe {
         let mut out = ChunkWriter::<T, S>::new(dst.as_mut_ptr());
-        for_each_block(src, |block, values, n| {
-            let (codes, on_lattice) = S::quantise(values, lattice);
-            if on_lattice {
-                out.codes(block, codes);
-            } else {
-                out.verbatim(block, core::slice::from_raw_parts(values, n));
-            }
-            true
-        });
+        for block in 0..full {
+            encode_block(&mut out, block, src.as_ptr().add(block * BLOCK), BLOCK, lattice);
+        }
+        if src.len() > full * BLOCK {
+            let values = padded(src, full);
+            encode_block(&mut out, full, values.as_ptr(), src.len() - full * BLOCK, lattice);
+        }
         out.finish(src.len().div_ceil(BLOCK))
+    }
+}
+
+/// # Safety
+/// As for [`ChunkWriter::codes`]; 32 values, of which `n` are the chunk's.
+#[inline(always)]
+unsafe fn encode_block<T: Element, S: Isa<T>>(
+    out: &mut ChunkWriter<T, S>,
+    block: usize,
+    values: *const T,
+    n: usize,
+    lattice: &Lattice<T>,
+) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let (codes, on_lattice) = S::quantise(values, lattice);
+        if on_lattice {
+            out.codes(block, codes);
+        } else {
+            out.verbatim(block, core::slice::from_raw_parts(values, n));
+        }
     }
 }
 
@@ -338,41 +337,46 @@ pub(super) unsafe fn decode<T: Element, S: Isa<T>>(
     divisor: T,
     dst: &mut [T],
 ) {
-    let mut reader = ChunkReader::new(view);
-    // SAFETY: widths and payload agree (view invariant), so every `take` stays inside; full blocks have
-    // room for 32 values in `dst`, the short one goes through a buffer.
+    let full = dst.len() / BLOCK;
+    // SAFETY: full blocks have room for 32 values in `dst`, the short one goes through a buffer.
     unsafe {
-        let mut before = S::splat(view.first());
-        let mut block = |index: usize, out: *mut T, n: usize| {
-            let width = reader.width(index);
-            if width >= REPEAT {
-                let mut values = reader.special(width, n);
-                if divisor != T::ONE {
-                    values = values.map(|v| v / divisor);
-                }
-                out.copy_from_nonoverlapping(values.as_ptr(), BLOCK);
-                return;
-            }
-            let codes = if width == 0 {
-                S::fill(before)
-            } else {
-                let at = reader.take(4 * usize::from(width));
-                let residuals = S::unzigzag(S::unpack(at, u32::from(width)));
-                let codes = S::scan(residuals, before);
-                before = S::last(codes);
-                codes
-            };
-            S::dequantise(codes, scale, out);
-        };
-        let full = dst.len() / BLOCK;
-        for index in 0..full {
-            block(index, dst.as_mut_ptr().add(index * BLOCK), BLOCK);
+        let mut src = FromChunk::<T, S>::new(view);
+        for block in 0..full {
+            let out = dst.as_mut_ptr().add(block * BLOCK);
+            decode_block(&mut src, block, BLOCK, scale, divisor, out);
         }
         let rest = &mut dst[full * BLOCK..];
         if !rest.is_empty() {
             let mut values = [T::ZERO; BLOCK];
-            block(full, values.as_mut_ptr(), rest.len());
+            decode_block(&mut src, full, rest.len(), scale, divisor, values.as_mut_ptr());
             rest.copy_from_slice(&values[..rest.len()]);
+        }
+    }
+}
+
+/// # Safety
+/// As for [`Source::next`]; room for 32 values at `out`.
+#[inline(always)]
+unsafe fn decode_block<T: Element, S: Isa<T>>(
+    src: &mut FromChunk<'_, T, S>,
+    block: usize,
+    n: usize,
+    scale: T,
+    divisor: T,
+    out: *mut T,
+) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match src.next(block, n) {
+            Block::Codes(codes) => S::dequantise(codes, scale, out),
+            Block::Values(mut values) => {
+                if divisor != T::ONE {
+                    for value in &mut values {
+                        *value = *value / divisor;
+                    }
+                }
+                out.copy_from_nonoverlapping(values.as_ptr(), BLOCK);
+            }
         }
     }
 }
@@ -410,31 +414,61 @@ unsafe fn fold_sum<T: Element, S: Isa<T>>(
     lattice: &Lattice<T>,
     dst: &mut [u8],
 ) -> Option<Encoded> {
-    let mut reader = ChunkReader::new(view);
+    let full = local.len() / BLOCK;
     // SAFETY: as in `encode` and `decode`.
     unsafe {
-        let mut out = ChunkWriter::<T, S>::new(dst.as_mut_ptr());
         let start = padded(&local[..local.len().min(BLOCK)], 0);
-        let (codes, _) = S::quantise(start.as_ptr(), lattice);
-        let first = S::first(codes);
-        let mut before = S::splat(first);
-        out.first = first.plus(view.first());
-        let complete = for_each_block(local, |block, values, _| {
+        let first = S::first(S::quantise(start.as_ptr(), lattice).0);
+        let mut state = FoldSum::<T, S> {
+            reader: ChunkReader::new(view),
+            before: S::splat(first),
+            out: ChunkWriter::new(dst.as_mut_ptr()),
+        };
+        state.out.first = first.plus(view.first());
+        for block in 0..full {
+            if !state.block(block, local.as_ptr().add(block * BLOCK), lattice) {
+                return None;
+            }
+        }
+        if local.len() > full * BLOCK {
+            let values = padded(local, full);
+            if !state.block(full, values.as_ptr(), lattice) {
+                return None;
+            }
+        }
+        Some(state.out.finish(local.len().div_ceil(BLOCK)))
+    }
+}
+
+struct FoldSum<'a, T: Element, S: Isa<T>> {
+    reader: ChunkReader<'a, T>,
+    before: S::Carry,
+    out: ChunkWriter<T, S>,
+}
+
+impl<T: Element, S: Isa<T>> FoldSum<'_, T, S> {
+    /// Adds one block; `false` if its values are not on the lattice.
+    ///
+    /// # Safety
+    /// The level's instruction set; 32 values; call once for each block, in order.
+    #[inline(always)]
+    unsafe fn block(&mut self, block: usize, values: *const T, lattice: &Lattice<T>) -> bool {
+        // SAFETY: by the caller's promise; the view's sizes add up.
+        unsafe {
             let (codes, on_lattice) = S::quantise(values, lattice);
             if !on_lattice {
                 return false;
             }
-            let mut residuals = S::diff(codes, before);
-            before = S::last(codes);
-            let width = reader.width(block);
+            let mut residuals = S::diff(codes, self.before);
+            self.before = S::last(codes);
+            let width = self.reader.width(block);
             if width > 0 {
-                let at = reader.take(4 * usize::from(width));
+                let at = self.reader.take(4 * usize::from(width));
                 residuals = S::add(residuals, S::unzigzag(S::unpack(at, u32::from(width))));
             }
-            out.residuals(block, residuals);
+            self.out.residuals(block, residuals);
             true
-        });
-        complete.then(|| out.finish(local.len().div_ceil(BLOCK)))
+        }
     }
 }
 

@@ -3,6 +3,26 @@
 //! Each entry point is a `#[target_feature]` function into which the generic loop and the level's `Isa`
 //! are inlined whole.
 
+/// `[e(0), e(1), …]`. A closure would do, but it is compiled without the caller's target features, and
+/// intrinsics would then stay calls.
+macro_rules! unroll {
+    (2, |$i:ident| $e:expr) => {
+        unroll!(@ $i, $e, 0 1)
+    };
+    (4, |$i:ident| $e:expr) => {
+        unroll!(@ $i, $e, 0 1 2 3)
+    };
+    (8, |$i:ident| $e:expr) => {
+        unroll!(@ $i, $e, 0 1 2 3 4 5 6 7)
+    };
+    (@ $i:ident, $e:expr, $($n:literal)*) => {
+        [$({
+            let $i: usize = $n;
+            $e
+        }),*]
+    };
+}
+
 mod avx2;
 mod avx512;
 mod bits;

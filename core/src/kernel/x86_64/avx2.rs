@@ -63,8 +63,8 @@ unsafe fn pack32(z: [__m256i; 4], width: u32, dst: *mut u8) {
             bits::pack_lanes(all, width, dst);
         } else {
             let mut values = [0u32; BLOCK];
-            for (i, v) in z.into_iter().enumerate() {
-                _mm256_storeu_si256(values.as_mut_ptr().add(8 * i).cast(), v);
+            for i in 0..4 {
+                _mm256_storeu_si256(values.as_mut_ptr().add(8 * i).cast(), z[i]);
             }
             bits::pack_wide(&values.map(u64::from), width, dst);
         }
@@ -80,14 +80,14 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m256i; 4] {
     // SAFETY: the caller's promises.
     unsafe {
         if width <= 8 {
-            bits::unpack_bytes(src, width)
-                .map(|word| _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(word as i64)))
+            let w = bits::unpack_bytes(src, width);
+            unroll!(4, |i| _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(w[i] as i64)))
         } else if width <= 16 {
             let w = bits::unpack_lanes(src, width).map(|word| word as i64);
-            core::array::from_fn(|i| _mm256_cvtepu16_epi32(_mm_set_epi64x(w[2 * i + 1], w[2 * i])))
+            unroll!(4, |i| _mm256_cvtepu16_epi32(_mm_set_epi64x(w[2 * i + 1], w[2 * i])))
         } else {
             let values = bits::unpack_wide(src, width).map(|value| value as u32);
-            core::array::from_fn(|i| _mm256_loadu_si256(values.as_ptr().add(8 * i).cast()))
+            unroll!(4, |i| _mm256_loadu_si256(values.as_ptr().add(8 * i).cast()))
         }
     }
 }
@@ -120,7 +120,7 @@ unsafe impl Isa<f32> for F32 {
             let magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fff_ffff));
             let mut good = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
             let mut codes = [_mm256_setzero_si256(); 4];
-            for (i, code) in codes.iter_mut().enumerate() {
+            for i in 0..4 {
                 let x = _mm256_loadu_ps(src.add(8 * i));
                 let t = _mm256_mul_ps(x, inverse);
                 let q = _mm256_cvtps_epi32(t);
@@ -129,7 +129,7 @@ unsafe impl Isa<f32> for F32 {
                 let inside = _mm256_cmp_ps::<_CMP_LE_OQ>(_mm256_and_ps(t, magnitude), limit);
                 let close = _mm256_cmp_ps::<_CMP_LT_OQ>(error, bound);
                 good = _mm256_and_ps(good, _mm256_and_ps(inside, close));
-                *code = q;
+                codes[i] = q;
             }
             (codes, _mm256_movemask_ps(good) == 0xff)
         }
@@ -140,7 +140,8 @@ unsafe impl Isa<f32> for F32 {
         // SAFETY: room for 32 values; AVX2 is the caller's promise.
         unsafe {
             let scale = _mm256_set1_ps(scale);
-            for (i, q) in codes.into_iter().enumerate() {
+            for i in 0..4 {
+                let q = codes[i];
                 _mm256_storeu_ps(dst.add(8 * i), _mm256_mul_ps(_mm256_cvtepi32_ps(q), scale));
             }
         }
@@ -172,64 +173,72 @@ unsafe impl Isa<f32> for F32 {
     #[inline(always)]
     unsafe fn diff(codes: Self::Block, before: __m256i) -> Self::Block {
         let mut before = before;
-        codes.map(|q| {
-            // SAFETY: AVX2 is the caller's promise.
-            unsafe {
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe {
+            unroll!(4, |i| {
+                let q = codes[i];
                 let rotated = rotate_up!(q);
                 let shifted = _mm256_blend_epi32::<1>(rotated, before);
                 before = rotated;
                 _mm256_sub_epi32(q, shifted)
-            }
-        })
+            })
+        }
     }
 
     #[inline(always)]
     unsafe fn scan(residuals: Self::Block, before: __m256i) -> Self::Block {
         let mut before = before;
-        residuals.map(|d| {
-            // SAFETY: AVX2 is the caller's promise.
-            unsafe {
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe {
+            unroll!(4, |i| {
+                let d = residuals[i];
                 let q = _mm256_add_epi32(scan8(d), before);
                 before = _mm256_permutevar8x32_epi32(q, _mm256_set1_epi32(7));
                 q
-            }
-        })
+            })
+        }
     }
 
     #[inline(always)]
     unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
         // SAFETY: AVX2 is the caller's promise.
-        core::array::from_fn(|i| unsafe { _mm256_add_epi32(a[i], b[i]) })
+        unsafe { unroll!(4, |i| _mm256_add_epi32(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
         // SAFETY: AVX2 is the caller's promise.
-        core::array::from_fn(|i| unsafe { _mm256_min_epi32(a[i], b[i]) })
+        unsafe { unroll!(4, |i| _mm256_min_epi32(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
         // SAFETY: AVX2 is the caller's promise.
-        core::array::from_fn(|i| unsafe { _mm256_max_epi32(a[i], b[i]) })
+        unsafe { unroll!(4, |i| _mm256_max_epi32(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
         // SAFETY: AVX2 is the caller's promise.
-        residuals.map(|d| unsafe {
-            _mm256_xor_si256(_mm256_slli_epi32::<1>(d), _mm256_srai_epi32::<31>(d))
-        })
+        unsafe {
+            unroll!(4, |i| {
+                let d = residuals[i];
+                _mm256_xor_si256(_mm256_slli_epi32::<1>(d), _mm256_srai_epi32::<31>(d))
+            })
+        }
     }
 
     #[inline(always)]
     unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
         // SAFETY: AVX2 is the caller's promise.
-        bits.map(|z| unsafe {
-            let sign = _mm256_and_si256(z, _mm256_set1_epi32(1));
-            let sign = _mm256_sub_epi32(_mm256_setzero_si256(), sign);
-            _mm256_xor_si256(_mm256_srli_epi32::<1>(z), sign)
-        })
+        unsafe {
+            unroll!(4, |i| {
+                let z = bits[i];
+                let sign = _mm256_and_si256(z, _mm256_set1_epi32(1));
+                let sign = _mm256_sub_epi32(_mm256_setzero_si256(), sign);
+                _mm256_xor_si256(_mm256_srli_epi32::<1>(z), sign)
+            })
+        }
     }
 
     #[inline(always)]
@@ -276,7 +285,7 @@ unsafe impl Isa<f64> for F64 {
             let magnitude = _mm256_castsi256_pd(_mm256_set1_epi64x(i64::MAX));
             let mut good = _mm256_castsi256_pd(_mm256_set1_epi64x(-1));
             let mut codes = [_mm256_setzero_si256(); 8];
-            for (i, code) in codes.iter_mut().enumerate() {
+            for i in 0..8 {
                 let x = _mm256_loadu_pd(src.add(4 * i));
                 let t = _mm256_mul_pd(x, inverse);
                 let raised = _mm256_add_pd(t, rounder);
@@ -287,7 +296,8 @@ unsafe impl Isa<f64> for F64 {
                 let close = _mm256_cmp_pd::<_CMP_LT_OQ>(error, bound);
                 good = _mm256_and_pd(good, _mm256_and_pd(inside, close));
                 // raised = rounder + q exactly, in the binade where one unit is one ulp.
-                *code = _mm256_sub_epi64(_mm256_castpd_si256(raised), _mm256_castpd_si256(rounder));
+                codes[i] =
+                    _mm256_sub_epi64(_mm256_castpd_si256(raised), _mm256_castpd_si256(rounder));
             }
             (codes, _mm256_movemask_pd(good) == 0xf)
         }
@@ -303,7 +313,8 @@ unsafe impl Isa<f64> for F64 {
             let high_magic = _mm256_set1_epi64x(0x4530_0000_8000_0000);
             let low_magic = _mm256_set1_epi64x(0x4330_0000_0000_0000);
             let both = _mm256_castsi256_pd(_mm256_set1_epi64x(0x4530_0000_8010_0000));
-            for (i, q) in codes.into_iter().enumerate() {
+            for i in 0..8 {
+                let q = codes[i];
                 let high = _mm256_xor_si256(_mm256_srli_epi64::<32>(q), high_magic);
                 let low = _mm256_blend_epi32::<0b0101_0101>(low_magic, q);
                 let high = _mm256_sub_pd(_mm256_castsi256_pd(high), both);
@@ -339,80 +350,87 @@ unsafe impl Isa<f64> for F64 {
     #[inline(always)]
     unsafe fn diff(codes: Self::Block, before: __m256i) -> Self::Block {
         let mut before = before;
-        codes.map(|q| {
-            // SAFETY: AVX2 is the caller's promise.
-            unsafe {
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe {
+            unroll!(8, |i| {
+                let q = codes[i];
                 let rotated = _mm256_permute4x64_epi64::<0b10_01_00_11>(q);
                 let shifted = _mm256_blend_epi32::<0b11>(rotated, before);
                 before = rotated;
                 _mm256_sub_epi64(q, shifted)
-            }
-        })
+            })
+        }
     }
 
     #[inline(always)]
     unsafe fn scan(residuals: Self::Block, before: __m256i) -> Self::Block {
         let mut before = before;
-        residuals.map(|d| {
-            // SAFETY: AVX2 is the caller's promise.
-            unsafe {
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe {
+            unroll!(8, |i| {
+                let d = residuals[i];
                 let d = _mm256_add_epi64(d, _mm256_slli_si256::<8>(d));
                 let low = _mm256_permute4x64_epi64::<0b01_01_01_01>(d);
                 let carry = _mm256_blend_epi32::<0xf0>(_mm256_setzero_si256(), low);
                 let q = _mm256_add_epi64(_mm256_add_epi64(d, carry), before);
                 before = _mm256_permute4x64_epi64::<0xff>(q);
                 q
-            }
-        })
+            })
+        }
     }
 
     #[inline(always)]
     unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
         // SAFETY: AVX2 is the caller's promise.
-        core::array::from_fn(|i| unsafe { _mm256_add_epi64(a[i], b[i]) })
+        unsafe { unroll!(8, |i| _mm256_add_epi64(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
         // SAFETY: AVX2 is the caller's promise.
-        core::array::from_fn(|i| unsafe {
-            _mm256_blendv_epi8(a[i], b[i], _mm256_cmpgt_epi64(a[i], b[i]))
-        })
+        unsafe { unroll!(8, |i| _mm256_blendv_epi8(a[i], b[i], _mm256_cmpgt_epi64(a[i], b[i]))) }
     }
 
     #[inline(always)]
     unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
         // SAFETY: AVX2 is the caller's promise.
-        core::array::from_fn(|i| unsafe {
-            _mm256_blendv_epi8(b[i], a[i], _mm256_cmpgt_epi64(a[i], b[i]))
-        })
+        unsafe { unroll!(8, |i| _mm256_blendv_epi8(b[i], a[i], _mm256_cmpgt_epi64(a[i], b[i]))) }
     }
 
     #[inline(always)]
     unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
         // SAFETY: AVX2 is the caller's promise.
-        residuals.map(|d| unsafe {
-            let negative = _mm256_cmpgt_epi64(_mm256_setzero_si256(), d);
-            _mm256_xor_si256(_mm256_add_epi64(d, d), negative)
-        })
+        unsafe {
+            unroll!(8, |i| {
+                let d = residuals[i];
+                let negative = _mm256_cmpgt_epi64(_mm256_setzero_si256(), d);
+                _mm256_xor_si256(_mm256_add_epi64(d, d), negative)
+            })
+        }
     }
 
     #[inline(always)]
     unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
         // SAFETY: AVX2 is the caller's promise.
-        bits.map(|z| unsafe {
-            let sign = _mm256_and_si256(z, _mm256_set1_epi64x(1));
-            let sign = _mm256_sub_epi64(_mm256_setzero_si256(), sign);
-            _mm256_xor_si256(_mm256_srli_epi64::<1>(z), sign)
-        })
+        unsafe {
+            unroll!(8, |i| {
+                let z = bits[i];
+                let sign = _mm256_and_si256(z, _mm256_set1_epi64x(1));
+                let sign = _mm256_sub_epi64(_mm256_setzero_si256(), sign);
+                _mm256_xor_si256(_mm256_srli_epi64::<1>(z), sign)
+            })
+        }
     }
 
     #[inline(always)]
     unsafe fn width(zigzags: Self::Block) -> u32 {
         // SAFETY: AVX2 is the caller's promise.
         unsafe {
-            let all = zigzags.into_iter().reduce(|a, b| _mm256_or_si256(a, b));
-            let [a, b, c, d] = words(all.unwrap_or(_mm256_setzero_si256()));
+            let mut all = zigzags[0];
+            for i in 1..8 {
+                all = _mm256_or_si256(all, zigzags[i]);
+            }
+            let [a, b, c, d] = words(all);
             u64::BITS - (a | b | c | d).leading_zeros()
         }
     }
@@ -424,7 +442,7 @@ unsafe impl Isa<f64> for F64 {
             if width <= 32 {
                 // The low halves of two registers of four make one of eight.
                 let even = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
-                let narrow = core::array::from_fn(|i| {
+                let narrow = unroll!(4, |i| {
                     let low = _mm256_permutevar8x32_epi32(zigzags[2 * i], even);
                     let high = _mm256_permutevar8x32_epi32(zigzags[2 * i + 1], even);
                     _mm256_blend_epi32::<0xf0>(low, high)
@@ -432,8 +450,8 @@ unsafe impl Isa<f64> for F64 {
                 pack32(narrow, width, dst);
             } else {
                 let mut values = [0u64; BLOCK];
-                for (i, v) in zigzags.into_iter().enumerate() {
-                    _mm256_storeu_si256(values.as_mut_ptr().add(4 * i).cast(), v);
+                for i in 0..8 {
+                    _mm256_storeu_si256(values.as_mut_ptr().add(4 * i).cast(), zigzags[i]);
                 }
                 bits::pack_wide(&values, width, dst);
             }
@@ -446,7 +464,7 @@ unsafe impl Isa<f64> for F64 {
         unsafe {
             if width <= 32 {
                 let narrow = unpack32(src, width);
-                core::array::from_fn(|i| {
+                unroll!(8, |i| {
                     let eight = narrow[i / 2];
                     let half = if i % 2 == 0 {
                         _mm256_castsi256_si128(eight)
@@ -457,7 +475,7 @@ unsafe impl Isa<f64> for F64 {
                 })
             } else {
                 let values = bits::unpack_wide(src, width);
-                core::array::from_fn(|i| _mm256_loadu_si256(values.as_ptr().add(4 * i).cast()))
+                unroll!(8, |i| _mm256_loadu_si256(values.as_ptr().add(4 * i).cast()))
             }
         }
     }

@@ -156,14 +156,14 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
             let mask = _mm512_set1_epi32((u32::MAX >> (32 - width)) as i32);
             let order = _mm512_load_si512(spread.bytes.as_ptr().cast());
             let from = _mm512_load_si512(spread.bits.as_ptr().cast());
-            core::array::from_fn(|half| {
+            unroll!(2, |half| {
                 let packed = _mm512_loadu_si512(src.add(half * 2 * width as usize).cast());
                 let lanes = _mm512_permutexvar_epi8(order, packed);
                 _mm512_and_si512(_mm512_multishift_epi64_epi8(from, lanes), mask)
             })
         } else {
             let values = bits::unpack_wide(src, width).map(|value| value as u32);
-            core::array::from_fn(|half| _mm512_loadu_si512(values.as_ptr().add(16 * half).cast()))
+            unroll!(2, |half| _mm512_loadu_si512(values.as_ptr().add(16 * half).cast()))
         }
     }
 }
@@ -184,7 +184,7 @@ unsafe impl Isa<f32> for F32 {
             let limit = _mm512_set1_ps(lattice.limit);
             let bound = _mm512_set1_ps(lattice.bound);
             let mut good = !0;
-            let codes = core::array::from_fn(|i| {
+            let codes = unroll!(2, |i| {
                 let x = _mm512_loadu_ps(src.add(16 * i));
                 let t = _mm512_mul_ps(x, inverse);
                 let q = _mm512_cvtps_epi32(t);
@@ -202,7 +202,8 @@ unsafe impl Isa<f32> for F32 {
         // SAFETY: room for 32 values; AVX-512 is the caller's promise.
         unsafe {
             let scale = _mm512_set1_ps(scale);
-            for (i, q) in codes.into_iter().enumerate() {
+            for i in 0..2 {
+                let q = codes[i];
                 _mm512_storeu_ps(dst.add(16 * i), _mm512_mul_ps(_mm512_cvtepi32_ps(q), scale));
             }
         }
@@ -258,37 +259,43 @@ unsafe impl Isa<f32> for F32 {
     #[inline(always)]
     unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
         // SAFETY: AVX-512 is the caller's promise.
-        core::array::from_fn(|i| unsafe { _mm512_add_epi32(a[i], b[i]) })
+        unsafe { unroll!(2, |i| _mm512_add_epi32(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
         // SAFETY: AVX-512 is the caller's promise.
-        core::array::from_fn(|i| unsafe { _mm512_min_epi32(a[i], b[i]) })
+        unsafe { unroll!(2, |i| _mm512_min_epi32(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
         // SAFETY: AVX-512 is the caller's promise.
-        core::array::from_fn(|i| unsafe { _mm512_max_epi32(a[i], b[i]) })
+        unsafe { unroll!(2, |i| _mm512_max_epi32(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
         // SAFETY: AVX-512 is the caller's promise.
-        residuals.map(|d| unsafe {
-            _mm512_xor_si512(_mm512_slli_epi32::<1>(d), _mm512_srai_epi32::<31>(d))
-        })
+        unsafe {
+            unroll!(2, |i| {
+                let d = residuals[i];
+                _mm512_xor_si512(_mm512_slli_epi32::<1>(d), _mm512_srai_epi32::<31>(d))
+            })
+        }
     }
 
     #[inline(always)]
     unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
         // SAFETY: AVX-512 is the caller's promise.
-        bits.map(|z| unsafe {
-            let sign = _mm512_and_si512(z, _mm512_set1_epi32(1));
-            let sign = _mm512_sub_epi32(_mm512_setzero_si512(), sign);
-            _mm512_xor_si512(_mm512_srli_epi32::<1>(z), sign)
-        })
+        unsafe {
+            unroll!(2, |i| {
+                let z = bits[i];
+                let sign = _mm512_and_si512(z, _mm512_set1_epi32(1));
+                let sign = _mm512_sub_epi32(_mm512_setzero_si512(), sign);
+                _mm512_xor_si512(_mm512_srli_epi32::<1>(z), sign)
+            })
+        }
     }
 
     #[inline(always)]
@@ -328,7 +335,7 @@ unsafe impl Isa<f64> for F64 {
             let limit = _mm512_set1_pd(lattice.limit);
             let bound = _mm512_set1_pd(lattice.bound);
             let mut good = !0;
-            let codes = core::array::from_fn(|i| {
+            let codes = unroll!(4, |i| {
                 let x = _mm512_loadu_pd(src.add(8 * i));
                 let t = _mm512_mul_pd(x, inverse);
                 let q = _mm512_cvtpd_epi64(t);
@@ -346,7 +353,8 @@ unsafe impl Isa<f64> for F64 {
         // SAFETY: room for 32 values; AVX-512 is the caller's promise.
         unsafe {
             let scale = _mm512_set1_pd(scale);
-            for (i, q) in codes.into_iter().enumerate() {
+            for i in 0..4 {
+                let q = codes[i];
                 _mm512_storeu_pd(dst.add(8 * i), _mm512_mul_pd(_mm512_cvtepi64_pd(q), scale));
             }
         }
@@ -378,63 +386,71 @@ unsafe impl Isa<f64> for F64 {
     #[inline(always)]
     unsafe fn diff(codes: Self::Block, before: __m512i) -> Self::Block {
         let mut before = before;
-        codes.map(|q| {
-            // SAFETY: AVX-512 is the caller's promise.
-            unsafe {
+        // SAFETY: AVX-512 is the caller's promise.
+        unsafe {
+            unroll!(4, |i| {
+                let q = codes[i];
                 let shifted = _mm512_alignr_epi64::<7>(q, before);
                 before = q;
                 _mm512_sub_epi64(q, shifted)
-            }
-        })
+            })
+        }
     }
 
     #[inline(always)]
     unsafe fn scan(residuals: Self::Block, before: __m512i) -> Self::Block {
         let mut before = before;
-        residuals.map(|d| {
-            // SAFETY: AVX-512 is the caller's promise.
-            unsafe {
+        // SAFETY: AVX-512 is the caller's promise.
+        unsafe {
+            unroll!(4, |i| {
+                let d = residuals[i];
                 let carry = _mm512_permutexvar_epi64(_mm512_set1_epi64(7), before);
                 before = _mm512_add_epi64(scan8(d), carry);
                 before
-            }
-        })
+            })
+        }
     }
 
     #[inline(always)]
     unsafe fn add(a: Self::Block, b: Self::Block) -> Self::Block {
         // SAFETY: AVX-512 is the caller's promise.
-        core::array::from_fn(|i| unsafe { _mm512_add_epi64(a[i], b[i]) })
+        unsafe { unroll!(4, |i| _mm512_add_epi64(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn min(a: Self::Block, b: Self::Block) -> Self::Block {
         // SAFETY: AVX-512 is the caller's promise.
-        core::array::from_fn(|i| unsafe { _mm512_min_epi64(a[i], b[i]) })
+        unsafe { unroll!(4, |i| _mm512_min_epi64(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn max(a: Self::Block, b: Self::Block) -> Self::Block {
         // SAFETY: AVX-512 is the caller's promise.
-        core::array::from_fn(|i| unsafe { _mm512_max_epi64(a[i], b[i]) })
+        unsafe { unroll!(4, |i| _mm512_max_epi64(a[i], b[i])) }
     }
 
     #[inline(always)]
     unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
         // SAFETY: AVX-512 is the caller's promise.
-        residuals.map(|d| unsafe {
-            _mm512_xor_si512(_mm512_slli_epi64::<1>(d), _mm512_srai_epi64::<63>(d))
-        })
+        unsafe {
+            unroll!(4, |i| {
+                let d = residuals[i];
+                _mm512_xor_si512(_mm512_slli_epi64::<1>(d), _mm512_srai_epi64::<63>(d))
+            })
+        }
     }
 
     #[inline(always)]
     unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
         // SAFETY: AVX-512 is the caller's promise.
-        bits.map(|z| unsafe {
-            let sign = _mm512_and_si512(z, _mm512_set1_epi64(1));
-            let sign = _mm512_sub_epi64(_mm512_setzero_si512(), sign);
-            _mm512_xor_si512(_mm512_srli_epi64::<1>(z), sign)
-        })
+        unsafe {
+            unroll!(4, |i| {
+                let z = bits[i];
+                let sign = _mm512_and_si512(z, _mm512_set1_epi64(1));
+                let sign = _mm512_sub_epi64(_mm512_setzero_si512(), sign);
+                _mm512_xor_si512(_mm512_srli_epi64::<1>(z), sign)
+            })
+        }
     }
 
     #[inline(always)]
@@ -452,7 +468,7 @@ unsafe impl Isa<f64> for F64 {
         // SAFETY: the caller's promises.
         unsafe {
             if width <= 32 {
-                let narrow = core::array::from_fn(|i| {
+                let narrow = unroll!(2, |i| {
                     let low = _mm512_cvtepi64_epi32(zigzags[2 * i]);
                     let high = _mm512_cvtepi64_epi32(zigzags[2 * i + 1]);
                     _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
@@ -460,8 +476,8 @@ unsafe impl Isa<f64> for F64 {
                 pack32(narrow, width, dst);
             } else {
                 let mut values = [0u64; BLOCK];
-                for (i, v) in zigzags.into_iter().enumerate() {
-                    _mm512_storeu_si512(values.as_mut_ptr().add(8 * i).cast(), v);
+                for i in 0..4 {
+                    _mm512_storeu_si512(values.as_mut_ptr().add(8 * i).cast(), zigzags[i]);
                 }
                 bits::pack_wide(&values, width, dst);
             }
@@ -482,7 +498,7 @@ unsafe impl Isa<f64> for F64 {
                 ]
             } else {
                 let values = bits::unpack_wide(src, width);
-                core::array::from_fn(|i| _mm512_loadu_si512(values.as_ptr().add(8 * i).cast()))
+                unroll!(4, |i| _mm512_loadu_si512(values.as_ptr().add(8 * i).cast()))
             }
         }
     }

@@ -27,10 +27,10 @@ fn lanes_mask(width: u32) -> u64 {
 #[inline(always)]
 pub(super) unsafe fn pack_bytes(words: [u64; 4], width: u32, dst: *mut u8) {
     let mask = bytes_mask(width);
-    for (i, word) in words.into_iter().enumerate() {
+    for i in 0..4 {
         // SAFETY: word i fills `width` bytes at i·width and spills less than 8.
         unsafe {
-            let packed = _pext_u64(word, mask);
+            let packed = _pext_u64(words[i], mask);
             dst.add(i * width as usize).cast::<u64>().write_unaligned(packed);
         }
     }
@@ -43,10 +43,12 @@ pub(super) unsafe fn pack_bytes(words: [u64; 4], width: u32, dst: *mut u8) {
 #[inline(always)]
 pub(super) unsafe fn unpack_bytes(src: *const u8, width: u32) -> [u64; 4] {
     let mask = bytes_mask(width);
-    core::array::from_fn(|i| {
-        // SAFETY: as in `pack_bytes`.
-        unsafe { _pdep_u64(src.add(i * width as usize).cast::<u64>().read_unaligned(), mask) }
-    })
+    // SAFETY: as in `pack_bytes`.
+    unsafe {
+        unroll!(4, |i| {
+            _pdep_u64(src.add(i * width as usize).cast::<u64>().read_unaligned(), mask)
+        })
+    }
 }
 
 /// 32 values of `width` in 9…16 bits, four 16-bit lanes a word.
