@@ -233,6 +233,21 @@ pub trait Codec<T: Element>: Sync {
         local: &[T],
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
+        self.refold(op, src, local, dst)
+    }
+
+    /// As [`fold`](Self::fold), always by decompressing, operating on floats and compressing, chunk by
+    /// chunk.
+    ///
+    /// # Errors
+    /// As [`fold`](Self::fold).
+    fn refold(
+        &self,
+        op: &Op<'_, T>,
+        src: &[u8],
+        local: &[T],
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
         self.expect_values(src, local.len())?;
         let mut fill = |start: usize, out: &mut [T]| {
             self.decode_from(src, start, 1, out)?;
@@ -331,6 +346,15 @@ macro_rules! codecs {
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
+                }
+            }
+
+            /// The codec with this wire code.
+            #[must_use]
+            pub const fn from_code(code: u8) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$variant),)*
+                    _ => None,
                 }
             }
 

@@ -1,5 +1,32 @@
 //! Foldwire: compression-accelerated collective communication.
+//!
+//! Collectives (all-reduce, reduce-scatter, all-gather, broadcast, scatter, gather, reduce) of
+//! floating-point values travel compressed, within an error bound that the caller sets, and are reduced
+//! without decompressing.
+//!
+//! A tour, from the caller down to the wire:
+//!
+//! - [`Communicator`] has the collectives; a [`Plan`] says how: a schedule × a pipeline × a codec, and
+//!   a [`Bound`].
+//! - `engine` runs any [`schedule`] through any [`pipeline`]: which part goes to which rank, and where it
+//!   is compressed, reduced and decompressed on its way.
+//! - [`codec`] turns values into bytes; [`kernel`] holds its inner loops, one level an instruction set.
+//! - [`frame`] heads every message; [`transport`] is what the engine asks of a network. Backends
+//!   are crates of their own, such as `foldwire-threads`.
+//!
+//! The crate is `no_std` and needs no allocator.
+//!
+//! # Examples
+//! The caller's side, whatever the transport:
+//! ```
+//! use foldwire::{Bound, Communicator, Error, Op, Plan, Report, transport::Transport};
+//!
+//! fn average<X: Transport>(comm: &mut Communicator<X>, data: &mut [f32]) -> Result<Report, Error> {
+//!     comm.all_reduce(data, Op::Avg, &Plan::foldwire(Bound::Relative(1e-4)))
+//! }
+//! ```
 #![no_std]
+
 #[cfg(target_endian = "big")]
 compile_error!("frames are little-endian memory images; big-endian machines are not supported");
 
@@ -10,13 +37,26 @@ extern crate std;
 
 pub mod bound;
 pub mod codec;
+pub mod collective;
 pub mod element;
+mod engine;
+pub mod error;
+pub mod frame;
 pub mod kernel;
 pub mod layout;
 pub mod op;
+pub mod pipeline;
+pub mod plan;
+pub mod report;
 pub mod schedule;
 pub mod transport;
 
 pub use bound::{Bound, Quantum, Scope};
-pub use element::Element;
+pub use collective::{Communicator, Config, Operation};
+pub use element::{DType, Element};
+pub use error::Error;
 pub use op::Op;
+pub use plan::{Plan, Preset};
+pub use report::Report;
+pub use schedule::Collective;
+pub use transport::{Rank, Tag, Transport};

@@ -47,6 +47,23 @@ pub enum OpCode {
     User = 6,
 }
 
+impl OpCode {
+    /// The operation with this wire code.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            0 => Self::None,
+            1 => Self::Sum,
+            2 => Self::Avg,
+            3 => Self::Min,
+            4 => Self::Max,
+            5 => Self::Prod,
+            6 => Self::User,
+            _ => return None,
+        })
+    }
+}
+
 /// An operation on lattice codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LatticeOp {

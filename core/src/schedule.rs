@@ -25,6 +25,17 @@ use crate::transport::Rank;
 /// Every schedule.
 pub static ALL: &[&dyn Schedule] = &[&Ring, &RecursiveDoubling, &Binomial];
 
+/// The schedule for a collective when the caller leaves the choice open.
+#[must_use]
+pub fn default_for(collective: Collective) -> &'static dyn Schedule {
+    match collective {
+        Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather => &Ring,
+        Collective::Broadcast | Collective::Scatter | Collective::Gather | Collective::Reduce => {
+            &Binomial
+        }
+    }
+}
+
 /// What is to be achieved. `count` values are divided into `size` *shares* where the table says so
 /// (share r of `count` values: see [`crate::layout::share`]).
 ///
@@ -264,6 +275,10 @@ pub trait Schedule: Sync {
 
     /// Number of steps in `rank`'s program.
     fn n_steps(&self, call: Call, rank: Rank) -> usize;
+
+    /// How many encoding errors can add up in a value of a sum when every partial sum is decoded,
+    /// added to and encoded again (pipelines that keep floats). 0 for collectives that only move.
+    fn n_encodings(&self, call: Call) -> u64;
 
     /// Step `index < n_steps` of `rank`'s program.
     fn step(&self, call: Call, rank: Rank, index: usize) -> Step;

@@ -286,13 +286,7 @@ impl<T: Element> Codec<T> for FzLight<T> {
             return Err(DecodeError::Count { found, expected }.into());
         }
         let Some(op) = op.on_lattice() else {
-            let mut buffer = [T::ZERO; CHUNK];
-            return self.write(local.len(), 1, dst, |index, n, dst| {
-                let values = &mut buffer[..n];
-                self.kernel.decode(&stream.chunk(index)?, self.scale(), T::ONE, values);
-                operate(op, values, &local[index * CHUNK..][..n]);
-                Ok(self.kernel.encode(values, &self.lattice, dst))
-            });
+            return self.refold(op, src, local, dst);
         };
         let operands = self.head_room(stream.operands, 1)?;
         self.write(local.len(), operands, dst, |index, n, dst| {
@@ -310,24 +304,25 @@ impl<T: Element> Homomorphic<T> for FzLight<T> {
     fn combine(
         &self,
         op: &Op<'_, T>,
-        a: &[u8],
-        b: &[u8],
+        left_src: &[u8],
+        right_src: &[u8],
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
-        let (a, b) = (self.operand(a)?, self.operand(b)?);
+        let (a, b) = (self.operand(left_src)?, self.operand(right_src)?);
         if a.n_values != b.n_values {
             let (found, expected) = (b.n_values, a.n_values);
             return Err(DecodeError::Count { found, expected }.into());
         }
         let Some(lattice_op) = op.on_lattice() else {
-            let (mut left, mut right) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK]);
-            return self.write(a.n_values, 1, dst, |index, n, dst| {
-                let (left, right) = (&mut left[..n], &mut right[..n]);
-                self.kernel.decode(&a.chunk(index)?, self.scale(), T::ONE, left);
-                self.kernel.decode(&b.chunk(index)?, self.scale(), T::ONE, right);
+            let mut right = [T::ZERO; CHUNK];
+            let mut fill = |start: usize, left: &mut [T]| {
+                let right = &mut right[..left.len()];
+                self.decode_from(left_src, start, 1, left)?;
+                self.decode_from(right_src, start, 1, right)?;
                 operate(op, left, right);
-                Ok(self.kernel.encode(left, &self.lattice, dst))
-            });
+                Ok(())
+            };
+            return self.encode_with(a.n_values, &mut fill, dst);
         };
         let operands = self.head_room(a.operands, b.operands)?;
         let mut paths = BlockStats::default();
@@ -338,13 +333,6 @@ impl<T: Element> Homomorphic<T> for FzLight<T> {
         })?;
         written.blocks += paths;
         Ok(written)
-    }
-}
-
-impl<T: Element> FzLight<T> {
-    /// Codes times this are values.
-    fn scale(&self) -> T {
-        T::from_f64(self.quantum.step())
     }
 }
 

@@ -81,6 +81,11 @@ impl Schedule for Binomial {
         }
     }
 
+    fn n_encodings(&self, call: Call) -> u64 {
+        // Every rank but the root encodes its partial sum once.
+        if call.collective == Collective::Reduce { call.size as u64 - 1 } else { 0 }
+    }
+
     fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
         let tree = Tree { size: call.size, root: call.root };

@@ -55,6 +55,15 @@ impl Schedule for RecursiveDoubling {
         }
     }
 
+    fn n_encodings(&self, call: Call) -> u64 {
+        // In a round both operands are encoded, so e(k+1) = 2·(e(k) + 1) for equal e(k); guests add
+        // one each, and one more for the result that they receive.
+        let group = Group::new(call.size);
+        let core = 1u64 << group.n_rounds();
+        let guests = call.size as u64 - core;
+        guests + 2 * (core - 1) + u64::from(guests > 0)
+    }
+
     fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
         let group = Group::new(call.size);

@@ -61,6 +61,16 @@ impl Schedule for Ring {
         }
     }
 
+    fn n_encodings(&self, call: Call) -> u64 {
+        let n = call.size as u64;
+        match call.collective {
+            // One by each rank that a part passes, and one of the finished sum.
+            Collective::AllReduce if n > 1 => n,
+            Collective::ReduceScatter => n - 1,
+            _ => 0,
+        }
+    }
+
     fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
         let n = call.size;
         if n == 1 {

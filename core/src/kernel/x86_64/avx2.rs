@@ -172,30 +172,29 @@ unsafe impl Isa<f32> for F32 {
 
     #[inline(always)]
     unsafe fn diff(codes: Self::Block, before: __m256i) -> Self::Block {
-        let mut before = before;
         // SAFETY: AVX2 is the caller's promise.
         unsafe {
+            let rotated = unroll!(4, |i| rotate_up!(codes[i]));
             unroll!(4, |i| {
-                let q = codes[i];
-                let rotated = rotate_up!(q);
-                let shifted = _mm256_blend_epi32::<1>(rotated, before);
-                before = rotated;
-                _mm256_sub_epi32(q, shifted)
+                let prior = if i == 0 { before } else { rotated[(i + 3) % 4] };
+                _mm256_sub_epi32(codes[i], _mm256_blend_epi32::<1>(rotated[i], prior))
             })
         }
     }
 
     #[inline(always)]
     unsafe fn scan(residuals: Self::Block, before: __m256i) -> Self::Block {
-        let mut before = before;
         // SAFETY: AVX2 is the caller's promise.
         unsafe {
-            unroll!(4, |i| {
-                let d = residuals[i];
-                let q = _mm256_add_epi32(scan8(d), before);
-                before = _mm256_permutevar8x32_epi32(q, _mm256_set1_epi32(7));
-                q
-            })
+            // The four scans run side by side; only additions hang on the carry.
+            let mut codes = unroll!(4, |i| scan8(residuals[i]));
+            let mut carry = before;
+            for code in &mut codes {
+                let total = _mm256_permutevar8x32_epi32(*code, _mm256_set1_epi32(7));
+                *code = _mm256_add_epi32(*code, carry);
+                carry = _mm256_add_epi32(carry, total);
+            }
+            codes
         }
     }
 
@@ -349,33 +348,30 @@ unsafe impl Isa<f64> for F64 {
 
     #[inline(always)]
     unsafe fn diff(codes: Self::Block, before: __m256i) -> Self::Block {
-        let mut before = before;
         // SAFETY: AVX2 is the caller's promise.
         unsafe {
+            let rotated = unroll!(8, |i| _mm256_permute4x64_epi64::<0b10_01_00_11>(codes[i]));
             unroll!(8, |i| {
-                let q = codes[i];
-                let rotated = _mm256_permute4x64_epi64::<0b10_01_00_11>(q);
-                let shifted = _mm256_blend_epi32::<0b11>(rotated, before);
-                before = rotated;
-                _mm256_sub_epi64(q, shifted)
+                let prior = if i == 0 { before } else { rotated[(i + 7) % 8] };
+                _mm256_sub_epi64(codes[i], _mm256_blend_epi32::<0b11>(rotated[i], prior))
             })
         }
     }
 
     #[inline(always)]
-    unsafe fn scan(residuals: Self::Block, before: __m256i) -> Self::Block {
-        let mut before = before;
+    unsafe fn scan(mut residuals: Self::Block, before: __m256i) -> Self::Block {
         // SAFETY: AVX2 is the caller's promise.
         unsafe {
-            unroll!(8, |i| {
-                let d = residuals[i];
-                let d = _mm256_add_epi64(d, _mm256_slli_si256::<8>(d));
-                let low = _mm256_permute4x64_epi64::<0b01_01_01_01>(d);
-                let carry = _mm256_blend_epi32::<0xf0>(_mm256_setzero_si256(), low);
-                let q = _mm256_add_epi64(_mm256_add_epi64(d, carry), before);
-                before = _mm256_permute4x64_epi64::<0xff>(q);
-                q
-            })
+            let mut carry = before;
+            for d in &mut residuals {
+                let pairs = _mm256_add_epi64(*d, _mm256_slli_si256::<8>(*d));
+                let low = _mm256_permute4x64_epi64::<0b01_01_01_01>(pairs);
+                let low = _mm256_blend_epi32::<0xf0>(_mm256_setzero_si256(), low);
+                let sums = _mm256_add_epi64(pairs, low);
+                *d = _mm256_add_epi64(sums, carry);
+                carry = _mm256_add_epi64(carry, _mm256_permute4x64_epi64::<0xff>(sums));
+            }
+            residuals
         }
     }
 

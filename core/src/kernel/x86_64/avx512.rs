@@ -385,29 +385,29 @@ unsafe impl Isa<f64> for F64 {
 
     #[inline(always)]
     unsafe fn diff(codes: Self::Block, before: __m512i) -> Self::Block {
-        let mut before = before;
         // SAFETY: AVX-512 is the caller's promise.
         unsafe {
             unroll!(4, |i| {
-                let q = codes[i];
-                let shifted = _mm512_alignr_epi64::<7>(q, before);
-                before = q;
-                _mm512_sub_epi64(q, shifted)
+                let prior = if i == 0 { before } else { codes[(i + 3) % 4] };
+                _mm512_sub_epi64(codes[i], _mm512_alignr_epi64::<7>(codes[i], prior))
             })
         }
     }
 
     #[inline(always)]
     unsafe fn scan(residuals: Self::Block, before: __m512i) -> Self::Block {
-        let mut before = before;
         // SAFETY: AVX-512 is the caller's promise.
         unsafe {
-            unroll!(4, |i| {
-                let d = residuals[i];
-                let carry = _mm512_permutexvar_epi64(_mm512_set1_epi64(7), before);
-                before = _mm512_add_epi64(scan8(d), carry);
-                before
-            })
+            // The four scans run side by side; only additions hang on the carry.
+            let last = _mm512_set1_epi64(7);
+            let mut codes = unroll!(4, |i| scan8(residuals[i]));
+            let mut carry = _mm512_permutexvar_epi64(last, before);
+            for code in &mut codes {
+                let total = _mm512_permutexvar_epi64(last, *code);
+                *code = _mm512_add_epi64(*code, carry);
+                carry = _mm512_add_epi64(carry, total);
+            }
+            codes
         }
     }
 

@@ -94,6 +94,10 @@ impl Schedule for Table {
     fn n_steps(&self, _: Call, rank: Rank) -> usize {
         self.programs[rank.index()].len()
     }
+    fn n_encodings(&self, _: Call) -> u64 {
+        0
+    }
+
     fn step(&self, _: Call, rank: Rank, index: usize) -> Step {
         self.programs[rank.index()][index]
     }

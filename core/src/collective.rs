@@ -1,0 +1,468 @@
+//! The communicator and its collectives.
+//!
+//! Each collective comes as a blocking method and as `start_…`, which returns an [`Operation`] to be
+//! polled. Both only describe the call; [`Operation`] runs it.
+
+mod operation;
+
+pub use operation::Operation;
+
+use crate::bound::{BoundError, Extent, Quantum, Scope};
+use crate::codec::{AnyCodec, CodecId, CodecParams};
+use crate::element::Element;
+use crate::engine::{Buffers, Engine, Program};
+use crate::error::{Buffer, Error};
+use crate::frame::CallHeader;
+use crate::kernel::{CHUNK, Level};
+use crate::layout::{Layout, share};
+use crate::op::{Op, OpCode};
+use crate::pipeline;
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::schedule::{Call, Collective, RecursiveDoubling, Schedule};
+use crate::transport::{MIN_FRAME_BYTES, Rank, Transport};
+use core::time::Duration;
+
+/// What a communicator's calls have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Lanes, 1…[`MAX_LANES`](crate::transport::MAX_LANES): how many segments are under way side by
+    /// side. Must be the same on all ranks.
+    pub lanes: usize,
+    /// After this long without any progress a call fails with [`Error::Stalled`].
+    pub timeout: Duration,
+    /// Whether frames carry a checksum; `None`: if the transport asks for it. Must be the same on
+    /// all ranks.
+    pub checksum: Option<bool>,
+    /// Instruction set of the codecs' kernels.
+    pub level: Level,
+}
+
+impl Default for Config {
+    /// 3 lanes, 60 seconds, checksums as the transport wants, the machine's best kernels.
+    fn default() -> Self {
+        Self { lanes: 3, timeout: Duration::from_secs(60), checksum: None, level: Level::best() }
+    }
+}
+
+/// One rank's end of a group that makes collective calls together.
+///
+/// All ranks must make the same calls in the same order, with the same count, operation, root and plan.
+/// Ranks that differ get [`Error::Mismatch`].
+///
+/// Lengths: a collective works on a logical array of `count` values; a rank's *share* of it is
+/// [`layout::share`](crate::layout::share).
+#[derive(Debug)]
+pub struct Communicator<X: Transport> {
+    transport: X,
+    config: Config,
+    sequence: u32,
+    poisoned: bool,
+}
+
+impl<X: Transport> Communicator<X> {
+    /// A communicator over `transport` with the default configuration.
+    ///
+    /// # Errors
+    /// [`Error::FrameTooSmall`] if frames are smaller than a transport may offer.
+    pub fn new(transport: X) -> Result<Self, Error> {
+        Self::with_config(transport, Config::default())
+    }
+
+    /// A communicator over `transport`.
+    ///
+    /// # Errors
+    /// [`Error::FrameTooSmall`] if frames are smaller than a transport may offer.
+    pub fn with_config(transport: X, config: Config) -> Result<Self, Error> {
+        let have = transport.frame_capacity();
+        if have < MIN_FRAME_BYTES {
+            return Err(Error::FrameTooSmall { need: MIN_FRAME_BYTES, have });
+        }
+        Ok(Self { transport, config, sequence: 0, poisoned: false })
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> Rank {
+        self.transport.rank()
+    }
+
+    /// Number of ranks.
+    pub fn size(&self) -> usize {
+        self.transport.size()
+    }
+
+    /// The configuration; changes take effect with the next call.
+    pub const fn config_mut(&mut self) -> &mut Config {
+        &mut self.config
+    }
+
+    /// The transport.
+    pub const fn transport(&self) -> &X {
+        &self.transport
+    }
+
+    /// The transport, for what only it can do. Do not send or receive on it.
+    pub const fn transport_mut(&mut self) -> &mut X {
+        &mut self.transport
+    }
+
+    /// Gives the transport back.
+    pub fn into_transport(self) -> X {
+        self.transport
+    }
+
+    /// This rank's share of `count` values.
+    pub fn share(&self, count: usize) -> core::ops::Range<usize> {
+        share(count, self.size(), self.rank().index())
+    }
+}
+
+macro_rules! collectives {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident / $start:ident ($($arg:ident: $type:ty),*) = |$comm:ident| $request:expr;
+    )*) => {
+        impl<X: Transport> Communicator<X> {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+                pub fn $name<'a, T: Element>(
+                    &'a mut self,
+                    $($arg: $type,)*
+                    plan: &Plan,
+                ) -> Result<Report, Error> {
+                    self.$start($($arg,)* plan)?.wait()
+                }
+
+                #[doc = concat!("Starts what [`", stringify!($name), "`](Self::", stringify!($name), ") does.")]
+                ///
+                /// # Errors
+                /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
+                pub fn $start<'a, T: Element>(
+                    &'a mut self,
+                    $($arg: $type,)*
+                    plan: &Plan,
+                ) -> Result<Operation<'a, X, T>, Error> {
+                    let request = {
+                        let $comm = &*self;
+                        $request
+                    };
+                    self.start(request, plan)
+                }
+            )*
+        }
+    };
+}
+
+collectives! {
+    /// `data` becomes the reduction of all ranks' `data`, the same bits on every rank.
+    all_reduce / start_all_reduce(data: &'a mut [T], op: Op<'a, T>) = |_comm| {
+        Request::new(Collective::AllReduce, data.len()).op(op).in_place(data, 0)
+    };
+
+    /// As [`all_reduce`](Self::all_reduce), from `send` into `recv` of the same length.
+    all_reduce_into / start_all_reduce_into(send: &'a [T], recv: &'a mut [T], op: Op<'a, T>) = |_comm| {
+        Request::new(Collective::AllReduce, send.len()).op(op).split(send, 0, recv, 0)
+    };
+
+    /// `recv` becomes this rank's share of the reduction of all ranks' `send`.
+    reduce_scatter / start_reduce_scatter(send: &'a [T], recv: &'a mut [T], op: Op<'a, T>) = |comm| {
+        let start = comm.share(send.len()).start;
+        Request::new(Collective::ReduceScatter, send.len()).op(op).split(send, 0, recv, start)
+    };
+
+    /// This rank's share of `data` becomes the reduction of all ranks' `data`; the rest is unchanged.
+    reduce_scatter_in_place / start_reduce_scatter_in_place(data: &'a mut [T], op: Op<'a, T>) = |_comm| {
+        Request::new(Collective::ReduceScatter, data.len()).op(op).in_place(data, 0)
+    };
+
+    /// `recv` becomes the concatenation of all ranks' `send`, which are shares of `recv.len()` values
+    /// (equally long if that is a multiple of the size). The same bits on every rank.
+    all_gather / start_all_gather(send: &'a [T], recv: &'a mut [T]) = |comm| {
+        let (count, start) = (recv.len(), comm.share(recv.len()).start);
+        Request::new(Collective::AllGather, count).split(send, start, recv, 0)
+    };
+
+    /// As [`all_gather`](Self::all_gather), from this rank's share of `data`.
+    all_gather_in_place / start_all_gather_in_place(data: &'a mut [T]) = |_comm| {
+        Request::new(Collective::AllGather, data.len()).in_place(data, 0)
+    };
+
+    /// `data` becomes the root's `data`, the same bits on every rank, the root's included.
+    broadcast / start_broadcast(data: &'a mut [T], root: Rank) = |_comm| {
+        Request::new(Collective::Broadcast, data.len()).root(root).in_place(data, 0)
+    };
+
+    /// `recv` becomes this rank's share of the root's `send` of `count` values; `send` is not looked at
+    /// elsewhere and may be empty.
+    scatter / start_scatter(count: usize, send: &'a [T], recv: &'a mut [T], root: Rank) = |comm| {
+        let start = comm.share(count).start;
+        Request::new(Collective::Scatter, count).root(root).split(send, 0, recv, start)
+    };
+
+    /// The root's `recv` of `count` values becomes the concatenation of all ranks' `send`, which are
+    /// shares; `recv` is not touched elsewhere and may be empty.
+    gather / start_gather(count: usize, send: &'a [T], recv: &'a mut [T], root: Rank) = |comm| {
+        let start = comm.share(count).start;
+        Request::new(Collective::Gather, count).root(root).split(send, start, recv, 0)
+    };
+
+    /// The root's `recv` becomes the reduction of all ranks' `send`; `recv` is not touched elsewhere
+    /// and may be empty.
+    reduce / start_reduce(send: &'a [T], recv: &'a mut [T], op: Op<'a, T>, root: Rank) = |_comm| {
+        Request::new(Collective::Reduce, send.len()).op(op).root(root).split(send, 0, recv, 0)
+    };
+
+    /// The root's `data` becomes the reduction of all ranks' `data`; elsewhere it is unchanged.
+    reduce_in_place / start_reduce_in_place(data: &'a mut [T], op: Op<'a, T>, root: Rank) = |_comm| {
+        Request::new(Collective::Reduce, data.len()).op(op).root(root).in_place(data, 0)
+    };
+}
+
+/// A call before its arguments are checked.
+struct Request<'a, T> {
+    collective: Collective,
+    count: usize,
+    op: Option<Op<'a, T>>,
+    root: Rank,
+    buffers: Buffers<'a, T>,
+}
+
+impl<'a, T: Element> Request<'a, T> {
+    fn new(collective: Collective, count: usize) -> Self {
+        let buffers = Buffers::InPlace { start: 0, data: &mut [] };
+        Self { collective, count, op: None, root: Rank(0), buffers }
+    }
+
+    fn op(mut self, op: Op<'a, T>) -> Self {
+        self.op = Some(op);
+        self
+    }
+
+    fn root(mut self, root: Rank) -> Self {
+        self.root = root;
+        self
+    }
+
+    fn in_place(mut self, data: &'a mut [T], start: usize) -> Self {
+        self.buffers = Buffers::InPlace { start, data };
+        self
+    }
+
+    fn split(
+        mut self,
+        send: &'a [T],
+        send_start: usize,
+        recv: &'a mut [T],
+        recv_start: usize,
+    ) -> Self {
+        self.buffers = Buffers::Split { send_start, send, recv_start, recv };
+        self
+    }
+
+    /// The values that this rank contributes, as a range of the logical array.
+    fn contribution(&self, size: usize, rank: Rank) -> core::ops::Range<usize> {
+        match self.collective {
+            Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce => 0..self.count,
+            Collective::AllGather | Collective::Gather => share(self.count, size, rank.index()),
+            Collective::Broadcast | Collective::Scatter if rank == self.root => 0..self.count,
+            Collective::Broadcast | Collective::Scatter => 0..0,
+        }
+    }
+
+    /// How many values of result this rank has.
+    fn result_len(&self, size: usize, rank: Rank) -> usize {
+        match self.collective {
+            Collective::AllReduce | Collective::AllGather | Collective::Broadcast => self.count,
+            Collective::ReduceScatter | Collective::Scatter => {
+                share(self.count, size, rank.index()).len()
+            }
+            Collective::Gather | Collective::Reduce if rank == self.root => self.count,
+            Collective::Gather | Collective::Reduce => 0,
+        }
+    }
+
+    /// Checks root and buffer lengths. Windows that a rank does not use may have any length.
+    fn check(&self, size: usize, rank: Rank) -> Result<(), Error> {
+        if self.root.index() >= size {
+            return Err(Error::Root { root: self.root, size });
+        }
+        // In-place windows are `count` long by construction.
+        let Buffers::Split { send, recv, .. } = &self.buffers else { return Ok(()) };
+        let lengths = [
+            (Buffer::Send, self.contribution(size, rank).len(), send.len()),
+            (Buffer::Recv, self.result_len(size, rank), recv.len()),
+        ];
+        for (buffer, need, have) in lengths {
+            let unused = need == 0 && self.count > 0 && self.is_rooted();
+            if have != need && !unused {
+                return Err(Error::Length { buffer, need, have });
+            }
+        }
+        Ok(())
+    }
+
+    fn is_rooted(&self) -> bool {
+        !matches!(
+            self.collective,
+            Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather
+        )
+    }
+
+    fn op_code(&self) -> OpCode {
+        self.op.as_ref().map_or(OpCode::None, Op::code)
+    }
+}
+
+impl<X: Transport> Communicator<X> {
+    fn start<'a, T: Element>(
+        &'a mut self,
+        request: Request<'a, T>,
+        plan: &Plan,
+    ) -> Result<Operation<'a, X, T>, Error> {
+        if self.poisoned {
+            return Err(Error::Poisoned);
+        }
+        let (size, rank) = (self.size(), self.rank());
+        request.check(size, rank)?;
+        let schedule = plan.schedule_for(request.collective);
+        if !schedule.supports(request.collective) {
+            let (schedule, collective) = (schedule.name(), request.collective);
+            return Err(Error::Unsupported { schedule, collective });
+        }
+        // Whatever the data, a bad bound or frame size shows before anything is sent.
+        if let Some(bound) = plan.bound {
+            bound.absolute(None)?;
+        }
+        let probe = self.codec::<T>(plan.codec, Quantum::LOSSLESS);
+        Engine::<X::Frame>::max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
+        self.sequence = self.sequence.wrapping_add(1);
+        Operation::new(self, request, *plan, schedule)
+    }
+
+    fn codec<T: Element>(&self, id: CodecId, quantum: Quantum) -> AnyCodec<T> {
+        let max_operands = self.size().min(u32::MAX as usize) as u32;
+        id.instance(&CodecParams { quantum, max_operands, level: self.config.level })
+    }
+
+    fn checksum(&self) -> bool {
+        self.config.checksum.unwrap_or_else(|| self.transport.needs_checksum())
+    }
+
+    /// Makes the program and engine of a call.
+    fn engine<T: Element>(
+        &self,
+        schedule: &'static dyn Schedule,
+        call: Call,
+        pipeline: pipeline::Pipeline,
+        codec: &AnyCodec<T>,
+        header: (usize, OpCode, f64),
+    ) -> Result<Engine<X::Frame>, Error> {
+        let (count, op, step) = header;
+        let codec = codec.as_dyn();
+        let max_segment = Engine::<X::Frame>::max_segment(codec, self.transport.frame_capacity())?;
+        // Whole chunks encode best; short parts go in one frame anyway.
+        let max_segment =
+            if max_segment > CHUNK { max_segment / CHUNK * CHUNK } else { max_segment };
+        let program = Program {
+            schedule,
+            call,
+            pipeline,
+            header: CallHeader {
+                sequence: self.sequence,
+                collective: call.collective,
+                dtype: T::DTYPE,
+                op,
+                codec: codec.id(),
+                root: call.root.0,
+                count: count as u64,
+                step,
+            },
+            layout: Layout::new(count, schedule.n_parts(call), max_segment, CHUNK),
+            checksum: self.checksum(),
+            rank: self.rank(),
+            divisor: if op == OpCode::Avg { call.size as u32 } else { 1 },
+        };
+        Ok(Engine::new(program, self.config.lanes, self.config.timeout, self.transport.now()))
+    }
+}
+
+/// How many operands' errors can add up in a value of the result; `None` if errors are not bounded
+/// by their number (docs/guarantees.md).
+fn error_terms(schedule: &dyn Schedule, call: Call, plan: &Plan, op: OpCode) -> Option<f64> {
+    let n = call.size as f64;
+    let sum = match plan.pipeline.partial {
+        pipeline::Partial::Frame => n,
+        pipeline::Partial::Floats => schedule.n_encodings(call) as f64,
+    };
+    Some(match op {
+        _ if call.size == 1 => 0.0,
+        OpCode::None | OpCode::Min | OpCode::Max => 1.0,
+        OpCode::Sum => sum,
+        OpCode::Avg => sum / n,
+        OpCode::Prod | OpCode::User => return None,
+    })
+}
+
+/// The bound on each operand that keeps `bound` on the result, rounding included.
+fn operand_bound<T: Element>(
+    bound: f64,
+    terms: Option<f64>,
+    call: Call,
+    op: OpCode,
+    magnitude: f64,
+) -> Result<f64, Error> {
+    // Sums of n operands in floats round n times, quantising and decoding a few times more; each costs
+    // at most u of the largest magnitude that occurs.
+    let n = call.size as f64;
+    let largest = if op == OpCode::Sum { n * magnitude } else { magnitude };
+    let roundings = if op == OpCode::None { 0.0 } else { n + 4.0 };
+    let rounding = roundings * T::UNIT_ROUNDOFF * largest;
+    let left = bound - rounding;
+    if !(left > 0.0) || terms.is_none() {
+        return Err(BoundError::BelowPrecision { bound, rounding }.into());
+    }
+    Ok(match terms {
+        Some(terms) if terms > 1.0 => left / terms,
+        _ => left,
+    })
+}
+
+/// Quantum and worst case of a call whose data have this extent.
+fn resolve<T: Element>(
+    plan: &Plan,
+    schedule: &dyn Schedule,
+    call: Call,
+    op: OpCode,
+    extent: Option<Extent>,
+) -> Result<(Quantum, Option<f64>), Error> {
+    if plan.codec == CodecId::Raw {
+        return Ok((Quantum::LOSSLESS, Some(0.0)));
+    }
+    let terms = error_terms(schedule, call, plan, op);
+    let bound = match plan.bound {
+        None => 0.0,
+        Some(bound) => bound.absolute(extent)?,
+    };
+    let bound = match plan.scope {
+        Scope::Result if bound > 0.0 => {
+            let magnitude = extent.map_or(0.0, Extent::magnitude);
+            operand_bound::<T>(bound, terms, call, op, magnitude)?
+        }
+        _ => bound,
+    };
+    let quantum = Quantum::new::<T>(bound);
+    Ok((quantum, terms.map(|terms| terms * quantum.bound())))
+}
+
+/// Whether a call must learn the extent of all ranks' data first.
+fn needs_extent(plan: &Plan) -> bool {
+    let lossy = plan.codec != CodecId::Raw;
+    lossy && plan.bound.is_some_and(|b| b.needs_extent() || plan.scope == Scope::Result)
+}
+
+/// The exact exchange of extents: [−min, max] under maximum.
+const EXTENT_VALUES: usize = 2;
+static EXTENT_SCHEDULE: &dyn Schedule = &RecursiveDoubling;

@@ -1,0 +1,223 @@
+//! A call under way: learn the extent of the data if the bound needs it, then run the engine.
+
+use super::{Communicator, EXTENT_SCHEDULE, EXTENT_VALUES, Request, needs_extent, resolve};
+use crate::bound::Extent;
+use crate::bound::Quantum;
+use crate::codec::{AnyCodec, CodecId};
+use crate::element::Element;
+use crate::engine::{Buffers, Engine, Progress, Work};
+use crate::error::Error;
+use crate::kernel::Kernel;
+use crate::op::{Op, OpCode};
+use crate::pipeline;
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::schedule::{Call, Collective, Schedule};
+use crate::transport::{Rank, Transport};
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+
+/// Longest rest between two looks at the clock.
+const REST: Duration = Duration::from_millis(20);
+
+/// A collective call under way.
+///
+/// Drive it with [`poll`](Self::poll), [`wait`](Self::wait), or `.await` it (any executor will do:
+/// it asks to be polled again at once). Dropping it unfinished ends the communicator on all ranks.
+#[must_use = "nothing moves unless the operation is polled or waited for"]
+pub struct Operation<'a, X: Transport, T: Element> {
+    comm: &'a mut Communicator<X>,
+    request: Request<'a, T>,
+    plan: Plan,
+    schedule: &'static dyn Schedule,
+    state: State<X::Frame, T>,
+}
+
+enum State<F, T: Element> {
+    /// Exchanging [−min, max].
+    Extent { engine: Engine<F>, values: [f64; EXTENT_VALUES] },
+    /// Running the call itself; what the exchange cost.
+    Running { engine: Engine<F>, codec: AnyCodec<T>, before: Report },
+    /// Its result has been returned.
+    Finished,
+}
+
+impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
+    pub(super) fn new(
+        comm: &'a mut Communicator<X>,
+        request: Request<'a, T>,
+        plan: Plan,
+        schedule: &'static dyn Schedule,
+    ) -> Result<Self, Error> {
+        let mut operation = Self { comm, request, plan, schedule, state: State::Finished };
+        operation.state = if needs_extent(&plan) {
+            operation.start_extent()?
+        } else {
+            operation.start_running(None, Report::default())?
+        };
+        Ok(operation)
+    }
+
+    fn call(&self) -> Call {
+        let Request { collective, root, .. } = self.request;
+        Call { collective, size: self.comm.size(), root }
+    }
+
+    fn start_extent(&self) -> Result<State<X::Frame, T>, Error> {
+        let range = self.request.contribution(self.comm.size(), self.comm.rank());
+        let own = self.request.buffers.own(&range);
+        let (min, max) = Kernel::at(self.comm.config.level).extent(own);
+        let values = [-min.to_f64(), max.to_f64()];
+        let call =
+            Call { collective: Collective::AllReduce, size: self.comm.size(), root: Rank(0) };
+        let codec = self.comm.codec::<f64>(CodecId::Raw, Quantum::LOSSLESS);
+        let header = (EXTENT_VALUES, OpCode::Max, 0.0);
+        let engine = self.comm.engine(EXTENT_SCHEDULE, call, pipeline::RAW, &codec, header)?;
+        Ok(State::Extent { engine, values })
+    }
+
+    fn start_running(
+        &self,
+        extent: Option<Extent>,
+        before: Report,
+    ) -> Result<State<X::Frame, T>, Error> {
+        let (call, op) = (self.call(), self.request.op_code());
+        let (quantum, worst_case) = resolve::<T>(&self.plan, self.schedule, call, op, extent)?;
+        let codec = self.comm.codec::<T>(self.plan.codec, quantum);
+        let header = (self.request.count, op, quantum.step());
+        let mut engine =
+            self.comm.engine(self.schedule, call, self.plan.pipeline, &codec, header)?;
+        engine.report.bound = quantum.bound();
+        engine.report.worst_case = worst_case;
+        Ok(State::Running { engine, codec, before })
+    }
+
+    /// Advances the call by a bounded amount of work.
+    ///
+    /// # Errors
+    /// [`Error`]; the communicator is then unusable, here and on all other ranks.
+    /// [`Error::Finished`] once the result has been returned.
+    pub fn poll(&mut self) -> Poll<Result<Report, Error>> {
+        match self.advance() {
+            Ok(Step::Moved | Step::Waiting) => Poll::Pending,
+            Ok(Step::Finished(report)) => Poll::Ready(Ok(report)),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// Drives the call to its end.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    pub fn wait(mut self) -> Result<Report, Error> {
+        let rest = REST.min(self.comm.config.timeout / 4);
+        loop {
+            match self.advance()? {
+                Step::Finished(report) => return Ok(report),
+                Step::Moved => {}
+                Step::Waiting => self.comm.transport.idle(rest),
+            }
+        }
+    }
+
+    fn advance(&mut self) -> Result<Step, Error> {
+        let result = self.try_advance();
+        match &result {
+            Ok(Step::Finished(_)) | Err(Error::Finished) => self.state = State::Finished,
+            Ok(_) => {}
+            Err(_) => self.give_up(),
+        }
+        result
+    }
+
+    fn try_advance(&mut self) -> Result<Step, Error> {
+        let transport = &mut self.comm.transport;
+        match &mut self.state {
+            State::Finished => Err(Error::Finished),
+            State::Extent { engine, values } => {
+                let codec = AnyCodec::<f64>::Raw(crate::codec::Raw::new());
+                let mut buffers = Buffers::InPlace { start: 0, data: values };
+                let mut work = Work { codec: codec.as_dyn(), op: Op::Max, buffers: &mut buffers };
+                Ok(match engine.poll(transport, &mut work)? {
+                    Progress::Moved => Step::Moved,
+                    Progress::Waiting => Step::Waiting,
+                    Progress::Finished => {
+                        let (min, max) = (-values[0], values[1]);
+                        let extent = (min <= max).then_some(Extent { min, max });
+                        let before = engine.report;
+                        self.state = self.start_running(extent, before)?;
+                        Step::Moved
+                    }
+                })
+            }
+            State::Running { engine, codec, before } => {
+                let buffers = &mut self.request.buffers;
+                let op = self.request.op.unwrap_or(Op::Sum);
+                let mut work = Work { codec: codec.as_dyn(), op, buffers };
+                Ok(match engine.poll(transport, &mut work)? {
+                    Progress::Moved => Step::Moved,
+                    Progress::Waiting => Step::Waiting,
+                    Progress::Finished => {
+                        let mut report = engine.report;
+                        report.total += before.total;
+                        report.raw_bytes += before.raw_bytes;
+                        report.wire_bytes += before.wire_bytes;
+                        report.n_messages += before.n_messages;
+                        Step::Finished(report)
+                    }
+                })
+            }
+        }
+    }
+
+    /// Tells the other ranks, and makes the communicator refuse further calls.
+    fn give_up(&mut self) {
+        match core::mem::replace(&mut self.state, State::Finished) {
+            State::Finished => {}
+            State::Extent { mut engine, .. } | State::Running { mut engine, .. } => {
+                engine.abort(&mut self.comm.transport);
+                self.comm.poisoned = true;
+            }
+        }
+    }
+}
+
+enum Step {
+    Moved,
+    Waiting,
+    Finished(Report),
+}
+
+impl<X: Transport, T: Element> Drop for Operation<'_, X, T> {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+impl<X: Transport, T: Element> Future for Operation<'_, X, T>
+where
+    Self: Unpin,
+{
+    type Output = Result<Report, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = Operation::poll(&mut self);
+        if result.is_pending() {
+            context.waker().wake_by_ref();
+        }
+        result
+    }
+}
+
+impl<X: Transport, T: Element> core::fmt::Debug for Operation<'_, X, T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let state = match self.state {
+            State::Extent { .. } => "learning the extent",
+            State::Running { .. } => "running",
+            State::Finished => "finished",
+        };
+        write!(f, "{} of {} values, {state}", self.request.collective.name(), self.request.count)
+    }
+}

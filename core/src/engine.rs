@@ -1,0 +1,245 @@
+//! The one state machine that runs any schedule through any pipeline with any codec over any transport.
+//!
+//! The array is processed in rounds ([`Layout`]); a [`Lane`] runs the whole program for its rounds,
+//! one step at a time. Lanes run side by side, a tag each: while one lane's frame is on the wire,
+//! another's is being folded (ZCCL's PIPE-fZ-light). [`Engine::poll`] does at most one step a lane.
+//!
+//! Why it cannot hang: a lane waits only for a frame of a known peer, for credit on a link, or for a
+//! free frame. While it waits for a peer, the engine also listens for that peer's abort notice, and a
+//! time limit covers a peer that is alive but silent. On any error the engine tells every rank of its
+//! program, so the news travels along the schedule's links to all.
+
+mod lane;
+mod work;
+
+pub(crate) use work::{Buffers, Work};
+
+use crate::codec::CodecId;
+use crate::error::{Error, Field};
+use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
+use crate::layout::Layout;
+use crate::op::OpCode;
+use crate::pipeline::{Own, Partial, Passing, Pipeline};
+use crate::report::Report;
+use crate::schedule::{Call, Schedule};
+use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError};
+use crate::{Element, codec::Codec};
+use core::task::Poll;
+use core::time::Duration;
+use heapless::Vec;
+use lane::{Lane, Turn};
+
+/// Everything about a call that does not change while it runs.
+pub(crate) struct Program {
+    pub(crate) schedule: &'static dyn Schedule,
+    pub(crate) call: Call,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) header: CallHeader,
+    pub(crate) layout: Layout,
+    pub(crate) checksum: bool,
+    pub(crate) rank: Rank,
+    /// An average divides by this when the result is stored; 1 otherwise.
+    pub(crate) divisor: u32,
+}
+
+impl Program {
+    /// Whether decoding gives back exactly what was encoded.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.header.codec == CodecId::Raw
+    }
+
+    /// Whether frames that are passed on are encoded anew.
+    pub(crate) fn recodes(&self) -> bool {
+        self.pipeline.passing == Passing::Recode && !self.is_exact()
+    }
+
+    /// Whether partial reductions are kept as frames. Products and user operations are not defined
+    /// on codes, so for them every lossy pipeline keeps floats.
+    pub(crate) fn keeps_frames(&self) -> bool {
+        let on_codes = !matches!(self.header.op, OpCode::Prod | OpCode::User);
+        self.pipeline.partial == Partial::Frame && (on_codes || self.is_exact())
+    }
+
+    /// Whether own values are encoded before they are combined.
+    pub(crate) fn encodes_own(&self) -> bool {
+        self.pipeline.own == Own::Encoded && self.keeps_frames() && !self.is_exact()
+    }
+
+    fn n_steps(&self) -> usize {
+        self.schedule.n_steps(self.call, self.rank)
+    }
+
+    /// Every rank that this one exchanges frames with, each once.
+    fn peers(&self) -> impl Iterator<Item = Rank> + '_ {
+        let steps = move |end: usize| {
+            (0..end).flat_map(move |i| {
+                let step = self.schedule.step(self.call, self.rank, i);
+                [step.from, step.to].into_iter().flatten().map(move |peer| (i, peer))
+            })
+        };
+        steps(self.n_steps())
+            .filter(move |&(i, peer)| !steps(i).any(|(_, earlier)| earlier == peer))
+            .map(|(_, peer)| peer)
+    }
+
+    /// Compares what a peer says of the call with what we know.
+    fn check(&self, from: Rank, theirs: &CallHeader) -> Result<(), Error> {
+        let ours = &self.header;
+        let fields = [
+            (Field::Sequence, u64::from(ours.sequence), u64::from(theirs.sequence)),
+            (Field::Collective, ours.collective as u64, theirs.collective as u64),
+            (Field::Type, ours.dtype as u64, theirs.dtype as u64),
+            (Field::Op, ours.op as u64, theirs.op as u64),
+            (Field::Codec, ours.codec as u64, theirs.codec as u64),
+            (Field::Root, u64::from(ours.root), u64::from(theirs.root)),
+            (Field::Count, ours.count, theirs.count),
+            (Field::Quantum, ours.step.to_bits(), theirs.step.to_bits()),
+        ];
+        check_fields(from, &fields)
+    }
+}
+
+/// The first pair that differs, as an error.
+fn check_fields(rank: Rank, fields: &[(Field, u64, u64)]) -> Result<(), Error> {
+    match fields.iter().find(|(_, ours, theirs)| ours != theirs) {
+        Some(&(field, ours, theirs)) => Err(Error::Mismatch { rank, field, ours, theirs }),
+        None => Ok(()),
+    }
+}
+
+/// A running call.
+pub(crate) struct Engine<F> {
+    program: Program,
+    lanes: Vec<Lane<F>, MAX_LANES>,
+    timeout: Duration,
+    started: Duration,
+    last_progress: Duration,
+    pub(crate) report: Report,
+}
+
+/// What a poll found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// All lanes are done.
+    Finished,
+    /// Some lane moved; poll again at once.
+    Moved,
+    /// Every lane waits.
+    Waiting,
+}
+
+impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
+    pub(crate) fn new(program: Program, lanes: usize, timeout: Duration, now: Duration) -> Self {
+        let lanes = lanes.clamp(1, MAX_LANES).min(program.layout.n_rounds());
+        Self {
+            lanes: (0..lanes).map(|i| Lane::new(Tag(i as u8), i)).collect(),
+            program,
+            timeout,
+            started: now,
+            last_progress: now,
+            report: Report { worst_case: Some(0.0), ..Report::default() },
+        }
+    }
+
+    /// Advances every lane by at most one step.
+    pub(crate) fn poll<X: Transport<Frame = F>, T: Element>(
+        &mut self,
+        transport: &mut X,
+        work: &mut Work<'_, '_, T>,
+    ) -> Result<Progress, Error> {
+        transport.progress().map_err(transport_error)?;
+        let n_lanes = self.lanes.len();
+        let (mut moved, mut finished) = (false, true);
+        for lane in &mut self.lanes {
+            match lane.turn(&self.program, n_lanes, transport, work, &mut self.report)? {
+                Turn::Stepped => (moved, finished) = (true, false),
+                Turn::Waiting => finished = false,
+                Turn::Done => {}
+            }
+        }
+        let now = transport.now();
+        if finished {
+            self.report.total = now.saturating_sub(self.started);
+            return Ok(Progress::Finished);
+        }
+        if moved {
+            self.last_progress = now;
+            return Ok(Progress::Moved);
+        }
+        self.listen_for_aborts(transport)?;
+        if now.saturating_sub(self.last_progress) > self.timeout {
+            let waiting = self.lanes.iter().find_map(|lane| lane.waits_for(&self.program));
+            let (rank, step) = waiting.unwrap_or((self.program.rank, 0));
+            return Err(Error::Stalled { rank, step });
+        }
+        Ok(Progress::Waiting)
+    }
+
+    /// Looks for abort notices of the ranks that lanes wait for.
+    fn listen_for_aborts<X: Transport<Frame = F>>(&self, transport: &mut X) -> Result<(), Error> {
+        for lane in &self.lanes {
+            let Some((rank, _)) = lane.waits_for(&self.program) else { continue };
+            if let Poll::Ready(Ok((frame, n_bytes))) = transport.poll_recv(rank, Tag::CONTROL) {
+                let notice = frame.as_ref().get(..n_bytes).map(|bytes| Header::parse(bytes, false));
+                transport.recycle(frame);
+                return Err(match notice {
+                    Some(Ok(_)) | None => Error::Aborted { rank },
+                    Some(Err(error)) => Error::Frame { rank, error },
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives every frame back, and tells all peers of the program that this rank has given up.
+    /// Best effort: a peer without credit or frame notices by its time limit.
+    pub(crate) fn abort<X: Transport<Frame = F>>(&mut self, transport: &mut X) {
+        for lane in &mut self.lanes {
+            lane.release(transport);
+        }
+        let notice = Header {
+            kind: Kind::Abort,
+            call: self.program.header,
+            part: 0,
+            round: 0,
+            n_values: 0,
+            n_bytes: 0,
+        };
+        for peer in self.program.peers().filter(|&peer| peer != self.program.rank) {
+            let Poll::Ready(Ok(())) = transport.poll_ready(peer, Tag::CONTROL) else { continue };
+            let Poll::Ready(Ok(mut frame)) = transport.poll_frame() else { continue };
+            notice.emit(frame.as_mut(), self.program.checksum);
+            // A peer that is gone needs no notice.
+            let _ = transport.send(peer, Tag::CONTROL, frame, HEADER_BYTES);
+        }
+        // Let the notices leave before the caller drops the transport.
+        let _ = transport.progress();
+    }
+
+    /// The largest segment whose frame is sure to fit, in values.
+    pub(crate) fn max_segment<T: Element>(
+        codec: &dyn Codec<T>,
+        capacity: usize,
+    ) -> Result<usize, Error> {
+        let room = capacity.saturating_sub(HEADER_BYTES);
+        // Partial sums are kept in frames as floats, so those must fit as well.
+        let fits = |n: usize| {
+            n * T::BYTES <= room && codec.max_encoded_len(n).is_some_and(|need| need <= room)
+        };
+        let (mut low, mut high) = (0, room / T::BYTES + 1);
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            if fits(middle) { low = middle } else { high = middle }
+        }
+        if low == 0 {
+            let need = HEADER_BYTES + codec.max_encoded_len(1).unwrap_or(T::BYTES).max(T::BYTES);
+            return Err(Error::FrameTooSmall { need, have: capacity });
+        }
+        Ok(low)
+    }
+}
+
+/// A transport's error as ours.
+pub(crate) fn transport_error<E: TransportError>(error: E) -> Error {
+    Error::Transport { kind: error.kind(), peer: error.peer() }
+}

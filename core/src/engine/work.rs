@@ -1,0 +1,296 @@
+//! What a lane computes: the codec applied to the caller's buffers and to frames.
+//!
+//! Nothing here waits or sends. The caller's values are read through [`Buffers::own`] and written, final
+//! results only, through [`Buffers::output`]; partial results live in frames. That is why in-place calls
+//! need no copy, and why ranks without a receive buffer can still take part in a reduction.
+
+use crate::Element;
+use crate::codec::{Codec, Written};
+use crate::error::Error;
+use crate::frame::HEADER_BYTES;
+use crate::op::Op;
+use crate::report::Report;
+use crate::transport::TransportErrorKind;
+use core::ops::Range;
+
+/// An encoded segment in a frame, behind the room for its header.
+pub(super) struct Payload<F> {
+    pub(super) frame: F,
+    pub(super) n_bytes: usize,
+    /// The frame already has the header of this very message (it was received).
+    pub(super) has_header: bool,
+}
+
+impl<F: AsRef<[u8]> + AsMut<[u8]>> Payload<F> {
+    fn new(frame: F, written: Written, report: &mut Report) -> Self {
+        report.blocks += written.blocks;
+        Self { frame, n_bytes: written.n_bytes, has_header: false }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.frame.as_ref()[HEADER_BYTES..HEADER_BYTES + self.n_bytes]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.frame.as_mut()[HEADER_BYTES..HEADER_BYTES + self.n_bytes]
+    }
+
+    /// The same message in another frame.
+    pub(super) fn copy_into(&self, mut frame: F) -> Self {
+        let n = HEADER_BYTES + self.n_bytes;
+        frame.as_mut()[..n].copy_from_slice(&self.frame.as_ref()[..n]);
+        Self { frame, n_bytes: self.n_bytes, has_header: self.has_header }
+    }
+}
+
+/// Room for an encoding.
+fn room<F: AsMut<[u8]>>(frame: &mut F) -> &mut [u8] {
+    &mut frame.as_mut()[HEADER_BYTES..]
+}
+
+const MISUSE: Error = Error::Transport { kind: TransportErrorKind::Misuse, peer: None };
+
+/// `n` floats in a frame's payload.
+fn floats<T: Element>(bytes: &[u8], n: usize) -> Result<&[T], Error> {
+    let bytes = bytes.get(HEADER_BYTES..HEADER_BYTES + n * T::BYTES).ok_or(MISUSE)?;
+    bytemuck::try_cast_slice(bytes).map_err(|_| MISUSE)
+}
+
+fn floats_mut<T: Element>(bytes: &mut [u8], n: usize) -> Result<&mut [T], Error> {
+    let bytes = bytes.get_mut(HEADER_BYTES..HEADER_BYTES + n * T::BYTES).ok_or(MISUSE)?;
+    bytemuck::try_cast_slice_mut(bytes).map_err(|_| MISUSE)
+}
+
+/// The caller's values: windows into the logical array of `count` values.
+pub(crate) enum Buffers<'b, T> {
+    /// One window for both.
+    InPlace {
+        /// First value of the window.
+        start: usize,
+        /// Own values, overwritten by results.
+        data: &'b mut [T],
+    },
+    /// Windows of their own.
+    Split {
+        /// First value of `send`.
+        send_start: usize,
+        /// Own values.
+        send: &'b [T],
+        /// First value of `recv`.
+        recv_start: usize,
+        /// Room for results.
+        recv: &'b mut [T],
+    },
+}
+
+impl<T: Element> Buffers<'_, T> {
+    /// Own values of a segment. Empty segments may lie outside the window.
+    pub(crate) fn own(&self, segment: &Range<usize>) -> &[T] {
+        let (start, window): (usize, &[T]) = match self {
+            Self::InPlace { start, data } => (*start, data),
+            Self::Split { send_start, send, .. } => (*send_start, send),
+        };
+        if segment.is_empty() { &[] } else { &window[segment.start - start..segment.end - start] }
+    }
+
+    fn output(&mut self, segment: &Range<usize>) -> &mut [T] {
+        let (start, window): (usize, &mut [T]) = match self {
+            Self::InPlace { start, data } => (*start, data),
+            Self::Split { recv_start, recv, .. } => (*recv_start, recv),
+        };
+        if segment.is_empty() {
+            &mut []
+        } else {
+            &mut window[segment.start - start..segment.end - start]
+        }
+    }
+
+    /// Own values of a segment into the output.
+    fn copy_own(&mut self, segment: &Range<usize>) -> &mut [T] {
+        if let Self::Split { send_start, send, .. } = *self {
+            let send: &[T] = send;
+            if !segment.is_empty() {
+                let own = &send[segment.start - send_start..segment.end - send_start];
+                self.output(segment).copy_from_slice(own);
+            }
+        }
+        self.output(segment)
+    }
+}
+
+/// Codec, operation and buffers of a call.
+pub(crate) struct Work<'w, 'b, T: Element> {
+    pub(crate) codec: &'w dyn Codec<T>,
+    pub(crate) op: Op<'w, T>,
+    pub(crate) buffers: &'w mut Buffers<'b, T>,
+}
+
+fn divide<T: Element>(values: &mut [T], divisor: u32) {
+    if divisor != 1 {
+        let divisor = T::from_f64(f64::from(divisor));
+        values.iter_mut().for_each(|x| *x = *x / divisor);
+    }
+}
+
+impl<T: Element> Work<'_, '_, T> {
+    pub(super) fn encode_own<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        segment: &Range<usize>,
+        mut frame: F,
+        report: &mut Report,
+    ) -> Result<Payload<F>, Error> {
+        let written = self.codec.encode(self.buffers.own(segment), room(&mut frame))?;
+        Ok(Payload::new(frame, written, report))
+    }
+
+    pub(super) fn encode<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &self,
+        from: &F,
+        n: usize,
+        mut frame: F,
+        report: &mut Report,
+    ) -> Result<Payload<F>, Error> {
+        let written = self.codec.encode(floats(from.as_ref(), n)?, room(&mut frame))?;
+        Ok(Payload::new(frame, written, report))
+    }
+
+    pub(super) fn recode<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &self,
+        from: &Payload<F>,
+        n: usize,
+        mut frame: F,
+        report: &mut Report,
+    ) -> Result<Payload<F>, Error> {
+        let written = self.codec.recode(from.bytes(), n, room(&mut frame))?;
+        Ok(Payload::new(frame, written, report))
+    }
+
+    pub(super) fn decode<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &self,
+        from: &Payload<F>,
+        n: usize,
+        to: &mut F,
+    ) -> Result<(), Error> {
+        Ok(self.codec.decode(from.bytes(), 1, floats_mut(to.as_mut(), n)?)?)
+    }
+
+    pub(super) fn store<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        segment: &Range<usize>,
+        from: &Payload<F>,
+        divisor: u32,
+    ) -> Result<(), Error> {
+        Ok(self.codec.decode(from.bytes(), divisor, self.buffers.output(segment))?)
+    }
+
+    pub(super) fn copy_own(&mut self, segment: &Range<usize>, divisor: u32) {
+        divide(self.buffers.copy_own(segment), divisor);
+    }
+
+    pub(super) fn copy_floats<F: AsRef<[u8]>>(
+        &mut self,
+        segment: &Range<usize>,
+        from: &F,
+        divisor: u32,
+    ) -> Result<(), Error> {
+        let output = self.buffers.output(segment);
+        output.copy_from_slice(floats(from.as_ref(), segment.len())?);
+        divide(output, divisor);
+        Ok(())
+    }
+
+    pub(super) fn own_to_floats<F: AsMut<[u8]>>(
+        &self,
+        segment: &Range<usize>,
+        to: &mut F,
+    ) -> Result<(), Error> {
+        floats_mut(to.as_mut(), segment.len())?.copy_from_slice(self.buffers.own(segment));
+        Ok(())
+    }
+
+    pub(super) fn reduce<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &self,
+        incoming: &Payload<F>,
+        n: usize,
+        to: &mut F,
+    ) -> Result<(), Error> {
+        Ok(self.codec.reduce(&self.op, incoming.bytes(), floats_mut(to.as_mut(), n)?)?)
+    }
+
+    /// Own ⊕ incoming → output, in floats.
+    pub(super) fn reduce_store<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        segment: &Range<usize>,
+        incoming: &Payload<F>,
+        divisor: u32,
+    ) -> Result<(), Error> {
+        let output = self.buffers.copy_own(segment);
+        self.codec.reduce(&self.op, incoming.bytes(), output)?;
+        divide(output, divisor);
+        Ok(())
+    }
+
+    pub(super) fn fold<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &self,
+        segment: &Range<usize>,
+        incoming: &Payload<F>,
+        mut frame: F,
+        on_codes: bool,
+        report: &mut Report,
+    ) -> Result<Payload<F>, Error> {
+        let (own, src, dst) = (self.buffers.own(segment), incoming.bytes(), room(&mut frame));
+        let written = if on_codes {
+            self.codec.fold(&self.op, src, own, dst)?
+        } else {
+            self.codec.refold(&self.op, src, own, dst)?
+        };
+        Ok(Payload::new(frame, written, report))
+    }
+
+    /// Folds own values into the incoming frame itself, if the codec can.
+    pub(super) fn fold_in_place<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &self,
+        segment: &Range<usize>,
+        incoming: &mut Payload<F>,
+    ) -> Result<bool, Error> {
+        let own = self.buffers.own(segment);
+        let Some(result) = self.codec.fold_in_place(&self.op, incoming.bytes_mut(), own) else {
+            return Ok(false);
+        };
+        incoming.has_header = false;
+        result?;
+        Ok(true)
+    }
+
+    /// As [`fold_in_place`](Self::fold_in_place) with the floats of another frame: only codecs whose
+    /// encoding is the floats themselves fold in place.
+    pub(super) fn combine_in_place<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &self,
+        a: &mut Payload<F>,
+        b: &Payload<F>,
+        n: usize,
+    ) -> Result<bool, Error> {
+        if b.n_bytes != n * T::BYTES {
+            return Ok(false);
+        }
+        let other = floats(b.frame.as_ref(), n)?;
+        let Some(result) = self.codec.fold_in_place(&self.op, a.bytes_mut(), other) else {
+            return Ok(false);
+        };
+        a.has_header = false;
+        result?;
+        Ok(true)
+    }
+
+    pub(super) fn combine<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &self,
+        a: &Payload<F>,
+        b: &Payload<F>,
+        mut frame: F,
+        report: &mut Report,
+    ) -> Result<Payload<F>, Error> {
+        let codec = self.codec.homomorphic().ok_or(MISUSE)?;
+        let written = codec.combine(&self.op, a.bytes(), b.bytes(), room(&mut frame))?;
+        Ok(Payload::new(frame, written, report))
+    }
+}

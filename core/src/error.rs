@@ -1,0 +1,192 @@
+//! What can go wrong in a call, as small values that say which rank and how much.
+
+use crate::bound::BoundError;
+use crate::codec::{CodecError, DecodeError};
+use crate::frame::FrameError;
+use crate::schedule::Collective;
+use crate::transport::{Rank, TransportErrorKind};
+use core::fmt;
+
+/// Why a call failed.
+///
+/// Errors of use ([`is_usage`](Self::is_usage)) are found before anything is sent: correct the call
+/// and repeat it. Every other error ends the communicator on all ranks: each is told, and later
+/// calls return [`Error::Poisoned`].
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The bound cannot be used.
+    #[error(transparent)]
+    Bound(#[from] BoundError),
+    /// A root that is no rank of the communicator.
+    #[error("root {root} does not exist; the communicator has {size} ranks")]
+    Root {
+        /// The root given.
+        root: Rank,
+        /// Ranks there are.
+        size: usize,
+    },
+    /// A buffer of the wrong length.
+    #[error("the {buffer} buffer has {have} values, {need} are needed here")]
+    Length {
+        /// Which buffer.
+        buffer: Buffer,
+        /// Values needed.
+        need: usize,
+        /// Values there.
+        have: usize,
+    },
+    /// The schedule cannot do this collective.
+    #[error("schedule {schedule} has no {}; choose another or leave the choice open", collective.name())]
+    Unsupported {
+        /// The schedule's name.
+        schedule: &'static str,
+        /// The collective asked for.
+        collective: Collective,
+    },
+    /// Frames are too small for even a single value.
+    #[error("a frame has {have} bytes, {need} are needed")]
+    FrameTooSmall {
+        /// Bytes needed.
+        need: usize,
+        /// Bytes there.
+        have: usize,
+    },
+    /// Two ranks called with different arguments.
+    #[error("rank {rank} disagrees on the {field}: {theirs} there, {ours} here")]
+    Mismatch {
+        /// Who disagrees.
+        rank: Rank,
+        /// On what.
+        field: Field,
+        /// Our value (its bits, for the quantum).
+        ours: u64,
+        /// Theirs.
+        theirs: u64,
+    },
+    /// A message that is none of ours, or was damaged.
+    #[error("message from rank {rank}: {error}")]
+    Frame {
+        /// Who sent it.
+        rank: Rank,
+        /// What is wrong.
+        error: FrameError,
+    },
+    /// A segment could not be encoded, decoded or combined.
+    #[error(transparent)]
+    Codec(CodecError),
+    /// The transport failed.
+    #[error("transport, peer {peer:?}: {kind}")]
+    Transport {
+        /// What kind of failure.
+        kind: TransportErrorKind,
+        /// The peer concerned, if any.
+        peer: Option<Rank>,
+    },
+    /// Nothing moved for longer than the time limit.
+    #[error("no progress within the time limit: waiting for rank {rank} in step {step}")]
+    Stalled {
+        /// Whom we wait for.
+        rank: Rank,
+        /// The step of our program.
+        step: usize,
+    },
+    /// Another rank gave up; it told us through `rank`.
+    #[error("rank {rank} gave the operation up")]
+    Aborted {
+        /// Who told us.
+        rank: Rank,
+    },
+    /// The operation was dropped before it was finished.
+    #[error("the operation was dropped before it was finished")]
+    Dropped,
+    /// An earlier call on this communicator failed.
+    #[error("an earlier call failed; make a new communicator")]
+    Poisoned,
+    /// The operation has already returned its result.
+    #[error("the operation is already finished")]
+    Finished,
+}
+
+impl Error {
+    /// Whether the call itself was wrong: nothing was sent, and it can be repeated.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::Bound(_)
+                | Self::Root { .. }
+                | Self::Length { .. }
+                | Self::Unsupported { .. }
+                | Self::FrameTooSmall { .. }
+                | Self::Finished
+        )
+    }
+}
+
+impl From<CodecError> for Error {
+    fn from(error: CodecError) -> Self {
+        Self::Codec(error)
+    }
+}
+
+impl From<DecodeError> for Error {
+    fn from(error: DecodeError) -> Self {
+        Self::Codec(CodecError::Decode(error))
+    }
+}
+
+/// A buffer of the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Buffer {
+    /// Values to send.
+    Send,
+    /// Room for the result.
+    Recv,
+}
+
+impl fmt::Display for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Send => "send",
+            Self::Recv => "receive",
+        })
+    }
+}
+
+/// What ranks can disagree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum Field {
+    Sequence,
+    Collective,
+    Type,
+    Op,
+    Codec,
+    Root,
+    Count,
+    Quantum,
+    Part,
+    Round,
+    Segment,
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sequence => "number of calls made",
+            Self::Collective => "collective",
+            Self::Type => "element type",
+            Self::Op => "operation",
+            Self::Codec => "codec",
+            Self::Root => "root",
+            Self::Count => "count",
+            Self::Quantum => "quantum (bound)",
+            Self::Part => "part (schedule)",
+            Self::Round => "round (frame capacity or lanes)",
+            Self::Segment => "segment length (frame capacity)",
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! Where data is compressed, decompressed and reduced along a schedule.
+//!
+//! A pipeline is a row of three choices, which is all the engine asks of it:
+//!
+//! | pipeline | a frame that is only passed on | partial reductions are kept as | a rank's own values enter as |
+//! |---|---|---|---|
+//! | [`RAW`] | forwarded | frames | floats |
+//! | [`PER_HOP`] | decoded and encoded again | floats | floats |
+//! | [`COMPRESS_ONCE`] | forwarded | floats | floats |
+//! | [`HOMOMORPHIC`] | forwarded | frames | a frame, encoded first |
+//! | [`FUSED`] | forwarded | frames | floats |
+//!
+//! Adding one: a constant here and its line in [`ALL`].
+
+/// What happens to a frame that a rank passes on unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passing {
+    /// The same bytes go on.
+    Forward,
+    /// Decoded, and encoded again.
+    Recode,
+}
+
+/// In which form a rank keeps a partial reduction between two steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Partial {
+    /// Floats: each received frame is decoded and added, and the sum encoded when it is sent.
+    Floats,
+    /// A frame: received frames are folded or combined into it.
+    Frame,
+}
+
+/// How a rank's own values enter a reduction with a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Own {
+    /// As they are, in the same pass.
+    Floats,
+    /// Encoded first; then frame ⊕ frame.
+    Encoded,
+}
+
+/// Where data is compressed, decompressed and reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pipeline {
+    /// The name in lower case.
+    pub name: &'static str,
+    /// What happens to frames that are passed on.
+    pub passing: Passing,
+    /// The form of partial reductions.
+    pub partial: Partial,
+    /// How own values enter.
+    pub own: Own,
+}
+
+/// Plain collectives, for the raw codec: values are added in place in the received frame.
+pub const RAW: Pipeline =
+    Pipeline { name: "raw", passing: Passing::Forward, partial: Partial::Frame, own: Own::Floats };
+
+/// CPRP2P: every message is compressed by its sender and decompressed by its receiver (Zhou et al.,
+/// IPDPS'21).
+pub const PER_HOP: Pipeline = Pipeline {
+    name: "per-hop",
+    passing: Passing::Recode,
+    partial: Partial::Floats,
+    own: Own::Floats,
+};
+
+/// C-Coll and ZCCL: what only moves is compressed once and forwarded; what is reduced is decompressed,
+/// reduced and compressed (Huang et al., ZCCL).
+pub const COMPRESS_ONCE: Pipeline = Pipeline {
+    name: "compress-once",
+    passing: Passing::Forward,
+    partial: Partial::Floats,
+    own: Own::Floats,
+};
+
+/// hZCCL: every rank compresses its own block, and compressed blocks are added (Huang et al., SC'24).
+pub const HOMOMORPHIC: Pipeline = Pipeline {
+    name: "homomorphic",
+    passing: Passing::Forward,
+    partial: Partial::Frame,
+    own: Own::Encoded,
+};
+
+/// Foldwire's own: a received frame and the rank's own floats go through one pass into the next frame.
+/// The integers, and so the bytes, are those of [`HOMOMORPHIC`].
+pub const FUSED: Pipeline = Pipeline {
+    name: "fused",
+    passing: Passing::Forward,
+    partial: Partial::Frame,
+    own: Own::Floats,
+};
+
+/// Every pipeline.
+pub const ALL: [Pipeline; 5] = [RAW, PER_HOP, COMPRESS_ONCE, HOMOMORPHIC, FUSED];

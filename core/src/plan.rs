@@ -1,0 +1,143 @@
+//! A row of the product schedule × pipeline × codec, and the published systems as such rows.
+
+use crate::bound::{Bound, Scope};
+use crate::codec::CodecId;
+use crate::pipeline::{self, Pipeline};
+use crate::schedule::{self, Collective, RecursiveDoubling, Schedule};
+use core::fmt;
+
+/// How a collective is to be carried out. All ranks of a call must use the same.
+///
+/// # Examples
+/// ```
+/// use foldwire::{Bound, Plan, Scope, schedule};
+///
+/// let plan = Plan::foldwire(Bound::Relative(1e-4))
+///     .with_scope(Scope::Result)
+///     .with_schedule(&schedule::RecursiveDoubling);
+/// # let _ = plan;
+/// ```
+#[derive(Clone, Copy)]
+pub struct Plan {
+    /// Who talks to whom; `None`: [`schedule::default_for`] the collective.
+    pub schedule: Option<&'static dyn Schedule>,
+    /// Where data is compressed and reduced.
+    pub pipeline: Pipeline,
+    /// How values become bytes.
+    pub codec: CodecId,
+    /// The error allowed; `None`: no error (lossy codecs then store values as they are).
+    pub bound: Option<Bound>,
+    /// What the bound bounds.
+    pub scope: Scope,
+}
+
+impl Plan {
+    /// No compression.
+    #[must_use]
+    pub const fn raw() -> Self {
+        Self {
+            schedule: None,
+            pipeline: pipeline::RAW,
+            codec: CodecId::Raw,
+            bound: None,
+            scope: Scope::PerOperand,
+        }
+    }
+
+    /// Foldwire's own way: fZ-light, folded in one pass.
+    #[must_use]
+    pub const fn foldwire(bound: Bound) -> Self {
+        Self::raw().compressed(pipeline::FUSED, bound)
+    }
+
+    /// The same with fZ-light in this pipeline.
+    #[must_use]
+    pub const fn compressed(mut self, pipeline: Pipeline, bound: Bound) -> Self {
+        self.pipeline = pipeline;
+        self.codec = CodecId::FzLight;
+        self.bound = Some(bound);
+        self
+    }
+
+    /// The same with another schedule.
+    #[must_use]
+    pub const fn with_schedule(mut self, schedule: &'static dyn Schedule) -> Self {
+        self.schedule = Some(schedule);
+        self
+    }
+
+    /// The same with another scope of the bound.
+    #[must_use]
+    pub const fn with_scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// The schedule for `collective`.
+    #[must_use]
+    pub fn schedule_for(&self, collective: Collective) -> &'static dyn Schedule {
+        self.schedule.unwrap_or_else(|| schedule::default_for(collective))
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let schedule = self.schedule.map_or("default", Schedule::name);
+        write!(f, "{schedule} × {} × {}", self.pipeline.name, self.codec.name())?;
+        write!(f, ", {:?} ({:?})", self.bound, self.scope)
+    }
+}
+
+/// A published system, or our own, as a [`Plan`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Preset {
+    /// Plain collectives, as an MPI library does large ones: ring and binomial tree, no compression.
+    Raw,
+    /// Compression in every point-to-point message.
+    Cprp2p,
+    /// ZCCL: compress once, move, decompress once; decompress, reduce and compress in between.
+    Zccl,
+    /// hZCCL: compressed blocks are added.
+    Hzccl,
+    /// gZCCL: all-reduce by recursive doubling, fewer compressions in exchange for more bytes.
+    Gzccl,
+    /// Foldwire's own.
+    Foldwire,
+}
+
+impl Preset {
+    /// Every preset.
+    pub const ALL: [Self; 6] =
+        [Self::Raw, Self::Cprp2p, Self::Zccl, Self::Hzccl, Self::Gzccl, Self::Foldwire];
+
+    /// The name in lower case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Cprp2p => "cprp2p",
+            Self::Zccl => "zccl",
+            Self::Hzccl => "hzccl",
+            Self::Gzccl => "gzccl",
+            Self::Foldwire => "foldwire",
+        }
+    }
+
+    /// The preset as a plan for `collective`.
+    #[must_use]
+    pub fn plan(self, collective: Collective, bound: Bound) -> Plan {
+        let compressed = |pipeline| Plan::raw().compressed(pipeline, bound);
+        match self {
+            Self::Raw => Plan::raw(),
+            Self::Cprp2p => compressed(pipeline::PER_HOP),
+            Self::Zccl => compressed(pipeline::COMPRESS_ONCE),
+            Self::Hzccl => compressed(pipeline::HOMOMORPHIC),
+            Self::Gzccl if collective == Collective::AllReduce => {
+                compressed(pipeline::COMPRESS_ONCE).with_schedule(&RecursiveDoubling)
+            }
+            Self::Gzccl => compressed(pipeline::COMPRESS_ONCE),
+            Self::Foldwire => Plan::foldwire(bound),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What a finished call says about itself.
+
+use crate::codec::BlockStats;
+use core::fmt;
+use core::ops::AddAssign;
+use core::time::Duration;
+
+/// One rank's account of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Bytes of the values that this rank sent, uncompressed.
+    pub raw_bytes: u64,
+    /// Bytes of the messages that this rank sent, headers included.
+    pub wire_bytes: u64,
+    /// Messages sent.
+    pub n_messages: u64,
+    /// Time in encoding (and copying raw values into frames).
+    pub encode: Duration,
+    /// Time in combining frames with frames or values.
+    pub fold: Duration,
+    /// Time in decoding into values.
+    pub decode: Duration,
+    /// From start to finish.
+    pub total: Duration,
+    /// The absolute bound on each operand; 0 for the raw codec.
+    pub bound: f64,
+    /// The largest error that a value of the result can have, rounding in the element type aside
+    /// (docs/guarantees.md); `None` where no bound can be given (products, user operations).
+    pub worst_case: Option<f64>,
+    /// What the codec did to this rank's blocks: verbatim ones, and the paths of `combine`.
+    pub blocks: BlockStats,
+}
+
+impl Report {
+    /// Raw bytes divided by wire bytes; 1 if nothing was sent.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        if self.wire_bytes == 0 { 1.0 } else { self.raw_bytes as f64 / self.wire_bytes as f64 }
+    }
+
+    /// Time in which this rank computed nothing.
+    #[must_use]
+    pub fn waiting(&self) -> Duration {
+        self.total.saturating_sub(self.encode + self.fold + self.decode)
+    }
+}
+
+impl AddAssign for Report {
+    /// Adds bytes, messages, times and blocks, as for one call after another; keeps the larger bounds.
+    fn add_assign(&mut self, other: Self) {
+        self.raw_bytes += other.raw_bytes;
+        self.wire_bytes += other.wire_bytes;
+        self.n_messages += other.n_messages;
+        self.encode += other.encode;
+        self.fold += other.fold;
+        self.decode += other.decode;
+        self.total += other.total;
+        self.bound = self.bound.max(other.bound);
+        self.worst_case = match (self.worst_case, other.worst_case) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            _ => None,
+        };
+        self.blocks += other.blocks;
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} (encode {:?}, fold {:?}, decode {:?}, waiting {:?}); {} bytes sent as {}, ratio {:.2}",
+            self.total,
+            self.encode,
+            self.fold,
+            self.decode,
+            self.waiting(),
+            self.raw_bytes,
+            self.wire_bytes,
+            self.ratio(),
+        )
+    }
+}
