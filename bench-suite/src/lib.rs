@@ -1,0 +1,6 @@
+//! What the `foldwire` command is made of: the main job, the codec measurements, and their tables and
+//! pictures. The binary only parses the command line and turns errors into exit codes.
+
+pub mod cli;
+pub mod usage;
+pub mod values;
