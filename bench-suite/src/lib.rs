@@ -2,5 +2,8 @@
 //! pictures. The binary only parses the command line and turns errors into exit codes.
 
 pub mod cli;
+pub mod field;
+pub mod input;
+mod npy;
 pub mod usage;
 pub mod values;
