@@ -7,3 +7,4 @@ pub mod input;
 mod npy;
 pub mod usage;
 pub mod values;
+pub mod wave;
