@@ -5,6 +5,7 @@ pub mod cli;
 pub mod field;
 pub mod input;
 mod npy;
+pub mod quality;
 pub mod usage;
 pub mod values;
 pub mod wave;
