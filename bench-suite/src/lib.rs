@@ -4,6 +4,7 @@
 pub mod cli;
 pub mod field;
 pub mod input;
+pub mod memory;
 mod npy;
 pub mod quality;
 pub mod usage;
