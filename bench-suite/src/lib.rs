@@ -6,6 +6,7 @@ pub mod field;
 pub mod input;
 pub mod memory;
 mod npy;
+pub mod peers;
 pub mod quality;
 pub mod usage;
 pub mod values;
