@@ -8,6 +8,7 @@ pub mod memory;
 mod npy;
 pub mod peers;
 pub mod quality;
+pub mod table;
 pub mod usage;
 pub mod values;
 pub mod wave;
