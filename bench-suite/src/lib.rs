@@ -7,6 +7,7 @@ pub mod input;
 pub mod memory;
 mod npy;
 pub mod peers;
+pub mod picture;
 pub mod quality;
 pub mod table;
 pub mod usage;
