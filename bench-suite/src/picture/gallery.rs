@@ -77,7 +77,7 @@ impl Gallery {
     }
 
     /// Writes `overview.png` and answers with its path. The exact result comes first, then the others in bands
-    /// of [`PER_BAND`], each with its error below it.
+    /// of three, each with its error below it.
     ///
     /// # Errors
     ///
