@@ -1,0 +1,273 @@
+//! The command line of `foldwire`: subcommands, options, and the help that goes with them.
+//!
+//! Everything that can be judged from one argument alone is judged here, by the parsers of
+//! [`values`](crate::values), so that a mistake is reported by clap with exit code 2 before any file is
+//! opened. What needs a file to judge (its size, its type) is an error of [`input`](crate::input).
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::values::{BoundArg, Dims, LinkRate};
+
+/// Collectives on compressed arrays: the main job and the measurements.
+#[derive(Debug, Parser)]
+#[command(name = "foldwire", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  foldwire stack                              the main job: 8 ranks sum simulated images over 10 Gbit/s links
+  foldwire stack --link none                  the same at the speed of memory
+  foldwire stack --input run.f32 --dims 449x449x235 --ranks 4
+  foldwire codec --field temperature.f32 --bound rel:1e-3
+
+`foldwire <command> --help` explains every option.";
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Sum one image volume per rank with every preset, and compare time, bytes and error
+    Stack(StackArgs),
+    /// Measure the codec alone on one thread: encode, decode, fold, combine beside memcpy
+    Codec(CodecArgs),
+}
+
+const STACK_EXAMPLES: &str = "\
+Examples:
+  foldwire stack
+      Simulates one seismic image per rank (cached for the next time) and sums them.
+  foldwire stack --ranks 4 --bound abs:0.01 --input a.npy b.npy c.npy d.npy
+      One file per rank.
+  foldwire stack --ranks 8 --input P.f32 --dims 96x128x128
+      One file, cut into 8 pieces of 12x128x128 along its slowest dimension.
+  foldwire stack --preset raw foldwire --link 1gbit --json > result.json
+      Two presets only; stdout holds one JSON object, everything else goes to stderr.";
+
+/// Options of `foldwire stack`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = STACK_EXAMPLES)]
+pub struct StackArgs {
+    /// Number of ranks [default: 8, or the number of input files if there are several]
+    #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    pub ranks: Option<usize>,
+
+    /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
+    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-4", allow_hyphen_values = true)]
+    pub bound: BoundArg,
+
+    /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of memory
+    #[arg(long, value_name = "RATE", default_value = "10gbit", allow_hyphen_values = true)]
+    pub link: LinkRate,
+
+    /// Your own data instead of the simulation: one file per rank, or one file to be cut in pieces.
+    ///
+    /// Types go by the extension: .f32 and .f64 are raw little-endian values, .npy is NumPy's format
+    /// (float32 or float64, C order). Several files are one operand per rank. A single file is cut
+    /// into one piece per rank along its slowest dimension; what does not divide evenly is left out,
+    /// with a note.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub input: Vec<PathBuf>,
+
+    /// Dimensions of each input file, slowest first, such as 128x160x160.
+    ///
+    /// Not needed for .npy, nor for names that end in them, such as P_4x14x48x48.f32.
+    #[arg(long, value_name = "AxBxC", requires = "input", allow_hyphen_values = true)]
+    pub dims: Option<Dims>,
+
+    /// Presets to run, in this order [default: all]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_enum, value_delimiter = ',')]
+    pub preset: Vec<Preset>,
+
+    /// Timed runs of each preset; the median is reported
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    pub repeat: usize,
+
+    /// Folder for the pictures
+    #[arg(long, value_name = "DIR", default_value = "out")]
+    pub out: PathBuf,
+
+    /// Folder for simulated images [default: the user's cache folder]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+
+    /// Write no pictures
+    #[arg(long)]
+    pub no_pictures: bool,
+
+    /// Print one JSON object on stdout instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl StackArgs {
+    /// The presets to run: those asked for, once each, or all.
+    pub fn presets(&self) -> Vec<Preset> {
+        let asked = if self.preset.is_empty() { Preset::value_variants() } else { &self.preset };
+        let mut presets = Vec::new();
+        for &preset in asked {
+            if !presets.contains(&preset) {
+                presets.push(preset);
+            }
+        }
+        presets
+    }
+}
+
+const CODEC_EXAMPLES: &str = "\
+Examples:
+  foldwire codec --field temperature.f32 --bound rel:1e-3
+  foldwire codec --field *.f32 *.f64 --bound rel:1e-2 --bound rel:1e-3 --level scalar --level avx2
+  foldwire codec --field u.npy --bound abs:0.1 --bound psnr:60 --json > codec.json";
+
+/// Options of `foldwire codec`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = CODEC_EXAMPLES)]
+pub struct CodecArgs {
+    /// Arrays to measure on: .f32, .f64 (raw little endian) or .npy
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    pub field: Vec<PathBuf>,
+
+    /// Error bounds: rel:X times the value range, abs:X, or psnr:X in dB; may be given several times
+    #[arg(long, value_name = "KIND:X", required = true, allow_hyphen_values = true)]
+    pub bound: Vec<BoundArg>,
+
+    /// Kernel levels to measure; may be given several times [default: the machine's best]
+    #[arg(long, value_name = "LEVEL", num_args = 1.., value_enum, value_delimiter = ',')]
+    pub level: Vec<LevelArg>,
+
+    /// Timed runs of each operation; the median is reported
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    pub repeat: usize,
+
+    /// Sizes and speeds of other compressors [default: ../shared/reference/peers.csv where it exists]
+    #[arg(long, value_name = "FILE.csv")]
+    pub peers: Option<PathBuf>,
+
+    /// Print one JSON object on stdout instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A row of the product of schedule, pipeline and codec that `stack` can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    /// plain collectives, nothing compressed
+    #[value(name = "raw")]
+    Raw,
+    /// compress and decompress at every hop
+    #[value(name = "cprp2p")]
+    Cprp2p,
+    /// compress once for movement, decompress to reduce
+    #[value(name = "zccl")]
+    Zccl,
+    /// reduce compressed streams, ring
+    #[value(name = "hzccl")]
+    Hzccl,
+    /// compress once, recursive doubling
+    #[value(name = "gzccl")]
+    Gzccl,
+    /// frame + floats → frame, in one pass
+    #[value(name = "foldwire")]
+    Foldwire,
+}
+
+impl Preset {
+    /// The name on the command line, in JSON and in file names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Cprp2p => "cprp2p",
+            Self::Zccl => "zccl",
+            Self::Hzccl => "hzccl",
+            Self::Gzccl => "gzccl",
+            Self::Foldwire => "foldwire",
+        }
+    }
+
+    /// The name as its authors write it, for the table.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Raw => "MPI-like raw",
+            Self::Cprp2p => "CPRP2P",
+            Self::Zccl => "ZCCL",
+            Self::Hzccl => "hZCCL",
+            Self::Gzccl => "gZCCL-style",
+            Self::Foldwire => "Foldwire",
+        }
+    }
+}
+
+/// An instruction-set level of the kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LevelArg {
+    /// portable code, the specification
+    #[value(name = "scalar")]
+    Scalar,
+    /// AVX2 and BMI2
+    #[value(name = "avx2")]
+    Avx2,
+    /// AVX-512
+    #[value(name = "avx512")]
+    Avx512,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn stack(args: &str) -> Result<StackArgs, clap::Error> {
+        let words = ["foldwire", "stack"].into_iter().chain(args.split_whitespace());
+        match Cli::try_parse_from(words)?.command {
+            Command::Stack(args) => Ok(args),
+            Command::Codec(_) => unreachable!("the subcommand is stack"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_are_the_documented_ones() {
+        let args = stack("").unwrap();
+        assert_eq!((args.ranks, args.repeat), (None, 5));
+        assert_eq!(args.bound, BoundArg::Rel(1e-4));
+        assert_eq!(args.link.bytes_per_s(), Some(1.25e9));
+        assert_eq!(args.presets(), Preset::value_variants());
+    }
+
+    #[test]
+    fn presets_keep_their_order_and_come_once() {
+        let args = stack("--preset zccl raw --preset zccl,foldwire").unwrap();
+        assert_eq!(args.presets(), [Preset::Zccl, Preset::Raw, Preset::Foldwire]);
+        for preset in Preset::value_variants() {
+            assert_eq!(Preset::from_str(preset.name(), false), Ok(*preset));
+        }
+    }
+
+    #[test]
+    fn lists_may_be_long_or_repeated() {
+        let words = "foldwire codec --field a.f32 b.f64 --bound rel:1e-3 --bound abs:0.1 --level scalar --level avx2";
+        let Command::Codec(args) = Cli::try_parse_from(words.split_whitespace()).unwrap().command
+        else {
+            unreachable!("the subcommand is codec")
+        };
+        assert_eq!(args.field.len(), 2);
+        assert_eq!(args.bound, [BoundArg::Rel(1e-3), BoundArg::Abs(0.1)]);
+        assert_eq!(args.level, [LevelArg::Scalar, LevelArg::Avx2]);
+    }
+
+    #[test]
+    fn dims_need_an_input() {
+        assert!(stack("--dims 2x3").is_err());
+        assert!(stack("--dims 2x3 --input a.f32").is_ok());
+    }
+}

@@ -1,0 +1,285 @@
+//! Arrays in files: raw little-endian `.f32` and `.f64`, and NumPy's `.npy`.
+//!
+//! The type of the values goes by the extension, since raw files do not tell. Dimensions come, in this
+//! order, from the caller (`--dims`), from the `.npy` header, or from a name in the manner of SDRBench
+//! that holds them (`P_4x14x48x48.f32`), if their product is the number of values; else the array has one.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::npy::{Dtype, Header};
+use crate::usage::UsageError;
+use crate::values::Dims;
+
+/// The values of one array.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// Single precision.
+    F32(Vec<f32>),
+    /// Double precision.
+    F64(Vec<f64>),
+}
+
+impl Values {
+    /// `f32` or `f64`.
+    pub fn dtype(&self) -> &'static str {
+        match self {
+            Self::F32(_) => "f32",
+            Self::F64(_) => "f64",
+        }
+    }
+
+    /// Number of values.
+    pub fn n_values(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::F64(values) => values.len(),
+        }
+    }
+
+    /// Number of bytes in memory.
+    pub fn n_bytes(&self) -> usize {
+        match self {
+            Self::F32(values) => size_of_val(&values[..]),
+            Self::F64(values) => size_of_val(&values[..]),
+        }
+    }
+}
+
+/// One array with its dimensions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Field {
+    /// The file's name without folders.
+    pub name: String,
+    /// Dimensions; their product is the number of values.
+    pub dims: Dims,
+    /// The values, fastest dimension contiguous.
+    pub values: Values,
+}
+
+impl Field {
+    /// Reads the file at `path`. `dims` overrides what the file or its name says.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] when the file is missing, empty, not of a known type, or does not hold as many
+    /// values as `dims` say.
+    pub fn read(path: &Path, dims: Option<&Dims>) -> Result<Self, UsageError> {
+        let fault = |message: &str| UsageError::new(format!("{}: {message}", path.display()));
+        let unreadable = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => fault("there is no such file; check the path"),
+            _ => fault(&format!("cannot be read: {error}")),
+        };
+        let format = Format::of(path).map_err(|error| fault(&error.to_string()))?;
+        let mut file = File::open(path).map_err(unreadable)?;
+        let about = file.metadata().map_err(unreadable)?;
+        if about.is_dir() {
+            return Err(fault("is a folder; name the files in it"));
+        }
+
+        let (dtype, big_endian, own_dims, n_values) = match format {
+            Format::Raw(dtype) => {
+                let n_values =
+                    raw_values(about.len(), dtype).map_err(|error| fault(&error.to_string()))?;
+                (dtype, false, dims_in_name(path, n_values), n_values)
+            }
+            Format::Npy => {
+                let header = Header::read(&mut file).map_err(|error| fault(&error.to_string()))?;
+                let n_values = header.dims.n_values();
+                (header.dtype, header.big_endian, Some(header.dims), n_values)
+            }
+        };
+        // A header may promise anything: allocate only what the file can hold.
+        if n_values as u64 > about.len() {
+            return Err(fault("is shorter than its header says; copy or save it again"));
+        }
+        let dims = match dims {
+            Some(dims) if dims.n_values() == n_values => dims.clone(),
+            Some(dims) => {
+                return Err(fault(&format!(
+                    "holds {n_values} values, but --dims {dims} are {}; the dimensions are those of each file, \
+                     slowest first",
+                    dims.n_values()
+                )));
+            }
+            None => own_dims.unwrap_or_else(|| Dims::flat(n_values)),
+        };
+
+        let values = match dtype {
+            Dtype::F32 => read_values(&mut file, n_values, big_endian).map(Values::F32),
+            Dtype::F64 => read_values(&mut file, n_values, big_endian).map(Values::F64),
+        };
+        let values = values.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                fault("is shorter than its header says; copy or save it again")
+            }
+            _ => unreadable(error),
+        })?;
+        let name =
+            path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        Ok(Self { name, dims, values })
+    }
+}
+
+enum Format {
+    Raw(Dtype),
+    Npy,
+}
+
+impl Format {
+    fn of(path: &Path) -> Result<Self, UsageError> {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("f32") => Ok(Self::Raw(Dtype::F32)),
+            Some("f64") => Ok(Self::Raw(Dtype::F64)),
+            Some("npy") => Ok(Self::Npy),
+            _ => Err(UsageError::new(
+                "the type of the values is not known from this name; rename or link raw little-endian values to \
+                 NAME.f32 or NAME.f64, or save a NumPy array as .npy",
+            )),
+        }
+    }
+}
+
+fn raw_values(n_bytes: u64, dtype: Dtype) -> Result<usize, UsageError> {
+    let size = match dtype {
+        Dtype::F32 => 4,
+        Dtype::F64 => 8,
+    };
+    if n_bytes == 0 {
+        return Err(UsageError::new("is empty"));
+    }
+    if !n_bytes.is_multiple_of(size) {
+        return Err(UsageError::new(format!(
+            "has {n_bytes} bytes, which is no multiple of {size}; it is cut short, has a header, or is of another type"
+        )));
+    }
+    usize::try_from(n_bytes / size).map_err(|_| UsageError::new("is too large for this machine"))
+}
+
+/// The dimensions that a part of the name spells, if they make `n_values`.
+fn dims_in_name(path: &Path, n_values: usize) -> Option<Dims> {
+    let stem = path.file_stem()?.to_str()?;
+    stem.split(['_', '-', '.', ' '])
+        .filter(|part| part.contains('x'))
+        .filter_map(|part| part.parse::<Dims>().ok())
+        .find(|dims| dims.n_values() == n_values)
+}
+
+fn read_values<T: Number>(
+    file: &mut impl Read,
+    n_values: usize,
+    big_endian: bool,
+) -> io::Result<Vec<T>> {
+    let mut values = vec![T::zeroed(); n_values];
+    file.read_exact(bytemuck::cast_slice_mut(&mut values))?;
+    if big_endian != cfg!(target_endian = "big") {
+        for value in &mut values {
+            *value = value.swap_bytes();
+        }
+    }
+    Ok(values)
+}
+
+trait Number: bytemuck::Pod {
+    fn swap_bytes(self) -> Self;
+}
+
+impl Number for f32 {
+    fn swap_bytes(self) -> Self {
+        Self::from_bits(self.to_bits().swap_bytes())
+    }
+}
+
+impl Number for f64 {
+    fn swap_bytes(self) -> Self {
+        Self::from_bits(self.to_bits().swap_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::npy::tests::file as npy;
+
+    fn put(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn le(values: &[f32]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn the_extension_tells_the_type() {
+        let folder = tempfile::tempdir().unwrap();
+        let single = Field::read(&put(&folder, "a.f32", &le(&[1.0, -2.5])), None).unwrap();
+        assert_eq!((single.name.as_str(), single.dims.sizes()), ("a.f32", &[2][..]));
+        assert_eq!(single.values, Values::F32(vec![1.0, -2.5]));
+        let double = Field::read(&put(&folder, "a.f64", &0.1_f64.to_le_bytes()), None).unwrap();
+        assert_eq!(double.values, Values::F64(vec![0.1]));
+        assert_eq!((double.values.dtype(), double.values.n_bytes()), ("f64", 8));
+    }
+
+    #[test]
+    fn both_byte_orders_of_npy_hold_the_same_values() {
+        let folder = tempfile::tempdir().unwrap();
+        let values = [1.5_f64, -3.25];
+        let dict =
+            |order| format!("{{'descr': '{order}f8', 'fortran_order': False, 'shape': (2, 1), }}");
+        let little: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let big: Vec<u8> = values.iter().flat_map(|v| v.to_be_bytes()).collect();
+        for (order, bytes) in [('<', little), ('>', big)] {
+            let path = put(&folder, "a.npy", &npy(1, &dict(order), &bytes));
+            let field = Field::read(&path, None).unwrap();
+            assert_eq!(
+                (field.dims.sizes(), field.values),
+                (&[2, 1][..], Values::F64(values.to_vec()))
+            );
+        }
+    }
+
+    #[test]
+    fn dims_come_from_the_name_only_if_they_fit() {
+        let folder = tempfile::tempdir().unwrap();
+        let dims =
+            |name: &str| Field::read(&put(&folder, name, &le(&[0.0; 6])), None).unwrap().dims;
+        assert_eq!(dims("wrf_P_2x3.f32").sizes(), [2, 3]);
+        assert_eq!(dims("run7_3x3.f32").sizes(), [6]);
+        assert_eq!(dims("max_6.f32").sizes(), [6]);
+    }
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
+        let dims = "2x4".parse().unwrap();
+        for (name, bytes, dims, hint) in [
+            ("none.f32", None, None, "no such file"),
+            ("a.dat", Some(le(&[0.0; 4])), None, "NAME.f32"),
+            ("b.f32", Some(vec![]), None, "empty"),
+            ("c.f64", Some(vec![0; 12]), None, "multiple of 8"),
+            ("d.f32", Some(le(&[0.0; 6])), Some(&dims), "holds 6 values, but --dims 2x4 are 8"),
+            ("e.npy", Some(vec![1; 40]), None, "no .npy file"),
+            ("f.npy", Some(npy(1, dict, &[0; 20])), None, "shorter than its header"),
+            (
+                "g.npy",
+                Some(npy(1, &dict.replace('2', "99999999999"), &[0; 20])),
+                None,
+                "shorter than its header",
+            ),
+        ] {
+            let path = match bytes {
+                Some(bytes) => put(&folder, name, &bytes),
+                None => folder.path().join(name),
+            };
+            let message = Field::read(&path, dims).unwrap_err().to_string();
+            assert!(message.contains(hint) && message.contains(name), "{message}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The operands of the main job: one volume per rank, all of one type and shape.
+//!
+//! Several files are one operand each. A single file is cut into one piece per rank along its slowest
+//! dimension, because that is how a field is spread over ranks; when the ranks do not divide it, the last
+//! few of its slices are left out, and a note says so, rather than refusing a file whose size the user
+//! cannot choose. A file without dimensions is cut the same way, as one dimension.
+
+use std::path::PathBuf;
+
+use rayon::prelude::*;
+
+use crate::field::{Field, Values};
+use crate::usage::UsageError;
+use crate::values::Dims;
+
+/// Ranks when neither `--ranks` nor the number of files says otherwise.
+pub const DEFAULT_RANKS: usize = 8;
+
+/// One volume per rank, all of the same length.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Volumes {
+    /// Single precision.
+    F32(Vec<Vec<f32>>),
+    /// Double precision.
+    F64(Vec<Vec<f64>>),
+}
+
+impl Volumes {
+    /// Number of ranks.
+    pub fn n_ranks(&self) -> usize {
+        match self {
+            Self::F32(volumes) => volumes.len(),
+            Self::F64(volumes) => volumes.len(),
+        }
+    }
+
+    /// `f32` or `f64`.
+    pub fn dtype(&self) -> &'static str {
+        match self {
+            Self::F32(_) => "f32",
+            Self::F64(_) => "f64",
+        }
+    }
+
+    /// Bytes of one rank's volume.
+    pub fn n_bytes_per_rank(&self) -> usize {
+        match self {
+            Self::F32(volumes) => volumes.first().map_or(0, |volume| size_of_val(&volume[..])),
+            Self::F64(volumes) => volumes.first().map_or(0, |volume| size_of_val(&volume[..])),
+        }
+    }
+
+    /// The sum over ranks, value by value, in f64.
+    ///
+    /// Each sum carries the rounding errors of its additions along (Neumaier 1974), so it is within an
+    /// ulp or so of exact even for f64 input. Infinities and NaN come out as IEEE 754 addition has them.
+    pub fn exact_sum(&self) -> Vec<f64> {
+        match self {
+            Self::F32(volumes) => exact_sum(volumes),
+            Self::F64(volumes) => exact_sum(volumes),
+        }
+    }
+}
+
+fn exact_sum<T: Copy + Sync + Into<f64>>(volumes: &[Vec<T>]) -> Vec<f64> {
+    let n_values = volumes.first().map_or(0, Vec::len);
+    let sum_at = |at: usize| {
+        let (mut sum, mut lost) = (0.0_f64, 0.0_f64);
+        for volume in volumes {
+            let value: f64 = volume[at].into();
+            let next = sum + value;
+            lost +=
+                if sum.abs() >= value.abs() { (sum - next) + value } else { (value - next) + sum };
+            sum = next;
+        }
+        if sum.is_finite() { sum + lost } else { sum }
+    };
+    (0..n_values).into_par_iter().map(sum_at).collect()
+}
+
+/// The operands and where they come from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inputs {
+    /// The values.
+    pub volumes: Volumes,
+    /// Dimensions of each volume.
+    pub dims: Dims,
+    /// One line on the origin of the data.
+    pub source: String,
+    /// What the user should know about how the files were used.
+    pub notes: Vec<String>,
+}
+
+/// Reads the user's files; `ranks` and `dims` are what the command line says.
+///
+/// # Errors
+///
+/// A [`UsageError`] for files that cannot be read as arrays (see [`Field::read`]), differ in type or
+/// size, do not match the number of ranks, or cannot be cut into so many pieces.
+///
+/// # Panics
+///
+/// When `files` is empty.
+pub fn load(
+    files: &[PathBuf],
+    dims: Option<&Dims>,
+    ranks: Option<usize>,
+) -> Result<Inputs, UsageError> {
+    match files {
+        [] => panic!("the caller simulates when there are no files"),
+        [file] => cut(Field::read(file, dims)?, ranks.unwrap_or(DEFAULT_RANKS)),
+        files => {
+            if let Some(ranks) = ranks.filter(|&ranks| ranks != files.len()) {
+                return Err(UsageError::new(format!(
+                    "--ranks {ranks} does not match {} input files; give one file per rank, or one file that is cut",
+                    files.len()
+                )));
+            }
+            let fields =
+                files.iter().map(|file| Field::read(file, dims)).collect::<Result<Vec<_>, _>>()?;
+            one_per_rank(fields)
+        }
+    }
+}
+
+fn one_per_rank(fields: Vec<Field>) -> Result<Inputs, UsageError> {
+    let first = &fields[0];
+    let dims = first.dims.clone();
+    for field in &fields[1..] {
+        if field.values.dtype() != first.values.dtype() {
+            return Err(UsageError::new(format!(
+                "{} holds {}, but {} holds {}; convert one, since a collective has one type",
+                first.name,
+                first.values.dtype(),
+                field.name,
+                field.values.dtype()
+            )));
+        }
+        if field.dims.n_values() != dims.n_values() {
+            return Err(UsageError::new(format!(
+                "{} holds {} values, but {} holds {}; every rank needs as many values",
+                first.name,
+                dims.n_values(),
+                field.name,
+                field.dims.n_values()
+            )));
+        }
+    }
+    let source = format!("{} files, one per rank, from {} on", fields.len(), first.name);
+    let (mut singles, mut doubles) = (Vec::new(), Vec::new());
+    for field in fields {
+        match field.values {
+            Values::F32(values) => singles.push(values),
+            Values::F64(values) => doubles.push(values),
+        }
+    }
+    let volumes = if doubles.is_empty() { Volumes::F32(singles) } else { Volumes::F64(doubles) };
+    Ok(Inputs { volumes, dims, source, notes: Vec::new() })
+}
+
+fn cut(field: Field, ranks: usize) -> Result<Inputs, UsageError> {
+    let slowest = field.dims.sizes()[0];
+    let per_rank = slowest / ranks;
+    if per_rank == 0 {
+        return Err(UsageError::new(format!(
+            "{} ({}) has {slowest} slices along its slowest dimension, too few for {ranks} ranks; use --ranks {slowest} \
+             or fewer, or regroup the values with --dims, or give one file per rank",
+            field.name, field.dims
+        )));
+    }
+    let dims = field.dims.with_slowest(per_rank);
+    let n_values = dims.n_values();
+    let volumes = match &field.values {
+        Values::F32(values) => {
+            Volumes::F32(values.chunks_exact(n_values).take(ranks).map(<[_]>::to_vec).collect())
+        }
+        Values::F64(values) => {
+            Volumes::F64(values.chunks_exact(n_values).take(ranks).map(<[_]>::to_vec).collect())
+        }
+    };
+    let left = slowest % ranks;
+    let notes = if left == 0 {
+        Vec::new()
+    } else {
+        vec![format!(
+            "{ranks} ranks do not divide {slowest} of {}: the last {left} along the slowest dimension ({} values) are left out",
+            field.name,
+            field.dims.with_slowest(left).n_values()
+        )]
+    };
+    let whole = format!("{} ({})", field.name, field.dims);
+    let source = if ranks == 1 { whole } else { format!("{whole}, cut into {ranks} pieces") };
+    Ok(Inputs { volumes, dims, source, notes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(name: &str, dims: &str, start: f32) -> Field {
+        let dims: Dims = dims.parse().unwrap();
+        let values = (0..dims.n_values()).map(|at| start + at as f32).collect();
+        Field { name: name.into(), dims, values: Values::F32(values) }
+    }
+
+    #[test]
+    fn one_file_is_cut_along_its_slowest_dimension() {
+        let inputs = cut(field("a", "5x2x2", 0.0), 2).unwrap();
+        assert_eq!(inputs.dims.sizes(), [2, 2, 2]);
+        let Volumes::F32(volumes) = &inputs.volumes else { panic!("the type is kept") };
+        assert_eq!((volumes[0][0], volumes[1][0], volumes[1][7]), (0.0, 8.0, 15.0));
+        assert!(inputs.notes[0].contains("last 1") && inputs.notes[0].contains("4 values"));
+        assert!(cut(field("a", "4x2", 0.0), 4).unwrap().notes.is_empty());
+        let message = cut(field("a", "4x2", 0.0), 5).unwrap_err().to_string();
+        assert!(message.contains("--ranks 4"), "{message}");
+    }
+
+    #[test]
+    fn several_files_are_one_per_rank_and_alike() {
+        let inputs = one_per_rank(vec![field("a", "2x3", 0.0), field("b", "2x3", 10.0)]).unwrap();
+        assert_eq!((inputs.volumes.n_ranks(), inputs.volumes.n_bytes_per_rank()), (2, 24));
+        assert_eq!(inputs.volumes.exact_sum()[..2], [10.0, 12.0]);
+        let sizes = one_per_rank(vec![field("a", "2x3", 0.0), field("b", "2x4", 0.0)]).unwrap_err();
+        assert!(sizes.to_string().contains("as many values"));
+        let mut double = field("b", "2x3", 0.0);
+        double.values = Values::F64(vec![0.0; 6]);
+        let types = one_per_rank(vec![field("a", "2x3", 0.0), double]).unwrap_err();
+        assert!(types.to_string().contains("one type"));
+    }
+
+    #[test]
+    fn the_exact_sum_loses_nothing_and_keeps_what_is_not_finite() {
+        let volumes = [[1e16, f64::INFINITY, 1.0], [1.0, 1.0, f64::NAN], [-1e16, 0.0, 0.0]];
+        let sum = Volumes::F64(volumes.map(Vec::from).to_vec()).exact_sum();
+        assert_eq!(sum[..2], [1.0, f64::INFINITY]);
+        assert!(sum[2].is_nan());
+    }
+}

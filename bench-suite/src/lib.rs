@@ -1,0 +1,29 @@
+//! What the `foldwire` command is made of: the main job, the codec measurements, and their tables and
+//! pictures. The binary only parses the command line and turns errors into exit codes.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`cli`], [`values`] | the command line, and its values that have a grammar of their own |
+//! | [`usage`] | errors of use, which exit with code 2 |
+//! | [`wave`] | the default input: simulated seismic images |
+//! | [`field`](mod@field), [`input`] | arrays in files, and how ranks share them |
+//! | [`quality`] | errors of a result against the exact one |
+//! | [`memory`] | what memory itself can do, and the order of repetitions |
+//! | [`peers`] | sizes and speeds of other compressors |
+//! | [`table`], [`picture`] | what the user sees |
+//! | [`stack`], [`codec`] | the two subcommands |
+
+pub mod cli;
+pub mod codec;
+pub mod field;
+pub mod input;
+pub mod memory;
+mod npy;
+pub mod peers;
+pub mod picture;
+pub mod quality;
+pub mod stack;
+pub mod table;
+pub mod usage;
+pub mod values;
+pub mod wave;

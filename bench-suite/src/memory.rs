@@ -1,0 +1,149 @@
+//! What memory itself can do, measured in the same run as the codecs, and the order of repetitions.
+//!
+//! A codec at the speed of memory is best told by comparing it to `memcpy` of the same array and to a
+//! plain read of it (as in McCalpin's STREAM, with the sum kept). Machines are shared and clocks drift, so contenders
+//! take turns: every round runs each of them once, noise hits all alike, and the median of a contender's rounds
+//! is its time. Rates are 1e9 bytes of the *source* per second: a copy of n bytes counts n.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use bytemuck::Pod;
+
+/// A contender: runs once and answers with the time that counts.
+pub type Contender<'a> = &'a mut dyn FnMut() -> Duration;
+
+/// Runs every contender once per round for `n_rounds` rounds, after one round that does not count.
+/// The result holds the times of each contender, in their order.
+pub fn alternate(n_rounds: usize, contenders: &mut [Contender<'_>]) -> Vec<Vec<Duration>> {
+    let mut times = vec![Vec::with_capacity(n_rounds); contenders.len()];
+    for round in 0..=n_rounds {
+        for (contender, times) in contenders.iter_mut().zip(&mut times) {
+            let time = contender();
+            if round > 0 {
+                times.push(time);
+            }
+        }
+    }
+    times
+}
+
+/// The time that `work` takes.
+pub fn time(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
+}
+
+/// The median; of an even number, the mean of the middle two.
+///
+/// # Panics
+///
+/// When there are no times.
+pub fn median(times: &[Duration]) -> Duration {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    let middle = times.len() / 2;
+    if times.len() % 2 == 1 { times[middle] } else { (times[middle - 1] + times[middle]) / 2 }
+}
+
+/// Rate in 1e9 bytes per second.
+pub fn gbps(n_bytes: usize, time: Duration) -> f64 {
+    // A clock may say 0 for very little work.
+    n_bytes as f64 / time.as_secs_f64().max(1e-9) / 1e9
+}
+
+/// Copies of one array into a buffer whose pages are in place.
+#[derive(Debug)]
+pub struct Memcpy<'a, T> {
+    source: &'a [T],
+    copy: Vec<T>,
+}
+
+impl<'a, T: Pod> Memcpy<'a, T> {
+    /// Makes the buffer and touches every page of it.
+    pub fn new(source: &'a [T]) -> Self {
+        Self { source, copy: source.to_vec() }
+    }
+
+    /// Copies the array once.
+    pub fn run(&mut self) -> Duration {
+        let time = time(|| self.copy.copy_from_slice(black_box(self.source)));
+        black_box(&self.copy);
+        time
+    }
+}
+
+/// Reads an array once, as a sum of its 64-bit words.
+pub fn read<T: Pod>(source: &[T]) -> Duration {
+    time(|| {
+        black_box(sum_words(black_box(source)));
+    })
+}
+
+/// Wrapping sum of the aligned 64-bit words. Integers, so that the compiler may reorder it, and
+/// accumulators enough that loads, not additions, are what it waits for.
+fn sum_words<T: Pod>(source: &[T]) -> u64 {
+    const N: usize = 32;
+    let (_, words, _) = bytemuck::pod_align_to::<T, u64>(source);
+    let (runs, rest) = words.as_chunks::<N>();
+    let mut sums = [0_u64; N];
+    for run in runs {
+        for (sum, word) in sums.iter_mut().zip(run) {
+            *sum = sum.wrapping_add(*word);
+        }
+    }
+    sums.iter().chain(rest).fold(0, |sum, word| sum.wrapping_add(*word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contenders_take_turns() {
+        let order = std::cell::RefCell::new(String::new());
+        let contender = |name: char, ms: u64| {
+            let order = &order;
+            move || {
+                order.borrow_mut().push(name);
+                Duration::from_millis(ms)
+            }
+        };
+        let (mut a, mut b) = (contender('a', 1), contender('b', 2));
+        let times = alternate(2, &mut [&mut a, &mut b]);
+        assert_eq!(order.into_inner(), "ababab");
+        assert_eq!(times, [[Duration::from_millis(1); 2], [Duration::from_millis(2); 2]]);
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        let median_ms = |ms: &[u64]| {
+            median(&ms.iter().map(|&ms| Duration::from_millis(ms)).collect::<Vec<_>>())
+        };
+        assert_eq!(median_ms(&[9, 1, 4]), Duration::from_millis(4));
+        assert_eq!(median_ms(&[1, 9, 4, 6]), Duration::from_millis(5));
+        assert_eq!(median_ms(&[7]), Duration::from_millis(7));
+    }
+
+    #[test]
+    fn rates_are_in_1e9_bytes_per_second() {
+        assert_eq!(gbps(3_000_000_000, Duration::from_secs(2)), 1.5);
+        assert!(gbps(1, Duration::ZERO).is_finite());
+    }
+
+    #[test]
+    fn every_word_is_read() {
+        let words: Vec<u64> = (0..1000).map(|at| at * at).collect();
+        assert_eq!(sum_words(&words), words.iter().sum::<u64>());
+        assert_eq!(sum_words::<f32>(&[]), 0);
+    }
+
+    #[test]
+    fn memory_has_a_rate() {
+        let source = vec![1.0_f32; 1 << 16];
+        let mut memcpy = Memcpy::new(&source);
+        assert!(memcpy.run() > Duration::ZERO && read(&source) > Duration::ZERO);
+        assert_eq!(memcpy.copy, source);
+    }
+}

@@ -1,0 +1,173 @@
+//! The header of NumPy's `.npy` files, as far as arrays of float32 and float64 need it.
+//!
+//! A file is `\x93NUMPY`, two version bytes, the length of the header (u16 in version 1, u32 after),
+//! the header itself, and the values. The header is a Python dictionary literal with the keys `descr`,
+//! `fortran_order` and `shape`, written by `repr`, so looking for the quoted key is enough.
+//! Source: numpy.lib.format, "Format Version 1.0" to "3.0". The crates that read this format bring in a
+//! parser generator, and with it an assembler at build time; these few lines need neither.
+
+use std::io::{self, Read};
+
+use crate::usage::UsageError;
+use crate::values::Dims;
+
+/// Longest header that is read; NumPy's own are below 1 KiB.
+const MAX_HEADER_BYTES: usize = 1 << 16;
+
+/// The type of the values in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dtype {
+    /// 4-byte IEEE 754.
+    F32,
+    /// 8-byte IEEE 754.
+    F64,
+}
+
+/// What a header says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Type of the values.
+    pub(crate) dtype: Dtype,
+    /// Whether the values are stored in big-endian order.
+    pub(crate) big_endian: bool,
+    /// Shape, slowest dimension first.
+    pub(crate) dims: Dims,
+}
+
+impl Header {
+    /// Reads the header and leaves `file` at the first value.
+    ///
+    /// # Errors
+    ///
+    /// A usage error without the file's name when this is no `.npy` file or holds something else than a
+    /// C-ordered array of float32 or float64.
+    pub(crate) fn read(file: &mut impl Read) -> Result<Self, UsageError> {
+        let text = header_text(file).map_err(|_| {
+            UsageError::new(
+                "this is no .npy file; save it with numpy.save, or name raw values .f32 or .f64",
+            )
+        })?;
+        parse(&text)
+    }
+}
+
+fn header_text(file: &mut impl Read) -> io::Result<String> {
+    let bad = || io::Error::from(io::ErrorKind::InvalidData);
+    let mut start = [0; 8];
+    file.read_exact(&mut start)?;
+    if start[..6] != *b"\x93NUMPY" {
+        return Err(bad());
+    }
+    let mut n_bytes = [0; 4];
+    file.read_exact(&mut n_bytes[..if start[6] == 1 { 2 } else { 4 }])?;
+    let n_bytes = u32::from_le_bytes(n_bytes) as usize;
+    if n_bytes > MAX_HEADER_BYTES {
+        return Err(bad());
+    }
+    let mut text = vec![0; n_bytes];
+    file.read_exact(&mut text)?;
+    String::from_utf8(text).map_err(|_| bad())
+}
+
+fn parse(text: &str) -> Result<Header, UsageError> {
+    let damaged =
+        || UsageError::new("the .npy header cannot be read; save the array again with numpy.save");
+    let descr = value_of(text, "descr").ok_or_else(damaged)?;
+    let descr = descr.split_once(',').map_or(descr, |(first, _)| first).trim();
+    let (dtype, big_endian) = match descr.trim_matches(['\'', '"']) {
+        "<f4" => (Dtype::F32, false),
+        "<f8" => (Dtype::F64, false),
+        ">f4" => (Dtype::F32, true),
+        ">f8" => (Dtype::F64, true),
+        other => {
+            return Err(UsageError::new(format!(
+                "values of type `{other}` are not supported; convert with array.astype('<f4') or '<f8'"
+            )));
+        }
+    };
+    let shape = value_of(text, "shape").ok_or_else(damaged)?;
+    let (shape, _) =
+        shape.strip_prefix('(').and_then(|rest| rest.split_once(')')).ok_or_else(damaged)?;
+    let sizes = shape
+        .split(',')
+        .map(str::trim)
+        .filter(|size| !size.is_empty())
+        .map(|size| size.parse::<usize>().map_err(|_| damaged()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let fortran = value_of(text, "fortran_order").ok_or_else(damaged)?.starts_with("True");
+    if fortran && sizes.len() > 1 {
+        return Err(UsageError::new(
+            "the array is in Fortran order; save it in C order with numpy.save(name, numpy.ascontiguousarray(array))",
+        ));
+    }
+    let dims = Dims::new(sizes).ok_or_else(|| {
+        UsageError::new("the array has no dimensions or no values; nothing can be summed")
+    })?;
+    Ok(Header { dtype, big_endian, dims })
+}
+
+/// The text after `'key':`, up to the end of the header.
+fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("'{key}'"))?;
+    Some(rest.trim_start().strip_prefix(':')?.trim_start())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// The bytes that NumPy writes for such an array.
+    pub(crate) fn file(version: u8, dict: &str, values: &[u8]) -> Vec<u8> {
+        let mut bytes = b"\x93NUMPY".to_vec();
+        bytes.extend([version, 0]);
+        let n_bytes = u32::try_from(dict.len() + 1).unwrap().to_le_bytes();
+        bytes.extend(&n_bytes[..if version == 1 { 2 } else { 4 }]);
+        bytes.extend(dict.as_bytes());
+        bytes.push(b'\n');
+        bytes.extend(values);
+        bytes
+    }
+
+    fn header(dict: &str) -> Result<Header, String> {
+        Header::read(&mut &file(1, dict, b"")[..]).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn headers_of_both_versions_are_read() {
+        let dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 40, 5), }   ";
+        for version in [1, 2, 3] {
+            let bytes = file(version, dict, &[7; 9]);
+            let mut rest = &bytes[..];
+            let header = Header::read(&mut rest).unwrap();
+            assert_eq!((header.dtype, header.big_endian), (Dtype::F32, false));
+            assert_eq!(header.dims.sizes(), [3, 40, 5]);
+            assert_eq!(rest, [7; 9]);
+        }
+        let flat = header("{'descr': '>f8', 'fortran_order': True, 'shape': (6,), }").unwrap();
+        assert_eq!((flat.dtype, flat.big_endian), (Dtype::F64, true));
+    }
+
+    #[test]
+    fn what_is_not_supported_says_what_to_do() {
+        for (dict, hint) in [
+            ("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4), }", "ascontiguousarray"),
+            ("{'descr': '<i4', 'fortran_order': False, 'shape': (3, 4), }", "astype"),
+            ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,), }", "astype"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (), }", "no dimensions"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 3), }", "no values"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': 3}", "cannot be read"),
+            ("{}", "cannot be read"),
+        ] {
+            let message = header(dict).unwrap_err();
+            assert!(message.contains(hint), "{dict}: {message}");
+        }
+    }
+
+    #[test]
+    fn every_prefix_is_an_error() {
+        let bytes = file(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", b"");
+        for n_bytes in 0..bytes.len() {
+            assert!(Header::read(&mut &bytes[..n_bytes]).is_err(), "{n_bytes} bytes");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Sizes and speeds of other compressors on the same fields, from a table that was measured elsewhere.
+//!
+//! The table is a CSV file with one row per field, relative bound and compressor. It is no part of the project:
+//! where it is not found, the comparison is left out.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::usage::UsageError;
+
+/// Where the table is looked for when the user names none.
+pub const DEFAULT_PATH: &str = "../shared/reference/peers.csv";
+
+/// One row: a compressor on a field at a bound.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Peer {
+    /// File name of the field.
+    pub field: String,
+    /// Bound as a fraction of the field's range.
+    pub rel_bound: f64,
+    /// The same in the field's unit.
+    pub abs_bound: f64,
+    /// Name of the compressor.
+    pub peer: String,
+    /// Compressed size in bytes.
+    pub compressed_bytes: u64,
+    /// Size in memory over compressed size.
+    pub ratio: f64,
+    /// Compression in 1e9 bytes of the field per second, one thread.
+    #[serde(rename = "compress_GBps")]
+    pub compress_gbps: f64,
+    /// Decompression, likewise.
+    #[serde(rename = "decompress_GBps")]
+    pub decompress_gbps: f64,
+    /// Values that left the bound.
+    pub points_over_bound: u64,
+    /// Largest error over the bound.
+    pub max_error_over_bound: f64,
+    /// Peak signal-to-noise ratio in dB.
+    #[serde(rename = "psnr_dB")]
+    pub psnr_db: Option<f64>,
+}
+
+/// The table.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Peers(Vec<Peer>);
+
+impl Peers {
+    /// Reads the table at `path`, or at [`DEFAULT_PATH`], where absence makes an empty table.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] when the named file is missing, or any file found is no such table.
+    pub fn load(path: Option<&Path>) -> Result<Self, UsageError> {
+        match path {
+            Some(path) => Self::read(path),
+            None if Path::new(DEFAULT_PATH).is_file() => Self::read(Path::new(DEFAULT_PATH)),
+            None => Ok(Self::default()),
+        }
+    }
+
+    fn read(path: &Path) -> Result<Self, UsageError> {
+        let fault = |error: csv::Error| {
+            UsageError::new(format!(
+                "{}: {error}; --peers takes a table in the form of peers.csv",
+                path.display()
+            ))
+        };
+        let rows = csv::Reader::from_path(path)
+            .map_err(fault)?
+            .into_deserialize()
+            .collect::<Result<_, _>>();
+        rows.map(Self).map_err(fault)
+    }
+
+    /// Whether there is nothing to compare with.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The compressors that were measured on the field of this file name at this relative bound.
+    pub fn of<'a>(&'a self, field: &'a str, rel_bound: f64) -> impl Iterator<Item = &'a Peer> {
+        let is_same = move |other: f64| (other - rel_bound).abs() <= 1e-9 * rel_bound;
+        self.0.iter().filter(move |peer| peer.field == field && is_same(peer.rel_bound))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const HEAD: &str = "field,rel_bound,abs_bound,peer,compressed_bytes,ratio,compress_GBps,decompress_GBps,points_over_bound,max_error_over_bound,psnr_dB\n";
+
+    fn read(text: &str) -> Result<Peers, UsageError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("peers.csv");
+        fs::write(&path, text).unwrap();
+        Peers::load(Some(&path))
+    }
+
+    #[test]
+    fn rows_are_found_by_field_and_bound() {
+        let rows = "a.f32,0.01,0.9,SZp-b32,2806760,10.2737,0.6433,2.6140,9,1.000012,44.7645\n\
+                    a.f32,0.001,0.09,SZp-b32,5000000,5.1,0.6,2.6,0,0.9,64.7\n\
+                    a.f32,1e-3,0.09,SZx,6000000,4.1,0.8,1.1,0,0.9,\n\
+                    b.f32,0.001,0.09,SZx,6000000,4.1,0.8,1.1,0,0.9,70\n";
+        let peers = read(&format!("{HEAD}{rows}")).unwrap();
+        let found: Vec<_> = peers.of("a.f32", 1e-3).collect();
+        assert_eq!(
+            found.iter().map(|peer| peer.peer.as_str()).collect::<Vec<_>>(),
+            ["SZp-b32", "SZx"]
+        );
+        assert_eq!(
+            (found[0].compressed_bytes, found[0].psnr_db, found[1].psnr_db),
+            (5_000_000, Some(64.7), None)
+        );
+        assert_eq!(peers.of("a.f32", 1e-4).count() + peers.of("c.f32", 1e-3).count(), 0);
+    }
+
+    #[test]
+    fn what_is_no_table_is_an_error_of_use() {
+        for wrong in ["field,ratio\na,1\n".to_owned(), format!("{HEAD}a,b,c,d,e,f,g,h,i,j,k\n")] {
+            assert!(read(&wrong).unwrap_err().to_string().contains("--peers"));
+        }
+        let missing = Peers::load(Some(Path::new("/nowhere/peers.csv"))).unwrap_err();
+        assert!(missing.to_string().contains("/nowhere/peers.csv"));
+    }
+
+    /// The table that the project is measured against; skipped where it is not there.
+    #[test]
+    fn the_shared_table_is_read() {
+        let path =
+            Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/reference/peers.csv"));
+        if !path.is_file() {
+            println!("skipped: {} is absent", path.display());
+            return;
+        }
+        let peers = Peers::load(Some(path)).unwrap();
+        assert!(peers.of("ccsm_trefht_8x110x64x128.f32", 1e-3).any(|peer| peer.peer == "SZp-b32"));
+    }
+}

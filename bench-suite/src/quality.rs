@@ -1,0 +1,149 @@
+//! How far a result is from the exact one: largest error, PSNR, NRMSE.
+//!
+//! With n points where the reference is finite, and the range of the reference over them,
+//!
+//! ```text
+//! rmse  = √(Σ(result − exact)² / n)
+//! NRMSE = rmse / range
+//! PSNR  = 20·log10(range / rmse) dB
+//! ```
+//!
+//! Points where the reference is NaN or infinite have no error; the result must be the same kind of
+//! value there, and each point where it is not counts as a mismatch.
+
+use serde::Serialize;
+
+/// Errors of a result against an exact reference.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Quality {
+    /// Largest |result − exact|; infinite when a result is not finite where the reference is.
+    #[serde(rename = "max_err")]
+    pub max_error: f64,
+    /// Peak signal-to-noise ratio in dB; `None` when there is no error (it would be infinite) or the
+    /// reference has no range.
+    pub psnr_db: Option<f64>,
+    /// Root mean square error over the range; 0 when there is no error, `None` when there is one but no range.
+    pub nrmse: Option<f64>,
+    /// Points where the reference is NaN or infinite and the result is not the same.
+    pub mismatched_nonfinite: usize,
+}
+
+impl Quality {
+    /// Compares `result` to `exact`, value by value, in f64.
+    ///
+    /// # Panics
+    ///
+    /// When the lengths differ.
+    pub fn of<T: Copy + Into<f64>>(result: &[T], exact: &[f64]) -> Self {
+        assert_eq!(result.len(), exact.len(), "a result has as many values as its reference");
+        let (mut max_error, mut squares, mut n_finite, mut mismatched_nonfinite) =
+            (0.0_f64, 0.0, 0_usize, 0);
+        let (mut least, mut greatest) = (f64::INFINITY, f64::NEG_INFINITY);
+        for (&value, &exact) in result.iter().zip(exact) {
+            let value: f64 = value.into();
+            if exact.is_finite() {
+                let error = if value.is_finite() { (value - exact).abs() } else { f64::INFINITY };
+                max_error = max_error.max(error);
+                squares += error * error;
+                n_finite += 1;
+                least = least.min(exact);
+                greatest = greatest.max(exact);
+            } else if !same_kind(value, exact) {
+                mismatched_nonfinite += 1;
+            }
+        }
+        let rmse = if n_finite == 0 { 0.0 } else { (squares / n_finite as f64).sqrt() };
+        let range = if n_finite == 0 { 0.0 } else { greatest - least };
+        let has_error = rmse > 0.0;
+        Self {
+            max_error,
+            psnr_db: (has_error && rmse.is_finite() && range > 0.0)
+                .then(|| 20.0 * (range / rmse).log10()),
+            nrmse: if has_error {
+                (range > 0.0 && rmse.is_finite()).then(|| rmse / range)
+            } else {
+                Some(0.0)
+            },
+            mismatched_nonfinite,
+        }
+    }
+
+    /// Whether every error is within `bound` and every point that is not finite came out the same.
+    pub fn is_within(&self, bound: f64) -> bool {
+        self.max_error <= bound && self.mismatched_nonfinite == 0
+    }
+}
+
+/// NaN for NaN, and the same infinity for an infinity.
+fn same_kind(value: f64, exact: f64) -> bool {
+    if exact.is_nan() { value.is_nan() } else { value == exact }
+}
+
+/// The range (maximum − minimum) of the finite values, 0 when there is none.
+pub fn range<T: Copy + Into<f64>>(values: &[T]) -> f64 {
+    let finite = values.iter().map(|&value| value.into()).filter(|value| value.is_finite());
+    let (least, greatest) = finite
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, greatest), value| {
+            (least.min(value), greatest.max(value))
+        });
+    if least <= greatest { greatest - least } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_by_hand() {
+        // Errors 0, 1, 0, −1: rmse = √(2/4); range 10.
+        let quality = Quality::of(&[0.0_f32, 6.0, 10.0, 4.0], &[0.0, 5.0, 10.0, 5.0]);
+        assert_eq!((quality.max_error, quality.mismatched_nonfinite), (1.0, 0));
+        assert!((quality.nrmse.unwrap() - 0.5_f64.sqrt() / 10.0).abs() < 1e-15);
+        // 20·log10(10·√2) = 20 + 10·log10(2).
+        assert!((quality.psnr_db.unwrap() - 23.010_299_956_639_81).abs() < 1e-12);
+        assert!(quality.is_within(1.0) && !quality.is_within(0.999));
+    }
+
+    #[test]
+    fn an_exact_result_has_no_psnr() {
+        let quality = Quality::of(&[1.0, 2.0], &[1.0, 2.0]);
+        assert_eq!((quality.max_error, quality.psnr_db, quality.nrmse), (0.0, None, Some(0.0)));
+        let json = serde_json::to_string(&quality).unwrap();
+        assert_eq!(json, r#"{"max_err":0.0,"psnr_db":null,"nrmse":0.0,"mismatched_nonfinite":0}"#);
+    }
+
+    #[test]
+    fn points_that_are_not_finite_must_come_out_the_same() {
+        let (nan, inf) = (f64::NAN, f64::INFINITY);
+        let exact = [nan, inf, -inf, nan, inf, 1.0, 3.0];
+        let same = Quality::of(&exact, &exact);
+        assert_eq!((same.max_error, same.mismatched_nonfinite), (0.0, 0));
+        let quality = Quality::of(&[nan, inf, inf, 0.0, nan, 1.0, 3.0], &exact);
+        assert_eq!((quality.max_error, quality.mismatched_nonfinite), (0.0, 3));
+        assert!(!quality.is_within(1.0));
+    }
+
+    #[test]
+    fn a_result_that_is_not_finite_is_infinitely_wrong() {
+        let quality = Quality::of(&[f64::NAN, 2.0], &[1.0, 2.0]);
+        assert_eq!(
+            (quality.max_error, quality.psnr_db, quality.nrmse),
+            (f64::INFINITY, None, None)
+        );
+    }
+
+    #[test]
+    fn without_range_there_is_no_relative_error() {
+        let quality = Quality::of(&[1.5_f32, 1.0], &[1.0, 1.0]);
+        assert_eq!((quality.max_error, quality.psnr_db, quality.nrmse), (0.5, None, None));
+        let none = Quality::of::<f32>(&[], &[]);
+        assert_eq!((none.max_error, none.psnr_db, none.nrmse), (0.0, None, Some(0.0)));
+    }
+
+    #[test]
+    fn the_range_skips_what_is_not_finite() {
+        assert_eq!(range(&[f32::NAN, -2.0, f32::INFINITY, 3.0]), 5.0);
+        assert_eq!(range(&[f64::NAN]), 0.0);
+        assert_eq!(range::<f32>(&[]), 0.0);
+    }
+}

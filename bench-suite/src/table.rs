@@ -1,0 +1,151 @@
+//! Tables for people: aligned columns that read the same in a terminal and in a log of CI, and numbers at
+//! a glance.
+//!
+//! Text goes left, numbers go right, one rule under the header, no borders, no colours, no wrapping. A header
+//! has a name and a unit, on two lines.
+
+use std::time::Duration;
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table as Grid, TableStyle};
+
+/// Which way a column is aligned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table in the making.
+#[derive(Debug)]
+pub struct Table {
+    grid: Grid,
+    aligns: Vec<Align>,
+}
+
+impl Table {
+    /// A table with these columns: name, unit (may be empty), alignment.
+    pub fn new(columns: &[(&str, &str, Align)]) -> Self {
+        let mut grid = Grid::new();
+        grid.load_style(
+            TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')),
+        );
+        grid.set_content_arrangement(ContentArrangement::Disabled);
+        let aligns: Vec<_> = columns.iter().map(|&(_, _, align)| align).collect();
+        let has_units = columns.iter().any(|(_, unit, _)| !unit.is_empty());
+        grid.set_header(columns.iter().map(|&(name, unit, align)| {
+            cell(&if has_units { format!("{name}\n{unit}") } else { name.to_owned() }, align)
+        }));
+        Self { grid, aligns }
+    }
+
+    /// Adds a row.
+    ///
+    /// # Panics
+    ///
+    /// When it has not one cell per column.
+    pub fn row(&mut self, cells: &[String]) {
+        assert_eq!(cells.len(), self.aligns.len(), "a row has one cell per column");
+        self.grid.add_row(cells.iter().zip(&self.aligns).map(|(text, &align)| cell(text, align)));
+    }
+
+    /// The table as text, without trailing blanks, ending in a newline.
+    pub fn render(&self) -> String {
+        self.grid.lines().flat_map(|line| [line.trim_end().to_owned(), "\n".to_owned()]).collect()
+    }
+}
+
+fn cell(text: &str, align: Align) -> Cell {
+    Cell::new(text).set_alignment(match align {
+        Align::Left => CellAlignment::Left,
+        Align::Right => CellAlignment::Right,
+    })
+}
+
+/// Bytes with a decimal prefix, as `15.9 MB`.
+pub fn bytes(n_bytes: u64) -> String {
+    if n_bytes < 1000 {
+        format!("{n_bytes} B")
+    } else {
+        scaled(n_bytes as f64, &["B", "kB", "MB", "GB", "TB"])
+    }
+}
+
+/// A duration in the unit that suits it, as `1.23 ms`.
+pub fn seconds(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        s if s >= 1.0 => format!("{} s", digits(s)),
+        s if s >= 1e-3 => format!("{} ms", digits(s * 1e3)),
+        s if s >= 1e-6 => format!("{} µs", digits(s * 1e6)),
+        s => format!("{:.0} ns", s * 1e9),
+    }
+}
+
+/// Bytes per second with a decimal prefix, as `1.25 GB/s`.
+pub fn rate(bytes_per_s: f64) -> String {
+    scaled(bytes_per_s, &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"])
+}
+
+/// A small or large number with three significant digits, as `1.23e-5`.
+pub fn scientific(value: f64) -> String {
+    if value == 0.0 { "0".to_owned() } else { format!("{value:.2e}") }
+}
+
+fn scaled(mut value: f64, units: &[&str]) -> String {
+    let mut at = 0;
+    // 999.5 would print as 1000.
+    while value >= 999.5 && at + 1 < units.len() {
+        value /= 1000.0;
+        at += 1;
+    }
+    format!("{} {}", digits(value), units[at])
+}
+
+/// Three significant digits of a number from 1 to 1000.
+fn digits(value: f64) -> String {
+    match value {
+        v if v >= 99.95 => format!("{v:.0}"),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&[
+            ("preset", "", Align::Left),
+            ("time", "ms", Align::Right),
+            ("wire", "MB", Align::Right),
+        ]);
+        table.row(&["raw".into(), "12.5".into(), "1234.0".into()]);
+        table.row(&["foldwire".into(), "3.1".into(), "88.0".into()]);
+        let text = table.render();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 5, "{text}");
+        assert!(lines[0].contains("preset") && lines[1].contains("ms"), "{text}");
+        let end = |line: &str, of: &str| line.find(of).unwrap() + of.len();
+        assert_eq!(end(lines[3], "1234.0"), end(lines[4], "88.0"), "{text}");
+        assert_eq!(end(lines[3], "12.5"), end(lines[4], "3.1"), "{text}");
+        assert_eq!(lines[3].find("raw"), lines[4].find("foldwire"), "{text}");
+    }
+
+    #[test]
+    fn numbers_have_three_digits_and_a_unit() {
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(15_859_712), "15.9 MB");
+        assert_eq!(bytes(999_999), "1.00 MB");
+        assert_eq!(bytes(5_000_000_000_000_000), "5000 TB");
+        assert_eq!(rate(1.25e9), "1.25 GB/s");
+        assert_eq!(seconds(Duration::from_micros(12_345)), "12.3 ms");
+        assert_eq!(seconds(Duration::from_millis(1500)), "1.50 s");
+        assert_eq!(seconds(Duration::from_nanos(12)), "12 ns");
+        assert_eq!(seconds(Duration::from_nanos(9_999)), "10.0 µs");
+        assert_eq!((scientific(0.0), scientific(1.234e-5)), ("0".into(), "1.23e-5".into()));
+    }
+}

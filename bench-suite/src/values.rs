@@ -1,0 +1,291 @@
+//! Values of command-line options that have a grammar of their own: bounds, link rates, dimensions, counts.
+//!
+//! Each parser takes one argument and answers with a value that needs no further check, or with a message
+//! that says what would be accepted.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::usage::UsageError;
+
+/// An error bound as the user wrote it; the number is positive and finite.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum BoundArg {
+    /// Largest absolute error of a value.
+    Abs(f64),
+    /// Largest error as a fraction of the range (maximum − minimum) of the data.
+    Rel(f64),
+    /// Peak signal-to-noise ratio to keep, in dB.
+    Psnr(f64),
+}
+
+impl FromStr for BoundArg {
+    type Err = UsageError;
+
+    fn from_str(text: &str) -> Result<Self, UsageError> {
+        const FORMS: &str = "write rel:1e-3 (a fraction of the value range), abs:0.5 (in the data's unit) or psnr:60 (dB)";
+        let Some((kind, number)) = text.split_once(':') else {
+            return Err(UsageError::new(format!(
+                "a bound needs a prefix that says its kind: {FORMS}"
+            )));
+        };
+        let make = match kind {
+            "abs" => Self::Abs,
+            "rel" => Self::Rel,
+            "psnr" => Self::Psnr,
+            _ => return Err(UsageError::new(format!("`{kind}:` is no kind of bound: {FORMS}"))),
+        };
+        match number.parse::<f64>() {
+            Ok(value) if value.is_finite() && value > 0.0 => Ok(make(value)),
+            Ok(_) => Err(UsageError::new(format!(
+                "a bound must be above 0 and finite, such as {kind}:{}; for exact results use `--preset raw`",
+                if kind == "psnr" { "60" } else { "1e-3" }
+            ))),
+            Err(_) => Err(UsageError::new(format!("`{number}` is not a number: {FORMS}"))),
+        }
+    }
+}
+
+impl fmt::Display for BoundArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, value) = match self {
+            Self::Abs(value) => ("abs", value),
+            Self::Rel(value) => ("rel", value),
+            Self::Psnr(value) => ("psnr", value),
+        };
+        if (1e-3..1e6).contains(value) {
+            write!(f, "{kind}:{value}")
+        } else {
+            write!(f, "{kind}:{value:e}")
+        }
+    }
+}
+
+/// The rate of one rank's link, each way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkRate {
+    text: String,
+    bytes_per_s: Option<f64>,
+}
+
+impl LinkRate {
+    /// Bytes per second each way, or `None` for no limit.
+    pub fn bytes_per_s(&self) -> Option<f64> {
+        self.bytes_per_s
+    }
+}
+
+impl FromStr for LinkRate {
+    type Err = UsageError;
+
+    fn from_str(text: &str) -> Result<Self, UsageError> {
+        if text == "none" {
+            return Ok(Self { text: text.to_owned(), bytes_per_s: None });
+        }
+        let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+        // `1e9bit`: the exponent belongs to the number.
+        let unit_at = match text[unit_at..].strip_prefix(['e', 'E']) {
+            Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit()) => rest
+                .find(|c: char| c.is_ascii_alphabetic())
+                .map_or(text.len(), |at| unit_at + 1 + at),
+            _ => unit_at,
+        };
+        let (number, unit) = text.split_at(unit_at);
+        let bytes = match unit {
+            "B/s" => 1.0,
+            "kB/s" | "KB/s" => 1e3,
+            "MB/s" => 1e6,
+            "GB/s" => 1e9,
+            _ => match unit.to_ascii_lowercase().trim_end_matches("/s") {
+                "bit" => 1.0 / 8.0,
+                "kbit" => 1e3 / 8.0,
+                "mbit" => 1e6 / 8.0,
+                "gbit" => 1e9 / 8.0,
+                _ => {
+                    return Err(UsageError::new(format!(
+                        "`{text}` is no link rate: write a number and its unit, as in 10gbit, 250mbit, 100MB/s or \
+                         12.5GB/s, or `none` for no limit"
+                    )));
+                }
+            },
+        };
+        match number.parse::<f64>() {
+            Ok(value) if value.is_finite() && value > 0.0 => {
+                Ok(Self { text: text.to_owned(), bytes_per_s: Some(value * bytes) })
+            }
+            _ => Err(UsageError::new(format!(
+                "`{text}` is no link rate: the number must be above 0, as in 10gbit or 250MB/s; `none` means no limit"
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for LinkRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Dimensions of an array, slowest first; none is zero and their product fits `usize`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dims(Vec<usize>);
+
+impl Dims {
+    /// The dimensions, or `None` if there are none, one is zero or their product overflows.
+    pub fn new(dims: Vec<usize>) -> Option<Self> {
+        let n_values = dims.iter().try_fold(1_usize, |n, &dim| n.checked_mul(dim))?;
+        (!dims.is_empty() && n_values > 0).then_some(Self(dims))
+    }
+
+    /// One dimension of `n_values`, which is not zero.
+    ///
+    /// # Panics
+    ///
+    /// When `n_values` is zero.
+    pub fn flat(n_values: usize) -> Self {
+        assert!(n_values > 0, "an array has values");
+        Self(vec![n_values])
+    }
+
+    /// The sizes, slowest first.
+    pub fn sizes(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// Their product.
+    pub fn n_values(&self) -> usize {
+        self.0.iter().product()
+    }
+
+    /// The same with the slowest dimension replaced by `slowest`, which is not zero.
+    ///
+    /// # Panics
+    ///
+    /// When `slowest` is zero.
+    #[must_use]
+    pub fn with_slowest(&self, slowest: usize) -> Self {
+        assert!(slowest > 0, "a dimension is not empty");
+        let mut dims = self.0.clone();
+        dims[0] = slowest;
+        Self(dims)
+    }
+}
+
+impl FromStr for Dims {
+    type Err = UsageError;
+
+    fn from_str(text: &str) -> Result<Self, UsageError> {
+        let dims = text.split(['x', 'X', '×']).map(str::parse).collect::<Result<Vec<usize>, _>>();
+        dims.ok().and_then(Self::new).ok_or_else(|| {
+            UsageError::new(format!(
+                "`{text}` are no dimensions: write whole numbers above 0, slowest first, as in 128x160x160"
+            ))
+        })
+    }
+}
+
+impl fmt::Display for Dims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, dim) in self.0.iter().enumerate() {
+            write!(f, "{}{dim}", if at == 0 { "" } else { "x" })?;
+        }
+        Ok(())
+    }
+}
+
+/// Most ranks that one process is asked to play.
+const MAX_RANKS: usize = 1024;
+
+/// Parses a number of ranks, 1…1024.
+pub(crate) fn ranks(text: &str) -> Result<usize, UsageError> {
+    count(text, MAX_RANKS).ok_or_else(|| {
+        UsageError::new(format!(
+            "a collective needs at least 1 rank, and this program plays at most {MAX_RANKS}"
+        ))
+    })
+}
+
+/// Parses a number of repetitions, 1…10 000.
+pub(crate) fn repeat(text: &str) -> Result<usize, UsageError> {
+    count(text, 10_000).ok_or_else(|| UsageError::new("a whole number from 1 to 10000 is needed"))
+}
+
+fn count(text: &str, max: usize) -> Option<usize> {
+    text.parse().ok().filter(|n| (1..=max).contains(n))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_need_a_kind_and_a_positive_number() {
+        assert_eq!("rel:1e-3".parse(), Ok(BoundArg::Rel(1e-3)));
+        assert_eq!("abs:0.5".parse(), Ok(BoundArg::Abs(0.5)));
+        assert_eq!("psnr:60".parse(), Ok(BoundArg::Psnr(60.0)));
+        for (wrong, hint) in [
+            ("1e-3", "prefix"),
+            ("pw:1e-3", "no kind of bound"),
+            ("rel:0", "above 0"),
+            ("rel:-1", "above 0"),
+            ("abs:inf", "finite"),
+            ("abs:nan", "finite"),
+            ("rel:1%", "not a number"),
+        ] {
+            let message = wrong.parse::<BoundArg>().unwrap_err().to_string();
+            assert!(message.contains(hint), "{wrong}: {message}");
+        }
+    }
+
+    #[test]
+    fn bounds_print_as_they_are_written() {
+        for text in ["rel:1e-4", "rel:0.001", "abs:0.5", "psnr:60", "abs:2e7"] {
+            assert_eq!(text.parse::<BoundArg>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn link_rates_tell_bits_from_bytes() {
+        let rate = |text: &str| text.parse::<LinkRate>().unwrap().bytes_per_s();
+        assert_eq!(rate("10gbit"), Some(1.25e9));
+        assert_eq!(rate("1Gbit/s"), Some(1.25e8));
+        assert_eq!(rate("2.5mbit"), Some(312_500.0));
+        assert_eq!(rate("8kbit"), Some(1000.0));
+        assert_eq!(rate("100MB/s"), Some(1e8));
+        assert_eq!(rate("12.5GB/s"), Some(1.25e10));
+        assert_eq!(rate("1e9bit"), Some(1.25e8));
+        assert_eq!(rate("none"), None);
+        for wrong in [
+            "",
+            "10",
+            "10Gb/s",
+            "gbit",
+            "-1gbit",
+            "0gbit",
+            "infgbit",
+            "nangbit",
+            "1e400gbit",
+            "fast",
+        ] {
+            assert!(wrong.parse::<LinkRate>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn dims_are_whole_and_positive() {
+        assert_eq!("4x14x48".parse::<Dims>().unwrap().sizes(), [4, 14, 48]);
+        assert_eq!("7".parse::<Dims>().unwrap().n_values(), 7);
+        assert_eq!("4x14x48".parse::<Dims>().unwrap().with_slowest(2).to_string(), "2x14x48");
+        for wrong in ["", "4x", "0x3", "4x-1", "4*3", "4294967296x4294967296x2"] {
+            assert!(wrong.parse::<Dims>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn counts_have_limits() {
+        assert_eq!(ranks("8"), Ok(8));
+        assert!(ranks("0").is_err() && ranks("-1").is_err() && ranks("4000").is_err());
+        assert_eq!(repeat("1"), Ok(1));
+        assert!(repeat("0").is_err());
+    }
+}

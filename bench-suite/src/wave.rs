@@ -1,0 +1,232 @@
+//! The default input of the main job: seismic images, made by a simulation that takes seconds.
+//!
+//! Each rank fires one shot near the surface of the same layered ground (the private `model`), waves
+//! travel through it (`solver`: 3-D acoustic wave equation, finite differences), and the wavefield at the
+//! time when the direct wave reaches the bottom is the rank's image. Such snapshots are what reverse
+//! time migration correlates and sums, and what the RTM fields of SDRBench and of the ZCCL papers are. They
+//! hold a strong spherical front, weak reflections and refractions behind it, and, ahead of
+//! it, values that are almost but not quite zero.
+//!
+//! Images are cached on disk, one file per shot (`cache`). The name of a file tells the parameters, so
+//! that surveys with other ranks or dimensions live side by side.
+//!
+//! Cost with the default volume: about 2 s per shot on two cores, and 16 MB of disk.
+
+mod cache;
+mod model;
+mod solver;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::values::Dims;
+
+/// To be raised with every change of solver or model that changes images: it is part of the cache's key.
+const VERSION: u32 = 1;
+
+/// Metres between points.
+const SPACING: f32 = 10.0;
+
+/// Peak frequency of the source: 11 points per wavelength in the slowest layer, 4 at the highest frequency.
+const HZ: f32 = 18.0;
+
+/// Points of the absorbing sponge on each side.
+const SPONGE: usize = 16;
+
+/// Depth of the sources, in points.
+const SOURCE_DEPTH: usize = 2;
+
+/// One image per rank: how large, and how many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Survey {
+    /// Points of an image along y, depth and x.
+    pub shape: [usize; 3],
+    /// Number of shots, one per rank.
+    pub n_shots: usize,
+}
+
+/// Images of a survey.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Images {
+    /// One image per shot, in order.
+    pub volumes: Vec<Vec<f32>>,
+    /// How many of them had to be simulated.
+    pub n_simulated: usize,
+    /// Faults that did not prevent the result, such as a cache that cannot be written.
+    pub notes: Vec<String>,
+}
+
+impl Survey {
+    /// The survey of the main job: images of 176 × 128 × 176 points, 16 MB each.
+    pub fn new(n_shots: usize) -> Self {
+        Self { shape: [176, 128, 176], n_shots }
+    }
+
+    /// Dimensions of an image: y, depth, x. A slice in the middle of the slowest is a vertical section.
+    ///
+    /// # Panics
+    ///
+    /// When the shape is empty.
+    pub fn dims(&self) -> Dims {
+        Dims::new(self.shape.to_vec()).expect("a survey's shape is not empty")
+    }
+
+    /// One line on what the images are.
+    pub fn describe(&self) -> String {
+        let [y, z, x] = self.shape.map(|n| n as f32 * SPACING / 1000.0);
+        format!(
+            "simulated wavefields of {} shots in {x:.2} x {y:.2} x {z:.2} km of layered ground",
+            self.n_shots
+        )
+    }
+
+    /// The images, from the `cache` folder where they are, else simulated and put there. Progress goes to
+    /// stderr when that is a terminal.
+    ///
+    /// The values depend on the survey and the machine's arithmetic only, not on the number of threads.
+    pub fn images(&self, cache: Option<&Path>) -> Images {
+        let n_values = self.shape.iter().product();
+        let paths: Vec<_> =
+            (0..self.n_shots).map(|shot| Some(cache?.join(self.file_name(shot)))).collect();
+        let mut volumes: Vec<Option<Vec<f32>>> =
+            paths.iter().map(|path| cache::read(path.as_deref()?, n_values)).collect();
+        let n_simulated = volumes.iter().filter(|volume| volume.is_none()).count();
+        let mut notes = Vec::new();
+        if n_simulated > 0 {
+            let medium = self.medium();
+            let progress = progress(n_simulated * self.n_steps(&medium));
+            for (shot, (volume, path)) in volumes.iter_mut().zip(&paths).enumerate() {
+                if volume.is_some() {
+                    continue;
+                }
+                let image = self.simulate(&medium, shot, &progress);
+                if let Some(Err(error)) = path.as_deref().map(|path| cache::write(path, &image))
+                    && notes.is_empty()
+                {
+                    notes.push(format!(
+                        "images are not kept for the next run: {error}; name a folder with --cache"
+                    ));
+                }
+                *volume = Some(image);
+            }
+            progress.finish_and_clear();
+        }
+        Images { volumes: volumes.into_iter().flatten().collect(), n_simulated, notes }
+    }
+
+    fn medium(&self) -> solver::Medium {
+        let fraction = |at: [usize; 3]| {
+            [0, 1, 2].map(|axis| (at[axis] as f32 + 0.5) / self.shape[axis] as f32)
+        };
+        solver::Medium::new(self.shape, SPONGE, SPACING, |at| model::velocity(fraction(at)))
+    }
+
+    /// Steps until the direct wave of a shot in the middle has reached the bottom.
+    fn n_steps(&self, medium: &solver::Medium) -> usize {
+        let time = solver::onset(HZ) + model::time_to_bottom(self.shape[1] as f32 * SPACING);
+        (time / medium.dt).ceil() as usize
+    }
+
+    fn simulate(&self, medium: &solver::Medium, shot: usize, progress: &ProgressBar) -> Vec<f32> {
+        progress.set_message(format!("shot {} of {}", shot + 1, self.n_shots));
+        let mut wave = solver::Shot::new(medium, self.source(shot), HZ);
+        for _ in 0..self.n_steps(medium) {
+            wave.step();
+            progress.inc(1);
+        }
+        wave.snapshot()
+    }
+
+    /// Position of a shot: evenly along x, and off the middle of y by multiples of the golden ratio, so that
+    /// no two shots of any number share a line.
+    fn source(&self, shot: usize) -> [usize; 3] {
+        let [ny, nz, nx] = self.shape;
+        let x = (2 * shot + 1) * nx / (2 * self.n_shots);
+        let y = (0.25 + 0.5 * (0.5 + shot as f64 * 0.618_033_988_749_895).fract()) * ny as f64;
+        [(y as usize).min(ny - 1), SOURCE_DEPTH.min(nz - 1), x]
+    }
+
+    fn file_name(&self, shot: usize) -> String {
+        let [ny, nz, nx] = self.shape;
+        let [y, z, x] = self.source(shot);
+        format!("wave{VERSION}-{ny}x{nz}x{nx}-h{SPACING}-f{HZ}-sponge{SPONGE}-at-{y}-{z}-{x}.image")
+    }
+}
+
+/// Where images are kept unless the user says otherwise, if the system has such a place.
+pub fn default_cache() -> Option<PathBuf> {
+    directories::ProjectDirs::from("", "", "foldwire").map(|dirs| dirs.cache_dir().to_owned())
+}
+
+/// A bar on stderr that counts time steps; it hides itself when stderr is no terminal.
+fn progress(n_steps: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("simulating {msg} [{bar:40}] {percent}%, {eta} left")
+        .expect("the template is constant")
+        .progress_chars("=> ");
+    let bar = ProgressBar::new(n_steps as u64).with_style(style);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn small(n_shots: usize) -> Survey {
+        Survey { shape: [20, 24, 28], n_shots }
+    }
+
+    #[test]
+    fn shots_differ_and_lie_near_the_surface() {
+        for n_shots in [1, 2, 8, 64] {
+            let survey = Survey::new(n_shots);
+            let sources: Vec<_> = (0..n_shots).map(|shot| survey.source(shot)).collect();
+            for (at, source) in sources.iter().enumerate() {
+                assert!(source[1] <= 2 && (0..3).all(|axis| source[axis] < survey.shape[axis]));
+                assert!(!sources[..at].contains(source), "{n_shots} shots: {source:?} twice");
+            }
+        }
+    }
+
+    #[test]
+    fn a_second_run_reads_what_the_first_one_wrote() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = small(2).images(Some(folder.path()));
+        assert_eq!((first.n_simulated, first.notes.len()), (2, 0));
+        let second = small(2).images(Some(folder.path()));
+        assert_eq!(second.n_simulated, 0);
+        assert_eq!(first.volumes, second.volumes);
+        assert_ne!(first.volumes[0], first.volumes[1]);
+
+        let damaged = folder.path().join(small(2).file_name(1));
+        fs::write(&damaged, b"something else").unwrap();
+        let third = small(2).images(Some(folder.path()));
+        assert_eq!(third.n_simulated, 1);
+        assert_eq!(first.volumes, third.volumes);
+        assert_eq!(small(2).images(None).volumes, first.volumes);
+    }
+
+    #[test]
+    fn a_cache_that_cannot_be_written_is_no_failure() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, b"").unwrap();
+        let images = small(2).images(Some(&file));
+        assert_eq!((images.n_simulated, images.notes.len()), (2, 1));
+        assert!(images.notes[0].contains("--cache"));
+    }
+
+    /// Most of an image is more than numerical noise.
+    #[test]
+    fn waves_fill_the_image() {
+        let survey = Survey { shape: [48, 40, 48], n_shots: 1 };
+        let image = &survey.images(None).volumes[0];
+        let largest = image.iter().fold(0.0_f32, |max, value| max.max(value.abs()));
+        let filled = image.iter().filter(|value| value.abs() > 1e-4 * largest).count();
+        assert!(largest.is_finite() && filled > image.len() / 2, "{filled} of {}", image.len());
+    }
+}

@@ -1,0 +1,110 @@
+//! The command as users meet it: exit codes, and which stream holds what.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn foldwire(folder: &Path, args: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_foldwire"))
+        .args(args.split_whitespace())
+        .current_dir(folder)
+        .output()
+        .expect("the command starts")
+}
+
+fn values(n_values: u16) -> Vec<u8> {
+    (0..n_values).flat_map(|at| (f32::from(at) - 9.5).to_le_bytes()).collect()
+}
+
+/// Whatever the user gets wrong ends with code 2 and a hint on stderr, and stdout stays empty.
+#[test]
+fn errors_of_use_exit_2_and_say_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+    put("a.f32", &values(24));
+    put("b.f32", &values(20));
+    put("c.f64", &values(48));
+    put("d.f32", &values(24)[..50]);
+    put("e.dat", &values(24));
+    put("f.npy", &values(24));
+    put("peers.csv", b"a,b\n1,2\n");
+    for (args, hint) in [
+        ("stack --bound 1e-3", "needs a prefix"),
+        ("stack --bound rel:0", "above 0"),
+        ("stack --bound rel:-1e-3", "above 0"),
+        ("stack --bound foo:1", "rel:1e-3"),
+        ("stack --ranks 0", "at least 1 rank"),
+        ("stack --ranks -2", "ranks"),
+        ("stack --repeat 0", "1 to 10000"),
+        ("stack --link 10", "10gbit"),
+        ("stack --link 0gbit", "above 0"),
+        ("stack --preset mpi", "hzccl"),
+        ("stack --dims 2x3", "--input"),
+        ("stack --input a.f32 --dims 2xb", "whole numbers"),
+        ("stack --input none.f32", "no such file"),
+        ("stack --input a.f32 --dims 5x5", "holds 24 values, but --dims 5x5 are 25"),
+        ("stack --input a.f32 --dims 2x12 --ranks 3", "--ranks 2"),
+        ("stack --input a.f32 b.f32", "as many values"),
+        ("stack --input a.f32 c.f64", "one type"),
+        ("stack --input a.f32 a.f32 --ranks 3", "2 input files"),
+        ("stack --input d.f32", "multiple of 4"),
+        ("stack --input e.dat", "NAME.f32"),
+        ("stack --input f.npy", "numpy.save"),
+        ("codec --bound rel:1e-3", "--field"),
+        ("codec --field a.f32", "--bound"),
+        ("codec --field none.f32 --bound rel:1e-3", "no such file"),
+        ("codec --field a.f32 --bound psnr:-60", "above 0"),
+        ("codec --field a.f32 --bound abs:1 --level sse9", "avx512"),
+        ("codec --field a.f32 --bound abs:1 --peers none.csv", "none.csv"),
+        ("codec --field a.f32 --bound abs:1 --peers peers.csv", "--peers"),
+        ("fold", "Usage"),
+        ("", "Usage"),
+    ] {
+        let output = foldwire(folder.path(), args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args}: {errors}");
+        assert!(errors.contains(hint), "{args}: {errors}");
+        assert!(output.stdout.is_empty(), "{args}");
+        assert!(args.is_empty() || errors.starts_with("error: "), "{args}: {errors}");
+    }
+}
+
+#[test]
+fn help_shows_examples() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in ["--help", "stack --help", "codec --help"] {
+        let output = foldwire(folder.path(), args);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("Examples:"), "{args}: {text}");
+    }
+}
+
+/// Pictures that cannot be written are no error of use.
+#[test]
+fn other_faults_exit_1() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.f32"), values(24)).unwrap();
+    fs::write(folder.path().join("file"), b"").unwrap();
+    let output = foldwire(folder.path(), "stack --input a.f32 --ranks 2 --out file");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--out"));
+}
+
+#[test]
+fn the_users_data_are_stacked_and_pictured() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a_5x2x3.f32"), values(30)).unwrap();
+    let output =
+        foldwire(folder.path(), "stack --input a_5x2x3.f32 --ranks 2 --out pictures --json");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.contains("left out") && errors.contains("pictures"), "{errors}");
+    assert!(folder.path().join("pictures/overview.png").is_file());
+    let object: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("stdout is one JSON object");
+    assert!(object["rows"].is_array());
+
+    let quiet =
+        foldwire(folder.path(), "stack --input a_5x2x3.f32 --ranks 2 --out none --no-pictures");
+    assert!(quiet.status.success() && !folder.path().join("none").exists());
+}
