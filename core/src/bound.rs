@@ -73,6 +73,9 @@ pub enum BoundError {
         /// What was given.
         value: f64,
     },
+    /// A bound on the result of an operation whose errors depend on the values.
+    #[error("products and user operations have no bound on their result; bound the operands")]
+    Unbounded,
     /// A bound on the result below the rounding of the element type itself.
     #[error(
         "a result within {bound:e} is asked for, but rounding alone can cost {rounding:e}; \

@@ -420,14 +420,12 @@ fn operand_bound<T: Element>(
     let largest = if op == OpCode::Sum { n * magnitude } else { magnitude };
     let roundings = if op == OpCode::None { 0.0 } else { n + 4.0 };
     let rounding = roundings * T::UNIT_ROUNDOFF * largest;
+    let terms = terms.ok_or(BoundError::Unbounded)?;
     let left = bound - rounding;
-    if !(left > 0.0) || terms.is_none() {
+    if left <= 0.0 || left.is_nan() {
         return Err(BoundError::BelowPrecision { bound, rounding }.into());
     }
-    Ok(match terms {
-        Some(terms) if terms > 1.0 => left / terms,
-        _ => left,
-    })
+    Ok(left / terms.max(1.0))
 }
 
 /// Quantum and worst case of a call whose data have this extent.

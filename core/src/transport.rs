@@ -120,6 +120,7 @@ pub trait Transport {
     ///
     /// # Errors
     /// When the peer is gone and nothing is left to deliver.
+    #[allow(clippy::type_complexity, reason = "Poll<Result<…>> reads as what it is")]
     fn poll_recv(
         &mut self,
         from: Rank,

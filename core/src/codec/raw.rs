@@ -27,7 +27,11 @@ impl<T: Element> Raw<T> {
 }
 
 fn count<T: Element>(src: &[u8]) -> Result<usize, DecodeError> {
-    if src.len() % T::BYTES == 0 { Ok(src.len() / T::BYTES) } else { Err(DecodeError::Damaged) }
+    if src.len().is_multiple_of(T::BYTES) {
+        Ok(src.len() / T::BYTES)
+    } else {
+        Err(DecodeError::Damaged)
+    }
 }
 
 fn room<T: Element>(n_values: usize, dst: &mut [u8]) -> Result<&mut [u8], EncodeError> {

@@ -102,10 +102,10 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
                 }
             }
         }
-        if let Some(to) = step.to {
-            if transport.poll_ready(to, self.tag).map_err(transport_error)?.is_pending() {
-                return Ok(Turn::Waiting);
-            }
+        if let Some(to) = step.to
+            && transport.poll_ready(to, self.tag).map_err(transport_error)?.is_pending()
+        {
+            return Ok(Turn::Waiting);
         }
         while !self.spares.is_full() {
             match transport.poll_frame().map_err(transport_error)? {

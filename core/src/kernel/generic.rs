@@ -88,7 +88,7 @@ impl<T: Element, S: Isa<T>> ChunkWriter<T, S> {
 
     #[inline(always)]
     fn occupy(&mut self, block: usize, width: u8) {
-        self.occupied[block / 64 & 1] |= 1 << (block % 64);
+        self.occupied[(block / 64) & 1] |= 1 << (block % 64);
         self.widths[self.n_widths & (BLOCKS - 1)] = width;
         self.n_widths += 1;
     }
@@ -229,7 +229,7 @@ impl<'a, T: Element> ChunkReader<'a, T> {
     /// The width byte of `block`, 0 if it is not occupied. Call once for each block, in order.
     #[inline(always)]
     fn width(&mut self, block: usize) -> u8 {
-        if self.occupied[block / 64 & 1] >> (block % 64) & 1 == 0 {
+        if self.occupied[(block / 64) & 1] & (1 << (block % 64)) == 0 {
             return 0;
         }
         self.widths.next().copied().unwrap_or(0)
@@ -393,10 +393,11 @@ pub(super) unsafe fn fold<T: Element, S: Isa<T>>(
 ) -> Encoded {
     // SAFETY: the caller's promises are the callees' requirements.
     unsafe {
-        if op == LatticeOp::Sum && !view.is_special() {
-            if let Some(encoded) = fold_sum::<T, S>(view, local, lattice, dst) {
-                return encoded;
-            }
+        if op == LatticeOp::Sum
+            && !view.is_special()
+            && let Some(encoded) = fold_sum::<T, S>(view, local, lattice, dst)
+        {
+            return encoded;
         }
         let a = FromChunk::<T, S>::new(view);
         merge::<T, S>(op, a, FromFloats { values: local, lattice }, lattice, local.len(), dst)

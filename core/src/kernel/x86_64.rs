@@ -23,8 +23,11 @@ macro_rules! unroll {
     };
 }
 
+#[allow(clippy::needless_range_loop, reason = "registers are indexed alike in several arrays")]
 mod avx2;
+#[allow(clippy::needless_range_loop, reason = "registers are indexed alike in several arrays")]
 mod avx512;
+#[allow(clippy::needless_range_loop, reason = "registers are indexed alike in several arrays")]
 mod bits;
 
 use super::chunk::ChunkView;
