@@ -462,7 +462,7 @@ unsafe impl Isa<f64> for F64 {
                 let narrow = unpack32(src, width);
                 unroll!(8, |i| {
                     let eight = narrow[i / 2];
-                    let half = if i % 2 == 0 {
+                    let half = if i & 1 == 0 {
                         _mm256_castsi256_si128(eight)
                     } else {
                         _mm256_extracti128_si256::<1>(eight)
