@@ -35,7 +35,7 @@ fn field<T: Element>(n: usize, seed: u64, specials: bool) -> Vec<T> {
         .map(|i| {
             if i % BLOCK == 0 {
                 let exponent = (random.next() % 28) as i32 - 4;
-                scale = if random.next() % 4 == 0 { 0.0 } else { libm::ldexp(1.0, exponent) };
+                scale = if random.next() & 3 == 0 { 0.0 } else { libm::ldexp(1.0, exponent) };
             }
             level = level * 0.5 + scale * random.unit();
             let pick = if specials { random.next() % 97 } else { 96 };
