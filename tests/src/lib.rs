@@ -1,1 +1,52 @@
-//! Conformance.
+//! The conformance suite: what every backend, schedule, pipeline and codec must do.
+//!
+//! A [`Case`] is one point of the product; [`Case::check`] runs it on a [`Backend`] and compares every
+//! rank's result with a plain oracle in `f64` and with the other ranks' bits. [`pairwise`] picks few cases
+//! such that every pair of choices occurs in one; [`all`] is the whole product.
+//!
+//! A new backend implements [`Backend`] and calls [`pairwise`] in one test.
+
+pub mod case;
+pub mod data;
+pub mod oracle;
+pub mod tamper;
+
+pub use case::{Case, Operation, all, pairwise};
+
+use foldwire::{Communicator, Transport};
+
+/// A way to run one closure on every rank of a new group.
+pub trait Backend {
+    /// Its transport.
+    type Transport: Transport;
+
+    /// Runs `body` on each of `size` ranks at the same time, and returns its results in rank order.
+    fn run<R: Send>(
+        &self,
+        size: usize,
+        body: impl Fn(Communicator<Self::Transport>) -> R + Sync,
+    ) -> Vec<R>;
+}
+
+/// Ranks as threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Threads {
+    /// Bytes of a frame; `None`: the backend's default.
+    pub frame_bytes: Option<usize>,
+}
+
+impl Backend for Threads {
+    type Transport = foldwire_threads::Endpoint;
+
+    fn run<R: Send>(
+        &self,
+        size: usize,
+        body: impl Fn(Communicator<Self::Transport>) -> R + Sync,
+    ) -> Vec<R> {
+        let mut world = foldwire_threads::World::new(size);
+        if let Some(bytes) = self.frame_bytes {
+            world = world.frame_bytes(bytes);
+        }
+        world.run(body)
+    }
+}

@@ -1,0 +1,60 @@
+//! Inputs: the same on every machine, different on every rank.
+
+use foldwire::Element;
+
+/// SplitMix64.
+#[derive(Clone, Copy, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in 0…1.
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// A smooth positive curve with noise, in about 0.5…1.5, and a stretch that is constant.
+#[must_use]
+pub fn smooth<T: Element>(rank: usize, count: usize) -> Vec<T> {
+    let mut random = Random(rank as u64 + 1);
+    let phase = 0.7 * rank as f64;
+    (0..count)
+        .map(|i| {
+            let noise = 0.01 * (random.unit() - 0.5);
+            let x = 1.0 + 0.45 * (i as f64 * 2e-3 + phase).sin() + noise;
+            T::from_f64(if (2000..3000).contains(&i) { 1.0 } else { x })
+        })
+        .collect()
+}
+
+/// As [`smooth`], with NaN, infinities and fill values strewn in.
+#[must_use]
+pub fn rough<T: Element>(rank: usize, count: usize) -> Vec<T> {
+    let mut random = Random(1000 + rank as u64);
+    let mut values = smooth(rank, count);
+    for x in &mut values {
+        match random.bits() % 4001 {
+            0 => *x = T::from_f64(f64::NAN),
+            1 => *x = T::from_f64(f64::INFINITY),
+            2 => *x = T::from_f64(f64::NEG_INFINITY),
+            3 => *x = T::from_f64(9.96921e36),
+            _ => {}
+        }
+    }
+    values
+}
+
+/// The bytes of a slice, for comparing bits.
+#[must_use]
+pub fn bits<T: Element>(values: &[T]) -> Vec<u64> {
+    values.iter().map(|x| x.to_f64().to_bits()).collect()
+}
