@@ -25,8 +25,7 @@ pub enum Operation {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Sum, Self::Avg, Self::Min, Self::Max, Self::Prod, Self::Norm];
+    pub const ALL: [Self; 6] = [Self::Sum, Self::Avg, Self::Min, Self::Max, Self::Prod, Self::Norm];
 
     /// The library's operation.
     #[must_use]
@@ -158,7 +157,11 @@ impl Case {
     /// # Panics
     /// If a result is wrong, naming the case.
     pub fn check<B: Backend>(&self, backend: &B) {
-        if self.is_f64 { self.check_as::<f64, B>(backend) } else { self.check_as::<f32, B>(backend) }
+        if self.is_f64 {
+            self.check_as::<f64, B>(backend)
+        } else {
+            self.check_as::<f32, B>(backend)
+        }
     }
 
     fn input<T: Element>(&self, rank: usize) -> Vec<T> {
@@ -224,7 +227,11 @@ impl Case {
             };
             let sent = inputs[owner][i].to_f64();
             let same = got == sent || (got.is_nan() && sent.is_nan());
-            assert!(same || (got - sent).abs() <= report.bound, "{}: {sent} became {got}", context());
+            assert!(
+                same || (got - sent).abs() <= report.bound,
+                "{}: {sent} became {got}",
+                context()
+            );
             return;
         }
         let operands: Vec<f64> = inputs.iter().map(|x| x[i].to_f64()).collect();
@@ -307,15 +314,13 @@ impl Case {
                 let send = if rank == self.root { &data[..] } else { &[] };
                 comm.scatter(self.count, send, &mut recv, root, plan)
             }
-            (Collective::Gather, _) => {
-                comm.gather(self.count, &data[share], &mut recv, root, plan)
-            }
+            (Collective::Gather, _) => comm.gather(self.count, &data[share], &mut recv, root, plan),
             (Collective::Reduce, true) => comm.reduce_in_place(&mut data, op, root, plan),
             (Collective::Reduce, false) => comm.reduce(&data, &mut recv, op, root, plan),
             (other, _) => panic!("the suite has no call for {}", other.name()),
         }?;
-        let from_data = self.in_place
-            && !matches!(self.collective, Collective::Scatter | Collective::Gather);
+        let from_data =
+            self.in_place && !matches!(self.collective, Collective::Scatter | Collective::Gather);
         Ok((if from_data { data[result].to_vec() } else { recv }, report))
     }
 }

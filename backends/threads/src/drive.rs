@@ -1,0 +1,37 @@
+//! One thread that polls all ranks in turn: the same order every time, nothing concurrent.
+//!
+//! For deterministic tests, and for stepping through a collective in a debugger.
+
+use std::task::Poll;
+
+use foldwire::{Element, Error, Operation, Report, Transport};
+
+/// Polls the operations round robin until each has its result; the results, in order.
+///
+/// An operation that waits for a rank that is not among them ends by its communicator's time limit.
+///
+/// # Examples
+/// ```
+/// use foldwire::{Bound, Op, Plan};
+/// use foldwire_threads::{World, drive};
+///
+/// let plan = Plan::foldwire(Bound::Absolute(1e-3));
+/// let mut comms = World::new(3).communicators();
+/// let mut data = vec![vec![1.5f64; 100]; 3];
+/// let operations = comms.iter_mut().zip(&mut data);
+/// let operations = operations.map(|(comm, x)| comm.start_all_reduce(x, Op::Max, &plan).unwrap());
+/// assert!(drive(operations).iter().all(Result::is_ok));
+/// ```
+pub fn drive<'a, X: Transport + 'a, T: Element>(
+    operations: impl IntoIterator<Item = Operation<'a, X, T>>,
+) -> Vec<Result<Report, Error>> {
+    let mut operations: Vec<_> = operations.into_iter().map(|o| (o, None)).collect();
+    while operations.iter().any(|(_, result)| result.is_none()) {
+        for (operation, result) in operations.iter_mut().filter(|(_, result)| result.is_none()) {
+            if let Poll::Ready(ready) = operation.poll() {
+                *result = Some(ready);
+            }
+        }
+    }
+    operations.into_iter().filter_map(|(_, result)| result).collect()
+}

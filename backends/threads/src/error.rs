@@ -1,0 +1,77 @@
+//! What can go wrong between threads: little more than a peer that has ended.
+
+use foldwire::transport::{Rank, Tag, TransportError, TransportErrorKind};
+
+/// Why an [`Endpoint`](crate::Endpoint) refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The peer has dropped its endpoint: it returned, or it panicked.
+    #[error("rank {peer} has dropped its endpoint; look for its panic or early return")]
+    PeerLost {
+        /// The rank that is gone.
+        peer: Rank,
+    },
+    /// The link is full.
+    #[error("the link to rank {to} with tag {} is full; send after poll_ready said so", tag.0)]
+    NotReady {
+        /// The receiving rank.
+        to: Rank,
+        /// The stream.
+        tag: Tag,
+    },
+    /// There is no such rank.
+    #[error("rank {rank} is out of range; the group has {size} ranks")]
+    NoSuchRank {
+        /// The rank asked for.
+        rank: Rank,
+        /// Ranks in the group.
+        size: u32,
+    },
+    /// There is no such tag.
+    #[error("tag {} is out of range; tags are below {}", tag.0, Tag::COUNT)]
+    NoSuchTag {
+        /// The tag asked for.
+        tag: Tag,
+    },
+    /// More bytes were to be sent than a frame holds.
+    #[error("{need} bytes do not fit a frame of {have}; raise World::frame_bytes")]
+    TooLong {
+        /// Bytes to be sent.
+        need: usize,
+        /// Bytes in a frame.
+        have: usize,
+    },
+    /// The frame belongs to another world.
+    #[error("the frame comes from another world; take one from this endpoint's poll_frame")]
+    ForeignFrame,
+    /// The process has no memory for another frame.
+    #[error("no memory for a frame of {need} bytes; lower World::frame_bytes or free memory")]
+    OutOfMemory {
+        /// Bytes asked for.
+        need: usize,
+    },
+}
+
+impl TransportError for Error {
+    fn kind(&self) -> TransportErrorKind {
+        match self {
+            Self::PeerLost { .. } => TransportErrorKind::PeerLost,
+            Self::OutOfMemory { .. } => TransportErrorKind::OutOfFrames,
+            Self::NotReady { .. }
+            | Self::NoSuchRank { .. }
+            | Self::NoSuchTag { .. }
+            | Self::TooLong { .. }
+            | Self::ForeignFrame => TransportErrorKind::Misuse,
+        }
+    }
+
+    fn peer(&self) -> Option<Rank> {
+        match *self {
+            Self::PeerLost { peer } => Some(peer),
+            Self::NotReady { to, .. } => Some(to),
+            Self::NoSuchRank { rank, .. } => Some(rank),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What the ranks of a world share: a port each, the frame pool, the clock.
+//!
+//! A link is made by its sender at first use; the sender keeps one end and posts the other to the
+//! receiver's port. So nobody needs a table of all links, and a receiver knows exactly those that
+//! exist. Posting takes a lock, once per link; looking for post costs one atomic load.
+//!
+//! A rank that ends closes its port, *after* everything it sent is visible and *before* it notifies
+//! everybody. Whoever sees the port closed and then finds a link empty has received all there was.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use foldwire::transport::{Rank, Tag};
+
+use crate::frame::Frame;
+use crate::pace::Pace;
+use crate::parker::Parker;
+use crate::pool::Pool;
+use crate::ring::{Consumer, Producer, ring};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, Padded, lock};
+
+/// What travels on a link.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    pub(crate) frame: Frame,
+    pub(crate) n_bytes: usize,
+    /// When its first byte left; zero without a rate limit.
+    pub(crate) start: Duration,
+}
+
+/// The receiving end of a new link.
+pub(crate) struct Posted {
+    pub(crate) from: Rank,
+    pub(crate) tag: Tag,
+    pub(crate) consumer: Consumer<Parcel>,
+}
+
+/// Where a rank can be reached.
+#[derive(Default)]
+struct Port {
+    closed: Padded<AtomicBool>,
+    /// Links ever posted; changes under the lock of `post`.
+    n_posted: AtomicUsize,
+    post: Mutex<Vec<Posted>>,
+}
+
+pub(crate) struct Fabric {
+    created: Instant,
+    ports: Box<[Port]>,
+    parkers: Arc<[Parker]>,
+    pool: Arc<Pool>,
+    link_depth: usize,
+    pace: Option<Pace>,
+    spare_cores: bool,
+    /// The first rank that panicked, plus one.
+    first_panic: AtomicUsize,
+}
+
+impl Fabric {
+    pub(crate) fn new(
+        n_ranks: usize,
+        frame_bytes: usize,
+        n_held: usize,
+        link_depth: usize,
+        pace: Option<Pace>,
+    ) -> Self {
+        let parkers: Arc<[Parker]> = (0..n_ranks).map(|_| Parker::default()).collect();
+        Self {
+            created: Instant::now(),
+            ports: (0..n_ranks).map(|_| Port::default()).collect(),
+            pool: Pool::new(frame_bytes, n_held, Arc::clone(&parkers)),
+            parkers,
+            link_depth,
+            pace,
+            spare_cores: thread::available_parallelism().is_ok_and(|n| n.get() >= n_ranks),
+            first_panic: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.ports.len()
+    }
+
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    pub(crate) fn pace(&self) -> Option<Pace> {
+        self.pace
+    }
+
+    pub(crate) fn parker(&self, rank: Rank) -> &Parker {
+        &self.parkers[rank.index()]
+    }
+
+    /// Whether every rank can have a core of its own.
+    pub(crate) fn has_spare_cores(&self) -> bool {
+        self.spare_cores
+    }
+
+    /// Time since the world was made.
+    pub(crate) fn now(&self) -> Duration {
+        self.created.elapsed()
+    }
+
+    /// Makes a link and posts its receiving end to `to`.
+    pub(crate) fn open_link(&self, from: Rank, to: Rank, tag: Tag) -> Producer<Parcel> {
+        let (producer, consumer) = ring(self.link_depth);
+        let port = &self.ports[to.index()];
+        let mut post = lock(&port.post);
+        post.push(Posted { from, tag, consumer });
+        // Release, here and on the receiver's acquire: a frame pushed later is found by a receiver
+        // that looks for the link after having seen the push's notification.
+        port.n_posted.fetch_add(1, Ordering::Release);
+        drop(post);
+        self.pool.raise_limit(self.link_depth);
+        producer
+    }
+
+    /// Links ever posted to `rank`.
+    pub(crate) fn n_posted(&self, rank: Rank) -> usize {
+        self.ports[rank.index()].n_posted.load(Ordering::Acquire)
+    }
+
+    /// Takes the links posted to `rank` since the last call.
+    pub(crate) fn collect(&self, rank: Rank) -> Vec<Posted> {
+        std::mem::take(&mut *lock(&self.ports[rank.index()].post))
+    }
+
+    /// Whether `rank` is gone. If so, everything it ever sent is visible to the caller.
+    pub(crate) fn is_closed(&self, rank: Rank) -> bool {
+        self.ports[rank.index()].closed.0.load(Ordering::Acquire)
+    }
+
+    /// Marks `rank` as gone and wakes everybody. Called by the rank itself, after its last send.
+    pub(crate) fn close(&self, rank: Rank) {
+        if thread::panicking() {
+            // Before the flag: a panic that follows from this one comes second.
+            let _ = self.first_panic.compare_exchange(
+                0,
+                rank.index() + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+        self.ports[rank.index()].closed.0.store(true, Ordering::Release);
+        for parker in &*self.parkers {
+            parker.notify();
+        }
+        drop(self.collect(rank));
+    }
+
+    /// The rank that closed first while panicking.
+    pub(crate) fn first_panic(&self) -> Option<Rank> {
+        self.first_panic.load(Ordering::Relaxed).checked_sub(1).map(Rank::new)
+    }
+}

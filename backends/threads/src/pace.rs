@@ -1,0 +1,224 @@
+//! The rate limit: when a frame would have arrived, had the link been a real one.
+//!
+//! Every rank has one link to the network, full duplex, of `B` bytes per second each way. A frame of
+//! `n` bytes given to the transport at time `t`:
+//!
+//! ```text
+//! start   = max(t, egress free)                  egress free  = start + n/B
+//! arrival = max(start + latency, ingress free) + n/B      ingress free = arrival
+//! ```
+//!
+//! The sender computes `start` and writes it beside the frame; the receiver computes `arrival`, in
+//! order of `start` over all its links whatever the order in which it polls them, and hands a frame
+//! out no earlier. A frame enters the ingress only once its first byte is there
+//! (`start + latency <= now`); one that its sender has queued for later does not hold up others.
+//!
+//! Times are durations since the world's creation. Cost: two heap operations per frame; a world
+//! without a limit has none of this.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+/// Speed and latency of every rank's link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Pace {
+    seconds_per_byte: f64,
+    latency: Duration,
+}
+
+impl Pace {
+    /// A link of `bytes_per_second`, infinitely fast if `None`.
+    pub(crate) fn new(bytes_per_second: Option<f64>, latency: Duration) -> Self {
+        Self { seconds_per_byte: bytes_per_second.map_or(0.0, f64::recip), latency }
+    }
+
+    /// How long `n_bytes` occupy the link.
+    fn crossing(&self, n_bytes: usize) -> Duration {
+        Duration::try_from_secs_f64(n_bytes as f64 * self.seconds_per_byte).unwrap_or(Duration::MAX)
+    }
+}
+
+/// The sender's half.
+#[derive(Debug)]
+pub(crate) struct Departures {
+    pace: Pace,
+    free_at: Duration,
+}
+
+impl Departures {
+    pub(crate) const fn new(pace: Pace) -> Self {
+        Self { pace, free_at: Duration::ZERO }
+    }
+
+    /// When the first byte of a frame sent `now` leaves.
+    pub(crate) fn next_start(&self, now: Duration) -> Duration {
+        self.free_at.max(now)
+    }
+
+    /// Occupies the link with a frame that leaves at `start`.
+    pub(crate) fn depart(&mut self, start: Duration, n_bytes: usize) {
+        self.free_at = start.saturating_add(self.pace.crossing(n_bytes));
+    }
+}
+
+/// A frame that lies in a ring and has not arrived by the model.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Expected {
+    start: Duration,
+    /// Tells frames of the same start apart, in the order in which they were seen.
+    order: u64,
+    link: usize,
+    n_bytes: usize,
+}
+
+/// The receiver's half.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    pace: Pace,
+    free_at: Duration,
+    expected: BinaryHeap<Reverse<Expected>>,
+    n_expected: u64,
+    /// Arrival times since the last [`announce`](Self::announce), ascending.
+    unannounced: VecDeque<Duration>,
+}
+
+impl Arrivals {
+    pub(crate) const fn new(pace: Pace) -> Self {
+        Self {
+            pace,
+            free_at: Duration::ZERO,
+            expected: BinaryHeap::new(),
+            n_expected: 0,
+            unannounced: VecDeque::new(),
+        }
+    }
+
+    /// Notes that a frame which left at `start` was seen in a ring, behind all that were seen there
+    /// before.
+    pub(crate) fn expect(&mut self, link: usize, start: Duration, n_bytes: usize) {
+        self.expected.push(Reverse(Expected { start, order: self.n_expected, link, n_bytes }));
+        self.n_expected += 1;
+    }
+
+    /// Schedules every expected frame whose first byte is there by `now`: calls
+    /// `schedule(link, arrival)`, for each link in order of sending.
+    pub(crate) fn admit(&mut self, now: Duration, mut schedule: impl FnMut(usize, Duration)) {
+        while let Some(Reverse(first)) = self.expected.peek() {
+            if first.start.saturating_add(self.pace.latency) > now {
+                return;
+            }
+            let (link, arrival) = (first.link, self.arrival(first));
+            self.expected.pop();
+            self.free_at = arrival;
+            self.unannounced.push_back(arrival);
+            schedule(link, arrival);
+        }
+    }
+
+    fn arrival(&self, frame: &Expected) -> Duration {
+        frame
+            .start
+            .saturating_add(self.pace.latency)
+            .max(self.free_at)
+            .saturating_add(self.pace.crossing(frame.n_bytes))
+    }
+
+    /// Forgets arrivals up to `now`: the caller is about to look at all links, and need not be woken
+    /// for them.
+    pub(crate) fn announce(&mut self, now: Duration) {
+        while self.unannounced.front().is_some_and(|&arrival| arrival <= now) {
+            self.unannounced.pop_front();
+        }
+    }
+
+    /// When the next frame arrives that the caller has not looked for.
+    pub(crate) fn next_arrival(&self) -> Option<Duration> {
+        let scheduled = self.unannounced.front().copied();
+        scheduled.or_else(|| self.expected.peek().map(|Reverse(first)| self.arrival(first)))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Arrivals, Departures, Pace};
+
+    const fn us(n: u64) -> Duration {
+        Duration::from_micros(n)
+    }
+
+    /// 1 byte per microsecond, 5 microseconds on the way.
+    fn pace() -> Pace {
+        Pace::new(Some(1e6), us(5))
+    }
+
+    fn admit(arrivals: &mut Arrivals, now: Duration) -> Vec<(usize, Duration)> {
+        let mut scheduled = Vec::new();
+        arrivals.admit(now, |link, at| scheduled.push((link, at)));
+        scheduled
+    }
+
+    /// Frames leave one after the other, and an idle link starts at once.
+    #[test]
+    fn egress_is_serial() {
+        let mut departures = Departures::new(pace());
+        for (now, n_bytes, start) in [(10, 100, 10), (20, 50, 110), (160, 1, 160), (200, 1, 200)] {
+            assert_eq!(departures.next_start(us(now)), us(start));
+            departures.depart(us(start), n_bytes);
+        }
+    }
+
+    /// Frames arrive in order of departure, one after the other, whatever link was looked at first.
+    #[test]
+    fn ingress_is_serial_in_order_of_departure() {
+        let mut arrivals = Arrivals::new(pace());
+        arrivals.expect(7, us(30), 100);
+        arrivals.expect(3, us(10), 100);
+        arrivals.expect(3, us(500), 10);
+        let scheduled = admit(&mut arrivals, us(1000));
+        assert_eq!(scheduled, [(3, us(115)), (7, us(215)), (3, us(515))]);
+    }
+
+    /// A frame that leaves later does not delay one that was seen after it but is on the wire.
+    #[test]
+    fn queued_frames_hold_up_nobody() {
+        let mut arrivals = Arrivals::new(pace());
+        arrivals.expect(0, us(400), 100);
+        assert_eq!(admit(&mut arrivals, us(50)), []);
+        assert_eq!(arrivals.next_arrival(), Some(us(505)));
+        arrivals.expect(1, us(100), 10);
+        assert_eq!(admit(&mut arrivals, us(105)), [(1, us(115))]);
+        assert_eq!(admit(&mut arrivals, us(405)), [(0, us(505))]);
+    }
+
+    /// An arrival stays the reason to wake until a pass has begun after it.
+    #[test]
+    fn arrivals_wake_until_announced() {
+        let mut arrivals = Arrivals::new(pace());
+        assert_eq!(arrivals.next_arrival(), None);
+        arrivals.expect(0, us(0), 10);
+        arrivals.expect(0, us(10), 10);
+        admit(&mut arrivals, us(100));
+        arrivals.announce(us(14));
+        assert_eq!(arrivals.next_arrival(), Some(us(15)));
+        arrivals.announce(us(15));
+        assert_eq!(arrivals.next_arrival(), Some(us(25)));
+        arrivals.announce(us(25));
+        assert_eq!(arrivals.next_arrival(), None);
+    }
+
+    /// Without a rate only the latency counts; with an absurd one nothing overflows.
+    #[test]
+    fn extreme_rates() {
+        let mut arrivals = Arrivals::new(Pace::new(None, us(5)));
+        arrivals.expect(0, us(1), usize::MAX);
+        assert_eq!(admit(&mut arrivals, us(6)), [(0, us(6))]);
+
+        let mut departures = Departures::new(Pace::new(Some(1e-300), us(5)));
+        departures.depart(us(1), 1);
+        assert_eq!(departures.next_start(us(2)), Duration::MAX);
+        departures.depart(Duration::MAX, 1);
+    }
+}

@@ -1,0 +1,243 @@
+//! A group of ranks in one process: its settings, and ways to run a function on every rank.
+
+use std::num::NonZeroUsize;
+use std::panic;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use foldwire::Communicator;
+use foldwire::transport::{FRAMES_PER_LANE, MIN_FRAME_BYTES, Rank, Tag};
+
+use crate::Endpoint;
+use crate::fabric::Fabric;
+use crate::pace::Pace;
+
+/// A group of ranks that are threads of this process.
+///
+/// # Examples
+/// Each of four ranks sends its number to the next:
+/// ```
+/// use std::{task::Poll, time::Duration};
+/// use foldwire::transport::{Rank, Tag, Transport};
+/// use foldwire_threads::{Error, World};
+///
+/// let sums = World::new(4).run_endpoints(|mut endpoint| -> Result<u32, Error> {
+///     let Rank(me) = endpoint.rank();
+///     let (next, previous, tag) = (Rank((me + 1) % 4), Rank((me + 3) % 4), Tag(0));
+///     let Poll::Ready(frame) = endpoint.poll_frame() else { unreachable!("nobody holds frames") };
+///     let mut frame = frame?;
+///     frame.as_mut()[..4].copy_from_slice(&me.to_le_bytes());
+///     endpoint.send(next, tag, frame, 4)?;
+///     loop {
+///         endpoint.progress()?;
+///         match endpoint.poll_recv(previous, tag) {
+///             Poll::Ready(received) => {
+///                 let (frame, n_bytes) = received?;
+///                 assert_eq!(n_bytes, 4);
+///                 let theirs = u32::from(frame.as_ref()[0]);
+///                 endpoint.recycle(frame);
+///                 return Ok(me + theirs);
+///             }
+///             Poll::Pending => endpoint.idle(Duration::from_secs(1)),
+///         }
+///     }
+/// });
+/// assert_eq!(sums, [Ok(3), Ok(1), Ok(3), Ok(5)]);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a world does nothing until it is run"]
+pub struct World {
+    n_ranks: NonZeroUsize,
+    frame_bytes: usize,
+    n_held: usize,
+    link_depth: usize,
+    bytes_per_second: Option<f64>,
+    latency: Duration,
+}
+
+/// # Panics
+/// Never: a world's frames are large enough.
+fn communicator(endpoint: Endpoint) -> Communicator<Endpoint> {
+    Communicator::new(endpoint).expect("the world has checked the size of its frames")
+}
+
+impl World {
+    /// A world of `n_ranks` ranks, with links as fast as memory.
+    ///
+    /// # Panics
+    /// If `n_ranks` is 0 or does not fit 32 bits.
+    pub fn new(n_ranks: usize) -> Self {
+        assert!(u32::try_from(n_ranks).is_ok(), "a world has at most 2^32 - 1 ranks");
+        Self {
+            n_ranks: NonZeroUsize::new(n_ranks).expect("a world has at least one rank"),
+            frame_bytes: 256 * 1024 + 4096,
+            n_held: n_ranks * Tag::COUNT * FRAMES_PER_LANE,
+            link_depth: 4,
+            bytes_per_second: None,
+            latency: Duration::ZERO,
+        }
+    }
+
+    /// Sets the bytes in every frame; 256 KiB + 4096 unless set.
+    ///
+    /// # Panics
+    /// If `n_bytes` is below [`MIN_FRAME_BYTES`].
+    pub fn frame_bytes(mut self, n_bytes: usize) -> Self {
+        assert!(n_bytes >= MIN_FRAME_BYTES, "a frame has at least {MIN_FRAME_BYTES} bytes");
+        self.frame_bytes = n_bytes;
+        self
+    }
+
+    /// Sets how many frames the ranks may hold together, those under way on links not counted;
+    /// [`FRAMES_PER_LANE`] for each rank and tag unless set. Frames are allocated as they are
+    /// needed, so this bounds memory and costs none.
+    ///
+    /// # Panics
+    /// If `n_frames` is below [`FRAMES_PER_LANE`] for each rank.
+    pub fn frame_limit(mut self, n_frames: usize) -> Self {
+        let least = self.n_ranks.get() * FRAMES_PER_LANE;
+        assert!(n_frames >= least, "the ranks need at least {least} frames");
+        self.n_held = n_frames;
+        self
+    }
+
+    /// Limits every rank's link to the network, each way, to `bytes_per_second`. A frame is
+    /// delivered when it would have crossed such links; frames that a rank sends to itself cross
+    /// none. Unlimited unless set.
+    ///
+    /// # Panics
+    /// Unless the rate is positive and finite.
+    pub fn link_rate(mut self, bytes_per_second: f64) -> Self {
+        assert!(
+            bytes_per_second > 0.0 && bytes_per_second.is_finite(),
+            "a link's rate is positive and finite"
+        );
+        self.bytes_per_second = Some(bytes_per_second);
+        self
+    }
+
+    /// Sets the time from a frame's first byte leaving to its first byte arriving; zero unless set.
+    pub fn link_latency(mut self, latency: Duration) -> Self {
+        self.latency = latency;
+        self
+    }
+
+    /// Sets how many undelivered frames each (sender, receiver, tag) may have; 4 unless set.
+    ///
+    /// # Panics
+    /// If `n_frames` is 0 or above 65536.
+    pub fn link_depth(mut self, n_frames: usize) -> Self {
+        assert!((1..=65536).contains(&n_frames), "a link holds between 1 and 65536 frames");
+        self.link_depth = n_frames;
+        self
+    }
+
+    /// Calls `body` with every rank's communicator, each on a thread of its own, and returns what the
+    /// calls returned, in rank order.
+    ///
+    /// # Panics
+    /// As [`run_endpoints`](Self::run_endpoints).
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::{Bound, Op, Plan};
+    /// use foldwire_threads::World;
+    ///
+    /// let plan = Plan::foldwire(Bound::Absolute(1e-3));
+    /// let sums = World::new(4).run(|mut comm| {
+    ///     let mut data = vec![comm.rank().0 as f32 + 0.25; 1000];
+    ///     comm.all_reduce(&mut data, Op::Sum, &plan).map(|_| data[999])
+    /// });
+    /// assert!(sums.iter().all(|sum| (sum.unwrap() - 7.0).abs() <= 4.0 * 1e-3));
+    /// ```
+    pub fn run<R: Send>(self, body: impl Fn(Communicator<Endpoint>) -> R + Sync) -> Vec<R> {
+        self.run_endpoints(|endpoint| body(communicator(endpoint)))
+    }
+
+    /// Like [`run`](Self::run), but returns a rank's panic in its place.
+    pub fn try_run<R: Send>(
+        self,
+        body: impl Fn(Communicator<Endpoint>) -> R + Sync,
+    ) -> Vec<thread::Result<R>> {
+        self.try_run_endpoints(|endpoint| body(communicator(endpoint)))
+    }
+
+    /// The communicators of all ranks, in order, to be driven by one thread with [`drive`](crate::drive).
+    #[must_use]
+    pub fn communicators(self) -> Vec<Communicator<Endpoint>> {
+        self.endpoints().into_iter().map(communicator).collect()
+    }
+
+    /// The endpoints of all ranks, in order, to be driven by any threads: one each, or a single one
+    /// that polls them all in turn (and calls [`idle`](foldwire::transport::Transport::idle) with a
+    /// zero budget or not at all, since it would be waiting for itself).
+    #[must_use]
+    pub fn endpoints(self) -> Vec<Endpoint> {
+        self.into_endpoints_and_fabric().0
+    }
+
+    fn into_endpoints_and_fabric(self) -> (Vec<Endpoint>, Arc<Fabric>) {
+        let is_paced = self.bytes_per_second.is_some() || !self.latency.is_zero();
+        let pace = is_paced.then(|| Pace::new(self.bytes_per_second, self.latency));
+        let (n, depth) = (self.n_ranks.get(), self.link_depth);
+        let fabric = Arc::new(Fabric::new(n, self.frame_bytes, self.n_held, depth, pace));
+        let endpoints =
+            (0..n).map(|rank| Endpoint::new(Rank::new(rank), Arc::clone(&fabric))).collect();
+        (endpoints, fabric)
+    }
+
+    /// Calls `body` with every rank's endpoint, each on a thread of its own, and returns what the
+    /// calls returned, in rank order.
+    ///
+    /// # Panics
+    /// If a rank panics: with the payload of the rank that panicked first, once every rank has ended.
+    /// The others see [`Error::PeerLost`](crate::Error::PeerLost) if they wait for it.
+    pub fn run_endpoints<R: Send>(self, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
+        let (outcomes, first_panic) = self.run_all(body);
+        let mut results = Vec::with_capacity(outcomes.len());
+        let mut payload = None;
+        for (rank, outcome) in outcomes.into_iter().enumerate() {
+            match outcome {
+                Ok(result) => results.push(result),
+                Err(panic) if payload.is_none() || first_panic == Some(Rank::new(rank)) => {
+                    payload = Some(panic);
+                }
+                Err(_) => {}
+            }
+        }
+        match payload {
+            None => results,
+            Some(payload) => panic::resume_unwind(payload),
+        }
+    }
+
+    /// Like [`run_endpoints`](Self::run_endpoints), but returns a rank's panic in its place, as
+    /// [`std::thread::JoinHandle::join`] does.
+    pub fn try_run_endpoints<R: Send>(
+        self,
+        body: impl Fn(Endpoint) -> R + Sync,
+    ) -> Vec<thread::Result<R>> {
+        self.run_all(body).0
+    }
+
+    /// What each rank's call came to, and which panicked first.
+    fn run_all<R: Send>(
+        self,
+        body: impl Fn(Endpoint) -> R + Sync,
+    ) -> (Vec<thread::Result<R>>, Option<Rank>) {
+        let (endpoints, fabric) = self.into_endpoints_and_fabric();
+        let outcomes = thread::scope(|scope| {
+            let body = &body;
+            let spawn = |(rank, endpoint)| {
+                thread::Builder::new()
+                    .name(format!("rank {rank}"))
+                    .spawn_scoped(scope, move || body(endpoint))
+                    .expect("the system refused a thread; use fewer ranks")
+            };
+            let threads: Vec<_> = endpoints.into_iter().enumerate().map(spawn).collect();
+            threads.into_iter().map(thread::ScopedJoinHandle::join).collect()
+        });
+        (outcomes, fabric.first_panic())
+    }
+}
