@@ -120,9 +120,11 @@ impl Case {
         let size = SIZES[i[5]];
         let op = Operation::ALL[i[3]];
         let scope = [Scope::PerOperand, Scope::Result][i[10]];
-        // A result of a product has no bound to ask for.
-        let scope =
-            if matches!(op, Operation::Prod | Operation::Norm) { Scope::PerOperand } else { scope };
+        // The result of a product has no bound to ask for, and next to a fill value of 1e37 no result
+        // in floats is within it.
+        let rough = i[11] == 1;
+        let unbounded = rough || matches!(op, Operation::Prod | Operation::Norm);
+        let scope = if unbounded { Scope::PerOperand } else { scope };
         Self {
             collective,
             schedule,
@@ -136,7 +138,7 @@ impl Case {
             in_place: i[8] == 1,
             bound: BOUNDS[i[9]],
             scope,
-            rough: i[11] == 1,
+            rough,
         }
     }
 
