@@ -1,18 +1,68 @@
-//! `foldwire stack`: one image volume per rank, summed.
+//! `foldwire stack`: one image volume per rank, summed by every preset over the same links.
+//!
+//! Image stacking is the application of the ZCCL, hZCCL and gZCCL papers: each rank holds an image
+//! volume, and the all-reduce sums them. Inputs come from [`crate::wave`] or from files; [`race`] runs
+//! and times the presets; here the results are judged, drawn and printed.
 
-use serde_json::json;
+mod race;
 
-use crate::cli::StackArgs;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::time::Duration;
+
+use crate::cli::{Preset, StackArgs};
 use crate::input::{self, DEFAULT_RANKS, Inputs, Volumes};
 use crate::picture::Gallery;
-use crate::table;
+use crate::quality::Quality;
+use crate::table::{self, Align, Table};
+use crate::values::BoundArg;
 use crate::wave::{self, Survey};
+use foldwire::{Bound, Element};
+use race::{Outcome, Race};
+
+/// One preset's line.
+#[derive(Debug, Serialize)]
+struct Row {
+    preset: &'static str,
+    ranks: usize,
+    dtype: &'static str,
+    link: String,
+    bound: String,
+    /// Absolute bound on each operand.
+    bound_abs: f64,
+    /// Seconds from the first rank's start to the last one's end, median.
+    time_s: f64,
+    /// Every run's seconds.
+    times_s: Vec<f64>,
+    /// Bytes of the array / time, in 1e9 bytes/s.
+    algbw_gbps: f64,
+    /// algbw · 2(n − 1)/n, as nccl-tests define it.
+    busbw_gbps: f64,
+    /// Bytes sent by all ranks together.
+    wire_bytes: u64,
+    /// The same before compression.
+    raw_bytes: u64,
+    ratio: f64,
+    /// Time of the raw preset / time, if it ran.
+    speedup: Option<f64>,
+    /// Mean over ranks, median run.
+    encode_s: f64,
+    fold_s: f64,
+    decode_s: f64,
+    wait_s: f64,
+    verbatim_blocks: u64,
+    /// Largest error that the library allows the result, rounding included.
+    bound_worst: f64,
+    /// All ranks hold the same bits.
+    same_bits: bool,
+    #[serde(flatten)]
+    quality: Quality,
+}
 
 /// Runs the subcommand: results on stdout, everything else on stderr.
 ///
 /// # Errors
-///
-/// Errors of use, and pictures that cannot be written.
+/// Errors of use, calls that fail, pictures that cannot be written, and results that break a promise.
 pub fn run(args: &StackArgs) -> anyhow::Result<()> {
     let inputs = inputs(args)?;
     for note in &inputs.notes {
@@ -28,12 +78,25 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
         inputs.source
     );
     let exact = inputs.volumes.exact_sum();
-    if !args.no_pictures {
-        let overview = Gallery::open(&args.out, &exact, &inputs.dims)?.finish()?;
-        eprintln!("pictures: {}", overview.display());
-    }
+    let rows = match &inputs.volumes {
+        Volumes::F32(volumes) => compare(args, volumes, &exact, &inputs)?,
+        Volumes::F64(volumes) => compare(args, volumes, &exact, &inputs)?,
+    };
     if args.json {
-        println!("{}", json!({ "rows": [] }));
+        println!("{}", serde_json::json!({ "rows": rows }));
+    } else {
+        print!("{}", render(&rows));
+    }
+    for row in &rows {
+        anyhow::ensure!(row.same_bits, "{}: ranks hold different results", row.preset);
+        anyhow::ensure!(
+            row.quality.is_within(row.bound_worst),
+            "{}: the error {:e} exceeds the promised {:e} ({} values changed their kind)",
+            row.preset,
+            row.quality.max_error,
+            row.bound_worst,
+            row.quality.mismatched_nonfinite,
+        );
     }
     Ok(())
 }
@@ -53,3 +116,162 @@ fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
         notes: images.notes,
     })
 }
+
+fn library_bound(bound: BoundArg) -> Bound {
+    match bound {
+        BoundArg::Abs(value) => Bound::Absolute(value),
+        BoundArg::Rel(value) => Bound::Relative(value),
+        BoundArg::Psnr(value) => Bound::Psnr(value),
+    }
+}
+
+fn library_preset(preset: Preset) -> foldwire::Preset {
+    match preset {
+        Preset::Raw => foldwire::Preset::Raw,
+        Preset::Cprp2p => foldwire::Preset::Cprp2p,
+        Preset::Zccl => foldwire::Preset::Zccl,
+        Preset::Hzccl => foldwire::Preset::Hzccl,
+        Preset::Gzccl => foldwire::Preset::Gzccl,
+        Preset::Foldwire => foldwire::Preset::Foldwire,
+    }
+}
+
+/// Runs the presets, judges and draws their results.
+fn compare<T: Element + Into<f64>>(
+    args: &StackArgs,
+    volumes: &[Vec<T>],
+    exact: &[f64],
+    inputs: &Inputs,
+) -> anyhow::Result<Vec<Row>> {
+    let presets = args.presets();
+    let race = Race {
+        presets: presets.iter().map(|&preset| library_preset(preset)).collect(),
+        bound: library_bound(args.bound),
+        link: args.link.bytes_per_s(),
+        repeat: args.repeat,
+    };
+    let progress = ProgressBar::new(race.n_runs() as u64)
+        .with_style(ProgressStyle::with_template("runs {bar:40} {pos}/{len} {eta}")?);
+    let outcomes = race.run(volumes, &progress)?;
+    progress.finish_and_clear();
+    let rounding = rounding(volumes);
+    let raw = presets.iter().position(|&preset| preset == Preset::Raw);
+    let raw_time = raw.map(|i| outcomes[i].time());
+    let mut rows: Vec<Row> = Vec::new();
+    for (preset, outcome) in presets.iter().zip(&outcomes) {
+        rows.push(row(*preset, args, outcome, exact, rounding, raw_time, inputs));
+    }
+    if !args.no_pictures {
+        let mut gallery = Gallery::open(&args.out, exact, &inputs.dims)?;
+        let largest = rows.iter().map(|row| row.bound_worst).fold(0.0, f64::max);
+        for ((preset, outcome), row) in presets.iter().zip(&outcomes).zip(&rows) {
+            // The raw result has no bound but rounding, which would show nothing but noise.
+            let unit = if *preset == Preset::Raw { largest } else { row.bound_worst };
+            gallery.add(preset.name(), preset.title(), &outcome.result, unit)?;
+        }
+        eprintln!("pictures: {}", gallery.finish()?.display());
+    }
+    Ok(rows)
+}
+
+/// What rounding in `T` can cost a sum of these volumes.
+fn rounding<T: Element + Into<f64>>(volumes: &[Vec<T>]) -> f64 {
+    let magnitude = |volume: &[T]| {
+        let values = volume.iter().map(|&x| Into::<f64>::into(x).abs());
+        values.filter(|x| x.is_finite()).fold(0.0, f64::max)
+    };
+    let largest: f64 = volumes.iter().map(|volume| magnitude(volume)).sum();
+    foldwire::bound::rounding::<T>(volumes.len(), largest)
+}
+
+fn row<T: Element + Into<f64>>(
+    preset: Preset,
+    args: &StackArgs,
+    outcome: &Outcome<T>,
+    exact: &[f64],
+    rounding: f64,
+    raw_time: Option<Duration>,
+    inputs: &Inputs,
+) -> Row {
+    let ranks = outcome.reports.len();
+    let time_s = outcome.time().as_secs_f64();
+    let algbw_gbps = inputs.volumes.n_bytes_per_rank() as f64 / time_s / 1e9;
+    let mean = |part: fn(&foldwire::Report) -> Duration| {
+        let total: Duration = outcome.reports.iter().map(part).sum();
+        total.as_secs_f64() / ranks as f64
+    };
+    let raw_bytes: u64 = outcome.reports.iter().map(|r| r.raw_bytes).sum();
+    let wire_bytes: u64 = outcome.reports.iter().map(|r| r.wire_bytes).sum();
+    let report = &outcome.reports[0];
+    Row {
+        preset: preset.name(),
+        ranks,
+        dtype: inputs.volumes.dtype(),
+        link: args.link.to_string(),
+        bound: args.bound.to_string(),
+        bound_abs: report.bound,
+        time_s,
+        times_s: outcome.times.iter().map(Duration::as_secs_f64).collect(),
+        algbw_gbps,
+        busbw_gbps: algbw_gbps * 2.0 * (ranks as f64 - 1.0) / ranks as f64,
+        wire_bytes,
+        raw_bytes,
+        ratio: raw_bytes as f64 / wire_bytes.max(1) as f64,
+        speedup: raw_time.map(|raw| raw.as_secs_f64() / time_s),
+        encode_s: mean(|r| r.encode),
+        fold_s: mean(|r| r.fold),
+        decode_s: mean(|r| r.decode),
+        wait_s: mean(foldwire::Report::waiting),
+        verbatim_blocks: outcome.reports.iter().map(|r| r.blocks.verbatim).sum(),
+        bound_worst: report.worst_case.unwrap_or(f64::INFINITY) + rounding,
+        same_bits: outcome.same_bits,
+        quality: Quality::of(&outcome.result, exact),
+    }
+}
+
+fn render(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        ("preset", "", Align::Left),
+        ("time", "ms", Align::Right),
+        ("speed-up", "x raw", Align::Right),
+        ("algbw", "GB/s", Align::Right),
+        ("wire", "all ranks", Align::Right),
+        ("ratio", "", Align::Right),
+        ("encode", "ms", Align::Right),
+        ("fold", "ms", Align::Right),
+        ("decode", "ms", Align::Right),
+        ("wait", "ms", Align::Right),
+        ("worst case", "", Align::Right),
+        ("max error", "", Align::Right),
+        ("PSNR", "dB", Align::Right),
+        ("NRMSE", "", Align::Right),
+    ]);
+    let ms = |seconds: f64| format!("{:.1}", seconds * 1e3);
+    let title = |name: &str| {
+        let presets = <Preset as clap::ValueEnum>::value_variants();
+        presets.iter().find(|p| p.name() == name).map_or("", |p| p.title()).to_owned()
+    };
+    for row in rows {
+        let optional = |value: Option<f64>, digits: usize| {
+            value.map_or_else(|| "-".to_owned(), |x| format!("{x:.digits$}"))
+        };
+        table.row(&[
+            title(row.preset),
+            ms(row.time_s),
+            optional(row.speedup, 2),
+            format!("{:.3}", row.algbw_gbps),
+            table::bytes(row.wire_bytes),
+            format!("{:.2}", row.ratio),
+            ms(row.encode_s),
+            ms(row.fold_s),
+            ms(row.decode_s),
+            ms(row.wait_s),
+            table::scientific(row.bound_worst),
+            table::scientific(row.quality.max_error),
+            optional(row.quality.psnr_db, 1),
+            row.quality.nrmse.map_or_else(|| "-".to_owned(), table::scientific),
+        ]);
+    }
+    table.render()
+}
+

@@ -121,6 +121,14 @@ impl Bound {
     }
 }
 
+/// What rounding in `T` can cost a reduction of `n_operands` whose partial results stay within
+/// `magnitude`, on top of the codec's errors: (n + 4)·u·magnitude, one rounding for each addition, the
+/// rest for quantising, decoding and dividing.
+#[must_use]
+pub fn rounding<T: Element>(n_operands: usize, magnitude: f64) -> f64 {
+    (n_operands as f64 + 4.0) * T::UNIT_ROUNDOFF * magnitude
+}
+
 /// 1 − 2⁻⁶.
 const SHRINK: f64 = 1.0 - 1.0 / 64.0;
 

@@ -414,12 +414,9 @@ fn operand_bound<T: Element>(
     op: OpCode,
     magnitude: f64,
 ) -> Result<f64, Error> {
-    // Sums of n operands in floats round n times, quantising and decoding a few times more; each costs
-    // at most u of the largest magnitude that occurs.
-    let n = call.size as f64;
-    let largest = if op == OpCode::Sum { n * magnitude } else { magnitude };
-    let roundings = if op == OpCode::None { 0.0 } else { n + 4.0 };
-    let rounding = roundings * T::UNIT_ROUNDOFF * largest;
+    let largest = if op == OpCode::Sum { call.size as f64 * magnitude } else { magnitude };
+    let rounding =
+        if op == OpCode::None { 0.0 } else { crate::bound::rounding::<T>(call.size, largest) };
     let terms = terms.ok_or(BoundError::Unbounded)?;
     let left = bound - rounding;
     if left <= 0.0 || left.is_nan() {
