@@ -9,6 +9,8 @@
 mod measure;
 mod report;
 
+use std::time::{Duration, Instant};
+
 use anyhow::bail;
 use foldwire::bound::Extent;
 use foldwire::codec::{Codec, FzLight};
@@ -19,10 +21,14 @@ use serde_json::json;
 
 use crate::cli::{CodecArgs, LevelArg};
 use crate::field::{Field, Values};
+use crate::memory;
 use crate::peers::{DEFAULT_PATH, Peers};
 use crate::usage::UsageError;
 use crate::values::BoundArg;
 use measure::{Bench, Measured};
+
+/// The share of time lost to other programs above which speeds are not to be trusted.
+const LARGE_DISTURBANCE: f64 = 0.05;
 
 /// One line of results: a field at a bound and a level.
 #[derive(Debug, serde::Serialize)]
@@ -56,6 +62,7 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     }
 
     let progress = progress(fields.len() * args.bound.len() * levels.len());
+    let (start, waited) = (Instant::now(), memory::waited());
     let mut rows = Vec::new();
     for field in &fields {
         progress.set_message(field.name.clone());
@@ -65,6 +72,7 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
         }?);
     }
     progress.finish_and_clear();
+    let share = disturbance(waited, memory::waited(), start.elapsed());
 
     if args.json {
         println!("{}", json!({ "rows": rows }));
@@ -76,11 +84,23 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
             );
         }
     }
+    if share > LARGE_DISTURBANCE {
+        eprintln!(
+            "note: other programs had the processor for {:.0} % of the time; measure again when the machine is idle",
+            100.0 * share
+        );
+    }
     let faults = faults(&rows);
     if !faults.is_empty() {
         bail!("the codec broke its promises; please report this\n  {}", faults.join("\n  "));
     }
     Ok(())
+}
+
+/// Share of the time that was waited for a processor; 0 where that is not known.
+fn disturbance(before: Option<Duration>, after: Option<Duration>, elapsed: Duration) -> f64 {
+    let waited = after.zip(before).map_or(Duration::ZERO, |(after, before)| after - before);
+    waited.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)
 }
 
 /// The levels asked for, once each, or the best.
@@ -200,6 +220,13 @@ mod tests {
     fn a_level_that_the_machine_lacks_is_an_error_of_use() {
         let message = levels(&[LevelArg::Avx512], &[Level::Scalar, Level::Avx2]).unwrap_err();
         assert!(message.to_string().ends_with("--level avx512; it has scalar, avx2"), "{message}");
+    }
+
+    #[test]
+    fn waiting_is_a_share_of_the_time() {
+        let ms = |ms| Some(Duration::from_millis(ms));
+        assert_eq!(disturbance(ms(100), ms(300), Duration::from_millis(800)), 0.25);
+        assert_eq!(disturbance(None, None, Duration::from_millis(800)), 0.0);
     }
 
     /// A codec that breaks a promise is found out, and by level too.
