@@ -121,15 +121,20 @@ impl StackArgs {
 const CODEC_EXAMPLES: &str = "\
 Examples:
   foldwire codec --field temperature.f32 --bound rel:1e-3
+      Speed, ratio and error at 1/1000 of the value range, with the machine's best kernels.
   foldwire codec --field *.f32 *.f64 --bound rel:1e-2 --bound rel:1e-3 --level scalar --level avx2
-  foldwire codec --field u.npy --bound abs:0.1 --bound psnr:60 --json > codec.json";
+      Every file, at two bounds and two kernel levels.
+  foldwire codec --field u.npy --bound abs:0.1 --bound psnr:60 --json > codec.json
+      Bounds of other kinds; stdout holds one JSON object.
+
+Every value is checked against its bound; the exit code is 1 if one is beyond it.";
 
 /// Options of `foldwire codec`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = CODEC_EXAMPLES)]
 pub struct CodecArgs {
-    /// Arrays to measure on: .f32, .f64 (raw little endian) or .npy
-    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    /// Arrays to measure on, one or several: .f32, .f64 (raw little-endian values) or .npy
+    #[arg(long, value_name = "FILE.f32|.f64|.npy", num_args = 1.., required = true)]
     pub field: Vec<PathBuf>,
 
     /// Error bounds: rel:X times the value range, abs:X, or psnr:X in dB; may be given several times
@@ -141,14 +146,14 @@ pub struct CodecArgs {
     pub level: Vec<LevelArg>,
 
     /// Timed runs of each operation; the median is reported
-    #[arg(long, value_name = "N", default_value_t = 15, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 31, value_parser = crate::values::repeat, allow_hyphen_values = true)]
     pub repeat: usize,
 
     /// Sizes and speeds of other compressors [default: ../shared/reference/peers.csv where it exists]
     #[arg(long, value_name = "FILE.csv")]
     pub peers: Option<PathBuf>,
 
-    /// Print one JSON object on stdout instead of the table
+    /// Print one JSON object on stdout instead of the tables
     #[arg(long)]
     pub json: bool,
 }

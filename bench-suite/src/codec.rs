@@ -1,49 +1,250 @@
 //! `foldwire codec`: the codec alone, on one thread, on fields in files.
+//!
+//! For each field, bound and kernel level: [`measure`] times encode, decode, fold and combine beside
+//! memcpy and a plain read of the same array, and checks every value that comes back; [`report`] makes
+//! tables and JSON of it. A broken promise (a value beyond its bound, a NaN that changed, a
+//! fold that differs from the combine, levels that disagree on a byte) fails the run after its results are
+//! shown.
 
+mod measure;
+mod report;
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use foldwire::bound::Extent;
+use foldwire::codec::{Codec, FzLight};
+use foldwire::kernel::Level;
+use foldwire::{Bound, Element, Quantum};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use crate::cli::CodecArgs;
+use crate::cli::{CodecArgs, LevelArg};
 use crate::field::{Field, Values};
-use crate::peers::Peers;
-use crate::quality;
-use crate::table::{self, Align, Table};
+use crate::memory;
+use crate::peers::{DEFAULT_PATH, Peers};
+use crate::usage::UsageError;
+use crate::values::BoundArg;
+use measure::{Bench, Measured};
+
+/// The share of time lost to other programs above which speeds are not to be trusted.
+const LARGE_DISTURBANCE: f64 = 0.05;
+
+/// One line of results: a field at a bound and a level.
+#[derive(Debug, serde::Serialize)]
+struct Row {
+    field: String,
+    dtype: &'static str,
+    /// Size of the field.
+    n_bytes: usize,
+    #[serde(serialize_with = "report::as_text")]
+    bound: BoundArg,
+    /// The bound in the unit of the data; 0 where the field has no range.
+    bound_abs: f64,
+    #[serde(serialize_with = "report::as_text")]
+    level: Level,
+    #[serde(flatten)]
+    measured: Measured,
+}
 
 /// Runs the subcommand: results on stdout, everything else on stderr.
 ///
 /// # Errors
 ///
-/// Errors of use.
+/// Errors of use; and, when everything is printed, any promise that the codec broke.
 pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
+    let levels = levels(&args.level, &Level::available().collect::<Vec<_>>())?;
     let peers = Peers::load(args.peers.as_deref())?;
     let fields =
         args.field.iter().map(|path| Field::read(path, None)).collect::<Result<Vec<_>, _>>()?;
-    if peers.is_empty() {
-        eprintln!("note: no table of other compressors was found; name one with --peers");
-    }
-    let mut table = Table::new(&[
-        ("field", "", Align::Left),
-        ("type", "", Align::Left),
-        ("dimensions", "", Align::Left),
-        ("size", "MB", Align::Right),
-        ("range", "", Align::Right),
-    ]);
     for field in &fields {
-        let range = match &field.values {
-            Values::F32(values) => quality::range(values),
-            Values::F64(values) => quality::range(values),
-        };
-        table.row(&[
-            field.name.clone(),
-            field.values.dtype().to_owned(),
-            field.dims.to_string(),
-            format!("{:.2}", field.values.n_bytes() as f64 / 1e6),
-            table::scientific(range),
-        ]);
+        check_length(field)?;
     }
+
+    let progress = progress(fields.len() * args.bound.len() * levels.len());
+    let (start, waited) = (Instant::now(), memory::waited());
+    let mut rows = Vec::new();
+    for field in &fields {
+        progress.set_message(field.name.clone());
+        rows.extend(match &field.values {
+            Values::F32(values) => measure_field(field, values, args, &levels, &progress),
+            Values::F64(values) => measure_field(field, values, args, &levels, &progress),
+        }?);
+    }
+    progress.finish_and_clear();
+    let share = disturbance(waited, memory::waited(), start.elapsed());
+
     if args.json {
-        println!("{}", json!({ "rows": [] }));
+        println!("{}", json!({ "rows": rows }));
     } else {
-        print!("{}", table.render());
+        print!("{}", report::text(&rows, &peers));
+        if peers.is_empty() {
+            eprintln!(
+                "note: {DEFAULT_PATH} is not there, so no other compressor is compared; --peers names such a table"
+            );
+        }
+    }
+    if share > LARGE_DISTURBANCE {
+        eprintln!(
+            "note: other programs had the processor for {:.0} % of the time; measure again when the machine is idle",
+            100.0 * share
+        );
+    }
+    let faults = faults(&rows);
+    if !faults.is_empty() {
+        bail!("the codec broke its promises; please report this\n  {}", faults.join("\n  "));
     }
     Ok(())
+}
+
+/// Share of the time that was waited for a processor; 0 where that is not known.
+fn disturbance(before: Option<Duration>, after: Option<Duration>, elapsed: Duration) -> f64 {
+    let waited = after.zip(before).map_or(Duration::ZERO, |(after, before)| after - before);
+    waited.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)
+}
+
+/// The levels asked for, once each, or the best.
+fn levels(asked: &[LevelArg], available: &[Level]) -> Result<Vec<Level>, UsageError> {
+    if asked.is_empty() {
+        return Ok(available.last().copied().into_iter().collect());
+    }
+    let mut levels = Vec::new();
+    for arg in asked {
+        let level = match arg {
+            LevelArg::Scalar => Level::Scalar,
+            LevelArg::Avx2 => Level::Avx2,
+            LevelArg::Avx512 => Level::Avx512,
+        };
+        if !available.contains(&level) {
+            let names: Vec<_> = available.iter().map(|level| level.name()).collect();
+            return Err(UsageError::new(format!(
+                "this machine cannot run --level {level}; it has {}",
+                names.join(", ")
+            )));
+        }
+        if !levels.contains(&level) {
+            levels.push(level);
+        }
+    }
+    Ok(levels)
+}
+
+/// One frame must be able to hold the field.
+fn check_length(field: &Field) -> Result<(), UsageError> {
+    let n_values = field.values.n_values();
+    let fits = match field.values {
+        Values::F32(_) => FzLight::<f32>::new(Quantum::LOSSLESS, 1).max_encoded_len(n_values),
+        Values::F64(_) => FzLight::<f64>::new(Quantum::LOSSLESS, 1).max_encoded_len(n_values),
+    };
+    if fits.is_none() {
+        return Err(UsageError::new(format!(
+            "{}: {n_values} values are too many for one frame; measure on a piece of the file (under 4 GB)",
+            field.name
+        )));
+    }
+    Ok(())
+}
+
+fn measure_field<T: Element + Into<f64>>(
+    field: &Field,
+    values: &[T],
+    args: &CodecArgs,
+    levels: &[Level],
+    progress: &ProgressBar,
+) -> anyhow::Result<Vec<Row>> {
+    let extent = Extent::of(values);
+    let mut bench = Bench::new(values, args.repeat);
+    let mut rows = Vec::new();
+    for &bound in &args.bound {
+        let bound_abs = match bound {
+            BoundArg::Abs(value) => Bound::Absolute(value),
+            BoundArg::Rel(value) => Bound::Relative(value),
+            BoundArg::Psnr(value) => Bound::Psnr(value),
+        }
+        .absolute(extent)?;
+        for &level in levels {
+            rows.push(Row {
+                field: field.name.clone(),
+                dtype: field.values.dtype(),
+                n_bytes: field.values.n_bytes(),
+                bound,
+                bound_abs,
+                level,
+                measured: bench.run(bound_abs, level)?,
+            });
+            progress.inc(1);
+        }
+    }
+    Ok(rows)
+}
+
+/// What is wrong in these results, one line each.
+fn faults(rows: &[Row]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (at, row) in rows.iter().enumerate() {
+        let mut fault = |what: &str| {
+            faults.push(format!("{} at {}, level {}: {what}", row.field, row.bound, row.level));
+        };
+        row.measured.faults().iter().for_each(|what| fault(what));
+        let is_same = |other: &&Row| other.field == row.field && other.bound == row.bound;
+        if let Some(first) = rows[..at].iter().find(is_same)
+            && first.measured.digest != row.measured.digest
+        {
+            fault(&format!("other bytes than level {}", first.level));
+        }
+    }
+    faults
+}
+
+/// A bar on stderr, where that is a terminal.
+fn progress(n_rows: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("measuring [{bar:40}] {pos}/{len} {msg}")
+        .expect("the template is constant")
+        .progress_chars("=> ");
+    ProgressBar::new(n_rows as u64).with_style(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_level_is_the_default_and_each_comes_once() {
+        let two = [Level::Scalar, Level::Avx2];
+        assert_eq!(levels(&[], &two), Ok(vec![Level::Avx2]));
+        let asked = [LevelArg::Avx2, LevelArg::Scalar, LevelArg::Avx2];
+        assert_eq!(levels(&asked, &two), Ok(vec![Level::Avx2, Level::Scalar]));
+    }
+
+    #[test]
+    fn a_level_that_the_machine_lacks_is_an_error_of_use() {
+        let message = levels(&[LevelArg::Avx512], &[Level::Scalar, Level::Avx2]).unwrap_err();
+        assert!(message.to_string().ends_with("--level avx512; it has scalar, avx2"), "{message}");
+    }
+
+    #[test]
+    fn waiting_is_a_share_of_the_time() {
+        let ms = |ms| Some(Duration::from_millis(ms));
+        assert_eq!(disturbance(ms(100), ms(300), Duration::from_millis(800)), 0.25);
+        assert_eq!(disturbance(None, None, Duration::from_millis(800)), 0.0);
+    }
+
+    /// A codec that breaks a promise is found out, and by level too.
+    #[test]
+    fn broken_promises_are_faults() {
+        let row = |level, digest, values_over_bound| Row {
+            field: "a.f32".into(),
+            dtype: "f32",
+            n_bytes: 4,
+            bound: BoundArg::Abs(1.0),
+            bound_abs: 1.0,
+            level,
+            measured: Measured { digest, values_over_bound, ..Measured::default() },
+        };
+        assert!(faults(&[row(Level::Scalar, 1, 0), row(Level::Avx2, 1, 0)]).is_empty());
+        let found = faults(&[row(Level::Scalar, 1, 2), row(Level::Avx2, 3, 0)]);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("a.f32 at abs:1, level scalar: 2 values"), "{found:?}");
+        assert!(found[1].ends_with("level avx2: other bytes than level scalar"), "{found:?}");
+    }
 }

@@ -96,6 +96,14 @@ fn sum_words<T: Pod>(source: &[T]) -> u64 {
     sums.iter().chain(rest).fold(0, |sum, word| sum.wrapping_add(*word))
 }
 
+/// How long this thread has been ready to run while others had the processors, where the system tells
+/// (Linux). Timings of a thread that waits much say little about the machine.
+pub fn waited() -> Option<Duration> {
+    let of_thread = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    // Nanoseconds running, nanoseconds waiting, number of turns.
+    of_thread.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -34,13 +34,13 @@ impl Quality {
     /// # Panics
     ///
     /// When the lengths differ.
-    pub fn of<T: Copy + Into<f64>>(result: &[T], exact: &[f64]) -> Self {
+    pub fn of<T: Copy + Into<f64>, E: Copy + Into<f64>>(result: &[T], exact: &[E]) -> Self {
         assert_eq!(result.len(), exact.len(), "a result has as many values as its reference");
         let (mut max_error, mut squares, mut n_finite, mut mismatched_nonfinite) =
             (0.0_f64, 0.0, 0_usize, 0);
         let (mut least, mut greatest) = (f64::INFINITY, f64::NEG_INFINITY);
         for (&value, &exact) in result.iter().zip(exact) {
-            let value: f64 = value.into();
+            let (value, exact): (f64, f64) = (value.into(), exact.into());
             if exact.is_finite() {
                 let error = if value.is_finite() { (value - exact).abs() } else { f64::INFINITY };
                 max_error = max_error.max(error);
@@ -136,7 +136,7 @@ mod tests {
     fn without_range_there_is_no_relative_error() {
         let quality = Quality::of(&[1.5_f32, 1.0], &[1.0, 1.0]);
         assert_eq!((quality.max_error, quality.psnr_db, quality.nrmse), (0.5, None, None));
-        let none = Quality::of::<f32>(&[], &[]);
+        let none = Quality::of::<f32, f64>(&[], &[]);
         assert_eq!((none.max_error, none.psnr_db, none.nrmse), (0.0, None, Some(0.0)));
     }
 

@@ -1,0 +1,292 @@
+//! One field at one bound and level: every value checked, then every operation timed.
+//!
+//! The field is one operand. The other is the field rotated by half its length, so that both have the
+//! same statistics and range but no two blocks are the same. `fold` receives the encoding of the other
+//! and adds the field; `combine` adds the two encodings.
+
+use std::cell::RefCell;
+use std::hint::black_box;
+use std::time::Duration;
+
+use foldwire::codec::{BlockStats, Codec, CodecError, FzLight, Homomorphic};
+use foldwire::kernel::Level;
+use foldwire::{Element, Op, Quantum};
+use serde::Serialize;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::memory::{self, Memcpy};
+use crate::quality::Quality;
+
+/// Operands that codes leave head-room for, as in a group of this many ranks.
+const MAX_OPERANDS: u32 = 8;
+
+/// A timing covers at least this, by repetition: clocks and interrupts disturb shorter ones.
+const SHORTEST_TIMING: Duration = Duration::from_millis(2);
+
+/// What was found; speeds in 1e9 bytes of the field per second.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(super) struct Measured {
+    /// Size of the encoding.
+    pub(super) encoded_bytes: usize,
+    /// Size of the field over size of the encoding.
+    pub(super) ratio: f64,
+    pub(super) encode_gbps: f64,
+    pub(super) decode_gbps: f64,
+    pub(super) fold_gbps: f64,
+    pub(super) combine_gbps: f64,
+    pub(super) memcpy_gbps: f64,
+    pub(super) read_gbps: f64,
+    /// Largest |x − decoded| over the bound, finite values; 0 where nothing changed.
+    pub(super) max_err_over_bound: f64,
+    /// `None` where nothing changed.
+    pub(super) psnr_db: Option<f64>,
+    pub(super) verbatim_blocks: u64,
+    pub(super) values_over_bound: usize,
+    /// NaNs and infinities of which a bit changed.
+    pub(super) mismatched_nonfinite: usize,
+    /// What `combine` met.
+    pub(super) paths: Paths,
+    /// Sums of two operands beyond twice the bound and the rounding.
+    #[serde(skip)]
+    pub(super) sums_over_bound: usize,
+    /// `fold` gave other bytes than `combine`.
+    #[serde(skip)]
+    pub(super) fold_differs: bool,
+    /// Of all bytes encoded, folded and combined: the same for every level.
+    #[serde(skip)]
+    pub(super) digest: u64,
+}
+
+/// Pairs of blocks by what `combine` did with them.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(super) struct Paths {
+    both_constant: u64,
+    left: u64,
+    right: u64,
+    neither_constant: u64,
+}
+
+impl From<BlockStats> for Paths {
+    fn from(blocks: BlockStats) -> Self {
+        let BlockStats { both_constant, left, right, neither_constant, .. } = blocks;
+        Self { both_constant, left, right, neither_constant }
+    }
+}
+
+impl Measured {
+    /// The promises that were broken.
+    pub(super) fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let mut count = |n: usize, what: &str| {
+            if n > 0 {
+                faults.push(format!("{n} {what}"));
+            }
+        };
+        count(
+            self.values_over_bound,
+            &format!("values beyond the bound, by up to {:.6} of it", self.max_err_over_bound),
+        );
+        count(self.mismatched_nonfinite, "NaNs or infinities that did not come back as they were");
+        count(self.sums_over_bound, "sums of two operands beyond twice the bound");
+        if self.fold_differs {
+            faults.push("fold and combine gave different bytes".to_owned());
+        }
+        faults
+    }
+}
+
+/// A field and the buffers to measure with, all of whose pages are in place.
+pub(super) struct Bench<'a, T> {
+    values: &'a [T],
+    rotated: Vec<T>,
+    decoded: Vec<T>,
+    memcpy: Memcpy<'a, T>,
+    /// Destination of everything that is encoded.
+    scratch: Vec<u8>,
+    n_rounds: usize,
+}
+
+impl<'a, T: Element + Into<f64>> Bench<'a, T> {
+    /// Takes the median of `n_rounds` timings of each operation.
+    ///
+    /// # Panics
+    ///
+    /// When one frame cannot hold the values.
+    pub(super) fn new(values: &'a [T], n_rounds: usize) -> Self {
+        let mut rotated = values.to_vec();
+        rotated.rotate_left(values.len() / 2);
+        let max_len = FzLight::<T>::new(Quantum::LOSSLESS, MAX_OPERANDS)
+            .max_encoded_len(values.len())
+            .expect("the caller has checked the length");
+        let (decoded, memcpy) = (values.to_vec(), Memcpy::new(values));
+        // Not zeros: those would be promised, not written.
+        Self { values, rotated, decoded, memcpy, scratch: vec![1; max_len], n_rounds }
+    }
+
+    /// Checks and times the codec at one bound (in the unit of the data) and level.
+    pub(super) fn run(&mut self, bound: f64, level: Level) -> Result<Measured, CodecError> {
+        let codec = FzLight::<T>::with_level(Quantum::new::<T>(bound), MAX_OPERANDS, level);
+        let n_bytes = codec.encode(self.values, &mut self.scratch)?.n_bytes;
+        let own = self.scratch[..n_bytes].to_vec();
+        let n_bytes = codec.encode(&self.rotated, &mut self.scratch)?.n_bytes;
+        let other = self.scratch[..n_bytes].to_vec();
+        let mut measured = self.check(&codec, bound, &own, &other)?;
+        self.time(&codec, &own, &other, &mut measured);
+        Ok(measured)
+    }
+
+    fn check(
+        &mut self,
+        codec: &FzLight<T>,
+        bound: f64,
+        own: &[u8],
+        other: &[u8],
+    ) -> Result<Measured, CodecError> {
+        let Self { values, rotated, decoded, scratch, .. } = self;
+        let written = codec.encode(values, scratch)?;
+        codec.decode(own, 1, decoded)?;
+        let quality = Quality::of(decoded, values);
+        let pairs = || values.iter().zip(&*decoded).map(|(&x, &y)| (x, y));
+        let over = |(x, y): &(T, T)| x.to_f64().is_finite() && error(*x, *y) > bound;
+        let changed = |(x, y): &(T, T)| {
+            !x.to_f64().is_finite() && bytemuck::bytes_of(x) != bytemuck::bytes_of(y)
+        };
+        let mut measured = Measured {
+            encoded_bytes: own.len(),
+            ratio: size_of_val(*values) as f64 / own.len() as f64,
+            max_err_over_bound: match quality.max_error {
+                0.0 => 0.0,
+                error => error / bound,
+            },
+            psnr_db: quality.psnr_db,
+            verbatim_blocks: written.blocks.verbatim,
+            values_over_bound: pairs().filter(over).count(),
+            mismatched_nonfinite: pairs().filter(changed).count(),
+            ..Measured::default()
+        };
+
+        let folded = codec.fold(&Op::Sum, other, values, scratch)?;
+        let folded = scratch[..folded.n_bytes].to_vec();
+        let combined = codec.combine(&Op::Sum, other, own, scratch)?;
+        measured.paths = combined.blocks.into();
+        let combined = &scratch[..combined.n_bytes];
+        measured.fold_differs = folded != combined;
+        codec.decode(combined, 1, decoded)?;
+        let operands = values.iter().zip(&*rotated);
+        let is_off = |&((&x, &y), &sum): &((&T, &T), &T)| !is_sum(sum, x, y, bound);
+        measured.sums_over_bound = operands.zip(&*decoded).filter(is_off).count();
+        measured.digest = [own, &folded, combined]
+            .iter()
+            .fold(0, |all: u64, &one| all.rotate_left(1) ^ xxh3_64(one));
+        Ok(measured)
+    }
+
+    fn time(&mut self, codec: &FzLight<T>, own: &[u8], other: &[u8], measured: &mut Measured) {
+        const CHECKED: &str = "the check has done the same";
+        let Self { values, decoded, memcpy, scratch, .. } = self;
+        let scratch = RefCell::new(scratch);
+        let mut encode = repeated(|| {
+            let dst = &mut scratch.borrow_mut()[..];
+            black_box(codec.encode(black_box(values), dst).expect(CHECKED));
+        });
+        let mut decode = repeated(|| {
+            codec.decode(black_box(own), 1, decoded).expect(CHECKED);
+            black_box(&*decoded);
+        });
+        let mut fold = repeated(|| {
+            let dst = &mut scratch.borrow_mut()[..];
+            black_box(codec.fold(&Op::Sum, black_box(other), values, dst).expect(CHECKED));
+        });
+        let mut combine = repeated(|| {
+            let dst = &mut scratch.borrow_mut()[..];
+            black_box(codec.combine(&Op::Sum, black_box(other), own, dst).expect(CHECKED));
+        });
+        let mut copy = repeated(|| {
+            memcpy.run();
+        });
+        let mut read = repeated(|| {
+            memory::read(values);
+        });
+        let times = memory::alternate(
+            self.n_rounds,
+            &mut [&mut encode, &mut decode, &mut fold, &mut combine, &mut copy, &mut read],
+        );
+        let gbps = |at: usize| memory::gbps(size_of_val(*values), memory::median(&times[at]));
+        measured.encode_gbps = gbps(0);
+        measured.decode_gbps = gbps(1);
+        measured.fold_gbps = gbps(2);
+        measured.combine_gbps = gbps(3);
+        measured.memcpy_gbps = gbps(4);
+        measured.read_gbps = gbps(5);
+    }
+}
+
+/// The mean time of `work` over as many runs as make [`SHORTEST_TIMING`].
+fn repeated(mut work: impl FnMut()) -> impl FnMut() -> Duration {
+    let once = (0..3).map(|_| memory::time(&mut work)).min().unwrap_or_default();
+    let n_runs = SHORTEST_TIMING.as_nanos().div_ceil(once.as_nanos().max(1)) as u32;
+    move || memory::time(|| (0..n_runs).for_each(|_| work())) / n_runs
+}
+
+/// |value − exact|, infinite where the value is not finite.
+fn error<T: Element>(exact: T, value: T) -> f64 {
+    let value = value.to_f64();
+    if value.is_finite() { (value - exact.to_f64()).abs() } else { f64::INFINITY }
+}
+
+/// Whether `sum` is x + y within twice the bound and what rounding can cost: one rounding each for the two
+/// operands and the sum in `T`, and one for the sum here; less than 4 u (|x| + |y| + 2·bound).
+fn is_sum<T: Element>(sum: T, x: T, y: T, bound: f64) -> bool {
+    let (sum, x, y) = (sum.to_f64(), x.to_f64(), y.to_f64());
+    let exact = x + y;
+    if !(x.is_finite() && y.is_finite()) {
+        return sum == exact || (sum.is_nan() && exact.is_nan());
+    }
+    let rounding = 4.0 * T::UNIT_ROUNDOFF * (x.abs() + y.abs() + 2.0 * bound);
+    // A sum beyond the range of `T` is infinite.
+    sum == T::from_f64(exact).to_f64() || (sum - exact).abs() <= 2.0 * bound + rounding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_with_everything_in_it_is_measured_and_keeps_its_promises() {
+        let mut values: Vec<f32> = (0..10_001_u16).map(|i| (f32::from(i) * 1e-3).sin()).collect();
+        values[77] = f32::from_bits(0x7fc0_1234);
+        values[5000] = f32::NEG_INFINITY;
+        values[9000..9100].fill(9.969_21e36);
+        for level in Level::available() {
+            let measured = Bench::new(&values, 1).run(1e-3, level).unwrap();
+            assert!(measured.faults().is_empty(), "{level}: {measured:?}");
+            assert!(measured.ratio > 1.0 && measured.verbatim_blocks >= 5, "{level}: {measured:?}");
+            assert!(measured.max_err_over_bound > 0.5, "{level}: {measured:?}");
+            assert!(measured.encode_gbps > 0.0 && measured.read_gbps > 0.0);
+        }
+    }
+
+    #[test]
+    fn a_constant_field_comes_back_as_it_was() {
+        let measured = Bench::new(&[2.5_f64; 100], 1).run(0.0, Level::Scalar).unwrap();
+        assert!(measured.faults().is_empty());
+        assert_eq!((measured.max_err_over_bound, measured.psnr_db), (0.0, None));
+    }
+
+    #[test]
+    fn sums_may_be_off_by_two_bounds_and_rounding() {
+        assert!(is_sum(3.2_f32, 1.0, 2.0, 0.1));
+        assert!(!is_sum(3.201_f32, 1.0, 2.0, 0.1));
+        assert!(is_sum(f32::INFINITY, 3e38, 3e38, 0.1));
+        assert!(is_sum(f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.1));
+        assert!(!is_sum(0.0, f64::NAN, 0.0, 0.1) && !is_sum(f64::NAN, 1.0, 2.0, 0.1));
+        assert!(!is_sum(f64::MAX, f64::INFINITY, 0.0, 0.1));
+    }
+
+    #[test]
+    fn short_work_is_repeated() {
+        let mut n_runs = 0;
+        repeated(|| n_runs += 1)();
+        assert!(n_runs > 1000, "{n_runs}");
+    }
+}

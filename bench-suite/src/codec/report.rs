@@ -1,0 +1,285 @@
+//! What the user sees of the rows: one table of speeds, one of sizes and errors, and one beside other
+//! compressors where their sizes are known.
+
+use std::fmt::Display;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::Serializer;
+
+use super::Row;
+use crate::peers::Peers;
+use crate::table::{Align, Table, scientific};
+use crate::values::BoundArg;
+
+/// The compressor that the project measures itself against: the same block size, no entropy coder.
+const RIVAL: &str = "SZp-b32";
+
+/// Fields below this may stay in a processor's caches.
+const CACHED_BYTES: usize = 16_000_000;
+
+/// For JSON: as it is written on the command line.
+pub(super) fn as_text<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(value)
+}
+
+/// All tables.
+pub(super) fn text(rows: &[Row], peers: &Peers) -> String {
+    let mut text = speeds(rows);
+    text += "\n";
+    text += &sizes(rows);
+    if let Some(beside) = beside_peers(rows, peers) {
+        text += "\n";
+        text += &beside;
+    }
+    text
+}
+
+fn speeds(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        ("field", "", Align::Left),
+        ("type", "", Align::Left),
+        ("bound", "", Align::Left),
+        ("level", "", Align::Left),
+        ("encode", "GB/s", Align::Right),
+        ("decode", "GB/s", Align::Right),
+        ("fold", "GB/s", Align::Right),
+        ("combine", "GB/s", Align::Right),
+        ("memcpy", "GB/s", Align::Right),
+        ("read", "GB/s", Align::Right),
+        ("encode", "× memcpy", Align::Right),
+        ("decode", "× memcpy", Align::Right),
+        ("fold", "× memcpy", Align::Right),
+    ]);
+    for row in rows {
+        let of = &row.measured;
+        let mut cells = names(row).to_vec();
+        cells.push(row.level.to_string());
+        let speeds = [
+            of.encode_gbps,
+            of.decode_gbps,
+            of.fold_gbps,
+            of.combine_gbps,
+            of.memcpy_gbps,
+            of.read_gbps,
+        ];
+        cells.extend(speeds.map(|gbps| format!("{gbps:.2}")));
+        cells.extend(speeds[..3].iter().map(|gbps| format!("{:.2}", gbps / of.memcpy_gbps)));
+        table.row(&cells);
+    }
+    let mut text =
+        format!("Speed on one thread, in 1e9 bytes of the field per second\n\n{}", table.render());
+    if rows.iter().any(|row| row.n_bytes < CACHED_BYTES) {
+        text += "Fields of a few MB stay in the processor's caches, for memcpy and read as for the codec.\n";
+    }
+    text
+}
+
+fn sizes(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        ("field", "", Align::Left),
+        ("type", "", Align::Left),
+        ("bound", "", Align::Left),
+        ("= absolute", "", Align::Right),
+        ("size", "MB", Align::Right),
+        ("ratio", "", Align::Right),
+        ("max error", "/ bound", Align::Right),
+        ("values", "beyond it", Align::Right),
+        ("NaN, ∞", "changed", Align::Right),
+        ("PSNR", "dB", Align::Right),
+        ("verbatim", "blocks", Align::Right),
+    ]);
+    for row in rows.iter().filter(|row| is_first(rows, row)) {
+        let of = &row.measured;
+        let mut cells = names(row).to_vec();
+        cells.extend([
+            significant(row.bound_abs),
+            format!("{:.2}", row.n_bytes as f64 / 1e6),
+            format!("{:.2}", of.ratio),
+            format!("{:.4}", of.max_err_over_bound),
+            of.values_over_bound.to_string(),
+            of.mismatched_nonfinite.to_string(),
+            match of.psnr_db {
+                Some(db) => format!("{db:.1}"),
+                None if of.max_err_over_bound == 0.0 => "exact".to_owned(),
+                None => "–".to_owned(),
+            },
+            of.verbatim_blocks.to_string(),
+        ]);
+        table.row(&cells);
+    }
+    format!("Size and error, the same for every level\n\n{}", table.render())
+}
+
+/// Ratios beside those of other compressors at the same relative bound; `None` if there are none.
+fn beside_peers(rows: &[Row], peers: &Peers) -> Option<String> {
+    let compared: Vec<_> = rows
+        .iter()
+        .filter(|row| is_first(rows, row))
+        .filter_map(|row| match row.bound {
+            BoundArg::Rel(rel) => Some((row, peers.of(&row.field, rel).collect::<Vec<_>>())),
+            BoundArg::Abs(_) | BoundArg::Psnr(_) => None,
+        })
+        .filter(|(_, peers)| !peers.is_empty())
+        .collect();
+    let mut names_of_peers: Vec<&str> = Vec::new();
+    for peer in compared.iter().flat_map(|(_, peers)| peers) {
+        if !names_of_peers.contains(&peer.peer.as_str()) {
+            names_of_peers.push(&peer.peer);
+        }
+    }
+    if names_of_peers.is_empty() {
+        return None;
+    }
+
+    let over_rival = format!("/ {RIVAL}");
+    let times_rival = format!("× {RIVAL}");
+    let mut columns = vec![
+        ("field", "", Align::Left),
+        ("type", "", Align::Left),
+        ("bound", "", Align::Left),
+        ("Foldwire", "", Align::Right),
+    ];
+    columns.extend(names_of_peers.iter().map(|name| {
+        let (family, variant) = name.split_once('-').unwrap_or((name, ""));
+        (family, variant, Align::Right)
+    }));
+    columns.extend([
+        ("Foldwire", over_rival.as_str(), Align::Right),
+        ("encode", times_rival.as_str(), Align::Right),
+    ]);
+    let mut table = Table::new(&columns);
+    let mut gains: Vec<(f64, &Row)> = Vec::new();
+    for (row, peers) in &compared {
+        let of = |name: &str| peers.iter().find(|peer| peer.peer == name);
+        let mut cells = names(row).to_vec();
+        cells.push(format!("{:.2}", row.measured.ratio));
+        let or_none = |value: Option<f64>, decimals: usize| {
+            value.map_or("–".to_owned(), |value| format!("{value:.decimals$}"))
+        };
+        cells.extend(names_of_peers.iter().map(|name| or_none(of(name).map(|peer| peer.ratio), 2)));
+        let rival = of(RIVAL);
+        let gain = rival.map(|rival| row.measured.ratio / rival.ratio);
+        let encode = fastest_encode(rows, row);
+        cells.push(or_none(gain, 3));
+        cells.push(or_none(rival.map(|rival| encode / rival.compress_gbps), 1));
+        table.row(&cells);
+        if row.dtype == "f32" {
+            gains.extend(gain.map(|gain| (gain, *row)));
+        }
+    }
+    let mut text = format!(
+        "Compression ratio beside other compressors, at the same bound\n\n{}",
+        table.render()
+    );
+    if let Some((least, row)) = gains.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0)) {
+        let mean =
+            (gains.iter().map(|(gain, _)| gain.ln()).sum::<f64>() / gains.len() as f64).exp();
+        writeln!(
+            text,
+            "Speeds of others are theirs on the machine that measured them.\n\
+             Foldwire / {RIVAL} over {} f32 rows: least {least:.3} ({} at {}), geometric mean {mean:.3}",
+            gains.len(),
+            stem(&row.field),
+            row.bound
+        )
+        .expect("writing to a string");
+    }
+    Some(text)
+}
+
+/// Three significant digits, in full where that is short.
+fn significant(value: f64) -> String {
+    if value == 0.0 || !(1e-4..1e6).contains(&value) {
+        return scientific(value);
+    }
+    let decimals = (2.0 - value.log10().floor()).max(0.0) as usize;
+    format!("{value:.decimals$}")
+}
+
+/// Field, type and bound, as every table begins.
+fn names(row: &Row) -> [String; 3] {
+    [stem(&row.field), row.dtype.to_owned(), row.bound.to_string()]
+}
+
+/// The name without the extension, which the type says again.
+fn stem(name: &str) -> String {
+    Path::new(name).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+}
+
+fn is_same(a: &Row, b: &Row) -> bool {
+    a.field == b.field && a.bound == b.bound
+}
+
+/// Whether no row before it is of the same field and bound.
+fn is_first(rows: &[Row], row: &Row) -> bool {
+    rows.iter().find(|other| is_same(other, row)).is_some_and(|first| std::ptr::eq(first, row))
+}
+
+/// The best level's encode speed at the field and bound of `row`.
+fn fastest_encode(rows: &[Row], row: &Row) -> f64 {
+    rows.iter()
+        .filter(|other| is_same(other, row))
+        .map(|row| row.measured.encode_gbps)
+        .fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use foldwire::kernel::Level;
+
+    use super::super::Measured;
+    use super::*;
+
+    fn row(dtype: &'static str, level: Level, ratio: f64, encode_gbps: f64) -> Row {
+        Row {
+            field: format!("a.{dtype}"),
+            dtype,
+            n_bytes: 1_000_000,
+            bound: BoundArg::Rel(1e-3),
+            bound_abs: 0.25,
+            level,
+            measured: Measured { ratio, encode_gbps, memcpy_gbps: 10.0, ..Measured::default() },
+        }
+    }
+
+    #[test]
+    fn others_are_compared_at_the_same_field_and_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("peers.csv");
+        let head = "field,rel_bound,abs_bound,peer,compressed_bytes,ratio,compress_GBps,decompress_GBps,points_over_bound,max_error_over_bound,psnr_dB";
+        let rows = "a.f32,1e-3,0.25,SZp-b32,1,4.0,0.5,1,0,1,60\na.f32,1e-3,0.25,SZx,1,3.0,0.5,1,0,1,60\n\
+                    a.f64,1e-3,0.25,SZx,1,6.5,0.5,1,0,1,60\n";
+        fs::write(&path, format!("{head}\n{rows}")).unwrap();
+        let peers = Peers::load(Some(&path)).unwrap();
+        let rows = [
+            row("f32", Level::Scalar, 5.0, 2.0),
+            row("f32", Level::Avx2, 5.0, 8.0),
+            row("f64", Level::Avx2, 7.0, 9.0),
+        ];
+        let text = beside_peers(&rows, &peers).unwrap();
+        let words =
+            |at: usize| text.lines().nth(at).unwrap().split_whitespace().collect::<Vec<_>>();
+        assert_eq!(words(5), ["a", "f32", "rel:0.001", "5.00", "4.00", "3.00", "1.250", "16.0"]);
+        assert_eq!(words(6), ["a", "f64", "rel:0.001", "7.00", "–", "6.50", "–", "–"]);
+        let last = text.lines().last().unwrap();
+        assert!(last.ends_with("least 1.250 (a at rel:0.001), geometric mean 1.250"), "{last}");
+        assert_eq!(beside_peers(&rows, &Peers::default()), None);
+    }
+
+    #[test]
+    fn bounds_have_three_digits() {
+        let texts = [0.0, 0.000_915_9, 0.25, 63.23, 531.5, 5e6, 1e-7].map(significant);
+        assert_eq!(texts, ["0", "0.000916", "0.250", "63.2", "532", "5.00e6", "1.00e-7"]);
+    }
+
+    #[test]
+    fn sizes_come_once_and_speeds_for_every_level() {
+        let rows = [row("f32", Level::Scalar, 5.0, 2.0), row("f32", Level::Avx2, 5.0, 8.0)];
+        let n_rows =
+            |text: String| text.lines().filter(|line| line.trim_start().starts_with("a ")).count();
+        assert_eq!((n_rows(speeds(&rows)), n_rows(sizes(&rows))), (2, 1));
+    }
+}
