@@ -274,4 +274,3 @@ fn render(rows: &[Row]) -> String {
     }
     table.render()
 }
-

@@ -1,22 +1,21 @@
 //! The bytes of one chunk of fZ-light codes, and the one check that makes later access infallible.
 //!
 //! ```text
-//! tag            1 byte        DENSE | SPECIAL | CONSTANT
-//! first code     4 or 8 bytes  little-endian; the code before the first residual
+//! tag            1 byte        DENSE | SPECIAL | CONSTANT; bits 4 and 5: log₂ of the first code's bytes
 //! payload                      the occupied blocks, in order
 //! widths         1 byte each   one per occupied block
 //! occupancy      ⌈blocks/8⌉    bit b: block b is occupied; absent if DENSE or CONSTANT
+//! first code     1, 2, 4 or 8  little-endian, signed; the code before the first residual
 //! ```
 //!
-//! The trailer (widths, occupancy) stands last so that an encoder writes the payload where it stays; a
+//! The trailer (widths, occupancy, first code) stands last so that an encoder writes the payload where it stays; a
 //! reader finds it from the chunk's end, which the frame's index gives. An occupied block of width
 //! c ≤ 32 (64) is 32 zig-zag residuals of c bits, value i at bit i·c, little-endian: 4·c bytes. Width
 //! [`VERBATIM`] is followed by the block's values themselves, [`REPEAT`] by one value that fills it.
 
 use super::{BLOCK, BLOCKS, CHUNK, Code, PAD};
 use crate::codec::DecodeError;
-use crate::element::Element;
-use core::marker::PhantomData;
+use crate::element::{Element, sealed::Float};
 
 /// Every block is occupied; there is no occupancy bitmap.
 pub(super) const DENSE: u8 = 1;
@@ -24,6 +23,10 @@ pub(super) const DENSE: u8 = 1;
 pub(super) const SPECIAL: u8 = 2;
 /// No block is occupied; there is no bitmap.
 pub(super) const CONSTANT: u8 = 4;
+
+/// Where the tag holds log₂ of the first code's bytes.
+pub(super) const FIRST_SIZE_SHIFT: u32 = 4;
+const FIRST_SIZE: u8 = 3 << FIRST_SIZE_SHIFT;
 
 /// Width byte of a block stored as it is.
 pub(super) const VERBATIM: u8 = 0xff;
@@ -34,39 +37,44 @@ pub(super) const REPEAT: u8 = 0xfe;
 /// the occupied blocks' sizes add up to the payload; every width is valid; at least [`PAD`] bytes
 /// are readable after the payload; occupancy has no bit at or above `n_blocks`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ChunkView<'a, T> {
+pub(crate) struct ChunkView<'a, T: Float> {
     bytes: &'a [u8],
     n_values: usize,
+    first: T::Code,
     widths_at: usize,
     n_widths: usize,
     occupied: [u64; 2],
     special: bool,
-    element: PhantomData<T>,
 }
 
 impl<'a, T: Element> ChunkView<'a, T> {
     /// Checks `bytes[..len]` as a chunk of `n_values` (1…4096); `bytes` must be at least [`PAD`]
     /// longer than `len`.
     pub(crate) fn parse(bytes: &'a [u8], len: usize, n_values: usize) -> Result<Self, DecodeError> {
-        let head = 1 + T::BYTES;
         let damaged = Err(DecodeError::Damaged);
-        if !(1..=CHUNK).contains(&n_values) || len < head || bytes.len() < len + PAD {
+        if !(1..=CHUNK).contains(&n_values) || len < 1 || bytes.len() < len + PAD {
             return damaged;
         }
         let n_blocks = n_values.div_ceil(BLOCK);
         let every: u128 = if n_blocks == BLOCKS { u128::MAX } else { (1 << n_blocks) - 1 };
         let tag = bytes[0];
-        let (occupied, trailer) = match tag & !SPECIAL {
-            CONSTANT => (0, 0),
-            DENSE => (every, 0),
+        let n_first = 1 << ((tag & FIRST_SIZE) >> FIRST_SIZE_SHIFT);
+        if n_first > T::BYTES || len < 1 + n_first {
+            return damaged;
+        }
+        let first_at = len - n_first;
+        let first = signed::<T>(&bytes[first_at..len]);
+        let (occupied, occupied_at) = match tag & !(SPECIAL | FIRST_SIZE) {
+            CONSTANT => (0, first_at),
+            DENSE => (every, first_at),
             0 => {
                 let n = n_blocks.div_ceil(8);
-                if len < head + n {
+                if first_at < 1 + n {
                     return damaged;
                 }
                 let mut word = [0; 16];
-                word[..n].copy_from_slice(&bytes[len - n..len]);
-                (u128::from_le_bytes(word), n)
+                word[..n].copy_from_slice(&bytes[first_at - n..first_at]);
+                (u128::from_le_bytes(word), first_at - n)
             }
             _ => return damaged,
         };
@@ -74,10 +82,10 @@ impl<'a, T: Element> ChunkView<'a, T> {
             return damaged;
         }
         let n_widths = occupied.count_ones() as usize;
-        if len < head + trailer + n_widths {
+        if occupied_at < 1 + n_widths {
             return damaged;
         }
-        let widths_at = len - trailer - n_widths;
+        let widths_at = occupied_at - n_widths;
         let widths = &bytes[widths_at..widths_at + n_widths];
         let special = tag & SPECIAL != 0;
         let last_is_short = occupied >> (n_blocks - 1) & 1 == 1;
@@ -87,11 +95,11 @@ impl<'a, T: Element> ChunkView<'a, T> {
         } else {
             plain_payload_len(widths, T::Code::BITS)
         };
-        if payload != Some(widths_at - head) {
+        if payload != Some(widths_at - 1) {
             return damaged;
         }
         let occupied = [occupied as u64, (occupied >> 64) as u64];
-        Ok(Self { bytes, n_values, widths_at, n_widths, occupied, special, element: PhantomData })
+        Ok(Self { bytes, n_values, first, widths_at, n_widths, occupied, special })
     }
 
     /// Number of values.
@@ -102,13 +110,13 @@ impl<'a, T: Element> ChunkView<'a, T> {
     /// The code before the first residual.
     #[inline(always)]
     pub(super) fn first(&self) -> T::Code {
-        bytemuck::pod_read_unaligned(&self.bytes[1..1 + T::BYTES])
+        self.first
     }
 
     /// Start of the payload; readable to the end of the payload and [`PAD`] bytes on.
     #[inline(always)]
     pub(super) fn payload(&self) -> &'a [u8] {
-        &self.bytes[1 + T::BYTES..]
+        &self.bytes[1..]
     }
 
     /// One width byte for each occupied block.
@@ -128,6 +136,14 @@ impl<'a, T: Element> ChunkView<'a, T> {
     pub(super) fn is_special(&self) -> bool {
         self.special
     }
+}
+
+/// A code from its low bytes.
+fn signed<T: Element>(bytes: &[u8]) -> T::Code {
+    let negative = bytes[bytes.len() - 1] >> 7 == 1;
+    let mut word = [if negative { 0xff } else { 0 }; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    T::Code::from_bits(u64::from_le_bytes(word))
 }
 
 /// 4·Σ widths, if all are in 1…`max`.

@@ -12,7 +12,7 @@
 //! Every function here is `inline(always)` into the level's `#[target_feature]` entry points, where
 //! the intrinsics of the `Isa` become single instructions.
 
-use super::chunk::{CONSTANT, ChunkView, DENSE, REPEAT, SPECIAL, VERBATIM};
+use super::chunk::{CONSTANT, ChunkView, DENSE, FIRST_SIZE_SHIFT, REPEAT, SPECIAL, VERBATIM};
 use super::{BLOCK, BLOCKS, Code, Encoded, Lattice};
 use crate::element::Element;
 use crate::op::{self, LatticeOp};
@@ -76,7 +76,7 @@ impl<T: Element, S: Isa<T>> ChunkWriter<T, S> {
         Self {
             start: dst,
             // SAFETY: within the destination by the caller's promise.
-            payload: unsafe { dst.add(1 + T::BYTES) },
+            payload: unsafe { dst.add(1) },
             first: T::Code::ZERO,
             before: None,
             occupied: [0; 2],
@@ -175,7 +175,7 @@ impl<T: Element, S: Isa<T>> ChunkWriter<T, S> {
         }
     }
 
-    /// Writes trailer and head.
+    /// Writes tag and trailer.
     ///
     /// # Safety
     /// Exactly `n_blocks` blocks were written or left constant.
@@ -188,11 +188,14 @@ impl<T: Element, S: Isa<T>> ChunkWriter<T, S> {
             n if n == n_blocks => DENSE,
             _ => 0,
         };
-        // SAFETY: head and trailer are counted in `max_chunk_len`; widths has n_widths ≤ BLOCKS bytes and
-        // the bitmap is 16, of which at most its own length is past the end, within the slack.
+        // A code of b significant bits, sign included, in 1, 2, 4 or 8 bytes.
+        let significant = u64::BITS - self.first.zigzag().leading_zeros();
+        let first_size = significant.div_ceil(8).max(1).next_power_of_two();
+        tag |= (first_size.trailing_zeros() << FIRST_SIZE_SHIFT) as u8;
+        // SAFETY: tag and trailer are counted in `max_chunk_len`; widths has n_widths ≤ BLOCKS bytes; bitmap
+        // and code are written whole, and what is past their own lengths is within the slack.
         unsafe {
             self.start.write(tag);
-            self.start.add(1).cast::<T::Code>().write_unaligned(self.first);
             let mut end = self.payload;
             end.copy_from_nonoverlapping(self.widths.as_ptr(), self.n_widths);
             end = end.add(self.n_widths);
@@ -201,6 +204,8 @@ impl<T: Element, S: Isa<T>> ChunkWriter<T, S> {
                 end.cast::<[u64; 2]>().write_unaligned(words);
                 end = end.add(n_blocks.div_ceil(8));
             }
+            end.cast::<[u8; 8]>().write_unaligned(self.first.bits().to_le_bytes());
+            end = end.add(first_size as usize);
             let n_bytes = end.offset_from_unsigned(self.start);
             Encoded { n_bytes, verbatim_blocks: self.verbatim_blocks }
         }
