@@ -14,7 +14,7 @@ use crate::engine::{Buffers, Engine, Program};
 use crate::error::{Buffer, Error};
 use crate::frame::CallHeader;
 use crate::kernel::{CHUNK, Level};
-use crate::layout::{Layout, share};
+use crate::layout::{Division, Layout, share};
 use crate::op::{Op, OpCode};
 use crate::pipeline;
 use crate::plan::Plan;
@@ -358,9 +358,9 @@ impl<X: Transport> Communicator<X> {
         call: Call,
         pipeline: pipeline::Pipeline,
         codec: &AnyCodec<T>,
-        header: (usize, OpCode, f64),
+        header: (usize, OpCode, f64, Division),
     ) -> Result<Engine<X::Frame>, Error> {
-        let (count, op, step) = header;
+        let (count, op, step, division) = header;
         let codec = codec.as_dyn();
         let max_segment = Engine::<X::Frame>::max_segment(codec, self.transport.frame_capacity())?;
         // Whole chunks encode best; short parts go in one frame anyway.
@@ -376,11 +376,12 @@ impl<X: Transport> Communicator<X> {
                 dtype: T::DTYPE,
                 op,
                 codec: codec.id(),
+                division,
                 root: call.root.0,
                 count: count as u64,
                 step,
             },
-            layout: Layout::new(count, schedule.n_parts(call), max_segment, CHUNK),
+            layout: Layout::new(count, schedule.n_parts(call), max_segment, CHUNK, division),
             checksum: self.checksum(),
             rank: self.rank(),
             divisor: if op == OpCode::Avg { call.size as u32 } else { 1 },

@@ -7,6 +7,7 @@
 
 use crate::codec::CodecId;
 use crate::element::DType;
+use crate::layout::Division;
 use crate::op::OpCode;
 use crate::schedule::Collective;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -44,6 +45,8 @@ pub struct CallHeader {
     pub op: OpCode,
     /// The codec.
     pub codec: CodecId,
+    /// How the array is divided among parts.
+    pub division: Division,
     /// The root, 0 where there is none.
     pub root: u32,
     /// Values in the logical array.
@@ -119,6 +122,7 @@ impl Header {
         head[6] = call.op as u8;
         head[7] = call.codec as u8;
         head[8] = if checksum { HAS_CHECKSUM } else { 0 };
+        head[9] = call.division as u8;
         head[12..16].copy_from_slice(&call.sequence.to_le_bytes());
         head[16..24].copy_from_slice(&call.count.to_le_bytes());
         head[24..32].copy_from_slice(&call.step.to_le_bytes());
@@ -178,6 +182,11 @@ impl Header {
                     dtype: DType::from_code(head[5])?,
                     op: OpCode::from_code(head[6])?,
                     codec: CodecId::from_code(head[7])?,
+                    division: match head[9] {
+                        0 => Division::Blocks,
+                        1 => Division::Interleaved,
+                        _ => return None,
+                    },
                     root: u32_at(32),
                     count: u64_at(16),
                     step: f64::from_bits(u64_at(24)),
@@ -220,6 +229,7 @@ mod tests {
                 dtype: DType::F32,
                 op: OpCode::Sum,
                 codec: CodecId::FzLight,
+                division: Division::Interleaved,
                 root: 0,
                 count: 1 << 40,
                 step: 0.5,

@@ -3,6 +3,11 @@
 //! A schedule's parts are processed in *rounds*: in each round every part contributes one segment, the
 //! largest that fits a frame in the worst case. Shorter parts contribute empty segments in the last
 //! rounds, so that every rank sees the same sequence of messages whatever the count.
+//!
+//! Where a part must be a rank's share (reduce-scatter, all-gather, …) it is one contiguous block. An
+//! all-reduce is free to choose, and blocks of real fields compress unequally: the ring then moves at
+//! the pace of its heaviest part. [`Division::Interleaved`] deals neighbouring segments to the parts in
+//! turn, so that all parts weigh about the same in every round.
 
 use core::ops::Range;
 
@@ -16,6 +21,17 @@ pub const fn share(count: usize, size: usize, index: usize) -> Range<usize> {
     start..start + base + (index < extra) as usize
 }
 
+/// How an all-reduce divides the array among the parts of its schedule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Division {
+    /// Part p is one block, the share of rank p, as in the published systems.
+    #[default]
+    Blocks = 0,
+    /// Each round takes the next stretch of the array and deals it to the parts.
+    Interleaved = 1,
+}
+
 /// The division of one call's array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -23,16 +39,23 @@ pub(crate) struct Layout {
     n_parts: usize,
     segment: usize,
     n_rounds: usize,
+    division: Division,
 }
 
 impl Layout {
     /// Divides `count` values into `n_parts` and those into segments of at most `max_segment`, all
     /// about equally long, and multiples of `unit` where that is possible.
-    pub(crate) fn new(count: usize, n_parts: usize, max_segment: usize, unit: usize) -> Self {
+    pub(crate) fn new(
+        count: usize,
+        n_parts: usize,
+        max_segment: usize,
+        unit: usize,
+        division: Division,
+    ) -> Self {
         let longest = count.div_ceil(n_parts);
         let n_rounds = longest.div_ceil(max_segment).max(1);
         let even = longest.div_ceil(n_rounds).next_multiple_of(unit).min(max_segment).max(1);
-        Self { count, n_parts, segment: even, n_rounds: longest.div_ceil(even).max(1) }
+        Self { count, n_parts, segment: even, n_rounds: longest.div_ceil(even).max(1), division }
     }
 
     /// Rounds, at least one, so that even an empty call compares its parameters.
@@ -42,15 +65,26 @@ impl Layout {
 
     /// Where the segment of `part` in `round` lies in the array.
     pub(crate) fn segment(&self, part: usize, round: usize) -> Range<usize> {
-        let part = share(self.count, self.n_parts, part);
-        let start = part.end.min(part.start + round * self.segment);
-        start..part.end.min(start + self.segment)
+        match self.division {
+            Division::Blocks => {
+                let block = share(self.count, self.n_parts, part);
+                let start = block.end.min(block.start + round * self.segment);
+                start..block.end.min(start + self.segment)
+            }
+            Division::Interleaved => {
+                let stretch = self.n_parts * self.segment;
+                let start = self.count.min(round * stretch);
+                let piece = share(stretch.min(self.count - start), self.n_parts, part);
+                start + piece.start..start + piece.end
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::vec::Vec;
 
     #[test]
     fn shares_cover_the_array_in_order_and_differ_by_one_at_most() {
@@ -77,16 +111,20 @@ mod tests {
             (100_003, 7, 5000, 4096),
             (9, 1, 100, 64),
         ] {
-            let layout = Layout::new(count, n_parts, max_segment, unit);
-            for part in 0..n_parts {
-                let whole = share(count, n_parts, part);
-                let mut end = whole.start;
-                for round in 0..layout.n_rounds() {
-                    let segment = layout.segment(part, round);
+            for division in [Division::Blocks, Division::Interleaved] {
+                let layout = Layout::new(count, n_parts, max_segment, unit, division);
+                let mut segments: Vec<_> = (0..n_parts)
+                    .flat_map(|part| (0..layout.n_rounds()).map(move |round| (part, round)))
+                    .map(|(part, round)| layout.segment(part, round))
+                    .filter(|segment| !segment.is_empty())
+                    .collect();
+                segments.sort_by_key(|segment| segment.start);
+                let mut end = 0;
+                for segment in segments {
                     assert!(segment.start == end && segment.len() <= max_segment);
                     end = segment.end;
                 }
-                assert_eq!(end, whole.end);
+                assert_eq!(end, count);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::bound::{Bound, Scope};
 use crate::codec::CodecId;
+use crate::layout::Division;
 use crate::pipeline::{self, Pipeline};
 use crate::schedule::{self, Collective, RecursiveDoubling, Schedule};
 use core::fmt;
@@ -29,6 +30,8 @@ pub struct Plan {
     pub bound: Option<Bound>,
     /// What the bound bounds.
     pub scope: Scope,
+    /// How an all-reduce divides the array.
+    pub division: Division,
 }
 
 impl Plan {
@@ -41,13 +44,16 @@ impl Plan {
             codec: CodecId::Raw,
             bound: None,
             scope: Scope::PerOperand,
+            division: Division::Blocks,
         }
     }
 
-    /// Foldwire's own way: fZ-light, folded in one pass.
+    /// Foldwire's own way: fZ-light, folded in one pass, parts of equal weight.
     #[must_use]
     pub const fn foldwire(bound: Bound) -> Self {
-        Self::raw().compressed(pipeline::FUSED, bound)
+        let mut plan = Self::raw().compressed(pipeline::FUSED, bound);
+        plan.division = Division::Interleaved;
+        plan
     }
 
     /// The same with fZ-light in this pipeline.
@@ -84,7 +90,7 @@ impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let schedule = self.schedule.map_or("default", Schedule::name);
         write!(f, "{schedule} × {} × {}", self.pipeline.name, self.codec.name())?;
-        write!(f, ", {:?} ({:?})", self.bound, self.scope)
+        write!(f, ", {:?} ({:?}), {:?}", self.bound, self.scope, self.division)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{Backend, data, oracle};
 use foldwire::codec::CodecId;
+use foldwire::layout::Division;
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule::{self, Binomial, Call, RecursiveDoubling, Ring, Schedule};
 use foldwire::{
@@ -86,13 +87,15 @@ pub struct Case {
     pub scope: Scope,
     /// NaN, infinities and fill values in the data.
     pub rough: bool,
+    /// How an all-reduce divides the array.
+    pub division: Division,
 }
 
 impl fmt::Debug for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} by {}, {} x {}, {:?}, {}, {} values on {} ranks, root {}, {}, {:?} {:?}{}",
+            "{} by {}, {} x {}, {:?}, {}, {} values on {} ranks, root {}, {}, {:?} {:?}, {:?}{}",
             self.collective.name(),
             self.schedule.name(),
             self.pipeline.name,
@@ -105,17 +108,18 @@ impl fmt::Debug for Case {
             if self.in_place { "in place" } else { "out of place" },
             self.bound,
             self.scope,
+            self.division,
             if self.rough { ", rough" } else { "" },
         )
     }
 }
 
 /// The lengths of the axes of the product, in the order of [`Case::from_indices`].
-const AXES: [usize; 12] = [8, 5, 2, 6, 2, 11, 7, 3, 2, 3, 2, 2];
+const AXES: [usize; 13] = [8, 5, 2, 6, 2, 11, 7, 3, 2, 3, 2, 2, 2];
 
 impl Case {
     /// The case with these choices on the axes.
-    fn from_indices(i: [usize; 12]) -> Self {
+    fn from_indices(i: [usize; 13]) -> Self {
         let (collective, schedule) = ROUTES[i[0]];
         let size = SIZES[i[5]];
         let op = Operation::ALL[i[3]];
@@ -139,6 +143,7 @@ impl Case {
             bound: BOUNDS[i[9]],
             scope,
             rough,
+            division: [Division::Blocks, Division::Interleaved][i[12]],
         }
     }
 
@@ -151,6 +156,7 @@ impl Case {
             codec: self.codec,
             bound: Some(self.bound),
             scope: self.scope,
+            division: self.division,
         }
     }
 
@@ -341,7 +347,7 @@ pub fn all() -> impl Iterator<Item = Case> {
 /// Few cases in which every pair of choices on two axes occurs: greedy, deterministic.
 #[must_use]
 pub fn pairwise() -> Vec<Case> {
-    let pairs = |i: &[usize; 12]| {
+    let pairs = |i: &[usize; 13]| {
         let i = *i;
         (0..AXES.len()).flat_map(move |a| (0..a).map(move |b| (a, i[a], b, i[b])))
     };
@@ -362,7 +368,7 @@ pub fn pairwise() -> Vec<Case> {
             (indices[a], indices[b]) = (x, y);
             indices
         });
-        let gain = |i: &[usize; 12]| pairs(i).filter(|pair| missing.contains(pair)).count();
+        let gain = |i: &[usize; 13]| pairs(i).filter(|pair| missing.contains(pair)).count();
         let Some(best) = candidates.max_by_key(gain) else { break };
         for pair in pairs(&best) {
             missing.remove(&pair);
@@ -391,6 +397,7 @@ impl Case {
             bound: Bound::Absolute(1e-3),
             scope: Scope::PerOperand,
             rough: false,
+            division: Division::Interleaved,
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::element::Element;
 use crate::engine::{Buffers, Engine, Progress, Work};
 use crate::error::Error;
 use crate::kernel::Kernel;
+use crate::layout::Division;
 use crate::op::{Op, OpCode};
 use crate::pipeline;
 use crate::plan::Plan;
@@ -73,7 +74,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         let call =
             Call { collective: Collective::AllReduce, size: self.comm.size(), root: Rank(0) };
         let codec = self.comm.codec::<f64>(CodecId::Raw, Quantum::LOSSLESS);
-        let header = (EXTENT_VALUES, OpCode::Max, 0.0);
+        let header = (EXTENT_VALUES, OpCode::Max, 0.0, Division::Blocks);
         let engine = self.comm.engine(EXTENT_SCHEDULE, call, pipeline::RAW, &codec, header)?;
         Ok(State::Extent { engine, values })
     }
@@ -86,7 +87,12 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         let (call, op) = (self.call(), self.request.op_code());
         let (quantum, worst_case) = resolve::<T>(&self.plan, self.schedule, call, op, extent)?;
         let codec = self.comm.codec::<T>(self.plan.codec, quantum);
-        let header = (self.request.count, op, quantum.step());
+        // Elsewhere parts are ranks' shares.
+        let division = match call.collective {
+            Collective::AllReduce => self.plan.division,
+            _ => Division::Blocks,
+        };
+        let header = (self.request.count, op, quantum.step(), division);
         let mut engine =
             self.comm.engine(self.schedule, call, self.plan.pipeline, &codec, header)?;
         engine.report.bound = quantum.bound();
