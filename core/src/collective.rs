@@ -19,6 +19,7 @@ use crate::op::{Op, OpCode};
 use crate::pipeline;
 use crate::plan::Plan;
 use crate::report::Report;
+use crate::select;
 use crate::schedule::{Call, Collective, RecursiveDoubling, Schedule};
 use crate::transport::{MIN_FRAME_BYTES, Rank, Transport};
 use core::time::Duration;
@@ -327,7 +328,7 @@ impl<X: Transport> Communicator<X> {
         }
         let (size, rank) = (self.size(), self.rank());
         request.check(size, rank)?;
-        let schedule = plan.schedule_for(request.collective);
+        let schedule = select::schedule(request.collective, plan, self.transport.link_rate());
         if !schedule.supports(request.collective) {
             let (schedule, collective) = (schedule.name(), request.collective);
             return Err(Error::Unsupported { schedule, collective });

@@ -1,10 +1,10 @@
 //! Safe entry points to the codec's inner loops, and the one place where an instruction set is chosen.
 //!
 //! Layers, after memchr: `scalar` is the specification; `generic` holds every chunk loop, written once
-//! over the [`generic::Isa`] trait; `x86_64` implements that trait for AVX2+BMI2 and for AVX-512. All
+//! over the `generic::Isa` trait; `x86_64` implements that trait for AVX2+BMI2 and for AVX-512. All
 //! levels give identical bytes; `tests` below forces each level the machine has.
 //!
-//! Unit of work: one *chunk* of up to 4096 values, whose layout is in [`chunk`] and docs/format.md.
+//! Unit of work: one *chunk* of up to 4096 values, whose layout is in `chunk` and docs/format.md.
 
 #![allow(unsafe_code)]
 
@@ -191,7 +191,7 @@ pub(crate) struct Encoded {
 
 /// The chunk kernels of one element type at one level.
 ///
-/// Every destination must hold [`max_chunk_len`] bytes for the number of values.
+/// Every destination must hold `max_chunk_len` bytes for the number of values.
 #[derive(Clone, Copy)]
 #[allow(clippy::type_complexity)]
 pub struct Kernels<T: Float> {

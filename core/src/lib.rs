@@ -49,6 +49,7 @@ pub mod pipeline;
 pub mod plan;
 pub mod report;
 pub mod schedule;
+pub mod select;
 pub mod transport;
 
 pub use bound::{Bound, Quantum, Scope};

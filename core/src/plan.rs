@@ -4,6 +4,8 @@ use crate::bound::{Bound, Scope};
 use crate::codec::CodecId;
 use crate::layout::Division;
 use crate::pipeline::{self, Pipeline};
+#[cfg(doc)]
+use crate::select;
 use crate::schedule::{self, Collective, RecursiveDoubling, Schedule};
 use core::fmt;
 
@@ -20,7 +22,7 @@ use core::fmt;
 /// ```
 #[derive(Clone, Copy)]
 pub struct Plan {
-    /// Who talks to whom; `None`: [`schedule::default_for`] the collective.
+    /// Who talks to whom; `None`: what [`select::schedule`] thinks fastest.
     pub schedule: Option<&'static dyn Schedule>,
     /// Where data is compressed and reduced.
     pub pipeline: Pipeline,
@@ -78,17 +80,11 @@ impl Plan {
         self.scope = scope;
         self
     }
-
-    /// The schedule for `collective`.
-    #[must_use]
-    pub fn schedule_for(&self, collective: Collective) -> &'static dyn Schedule {
-        self.schedule.unwrap_or_else(|| schedule::default_for(collective))
-    }
 }
 
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let schedule = self.schedule.map_or("default", Schedule::name);
+        let schedule = self.schedule.map_or("any schedule", Schedule::name);
         write!(f, "{schedule} × {} × {}", self.pipeline.name, self.codec.name())?;
         write!(f, ", {:?} ({:?}), {:?}", self.bound, self.scope, self.division)
     }
@@ -133,9 +129,11 @@ impl Preset {
     /// The preset as a plan for `collective`.
     #[must_use]
     pub fn plan(self, collective: Collective, bound: Bound) -> Plan {
-        let compressed = |pipeline| Plan::raw().compressed(pipeline, bound);
+        // The published systems have fixed schedules; ours leaves the choice to the library.
+        let fixed = Plan::raw().with_schedule(schedule::default_for(collective));
+        let compressed = |pipeline| fixed.compressed(pipeline, bound);
         match self {
-            Self::Raw => Plan::raw(),
+            Self::Raw => fixed,
             Self::Cprp2p => compressed(pipeline::PER_HOP),
             Self::Zccl => compressed(pipeline::COMPRESS_ONCE),
             Self::Hzccl => compressed(pipeline::HOMOMORPHIC),

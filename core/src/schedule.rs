@@ -11,11 +11,13 @@
 pub mod check;
 
 mod binomial;
+mod pairwise;
 mod print;
 mod recursive_doubling;
 mod ring;
 
 pub use binomial::Binomial;
+pub use pairwise::Pairwise;
 pub use print::program;
 pub use recursive_doubling::RecursiveDoubling;
 pub use ring::Ring;
@@ -23,9 +25,9 @@ pub use ring::Ring;
 use crate::transport::Rank;
 
 /// Every schedule.
-pub static ALL: &[&dyn Schedule] = &[&Ring, &RecursiveDoubling, &Binomial];
+pub static ALL: &[&dyn Schedule] = &[&Ring, &RecursiveDoubling, &Pairwise, &Binomial];
 
-/// The schedule for a collective when the caller leaves the choice open.
+/// The schedule that MPI libraries use for large arrays, and [`select`](crate::select) by default.
 #[must_use]
 pub fn default_for(collective: Collective) -> &'static dyn Schedule {
     match collective {

@@ -143,6 +143,12 @@ pub trait Transport {
     /// at once, spin, or park until something arrives, but not longer than `budget`.
     fn idle(&mut self, budget: Duration);
 
+    /// Rate of each rank's link to the network, each way, in bytes per second, if it is known and the
+    /// same on every rank; helps to choose a schedule.
+    fn link_rate(&self) -> Option<f64> {
+        None
+    }
+
     /// Whether bytes can be damaged on the way, so that frames carry a checksum unless the caller
     /// says otherwise. `false` suits frames that never leave the process.
     fn needs_checksum(&self) -> bool {
