@@ -19,8 +19,8 @@ use crate::op::{Op, OpCode};
 use crate::pipeline;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::select;
 use crate::schedule::{Call, Collective, RecursiveDoubling, Schedule};
+use crate::select;
 use crate::transport::{MIN_FRAME_BYTES, Rank, Transport};
 use core::time::Duration;
 

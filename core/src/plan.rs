@@ -4,9 +4,9 @@ use crate::bound::{Bound, Scope};
 use crate::codec::CodecId;
 use crate::layout::Division;
 use crate::pipeline::{self, Pipeline};
+use crate::schedule::{self, Collective, RecursiveDoubling, Schedule};
 #[cfg(doc)]
 use crate::select;
-use crate::schedule::{self, Collective, RecursiveDoubling, Schedule};
 use core::fmt;
 
 /// How a collective is to be carried out. All ranks of a call must use the same.

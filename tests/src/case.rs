@@ -169,9 +169,9 @@ impl Case {
     /// If a result is wrong, naming the case.
     pub fn check<B: Backend>(&self, backend: &B) {
         if self.is_f64 {
-            self.check_as::<f64, B>(backend)
+            self.check_as::<f64, B>(backend);
         } else {
-            self.check_as::<f32, B>(backend)
+            self.check_as::<f32, B>(backend);
         }
     }
 
@@ -356,11 +356,9 @@ pub fn pairwise() -> Vec<Case> {
         (0..AXES.len()).flat_map(move |a| (0..a).map(move |b| (a, i[a], b, i[b])))
     };
     let mut missing = std::collections::BTreeSet::new();
-    for a in 0..AXES.len() {
-        for b in 0..a {
-            for x in 0..AXES[a] {
-                missing.extend((0..AXES[b]).map(|y| (a, x, b, y)));
-            }
+    for (a, &choices) in AXES.iter().enumerate() {
+        for (b, &others) in AXES[..a].iter().enumerate() {
+            missing.extend((0..choices * others).map(|xy| (a, xy / others, b, xy % others)));
         }
     }
     let mut random = data::Random(42);

@@ -84,6 +84,10 @@ impl<X: Transport> Transport for Tamper<X> {
         self.inner.now()
     }
 
+    fn link_rate(&self) -> Option<f64> {
+        self.inner.link_rate()
+    }
+
     fn idle(&mut self, budget: Duration) {
         self.inner.idle(budget);
     }

@@ -1,2 +1,68 @@
-//! xtask
-fn main() {}
+//! Project tasks: `cargo xtask <command>`.
+//!
+//! A task is a list of [`steps`]: commands that are shown, timed, and stop the task when they fail. Each
+//! file beside this one holds one command; it depends on nothing of the workspace, so that it runs
+//! however broken that is.
+
+mod bare_metal;
+mod bench;
+mod ci;
+mod fuzz;
+mod loom;
+mod steps;
+mod test;
+
+use clap::{Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use steps::Steps;
+
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask test                       everything that must pass
+  cargo xtask ci                         the same after formatting and lints
+  cargo xtask fuzz                       every fuzz target for a minute each
+  cargo xtask fuzz decode --seconds 600  one of them for ten
+  cargo xtask bench                      measurements as JSON in out/bench/";
+
+/// Tasks of the Foldwire project.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run everything that must pass: tests, features of core, bare metal, loom, documentation
+    Test,
+    /// Check formatting and lints, then run everything that must pass
+    Ci,
+    /// Build and run core in a program without std and allocator, and look at what it imports
+    BareMetal,
+    /// Model-check the lock-free parts of the threads backend
+    Loom,
+    /// Fuzz the formats (needs a nightly toolchain and a C++ compiler)
+    Fuzz(fuzz::Args),
+    /// Measure codec and main job, writing JSON into out/bench/
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let mut steps = Steps::new(workspace());
+    let result = match Cli::parse().command {
+        Command::Test => test::run(&mut steps),
+        Command::Ci => ci::run(&mut steps),
+        Command::BareMetal => bare_metal::run(&mut steps),
+        Command::Loom => loom::run(&mut steps),
+        Command::Fuzz(args) => fuzz::run(&mut steps, &args),
+        Command::Bench(args) => bench::run(&mut steps, &args),
+    };
+    steps.finish(result)
+}
+
+/// The workspace's root.
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
+}

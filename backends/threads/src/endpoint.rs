@@ -18,7 +18,7 @@ use crate::fabric::{Fabric, Parcel};
 use crate::frame::Frame;
 use crate::inbox::{Found, Inbox};
 use crate::links::Links;
-use crate::pace::Departures;
+use crate::pace::{Departures, Pace};
 use crate::parker::Epoch;
 use crate::ring::Producer;
 use crate::sync::yield_now;
@@ -237,6 +237,10 @@ impl Transport for Endpoint {
             Some(arrival) => self.sleep_until(self.now().saturating_add(budget).min(arrival)),
             None => self.fabric.parker(self.rank).park(self.seen, budget),
         }
+    }
+
+    fn link_rate(&self) -> Option<f64> {
+        self.fabric.pace().and_then(Pace::rate)
     }
 
     fn needs_checksum(&self) -> bool {

@@ -33,6 +33,11 @@ impl Pace {
         Self { seconds_per_byte: bytes_per_second.map_or(0.0, f64::recip), latency }
     }
 
+    /// Bytes per second, unless infinite.
+    pub(crate) fn rate(self) -> Option<f64> {
+        (self.seconds_per_byte > 0.0).then(|| self.seconds_per_byte.recip())
+    }
+
     /// How long `n_bytes` occupy the link.
     fn crossing(&self, n_bytes: usize) -> Duration {
         Duration::try_from_secs_f64(n_bytes as f64 * self.seconds_per_byte).unwrap_or(Duration::MAX)

@@ -1,0 +1,146 @@
+//! A transport between two ranks on one thread: a queue of frames for each direction and tag.
+//!
+//! The queues are in cells because both ends are driven by the same thread; between an interrupt and
+//! a main loop they would be the two halves of a `heapless::spsc::Queue`.
+
+use crate::pool::{FRAME_BYTES, Frame, Free};
+use core::array::from_fn;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::task::Poll;
+use core::time::Duration;
+use foldwire::transport::{TransportError, TransportErrorKind};
+use foldwire::{Rank, Tag, Transport};
+use heapless::Deque;
+
+/// Lanes of the communicators.
+pub const LANES: usize = 2;
+/// Frames that a link holds before it is full.
+pub const LINK_DEPTH: usize = 1;
+
+type Link = RefCell<Deque<(Frame, usize), LINK_DEPTH>>;
+
+/// What lies between the two ranks, and the frames they share.
+pub struct Net {
+    free: RefCell<Free>,
+    /// By receiver, then by tag.
+    links: [[Link; Tag::COUNT]; 2],
+    ticks: Cell<u64>,
+}
+
+impl Net {
+    /// A net whose frames are `free`.
+    #[must_use]
+    pub fn new(free: Free) -> Self {
+        let links = from_fn(|_| from_fn(|_| RefCell::new(Deque::new())));
+        Self { free: RefCell::new(free), links, ticks: Cell::new(0) }
+    }
+}
+
+/// One rank's end.
+pub struct Loopback<'a> {
+    net: &'a Net,
+    rank: usize,
+}
+
+impl<'a> Loopback<'a> {
+    /// The end of rank 0 or 1.
+    ///
+    /// # Panics
+    /// If `rank` is neither.
+    #[must_use]
+    pub fn new(net: &'a Net, rank: usize) -> Self {
+        assert!(rank < 2);
+        Self { net, rank }
+    }
+
+    /// The queue to or from the other rank that `receiver` reads.
+    fn link(&self, peer: Rank, receiver: usize, tag: Tag) -> Result<&'a Link, Misuse> {
+        if peer.index() != 1 - self.rank {
+            return Err(Misuse);
+        }
+        self.net.links[receiver].get(tag.index()).ok_or(Misuse)
+    }
+}
+
+/// The engine broke the contract; nothing else can go wrong here.
+#[derive(Clone, Copy, Debug)]
+pub struct Misuse;
+
+impl TransportError for Misuse {
+    fn kind(&self) -> TransportErrorKind {
+        TransportErrorKind::Misuse
+    }
+
+    fn peer(&self) -> Option<Rank> {
+        None
+    }
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind().fmt(f)
+    }
+}
+
+impl Transport for Loopback<'_> {
+    type Frame = Frame;
+    type Error = Misuse;
+
+    fn rank(&self) -> Rank {
+        Rank::new(self.rank)
+    }
+
+    fn size(&self) -> usize {
+        2
+    }
+
+    fn frame_capacity(&self) -> usize {
+        FRAME_BYTES
+    }
+
+    fn poll_frame(&mut self) -> Poll<Result<Frame, Misuse>> {
+        self.net.free.borrow_mut().pop().map_or(Poll::Pending, |frame| Poll::Ready(Ok(frame)))
+    }
+
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Misuse>> {
+        match self.link(to, to.index(), tag) {
+            Ok(link) if link.borrow().is_full() => Poll::Pending,
+            Ok(_) => Poll::Ready(Ok(())),
+            Err(misuse) => Poll::Ready(Err(misuse)),
+        }
+    }
+
+    fn send(&mut self, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) -> Result<(), Misuse> {
+        if n_bytes > FRAME_BYTES {
+            return Err(Misuse);
+        }
+        let link = self.link(to, to.index(), tag)?;
+        link.borrow_mut().push_back((frame, n_bytes)).map_err(|_full| Misuse)
+    }
+
+    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(Frame, usize), Misuse>> {
+        match self.link(from, self.rank, tag) {
+            Ok(link) => link.borrow_mut().pop_front().map_or(Poll::Pending, |m| Poll::Ready(Ok(m))),
+            Err(misuse) => Poll::Ready(Err(misuse)),
+        }
+    }
+
+    fn recycle(&mut self, frame: Frame) {
+        // The pool has room for every frame there is.
+        let _ = self.net.free.borrow_mut().push(frame);
+    }
+
+    fn progress(&mut self) -> Result<(), Misuse> {
+        self.net.ticks.set(self.net.ticks.get() + 1);
+        Ok(())
+    }
+
+    /// This machine has no clock: a pass over the lanes counts as a microsecond.
+    fn now(&self) -> Duration {
+        Duration::from_micros(self.net.ticks.get())
+    }
+
+    /// Nothing can arrive before the other rank is polled.
+    fn idle(&mut self, _budget: Duration) {}
+}

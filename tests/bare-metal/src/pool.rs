@@ -1,0 +1,48 @@
+//! The frames of this machine: static memory, taken once.
+//!
+//! A frame is handed around as a unique reference to its slot, so ownership passes between the ranks
+//! without a copy, as it would between a driver and its DMA engine.
+
+use crate::loopback::{LANES, LINK_DEPTH};
+use foldwire::transport::{FRAMES_PER_LANE, Tag};
+use heapless::Vec;
+use static_cell::ConstStaticCell;
+
+/// Bytes in a frame.
+pub const FRAME_BYTES: usize = 8192;
+
+/// Frames that both ranks' lanes can hold and all links can carry: enough that the pool never runs
+/// dry, whatever the order of events.
+pub const N_FRAMES: usize = 2 * (LANES * FRAMES_PER_LANE + Tag::COUNT * LINK_DEPTH);
+
+#[repr(C, align(64))]
+struct Slot([u8; FRAME_BYTES]);
+
+const _: () = assert!(align_of::<Slot>() == foldwire::transport::FRAME_ALIGN);
+
+static SLOTS: ConstStaticCell<[Slot; N_FRAMES]> =
+    ConstStaticCell::new([const { Slot([0; FRAME_BYTES]) }; N_FRAMES]);
+
+/// A message buffer: the only reference to its slot.
+pub struct Frame(&'static mut Slot);
+
+impl AsRef<[u8]> for Frame {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.0
+    }
+}
+
+impl AsMut<[u8]> for Frame {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0.0
+    }
+}
+
+/// Frames that nobody uses.
+pub type Free = Vec<Frame, N_FRAMES>;
+
+/// All frames; `None` if they have been taken before.
+#[must_use]
+pub fn take() -> Option<Free> {
+    Some(SLOTS.try_take()?.iter_mut().map(Frame).collect())
+}

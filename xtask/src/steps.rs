@@ -1,0 +1,259 @@
+//! Running commands one after another: each is shown, timed and counted; the first that fails ends the
+//! task and is shown in a form that can be pasted into a shell.
+//!
+//! Tests are counted from the `test result:` lines of cargo's own output while it passes through.
+
+use std::fmt::Write as _;
+use std::io::{self, BufRead, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// The steps of a task so far.
+pub(crate) struct Steps {
+    root: PathBuf,
+    done: Vec<Done>,
+}
+
+struct Done {
+    name: String,
+    time: Duration,
+    tests: Tests,
+    failed: bool,
+}
+
+/// How many tests a step ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tests {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+}
+
+/// A step that failed; its exit code becomes ours.
+#[derive(Debug)]
+struct Failed {
+    step: String,
+    repeat: String,
+    status: ExitStatus,
+}
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { step, repeat, status } = self;
+        write!(f, "step `{step}` failed ({status}); to repeat it:\n  {repeat}")
+    }
+}
+
+impl std::error::Error for Failed {}
+
+impl Steps {
+    pub(crate) fn new(root: PathBuf) -> Self {
+        Self { root, done: Vec::new() }
+    }
+
+    /// The workspace's root, where every command runs.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// cargo with these words, of the toolchain that `rust-toolchain.toml`, rustup or a `+nightly` in
+    /// front chooses.
+    pub(crate) fn cargo(&self, words: &str) -> Command {
+        let mut command = Command::new("cargo");
+        command.args(words.split_whitespace()).current_dir(&self.root);
+        command
+    }
+
+    /// Runs a command, passing its output through. Returns how many tests it ran.
+    pub(crate) fn run(&mut self, name: &str, command: &mut Command) -> anyhow::Result<Tests> {
+        self.run_into(name, command, &mut io::stdout())
+    }
+
+    /// As [`run`](Self::run), with its standard output into `out`.
+    pub(crate) fn run_into(
+        &mut self,
+        name: &str,
+        command: &mut Command,
+        out: &mut dyn io::Write,
+    ) -> anyhow::Result<Tests> {
+        let repeat = in_shell(command);
+        eprintln!("\n==> {name}: {repeat}");
+        self.timed(name, |tests| {
+            let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| {
+                let program = command.get_program().display();
+                anyhow::anyhow!("cannot run {program}: {error}; is it installed and in PATH?")
+            })?;
+            if let Some(stdout) = child.stdout.take() {
+                pass_through(&mut BufReader::new(stdout), out, tests)?;
+            }
+            let status = child.wait()?;
+            if status.success() {
+                return Ok(());
+            }
+            Err(Failed { step: name.to_owned(), repeat, status }.into())
+        })
+    }
+
+    /// A step that is no command: a check of our own.
+    pub(crate) fn check(
+        &mut self,
+        name: &str,
+        check: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        eprintln!("\n==> {name}");
+        self.timed(name, |_| check()).map(|_| ())
+    }
+
+    fn timed(
+        &mut self,
+        name: &str,
+        step: impl FnOnce(&mut Tests) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Tests> {
+        let start = Instant::now();
+        let mut tests = Tests::default();
+        let result = step(&mut tests);
+        let time = start.elapsed();
+        eprintln!("    {name}: {}", seconds(time));
+        self.done.push(Done { name: name.to_owned(), time, tests, failed: result.is_err() });
+        result.map(|()| tests)
+    }
+
+    /// Prints the summary: the table and, last, the number of tests or what went wrong.
+    pub(crate) fn finish(self, result: anyhow::Result<()>) -> ExitCode {
+        // Nobody is left to tell that the output is closed.
+        let _ = io::stdout().flush();
+        eprint!("{}", self.table());
+        match result {
+            Ok(()) => {
+                let tests = self.tests();
+                if tests != Tests::default() {
+                    println!("{} passed, {} failed", tests.passed, tests.failed);
+                }
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("\nerror: {error:#}");
+                let code = error.downcast_ref::<Failed>().and_then(|failed| failed.status.code());
+                ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+            }
+        }
+    }
+
+    fn tests(&self) -> Tests {
+        self.done.iter().fold(Tests::default(), |sum, done| Tests {
+            passed: sum.passed + done.tests.passed,
+            failed: sum.failed + done.tests.failed,
+        })
+    }
+
+    fn table(&self) -> String {
+        if self.done.is_empty() {
+            return String::new();
+        }
+        let width = self.done.iter().map(|done| done.name.len()).max().unwrap_or(0);
+        let mut table = String::from("\n");
+        let mut row = |name: &str, time, tests: Tests, verdict: &str| {
+            let tests = match tests {
+                Tests { passed: 0, failed: 0 } => String::new(),
+                Tests { passed, failed: 0 } => format!("{passed} passed"),
+                Tests { passed, failed } => format!("{passed} passed, {failed} failed"),
+            };
+            let line = format!("{name:width$}  {:>9}  {verdict:6}  {tests}", seconds(time));
+            // Writing to a string cannot fail.
+            let _ = writeln!(table, "{}", line.trim_end());
+        };
+        for done in &self.done {
+            let verdict = if done.failed { "FAILED" } else { "ok" };
+            row(&done.name, done.time, done.tests, verdict);
+        }
+        row("total", self.done.iter().map(|done| done.time).sum(), self.tests(), "");
+        table
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+/// Copies line by line and counts tests on the way.
+fn pass_through(
+    from: &mut dyn BufRead,
+    to: &mut dyn io::Write,
+    tests: &mut Tests,
+) -> io::Result<()> {
+    let mut line = Vec::new();
+    while from.read_until(b'\n', &mut line)? > 0 {
+        to.write_all(&line)?;
+        to.flush()?;
+        if let Some(Tests { passed, failed }) = count(&String::from_utf8_lossy(&line)) {
+            tests.passed += passed;
+            tests.failed += failed;
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
+/// The numbers of a line such as `test result: ok. 12 passed; 0 failed; 1 ignored; …`.
+fn count(line: &str) -> Option<Tests> {
+    let rest = line.trim_start().strip_prefix("test result: ")?;
+    let number = |what: &str| {
+        let mut words = rest.split(what).next()?.split_whitespace();
+        words.next_back()?.parse().ok()
+    };
+    Some(Tests { passed: number(" passed")?, failed: number(" failed")? })
+}
+
+/// The command as a line for a shell, with the variables that we set.
+fn in_shell(command: &Command) -> String {
+    let variables = command.get_envs().filter_map(|(name, value)| {
+        Some(format!("{}={}", name.display(), quoted(&value?.to_string_lossy())))
+    });
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words = words.map(|word| quoted(&word.to_string_lossy()));
+    variables.chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn result_lines_are_counted_and_others_are_not() {
+        let output = "running 2 tests\n\
+            test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.1s\n\
+            test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n\
+            a word about test result: ok. 9 passed; 9 failed\n";
+        let (mut copy, mut tests) = (Vec::new(), Tests::default());
+        pass_through(&mut output.as_bytes(), &mut copy, &mut tests).unwrap();
+        assert_eq!(copy, output.as_bytes());
+        assert_eq!(tests, Tests { passed: 15, failed: 2 });
+    }
+
+    #[test]
+    fn commands_can_be_pasted_into_a_shell() {
+        let mut command = Command::new("cargo");
+        command.args(["test", "it's"]).env("RUSTFLAGS", "--cfg loom");
+        assert_eq!(in_shell(&command), r"RUSTFLAGS='--cfg loom' cargo test 'it'\''s'");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_failing_step_ends_with_its_own_exit_code() {
+        let mut steps = Steps::new(PathBuf::from("."));
+        steps.run("fine", Command::new("sh").args(["-c", "exit 0"])).unwrap();
+        let error = steps.run("broken", Command::new("sh").args(["-c", "exit 7"])).unwrap_err();
+        assert!(error.to_string().ends_with("to repeat it:\n  sh -c 'exit 7'"), "{error}");
+        assert!(steps.table().lines().any(|l| l.starts_with("broken") && l.contains("FAILED")));
+        assert_eq!(steps.finish(Err(error)), ExitCode::from(7));
+    }
+}
