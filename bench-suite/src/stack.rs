@@ -1,7 +1,7 @@
 //! `foldwire stack`: one image volume per rank, summed by every preset over the same links.
 //!
 //! Image stacking is the application of the ZCCL, hZCCL and gZCCL papers: each rank holds an image
-//! volume, and the all-reduce sums them. Inputs come from [`crate::wave`] or from files; [`race`] runs
+//! volume, and the all-reduce sums them. Inputs come from [`crate::wave`] or from files; `race` runs
 //! and times the presets; here the results are judged, drawn and printed.
 
 mod race;
