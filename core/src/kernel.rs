@@ -29,7 +29,7 @@ pub const CHUNK: usize = 4096;
 /// Blocks in a full chunk.
 pub(crate) const BLOCKS: usize = CHUNK / BLOCK;
 /// Readable bytes that must follow a chunk: vector loads reach past its last block.
-pub(crate) const PAD: usize = 32;
+pub(crate) const PAD: usize = 64;
 
 /// Largest encoding of a chunk of `n_values`, with room for the vector stores that reach past its end.
 #[must_use]

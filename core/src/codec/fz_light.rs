@@ -1,7 +1,7 @@
 //! fZ-light, improved: quantise to a lattice, 1-D Lorenzo difference, fixed-length blocks.
 //!
 //! A payload is a header, an index of chunk ends, the chunks (4096 values each, [`crate::kernel`]) and
-//! 32 zero bytes that vector loads may touch; docs/format.md is exact. After
+//! 64 zero bytes that vector loads may touch; docs/format.md is exact. After
 //! Huang et al., *ZCCL* (2025) and *hZCCL* (SC'24); what differs, and why, is in docs/algorithms.md.
 //!
 //! Cost: one pass over the values. The bound is checked for every value while encoding; a block with a

@@ -201,10 +201,10 @@ fn encoding_what_was_decoded_changes_nothing() {
 fn constant_data_cost_a_few_bytes_a_chunk() {
     let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3), 1);
     // One tag and one code a chunk (7.0 is 3556 steps), four bytes of index, a header and the pad.
-    assert_eq!(encoded(&codec, &[7.0; 8192]).len(), 24 + 2 * (4 + 1 + 2) + 32);
+    assert_eq!(encoded(&codec, &[7.0; 8192]).len(), 24 + 2 * (4 + 1 + 2) + PAD);
     // A fill value beyond the lattice is stored once a block.
     let fill = encoded(&codec, &[1e30; 8192]);
-    assert_eq!(fill.len(), 24 + 2 * (4 + 1 + 128 * 5 + 1) + 32);
+    assert_eq!(fill.len(), 24 + 2 * (4 + 1 + 128 * 5 + 1) + PAD);
     assert_eq!(decoded(&codec, &fill, 8192), [1e30; 8192]);
 }
 

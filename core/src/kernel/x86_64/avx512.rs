@@ -1,8 +1,10 @@
 //! AVX-512 + VBMI: a block of `f32` is two registers of sixteen codes, a block of `f64` four of eight.
 //!
-//! Packing narrows to bytes or 16-bit lanes and uses `pext` ([`bits`]). Unpacking stays in vector
-//! registers: `vpermb` brings each group of values into a 64-bit lane, `vpmultishiftqb` takes every
-//! byte of the result from any bit position of that lane, and a mask drops what belongs to the neighbours.
+//! Packing and unpacking of up to 16 bits stay in vector registers and take one path for all widths,
+//! because the widths of neighbouring blocks are hard to predict. To pack, neighbours are joined to
+//! pairs, fours and eights by shifts, and `vpermb` closes the gaps. To unpack, `vpermb` brings each group
+//! of values into a 64-bit lane, `vpmultishiftqb` takes every byte of the result from any bit position of
+//! that lane, and a mask drops what belongs to the neighbours. Wider values are rare.
 
 use super::super::generic::Isa;
 use super::super::{BLOCK, Lattice};
@@ -27,30 +29,57 @@ struct Spread {
     bits: [u8; 64],
 }
 
-/// One [`Spread`] for each width 0…32. Output elements are bytes up to width 8, 16-bit up to 16 and
-/// 32-bit above, so that a lane holds 8, 4 or 2 of them.
+/// One [`Spread`] for each width 0…32. Output elements are 16-bit up to width 16 and 32-bit above, so
+/// that a lane holds 4 or 2 of them.
 static SPREADS: [Spread; 33] = {
     let mut table = [Spread { bytes: [0; 64], bits: [0; 64] }; 33];
     let mut width = 1;
     while width <= 32 {
-        let element_bytes = if width <= 8 {
-            1
-        } else if width <= 16 {
-            2
-        } else {
-            4
-        };
+        let element_bytes = if width <= 16 { 2 } else { 4 };
         let per_lane = 8 / element_bytes;
         let mut byte = 0;
         while byte < 64 {
             let (lane, within) = (byte / 8, byte % 8);
             let start = lane * per_lane * width;
-            // The last lanes of a narrow block reach past its 64 loaded bytes; nothing uses them.
+            // A lane's last bytes may lie past its values, and past what was loaded; nothing uses them.
             table[width].bytes[byte] = ((start / 8 + within) % 64) as u8;
             let bit = within / element_bytes * width + within % element_bytes * 8;
             table[width].bits[byte] = ((start % 8 + bit) % 64) as u8;
             byte += 1;
         }
+        width += 1;
+    }
+    table
+};
+
+/// How to join packed values of one width up to 16.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Join {
+    /// Where the bytes of the four groups of eight values, one a 128-bit lane, stand.
+    bytes: [u8; 64],
+    /// Shifts of odd values down, odd pairs down, odd fours up into the lane before, and down in their
+    /// own.
+    value: i64,
+    pair: i64,
+    four: i64,
+    rest: i64,
+}
+
+/// One [`Join`] for each width 0…16. Shifts come from memory, where they can be broadcast for free.
+static JOINS: [Join; 17] = {
+    let mut table = [Join { bytes: [0; 64], value: 0, pair: 0, four: 0, rest: 0 }; 17];
+    let mut width = 1;
+    while width <= 16 {
+        let join = &mut table[width];
+        let mut byte = 0;
+        while byte < 4 * width {
+            join.bytes[byte] = (16 * (byte / width) + byte % width) as u8;
+            byte += 1;
+        }
+        let bits = width as i64;
+        (join.value, join.pair) = (32 - bits, 32 - 2 * bits);
+        (join.four, join.rest) = (4 * bits, 64 - 4 * bits);
         width += 1;
     }
     table
@@ -87,29 +116,19 @@ unsafe fn scan8(v: __m512i) -> __m512i {
     }
 }
 
+/// a | (b & c), as the immediate of a ternary logic instruction.
+const OR_AND: i32 = 0xf8;
+
 /// 32 zig-zags of at most 32 bits → packed bytes.
 ///
 /// # Safety
-/// AVX-512 and BMI2; `dst` valid for 4·`width` + 16 bytes.
+/// AVX-512; `dst` valid for 4·`width` + 64 bytes.
 #[inline(always)]
 unsafe fn pack32(z: [__m512i; 2], width: u32, dst: *mut u8) {
     // SAFETY: the caller's promises.
     unsafe {
-        if width <= 8 {
-            let low = _mm512_cvtepi32_epi8(z[0]);
-            let high = _mm512_cvtepi32_epi8(z[1]);
-            let words = [
-                _mm_extract_epi64::<0>(low) as u64,
-                _mm_extract_epi64::<1>(low) as u64,
-                _mm_extract_epi64::<0>(high) as u64,
-                _mm_extract_epi64::<1>(high) as u64,
-            ];
-            bits::pack_bytes(words, width, dst);
-        } else if width <= 16 {
-            let mut words = [0u64; 8];
-            _mm256_storeu_si256(words.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(z[0]));
-            _mm256_storeu_si256(words.as_mut_ptr().add(4).cast(), _mm512_cvtepi32_epi16(z[1]));
-            bits::pack_lanes(words, width, dst);
+        if width <= 16 {
+            pack16(z, width, dst);
         } else {
             let mut values = [0u32; BLOCK];
             _mm512_storeu_si512(values.as_mut_ptr().cast(), z[0]);
@@ -119,31 +138,53 @@ unsafe fn pack32(z: [__m512i; 2], width: u32, dst: *mut u8) {
     }
 }
 
+/// 32 zig-zags of c ≤ 16 bits → packed bytes: joins neighbours three times, then closes the gaps.
+///
+/// # Safety
+/// AVX-512 with VBMI; `dst` valid for 64 bytes.
+#[inline(always)]
+unsafe fn pack16(z: [__m512i; 2], width: u32, dst: *mut u8) {
+    let join = &JOINS[(width as usize).min(16)];
+    // SAFETY: AVX-512 is the caller's promise; 64 bytes are stored.
+    unsafe {
+        let low = _mm512_set1_epi64(0xffff_ffff);
+        // Pairs, 2c bits in each 64-bit lane. Shifting the odd value down drops the even one, as that
+        // has at most c ≤ 32 − c bits.
+        let pairs = unroll!(2, |i| {
+            let odd = _mm512_srlv_epi64(z[i], _mm512_set1_epi64(join.value));
+            _mm512_ternarylogic_epi64::<OR_AND>(odd, z[i], low)
+        });
+        let even_lanes =
+            _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+        let pairs = _mm512_permutex2var_epi32(pairs[0], even_lanes, pairs[1]);
+        // Fours, 4c bits in each 64-bit lane.
+        let odd = _mm512_andnot_si512(low, pairs);
+        let odd = _mm512_srlv_epi64(odd, _mm512_set1_epi64(join.pair));
+        let fours = _mm512_ternarylogic_epi64::<OR_AND>(odd, pairs, low);
+        // Eights, 8c bits in each 128-bit lane: the odd four's low bits join the even one's lane, its
+        // high bits come down in their own.
+        let swapped = _mm512_shuffle_epi32::<0b01_00_11_10>(fours);
+        let joining = _mm512_maskz_sllv_epi64(0x55, swapped, _mm512_set1_epi64(join.four));
+        let rest = _mm512_mask_srlv_epi64(fours, 0xaa, fours, _mm512_set1_epi64(join.rest));
+        let eights = _mm512_or_si512(joining, rest);
+        let order = _mm512_load_si512(join.bytes.as_ptr().cast());
+        _mm512_storeu_si512(dst.cast(), _mm512_permutexvar_epi8(order, eights));
+    }
+}
+
 /// Inverse of [`pack32`].
 ///
 /// # Safety
-/// AVX-512 with VBMI; `src` valid for 4·`width` + 32 bytes.
+/// AVX-512 with VBMI; `src` valid for 4·`width` + 64 bytes.
 #[inline(always)]
 unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
     let spread = &SPREADS[(width as usize).min(32)];
-    // SAFETY: the tables are 64 bytes; loads reach at most 32 bytes past 4·width: 32 loaded from 4 at
-    // width 1, 64 from 36 at width 9, 64 from the second half's 34 at width 17.
+    // SAFETY: the tables are 64 bytes; loads are of 64 bytes and start inside the block.
     unsafe {
-        if width <= 8 {
-            let packed = _mm256_loadu_si256(src.cast());
-            let lanes =
-                _mm256_permutexvar_epi8(_mm256_load_si256(spread.bytes.as_ptr().cast()), packed);
-            let from = _mm256_load_si256(spread.bits.as_ptr().cast());
-            let bytes = _mm256_multishift_epi64_epi8(from, lanes);
-            let bytes = _mm256_and_si256(bytes, _mm256_set1_epi8(((1u32 << width) - 1) as i8));
-            [
-                _mm512_cvtepu8_epi32(_mm256_castsi256_si128(bytes)),
-                _mm512_cvtepu8_epi32(_mm256_extracti128_si256::<1>(bytes)),
-            ]
-        } else if width <= 16 {
+        if width <= 16 {
             let packed = _mm512_loadu_si512(src.cast());
-            let lanes =
-                _mm512_permutexvar_epi8(_mm512_load_si512(spread.bytes.as_ptr().cast()), packed);
+            let order = _mm512_load_si512(spread.bytes.as_ptr().cast());
+            let lanes = _mm512_permutexvar_epi8(order, packed);
             let from = _mm512_load_si512(spread.bits.as_ptr().cast());
             let words = _mm512_multishift_epi64_epi8(from, lanes);
             let words = _mm512_and_si512(words, _mm512_set1_epi16(((1u32 << width) - 1) as i16));
