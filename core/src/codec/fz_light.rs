@@ -7,6 +7,9 @@
 //! Cost: one pass over the values. The bound is checked for every value while encoding; a block with a
 //! value that would break it, or that is not finite, is stored as it is.
 
+#[cfg(feature = "rayon")]
+mod parallel;
+
 use super::{BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, EncodeError, Fill};
 use super::{Homomorphic, Written, operate};
 use crate::bound::Quantum;
@@ -114,13 +117,51 @@ impl<T: Element> FzLight<T> {
         n_values: usize,
         operands: u32,
         dst: &mut [u8],
-        mut chunk: impl FnMut(usize, usize, &mut [u8]) -> Result<Encoded, CodecError>,
+        mut chunk: impl FnMut(usize, usize, &mut [u8]) -> Result<Written, CodecError>,
+    ) -> Result<Written, CodecError> {
+        self.write_with(n_values, operands, dst, |index, body| {
+            let mut end = 0;
+            let mut blocks = BlockStats::default();
+            for (i, entry) in index.chunks_exact_mut(INDEX_ENTRY).enumerate() {
+                let written = chunk(i, chunk_len(n_values, i), &mut body[end..])?;
+                end += written.n_bytes;
+                blocks += written.blocks;
+                entry.copy_from_slice(&(end as u32).to_le_bytes());
+            }
+            Ok(Written { n_bytes: end, blocks })
+        })
+    }
+
+    /// As [`write`](Self::write) for chunks that do not depend on each other: with the `rayon` feature,
+    /// and enough chunks, several threads write them.
+    fn write_independent(
+        &self,
+        n_values: usize,
+        operands: u32,
+        dst: &mut [u8],
+        chunk: impl Fn(usize, usize, &mut [u8]) -> Result<Written, CodecError> + Sync,
+    ) -> Result<Written, CodecError> {
+        #[cfg(feature = "rayon")]
+        if parallel::is_worthwhile(n_values) {
+            return self.write_with(n_values, operands, dst, |index, body| {
+                parallel::write::<T>(n_values, index, body, &chunk)
+            });
+        }
+        self.write(n_values, operands, dst, chunk)
+    }
+
+    /// Writes header and pad around what `fill(index, body)` writes.
+    fn write_with(
+        &self,
+        n_values: usize,
+        operands: u32,
+        dst: &mut [u8],
+        fill: impl FnOnce(&mut [u8], &mut [u8]) -> Result<Written, CodecError>,
     ) -> Result<Written, CodecError> {
         let need = self.max_encoded_len(n_values).ok_or(EncodeError::TooLong { n_values })?;
         if dst.len() < need {
             return Err(EncodeError::Capacity { need, have: dst.len() }.into());
         }
-        let n_chunks = n_values.div_ceil(CHUNK);
         dst[0] = VERSION;
         dst[1] = T::DTYPE as u8;
         dst[2..4].fill(0);
@@ -128,20 +169,25 @@ impl<T: Element> FzLight<T> {
         dst[8..16].copy_from_slice(&self.quantum.step().to_le_bytes());
         dst[16..20].copy_from_slice(&(n_values as u32).to_le_bytes());
         dst[20..24].fill(0);
-        let (head, body) = dst.split_at_mut(HEADER_BYTES + INDEX_ENTRY * n_chunks);
-        let mut end = 0;
-        let mut verbatim = 0;
-        for (index, entry) in head[HEADER_BYTES..].chunks_exact_mut(INDEX_ENTRY).enumerate() {
-            let n = (n_values - index * CHUNK).min(CHUNK);
-            let encoded = chunk(index, n, &mut body[end..])?;
-            end += encoded.n_bytes;
-            verbatim += u64::from(encoded.verbatim_blocks);
-            entry.copy_from_slice(&(end as u32).to_le_bytes());
-        }
-        body[end..end + PAD].fill(0);
-        let n_bytes = head.len() + end + PAD;
-        Ok(Written { n_bytes, blocks: BlockStats { verbatim, ..BlockStats::default() } })
+        let body_at = HEADER_BYTES + INDEX_ENTRY * n_values.div_ceil(CHUNK);
+        let (head, body) = dst.split_at_mut(body_at);
+        let written = fill(&mut head[HEADER_BYTES..], body)?;
+        body[written.n_bytes..written.n_bytes + PAD].fill(0);
+        Ok(Written { n_bytes: body_at + written.n_bytes + PAD, ..written })
     }
+}
+
+impl From<Encoded> for Written {
+    fn from(encoded: Encoded) -> Self {
+        let blocks =
+            BlockStats { verbatim: encoded.verbatim_blocks.into(), ..BlockStats::default() };
+        Self { n_bytes: encoded.n_bytes, blocks }
+    }
+}
+
+/// Values in chunk `index` of a segment of `n_values`.
+fn chunk_len(n_values: usize, index: usize) -> usize {
+    (n_values - index * CHUNK).min(CHUNK)
 }
 
 /// A payload whose header and index have been checked.
@@ -203,7 +249,7 @@ impl<'a, T: Element> Stream<'a, T> {
         let start = if index == 0 { 0 } else { self.end(index - 1) };
         let len = self.end(index).checked_sub(start).ok_or(DecodeError::Damaged)?;
         let bytes = self.body.get(start..).ok_or(DecodeError::Damaged)?;
-        ChunkView::parse(bytes, len, (self.n_values - index * CHUNK).min(CHUNK))
+        ChunkView::parse(bytes, len, chunk_len(self.n_values, index))
     }
 }
 
@@ -228,8 +274,8 @@ impl<T: Element> Codec<T> for FzLight<T> {
     }
 
     fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
-        self.write(src.len(), 1, dst, |index, n, dst| {
-            Ok(self.kernel.encode(&src[index * CHUNK..][..n], &self.lattice, dst))
+        self.write_independent(src.len(), 1, dst, |index, n, dst| {
+            Ok(self.kernel.encode(&src[index * CHUNK..][..n], &self.lattice, dst).into())
         })
     }
 
@@ -242,7 +288,7 @@ impl<T: Element> Codec<T> for FzLight<T> {
         let mut buffer = [T::ZERO; CHUNK];
         self.write(n_values, 1, dst, |index, n, dst| {
             fill(index * CHUNK, &mut buffer[..n])?;
-            Ok(self.kernel.encode(&buffer[..n], &self.lattice, dst))
+            Ok(self.kernel.encode(&buffer[..n], &self.lattice, dst).into())
         })
     }
 
@@ -260,7 +306,7 @@ impl<T: Element> Codec<T> for FzLight<T> {
         }
         let divisor = T::from_f64(f64::from(divisor));
         let scale = T::from_f64(stream.step) / divisor;
-        for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
+        let decode = |i: usize, dst: &mut [T]| {
             let chunk = stream.chunk(start / CHUNK + i)?;
             if chunk.n_values() == dst.len() {
                 self.kernel.decode(&chunk, scale, divisor, dst);
@@ -269,8 +315,13 @@ impl<T: Element> Codec<T> for FzLight<T> {
                 self.kernel.decode(&chunk, scale, divisor, &mut whole[..chunk.n_values()]);
                 dst.copy_from_slice(&whole[..dst.len()]);
             }
+            Ok(())
+        };
+        #[cfg(feature = "rayon")]
+        if parallel::is_worthwhile(dst.len()) {
+            return parallel::read(dst, decode);
         }
-        Ok(())
+        dst.chunks_mut(CHUNK).enumerate().try_for_each(|(i, dst)| decode(i, dst))
     }
 
     fn fold(
@@ -289,9 +340,9 @@ impl<T: Element> Codec<T> for FzLight<T> {
             return self.refold(op, src, local, dst);
         };
         let operands = self.head_room(stream.operands, 1)?;
-        self.write(local.len(), operands, dst, |index, n, dst| {
+        self.write_independent(local.len(), operands, dst, |index, n, dst| {
             let local = &local[index * CHUNK..][..n];
-            Ok(self.kernel.fold(op, &stream.chunk(index)?, local, &self.lattice, dst))
+            Ok(self.kernel.fold(op, &stream.chunk(index)?, local, &self.lattice, dst).into())
         })
     }
 
@@ -325,14 +376,13 @@ impl<T: Element> Homomorphic<T> for FzLight<T> {
             return self.encode_with(a.n_values, &mut fill, dst);
         };
         let operands = self.head_room(a.operands, b.operands)?;
-        let mut paths = BlockStats::default();
-        let mut written = self.write(a.n_values, operands, dst, |index, _, dst| {
+        self.write_independent(a.n_values, operands, dst, |index, _, dst| {
             let (a, b) = (a.chunk(index)?, b.chunk(index)?);
-            paths += block_paths(&a, &b);
-            Ok(self.kernel.combine(lattice_op, &a, &b, &self.lattice, dst))
-        })?;
-        written.blocks += paths;
-        Ok(written)
+            let encoded = self.kernel.combine(lattice_op, &a, &b, &self.lattice, dst);
+            let mut written = Written::from(encoded);
+            written.blocks += block_paths(&a, &b);
+            Ok(written)
+        })
     }
 }
 

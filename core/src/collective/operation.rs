@@ -153,6 +153,9 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
                         let (min, max) = (-values[0], values[1]);
                         let extent = (min <= max).then_some(Extent { min, max });
                         let before = engine.report;
+                        // An unusable bound shows here on all ranks alike, with nothing under way: the
+                        // call ends, the communicator lives.
+                        self.state = State::Finished;
                         self.state = self.start_running(extent, before)?;
                         Step::Moved
                     }

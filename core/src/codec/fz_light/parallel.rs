@@ -1,0 +1,113 @@
+//! Chunks by several threads (feature `rayon`); the bytes are those of one thread.
+//!
+//! Where a chunk goes depends on the sizes of all before it, so runs of chunks are first written side by
+//! side, each at the place it would have if all before it were as large as they can be. Then the runs
+//! move together: a copy of compressed bytes, a small part of the work.
+
+use super::{INDEX_ENTRY, chunk_len};
+use crate::codec::{BlockStats, CodecError, DecodeError, Written};
+use crate::element::Element;
+use crate::kernel::{CHUNK, max_chunk_len};
+use rayon::prelude::*;
+
+/// Chunks in a run: about 20 microseconds of work, well above what handing it over costs.
+const RUN: usize = 8;
+
+/// Whether there are enough chunks, and threads, to share them.
+pub(super) fn is_worthwhile(n_values: usize) -> bool {
+    n_values > RUN * CHUNK && rayon::current_num_threads() > 1
+}
+
+/// Writes all chunks and their index; `body` is as large as the worst case.
+pub(super) fn write<T: Element>(
+    n_values: usize,
+    index: &mut [u8],
+    body: &mut [u8],
+    chunk: &(impl Fn(usize, usize, &mut [u8]) -> Result<Written, CodecError> + Sync),
+) -> Result<Written, CodecError> {
+    let room = RUN * max_chunk_len::<T>(CHUNK);
+    // Each run notes its chunks' ends, counted from its own start, and its blocks.
+    let runs = index
+        .par_chunks_mut(RUN * INDEX_ENTRY)
+        .zip(body.par_chunks_mut(room))
+        .enumerate()
+        .map(|(run, (index, body))| {
+            let mut end = 0;
+            let mut blocks = BlockStats::default();
+            for (i, entry) in index.chunks_exact_mut(INDEX_ENTRY).enumerate() {
+                let i = run * RUN + i;
+                let written = chunk(i, chunk_len(n_values, i), &mut body[end..])?;
+                end += written.n_bytes;
+                blocks += written.blocks;
+                entry.copy_from_slice(&(end as u32).to_le_bytes());
+            }
+            Ok(Written { n_bytes: end, blocks })
+        })
+        .collect::<Result<std::vec::Vec<_>, CodecError>>()?;
+    let mut all = Written::default();
+    for (run, (written, index)) in
+        runs.into_iter().zip(index.chunks_mut(RUN * INDEX_ENTRY)).enumerate()
+    {
+        body.copy_within(run * room..run * room + written.n_bytes, all.n_bytes);
+        for entry in index.chunks_exact_mut(INDEX_ENTRY) {
+            let within = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
+            entry.copy_from_slice(&(all.n_bytes as u32 + within).to_le_bytes());
+        }
+        all.n_bytes += written.n_bytes;
+        all.blocks += written.blocks;
+    }
+    Ok(all)
+}
+
+/// Calls `decode(index, values)` for each chunk of `dst`.
+pub(super) fn read<T: Element>(
+    dst: &mut [T],
+    decode: impl Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync,
+) -> Result<(), DecodeError> {
+    dst.par_chunks_mut(CHUNK)
+        .with_min_len(RUN)
+        .enumerate()
+        .try_for_each(|(i, values)| decode(i, values))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::bound::Quantum;
+    use crate::codec::{Codec, FzLight, Homomorphic};
+    use crate::op::Op;
+    use std::vec;
+    use std::vec::Vec;
+
+    /// Encoding, fold, combination and decoding of two fields on `threads` threads.
+    fn all(threads: usize) -> (Vec<Vec<u8>>, Vec<u32>) {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let field = |phase: f32| -> Vec<f32> {
+                (0..200_001).map(|i| (i as f32 * 1e-3 + phase).sin() + (i % 7) as f32).collect()
+            };
+            let (x, y) = (field(0.0), field(1.0));
+            let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3), 2);
+            let room = || vec![0; codec.max_encoded_len(x.len()).unwrap()];
+            let (mut a, mut b, mut folded, mut combined) = (room(), room(), room(), room());
+            let n = codec.encode(&x, &mut a).unwrap().n_bytes;
+            a.truncate(n);
+            let n = codec.encode(&y, &mut b).unwrap().n_bytes;
+            b.truncate(n);
+            let n = codec.fold(&Op::Sum, &a, &y, &mut folded).unwrap().n_bytes;
+            folded.truncate(n);
+            let n = codec.combine(&Op::Max, &a, &b, &mut combined).unwrap().n_bytes;
+            combined.truncate(n);
+            let mut decoded = vec![0.0f32; x.len()];
+            codec.decode(&folded, 1, &mut decoded).unwrap();
+            (vec![a, b, folded, combined], decoded.into_iter().map(f32::to_bits).collect())
+        })
+    }
+
+    #[test]
+    fn the_number_of_threads_does_not_change_a_bit() {
+        let one = all(1);
+        for threads in [2, 3, 8] {
+            assert!(all(threads) == one, "{threads} threads");
+        }
+    }
+}
