@@ -216,7 +216,8 @@ fn row<T: Element + Into<f64>>(
         busbw_gbps: algbw_gbps * 2.0 * (ranks as f64 - 1.0) / ranks as f64,
         wire_bytes,
         raw_bytes,
-        ratio: raw_bytes as f64 / wire_bytes.max(1) as f64,
+        // A single rank sends nothing.
+        ratio: if wire_bytes == 0 { 1.0 } else { raw_bytes as f64 / wire_bytes as f64 },
         speedup: raw_time.map(|raw| raw.as_secs_f64() / time_s),
         encode_s: mean(|r| r.encode),
         fold_s: mean(|r| r.fold),
