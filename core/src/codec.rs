@@ -307,6 +307,18 @@ pub trait Homomorphic<T: Element>: Codec<T> {
         b: &[u8],
         dst: &mut [u8],
     ) -> Result<Written, CodecError>;
+
+    /// As [`combine`](Self::combine), leaving the result in `a`, whose length must not change; `None` if
+    /// the codec cannot.
+    fn combine_in_place(
+        &self,
+        op: &Op<'_, T>,
+        a: &mut [u8],
+        b: &[u8],
+    ) -> Option<Result<(), CodecError>> {
+        let _ = (op, a, b);
+        None
+    }
 }
 
 /// acc ← acc ⊕ other, value by value.
@@ -328,7 +340,7 @@ pub struct CodecParams {
 }
 
 macro_rules! codecs {
-    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, exact: $exact:literal;)*) => {
         /// A codec, by name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
@@ -346,6 +358,14 @@ macro_rules! codecs {
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
+                }
+            }
+
+            /// Whether decoding gives back the bits that were encoded, whatever the bound.
+            #[must_use]
+            pub const fn is_exact(self) -> bool {
+                match self {
+                    $(Self::$variant => $exact,)*
                 }
             }
 
@@ -388,7 +408,7 @@ macro_rules! codecs {
 
 codecs! {
     /// The values themselves.
-    Raw = 0, "raw";
+    Raw = 0, "raw", exact: true;
     /// Quantise, 1-D Lorenzo, fixed-length blocks; reduces without decoding.
-    FzLight = 1, "fz-light";
+    FzLight = 1, "fz-light", exact: false;
 }

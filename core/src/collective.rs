@@ -435,7 +435,7 @@ fn resolve<T: Element>(
     op: OpCode,
     extent: Option<Extent>,
 ) -> Result<(Quantum, Option<f64>), Error> {
-    if plan.codec == CodecId::Raw {
+    if plan.codec.is_exact() {
         return Ok((Quantum::LOSSLESS, Some(0.0)));
     }
     let terms = error_terms(schedule, call, plan, op);
@@ -456,8 +456,8 @@ fn resolve<T: Element>(
 
 /// Whether a call must learn the extent of all ranks' data first.
 fn needs_extent(plan: &Plan) -> bool {
-    let lossy = plan.codec != CodecId::Raw;
-    lossy && plan.bound.is_some_and(|b| b.needs_extent() || plan.scope == Scope::Result)
+    !plan.codec.is_exact()
+        && plan.bound.is_some_and(|b| b.needs_extent() || plan.scope == Scope::Result)
 }
 
 /// The exact exchange of extents: [−min, max] under maximum.

@@ -14,7 +14,6 @@ mod work;
 
 pub(crate) use work::{Buffers, Work};
 
-use crate::codec::CodecId;
 use crate::error::{Error, Field};
 use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
 use crate::layout::Layout;
@@ -45,7 +44,7 @@ pub(crate) struct Program {
 impl Program {
     /// Whether decoding gives back exactly what was encoded.
     pub(crate) fn is_exact(&self) -> bool {
-        self.header.codec == CodecId::Raw
+        self.header.codec.is_exact()
     }
 
     /// Whether frames that are passed on are encoded anew.

@@ -6,7 +6,6 @@
 //! rate and E the rate at which a rank encodes. Pairwise saves about 2·σ·m/(ρ·R) on the wire and
 //! spends m/E on encoding what a ring folds for free, so it pays where R < 2·σ·E/ρ.
 
-use crate::codec::CodecId;
 use crate::pipeline::Partial;
 use crate::plan::Plan;
 use crate::schedule::{self, Collective, Pairwise, Schedule};
@@ -30,7 +29,7 @@ pub fn schedule(
     if let Some(schedule) = plan.schedule {
         return schedule;
     }
-    let sums_as_frames = plan.codec != CodecId::Raw && plan.pipeline.partial == Partial::Frame;
+    let sums_as_frames = !plan.codec.is_exact() && plan.pipeline.partial == Partial::Frame;
     let is_slow = link_rate.is_some_and(|rate| rate < 2.0 * SAVED * ENCODE_RATE / RATIO);
     if collective == Collective::AllReduce && sums_as_frames && is_slow {
         &Pairwise

@@ -180,16 +180,32 @@ impl<T: Element> Homomorphic<T> for Raw<T> {
         b: &[u8],
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
-        let n_values = count::<T>(a)?;
-        self.expect_values(b, n_values)?;
-        let dst = room::<T>(n_values, dst)?;
+        let dst = room::<T>(count::<T>(a)?, dst)?;
         dst.copy_from_slice(a);
-        for_each_piece_mut::<T>(dst, |start, acc| {
+        self.add(op, dst, b)?;
+        Ok(Written { n_bytes: dst.len(), ..Written::default() })
+    }
+
+    fn combine_in_place(
+        &self,
+        op: &Op<'_, T>,
+        a: &mut [u8],
+        b: &[u8],
+    ) -> Option<Result<(), CodecError>> {
+        Some(self.add(op, a, b))
+    }
+}
+
+impl<T: Element> Raw<T> {
+    /// a ← a ⊕ b.
+    fn add(&self, op: &Op<'_, T>, a: &mut [u8], b: &[u8]) -> Result<(), CodecError> {
+        self.expect_values(b, count::<T>(a)?)?;
+        for_each_piece_mut::<T>(a, |start, acc| {
             let n = acc.len();
             for_each_piece(&b[start * T::BYTES..(start + n) * T::BYTES], |offset, values| {
                 operate(op, &mut acc[offset..offset + values.len()], values);
             });
         });
-        Ok(Written { n_bytes: dst.len(), ..Written::default() })
+        Ok(())
     }
 }

@@ -446,9 +446,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
     }
 
     fn combine(&mut self, mut a: Payload<F>, b: Payload<F>) -> Result<Payload<F>, Error> {
-        let n = self.segment.len();
-        let in_place =
-            self.timed(|r| &mut r.fold, |work, _| work.combine_in_place(&mut a, &b, n))?;
+        let in_place = self.timed(|r| &mut r.fold, |work, _| work.combine_in_place(&mut a, &b))?;
         if in_place {
             self.recycle(b.frame);
             return Ok(a);

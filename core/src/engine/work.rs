@@ -262,19 +262,14 @@ impl<T: Element> Work<'_, '_, T> {
         Ok(true)
     }
 
-    /// As [`fold_in_place`](Self::fold_in_place) with the floats of another frame: only codecs whose
-    /// encoding is the floats themselves fold in place.
+    /// Combines `b` into `a` itself, if the codec can.
     pub(super) fn combine_in_place<F: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         a: &mut Payload<F>,
         b: &Payload<F>,
-        n: usize,
     ) -> Result<bool, Error> {
-        if b.n_bytes != n * T::BYTES {
-            return Ok(false);
-        }
-        let other = floats(b.frame.as_ref(), n)?;
-        let Some(result) = self.codec.fold_in_place(&self.op, a.bytes_mut(), other) else {
+        let codec = self.codec.homomorphic().ok_or(MISUSE)?;
+        let Some(result) = codec.combine_in_place(&self.op, a.bytes_mut(), b.bytes()) else {
             return Ok(false);
         };
         a.has_header = false;
