@@ -340,7 +340,7 @@ pub struct CodecParams {
 }
 
 macro_rules! codecs {
-    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, exact: $exact:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, exact: $exact:literal, homomorphic: $homomorphic:literal;)*) => {
         /// A codec, by name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
@@ -366,6 +366,14 @@ macro_rules! codecs {
             pub const fn is_exact(self) -> bool {
                 match self {
                     $(Self::$variant => $exact,)*
+                }
+            }
+
+            /// Whether [`Codec::homomorphic`] gives something.
+            #[must_use]
+            pub const fn is_homomorphic(self) -> bool {
+                match self {
+                    $(Self::$variant => $homomorphic,)*
                 }
             }
 
@@ -408,7 +416,32 @@ macro_rules! codecs {
 
 codecs! {
     /// The values themselves.
-    Raw = 0, "raw", exact: true;
+    Raw = 0, "raw", exact: true, homomorphic: true;
     /// Quantise, 1-D Lorenzo, fixed-length blocks; reduces without decoding.
-    FzLight = 1, "fz-light", exact: false;
+    FzLight = 1, "fz-light", exact: false, homomorphic: true;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_says_of_each_codec_what_the_codec_says_of_itself() {
+        let params = CodecParams {
+            quantum: Quantum::new::<f32>(0.1),
+            max_operands: 2,
+            level: Level::best(),
+        };
+        for &id in CodecId::ALL {
+            let codec = id.instance::<f32>(&params);
+            assert_eq!(codec.as_dyn().id(), id);
+            assert_eq!(CodecId::from_code(id as u8), Some(id));
+            assert_eq!(
+                codec.as_dyn().homomorphic().is_some(),
+                id.is_homomorphic(),
+                "{}",
+                id.name()
+            );
+        }
+    }
 }

@@ -7,7 +7,7 @@ mod operation;
 
 pub use operation::Operation;
 
-use crate::bound::{BoundError, Extent, Quantum, Scope};
+use crate::bound::Quantum;
 use crate::codec::{AnyCodec, CodecId, CodecParams};
 use crate::element::Element;
 use crate::engine::{Buffers, Engine, Program};
@@ -389,75 +389,6 @@ impl<X: Transport> Communicator<X> {
         };
         Ok(Engine::new(program, self.config.lanes, self.config.timeout, self.transport.now()))
     }
-}
-
-/// How many operands' errors can add up in a value of the result; `None` if errors are not bounded
-/// by their number (docs/guarantees.md).
-fn error_terms(schedule: &dyn Schedule, call: Call, plan: &Plan, op: OpCode) -> Option<f64> {
-    let n = call.size as f64;
-    let sum = match plan.pipeline.partial {
-        pipeline::Partial::Frame => n,
-        pipeline::Partial::Floats => schedule.n_encodings(call) as f64,
-    };
-    Some(match op {
-        _ if call.size == 1 => 0.0,
-        OpCode::None | OpCode::Min | OpCode::Max => 1.0,
-        OpCode::Sum => sum,
-        OpCode::Avg => sum / n,
-        OpCode::Prod | OpCode::User => return None,
-    })
-}
-
-/// The bound on each operand that keeps `bound` on the result, rounding included.
-fn operand_bound<T: Element>(
-    bound: f64,
-    terms: Option<f64>,
-    call: Call,
-    op: OpCode,
-    magnitude: f64,
-) -> Result<f64, Error> {
-    let largest = if op == OpCode::Sum { call.size as f64 * magnitude } else { magnitude };
-    let rounding =
-        if op == OpCode::None { 0.0 } else { crate::bound::rounding::<T>(call.size, largest) };
-    let terms = terms.ok_or(BoundError::Unbounded)?;
-    let left = bound - rounding;
-    if left <= 0.0 || left.is_nan() {
-        return Err(BoundError::BelowPrecision { bound, rounding }.into());
-    }
-    Ok(left / terms.max(1.0))
-}
-
-/// Quantum and worst case of a call whose data have this extent.
-fn resolve<T: Element>(
-    plan: &Plan,
-    schedule: &dyn Schedule,
-    call: Call,
-    op: OpCode,
-    extent: Option<Extent>,
-) -> Result<(Quantum, Option<f64>), Error> {
-    if plan.codec.is_exact() {
-        return Ok((Quantum::LOSSLESS, Some(0.0)));
-    }
-    let terms = error_terms(schedule, call, plan, op);
-    let bound = match plan.bound {
-        None => 0.0,
-        Some(bound) => bound.absolute(extent)?,
-    };
-    let bound = match plan.scope {
-        Scope::Result if bound > 0.0 => {
-            let magnitude = extent.map_or(0.0, Extent::magnitude);
-            operand_bound::<T>(bound, terms, call, op, magnitude)?
-        }
-        _ => bound,
-    };
-    let quantum = Quantum::new::<T>(bound);
-    Ok((quantum, terms.map(|terms| terms * quantum.bound())))
-}
-
-/// Whether a call must learn the extent of all ranks' data first.
-fn needs_extent(plan: &Plan) -> bool {
-    !plan.codec.is_exact()
-        && plan.bound.is_some_and(|b| b.needs_extent() || plan.scope == Scope::Result)
 }
 
 /// The exact exchange of extents: [−min, max] under maximum.

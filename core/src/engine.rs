@@ -17,8 +17,7 @@ pub(crate) use work::{Buffers, Work};
 use crate::error::{Error, Field};
 use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
 use crate::layout::Layout;
-use crate::op::OpCode;
-use crate::pipeline::{Own, Partial, Passing, Pipeline};
+use crate::pipeline::{Own, Passing, Pipeline};
 use crate::report::Report;
 use crate::schedule::{Call, Schedule};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError};
@@ -52,11 +51,9 @@ impl Program {
         self.pipeline.passing == Passing::Recode && !self.is_exact()
     }
 
-    /// Whether partial reductions are kept as frames. Products and user operations are not defined
-    /// on codes, so for them every lossy pipeline keeps floats.
+    /// Whether partial reductions are kept as frames.
     pub(crate) fn keeps_frames(&self) -> bool {
-        let on_codes = !matches!(self.header.op, OpCode::Prod | OpCode::User);
-        self.pipeline.partial == Partial::Frame && (on_codes || self.is_exact())
+        self.pipeline.keeps_frames(self.header.codec, self.header.op)
     }
 
     /// Whether own values are encoded before they are combined.

@@ -36,6 +36,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod bound;
+mod budget;
 pub mod codec;
 pub mod collective;
 pub mod element;

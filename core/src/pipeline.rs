@@ -12,6 +12,9 @@
 //!
 //! Adding one: a constant here and its line in [`ALL`].
 
+use crate::codec::CodecId;
+use crate::op::OpCode;
+
 /// What happens to a frame that a rank passes on unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
@@ -50,6 +53,17 @@ pub struct Pipeline {
     pub partial: Partial,
     /// How own values enter.
     pub own: Own,
+}
+
+impl Pipeline {
+    /// Whether partial reductions are frames with this codec and operation. Products and user
+    /// operations are not defined on codes, and some codecs cannot combine frames; then every pipeline
+    /// keeps floats.
+    #[must_use]
+    pub fn keeps_frames(&self, codec: CodecId, op: OpCode) -> bool {
+        let on_codes = !matches!(op, OpCode::Prod | OpCode::User);
+        self.partial == Partial::Frame && codec.is_homomorphic() && (on_codes || codec.is_exact())
+    }
 }
 
 /// Plain collectives, for the raw codec: values are added in place in the received frame.

@@ -29,9 +29,9 @@ pub fn schedule(
     if let Some(schedule) = plan.schedule {
         return schedule;
     }
-    let sums_as_frames = !plan.codec.is_exact() && plan.pipeline.partial == Partial::Frame;
+    let compresses = !plan.codec.is_exact() && plan.pipeline.partial == Partial::Frame;
     let is_slow = link_rate.is_some_and(|rate| rate < 2.0 * SAVED * ENCODE_RATE / RATIO);
-    if collective == Collective::AllReduce && sums_as_frames && is_slow {
+    if collective == Collective::AllReduce && compresses && is_slow {
         &Pairwise
     } else {
         schedule::default_for(collective)

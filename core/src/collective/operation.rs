@@ -1,8 +1,9 @@
 //! A call under way: learn the extent of the data if the bound needs it, then run the engine.
 
-use super::{Communicator, EXTENT_SCHEDULE, EXTENT_VALUES, Request, needs_extent, resolve};
+use super::{Communicator, EXTENT_SCHEDULE, EXTENT_VALUES, Request};
 use crate::bound::Extent;
 use crate::bound::Quantum;
+use crate::budget::{needs_extent, resolve};
 use crate::codec::{AnyCodec, CodecId};
 use crate::element::Element;
 use crate::engine::{Buffers, Engine, Progress, Work};

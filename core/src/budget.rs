@@ -1,0 +1,76 @@
+//! From the bound that the caller sets to the lattice of each operand, and to the worst case of the result.
+//!
+//! The formulas, and why they hold, are in docs/guarantees.md.
+
+use crate::bound::{BoundError, Extent, Quantum, Scope, rounding};
+use crate::element::Element;
+use crate::error::Error;
+use crate::op::OpCode;
+use crate::plan::Plan;
+use crate::schedule::{Call, Schedule};
+
+/// How many operands' errors can add up in a value of the result; `None` if errors are not bounded
+/// by their number (docs/guarantees.md).
+fn error_terms(schedule: &dyn Schedule, call: Call, plan: &Plan, op: OpCode) -> Option<f64> {
+    let n = call.size as f64;
+    let keeps_frames = plan.pipeline.keeps_frames(plan.codec, op);
+    let sum = if keeps_frames { n } else { schedule.n_encodings(call) as f64 };
+    Some(match op {
+        _ if call.size == 1 => 0.0,
+        OpCode::None | OpCode::Min | OpCode::Max => 1.0,
+        OpCode::Sum => sum,
+        OpCode::Avg => sum / n,
+        OpCode::Prod | OpCode::User => return None,
+    })
+}
+
+/// The bound on each operand that keeps `bound` on the result, rounding included.
+fn operand_bound<T: Element>(
+    bound: f64,
+    terms: Option<f64>,
+    call: Call,
+    op: OpCode,
+    magnitude: f64,
+) -> Result<f64, Error> {
+    let largest = if op == OpCode::Sum { call.size as f64 * magnitude } else { magnitude };
+    let rounding = if op == OpCode::None { 0.0 } else { rounding::<T>(call.size, largest) };
+    let terms = terms.ok_or(BoundError::Unbounded)?;
+    let left = bound - rounding;
+    if left <= 0.0 || left.is_nan() {
+        return Err(BoundError::BelowPrecision { bound, rounding }.into());
+    }
+    Ok(left / terms.max(1.0))
+}
+
+/// Quantum and worst case of a call whose data have this extent.
+pub(crate) fn resolve<T: Element>(
+    plan: &Plan,
+    schedule: &dyn Schedule,
+    call: Call,
+    op: OpCode,
+    extent: Option<Extent>,
+) -> Result<(Quantum, Option<f64>), Error> {
+    if plan.codec.is_exact() {
+        return Ok((Quantum::LOSSLESS, Some(0.0)));
+    }
+    let terms = error_terms(schedule, call, plan, op);
+    let bound = match plan.bound {
+        None => 0.0,
+        Some(bound) => bound.absolute(extent)?,
+    };
+    let bound = match plan.scope {
+        Scope::Result if bound > 0.0 => {
+            let magnitude = extent.map_or(0.0, Extent::magnitude);
+            operand_bound::<T>(bound, terms, call, op, magnitude)?
+        }
+        _ => bound,
+    };
+    let quantum = Quantum::new::<T>(bound);
+    Ok((quantum, terms.map(|terms| terms * quantum.bound())))
+}
+
+/// Whether a call must learn the extent of all ranks' data first.
+pub(crate) fn needs_extent(plan: &Plan) -> bool {
+    !plan.codec.is_exact()
+        && plan.bound.is_some_and(|b| b.needs_extent() || plan.scope == Scope::Result)
+}
