@@ -1,0 +1,60 @@
+//! Reductions on absolute codes, for what cannot stay in the residual domain: minimum, maximum, and
+//! chunks with verbatim blocks.
+
+use super::super::{BLOCK, Encoded, Lattice};
+use super::Isa;
+use super::reader::{Block, Source};
+use super::writer::ChunkWriter;
+use crate::element::Element;
+use crate::op::{self, LatticeOp};
+
+/// Block by block on absolute codes. Where either side is verbatim, so is the result: a ⊕ b in `T`.
+///
+/// # Safety
+/// The level's instruction set; `dst` of `max_chunk_len` bytes; sources of `n_values`.
+#[inline(always)]
+pub(super) unsafe fn merge<T: Element, S: Isa<T>>(
+    op: LatticeOp,
+    mut a: impl Source<T, S>,
+    mut b: impl Source<T, S>,
+    lattice: &Lattice<T>,
+    n_values: usize,
+    dst: &mut [u8],
+) -> Encoded {
+    let n_blocks = n_values.div_ceil(BLOCK);
+    // SAFETY: as in `encode`; each source is asked for each block once, in order.
+    unsafe {
+        let mut out = ChunkWriter::<T, S>::new(dst.as_mut_ptr());
+        for block in 0..n_blocks {
+            let n = block_len(n_values, block);
+            match (a.next(block, n), b.next(block, n)) {
+                (Block::Codes(x), Block::Codes(y)) => {
+                    let codes = match op {
+                        LatticeOp::Sum => S::add(x, y),
+                        LatticeOp::Min => S::min(x, y),
+                        LatticeOp::Max => S::max(x, y),
+                    };
+                    out.codes(block, codes);
+                }
+                (x, y) => {
+                    let (mut x, y) = (x.values(lattice.step), y.values(lattice.step));
+                    for (x, y) in x.iter_mut().zip(y) {
+                        *x = match op {
+                            LatticeOp::Sum => op::sum(*x, y),
+                            LatticeOp::Min => op::minimum(*x, y),
+                            LatticeOp::Max => op::maximum(*x, y),
+                        };
+                    }
+                    out.verbatim(block, &x[..n]);
+                }
+            }
+        }
+        out.finish(n_blocks)
+    }
+}
+
+/// Number of values in block `block` of a chunk of `n_values`.
+#[inline(always)]
+fn block_len(n_values: usize, block: usize) -> usize {
+    (n_values - block * BLOCK).min(BLOCK)
+}

@@ -1,0 +1,161 @@
+//! Reading blocks in order: of a chunk as they are, and of a chunk or of floats as absolute codes.
+
+use super::super::chunk::{ChunkView, REPEAT};
+use super::super::{BLOCK, Lattice};
+use super::Isa;
+use crate::element::Element;
+use core::marker::PhantomData;
+
+/// Walks the blocks of a chunk in order.
+pub(super) struct ChunkReader<'a, T: Element> {
+    payload: *const u8,
+    widths: core::slice::Iter<'a, u8>,
+    occupied: [u64; 2],
+    element: PhantomData<T>,
+}
+
+impl<'a, T: Element> ChunkReader<'a, T> {
+    #[inline(always)]
+    pub(super) fn new(view: &ChunkView<'a, T>) -> Self {
+        Self {
+            payload: view.payload().as_ptr(),
+            widths: view.widths().iter(),
+            occupied: view.occupied(),
+            element: PhantomData,
+        }
+    }
+
+    /// The width byte of `block`, 0 if it is not occupied. Call once for each block, in order.
+    #[inline(always)]
+    pub(super) fn width(&mut self, block: usize) -> u8 {
+        if self.occupied[(block / 64) & 1] & (1 << (block % 64)) == 0 {
+            return 0;
+        }
+        self.widths.next().copied().unwrap_or(0)
+    }
+
+    /// Takes the next `n_bytes` of payload.
+    ///
+    /// # Safety
+    /// The view must have that many left.
+    #[inline(always)]
+    pub(super) unsafe fn take(&mut self, n_bytes: usize) -> *const u8 {
+        let at = self.payload;
+        // SAFETY: by the caller's promise.
+        self.payload = unsafe { at.add(n_bytes) };
+        at
+    }
+
+    /// The values of a verbatim block.
+    ///
+    /// # Safety
+    /// `width` must be what [`width`](Self::width) just returned, VERBATIM or REPEAT, for a block of
+    /// `n_values`.
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn special(&mut self, width: u8, n_values: usize) -> [T; BLOCK] {
+        let mut values = [T::ZERO; BLOCK];
+        // SAFETY: the view's sizes were checked: n_values, or one, are in the payload.
+        unsafe {
+            if width == REPEAT {
+                values = [self.take(T::BYTES).cast::<T>().read_unaligned(); BLOCK];
+            } else {
+                let src = self.take(n_values * T::BYTES);
+                values.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(src, n_values * T::BYTES);
+            }
+        }
+        values
+    }
+}
+
+/// The block at `block`, padded with its last value (whose residuals are then zero) if it is short.
+#[inline(always)]
+pub(super) fn padded<T: Element>(src: &[T], block: usize) -> [T; BLOCK] {
+    let tail = &src[block * BLOCK..];
+    let mut values = [tail[tail.len() - 1]; BLOCK];
+    values[..tail.len()].copy_from_slice(tail);
+    values
+}
+
+/// A block on its way through [`merge`]: codes, or values that are on no lattice.
+#[derive(Clone, Copy)]
+pub(super) enum Block<T: Element, S: Isa<T>> {
+    Codes(S::Block),
+    Values([T; BLOCK]),
+}
+
+impl<T: Element, S: Isa<T>> Block<T, S> {
+    /// # Safety
+    /// The level's instruction set.
+    #[inline(always)]
+    pub(super) unsafe fn values(self, step: T) -> [T; BLOCK] {
+        match self {
+            Self::Values(values) => values,
+            Self::Codes(codes) => {
+                let mut values = [T::ZERO; BLOCK];
+                // SAFETY: room for 32 values.
+                unsafe { S::dequantise(codes, step, values.as_mut_ptr()) };
+                values
+            }
+        }
+    }
+}
+
+/// Blocks in order, from a chunk or from floats.
+pub(super) trait Source<T: Element, S: Isa<T>> {
+    /// # Safety
+    /// The level's instruction set; call once for each block in order; `n` is the block's length.
+    unsafe fn next(&mut self, block: usize, n: usize) -> Block<T, S>;
+}
+
+pub(super) struct FromChunk<'a, T: Element, S: Isa<T>> {
+    reader: ChunkReader<'a, T>,
+    before: S::Carry,
+}
+
+impl<'a, T: Element, S: Isa<T>> FromChunk<'a, T, S> {
+    /// # Safety
+    /// The level's instruction set.
+    #[inline(always)]
+    pub(super) unsafe fn new(view: &ChunkView<'a, T>) -> Self {
+        // SAFETY: by the caller's promise.
+        Self { reader: ChunkReader::new(view), before: unsafe { S::splat(view.first()) } }
+    }
+}
+
+impl<T: Element, S: Isa<T>> Source<T, S> for FromChunk<'_, T, S> {
+    #[inline(always)]
+    unsafe fn next(&mut self, block: usize, n: usize) -> Block<T, S> {
+        let width = self.reader.width(block);
+        // SAFETY: as in `decode`.
+        unsafe {
+            match width {
+                0 => Block::Codes(S::fill(self.before)),
+                REPEAT.. => Block::Values(self.reader.special(width, n)),
+                _ => {
+                    let at = self.reader.take(4 * usize::from(width));
+                    let residuals = S::unzigzag(S::unpack(at, u32::from(width)));
+                    let codes = S::scan(residuals, self.before);
+                    self.before = S::last(codes);
+                    Block::Codes(codes)
+                }
+            }
+        }
+    }
+}
+
+pub(super) struct FromFloats<'a, T> {
+    pub(super) values: &'a [T],
+    pub(super) lattice: &'a Lattice<T>,
+}
+
+impl<T: Element, S: Isa<T>> Source<T, S> for FromFloats<'_, T> {
+    #[inline(always)]
+    unsafe fn next(&mut self, block: usize, _: usize) -> Block<T, S> {
+        let end = self.values.len().min((block + 1) * BLOCK);
+        let values = padded(&self.values[..end], block);
+        // SAFETY: 32 values; the instruction set by the caller's promise.
+        let (codes, on_lattice) = unsafe { S::quantise(values.as_ptr(), self.lattice) };
+        if on_lattice { Block::Codes(codes) } else { Block::Values(values) }
+    }
+}

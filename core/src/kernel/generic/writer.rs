@@ -1,0 +1,162 @@
+//! Writing a chunk: blocks in order, then the trailer.
+
+use super::super::chunk::{CONSTANT, DENSE, FIRST_SIZE_SHIFT, REPEAT, SPECIAL, VERBATIM};
+use super::super::{BLOCKS, Code, Encoded};
+use super::Isa;
+use crate::element::Element;
+
+/// Writes a chunk block by block.
+pub(super) struct ChunkWriter<T: Element, S: Isa<T>> {
+    start: *mut u8,
+    payload: *mut u8,
+    pub(super) first: T::Code,
+    before: Option<S::Carry>,
+    occupied: [u64; 2],
+    widths: [u8; BLOCKS],
+    n_widths: usize,
+    verbatim_blocks: u32,
+}
+
+impl<T: Element, S: Isa<T>> ChunkWriter<T, S> {
+    /// # Safety
+    /// `dst` must be valid for [`max_chunk_len`](super::max_chunk_len) bytes of the chunk written.
+    #[inline(always)]
+    pub(super) unsafe fn new(dst: *mut u8) -> Self {
+        Self {
+            start: dst,
+            // SAFETY: within the destination by the caller's promise.
+            payload: unsafe { dst.add(1) },
+            first: T::Code::ZERO,
+            before: None,
+            occupied: [0; 2],
+            widths: [0; BLOCKS],
+            n_widths: 0,
+            verbatim_blocks: 0,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn occupy(&mut self, block: usize, width: u8) {
+        self.occupied[(block / 64) & 1] |= 1 << (block % 64);
+        self.widths[self.n_widths & (BLOCKS - 1)] = width;
+        self.n_widths += 1;
+    }
+
+    /// Block `block` is these codes.
+    ///
+    /// # Safety
+    /// The level's instruction set; no more blocks than the chunk has.
+    #[inline(always)]
+    pub(super) unsafe fn codes(&mut self, block: usize, codes: S::Block) {
+        // SAFETY: the caller has the instruction set.
+        unsafe {
+            let before = match self.before {
+                Some(before) => before,
+                None => {
+                    self.first = S::first(codes);
+                    S::splat(self.first)
+                }
+            };
+            self.before = Some(S::last(codes));
+            self.residuals(block, S::diff(codes, before));
+        }
+    }
+
+    /// Block `block` is these residuals; `first` is the caller's business.
+    ///
+    /// # Safety
+    /// As for [`codes`](Self::codes).
+    #[inline(always)]
+    pub(super) unsafe fn residuals(&mut self, block: usize, residuals: S::Block) {
+        // SAFETY: the instruction set is the caller's promise. At most 4·BITS bytes are written a block,
+        // which is what `max_chunk_len` counts, plus its slack.
+        unsafe {
+            let zigzags = S::zigzag(residuals);
+            let width = S::width(zigzags);
+            if width == 0 {
+                return;
+            }
+            self.occupy(block, width as u8);
+            S::pack(zigzags, width, self.payload);
+            self.payload = self.payload.add(4 * width as usize);
+        }
+    }
+
+    /// Block `block` is a copy of a packed block.
+    ///
+    /// # Safety
+    /// `src` must be readable for the block and [`PAD`](super::PAD) bytes more.
+    #[inline(always)]
+    pub(super) unsafe fn copy(&mut self, block: usize, width: u8, src: *const u8) {
+        let n_bytes = 4 * usize::from(width);
+        self.occupy(block, width);
+        // SAFETY: pieces of 32 bytes reach less than PAD past the block in `src` and less than
+        // STORE_SLACK in the destination.
+        unsafe {
+            let mut at = 0;
+            while at < n_bytes {
+                self.payload
+                    .add(at)
+                    .cast::<[u8; 32]>()
+                    .write_unaligned(src.add(at).cast::<[u8; 32]>().read_unaligned());
+                at += 32;
+            }
+            self.payload = self.payload.add(n_bytes);
+        }
+    }
+
+    /// Block `block` is these values as they are. The chain of codes passes over it.
+    ///
+    /// # Safety
+    /// As for [`codes`](Self::codes).
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn verbatim(&mut self, block: usize, values: &[T]) {
+        self.verbatim_blocks += 1;
+        let repeated = values.iter().all(|v| v.bits() == values[0].bits());
+        let stored = if repeated { &values[..1] } else { values };
+        self.occupy(block, if repeated { REPEAT } else { VERBATIM });
+        let bytes: &[u8] = bytemuck::cast_slice(stored);
+        // SAFETY: a verbatim block is no larger than the widest packed one, which is in `max_chunk_len`.
+        unsafe {
+            self.payload.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            self.payload = self.payload.add(bytes.len());
+        }
+    }
+
+    /// Writes tag and trailer.
+    ///
+    /// # Safety
+    /// Exactly `n_blocks` blocks were written or left constant.
+    #[inline(always)]
+    pub(super) unsafe fn finish(self, n_blocks: usize) -> Encoded {
+        let dense = self.n_widths == n_blocks;
+        let mut tag = if self.verbatim_blocks > 0 { SPECIAL } else { 0 };
+        tag |= match self.n_widths {
+            0 => CONSTANT,
+            n if n == n_blocks => DENSE,
+            _ => 0,
+        };
+        // A code of b significant bits, sign included, in 1, 2, 4 or 8 bytes.
+        let significant = u64::BITS - self.first.zigzag().leading_zeros();
+        let first_size = significant.div_ceil(8).max(1).next_power_of_two();
+        tag |= (first_size.trailing_zeros() << FIRST_SIZE_SHIFT) as u8;
+        // SAFETY: tag and trailer are counted in `max_chunk_len`; widths has n_widths ≤ BLOCKS bytes; bitmap
+        // and code are written whole, and what is past their own lengths is within the slack.
+        unsafe {
+            self.start.write(tag);
+            let mut end = self.payload;
+            end.copy_from_nonoverlapping(self.widths.as_ptr(), self.n_widths);
+            end = end.add(self.n_widths);
+            if self.n_widths > 0 && !dense {
+                let words = self.occupied.map(u64::to_le);
+                end.cast::<[u64; 2]>().write_unaligned(words);
+                end = end.add(n_blocks.div_ceil(8));
+            }
+            end.cast::<[u8; 8]>().write_unaligned(self.first.bits().to_le_bytes());
+            end = end.add(first_size as usize);
+            let n_bytes = end.offset_from_unsigned(self.start);
+            Encoded { n_bytes, verbatim_blocks: self.verbatim_blocks }
+        }
+    }
+}
