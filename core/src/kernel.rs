@@ -175,7 +175,7 @@ pub(crate) struct Lattice<T> {
     pub(crate) step: T,
     /// 1/Δ, rounded.
     pub(crate) inverse: T,
-    /// Largest |x/Δ| that one operand may have; negative: nothing is on the lattice.
+    /// Largest |code| that one operand may have; negative: nothing is on the lattice.
     pub(crate) limit: T,
     /// |x − decoded(x)| must be *below* this. Strictly: the subtraction rounds, and rounding is
     /// monotonic, so a rounded difference below the bound proves the exact one is.

@@ -37,7 +37,7 @@ pub(super) unsafe trait Isa<T: Element>: Copy {
     type Carry: Copy;
 
     /// Codes of 32 values, and whether every value is on the lattice (docs/guarantees.md, "Check"):
-    /// t = x·inverse; |t| ≤ limit; q = round-to-even(t); |x − q·step| < bound.
+    /// q = round-to-even(x·inverse); |q| ≤ limit; |x − q·step| < bound.
     unsafe fn quantise(src: *const T, lattice: &Lattice<T>) -> (Self::Block, bool);
     /// dst = codes · scale.
     unsafe fn dequantise(codes: Self::Block, scale: T, dst: *mut T);

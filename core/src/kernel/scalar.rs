@@ -30,7 +30,7 @@ unsafe impl<T: Element> Isa<T> for Scalar {
             let t = x * lattice.inverse;
             let nearest = (t + T::ROUNDER) - T::ROUNDER;
             let error = (x - nearest * lattice.step).abs();
-            on_lattice &= (t.abs() <= lattice.limit) & (error < lattice.bound);
+            on_lattice &= (nearest.abs() <= lattice.limit) & (error < lattice.bound);
             *code = nearest.to_code();
         }
         (codes, on_lattice)

@@ -51,19 +51,26 @@ impl<'a, T: Element> ChunkReader<'a, T> {
     /// # Safety
     /// `width` must be what [`width`](Self::width) just returned, VERBATIM or REPEAT, for a block of
     /// `n_values`.
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     pub(super) unsafe fn special(&mut self, width: u8, n_values: usize) -> [T; BLOCK] {
-        let mut values = [T::ZERO; BLOCK];
+        let stored = if width == REPEAT { 1 } else { n_values };
         // SAFETY: the view's sizes were checked: n_values, or one, are in the payload.
-        unsafe {
-            if width == REPEAT {
-                values = [self.take(T::BYTES).cast::<T>().read_unaligned(); BLOCK];
-            } else {
-                let src = self.take(n_values * T::BYTES);
-                values.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(src, n_values * T::BYTES);
-            }
-        }
+        unsafe { load_verbatim(self.take(stored * T::BYTES), stored) }
+    }
+}
+
+/// The values of a verbatim block of which `stored` are there, filled up with the first. It takes no
+/// reader, so that a reader's fields never need to leave their registers.
+///
+/// # Safety
+/// `src` must be readable for the values.
+#[cold]
+#[inline(never)]
+unsafe fn load_verbatim<T: Element>(src: *const u8, stored: usize) -> [T; BLOCK] {
+    // SAFETY: by the caller's promise; at least one value is stored.
+    unsafe {
+        let mut values = [src.cast::<T>().read_unaligned(); BLOCK];
+        values.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(src, stored * T::BYTES);
         values
     }
 }

@@ -109,18 +109,14 @@ impl<T: Element, S: Isa<T>> ChunkWriter<T, S> {
     ///
     /// # Safety
     /// As for [`codes`](Self::codes).
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     pub(super) unsafe fn verbatim(&mut self, block: usize, values: &[T]) {
         self.verbatim_blocks += 1;
-        let repeated = values.iter().all(|v| v.bits() == values[0].bits());
-        let stored = if repeated { &values[..1] } else { values };
-        self.occupy(block, if repeated { REPEAT } else { VERBATIM });
-        let bytes: &[u8] = bytemuck::cast_slice(stored);
         // SAFETY: a verbatim block is no larger than the widest packed one, which is in `max_chunk_len`.
         unsafe {
-            self.payload.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-            self.payload = self.payload.add(bytes.len());
+            let (width, n_bytes) = store_verbatim(values, self.payload);
+            self.occupy(block, width);
+            self.payload = self.payload.add(n_bytes);
         }
     }
 
@@ -159,4 +155,19 @@ impl<T: Element, S: Isa<T>> ChunkWriter<T, S> {
             Encoded { n_bytes, verbatim_blocks: self.verbatim_blocks }
         }
     }
+}
+
+/// Writes a verbatim block; its width byte and its bytes. It takes no writer, so that a writer's fields
+/// never need to leave their registers.
+///
+/// # Safety
+/// `dst` must be valid for the values.
+#[cold]
+#[inline(never)]
+unsafe fn store_verbatim<T: Element>(values: &[T], dst: *mut u8) -> (u8, usize) {
+    let repeated = values.iter().all(|v| v.bits() == values[0].bits());
+    let stored: &[u8] = bytemuck::cast_slice(if repeated { &values[..1] } else { values });
+    // SAFETY: by the caller's promise.
+    unsafe { dst.copy_from_nonoverlapping(stored.as_ptr(), stored.len()) };
+    (if repeated { REPEAT } else { VERBATIM }, stored.len())
 }

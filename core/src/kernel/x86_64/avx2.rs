@@ -122,11 +122,12 @@ unsafe impl Isa<f32> for F32 {
             let mut codes = [_mm256_setzero_si256(); 4];
             for i in 0..4 {
                 let x = _mm256_loadu_ps(src.add(8 * i));
-                let t = _mm256_mul_ps(x, inverse);
-                let q = _mm256_cvtps_epi32(t);
-                let decoded = _mm256_mul_ps(_mm256_cvtepi32_ps(q), step);
-                let error = _mm256_and_ps(_mm256_sub_ps(x, decoded), magnitude);
-                let inside = _mm256_cmp_ps::<_CMP_LE_OQ>(_mm256_and_ps(t, magnitude), limit);
+                // What is NaN, infinite or too large converts to the least integer, beyond every limit.
+                let q = _mm256_cvtps_epi32(_mm256_mul_ps(x, inverse));
+                let nearest = _mm256_cvtepi32_ps(q);
+                let error = _mm256_sub_ps(x, _mm256_mul_ps(nearest, step));
+                let error = _mm256_and_ps(error, magnitude);
+                let inside = _mm256_cmp_ps::<_CMP_LE_OQ>(_mm256_and_ps(nearest, magnitude), limit);
                 let close = _mm256_cmp_ps::<_CMP_LT_OQ>(error, bound);
                 good = _mm256_and_ps(good, _mm256_and_ps(inside, close));
                 codes[i] = q;
@@ -291,7 +292,7 @@ unsafe impl Isa<f64> for F64 {
                 let nearest = _mm256_sub_pd(raised, rounder);
                 let error =
                     _mm256_and_pd(_mm256_sub_pd(x, _mm256_mul_pd(nearest, step)), magnitude);
-                let inside = _mm256_cmp_pd::<_CMP_LE_OQ>(_mm256_and_pd(t, magnitude), limit);
+                let inside = _mm256_cmp_pd::<_CMP_LE_OQ>(_mm256_and_pd(nearest, magnitude), limit);
                 let close = _mm256_cmp_pd::<_CMP_LT_OQ>(error, bound);
                 good = _mm256_and_pd(good, _mm256_and_pd(inside, close));
                 // raised = rounder + q exactly, in the binade where one unit is one ulp.

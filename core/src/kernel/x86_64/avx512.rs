@@ -58,17 +58,20 @@ static SPREADS: [Spread; 33] = {
 struct Join {
     /// Where the bytes of the four groups of eight values, one a 128-bit lane, stand.
     bytes: [u8; 64],
-    /// Shifts of odd values down, odd pairs down, odd fours up into the lane before, and down in their
-    /// own.
+    /// Shifts of fours, the two of a 128-bit lane swapped: the odd one up to join the even one. (A shift
+    /// by 64 drops a value.)
+    up: [i64; 8],
+    /// Shifts of fours: what of the odd one is left for its own lane down.
+    down: [i64; 8],
+    /// Shift of odd values down.
     value: i64,
+    /// Shift of odd pairs down.
     pair: i64,
-    four: i64,
-    rest: i64,
 }
 
 /// One [`Join`] for each width 0…16. Shifts come from memory, where they can be broadcast for free.
 static JOINS: [Join; 17] = {
-    let mut table = [Join { bytes: [0; 64], value: 0, pair: 0, four: 0, rest: 0 }; 17];
+    let mut table = [Join { bytes: [0; 64], up: [0; 8], down: [0; 8], value: 0, pair: 0 }; 17];
     let mut width = 1;
     while width <= 16 {
         let join = &mut table[width];
@@ -79,7 +82,12 @@ static JOINS: [Join; 17] = {
         }
         let bits = width as i64;
         (join.value, join.pair) = (32 - bits, 32 - 2 * bits);
-        (join.four, join.rest) = (4 * bits, 64 - 4 * bits);
+        let mut lane = 0;
+        while lane < 8 {
+            (join.up[lane], join.up[lane + 1]) = (4 * bits, 64);
+            (join.down[lane], join.down[lane + 1]) = (0, 64 - 4 * bits);
+            lane += 2;
+        }
         width += 1;
     }
     table
@@ -115,6 +123,9 @@ unsafe fn scan8(v: __m512i) -> __m512i {
         _mm512_add_epi64(v, _mm512_alignr_epi64::<4>(v, zero))
     }
 }
+
+/// The larger of two magnitudes, without sign, as the immediate of a range instruction.
+const LARGER_MAGNITUDE: i32 = 0b10_11;
 
 /// a | (b & c), as the immediate of a ternary logic instruction.
 const OR_AND: i32 = 0xf8;
@@ -164,9 +175,9 @@ unsafe fn pack16(z: [__m512i; 2], width: u32, dst: *mut u8) {
         // Eights, 8c bits in each 128-bit lane: the odd four's low bits join the even one's lane, its
         // high bits come down in their own.
         let swapped = _mm512_shuffle_epi32::<0b01_00_11_10>(fours);
-        let joining = _mm512_maskz_sllv_epi64(0x55, swapped, _mm512_set1_epi64(join.four));
-        let rest = _mm512_mask_srlv_epi64(fours, 0xaa, fours, _mm512_set1_epi64(join.rest));
-        let eights = _mm512_or_si512(joining, rest);
+        let up = _mm512_sllv_epi64(swapped, _mm512_load_si512(join.up.as_ptr().cast()));
+        let down = _mm512_srlv_epi64(fours, _mm512_load_si512(join.down.as_ptr().cast()));
+        let eights = _mm512_or_si512(up, down);
         let order = _mm512_load_si512(join.bytes.as_ptr().cast());
         _mm512_storeu_si512(dst.cast(), _mm512_permutexvar_epi8(order, eights));
     }
@@ -224,17 +235,16 @@ unsafe impl Isa<f32> for F32 {
             let inverse = _mm512_set1_ps(lattice.inverse);
             let limit = _mm512_set1_ps(lattice.limit);
             let bound = _mm512_set1_ps(lattice.bound);
-            let mut good = !0;
-            let codes = unroll!(2, |i| {
-                let x = _mm512_loadu_ps(src.add(16 * i));
-                let t = _mm512_mul_ps(x, inverse);
-                let q = _mm512_cvtps_epi32(t);
-                let error = _mm512_sub_ps(x, _mm512_mul_ps(_mm512_cvtepi32_ps(q), step));
-                good = _mm512_mask_cmp_ps_mask::<_CMP_LE_OQ>(good, _mm512_abs_ps(t), limit);
-                good = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(good, _mm512_abs_ps(error), bound);
-                q
-            });
-            (codes, good == !0)
+            let x = unroll!(2, |i| _mm512_loadu_ps(src.add(16 * i)));
+            let codes = unroll!(2, |i| _mm512_cvtps_epi32(_mm512_mul_ps(x[i], inverse)));
+            let nearest = unroll!(2, |i| _mm512_cvtepi32_ps(codes[i]));
+            let errors = unroll!(2, |i| _mm512_sub_ps(x[i], _mm512_mul_ps(nearest[i], step)));
+            // What is NaN, infinite or too large converts to the least integer, which is beyond every
+            // limit; so NaN among the errors, which a maximum may lose, is found in the codes.
+            let largest = _mm512_range_ps::<LARGER_MAGNITUDE>(nearest[0], nearest[1]);
+            let inside = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(largest, limit);
+            let error = _mm512_range_ps::<LARGER_MAGNITUDE>(errors[0], errors[1]);
+            (codes, _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(inside, error, bound) == !0)
         }
     }
 
@@ -375,17 +385,19 @@ unsafe impl Isa<f64> for F64 {
             let inverse = _mm512_set1_pd(lattice.inverse);
             let limit = _mm512_set1_pd(lattice.limit);
             let bound = _mm512_set1_pd(lattice.bound);
-            let mut good = !0;
-            let codes = unroll!(4, |i| {
-                let x = _mm512_loadu_pd(src.add(8 * i));
-                let t = _mm512_mul_pd(x, inverse);
-                let q = _mm512_cvtpd_epi64(t);
-                let error = _mm512_sub_pd(x, _mm512_mul_pd(_mm512_cvtepi64_pd(q), step));
-                good = _mm512_mask_cmp_pd_mask::<_CMP_LE_OQ>(good, _mm512_abs_pd(t), limit);
-                good = _mm512_mask_cmp_pd_mask::<_CMP_LT_OQ>(good, _mm512_abs_pd(error), bound);
-                q
-            });
-            (codes, good == !0)
+            let x = unroll!(4, |i| _mm512_loadu_pd(src.add(8 * i)));
+            let codes = unroll!(4, |i| _mm512_cvtpd_epi64(_mm512_mul_pd(x[i], inverse)));
+            let nearest = unroll!(4, |i| _mm512_cvtepi64_pd(codes[i]));
+            let errors = unroll!(4, |i| _mm512_sub_pd(x[i], _mm512_mul_pd(nearest[i], step)));
+            // As for `f32`.
+            let mut inside = !0;
+            for pair in [0, 2] {
+                let largest = _mm512_range_pd::<LARGER_MAGNITUDE>(nearest[pair], nearest[pair + 1]);
+                inside = _mm512_mask_cmp_pd_mask::<_CMP_LE_OQ>(inside, largest, limit);
+                let error = _mm512_range_pd::<LARGER_MAGNITUDE>(errors[pair], errors[pair + 1]);
+                inside = _mm512_mask_cmp_pd_mask::<_CMP_LT_OQ>(inside, error, bound);
+            }
+            (codes, inside == !0)
         }
     }
 
