@@ -5,6 +5,7 @@
 //! back splits a code into 32-bit halves that are exact in `f64` and adds them with one rounding.
 
 use super::super::generic::Isa;
+use super::super::scalar::{pack_bits, unpack_bits};
 use super::super::{BLOCK, Lattice};
 use super::bits;
 use crate::element::sealed::Float;
@@ -66,7 +67,7 @@ unsafe fn pack32(z: [__m256i; 4], width: u32, dst: *mut u8) {
             for i in 0..4 {
                 _mm256_storeu_si256(values.as_mut_ptr().add(8 * i).cast(), z[i]);
             }
-            bits::pack_wide(&values.map(u64::from), width, dst);
+            pack_bits(&values.map(u64::from), width, dst);
         }
     }
 }
@@ -86,7 +87,7 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m256i; 4] {
             let w = bits::unpack_lanes(src, width).map(|word| word as i64);
             unroll!(4, |i| _mm256_cvtepu16_epi32(_mm_set_epi64x(w[2 * i + 1], w[2 * i])))
         } else {
-            let values = bits::unpack_wide(src, width).map(|value| value as u32);
+            let values = unpack_bits(src, width).map(|value| value as u32);
             unroll!(4, |i| _mm256_loadu_si256(values.as_ptr().add(8 * i).cast()))
         }
     }
@@ -450,7 +451,7 @@ unsafe impl Isa<f64> for F64 {
                 for i in 0..8 {
                     _mm256_storeu_si256(values.as_mut_ptr().add(4 * i).cast(), zigzags[i]);
                 }
-                bits::pack_wide(&values, width, dst);
+                pack_bits(&values, width, dst);
             }
         }
     }
@@ -471,7 +472,7 @@ unsafe impl Isa<f64> for F64 {
                     _mm256_cvtepu32_epi64(half)
                 })
             } else {
-                let values = bits::unpack_wide(src, width);
+                let values = unpack_bits(src, width);
                 unroll!(8, |i| _mm256_loadu_si256(values.as_ptr().add(4 * i).cast()))
             }
         }

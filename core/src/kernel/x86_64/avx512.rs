@@ -7,8 +7,8 @@
 //! that lane, and a mask drops what belongs to the neighbours. Wider values are rare.
 
 use super::super::generic::Isa;
+use super::super::scalar::{pack_bits, unpack_bits};
 use super::super::{BLOCK, Lattice};
-use super::bits;
 use core::arch::x86_64::*;
 
 /// Codes of `f32`.
@@ -144,7 +144,7 @@ unsafe fn pack32(z: [__m512i; 2], width: u32, dst: *mut u8) {
             let mut values = [0u32; BLOCK];
             _mm512_storeu_si512(values.as_mut_ptr().cast(), z[0]);
             _mm512_storeu_si512(values.as_mut_ptr().add(16).cast(), z[1]);
-            bits::pack_wide(&values.map(u64::from), width, dst);
+            pack_bits(&values.map(u64::from), width, dst);
         }
     }
 }
@@ -214,7 +214,7 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
                 _mm512_and_si512(_mm512_multishift_epi64_epi8(from, lanes), mask)
             })
         } else {
-            let values = bits::unpack_wide(src, width).map(|value| value as u32);
+            let values = unpack_bits(src, width).map(|value| value as u32);
             unroll!(2, |half| _mm512_loadu_si512(values.as_ptr().add(16 * half).cast()))
         }
     }
@@ -532,7 +532,7 @@ unsafe impl Isa<f64> for F64 {
                 for i in 0..4 {
                     _mm512_storeu_si512(values.as_mut_ptr().add(8 * i).cast(), zigzags[i]);
                 }
-                bits::pack_wide(&values, width, dst);
+                pack_bits(&values, width, dst);
             }
         }
     }
@@ -550,7 +550,7 @@ unsafe impl Isa<f64> for F64 {
                     _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(high)),
                 ]
             } else {
-                let values = bits::unpack_wide(src, width);
+                let values = unpack_bits(src, width);
                 unroll!(4, |i| _mm512_loadu_si512(values.as_ptr().add(8 * i).cast()))
             }
         }

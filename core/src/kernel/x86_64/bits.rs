@@ -1,11 +1,8 @@
-//! Bit packing with BMI2, shared by both levels.
+//! Bit packing with BMI2, for the AVX2 level.
 //!
 //! `pext` with the low c bits of every byte selected turns eight bytes into 8·c bits, which is c
-//! bytes exactly; with the low c bits of every 16-bit lane, four lanes into 4·c bits. Wider
-//! values go through 64-bit shifts. `pdep` is the inverse. Cost: one `pext` and one store for 8 (4) values.
+//! bytes exactly; with the low c bits of every 16-bit lane, four lanes into 4·c bits. `pdep` is the inverse. Cost: one `pext` and one store for 8 (4) values.
 
-use super::super::BLOCK;
-use super::super::scalar::{pack_bits, unpack_bits};
 use core::arch::x86_64::{_pdep_u64, _pext_u64};
 
 /// The low `width` bits of every byte.
@@ -86,24 +83,4 @@ pub(super) unsafe fn unpack_lanes(src: *const u8, width: u32) -> [u64; 8] {
         }
     }
     words
-}
-
-/// 32 values of any `width`, by shifts.
-///
-/// # Safety
-/// `dst` valid for 4·`width` + 8 bytes.
-#[inline(always)]
-pub(super) unsafe fn pack_wide(values: &[u64; BLOCK], width: u32, dst: *mut u8) {
-    // SAFETY: the caller's promise.
-    unsafe { pack_bits(values, width, dst) };
-}
-
-/// Inverse of [`pack_wide`].
-///
-/// # Safety
-/// `src` valid for 4·`width` + 16 bytes.
-#[inline(always)]
-pub(super) unsafe fn unpack_wide(src: *const u8, width: u32) -> [u64; BLOCK] {
-    // SAFETY: the caller's promise.
-    unsafe { unpack_bits(src, width) }
 }
