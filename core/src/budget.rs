@@ -69,6 +69,17 @@ pub(crate) fn resolve<T: Element>(
     Ok((quantum, terms.map(|terms| terms * quantum.bound())))
 }
 
+/// Finds what is wrong with a plan's bound whatever the data.
+pub(crate) fn check_bound(plan: &Plan, op: OpCode) -> Result<(), BoundError> {
+    let Some(bound) = plan.bound else { return Ok(()) };
+    bound.absolute(None)?;
+    let unbounded = matches!(op, OpCode::Prod | OpCode::User) && !plan.codec.is_exact();
+    if plan.scope == Scope::Result && unbounded {
+        return Err(BoundError::Unbounded);
+    }
+    Ok(())
+}
+
 /// Whether a call must learn the extent of all ranks' data first.
 pub(crate) fn needs_extent(plan: &Plan) -> bool {
     !plan.codec.is_exact()

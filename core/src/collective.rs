@@ -8,6 +8,7 @@ mod operation;
 pub use operation::Operation;
 
 use crate::bound::Quantum;
+use crate::budget::check_bound;
 use crate::codec::{AnyCodec, CodecId, CodecParams};
 use crate::element::Element;
 use crate::engine::{Buffers, Engine, Program};
@@ -334,9 +335,7 @@ impl<X: Transport> Communicator<X> {
             return Err(Error::Unsupported { schedule, collective });
         }
         // Whatever the data, a bad bound or frame size shows before anything is sent.
-        if let Some(bound) = plan.bound {
-            bound.absolute(None)?;
-        }
+        check_bound(plan, request.op_code())?;
         let probe = self.codec::<T>(plan.codec, Quantum::LOSSLESS);
         Engine::<X::Frame>::max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
         self.sequence = self.sequence.wrapping_add(1);
@@ -378,6 +377,7 @@ impl<X: Transport> Communicator<X> {
                 op,
                 codec: codec.id(),
                 division,
+                pipeline: pipeline.code(),
                 root: call.root.0,
                 count: count as u64,
                 step,

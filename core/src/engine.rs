@@ -87,6 +87,7 @@ impl Program {
             (Field::Type, ours.dtype as u64, theirs.dtype as u64),
             (Field::Op, ours.op as u64, theirs.op as u64),
             (Field::Codec, ours.codec as u64, theirs.codec as u64),
+            (Field::Pipeline, u64::from(ours.pipeline), u64::from(theirs.pipeline)),
             (Field::Division, ours.division as u64, theirs.division as u64),
             (Field::Root, u64::from(ours.root), u64::from(theirs.root)),
             (Field::Count, ours.count, theirs.count),

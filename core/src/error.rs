@@ -9,9 +9,10 @@ use core::fmt;
 
 /// Why a call failed.
 ///
-/// Errors of use ([`is_usage`](Self::is_usage)) are found before anything is sent: correct the call
-/// and repeat it. Every other error ends the communicator on all ranks: each is told, and later
-/// calls return [`Error::Poisoned`].
+/// Errors of use ([`is_usage`](Self::is_usage)) leave nothing under way: correct the call and repeat it.
+/// They are found before anything is sent, but for a bound on the result that turns out too small for
+/// the data, which all ranks find together. Every other error ends the communicator: the ranks that
+/// still wait for this one are told, on the same links, and later calls return [`Error::Poisoned`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -97,9 +98,6 @@ pub enum Error {
         /// Who told us.
         rank: Rank,
     },
-    /// The operation was dropped before it was finished.
-    #[error("the operation was dropped before it was finished")]
-    Dropped,
     /// An earlier call on this communicator failed.
     #[error("an earlier call failed; make a new communicator")]
     Poisoned,
@@ -165,6 +163,7 @@ pub enum Field {
     Type,
     Op,
     Codec,
+    Pipeline,
     Division,
     Root,
     Count,
@@ -182,6 +181,7 @@ impl fmt::Display for Field {
             Self::Type => "element type",
             Self::Op => "operation",
             Self::Codec => "codec",
+            Self::Pipeline => "pipeline",
             Self::Division => "division of the array",
             Self::Root => "root",
             Self::Count => "count",

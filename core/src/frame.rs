@@ -47,6 +47,8 @@ pub struct CallHeader {
     pub codec: CodecId,
     /// How the array is divided among parts.
     pub division: Division,
+    /// What the pipeline does ([`Pipeline::code`](crate::pipeline::Pipeline::code)).
+    pub pipeline: u8,
     /// The root, 0 where there is none.
     pub root: u32,
     /// Values in the logical array.
@@ -123,6 +125,7 @@ impl Header {
         head[7] = call.codec as u8;
         head[8] = if checksum { HAS_CHECKSUM } else { 0 };
         head[9] = call.division as u8;
+        head[10] = call.pipeline;
         head[12..16].copy_from_slice(&call.sequence.to_le_bytes());
         head[16..24].copy_from_slice(&call.count.to_le_bytes());
         head[24..32].copy_from_slice(&call.step.to_le_bytes());
@@ -169,6 +172,9 @@ impl Header {
             0 if u64_at(CHECKSUM_AT) == 0 => {}
             _ => return Err(FrameError::Damaged),
         }
+        if head[11] != 0 || u32_at(52) != 0 {
+            return Err(FrameError::Damaged);
+        }
         let fields = || {
             Some(Self {
                 kind: match head[3] {
@@ -187,6 +193,7 @@ impl Header {
                         1 => Division::Interleaved,
                         _ => return None,
                     },
+                    pipeline: head[10],
                     root: u32_at(32),
                     count: u64_at(16),
                     step: f64::from_bits(u64_at(24)),
@@ -230,6 +237,7 @@ mod tests {
                 op: OpCode::Sum,
                 codec: CodecId::FzLight,
                 division: Division::Interleaved,
+                pipeline: 2,
                 root: 0,
                 count: 1 << 40,
                 step: 0.5,

@@ -56,6 +56,14 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
+    /// The three choices as a number, for a frame's header.
+    #[must_use]
+    pub const fn code(&self) -> u8 {
+        matches!(self.passing, Passing::Recode) as u8
+            | (matches!(self.partial, Partial::Frame) as u8) << 1
+            | (matches!(self.own, Own::Encoded) as u8) << 2
+    }
+
     /// Whether partial reductions are frames with this codec and operation. Products and user
     /// operations are not defined on codes, and some codecs cannot combine frames; then every pipeline
     /// keeps floats.
