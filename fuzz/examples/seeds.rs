@@ -4,7 +4,9 @@
 
 use foldwire::codec::{CodecId, FzLight, Homomorphic};
 use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind};
+use foldwire::layout::Division;
 use foldwire::op::OpCode;
+use foldwire::pipeline;
 use foldwire::{Collective, Element, Op, Quantum};
 use foldwire_fuzz::{Value, buffer, encode};
 use std::fs;
@@ -64,6 +66,8 @@ fn message(collective: Collective, checksum: bool) -> Vec<u8> {
         dtype: f32::DTYPE,
         op: OpCode::Sum,
         codec: CodecId::Raw,
+        division: Division::Blocks,
+        pipeline: pipeline::RAW.code(),
         root: 0,
         count: 2,
         step: 0.5,
