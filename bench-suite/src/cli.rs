@@ -6,7 +6,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use foldwire::Preset;
 
 use crate::values::{BoundArg, Dims, LinkRate};
 
@@ -80,7 +82,7 @@ pub struct StackArgs {
     pub dims: Option<Dims>,
 
     /// Presets to run, in this order [default: all]
-    #[arg(long, value_name = "NAME", num_args = 1.., value_enum, value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',')]
     pub preset: Vec<Preset>,
 
     /// Timed runs of each preset; the median is reported
@@ -107,7 +109,7 @@ pub struct StackArgs {
 impl StackArgs {
     /// The presets to run: those asked for, once each, or all.
     pub fn presets(&self) -> Vec<Preset> {
-        let asked = if self.preset.is_empty() { Preset::value_variants() } else { &self.preset };
+        let asked = if self.preset.is_empty() { &Preset::ALL[..] } else { &self.preset };
         let mut presets = Vec::new();
         for &preset in asked {
             if !presets.contains(&preset) {
@@ -158,52 +160,25 @@ pub struct CodecArgs {
     pub json: bool,
 }
 
-/// A row of the product of schedule, pipeline and codec that `stack` can run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Preset {
-    /// plain collectives, nothing compressed
-    #[value(name = "raw")]
-    Raw,
-    /// compress and decompress at every hop
-    #[value(name = "cprp2p")]
-    Cprp2p,
-    /// compress once for movement, decompress to reduce
-    #[value(name = "zccl")]
-    Zccl,
-    /// reduce compressed streams, ring
-    #[value(name = "hzccl")]
-    Hzccl,
-    /// compress once, recursive doubling
-    #[value(name = "gzccl")]
-    Gzccl,
-    /// frame + floats → frame, in one pass
-    #[value(name = "foldwire")]
-    Foldwire,
+/// The library's presets, by name.
+fn preset() -> impl TypedValueParser<Value = Preset> {
+    let names = Preset::ALL.map(|preset| PossibleValue::new(preset.name()).help(title(preset)));
+    PossibleValuesParser::new(names).map(|name| {
+        let found = Preset::ALL.into_iter().find(|preset| preset.name() == name);
+        found.expect("the parser lets nothing else pass")
+    })
 }
 
-impl Preset {
-    /// The name on the command line, in JSON and in file names.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Raw => "raw",
-            Self::Cprp2p => "cprp2p",
-            Self::Zccl => "zccl",
-            Self::Hzccl => "hzccl",
-            Self::Gzccl => "gzccl",
-            Self::Foldwire => "foldwire",
-        }
-    }
-
-    /// The name as its authors write it, for the table.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Raw => "MPI-like raw",
-            Self::Cprp2p => "CPRP2P",
-            Self::Zccl => "ZCCL",
-            Self::Hzccl => "hZCCL",
-            Self::Gzccl => "gZCCL-style",
-            Self::Foldwire => "Foldwire",
-        }
+/// A preset's name as its authors write it, for tables and captions.
+pub fn title(preset: Preset) -> &'static str {
+    match preset {
+        Preset::Raw => "MPI-like raw",
+        Preset::Cprp2p => "CPRP2P",
+        Preset::Zccl => "ZCCL",
+        Preset::Hzccl => "hZCCL",
+        Preset::Gzccl => "gZCCL-style",
+        Preset::Foldwire => "Foldwire",
+        other => other.name(),
     }
 }
 
@@ -246,15 +221,16 @@ mod tests {
         assert_eq!((args.ranks, args.repeat), (None, 5));
         assert_eq!(args.bound, BoundArg::Rel(1e-4));
         assert_eq!(args.link.bytes_per_s(), Some(1.25e9));
-        assert_eq!(args.presets(), Preset::value_variants());
+        assert_eq!(args.presets(), Preset::ALL);
     }
 
     #[test]
     fn presets_keep_their_order_and_come_once() {
         let args = stack("--preset zccl raw --preset zccl,foldwire").unwrap();
         assert_eq!(args.presets(), [Preset::Zccl, Preset::Raw, Preset::Foldwire]);
-        for preset in Preset::value_variants() {
-            assert_eq!(Preset::from_str(preset.name(), false), Ok(*preset));
+        for preset in Preset::ALL {
+            let args = stack(&format!("--preset {}", preset.name())).unwrap();
+            assert_eq!(args.presets(), [preset]);
         }
     }
 

@@ -10,20 +10,22 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::time::Duration;
 
-use crate::cli::{Preset, StackArgs};
+use crate::cli::{StackArgs, title};
 use crate::input::{self, DEFAULT_RANKS, Inputs, Volumes};
 use crate::picture::Gallery;
 use crate::quality::Quality;
 use crate::table::{self, Align, Table};
 use crate::values::BoundArg;
 use crate::wave::{self, Survey};
-use foldwire::{Bound, Element};
+use foldwire::{Bound, Element, Preset};
 use race::{Outcome, Race};
 
 /// One preset's line.
 #[derive(Debug, Serialize)]
 struct Row {
     preset: &'static str,
+    #[serde(skip)]
+    title: &'static str,
     ranks: usize,
     dtype: &'static str,
     link: String,
@@ -125,17 +127,6 @@ fn library_bound(bound: BoundArg) -> Bound {
     }
 }
 
-fn library_preset(preset: Preset) -> foldwire::Preset {
-    match preset {
-        Preset::Raw => foldwire::Preset::Raw,
-        Preset::Cprp2p => foldwire::Preset::Cprp2p,
-        Preset::Zccl => foldwire::Preset::Zccl,
-        Preset::Hzccl => foldwire::Preset::Hzccl,
-        Preset::Gzccl => foldwire::Preset::Gzccl,
-        Preset::Foldwire => foldwire::Preset::Foldwire,
-    }
-}
-
 /// Runs the presets, judges and draws their results.
 fn compare<T: Element + Into<f64>>(
     args: &StackArgs,
@@ -145,7 +136,7 @@ fn compare<T: Element + Into<f64>>(
 ) -> anyhow::Result<Vec<Row>> {
     let presets = args.presets();
     let race = Race {
-        presets: presets.iter().map(|&preset| library_preset(preset)).collect(),
+        presets: presets.clone(),
         bound: library_bound(args.bound),
         link: args.link.bytes_per_s(),
         repeat: args.repeat,
@@ -167,7 +158,7 @@ fn compare<T: Element + Into<f64>>(
         for ((preset, outcome), row) in presets.iter().zip(&outcomes).zip(&rows) {
             // The raw result has no bound but rounding, which would show nothing but noise.
             let unit = if *preset == Preset::Raw { largest } else { row.bound_worst };
-            gallery.add(preset.name(), preset.title(), &outcome.result, unit)?;
+            gallery.add(preset.name(), title(*preset), &outcome.result, unit)?;
         }
         eprintln!("pictures: {}", gallery.finish()?.display());
     }
@@ -205,6 +196,7 @@ fn row<T: Element + Into<f64>>(
     let report = &outcome.reports[0];
     Row {
         preset: preset.name(),
+        title: title(preset),
         ranks,
         dtype: inputs.volumes.dtype(),
         link: args.link.to_string(),
@@ -248,16 +240,12 @@ fn render(rows: &[Row]) -> String {
         ("NRMSE", "", Align::Right),
     ]);
     let ms = |seconds: f64| format!("{:.1}", seconds * 1e3);
-    let title = |name: &str| {
-        let presets = <Preset as clap::ValueEnum>::value_variants();
-        presets.iter().find(|p| p.name() == name).map_or("", |p| p.title()).to_owned()
-    };
     for row in rows {
         let optional = |value: Option<f64>, digits: usize| {
             value.map_or_else(|| "-".to_owned(), |x| format!("{x:.digits$}"))
         };
         table.row(&[
-            title(row.preset),
+            row.title.to_owned(),
             ms(row.time_s),
             optional(row.speedup, 2),
             format!("{:.3}", row.algbw_gbps),

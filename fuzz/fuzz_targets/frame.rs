@@ -13,8 +13,5 @@ fuzz_target!(|message: &[u8]| {
     let has_checksum = message[8] != 0;
     let mut again = message.to_vec();
     header.emit(&mut again, has_checksum);
-    assert_eq!(
-        Header::parse(&again, has_checksum).map(|h| format!("{h:?}")),
-        Ok(format!("{header:?}"))
-    );
+    assert!(again == message, "{header:?}");
 });
