@@ -41,9 +41,9 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 4 lanes, 60 seconds, checksums as the transport wants, the machine's best kernels.
+    /// 4 lanes, 5 minutes (ranks may come late from other work), checksums as the transport wants, the machine's best kernels.
     fn default() -> Self {
-        Self { lanes: 4, timeout: Duration::from_secs(60), checksum: None, level: Level::best() }
+        Self { lanes: 4, timeout: Duration::from_secs(300), checksum: None, level: Level::best() }
     }
 }
 
