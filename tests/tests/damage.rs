@@ -38,7 +38,8 @@ const KINDS: [Kinds; 6] =
 fn harm(kind: Kinds, every: u64, seed: u64, count: Arc<AtomicUsize>) -> Harm {
     let mut random = Random(seed);
     Box::new(move |frame, n_bytes| {
-        if !random.bits().is_multiple_of(every) {
+        let room = frame.len() - n_bytes;
+        if !random.bits().is_multiple_of(every) || (kind == Kinds::Extend && room == 0) {
             return n_bytes;
         }
         count.fetch_add(1, Ordering::Relaxed);
@@ -46,7 +47,7 @@ fn harm(kind: Kinds, every: u64, seed: u64, count: Arc<AtomicUsize>) -> Harm {
         match kind {
             Kinds::Flip => frame[at] ^= 1 << (random.bits() % 8),
             Kinds::Truncate => return at,
-            Kinds::Extend => return n_bytes + 1 + at % (frame.len() - n_bytes),
+            Kinds::Extend => return n_bytes + 1 + at % room,
             Kinds::Zero => frame[..n_bytes].fill(0),
             Kinds::Garbage => {
                 // Behind the header, for the codec to find.
