@@ -137,7 +137,7 @@ fn budget_holds<T: Element>(budget: &Budget) -> Result<(), TestCaseError> {
                 let noise = random.unit() - 0.5;
                 let x = (i as f64 * 0.01 + rank as f64).sin() + 0.3 * noise;
                 // Outliers, which are beyond the lattice for small bounds.
-                let x = if random.bits() % 97 == 0 { 5.0 * x } else { x };
+                let x = if random.bits().is_multiple_of(97) { 5.0 * x } else { x };
                 T::from_f64(offset + amplitude * x)
             };
             (0..700).map(value).collect()
