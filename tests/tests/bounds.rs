@@ -155,6 +155,7 @@ fn budget_holds<T: Element>(budget: &Budget) -> Result<(), TestCaseError> {
         let mut x = inputs[comm.rank().index()].clone();
         comm.all_reduce(&mut x, op.op(), &plan).map(|report| (x, report))
     });
+    let refused = results.iter().any(|result| matches!(result, Err(Error::Bound(_))));
     let divisor = if is_average { size as f64 } else { 1.0 };
     for result in results {
         let (y, report) = match result {
@@ -165,6 +166,8 @@ fn budget_holds<T: Element>(budget: &Budget) -> Result<(), TestCaseError> {
                 prop_assert!(allowed <= 1.001 * rounding::<T>(size, largest));
                 continue;
             }
+            // The first rank to refuse may end the call for the others before they can.
+            Err(Error::Aborted { .. } | Error::Transport { .. }) if refused => continue,
             other => other.expect("a correct call"),
         };
         prop_assert!(report.worst_case.is_some_and(|worst| worst <= allowed));
