@@ -58,3 +58,15 @@ pub fn rough<T: Element>(rank: usize, count: usize) -> Vec<T> {
 pub fn bits<T: Element>(values: &[T]) -> Vec<u64> {
     values.iter().map(|x| x.to_f64().to_bits()).collect()
 }
+
+/// The bytes of a slice in memory: exact for every NaN.
+#[must_use]
+pub fn bytes<T: Element>(values: &[T]) -> Vec<u8> {
+    bytemuck::cast_slice(values).to_vec()
+}
+
+/// The value whose memory is the low bytes of `bits`.
+#[must_use]
+pub fn from_bits<T: Element>(bits: u64) -> T {
+    bytemuck::pod_read_unaligned(&bits.to_le_bytes()[..T::BYTES])
+}

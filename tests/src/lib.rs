@@ -7,6 +7,7 @@
 //! A new backend implements [`Backend`] and calls [`pairwise`] in one test.
 
 pub mod case;
+pub mod coding;
 pub mod data;
 pub mod oracle;
 pub mod tamper;

@@ -1,0 +1,57 @@
+//! Codecs into vectors, with what every caller must be able to rely on asserted on the way.
+
+use foldwire::codec::{Codec, CodecError, FzLight, Homomorphic};
+use foldwire::{Element, Op};
+
+/// Encodes `values` into a destination of exactly the size that the codec asks for.
+///
+/// # Panics
+/// If the codec refuses.
+pub fn encode<T: Element>(codec: &FzLight<T>, values: &[T]) -> Vec<u8> {
+    let mut bytes = vec![0xAA; codec.max_encoded_len(values.len()).expect("short enough")];
+    let written = codec.encode(values, &mut bytes).expect("the destination is large enough");
+    bytes.truncate(written.n_bytes);
+    bytes
+}
+
+/// Decodes `n_values`.
+///
+/// # Panics
+/// If `bytes` are no valid encoding of that many.
+pub fn decode<T: Element>(codec: &FzLight<T>, bytes: &[u8], n_values: usize) -> Vec<T> {
+    let mut values = vec![T::from_f64(-77.0); n_values];
+    codec.decode(bytes, 1, &mut values).expect("a valid encoding");
+    values
+}
+
+/// Frame ⊕ floats.
+///
+/// # Errors
+/// The codec's.
+pub fn fold<T: Element>(
+    codec: &FzLight<T>,
+    op: &Op<'_, T>,
+    frame: &[u8],
+    local: &[T],
+) -> Result<Vec<u8>, CodecError> {
+    let mut bytes = vec![0x55; codec.max_encoded_len(local.len()).expect("short enough")];
+    let written = codec.fold(op, frame, local, &mut bytes)?;
+    bytes.truncate(written.n_bytes);
+    Ok(bytes)
+}
+
+/// Frame ⊕ frame, with room for `n_values`.
+///
+/// # Errors
+/// The codec's.
+pub fn combine<T: Element>(
+    codec: &FzLight<T>,
+    op: &Op<'_, T>,
+    [a, b]: [&[u8]; 2],
+    n_values: usize,
+) -> Result<Vec<u8>, CodecError> {
+    let mut bytes = vec![0x33; codec.max_encoded_len(n_values).expect("short enough")];
+    let written = codec.combine(op, a, b, &mut bytes)?;
+    bytes.truncate(written.n_bytes);
+    Ok(bytes)
+}

@@ -1,0 +1,347 @@
+//! Damaged bytes never panic, never hang, and never pass for a result where there is a checksum.
+//!
+//! On the wire: a transport that harms what it delivers. In the codec: every prefix of valid frames, and
+//! 10⁵ random mutations of them through everything that reads one. All from fixed seeds.
+
+use foldwire::codec::{Codec, FzLight};
+use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind};
+use foldwire::kernel::Level;
+use foldwire::layout::Division;
+use foldwire::op::OpCode;
+use foldwire::pipeline;
+use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::transport::{Transport, TransportErrorKind};
+use foldwire::{Bound, Collective, Communicator, Config, DType, Element, Error, Op, Plan, Quantum};
+use foldwire_tests::data::Random;
+use foldwire_tests::tamper::{Harm, Tamper};
+use foldwire_tests::{coding, data};
+use foldwire_threads::World;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// What a test does to messages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kinds {
+    Flip,
+    Truncate,
+    Extend,
+    Zero,
+    Garbage,
+    TooLong,
+}
+
+const KINDS: [Kinds; 6] =
+    [Kinds::Flip, Kinds::Truncate, Kinds::Extend, Kinds::Zero, Kinds::Garbage, Kinds::TooLong];
+
+/// Harms about one message in `every`, and counts those.
+fn harm(kind: Kinds, every: u64, seed: u64, count: Arc<AtomicUsize>) -> Harm {
+    let mut random = Random(seed);
+    Box::new(move |frame, n_bytes| {
+        let room = frame.len() - n_bytes;
+        if !random.bits().is_multiple_of(every) || (kind == Kinds::Extend && room == 0) {
+            return n_bytes;
+        }
+        count.fetch_add(1, Ordering::Relaxed);
+        let at = random.bits() as usize % n_bytes;
+        match kind {
+            Kinds::Flip => frame[at] ^= 1 << (random.bits() % 8),
+            Kinds::Truncate => return at,
+            Kinds::Extend => return n_bytes + 1 + at % room,
+            Kinds::Zero => frame[..n_bytes].fill(0),
+            Kinds::Garbage => {
+                // Behind the header, for the codec to find.
+                let from = HEADER_BYTES.min(n_bytes);
+                frame[from..n_bytes].iter_mut().for_each(|byte| *byte = random.bits() as u8);
+                frame[0] ^= u8::from(from == n_bytes);
+            }
+            Kinds::TooLong => return frame.len() + 1 + at,
+        }
+        n_bytes
+    })
+}
+
+type Outcome = (Result<Vec<u8>, Error>, usize);
+
+fn all_reduce<T: Element>(
+    size: usize,
+    count: usize,
+    plan: &Plan,
+    checksum: bool,
+    kind: Option<Kinds>,
+    seed: u64,
+) -> Vec<Outcome> {
+    let outcomes = World::new(size).frame_bytes(8_000).try_run_endpoints(|endpoint| {
+        let harmed = Arc::new(AtomicUsize::new(0));
+        let rank = endpoint.rank().index();
+        let harm: Harm = match kind {
+            Some(kind) => harm(kind, 6, seed + rank as u64, Arc::clone(&harmed)),
+            None => Box::new(|_, n_bytes| n_bytes),
+        };
+        let config = Config {
+            // With a checksum all harm is noticed at once; without, a rank may wait in vain.
+            timeout: Duration::from_millis(if checksum { 10_000 } else { 300 }),
+            checksum: Some(checksum),
+            ..Config::default()
+        };
+        let transport = Tamper::new(endpoint, harm);
+        let mut comm = Communicator::with_config(transport, config).expect("large frames");
+        let mut values: Vec<T> = data::rough(rank, count);
+        let result = comm.all_reduce(&mut values, Op::Sum, plan);
+        assert_eq!(values.len(), count);
+        (result.map(|_| data::bytes(&values)), harmed.load(Ordering::Relaxed))
+    });
+    outcomes.into_iter().map(|outcome| outcome.expect("no rank panics")).collect()
+}
+
+fn plans() -> impl Iterator<Item = Plan> {
+    let schedules: [&'static dyn Schedule; 3] = [&Ring, &RecursiveDoubling, &Pairwise];
+    schedules.into_iter().flat_map(|schedule| {
+        let compressed =
+            pipeline::ALL.map(|pipeline| Plan::raw().compressed(pipeline, Bound::Absolute(1e-3)));
+        [Plan::raw()].into_iter().chain(compressed).map(|plan| plan.with_schedule(schedule))
+    })
+}
+
+fn a_checksum_finds_all_harm<T: Element>() {
+    for plan in plans() {
+        let undamaged = all_reduce::<T>(3, 12_000, &plan, true, None, 0);
+        for kind in KINDS {
+            for seed in 0..4 {
+                let outcomes = all_reduce::<T>(3, 12_000, &plan, true, Some(kind), 100 * seed);
+                for ((result, harmed), (right, _)) in outcomes.iter().zip(&undamaged) {
+                    let context = || format!("{plan:?}, {kind:?}: {:?}", result.as_ref().err());
+                    match result {
+                        Ok(bytes) => {
+                            assert!(*harmed == 0 && Ok(bytes) == right.as_ref(), "{}", context());
+                        }
+                        // Longer than a frame: not damage but a broken transport.
+                        Err(Error::Transport { kind: TransportErrorKind::Misuse, .. }) => {
+                            assert!(kind == Kinds::TooLong, "{}", context());
+                        }
+                        Err(Error::Frame { .. }) => assert!(*harmed > 0, "{}", context()),
+                        Err(Error::Aborted { .. } | Error::Transport { .. }) => {
+                            // A harmed notice of abort is as good as any.
+                            assert!(*harmed == 0 || kind == Kinds::TooLong, "{}", context());
+                        }
+                        Err(_) => panic!("{}", context()),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn with_a_checksum_harm_is_always_a_frame_error_and_never_a_wrong_value() {
+    a_checksum_finds_all_harm::<f32>();
+    a_checksum_finds_all_harm::<f64>();
+}
+
+fn harm_without_checksum_is_survived<T: Element>() {
+    for plan in plans() {
+        for kind in KINDS {
+            for seed in 0..6 {
+                let outcomes = all_reduce::<T>(3, 12_000, &plan, false, Some(kind), 77 * seed);
+                for (result, harmed) in outcomes {
+                    // A length that does not fit is noticed with or without a checksum.
+                    let lengths = [Kinds::Truncate, Kinds::Extend, Kinds::TooLong, Kinds::Zero];
+                    let noticed = harmed > 0 && lengths.contains(&kind);
+                    assert!(!noticed || result.is_err(), "{plan:?}, {kind:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_checksum_harm_gives_a_result_of_the_right_length_or_a_typed_error() {
+    harm_without_checksum_is_survived::<f32>();
+    harm_without_checksum_is_survived::<f64>();
+}
+
+const N_OPERANDS: u32 = 4;
+
+fn codec<T: Element>(level: Level) -> FzLight<T> {
+    FzLight::with_level(Quantum::new::<T>(1e-3), N_OPERANDS, level)
+}
+
+/// Frames of every kind of chunk and block, small enough to be mutated often; the values of each.
+fn frames<T: Element>() -> Vec<(Vec<u8>, Vec<T>)> {
+    let of = |n: usize, f: &dyn Fn(usize) -> f64| -> Vec<T> {
+        (0..n).map(|i| T::from_f64(f(i))).collect()
+    };
+    let noise = |i: usize| (Random(i as u64).bits() % 2000) as f64 * 1e-3;
+    let mut special = of(150, &noise);
+    special[3] = T::from_f64(f64::NAN);
+    special[40..70].fill(T::from_f64(1e30));
+    special[149] = T::from_f64(f64::NEG_INFINITY);
+    let inputs = [
+        of(0, &noise),
+        of(1, &noise),
+        of(31, &noise),
+        of(64, &noise),                                                    // dense
+        of(200, &|i| if (64..128).contains(&i) { noise(i) } else { 2.0 }), // sparse
+        of(100, &|_| 7.0),                                                 // constant
+        of(70, &|_| 9.96921e36),                                           // repeats only
+        special,
+        data::smooth(3, 4096 + 50), // two chunks
+        data::rough(5, 2 * 4096 + 1),
+    ];
+    let codec = codec::<T>(Level::best());
+    inputs.into_iter().map(|x| (coding::encode(&codec, &x), x)).collect()
+}
+
+fn every_prefix_is_refused<T: Element>() {
+    for level in Level::available() {
+        let codec = codec::<T>(level);
+        for (frame, values) in frames::<T>() {
+            let mut decoded = values.clone();
+            let mut dst = vec![0; codec.max_encoded_len(values.len()).expect("short")];
+            for n_bytes in 0..frame.len() {
+                // In memory of exactly that length, so that a sanitizer or guard page would notice.
+                let prefix = frame[..n_bytes].to_vec();
+                assert!(codec.n_values(&prefix).is_err(), "{n_bytes} of {}", frame.len());
+                assert!(codec.decode(&prefix, 1, &mut decoded).is_err());
+                assert!(codec.fold(&Op::Sum, &prefix, &values, &mut dst).is_err());
+                let both = [&prefix[..], &frame[..]];
+                assert!(coding::combine(&codec, &Op::Max, both, values.len()).is_err());
+                let both = [&frame[..], &prefix[..]];
+                assert!(coding::combine(&codec, &Op::Sum, both, values.len()).is_err());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_prefix_of_a_frame_is_refused() {
+    every_prefix_is_refused::<f32>();
+    every_prefix_is_refused::<f64>();
+}
+
+/// One to four random changes.
+fn mutate(random: &mut Random, frame: &mut Vec<u8>, other: &[u8]) {
+    for _ in 0..1 + random.bits() % 4 {
+        let choice = random.bits() % 12;
+        let (a, b) = (random.bits() as usize, random.bits() as usize);
+        if frame.is_empty() {
+            frame.extend_from_slice(other);
+        }
+        let n = frame.len();
+        match choice {
+            0..4 => frame[a % n] ^= 1 << (b % 8),
+            4 => frame[a % n] = b as u8,
+            5 => frame[a % n] = [0, 1, 0x7f, 0x80, 0xfe, 0xff][b % 6],
+            // The header and the index, where lengths are.
+            6 | 7 => frame[a % n.min(36)] = b as u8,
+            // The last chunk's trailer, in front of the pad: first code, bitmap, widths.
+            8 => frame[n.saturating_sub(33 + a % 24).min(n - 1)] ^= b as u8,
+            9 => frame.truncate(n - a % n.min(40)),
+            10 => frame.resize(n + a % 40, b as u8),
+            _ => {
+                let at = a % n.min(other.len()).max(1);
+                let len = b % 40.min(n - at).max(1);
+                let end = (at + len).min(other.len());
+                if at < end {
+                    frame[at..end].copy_from_slice(&other[at..end]);
+                }
+            }
+        }
+    }
+}
+
+fn mutations_are_survived<T: Element>(seed: u64) {
+    let levels: Vec<Level> = Level::available().collect();
+    let frames = frames::<T>();
+    let mut random = Random(seed);
+    let (mut n_refused, mut n_decoded) = (0, 0);
+    for i in 0..100_000 {
+        // The long frames, which are slow, less often.
+        let pick = random.bits() as usize;
+        let pick =
+            if i % 16 == 0 { frames.len() - 1 - pick % 2 } else { pick % (frames.len() - 2) };
+        let (valid, values) = &frames[pick];
+        let mut frame = valid.clone();
+        let other = &frames[random.bits() as usize % frames.len()].0;
+        mutate(&mut random, &mut frame, other);
+        let codec = codec::<T>(levels[i % levels.len()]);
+        let op = [Op::Sum, Op::Min, Op::Max, Op::Prod][i / levels.len() % 4];
+        let n = values.len();
+        // A number of values that was sent is no number to allocate by; this one is our own.
+        let claimed = codec.n_values(&frame).ok().filter(|&claimed| claimed <= 20_000);
+        for n in [Some(n), claimed].into_iter().flatten() {
+            let mut decoded = vec![T::from_f64(0.0); n];
+            match codec.decode(&frame, 1 + i as u32 % 3, &mut decoded) {
+                Ok(()) => n_decoded += 1,
+                Err(_) => n_refused += 1,
+            }
+            if n > 4096 {
+                let _ = codec.decode_from(&frame, 4096, 1, &mut decoded[..n - 4096]);
+            }
+        }
+        let written = [
+            coding::fold(&codec, &op, &frame, values),
+            coding::combine(&codec, &op, [&frame, valid], n),
+            coding::combine(&codec, &op, [valid, &frame], n),
+            coding::combine(&codec, &op, [&frame, &frame], n),
+        ];
+        for result in written.into_iter().flatten() {
+            // What was accepted and written is a valid frame again.
+            let n = codec.n_values(&result).expect("what is written can be read");
+            coding::decode(&codec, &result, n);
+        }
+    }
+    assert!(n_refused > 10_000 && n_decoded > 10_000, "{n_refused} refused, {n_decoded} decoded");
+}
+
+#[test]
+fn a_hundred_thousand_mutations_of_f32_frames_are_refused_or_decoded() {
+    mutations_are_survived::<f32>(1);
+}
+
+#[test]
+fn a_hundred_thousand_mutations_of_f64_frames_are_refused_or_decoded() {
+    mutations_are_survived::<f64>(2);
+}
+
+#[test]
+fn a_hundred_thousand_mutations_of_message_headers_are_refused_or_consistent() {
+    let header = Header {
+        kind: Kind::Data,
+        call: CallHeader {
+            sequence: 3,
+            collective: Collective::Reduce,
+            dtype: DType::F64,
+            op: OpCode::Avg,
+            codec: foldwire::codec::CodecId::FzLight,
+            division: Division::Interleaved,
+            root: 2,
+            count: 1000,
+            step: 1.25,
+        },
+        part: 1,
+        round: 4,
+        n_values: 17,
+        n_bytes: 20,
+    };
+    let mut random = Random(9);
+    let mut n_accepted = 0;
+    for checksum in [false, true] {
+        let mut valid = vec![0x5A; HEADER_BYTES + 20];
+        header.emit(&mut valid, checksum);
+        for _ in 0..50_000 {
+            let mut message = valid.clone();
+            mutate(&mut random, &mut message, &[0xff; HEADER_BYTES]);
+            match Header::parse(&message, checksum) {
+                Ok(parsed) if checksum => assert!(message == valid && parsed == header),
+                Ok(parsed) => {
+                    n_accepted += 1;
+                    assert_eq!(parsed.n_bytes as usize + HEADER_BYTES, message.len());
+                }
+                Err(_) => assert!(message != valid),
+            }
+            let _ = Header::parse(&message, !checksum);
+        }
+    }
+    assert!(n_accepted > 1000, "{n_accepted}");
+}

@@ -1,0 +1,620 @@
+//! Whatever a rank does wrong, every rank gets a typed error soon: no hang, no garbage, no panic.
+//!
+//! Ranks stay until all have their result, so that a silent rank cannot be told by its leaving, except
+//! where leaving is what is tested. Every run has a deadline of its own.
+
+use foldwire::bound::BoundError;
+use foldwire::codec::CodecId;
+use foldwire::error::Buffer;
+use foldwire::layout::Division;
+use foldwire::pipeline::{self, COMPRESS_ONCE, FUSED};
+use foldwire::schedule::{Binomial, Pairwise, RecursiveDoubling, Ring};
+use foldwire::transport::TransportErrorKind;
+use foldwire::{Bound, Collective, Communicator, Error, Op, Plan, Rank, Scope};
+use foldwire_tests::{Case, Operation, case::ROUTES, data};
+use foldwire_threads::{Endpoint, World};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Barrier, mpsc};
+use std::task::Poll;
+use std::thread;
+use std::time::{Duration, Instant};
+
+type Comm = Communicator<Endpoint>;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+/// Long enough that nothing but the one who never calls runs into it.
+const PATIENT: Duration = Duration::from_secs(10);
+
+/// Runs `body` on every rank. Ranks that return wait for the others before they leave.
+fn run<R: Send + 'static>(
+    size: usize,
+    timeout: Duration,
+    body: impl Fn(&mut Comm) -> R + Send + Sync + 'static,
+) -> Vec<R> {
+    let barrier = Barrier::new(size);
+    within_deadline(move || {
+        World::new(size).frame_bytes(20_000).run(|mut comm| {
+            comm.config_mut().timeout = timeout;
+            let result = body(&mut comm);
+            barrier.wait();
+            result
+        })
+    })
+}
+
+/// The result of `body`, or a panic after [`DEADLINE`].
+fn within_deadline<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(body()));
+    receiver.recv_timeout(DEADLINE).expect("hung, or panicked (see above)")
+}
+
+fn plan() -> Plan {
+    Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring)
+}
+
+/// One call of the case on this rank, by its type; a hash of the result's bits.
+fn call(case: &Case, comm: &mut Comm) -> Result<u64, Error> {
+    let mut hasher = DefaultHasher::new();
+    if case.is_f64 {
+        data::bits(&case.run_rank::<f64, _>(comm)?.0).hash(&mut hasher);
+    } else {
+        data::bits(&case.run_rank::<f32, _>(comm)?.0).hash(&mut hasher);
+    }
+    Ok(hasher.finish())
+}
+
+/// Whether the call after one that other ranks gave up fails.
+fn next_call_fails(comm: &mut Comm) -> bool {
+    comm.all_reduce(&mut vec![1.0f32; 5000], Op::Sum, &plan()).is_err()
+}
+
+/// The errors of disagreeing ranks. A rank that only sends may have finished before anybody saw its
+/// call; its next call must then fail.
+fn disagree(
+    honest: Case,
+    twist: fn(&mut Case),
+    odd: usize,
+    timeout: Duration,
+) -> Vec<(Result<u64, Error>, bool)> {
+    let mut twisted = honest;
+    twist(&mut twisted);
+    run(honest.size, timeout, move |comm| {
+        let case = if comm.rank().index() == odd { twisted } else { honest };
+        let first = call(&case, comm);
+        (first, first.is_err() || next_call_fails(comm))
+    })
+}
+
+fn is_mismatch(error: &Error) -> bool {
+    matches!(error, Error::Mismatch { .. })
+}
+
+/// What ranks may see when some rank's arguments differ.
+fn tells_of_a_mismatch(error: &Error) -> bool {
+    let lost = TransportErrorKind::PeerLost;
+    is_mismatch(error)
+        || matches!(error, Error::Aborted { .. } | Error::Frame { .. })
+        || matches!(error, Error::Transport { kind, .. } if *kind == lost)
+}
+
+fn mismatch_or_stall(error: &Error) -> bool {
+    tells_of_a_mismatch(error) || matches!(error, Error::Stalled { .. })
+}
+
+type Twist = (&'static str, fn(&mut Case));
+
+const TWISTS: [Twist; 6] = [
+    ("count", |case| case.count += 1),
+    ("many more values", |case| case.count += 50_000),
+    ("op", |case| case.op = Operation::Max),
+    ("type", |case| case.is_f64 = !case.is_f64),
+    ("bound", |case| case.bound = Bound::Absolute(1.1e-3)),
+    ("codec", |case| case.codec = CodecId::Raw),
+];
+
+/// One rank learns the extent of the data first, the others do not.
+const EXTENT_TWISTS: [Twist; 2] = [
+    ("scope, and so the quantum", |case| case.scope = Scope::Result),
+    ("bound's kind", |case| case.bound = Bound::Relative(1e-3)),
+];
+
+#[test]
+fn ranks_that_disagree_get_an_error_on_every_rank() {
+    for (collective, schedule) in ROUTES {
+        for size in [2, 3, 5] {
+            for (name, twist) in TWISTS {
+                if name == "op" && !collective.reduces() {
+                    continue;
+                }
+                let honest = Case { collective, schedule, ..Case::all_reduce(size, 7000) };
+                for odd in [0, size - 1] {
+                    let start = Instant::now();
+                    let outcomes = disagree(honest, twist, odd, PATIENT);
+                    let context = format!(
+                        "{} by {}, {size} ranks, rank {odd} has another {name}: {outcomes:?}",
+                        collective.name(),
+                        schedule.name()
+                    );
+                    let errors = || outcomes.iter().filter_map(|(first, _)| first.as_ref().err());
+                    assert!(errors().any(is_mismatch), "{context}");
+                    assert!(errors().all(tells_of_a_mismatch), "{context}");
+                    assert!(outcomes.iter().all(|(_, next_fails)| *next_fails), "{context}");
+                    let in_this_call = matches!(
+                        collective,
+                        Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather
+                    );
+                    assert!(!in_this_call || errors().count() == size, "{context}");
+                    assert!(start.elapsed() < PATIENT / 2, "{context}");
+                }
+            }
+        }
+    }
+}
+
+fn check_extent_twists(timeout: Duration, allowed: fn(&Error) -> bool) {
+    for size in [2, 3, 4, 5] {
+        for (name, twist) in EXTENT_TWISTS {
+            for odd in [0, size - 1] {
+                let honest = Case { schedule: &Ring, ..Case::all_reduce(size, 7000) };
+                let outcomes = disagree(honest, twist, odd, timeout);
+                let errors = || outcomes.iter().filter_map(|(first, _)| first.as_ref().err());
+                let context = format!("{size} ranks, rank {odd} has another {name}: {outcomes:?}");
+                assert!(errors().count() == size && errors().all(allowed), "{context}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_that_disagree_on_needing_the_extent_get_an_error_on_every_rank() {
+    check_extent_twists(Duration::from_millis(300), mismatch_or_stall);
+}
+
+#[test]
+#[ignore = "bug: a notice of abort goes to, and is looked for from, peers of the own program only"]
+fn ranks_that_disagree_on_needing_the_extent_need_not_wait_for_the_time_limit() {
+    check_extent_twists(PATIENT, tells_of_a_mismatch);
+}
+
+/// Where both ranks think that they are the root, nobody sends, and only the time limit ends it.
+#[test]
+fn ranks_that_disagree_on_the_root_get_an_error_by_the_next_call() {
+    for collective in
+        [Collective::Broadcast, Collective::Scatter, Collective::Gather, Collective::Reduce]
+    {
+        for size in [2, 3, 5, 8] {
+            let honest =
+                Case { collective, schedule: &Binomial, root: 0, ..Case::all_reduce(size, 7000) };
+            let outcomes = disagree(honest, |case| case.root = 1, 1, Duration::from_millis(300));
+            let errors = || outcomes.iter().filter_map(|(first, _)| first.as_ref().err());
+            assert!(errors().all(mismatch_or_stall), "{honest:?}: {outcomes:?}");
+            assert!(outcomes.iter().all(|(_, next)| *next), "{honest:?}: {outcomes:?}");
+        }
+    }
+}
+
+#[test]
+fn ranks_that_disagree_on_the_division_get_an_error_on_every_rank() {
+    for size in [2, 3, 5] {
+        for schedule in [&Ring as &'static dyn foldwire::schedule::Schedule, &Pairwise] {
+            let honest = Case { schedule, ..Case::all_reduce(size, 7000) };
+            let outcomes = disagree(honest, |case| case.division = Division::Blocks, 1, PATIENT);
+            let errors = || outcomes.iter().filter_map(|(first, _)| first.as_ref().err());
+            assert_eq!(errors().count(), size, "{outcomes:?}");
+            assert!(errors().any(is_mismatch) && errors().all(tells_of_a_mismatch), "{outcomes:?}");
+        }
+    }
+}
+
+#[test]
+fn ranks_that_disagree_on_the_collective_get_an_error_on_every_rank() {
+    for size in [2, 3, 5] {
+        let honest = Case::all_reduce(size, 7000);
+        let twist = |case: &mut Case| case.collective = Collective::ReduceScatter;
+        let outcomes = disagree(honest, twist, 1, PATIENT);
+        let errors = || outcomes.iter().filter_map(|(first, _)| first.as_ref().err());
+        assert!(errors().any(is_mismatch) && errors().all(tells_of_a_mismatch), "{outcomes:?}");
+        assert!(outcomes.iter().all(|(_, next)| *next), "{outcomes:?}");
+    }
+}
+
+/// Schedules have different peers, so a rank may wait for one that knows nothing of it: then only the
+/// time limit ends it.
+#[test]
+fn ranks_that_disagree_on_the_schedule_get_an_error_on_every_rank() {
+    for (ours, theirs) in [
+        (&Ring as &'static dyn foldwire::schedule::Schedule, 0),
+        (&RecursiveDoubling, 1),
+        (&Pairwise, 2),
+    ] {
+        let twists: [fn(&mut Case); 3] = [
+            |case| case.schedule = &RecursiveDoubling,
+            |case| case.schedule = &Pairwise,
+            |case| case.schedule = &Ring,
+        ];
+        for size in [3, 4, 5] {
+            let honest = Case { schedule: ours, ..Case::all_reduce(size, 20_000) };
+            let mut twisted = honest;
+            twists[theirs](&mut twisted);
+            let outcomes = run(size, Duration::from_millis(500), move |comm| {
+                call(if comm.rank().index() == 1 { &twisted } else { &honest }, comm)
+            });
+            assert!(
+                outcomes.iter().all(|result| result.as_ref().is_err_and(mismatch_or_stall)),
+                "{} against {}, {size} ranks: {outcomes:?}",
+                ours.name(),
+                twisted.schedule.name()
+            );
+        }
+    }
+}
+
+/// The pipeline is not on the wire; but ranks that differ in it must not end with different results.
+#[test]
+#[ignore = "bug: the pipeline is not compared; by recursive doubling ranks end with different bits"]
+fn ranks_that_disagree_on_the_pipeline_get_an_error_or_the_same_bits() {
+    let mut broken = Vec::new();
+    for (collective, schedule) in ROUTES.into_iter().take(3) {
+        for size in [2, 3, 4, 5] {
+            for ours in pipeline::ALL {
+                for theirs in pipeline::ALL {
+                    let honest = Case {
+                        collective,
+                        schedule,
+                        pipeline: ours,
+                        ..Case::all_reduce(size, 7000)
+                    };
+                    let twisted = Case { pipeline: theirs, ..honest };
+                    let outcomes = run(size, PATIENT, move |comm| {
+                        call(if comm.rank().index() == 1 { &twisted } else { &honest }, comm)
+                    });
+                    let results: Vec<_> = outcomes.iter().flatten().collect();
+                    if results.iter().any(|result| *result != results[0]) {
+                        broken.push((schedule.name(), size, ours.name, theirs.name));
+                    }
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "different results and no error: {broken:?}");
+}
+
+#[test]
+fn ranks_that_disagree_on_lanes_or_checksums_get_an_error_on_every_rank() {
+    for size in [2, 3, 5] {
+        for odd_lanes in [true, false] {
+            let outcomes = run(size, PATIENT, move |comm| {
+                if comm.rank().index() == 1 {
+                    comm.config_mut().lanes = if odd_lanes { 1 } else { 3 };
+                    comm.config_mut().checksum = Some(!odd_lanes);
+                }
+                comm.all_reduce(&mut vec![1.5f32; 300_000], Op::Sum, &plan())
+            });
+            let typed = |e: &Error| tells_of_a_mismatch(e);
+            assert!(outcomes.iter().all(|r| r.as_ref().is_err_and(typed)), "{outcomes:?}");
+        }
+    }
+}
+
+fn lost_or_aborted(error: &Error) -> bool {
+    let lost = TransportErrorKind::PeerLost;
+    matches!(error, Error::Aborted { .. })
+        || matches!(error, Error::Transport { kind, .. } if *kind == lost)
+}
+
+#[test]
+fn a_rank_that_panics_or_leaves_is_lost_to_the_others() {
+    for (collective, schedule) in ROUTES.into_iter().take(6) {
+        for size in [2, 3, 5, 8] {
+            for panics in [false, true] {
+                let case = Case { collective, schedule, ..Case::all_reduce(size, 50_000) };
+                let outcomes = within_deadline(move || {
+                    World::new(size).frame_bytes(20_000).try_run(|mut comm| {
+                        if comm.rank().index() == size / 2 {
+                            // Not through a panic's message: that would clutter the test's output.
+                            if panics {
+                                std::panic::resume_unwind(Box::new("on purpose"));
+                            }
+                            return Err(Error::Finished);
+                        }
+                        call(&case, &mut comm)
+                    })
+                });
+                for (rank, outcome) in outcomes.iter().enumerate() {
+                    match outcome {
+                        Err(_) => assert!(panics && rank == size / 2),
+                        Ok(Err(Error::Finished)) => assert!(!panics && rank == size / 2),
+                        Ok(result) => {
+                            let lost = result.as_ref().is_err_and(lost_or_aborted);
+                            assert!(lost, "{case:?}: rank {rank}: {result:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_never_calls_stalls_the_others_and_then_fails_itself() {
+    for (collective, schedule) in ROUTES.into_iter().take(6) {
+        for size in [2, 3, 5] {
+            let case = Case { collective, schedule, ..Case::all_reduce(size, 50_000) };
+            let timeout = Duration::from_millis(150);
+            let late = Duration::from_millis(700);
+            let outcomes = run(size, timeout, move |comm| {
+                let start = Instant::now();
+                if comm.rank().index() == size - 1 {
+                    thread::sleep(late);
+                }
+                let first = call(&case, comm);
+                let elapsed = start.elapsed();
+                ((first, elapsed), first.is_err() || next_call_fails(comm))
+            });
+            // The late rank may find that all it needs was sent before the others gave up.
+            let (outcomes, fails): (Vec<_>, Vec<_>) = outcomes.into_iter().unzip();
+            assert!(fails.iter().all(|&fails| fails), "{case:?}: {outcomes:?}");
+            let (last, others) = outcomes.split_last().expect("ranks");
+            let stalled = |e: &Error| matches!(e, Error::Stalled { .. } | Error::Aborted { .. });
+            assert!(
+                others.iter().all(|(result, _)| result.as_ref().is_err_and(stalled)),
+                "{case:?}: {outcomes:?}"
+            );
+            assert!(
+                others.iter().any(|(result, _)| matches!(result, Err(Error::Stalled { .. }))),
+                "{case:?}: {outcomes:?}"
+            );
+            let soon = others.iter().all(|(_, time)| timeout <= *time && *time < late);
+            assert!(soon, "{case:?}: {outcomes:?}");
+            let in_this_call = collective == Collective::AllReduce;
+            assert!(!in_this_call || last.0.is_err(), "{case:?}: {outcomes:?}");
+        }
+    }
+}
+
+#[test]
+fn a_dropped_operation_is_an_error_on_the_other_ranks_and_poisons_its_own() {
+    for size in [2, 3, 5] {
+        for n_polls in [0, 1, 3] {
+            let outcomes = run(size, PATIENT, move |comm| {
+                let mut values = vec![1.5f32; 50_000];
+                if comm.rank().index() == 1 {
+                    let mut operation = comm.start_all_reduce(&mut values, Op::Sum, &plan())?;
+                    for _ in 0..n_polls {
+                        let _ = operation.poll();
+                    }
+                    drop(operation);
+                }
+                comm.all_reduce(&mut values, Op::Sum, &plan())
+            });
+            for (rank, result) in outcomes.iter().enumerate() {
+                let expected = match rank {
+                    1 => *result == Err(Error::Poisoned),
+                    _ => result.as_ref().is_err_and(lost_or_aborted),
+                };
+                assert!(expected, "{n_polls} polls, {outcomes:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn after_an_error_every_call_says_poisoned_and_the_operation_finished() {
+    let outcomes = run(3, PATIENT, |comm| {
+        let count = 1000 + comm.rank().index() / 2;
+        let (mut values, mut others) = (vec![1.5f64; count], vec![0.0f64; 10]);
+        let mut operation = comm.start_all_reduce(&mut values, Op::Sum, &plan()).unwrap();
+        let first = loop {
+            if let Poll::Ready(result) = operation.poll() {
+                break result;
+            }
+            thread::yield_now();
+        };
+        let again = operation.poll();
+        drop(operation);
+        let later = [
+            comm.all_reduce(&mut others, Op::Sum, &plan()),
+            comm.broadcast(&mut others, Rank(0), &Plan::raw()),
+            // Poisoned comes first, whatever else is wrong.
+            comm.broadcast(&mut others, Rank(99), &plan()),
+        ];
+        (first, again, later)
+    });
+    for (first, again, later) in outcomes {
+        assert!(first.is_err_and(|e| tells_of_a_mismatch(&e)), "{first:?}");
+        assert_eq!(again, Poll::Ready(Err(Error::Finished)));
+        assert_eq!(later, [Err(Error::Poisoned); 3]);
+    }
+}
+
+#[test]
+fn a_finished_operation_says_so_and_leaves_the_communicator_usable() {
+    for size in [1, 2, 3] {
+        let outcomes = run(size, PATIENT, |comm| {
+            let mut values = vec![1.5f32; 10_000];
+            let mut operation = comm.start_all_reduce(&mut values, Op::Sum, &plan())?;
+            while operation.poll().is_pending() {
+                thread::yield_now();
+            }
+            assert_eq!(operation.poll(), Poll::Ready(Err(Error::Finished)));
+            assert_eq!(operation.wait(), Err(Error::Finished));
+            assert!(Error::Finished.is_usage());
+            comm.all_reduce(&mut values, Op::Sum, &plan())
+        });
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    }
+}
+
+/// A wrong call, and the error that it must give.
+type Misuse = (&'static str, fn(&mut Comm) -> Error, fn(&Error) -> bool);
+
+/// [`Error::Dropped`], which nothing else returns, if the call was accepted.
+fn failed<R>(result: Result<R, Error>) -> Error {
+    result.err().unwrap_or(Error::Dropped)
+}
+
+fn all_reduce_with(comm: &mut Comm, plan: &Plan) -> Error {
+    failed(comm.all_reduce(&mut vec![1.5f32; 1000], Op::Sum, plan))
+}
+
+const MISUSES: [Misuse; 14] = [
+    (
+        "root",
+        |comm| {
+            let root = Rank::new(comm.size());
+            failed(comm.broadcast(&mut [1.5f32; 10], root, &plan().with_schedule(&Binomial)))
+        },
+        |e| matches!(e, Error::Root { .. }),
+    ),
+    (
+        "root of a gather",
+        |comm| failed(comm.gather(0, &[0.0f32; 0], &mut [], Rank(u32::MAX), &Plan::raw())),
+        |e| matches!(e, Error::Root { .. }),
+    ),
+    (
+        "receive buffer",
+        |comm| failed(comm.all_reduce_into(&[1.5f32; 10], &mut [0.0; 9], Op::Sum, &plan())),
+        |e| matches!(e, Error::Length { buffer: Buffer::Recv, need: 10, have: 9 }),
+    ),
+    (
+        "share",
+        |comm| failed(comm.reduce_scatter(&[1.5f32; 1000], &mut [0.0; 7], Op::Sum, &plan())),
+        |e| matches!(e, Error::Length { buffer: Buffer::Recv, have: 7, .. }),
+    ),
+    (
+        "send buffer",
+        |comm| failed(comm.all_gather(&[1.5f32; 1001], &mut [0.0; 1000], &plan())),
+        |e| matches!(e, Error::Length { buffer: Buffer::Send, have: 1001, .. }),
+    ),
+    (
+        "bound 0",
+        |comm| all_reduce_with(comm, &Plan::foldwire(Bound::Absolute(0.0))),
+        |e| matches!(e, Error::Bound(BoundError::NotPositive { .. })),
+    ),
+    (
+        "bound below 0",
+        |comm| all_reduce_with(comm, &Plan::foldwire(Bound::Relative(-1e-3))),
+        |e| matches!(e, Error::Bound(BoundError::NotPositive { .. })),
+    ),
+    (
+        "bound NaN",
+        |comm| all_reduce_with(comm, &Plan::foldwire(Bound::Absolute(f64::NAN))),
+        |e| matches!(e, Error::Bound(BoundError::NotPositive { .. })),
+    ),
+    (
+        "infinite PSNR",
+        |comm| all_reduce_with(comm, &Plan::foldwire(Bound::Psnr(f64::INFINITY))),
+        |e| matches!(e, Error::Bound(BoundError::NotPositive { .. })),
+    ),
+    (
+        "bound of 0 for the raw codec",
+        |comm| all_reduce_with(comm, &Plan { bound: Some(Bound::Absolute(0.0)), ..Plan::raw() }),
+        |e| matches!(e, Error::Bound(BoundError::NotPositive { .. })),
+    ),
+    (
+        "schedule",
+        |comm| all_reduce_with(comm, &plan().with_schedule(&Binomial)),
+        |e| matches!(e, Error::Unsupported { .. }),
+    ),
+    (
+        "result below precision",
+        |comm| {
+            let plan = Plan::foldwire(Bound::Absolute(1e-9)).with_scope(Scope::Result);
+            all_reduce_with(comm, &plan)
+        },
+        |e| matches!(e, Error::Bound(BoundError::BelowPrecision { .. })),
+    ),
+    (
+        "bound on a product",
+        |comm| {
+            let plan = plan().with_scope(Scope::Result);
+            failed(comm.all_reduce(&mut vec![1.5f32; 1000], Op::Prod, &plan))
+        },
+        |e| matches!(e, Error::Bound(BoundError::Unbounded)),
+    ),
+    (
+        "relative bound on a user operation's result",
+        |comm| {
+            let plan = Plan::foldwire(Bound::Relative(1e-3)).with_scope(Scope::Result);
+            let mut values: Vec<f32> = data::smooth(comm.rank().index(), 1000);
+            failed(comm.all_reduce(&mut values, Op::User(&|a, b| a + b), &plan))
+        },
+        |e| matches!(e, Error::Bound(BoundError::Unbounded)),
+    ),
+];
+
+/// The wrong calls of [`MISUSES`] that are refused before anything is sent.
+const N_REFUSED_AT_ONCE: usize = 11;
+
+fn check_misuses(misuses: &[Misuse]) {
+    let mut broken = Vec::new();
+    for &(name, misuse, expected) in misuses {
+        for size in [2, 3] {
+            let outcomes = run(size, PATIENT, move |comm| {
+                let error = misuse(comm);
+                let mut values = vec![1.5f32; 10_000];
+                (error, comm.all_reduce(&mut values, Op::Sum, &plan()), values)
+            });
+            for (error, next, values) in outcomes {
+                let sum = 1.5 * size as f32;
+                let is_right = next.is_ok() && values.iter().all(|x| (x - sum).abs() < 1e-2);
+                if !expected(&error) || !error.is_usage() || !is_right {
+                    broken.push((name, size, error, next.map(|_| ())));
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "wrong call, ranks, its error, a correct call after it: {broken:?}");
+}
+
+#[test]
+fn errors_of_use_leave_the_communicator_usable() {
+    check_misuses(&MISUSES[..N_REFUSED_AT_ONCE]);
+}
+
+#[test]
+#[ignore = "bug: these errors of use are found after the extents were exchanged, and poison"]
+fn errors_of_use_that_depend_on_the_extent_leave_the_communicator_usable() {
+    check_misuses(&MISUSES[N_REFUSED_AT_ONCE..]);
+}
+
+/// Arguments that are wrong whatever the data are refused before anything is sent, so one rank may
+/// correct its call while the others wait.
+#[test]
+fn one_rank_may_correct_its_call() {
+    for (name, misuse, expected) in MISUSES.into_iter().take(N_REFUSED_AT_ONCE) {
+        let outcomes = run(3, PATIENT, move |comm| {
+            if comm.rank().index() == 1 {
+                let error = misuse(comm);
+                assert!(expected(&error), "{name}: {error:?}");
+            }
+            comm.all_reduce(&mut vec![1.5f32; 10_000], Op::Sum, &plan())
+        });
+        assert!(outcomes.iter().all(Result::is_ok), "{name}: {outcomes:?}");
+    }
+}
+
+/// What the extent of the data decides needs all ranks; still, no rank may hang or be left alone.
+#[test]
+fn a_bound_that_only_some_ranks_find_wrong_is_an_error_on_every_rank() {
+    let outcomes = run(3, PATIENT, |comm| {
+        let bound = if comm.rank().index() == 1 { 1e-9 } else { 1.0 };
+        let plan = Plan::foldwire(Bound::Absolute(bound)).with_scope(Scope::Result);
+        comm.all_reduce(&mut vec![1.5f32; 10_000], Op::Sum, &plan)
+    });
+    assert!(outcomes.iter().all(Result::is_err), "{outcomes:?}");
+}
+
+#[test]
+fn a_communicator_serves_call_after_call_with_any_plan() {
+    let outcomes = run(3, PATIENT, |comm| {
+        (0..50).try_for_each(|i| {
+            let pipeline = [FUSED, COMPRESS_ONCE][i % 2];
+            let plan = Plan::raw().compressed(pipeline, Bound::Relative(1e-3));
+            let mut values: Vec<f32> = data::smooth(comm.rank().index(), 100 * i);
+            comm.all_reduce(&mut values, Op::Avg, &plan).map(|_| ())
+        })
+    });
+    assert_eq!(outcomes, [Ok(()); 3]);
+}

@@ -1,0 +1,264 @@
+//! The bytes of the formats, written down: frames of every kind of chunk and block, and a message.
+//!
+//! Ranks of different builds talk to each other. If a change of the library changes any of these bytes, it
+//! is a new format: raise `VERSION` in `codec/fz_light.rs` or `frame.rs`, and keep reading the old
+//! one or refuse it by its version. docs/format.md explains every byte.
+//!
+//! The frames here were not printed by the library but by an encoder written anew from the format's
+//! description, in another language; only checksums are the library's own.
+
+use foldwire::codec::{Codec, CodecId, FzLight, fz_light};
+use foldwire::frame::{self, CallHeader, HEADER_BYTES, Header, Kind};
+use foldwire::kernel::Level;
+use foldwire::layout::Division;
+use foldwire::op::OpCode;
+use foldwire::{Collective, DType, Element, Op, Quantum};
+use foldwire_tests::{coding, data};
+
+fn from_hex(hex: &str) -> Vec<u8> {
+    let digits: Vec<u32> = hex.chars().filter_map(|c| c.to_digit(16)).collect();
+    digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Encoding `values` with bound 0.5 gives header, index and chunks `hex` and 32 zero bytes, at every
+/// level; decoding gives what decoding gave when the bytes were written down.
+fn check<T: Element>(values: &[T], hex: &str, decoded: &[f64]) {
+    let expected = [from_hex(hex), vec![0; 32]].concat();
+    for level in Level::available() {
+        let codec = FzLight::<T>::with_level(Quantum::new::<T>(0.5), 4, level);
+        let bytes = coding::encode(&codec, values);
+        assert!(bytes == expected, "{level} gives\n{}\nfor\n{hex}", to_hex(&bytes));
+        let y: Vec<f64> =
+            coding::decode(&codec, &expected, values.len()).iter().map(|y| y.to_f64()).collect();
+        let same = y.iter().zip(decoded).all(|(y, x)| y.to_bits() == x.to_bits());
+        assert!(same && y.len() == decoded.len(), "{level}: {y:?}");
+    }
+}
+
+/// 2·0.5·(1 − 2⁻⁶).
+const STEP: f64 = 0.984375;
+
+fn floats<T: Element>(values: &[f64]) -> Vec<T> {
+    values.iter().map(|&x| T::from_f64(x)).collect()
+}
+
+/// Multiples of the step.
+fn codes(codes: impl IntoIterator<Item = i32>) -> Vec<f64> {
+    codes.into_iter().map(|q| STEP * f64::from(q)).collect()
+}
+
+#[test]
+fn the_versions_are_those_of_these_bytes() {
+    assert_eq!((fz_light::VERSION, frame::VERSION), (1, 1));
+}
+
+#[test]
+fn no_values() {
+    check::<f32>(&[], "0101000001000000 000000000080ef3f 0000000000000000", &[]);
+    check::<f64>(&[], "0102000001000000 000000000080ef3f 0000000000000000", &[]);
+}
+
+#[test]
+fn a_constant_chunk() {
+    check::<f32>(
+        &[7.0; 100],
+        "0101000001000000 000000000080ef3f 6400000000000000 \
+         02000000 \
+         0407",
+        &[STEP * 7.0; 100],
+    );
+    check::<f64>(
+        &[-300.0; 40],
+        "0102000001000000 000000000080ef3f 2800000000000000 \
+         03000000 \
+         14cffe",
+        &[STEP * -305.0; 40],
+    );
+}
+
+#[test]
+fn a_dense_chunk() {
+    // Residuals 0, 1, −1, 1, −1, …: zig-zag 0, 2, 1, 2, 1, … of 2 bits.
+    let x = codes((0..32).map(|i| 5 + i % 2));
+    check::<f32>(
+        &floats(&x),
+        "0101000001000000 000000000080ef3f 2000000000000000 \
+         0b000000 \
+         0198999999999999990205",
+        &x,
+    );
+    check::<f64>(
+        &x,
+        "0102000001000000 000000000080ef3f 2000000000000000 \
+         0b000000 \
+         0198999999999999990205",
+        &x,
+    );
+}
+
+#[test]
+fn a_sparse_chunk_with_a_tail() {
+    // Blocks 0 and 2 constant, block 1 a step of 1000, block 3 eight values, the last one lower by 1.
+    let x = codes((0..104).map(|i| {
+        if i < 40 {
+            0
+        } else if i < 103 {
+            1000
+        } else {
+            999
+        }
+    }));
+    check::<f32>(
+        &floats(&x),
+        "0101000001000000 000000000080ef3f 6800000000000000 \
+         35000000 \
+         000000000000000000000000d0070000000000000000000000000000000000000000000000000000 \
+         0000000000800000000b010a00",
+        &x,
+    );
+    check::<f64>(
+        &x,
+        "0102000001000000 000000000080ef3f 6800000000000000 \
+         35000000 \
+         000000000000000000000000d0070000000000000000000000000000000000000000000000000000 \
+         0000000000800000000b010a00",
+        &x,
+    );
+}
+
+#[test]
+fn repeated_and_verbatim_blocks_with_a_tail() {
+    // Block 0 a fill value, block 1 codes, block 2 (two values) verbatim.
+    let mut x = vec![1e30; 32];
+    x.extend(codes(0..32));
+    x.extend([f64::NAN, 0.25]);
+    let fill = f64::from(1e30f32);
+    let mut y = x.clone();
+    y[..32].fill(fill);
+    check::<f32>(
+        &floats(&x),
+        "0101000001000000 000000000080ef3f 4200000000000000 \
+         19000000 \
+         03caf24971a8aaaaaaaaaaaaaa0000c07f0000803efe02ff00",
+        &y,
+    );
+    check::<f64>(
+        &x,
+        "0102000001000000 000000000080ef3f 4200000000000000 \
+         25000000 \
+         03ea8ca039593e2946a8aaaaaaaaaaaaaa000000000000f87f000000000000d03ffe02ff00",
+        &x,
+    );
+}
+
+#[test]
+fn a_sum_of_two_operands() {
+    let codec = FzLight::<f32>::new(Quantum::new::<f32>(0.5), 4);
+    let x: Vec<f32> = floats(&codes((0..32).map(|i| 5 + i % 2)));
+    let frame = coding::encode(&codec, &x);
+    let expected = [
+        from_hex(
+            "0101000002000000 000000000080ef3f 2000000000000000 \
+         0f000000 \
+         01e0388ee3388ee3388ee3388e030a",
+        ),
+        vec![0; 32],
+    ]
+    .concat();
+    let folded = coding::fold(&codec, &Op::Sum, &frame, &x).expect("head-room");
+    assert_eq!(to_hex(&folded), to_hex(&expected));
+    let combined = coding::combine(&codec, &Op::Sum, [&frame, &frame], 32).expect("head-room");
+    assert_eq!(to_hex(&combined), to_hex(&expected));
+    assert_eq!(codec.operands(&expected), Ok(2));
+    let sum = coding::decode(&codec, &expected, 32);
+    assert_eq!(data::bytes(&sum), data::bytes(&x.iter().map(|x| 2.0 * x).collect::<Vec<_>>()));
+}
+
+#[test]
+fn chunks_end_where_the_index_says() {
+    // Two chunks, the second of one value.
+    let mut x = vec![0.0; 4096];
+    x.push(STEP * 100_000.0);
+    check::<f32>(
+        &floats(&x),
+        "0101000001000000 000000000080ef3f 0110000000000000 \
+         0200000007000000 \
+         040024a0860100",
+        &x,
+    );
+    let codec = FzLight::<f64>::new(Quantum::new::<f64>(0.5), 4);
+    let frame = coding::encode(&codec, &x);
+    let mut last = [0.0];
+    codec.decode_from(&frame, 4096, 1, &mut last).expect("valid");
+    assert_eq!(last[0], x[4096]);
+}
+
+#[test]
+fn a_message() {
+    let header = Header {
+        kind: Kind::Data,
+        call: CallHeader {
+            sequence: 7,
+            collective: Collective::AllReduce,
+            dtype: DType::F32,
+            op: OpCode::Sum,
+            codec: CodecId::FzLight,
+            division: Division::Interleaved,
+            root: 0x0102,
+            count: 0x0001_0203_0405,
+            step: STEP,
+        },
+        part: 3,
+        round: 2,
+        n_values: 10,
+        n_bytes: 4,
+    };
+    for (checksum, hex) in [
+        (
+            false,
+            "465701000001010100010000 07000000 0504030201000000 000000000080ef3f \
+         0201000003000000020000000a00000004000000 00000000 0000000000000000 01020304",
+        ),
+        (
+            true,
+            "465701000001010101010000 07000000 0504030201000000 000000000080ef3f \
+         0201000003000000020000000a00000004000000 00000000 978a644eee6de93f 01020304",
+        ),
+    ] {
+        let mut message = vec![0xAA; HEADER_BYTES];
+        message.extend([1, 2, 3, 4]);
+        header.emit(&mut message, checksum);
+        assert_eq!(to_hex(&message), to_hex(&from_hex(hex)));
+        assert_eq!(Header::parse(&message, checksum), Ok(header));
+    }
+    let mut message = [0xAA; HEADER_BYTES];
+    let notice = Header { kind: Kind::Abort, n_bytes: 0, ..header };
+    notice.emit(&mut message, true);
+    assert_eq!(
+        to_hex(&message),
+        to_hex(&from_hex(
+            "465701010001010101010000 07000000 0504030201000000 000000000080ef3f \
+         0201000003000000020000000a00000000000000 00000000 35f69639577fddc2"
+        ))
+    );
+}
+
+/// The codes of enumerations on the wire.
+#[test]
+fn codes_of_types_operations_codecs_and_collectives() {
+    assert_eq!([DType::F32, DType::F64].map(|x| x as u8), [1, 2]);
+    let ops = [OpCode::None, OpCode::Sum, OpCode::Avg, OpCode::Min, OpCode::Max, OpCode::Prod];
+    assert_eq!(ops.map(|x| x as u8), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(OpCode::User as u8, 6);
+    assert_eq!([CodecId::Raw, CodecId::FzLight].map(|x| x as u8), [0, 1]);
+    assert_eq!([Division::Blocks, Division::Interleaved].map(|x| x as u8), [0, 1]);
+    assert_eq!([Kind::Data, Kind::Abort].map(|x| x as u8), [0, 1]);
+    let names = Collective::ALL.map(Collective::name);
+    let expected =
+        ["all-reduce", "reduce-scatter", "all-gather", "broadcast", "scatter", "gather", "reduce"];
+    assert_eq!(names, expected);
+}

@@ -1,0 +1,165 @@
+//! On real fields no value leaves the bound, NaNs stay bit-exact, and sizes beat the published codec's.
+//!
+//! The fields lie outside the project, in `../shared/data` beside it; without them the tests say that they
+//! skip. Sizes do not depend on the machine, so comparing them with stored ones is fair.
+
+use foldwire::bound::Extent;
+use foldwire::codec::FzLight;
+use foldwire::kernel::Level;
+use foldwire::{Bound, Element, Op, Quantum};
+use foldwire_tests::{coding, data};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const RELATIVE: [f64; 3] = [1e-2, 1e-3, 1e-4];
+
+/// A folder beside the project, if it is there.
+fn shared(folder: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared").join(folder);
+    if !path.is_dir() {
+        println!("skipped: there is no {}", path.display());
+        return None;
+    }
+    Some(path)
+}
+
+/// Name and values of every field of this type.
+fn fields<T: Element>() -> Vec<(String, Vec<T>)> {
+    let Some(folder) = shared("data") else { return Vec::new() };
+    let extension = if T::BYTES == 4 { ".f32" } else { ".f64" };
+    let mut fields: Vec<_> = fs::read_dir(folder)
+        .expect("readable")
+        .map(|entry| entry.expect("readable").path())
+        .filter_map(|path| {
+            let name = path.file_name()?.to_str()?.to_owned();
+            name.ends_with(extension).then(|| {
+                let bytes = fs::read(path).expect("readable");
+                let values = bytes.chunks_exact(T::BYTES).map(bytemuck::pod_read_unaligned);
+                (name, values.collect())
+            })
+        })
+        .collect();
+    fields.sort_by(|a, b| a.0.cmp(&b.0));
+    assert!(!fields.is_empty(), "no field ends in {extension}");
+    fields
+}
+
+fn absolute<T: Element>(values: &[T], relative: f64) -> f64 {
+    Bound::Relative(relative).absolute(Extent::of(values)).expect("a good bound")
+}
+
+fn bounds_hold<T: Element>() {
+    for (name, values) in fields::<T>() {
+        for relative in RELATIVE {
+            let bound = absolute(&values, relative);
+            let codec = FzLight::new(Quantum::new::<T>(bound), 2);
+            let frame = coding::encode(&codec, &values);
+            for level in Level::available() {
+                let codec = FzLight::with_level(Quantum::new::<T>(bound), 2, level);
+                let same = coding::encode(&codec, &values) == frame;
+                assert!(same, "{name} at {relative:e}: {level} gives other bytes");
+                let decoded = coding::decode(&codec, &frame, values.len());
+                for (i, (&x, &y)) in values.iter().zip(&decoded).enumerate() {
+                    let close = (x.to_f64() - y.to_f64()).abs() <= bound;
+                    assert!(
+                        close || data::bytes(&[x]) == data::bytes(&[y]),
+                        "{name} at {relative:e}: value {i}, {x:?}, became {y:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_f32_value_is_over_the_bound_and_all_levels_give_the_same_bytes() {
+    bounds_hold::<f32>();
+}
+
+#[test]
+fn no_f64_value_is_over_the_bound_and_all_levels_give_the_same_bytes() {
+    bounds_hold::<f64>();
+}
+
+#[test]
+fn the_nans_of_penobscot_are_bit_exact() {
+    let Some((_, values)) =
+        fields::<f64>().into_iter().find(|(name, _)| name.starts_with("penobscot"))
+    else {
+        return;
+    };
+    assert_eq!(values.iter().filter(|x| x.is_nan()).count(), 39_509);
+    for relative in RELATIVE {
+        let codec = FzLight::new(Quantum::new::<f64>(absolute(&values, relative)), 2);
+        let decoded = coding::decode(&codec, &coding::encode(&codec, &values), values.len());
+        for (x, y) in values.iter().zip(&decoded) {
+            assert!(x.is_nan() == y.is_nan() && (!x.is_nan() || x.to_bits() == y.to_bits()));
+        }
+    }
+}
+
+#[test]
+fn the_sum_of_two_fields_is_within_two_bounds_folded_or_combined() {
+    let fields = fields::<f32>();
+    for ((name, a), (other, b)) in fields.iter().zip(fields.iter().skip(1)) {
+        let n = a.len().min(b.len());
+        let (a, b) = (&a[..n], &b[..n]);
+        for relative in RELATIVE {
+            let bound = absolute(a, relative).max(absolute(b, relative));
+            let codec = FzLight::new(Quantum::new::<f32>(bound), 2);
+            let frames = [coding::encode(&codec, a), coding::encode(&codec, b)];
+            let combined = coding::combine(&codec, &Op::Sum, [&frames[0], &frames[1]], n);
+            let folded = coding::fold(&codec, &Op::Sum, &frames[0], b);
+            for frame in [combined, folded] {
+                let sum = coding::decode(&codec, &frame.expect("two operands"), n);
+                for ((&a, &b), &sum) in a.iter().zip(b).zip(&sum) {
+                    let (a, b) = (f64::from(a), f64::from(b));
+                    let rounding = 4.0 * f32::UNIT_ROUNDOFF * (a.abs() + b.abs());
+                    let error = (f64::from(sum) - (a + b)).abs();
+                    assert!(
+                        error <= 2.0 * bound + rounding,
+                        "{name} + {other} at {relative:e}: {a} + {b} became {sum}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Bytes of the published codec by field and relative bound.
+fn published(peer: &str) -> Vec<(String, f64, f64)> {
+    let Some(folder) = shared("reference") else { return Vec::new() };
+    let table = fs::read_to_string(folder.join("peers.csv")).expect("readable");
+    let rows = table.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
+    rows.filter(|row| row[3] == peer)
+        .map(|row| {
+            let number = |i: usize| row[i].parse().expect("a number");
+            (row[0].to_owned(), number(1), number(4))
+        })
+        .collect()
+}
+
+#[test]
+fn ratios_on_f32_fields_are_well_above_the_published_ones() {
+    let (fields, published) = (fields::<f32>(), published("SZp-b32"));
+    if fields.is_empty() || published.is_empty() {
+        return;
+    }
+    let mut logarithms = Vec::new();
+    for (name, values) in &fields {
+        for relative in RELATIVE {
+            let row = published
+                .iter()
+                .find(|(field, bound, _)| field == name && (bound / relative - 1.0).abs() < 1e-6);
+            let (_, _, theirs) = row.expect("every field and bound has been measured");
+            let codec = FzLight::new(Quantum::new::<f32>(absolute(values, relative)), 1);
+            let ours = coding::encode(&codec, values).len() as f64;
+            println!("{name} at {relative:e}: {:.3}", theirs / ours);
+            assert!(theirs / ours >= 1.08, "{name} at {relative:e}: {ours} bytes, {theirs} theirs");
+            logarithms.push((theirs / ours).ln());
+        }
+    }
+    let mean = (logarithms.iter().sum::<f64>() / logarithms.len() as f64).exp();
+    println!("geometric mean: {mean:.4}");
+    assert!(mean >= 1.16, "a geometric mean of {mean:.4}");
+}

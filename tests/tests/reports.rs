@@ -1,0 +1,156 @@
+//! A report's numbers are what can be counted by hand.
+
+use foldwire::codec::BlockStats;
+use foldwire::frame::HEADER_BYTES;
+use foldwire::pipeline::{FUSED, HOMOMORPHIC};
+use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::{Bound, Op, Plan, Rank, Report};
+use foldwire_tests::{Backend, Threads, data};
+use std::time::Duration;
+
+const COUNT: usize = 24_000;
+/// Whole parts fit a frame: one round.
+const THREADS: Threads = Threads { frame_bytes: None };
+
+fn all_reduce(size: usize, plan: &Plan) -> Vec<Report> {
+    THREADS.run(size, |mut comm| {
+        let mut x: Vec<f32> = data::smooth(comm.rank().index(), COUNT);
+        comm.all_reduce(&mut x, Op::Sum, plan).expect("all-reduce")
+    })
+}
+
+#[test]
+fn a_raw_ring_sends_two_shares_to_each_other_rank() {
+    for size in [2, 3, 4, 5, 8] {
+        for schedule in [&Ring as &'static dyn Schedule, &Pairwise] {
+            for report in all_reduce(size, &Plan::raw().with_schedule(schedule)) {
+                let n = size as u64;
+                assert_eq!(report.raw_bytes, 2 * (n - 1) * 4 * COUNT as u64 / n);
+                assert_eq!(report.n_messages, 2 * (n - 1));
+                let headers = report.n_messages * HEADER_BYTES as u64;
+                assert_eq!(report.wire_bytes, report.raw_bytes + headers);
+                assert!(report.ratio() < 1.0 && report.ratio() > 0.9);
+                assert_eq!((report.bound, report.worst_case), (0.0, Some(0.0)));
+                assert_eq!(report.blocks, BlockStats::default());
+            }
+        }
+    }
+}
+
+#[test]
+fn raw_recursive_doubling_sends_the_array_once_a_round() {
+    for (size, rounds) in [(2, 1), (4, 2), (8, 3)] {
+        for report in all_reduce(size, &Plan::raw().with_schedule(&RecursiveDoubling)) {
+            assert_eq!(report.raw_bytes, rounds * 4 * COUNT as u64);
+            assert_eq!(report.n_messages, rounds);
+        }
+    }
+}
+
+#[test]
+fn a_rank_alone_sends_nothing() {
+    for plan in [Plan::raw(), Plan::foldwire(Bound::Absolute(1e-3))] {
+        let report = all_reduce(1, &plan)[0];
+        assert_eq!((report.raw_bytes, report.wire_bytes, report.n_messages), (0, 0, 0));
+        assert_eq!((report.ratio(), report.worst_case), (1.0, Some(0.0)));
+    }
+}
+
+#[test]
+fn a_binomial_broadcast_sends_the_array_to_each_other_rank_once() {
+    for size in [2, 5, 8] {
+        let reports = THREADS.run(size, |mut comm| {
+            let mut x: Vec<f64> = data::smooth(0, COUNT);
+            comm.broadcast(&mut x, Rank(1), &Plan::foldwire(Bound::Absolute(1e-3))).expect("ok")
+        });
+        let sent: u64 = reports.iter().map(|report| report.raw_bytes).sum();
+        assert_eq!(sent, 8 * (COUNT * (size - 1)) as u64);
+    }
+}
+
+#[test]
+fn smooth_data_are_sent_in_fewer_bytes() {
+    for schedule in [&Ring as &'static dyn Schedule, &RecursiveDoubling, &Pairwise] {
+        for pipeline in [HOMOMORPHIC, FUSED] {
+            let plan = Plan::raw().compressed(pipeline, Bound::Absolute(1e-3));
+            for report in all_reduce(4, &plan.with_schedule(schedule)) {
+                assert!(report.ratio() > 3.0, "{report}");
+                assert_eq!((report.bound, report.worst_case), (1e-3, Some(4e-3)));
+                assert_eq!(report.blocks.verbatim, 0);
+            }
+        }
+    }
+}
+
+/// The exchange of the data's extent is a call of its own before the call, and counts.
+#[test]
+fn a_relative_bound_costs_two_more_messages_on_four_ranks() {
+    let reports = |bound| all_reduce(4, &Plan::foldwire(bound).with_schedule(&Ring));
+    for (absolute, relative) in
+        reports(Bound::Absolute(1e-3)).iter().zip(reports(Bound::Relative(1e-3)))
+    {
+        assert_eq!(relative.n_messages, absolute.n_messages + 2);
+        assert_eq!(relative.raw_bytes, absolute.raw_bytes + 2 * 16);
+    }
+}
+
+#[test]
+fn parts_of_the_time_add_up_to_no_more_than_the_whole() {
+    let plans = [
+        Plan::raw(),
+        Plan::foldwire(Bound::Absolute(1e-3)),
+        Plan::foldwire(Bound::Relative(1e-3)),
+        Plan::raw().compressed(HOMOMORPHIC, Bound::Psnr(60.0)),
+    ];
+    for plan in plans {
+        for report in all_reduce(5, &plan) {
+            let parts = report.encode + report.fold + report.decode;
+            assert!(parts <= report.total, "{report}");
+            assert_eq!(parts + report.waiting(), report.total);
+            assert!(report.total > Duration::ZERO);
+        }
+    }
+}
+
+#[test]
+fn verbatim_blocks_are_counted() {
+    let reports = THREADS.run(2, |mut comm| {
+        let mut x = vec![1.0f32; COUNT];
+        if comm.rank() == Rank(0) {
+            // Two blocks of the part that rank 0 encodes first, part 1, and one that rank 1 does.
+            (x[COUNT / 2 + 5], x[COUNT / 2 + 70]) = (f32::NAN, f32::INFINITY);
+        } else {
+            x[100] = f32::NAN;
+        }
+        let plan = Plan::raw().compressed(FUSED, Bound::Absolute(1e-3)).with_schedule(&Ring);
+        comm.all_reduce(&mut x, Op::Sum, &plan).expect("all-reduce")
+    });
+    // Each is met twice: where it is encoded, and where the frame with it is folded.
+    assert_eq!(reports[0].blocks.verbatim, 2 + 1);
+    assert_eq!(reports[1].blocks.verbatim, 1 + 2);
+}
+
+#[test]
+fn the_four_paths_of_combine_add_up_to_all_blocks() {
+    let reports = THREADS.run(2, |mut comm| {
+        // A quarter of each kind: both noisy, left, right, neither.
+        let rank = comm.rank().index();
+        let noisy = |i: usize| [i < COUNT / 2, i % (COUNT / 2) < COUNT / 4][rank];
+        let value = |i: usize| if noisy(i) { 0.1 * (i % 7) as f32 } else { 0.0 };
+        let mut x: Vec<f32> = (0..COUNT).map(value).collect();
+        let plan = Plan::raw().compressed(HOMOMORPHIC, Bound::Absolute(1e-3)).with_schedule(&Ring);
+        comm.all_reduce(&mut x, Op::Sum, &plan).expect("all-reduce")
+    });
+    let blocks = reports.iter().map(|report| report.blocks).reduce(|mut a, b| {
+        a += b;
+        a
+    });
+    let blocks = blocks.expect("two ranks");
+    let sum = blocks.both_constant + blocks.left + blocks.right + blocks.neither_constant;
+    assert_eq!(sum, COUNT.div_ceil(32) as u64, "{blocks:?}");
+    let quarter = COUNT as u64 / 32 / 4;
+    for path in [blocks.both_constant, blocks.neither_constant, blocks.left + blocks.right] {
+        let expected = if path > 3 * quarter / 2 { 2 * quarter } else { quarter };
+        assert!(path.abs_diff(expected) <= 3, "{blocks:?}");
+    }
+}

@@ -1,0 +1,276 @@
+//! Every rank holds the same bits; and where no block is verbatim, so does every way of computing them.
+//!
+//! With `Homomorphic` and `Fused` a sum is a sum of integers, so neither schedule, division, lanes, frame
+//! size nor instruction set may show in the result. The oracle is that integer sum, written out.
+
+use foldwire::codec::{CodecId, FzLight};
+use foldwire::kernel::Level;
+use foldwire::layout::Division;
+use foldwire::pipeline::{self, FUSED, HOMOMORPHIC, Pipeline};
+use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::{Bound, Config, Element, Op, Plan, Quantum, Rank, Report};
+use foldwire_tests::{Backend, Operation, Threads, coding, data};
+
+const BOUND: f64 = 1e-3;
+const SCHEDULES: [&dyn Schedule; 3] = [&Ring, &RecursiveDoubling, &Pairwise];
+const ON_LATTICE: [Operation; 4] = [Operation::Sum, Operation::Avg, Operation::Min, Operation::Max];
+
+fn plan(pipeline: Pipeline, schedule: &'static dyn Schedule, division: Division) -> Plan {
+    let mut plan = Plan::raw().compressed(pipeline, Bound::Absolute(BOUND)).with_schedule(schedule);
+    plan.division = division;
+    plan
+}
+
+/// The bytes of every rank's result, and the verbatim blocks that were met on the way.
+fn all_reduce<T: Element>(
+    threads: Threads,
+    inputs: &[Vec<T>],
+    op: Operation,
+    plan: &Plan,
+    configure: impl Fn(usize, &mut Config) + Sync,
+) -> (Vec<Vec<u8>>, u64) {
+    let outcomes: Vec<(Vec<u8>, Report)> = threads.run(inputs.len(), |mut comm| {
+        let rank = comm.rank().index();
+        configure(rank, comm.config_mut());
+        let mut values = inputs[rank].clone();
+        let report = comm.all_reduce(&mut values, op.op(), plan);
+        let report = report.unwrap_or_else(|error| panic!("{plan:?}, rank {rank}: {error}"));
+        (data::bytes(&values), report)
+    });
+    let verbatim = outcomes.iter().map(|(_, report)| report.blocks.verbatim).sum();
+    (outcomes.into_iter().map(|(bytes, _)| bytes).collect(), verbatim)
+}
+
+fn inputs<T: Element>(size: usize, count: usize) -> Vec<Vec<T>> {
+    (0..size).map(|rank| data::smooth(rank, count)).collect()
+}
+
+/// What integer arithmetic on the lattice gives: Σq·Δ, Σq·(Δ/n), min q·Δ, max q·Δ.
+fn on_the_lattice<T: Element>(inputs: &[Vec<T>], op: Operation) -> Vec<u8> {
+    let quantum = Quantum::new::<T>(BOUND);
+    let codec = FzLight::<T>::with_level(quantum, inputs.len() as u32, Level::Scalar);
+    let step = quantum.step();
+    let codes: Vec<Vec<i64>> = inputs
+        .iter()
+        .map(|x| coding::decode(&codec, &coding::encode(&codec, x), x.len()))
+        .map(|x| x.iter().map(|x| (x.to_f64() / step).round() as i64).collect())
+        .collect();
+    let scale = match op {
+        Operation::Avg => T::from_f64(step / inputs.len() as f64).to_f64(),
+        _ => step,
+    };
+    let result: Vec<T> = (0..inputs[0].len())
+        .map(|i| {
+            let operands = codes.iter().map(|codes| codes[i]);
+            let code = match op {
+                Operation::Min => operands.min().unwrap_or(0),
+                Operation::Max => operands.max().unwrap_or(0),
+                _ => operands.sum(),
+            };
+            T::from_f64(T::from_f64(code as f64).to_f64() * scale)
+        })
+        .collect();
+    data::bytes(&result)
+}
+
+fn every_way_gives_the_same_bits<T: Element>(counts: &[usize]) {
+    for size in [2, 3, 4, 5, 6, 7, 8, 9, 13, 16] {
+        for &count in counts {
+            let inputs = inputs::<T>(size, count);
+            for (i, op) in ON_LATTICE.into_iter().enumerate() {
+                let expected = on_the_lattice(&inputs, op);
+                for schedule in SCHEDULES {
+                    for pipeline in [HOMOMORPHIC, FUSED] {
+                        for division in [Division::Blocks, Division::Interleaved] {
+                            let plan = plan(pipeline, schedule, division);
+                            // One round or several for long arrays.
+                            let threads = Threads { frame_bytes: Some([100_000, 50_000][i % 2]) };
+                            let (results, verbatim) =
+                                all_reduce(threads, &inputs, op, &plan, |_, _| ());
+                            assert_eq!(verbatim, 0, "the data are to be on the lattice");
+                            for (rank, result) in results.iter().enumerate() {
+                                assert!(
+                                    *result == expected,
+                                    "{op:?} of {count} on {size} ranks, {plan:?}: rank {rank}"
+                                );
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn schedules_pipelines_and_divisions_give_the_same_bits_in_f32() {
+    every_way_gives_the_same_bits::<f32>(&[1, 4097, 100_003]);
+}
+
+#[test]
+fn schedules_pipelines_and_divisions_give_the_same_bits_in_f64() {
+    every_way_gives_the_same_bits::<f64>(&[1, 4097, 100_003]);
+}
+
+fn assert_all_equal(results: &[Vec<u8>], context: &str) {
+    for (rank, result) in results.iter().enumerate() {
+        assert!(*result == results[0], "{context}: rank {rank} differs from rank 0");
+    }
+}
+
+fn rough<T: Element>(size: usize, count: usize) -> Vec<Vec<T>> {
+    let mut inputs: Vec<Vec<T>> = (0..size).map(|rank| data::rough(rank, count)).collect();
+    for (rank, input) in inputs.iter_mut().enumerate() {
+        // A fill value everywhere but on one rank, zeros of both signs, subnormals.
+        let place = 300 * rank;
+        input[place..place + 200].fill(T::from_f64(9.96921e36));
+        input[place + 200..place + 240].fill(T::from_f64(-0.0));
+        input[place + 240..place + 250].fill(data::from_bits(5));
+    }
+    inputs
+}
+
+fn rough_data_give_every_rank_the_same_bits<T: Element>() {
+    for size in [2, 3, 5, 6, 8] {
+        let inputs = rough::<T>(size, 12_345);
+        for pipeline in pipeline::ALL {
+            for schedule in SCHEDULES {
+                for (i, op) in Operation::ALL.into_iter().enumerate() {
+                    let division = [Division::Blocks, Division::Interleaved][i % 2];
+                    let threads = Threads { frame_bytes: Some([60_000, 20_000][i / 2 % 2]) };
+                    let mut plan = plan(pipeline, schedule, division);
+                    for codec in [CodecId::FzLight, CodecId::Raw] {
+                        plan.codec = codec;
+                        let (results, _) = all_reduce(threads, &inputs, op, &plan, |_, _| ());
+                        assert_all_equal(&results, &format!("{op:?} on {size} ranks, {plan:?}"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rough_data_give_every_rank_the_same_bits_in_f32() {
+    rough_data_give_every_rank_the_same_bits::<f32>();
+}
+
+#[test]
+fn rough_data_give_every_rank_the_same_bits_in_f64() {
+    rough_data_give_every_rank_the_same_bits::<f64>();
+}
+
+#[test]
+fn moved_rough_data_are_the_same_bits_on_every_rank() {
+    for size in [2, 3, 5, 8, 13] {
+        let inputs = rough::<f32>(size, 12_345);
+        for pipeline in pipeline::ALL {
+            let mut plan = Plan::raw().compressed(pipeline, Bound::Absolute(BOUND));
+            for codec in [CodecId::FzLight, CodecId::Raw] {
+                plan.codec = codec;
+                for root in [0, size - 1] {
+                    let results = Threads::default().run(size, |mut comm| {
+                        let mut x = inputs[comm.rank().index()].clone();
+                        comm.broadcast(&mut x, Rank::new(root), &plan).expect("broadcast");
+                        data::bytes(&x)
+                    });
+                    assert_all_equal(&results, &format!("broadcast from {root}, {plan:?}"));
+                }
+                for schedule in [&Ring as &'static dyn Schedule, &Pairwise] {
+                    let plan = plan.with_schedule(schedule);
+                    let results = Threads::default().run(size, |mut comm| {
+                        let mut x = inputs[comm.rank().index()].clone();
+                        comm.all_gather_in_place(&mut x, &plan).expect("all-gather");
+                        data::bytes(&x)
+                    });
+                    assert_all_equal(&results, &format!("all-gather, {plan:?}"));
+                }
+            }
+        }
+    }
+}
+
+fn mixed_levels_do_not_show<T: Element>(inputs: &[Vec<T>]) {
+    let levels: Vec<Level> = Level::available().collect();
+    for pipeline in pipeline::ALL {
+        for schedule in SCHEDULES {
+            for op in ON_LATTICE {
+                let plan = plan(pipeline, schedule, Division::Interleaved);
+                let run = |level: &(dyn Fn(usize) -> Level + Sync)| {
+                    let configure = |rank, config: &mut Config| config.level = level(rank);
+                    all_reduce(Threads::default(), inputs, op, &plan, configure).0
+                };
+                let scalar = run(&|_| Level::Scalar);
+                for shift in 0..levels.len() {
+                    let mixed = run(&|rank| levels[(rank + shift) % levels.len()]);
+                    assert!(mixed == scalar, "{op:?}, {plan:?}, mixed from {}", levels[shift]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_with_different_instruction_sets_get_the_bits_of_the_scalar_one() {
+    for size in [3, 4] {
+        mixed_levels_do_not_show(&inputs::<f32>(size, 10_001));
+        mixed_levels_do_not_show(&inputs::<f64>(size, 10_001));
+        mixed_levels_do_not_show(&rough::<f32>(size, 10_001));
+        mixed_levels_do_not_show(&rough::<f64>(size, 10_001));
+    }
+}
+
+fn lanes_and_frames_do_not_show<T: Element>() {
+    for size in [3, 4] {
+        let inputs = inputs::<T>(size, 30_011);
+        for op in ON_LATTICE {
+            let expected = on_the_lattice(&inputs, op);
+            for pipeline in [HOMOMORPHIC, FUSED] {
+                for schedule in SCHEDULES {
+                    for (lanes, frame_bytes) in
+                        [(1, 1024), (2, 5_000), (3, 40_000), (8, 3_333), (1, 300_000), (8, 20_000)]
+                    {
+                        let plan = plan(pipeline, schedule, Division::Interleaved);
+                        let threads = Threads { frame_bytes: Some(frame_bytes) };
+                        let configure = |_, config: &mut Config| config.lanes = lanes;
+                        let (results, verbatim) =
+                            all_reduce(threads, &inputs, op, &plan, configure);
+                        assert_eq!(verbatim, 0);
+                        assert!(
+                            results.iter().all(|result| *result == expected),
+                            "{op:?}, {plan:?}, {lanes} lanes, frames of {frame_bytes}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn lanes_and_frame_sizes_do_not_show_in_the_bits() {
+    lanes_and_frames_do_not_show::<f32>();
+    lanes_and_frames_do_not_show::<f64>();
+}
+
+/// User operations that ignore part of their operands still meet every rank in the same order or in one
+/// that the operation's commutativity makes the same.
+#[test]
+fn a_commutative_user_operation_gives_every_rank_the_same_bits() {
+    let larger_magnitude = |a: f32, b: f32| if (a.abs(), a) > (b.abs(), b) { a } else { b };
+    for size in [2, 3, 5, 8] {
+        for pipeline in pipeline::ALL {
+            for schedule in SCHEDULES {
+                let plan = plan(pipeline, schedule, Division::Blocks);
+                let results = Threads::default().run(size, |mut comm| {
+                    let mut x: Vec<f32> = data::smooth(comm.rank().index(), 5000);
+                    x.iter_mut().for_each(|x| *x -= 1.0);
+                    comm.all_reduce(&mut x, Op::User(&larger_magnitude), &plan)
+                        .expect("all-reduce");
+                    data::bytes(&x)
+                });
+                assert_all_equal(&results, &format!("{size} ranks, {plan:?}"));
+            }
+        }
+    }
+}
