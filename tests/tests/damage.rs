@@ -315,6 +315,7 @@ fn a_hundred_thousand_mutations_of_message_headers_are_refused_or_consistent() {
             op: OpCode::Avg,
             codec: foldwire::codec::CodecId::FzLight,
             division: Division::Interleaved,
+            pipeline: 2,
             root: 2,
             count: 1000,
             step: 1.25,

@@ -12,6 +12,7 @@ use foldwire::frame::{self, CallHeader, HEADER_BYTES, Header, Kind};
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
+use foldwire::pipeline;
 use foldwire::{Collective, DType, Element, Op, Quantum};
 use foldwire_tests::{coding, data};
 
@@ -24,10 +25,10 @@ fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Encoding `values` with bound 0.5 gives header, index and chunks `hex` and 32 zero bytes, at every
+/// Encoding `values` with bound 0.5 gives header, index and chunks `hex` and 64 zero bytes, at every
 /// level; decoding gives what decoding gave when the bytes were written down.
 fn check<T: Element>(values: &[T], hex: &str, decoded: &[f64]) {
-    let expected = [from_hex(hex), vec![0; 32]].concat();
+    let expected = [from_hex(hex), vec![0; 64]].concat();
     for level in Level::available() {
         let codec = FzLight::<T>::with_level(Quantum::new::<T>(0.5), 4, level);
         let bytes = coding::encode(&codec, values);
@@ -208,6 +209,7 @@ fn a_message() {
             op: OpCode::Sum,
             codec: CodecId::FzLight,
             division: Division::Interleaved,
+            pipeline: pipeline::FUSED.code(),
             root: 0x0102,
             count: 0x0001_0203_0405,
             step: STEP,
@@ -220,12 +222,12 @@ fn a_message() {
     for (checksum, hex) in [
         (
             false,
-            "465701000001010100010000 07000000 0504030201000000 000000000080ef3f \
+            "465701000001010100010200 07000000 0504030201000000 000000000080ef3f \
          0201000003000000020000000a00000004000000 00000000 0000000000000000 01020304",
         ),
         (
             true,
-            "465701000001010101010000 07000000 0504030201000000 000000000080ef3f \
+            "465701000001010101010200 07000000 0504030201000000 000000000080ef3f \
          0201000003000000020000000a00000004000000 00000000 978a644eee6de93f 01020304",
         ),
     ] {
@@ -241,7 +243,7 @@ fn a_message() {
     assert_eq!(
         to_hex(&message),
         to_hex(&from_hex(
-            "465701010001010101010000 07000000 0504030201000000 000000000080ef3f \
+            "465701010001010101010200 07000000 0504030201000000 000000000080ef3f \
          0201000003000000020000000a00000000000000 00000000 35f69639577fddc2"
         ))
     );
