@@ -6,8 +6,8 @@
 //!
 //! Why it cannot hang: a lane waits only for a frame of a known peer, for credit on a link, or for a
 //! free frame. While it waits for a peer, the engine also listens for that peer's abort notice, and a
-//! time limit covers a peer that is alive but silent. On any error the engine tells every rank of its
-//! program, so the news travels along the schedule's links to all.
+//! time limit covers a peer that is alive but silent. On any error the engine tells every other rank, and
+//! each that waits for it ends as well.
 
 mod lane;
 mod work;
@@ -63,19 +63,6 @@ impl Program {
 
     fn n_steps(&self) -> usize {
         self.schedule.n_steps(self.call, self.rank)
-    }
-
-    /// Every rank that this one exchanges frames with, each once.
-    fn peers(&self) -> impl Iterator<Item = Rank> + '_ {
-        let steps = move |end: usize| {
-            (0..end).flat_map(move |i| {
-                let step = self.schedule.step(self.call, self.rank, i);
-                [step.from, step.to].into_iter().flatten().map(move |peer| (i, peer))
-            })
-        };
-        steps(self.n_steps())
-            .filter(move |&(i, peer)| !steps(i).any(|(_, earlier)| earlier == peer))
-            .map(|(_, peer)| peer)
     }
 
     /// Compares what a peer says of the call with what we know.
@@ -135,7 +122,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
             timeout,
             started: now,
             last_progress: now,
-            report: Report { worst_case: Some(0.0), ..Report::default() },
+            report: Report::default(),
         }
     }
 
@@ -189,8 +176,9 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
         Ok(())
     }
 
-    /// Gives every frame back, and tells all peers of the program that this rank has given up.
-    /// Best effort: a peer without credit or frame notices by its time limit.
+    /// Gives every frame back, and tells all other ranks that this one has given up: all, because a rank
+    /// that made another call waits on other links than ours. Best effort: a rank that gets no notice
+    /// ends by its time limit.
     pub(crate) fn abort<X: Transport<Frame = F>>(&mut self, transport: &mut X) {
         for lane in &mut self.lanes {
             lane.release(transport);
@@ -203,7 +191,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
             n_values: 0,
             n_bytes: 0,
         };
-        for peer in self.program.peers().filter(|&peer| peer != self.program.rank) {
+        let others = (0..transport.size()).map(Rank::new);
+        for peer in others.filter(|&peer| peer != self.program.rank) {
             let Poll::Ready(Ok(())) = transport.poll_ready(peer, Tag::CONTROL) else { continue };
             let Poll::Ready(Ok(mut frame)) = transport.poll_frame() else { continue };
             notice.emit(frame.as_mut(), self.program.checksum);

@@ -6,7 +6,7 @@ use core::ops::AddAssign;
 use core::time::Duration;
 
 /// One rank's account of a call.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
     /// Bytes of the values that this rank sent, uncompressed.
     pub raw_bytes: u64,
@@ -30,6 +30,24 @@ pub struct Report {
     pub worst_case: Option<f64>,
     /// What the codec did to this rank's blocks: verbatim ones, and the paths of `combine`.
     pub blocks: BlockStats,
+}
+
+impl Default for Report {
+    /// Of a call that did nothing, and so exactly.
+    fn default() -> Self {
+        Self {
+            raw_bytes: 0,
+            wire_bytes: 0,
+            n_messages: 0,
+            encode: Duration::ZERO,
+            fold: Duration::ZERO,
+            decode: Duration::ZERO,
+            total: Duration::ZERO,
+            bound: 0.0,
+            worst_case: Some(0.0),
+            blocks: BlockStats::default(),
+        }
+    }
 }
 
 impl Report {

@@ -155,7 +155,6 @@ fn budget_holds<T: Element>(budget: &Budget) -> Result<(), TestCaseError> {
         let mut x = inputs[comm.rank().index()].clone();
         comm.all_reduce(&mut x, op.op(), &plan).map(|report| (x, report))
     });
-    let refused = results.iter().any(|result| matches!(result, Err(Error::Bound(_))));
     let divisor = if is_average { size as f64 } else { 1.0 };
     for result in results {
         let (y, report) = match result {
@@ -166,8 +165,6 @@ fn budget_holds<T: Element>(budget: &Budget) -> Result<(), TestCaseError> {
                 prop_assert!(allowed <= 1.001 * rounding::<T>(size, largest));
                 continue;
             }
-            // The first rank to refuse may end the call for the others before they can.
-            Err(Error::Aborted { .. } | Error::Transport { .. }) if refused => continue,
             other => other.expect("a correct call"),
         };
         prop_assert!(report.worst_case.is_some_and(|worst| worst <= allowed));
@@ -200,33 +197,42 @@ fn psnr(x: &[f64], y: &[f64], range: f64) -> f64 {
     20.0 * (range / (squares / x.len() as f64).sqrt()).log10()
 }
 
-/// The formula is the uniform quantiser's, exact where errors fill their bins evenly: then the measured
-/// ratio is the one asked for up to chance.
+/// Errors that fill their bins evenly have a mean square of Δ²/12, 4.9 dB below eb²; the worst data,
+/// half way between two codes everywhere, still keep the promise.
 #[test]
-fn the_psnr_of_every_operand_is_the_one_asked_for() {
+fn the_psnr_of_every_operand_is_at_least_the_one_asked_for() {
+    const N: usize = 100_000;
     for db in [30.0, 50.0, 70.0, 90.0] {
-        let inputs: Vec<Vec<f64>> = (0..3)
-            .map(|rank| {
-                let mut random = Random(rank);
-                let x = |i: usize| (i as f64 * 1e-4 + rank as f64).sin() + 0.3 * random.unit();
-                (0..100_000).map(x).collect()
-            })
+        let even = |rank: u64| -> Vec<f64> {
+            let mut random = Random(rank);
+            let x = |i: usize| (i as f64 * 1e-4 + rank as f64).sin() + 0.3 * random.unit();
+            (0..N).map(x).collect()
+        };
+        // The even operands span −1…1.3; between them values at half codes of that range's lattice.
+        let extent = Extent::of(&[even(0), even(1)].concat()).expect("finite");
+        let step =
+            Quantum::new::<f64>(Bound::Psnr(db).absolute(Some(extent)).expect("positive")).step();
+        let worst: Vec<f64> = (0..N)
+            .map(|i| (((i as f64 * 1e-3).sin() / step).round() * 0.5).trunc() * step + 0.5 * step)
             .collect();
-        let extent = Extent::of(&inputs.concat()).expect("finite");
+        let inputs = [even(0), even(1), worst];
         let plan = Plan::foldwire(Bound::Psnr(db));
         let results = Threads::default().run(3, |mut comm| {
             // Gathering moves operands, so what arrives is each operand as it was encoded.
             let rank = comm.rank().index();
-            let mut all = vec![0.0f64; 300_000];
+            let mut all = vec![0.0f64; 3 * N];
             comm.all_gather(&inputs[rank], &mut all, &plan).map(|report| (all, report))
         });
         for result in results {
             let (all, report) = result.expect("all-gather");
-            for (x, y) in inputs.iter().zip(all.chunks(100_000)) {
-                let measured = psnr(x, y, extent.range());
-                assert!((db - 0.05..db + 0.1).contains(&measured), "{measured} dB for {db} dB");
-                let error = x.iter().zip(y).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
-                assert!(error <= report.bound);
+            let measured: Vec<f64> =
+                inputs.iter().zip(all.chunks(N)).map(|(x, y)| psnr(x, y, extent.range())).collect();
+            assert!(measured.iter().all(|&m| m >= db), "{measured:?} dB for {db} dB");
+            let expected = db + 20.0 * (3f64.sqrt() * 64.0 / 63.0).log10();
+            assert!((measured[0] - expected).abs() < 0.1, "{measured:?} dB, {expected} expected");
+            assert!(measured[2] < db + 0.3, "{measured:?}: the worst data are not the worst");
+            for (x, y) in inputs.iter().flatten().zip(&all) {
+                assert!((x - y).abs() <= report.bound);
             }
         }
     }

@@ -171,10 +171,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
                     Progress::Waiting => Step::Waiting,
                     Progress::Finished => {
                         let mut report = engine.report;
-                        report.total += before.total;
-                        report.raw_bytes += before.raw_bytes;
-                        report.wire_bytes += before.wire_bytes;
-                        report.n_messages += before.n_messages;
+                        report += *before;
                         Step::Finished(report)
                     }
                 })
