@@ -22,7 +22,7 @@ use crate::plan::Plan;
 use crate::report::Report;
 use crate::schedule::{Call, Collective, RecursiveDoubling, Schedule};
 use crate::select;
-use crate::transport::{MIN_FRAME_BYTES, Rank, Transport};
+use crate::transport::{MAX_LANES, MIN_FRAME_BYTES, Rank, Transport};
 use core::time::Duration;
 
 /// What a communicator's calls have in common.
@@ -366,6 +366,8 @@ impl<X: Transport> Communicator<X> {
         // Whole chunks encode best; short parts go in one frame anyway.
         let max_segment =
             if max_segment > CHUNK { max_segment / CHUNK * CHUNK } else { max_segment };
+        let lanes = self.config.lanes.clamp(1, MAX_LANES);
+        let n_parts = schedule.n_parts(call);
         let program = Program {
             schedule,
             call,
@@ -382,12 +384,12 @@ impl<X: Transport> Communicator<X> {
                 count: count as u64,
                 step,
             },
-            layout: Layout::new(count, schedule.n_parts(call), max_segment, CHUNK, division),
+            layout: Layout::new(count, n_parts, max_segment, CHUNK, lanes, division),
             checksum: self.checksum(),
             rank: self.rank(),
             divisor: if op == OpCode::Avg { call.size as u32 } else { 1 },
         };
-        Ok(Engine::new(program, self.config.lanes, self.config.timeout, self.transport.now()))
+        Ok(Engine::new(program, lanes, self.config.timeout, self.transport.now()))
     }
 }
 

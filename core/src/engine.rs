@@ -115,7 +115,7 @@ pub(crate) enum Progress {
 
 impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
     pub(crate) fn new(program: Program, lanes: usize, timeout: Duration, now: Duration) -> Self {
-        let lanes = lanes.clamp(1, MAX_LANES).min(program.layout.n_rounds());
+        let lanes = lanes.min(program.layout.n_rounds());
         Self {
             lanes: (0..lanes).map(|i| Lane::new(Tag(i as u8), i)).collect(),
             program,

@@ -44,16 +44,20 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// Divides `count` values into `n_parts` and those into segments of at most `max_segment`, all
-    /// about equally long, and multiples of `unit` where that is possible.
+    /// about equally long, and multiples of `unit` where that is possible; into as many as keep all
+    /// lanes busy to the end, unless they would get shorter than two units.
     pub(crate) fn new(
         count: usize,
         n_parts: usize,
         max_segment: usize,
         unit: usize,
+        lanes: usize,
         division: Division,
     ) -> Self {
         let longest = count.div_ceil(n_parts);
-        let n_rounds = longest.div_ceil(max_segment).max(1);
+        let needed = longest.div_ceil(max_segment).max(1);
+        let balanced = needed.next_multiple_of(lanes);
+        let n_rounds = if longest / balanced >= 2 * unit { balanced } else { needed };
         let even = longest.div_ceil(n_rounds).next_multiple_of(unit).min(max_segment).max(1);
         Self { count, n_parts, segment: even, n_rounds: longest.div_ceil(even).max(1), division }
     }
@@ -111,8 +115,8 @@ mod tests {
             (100_003, 7, 5000, 4096),
             (9, 1, 100, 64),
         ] {
-            for division in [Division::Blocks, Division::Interleaved] {
-                let layout = Layout::new(count, n_parts, max_segment, unit, division);
+            for (division, lanes) in [(Division::Blocks, 1), (Division::Interleaved, 4)] {
+                let layout = Layout::new(count, n_parts, max_segment, unit, lanes, division);
                 let mut segments: Vec<_> = (0..n_parts)
                     .flat_map(|part| (0..layout.n_rounds()).map(move |round| (part, round)))
                     .map(|(part, round)| layout.segment(part, round))
@@ -127,5 +131,14 @@ mod tests {
                 assert_eq!(end, count);
             }
         }
+    }
+
+    #[test]
+    fn long_parts_give_all_lanes_the_same_number_of_rounds() {
+        let rounds = |count| Layout::new(count, 8, 61_440, 4096, 4, Division::Blocks).n_rounds();
+        assert_eq!(
+            [0, 8, 8 * 4096, 8 * 8192 * 4, 8 * 61_440, 8 * 500_000].map(rounds),
+            [1, 1, 1, 4, 4, 12]
+        );
     }
 }
