@@ -7,11 +7,14 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+const WORK: &str = "work";
+
+/// Runs the command in `folder`/work, so that no table of other compressors stands at its default place.
 fn codec(folder: &Path, args: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_foldwire"))
         .arg("codec")
         .args(args.split_whitespace())
-        .current_dir(folder)
+        .current_dir(folder.join(WORK))
         .output()
         .expect("the command starts")
 }
@@ -19,15 +22,16 @@ fn codec(folder: &Path, args: &str) -> Output {
 /// A folder with `holes.f32` (a wave with a NaN, an infinity and a run of a fill value) and `wave.f64`.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join(WORK)).unwrap();
     let wave = |at: u16| (f64::from(at) * 2e-3).sin();
     let mut holes: Vec<f32> = (0..20_011).map(|at| wave(at) as f32).collect();
     holes[123] = f32::NAN;
     holes[7000] = f32::NEG_INFINITY;
     holes[12_000..12_345].fill(9.969_21e36);
     let holes: Vec<u8> = holes.iter().flat_map(|x| x.to_le_bytes()).collect();
-    fs::write(folder.path().join("holes.f32"), holes).unwrap();
+    fs::write(folder.path().join(WORK).join("holes.f32"), holes).unwrap();
     let wave: Vec<u8> = (0..9000).flat_map(|at| wave(at).to_le_bytes()).collect();
-    fs::write(folder.path().join("wave.f64"), wave).unwrap();
+    fs::write(folder.path().join(WORK).join("wave.f64"), wave).unwrap();
     folder
 }
 
@@ -97,7 +101,7 @@ fn tables_show_speed_and_error_and_the_comparison_where_others_are_known() {
     let folder = folder();
     let head = "field,rel_bound,abs_bound,peer,compressed_bytes,ratio,compress_GBps,decompress_GBps,points_over_bound,max_error_over_bound,psnr_dB\n";
     let row = "wave.f64,0.001,0.002,SZp-b32,1000,2.0,0.5,1.0,0,1.0,60\n";
-    fs::write(folder.path().join("others.csv"), format!("{head}{row}")).unwrap();
+    fs::write(folder.path().join(WORK).join("others.csv"), format!("{head}{row}")).unwrap();
     let args = "--field wave.f64 --bound rel:1e-3 --repeat 1";
     for (peers, n_rows) in [("", 2), ("--peers others.csv", 3)] {
         let output = codec(folder.path(), &format!("{args} {peers}"));
