@@ -28,7 +28,7 @@ use core::time::Duration;
 /// What a communicator's calls have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Lanes, 1…[`MAX_LANES`](crate::transport::MAX_LANES): how many segments are under way side by
+    /// Lanes, 1…[`MAX_LANES`]: how many segments are under way side by
     /// side. Must be the same on all ranks.
     pub lanes: usize,
     /// After this long without any progress a call fails with [`Error::Stalled`].
