@@ -329,7 +329,9 @@ impl<X: Transport> Communicator<X> {
         }
         let (size, rank) = (self.size(), self.rank());
         request.check(size, rank)?;
-        let schedule = select::schedule(request.collective, plan, self.transport.link_rate());
+        let n_bytes = request.count.saturating_mul(T::BYTES);
+        let link_rate = self.transport.link_rate();
+        let schedule = select::schedule(request.collective, plan, size, n_bytes, link_rate);
         if !schedule.supports(request.collective) {
             let (schedule, collective) = (schedule.name(), request.collective);
             return Err(Error::Unsupported { schedule, collective });

@@ -1,15 +1,27 @@
 //! Which schedule a call takes when the caller leaves the choice open.
 //!
-//! A small cost model. For an all-reduce of m bytes over n ranks, ring and pairwise exchange send the
-//! same number of values, but a ring sends partial sums where pairwise sends single operands. Let ρ be
-//! the ratio of raw to wire bytes, σ the share of wire bytes that single operands save, R the link's
-//! rate and E the rate at which a rank encodes. Pairwise saves about 2·σ·m/(ρ·R) on the wire and
-//! spends m/E on encoding what a ring folds for free, so it pays where R < 2·σ·E/ρ.
+//! A small cost model for all-reduces of m bytes over n ranks by pipelines that keep frames; everything
+//! else takes [`schedule::default_for`].
+//!
+//! *Short arrays.* A ring takes 2(n − 1) messages one after the other, recursive doubling log₂ n. But it
+//! moves and reduces m bytes in each, where a ring moves 2(n − 1)/n·m and reduces (n − 1)/n·m in all.
+//! With α seconds a message, and C bytes per second moved and reduced, half of it for each,
+//! recursive doubling pays where m·(log₂ n − 3(n − 1)/2n) < α·C·(2(n − 1) − log₂ n).
+//!
+//! *Slow links.* Ring and pairwise exchange send the same number of values, but a ring sends partial
+//! sums where pairwise sends single operands. Let ρ be the ratio of raw to wire bytes, σ the share of
+//! wire bytes that single operands save, R the link's rate and E the rate at which a rank encodes.
+//! Pairwise saves about 2·σ·m/(ρ·R) on the wire and spends m/E on encoding what a ring folds for free,
+//! so it pays where R < 2·σ·E/ρ.
 
 use crate::pipeline::Partial;
 use crate::plan::Plan;
-use crate::schedule::{self, Collective, Pairwise, Schedule};
+use crate::schedule::{self, Collective, Pairwise, RecursiveDoubling, Schedule};
 
+/// Seconds that a message costs whatever its size: MPI on a fast fabric, or a thread's wake-up.
+const MESSAGE_COST: f64 = 5e-6;
+/// Bytes per second that a rank moves and reduces, codec and cores shared with others included.
+const STEP_RATE: f64 = 1e9;
 /// Wire bytes that single operands save against partial sums: 15 % of the whole all-reduce on the wave
 /// fields of `foldwire stack`, where partial sums are fewer bits wider the fewer ranks there are.
 const SAVED: f64 = 0.15;
@@ -18,41 +30,81 @@ const ENCODE_RATE: f64 = 4e9;
 /// Raw bytes per wire byte.
 const RATIO: f64 = 5.0;
 
-/// The schedule for `collective` by this plan over links of `link_rate` bytes per second, each way
-/// (`None`: unknown, or as fast as memory). Every rank must ask with the same arguments.
+/// The schedule for `collective` on an array of `n_bytes` over `size` ranks by this plan, over links of
+/// `link_rate` bytes per second, each way (`None`: unknown, or as fast as memory). Every rank must ask
+/// with the same arguments.
 #[must_use]
 pub fn schedule(
     collective: Collective,
     plan: &Plan,
+    size: usize,
+    n_bytes: usize,
     link_rate: Option<f64>,
 ) -> &'static dyn Schedule {
     if let Some(schedule) = plan.schedule {
         return schedule;
     }
-    let compresses = !plan.codec.is_exact() && plan.pipeline.partial == Partial::Frame;
+    // Where partial sums are encoded anew, other schedules than the ring would cost accuracy.
+    if collective != Collective::AllReduce || plan.pipeline.partial != Partial::Frame {
+        return schedule::default_for(collective);
+    }
     let is_slow = link_rate.is_some_and(|rate| rate < 2.0 * SAVED * ENCODE_RATE / RATIO);
-    if collective == Collective::AllReduce && compresses && is_slow {
+    if is_short(size, n_bytes) {
+        &RecursiveDoubling
+    } else if is_slow && !plan.codec.is_exact() {
         &Pairwise
     } else {
         schedule::default_for(collective)
     }
 }
 
+/// Whether messages cost more than bytes.
+fn is_short(size: usize, n_bytes: usize) -> bool {
+    let n = size as f64;
+    let (doublings, hops) = (libm::log2(n), 2.0 * (n - 1.0));
+    let more_bytes = n_bytes as f64 * (doublings - 0.75 * hops / n);
+    more_bytes < MESSAGE_COST * STEP_RATE * (hops - doublings)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bound::Bound;
-    use crate::schedule::{RecursiveDoubling, Ring};
+    use crate::pipeline;
+    use crate::schedule::Ring;
+
+    const LONG: usize = 16 << 20;
+    const GIGABIT: Option<f64> = Some(0.125e9);
+
+    fn name(plan: &Plan, size: usize, n_bytes: usize, rate: Option<f64>) -> &'static str {
+        schedule(Collective::AllReduce, plan, size, n_bytes, rate).name()
+    }
 
     #[test]
     fn slow_links_exchange_single_operands_and_fast_ones_form_a_ring() {
-        let name = |plan: &Plan, rate| schedule(Collective::AllReduce, plan, rate).name();
         let plan = Plan::foldwire(Bound::Relative(1e-4));
-        assert_eq!(name(&plan, Some(0.125e9)), Pairwise.name());
-        assert_eq!(name(&plan, Some(12.5e9)), Ring.name());
-        assert_eq!(name(&plan, None), Ring.name());
-        assert_eq!(name(&Plan::raw(), Some(0.125e9)), Ring.name());
-        let fixed = plan.with_schedule(&RecursiveDoubling);
-        assert_eq!(name(&fixed, Some(0.125e9)), RecursiveDoubling.name());
+        assert_eq!(name(&plan, 8, LONG, GIGABIT), Pairwise.name());
+        assert_eq!(name(&plan, 8, LONG, Some(12.5e9)), Ring.name());
+        assert_eq!(name(&plan, 8, LONG, None), Ring.name());
+        assert_eq!(name(&Plan::raw(), 8, LONG, GIGABIT), Ring.name());
+    }
+
+    #[test]
+    fn short_arrays_double_and_what_is_short_grows_with_the_ranks() {
+        let plan = Plan::foldwire(Bound::Relative(1e-4));
+        for size in [2, 4, 8, 64, 300] {
+            assert_eq!(name(&plan, size, 4096, None), RecursiveDoubling.name());
+            assert_eq!(name(&plan, size, LONG, None), Ring.name());
+        }
+        assert_eq!(name(&plan, 8, 200_000, None), Ring.name());
+        assert_eq!(name(&plan, 300, 200_000, None), RecursiveDoubling.name());
+    }
+
+    #[test]
+    fn a_named_schedule_is_taken_and_floats_keep_the_ring() {
+        let plan = Plan::foldwire(Bound::Relative(1e-4)).with_schedule(&Pairwise);
+        assert_eq!(name(&plan, 8, 4096, None), Pairwise.name());
+        let floats = Plan::raw().compressed(pipeline::COMPRESS_ONCE, Bound::Relative(1e-4));
+        assert_eq!(name(&floats, 8, 4096, GIGABIT), Ring.name());
     }
 }
