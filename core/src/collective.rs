@@ -293,24 +293,18 @@ impl<'a, T: Element> Request<'a, T> {
         }
         // In-place windows are `count` long by construction.
         let Buffers::Split { send, recv, .. } = &self.buffers else { return Ok(()) };
+        let elsewhere = rank != self.root;
+        let sends = !(elsewhere && self.collective == Collective::Scatter);
+        let receives =
+            !(elsewhere && matches!(self.collective, Collective::Gather | Collective::Reduce));
         let lengths = [
-            (Buffer::Send, self.contribution(size, rank).len(), send.len()),
-            (Buffer::Recv, self.result_len(size, rank), recv.len()),
+            (Buffer::Send, sends, self.contribution(size, rank).len(), send.len()),
+            (Buffer::Recv, receives, self.result_len(size, rank), recv.len()),
         ];
-        for (buffer, need, have) in lengths {
-            let unused = need == 0 && self.count > 0 && self.is_rooted();
-            if have != need && !unused {
-                return Err(Error::Length { buffer, need, have });
-            }
+        match lengths.into_iter().find(|&(_, used, need, have)| used && need != have) {
+            Some((buffer, _, need, have)) => Err(Error::Length { buffer, need, have }),
+            None => Ok(()),
         }
-        Ok(())
-    }
-
-    fn is_rooted(&self) -> bool {
-        !matches!(
-            self.collective,
-            Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather
-        )
     }
 
     fn op_code(&self) -> OpCode {
@@ -331,7 +325,8 @@ impl<X: Transport> Communicator<X> {
         request.check(size, rank)?;
         let n_bytes = request.count.saturating_mul(T::BYTES);
         let link_rate = self.transport.link_rate();
-        let schedule = select::schedule(request.collective, plan, size, n_bytes, link_rate);
+        let schedule =
+            select::schedule(request.collective, request.op_code(), plan, size, n_bytes, link_rate);
         if !schedule.supports(request.collective) {
             let (schedule, collective) = (schedule.name(), request.collective);
             return Err(Error::Unsupported { schedule, collective });

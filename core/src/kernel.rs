@@ -223,9 +223,8 @@ impl<T: Element> fmt::Debug for Kernel<T> {
 impl<T: Element> Kernel<T> {
     /// The kernels of `level`, or of the best level below it that the machine has.
     pub(crate) fn at(level: Level) -> Self {
-        let level = if level.is_available() { level } else { Level::best().min(level) };
-        let level = if level.is_available() { level } else { Level::Scalar };
-        Self { table: T::kernels(level) }
+        let usable = Level::available().filter(|&available| available <= level);
+        Self { table: T::kernels(usable.last().unwrap_or(Level::Scalar)) }
     }
 
     /// Encodes 1…4096 values into `dst`.

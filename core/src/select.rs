@@ -14,7 +14,7 @@
 //! Pairwise saves about 2·σ·m/(ρ·R) on the wire and spends m/E on encoding what a ring folds for free,
 //! so it pays where R < 2·σ·E/ρ.
 
-use crate::pipeline::Partial;
+use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::schedule::{self, Collective, Pairwise, RecursiveDoubling, Schedule};
 
@@ -30,12 +30,13 @@ const ENCODE_RATE: f64 = 4e9;
 /// Raw bytes per wire byte.
 const RATIO: f64 = 5.0;
 
-/// The schedule for `collective` on an array of `n_bytes` over `size` ranks by this plan, over links of
+/// The schedule for `collective` by `op` on an array of `n_bytes` over `size` ranks by this plan, over links of
 /// `link_rate` bytes per second, each way (`None`: unknown, or as fast as memory). Every rank must ask
 /// with the same arguments.
 #[must_use]
 pub fn schedule(
     collective: Collective,
+    op: OpCode,
     plan: &Plan,
     size: usize,
     n_bytes: usize,
@@ -45,7 +46,7 @@ pub fn schedule(
         return schedule;
     }
     // Where partial sums are encoded anew, other schedules than the ring would cost accuracy.
-    if collective != Collective::AllReduce || plan.pipeline.partial != Partial::Frame {
+    if collective != Collective::AllReduce || !plan.pipeline.keeps_frames(plan.codec, op) {
         return schedule::default_for(collective);
     }
     let is_slow = link_rate.is_some_and(|rate| rate < 2.0 * SAVED * ENCODE_RATE / RATIO);
@@ -77,7 +78,7 @@ mod tests {
     const GIGABIT: Option<f64> = Some(0.125e9);
 
     fn name(plan: &Plan, size: usize, n_bytes: usize, rate: Option<f64>) -> &'static str {
-        schedule(Collective::AllReduce, plan, size, n_bytes, rate).name()
+        schedule(Collective::AllReduce, OpCode::Sum, plan, size, n_bytes, rate).name()
     }
 
     #[test]
@@ -106,5 +107,10 @@ mod tests {
         assert_eq!(name(&plan, 8, 4096, None), Pairwise.name());
         let floats = Plan::raw().compressed(pipeline::COMPRESS_ONCE, Bound::Relative(1e-4));
         assert_eq!(name(&floats, 8, 4096, GIGABIT), Ring.name());
+        // Products of codes are not defined, so the fused pipeline keeps floats for them.
+        let fused = Plan::foldwire(Bound::Relative(1e-4));
+        let product =
+            schedule(Collective::AllReduce, OpCode::Prod, &fused, 8, 4096, GIGABIT).name();
+        assert_eq!(product, Ring.name());
     }
 }

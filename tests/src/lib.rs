@@ -9,6 +9,7 @@
 pub mod case;
 pub mod coding;
 pub mod data;
+pub mod deadline;
 pub mod oracle;
 pub mod tamper;
 

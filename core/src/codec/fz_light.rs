@@ -69,7 +69,7 @@ impl<T: Element> FzLight<T> {
         let limit = libm::floor(T::MAX_CODE.min(head_room / f64::from(max_operands)));
         let step = params.quantum.step();
         let lattice = if params.quantum.is_lossless() {
-            // No |t| is below a negative limit: every block is verbatim.
+            // No |code| is below a negative limit: every block is verbatim.
             Lattice { step: T::ONE, inverse: T::ONE, limit: T::from_f64(-1.0), bound: T::ZERO }
         } else {
             let step = T::from_f64(step);

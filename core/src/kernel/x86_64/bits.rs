@@ -1,7 +1,8 @@
 //! Bit packing with BMI2, for the AVX2 level.
 //!
 //! `pext` with the low c bits of every byte selected turns eight bytes into 8·c bits, which is c
-//! bytes exactly; with the low c bits of every 16-bit lane, four lanes into 4·c bits. `pdep` is the inverse. Cost: one `pext` and one store for 8 (4) values.
+//! bytes exactly; with the low c bits of every 16-bit lane, four lanes into 4·c bits. `pdep` is the
+//! inverse. Cost: one `pext` and one store for 8 (4) values.
 
 use core::arch::x86_64::{_pdep_u64, _pext_u64};
 

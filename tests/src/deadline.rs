@@ -1,0 +1,53 @@
+//! Groups of ranks for tests of failures: nobody leaves before all have their result, so that a silent
+//! rank cannot be told by its leaving, and a hang is a failure.
+
+use foldwire::schedule::Ring;
+use foldwire::{Bound, Communicator, Plan};
+use foldwire_threads::{Endpoint, World};
+use std::sync::{Barrier, mpsc};
+use std::thread;
+use std::time::Duration;
+
+/// A rank of the threads backend.
+pub type Comm = Communicator<Endpoint>;
+
+/// Every run ends within this time, or has hung.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+/// Long enough that nothing but the one who never calls runs into it.
+pub const PATIENT: Duration = Duration::from_secs(10);
+
+/// Runs `body` on every rank. Ranks that return wait for the others before they leave.
+///
+/// # Panics
+/// If a rank panics, or after [`DEADLINE`].
+pub fn run<R: Send + 'static>(
+    size: usize,
+    timeout: Duration,
+    body: impl Fn(&mut Comm) -> R + Send + Sync + 'static,
+) -> Vec<R> {
+    let barrier = Barrier::new(size);
+    within_deadline(move || {
+        World::new(size).frame_bytes(20_000).run(|mut comm| {
+            comm.config_mut().timeout = timeout;
+            let result = body(&mut comm);
+            barrier.wait();
+            result
+        })
+    })
+}
+
+/// The result of `body`.
+///
+/// # Panics
+/// If `body` panics, or after [`DEADLINE`].
+pub fn within_deadline<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(body()));
+    receiver.recv_timeout(DEADLINE).expect("hung, or panicked (see above)")
+}
+
+/// The plan of most calls.
+#[must_use]
+pub fn plan() -> Plan {
+    Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring)
+}

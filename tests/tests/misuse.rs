@@ -1,0 +1,191 @@
+//! Calls that are wrong by themselves are refused with an error that says so, and the communicator serves
+//! the next call as if nothing had happened.
+
+use foldwire::bound::BoundError;
+use foldwire::error::Buffer;
+use foldwire::pipeline::{COMPRESS_ONCE, FUSED};
+use foldwire::schedule::Binomial;
+use foldwire::{Bound, Error, Op, Plan, Rank, Scope};
+use foldwire_tests::data;
+use foldwire_tests::deadline::{Comm, PATIENT, plan, run};
+
+/// A wrong call, and the error that it must give.
+type Misuse = (&'static str, fn(&mut Comm) -> Error, fn(&Error) -> bool);
+
+/// The error of a call that is wrong.
+fn failed<R>(result: Result<R, Error>) -> Error {
+    result.err().expect("the call is wrong and must be refused")
+}
+
+fn all_reduce_with(comm: &mut Comm, plan: &Plan) -> Error {
+    failed(comm.all_reduce(&mut vec![1.5f32; 1000], Op::Sum, plan))
+}
+
+const MISUSES: [Misuse; 15] = [
+    (
+        "send buffer of a rank without a share",
+        |comm| {
+            // One value is rank 0's share; a gather to rank 0 takes nothing from the others.
+            let (extra, mut all) = ([1.5f32; 2], [0.0; 1]);
+            failed(comm.gather(1, &extra, &mut all, Rank(0), &plan().with_schedule(&Binomial)))
+        },
+        |e| matches!(e, Error::Length { buffer: Buffer::Send, have: 2, .. }),
+    ),
+    (
+        "root",
+        |comm| {
+            let root = Rank::new(comm.size());
+            failed(comm.broadcast(&mut [1.5f32; 10], root, &plan().with_schedule(&Binomial)))
+        },
+        |e| matches!(e, Error::Root { .. }),
+    ),
+    (
+        "root of a gather",
+        |comm| failed(comm.gather(0, &[0.0f32; 0], &mut [], Rank(u32::MAX), &Plan::raw())),
+        |e| matches!(e, Error::Root { .. }),
+    ),
+    (
+        "receive buffer",
+        |comm| failed(comm.all_reduce_into(&[1.5f32; 10], &mut [0.0; 9], Op::Sum, &plan())),
+        |e| matches!(e, Error::Length { buffer: Buffer::Recv, need: 10, have: 9 }),
+    ),
+    (
+        "share",
+        |comm| failed(comm.reduce_scatter(&[1.5f32; 1000], &mut [0.0; 7], Op::Sum, &plan())),
+        |e| matches!(e, Error::Length { buffer: Buffer::Recv, have: 7, .. }),
+    ),
+    (
+        "send buffer",
+        |comm| failed(comm.all_gather(&[1.5f32; 1001], &mut [0.0; 1000], &plan())),
+        |e| matches!(e, Error::Length { buffer: Buffer::Send, have: 1001, .. }),
+    ),
+    (
+        "bound 0",
+        |comm| all_reduce_with(comm, &Plan::foldwire(Bound::Absolute(0.0))),
+        |e| matches!(e, Error::Bound(BoundError::NotPositive { .. })),
+    ),
+    (
+        "bound below 0",
+        |comm| all_reduce_with(comm, &Plan::foldwire(Bound::Relative(-1e-3))),
+        |e| matches!(e, Error::Bound(BoundError::NotPositive { .. })),
+    ),
+    (
+        "bound NaN",
+        |comm| all_reduce_with(comm, &Plan::foldwire(Bound::Absolute(f64::NAN))),
+        |e| matches!(e, Error::Bound(BoundError::NotPositive { .. })),
+    ),
+    (
+        "infinite PSNR",
+        |comm| all_reduce_with(comm, &Plan::foldwire(Bound::Psnr(f64::INFINITY))),
+        |e| matches!(e, Error::Bound(BoundError::NotPositive { .. })),
+    ),
+    (
+        "bound of 0 for the raw codec",
+        |comm| all_reduce_with(comm, &Plan { bound: Some(Bound::Absolute(0.0)), ..Plan::raw() }),
+        |e| matches!(e, Error::Bound(BoundError::NotPositive { .. })),
+    ),
+    (
+        "schedule",
+        |comm| all_reduce_with(comm, &plan().with_schedule(&Binomial)),
+        |e| matches!(e, Error::Unsupported { .. }),
+    ),
+    (
+        "bound on a product",
+        |comm| {
+            let plan = plan().with_scope(Scope::Result);
+            failed(comm.all_reduce(&mut vec![1.5f32; 1000], Op::Prod, &plan))
+        },
+        |e| matches!(e, Error::Bound(BoundError::Unbounded)),
+    ),
+    (
+        "relative bound on a user operation's result",
+        |comm| {
+            let plan = Plan::foldwire(Bound::Relative(1e-3)).with_scope(Scope::Result);
+            let mut values: Vec<f32> = data::smooth(comm.rank().index(), 1000);
+            failed(comm.all_reduce(&mut values, Op::User(&|a, b| a + b), &plan))
+        },
+        |e| matches!(e, Error::Bound(BoundError::Unbounded)),
+    ),
+    (
+        "result below precision",
+        |comm| {
+            let plan = Plan::foldwire(Bound::Absolute(1e-9)).with_scope(Scope::Result);
+            all_reduce_with(comm, &plan)
+        },
+        |e| matches!(e, Error::Bound(BoundError::BelowPrecision { .. })),
+    ),
+];
+
+/// The wrong calls of [`MISUSES`] that are refused before anything is sent.
+const N_REFUSED_AT_ONCE: usize = MISUSES.len() - 1;
+
+fn check_misuses(misuses: &[Misuse]) {
+    let mut broken = Vec::new();
+    for &(name, misuse, expected) in misuses {
+        for size in [2, 3] {
+            let outcomes = run(size, PATIENT, move |comm| {
+                let error = misuse(comm);
+                let mut values = vec![1.5f32; 10_000];
+                (error, comm.all_reduce(&mut values, Op::Sum, &plan()), values)
+            });
+            for (error, next, values) in outcomes {
+                let sum = 1.5 * size as f32;
+                let is_right = next.is_ok() && values.iter().all(|x| (x - sum).abs() < 1e-2);
+                if !expected(&error) || !error.is_usage() || !is_right {
+                    broken.push((name, size, error, next.map(|_| ())));
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "wrong call, ranks, its error, a correct call after it: {broken:?}");
+}
+
+#[test]
+fn errors_of_use_leave_the_communicator_usable() {
+    check_misuses(&MISUSES[..N_REFUSED_AT_ONCE]);
+}
+
+#[test]
+fn errors_of_use_that_depend_on_the_extent_leave_the_communicator_usable() {
+    check_misuses(&MISUSES[N_REFUSED_AT_ONCE..]);
+}
+
+/// Arguments that are wrong whatever the data are refused before anything is sent, so one rank may
+/// correct its call while the others wait.
+#[test]
+fn one_rank_may_correct_its_call() {
+    for (name, misuse, expected) in MISUSES.into_iter().take(N_REFUSED_AT_ONCE) {
+        let outcomes = run(3, PATIENT, move |comm| {
+            if comm.rank().index() == 1 {
+                let error = misuse(comm);
+                assert!(expected(&error), "{name}: {error:?}");
+            }
+            comm.all_reduce(&mut vec![1.5f32; 10_000], Op::Sum, &plan())
+        });
+        assert!(outcomes.iter().all(Result::is_ok), "{name}: {outcomes:?}");
+    }
+}
+
+/// What the extent of the data decides needs all ranks; still, no rank may hang or be left alone.
+#[test]
+fn a_bound_that_only_some_ranks_find_wrong_is_an_error_on_every_rank() {
+    let outcomes = run(3, PATIENT, |comm| {
+        let bound = if comm.rank().index() == 1 { 1e-9 } else { 1.0 };
+        let plan = Plan::foldwire(Bound::Absolute(bound)).with_scope(Scope::Result);
+        comm.all_reduce(&mut vec![1.5f32; 10_000], Op::Sum, &plan)
+    });
+    assert!(outcomes.iter().all(Result::is_err), "{outcomes:?}");
+}
+
+#[test]
+fn a_communicator_serves_call_after_call_with_any_plan() {
+    let outcomes = run(3, PATIENT, |comm| {
+        (0..50).try_for_each(|i| {
+            let pipeline = [FUSED, COMPRESS_ONCE][i % 2];
+            let plan = Plan::raw().compressed(pipeline, Bound::Relative(1e-3));
+            let mut values: Vec<f32> = data::smooth(comm.rank().index(), 100 * i);
+            comm.all_reduce(&mut values, Op::Avg, &plan).map(|_| ())
+        })
+    });
+    assert_eq!(outcomes, [Ok(()); 3]);
+}
