@@ -50,7 +50,7 @@ pub trait Net {
     ) -> Result<(), Refused<Self::Buffer, Self::Error>>;
 
     /// Posts a receive of at most the length of `buffer`. An accepted buffer comes back by
-    /// [`Event::Received`], or [`Event::Returned`].
+    /// [`Event::Received`], or [`Event::Returned`]. Only one is posted at a time for each source and tag.
     ///
     /// # Errors
     /// [`Refused`] with the buffer; nothing has happened.
