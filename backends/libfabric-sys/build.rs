@@ -13,7 +13,7 @@ const OLDEST: &str = "1.11";
 
 /// Functions with a symbol of their own.
 const FUNCTIONS: &str =
-    "fi_(getinfo|freeinfo|dupinfo|fabric|version|strerror|getparams|freeparams)";
+    "fi_(getinfo|freeinfo|dupinfo|fabric|version|strerror|tostr|getparams|freeparams)";
 /// Types that are written, read or passed; those that they name follow.
 const TYPES: &str =
     "fi_(info|param|context2|av_attr|cq_attr|cq_tagged_entry|cq_err_entry|msg_tagged)";
@@ -59,6 +59,7 @@ fn bindings(include_paths: &[PathBuf]) -> Result<(), String> {
         .allowlist_var("shim_FI_.*")
         .opaque_type("fid|fid_(fabric|domain|ep|av|cq|mr|nic|wait)")
         .prepend_enum_name(false)
+        .derive_default(true)
         .generate_comments(false)
         .layout_tests(true)
         .parse_callbacks(Box::new(Names))

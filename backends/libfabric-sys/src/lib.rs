@@ -8,7 +8,13 @@
 
 #![allow(unsafe_code, reason = "declarations of C functions")]
 #![allow(non_camel_case_types, non_snake_case, non_upper_case_globals, reason = "C names")]
-#![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from C headers")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    reason = "generated from C headers"
+)]
 
 include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 
