@@ -7,11 +7,6 @@ int shim_fi_close(struct fid *fid)
     return fi_close(fid);
 }
 
-int shim_fi_control(struct fid *fid, int command, void *arg)
-{
-    return fi_control(fid, command, arg);
-}
-
 struct fi_info *shim_fi_allocinfo(void)
 {
     return fi_allocinfo();
@@ -88,11 +83,6 @@ ssize_t shim_fi_tsend(struct fid_ep *ep, const void *buf, size_t len, void *desc
                       uint64_t tag, void *context)
 {
     return fi_tsend(ep, buf, len, desc, dest_addr, tag, context);
-}
-
-ssize_t shim_fi_tsendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
-{
-    return fi_tsendmsg(ep, msg, flags);
 }
 
 ssize_t shim_fi_trecv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t src_addr, uint64_t tag,

@@ -23,12 +23,6 @@ CONSTANT(uint64_t, FI_TRANSMIT);
 CONSTANT(uint64_t, FI_SOURCE);
 CONSTANT(uint64_t, FI_PROV_ATTR_ONLY);
 
-/* When a send is complete */
-CONSTANT(uint64_t, FI_COMPLETION);
-CONSTANT(uint64_t, FI_TRANSMIT_COMPLETE);
-CONSTANT(uint64_t, FI_DELIVERY_COMPLETE);
-CONSTANT(uint64_t, FI_MATCH_COMPLETE);
-
 /* What a provider asks of its user */
 CONSTANT(uint64_t, FI_CONTEXT);
 CONSTANT(uint64_t, FI_CONTEXT2);
@@ -46,7 +40,6 @@ CONSTANT(uint32_t, FI_SOCKADDR_IN6);
 /* Errors */
 CONSTANT(int, FI_EAGAIN);
 CONSTANT(int, FI_EAVAIL);
-CONSTANT(int, FI_EBUSY);
 CONSTANT(int, FI_ECANCELED);
 CONSTANT(int, FI_ECONNABORTED);
 CONSTANT(int, FI_ECONNREFUSED);
@@ -54,21 +47,19 @@ CONSTANT(int, FI_ECONNRESET);
 CONSTANT(int, FI_EHOSTDOWN);
 CONSTANT(int, FI_EHOSTUNREACH);
 CONSTANT(int, FI_EINVAL);
-CONSTANT(int, FI_EIO);
 CONSTANT(int, FI_ENETDOWN);
 CONSTANT(int, FI_ENETUNREACH);
 CONSTANT(int, FI_ENODATA);
+CONSTANT(int, FI_ENOENT);
 CONSTANT(int, FI_ENOMEM);
 CONSTANT(int, FI_ENOTCONN);
 CONSTANT(int, FI_EREMOTEIO);
 CONSTANT(int, FI_ESHUTDOWN);
 CONSTANT(int, FI_ETIMEDOUT);
-CONSTANT(int, FI_ETOOSMALL);
 CONSTANT(int, FI_ETRUNC);
 
 /* Any object */
 int shim_fi_close(struct fid *fid);
-int shim_fi_control(struct fid *fid, int command, void *arg);
 
 /* Descriptions */
 struct fi_info *shim_fi_allocinfo(void);
@@ -97,7 +88,6 @@ ssize_t shim_fi_cancel(fid_t fid, void *context);
 /* Messages */
 ssize_t shim_fi_tsend(struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest_addr,
                       uint64_t tag, void *context);
-ssize_t shim_fi_tsendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags);
 ssize_t shim_fi_trecv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t src_addr, uint64_t tag,
                       uint64_t ignore, void *context);
 

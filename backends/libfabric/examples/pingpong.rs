@@ -12,6 +12,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use foldwire::transport::{Rank, Tag};
+use foldwire_bootstrap::Exchange;
 use foldwire_libfabric::{Buffer, Fabric, Settings};
 use foldwire_messaging::{Event, Net, Refused, Source};
 
@@ -27,20 +28,20 @@ fn main() -> Outcome<()> {
     let provider = args.first().ok_or("usage: pingpong PROVIDER [SECONDS]")?;
     let seconds: f64 = args.get(1).map_or(Ok(0.2), |text| text.parse())?;
     let settings = Settings::from_env()?.provider(provider);
-    if pipes::is_child() {
-        let mut net = Fabric::join(&settings, pipes::Pipes::child())?;
+    let arguments: Vec<&str> = args.iter().map(String::as_str).collect();
+    let exchange = pipes::Shared::open(2, &arguments)?;
+    let is_child = exchange.rank() == Rank(1);
+    let mut net = Fabric::join(&settings, exchange.clone())?;
+    if is_child {
         return SIZES.into_iter().try_for_each(|size| measure(&mut net, size, seconds).map(|_| ()));
     }
-    let arguments: Vec<&str> = args.iter().map(String::as_str).collect();
-    let (exchange, mut child) = pipes::Pipes::parent(&arguments)?;
-    let mut net = Fabric::join(&settings, exchange)?;
-    println!("{} (matched sends: {})", net.provider(), net.can_match());
+    println!("{}", net.provider());
     println!("{:>9} {:>12} {:>10}", "bytes", "latency µs", "GB/s");
     for size in SIZES {
         let (latency, rate) = measure(&mut net, size, seconds)?;
         println!("{size:>9} {:>12.2} {:>10.2}", latency * 1e6, rate / 1e9);
     }
-    child.wait()?;
+    exchange.wait()?;
     Ok(())
 }
 

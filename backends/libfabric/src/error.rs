@@ -23,15 +23,11 @@ pub enum Error {
         /// The sender.
         from: Rank,
     },
-    /// A message came from a rank that is not in the group.
-    #[error(
-        "a message with tag {tag:#x} is of no rank in a group of {size}; does another job use this address?"
-    )]
-    Stranger {
-        /// The message's tag, as libfabric has it.
-        tag: u64,
-        /// Ranks in the group.
-        size: usize,
+    /// A message has no mark, or more bytes than there was room for.
+    #[error("a message of rank {from} makes no sense; give all ranks the same version of Foldwire")]
+    Malformed {
+        /// The sender, as far as it can be told.
+        from: Rank,
     },
     /// The provider failed to send or receive.
     #[error("libfabric could not carry a message of or for rank {peer}: {errno}")]
@@ -69,14 +65,14 @@ impl TransportError for Error {
             Self::Truncated { .. } => Kind::Truncated,
             Self::NoMemory { .. } => Kind::OutOfFrames,
             Self::Misuse => Kind::Misuse,
-            Self::Stranger { .. } | Self::Message { .. } | Self::Layer { .. } => Kind::Other,
+            Self::Malformed { .. } | Self::Message { .. } | Self::Layer { .. } => Kind::Other,
         }
     }
 
     fn peer(&self) -> Option<Rank> {
         match *self {
             Self::PeerLost { peer } | Self::Message { peer, .. } => Some(peer),
-            Self::Truncated { from, .. } => Some(from),
+            Self::Truncated { from } | Self::Malformed { from } => Some(from),
             _ => None,
         }
     }
@@ -123,6 +119,15 @@ pub enum JoinError {
     #[error("rank {rank} is on another host; shared memory joins ranks on one host only")]
     OtherHost {
         /// A rank elsewhere.
+        rank: Rank,
+    },
+    /// Shared memory was asked for within a process.
+    #[error(
+        "rank {rank} shares a process with another; libfabric's shared memory is for one rank in each process (use \
+         foldwire-threads, or another provider)"
+    )]
+    SameProcess {
+        /// One of the ranks.
         rank: Rank,
     },
     /// Frames have other sizes on another rank.

@@ -12,17 +12,29 @@ use foldwire::transport::{Rank, Tag};
 use foldwire_bootstrap::Exchange;
 use foldwire_messaging::{Event, Net, Patience, Refused, Source};
 
-use crate::ffi::{Arrival, Buffer, Completion, Port};
+use crate::answers::{ASKS, Answers, PLAIN};
+use crate::ffi::{Buffer, Completion, Port};
+use crate::notices::Notices;
 use crate::{Errno, Error, JoinError, Settings, join, tags};
 
 /// How often to ask who is lost.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long to try to send the last answers.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// What a request of libfabric's is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Request {
-    Send { to: Rank, tag: Tag },
-    Receive { from: Source, tag: Tag },
+    /// A message; whether it asks for an answer.
+    Send { to: Rank, tag: Tag, asks: bool },
+    /// A receive for a message.
+    Receive { from: Rank, tag: Tag },
+    /// A receive for a notice.
+    Notice { from: Rank },
+    /// An answer.
+    Answer { to: Rank },
+    /// A receive for an answer.
+    AwaitAnswer { from: Rank, tag: Tag },
 }
 
 /// Tells of ranks that have ended, one at a time.
@@ -33,7 +45,6 @@ pub(crate) struct Parts {
     pub(crate) rank: Rank,
     pub(crate) size: usize,
     pub(crate) provider: String,
-    pub(crate) send_flag: u64,
     pub(crate) is_in_memory: bool,
     pub(crate) link_rate: Option<f64>,
     pub(crate) watch: Watch,
@@ -44,6 +55,8 @@ pub struct Fabric {
     // Closed first: who watches may tell others that we have ended well.
     port: Port<Request>,
     parts: Parts,
+    answers: Answers,
+    notices: Notices,
     lost: Vec<bool>,
     events: VecDeque<Event<Buffer>>,
     next_look: Instant,
@@ -54,6 +67,8 @@ impl Fabric {
     pub(crate) fn new(port: Port<Request>, parts: Parts) -> Self {
         Self {
             port,
+            answers: Answers::default(),
+            notices: Notices::default(),
             lost: vec![false; parts.size],
             parts,
             events: VecDeque::new(),
@@ -79,15 +94,16 @@ impl Fabric {
         &self.parts.provider
     }
 
-    /// Whether the provider can say that a message was matched, so that senders cannot run far ahead of receivers.
-    #[must_use]
-    pub const fn can_match(&self) -> bool {
-        self.parts.send_flag != 0
+    fn is_lost(&self, peer: Rank) -> bool {
+        self.lost.get(peer.index()) == Some(&true)
     }
 
     fn lose(&mut self, peer: Rank) {
         if let Some(lost @ false) = self.lost.get_mut(peer.index()) {
             *lost = true;
+            for (tag, buffer) in self.answers.forget(peer) {
+                self.events.push_back(Event::Released { to: peer, tag, buffer });
+            }
             self.events.push_back(Event::Lost { peer });
         }
     }
@@ -103,78 +119,101 @@ impl Fabric {
         }
     }
 
+    /// Sends and posts what had no room before.
+    fn catch_up(&mut self) -> Result<(), Error> {
+        let paid = self.answers.pay(&mut self.port, self.parts.rank);
+        let listening = self.notices.listen(&mut self.port);
+        paid.and(listening).or_else(|(peer, errno)| self.fail(peer, errno))
+    }
+
     /// Queues what a completion means.
     fn take(&mut self, completion: Completion<Request>) -> Result<(), Error> {
         let Completion { request, buffer, outcome } = completion;
         match (request, outcome) {
-            (Request::Send { to, tag }, outcome) => {
-                self.events.push_back(Event::Released { to, tag, buffer });
-                outcome.map_or_else(|errno| self.fail(Some(to), errno), |_| Ok(()))
+            (Request::Send { to, tag, asks }, outcome) => {
+                let must_wait = asks && outcome.is_ok() && !self.is_lost(to);
+                let done =
+                    if must_wait { self.answers.note_sent(to, tag, buffer) } else { Some(buffer) };
+                self.events.extend(done.map(|buffer| Event::Released { to, tag, buffer }));
+                outcome.map_or_else(|errno| self.fail(to, errno), |_| Ok(()))
             }
-            (Request::Receive { tag, .. }, Ok(arrival)) => {
-                match self.read_envelope(arrival, buffer.as_ref().len()) {
-                    Ok((from, n_bytes)) => {
-                        self.events.push_back(Event::Received { from, tag, buffer, n_bytes });
-                        Ok(())
-                    }
-                    Err(error) => {
-                        self.events.push_back(Event::Returned { buffer });
-                        Err(error)
-                    }
-                }
+            (Request::Receive { from, tag }, Ok(n_arrived)) => {
+                self.take_message(from, tag, buffer, n_arrived)
             }
             (Request::Receive { from, .. }, Err(errno)) => {
                 self.events.push_back(Event::Returned { buffer });
-                match from {
-                    _ if errno == Errno::CANCELED => Ok(()),
-                    Source::Rank(peer) => self.fail(Some(peer), errno),
-                    Source::Any => self.fail(None, errno),
-                }
+                if errno == Errno::CANCELED { Ok(()) } else { self.fail(from, errno) }
+            }
+            (Request::Notice { from }, Ok(n_arrived)) => {
+                let (n_bytes, _) = buffer.contents(n_arrived).ok_or(Error::Malformed { from })?;
+                self.notices.hear(from, buffer, n_bytes);
+                self.deliver_notice();
+                self.catch_up()
+            }
+            (Request::Answer { to }, outcome) => {
+                self.answers.note_answered(buffer);
+                outcome.map_or_else(|errno| self.fail(to, errno), |_| Ok(()))
+            }
+            (Request::AwaitAnswer { from, tag }, Ok(_)) => {
+                let done = self.answers.note_answer(from, tag, buffer);
+                self.events.extend(done.map(|buffer| Event::Released { to: from, tag, buffer }));
+                Ok(())
+            }
+            (Request::Notice { .. } | Request::AwaitAnswer { .. }, Err(Errno::CANCELED)) => Ok(()),
+            (Request::Notice { from } | Request::AwaitAnswer { from, .. }, Err(errno)) => {
+                self.fail(from, errno)
             }
         }
     }
 
-    /// Who sent a message, and how long it is.
-    fn read_envelope(&self, arrival: Arrival, n_room: usize) -> Result<(Rank, usize), Error> {
-        let size = self.parts.size;
-        let from = tags::sender(arrival.tag).filter(|from| from.index() < size);
-        let from = from.ok_or(Error::Stranger { tag: arrival.tag, size })?;
-        if arrival.n_bytes > n_room {
-            Err(Error::Truncated { from })
-        } else {
-            Ok((from, arrival.n_bytes))
+    fn take_message(
+        &mut self,
+        from: Rank,
+        tag: Tag,
+        buffer: Buffer,
+        n_arrived: usize,
+    ) -> Result<(), Error> {
+        let Some((n_bytes, mark)) = buffer.contents(n_arrived) else {
+            self.events.push_back(Event::Returned { buffer });
+            return Err(Error::Malformed { from });
+        };
+        self.events.push_back(Event::Received { from, tag, buffer, n_bytes });
+        if mark == ASKS && !self.is_lost(from) {
+            self.answers.owe(from, tag);
+            self.catch_up()?;
+        }
+        Ok(())
+    }
+
+    fn deliver_notice(&mut self) {
+        if let Some((from, tag, buffer, n_bytes)) = self.notices.deliver() {
+            self.events.push_back(Event::Received { from, tag, buffer, n_bytes });
         }
     }
 
     /// What a failed request says of its peer, or of the layer.
-    fn fail(&mut self, peer: Option<Rank>, errno: Errno) -> Result<(), Error> {
-        match peer {
-            Some(from) if errno == Errno::TRUNCATED => Err(Error::Truncated { from }),
+    fn fail(&mut self, peer: Rank, errno: Errno) -> Result<(), Error> {
+        if errno == Errno::TRUNCATED {
+            Err(Error::Truncated { from: peer })
+        } else if errno.is_of_connection() || errno == Errno::CANCELED {
             // Nobody cancels sends: a provider does, when the connection breaks.
-            Some(peer) if errno.is_of_connection() || errno == Errno::CANCELED => {
-                self.lose(peer);
-                Ok(())
-            }
-            Some(peer) => Err(Error::Message { peer, errno }),
-            None => Err(Error::Layer { errno }),
+            self.lose(peer);
+            Ok(())
+        } else {
+            Err(Error::Message { peer, errno })
         }
     }
 
     /// What the provider said to a new request.
-    fn refused(
-        &mut self,
-        peer: Option<Rank>,
-        (buffer, errno): (Buffer, Errno),
-    ) -> Refused<Buffer, Error> {
-        let error = match (errno, peer) {
-            (Errno::AGAIN, _) => return Refused::Busy(buffer),
-            (Errno::INVALID, _) => Error::Misuse,
-            (errno, Some(peer)) if errno.is_of_connection() => {
+    fn refused(&mut self, peer: Rank, buffer: Buffer, errno: Errno) -> Refused<Buffer, Error> {
+        let error = match errno {
+            Errno::AGAIN => return Refused::Busy(buffer),
+            Errno::INVALID => Error::Misuse,
+            errno if errno.is_of_connection() => {
                 self.lose(peer);
                 Error::PeerLost { peer }
             }
-            (errno, Some(peer)) => Error::Message { peer, errno },
-            (errno, None) => Error::Layer { errno },
+            errno => Error::Message { peer, errno },
         };
         Refused::Failed(buffer, error)
     }
@@ -204,16 +243,25 @@ impl Net for Fabric {
         n_bytes: usize,
         matched: bool,
     ) -> Result<(), Refused<Buffer, Error>> {
-        if self.lost.get(to.index()) == Some(&true) {
+        if self.is_lost(to) {
             return Err(Refused::Failed(buffer, Error::PeerLost { peer: to }));
         }
-        let flags = if matched { self.parts.send_flag } else { 0 };
-        let packed = tags::pack(self.parts.rank, tag);
-        let request = Request::Send { to, tag };
-        self.port
-            .send(to.index(), packed, buffer, n_bytes, flags, request)
-            .map_err(|refused| self.refused(Some(to), refused))
-            .inspect(|()| self.patience.renew())
+        if matched && let Err(errno) = self.answers.listen(&mut self.port, to, tag) {
+            return Err(self.refused(to, buffer, errno));
+        }
+        let mark = if matched { ASKS } else { PLAIN };
+        let packed = tags::message(self.parts.rank, tag);
+        let request = Request::Send { to, tag, asks: matched };
+        match self.port.send(to.index(), packed, buffer, n_bytes, mark, request) {
+            Ok(()) => {
+                if matched {
+                    self.answers.note_question(to, tag);
+                }
+                self.patience.renew();
+                Ok(())
+            }
+            Err((buffer, errno)) => Err(self.refused(to, buffer, errno)),
+        }
     }
 
     fn recv(
@@ -222,22 +270,32 @@ impl Net for Fabric {
         tag: Tag,
         buffer: Buffer,
     ) -> Result<(), Refused<Buffer, Error>> {
-        let (packed, ignored) = tags::pattern(from, tag);
-        let request = Request::Receive { from, tag };
-        let peer = match from {
-            Source::Rank(rank) => Some(rank),
-            Source::Any => None,
-        };
-        self.port
-            .recv(packed, ignored, buffer, request)
-            .map_err(|refused| self.refused(peer, refused))
+        match from {
+            Source::Rank(from) => self
+                .port
+                .recv(tags::message(from, tag), buffer, Request::Receive { from, tag })
+                .map_err(|(buffer, errno)| self.refused(from, buffer, errno)),
+            Source::Any => {
+                let me = self.parts.rank;
+                let peers = (0..self.parts.size).map(Rank::new).filter(|&peer| peer != me);
+                let asked = self.notices.ask(tag, buffer, peers);
+                asked.map_err(|buffer| Refused::Failed(buffer, Error::Misuse))?;
+                self.deliver_notice();
+                // What fails is told by the next poll, which tries again.
+                let _ = self.notices.listen(&mut self.port);
+                Ok(())
+            }
+        }
     }
 
     fn poll(&mut self) -> Result<Option<Event<Buffer>>, Error> {
         if self.events.is_empty() {
             match self.port.poll().map_err(|errno| Error::Layer { errno })? {
                 Some(completion) => self.take(completion)?,
-                None => self.look_for_lost(),
+                None => {
+                    self.catch_up()?;
+                    self.look_for_lost();
+                }
             }
         }
         let event = self.events.pop_front();
@@ -248,7 +306,10 @@ impl Net for Fabric {
     }
 
     fn cancel_receives(&mut self) {
-        self.port.cancel(|request| matches!(request, Request::Receive { .. }));
+        let wanted = self.notices.stop();
+        self.events.extend(wanted.map(|buffer| Event::Returned { buffer }));
+        self.port
+            .cancel(|request| matches!(request, Request::Receive { .. } | Request::Notice { .. }));
     }
 
     fn idle(&mut self, budget: Duration) {
@@ -261,6 +322,25 @@ impl Net for Fabric {
 
     fn needs_checksum(&self) -> bool {
         !self.parts.is_in_memory
+    }
+}
+
+impl Drop for Fabric {
+    /// Somebody may wait for an answer to what was received last.
+    fn drop(&mut self) {
+        let start = Instant::now();
+        while self.answers.has_debts() && start.elapsed() < LAST_ANSWERS {
+            let paid = self.answers.pay(&mut self.port, self.parts.rank);
+            let polled = self.port.poll();
+            match (paid, polled) {
+                (Ok(()), Ok(Some(Completion { request: Request::Answer { .. }, buffer, .. }))) => {
+                    self.answers.note_answered(buffer);
+                }
+                (Ok(()), Ok(Some(_))) => {}
+                (Ok(()), Ok(None)) => self.patience.rest(LOOK_EVERY),
+                (Err(_), _) | (_, Err(_)) => return,
+            }
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) use info::{
     Description, Descriptions, Query, Requirements, is_known_by_parameters, names_of,
 };
 pub use memory::Buffer;
-pub(crate) use port::{Arrival, Completion, Port};
+pub(crate) use port::{Completion, Port};
 
 /// The interface version that we ask for: the oldest that has all we need, so that every library treats us alike.
 const API_VERSION: u32 = (1 << 16) | 11;
@@ -56,7 +56,8 @@ impl Errno {
         self.0
     }
 
-    /// Whether it says that the other end of a connection is gone, or was never there.
+    /// Whether it says that the other end of a connection is gone, or was never there. (`FI_ENOENT` is what `sockets`
+    /// says.)
     pub(crate) const fn is_of_connection(self) -> bool {
         matches!(
             self.0,
@@ -67,6 +68,7 @@ impl Errno {
                 | sys::FI_EHOSTUNREACH
                 | sys::FI_ENETDOWN
                 | sys::FI_ENETUNREACH
+                | sys::FI_ENOENT
                 | sys::FI_ENOTCONN
                 | sys::FI_EREMOTEIO
                 | sys::FI_ESHUTDOWN
@@ -116,11 +118,6 @@ impl fmt::Display for Version {
         write!(f, "{}.{}", self.major, self.minor)
     }
 }
-
-/// Sends complete once the receive was matched.
-pub(crate) const MATCH_COMPLETE: u64 = sys::FI_MATCH_COMPLETE;
-/// Sends complete once the message is in the receiver's memory.
-pub(crate) const DELIVERY_COMPLETE: u64 = sys::FI_DELIVERY_COMPLETE;
 
 /// libfabric returns 0, or an error number negated.
 fn checked(status: c_int) -> Result<(), Errno> {

@@ -3,12 +3,14 @@
 //! Every rank takes part in every exchange, whatever has failed on it, so that none waits for another in vain:
 //! a rank that cannot go on says so with an empty message.
 
+use std::process;
+
 use foldwire::Rank;
 use foldwire_bootstrap::Exchange;
 
 use crate::check::{self, Missing, SHARED_MEMORY};
 use crate::fabric::{Fabric, Parts, Request, Watch};
-use crate::ffi::{self, Domain, Port};
+use crate::ffi::{Domain, Port};
 use crate::settings::Settings;
 use crate::{JoinError, host};
 
@@ -16,6 +18,7 @@ use crate::{JoinError, host};
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Offer {
     host: String,
+    process: u32,
     is_on_loopback: bool,
     frame_bytes: usize,
     /// As libfabric names them in full, best first. They differ between versions of libfabric that cannot
@@ -26,8 +29,12 @@ struct Offer {
 impl Offer {
     /// One line for each field, the last repeated.
     fn encode(&self) -> Vec<u8> {
-        let mut lines =
-            vec![self.host.clone(), self.is_on_loopback.to_string(), self.frame_bytes.to_string()];
+        let mut lines = vec![
+            self.host.clone(),
+            self.process.to_string(),
+            self.is_on_loopback.to_string(),
+            self.frame_bytes.to_string(),
+        ];
         lines.extend_from_slice(&self.providers);
         lines.join("\n").into_bytes()
     }
@@ -35,9 +42,10 @@ impl Offer {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut lines = std::str::from_utf8(bytes).ok()?.split('\n').map(str::to_owned);
         let host = lines.next()?;
+        let process = lines.next()?.parse().ok()?;
         let is_on_loopback = lines.next()?.parse().ok()?;
         let frame_bytes = lines.next()?.parse().ok()?;
-        Some(Self { host, is_on_loopback, frame_bytes, providers: lines.collect() })
+        Some(Self { host, process, is_on_loopback, frame_bytes, providers: lines.collect() })
     }
 }
 
@@ -52,6 +60,7 @@ pub(crate) fn join<X: Exchange>(
     let found = candidates(settings, size);
     let mine = Offer {
         host: host::identity(),
+        process: process::id(),
         is_on_loopback: settings.is_on_loopback(),
         frame_bytes: settings.options.frame_bytes,
         providers: found.iter().flatten().map(|(_, full)| full.clone()).collect(),
@@ -86,11 +95,6 @@ pub(crate) fn join<X: Exchange>(
     let parts = Parts {
         rank,
         size,
-        send_flag: check::best_send_flag(
-            &name,
-            settings,
-            &[ffi::MATCH_COMPLETE, ffi::DELIVERY_COMPLETE],
-        ),
         is_in_memory: check::core_name(&provider) == SHARED_MEMORY,
         provider,
         link_rate: settings.link_rate,
@@ -139,22 +143,31 @@ fn choose(mine: &Offer, offers: &[Offer]) -> Result<String, JoinError> {
         return Err(JoinError::FramesDiffer { rank, there, here });
     }
     let elsewhere = first(&|offer| offer.host != mine.host).map(|(_, rank)| rank);
+    // In one process libfabric 1.17 lets endpoints use each other's memory directly, even after one has unmapped it.
+    let shares_process = |offer: &Offer| {
+        let same = |other: &&Offer| other.host == offer.host && other.process == offer.process;
+        offers.iter().filter(same).count() > 1
+    };
+    let cannot_share_memory = match (elsewhere, first(&shares_process)) {
+        (Some(rank), _) => Some(JoinError::OtherHost { rank }),
+        (None, Some((_, rank))) => Some(JoinError::SameProcess { rank }),
+        (None, None) => None,
+    };
     let is_common =
         |provider: &&String| offers.iter().all(|offer| offer.providers.contains(provider));
-    let reaches =
-        |provider: &&String| elsewhere.is_none() || check::core_name(provider) != SHARED_MEMORY;
+    let reaches = |provider: &&String| {
+        cannot_share_memory.is_none() || check::core_name(provider) != SHARED_MEMORY
+    };
     // All look through the list of rank 0, so that different orders do no harm.
     let common: Vec<_> =
         offers.first().map_or(&[][..], |offer| &offer.providers).iter().filter(is_common).collect();
-    match (common.iter().copied().find(reaches), elsewhere) {
-        (Some(provider), Some(_)) if check::is_on_ip(provider) => {
-            match first(&|offer| offer.is_on_loopback) {
-                Some((_, rank)) => Err(JoinError::OnlyLoopback { rank }),
-                None => Ok(provider.clone()),
-            }
-        }
-        (Some(provider), _) => Ok(provider.clone()),
-        (None, Some(rank)) if !common.is_empty() => Err(JoinError::OtherHost { rank }),
+    let on_loopback = first(&|offer| offer.is_on_loopback && elsewhere.is_some());
+    match (common.iter().copied().find(reaches), cannot_share_memory) {
+        (Some(provider), _) => match on_loopback {
+            Some((_, rank)) if check::is_on_ip(provider) => Err(JoinError::OnlyLoopback { rank }),
+            _ => Ok(provider.clone()),
+        },
+        (None, Some(problem)) if !common.is_empty() => Err(problem),
         (None, _) => {
             let lacks =
                 |offer: &Offer| !offer.providers.iter().any(|name| mine.providers.contains(name));
@@ -181,11 +194,22 @@ fn open(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
+    /// An offer from a process of its own.
     fn offer(host: &str, providers: &[&str]) -> Offer {
+        static PROCESS: AtomicU32 = AtomicU32::new(0);
+        let process = PROCESS.fetch_add(1, Ordering::Relaxed);
         let providers = providers.iter().copied().map(str::to_owned).collect();
-        Offer { host: host.to_owned(), is_on_loopback: false, frame_bytes: 4096, providers }
+        Offer {
+            host: host.to_owned(),
+            process,
+            is_on_loopback: false,
+            frame_bytes: 4096,
+            providers,
+        }
     }
 
     #[test]
@@ -194,9 +218,13 @@ mod tests {
             let offer = offer("here", providers);
             assert_eq!(Offer::decode(&offer.encode()), Some(offer));
         }
-        for nonsense in
-            [&b""[..], b"here", b"here\nmaybe\n1", b"here\ntrue\n-1\ntcp", b"\xff\ntrue\n1"]
-        {
+        for nonsense in [
+            &b""[..],
+            b"here",
+            b"here\n1\nmaybe\n1",
+            b"here\n1\ntrue\n-1\ntcp",
+            b"\xff\n1\ntrue\n1",
+        ] {
             assert_eq!(Offer::decode(nonsense), None);
         }
     }
@@ -216,6 +244,17 @@ mod tests {
         let offers = [offer("a", &["shm"]), offer("b", &["shm"])];
         let error = choose(&offers[0], &offers).unwrap_err();
         assert!(matches!(error, JoinError::OtherHost { rank: Rank(1) }), "{error}");
+    }
+
+    #[test]
+    fn shared_memory_is_for_one_rank_in_a_process() {
+        let mine = offer("a", &["shm", "tcp"]);
+        let offers = [mine.clone(), mine.clone()];
+        assert_eq!(choose(&mine, &offers).unwrap(), "tcp");
+        let mine = offer("a", &["shm"]);
+        let offers = [offer("a", &["shm"]), mine.clone(), mine.clone()];
+        let error = choose(&mine, &offers).unwrap_err();
+        assert!(matches!(error, JoinError::SameProcess { rank: Rank(1) }), "{error}");
     }
 
     #[test]

@@ -20,19 +20,26 @@
 //! network moves when it is polled, by one thread. Frames lie in slabs of memory that are registered
 //! once, if the provider asks for it. `FI_EAGAIN` is back-pressure: the frame waits.
 //!
-//! *Which provider.* `tcp`, `shm`, `net` and `sockets` are tested. Others are taken if they say that they can do what is needed;
-//! [`providers`] tells for each what is missing. Without a name the first in this list that all ranks have: `cxi`, `psm3`,
-//! `psm2`, `opx`, `efa`, `verbs`, `shm` (if all ranks are on one host), `tcp`. Providers on IP
-//! listen on the loopback interface unless an interface or address is named.
+//! *Which provider.* `tcp`, `shm` and `sockets` are tested. Others are taken if they say that they can do what is
+//! needed; [`providers`] tells for each what is missing. Without a name the first in this list that all ranks have: `cxi`,
+//! `psm3`, `psm2`, `opx`, `efa`, `verbs`, `shm` (if all ranks are on one host, each in a process of its own), `tcp`.
+//! Providers on IP listen on the loopback interface unless an interface or address is named.
+//!
+//! *`tcp`* is `tcp;ofi_rxm` up to libfabric 1.17, and a provider of its own from 1.18. 1.17 has a forerunner of the latter,
+//! `net`, about as fast, which is refused because it loses messages that come before their receive.
+//!
+//! *Who is lost* is told by the exchange that [`join`] keeps. `shm` and `tcp` never say that a peer has ended.
 //!
 //! *Threads.* An endpoint and its frames stay on the thread that made them.
 
+mod answers;
 mod check;
 mod error;
 mod fabric;
 mod ffi;
 mod host;
 mod join;
+mod notices;
 mod settings;
 mod tags;
 

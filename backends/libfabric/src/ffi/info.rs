@@ -42,14 +42,12 @@ pub(crate) enum Requirements {
 /// A question to libfabric.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Query<'a> {
-    pub(crate) provider: Option<&'a str>,
-    /// Name of the domain: a network interface or a device.
-    pub(crate) interface: Option<&'a str>,
+    pub(crate) provider: &'a str,
     /// Where to send from and listen.
     pub(crate) address: Option<IpAddr>,
+    /// Where there is a choice, only IPv4.
+    pub(crate) only_ipv4: bool,
     pub(crate) requirements: Requirements,
-    /// Flags that sends shall be able to carry.
-    pub(crate) send_flags: u64,
 }
 
 /// `fi_info` that we own.
@@ -80,23 +78,21 @@ impl Descriptions {
     /// Who can do what the query asks for. [`Errno::NO_DATA`] if nobody can.
     pub(crate) fn query(query: &Query<'_>) -> Result<Self, Errno> {
         let c_string = |text: &str| CString::new(text).map_err(|_| Errno::INVALID);
-        let provider = query.provider.map(c_string).transpose()?;
-        let interface = query.interface.map(c_string).transpose()?;
+        let provider = c_string(query.provider)?;
         let node = query.address.map(|address| c_string(&address.to_string())).transpose()?;
 
         // SAFETY: no arguments.
         let hints = Owned(NonNull::new(unsafe { sys::fi_allocinfo() }).ok_or(Errno::NO_MEMORY)?);
-        // SAFETY: fi_allocinfo allocates all attributes that are set here. The names are pointers of ours, which
-        // outlive the call and are taken out before the hints are freed.
+        // SAFETY: fi_allocinfo allocates all attributes that are set here. The name is a pointer of ours, which
+        // outlives the call and is taken out before the hints are freed.
         unsafe {
             let hints = hints.0.as_ptr();
             fill(hints, query);
-            (*(*hints).fabric_attr).prov_name = as_raw(provider.as_deref());
-            (*(*hints).domain_attr).name = as_raw(interface.as_deref());
+            (*(*hints).fabric_attr).prov_name = provider.as_ptr().cast_mut();
             let flags = if node.is_some() { sys::FI_SOURCE } else { 0 };
-            let answer = Self::ask(as_raw(node.as_deref()), flags, hints);
+            let node = node.as_ref().map_or(ptr::null(), |node| node.as_ptr());
+            let answer = Self::ask(node, flags, hints);
             (*(*hints).fabric_attr).prov_name = ptr::null_mut();
-            (*(*hints).domain_attr).name = ptr::null_mut();
             answer
         }
     }
@@ -121,13 +117,6 @@ impl Descriptions {
             next = after;
         }
         Ok(copies)
-    }
-
-    /// The best answer.
-    pub(crate) fn best(&self) -> Result<Description, Errno> {
-        // SAFETY: the list has an element, which fi_dupinfo copies without those that follow.
-        let copy = unsafe { sys::fi_dupinfo(self.0.0.as_ptr()) };
-        Ok(Description(Owned(NonNull::new(copy).ok_or(Errno::NO_MEMORY)?)))
     }
 }
 
@@ -162,7 +151,6 @@ unsafe fn fill(hints: *mut sys::fi_info, query: &Query<'_>) {
     }
     domain.mr_mode =
         if requires(Requirements::MemoryModes) { MEMORY_MODES } else { ALL_MEMORY_MODES };
-    tx.op_flags = query.send_flags;
     // SAFETY: as above; none of the references made there is to these fields.
     unsafe {
         (*hints).mode = if requires(Requirements::Modes) { MODES } else { u64::MAX };
@@ -170,13 +158,10 @@ unsafe fn fill(hints: *mut sys::fi_info, query: &Query<'_>) {
         (*hints).addr_format = match query.address {
             Some(IpAddr::V4(_)) => sys::FI_SOCKADDR_IN,
             Some(IpAddr::V6(_)) => sys::FI_SOCKADDR_IN6,
+            None if query.only_ipv4 => sys::FI_SOCKADDR_IN,
             None => 0,
         };
     }
-}
-
-fn as_raw(text: Option<&CStr>) -> *mut c_char {
-    text.map_or(ptr::null_mut(), |text| text.as_ptr().cast_mut())
 }
 
 impl Description {

@@ -18,7 +18,11 @@ use super::{Errno, Handle, NO_CONTEXT, checked};
 const SLAB_BYTES: usize = 4 << 20;
 const PAGE: usize = 4096;
 
-/// Memory that can be sent and received into. Aligned to [`FRAME_ALIGN`]; stays where it is.
+/// Each message ends in a byte of ours, which its user does not see.
+const MARK_BYTES: usize = 1;
+
+/// Memory that can be sent and received into. Aligned to [`FRAME_ALIGN`]; stays where it is. Behind its bytes there is
+/// room for a mark.
 pub struct Buffer {
     first: NonNull<u8>,
     n_bytes: usize,
@@ -30,8 +34,29 @@ impl Buffer {
         self.first.as_ptr().cast()
     }
 
-    pub(super) const fn n_bytes(&self) -> usize {
-        self.n_bytes
+    /// Bytes for a message and its mark.
+    pub(super) const fn n_room(&self) -> usize {
+        self.n_bytes + MARK_BYTES
+    }
+
+    /// Writes the mark of a message of `n_bytes`; how long both are together, or `None` if there are not so many bytes.
+    pub(super) fn put_mark(&mut self, n_bytes: usize, mark: u8) -> Option<usize> {
+        if n_bytes > self.n_bytes {
+            return None;
+        }
+        // SAFETY: n_bytes < n_room(), and all of that is ours.
+        unsafe { self.first.add(n_bytes).write(mark) };
+        Some(n_bytes + MARK_BYTES)
+    }
+
+    /// Bytes of a message, and its mark, of which `n_arrived` bytes have come together. `None` if that cannot be.
+    pub(crate) fn contents(&self, n_arrived: usize) -> Option<(usize, u8)> {
+        let n_bytes = n_arrived.checked_sub(MARK_BYTES)?;
+        if n_bytes > self.n_bytes {
+            return None;
+        }
+        // SAFETY: n_bytes < n_room(), and all of that is ours and initialised.
+        Some((n_bytes, unsafe { self.first.add(n_bytes).read() }))
     }
 
     /// What the provider wants to see beside the address.
@@ -78,7 +103,8 @@ pub(super) struct Slab {
 impl Slab {
     /// A slab with room for at least one buffer of `n_bytes`.
     pub(super) fn allocate(domain: &Rc<Domain>, n_bytes: usize) -> Result<Rc<Self>, Errno> {
-        let block = Block::allocate(n_bytes.max(SLAB_BYTES))?;
+        let n_room = n_bytes.checked_add(MARK_BYTES).ok_or(Errno::NO_MEMORY)?;
+        let block = Block::allocate(n_room.max(SLAB_BYTES))?;
         Ok(Rc::new(Self {
             registration: RefCell::new(None),
             block,
@@ -125,7 +151,7 @@ impl Slab {
     /// A buffer that nobody else has, while there is room.
     pub(super) fn take(self: &Rc<Self>, n_bytes: usize) -> Option<Buffer> {
         let start = self.n_used.get();
-        let end = start.checked_add(n_bytes)?;
+        let end = start.checked_add(n_bytes)?.checked_add(MARK_BYTES)?;
         if end > self.block.layout.size() {
             return None;
         }

@@ -19,6 +19,8 @@ use super::{Errno, Handle, NO_CONTEXT, checked, checked_count};
 
 /// Completions read at once.
 const PER_READ: usize = 16;
+/// All bits of a tag matter.
+const NOTHING_IGNORED: u64 = 0;
 /// Longest address of a provider that we would believe.
 const MAX_ADDRESS_BYTES: usize = 1024;
 
@@ -26,15 +28,8 @@ const MAX_ADDRESS_BYTES: usize = 1024;
 pub(crate) struct Completion<R> {
     pub(crate) request: R,
     pub(crate) buffer: Buffer,
-    /// What has come (of meaning for receives only), or why the request failed.
-    pub(crate) outcome: Result<Arrival, Errno>,
-}
-
-/// A message, as the provider describes it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
-    pub(crate) tag: u64,
-    pub(crate) n_bytes: usize,
+    /// Bytes that have come with the mark (of meaning for receives only), or why the request failed.
+    pub(crate) outcome: Result<usize, Errno>,
 }
 
 /// An open endpoint; `R` is what the user wants to remember of each request.
@@ -199,53 +194,45 @@ impl<R> Port<R> {
         }
     }
 
-    /// Starts to send the first `n_bytes` of `buffer` to peer number `to`; with `flags` on the completion.
+    /// Starts to send the first `n_bytes` of `buffer`, and a mark, to peer number `to`.
     pub(crate) fn send(
         &mut self,
         to: usize,
         tag: u64,
-        buffer: Buffer,
+        mut buffer: Buffer,
         n_bytes: usize,
-        flags: u64,
+        mark: u8,
         request: R,
     ) -> Result<(), (Buffer, Errno)> {
-        let fits = n_bytes <= buffer.n_bytes() && buffer.belongs_to(&self.domain);
-        let (Some(&peer), true) = (self.peers.get(to), fits) else {
+        let is_ours = buffer.belongs_to(&self.domain);
+        let n_sent = buffer.put_mark(n_bytes, mark);
+        let (Some(&peer), Some(n_sent), true) = (self.peers.get(to), n_sent, is_ours) else {
             return Err((buffer, Errno::INVALID));
         };
         let Ok(endpoint) = self.endpoint().map(Handle::raw) else {
             return Err((buffer, Errno::INVALID));
         };
         let (index, context) = self.free_context();
-        let mut descriptor = buffer.descriptor();
-        let status = if flags == 0 {
-            // SAFETY: the endpoint is open; the bytes belong to `buffer`, which is kept untouched until the
-            // completion if the call succeeds; the context stays where it is and no other request has it.
-            unsafe {
-                sys::fi_tsend(endpoint, buffer.address(), n_bytes, descriptor, peer, tag, context)
-            }
-        } else {
-            let piece = sys::iovec { iov_base: buffer.address(), iov_len: n_bytes };
-            let message = sys::fi_msg_tagged {
-                msg_iov: &raw const piece,
-                desc: &raw mut descriptor,
-                iov_count: 1,
-                addr: peer,
+        // SAFETY: the endpoint is open; the bytes belong to `buffer`, which is kept untouched until the completion
+        // if the call succeeds; the context stays where it is and no other request has it.
+        let status = unsafe {
+            sys::fi_tsend(
+                endpoint,
+                buffer.address(),
+                n_sent,
+                buffer.descriptor(),
+                peer,
                 tag,
                 context,
-                ..Default::default()
-            };
-            // SAFETY: as above; libfabric reads the message and its list of pieces during the call only.
-            unsafe { sys::fi_tsendmsg(endpoint, &raw const message, flags) }
+            )
         };
         self.started(index, request, buffer, status)
     }
 
-    /// Posts a receive for messages whose tags agree with `tag` outside of the bits of `ignore`.
+    /// Posts a receive for a message with this tag.
     pub(crate) fn recv(
         &mut self,
         tag: u64,
-        ignore: u64,
         buffer: Buffer,
         request: R,
     ) -> Result<(), (Buffer, Errno)> {
@@ -256,16 +243,16 @@ impl<R> Port<R> {
             return Err((buffer, Errno::INVALID));
         };
         let (index, context) = self.free_context();
-        // SAFETY: as for sends; the provider writes at most the buffer's length.
+        // SAFETY: as for sends; the provider writes at most the buffer's room.
         let status = unsafe {
             sys::fi_trecv(
                 endpoint,
                 buffer.address(),
-                buffer.n_bytes(),
+                buffer.n_room(),
                 buffer.descriptor(),
                 sys::FI_ADDR_UNSPEC,
                 tag,
-                ignore,
+                NOTHING_IGNORED,
                 context,
             )
         };
@@ -304,8 +291,7 @@ impl<R> Port<R> {
                 for entry in &entries[..n_read.min(PER_READ)] {
                     // SAFETY: libfabric has written as many as it says.
                     let entry = unsafe { entry.assume_init_ref() };
-                    let arrival = Arrival { tag: entry.tag, n_bytes: entry.len };
-                    self.finish(entry.op_context, Ok(arrival));
+                    self.finish(entry.op_context, Ok(entry.len));
                 }
                 Ok(())
             }
@@ -332,7 +318,7 @@ impl<R> Port<R> {
     }
 
     /// Whether there was such a request.
-    fn finish(&mut self, context: *mut c_void, outcome: Result<Arrival, Errno>) -> bool {
+    fn finish(&mut self, context: *mut c_void, outcome: Result<usize, Errno>) -> bool {
         let Some(index) = self.contexts.index(context) else { return false };
         let Some((request, buffer)) = self.requests.get_mut(index).and_then(Option::take) else {
             return false;
