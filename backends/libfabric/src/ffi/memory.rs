@@ -64,6 +64,11 @@ impl Buffer {
         self.slab.registration.borrow().as_ref().map_or(ptr::null_mut(), |made| made.descriptor)
     }
 
+    #[cfg(test)]
+    pub(super) fn is_registered(&self) -> bool {
+        self.slab.registration.borrow().is_some()
+    }
+
     /// Whether it was allocated for this domain.
     pub(super) fn belongs_to(&self, domain: &Rc<Domain>) -> bool {
         Rc::ptr_eq(&self.slab.domain, domain)

@@ -342,3 +342,84 @@ impl<R> Drop for Port<R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::Settings;
+    use crate::check;
+
+    /// Two ports on this thread that know each other, with registered memory though the provider does not ask for it; `None`
+    /// without the provider.
+    fn pair(provider: &str) -> Option<[Port<()>; 2]> {
+        let open = || {
+            let description = check::find(provider, &Settings::default(), 2).ok()?;
+            let mut port = Port::open(Domain::open(description).unwrap()).unwrap();
+            port.registers_memory = true;
+            Some(port)
+        };
+        let mut ports = [open()?, open()?];
+        let addresses = ports.each_ref().map(|port| port.address().unwrap());
+        for port in &mut ports {
+            addresses.iter().for_each(|address| port.add_peer(address).unwrap());
+        }
+        Some(ports)
+    }
+
+    /// Messages travel between slabs that are registered, once each; the slabs outlive the port if buffers do.
+    #[test]
+    fn registered_memory_carries_messages() {
+        for provider in ["tcp", "sockets"] {
+            let Some([mut here, mut there]) = pair(provider) else {
+                println!("skipped: no provider {provider}");
+                continue;
+            };
+            // More than a slab usually has.
+            let n_bytes = 6 << 20;
+            let mut outgoing = here.allocate(n_bytes).unwrap();
+            outgoing.as_mut().fill(7);
+            let small = here.allocate(100).unwrap();
+            assert!(outgoing.is_registered() && small.is_registered());
+            assert_eq!(here.n_slabs, 2);
+
+            let incoming = there.allocate(n_bytes).unwrap();
+            assert!(there.recv(5, incoming, ()).is_ok());
+            let start = Instant::now();
+            let mut waiting = Some(outgoing);
+            let incoming = loop {
+                assert!(start.elapsed() < Duration::from_secs(20), "nothing arrives");
+                if let Some(buffer) = waiting.take() {
+                    waiting = match here.send(1, 5, buffer, n_bytes, 1, ()) {
+                        Ok(()) => None,
+                        Err((buffer, errno)) if errno == Errno::AGAIN => Some(buffer),
+                        Err((_, errno)) => panic!("{errno}"),
+                    };
+                }
+                here.poll().unwrap();
+                if let Some(Completion { buffer, outcome, .. }) = there.poll().unwrap() {
+                    assert_eq!(buffer.contents(outcome.unwrap()), Some((n_bytes, 1)));
+                    break buffer;
+                }
+            };
+            drop((here, there));
+            assert!(incoming.as_ref().iter().all(|&byte| byte == 7));
+            drop((small, incoming));
+        }
+    }
+
+    /// A port takes buffers of its own domain only, and gives others back.
+    #[test]
+    fn foreign_buffers_are_refused() {
+        let Some([mut here, mut there]) = pair("tcp") else {
+            println!("skipped: no provider tcp");
+            return;
+        };
+        let foreign = there.allocate(10).unwrap();
+        let Err((foreign, Errno::INVALID)) = here.send(1, 0, foreign, 10, 0, ()) else {
+            panic!("accepted");
+        };
+        assert!(matches!(here.recv(0, foreign, ()), Err((_, Errno::INVALID))));
+    }
+}
