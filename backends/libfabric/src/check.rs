@@ -17,8 +17,8 @@ pub(crate) const AUTOMATIC: [&str; 8] =
 const OTHERS: [&str; 2] = ["sockets", "udp"];
 /// Providers that listen on IP addresses, and so on the loopback interface unless told otherwise.
 const ON_IP: [&str; 3] = ["tcp", "sockets", "udp"];
-/// The forerunner of the `tcp` of libfabric 1.18. Receives that are posted after their message came never end, even
-/// with few messages (the tests of delivery show it with 1.17).
+/// The forerunner of the `tcp` of libfabric 1.18. With 1.17 receives that are posted after their message came may
+/// never end, even with few messages: the tests of delivery hang.
 const LOSES_MESSAGES: &str = "net";
 
 /// The provider for ranks on one host, which has neither interfaces nor addresses to choose from.
