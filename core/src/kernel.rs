@@ -10,6 +10,7 @@
 
 pub(crate) mod chunk;
 mod generic;
+mod prefetch;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
