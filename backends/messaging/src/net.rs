@@ -111,6 +111,8 @@ pub enum Event<B> {
         tag: Tag,
         /// What was sent.
         buffer: B,
+        /// Whether it was sent to be matched.
+        matched: bool,
     },
     /// A message has come.
     Received {
