@@ -5,13 +5,15 @@
 //! When a rank fails, the others have some seconds to notice, then they are killed.
 //!
 //! The token also marks what belongs to this run: when the run is over, whatever still has it in its environment is killed.
-//! If this command itself is killed, so are the ranks.
+//! The same happens on Ctrl-C. If this command is killed so that it cannot do that, the ranks at least are killed with it.
 
 use super::agent::enter;
 use super::counters::Counters;
 use super::mpi::{self, Mpi};
 use super::nodes::{Cluster, Process, address, processes};
 use anyhow::{Context, bail, ensure};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -67,12 +69,13 @@ pub(super) fn run(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
     };
     let before = read()?;
     let token = random_token()?;
+    end_when_interrupted(cluster, n_ranks, &token)?;
     let result = match args.mpi {
         Some(mpi) => {
             let words = args.mpirun_args.iter().flat_map(|words| words.split_whitespace());
-            mpi::run(mpi, cluster, n_ranks, words, |command| {
-                command.args(&args.program).env(TOKEN, &token);
-            })
+            let mpirun_args = words.collect();
+            let variable = (TOKEN, token.as_str());
+            mpi::run(&mpi::Job { mpi, cluster, n_ranks, mpirun_args, variable }, &args.program)
         }
         None => {
             let grace = Duration::from_secs(args.grace);
@@ -212,6 +215,22 @@ fn end_processes(cluster: &Cluster, n_ranks: usize, token: &str) -> anyhow::Resu
         let left = processes(&cluster.node(index))?;
         left.iter().filter(|process| process.has_variable(TOKEN, token)).for_each(Process::kill);
     }
+    Ok(())
+}
+
+/// Kills the run when this command is asked to end; what waits for the run then finds it failed.
+fn end_when_interrupted(cluster: &Cluster, n_ranks: usize, token: &str) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot handle signals")?;
+    let (cluster, token) = (cluster.clone(), token.to_owned());
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            eprintln!("interrupted: ending the run");
+            // If this fails, the wait goes on, and the next signal tries again.
+            if let Err(error) = end_processes(&cluster, n_ranks, &token) {
+                eprintln!("cannot end it: {error:#}");
+            }
+        }
+    });
     Ok(())
 }
 

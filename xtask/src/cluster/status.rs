@@ -4,6 +4,7 @@ use super::counters::{Counters, shaped_rate};
 use super::ip::require;
 use super::nodes::{Cluster, address, processes};
 use super::shape::{Rate, ends};
+use std::io::{self, Write};
 
 pub(super) fn run(cluster: &Cluster) -> anyhow::Result<()> {
     require()?;
@@ -17,17 +18,17 @@ pub(super) fn run(cluster: &Cluster) -> anyhow::Result<()> {
         println!("cluster `{cluster}` was never finished; `up` makes it anew, `down` removes it");
         return Ok(());
     }
-    let mut counters = Vec::new();
-    println!(
-        "{:>4}  {:<16}  {:<11}  {:>9}  {:>9}  processes",
+    let mut text = format!(
+        "{:>4}  {:<16}  {:<11}  {:>9}  {:>9}  processes\n",
         "node", "namespace", "address", "out", "in"
     );
+    let mut counters = Vec::new();
     for &index in &found.nodes {
         let namespace = cluster.node(index);
-        let [out, into] = ends(cluster, index).map(|end| shaped_rate(&end).map(text));
+        let [out, into] = ends(cluster, index).map(|end| shaped_rate(&end).map(rate));
         let processes: Vec<_> = processes(&namespace)?
             .into_iter()
-            .map(|p| format!("{} ({})", p.command, p.pid))
+            .map(|process| format!("{} ({})", process.command, process.pid))
             .collect();
         let row = format!(
             "{index:>4}  {namespace:<16}  {:<11}  {:>9}  {:>9}  {}",
@@ -36,13 +37,17 @@ pub(super) fn run(cluster: &Cluster) -> anyhow::Result<()> {
             into?,
             processes.join(", ")
         );
-        println!("{}", row.trim_end());
+        text += row.trim_end();
+        text += "\n";
         counters.push(Counters::read(cluster, index)?);
     }
-    print!("\n{}", Counters::table(&counters));
+    text += "\n";
+    text += &Counters::table(&counters);
+    // Whoever closed the output has seen enough.
+    let _ = io::stdout().write_all(text.as_bytes());
     Ok(())
 }
 
-fn text(rate: Option<u64>) -> String {
-    rate.map_or(Rate::Unlimited, Rate::Limited).to_string()
+fn rate(bits: Option<u64>) -> String {
+    bits.map_or(Rate::Unlimited, Rate::Limited).to_string()
 }

@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -133,13 +134,14 @@ fn keeps(cluster: &Cluster, rate: Rate) -> anyhow::Result<()> {
 
 fn identity(cluster: &Cluster) -> anyhow::Result<()> {
     let token = random_token()?;
-    let ranks = Ranks { grace: Duration::ZERO, ..ranks(cluster, &token) };
     let line = format!(
         "test $FOLDWIRE_SIZE = {N_NODES} && test \"$(uname -n)\" = {cluster}-$FOLDWIRE_RANK && \
          test $FOLDWIRE_ADDRESS = 10.77.0.$((FOLDWIRE_RANK + 1)) && test $FOLDWIRE_TOKEN = {token} && \
-         test -z \"$(ls /dev/shm)\" && touch /dev/shm/seen"
+         touch /dev/shm/$FOLDWIRE_TOKEN"
     );
-    ranks.run(&sh(&line))
+    ranks(cluster, &token).run(&sh(&line))?;
+    ensure!(!Path::new("/dev/shm").join(token).exists(), "nodes share /dev/shm with the machine");
+    Ok(())
 }
 
 /// Node 1 fails while the others, and a child of one of them, sleep.
