@@ -2,20 +2,20 @@
 //!
 //! Both libraries are at their defaults, except that they are told
 //!
-//! - to use TCP over the node's device: Open MPI by `pml ob1` and `btl tcp,self`, MPICH (ch4:ucx, as in
-//!   Debian) by `UCX_TLS` and `UCX_NET_DEVICES`;
-//! - where there are fewer processors than ranks, to yield while they wait. They take each node for a machine of
-//!   its own, and would spin while another rank has work to do. (Open MPI does this by itself when it sees
-//!   that a machine has more ranks than slots.)
-//! - not to bind: Open MPI would bind each rank to the first core of what it takes for a machine of its own,
-//!   all to the same.
+//! - to use TCP over the node's device: Open MPI by `pml ob1` and `btl tcp,self`, MPICH (ch4:ucx, as in Debian) by
+//!   `UCX_TLS` and `UCX_NET_DEVICES`;
+//! - to yield while they wait, where there are fewer processors than ranks. They take each node for a machine of its own,
+//!   and would spin while another rank has work to do. (Open MPI yields by itself when it sees more ranks than slots.)
+//! - not to bind: Open MPI would bind each rank to the first core of what it takes for a machine of its own, all to the
+//!   same. MPICH binds nothing.
 //!
 //! Measured on 2 cores, `MPI_Allreduce` of 64 MiB of floats by 4 ranks at 1 Gbit/s, where a ring cannot take less than
-//! 0.842 s: Open MPI 4.1.4 0.880 s with its ring (`coll_tuned_allreduce_algorithm 4`), 1.21 s with the segmented ring
-//! that it chooses; MPICH 4.0.2 1.19 s. Bytes counted on the links: 1.5 times the array from each node, to 0.01 %.
+//! 0.842 s: Open MPI 4.1.4 0.880 s with its ring (`coll_tuned_allreduce_algorithm 4`), 1.21 s with its segmented ring;
+//! MPICH 4.0.2 1.19 s. The links counted 1.5 times the array from each node, to 0.01 %. Programs that compete for the
+//! cores make all of them slower (by up to a half with two compilers beside).
 //!
-//! MPICH's launcher ends the others when a rank is killed or aborts, but not when the only rank of a machine just exits with a
-//! code: then it waits for ever. So there a shell turns such an exit into a kill, and the exit code is lost.
+//! MPICH's launcher ends all ranks when one is killed or aborts, but not when the only rank of a machine just exits with
+//! a code: then it waits for ever. So there a shell turns such an exit into a kill, and the exit code is lost.
 //!
 //! Open MPI may print `plm:rsh: Warning: setpgid … failed in parent`: its agent was faster than it; harmless.
 

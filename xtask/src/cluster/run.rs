@@ -1,11 +1,11 @@
 //! `cluster run`: one rank in each node.
 //!
-//! Without `--mpi`, each rank is told by its environment what a launcher tells it, `FOLDWIRE_RANK`, `_SIZE`,
-//! `_ROOT`, `_TOKEN`, and `FOLDWIRE_ADDRESS`, its own address. Its output is forwarded line by line with its rank in front.
-//! When a rank fails, the others have some seconds to notice, then they are killed.
+//! Without `--mpi`, each rank is told by its environment what a launcher tells it: `FOLDWIRE_RANK`, `_SIZE`, `_ROOT`,
+//! `_TOKEN`, and `FOLDWIRE_ADDRESS`, its own address. Its output is forwarded line by line with its rank in front. When a
+//! rank fails, the others have some seconds to notice, then they are killed.
 //!
-//! The token also marks what belongs to this run: when the run is over, whatever still has it in its environment is killed.
-//! The same happens on Ctrl-C. If this command is killed so that it cannot do that, the ranks at least are killed with it.
+//! The token also marks what belongs to this run: when the run is over, or on Ctrl-C, whatever has it in its environment is
+//! killed. If this command is killed so that it cannot do that, at least the ranks, or mpirun, are killed with it.
 
 use super::agent::enter;
 use super::counters::Counters;

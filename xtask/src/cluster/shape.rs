@@ -1,28 +1,28 @@
 //! The rate of a link: what `tc` is told for it, and why.
 //!
-//! Each direction has a token bucket (`tbf`) on the sending device: it lets bytes pass at the rate, counted
-//! with Ethernet, IP and TCP headers of each packet, so TCP gets 1448 of 1514 bytes: 956 Mbit/s of 1 Gbit/s.
+//! Each direction has a token bucket (`tbf`) on the sending device. It lets bytes pass at the rate, counted with
+//! Ethernet, IP and TCP headers of each packet, so TCP gets 1448 of 1514 bytes: 956 Mbit/s of 1 Gbit/s.
 //!
-//! **Burst**, the bucket's size, is what passes at once after a pause. Small is realistic; but tokens are lost
-//! when the timer that opens the bucket comes later than burst/rate, and a TCP send of 64 KiB (one buffer,
-//! left whole as a network card with segmentation offload would get it) that is greater than the bucket is cut
-//! up by the kernel. With 32 KiB at 1 Gbit/s that alone fills two cores and the ring of four nodes gets
-//! 0.4 Gbit/s; with 72 KiB it gets 0.95 and needs a tenth of them. So: 80 KiB (0.65 ms at 1 Gbit/s) or 0.25 ms,
-//! whichever is more; slower links are made to send smaller buffers, and have 0.65 ms too, at least 16 KiB.
+//! **Burst**, the bucket's size, is what passes at once after a pause. Small is realistic. But tokens are lost when the
+//! timer that opens the bucket comes later than burst/rate; and a TCP send of 64 KiB (one buffer, left whole as for a
+//! card with segmentation offload) that is greater than the bucket is cut up by the kernel. With 32 KiB at 1 Gbit/s that
+//! alone fills two cores, and each node of a ring gets 0.4 Gbit/s; with 72 KiB it gets 0.95 and needs a tenth of them.
+//! So: 80 KiB (0.65 ms at 1 Gbit/s) or 0.25 ms, whichever is more; slower links are made to send smaller buffers, and
+//! have 0.65 ms too, at least 16 KiB. Messages much shorter than the burst say nothing about the rate.
 //!
-//! **Limit**, the queue in front of the bucket, is what all nodes can have under way on one connection each:
-//! the network drops nothing, as fabrics with flow control do. On the node's side TCP itself keeps the queue short.
-//! At the switch it fills only when several send to one; with 1 MiB there, three that send to one lose up to 14000 packets
-//! in 3 s at 1 Gbit/s and share the link 4 : 1 : 1.
+//! **Limit**, the queue in front of the bucket, is what all nodes can have under way on one connection each: the network
+//! drops nothing, as fabrics with flow control do. On the node's side TCP itself keeps the queue short. At the switch it
+//! fills only when several send to one; with 1 MiB there, three that send to one had up to 8000 retransmissions in 3 s
+//! at 1 Gbit/s.
 //!
-//! **Order**: the kernel handles what comes out of a veth on whichever processor sent it, so packets of one connection overtake
-//! each other (some 2000 needless retransmissions in 3 s at 10 Gbit/s). Receive packet steering gives all packets of a connection to one processor, as a
-//! card with several queues does: no retransmissions.
+//! **Order**: the kernel handles what comes out of a veth on whichever processor sent it, so packets of one connection
+//! overtake each other: some 2000 needless retransmissions in 3 s at 10 Gbit/s. Receive packet steering gives all
+//! packets of a connection to one processor, as a card with several queues does: no retransmissions.
 //!
-//! **Offloads** stay as veth has them: TSO on, GRO off (on, it gained nothing once order was kept).
+//! **Offloads** stay as veth has them: TSO on; GRO off, which changes nothing, as buffers arrive whole.
 //!
-//! Measured with iperf3, Mbit/s of payload, on 2 virtual cores that all nodes share; 4 nodes, 3 s; in brackets,
-//! with two programs that keep both cores busy:
+//! Measured with iperf3, Mbit/s of payload, on 2 virtual cores that all nodes share; 4 nodes, 3 s. In brackets: with
+//! two endless loops beside, one for each core.
 //!
 //! | rate | one stream | ring, each node | three to one, sum | cores busy in the ring |
 //! |---|---|---|---|---|

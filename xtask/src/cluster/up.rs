@@ -13,15 +13,19 @@ use anyhow::{Context, ensure};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Number of nodes
-    #[arg(short, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=MAX_NODES as u64))]
-    n: u64,
+    #[arg(short, value_name = "N", default_value_t = 4)]
+    n: usize,
     /// Rate of each node's link, each way, such as 1gbit or 250mbit; `none` for as fast as it goes
     #[arg(long, value_name = "RATE", default_value = "1gbit")]
     rate: Rate,
 }
 
 pub(super) fn run(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
-    up(cluster, usize::try_from(args.n)?, args.rate)?;
+    ensure!(
+        (1..=MAX_NODES).contains(&args.n),
+        "a cluster has 1 to {MAX_NODES} nodes: use another -n"
+    );
+    up(cluster, args.n, args.rate)?;
     status::run(cluster)
 }
 
@@ -74,7 +78,8 @@ fn node(cluster: &Cluster, index: usize, n_nodes: usize, rate: Rate) -> anyhow::
     Ok(())
 }
 
-/// A namespace of ours with its loopback device up. Without IPv6, whose announcements would be counted with what programs send.
+/// A namespace of ours with its loopback device up, and without IPv6, whose announcements would be counted with what
+/// programs send.
 fn namespace(name: &str) -> anyhow::Result<()> {
     ip(&format!("netns add {name}"))?;
     ip(&format!("-n {name} link set dev lo alias {MARK}"))?;
