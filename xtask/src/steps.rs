@@ -205,7 +205,7 @@ fn count(line: &str) -> Option<Tests> {
 }
 
 /// The command as a line for a shell, with the variables that we set.
-fn in_shell(command: &Command) -> String {
+pub(crate) fn in_shell(command: &Command) -> String {
     let variables = command.get_envs().filter_map(|(name, value)| {
         Some(format!("{}={}", name.display(), quoted(&value?.to_string_lossy())))
     });

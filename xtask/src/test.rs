@@ -25,5 +25,7 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
         "documentation",
         steps.cargo("doc --workspace --all-features --no-deps").env("RUSTDOCFLAGS", "-D warnings"),
     )?;
+    #[cfg(target_os = "linux")]
+    crate::cluster::test(steps)?;
     Ok(())
 }
