@@ -428,6 +428,9 @@ impl<N: Net> Drop for Endpoint<N> {
         }
         self.net.cancel_receives();
         self.take_events();
+        if self.given_up || self.failed.is_some() || self.peers.any_lost() {
+            self.net.abandon();
+        }
     }
 }
 

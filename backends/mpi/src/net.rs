@@ -133,6 +133,14 @@ impl Net for Mpi {
         self.requests.cancel(|request| matches!(request, Request::Receive { .. }));
     }
 
+    fn abandon(&mut self) {
+        self.comm.keep_forever();
+    }
+
+    fn needs_checksum(&self) -> bool {
+        !self.comm.is_in_memory()
+    }
+
     fn idle(&mut self, budget: Duration) {
         self.patience.rest(budget);
     }
