@@ -47,7 +47,7 @@ pub(crate) fn ways(default: &Way, function: &str) -> Vec<Way> {
     ways
 }
 
-/// The values of a variable and their names, without the one that means the default.
+/// The values of a variable and their names, without those that mean the default or are not for us.
 fn algorithms(variable: &str) -> Vec<(i32, String)> {
     let Some(variable) = Variable::open(variable) else { return Vec::new() };
     let values = if variable.values.is_empty() {
@@ -55,7 +55,9 @@ fn algorithms(variable: &str) -> Vec<(i32, String)> {
     } else {
         variable.values.clone()
     };
-    values.into_iter().filter(|(_, name)| name != "auto").collect()
+    // MPI's own reductions commute. The algorithm for others aborts the program where it does not apply.
+    let is_choice = |name: &str| name != "auto" && name != "noncommutative";
+    values.into_iter().filter(|(_, name)| is_choice(name)).collect()
 }
 
 /// The names in a description, in the order of their values: MPICH 4.0 has no enumerations, but generates the values
