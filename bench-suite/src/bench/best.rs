@@ -1,8 +1,9 @@
 //! The best of several ways to do the same, chosen for each size by trial.
 //!
 //! Every candidate runs once, cold. Those that failed on any rank, or took more than twice as long as the fastest, are
-//! out. The rest take turns for some rounds, and the one with the smallest median of the slowest rank's times
-//! is run in the benchmark. Since ranks tell each other their times, all of them choose alike.
+//! out. The rest take turns for some rounds, and the fastest three of them for more. Which is fastest is told first by
+//! the shortest round (of a round, the slowest rank's time counts), since one disturbance must not put a good one out,
+//! then by the median. Since ranks tell each other their times, all of them choose alike.
 
 use foldwire::{Communicator, Element, Transport};
 
@@ -13,9 +14,12 @@ use super::stage::{Stage, tell};
 
 /// Cold times over the fastest one from which a candidate is out.
 const HOPELESS: f64 = 2.0;
-/// Seconds for the rounds of a trial, about, and least and most rounds.
-const TRIAL_TIME: f64 = 0.2;
-const TRIAL_ROUNDS: std::ops::RangeInclusive<usize> = 5..=50;
+/// How many come into the final.
+const N_FINALISTS: usize = 3;
+/// Seconds of the heat and of the final, about, and their least and most rounds.
+const TRIAL_TIME: f64 = 0.4;
+const HEAT_ROUNDS: (usize, usize) = (3, 50);
+const FINAL_ROUNDS: (usize, usize) = (9, 200);
 
 /// A way among others.
 pub(super) trait Candidate<X: Transport, T: Element>: Contestant<X, T> {
@@ -43,6 +47,42 @@ impl<C> BestOf<C> {
     }
 }
 
+impl<C> BestOf<C> {
+    /// Runs candidates in turn, given by expected time and index; answers with the time that `sum_up` makes of the
+    /// slowest rank's, and the index, the fastest first.
+    fn race<X: Transport, T: Element>(
+        &mut self,
+        stage: &mut Stage<'_, X, T>,
+        field: &[(f64, usize)],
+        (least, most): (usize, usize),
+        sum_up: fn(&[f64]) -> f64,
+    ) -> anyhow::Result<Vec<(f64, usize)>>
+    where
+        C: Candidate<X, T>,
+    {
+        let round_time: f64 = field.iter().map(|&(time, _)| time).sum();
+        let rounds = ((TRIAL_TIME / round_time) as usize).clamp(least, most);
+        let mut times = vec![Vec::new(); field.len()];
+        for _ in 0..rounds {
+            for (&(_, at), times) in field.iter().zip(&mut times) {
+                times.push(stage.run(&mut self.candidates[at])?.0);
+            }
+        }
+        let mut result = Vec::new();
+        for (&(_, at), times) in field.iter().zip(&times) {
+            let ranks = tell(stage.comm, times)?;
+            let slowest = |round: usize| ranks.iter().map(|times| times[round]).fold(0.0, f64::max);
+            result.push((sum_up(&(0..rounds).map(slowest).collect::<Vec<_>>()), at));
+        }
+        result.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(result)
+    }
+}
+
+fn shortest(times: &[f64]) -> f64 {
+    times.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
 impl<X: Transport, T: Element, C: Candidate<X, T>> Contestant<X, T> for BestOf<C> {
     fn name(&self) -> &'static str {
         self.name
@@ -61,30 +101,14 @@ impl<X: Transport, T: Element, C: Candidate<X, T>> Contestant<X, T> for BestOf<C
             candidate.prepare(stage)?;
             // Some algorithms refuse some calls.
             let time = stage.run(candidate).map_or(f64::INFINITY, |(time, _)| time);
-            cold.push((at, stage.largest(time)?));
+            cold.push((stage.largest(time)?, at));
         }
-        let fastest = cold.iter().map(|&(_, time)| time).fold(f64::INFINITY, f64::min);
+        let fastest = cold.iter().map(|&(time, _)| time).fold(f64::INFINITY, f64::min);
         anyhow::ensure!(fastest.is_finite(), "no way of {} works", self.title);
-        cold.retain(|&(_, time)| time <= HOPELESS * fastest);
-        let round_time: f64 = cold.iter().map(|&(_, time)| time).sum();
-        let rounds =
-            ((TRIAL_TIME / round_time) as usize).clamp(*TRIAL_ROUNDS.start(), *TRIAL_ROUNDS.end());
-        let mut times = vec![Vec::new(); cold.len()];
-        for _ in 0..rounds {
-            for (&(at, _), times) in cold.iter().zip(&mut times) {
-                times.push(stage.run(&mut self.candidates[at])?.0);
-            }
-        }
-        let mut best = (f64::INFINITY, 0);
-        for (&(at, _), times) in cold.iter().zip(&times) {
-            let ranks = tell(stage.comm, times)?;
-            let slowest = |round: usize| ranks.iter().map(|times| times[round]).fold(0.0, f64::max);
-            let time = median(&(0..rounds).map(slowest).collect::<Vec<_>>());
-            if time < best.0 {
-                best = (time, at);
-            }
-        }
-        self.chosen = best.1;
+        cold.retain(|&(time, _)| time <= HOPELESS * fastest);
+        let mut heat = self.race(stage, &cold, HEAT_ROUNDS, shortest)?;
+        heat.truncate(N_FINALISTS);
+        self.chosen = self.race(stage, &heat, FINAL_ROUNDS, median)?[0].1;
         Ok(())
     }
 
