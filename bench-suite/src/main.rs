@@ -5,12 +5,13 @@ use std::process::ExitCode;
 use clap::Parser;
 use foldwire_bench::cli::{Cli, Command};
 use foldwire_bench::usage::UsageError;
-use foldwire_bench::{codec, stack};
+use foldwire_bench::{bench, codec, stack};
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Stack(args) => stack::run(&args),
         Command::Codec(args) => codec::run(&args),
+        Command::Bench(args) => bench::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

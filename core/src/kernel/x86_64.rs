@@ -30,6 +30,8 @@ mod avx512;
 #[allow(clippy::needless_range_loop, reason = "registers are indexed alike in several arrays")]
 mod bits;
 
+use core::sync::atomic::{AtomicU8, Ordering};
+
 use super::chunk::ChunkView;
 use super::{Encoded, Kernels, Lattice, generic};
 use crate::op::LatticeOp;
@@ -58,9 +60,21 @@ pub(super) fn has_avx512() -> bool {
     avx512_detected::get() && has_lzcnt()
 }
 
-/// LZCNT decodes as BSR where it is missing, so it must be asked for (leaf 0x8000_0001, ECX bit 5).
+/// LZCNT decodes as BSR where it is missing, so it must be asked for (leaf 0x8000_0001, ECX bit 5). Once:
+/// in a virtual machine CPUID traps, and takes tens of microseconds.
 fn has_lzcnt() -> bool {
-    core::arch::x86_64::__cpuid(0x8000_0001).ecx >> 5 & 1 == 1
+    const UNKNOWN: u8 = 0;
+    const MISSING: u8 = 1;
+    const PRESENT: u8 = 2;
+    static FOUND: AtomicU8 = AtomicU8::new(UNKNOWN);
+    let mut found = FOUND.load(Ordering::Relaxed);
+    if found == UNKNOWN {
+        let is_present = core::arch::x86_64::__cpuid(0x8000_0001).ecx >> 5 & 1 == 1;
+        found = if is_present { PRESENT } else { MISSING };
+        // Threads that come here together store the same.
+        FOUND.store(found, Ordering::Relaxed);
+    }
+    found == PRESENT
 }
 
 macro_rules! level {
