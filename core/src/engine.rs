@@ -9,6 +9,7 @@
 //! time limit covers a peer that is alive but silent. On any error the engine tells every other rank, and
 //! each that waits for it ends as well.
 
+mod doing;
 mod lane;
 mod work;
 
