@@ -20,6 +20,7 @@ const CHUNK_BYTES: usize = 16 * 1024;
 /// A machine that has vanished without a word is found out after about this time plus
 /// [`KEEPALIVE_PROBES`] × [`KEEPALIVE_INTERVAL`].
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
+#[cfg(any(target_os = "linux", target_os = "macos", windows))]
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 #[cfg(any(target_os = "linux", target_os = "macos", windows))]
 const KEEPALIVE_PROBES: u32 = 3;
