@@ -58,7 +58,7 @@ pub use collective::{Communicator, Config, Operation};
 pub use element::{DType, Element};
 pub use error::Error;
 pub use op::Op;
-pub use plan::{Plan, Preset};
+pub use plan::{Plan, Preset, Sampling};
 pub use report::Report;
 pub use schedule::Collective;
 pub use transport::{Rank, Tag, Transport};

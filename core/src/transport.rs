@@ -47,7 +47,8 @@ impl fmt::Display for Rank {
 pub struct Tag(pub u8);
 
 impl Tag {
-    /// Carries abort notices; has credit of its own so that full data links cannot block it.
+    /// Carries abort notices of at most [`MIN_FRAME_BYTES`]; has credit of its own so that full data links
+    /// cannot block it.
     pub const CONTROL: Self = Self(MAX_LANES as u8);
     /// Number of different tags.
     pub const COUNT: usize = MAX_LANES + 1;
@@ -126,6 +127,12 @@ pub trait Transport {
         from: Rank,
         tag: Tag,
     ) -> Poll<Result<(Self::Frame, usize), Self::Error>>;
+
+    /// Says that the next frame from `from` with `tag` will be asked for soon, so that a transport can post
+    /// its receive before the frame comes. A hint: it may be repeated, and may be left out.
+    fn expect(&mut self, from: Rank, tag: Tag) {
+        let _ = (from, tag);
+    }
 
     /// Gives back a frame that is no longer needed.
     fn recycle(&mut self, frame: Self::Frame);

@@ -4,9 +4,12 @@ use crate::{Backend, data, oracle};
 use foldwire::codec::CodecId;
 use foldwire::layout::Division;
 use foldwire::pipeline::{self, Pipeline};
-use foldwire::schedule::{self, Binomial, Call, Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::schedule::{
+    self, Binomial, Call, Chain, Pairwise, RecursiveDoubling, Ring, Schedule,
+};
 use foldwire::{
-    Bound, Collective, Communicator, Element, Error, Op, Plan, Rank, Report, Scope, Transport,
+    Bound, Collective, Communicator, Element, Error, Op, Plan, Rank, Report, Sampling, Scope,
+    Transport,
 };
 use std::fmt;
 use std::ops::Range;
@@ -49,7 +52,7 @@ impl Operation {
 pub const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(70.0)];
 
 /// Every collective with every schedule that has it.
-pub const ROUTES: [(Collective, &dyn Schedule); 11] = [
+pub const ROUTES: [(Collective, &dyn Schedule); 13] = [
     (Collective::AllReduce, &Ring),
     (Collective::AllReduce, &RecursiveDoubling),
     (Collective::AllReduce, &Pairwise),
@@ -61,6 +64,8 @@ pub const ROUTES: [(Collective, &dyn Schedule); 11] = [
     (Collective::Scatter, &Binomial),
     (Collective::Gather, &Binomial),
     (Collective::Reduce, &Binomial),
+    (Collective::Broadcast, &Chain),
+    (Collective::Reduce, &Chain),
 ];
 
 /// The sizes of the suite.
@@ -92,6 +97,8 @@ pub struct Case {
     pub rough: bool,
     /// How an all-reduce divides the array.
     pub division: Division,
+    /// Where a relative bound takes the range from.
+    pub sampling: Sampling,
 }
 
 impl fmt::Debug for Case {
@@ -118,11 +125,11 @@ impl fmt::Debug for Case {
 }
 
 /// The lengths of the axes of the product, in the order of [`Case::from_indices`].
-const AXES: [usize; 13] = [11, 5, 2, 6, 2, 11, 7, 3, 2, 3, 2, 2, 2];
+const AXES: [usize; 14] = [13, 5, 2, 6, 2, 11, 7, 3, 2, 3, 2, 2, 2, 2];
 
 impl Case {
     /// The case with these choices on the axes.
-    fn from_indices(i: [usize; 13]) -> Self {
+    fn from_indices(i: [usize; AXES.len()]) -> Self {
         let (collective, schedule) = ROUTES[i[0]];
         let size = SIZES[i[5]];
         let op = Operation::ALL[i[3]];
@@ -147,6 +154,7 @@ impl Case {
             scope,
             rough,
             division: [Division::Blocks, Division::Interleaved][i[12]],
+            sampling: [Sampling::Always, Sampling::Never][i[13]],
         }
     }
 
@@ -160,6 +168,7 @@ impl Case {
             bound: Some(self.bound),
             scope: self.scope,
             division: self.division,
+            sampling: self.sampling,
         }
     }
 
@@ -354,7 +363,7 @@ pub fn all() -> impl Iterator<Item = Case> {
 /// Few cases in which every pair of choices on two axes occurs: greedy, deterministic.
 #[must_use]
 pub fn pairwise() -> Vec<Case> {
-    let pairs = |i: &[usize; 13]| {
+    let pairs = |i: &[usize; AXES.len()]| {
         let i = *i;
         (0..AXES.len()).flat_map(move |a| (0..a).map(move |b| (a, i[a], b, i[b])))
     };
@@ -373,7 +382,7 @@ pub fn pairwise() -> Vec<Case> {
             (indices[a], indices[b]) = (x, y);
             indices
         });
-        let gain = |i: &[usize; 13]| pairs(i).filter(|pair| missing.contains(pair)).count();
+        let gain = |i: &[usize; AXES.len()]| pairs(i).filter(|pair| missing.contains(pair)).count();
         let Some(best) = candidates.max_by_key(gain) else { break };
         for pair in pairs(&best) {
             missing.remove(&pair);
@@ -403,6 +412,7 @@ impl Case {
             scope: Scope::PerOperand,
             rough: false,
             division: Division::Interleaved,
+            sampling: Sampling::Auto,
         }
     }
 }

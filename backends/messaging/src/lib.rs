@@ -4,7 +4,18 @@
 //! completed. A crate that wraps such a layer implements [`Net`]; [`Endpoint`] makes a
 //! [`Transport`](foldwire::Transport) of it, with a pool of frames, credit for each link, receives posted
 //! ahead, one wildcard receive for abort notices, and an orderly end.
+//!
+//! For implementors: `net.rs` has the contract, [`Memory`](memory::Memory) buffers that need no registration,
+//! [`Patience`] a way to wait that is kind to ranks on the same core.
 
+mod endpoint;
+mod error;
+mod link;
+pub mod memory;
 mod net;
+mod patience;
 
+pub use endpoint::{Endpoint, Options};
+pub use error::Error;
 pub use net::{Event, Net, Refused, Source};
+pub use patience::Patience;

@@ -50,7 +50,7 @@ pub trait Net {
     ) -> Result<(), Refused<Self::Buffer, Self::Error>>;
 
     /// Posts a receive of at most the length of `buffer`. An accepted buffer comes back by
-    /// [`Event::Received`], or [`Event::Returned`].
+    /// [`Event::Received`], or [`Event::Returned`]. Only one is posted at a time for each source and tag.
     ///
     /// # Errors
     /// [`Refused`] with the buffer; nothing has happened.
@@ -71,6 +71,11 @@ pub trait Net {
     /// Takes back every posted receive that has not matched: they come back by [`Event::Returned`], now or
     /// in later polls. Called once, before the layer is dropped.
     fn cancel_receives(&mut self);
+
+    /// The ranks part in disorder: somebody gave up, or is lost. Messages that nobody will receive may still
+    /// come, so whatever names this layer's messages must not be used again. Called before the layer is
+    /// dropped; not called when all ended well.
+    fn abandon(&mut self) {}
 
     /// Called when a poll found nothing: may wait until something happens, but not longer than `budget`.
     fn idle(&mut self, budget: Duration);

@@ -66,6 +66,16 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
         from.or(step.to).map(|rank| (rank, self.step))
     }
 
+    /// Whom the lane receives from next, after the current step.
+    fn next_source(&self, program: &Program, n_lanes: usize) -> Option<Rank> {
+        let (call, rank, n_steps) = (program.call, program.rank, program.n_steps());
+        let source = |index| program.schedule.step(call, rank, index).from;
+        (self.step + 1..n_steps).find_map(source).or_else(|| {
+            let goes_on = self.round + n_lanes < program.layout.n_rounds();
+            if goes_on { (0..=self.step).find_map(source) } else { None }
+        })
+    }
+
     /// Gives every frame back.
     pub(super) fn release<X: Transport<Frame = F>>(&mut self, transport: &mut X) {
         if let Some(payload) = self.incoming.take() {
@@ -99,6 +109,9 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
                 Poll::Ready((frame, n_bytes)) => {
                     self.incoming =
                         Some(self.accept(program, from, &step, segment.len(), frame, n_bytes)?);
+                    if let Some(next) = self.next_source(program, n_lanes) {
+                        transport.expect(next, self.tag);
+                    }
                 }
             }
         }

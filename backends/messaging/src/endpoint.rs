@@ -1,0 +1,445 @@
+//! The transport: frames, credit and receives in terms of a [`Net`].
+//!
+//! *Credit.* A link has at most `link_depth` frames in the network. A network completes small sends
+//! before anybody receives them, so every `link_depth`-th frame is sent `matched`: it comes back only
+//! when its receiver has posted the receive. Hence no sender is more than 2·`link_depth` frames ahead, and
+//! a receiver's memory is bounded.
+//!
+//! *Receives* are posted one ahead for each link that the engine waits on or says it will
+//! ([`Transport::expect`]), so that messages land in frames. None is posted on a guess, none is stale.
+//!
+//! *Abort notices* may come from any rank at any time: one wildcard receive with a small buffer waits for them.
+//!
+//! *The end.* Dropping an endpoint first sees that what it sent is delivered: as long as it takes while all is
+//! well (as `MPI_Finalize` would), a moment once a peer is lost or anybody gave up.
+
+use core::task::Poll;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use foldwire::transport::{MIN_FRAME_BYTES, Rank, Tag, Transport, TransportError};
+
+use crate::link::Peers;
+use crate::net::{Event, Net, Refused, Source};
+use crate::{Error, Patience};
+
+/// Events taken in one [`Transport::progress`], so that it stays bounded.
+const EVENTS_PER_PASS: usize = 256;
+/// Notices kept for each rank that nobody has asked for.
+const NOTICES_PER_RANK: usize = 2;
+
+/// Settings of an endpoint; the same on every rank.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Bytes in every frame; 256 KiB + 4096 unless set.
+    pub frame_bytes: usize,
+    /// Frames that each (sender, receiver, tag) may have in the network; 4 unless set, at least 1.
+    pub link_depth: usize,
+    /// How long frames of a rank that has ended may still come; 0.5 s unless set.
+    pub grace: Duration,
+    /// How long a dropped endpoint waits for its frames to be delivered while no rank is lost and none
+    /// has given up; 60 s unless set. Otherwise it waits for `grace`.
+    pub linger: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            frame_bytes: 256 * 1024 + 4096,
+            link_depth: 4,
+            grace: Duration::from_millis(500),
+            linger: Duration::from_secs(60),
+        }
+    }
+}
+
+/// One rank's transport over a message layer.
+pub struct Endpoint<N: Net> {
+    net: N,
+    options: Options,
+    start: Instant,
+    peers: Peers<N::Buffer>,
+    /// Free frames.
+    pool: Vec<N::Buffer>,
+    /// Frames that the network had no room for, in the order sent.
+    outbox: VecDeque<Outgoing<N::Buffer>>,
+    /// Notices that have come.
+    notices: VecDeque<Notice>,
+    /// The buffer of the wildcard receive while it is not posted.
+    notice_buffer: Option<N::Buffer>,
+    /// Somebody has given up: this rank, or one that said so.
+    given_up: bool,
+    failed: Option<Error<N::Error>>,
+}
+
+struct Outgoing<B> {
+    to: Rank,
+    tag: Tag,
+    buffer: B,
+    n_bytes: usize,
+    matched: bool,
+}
+
+struct Notice {
+    from: Rank,
+    n_bytes: usize,
+    bytes: [u8; MIN_FRAME_BYTES],
+}
+
+impl<N: Net> Endpoint<N> {
+    /// A transport over `net`.
+    ///
+    /// # Errors
+    /// When frames are too small, or the layer has no memory for the first of them.
+    pub fn new(mut net: N, options: Options) -> Result<Self, Error<N::Error>> {
+        if options.frame_bytes < MIN_FRAME_BYTES {
+            return Err(Error::FrameTooSmall { have: options.frame_bytes });
+        }
+        let notice_buffer = net.allocate(MIN_FRAME_BYTES)?;
+        let mut endpoint = Self {
+            peers: Peers::new(net.size()),
+            net,
+            options: Options { link_depth: options.link_depth.max(1), ..options },
+            start: Instant::now(),
+            pool: Vec::new(),
+            outbox: VecDeque::new(),
+            notices: VecDeque::new(),
+            notice_buffer: Some(notice_buffer),
+            given_up: false,
+            failed: None,
+        };
+        endpoint.listen_for_notices();
+        Ok(endpoint)
+    }
+
+    /// The message layer.
+    pub const fn net(&self) -> &N {
+        &self.net
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn check(&self, rank: Rank, tag: Tag) -> Result<(), Error<N::Error>> {
+        let size = self.net.size();
+        if rank.index() >= size {
+            return Err(Error::NoSuchRank { rank, size });
+        }
+        if tag.index() >= Tag::COUNT {
+            return Err(Error::NoSuchTag { tag });
+        }
+        Ok(())
+    }
+
+    /// Notes what a failure says of its peer, and remembers one that concerns all.
+    fn note(&mut self, error: N::Error) {
+        match error.peer() {
+            Some(peer) if error.kind() == foldwire::transport::TransportErrorKind::PeerLost => {
+                self.peers.lose(peer, self.start.elapsed());
+            }
+            _ => self.failed = self.failed.or(Some(Error::Net(error))),
+        }
+    }
+
+    fn listen_for_notices(&mut self) {
+        let Some(buffer) = self.notice_buffer.take() else { return };
+        if self.net.size() == 1 {
+            return;
+        }
+        match self.net.recv(Source::Any, Tag::CONTROL, buffer) {
+            Ok(()) => {}
+            Err(Refused::Busy(buffer)) => self.notice_buffer = Some(buffer),
+            Err(Refused::Failed(buffer, error)) => {
+                self.notice_buffer = Some(buffer);
+                self.note(error);
+            }
+        }
+    }
+
+    /// Sees that the next frame on a link has a receive posted, or is here.
+    fn post(&mut self, from: Rank, tag: Tag) {
+        let link = self.peers.link(from, tag);
+        if link.n_posted > 0 || !link.arrived.is_empty() || from == self.net.rank() {
+            return;
+        }
+        let buffer = match self.pool.pop() {
+            Some(buffer) => buffer,
+            None => match self.net.allocate(self.options.frame_bytes) {
+                Ok(buffer) => buffer,
+                Err(error) => return self.note(error),
+            },
+        };
+        match self.net.recv(Source::Rank(from), tag, buffer) {
+            Ok(()) => self.peers.link(from, tag).n_posted += 1,
+            Err(Refused::Busy(buffer)) => self.pool.push(buffer),
+            Err(Refused::Failed(buffer, error)) => {
+                self.pool.push(buffer);
+                self.note(error);
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event<N::Buffer>) {
+        match event {
+            Event::Released { to, tag, buffer } => {
+                self.peers.link(to, tag).in_flight -= 1;
+                self.pool.push(buffer);
+            }
+            Event::Received { from, tag: Tag::CONTROL, buffer, n_bytes } => {
+                self.keep_notice(from, &buffer.as_ref()[..n_bytes]);
+                self.notice_buffer = Some(buffer);
+                self.listen_for_notices();
+            }
+            Event::Received { from, tag, buffer, n_bytes } => {
+                let link = self.peers.link(from, tag);
+                link.n_posted -= 1;
+                link.arrived.push_back((buffer, n_bytes));
+            }
+            Event::Returned { buffer } => drop(buffer),
+            Event::Lost { peer } => self.peers.lose(peer, self.start.elapsed()),
+        }
+    }
+
+    fn keep_notice(&mut self, from: Rank, message: &[u8]) {
+        self.given_up = true;
+        let n_kept = self.notices.iter().filter(|notice| notice.from == from).count();
+        if n_kept < NOTICES_PER_RANK {
+            let mut notice = Notice { from, n_bytes: message.len(), bytes: [0; MIN_FRAME_BYTES] };
+            notice.bytes[..message.len()].copy_from_slice(message);
+            self.notices.push_back(notice);
+        }
+    }
+
+    /// Takes events until there is none, or enough. Whether there was one.
+    fn take_events(&mut self) -> bool {
+        for n_taken in 0..EVENTS_PER_PASS {
+            match self.net.poll() {
+                Ok(Some(event)) => self.take(event),
+                Ok(None) => return n_taken > 0,
+                Err(error) => {
+                    self.note(error);
+                    return true;
+                }
+            }
+        }
+        true
+    }
+
+    /// Offers waiting frames to the network; what goes to a peer that has no room stays in order.
+    fn empty_outbox(&mut self) {
+        let mut full: Vec<Rank> = Vec::new();
+        for _ in 0..self.outbox.len() {
+            let Some(outgoing) = self.outbox.pop_front() else { return };
+            if full.contains(&outgoing.to) {
+                self.outbox.push_back(outgoing);
+                continue;
+            }
+            let Outgoing { to, tag, buffer, n_bytes, matched } = outgoing;
+            match self.net.send(to, tag, buffer, n_bytes, matched) {
+                Ok(()) => {}
+                Err(Refused::Busy(buffer)) => {
+                    full.push(to);
+                    self.outbox.push_back(Outgoing { to, tag, buffer, n_bytes, matched });
+                }
+                Err(Refused::Failed(buffer, error)) => {
+                    self.peers.link(to, tag).in_flight -= 1;
+                    self.pool.push(buffer);
+                    self.note(error);
+                }
+            }
+        }
+    }
+
+    fn frame(&mut self) -> Result<N::Buffer, Error<N::Error>> {
+        match self.pool.pop() {
+            Some(buffer) => Ok(buffer),
+            None => Ok(self.net.allocate(self.options.frame_bytes)?),
+        }
+    }
+
+    /// The oldest notice of a rank, in a frame.
+    #[allow(clippy::type_complexity, reason = "Option<Result<…>> reads as what it is")]
+    fn take_notice(&mut self, from: Rank) -> Option<Result<(N::Buffer, usize), Error<N::Error>>> {
+        let at = self.notices.iter().position(|notice| notice.from == from)?;
+        let notice = self.notices.remove(at)?;
+        Some(self.frame().map(|mut frame| {
+            frame.as_mut()[..notice.n_bytes].copy_from_slice(&notice.bytes[..notice.n_bytes]);
+            (frame, notice.n_bytes)
+        }))
+    }
+
+    fn try_send(&mut self, to: Rank, tag: Tag, n_bytes: usize) -> Result<(), Error<N::Error>> {
+        if self.poll_ready(to, tag)?.is_pending() {
+            return Err(Error::NotReady { to, tag });
+        }
+        let have = match tag {
+            Tag::CONTROL => MIN_FRAME_BYTES,
+            _ => self.options.frame_bytes,
+        };
+        if n_bytes > have {
+            return Err(Error::TooLong { need: n_bytes, have });
+        }
+        Ok(())
+    }
+}
+
+impl<N: Net> Transport for Endpoint<N> {
+    type Frame = N::Buffer;
+    type Error = Error<N::Error>;
+
+    fn rank(&self) -> Rank {
+        self.net.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.net.size()
+    }
+
+    fn frame_capacity(&self) -> usize {
+        self.options.frame_bytes
+    }
+
+    fn poll_frame(&mut self) -> Poll<Result<N::Buffer, Self::Error>> {
+        Poll::Ready(self.frame())
+    }
+
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Self::Error>> {
+        self.check(to, tag)?;
+        if self.peers.lost(to).is_some() {
+            return Poll::Ready(Err(Error::PeerLost { peer: to }));
+        }
+        let has_room = self.peers.link(to, tag).in_flight < self.options.link_depth;
+        if has_room { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    fn send(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        frame: N::Buffer,
+        n_bytes: usize,
+    ) -> Result<(), Self::Error> {
+        if let Err(error) = self.try_send(to, tag, n_bytes) {
+            self.recycle(frame);
+            return Err(error);
+        }
+        self.given_up |= tag == Tag::CONTROL;
+        let (depth, is_own) = (self.options.link_depth, to == self.net.rank());
+        let link = self.peers.link(to, tag);
+        link.in_flight += 1;
+        if is_own {
+            link.arrived.push_back((frame, n_bytes));
+            return Ok(());
+        }
+        link.n_sent += 1;
+        let matched = tag != Tag::CONTROL && link.n_sent.is_multiple_of(depth);
+        self.outbox.push_back(Outgoing { to, tag, buffer: frame, n_bytes, matched });
+        self.empty_outbox();
+        Ok(())
+    }
+
+    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(N::Buffer, usize), Self::Error>> {
+        self.check(from, tag)?;
+        let is_own = from == self.net.rank();
+        let link = self.peers.link(from, tag);
+        if let Some(arrived) = link.arrived.pop_front() {
+            link.in_flight -= usize::from(is_own);
+            return Poll::Ready(Ok(arrived));
+        }
+        if tag == Tag::CONTROL {
+            if let Some(notice) = self.take_notice(from) {
+                return Poll::Ready(notice);
+            }
+        } else {
+            self.post(from, tag);
+        }
+        match self.peers.lost(from) {
+            Some(since) if self.elapsed().saturating_sub(since) >= self.options.grace => {
+                Poll::Ready(Err(Error::PeerLost { peer: from }))
+            }
+            _ => Poll::Pending,
+        }
+    }
+
+    fn expect(&mut self, from: Rank, tag: Tag) {
+        if self.check(from, tag).is_ok() && tag != Tag::CONTROL {
+            self.post(from, tag);
+        }
+    }
+
+    fn recycle(&mut self, frame: N::Buffer) {
+        // A frame of another endpoint with other frames would be a trap for the next user.
+        if frame.as_ref().len() == self.options.frame_bytes {
+            self.pool.push(frame);
+        }
+    }
+
+    fn progress(&mut self) -> Result<(), Self::Error> {
+        self.take_events();
+        self.empty_outbox();
+        self.listen_for_notices();
+        self.failed.map_or(Ok(()), Err)
+    }
+
+    fn now(&self) -> Duration {
+        self.elapsed()
+    }
+
+    fn idle(&mut self, budget: Duration) {
+        self.net.idle(budget);
+    }
+
+    fn link_rate(&self) -> Option<f64> {
+        self.net.link_rate()
+    }
+
+    fn needs_checksum(&self) -> bool {
+        self.net.needs_checksum()
+    }
+}
+
+impl<N: Net> Endpoint<N> {
+    /// Frames to other ranks that the network still has.
+    fn n_in_flight(&self) -> usize {
+        let awaited = |&peer: &Rank| peer != self.net.rank() && self.peers.lost(peer).is_none();
+        let peers = (0..self.net.size()).map(Rank::new).filter(awaited);
+        peers.map(|peer| self.peers.n_in_flight(peer)).sum()
+    }
+}
+
+impl<N: Net> Drop for Endpoint<N> {
+    fn drop(&mut self) {
+        let start = Instant::now();
+        let mut patience = Patience::default();
+        while self.failed.is_none() && self.n_in_flight() > 0 {
+            let is_well = !self.given_up && !self.peers.any_lost();
+            let limit = if is_well { self.options.linger } else { self.options.grace };
+            if start.elapsed() >= limit {
+                break;
+            }
+            if self.take_events() {
+                patience.renew();
+            } else {
+                patience.rest(Duration::from_millis(1));
+            }
+            self.empty_outbox();
+        }
+        self.net.cancel_receives();
+        self.take_events();
+        if self.given_up || self.failed.is_some() || self.peers.any_lost() {
+            self.net.abandon();
+        }
+    }
+}
+
+impl<N: Net> core::fmt::Debug for Endpoint<N> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("rank", &self.net.rank())
+            .field("size", &self.net.size())
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

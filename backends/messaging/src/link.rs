@@ -1,0 +1,71 @@
+//! What an endpoint knows of each peer: credit and posted receives for each tag, and whether it is gone.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use foldwire::transport::{Rank, Tag};
+
+/// One stream each way between this rank and another.
+pub(crate) struct Link<B> {
+    /// Frames sent that the network still has, those that wait for it included.
+    pub(crate) in_flight: usize,
+    /// Frames sent so far.
+    pub(crate) n_sent: usize,
+    /// Receives posted.
+    pub(crate) n_posted: usize,
+    /// Frames that have come, and their bytes.
+    pub(crate) arrived: VecDeque<(B, usize)>,
+}
+
+impl<B> Link<B> {
+    fn new() -> Self {
+        Self { in_flight: 0, n_sent: 0, n_posted: 0, arrived: VecDeque::new() }
+    }
+}
+
+struct Peer<B> {
+    /// When it was found to be gone.
+    lost: Option<Duration>,
+    /// A link for each tag; none until the first is used.
+    links: Option<Box<[Link<B>; Tag::COUNT]>>,
+}
+
+/// All peers, this rank itself included.
+pub(crate) struct Peers<B> {
+    peers: Vec<Peer<B>>,
+}
+
+impl<B> Peers<B> {
+    pub(crate) fn new(size: usize) -> Self {
+        Self { peers: (0..size).map(|_| Peer { lost: None, links: None }).collect() }
+    }
+
+    /// The link with a rank and tag that have been checked, at the latest when a message was accepted.
+    pub(crate) fn link(&mut self, peer: Rank, tag: Tag) -> &mut Link<B> {
+        let links = &mut self.peers[peer.index()].links;
+        let links = links.get_or_insert_with(|| Box::new(core::array::from_fn(|_| Link::new())));
+        &mut links[tag.index()]
+    }
+
+    /// Notes that a rank has ended; the first time counts.
+    pub(crate) fn lose(&mut self, peer: Rank, now: Duration) {
+        if let Some(peer) = self.peers.get_mut(peer.index()) {
+            peer.lost.get_or_insert(now);
+        }
+    }
+
+    /// Since when a rank is gone.
+    pub(crate) fn lost(&self, peer: Rank) -> Option<Duration> {
+        self.peers.get(peer.index()).and_then(|peer| peer.lost)
+    }
+
+    /// Frames to a rank that the network still has.
+    pub(crate) fn n_in_flight(&self, peer: Rank) -> usize {
+        let links = self.peers.get(peer.index()).and_then(|peer| peer.links.as_deref());
+        links.map_or(0, |links| links.iter().map(|link| link.in_flight).sum())
+    }
+
+    pub(crate) fn any_lost(&self) -> bool {
+        self.peers.iter().any(|peer| peer.lost.is_some())
+    }
+}
