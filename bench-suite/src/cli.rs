@@ -4,6 +4,10 @@
 //! [`values`](crate::values), so that a mistake is reported by clap with exit code 2 before any file is
 //! opened. What needs a file to judge (its size, its type) is an error of [`input`](crate::input).
 
+mod info;
+#[cfg(unix)]
+mod launch;
+
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -11,6 +15,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use foldwire::Preset;
 
 use crate::values::{BoundArg, Dims, LinkRate};
+pub use info::InfoArgs;
+#[cfg(unix)]
+pub use launch::{EnvArg, LaunchArgs};
 
 /// Collectives on compressed arrays: the main job and the measurements.
 #[derive(Debug, Parser)]
@@ -27,6 +34,8 @@ Examples:
   foldwire stack --link none                  the same at the speed of memory
   foldwire stack --input run.f32 --dims 449x449x235 --ranks 4
   foldwire codec --field temperature.f32 --bound rel:1e-3
+  foldwire launch -n 4 -- ./program           four ranks of a program on this machine
+  foldwire info                               what this build and this machine have
 
 `foldwire <command> --help` explains every option.";
 
@@ -37,6 +46,11 @@ pub enum Command {
     Stack(StackArgs),
     /// Measure the codec alone on one thread: encode, decode, fold, combine beside memcpy
     Codec(CodecArgs),
+    /// Start the ranks of a program on this machine, forward their output, end them together
+    #[cfg(unix)]
+    Launch(LaunchArgs),
+    /// Show kernels, presets, links, backends and this process's place, and what is not there and why
+    Info(InfoArgs),
 }
 
 const STACK_EXAMPLES: &str = "\
@@ -206,7 +220,7 @@ mod tests {
         let words = ["foldwire", "stack"].into_iter().chain(args.split_whitespace());
         match Cli::try_parse_from(words)?.command {
             Command::Stack(args) => Ok(args),
-            Command::Codec(_) => unreachable!("the subcommand is stack"),
+            _ => unreachable!("the subcommand is stack"),
         }
     }
 
