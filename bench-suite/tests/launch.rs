@@ -38,7 +38,10 @@ fn by_rank(output: &[u8]) -> BTreeMap<String, Vec<String>> {
     let mut lines = BTreeMap::<_, Vec<_>>::new();
     for line in text(output).lines() {
         let (rank, line) = line.split_once("] ").expect("each line has a prefix");
-        lines.entry(rank.trim_start_matches(['[', ' ']).to_owned()).or_default().push(line.to_owned());
+        lines
+            .entry(rank.trim_start_matches(['[', ' ']).to_owned())
+            .or_default()
+            .push(line.to_owned());
     }
     lines
 }

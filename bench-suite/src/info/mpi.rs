@@ -6,7 +6,10 @@ use super::section::Section;
 pub(super) fn section() -> Section {
     let (major, minor) = mpi::environment::version();
     let library = match mpi::environment::library_version() {
-        Ok(text) => text.lines().next().unwrap_or_default().trim().to_owned(),
+        // Open MPI counts the NUL at its end.
+        Ok(text) => {
+            text.trim_end_matches('\0').lines().next().unwrap_or_default().trim().to_owned()
+        }
         Err(error) => format!("its name is no text: {error}"),
     };
     Section::backend("mpi")
