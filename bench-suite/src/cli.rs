@@ -5,6 +5,9 @@
 //! opened. What needs a file to judge (its size, its type) is an error of [`input`](crate::input).
 
 mod bench;
+mod info;
+#[cfg(unix)]
+mod launch;
 
 use std::path::PathBuf;
 
@@ -13,6 +16,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use foldwire::Preset;
 
 use crate::values::{BoundArg, Dims, LinkRate};
+pub use info::InfoArgs;
+#[cfg(unix)]
+pub use launch::{EnvArg, LaunchArgs};
 
 pub use bench::{BackendArg, BenchArgs, DTypeArg, OpArg, PresetArg};
 
@@ -33,6 +39,8 @@ Examples:
   foldwire codec --field temperature.f32 --bound rel:1e-3
   foldwire bench allreduce --ranks 4          a collective over sizes
   mpirun -n 2 foldwire bench allreduce --backend mpi
+  foldwire launch -n 4 -- ./program           four ranks of a program on this machine
+  foldwire info                               what this build and this machine have
 
 `foldwire <command> --help` explains every option.";
 
@@ -45,6 +53,11 @@ pub enum Command {
     Codec(CodecArgs),
     /// Time a collective over sizes with every preset, and beside the MPI library's own
     Bench(BenchArgs),
+    /// Start the ranks of a program on this machine, forward their output, end them together
+    #[cfg(unix)]
+    Launch(LaunchArgs),
+    /// Show kernels, presets, links, backends and this process's place, and what is not there and why
+    Info(InfoArgs),
 }
 
 const STACK_EXAMPLES: &str = "\

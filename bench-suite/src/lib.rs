@@ -11,13 +11,16 @@
 //! | [`memory`] | what memory itself can do, and the order of repetitions |
 //! | [`peers`] | sizes and speeds of other compressors |
 //! | [`table`], [`picture`] | what the user sees |
-//! | [`stack`], [`codec`], [`bench`] | the subcommands |
+//! | [`stack`], [`codec`], [`bench`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
 
 pub mod bench;
 pub mod cli;
 pub mod codec;
 pub mod field;
+pub mod info;
 pub mod input;
+#[cfg(unix)]
+pub mod launch;
 pub mod memory;
 mod npy;
 pub mod peers;
