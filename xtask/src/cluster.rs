@@ -88,7 +88,7 @@ pub(crate) fn test(steps: &mut Steps) -> anyhow::Result<()> {
     match crate::machine::namespaces() {
         Ok(()) => test::run(steps),
         Err(reason) => {
-            eprintln!("skipped: the emulated cluster is not tested: {reason:#}");
+            steps.skip("emulated cluster", &format!("{reason:#}"));
             Ok(())
         }
     }

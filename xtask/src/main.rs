@@ -9,6 +9,7 @@ mod bench;
 mod ci;
 #[cfg(target_os = "linux")]
 mod cluster;
+mod fabrics;
 mod fuzz;
 mod loom;
 mod machine;
@@ -46,6 +47,8 @@ enum Command {
     Test,
     /// Check formatting and lints, then run everything that must pass
     Ci,
+    /// Check formatting and lints
+    Lint,
     /// Build and run core in a program without std and allocator, and look at what it imports
     BareMetal,
     /// Model-check the lock-free parts of the threads backend
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Test => test::run(&mut steps),
         Command::Ci => ci::run(&mut steps),
+        Command::Lint => ci::lint(&mut steps),
         Command::BareMetal => bare_metal::run(&mut steps),
         Command::Loom => loom::run(&mut steps),
         Command::Fuzz(args) => fuzz::run(&mut steps, &args),
