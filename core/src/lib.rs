@@ -52,6 +52,7 @@ pub mod report;
 pub mod schedule;
 pub mod select;
 pub mod transport;
+mod values;
 
 pub use bound::{Bound, Quantum, Scope};
 pub use collective::{Communicator, Config, Operation};

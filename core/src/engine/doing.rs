@@ -54,11 +54,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
             Action::Reduce => self.reduce()?,
             Action::ReduceSend => return self.reduce_send().map(Some),
             Action::ReduceStore => self.reduce_store()?,
-            Action::ReduceStoreSend => {
-                let payload = self.reduce_send()?;
-                self.store(&payload)?;
-                return Ok(Some(payload));
-            }
+            Action::ReduceStoreSend => return self.reduce_store_send().map(Some),
         }
         Ok(None)
     }
@@ -273,6 +269,30 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
         Ok(folded)
     }
 
+    /// Whether the step takes own values, as they are, into an incoming frame.
+    fn folds(&self) -> bool {
+        matches!(self.lane.holding, Holding::Nothing)
+            && self.program.keeps_frames()
+            && !self.program.encodes_own()
+    }
+
+    /// As [`fold`](Self::fold) for a step that [`folds`](Self::folds), and the result into the output.
+    fn fold_store(&mut self) -> Result<Payload<F>, Error> {
+        let mut incoming = self.incoming()?;
+        let (segment, divisor) = (self.segment, self.program.divisor);
+        if self.timed(|r| &mut r.fold, |work, _| work.fold_in_place(segment, &mut incoming))? {
+            self.store(&incoming)?;
+            return Ok(incoming);
+        }
+        let frame = self.spare()?;
+        let folded = self.timed(
+            |r| &mut r.fold,
+            |work, report| work.fold_store(segment, &incoming, frame, divisor, report),
+        )?;
+        self.recycle(incoming.frame);
+        Ok(folded)
+    }
+
     fn combine(&mut self, mut a: Payload<F>, b: Payload<F>) -> Result<Payload<F>, Error> {
         let in_place = self.timed(|r| &mut r.fold, |work, _| work.combine_in_place(&mut a, &b))?;
         if in_place {
@@ -297,7 +317,21 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
         self.send(false)
     }
 
+    fn reduce_store_send(&mut self) -> Result<Payload<F>, Error> {
+        if self.folds() {
+            return self.fold_store();
+        }
+        let payload = self.reduce_send()?;
+        self.store(&payload)?;
+        Ok(payload)
+    }
+
     fn reduce_store(&mut self) -> Result<(), Error> {
+        if self.folds() {
+            let payload = self.fold_store()?;
+            self.recycle(payload.frame);
+            return Ok(());
+        }
         if matches!(self.lane.holding, Holding::Nothing) && !self.program.keeps_frames() {
             let (incoming, segment, divisor) =
                 (self.incoming()?, self.segment, self.program.divisor);

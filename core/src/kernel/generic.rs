@@ -12,17 +12,19 @@
 //! Every function here is `inline(always)` into the level's `#[target_feature]` entry points, where
 //! the intrinsics of the `Isa` become single instructions.
 
+mod fold_store;
 mod merge;
 mod reader;
 mod writer;
 
 use super::chunk::ChunkView;
 use super::prefetch::{self, AHEAD};
-use super::{BLOCK, Code, Encoded, Lattice};
+use super::{BLOCK, Code, Encoded, Lattice, Scale};
 use crate::element::Element;
 use crate::op::LatticeOp;
+pub(super) use fold_store::fold_store;
 use merge::merge;
-use reader::{Block, ChunkReader, FromChunk, FromFloats, Source, padded};
+use reader::{ChunkReader, FromChunk, FromFloats, Source, padded};
 use writer::ChunkWriter;
 
 /// One block of 32 codes in an instruction set's registers.
@@ -113,51 +115,22 @@ unsafe fn encode_block<T: Element, S: Isa<T>>(
 #[inline(always)]
 pub(super) unsafe fn decode<T: Element, S: Isa<T>>(
     view: &ChunkView<'_, T>,
-    scale: T,
-    divisor: T,
+    scale: &Scale<T>,
     dst: &mut [T],
 ) {
     let full = dst.len() / BLOCK;
-    // SAFETY: full blocks have room for 32 values in `dst`, the short one goes through a buffer.
+    // SAFETY: `dst` has room for the blocks, of which the last may be short.
     unsafe {
         let mut src = FromChunk::<T, S>::new(view);
+        let output = dst.as_mut_ptr();
         for block in 0..full {
-            let out = dst.as_mut_ptr().add(block * BLOCK);
-            prefetch::to_write(out.wrapping_add(AHEAD * BLOCK));
-            decode_block(&mut src, block, BLOCK, scale, divisor, out);
+            let at = output.add(block * BLOCK);
+            prefetch::to_write(at.wrapping_add(AHEAD * BLOCK));
+            src.next(block, BLOCK).store(scale, BLOCK, at);
         }
-        let rest = &mut dst[full * BLOCK..];
-        if !rest.is_empty() {
-            let mut values = [T::ZERO; BLOCK];
-            decode_block(&mut src, full, rest.len(), scale, divisor, values.as_mut_ptr());
-            rest.copy_from_slice(&values[..rest.len()]);
-        }
-    }
-}
-
-/// # Safety
-/// As for [`Source::next`]; room for 32 values at `out`.
-#[inline(always)]
-unsafe fn decode_block<T: Element, S: Isa<T>>(
-    src: &mut FromChunk<'_, T, S>,
-    block: usize,
-    n: usize,
-    scale: T,
-    divisor: T,
-    out: *mut T,
-) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        match src.next(block, n) {
-            Block::Codes(codes) => S::dequantise(codes, scale, out),
-            Block::Values(mut values) => {
-                if divisor != T::ONE {
-                    for value in &mut values {
-                        *value = *value / divisor;
-                    }
-                }
-                out.copy_from_nonoverlapping(values.as_ptr(), BLOCK);
-            }
+        let rest = dst.len() - full * BLOCK;
+        if rest > 0 {
+            src.next(full, rest).store(scale, rest, output.add(full * BLOCK));
         }
     }
 }
@@ -181,7 +154,8 @@ pub(super) unsafe fn fold<T: Element, S: Isa<T>>(
             return encoded;
         }
         let a = FromChunk::<T, S>::new(view);
-        merge::<T, S>(op, a, FromFloats { values: local, lattice }, lattice, local.len(), dst)
+        let b = FromFloats { values: local.as_ptr(), lattice };
+        merge::<T, S>(op, a, b, lattice, local.len(), dst)
     }
 }
 

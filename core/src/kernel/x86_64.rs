@@ -31,7 +31,7 @@ mod avx512;
 mod bits;
 
 use super::chunk::ChunkView;
-use super::{Encoded, Kernels, Lattice, generic};
+use super::{Encoded, Kernels, Lattice, Scale, generic};
 use crate::op::LatticeOp;
 
 cpufeatures::new!(avx2_detected, "avx2", "bmi1", "bmi2", "popcnt");
@@ -81,12 +81,11 @@ macro_rules! level {
             #[target_feature(enable = $features)]
             pub(super) unsafe fn decode(
                 view: &ChunkView<'_, $float>,
-                scale: $float,
-                divisor: $float,
+                scale: &Scale<$float>,
                 dst: &mut [$float],
             ) {
                 // SAFETY: as for `encode`.
-                unsafe { generic::decode::<$float, $isa>(view, scale, divisor, dst) }
+                unsafe { generic::decode::<$float, $isa>(view, scale, dst) }
             }
 
             #[target_feature(enable = $features)]
@@ -99,6 +98,24 @@ macro_rules! level {
             ) -> Encoded {
                 // SAFETY: as for `encode`.
                 unsafe { generic::fold::<$float, $isa>(op, view, local, lattice, dst) }
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn fold_store(
+                op: LatticeOp,
+                view: &ChunkView<'_, $float>,
+                local: *const $float,
+                lattice: &Lattice<$float>,
+                dst: &mut [u8],
+                scale: &Scale<$float>,
+                output: *mut $float,
+            ) -> Encoded {
+                // SAFETY: as for `encode`.
+                unsafe {
+                    generic::fold_store::<$float, $isa>(
+                        op, view, local, lattice, dst, scale, output,
+                    )
+                }
             }
 
             #[target_feature(enable = $features)]
@@ -124,6 +141,7 @@ macro_rules! level {
             encode: $module::encode,
             decode: $module::decode,
             fold: $module::fold,
+            fold_store: $module::fold_store,
             combine: $module::combine,
             extent: $module::extent,
         };
