@@ -72,7 +72,7 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
 #[test]
 fn help_shows_examples() {
     let folder = tempfile::tempdir().unwrap();
-    for args in ["--help", "stack --help", "codec --help"] {
+    for args in ["--help", "stack --help", "codec --help", "bench --help"] {
         let output = foldwire(folder.path(), args);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains("Examples:"), "{args}: {text}");
