@@ -3,6 +3,9 @@
 //!
 //! They are read at each call. Where an algorithm cannot do a call (a size that is no power of two, say), MPICH
 //! takes its default without a word, so a name is what was asked for.
+//!
+//! MPICH 4.0.2 has a fault of its own here: `MPI_Reduce` with `MPI_IN_PLACE`, three ranks or more on a node and a root
+//! other than rank 0 of it reads address −1 above some hundred bytes, whatever the algorithm.
 
 use crate::ffi::tool::Variable;
 use crate::way::Way;

@@ -36,7 +36,12 @@ pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> 
     }
     let universe = mpi::initialize().context("MPI does not start")?;
     let world = universe.world();
-    match play::<T>(args, source, &world) {
+    // All ranks find the same fault; one says so.
+    let settings = match Settings::new::<T>(args, world.size() as usize) {
+        Err(_) if world.rank() > 0 => return Ok(()),
+        settings => settings?,
+    };
+    match play::<T>(args, source, &world, &settings) {
         Ok((head, outcome)) if world.rank() == 0 => show(args, &head, &outcome),
         Ok(_) => Ok(()),
         Err(error) => {
@@ -51,21 +56,21 @@ fn play<T: Element + Into<f64>>(
     args: &BenchArgs,
     source: &Source,
     world: &SimpleCommunicator,
+    settings: &Settings,
 ) -> anyhow::Result<(Head, super::Outcome)> {
     let (size, rank) = (world.size() as usize, world.rank() as usize);
-    let settings = Settings::new::<T>(args, size)?;
     let data = source.data::<T>(size);
     let mut options = foldwire_mpi::Options::default();
     options.frame_bytes = args.frame.unwrap_or(options.frame_bytes);
     let endpoint = foldwire_mpi::join_with(world, options)?;
     let comm = Communicator::with_config(endpoint, config(args))?;
     let backend = format!("MPI ({})", native::library());
-    let head = Head::new(args, &comm, &backend, &data, &settings);
+    let head = Head::new(args, &comm, &backend, &data, settings);
 
     let mut contestants = presets(args);
     contestants.push(Box::new(Default { native: Native::duplicate(world)?, call: None }));
     if args.mpi_best {
-        contestants.push(Box::new(best(world, &settings)?));
+        contestants.push(Box::new(best(world, settings)?));
     }
     let progress = progress(rank);
     let for_barrier = world.duplicate();
@@ -73,7 +78,7 @@ fn play<T: Element + Into<f64>>(
         for_barrier.barrier();
         Ok(())
     });
-    let (barrier, settings, data) = (wait.as_mut(), &settings, &data);
+    let (barrier, data) = (wait.as_mut(), &data);
     let contest = Contest { comm, barrier, contestants, settings, data, progress: &progress };
     Ok((head, contest.play()?))
 }
