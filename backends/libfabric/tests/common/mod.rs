@@ -1,0 +1,183 @@
+//! What the tests share: ranks as processes or threads, and a driver of one message layer.
+
+#![allow(unreachable_pub, dead_code, reason = "each test program uses parts of it")]
+
+pub mod pipes;
+pub mod threads;
+
+use std::process;
+use std::time::{Duration, Instant};
+
+use foldwire::transport::{Rank, Tag};
+use foldwire_bootstrap::Exchange;
+use foldwire_libfabric::{Buffer, Endpoint, Error, Fabric, Settings, join, providers};
+use foldwire_messaging::{Event, Net, Refused, Source};
+
+/// Longest time that anything may take.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A test by its name in this program, and the provider that it is about.
+#[derive(Clone, Copy)]
+pub struct Test {
+    pub name: &'static str,
+    pub provider: &'static str,
+}
+
+impl Test {
+    /// Runs `program` as each of `size` ranks, each a process that runs this test, joined over the provider. All ranks
+    /// must succeed, but for those that were lost. Says so and does nothing if there is no such provider.
+    ///
+    /// Processes, because libfabric's shared memory has one rank in each.
+    pub fn run(self, size: u32, program: impl Fn(Driver)) {
+        self.run_with(size, |exchange| exchange, program);
+    }
+
+    /// As [`run`](Self::run), with another exchange made of the usual one.
+    pub fn run_with<X: Exchange + 'static>(
+        self,
+        size: u32,
+        adapt: impl Fn(pipes::Shared) -> X,
+        program: impl Fn(Driver),
+    ) {
+        self.run_joined(size, |settings, exchange| {
+            program(Driver::new(Fabric::join(settings, adapt(exchange)).unwrap()));
+        });
+    }
+
+    /// As [`run`](Self::run), with a transport.
+    pub fn run_transport(self, size: u32, program: impl Fn(Endpoint)) {
+        self.run_joined(size, |settings, exchange| program(join(settings, exchange).unwrap()));
+    }
+
+    fn run_joined(self, size: u32, program: impl Fn(&Settings, pipes::Shared)) {
+        if let Some(reason) = missing(self.provider) {
+            println!("skipped: provider {}: {reason}", self.provider);
+            return;
+        }
+        let args = ["--exact", self.name, "--nocapture", "--test-threads=1"];
+        let exchange = pipes::Shared::open(size, &args).unwrap();
+        program(&Settings::default().provider(self.provider), exchange.clone());
+        if exchange.rank() > Rank(0) {
+            process::exit(0);
+        }
+        assert_eq!(exchange.wait().unwrap(), [], "these ranks failed");
+    }
+}
+
+/// Why this libfabric has no such provider to offer.
+pub fn missing(provider: &str) -> Option<String> {
+    let all = providers(&Settings::default());
+    match all.iter().find(|found| found.name == provider) {
+        None => Some("unknown".to_owned()),
+        Some(found) => found.offer.as_ref().err().map(ToString::to_string),
+    }
+}
+
+/// A message as the tests see it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Message {
+    pub from: Rank,
+    pub tag: Tag,
+    pub bytes: Vec<u8>,
+}
+
+/// A message layer, and what has come of it.
+pub struct Driver {
+    pub net: Fabric,
+    pub arrived: Vec<Message>,
+    pub lost: Vec<Rank>,
+    pub n_released: usize,
+    pub n_returned: usize,
+    /// Sends that were refused for now.
+    pub n_busy: usize,
+}
+
+impl Driver {
+    pub fn new(net: Fabric) -> Self {
+        Self { net, arrived: Vec::new(), lost: Vec::new(), n_released: 0, n_returned: 0, n_busy: 0 }
+    }
+
+    /// Polls once; whether something has happened.
+    pub fn poll(&mut self) -> Result<bool, Error> {
+        match self.net.poll()? {
+            None => {
+                self.net.idle(Duration::from_millis(1));
+                return Ok(false);
+            }
+            Some(Event::Released { .. }) => self.n_released += 1,
+            Some(Event::Returned { .. }) => self.n_returned += 1,
+            Some(Event::Lost { peer }) => self.lost.push(peer),
+            Some(Event::Received { from, tag, buffer, n_bytes }) => {
+                let bytes = buffer.as_ref()[..n_bytes].to_vec();
+                self.arrived.push(Message { from, tag, bytes });
+            }
+        }
+        Ok(true)
+    }
+
+    /// Polls until `done`.
+    #[track_caller]
+    pub fn until(&mut self, done: impl Fn(&Self) -> bool) {
+        let start = Instant::now();
+        while !done(self) {
+            self.poll().unwrap();
+            assert!(start.elapsed() < PATIENCE, "nothing happens any more");
+        }
+    }
+
+    /// Polls for a while, whatever comes.
+    pub fn linger(&mut self, time: Duration) {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            self.poll().unwrap();
+        }
+    }
+
+    pub fn buffer(&mut self, n_bytes: usize) -> Buffer {
+        self.net.allocate(n_bytes).unwrap()
+    }
+
+    /// Sends once the network takes it.
+    #[track_caller]
+    pub fn send(&mut self, to: Rank, tag: Tag, bytes: &[u8], matched: bool) {
+        let mut buffer = self.buffer(bytes.len().max(1));
+        buffer.as_mut()[..bytes.len()].copy_from_slice(bytes);
+        let start = Instant::now();
+        loop {
+            match self.net.send(to, tag, buffer, bytes.len(), matched) {
+                Ok(()) => return,
+                Err(Refused::Busy(refused)) => buffer = refused,
+                Err(Refused::Failed(_, error)) => panic!("{error}"),
+            }
+            self.n_busy += 1;
+            self.poll().unwrap();
+            assert!(start.elapsed() < PATIENCE, "the network stays full");
+        }
+    }
+
+    /// Posts a receive once the network takes it.
+    #[track_caller]
+    pub fn post(&mut self, from: Source, tag: Tag, n_bytes: usize) {
+        let mut buffer = self.buffer(n_bytes);
+        let start = Instant::now();
+        loop {
+            match self.net.recv(from, tag, buffer) {
+                Ok(()) => return,
+                Err(Refused::Busy(refused)) => buffer = refused,
+                Err(Refused::Failed(_, error)) => panic!("{error}"),
+            }
+            self.poll().unwrap();
+            assert!(start.elapsed() < PATIENCE, "the network stays full");
+        }
+    }
+
+    /// The next message on a link.
+    #[track_caller]
+    pub fn receive(&mut self, from: Rank, tag: Tag, n_bytes: usize) -> Vec<u8> {
+        self.post(Source::Rank(from), tag, n_bytes);
+        let is_it = |message: &Message| message.from == from && message.tag == tag;
+        self.until(|driver| driver.arrived.iter().any(is_it));
+        let at = self.arrived.iter().position(is_it).unwrap();
+        self.arrived.remove(at).bytes
+    }
+}

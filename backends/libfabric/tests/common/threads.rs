@@ -1,0 +1,60 @@
+//! Ranks as threads, with an [`Exchange`] in memory.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+
+use foldwire::Rank;
+use foldwire_bootstrap::Exchange;
+
+/// What the ranks of one test share.
+struct Board {
+    barrier: Barrier,
+    /// What each rank said in each round.
+    said: Mutex<HashMap<(usize, u32), Vec<u8>>>,
+}
+
+/// One rank's view of the board.
+pub struct InMemory {
+    rank: u32,
+    size: usize,
+    n_rounds: usize,
+    board: Arc<Board>,
+}
+
+impl Exchange for InMemory {
+    type Error = Infallible;
+
+    fn rank(&self) -> Rank {
+        Rank(self.rank)
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Infallible> {
+        let round = self.n_rounds;
+        self.n_rounds += 1;
+        self.board.said.lock().unwrap().insert((round, self.rank), mine.to_vec());
+        self.board.barrier.wait();
+        let said = self.board.said.lock().unwrap();
+        Ok((0..self.size as u32).map(|rank| said[&(round, rank)].clone()).collect())
+    }
+}
+
+/// Runs `program` as each of `size` ranks, with what it needs to join.
+pub fn ranks<T: Send>(size: usize, program: impl Fn(InMemory) -> T + Sync) -> Vec<T> {
+    let board = Arc::new(Board { barrier: Barrier::new(size), said: Mutex::default() });
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..size as u32)
+            .map(|rank| {
+                let exchange = InMemory { rank, size, n_rounds: 0, board: Arc::clone(&board) };
+                let program = &program;
+                scope.spawn(move || program(exchange))
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}

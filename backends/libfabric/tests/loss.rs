@@ -1,0 +1,113 @@
+//! A rank that ends is noticed, and what was meant for it comes back.
+
+mod common;
+
+use std::process;
+use std::time::{Duration, Instant};
+
+use common::{PATIENCE, Test, pipes};
+use foldwire::transport::{Rank, Tag};
+use foldwire_bootstrap::Exchange;
+use foldwire_libfabric::Error;
+use foldwire_messaging::{Net, Refused, Source};
+
+/// Ends this process as a crash would: nothing is dropped.
+fn crash() -> ! {
+    process::exit(3);
+}
+
+/// The exchange knows of a crash; the endpoint says so once, refuses sends, and releases messages
+/// that waited for an answer.
+fn crashes_are_told(test: Test) {
+    test.run(3, |mut driver| {
+        let me = driver.net.rank();
+        if me == Rank(1) {
+            assert_eq!(driver.receive(Rank(0), Tag(0), 64), b"hello");
+            crash();
+        }
+        if me == Rank(2) {
+            assert_eq!(driver.receive(Rank(0), Tag(0), 64), b"still there?");
+            return;
+        }
+        driver.send(Rank(1), Tag(1), b"nobody will receive this", true);
+        driver.send(Rank(1), Tag(0), b"hello", false);
+        driver.post(Source::Rank(Rank(1)), Tag(0), 64);
+        driver.until(|driver| driver.lost == [Rank(1)] && driver.n_released == 2);
+        let buffer = driver.buffer(64);
+        match driver.net.send(Rank(1), Tag(0), buffer, 64, false) {
+            Err(Refused::Failed(_, error)) => assert_eq!(error, Error::PeerLost { peer: Rank(1) }),
+            other => panic!("{other:?}"),
+        }
+        // Others are not concerned.
+        driver.send(Rank(2), Tag(0), b"still there?", false);
+        driver.until(|driver| driver.n_released == 3);
+        driver.linger(Duration::from_millis(30));
+        assert_eq!(driver.lost, [Rank(1)]);
+    });
+}
+
+/// An exchange that knows of nobody's end.
+struct Ignorant(pipes::Shared);
+
+impl Exchange for Ignorant {
+    type Error = std::io::Error;
+
+    fn rank(&self) -> Rank {
+        self.0.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Self::Error> {
+        self.0.all_gather(mine)
+    }
+}
+
+/// `sockets` finds out itself, once something is sent. (`tcp` says for ever that it is busy.)
+fn broken_connections_are_found(test: Test) {
+    test.run_with(2, Ignorant, |mut driver| {
+        if driver.net.rank() == Rank(1) {
+            driver.send(Rank(0), Tag(0), b"hello", false);
+            driver.until(|driver| driver.n_released == 1);
+            // As a crash, but for those who ask for the status.
+            process::exit(0);
+        }
+        assert_eq!(driver.receive(Rank(1), Tag(0), 64), b"hello");
+        let start = Instant::now();
+        while driver.lost.is_empty() {
+            let buffer = driver.buffer(64);
+            match driver.net.send(Rank(1), Tag(0), buffer, 64, false) {
+                Ok(()) | Err(Refused::Busy(_)) => driver.linger(Duration::from_millis(5)),
+                Err(Refused::Failed(_, error)) => {
+                    assert_eq!(error, Error::PeerLost { peer: Rank(1) });
+                    driver.until(|driver| !driver.lost.is_empty());
+                }
+            }
+            assert!(start.elapsed() < PATIENCE, "nobody finds out");
+        }
+        assert_eq!(driver.lost, [Rank(1)]);
+    });
+}
+
+macro_rules! tests {
+    ($($module:ident: $provider:ident $test:ident;)*) => {$(
+        mod $module {
+            #[test]
+            fn $provider() {
+                super::$test(crate::common::Test {
+                    name: concat!(stringify!($module), "::", stringify!($provider)),
+                    provider: stringify!($provider),
+                });
+            }
+        }
+    )*};
+}
+
+tests! {
+    tcp_told: tcp crashes_are_told;
+    shm_told: shm crashes_are_told;
+    sockets_told: sockets crashes_are_told;
+    sockets_found: sockets broken_connections_are_found;
+}
