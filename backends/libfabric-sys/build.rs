@@ -1,0 +1,93 @@
+//! Finds libfabric by pkg-config, compiles the shim for its static inline functions, and has bindgen write
+//! the declarations that this machine's headers make.
+
+use std::env;
+use std::panic;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use bindgen::callbacks::{ItemInfo, ItemKind, ParseCallbacks};
+
+/// Oldest release with everything that is called here.
+const OLDEST: &str = "1.11";
+
+/// Functions with a symbol of their own.
+const FUNCTIONS: &str =
+    "fi_(getinfo|freeinfo|dupinfo|fabric|version|strerror|tostr|getparams|freeparams)";
+/// Types that are written, read or passed; those that they name follow.
+const TYPES: &str =
+    "fi_(info|param|context2|av_attr|cq_attr|cq_tagged_entry|cq_err_entry|msg_tagged)";
+fn main() -> ExitCode {
+    println!("cargo::rerun-if-changed=shim");
+    let library = match pkg_config::Config::new().atleast_version(OLDEST).probe("libfabric") {
+        Ok(library) => library,
+        Err(problem) => {
+            let what = format!(
+                "pkg-config finds no libfabric {OLDEST} or newer (PKG_CONFIG_PATH may name the folder of its libfabric.pc)"
+            );
+            return fail(&what, &problem.to_string());
+        }
+    };
+    let includes = &library.include_paths;
+    if let Err(problem) = cc::Build::new()
+        .file("shim/shim.c")
+        .includes(includes)
+        .try_compile("foldwire_libfabric_shim")
+    {
+        return fail("the C compiler refuses libfabric's headers", &problem.to_string());
+    }
+    // bindgen panics, with a text that says so, if it finds no libclang.
+    match panic::catch_unwind(|| bindings(includes)) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(problem)) => fail("no bindings", &problem),
+        Err(_) => fail(
+            "bindgen cannot use libclang (LIBCLANG_PATH may name the folder of libclang.so)",
+            "",
+        ),
+    }
+}
+
+fn bindings(include_paths: &[PathBuf]) -> Result<(), String> {
+    let out = env::var_os("OUT_DIR").ok_or("OUT_DIR is not set; build with cargo")?;
+    let includes = include_paths.iter().map(|path| format!("-I{}", path.display()));
+    bindgen::Builder::default()
+        .header("shim/shim.h")
+        .clang_args(includes)
+        .allowlist_function("shim_fi_.*")
+        .allowlist_function(FUNCTIONS)
+        .allowlist_type(TYPES)
+        .allowlist_var("shim_FI_.*")
+        .opaque_type("fid|fid_(fabric|domain|ep|av|cq|mr|nic|wait)")
+        .prepend_enum_name(false)
+        .derive_default(true)
+        .generate_comments(false)
+        .layout_tests(true)
+        .parse_callbacks(Box::new(Names))
+        .generate()
+        .map_err(|problem| format!("bindgen cannot read libfabric's headers: {problem}"))?
+        .write_to_file(Path::new(&out).join("bindings.rs"))
+        .map_err(|problem| format!("cannot write the bindings: {problem}"))
+}
+
+fn fail(what: &str, detail: &str) -> ExitCode {
+    println!(
+        "cargo::error={what}; on Debian and Ubuntu: apt-get install libfabric-dev libclang-dev pkg-config gcc"
+    );
+    println!("{detail}");
+    ExitCode::FAILURE
+}
+
+/// Calls the shim's functions and constants by libfabric's names.
+#[derive(Debug)]
+struct Names;
+
+impl ParseCallbacks for Names {
+    fn item_name(&self, item: ItemInfo<'_>) -> Option<String> {
+        match item.kind {
+            ItemKind::Function | ItemKind::Var => {
+                item.name.strip_prefix("shim_").map(str::to_owned)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Latency and bandwidth of the message layer between two processes on this host, by message size.
+//!
+//! `cargo run --release -p foldwire-libfabric --example pingpong -- PROVIDER [SECONDS]`
+//!
+//! *Latency* is half the time of a round trip; *bandwidth* is that of a stream one way with a window of 8
+//! messages. Each is the median of 9 repetitions.
+
+#[path = "../tests/common/pipes.rs"]
+mod pipes;
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use foldwire::transport::{Rank, Tag};
+use foldwire_libfabric::{Buffer, Fabric, Settings};
+use foldwire_messaging::{Event, Net, Refused, Source};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const SIZES: [usize; 8] = [64, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22];
+const WINDOW: usize = 8;
+const REPETITIONS: usize = 9;
+const TAG: Tag = Tag(0);
+
+fn main() -> Outcome<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let provider = args.first().ok_or("usage: pingpong PROVIDER [SECONDS]")?;
+    let seconds: f64 = args.get(1).map_or(Ok(0.2), |text| text.parse())?;
+    let settings = Settings::from_env()?.provider(provider);
+    if pipes::is_child() {
+        let mut net = Fabric::join(&settings, pipes::Pipes::child())?;
+        return SIZES.into_iter().try_for_each(|size| measure(&mut net, size, seconds).map(|_| ()));
+    }
+    let arguments: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (exchange, mut child) = pipes::Pipes::parent(&arguments)?;
+    let mut net = Fabric::join(&settings, exchange)?;
+    println!("{} (matched sends: {})", net.provider(), net.can_match());
+    println!("{:>9} {:>12} {:>10}", "bytes", "latency µs", "GB/s");
+    for size in SIZES {
+        let (latency, rate) = measure(&mut net, size, seconds)?;
+        println!("{size:>9} {:>12.2} {:>10.2}", latency * 1e6, rate / 1e9);
+    }
+    child.wait()?;
+    Ok(())
+}
+
+/// Median latency in seconds and bandwidth in bytes per second.
+fn measure(net: &mut Fabric, size: usize, seconds: f64) -> Outcome<(f64, f64)> {
+    let mut link = Link::new(net, size)?;
+    let each = seconds / REPETITIONS as f64;
+    // As often as fits the time; rank 0 finds out how often, and rank 1 is told by the last message.
+    let mut latencies = Vec::new();
+    let mut rates = Vec::new();
+    for _ in 0..REPETITIONS {
+        latencies.push(link.ping_pong(each)?);
+        rates.push(link.stream(each)?);
+    }
+    while link.n_under_way > 0 {
+        link.poll()?;
+    }
+    latencies.sort_by(f64::total_cmp);
+    rates.sort_by(f64::total_cmp);
+    Ok((latencies[REPETITIONS / 2], rates[REPETITIONS / 2]))
+}
+
+/// The other process, and buffers for messages to and from it.
+struct Link<'n> {
+    net: &'n mut Fabric,
+    size: usize,
+    peer: Rank,
+    free: Vec<Buffer>,
+    n_arrived: usize,
+    /// Messages that the network has not finished with.
+    n_under_way: usize,
+    /// The last message said that it is the last.
+    is_last: bool,
+}
+
+impl<'n> Link<'n> {
+    fn new(net: &'n mut Fabric, size: usize) -> Outcome<Self> {
+        let peer = Rank(1 - net.rank().0);
+        let free = (0..2 * WINDOW + 2).map(|_| net.allocate(size)).collect::<Result<_, _>>()?;
+        Ok(Self { net, size, peer, free, n_arrived: 0, n_under_way: 0, is_last: false })
+    }
+
+    fn is_first(&self) -> bool {
+        self.net.rank() == Rank(0)
+    }
+
+    fn poll(&mut self) -> Outcome<()> {
+        match self.net.poll()? {
+            Some(Event::Released { buffer, .. }) => {
+                self.n_under_way -= 1;
+                self.free.push(buffer);
+            }
+            Some(Event::Returned { buffer }) => self.free.push(buffer),
+            Some(Event::Received { buffer, .. }) => {
+                self.n_arrived += 1;
+                self.is_last = buffer.as_ref()[0] == 1;
+                self.free.push(buffer);
+            }
+            Some(Event::Lost { peer }) => return Err(format!("rank {peer} is lost").into()),
+            None => self.net.idle(Duration::from_millis(1)),
+        }
+        Ok(())
+    }
+
+    fn buffer(&mut self) -> Outcome<Buffer> {
+        loop {
+            match self.free.pop() {
+                Some(buffer) => return Ok(buffer),
+                None => self.poll()?,
+            }
+        }
+    }
+
+    fn send(&mut self, n_bytes: usize, is_last: bool) -> Outcome<()> {
+        let mut buffer = self.buffer()?;
+        buffer.as_mut()[0] = u8::from(is_last);
+        loop {
+            match self.net.send(self.peer, TAG, buffer, n_bytes, false) {
+                Ok(()) => {
+                    self.n_under_way += 1;
+                    return Ok(());
+                }
+                Err(Refused::Busy(refused)) => buffer = refused,
+                Err(Refused::Failed(_, error)) => return Err(error.into()),
+            }
+            self.poll()?;
+        }
+    }
+
+    fn post(&mut self) -> Outcome<()> {
+        let mut buffer = self.buffer()?;
+        loop {
+            match self.net.recv(Source::Rank(self.peer), TAG, buffer) {
+                Ok(()) => return Ok(()),
+                Err(Refused::Busy(refused)) => buffer = refused,
+                Err(Refused::Failed(_, error)) => return Err(error.into()),
+            }
+            self.poll()?;
+        }
+    }
+
+    fn receive(&mut self) -> Outcome<()> {
+        self.post()?;
+        self.wait_for(1)
+    }
+
+    fn wait_for(&mut self, n: usize) -> Outcome<()> {
+        while self.n_arrived < n {
+            self.poll()?;
+        }
+        self.n_arrived -= n;
+        Ok(())
+    }
+
+    /// Seconds one way.
+    fn ping_pong(&mut self, seconds: f64) -> Outcome<f64> {
+        let start = Instant::now();
+        let mut n_trips = 0.0;
+        loop {
+            if self.is_first() {
+                let is_last = n_trips >= 4.0 && start.elapsed().as_secs_f64() > seconds;
+                self.send(self.size, is_last)?;
+                self.receive()?;
+            } else {
+                self.receive()?;
+                self.send(self.size, self.is_last)?;
+            }
+            n_trips += 1.0;
+            if self.is_last {
+                return Ok(start.elapsed().as_secs_f64() / n_trips / 2.0);
+            }
+        }
+    }
+
+    /// Bytes per second from rank 0 to rank 1, which acknowledges each window.
+    fn stream(&mut self, seconds: f64) -> Outcome<f64> {
+        let start = Instant::now();
+        let mut n_windows = 0.0;
+        loop {
+            if self.is_first() {
+                let is_last = n_windows >= 4.0 && start.elapsed().as_secs_f64() > seconds;
+                for _ in 0..WINDOW {
+                    self.send(self.size, is_last)?;
+                }
+                // Keep one window ahead of the acknowledgements.
+                self.post()?;
+                if n_windows > 0.0 {
+                    self.wait_for(1)?;
+                }
+                n_windows += 1.0;
+                if is_last {
+                    self.wait_for(1)?;
+                    let n_bytes = n_windows * (WINDOW * self.size) as f64;
+                    return Ok(n_bytes / start.elapsed().as_secs_f64());
+                }
+            } else {
+                for _ in 0..WINDOW {
+                    self.post()?;
+                }
+                self.wait_for(WINDOW)?;
+                let is_last = self.is_last;
+                self.send(1, is_last)?;
+                if is_last {
+                    return Ok(0.0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The only place where libfabric is called. Everything that leaves this module is safe to use:
+//!
+//! | file | what it wraps |
+//! |---|---|
+//! | `info.rs` | `fi_getinfo`: what providers there are and what they ask for |
+//! | `domain.rs` | a fabric and a domain, opened from such a description |
+//! | `memory.rs` | buffers in slabs of memory, registered where the provider asks for it |
+//! | `contexts.rs` | the `fi_context2` of each request, fixed in memory |
+//! | `port.rs` | endpoint, address vector and completion queue, and the requests under way |
+//!
+//! **Closing.** libfabric refuses to close what others still use. A [`Port`] closes its endpoint first, and only then
+//! gives up the buffers under way; slabs close their registration before they free memory, and hold the domain,
+//! which holds the fabric.
+//!
+//! **Threads.** Nothing here is `Send`: a domain and all that is opened in it belong to one thread, as we tell
+//! the provider (`FI_THREAD_DOMAIN`).
+#![allow(unsafe_code, reason = "calls the libfabric library")]
+
+mod contexts;
+mod domain;
+mod info;
+mod memory;
+mod port;
+
+use std::ffi::{CStr, c_int, c_void};
+use std::fmt;
+use std::ptr::{self, NonNull};
+
+use libfabric_sys as sys;
+
+pub(crate) use domain::Domain;
+pub(crate) use info::{
+    Description, Descriptions, Query, Requirements, is_known_by_parameters, names_of,
+};
+pub use memory::Buffer;
+pub(crate) use port::{Arrival, Completion, Port};
+
+/// The interface version that we ask for: the oldest that has all we need, so that every library treats us alike.
+const API_VERSION: u32 = (1 << 16) | 11;
+
+/// An error number of libfabric's: one of the system's, or one from 256.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Errno(c_int);
+
+impl Errno {
+    pub(crate) const AGAIN: Self = Self(sys::FI_EAGAIN);
+    pub(crate) const CANCELED: Self = Self(sys::FI_ECANCELED);
+    pub(crate) const INVALID: Self = Self(sys::FI_EINVAL);
+    pub(crate) const NO_DATA: Self = Self(sys::FI_ENODATA);
+    pub(crate) const NO_MEMORY: Self = Self(sys::FI_ENOMEM);
+    pub(crate) const TRUNCATED: Self = Self(sys::FI_ETRUNC);
+
+    /// The positive number.
+    #[must_use]
+    pub const fn code(self) -> i32 {
+        self.0
+    }
+
+    /// Whether it says that the other end of a connection is gone, or was never there.
+    pub(crate) const fn is_of_connection(self) -> bool {
+        matches!(
+            self.0,
+            sys::FI_ECONNABORTED
+                | sys::FI_ECONNREFUSED
+                | sys::FI_ECONNRESET
+                | sys::FI_EHOSTDOWN
+                | sys::FI_EHOSTUNREACH
+                | sys::FI_ENETDOWN
+                | sys::FI_ENETUNREACH
+                | sys::FI_ENOTCONN
+                | sys::FI_EREMOTEIO
+                | sys::FI_ESHUTDOWN
+                | sys::FI_ETIMEDOUT
+        )
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // SAFETY: returns a terminated string that lives as long as the library (or the thread), for any number.
+        let text = unsafe { CStr::from_ptr(sys::fi_strerror(self.0)) };
+        write!(f, "{} (error {})", text.to_string_lossy(), self.0)
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A version of libfabric or of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// Changes with the interface.
+    pub major: u16,
+    /// Changes with each release.
+    pub minor: u16,
+}
+
+impl Version {
+    /// The version of the libfabric that is loaded.
+    #[must_use]
+    pub fn of_library() -> Self {
+        // SAFETY: no arguments, no state.
+        Self::unpack(unsafe { sys::fi_version() })
+    }
+
+    const fn unpack(packed: u32) -> Self {
+        Self { major: (packed >> 16) as u16, minor: packed as u16 }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// Sends complete once the receive was matched.
+pub(crate) const MATCH_COMPLETE: u64 = sys::FI_MATCH_COMPLETE;
+/// Sends complete once the message is in the receiver's memory.
+pub(crate) const DELIVERY_COMPLETE: u64 = sys::FI_DELIVERY_COMPLETE;
+
+/// libfabric returns 0, or an error number negated.
+fn checked(status: c_int) -> Result<(), Errno> {
+    if status == 0 { Ok(()) } else { Err(Errno(status.saturating_neg())) }
+}
+
+/// As [`checked`], for functions that return counts.
+fn checked_count(status: isize) -> Result<usize, Errno> {
+    usize::try_from(status)
+        .map_err(|_| Errno(c_int::try_from(status.saturating_neg()).unwrap_or(c_int::MAX)))
+}
+
+/// A C structure of libfabric's that begins with a `struct fid`.
+///
+/// # Safety
+/// Its first field must be a `struct fid`.
+unsafe trait Object {}
+
+// SAFETY: in all releases their first field is `struct fid fid` ("All fabric interface descriptors must start with
+// this structure", rdma/fabric.h).
+unsafe impl Object for sys::fid_fabric {}
+// SAFETY: as above.
+unsafe impl Object for sys::fid_domain {}
+// SAFETY: as above.
+unsafe impl Object for sys::fid_ep {}
+// SAFETY: as above.
+unsafe impl Object for sys::fid_av {}
+// SAFETY: as above.
+unsafe impl Object for sys::fid_cq {}
+// SAFETY: as above.
+unsafe impl Object for sys::fid_mr {}
+
+/// An object of libfabric's, closed on drop.
+struct Handle<T: Object>(NonNull<T>);
+
+impl<T: Object> Handle<T> {
+    /// What `open` writes, unless it returns an error.
+    fn open(open: impl FnOnce(*mut *mut T) -> c_int) -> Result<Self, Errno> {
+        let mut raw = ptr::null_mut();
+        checked(open(&raw mut raw))?;
+        NonNull::new(raw).map(Self).ok_or(Errno::NO_MEMORY)
+    }
+
+    const fn raw(&self) -> *mut T {
+        self.0.as_ptr()
+    }
+
+    /// The object as libfabric's functions for all kinds take it.
+    const fn fid(&self) -> *mut sys::fid {
+        self.0.as_ptr().cast()
+    }
+
+    /// Closes the object now, and says whether that worked. If not, it stays open for good.
+    fn close(self) -> Result<(), Errno> {
+        let fid = self.fid();
+        std::mem::forget(self);
+        // SAFETY: the object is open, and nobody can use it any more.
+        checked(unsafe { sys::fi_close(fid) })
+    }
+}
+
+impl<T: Object> Drop for Handle<T> {
+    fn drop(&mut self) {
+        // SAFETY: the object is open, and nobody can use it any more. If others still need it, libfabric refuses
+        // and it stays open for good, which harms nobody.
+        let _ = unsafe { sys::fi_close(self.fid()) };
+    }
+}
+
+/// No context of our own for an object.
+const NO_CONTEXT: *mut c_void = ptr::null_mut();

@@ -1,0 +1,167 @@
+//! Buffers, cut from slabs of memory. A slab is registered once, if the provider asks for it.
+
+use std::alloc::{self, Layout};
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::rc::Rc;
+use std::slice;
+
+use foldwire::transport::FRAME_ALIGN;
+use libfabric_sys as sys;
+
+use super::domain::Domain;
+use super::{Errno, Handle, NO_CONTEXT, checked};
+
+/// Bytes of a slab, unless one buffer needs more.
+const SLAB_BYTES: usize = 4 << 20;
+const PAGE: usize = 4096;
+
+/// Memory that can be sent and received into. Aligned to [`FRAME_ALIGN`]; stays where it is.
+pub struct Buffer {
+    first: NonNull<u8>,
+    n_bytes: usize,
+    slab: Rc<Slab>,
+}
+
+impl Buffer {
+    pub(super) const fn address(&self) -> *mut c_void {
+        self.first.as_ptr().cast()
+    }
+
+    pub(super) const fn n_bytes(&self) -> usize {
+        self.n_bytes
+    }
+
+    /// What the provider wants to see beside the address.
+    pub(super) fn descriptor(&self) -> *mut c_void {
+        self.slab.registration.borrow().as_ref().map_or(ptr::null_mut(), |made| made.descriptor)
+    }
+
+    /// Whether it was allocated for this domain.
+    pub(super) fn belongs_to(&self, domain: &Rc<Domain>) -> bool {
+        Rc::ptr_eq(&self.slab.domain, domain)
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the slab lives as long as we do, its bytes are initialised, and no other buffer has these. While
+        // the network has them, the buffer is inside a port, which does not look at them.
+        unsafe { slice::from_raw_parts(self.first.as_ptr(), self.n_bytes) }
+    }
+}
+
+impl AsMut<[u8]> for Buffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { slice::from_raw_parts_mut(self.first.as_ptr(), self.n_bytes) }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("n_bytes", &self.n_bytes).finish_non_exhaustive()
+    }
+}
+
+/// Memory for several buffers. Pieces are handed out once and not taken back: buffers are few and reused.
+pub(super) struct Slab {
+    // Closed in this order.
+    registration: RefCell<Option<Registration>>,
+    block: Block,
+    domain: Rc<Domain>,
+    n_used: Cell<usize>,
+}
+
+impl Slab {
+    /// A slab with room for at least one buffer of `n_bytes`.
+    pub(super) fn allocate(domain: &Rc<Domain>, n_bytes: usize) -> Result<Rc<Self>, Errno> {
+        let block = Block::allocate(n_bytes.max(SLAB_BYTES))?;
+        Ok(Rc::new(Self {
+            registration: RefCell::new(None),
+            block,
+            domain: Rc::clone(domain),
+            n_used: Cell::new(0),
+        }))
+    }
+
+    /// Registers all of it, bound to `endpoint` if the provider wants that.
+    pub(super) fn register(&self, key: u64, endpoint: &Handle<sys::fid_ep>) -> Result<(), Errno> {
+        let mr = Handle::open(|mr| {
+            // SAFETY: the domain is open; the memory belongs to us and outlives the registration.
+            unsafe {
+                sys::fi_mr_reg(
+                    self.domain.raw(),
+                    self.block.first.as_ptr().cast(),
+                    self.block.layout.size(),
+                    sys::FI_SEND | sys::FI_RECV,
+                    0,
+                    key,
+                    0,
+                    mr,
+                    NO_CONTEXT,
+                )
+            }
+        })?;
+        if self.domain.description().binds_memory() {
+            // SAFETY: both are open.
+            checked(unsafe { sys::fi_mr_bind(mr.raw(), endpoint.fid(), 0) })?;
+            // SAFETY: the registration is bound, as it must be before it is enabled.
+            checked(unsafe { sys::fi_mr_enable(mr.raw()) })?;
+        }
+        // SAFETY: the registration is open.
+        let descriptor = unsafe { sys::fi_mr_desc(mr.raw()) };
+        self.registration.replace(Some(Registration { _mr: mr, descriptor }));
+        Ok(())
+    }
+
+    /// Closes the registration. No request may be under way with one of the slab's buffers.
+    pub(super) fn unregister(&self) {
+        self.registration.replace(None);
+    }
+
+    /// A buffer that nobody else has, while there is room.
+    pub(super) fn take(self: &Rc<Self>, n_bytes: usize) -> Option<Buffer> {
+        let start = self.n_used.get();
+        let end = start.checked_add(n_bytes)?;
+        if end > self.block.layout.size() {
+            return None;
+        }
+        self.n_used.set(end.next_multiple_of(FRAME_ALIGN));
+        // SAFETY: start <= end <= the size of the block.
+        let first = unsafe { self.block.first.add(start) };
+        Some(Buffer { first, n_bytes, slab: Rc::clone(self) })
+    }
+}
+
+struct Registration {
+    _mr: Handle<sys::fid_mr>,
+    descriptor: *mut c_void,
+}
+
+/// Memory from the allocator, freed on drop.
+struct Block {
+    first: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Block {
+    /// At least `n_bytes`, more than 0, zeroed by writing: that touches every page now rather than in the first encoder.
+    fn allocate(n_bytes: usize) -> Result<Self, Errno> {
+        let layout = Layout::from_size_align(n_bytes, PAGE).map_err(|_| Errno::NO_MEMORY)?;
+        // SAFETY: the layout has a size, since slabs are not empty.
+        let first = NonNull::new(unsafe { alloc::alloc(layout) }).ok_or(Errno::NO_MEMORY)?;
+        // SAFETY: that many bytes are ours.
+        unsafe { first.write_bytes(0, layout.size()) };
+        Ok(Self { first, layout })
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout. No buffer is left, or it would hold the slab.
+        unsafe { alloc::dealloc(self.first.as_ptr(), self.layout) };
+    }
+}

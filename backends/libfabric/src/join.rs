@@ -1,0 +1,245 @@
+//! How ranks come together: they agree on a provider, open an endpoint each, and tell each other its address.
+//!
+//! Every rank takes part in every exchange, whatever has failed on it, so that none waits for another in vain:
+//! a rank that cannot go on says so with an empty message.
+
+use foldwire::Rank;
+use foldwire_bootstrap::Exchange;
+
+use crate::check::{self, Missing, SHARED_MEMORY};
+use crate::fabric::{Fabric, Parts, Request, Watch};
+use crate::ffi::{self, Domain, Port};
+use crate::settings::Settings;
+use crate::{JoinError, host};
+
+/// What a rank tells the others about itself first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Offer {
+    host: String,
+    is_on_loopback: bool,
+    frame_bytes: usize,
+    /// As libfabric names them in full, best first. They differ between versions of libfabric that cannot
+    /// talk to each other (`tcp;ofi_rxm` and `tcp`).
+    providers: Vec<String>,
+}
+
+impl Offer {
+    /// One line for each field, the last repeated.
+    fn encode(&self) -> Vec<u8> {
+        let mut lines =
+            vec![self.host.clone(), self.is_on_loopback.to_string(), self.frame_bytes.to_string()];
+        lines.extend_from_slice(&self.providers);
+        lines.join("\n").into_bytes()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut lines = std::str::from_utf8(bytes).ok()?.split('\n').map(str::to_owned);
+        let host = lines.next()?;
+        let is_on_loopback = lines.next()?.parse().ok()?;
+        let frame_bytes = lines.next()?.parse().ok()?;
+        Some(Self { host, is_on_loopback, frame_bytes, providers: lines.collect() })
+    }
+}
+
+/// Joins all ranks of `exchange`. What `watch` makes of it afterwards tells who is lost.
+pub(crate) fn join<X: Exchange>(
+    settings: &Settings,
+    mut exchange: X,
+    watch: impl FnOnce(X) -> Watch,
+) -> Result<Fabric, JoinError> {
+    let (rank, size) = (exchange.rank(), exchange.size());
+
+    let found = candidates(settings, size);
+    let mine = Offer {
+        host: host::identity(),
+        is_on_loopback: settings.is_on_loopback(),
+        frame_bytes: settings.options.frame_bytes,
+        providers: found.iter().flatten().map(|(_, full)| full.clone()).collect(),
+    };
+    let all = gather(&mut exchange, &mine.encode())?;
+    let found = found?;
+    let offers = all.iter().zip(0..).map(|(bytes, rank)| {
+        Offer::decode(bytes).ok_or(JoinError::Unintelligible { rank: Rank(rank) })
+    });
+    let offers = offers.collect::<Result<Vec<_>, _>>()?;
+    let provider = choose(&mine, &offers)?;
+    let name = found
+        .iter()
+        .find(|(_, full)| *full == provider)
+        .map(|(name, _)| name.clone())
+        .ok_or(JoinError::NoProvider)?;
+
+    let opened = open(&name, settings, size);
+    let my_address = opened.as_ref().map_or(&[][..], |(_, address)| address);
+    let addresses = gather(&mut exchange, my_address)?;
+    let (mut port, _) = opened?;
+    for (address, rank) in addresses.iter().zip(0..) {
+        let rank = Rank(rank);
+        if address.is_empty() {
+            return Err(JoinError::PeerFailed { rank });
+        }
+        port.add_peer(address).map_err(|errno| JoinError::Address { rank, errno })?;
+    }
+    // Nobody sends before all know all.
+    exchange.barrier().map_err(|error| JoinError::Exchange(Box::new(error)))?;
+
+    let parts = Parts {
+        rank,
+        size,
+        send_flag: check::best_send_flag(
+            &name,
+            settings,
+            &[ffi::MATCH_COMPLETE, ffi::DELIVERY_COMPLETE],
+        ),
+        is_in_memory: check::core_name(&provider) == SHARED_MEMORY,
+        provider,
+        link_rate: settings.link_rate,
+        watch: watch(exchange),
+    };
+    Ok(Fabric::new(port, parts))
+}
+
+fn gather<X: Exchange>(exchange: &mut X, mine: &[u8]) -> Result<Vec<Vec<u8>>, JoinError> {
+    exchange.all_gather(mine).map_err(|error| JoinError::Exchange(Box::new(error)))
+}
+
+/// The providers that can be used here, by the names to ask for and in full, best first.
+fn candidates(settings: &Settings, size: usize) -> Result<Vec<(String, String)>, JoinError> {
+    let full = |name: &str| {
+        let description = check::find(name, settings, size)?;
+        Ok::<_, Missing>((name.to_owned(), description.provider()))
+    };
+    match &settings.provider {
+        Some(name) => match full(name) {
+            Ok(found) => Ok(vec![found]),
+            Err(missing) => Err(JoinError::Unavailable { provider: name.clone(), missing }),
+        },
+        None => {
+            let found: Vec<_> =
+                check::AUTOMATIC.iter().filter_map(|name| full(name).ok()).collect();
+            if found.is_empty() { Err(JoinError::NoProvider) } else { Ok(found) }
+        }
+    }
+}
+
+/// The first provider that all ranks offer and that reaches all of them. Every rank comes to the same answer.
+fn choose(mine: &Offer, offers: &[Offer]) -> Result<String, JoinError> {
+    let first = |differs: &dyn Fn(&Offer) -> bool| {
+        offers
+            .iter()
+            .zip(0..)
+            .find(|(offer, _)| differs(offer))
+            .map(|(offer, rank)| (offer, Rank(rank)))
+    };
+    if let Some((_, rank)) = first(&|offer| offer.providers.is_empty()) {
+        return Err(JoinError::PeerFailed { rank });
+    }
+    if let Some((other, rank)) = first(&|offer| offer.frame_bytes != mine.frame_bytes) {
+        let (there, here) = (other.frame_bytes, mine.frame_bytes);
+        return Err(JoinError::FramesDiffer { rank, there, here });
+    }
+    let elsewhere = first(&|offer| offer.host != mine.host).map(|(_, rank)| rank);
+    let is_common =
+        |provider: &&String| offers.iter().all(|offer| offer.providers.contains(provider));
+    let reaches =
+        |provider: &&String| elsewhere.is_none() || check::core_name(provider) != SHARED_MEMORY;
+    // All look through the list of rank 0, so that different orders do no harm.
+    let common: Vec<_> =
+        offers.first().map_or(&[][..], |offer| &offer.providers).iter().filter(is_common).collect();
+    match (common.iter().copied().find(reaches), elsewhere) {
+        (Some(provider), Some(_)) if check::is_on_ip(provider) => {
+            match first(&|offer| offer.is_on_loopback) {
+                Some((_, rank)) => Err(JoinError::OnlyLoopback { rank }),
+                None => Ok(provider.clone()),
+            }
+        }
+        (Some(provider), _) => Ok(provider.clone()),
+        (None, Some(rank)) if !common.is_empty() => Err(JoinError::OtherHost { rank }),
+        (None, _) => {
+            let lacks =
+                |offer: &Offer| !offer.providers.iter().any(|name| mine.providers.contains(name));
+            let (other, rank) = first(&lacks).unwrap_or((mine, Rank(0)));
+            let (there, here) = (other.providers.join(", "), mine.providers.join(", "));
+            Err(JoinError::NothingInCommon { rank, there, here })
+        }
+    }
+}
+
+fn open(
+    name: &str,
+    settings: &Settings,
+    size: usize,
+) -> Result<(Port<Request>, Vec<u8>), JoinError> {
+    let description = check::find(name, settings, size)
+        .map_err(|missing| JoinError::Unavailable { provider: name.to_owned(), missing })?;
+    let provider = description.provider();
+    let failed = |errno| JoinError::Open { provider: provider.clone(), errno };
+    let port = Port::open(Domain::open(description).map_err(failed)?).map_err(failed)?;
+    let address = port.address().map_err(failed)?;
+    Ok((port, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(host: &str, providers: &[&str]) -> Offer {
+        let providers = providers.iter().copied().map(str::to_owned).collect();
+        Offer { host: host.to_owned(), is_on_loopback: false, frame_bytes: 4096, providers }
+    }
+
+    #[test]
+    fn an_offer_survives_the_exchange_and_nonsense_does_not() {
+        for providers in [&["tcp;ofi_rxm", "shm"][..], &[]] {
+            let offer = offer("here", providers);
+            assert_eq!(Offer::decode(&offer.encode()), Some(offer));
+        }
+        for nonsense in
+            [&b""[..], b"here", b"here\nmaybe\n1", b"here\ntrue\n-1\ntcp", b"\xff\ntrue\n1"]
+        {
+            assert_eq!(Offer::decode(nonsense), None);
+        }
+    }
+
+    #[test]
+    fn the_best_provider_that_all_have_is_chosen() {
+        let offers = [offer("a", &["cxi", "shm", "tcp"]), offer("a", &["tcp", "shm"])];
+        for mine in &offers {
+            assert_eq!(choose(mine, &offers).unwrap(), "shm");
+        }
+    }
+
+    #[test]
+    fn shared_memory_is_for_one_host() {
+        let offers = [offer("a", &["shm", "tcp"]), offer("b", &["shm", "tcp"])];
+        assert_eq!(choose(&offers[0], &offers).unwrap(), "tcp");
+        let offers = [offer("a", &["shm"]), offer("b", &["shm"])];
+        let error = choose(&offers[0], &offers).unwrap_err();
+        assert!(matches!(error, JoinError::OtherHost { rank: Rank(1) }), "{error}");
+    }
+
+    #[test]
+    fn loopback_does_not_reach_other_hosts() {
+        let far = Offer { is_on_loopback: true, ..offer("b", &["tcp;ofi_rxm"]) };
+        let offers = [offer("a", &["tcp;ofi_rxm"]), far];
+        for mine in &offers {
+            let error = choose(mine, &offers).unwrap_err();
+            assert!(matches!(error, JoinError::OnlyLoopback { rank: Rank(1) }), "{error}");
+        }
+    }
+
+    #[test]
+    fn differences_are_named() {
+        let offers = [offer("a", &["tcp"]), offer("a", &["tcp;ofi_rxm"])];
+        let error = choose(&offers[0], &offers).unwrap_err();
+        assert!(matches!(error, JoinError::NothingInCommon { rank: Rank(1), .. }), "{error}");
+
+        let offers = [offer("a", &["tcp"]), offer("a", &[])];
+        let error = choose(&offers[0], &offers).unwrap_err();
+        assert!(matches!(error, JoinError::PeerFailed { rank: Rank(1) }), "{error}");
+
+        let offers = [offer("a", &["tcp"]), Offer { frame_bytes: 1, ..offer("a", &["tcp"]) }];
+        let error = choose(&offers[0], &offers).unwrap_err();
+        assert!(matches!(error, JoinError::FramesDiffer { there: 1, here: 4096, .. }), "{error}");
+    }
+}

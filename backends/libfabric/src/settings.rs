@@ -1,0 +1,120 @@
+//! What the user may choose.
+
+use std::env;
+use std::net::{IpAddr, Ipv4Addr};
+
+use foldwire_messaging::Options;
+
+/// Settings of an endpoint over libfabric. Provider and options must be the same on every rank.
+///
+/// # Examples
+/// ```
+/// let settings = foldwire_libfabric::Settings::default().provider("tcp").interface("eth0");
+/// assert_eq!(settings.provider.as_deref(), Some("tcp"));
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Name of libfabric's provider; chosen automatically if `None`.
+    pub provider: Option<String>,
+    /// Network interface or device, as libfabric names domains: `eth0`, `mlx5_0`, `cxi0`.
+    pub interface: Option<String>,
+    /// Address of this host to send from and listen on.
+    pub address: Option<IpAddr>,
+    /// Frames and credit.
+    pub options: Options,
+    /// Rate of each rank's link to the network, each way, in bytes per second, if it is known; helps to choose a
+    /// schedule.
+    pub link_rate: Option<f64>,
+}
+
+/// Why the environment has no valid settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// Not an address.
+    #[error("FOLDWIRE_ADDRESS is no IP address; use one of this host, such as 10.0.0.1")]
+    Address,
+    /// Not text.
+    #[error("{name} is not valid text")]
+    NotText {
+        /// The environment variable.
+        name: &'static str,
+    },
+}
+
+impl Settings {
+    /// The settings in `FOLDWIRE_PROVIDER`, `FOLDWIRE_IFACE` and `FOLDWIRE_ADDRESS`; defaults for those that are not set or
+    /// empty. `FOLDWIRE_PROVIDER=auto` is the default too.
+    ///
+    /// # Errors
+    /// When one is not text, or the address is none.
+    pub fn from_env() -> Result<Self, SettingsError> {
+        let address = variable("FOLDWIRE_ADDRESS")?;
+        Ok(Self {
+            provider: variable("FOLDWIRE_PROVIDER")?.filter(|name| name != "auto"),
+            interface: variable("FOLDWIRE_IFACE")?,
+            address: address
+                .map(|text| text.parse().map_err(|_| SettingsError::Address))
+                .transpose()?,
+            ..Self::default()
+        })
+    }
+
+    /// Takes this provider of libfabric's.
+    #[must_use]
+    pub fn provider(mut self, name: impl Into<String>) -> Self {
+        self.provider = Some(name.into());
+        self
+    }
+
+    /// Takes this network interface or device.
+    #[must_use]
+    pub fn interface(mut self, name: impl Into<String>) -> Self {
+        self.interface = Some(name.into());
+        self
+    }
+
+    /// Sends from and listens on this address of this host.
+    #[must_use]
+    pub const fn address(mut self, address: IpAddr) -> Self {
+        self.address = Some(address);
+        self
+    }
+
+    /// Takes these frames and credit.
+    #[must_use]
+    pub const fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Says how fast each rank's link to the network is, in bytes per second.
+    #[must_use]
+    pub const fn link_rate(mut self, bytes_per_second: f64) -> Self {
+        self.link_rate = Some(bytes_per_second);
+        self
+    }
+
+    /// The address to use with a provider that listens on IP addresses: nobody from outside can reach it
+    /// unless the user says where.
+    pub(crate) fn ip_address(&self) -> Option<IpAddr> {
+        match (self.address, &self.interface) {
+            (None, None) => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            (address, _) => address,
+        }
+    }
+
+    /// Whether others on this host only can reach such a provider.
+    pub(crate) fn is_on_loopback(&self) -> bool {
+        self.ip_address().is_some_and(|address| address.is_loopback())
+    }
+}
+
+fn variable(name: &'static str) -> Result<Option<String>, SettingsError> {
+    match env::var(name) {
+        Ok(text) => Ok(Some(text).filter(|text| !text.is_empty())),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(env::VarError::NotUnicode(_)) => Err(SettingsError::NotText { name }),
+    }
+}
