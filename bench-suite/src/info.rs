@@ -1,6 +1,6 @@
 //! `foldwire info`: what this build and this machine have, and why something is not there.
 //!
-//! Each file of `info/` contributes a [`Section`]; a backend is one file. A section is data; its table and its JSON are
+//! Each file of `info/` contributes one section; a backend is one file. A section is data; its table and its JSON are
 //! made of the same cells.
 
 mod kernels;

@@ -48,7 +48,7 @@ fn an_absent_backend_says_how_to_get_it() {
 
 #[test]
 fn the_place_is_that_of_the_environment() {
-    let place = &json(&[("PMI_RANK", "1"), ("PMI_SIZE", "3"), ("MPI_LOCALNRANKS", "3")])["place"];
+    let place = &json(&[("PMI_RANK", "1"), ("PMI_SIZE", "3"), ("PMI_LOCAL_SIZE", "3")])["place"];
     assert_eq!(
         (&place["from"], &place["rank"], &place["size"]),
         (&"PMI".into(), &1.into(), &3.into())

@@ -4,14 +4,15 @@
 //! |---|---|---|---|---|
 //! | Foldwire, or by hand | `FOLDWIRE_RANK` | `FOLDWIRE_SIZE` | `FOLDWIRE_ROOT` is not set | |
 //! | Open MPI | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` | `OMPI_COMM_WORLD_LOCAL_SIZE` is the size | `PMIX_NAMESPACE` |
-//! | PMI (MPICH, Intel MPI) | `PMI_RANK` | `PMI_SIZE` | `MPI_LOCALNRANKS` is the size | |
+//! | Hydra (MPICH, Intel MPI) | `PMI_RANK` | `PMI_SIZE` | `MPI_LOCALNRANKS` is the size | |
 //! | Slurm | `SLURM_PROCID` | `SLURM_STEP_NUM_TASKS`, `SLURM_NTASKS` | `SLURM_STEP_NUM_NODES`, `SLURM_NNODES` is 1 | `SLURM_JOB_ID`, `SLURM_STEP_ID` |
+//! | another with PMI | `PMI_RANK` | `PMI_SIZE` | `PMI_LOCAL_SIZE` is the size | |
 //! | PMIx | `PMIX_RANK` | `FOLDWIRE_SIZE` | | `PMIX_NAMESPACE` |
 //!
-//! The first whose rank is set counts. Open MPI and PMI come before Slurm: inside a Slurm job `mpirun` starts one process
-//! of its own per node, and every rank below inherits that process's `SLURM_PROCID`. For the same
-//! reason Slurm counts only inside a step (`SLURM_STEP_ID`): a batch script has a `SLURM_PROCID`, but
-//! is no rank. If none is set, the process is alone: rank 0 of 1.
+//! The first whose rank is set counts. Open MPI and Hydra come before Slurm: inside a Slurm job `mpirun` starts one process
+//! of its own per node, and every rank below inherits that process's `SLURM_PROCID`. Hydra is told by
+//! `MPI_LOCALNRANKS` from Slurm's own PMI. Slurm counts only inside a step (`SLURM_STEP_ID`): a
+//! batch script has a `SLURM_PROCID`, but is no rank. If none is set, the process is alone: rank 0 of 1.
 //!
 //! `FOLDWIRE_ROOT` says where rank 0 listens, whoever the launcher is. Otherwise it is loopback if all ranks are on
 //! one machine, else the first node of `SLURM_STEP_NODELIST` or `SLURM_JOB_NODELIST`.
@@ -56,10 +57,12 @@ pub enum Launcher {
     Foldwire,
     /// Open MPI's `mpirun`.
     OpenMpi,
-    /// A launcher that speaks PMI, such as the `mpiexec` of MPICH.
-    Pmi,
+    /// The `mpiexec` of MPICH and its kin.
+    Hydra,
     /// Slurm's `srun`.
     Slurm,
+    /// Another launcher that speaks PMI.
+    Pmi,
     /// A launcher that speaks PMIx only, such as `prterun`.
     Pmix,
 }
@@ -70,8 +73,9 @@ impl fmt::Display for Launcher {
             Self::Alone => "none",
             Self::Foldwire => "FOLDWIRE_RANK",
             Self::OpenMpi => "Open MPI",
-            Self::Pmi => "PMI",
+            Self::Hydra => "Hydra (MPICH)",
             Self::Slurm => "Slurm",
+            Self::Pmi => "PMI",
             Self::Pmix => "PMIx",
         })
     }
@@ -103,7 +107,7 @@ enum Nodes {
     Unknown,
 }
 
-const SOURCES: [Source; 5] = [
+const SOURCES: [Source; 6] = [
     Source {
         launcher: Launcher::Foldwire,
         rank: "FOLDWIRE_RANK",
@@ -121,9 +125,9 @@ const SOURCES: [Source; 5] = [
         job: &["PMIX_NAMESPACE"],
     },
     Source {
-        launcher: Launcher::Pmi,
+        launcher: Launcher::Hydra,
         rank: "PMI_RANK",
-        also: None,
+        also: Some("MPI_LOCALNRANKS"),
         size: &["PMI_SIZE"],
         nodes: Nodes::RanksHere("MPI_LOCALNRANKS"),
         job: &[],
@@ -135,6 +139,14 @@ const SOURCES: [Source; 5] = [
         size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
         nodes: Nodes::Number(&["SLURM_STEP_NUM_NODES", "SLURM_NNODES"]),
         job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
+    },
+    Source {
+        launcher: Launcher::Pmi,
+        rank: "PMI_RANK",
+        also: None,
+        size: &["PMI_SIZE"],
+        nodes: Nodes::RanksHere("PMI_LOCAL_SIZE"),
+        job: &[],
     },
     Source {
         launcher: Launcher::Pmix,

@@ -89,7 +89,7 @@ pub enum PlaceError {
 fn how(launcher: Launcher) -> &'static str {
     match launcher {
         Launcher::OpenMpi => " (mpirun -x FOLDWIRE_ROOT -x FOLDWIRE_TOKEN …)",
-        Launcher::Pmi => " (mpiexec -genv FOLDWIRE_ROOT HOST:PORT -genvlist FOLDWIRE_TOKEN …)",
+        Launcher::Hydra => " (mpiexec -genv FOLDWIRE_ROOT HOST:PORT -genvlist FOLDWIRE_TOKEN …)",
         _ => "",
     }
 }

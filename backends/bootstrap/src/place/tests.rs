@@ -53,7 +53,7 @@ fn open_mpi_and_mpich_are_understood() {
     assert!(root.starts_with("127.0.0.1:2"), "{root}");
     assert_ne!(root, found(&OPEN_MPI.replace("1438646273", "1438646274")).3, "another job");
     let (launcher, rank, size, root) = found(MPICH);
-    assert_eq!((launcher, rank, size), (Launcher::Pmi, 1, 3));
+    assert_eq!((launcher, rank, size), (Launcher::Hydra, 1, 3));
     assert_eq!(root, format!("127.0.0.1:{DEFAULT_PORT}"));
 }
 
@@ -92,6 +92,20 @@ fn mpirun_inside_slurm_counts_before_slurm() {
     assert!(root.starts_with("node07:"), "{root}");
 }
 
+/// `srun --mpi=pmi2` sets both; Slurm says more.
+#[test]
+fn slurms_own_pmi_is_slurm() {
+    let pmi = "PMI_RANK=5 PMI_SIZE=8 ";
+    assert_eq!(found(&(SLURM.to_owned() + pmi)), found(SLURM));
+    let hydra = "PMI_RANK=3 PMI_SIZE=16 MPI_LOCALNRANKS=8 ";
+    let (launcher, rank, size, root) = found(&(SLURM.to_owned() + hydra));
+    assert_eq!((launcher, rank, size), (Launcher::Hydra, 3, 16));
+    assert_eq!(root, format!("node07:{DEFAULT_PORT}"));
+    assert_eq!(detect(pmi), Err(PlaceError::RootUnknown { launcher: Launcher::Pmi }));
+    let (launcher, .., root) = found("PMI_RANK=5 PMI_SIZE=8 PMI_LOCAL_SIZE=8");
+    assert_eq!((launcher, root), (Launcher::Pmi, format!("127.0.0.1:{DEFAULT_PORT}")));
+}
+
 #[test]
 fn pmix_alone_needs_a_size_and_a_root() {
     let pmix = "PMIX_RANK=2 PMIX_NAMESPACE=prterun-node1-77@1 ";
@@ -112,7 +126,7 @@ fn several_machines_without_a_root_are_an_error_that_says_how() {
         text.contains("FOLDWIRE_ROOT=HOST:PORT") && text.contains("-x FOLDWIRE_ROOT"),
         "{text}"
     );
-    let text = message(&MPICH.replace("MPI_LOCALNRANKS=3", ""));
+    let text = message(&MPICH.replace("MPI_LOCALNRANKS=3", "MPI_LOCALNRANKS=2"));
     assert!(text.contains("FOLDWIRE_ROOT=HOST:PORT") && text.contains("-genv"), "{text}");
     let (.., root) = found("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1");
     assert!(root.starts_with("127.0.0.1:"), "one rank needs no root: {root}");
