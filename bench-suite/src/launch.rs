@@ -1,8 +1,8 @@
 //! `foldwire launch`: starts the ranks of a program on this machine, and ends them together.
 //!
 //! One thread decides. It alone starts, reaps and signals ranks, so that no process number is used after it has
-//! been given to somebody else. It sleeps until something happens: a signal (one of them says that a child has
-//! ended), the end of an output, or the next deadline. Two threads per rank forward output.
+//! been given to somebody else. It sleeps until something happens: the end of a rank or of its output, a signal to this
+//! process, or the next deadline. Three threads per rank wait for its end and forward its output.
 
 mod forward;
 mod ranks;
@@ -10,20 +10,18 @@ mod ranks;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use foldwire_bootstrap::Token;
-use rustix::process::Signal;
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGTERM};
-use signal_hook::iterator::{Handle, Signals};
-use signal_hook::low_level::signal_name;
+use nix::sys::signal::Signal;
 
 use crate::cli::LaunchArgs;
 use crate::usage::UsageError;
 use ranks::{Ranks, ReservedRoot};
 
+/// The exit code after Ctrl-C, as that of a program without a handler. SIGTERM and SIGHUP are not told from it.
+const INTERRUPTED: u8 = 130;
 /// The exit code after a time limit, as that of timeout(1).
 const TIMED_OUT: u8 = 124;
 /// How long to wait for output after the last rank: a process that a rank has left behind may hold it open.
@@ -31,8 +29,10 @@ const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// What the launcher hears of.
 enum Event {
-    /// A signal to this process.
-    Signal(i32),
+    /// A rank has ended.
+    EndOfRank(usize),
+    /// Ctrl-C, SIGTERM or SIGHUP.
+    Interrupted,
     /// A rank's output or error output has ended.
     EndOfOutput,
     /// Nobody reads this process's output any more.
@@ -43,7 +43,7 @@ enum Event {
 #[derive(Debug, Clone, Copy)]
 enum Why {
     Failed { rank: usize, status: ExitStatus },
-    Signal(i32),
+    Interrupted,
     Timeout(Duration),
     NoReader,
 }
@@ -76,28 +76,19 @@ pub fn run(args: &LaunchArgs) -> anyhow::Result<ExitCode> {
         .into());
     }
     let (sender, events) = mpsc::channel();
-    // Before the first rank starts, or its end could be missed.
-    let signals = listen_to_signals(sender.clone())?;
+    listen_to_signals(sender.clone())?;
     let root = ReservedRoot::new().context("no port of this machine is free")?;
     let token = Token::random()?;
     let ranks = Ranks::start(args, &root, &token, &sender)?;
     let why = supervise(args, ranks, &events);
-    signals.close();
     Ok(conclude(why, args.ranks))
 }
 
-fn listen_to_signals(sender: Sender<Event>) -> anyhow::Result<Handle> {
-    let mut signals =
-        Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGTERM]).context("cannot listen to signals")?;
-    let handle = signals.handle();
-    thread::spawn(move || {
-        for signal in signals.forever() {
-            if sender.send(Event::Signal(signal)).is_err() {
-                break;
-            }
-        }
-    });
-    Ok(handle)
+/// Turns signals into events, whatever handlers libraries have installed: some that come with networks end the process.
+fn listen_to_signals(sender: Sender<Event>) -> anyhow::Result<()> {
+    // If nobody receives events, the program is at its end.
+    ctrlc::set_handler(move || drop(sender.send(Event::Interrupted)))
+        .context("cannot listen to signals")
 }
 
 /// Waits until all ranks have ended and their output is forwarded; why they had to, if not by themselves.
@@ -106,35 +97,38 @@ fn supervise(args: &LaunchArgs, mut ranks: Ranks, events: &Receiver<Event>) -> O
     let mut stage = Stage::Running { until: args.timeout.map(|timeout| Instant::now() + timeout) };
     let mut why = None;
     let mut n_outputs = 2 * args.ranks;
-    loop {
-        if let Some((rank, status)) = ranks.reap()
-            && why.is_none()
-        {
-            why = Some(Why::Failed { rank, status });
-            stage = Stage::Noticing { until: in_grace() };
-        }
-        if ranks.n_running() == 0 {
-            break;
-        }
+    while ranks.n_running() > 0 {
         let next = match wait(events, stage.until()) {
-            Some(Event::Signal(SIGCHLD)) => continue,
+            Some(Event::EndOfRank(rank)) => {
+                if let Some(status) = ranks.reap(rank).filter(|status| !status.success())
+                    && why.is_none()
+                {
+                    why = Some(Why::Failed { rank, status });
+                    stage = Stage::Noticing { until: in_grace() };
+                }
+                continue;
+            }
             Some(Event::EndOfOutput) => {
                 n_outputs -= 1;
                 continue;
             }
-            Some(Event::Signal(signal)) => Some(Why::Signal(signal)),
+            Some(Event::Interrupted) => Some(Why::Interrupted),
+            // Each output says so, but nobody has asked for haste.
+            Some(Event::NoReader) if matches!(stage, Stage::Asked { .. } | Stage::Killed) => {
+                continue;
+            }
             Some(Event::NoReader) => Some(Why::NoReader),
             None => args.timeout.map(Why::Timeout),
         };
         why = why.or(next);
         stage = match stage {
             Stage::Running { .. } | Stage::Noticing { .. } => {
-                ranks.signal(Signal::TERM);
+                ranks.signal(Signal::SIGTERM);
                 Stage::Asked { until: in_grace() }
             }
             // Time is up, or somebody asks twice and does not want to wait.
             Stage::Asked { .. } | Stage::Killed => {
-                ranks.signal(Signal::KILL);
+                ranks.signal(Signal::SIGKILL);
                 Stage::Killed
             }
         };
@@ -164,7 +158,7 @@ impl Stage {
 /// The next event; `None` if none comes in time.
 fn wait(events: &Receiver<Event>, until: Option<Instant>) -> Option<Event> {
     match until {
-        // The thread that listens to signals can send as long as this one waits.
+        // The handler of signals can send as long as this one waits.
         None => events.recv().ok(),
         Some(until) => events.recv_timeout(until.saturating_duration_since(Instant::now())).ok(),
     }
@@ -178,7 +172,7 @@ fn conclude(why: Option<Why>, n_ranks: usize) -> ExitCode {
             let others = if n_ranks > 1 { "; the others were ended" } else { "" };
             eprintln!("error: rank {rank} {}{others}", how(status));
         }
-        Why::Signal(signal) => eprintln!("error: ended by {}", name(signal)),
+        Why::Interrupted => eprintln!("error: interrupted; all ranks were ended"),
         Why::Timeout(timeout) => {
             eprintln!("error: the ranks did not end within {} s", timeout.as_secs_f64());
         }
@@ -190,9 +184,9 @@ fn conclude(why: Option<Why>, n_ranks: usize) -> ExitCode {
             (Some(code), _) => code as u8,
             (None, signal) => of_signal(signal.unwrap_or_default()),
         },
-        Why::Signal(signal) => of_signal(signal),
+        Why::Interrupted => INTERRUPTED,
         Why::Timeout(_) => TIMED_OUT,
-        Why::NoReader => of_signal(SIGPIPE),
+        Why::NoReader => of_signal(Signal::SIGPIPE as i32),
     })
 }
 
@@ -212,8 +206,8 @@ fn how(status: ExitStatus) -> String {
 
 /// As `signal 9 (SIGKILL)`.
 fn name(signal: i32) -> String {
-    match signal_name(signal) {
-        Some(name) => format!("signal {signal} ({name})"),
-        None => format!("signal {signal}"),
+    match Signal::try_from(signal) {
+        Ok(name) => format!("signal {signal} ({name})"),
+        Err(_) => format!("signal {signal}"),
     }
 }

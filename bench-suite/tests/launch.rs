@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use foldwire_bootstrap::{Exchange, Rendezvous};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// What ranks sleep that are to be ended, and no test waits for.
 const LONG: Duration = Duration::from_secs(60);
@@ -56,17 +57,17 @@ fn start(options: &str, script: &str) -> (Child, String, BufReader<impl Read>) {
 }
 
 fn pid(text: &str) -> Pid {
-    Pid::from_raw(text.parse().expect("a process number")).unwrap()
+    Pid::from_raw(text.parse().expect("a process number"))
 }
 
 fn send(child: &Child, signal: Signal) {
-    kill_process(pid(&child.id().to_string()), signal).unwrap();
+    kill(pid(&child.id().to_string()), signal).unwrap();
 }
 
 /// Whether the process is gone, or will be shortly.
 fn ends(process: Pid) -> bool {
     let start = Instant::now();
-    while test_kill_process(process).is_ok() && !is_zombie(process) {
+    while kill(process, None).is_ok() && !is_zombie(process) {
         if start.elapsed() > LONG / 4 {
             return false;
         }
@@ -77,7 +78,7 @@ fn ends(process: Pid) -> bool {
 
 /// An orphan that nobody reaps stays as a zombie; it has ended all the same.
 fn is_zombie(process: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
 }
 
@@ -178,10 +179,10 @@ fn a_time_limit_ends_all_with_124() {
 
 #[test]
 fn signals_to_the_launcher_end_all_ranks_and_what_they_started() {
-    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let (mut child, line, _stdout) = start("-n 1", "sleep 60 & echo $!; wait");
         send(&child, signal);
-        assert_eq!(child.wait().unwrap().code(), Some(code));
+        assert_eq!(child.wait().unwrap().code(), Some(130));
         assert!(ends(pid(&line)));
     }
 }
@@ -192,10 +193,10 @@ fn a_second_ctrl_c_does_not_wait() {
     let (mut child, line, _stdout) = start("-n 1 --grace 60", script);
     assert_eq!(line, "ready");
     let begin = Instant::now();
-    send(&child, Signal::INT);
+    send(&child, Signal::SIGINT);
     thread::sleep(Duration::from_millis(300));
     assert!(child.try_wait().unwrap().is_none(), "the first one asks");
-    send(&child, Signal::INT);
+    send(&child, Signal::SIGINT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(begin.elapsed() < LONG / 2);
 }
@@ -213,7 +214,7 @@ fn a_process_left_behind_does_not_hold_up_the_end() {
     let output = launch("-n 1", "sleep 60 & echo $!");
     assert!(output.status.success());
     let left = pid(text(&output.stdout).trim());
-    kill_process(left, Signal::KILL).expect("it is still there");
+    kill(left, Signal::SIGKILL).expect("it is still there");
 }
 
 #[test]

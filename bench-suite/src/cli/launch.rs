@@ -22,7 +22,7 @@ FOLDWIRE_TOKEN (a new secret). Rank 0 has the standard input, if that is no term
 
 When a rank fails, the others have --grace seconds to notice; then they are asked to end (SIGTERM), and after as
 long again they are killed. The exit code is that of the rank that failed first, 128 + N if signal N ended it;
-124 after --timeout; 128 + N if signal N ended foldwire itself, such as 130 for Ctrl-C.";
+124 after --timeout; 130 after Ctrl-C or another signal to foldwire, which ends all ranks. A second one kills them.";
 
 /// Options of `foldwire launch`.
 #[derive(Debug, Clone, Args)]

@@ -2,12 +2,16 @@
 
 use std::io::{self, IsTerminal};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
+use std::thread;
 
 use foldwire_bootstrap::{Root, Token};
-use rustix::process::{Pid, Signal, kill_process_group};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
 use socket2::{Domain, Socket, Type};
 
 use super::Event;
@@ -66,26 +70,16 @@ impl Ranks {
             if let Some(stderr) = child.stderr.take() {
                 forward(stderr, io::stderr(), prefix, events.clone());
             }
+            tell_of_end(rank, pid(&child), events.clone());
             ranks.running.push(Some(child));
         }
         Ok(ranks)
     }
 
-    /// Notes who has ended since the last call; the first who failed of them. One who was ended by a signal goes before one
-    /// who ended by itself: most likely because it lost the other.
-    pub(super) fn reap(&mut self) -> Option<(usize, ExitStatus)> {
-        let mut failed = Vec::new();
-        for (rank, running) in self.running.iter_mut().enumerate() {
-            let Some(child) = running else { continue };
-            // Nobody else waits for the child, so this cannot fail.
-            if let Ok(Some(status)) = child.try_wait() {
-                *running = None;
-                if !status.success() {
-                    failed.push((rank, status));
-                }
-            }
-        }
-        failed.into_iter().min_by_key(|(_, status)| status.signal().is_none())
+    /// How a rank has ended, after [`Event::EndOfRank`].
+    pub(super) fn reap(&mut self, rank: usize) -> Option<ExitStatus> {
+        // It has ended, and nobody else waits for it: this neither blocks nor fails.
+        self.running[rank].take()?.wait().ok()
     }
 
     pub(super) fn n_running(&self) -> usize {
@@ -95,10 +89,8 @@ impl Ranks {
     /// Sends a signal to all that have not ended, and to what they have started.
     pub(super) fn signal(&self, signal: Signal) {
         for child in self.running.iter().flatten() {
-            if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
-                // Fails when the group has ended and has not been reaped yet.
-                let _ = kill_process_group(group, signal);
-            }
+            // Fails when all of the group have ended.
+            let _ = killpg(pid(child), signal);
         }
     }
 }
@@ -106,11 +98,25 @@ impl Ranks {
 impl Drop for Ranks {
     /// Leaves nobody behind when not all could be started.
     fn drop(&mut self) {
-        self.signal(Signal::KILL);
+        self.signal(Signal::SIGKILL);
         for child in self.running.iter_mut().flatten() {
             let _ = child.wait();
         }
     }
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(child.id().cast_signed())
+}
+
+/// Waits for the end of a rank in a thread of its own, and does not reap it.
+fn tell_of_end(rank: usize, pid: Pid, events: Sender<Event>) {
+    thread::spawn(move || {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+        while waitid(Id::Pid(pid), flags) == Err(Errno::EINTR) {}
+        // If nobody receives events, the program is at its end.
+        let _ = events.send(Event::EndOfRank(rank));
+    });
 }
 
 fn command(args: &LaunchArgs, rank: usize, root: &ReservedRoot, token: &Token) -> Command {
