@@ -15,8 +15,7 @@ const OLDEST: &str = "1.11";
 const FUNCTIONS: &str =
     "fi_(getinfo|freeinfo|dupinfo|fabric|version|strerror|tostr|getparams|freeparams)";
 /// Types that are written, read or passed; those that they name follow.
-const TYPES: &str =
-    "fi_(info|param|context2|av_attr|cq_attr|cq_tagged_entry|cq_err_entry)";
+const TYPES: &str = "fi_(info|param|context2|av_attr|cq_attr|cq_tagged_entry|cq_err_entry)";
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=shim");
     let library = match pkg_config::Config::new().atleast_version(OLDEST).probe("libfabric") {

@@ -35,6 +35,7 @@ fn all_sections_are_there() {
     assert_eq!(names, foldwire::Preset::ALL.map(foldwire::Preset::name));
     assert_eq!(object["threads"]["built_in"], true);
     assert_eq!(object["mpi"]["built_in"], cfg!(feature = "mpi"));
+    assert_eq!(object["libfabric"]["built_in"], cfg!(feature = "libfabric"));
 }
 
 #[cfg(not(feature = "mpi"))]
