@@ -4,6 +4,11 @@
 //! [`values`](crate::values), so that a mistake is reported by clap with exit code 2 before any file is
 //! opened. What needs a file to judge (its size, its type) is an error of [`input`](crate::input).
 
+mod bench;
+mod info;
+#[cfg(unix)]
+mod launch;
+
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -11,6 +16,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use foldwire::Preset;
 
 use crate::values::{BoundArg, Dims, LinkRate};
+pub use info::InfoArgs;
+#[cfg(unix)]
+pub use launch::{EnvArg, LaunchArgs};
+
+pub use bench::{BackendArg, BenchArgs, DTypeArg, OpArg, PresetArg};
 
 /// Collectives on compressed arrays: the main job and the measurements.
 #[derive(Debug, Parser)]
@@ -27,6 +37,10 @@ Examples:
   foldwire stack --link none                  the same at the speed of memory
   foldwire stack --input run.f32 --dims 449x449x235 --ranks 4
   foldwire codec --field temperature.f32 --bound rel:1e-3
+  foldwire bench allreduce --ranks 4          a collective over sizes
+  mpirun -n 2 foldwire bench allreduce --backend mpi
+  foldwire launch -n 4 -- ./program           four ranks of a program on this machine
+  foldwire info                               what this build and this machine have
 
 `foldwire <command> --help` explains every option.";
 
@@ -37,6 +51,13 @@ pub enum Command {
     Stack(StackArgs),
     /// Measure the codec alone on one thread: encode, decode, fold, combine beside memcpy
     Codec(CodecArgs),
+    /// Time a collective over sizes with every preset, and beside the MPI library's own
+    Bench(BenchArgs),
+    /// Start the ranks of a program on this machine, forward their output, end them together
+    #[cfg(unix)]
+    Launch(LaunchArgs),
+    /// Show kernels, presets, links, backends and this process's place, and what is not there and why
+    Info(InfoArgs),
 }
 
 const STACK_EXAMPLES: &str = "\
@@ -110,14 +131,19 @@ impl StackArgs {
     /// The presets to run: those asked for, once each, or all.
     pub fn presets(&self) -> Vec<Preset> {
         let asked = if self.preset.is_empty() { &Preset::ALL[..] } else { &self.preset };
-        let mut presets = Vec::new();
-        for &preset in asked {
-            if !presets.contains(&preset) {
-                presets.push(preset);
-            }
-        }
-        presets
+        distinct(asked.iter().copied())
     }
+}
+
+/// The presets in order, each once.
+fn distinct(asked: impl Iterator<Item = Preset>) -> Vec<Preset> {
+    let mut presets = Vec::new();
+    for preset in asked {
+        if !presets.contains(&preset) {
+            presets.push(preset);
+        }
+    }
+    presets
 }
 
 const CODEC_EXAMPLES: &str = "\
@@ -206,7 +232,7 @@ mod tests {
         let words = ["foldwire", "stack"].into_iter().chain(args.split_whitespace());
         match Cli::try_parse_from(words)?.command {
             Command::Stack(args) => Ok(args),
-            Command::Codec(_) => unreachable!("the subcommand is stack"),
+            _ => unreachable!("the subcommand is stack"),
         }
     }
 

@@ -156,12 +156,7 @@ fn measure_field<T: Element + Into<f64>>(
     let mut bench = Bench::new(values, args.repeat);
     let mut rows = Vec::new();
     for &bound in &args.bound {
-        let bound_abs = match bound {
-            BoundArg::Abs(value) => Bound::Absolute(value),
-            BoundArg::Rel(value) => Bound::Relative(value),
-            BoundArg::Psnr(value) => Bound::Psnr(value),
-        }
-        .absolute(extent)?;
+        let bound_abs = Bound::from(bound).absolute(extent)?;
         for &level in levels {
             rows.push(Row {
                 field: field.name.clone(),

@@ -3,7 +3,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`cli`], [`values`] | the command line, and its values that have a grammar of their own |
+//! | [`cli`], [`values`], [`sizes`] | the command line, and its values that have a grammar of their own |
 //! | [`usage`] | errors of use, which exit with code 2 |
 //! | [`wave`] | the default input: simulated seismic images |
 //! | [`field`](mod@field), [`input`] | arrays in files, and how ranks share them |
@@ -11,17 +11,22 @@
 //! | [`memory`] | what memory itself can do, and the order of repetitions |
 //! | [`peers`] | sizes and speeds of other compressors |
 //! | [`table`], [`picture`] | what the user sees |
-//! | [`stack`], [`codec`] | the two subcommands |
+//! | [`stack`], [`codec`], [`bench`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
 
+pub mod bench;
 pub mod cli;
 pub mod codec;
 pub mod field;
+pub mod info;
 pub mod input;
+#[cfg(unix)]
+pub mod launch;
 pub mod memory;
 mod npy;
 pub mod peers;
 pub mod picture;
 pub mod quality;
+pub mod sizes;
 pub mod stack;
 pub mod table;
 pub mod usage;

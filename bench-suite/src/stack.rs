@@ -15,9 +15,8 @@ use crate::input::{self, DEFAULT_RANKS, Inputs, Volumes};
 use crate::picture::Gallery;
 use crate::quality::Quality;
 use crate::table::{self, Align, Table};
-use crate::values::BoundArg;
 use crate::wave::{self, Survey};
-use foldwire::{Bound, Element, Preset};
+use foldwire::{Element, Preset};
 use race::{Outcome, Race};
 
 /// One preset's line.
@@ -119,14 +118,6 @@ fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
     })
 }
 
-fn library_bound(bound: BoundArg) -> Bound {
-    match bound {
-        BoundArg::Abs(value) => Bound::Absolute(value),
-        BoundArg::Rel(value) => Bound::Relative(value),
-        BoundArg::Psnr(value) => Bound::Psnr(value),
-    }
-}
-
 /// Runs the presets, judges and draws their results.
 fn compare<T: Element + Into<f64>>(
     args: &StackArgs,
@@ -137,7 +128,7 @@ fn compare<T: Element + Into<f64>>(
     let presets = args.presets();
     let race = Race {
         presets: presets.clone(),
-        bound: library_bound(args.bound),
+        bound: args.bound.into(),
         link: args.link.bytes_per_s(),
         repeat: args.repeat,
     };

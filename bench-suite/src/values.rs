@@ -6,6 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use foldwire::Bound;
+
 use crate::usage::UsageError;
 
 /// An error bound as the user wrote it; the number is positive and finite.
@@ -57,6 +59,16 @@ impl fmt::Display for BoundArg {
             write!(f, "{kind}:{value}")
         } else {
             write!(f, "{kind}:{value:e}")
+        }
+    }
+}
+
+impl From<BoundArg> for Bound {
+    fn from(bound: BoundArg) -> Self {
+        match bound {
+            BoundArg::Abs(value) => Self::Absolute(value),
+            BoundArg::Rel(value) => Self::Relative(value),
+            BoundArg::Psnr(value) => Self::Psnr(value),
         }
     }
 }

@@ -72,7 +72,9 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
 #[test]
 fn help_shows_examples() {
     let folder = tempfile::tempdir().unwrap();
-    for args in ["--help", "stack --help", "codec --help"] {
+    let commands =
+        ["--help", "stack --help", "codec --help", "bench --help", "launch --help", "info --help"];
+    for args in commands {
         let output = foldwire(folder.path(), args);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains("Examples:"), "{args}: {text}");

@@ -15,6 +15,7 @@ use crate::kernel::{CHUNK, Level};
 use crate::op::{Op, with_op};
 use core::ops::AddAssign;
 
+pub use crate::values::Values;
 pub use fz_light::FzLight;
 pub use raw::Raw;
 
@@ -234,6 +235,25 @@ pub trait Codec<T: Element>: Sync {
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
         self.refold(op, src, local, dst)
+    }
+
+    /// As [`fold`](Self::fold), and the result, each value divided by `divisor`, into the output: what
+    /// the owner of a sum does that sends it on. Bytes and values are those of `fold` and
+    /// [`decode`](Self::decode). After an error part of the output may have been written.
+    ///
+    /// # Errors
+    /// As [`fold`](Self::fold); [`DecodeError::Count`] if the output has room for another number of values.
+    fn fold_store(
+        &self,
+        op: &Op<'_, T>,
+        src: &[u8],
+        mut values: Values<'_, T>,
+        divisor: u32,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let written = self.fold(op, src, values.local(), dst)?;
+        self.decode(&dst[..written.n_bytes], divisor, values.output())?;
+        Ok(written)
     }
 
     /// As [`fold`](Self::fold), always by decompressing, operating on floats and compressing, chunk by

@@ -4,6 +4,7 @@
 //! polled. Both only describe the call; [`Operation`] runs it.
 
 mod operation;
+mod survey;
 
 pub use operation::Operation;
 
@@ -390,6 +391,5 @@ impl<X: Transport> Communicator<X> {
     }
 }
 
-/// The exact exchange of extents: [−min, max] under maximum.
-const EXTENT_VALUES: usize = 2;
+/// How extents are exchanged.
 static EXTENT_SCHEDULE: &dyn Schedule = &RecursiveDoubling;

@@ -9,6 +9,7 @@
 //! time limit covers a peer that is alive but silent. On any error the engine tells every other rank, and
 //! each that waits for it ends as well.
 
+mod doing;
 mod lane;
 mod work;
 
@@ -143,7 +144,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
             }
         }
         let now = transport.now();
-        if finished {
+        let undelivered = if finished { transport.undelivered() } else { None };
+        if finished && undelivered.is_none() {
             self.report.total = now.saturating_sub(self.started);
             return Ok(Progress::Finished);
         }
@@ -151,19 +153,28 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
             self.last_progress = now;
             return Ok(Progress::Moved);
         }
-        self.listen_for_aborts(transport)?;
+        let to_deliver = undelivered.map(|rank| (rank, self.program.n_steps()));
+        self.listen_for_aborts(transport, to_deliver)?;
         if now.saturating_sub(self.last_progress) > self.timeout {
-            let waiting = self.lanes.iter().find_map(|lane| lane.waits_for(&self.program));
-            let (rank, step) = waiting.unwrap_or((self.program.rank, 0));
+            let mut waiting = self.awaited().chain(to_deliver);
+            let (rank, step) = waiting.next().unwrap_or((self.program.rank, 0));
             return Err(Error::Stalled { rank, step });
         }
         Ok(Progress::Waiting)
     }
 
-    /// Looks for abort notices of the ranks that lanes wait for.
-    fn listen_for_aborts<X: Transport<Frame = F>>(&self, transport: &mut X) -> Result<(), Error> {
-        for lane in &self.lanes {
-            let Some((rank, _)) = lane.waits_for(&self.program) else { continue };
+    /// The ranks that lanes wait for, and the lanes' steps.
+    fn awaited(&self) -> impl Iterator<Item = (Rank, usize)> {
+        self.lanes.iter().filter_map(|lane| lane.waits_for(&self.program))
+    }
+
+    /// Looks for abort notices of the ranks that lanes wait for, and of one more.
+    fn listen_for_aborts<X: Transport<Frame = F>>(
+        &self,
+        transport: &mut X,
+        one_more: Option<(Rank, usize)>,
+    ) -> Result<(), Error> {
+        for (rank, _) in self.awaited().chain(one_more) {
             if let Poll::Ready(Ok((frame, n_bytes))) = transport.poll_recv(rank, Tag::CONTROL) {
                 let notice = frame.as_ref().get(..n_bytes).map(|bytes| Header::parse(bytes, false));
                 transport.recycle(frame);

@@ -10,6 +10,8 @@
 
 pub(crate) mod chunk;
 mod generic;
+mod prefetch;
+pub(crate) mod sample;
 mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
@@ -19,6 +21,7 @@ mod tests;
 
 use crate::element::{Element, sealed::Float};
 use crate::op::LatticeOp;
+use crate::values::Values;
 use chunk::ChunkView;
 use core::fmt;
 
@@ -182,6 +185,21 @@ pub(crate) struct Lattice<T> {
     pub(crate) bound: T,
 }
 
+/// What decoding makes of a chunk: codes times `of_codes`, verbatim values divided by `divisor`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale<T> {
+    of_codes: T,
+    divisor: T,
+}
+
+impl<T: Element> Scale<T> {
+    /// Values on a lattice of this step, each divided by `divisor`.
+    pub(crate) fn new(step: f64, divisor: u32) -> Self {
+        let divisor = T::from_f64(f64::from(divisor));
+        Self { of_codes: T::from_f64(step) / divisor, divisor }
+    }
+}
+
 /// Size of one encoded chunk and how many of its blocks are verbatim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Encoded {
@@ -196,8 +214,17 @@ pub(crate) struct Encoded {
 #[allow(clippy::type_complexity)]
 pub struct Kernels<T: Float> {
     encode: unsafe fn(&[T], &Lattice<T>, &mut [u8]) -> Encoded,
-    decode: unsafe fn(&ChunkView<'_, T>, T, T, &mut [T]),
+    decode: unsafe fn(&ChunkView<'_, T>, &Scale<T>, &mut [T]),
     fold: unsafe fn(LatticeOp, &ChunkView<'_, T>, &[T], &Lattice<T>, &mut [u8]) -> Encoded,
+    fold_store: unsafe fn(
+        LatticeOp,
+        &ChunkView<'_, T>,
+        *const T,
+        &Lattice<T>,
+        &mut [u8],
+        &Scale<T>,
+        *mut T,
+    ) -> Encoded,
     combine: unsafe fn(
         LatticeOp,
         &ChunkView<'_, T>,
@@ -235,12 +262,12 @@ impl<T: Element> Kernel<T> {
         unsafe { (self.table.encode)(src, lattice, dst) }
     }
 
-    /// Decodes a chunk: codes times `scale`, verbatim values divided by `divisor`.
+    /// Decodes a chunk.
     #[inline]
-    pub(crate) fn decode(self, src: &ChunkView<'_, T>, scale: T, divisor: T, dst: &mut [T]) {
+    pub(crate) fn decode(self, src: &ChunkView<'_, T>, scale: &Scale<T>, dst: &mut [T]) {
         assert_eq!(src.n_values(), dst.len());
         // SAFETY: the level is available; the view is valid by construction; sizes agree.
-        unsafe { (self.table.decode)(src, scale, divisor, dst) }
+        unsafe { (self.table.decode)(src, scale, dst) }
     }
 
     /// Chunk ⊕ floats → chunk.
@@ -257,6 +284,32 @@ impl<T: Element> Kernel<T> {
         assert_eq!(src.n_values(), local.len());
         // SAFETY: as in `encode` and `decode`.
         unsafe { (self.table.fold)(op, src, local, lattice, dst) }
+    }
+
+    /// Chunk ⊕ own values → chunk, decoded into their output too.
+    #[inline]
+    pub(crate) fn fold_store(
+        self,
+        op: LatticeOp,
+        src: &ChunkView<'_, T>,
+        mut values: Values<'_, T>,
+        lattice: &Lattice<T>,
+        dst: &mut [u8],
+        scale: &Scale<T>,
+    ) -> Encoded {
+        check_chunk::<T>(src.n_values(), dst.len());
+        assert_eq!(src.n_values(), values.local().len());
+        assert_eq!(src.n_values(), values.output().len());
+        let (local, output) = match values {
+            Values::InPlace(values) => {
+                let at = values.as_mut_ptr();
+                (at.cast_const(), at)
+            }
+            Values::Apart { local, output } => (local.as_ptr(), output.as_mut_ptr()),
+        };
+        // SAFETY: as in `encode` and `decode`; the pointers come from slices of that length, both from one or
+        // each from its own.
+        unsafe { (self.table.fold_store)(op, src, local, lattice, dst, scale, output) }
     }
 
     /// Chunk ⊕ chunk → chunk.

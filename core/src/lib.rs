@@ -52,13 +52,14 @@ pub mod report;
 pub mod schedule;
 pub mod select;
 pub mod transport;
+mod values;
 
 pub use bound::{Bound, Quantum, Scope};
 pub use collective::{Communicator, Config, Operation};
 pub use element::{DType, Element};
 pub use error::Error;
 pub use op::Op;
-pub use plan::{Plan, Preset};
+pub use plan::{Plan, Preset, Sampling};
 pub use report::Report;
 pub use schedule::Collective;
 pub use transport::{Rank, Tag, Transport};

@@ -34,6 +34,25 @@ pub struct Plan {
     pub scope: Scope,
     /// How an all-reduce divides the array.
     pub division: Division,
+    /// Whether a relative bound may be taken of a sample.
+    pub sampling: Sampling,
+}
+
+/// Whether the range that [`Bound::Relative`] and [`Bound::Psnr`] refer to may be that of a sample: one block of 32
+/// values in 64 of each rank's data.
+///
+/// A sample's range is at most the whole range, so the bound is at most the one asked for, and never broken; it
+/// is in [`Report::bound`](crate::Report::bound). Where the halves of the sample disagree, all data are looked
+/// at after all. With a bound on the result ([`Scope::Result`]) they always are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sampling {
+    /// Sample arrays of 2²⁰ values or more, where another pass over the data would show.
+    #[default]
+    Auto,
+    /// Sample arrays of any length.
+    Always,
+    /// Look at all data.
+    Never,
 }
 
 impl Plan {
@@ -47,6 +66,7 @@ impl Plan {
             bound: None,
             scope: Scope::PerOperand,
             division: Division::Blocks,
+            sampling: Sampling::Auto,
         }
     }
 
@@ -74,6 +94,13 @@ impl Plan {
         self
     }
 
+    /// The same with another way to find the range of the data.
+    #[must_use]
+    pub const fn with_sampling(mut self, sampling: Sampling) -> Self {
+        self.sampling = sampling;
+        self
+    }
+
     /// The same with another scope of the bound.
     #[must_use]
     pub const fn with_scope(mut self, scope: Scope) -> Self {
@@ -86,7 +113,8 @@ impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let schedule = self.schedule.map_or("any schedule", Schedule::name);
         write!(f, "{schedule} × {} × {}", self.pipeline.name, self.codec.name())?;
-        write!(f, ", {:?} ({:?}), {:?}", self.bound, self.scope, self.division)
+        write!(f, ", {:?} ({:?})", self.bound, self.scope)?;
+        write!(f, ", {:?}, sampling {:?}", self.division, self.sampling)
     }
 }
 
@@ -94,7 +122,7 @@ impl fmt::Debug for Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Preset {
-    /// Plain collectives, as an MPI library does large ones: ring and binomial tree, no compression.
+    /// Plain collectives without compression, by the schedule that suits the length, as MPI libraries have them.
     Raw,
     /// Compression in every point-to-point message.
     Cprp2p,
@@ -129,11 +157,11 @@ impl Preset {
     /// The preset as a plan for `collective`.
     #[must_use]
     pub fn plan(self, collective: Collective, bound: Bound) -> Plan {
-        // The published systems have fixed schedules; ours leaves the choice to the library.
+        // The published systems have fixed schedules; MPI libraries choose, and so do we.
         let fixed = Plan::raw().with_schedule(schedule::default_for(collective));
         let compressed = |pipeline| fixed.compressed(pipeline, bound);
         match self {
-            Self::Raw => fixed,
+            Self::Raw => Plan::raw(),
             Self::Cprp2p => compressed(pipeline::PER_HOP),
             Self::Zccl => compressed(pipeline::COMPRESS_ONCE),
             Self::Hzccl => compressed(pipeline::HOMOMORPHIC),

@@ -16,9 +16,9 @@ pub struct Report {
     pub n_messages: u64,
     /// Time in encoding (and copying raw values into frames).
     pub encode: Duration,
-    /// Time in combining frames with frames or values.
+    /// Time in combining frames with frames or values, and in storing what is decoded on the way.
     pub fold: Duration,
-    /// Time in decoding into values.
+    /// Time in decoding into values, as a step of its own.
     pub decode: Duration,
     /// From start to finish.
     pub total: Duration,

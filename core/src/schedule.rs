@@ -11,12 +11,14 @@
 pub mod check;
 
 mod binomial;
+mod chain;
 mod pairwise;
 mod print;
 mod recursive_doubling;
 mod ring;
 
 pub use binomial::Binomial;
+pub use chain::Chain;
 pub use pairwise::Pairwise;
 pub use print::program;
 pub use recursive_doubling::RecursiveDoubling;
@@ -25,9 +27,9 @@ pub use ring::Ring;
 use crate::transport::Rank;
 
 /// Every schedule.
-pub static ALL: &[&dyn Schedule] = &[&Ring, &RecursiveDoubling, &Pairwise, &Binomial];
+pub static ALL: &[&dyn Schedule] = &[&Ring, &RecursiveDoubling, &Pairwise, &Binomial, &Chain];
 
-/// The schedule that MPI libraries use for large arrays, and [`select`](crate::select) by default.
+/// The schedule that the published systems use, and [`select`](crate::select) unless it knows better.
 #[must_use]
 pub fn default_for(collective: Collective) -> &'static dyn Schedule {
     match collective {

@@ -13,10 +13,13 @@
 //! wire bytes that single operands save, R the link's rate and E the rate at which a rank encodes.
 //! Pairwise saves about 2·σ·m/(ρ·R) on the wire and spends m/E on encoding what a ring folds for free,
 //! so it pays where R < 2·σ·E/ρ.
+//!
+//! *Broadcast and reduce.* A binomial tree passes ⌈log₂ n⌉ arrays through its root one after the other; a chain
+//! one, in k rounds that need n − 2 more to reach the end. The chain pays where k·(⌈log₂ n⌉ − 1) > n − 2.
 
 use crate::op::OpCode;
 use crate::plan::Plan;
-use crate::schedule::{self, Collective, Pairwise, RecursiveDoubling, Schedule};
+use crate::schedule::{self, Chain, Collective, Pairwise, RecursiveDoubling, Schedule};
 
 /// Seconds that a message costs whatever its size: MPI on a fast fabric, or a thread's wake-up.
 const MESSAGE_COST: f64 = 5e-6;
@@ -27,6 +30,8 @@ const STEP_RATE: f64 = 1e9;
 const SAVED: f64 = 0.15;
 /// Bytes per second that a rank encodes when all cores are busy.
 const ENCODE_RATE: f64 = 4e9;
+/// Bytes of the array in a round of one part: what backends' frames hold.
+const ROUND: usize = 256 << 10;
 /// Raw bytes per wire byte.
 const RATIO: f64 = 5.0;
 
@@ -45,6 +50,13 @@ pub fn schedule(
     if let Some(schedule) = plan.schedule {
         return schedule;
     }
+    if matches!(collective, Collective::Broadcast | Collective::Reduce) {
+        return if is_long_for_a_chain(size, n_bytes) {
+            &Chain
+        } else {
+            schedule::default_for(collective)
+        };
+    }
     // Where partial sums are encoded anew, other schedules than the ring would cost accuracy.
     if collective != Collective::AllReduce || !plan.pipeline.keeps_frames(plan.codec, op) {
         return schedule::default_for(collective);
@@ -57,6 +69,13 @@ pub fn schedule(
     } else {
         schedule::default_for(collective)
     }
+}
+
+/// Whether a chain is through sooner than a tree.
+fn is_long_for_a_chain(size: usize, n_bytes: usize) -> bool {
+    let n_rounds = n_bytes / ROUND;
+    let doublings = size.next_power_of_two().ilog2() as usize;
+    n_rounds * doublings.saturating_sub(1) > size.saturating_sub(2)
 }
 
 /// Whether messages cost more than bytes.
@@ -99,6 +118,19 @@ mod tests {
         }
         assert_eq!(name(&plan, 8, 200_000, None), Ring.name());
         assert_eq!(name(&plan, 300, 200_000, None), RecursiveDoubling.name());
+    }
+
+    #[test]
+    fn long_arrays_go_along_a_chain_unless_there_are_many_ranks() {
+        let plan = Plan::foldwire(Bound::Relative(1e-4));
+        let broadcast = |size, n_bytes| {
+            schedule(Collective::Broadcast, OpCode::None, &plan, size, n_bytes, None).name()
+        };
+        assert_eq!(broadcast(4, LONG), "chain");
+        assert_eq!(broadcast(4, 100_000), "binomial");
+        assert_eq!(broadcast(2, LONG), "binomial");
+        assert_eq!(broadcast(4096, LONG), "binomial");
+        assert_eq!(broadcast(4096, 1 << 30), "chain");
     }
 
     #[test]

@@ -137,6 +137,12 @@ pub trait Transport {
     /// Gives back a frame that is no longer needed.
     fn recycle(&mut self, frame: Self::Frame);
 
+    /// A rank to which something is still on its way that needs this rank's attention to arrive; `None` once nothing
+    /// does. A call ends only then, so that nobody waits for a rank that has gone back to its own work.
+    fn undelivered(&self) -> Option<Rank> {
+        None
+    }
+
     /// Moves the network along; a bounded amount of work. Called before each pass over the lanes.
     ///
     /// # Errors

@@ -4,9 +4,12 @@ use crate::{Backend, data, oracle};
 use foldwire::codec::CodecId;
 use foldwire::layout::Division;
 use foldwire::pipeline::{self, Pipeline};
-use foldwire::schedule::{self, Binomial, Call, Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::schedule::{
+    self, Binomial, Call, Chain, Pairwise, RecursiveDoubling, Ring, Schedule,
+};
 use foldwire::{
-    Bound, Collective, Communicator, Element, Error, Op, Plan, Rank, Report, Scope, Transport,
+    Bound, Collective, Communicator, Element, Error, Op, Plan, Rank, Report, Sampling, Scope,
+    Transport,
 };
 use std::fmt;
 use std::ops::Range;
@@ -49,7 +52,7 @@ impl Operation {
 pub const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(70.0)];
 
 /// Every collective with every schedule that has it.
-pub const ROUTES: [(Collective, &dyn Schedule); 11] = [
+pub const ROUTES: [(Collective, &dyn Schedule); 13] = [
     (Collective::AllReduce, &Ring),
     (Collective::AllReduce, &RecursiveDoubling),
     (Collective::AllReduce, &Pairwise),
@@ -61,6 +64,8 @@ pub const ROUTES: [(Collective, &dyn Schedule); 11] = [
     (Collective::Scatter, &Binomial),
     (Collective::Gather, &Binomial),
     (Collective::Reduce, &Binomial),
+    (Collective::Broadcast, &Chain),
+    (Collective::Reduce, &Chain),
 ];
 
 /// The sizes of the suite.
@@ -92,6 +97,8 @@ pub struct Case {
     pub rough: bool,
     /// How an all-reduce divides the array.
     pub division: Division,
+    /// Where a relative bound takes the range from.
+    pub sampling: Sampling,
 }
 
 impl fmt::Debug for Case {
@@ -118,13 +125,17 @@ impl fmt::Debug for Case {
 }
 
 /// The lengths of the axes of the product, in the order of [`Case::from_indices`].
-const AXES: [usize; 13] = [11, 5, 2, 6, 2, 11, 7, 3, 2, 3, 2, 2, 2];
+const AXES: [usize; 14] = [13, 5, 2, 6, 2, 11, 7, 3, 2, 3, 2, 2, 2, 2];
 
 impl Case {
     /// The case with these choices on the axes.
-    fn from_indices(i: [usize; 13]) -> Self {
+    fn from_indices(i: [usize; AXES.len()]) -> Self {
+        Self::of_size(SIZES[i[5]], i)
+    }
+
+    /// The case with these choices on the other axes and this size.
+    fn of_size(size: usize, i: [usize; AXES.len()]) -> Self {
         let (collective, schedule) = ROUTES[i[0]];
-        let size = SIZES[i[5]];
         let op = Operation::ALL[i[3]];
         let scope = [Scope::PerOperand, Scope::Result][i[10]];
         // The result of a product has no bound to ask for, and next to a fill value of 1e37 no result
@@ -147,6 +158,7 @@ impl Case {
             scope,
             rough,
             division: [Division::Blocks, Division::Interleaved][i[12]],
+            sampling: [Sampling::Always, Sampling::Never][i[13]],
         }
     }
 
@@ -160,18 +172,19 @@ impl Case {
             bound: Some(self.bound),
             scope: self.scope,
             division: self.division,
+            sampling: self.sampling,
         }
     }
 
-    /// Runs the case and checks every rank's result.
+    /// Runs the case, checks every rank's result, and returns digests of them.
     ///
     /// # Panics
     /// If a result is wrong, naming the case.
-    pub fn check<B: Backend>(&self, backend: &B) {
+    pub fn check<B: Backend>(&self, backend: &B) -> Vec<u64> {
         if self.is_f64 {
-            self.check_as::<f64, B>(backend);
+            self.check_as::<f64, B>(backend)
         } else {
-            self.check_as::<f32, B>(backend);
+            self.check_as::<f32, B>(backend)
         }
     }
 
@@ -192,7 +205,7 @@ impl Case {
         }
     }
 
-    fn check_as<T: Element, B: Backend>(&self, backend: &B) {
+    fn check_as<T: Element, B: Backend>(&self, backend: &B) -> Vec<u64> {
         let outcomes = backend.run(self.size, |mut comm| {
             let outcome = self.run_rank::<T, _>(&mut comm);
             outcome.unwrap_or_else(|error| panic!("{self:?}, rank {}: {error}", comm.rank()))
@@ -203,7 +216,7 @@ impl Case {
         let encodings = self.schedule.n_encodings(call).max(self.size as u64) as f64 + 1.0;
         let bound_on_result = (self.scope == Scope::Result && self.codec != CodecId::Raw)
             .then(|| self.absolute_bound(&inputs));
-        for (rank, (result, report)) in outcomes.iter().enumerate() {
+        for (rank, (result, report)) in backend.ranks(self.size).zip(&outcomes) {
             let range = self.result_range(rank);
             assert_eq!(result.len(), range.len(), "{self:?}, rank {rank}");
             for (&got, i) in result.iter().zip(range) {
@@ -212,16 +225,19 @@ impl Case {
                 assert!(bound_on_result.is_none_or(|bound| error <= bound), "{}", context());
             }
         }
+        let digests = outcomes.iter().map(|(result, _)| data::digest(result)).collect();
+        let digests = backend.gather(digests);
+        assert_eq!(digests.len(), self.size, "{self:?}: ranks are missing");
         let everywhere = matches!(
             self.collective,
             Collective::AllReduce | Collective::AllGather | Collective::Broadcast
         );
         if everywhere {
-            let first = data::bits(&outcomes[0].0);
-            for (rank, (result, _)) in outcomes.iter().enumerate() {
-                assert!(data::bits(result) == first, "{self:?}: rank {rank} differs from rank 0");
+            for (rank, digest) in digests.iter().enumerate() {
+                assert!(*digest == digests[0], "{self:?}: rank {rank} differs from rank 0");
             }
         }
+        digests
     }
 
     /// Asserts that one value is right; returns its error.
@@ -351,10 +367,21 @@ pub fn all() -> impl Iterator<Item = Case> {
     })
 }
 
-/// Few cases in which every pair of choices on two axes occurs: greedy, deterministic.
+/// Few cases in which every pair of choices on two axes occurs.
 #[must_use]
 pub fn pairwise() -> Vec<Case> {
-    let pairs = |i: &[usize; 13]| {
+    cover().into_iter().map(Case::from_indices).collect()
+}
+
+/// The same cases, all on groups of `size`.
+#[must_use]
+pub fn pairwise_of(size: usize) -> Vec<Case> {
+    cover().into_iter().map(|indices| Case::of_size(size, indices)).collect()
+}
+
+/// Indices in which every pair of choices on two axes occurs: greedy, deterministic.
+fn cover() -> Vec<[usize; AXES.len()]> {
+    let pairs = |i: &[usize; AXES.len()]| {
         let i = *i;
         (0..AXES.len()).flat_map(move |a| (0..a).map(move |b| (a, i[a], b, i[b])))
     };
@@ -373,12 +400,12 @@ pub fn pairwise() -> Vec<Case> {
             (indices[a], indices[b]) = (x, y);
             indices
         });
-        let gain = |i: &[usize; 13]| pairs(i).filter(|pair| missing.contains(pair)).count();
+        let gain = |i: &[usize; AXES.len()]| pairs(i).filter(|pair| missing.contains(pair)).count();
         let Some(best) = candidates.max_by_key(gain) else { break };
         for pair in pairs(&best) {
             missing.remove(&pair);
         }
-        cases.push(Case::from_indices(best));
+        cases.push(best);
     }
     cases
 }
@@ -403,6 +430,7 @@ impl Case {
             scope: Scope::PerOperand,
             rough: false,
             division: Division::Interleaved,
+            sampling: Sampling::Auto,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Codecs into vectors, with what every caller must be able to rely on asserted on the way.
 
-use foldwire::codec::{Codec, CodecError, FzLight, Homomorphic};
+use foldwire::codec::{Codec, CodecError, FzLight, Homomorphic, Values};
 use foldwire::{Element, Op};
 
 /// Encodes `values` into a destination of exactly the size that the codec asks for.
@@ -38,6 +38,24 @@ pub fn fold<T: Element>(
     let written = codec.fold(op, frame, local, &mut bytes)?;
     bytes.truncate(written.n_bytes);
     Ok(bytes)
+}
+
+/// Frame ⊕ floats, and the values stored.
+///
+/// # Errors
+/// The codec's.
+pub fn fold_store<T: Element>(
+    codec: &FzLight<T>,
+    op: &Op<'_, T>,
+    frame: &[u8],
+    local: &[T],
+) -> Result<(Vec<u8>, Vec<T>), CodecError> {
+    let mut bytes = vec![0x55; codec.max_encoded_len(local.len()).expect("short enough")];
+    let mut output = vec![T::from_f64(-77.0); local.len()];
+    let values = Values::Apart { local, output: &mut output };
+    let written = codec.fold_store(op, frame, values, 1, &mut bytes)?;
+    bytes.truncate(written.n_bytes);
+    Ok((bytes, output))
 }
 
 /// Frame ⊕ frame, with room for `n_values`.

@@ -70,3 +70,11 @@ pub fn bytes<T: Element>(values: &[T]) -> Vec<u8> {
 pub fn from_bits<T: Element>(bits: u64) -> T {
     bytemuck::pod_read_unaligned(&bits.to_le_bytes()[..T::BYTES])
 }
+
+/// A digest of the bits of values.
+#[must_use]
+pub fn digest<T: Element>(values: &[T]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    std::hash::Hash::hash(&bits(values), &mut hasher);
+    std::hash::Hasher::finish(&hasher)
+}

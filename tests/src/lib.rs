@@ -11,23 +11,50 @@ pub mod coding;
 pub mod data;
 pub mod deadline;
 pub mod oracle;
+#[cfg(any(feature = "mpi", feature = "libfabric"))]
+pub mod processes;
+pub mod suite;
 pub mod tamper;
 
-pub use case::{Case, Operation, all, pairwise};
+pub use case::{Case, Operation, all, pairwise, pairwise_of};
 
 use foldwire::{Communicator, Transport};
+use std::ops::Range;
 
-/// A way to run one closure on every rank of a new group.
+/// A way to run one closure on every rank of a new group: in this process, or in several that all run the
+/// same program, of which this is one.
 pub trait Backend {
     /// Its transport.
     type Transport: Transport;
 
-    /// Runs `body` on each of `size` ranks at the same time, and returns its results in rank order.
+    /// Runs `body` on each of `size` ranks at the same time, and returns the results of those ranks that
+    /// live in this process, in rank order.
+    fn run_transports<R: Send>(
+        &self,
+        size: usize,
+        body: impl Fn(Self::Transport) -> R + Sync,
+    ) -> Vec<R>;
+
+    /// The same with communicators.
     fn run<R: Send>(
         &self,
         size: usize,
         body: impl Fn(Communicator<Self::Transport>) -> R + Sync,
-    ) -> Vec<R>;
+    ) -> Vec<R> {
+        self.run_transports(size, |transport| {
+            body(Communicator::new(transport).expect("frames are large enough"))
+        })
+    }
+
+    /// The ranks of a group of `size` that live in this process.
+    fn ranks(&self, size: usize) -> Range<usize> {
+        0..size
+    }
+
+    /// A word of every rank, in rank order, given those of the ranks here.
+    fn gather(&self, own: Vec<u64>) -> Vec<u64> {
+        own
+    }
 }
 
 /// Ranks as threads.
@@ -40,15 +67,15 @@ pub struct Threads {
 impl Backend for Threads {
     type Transport = foldwire_threads::Endpoint;
 
-    fn run<R: Send>(
+    fn run_transports<R: Send>(
         &self,
         size: usize,
-        body: impl Fn(Communicator<Self::Transport>) -> R + Sync,
+        body: impl Fn(Self::Transport) -> R + Sync,
     ) -> Vec<R> {
         let mut world = foldwire_threads::World::new(size);
         if let Some(bytes) = self.frame_bytes {
             world = world.frame_bytes(bytes);
         }
-        world.run(body)
+        world.run_endpoints(body)
     }
 }

@@ -80,6 +80,14 @@ impl<X: Transport> Transport for Tamper<X> {
         self.inner.progress()
     }
 
+    fn expect(&mut self, from: Rank, tag: Tag) {
+        self.inner.expect(from, tag);
+    }
+
+    fn undelivered(&self) -> Option<Rank> {
+        self.inner.undelivered()
+    }
+
     fn now(&self) -> Duration {
         self.inner.now()
     }

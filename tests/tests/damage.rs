@@ -3,7 +3,7 @@
 //! On the wire: a transport that harms what it delivers. In the codec: every prefix of valid frames, and
 //! 10⁵ random mutations of them through everything that reads one. All from fixed seeds.
 
-use foldwire::codec::{Codec, FzLight};
+use foldwire::codec::{Codec, FzLight, Values};
 use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind};
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
@@ -204,6 +204,8 @@ fn every_prefix_is_refused<T: Element>() {
                 assert!(codec.n_values(&prefix).is_err(), "{n_bytes} of {}", frame.len());
                 assert!(codec.decode(&prefix, 1, &mut decoded).is_err());
                 assert!(codec.fold(&Op::Sum, &prefix, &values, &mut dst).is_err());
+                let in_place = Values::InPlace(&mut decoded);
+                assert!(codec.fold_store(&Op::Sum, &prefix, in_place, 1, &mut dst).is_err());
                 let both = [&prefix[..], &frame[..]];
                 assert!(coding::combine(&codec, &Op::Max, both, values.len()).is_err());
                 let both = [&frame[..], &prefix[..]];
@@ -279,8 +281,18 @@ fn mutations_are_survived<T: Element>(seed: u64) {
                 let _ = codec.decode_from(&frame, 4096, 1, &mut decoded[..n - 4096]);
             }
         }
+        let folded = coding::fold(&codec, &op, &frame, values);
+        let stored = coding::fold_store(&codec, &op, &frame, values);
+        assert_eq!(folded.is_ok(), stored.is_ok());
+        if let (Ok(folded), Ok((frame, output))) = (&folded, &stored) {
+            // A foreign frame may be written in other bytes, but never as other values.
+            for frame in [folded, frame] {
+                let decoded = coding::decode(&codec, frame, n);
+                assert_eq!(data::bits(&decoded), data::bits(output));
+            }
+        }
         let written = [
-            coding::fold(&codec, &op, &frame, values),
+            folded,
             coding::combine(&codec, &op, [&frame, valid], n),
             coding::combine(&codec, &op, [valid, &frame], n),
             coding::combine(&codec, &op, [&frame, &frame], n),

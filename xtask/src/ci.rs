@@ -1,15 +1,20 @@
 //! `cargo xtask ci`: formatting and lints, then everything that must pass.
 
 use crate::steps::Steps;
-use crate::{bare_metal, test};
+use crate::{bare_metal, fabrics, machine, packages, test};
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
+    lint(steps)?;
+    test::run(steps)
+}
+
+/// `cargo xtask lint`: formatting and lints of all that can be built here.
+pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
+    packages::install(steps)?;
     steps.run("format", &mut steps.cargo("fmt --all --check"))?;
     steps.run("format, fuzz", &mut steps.cargo("fmt --manifest-path fuzz/Cargo.toml --check"))?;
-    steps.run(
-        "lints",
-        &mut steps.cargo("clippy --workspace --all-targets --all-features -- -D warnings"),
-    )?;
+    let mut lints = steps.cargo_on_workspace("clippy --all-targets");
+    steps.run("lints", lints.args(["--", "-D", "warnings"]))?;
     bare_metal::lint(steps)?;
-    test::run(steps)
+    fabrics::lint(steps, machine::available())
 }

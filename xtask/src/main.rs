@@ -7,8 +7,13 @@
 mod bare_metal;
 mod bench;
 mod ci;
+#[cfg(target_os = "linux")]
+mod cluster;
+mod fabrics;
 mod fuzz;
 mod loom;
+mod machine;
+mod packages;
 mod steps;
 mod test;
 
@@ -23,7 +28,10 @@ Examples:
   cargo xtask ci                         the same after formatting and lints
   cargo xtask fuzz                       every fuzz target for a minute each
   cargo xtask fuzz decode --seconds 600  one of them for ten
-  cargo xtask bench                      measurements as JSON in out/bench/";
+  cargo xtask bench                      measurements as JSON in out/bench/
+  cargo xtask packages                   what MPI, libfabric and the cluster need of Debian
+  cargo xtask cluster up -n 4            four nodes with links of 1 Gbit/s
+  cargo xtask cluster run -- PROGRAM     one rank of a program in each";
 
 /// Tasks of the Foldwire project.
 #[derive(Debug, Parser)]
@@ -39,6 +47,8 @@ enum Command {
     Test,
     /// Check formatting and lints, then run everything that must pass
     Ci,
+    /// Check formatting and lints
+    Lint,
     /// Build and run core in a program without std and allocator, and look at what it imports
     BareMetal,
     /// Model-check the lock-free parts of the threads backend
@@ -47,6 +57,11 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Measure codec and main job, writing JSON into out/bench/
     Bench(bench::Args),
+    /// Install the Debian packages that MPI, libfabric and the emulated cluster need, or name them
+    Packages(packages::Args),
+    /// Emulate a cluster of nodes with links of a known rate, and run programs in it (Linux, root)
+    #[cfg(target_os = "linux")]
+    Cluster(cluster::Options),
 }
 
 fn main() -> ExitCode {
@@ -54,10 +69,14 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Test => test::run(&mut steps),
         Command::Ci => ci::run(&mut steps),
+        Command::Lint => ci::lint(&mut steps),
         Command::BareMetal => bare_metal::run(&mut steps),
         Command::Loom => loom::run(&mut steps),
         Command::Fuzz(args) => fuzz::run(&mut steps, &args),
         Command::Bench(args) => bench::run(&mut steps, &args),
+        Command::Packages(args) => packages::run(&mut steps, &args),
+        #[cfg(target_os = "linux")]
+        Command::Cluster(options) => cluster::run(&mut steps, &options),
     };
     steps.finish(result)
 }

@@ -19,7 +19,15 @@ struct Done {
     name: String,
     time: Duration,
     tests: Tests,
-    failed: bool,
+    verdict: Verdict,
+}
+
+/// What became of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    Failed,
+    Skipped,
 }
 
 /// How many tests a step ran.
@@ -61,6 +69,19 @@ impl Steps {
     pub(crate) fn cargo(&self, words: &str) -> Command {
         let mut command = Command::new("cargo");
         command.args(words.split_whitespace()).current_dir(&self.root);
+        command
+    }
+
+    /// cargo with these words on the members of the workspace that need nothing but Rust, with all features that
+    /// need nothing else.
+    pub(crate) fn cargo_on_workspace(&self, words: &str) -> Command {
+        let mut command = self.cargo(words);
+        command.arg("--workspace");
+        for package in crate::fabrics::PACKAGES {
+            command.args(["--exclude", package]);
+        }
+        // The others' features are backends.
+        command.args(["--features", "foldwire/alloc,foldwire/std,foldwire/rayon"]);
         command
     }
 
@@ -114,8 +135,16 @@ impl Steps {
         let result = step(&mut tests);
         let time = start.elapsed();
         eprintln!("    {name}: {}", seconds(time));
-        self.done.push(Done { name: name.to_owned(), time, tests, failed: result.is_err() });
+        let verdict = if result.is_ok() { Verdict::Passed } else { Verdict::Failed };
+        self.done.push(Done { name: name.to_owned(), time, tests, verdict });
         result.map(|()| tests)
+    }
+
+    /// A step that this machine cannot run, and why; the summary shows it.
+    pub(crate) fn skip(&mut self, name: &str, reason: &str) {
+        eprintln!("\n==> {name}: skipped: {reason}");
+        let (time, tests) = (Duration::ZERO, Tests::default());
+        self.done.push(Done { name: name.to_owned(), time, tests, verdict: Verdict::Skipped });
     }
 
     /// Prints the summary: the table and, last, the number of tests or what went wrong.
@@ -158,12 +187,16 @@ impl Steps {
                 Tests { passed, failed: 0 } => format!("{passed} passed"),
                 Tests { passed, failed } => format!("{passed} passed, {failed} failed"),
             };
-            let line = format!("{name:width$}  {:>9}  {verdict:6}  {tests}", seconds(time));
+            let line = format!("{name:width$}  {:>9}  {verdict:7}  {tests}", seconds(time));
             // Writing to a string cannot fail.
             let _ = writeln!(table, "{}", line.trim_end());
         };
         for done in &self.done {
-            let verdict = if done.failed { "FAILED" } else { "ok" };
+            let verdict = match done.verdict {
+                Verdict::Passed => "ok",
+                Verdict::Failed => "FAILED",
+                Verdict::Skipped => "skipped",
+            };
             row(&done.name, done.time, done.tests, verdict);
         }
         row("total", self.done.iter().map(|done| done.time).sum(), self.tests(), "");
@@ -205,7 +238,7 @@ fn count(line: &str) -> Option<Tests> {
 }
 
 /// The command as a line for a shell, with the variables that we set.
-fn in_shell(command: &Command) -> String {
+pub(crate) fn in_shell(command: &Command) -> String {
     let variables = command.get_envs().filter_map(|(name, value)| {
         Some(format!("{}={}", name.display(), quoted(&value?.to_string_lossy())))
     });

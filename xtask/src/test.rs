@@ -1,14 +1,16 @@
 //! `cargo xtask test`: everything that must pass.
 
 use crate::steps::Steps;
-use crate::{bare_metal, loom};
+use crate::{bare_metal, fabrics, loom, machine, packages};
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
+    let missing = packages::install(steps)?;
+    if !missing.is_empty() {
+        eprintln!("{}", packages::advice(&missing));
+    }
+    let here = machine::available();
     // All features of core are `std`, `alloc` and `rayon`; the steps after it take them away again.
-    steps.run(
-        "workspace, all features",
-        &mut steps.cargo("test --workspace --all-features --no-fail-fast"),
-    )?;
+    steps.run("workspace", &mut steps.cargo_on_workspace("test --no-fail-fast"))?;
     // Each alone, as resolved features of the whole workspace are a union.
     steps.run("core, no features", &mut steps.cargo("test -p foldwire --no-default-features"))?;
     steps.run(
@@ -21,9 +23,12 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     )?;
     bare_metal::run(steps)?;
     loom::run(steps)?;
+    fabrics::test(steps, here)?;
+    #[cfg(target_os = "linux")]
+    crate::cluster::test(steps)?;
     steps.run(
         "documentation",
-        steps.cargo("doc --workspace --all-features --no-deps").env("RUSTDOCFLAGS", "-D warnings"),
+        steps.cargo_on_workspace("doc --no-deps").env("RUSTDOCFLAGS", "-D warnings"),
     )?;
-    Ok(())
+    fabrics::document(steps, here)
 }

@@ -1,5 +1,57 @@
 //! How ranks find each other before they have a network: who they are, and what the others' addresses are.
+//!
+//! ```text
+//!   environment ──▶ Place ──▶ Rendezvous ──join──▶ Party: Exchange ──▶ a backend
+//!                  (rank,     (waits for           (all_gather of addresses,
+//!                   size,      everyone)            then a watch over lost ranks)
+//!                   root)
+//! ```
+//!
+//! Rank 0 listens, the others connect to it, and the connections stay. Both sides of each show that they know
+//! the group's token; what strangers send to the port neither stops nor delays the group. All of it runs in the
+//! caller's thread.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `exchange` | what backends ask for, whoever provides it: TCP here, or MPI |
+//! | `place` | rank, size and root from the environment of Foldwire, Open MPI, PMI, Slurm, PMIx |
+//! | `root`, `token` | rank 0's address; the secret, and proofs that one knows it |
+//! | `rendezvous`, `party` | settings; the group that has come together |
+//! | `door` | rank 0 while ranks are missing: admission |
+//! | `hub`, `seats` | rank 0 after that: all-gathers and news; what it knows of each rank |
+//! | `member` | the other ranks |
+//! | [`message`] | what they say to each other, and its parser |
+//! | `link`, `watch` | connections that never wait; waiting for many of them |
+//!
+//! # Examples
+//! ```no_run
+//! use foldwire_bootstrap::{Exchange, Rendezvous};
+//!
+//! let mut party = Rendezvous::from_env()?.join()?;
+//! let addresses = party.all_gather(b"this rank's address")?;
+//! assert_eq!(addresses.len(), party.size());
+//! # Ok::<(), foldwire_bootstrap::Error>(())
+//! ```
 
+mod door;
+mod error;
 mod exchange;
+mod hub;
+mod link;
+mod member;
+pub mod message;
+mod party;
+mod place;
+mod rendezvous;
+mod root;
+mod seats;
+mod token;
+mod watch;
 
+pub use error::{Error, RankList};
 pub use exchange::Exchange;
+pub use party::Party;
+pub use place::{Launcher, MAX_RANKS, Place, PlaceError};
+pub use rendezvous::{DEFAULT_LIMIT, Rendezvous};
+pub use root::{DEFAULT_PORT, NoRoot, Root};
+pub use token::{MIN_TOKEN_CHARS, NoRandomNumbers, Token, TokenTooShort};

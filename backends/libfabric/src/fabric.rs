@@ -102,7 +102,7 @@ impl Fabric {
         if let Some(lost @ false) = self.lost.get_mut(peer.index()) {
             *lost = true;
             for (tag, buffer) in self.answers.forget(peer) {
-                self.events.push_back(Event::Released { to: peer, tag, buffer });
+                self.events.push_back(Event::Released { to: peer, tag, buffer, matched: true });
             }
             self.events.push_back(Event::Lost { peer });
         }
@@ -134,7 +134,12 @@ impl Fabric {
                 let must_wait = asks && outcome.is_ok() && !self.is_lost(to);
                 let done =
                     if must_wait { self.answers.note_sent(to, tag, buffer) } else { Some(buffer) };
-                self.events.extend(done.map(|buffer| Event::Released { to, tag, buffer }));
+                self.events.extend(done.map(|buffer| Event::Released {
+                    to,
+                    tag,
+                    buffer,
+                    matched: asks,
+                }));
                 outcome.map_or_else(|errno| self.fail(to, errno), |_| Ok(()))
             }
             (Request::Receive { from, tag }, Ok(n_arrived)) => {
@@ -156,7 +161,12 @@ impl Fabric {
             }
             (Request::AwaitAnswer { from, tag }, Ok(_)) => {
                 let done = self.answers.note_answer(from, tag, buffer);
-                self.events.extend(done.map(|buffer| Event::Released { to: from, tag, buffer }));
+                self.events.extend(done.map(|buffer| Event::Released {
+                    to: from,
+                    tag,
+                    buffer,
+                    matched: true,
+                }));
                 Ok(())
             }
             (Request::Notice { .. } | Request::AwaitAnswer { .. }, Err(Errno::CANCELED)) => Ok(()),

@@ -2,8 +2,8 @@
 //!
 //! *Credit.* A link has at most `link_depth` frames in the network. A network completes small sends
 //! before anybody receives them, so every `link_depth`-th frame is sent `matched`: it comes back only
-//! when its receiver has posted the receive. Hence no sender is more than 2·`link_depth` frames ahead, and
-//! a receiver's memory is bounded.
+//! when its receiver has posted the receive, and the next such frame waits for that. Hence no sender is more than
+//! 2·`link_depth` frames ahead, and a receiver's memory is bounded.
 //!
 //! *Receives* are posted one ahead for each link that the engine waits on or says it will
 //! ([`Transport::expect`]), so that messages land in frames. None is posted on a guess, none is stale.
@@ -183,8 +183,8 @@ impl<N: Net> Endpoint<N> {
 
     fn take(&mut self, event: Event<N::Buffer>) {
         match event {
-            Event::Released { to, tag, buffer } => {
-                self.peers.link(to, tag).in_flight -= 1;
+            Event::Released { to, tag, buffer, matched } => {
+                self.peers.link(to, tag).released(matched);
                 self.pool.push(buffer);
             }
             Event::Received { from, tag: Tag::CONTROL, buffer, n_bytes } => {
@@ -244,7 +244,7 @@ impl<N: Net> Endpoint<N> {
                     self.outbox.push_back(Outgoing { to, tag, buffer, n_bytes, matched });
                 }
                 Err(Refused::Failed(buffer, error)) => {
-                    self.peers.link(to, tag).in_flight -= 1;
+                    self.peers.link(to, tag).released(matched);
                     self.pool.push(buffer);
                     self.note(error);
                 }
@@ -310,8 +310,8 @@ impl<N: Net> Transport for Endpoint<N> {
         if self.peers.lost(to).is_some() {
             return Poll::Ready(Err(Error::PeerLost { peer: to }));
         }
-        let has_room = self.peers.link(to, tag).in_flight < self.options.link_depth;
-        if has_room { Poll::Ready(Ok(())) } else { Poll::Pending }
+        let depth = self.options.link_depth;
+        if self.peers.link(to, tag).has_room(depth) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     fn send(
@@ -328,13 +328,14 @@ impl<N: Net> Transport for Endpoint<N> {
         self.given_up |= tag == Tag::CONTROL;
         let (depth, is_own) = (self.options.link_depth, to == self.net.rank());
         let link = self.peers.link(to, tag);
-        link.in_flight += 1;
         if is_own {
+            link.sent(false);
+            link.n_unmatched = 0;
             link.arrived.push_back((frame, n_bytes));
             return Ok(());
         }
-        link.n_sent += 1;
-        let matched = tag != Tag::CONTROL && link.n_sent.is_multiple_of(depth);
+        let matched = tag != Tag::CONTROL && link.is_match_due(depth);
+        link.sent(matched);
         self.outbox.push_back(Outgoing { to, tag, buffer: frame, n_bytes, matched });
         self.empty_outbox();
         Ok(())
@@ -345,7 +346,9 @@ impl<N: Net> Transport for Endpoint<N> {
         let is_own = from == self.net.rank();
         let link = self.peers.link(from, tag);
         if let Some(arrived) = link.arrived.pop_front() {
-            link.in_flight -= usize::from(is_own);
+            if is_own {
+                link.released(false);
+            }
             return Poll::Ready(Ok(arrived));
         }
         if tag == Tag::CONTROL {
@@ -383,6 +386,12 @@ impl<N: Net> Transport for Endpoint<N> {
         self.failed.map_or(Ok(()), Err)
     }
 
+    fn undelivered(&self) -> Option<Rank> {
+        let own = self.net.rank();
+        let mut others = (0..self.net.size()).map(Rank::new).filter(|&peer| peer != own);
+        others.find(|&peer| self.peers.lost(peer).is_none() && self.peers.n_in_flight(peer) > 0)
+    }
+
     fn now(&self) -> Duration {
         self.elapsed()
     }
@@ -400,20 +409,11 @@ impl<N: Net> Transport for Endpoint<N> {
     }
 }
 
-impl<N: Net> Endpoint<N> {
-    /// Frames to other ranks that the network still has.
-    fn n_in_flight(&self) -> usize {
-        let awaited = |&peer: &Rank| peer != self.net.rank() && self.peers.lost(peer).is_none();
-        let peers = (0..self.net.size()).map(Rank::new).filter(awaited);
-        peers.map(|peer| self.peers.n_in_flight(peer)).sum()
-    }
-}
-
 impl<N: Net> Drop for Endpoint<N> {
     fn drop(&mut self) {
         let start = Instant::now();
         let mut patience = Patience::default();
-        while self.failed.is_none() && self.n_in_flight() > 0 {
+        while self.failed.is_none() && self.undelivered().is_some() {
             let is_well = !self.given_up && !self.peers.any_lost();
             let limit = if is_well { self.options.linger } else { self.options.grace };
             if start.elapsed() >= limit {
@@ -428,6 +428,9 @@ impl<N: Net> Drop for Endpoint<N> {
         }
         self.net.cancel_receives();
         self.take_events();
+        if self.given_up || self.failed.is_some() || self.peers.any_lost() {
+            self.net.abandon();
+        }
     }
 }
 

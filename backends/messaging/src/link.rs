@@ -5,12 +5,39 @@ use std::collections::VecDeque;
 
 use foldwire::transport::{Rank, Tag};
 
+impl<B> Link<B> {
+    /// Whether the next frame is to be matched, where every `depth`-th is.
+    pub(crate) const fn is_match_due(&self, depth: usize) -> bool {
+        self.n_unmatched + 1 >= depth
+    }
+
+    /// Whether one more frame may be sent.
+    pub(crate) const fn has_room(&self, depth: usize) -> bool {
+        self.in_flight < depth && !(self.awaits_match && self.is_match_due(depth))
+    }
+
+    /// Counts a frame as sent.
+    pub(crate) const fn sent(&mut self, matched: bool) {
+        self.in_flight += 1;
+        self.awaits_match |= matched;
+        self.n_unmatched = if matched { 0 } else { self.n_unmatched + 1 };
+    }
+
+    /// Counts a frame as back.
+    pub(crate) const fn released(&mut self, matched: bool) {
+        self.in_flight -= 1;
+        self.awaits_match &= !matched;
+    }
+}
+
 /// One stream each way between this rank and another.
 pub(crate) struct Link<B> {
     /// Frames sent that the network still has, those that wait for it included.
     pub(crate) in_flight: usize,
-    /// Frames sent so far.
-    pub(crate) n_sent: usize,
+    /// A matched frame is among them.
+    pub(crate) awaits_match: bool,
+    /// Frames sent since the last matched one.
+    pub(crate) n_unmatched: usize,
     /// Receives posted.
     pub(crate) n_posted: usize,
     /// Frames that have come, and their bytes.
@@ -19,7 +46,13 @@ pub(crate) struct Link<B> {
 
 impl<B> Link<B> {
     fn new() -> Self {
-        Self { in_flight: 0, n_sent: 0, n_posted: 0, arrived: VecDeque::new() }
+        Self {
+            in_flight: 0,
+            awaits_match: false,
+            n_unmatched: 0,
+            n_posted: 0,
+            arrived: VecDeque::new(),
+        }
     }
 }
 

@@ -72,6 +72,11 @@ pub trait Net {
     /// in later polls. Called once, before the layer is dropped.
     fn cancel_receives(&mut self);
 
+    /// The ranks part in disorder: somebody gave up, or is lost. Messages that nobody will receive may still
+    /// come, so whatever names this layer's messages must not be used again. Called before the layer is
+    /// dropped; not called when all ended well.
+    fn abandon(&mut self) {}
+
     /// Called when a poll found nothing: may wait until something happens, but not longer than `budget`.
     fn idle(&mut self, budget: Duration);
 
@@ -106,6 +111,8 @@ pub enum Event<B> {
         tag: Tag,
         /// What was sent.
         buffer: B,
+        /// Whether it was sent to be matched.
+        matched: bool,
     },
     /// A message has come.
     Received {

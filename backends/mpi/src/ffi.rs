@@ -84,6 +84,9 @@ pub(crate) struct Comm {
     raw: ffi::MPI_Comm,
     rank: Rank,
     size: usize,
+    /// All ranks share memory.
+    in_memory: bool,
+    keep_forever: bool,
 }
 
 impl Comm {
@@ -98,8 +101,21 @@ impl Comm {
             checked(ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN))?;
             checked(ffi::MPI_Comm_rank(raw, &mut rank))?;
             checked(ffi::MPI_Comm_size(raw, &mut size))?;
-            Ok(Self { raw, rank: Rank::new(rank as usize), size: size as usize })
+            let in_memory = share_memory(raw, size)?;
+            let (rank, size) = (Rank::new(rank as usize), size as usize);
+            Ok(Self { raw, rank, size, in_memory, keep_forever: false })
         }
+    }
+
+    /// Whether all ranks share memory, so that messages cross no network.
+    pub(crate) const fn is_in_memory(&self) -> bool {
+        self.in_memory
+    }
+
+    /// Never frees the communicator: a message that nobody received could otherwise meet a later one that MPI gives
+    /// the same number.
+    pub(crate) fn keep_forever(&mut self) {
+        self.keep_forever = true;
     }
 
     pub(crate) const fn rank(&self) -> Rank {
@@ -111,9 +127,32 @@ impl Comm {
     }
 }
 
+/// Whether all `size` ranks of a communicator share memory. All ranks call it together.
+///
+/// # Safety
+/// The communicator must be valid.
+unsafe fn share_memory(comm: ffi::MPI_Comm, size: c_int) -> Result<bool, Error> {
+    let mut near = MaybeUninit::uninit();
+    let mut n_near = 0;
+    // SAFETY: by the caller's promise; the new communicator is read only after success, and freed.
+    unsafe {
+        checked(ffi::MPI_Comm_split_type(
+            comm,
+            ffi::RSMPI_COMM_TYPE_SHARED,
+            0,
+            ffi::RSMPI_INFO_NULL,
+            near.as_mut_ptr(),
+        ))?;
+        let mut near = near.assume_init();
+        checked(ffi::MPI_Comm_size(near, &mut n_near))?;
+        checked(ffi::MPI_Comm_free(&mut near))?;
+    }
+    Ok(n_near == size)
+}
+
 impl Drop for Comm {
     fn drop(&mut self) {
-        if is_up() {
+        if !self.keep_forever && is_up() {
             // SAFETY: the communicator is ours, and MPI is up. Requests that are still under way keep what they
             // need of it (MPI 4.0, section 7.4.3). An error here has nobody to go to.
             let _ = unsafe { ffi::MPI_Comm_free(&mut self.raw) };

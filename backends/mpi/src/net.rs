@@ -26,7 +26,7 @@ pub struct Mpi {
 /// What a request of MPI's is about.
 #[derive(Clone, Copy, Debug)]
 enum Request {
-    Send { to: Rank, tag: Tag },
+    Send { to: Rank, tag: Tag, matched: bool },
     Receive { from: Source, tag: Tag },
 }
 
@@ -56,8 +56,8 @@ impl Mpi {
             };
             let error = outcome.as_ref().err().map(|&code| Error::new(code, peer));
             match (request, outcome) {
-                (Request::Send { to, tag }, _) => {
-                    events.push_back(Event::Released { to, tag, buffer: memory });
+                (Request::Send { to, tag, matched }, _) => {
+                    events.push_back(Event::Released { to, tag, buffer: memory, matched });
                 }
                 (Request::Receive { tag, .. }, Ok(Some((from, n_bytes)))) => {
                     events.push_back(Event::Received { from, tag, buffer: memory, n_bytes });
@@ -96,7 +96,7 @@ impl Net for Mpi {
         matched: bool,
     ) -> Result<(), Refused<Memory, Error>> {
         self.patience.renew();
-        let request = Request::Send { to, tag };
+        let request = Request::Send { to, tag, matched };
         self.requests
             .send(&self.comm, request, to, tag, buffer, n_bytes, matched)
             .map_err(|(buffer, code)| Refused::Failed(buffer, Error::new(code, Some(to))))
@@ -131,6 +131,14 @@ impl Net for Mpi {
 
     fn cancel_receives(&mut self) {
         self.requests.cancel(|request| matches!(request, Request::Receive { .. }));
+    }
+
+    fn abandon(&mut self) {
+        self.comm.keep_forever();
+    }
+
+    fn needs_checksum(&self) -> bool {
+        !self.comm.is_in_memory()
     }
 
     fn idle(&mut self, budget: Duration) {

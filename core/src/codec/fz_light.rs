@@ -11,11 +11,13 @@
 mod parallel;
 
 use super::{BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, EncodeError, Fill};
-use super::{Homomorphic, Written, operate};
+use super::{Homomorphic, Values, Written, operate};
 use crate::bound::Quantum;
 use crate::element::{Element, sealed::Float};
 use crate::kernel::chunk::ChunkView;
-use crate::kernel::{BLOCK, CHUNK, Code, Encoded, Kernel, Lattice, Level, PAD, max_chunk_len};
+use crate::kernel::{
+    BLOCK, CHUNK, Code, Encoded, Kernel, Lattice, Level, PAD, Scale, max_chunk_len,
+};
 use crate::op::Op;
 
 /// Version of the payload format.
@@ -111,43 +113,37 @@ impl<T: Element> FzLight<T> {
         }
     }
 
-    /// Writes header, index and pad around the chunks that `chunk(index, n_values, dst)` writes.
-    fn write(
+    /// Writes header, index and pad around the chunks that `chunk(index, piece, dst)` writes from their pieces.
+    fn write<P: Pieces>(
         &self,
         n_values: usize,
         operands: u32,
+        pieces: P,
         dst: &mut [u8],
-        mut chunk: impl FnMut(usize, usize, &mut [u8]) -> Result<Written, CodecError>,
+        chunk: impl FnMut(usize, P, &mut [u8]) -> Result<Written, CodecError>,
     ) -> Result<Written, CodecError> {
         self.write_with(n_values, operands, dst, |index, body| {
-            let mut end = 0;
-            let mut blocks = BlockStats::default();
-            for (i, entry) in index.chunks_exact_mut(INDEX_ENTRY).enumerate() {
-                let written = chunk(i, chunk_len(n_values, i), &mut body[end..])?;
-                end += written.n_bytes;
-                blocks += written.blocks;
-                entry.copy_from_slice(&(end as u32).to_le_bytes());
-            }
-            Ok(Written { n_bytes: end, blocks })
+            write_run(0, pieces, index, body, chunk)
         })
     }
 
     /// As [`write`](Self::write) for chunks that do not depend on each other: with the `rayon` feature,
     /// and enough chunks, several threads write them.
-    fn write_independent(
+    fn write_independent<P: Pieces + Send>(
         &self,
         n_values: usize,
         operands: u32,
+        pieces: P,
         dst: &mut [u8],
-        chunk: impl Fn(usize, usize, &mut [u8]) -> Result<Written, CodecError> + Sync,
+        chunk: impl Fn(usize, P, &mut [u8]) -> Result<Written, CodecError> + Sync,
     ) -> Result<Written, CodecError> {
         #[cfg(feature = "rayon")]
         if parallel::is_worthwhile(n_values) {
             return self.write_with(n_values, operands, dst, |index, body| {
-                parallel::write::<T>(n_values, index, body, &chunk)
+                parallel::write::<T, P>(pieces, index, body, &chunk)
             });
         }
-        self.write(n_values, operands, dst, chunk)
+        self.write(n_values, operands, pieces, dst, chunk)
     }
 
     /// Writes header and pad around what `fill(index, body)` writes.
@@ -175,6 +171,52 @@ impl<T: Element> FzLight<T> {
         body[written.n_bytes..written.n_bytes + PAD].fill(0);
         Ok(Written { n_bytes: body_at + written.n_bytes + PAD, ..written })
     }
+}
+
+/// What the chunks of a segment are written from, dealt to them in order.
+trait Pieces: Sized {
+    /// The part of the first `n_values`, or of all if there are fewer, and the rest.
+    fn deal(self, n_values: usize) -> (Self, Self);
+}
+
+/// Nothing: the writer knows by the chunk's index.
+impl Pieces for () {
+    fn deal(self, _: usize) -> ((), ()) {
+        ((), ())
+    }
+}
+
+impl<T> Pieces for &[T] {
+    fn deal(self, n_values: usize) -> (Self, Self) {
+        self.split_at(n_values.min(self.len()))
+    }
+}
+
+impl<T> Pieces for Values<'_, T> {
+    fn deal(self, n_values: usize) -> (Self, Self) {
+        self.split(n_values)
+    }
+}
+
+/// Writes a run of chunks, the first of which is chunk `first`, and where each ends, counted from the
+/// run's start.
+fn write_run<P: Pieces>(
+    first: usize,
+    mut pieces: P,
+    index: &mut [u8],
+    body: &mut [u8],
+    mut chunk: impl FnMut(usize, P, &mut [u8]) -> Result<Written, CodecError>,
+) -> Result<Written, CodecError> {
+    let mut run = Written::default();
+    for (i, entry) in index.chunks_exact_mut(INDEX_ENTRY).enumerate() {
+        let (piece, rest) = pieces.deal(CHUNK);
+        pieces = rest;
+        let written = chunk(first + i, piece, &mut body[run.n_bytes..])?;
+        run.n_bytes += written.n_bytes;
+        run.blocks += written.blocks;
+        entry.copy_from_slice(&(run.n_bytes as u32).to_le_bytes());
+    }
+    Ok(run)
 }
 
 impl From<Encoded> for Written {
@@ -238,6 +280,14 @@ impl<'a, T: Element> Stream<'a, T> {
         }
     }
 
+    fn expect_values(&self, expected: usize) -> Result<(), DecodeError> {
+        if self.n_values == expected {
+            Ok(())
+        } else {
+            Err(DecodeError::Count { found: self.n_values, expected })
+        }
+    }
+
     /// Where chunk `index` ends in `body`; not yet checked.
     fn end(&self, index: usize) -> usize {
         let entry = &self.index[INDEX_ENTRY * index..INDEX_ENTRY * (index + 1)];
@@ -274,8 +324,8 @@ impl<T: Element> Codec<T> for FzLight<T> {
     }
 
     fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
-        self.write_independent(src.len(), 1, dst, |index, n, dst| {
-            Ok(self.kernel.encode(&src[index * CHUNK..][..n], &self.lattice, dst).into())
+        self.write_independent(src.len(), 1, src, dst, |_, src, dst| {
+            Ok(self.kernel.encode(src, &self.lattice, dst).into())
         })
     }
 
@@ -286,9 +336,10 @@ impl<T: Element> Codec<T> for FzLight<T> {
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
         let mut buffer = [T::ZERO; CHUNK];
-        self.write(n_values, 1, dst, |index, n, dst| {
-            fill(index * CHUNK, &mut buffer[..n])?;
-            Ok(self.kernel.encode(&buffer[..n], &self.lattice, dst).into())
+        self.write(n_values, 1, (), dst, |index, (), dst| {
+            let values = &mut buffer[..chunk_len(n_values, index)];
+            fill(index * CHUNK, values)?;
+            Ok(self.kernel.encode(values, &self.lattice, dst).into())
         })
     }
 
@@ -304,15 +355,14 @@ impl<T: Element> Codec<T> for FzLight<T> {
         if stream.n_values < end {
             return Err(DecodeError::Count { found: stream.n_values, expected: end });
         }
-        let divisor = T::from_f64(f64::from(divisor));
-        let scale = T::from_f64(stream.step) / divisor;
+        let scale = Scale::new(stream.step, divisor);
         let decode = |i: usize, dst: &mut [T]| {
             let chunk = stream.chunk(start / CHUNK + i)?;
             if chunk.n_values() == dst.len() {
-                self.kernel.decode(&chunk, scale, divisor, dst);
+                self.kernel.decode(&chunk, &scale, dst);
             } else {
                 let mut whole = [T::ZERO; CHUNK];
-                self.kernel.decode(&chunk, scale, divisor, &mut whole[..chunk.n_values()]);
+                self.kernel.decode(&chunk, &scale, &mut whole[..chunk.n_values()]);
                 dst.copy_from_slice(&whole[..dst.len()]);
             }
             Ok(())
@@ -332,17 +382,38 @@ impl<T: Element> Codec<T> for FzLight<T> {
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
         let stream = self.operand(src)?;
-        if stream.n_values != local.len() {
-            let (found, expected) = (stream.n_values, local.len());
-            return Err(DecodeError::Count { found, expected }.into());
-        }
+        stream.expect_values(local.len())?;
         let Some(op) = op.on_lattice() else {
             return self.refold(op, src, local, dst);
         };
         let operands = self.head_room(stream.operands, 1)?;
-        self.write_independent(local.len(), operands, dst, |index, n, dst| {
-            let local = &local[index * CHUNK..][..n];
-            Ok(self.kernel.fold(op, &stream.chunk(index)?, local, &self.lattice, dst).into())
+        self.write_independent(local.len(), operands, local, dst, |index, local, dst| {
+            let chunk = stream.chunk(index)?;
+            Ok(self.kernel.fold(op, &chunk, local, &self.lattice, dst).into())
+        })
+    }
+
+    fn fold_store(
+        &self,
+        op: &Op<'_, T>,
+        src: &[u8],
+        mut values: Values<'_, T>,
+        divisor: u32,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let stream = self.operand(src)?;
+        stream.expect_values(values.local().len())?;
+        stream.expect_values(values.output().len())?;
+        let Some(op) = op.on_lattice() else {
+            let written = self.refold(op, src, values.local(), dst)?;
+            self.decode(&dst[..written.n_bytes], divisor, values.output())?;
+            return Ok(written);
+        };
+        let operands = self.head_room(stream.operands, 1)?;
+        let scale = Scale::new(self.quantum.step(), divisor);
+        self.write_independent(stream.n_values, operands, values, dst, |index, values, dst| {
+            let chunk = stream.chunk(index)?;
+            Ok(self.kernel.fold_store(op, &chunk, values, &self.lattice, dst, &scale).into())
         })
     }
 
@@ -360,10 +431,7 @@ impl<T: Element> Homomorphic<T> for FzLight<T> {
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
         let (a, b) = (self.operand(left_src)?, self.operand(right_src)?);
-        if a.n_values != b.n_values {
-            let (found, expected) = (b.n_values, a.n_values);
-            return Err(DecodeError::Count { found, expected }.into());
-        }
+        b.expect_values(a.n_values)?;
         let Some(lattice_op) = op.on_lattice() else {
             let mut right = [T::ZERO; CHUNK];
             let mut fill = |start: usize, left: &mut [T]| {
@@ -376,7 +444,7 @@ impl<T: Element> Homomorphic<T> for FzLight<T> {
             return self.encode_with(a.n_values, &mut fill, dst);
         };
         let operands = self.head_room(a.operands, b.operands)?;
-        self.write_independent(a.n_values, operands, dst, |index, _, dst| {
+        self.write_independent(a.n_values, operands, (), dst, |index, (), dst| {
             let (a, b) = (a.chunk(index)?, b.chunk(index)?);
             let encoded = self.kernel.combine(lattice_op, &a, &b, &self.lattice, dst);
             let mut written = Written::from(encoded);

@@ -1,6 +1,7 @@
 //! A call under way: learn the extent of the data if the bound needs it, then run the engine.
 
-use super::{Communicator, EXTENT_SCHEDULE, EXTENT_VALUES, Request};
+use super::survey;
+use super::{Communicator, EXTENT_SCHEDULE, Request};
 use crate::bound::Extent;
 use crate::bound::Quantum;
 use crate::budget::{needs_extent, resolve};
@@ -8,7 +9,6 @@ use crate::codec::{AnyCodec, CodecId};
 use crate::element::Element;
 use crate::engine::{Buffers, Engine, Progress, Work};
 use crate::error::Error;
-use crate::kernel::Kernel;
 use crate::layout::Division;
 use crate::op::{Op, OpCode};
 use crate::pipeline;
@@ -38,8 +38,8 @@ pub struct Operation<'a, X: Transport, T: Element> {
 }
 
 enum State<F, T: Element> {
-    /// Exchanging [−min, max].
-    Extent { engine: Engine<F>, values: [f64; EXTENT_VALUES] },
+    /// Exchanging what each rank saw of its data, in a sample or in all; what an earlier exchange cost.
+    Extent { engine: Engine<F>, values: [f64; survey::N_VALUES], sampled: bool, before: Report },
     /// Running the call itself; what the exchange cost.
     Running { engine: Engine<F>, codec: AnyCodec<T>, before: Report },
     /// Its result has been returned.
@@ -55,7 +55,8 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     ) -> Result<Self, Error> {
         let mut operation = Self { comm, request, plan, schedule, state: State::Finished };
         operation.state = if needs_extent(&plan) {
-            operation.start_extent()?
+            let sampled = survey::samples(&plan, operation.request.count);
+            operation.start_extent(sampled, Report::default())?
         } else {
             operation.start_running(None, Report::default())?
         };
@@ -67,17 +68,16 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         Call { collective, size: self.comm.size(), root }
     }
 
-    fn start_extent(&self) -> Result<State<X::Frame, T>, Error> {
+    fn start_extent(&self, sampled: bool, before: Report) -> Result<State<X::Frame, T>, Error> {
         let range = self.request.contribution(self.comm.size(), self.comm.rank());
         let own = self.request.buffers.own(&range);
-        let (min, max) = Kernel::at(self.comm.config.level).extent(own);
-        let values = [-min.to_f64(), max.to_f64()];
+        let values = survey::look(own, self.comm.config.level, sampled);
         let call =
             Call { collective: Collective::AllReduce, size: self.comm.size(), root: Rank(0) };
         let codec = self.comm.codec::<f64>(CodecId::Raw, Quantum::LOSSLESS);
-        let header = (EXTENT_VALUES, OpCode::Max, 0.0, Division::Blocks);
+        let header = (survey::N_VALUES, OpCode::Max, 0.0, Division::Blocks);
         let engine = self.comm.engine(EXTENT_SCHEDULE, call, pipeline::RAW, &codec, header)?;
-        Ok(State::Extent { engine, values })
+        Ok(State::Extent { engine, values, sampled, before })
     }
 
     fn start_running(
@@ -143,7 +143,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         let transport = &mut self.comm.transport;
         match &mut self.state {
             State::Finished => Err(Error::Finished),
-            State::Extent { engine, values } => {
+            State::Extent { engine, values, sampled, before } => {
                 let codec = AnyCodec::<f64>::Raw(crate::codec::Raw::new());
                 let mut buffers = Buffers::InPlace { start: 0, data: values };
                 let mut work = Work { codec: codec.as_dyn(), op: Op::Max, buffers: &mut buffers };
@@ -151,13 +151,16 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
                     Progress::Moved => Step::Moved,
                     Progress::Waiting => Step::Waiting,
                     Progress::Finished => {
-                        let (min, max) = (-values[0], values[1]);
-                        let extent = (min <= max).then_some(Extent { min, max });
-                        let before = engine.report;
+                        let mut before = *before;
+                        before += engine.report;
+                        let conclusion = survey::conclude(*values, *sampled);
                         // An unusable bound shows here on all ranks alike, with nothing under way: the
                         // call ends, the communicator lives.
                         self.state = State::Finished;
-                        self.state = self.start_running(extent, before)?;
+                        self.state = match conclusion {
+                            Some(extent) => self.start_running(extent, before)?,
+                            None => self.start_extent(false, before)?,
+                        };
                         Step::Moved
                     }
                 })

@@ -5,7 +5,7 @@
 //! need no copy, and why ranks without a receive buffer can still take part in a reduction.
 
 use crate::Element;
-use crate::codec::{Codec, Written};
+use crate::codec::{Codec, Values, Written};
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
 use crate::op::Op;
@@ -83,38 +83,47 @@ pub(crate) enum Buffers<'b, T> {
     },
 }
 
+/// Where a segment lies in the window that begins at `start`. Empty segments may lie outside.
+fn within(start: usize, segment: &Range<usize>) -> Range<usize> {
+    if segment.is_empty() { 0..0 } else { segment.start - start..segment.end - start }
+}
+
 impl<T: Element> Buffers<'_, T> {
-    /// Own values of a segment. Empty segments may lie outside the window.
+    /// Own values of a segment.
     pub(crate) fn own(&self, segment: &Range<usize>) -> &[T] {
-        let (start, window): (usize, &[T]) = match self {
-            Self::InPlace { start, data } => (*start, data),
-            Self::Split { send_start, send, .. } => (*send_start, send),
-        };
-        if segment.is_empty() { &[] } else { &window[segment.start - start..segment.end - start] }
+        match self {
+            Self::InPlace { start, data } => &data[within(*start, segment)],
+            Self::Split { send_start, send, .. } => &send[within(*send_start, segment)],
+        }
     }
 
     fn output(&mut self, segment: &Range<usize>) -> &mut [T] {
-        let (start, window): (usize, &mut [T]) = match self {
-            Self::InPlace { start, data } => (*start, data),
-            Self::Split { recv_start, recv, .. } => (*recv_start, recv),
-        };
-        if segment.is_empty() {
-            &mut []
-        } else {
-            &mut window[segment.start - start..segment.end - start]
+        match self {
+            Self::InPlace { start, data } => &mut data[within(*start, segment)],
+            Self::Split { recv_start, recv, .. } => &mut recv[within(*recv_start, segment)],
+        }
+    }
+
+    /// Own values and output of a segment.
+    fn values(&mut self, segment: &Range<usize>) -> Values<'_, T> {
+        match self {
+            Self::InPlace { start, data } => Values::InPlace(&mut data[within(*start, segment)]),
+            Self::Split { send_start, send, recv_start, recv } => Values::Apart {
+                local: &send[within(*send_start, segment)],
+                output: &mut recv[within(*recv_start, segment)],
+            },
         }
     }
 
     /// Own values of a segment into the output.
     fn copy_own(&mut self, segment: &Range<usize>) -> &mut [T] {
-        if let Self::Split { send_start, send, .. } = *self {
-            let send: &[T] = send;
-            if !segment.is_empty() {
-                let own = &send[segment.start - send_start..segment.end - send_start];
-                self.output(segment).copy_from_slice(own);
+        match self.values(segment) {
+            Values::InPlace(values) => values,
+            Values::Apart { local, output } => {
+                output.copy_from_slice(local);
+                output
             }
         }
-        self.output(segment)
     }
 }
 
@@ -244,6 +253,21 @@ impl<T: Element> Work<'_, '_, T> {
         } else {
             self.codec.refold(&self.op, src, own, dst)?
         };
+        Ok(Payload::new(frame, written, report))
+    }
+
+    /// As [`fold`](Self::fold) on codes, and the result, divided by `divisor`, into the output.
+    pub(super) fn fold_store<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        segment: &Range<usize>,
+        incoming: &Payload<F>,
+        mut frame: F,
+        divisor: u32,
+        report: &mut Report,
+    ) -> Result<Payload<F>, Error> {
+        let values = self.buffers.values(segment);
+        let (src, dst) = (incoming.bytes(), room(&mut frame));
+        let written = self.codec.fold_store(&self.op, src, values, divisor, dst)?;
         Ok(Payload::new(frame, written, report))
     }
 

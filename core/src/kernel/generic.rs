@@ -12,16 +12,19 @@
 //! Every function here is `inline(always)` into the level's `#[target_feature]` entry points, where
 //! the intrinsics of the `Isa` become single instructions.
 
+mod fold_store;
 mod merge;
 mod reader;
 mod writer;
 
 use super::chunk::ChunkView;
-use super::{BLOCK, Code, Encoded, Lattice};
+use super::prefetch::{self, AHEAD};
+use super::{BLOCK, Code, Encoded, Lattice, Scale};
 use crate::element::Element;
 use crate::op::LatticeOp;
+pub(super) use fold_store::fold_store;
 use merge::merge;
-use reader::{Block, ChunkReader, FromChunk, FromFloats, Source, padded};
+use reader::{ChunkReader, FromChunk, FromFloats, Source, padded};
 use writer::ChunkWriter;
 
 /// One block of 32 codes in an instruction set's registers.
@@ -75,6 +78,7 @@ pub(super) unsafe fn encode<T: Element, S: Isa<T>>(
     unsafe {
         let mut out = ChunkWriter::<T, S>::new(dst.as_mut_ptr());
         for block in 0..full {
+            prefetch::to_read(src.as_ptr().wrapping_add((block + AHEAD) * BLOCK));
             encode_block(&mut out, block, src.as_ptr().add(block * BLOCK), BLOCK, lattice);
         }
         if src.len() > full * BLOCK {
@@ -111,50 +115,22 @@ unsafe fn encode_block<T: Element, S: Isa<T>>(
 #[inline(always)]
 pub(super) unsafe fn decode<T: Element, S: Isa<T>>(
     view: &ChunkView<'_, T>,
-    scale: T,
-    divisor: T,
+    scale: &Scale<T>,
     dst: &mut [T],
 ) {
     let full = dst.len() / BLOCK;
-    // SAFETY: full blocks have room for 32 values in `dst`, the short one goes through a buffer.
+    // SAFETY: `dst` has room for the blocks, of which the last may be short.
     unsafe {
         let mut src = FromChunk::<T, S>::new(view);
+        let output = dst.as_mut_ptr();
         for block in 0..full {
-            let out = dst.as_mut_ptr().add(block * BLOCK);
-            decode_block(&mut src, block, BLOCK, scale, divisor, out);
+            let at = output.add(block * BLOCK);
+            prefetch::to_write(at.wrapping_add(AHEAD * BLOCK));
+            src.next(block, BLOCK).store(scale, BLOCK, at);
         }
-        let rest = &mut dst[full * BLOCK..];
-        if !rest.is_empty() {
-            let mut values = [T::ZERO; BLOCK];
-            decode_block(&mut src, full, rest.len(), scale, divisor, values.as_mut_ptr());
-            rest.copy_from_slice(&values[..rest.len()]);
-        }
-    }
-}
-
-/// # Safety
-/// As for [`Source::next`]; room for 32 values at `out`.
-#[inline(always)]
-unsafe fn decode_block<T: Element, S: Isa<T>>(
-    src: &mut FromChunk<'_, T, S>,
-    block: usize,
-    n: usize,
-    scale: T,
-    divisor: T,
-    out: *mut T,
-) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        match src.next(block, n) {
-            Block::Codes(codes) => S::dequantise(codes, scale, out),
-            Block::Values(mut values) => {
-                if divisor != T::ONE {
-                    for value in &mut values {
-                        *value = *value / divisor;
-                    }
-                }
-                out.copy_from_nonoverlapping(values.as_ptr(), BLOCK);
-            }
+        let rest = dst.len() - full * BLOCK;
+        if rest > 0 {
+            src.next(full, rest).store(scale, rest, output.add(full * BLOCK));
         }
     }
 }
@@ -178,7 +154,8 @@ pub(super) unsafe fn fold<T: Element, S: Isa<T>>(
             return encoded;
         }
         let a = FromChunk::<T, S>::new(view);
-        merge::<T, S>(op, a, FromFloats { values: local, lattice }, lattice, local.len(), dst)
+        let b = FromFloats { values: local.as_ptr(), lattice };
+        merge::<T, S>(op, a, b, lattice, local.len(), dst)
     }
 }
 
@@ -205,6 +182,7 @@ unsafe fn fold_sum<T: Element, S: Isa<T>>(
         };
         state.out.first = first.plus(view.first());
         for block in 0..full {
+            prefetch::to_read(local.as_ptr().wrapping_add((block + AHEAD) * BLOCK));
             if !state.block(block, local.as_ptr().add(block * BLOCK), lattice) {
                 return None;
             }
@@ -310,26 +288,53 @@ unsafe fn combine_sum<T: Element, S: Isa<T>>(
     }
 }
 
-/// Smallest and largest finite value, (+MAX, −MAX) if there is none. Many running extremes a side, so
-/// that the loop is bound by memory and not by the latency of a comparison.
+/// Smallest and largest finite value, (+MAX, −MAX) if there is none.
+///
+/// One comparison a side suffices unless the data have infinities: a piece whose extremes are not finite is
+/// looked at again. (A comparison with NaN is false.) From the end to the start, so that the start, where
+/// the codec will begin, is what the caches hold in the end.
 #[inline(always)]
 pub(super) fn extent<T: Element>(src: &[T]) -> (T, T) {
-    const LANES: usize = 64;
+    const PIECE: usize = 4096;
     let lowest = T::ZERO - T::MAX;
-    let mut low = [T::MAX; LANES];
-    let mut high = [lowest; LANES];
-    let mut pieces = src.chunks_exact(LANES);
-    // A comparison with NaN is false; infinities fail the second one.
-    let lower = |x: T, low: T| if x < low && x >= lowest { x } else { low };
-    let higher = |x: T, high: T| if x > high && x <= T::MAX { x } else { high };
-    for piece in &mut pieces {
-        for i in 0..LANES {
-            low[i] = lower(piece[i], low[i]);
-            high[i] = higher(piece[i], high[i]);
+    let (mut min, mut max) = (T::MAX, lowest);
+    for piece in src.rchunks(PIECE) {
+        let (low, high) = extremes(piece, PIECE);
+        if low >= lowest && high <= T::MAX {
+            min = if low < min { low } else { min };
+            max = if high > max { high } else { max };
+        } else {
+            for &x in piece.iter().filter(|x| x.finite()) {
+                min = if x < min { x } else { min };
+                max = if x > max { x } else { max };
+            }
         }
     }
-    let rest = pieces.remainder();
+    (min, max)
+}
+
+/// Smallest and largest value that is not NaN, but at most MAX and at least −MAX. Many running extremes, so
+/// that the loop is bound by memory, of which it asks for what stands `before` values before, and not by
+/// the latency of a comparison.
+#[inline(always)]
+fn extremes<T: Element>(src: &[T], before: usize) -> (T, T) {
+    const LANES: usize = 2 * BLOCK;
+    let mut low = [T::MAX; LANES];
+    let mut high = [T::ZERO - T::MAX; LANES];
+    let lower = |x: T, low: T| if x < low { x } else { low };
+    let higher = |x: T, high: T| if x > high { x } else { high };
+    let mut rows = src.chunks_exact(LANES);
+    for row in &mut rows {
+        let earlier = row.as_ptr().wrapping_sub(before);
+        prefetch::to_read(earlier);
+        prefetch::to_read(earlier.wrapping_add(BLOCK));
+        for i in 0..LANES {
+            low[i] = lower(row[i], low[i]);
+            high[i] = higher(row[i], high[i]);
+        }
+    }
+    let rest = rows.remainder();
     let min = low.iter().chain(rest).fold(T::MAX, |min, &x| lower(x, min));
-    let max = high.iter().chain(rest).fold(lowest, |max, &x| higher(x, max));
+    let max = high.iter().chain(rest).fold(T::ZERO - T::MAX, |max, &x| higher(x, max));
     (min, max)
 }

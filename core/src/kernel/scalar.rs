@@ -4,7 +4,7 @@
 
 use super::chunk::ChunkView;
 use super::generic::{self, Isa};
-use super::{BLOCK, Code, Encoded, Kernels, Lattice};
+use super::{BLOCK, Code, Encoded, Kernels, Lattice, Scale};
 use crate::element::Element;
 use crate::op::LatticeOp;
 use core::array;
@@ -167,6 +167,7 @@ macro_rules! table {
             encode: encode::<$float>,
             decode: decode::<$float>,
             fold: fold::<$float>,
+            fold_store: fold_store::<$float>,
             combine: combine::<$float>,
             extent: extent::<$float>,
         };
@@ -180,9 +181,9 @@ unsafe fn encode<T: Element>(src: &[T], lattice: &Lattice<T>, dst: &mut [u8]) ->
     unsafe { generic::encode::<T, Scalar>(src, lattice, dst) }
 }
 
-unsafe fn decode<T: Element>(view: &ChunkView<'_, T>, scale: T, divisor: T, dst: &mut [T]) {
+unsafe fn decode<T: Element>(view: &ChunkView<'_, T>, scale: &Scale<T>, dst: &mut [T]) {
     // SAFETY: the caller's promises.
-    unsafe { generic::decode::<T, Scalar>(view, scale, divisor, dst) }
+    unsafe { generic::decode::<T, Scalar>(view, scale, dst) }
 }
 
 unsafe fn fold<T: Element>(
@@ -194,6 +195,19 @@ unsafe fn fold<T: Element>(
 ) -> Encoded {
     // SAFETY: the caller's promises.
     unsafe { generic::fold::<T, Scalar>(op, view, local, lattice, dst) }
+}
+
+unsafe fn fold_store<T: Element>(
+    op: LatticeOp,
+    view: &ChunkView<'_, T>,
+    local: *const T,
+    lattice: &Lattice<T>,
+    dst: &mut [u8],
+    scale: &Scale<T>,
+    output: *mut T,
+) -> Encoded {
+    // SAFETY: the caller's promises.
+    unsafe { generic::fold_store::<T, Scalar>(op, view, local, lattice, dst, scale, output) }
 }
 
 unsafe fn combine<T: Element>(

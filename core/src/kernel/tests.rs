@@ -3,7 +3,7 @@
 use super::chunk::ChunkView;
 use super::*;
 use crate::bound::Quantum;
-use crate::codec::{Codec, FzLight, Homomorphic};
+use crate::codec::{Codec, DecodeError, FzLight, Homomorphic, Raw, Values};
 use crate::op::Op;
 use std::vec;
 use std::vec::Vec;
@@ -53,7 +53,7 @@ fn field<T: Element>(n: usize, seed: u64, specials: bool) -> Vec<T> {
         .collect()
 }
 
-fn encoded<T: Element>(codec: &FzLight<T>, values: &[T]) -> Vec<u8> {
+fn encoded<T: Element>(codec: &dyn Codec<T>, values: &[T]) -> Vec<u8> {
     let mut bytes = vec![0xAA; codec.max_encoded_len(values.len()).unwrap()];
     let n_bytes = codec.encode(values, &mut bytes).unwrap().n_bytes;
     bytes.truncate(n_bytes);
@@ -123,6 +123,75 @@ fn bits<T: Element>(values: &[T]) -> Vec<u8> {
 fn every_level_gives_the_bytes_of_the_scalar_one() {
     levels_agree::<f32>();
     levels_agree::<f64>();
+}
+
+/// One pass against two, from values in place and apart.
+fn one_pass_is_two<T: Element>(codec: &dyn Codec<T>, op: &Op<'_, T>, frame: &[u8], local: &[T]) {
+    let n = local.len();
+    let room = || vec![0x55; codec.max_encoded_len(n).unwrap()];
+    for divisor in [1, 3] {
+        let (mut bytes, mut values) = (room(), vec![T::ONE; n]);
+        let written = codec.fold(op, frame, local, &mut bytes).unwrap();
+        let bytes = &bytes[..written.n_bytes];
+        codec.decode(bytes, divisor, &mut values).unwrap();
+
+        let (mut dst, mut output) = (room(), vec![T::ONE; n]);
+        let apart = Values::Apart { local, output: &mut output };
+        assert_eq!(codec.fold_store(op, frame, apart, divisor, &mut dst), Ok(written));
+        assert!(dst[..written.n_bytes] == *bytes, "bytes apart, {op:?}, {n}");
+        assert!(bits(&output) == bits(&values), "values apart, {op:?}, {n} / {divisor}");
+
+        let (mut dst, mut data) = (room(), local.to_vec());
+        let in_place = Values::InPlace(&mut data);
+        assert_eq!(codec.fold_store(op, frame, in_place, divisor, &mut dst), Ok(written));
+        assert!(dst[..written.n_bytes] == *bytes, "bytes in place, {op:?}, {n}");
+        assert!(bits(&data) == bits(&values), "values in place, {op:?}, {n} / {divisor}");
+    }
+}
+
+fn one_pass_is_two_for_all<T: Element>() {
+    let larger = |a: T, b: T| if a.abs() < b.abs() { b } else { a };
+    let ops = [Op::Sum, Op::Avg, Op::Min, Op::Max, Op::Prod, Op::User(&larger)];
+    let quanta = [1e-3, 0.3, 1e9].map(Quantum::new::<T>).into_iter().chain([Quantum::LOSSLESS]);
+    for n in COUNTS {
+        // Verbatim blocks on no side, on either alone, on both.
+        for specials in 0..4 {
+            let (x, y) = (field::<T>(n, 1, specials & 1 != 0), field::<T>(n, 2, specials & 2 != 0));
+            let raw = encoded(&Raw::new(), &x);
+            for op in &ops {
+                one_pass_is_two(&Raw::new(), op, &raw, &y);
+            }
+            for quantum in quanta.clone() {
+                for level in Level::available() {
+                    let codec = FzLight::with_level(quantum, 2, level);
+                    let frame = encoded(&codec, &x);
+                    for op in &ops {
+                        one_pass_is_two(&codec, op, &frame, &y);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn folding_and_storing_at_once_gives_what_folding_and_then_decoding_gives() {
+    one_pass_is_two_for_all::<f32>();
+    one_pass_is_two_for_all::<f64>();
+}
+
+#[test]
+fn an_output_of_another_length_is_refused() {
+    let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3), 2);
+    let local = field::<f32>(100, 5, false);
+    let frame = encoded(&codec, &local);
+    let mut dst = vec![0; codec.max_encoded_len(100).unwrap()];
+    for n in [0, 99, 101] {
+        let mut output = vec![0.0; n];
+        let values = Values::Apart { local: &local, output: &mut output };
+        let refused = DecodeError::Count { found: 100, expected: n };
+        assert_eq!(codec.fold_store(&Op::Sum, &frame, values, 1, &mut dst), Err(refused.into()));
+    }
 }
 
 fn bound_holds<T: Element>() {

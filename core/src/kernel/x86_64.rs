@@ -30,8 +30,10 @@ mod avx512;
 #[allow(clippy::needless_range_loop, reason = "registers are indexed alike in several arrays")]
 mod bits;
 
+use core::sync::atomic::{AtomicU8, Ordering};
+
 use super::chunk::ChunkView;
-use super::{Encoded, Kernels, Lattice, generic};
+use super::{Encoded, Kernels, Lattice, Scale, generic};
 use crate::op::LatticeOp;
 
 cpufeatures::new!(avx2_detected, "avx2", "bmi1", "bmi2", "popcnt");
@@ -58,9 +60,21 @@ pub(super) fn has_avx512() -> bool {
     avx512_detected::get() && has_lzcnt()
 }
 
-/// LZCNT decodes as BSR where it is missing, so it must be asked for (leaf 0x8000_0001, ECX bit 5).
+/// LZCNT decodes as BSR where it is missing, so it must be asked for (leaf 0x8000_0001, ECX bit 5). Once:
+/// in a virtual machine CPUID traps, and takes tens of microseconds.
 fn has_lzcnt() -> bool {
-    core::arch::x86_64::__cpuid(0x8000_0001).ecx >> 5 & 1 == 1
+    const UNKNOWN: u8 = 0;
+    const MISSING: u8 = 1;
+    const PRESENT: u8 = 2;
+    static FOUND: AtomicU8 = AtomicU8::new(UNKNOWN);
+    let mut found = FOUND.load(Ordering::Relaxed);
+    if found == UNKNOWN {
+        let is_present = core::arch::x86_64::__cpuid(0x8000_0001).ecx >> 5 & 1 == 1;
+        found = if is_present { PRESENT } else { MISSING };
+        // Threads that come here together store the same.
+        FOUND.store(found, Ordering::Relaxed);
+    }
+    found == PRESENT
 }
 
 macro_rules! level {
@@ -81,12 +95,11 @@ macro_rules! level {
             #[target_feature(enable = $features)]
             pub(super) unsafe fn decode(
                 view: &ChunkView<'_, $float>,
-                scale: $float,
-                divisor: $float,
+                scale: &Scale<$float>,
                 dst: &mut [$float],
             ) {
                 // SAFETY: as for `encode`.
-                unsafe { generic::decode::<$float, $isa>(view, scale, divisor, dst) }
+                unsafe { generic::decode::<$float, $isa>(view, scale, dst) }
             }
 
             #[target_feature(enable = $features)]
@@ -99,6 +112,24 @@ macro_rules! level {
             ) -> Encoded {
                 // SAFETY: as for `encode`.
                 unsafe { generic::fold::<$float, $isa>(op, view, local, lattice, dst) }
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn fold_store(
+                op: LatticeOp,
+                view: &ChunkView<'_, $float>,
+                local: *const $float,
+                lattice: &Lattice<$float>,
+                dst: &mut [u8],
+                scale: &Scale<$float>,
+                output: *mut $float,
+            ) -> Encoded {
+                // SAFETY: as for `encode`.
+                unsafe {
+                    generic::fold_store::<$float, $isa>(
+                        op, view, local, lattice, dst, scale, output,
+                    )
+                }
             }
 
             #[target_feature(enable = $features)]
@@ -124,6 +155,7 @@ macro_rules! level {
             encode: $module::encode,
             decode: $module::decode,
             fold: $module::fold,
+            fold_store: $module::fold_store,
             combine: $module::combine,
             extent: $module::extent,
         };

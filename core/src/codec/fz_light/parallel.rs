@@ -4,11 +4,12 @@
 //! side, each at the place it would have if all before it were as large as they can be. Then the runs
 //! move together: a copy of compressed bytes, a small part of the work.
 
-use super::{INDEX_ENTRY, chunk_len};
-use crate::codec::{BlockStats, CodecError, DecodeError, Written};
+use super::{INDEX_ENTRY, Pieces, write_run};
+use crate::codec::{CodecError, DecodeError, Written};
 use crate::element::Element;
 use crate::kernel::{CHUNK, max_chunk_len};
 use rayon::prelude::*;
+use std::vec::Vec;
 
 /// Chunks in a run: about 20 microseconds of work, well above what handing it over costs.
 const RUN: usize = 8;
@@ -19,31 +20,24 @@ pub(super) fn is_worthwhile(n_values: usize) -> bool {
 }
 
 /// Writes all chunks and their index; `body` is as large as the worst case.
-pub(super) fn write<T: Element>(
-    n_values: usize,
+pub(super) fn write<T: Element, P: Pieces + Send>(
+    mut pieces: P,
     index: &mut [u8],
     body: &mut [u8],
-    chunk: &(impl Fn(usize, usize, &mut [u8]) -> Result<Written, CodecError> + Sync),
+    chunk: &(impl Fn(usize, P, &mut [u8]) -> Result<Written, CodecError> + Sync),
 ) -> Result<Written, CodecError> {
     let room = RUN * max_chunk_len::<T>(CHUNK);
-    // Each run notes its chunks' ends, counted from its own start, and its blocks.
-    let runs = index
-        .par_chunks_mut(RUN * INDEX_ENTRY)
-        .zip(body.par_chunks_mut(room))
+    let mut runs = Vec::with_capacity(index.len().div_ceil(RUN * INDEX_ENTRY));
+    for places in index.chunks_mut(RUN * INDEX_ENTRY).zip(body.chunks_mut(room)) {
+        let (piece, rest) = pieces.deal(RUN * CHUNK);
+        pieces = rest;
+        runs.push((places, piece));
+    }
+    let runs = runs
+        .into_par_iter()
         .enumerate()
-        .map(|(run, (index, body))| {
-            let mut end = 0;
-            let mut blocks = BlockStats::default();
-            for (i, entry) in index.chunks_exact_mut(INDEX_ENTRY).enumerate() {
-                let i = run * RUN + i;
-                let written = chunk(i, chunk_len(n_values, i), &mut body[end..])?;
-                end += written.n_bytes;
-                blocks += written.blocks;
-                entry.copy_from_slice(&(end as u32).to_le_bytes());
-            }
-            Ok(Written { n_bytes: end, blocks })
-        })
-        .collect::<Result<std::vec::Vec<_>, CodecError>>()?;
+        .map(|(run, ((index, body), pieces))| write_run(run * RUN, pieces, index, body, chunk))
+        .collect::<Result<Vec<_>, CodecError>>()?;
     let mut all = Written::default();
     for (run, (written, index)) in
         runs.into_iter().zip(index.chunks_mut(RUN * INDEX_ENTRY)).enumerate()
@@ -73,13 +67,13 @@ pub(super) fn read<T: Element>(
 #[cfg(test)]
 mod tests {
     use crate::bound::Quantum;
-    use crate::codec::{Codec, FzLight, Homomorphic};
+    use crate::codec::{Codec, FzLight, Homomorphic, Values};
     use crate::op::Op;
     use std::vec;
     use std::vec::Vec;
 
-    /// Encoding, fold, combination and decoding of two fields on `threads` threads.
-    fn all(threads: usize) -> (Vec<Vec<u8>>, Vec<u32>) {
+    /// Encoding, fold, combination and decoding of two fields on `threads` threads: the frames, and the sums.
+    fn all(threads: usize) -> (Vec<Vec<u8>>, [Vec<u32>; 3]) {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let field = |phase: f32| -> Vec<f32> {
@@ -99,13 +93,24 @@ mod tests {
             combined.truncate(n);
             let mut decoded = vec![0.0f32; x.len()];
             codec.decode(&folded, 1, &mut decoded).unwrap();
-            (vec![a, b, folded, combined], decoded.into_iter().map(f32::to_bits).collect())
+            let (mut stored, mut output, mut data) = (room(), decoded.clone(), y.clone());
+            output.fill(0.0);
+            let apart = Values::Apart { local: &y, output: &mut output };
+            codec.fold_store(&Op::Sum, &a, apart, 1, &mut stored).unwrap();
+            assert!(stored[..folded.len()] == folded, "apart, {threads} threads");
+            let in_place = Values::InPlace(&mut data);
+            codec.fold_store(&Op::Sum, &a, in_place, 1, &mut stored).unwrap();
+            assert!(stored[..folded.len()] == folded, "in place, {threads} threads");
+            let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect();
+            (vec![a, b, folded, combined], [decoded, output, data].map(bits))
         })
     }
 
     #[test]
     fn the_number_of_threads_does_not_change_a_bit() {
         let one = all(1);
+        let [decoded, output, data] = &one.1;
+        assert!(output == decoded && data == decoded);
         for threads in [2, 3, 8] {
             assert!(all(threads) == one, "{threads} threads");
         }

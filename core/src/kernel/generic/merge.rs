@@ -27,29 +27,44 @@ pub(super) unsafe fn merge<T: Element, S: Isa<T>>(
         let mut out = ChunkWriter::<T, S>::new(dst.as_mut_ptr());
         for block in 0..n_blocks {
             let n = block_len(n_values, block);
-            match (a.next(block, n), b.next(block, n)) {
-                (Block::Codes(x), Block::Codes(y)) => {
-                    let codes = match op {
-                        LatticeOp::Sum => S::add(x, y),
-                        LatticeOp::Min => S::min(x, y),
-                        LatticeOp::Max => S::max(x, y),
-                    };
-                    out.codes(block, codes);
-                }
-                (x, y) => {
-                    let (mut x, y) = (x.values(lattice.step), y.values(lattice.step));
-                    for (x, y) in x.iter_mut().zip(y) {
-                        *x = match op {
-                            LatticeOp::Sum => op::sum(*x, y),
-                            LatticeOp::Min => op::minimum(*x, y),
-                            LatticeOp::Max => op::maximum(*x, y),
-                        };
-                    }
-                    out.verbatim(block, &x[..n]);
-                }
-            }
+            let folded = join(op, a.next(block, n), b.next(block, n), lattice);
+            out.block(block, n, &folded);
         }
         out.finish(n_blocks)
+    }
+}
+
+/// x ⊕ y. Where either side is verbatim, so is the result: computed in `T`.
+///
+/// # Safety
+/// The level's instruction set.
+#[inline(always)]
+pub(super) unsafe fn join<T: Element, S: Isa<T>>(
+    op: LatticeOp,
+    x: Block<T, S>,
+    y: Block<T, S>,
+    lattice: &Lattice<T>,
+) -> Block<T, S> {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match (x, y) {
+            (Block::Codes(x), Block::Codes(y)) => Block::Codes(match op {
+                LatticeOp::Sum => S::add(x, y),
+                LatticeOp::Min => S::min(x, y),
+                LatticeOp::Max => S::max(x, y),
+            }),
+            (x, y) => {
+                let (mut x, y) = (x.values(lattice.step), y.values(lattice.step));
+                for (x, y) in x.iter_mut().zip(y) {
+                    *x = match op {
+                        LatticeOp::Sum => op::sum(*x, y),
+                        LatticeOp::Min => op::minimum(*x, y),
+                        LatticeOp::Max => op::maximum(*x, y),
+                    };
+                }
+                Block::Values(x)
+            }
+        }
     }
 }
 

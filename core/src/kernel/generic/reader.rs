@@ -1,7 +1,7 @@
 //! Reading blocks in order: of a chunk as they are, and of a chunk or of floats as absolute codes.
 
 use super::super::chunk::{ChunkView, REPEAT};
-use super::super::{BLOCK, Lattice};
+use super::super::{BLOCK, Lattice, Scale};
 use super::Isa;
 use crate::element::Element;
 use core::marker::PhantomData;
@@ -84,7 +84,7 @@ pub(super) fn padded<T: Element>(src: &[T], block: usize) -> [T; BLOCK] {
     values
 }
 
-/// A block on its way through [`merge`]: codes, or values that are on no lattice.
+/// A block between reading and writing: codes, or values that are on no lattice.
 #[derive(Clone, Copy)]
 pub(super) enum Block<T: Element, S: Isa<T>> {
     Codes(S::Block),
@@ -103,6 +103,30 @@ impl<T: Element, S: Isa<T>> Block<T, S> {
                 // SAFETY: room for 32 values.
                 unsafe { S::dequantise(codes, step, values.as_mut_ptr()) };
                 values
+            }
+        }
+    }
+
+    /// Decodes the block, of `n` values, to `at`.
+    ///
+    /// # Safety
+    /// The level's instruction set; room for the values.
+    #[inline(always)]
+    pub(super) unsafe fn store(self, scale: &Scale<T>, n: usize, at: *mut T) {
+        // SAFETY: whole blocks have room for 32 values, short ones go through an array.
+        unsafe {
+            match self {
+                Self::Codes(codes) if n == BLOCK => S::dequantise(codes, scale.of_codes, at),
+                Self::Codes(_) => {
+                    let values = self.values(scale.of_codes);
+                    at.copy_from_nonoverlapping(values.as_ptr(), n);
+                }
+                Self::Values(mut values) => {
+                    if scale.divisor != T::ONE {
+                        values.iter_mut().for_each(|x| *x = *x / scale.divisor);
+                    }
+                    at.copy_from_nonoverlapping(values.as_ptr(), n);
+                }
             }
         }
     }
@@ -151,18 +175,30 @@ impl<T: Element, S: Isa<T>> Source<T, S> for FromChunk<'_, T, S> {
     }
 }
 
+/// Floats, as many as blocks are asked for. A pointer, because the output may be in the same place.
 pub(super) struct FromFloats<'a, T> {
-    pub(super) values: &'a [T],
+    pub(super) values: *const T,
     pub(super) lattice: &'a Lattice<T>,
 }
 
 impl<T: Element, S: Isa<T>> Source<T, S> for FromFloats<'_, T> {
     #[inline(always)]
-    unsafe fn next(&mut self, block: usize, _: usize) -> Block<T, S> {
-        let end = self.values.len().min((block + 1) * BLOCK);
-        let values = padded(&self.values[..end], block);
-        // SAFETY: 32 values; the instruction set by the caller's promise.
-        let (codes, on_lattice) = unsafe { S::quantise(values.as_ptr(), self.lattice) };
-        if on_lattice { Block::Codes(codes) } else { Block::Values(values) }
+    unsafe fn next(&mut self, block: usize, n: usize) -> Block<T, S> {
+        // SAFETY: the block's values are there; the instruction set by the caller's promise.
+        unsafe {
+            let at = self.values.add(block * BLOCK);
+            if n == BLOCK {
+                let (codes, on_lattice) = S::quantise(at, self.lattice);
+                if on_lattice {
+                    Block::Codes(codes)
+                } else {
+                    Block::Values(load_verbatim(at.cast(), BLOCK))
+                }
+            } else {
+                let values = padded(core::slice::from_raw_parts(at, n), 0);
+                let (codes, on_lattice) = S::quantise(values.as_ptr(), self.lattice);
+                if on_lattice { Block::Codes(codes) } else { Block::Values(values) }
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::super::chunk::{CONSTANT, DENSE, FIRST_SIZE_SHIFT, REPEAT, SPECIAL, VERBATIM};
 use super::super::{BLOCKS, Code, Encoded};
 use super::Isa;
+use super::reader::Block;
 use crate::element::Element;
 
 /// Writes a chunk block by block.
@@ -59,6 +60,21 @@ impl<T: Element, S: Isa<T>> ChunkWriter<T, S> {
             };
             self.before = Some(S::last(codes));
             self.residuals(block, S::diff(codes, before));
+        }
+    }
+
+    /// Block `block`, of `n` values.
+    ///
+    /// # Safety
+    /// As for [`codes`](Self::codes).
+    #[inline(always)]
+    pub(super) unsafe fn block(&mut self, block: usize, n: usize, content: &Block<T, S>) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match content {
+                Block::Codes(codes) => self.codes(block, *codes),
+                Block::Values(values) => self.verbatim(block, &values[..n]),
+            }
         }
     }
 

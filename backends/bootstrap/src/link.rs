@@ -1,0 +1,151 @@
+//! One connection: bytes in both directions without ever waiting, and messages made of them.
+//!
+//! Readiness comes from `mio` and is told once for each change, so whoever hears of it calls
+//! [`fill`](Link::fill) until it says [`Fill::Blocked`].
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mio::event::Source;
+use mio::{Interest, Registry, Token};
+use socket2::{SockRef, TcpKeepalive};
+
+use crate::message::{self, Malformed, Message};
+
+/// Bytes asked of the system at a time.
+const CHUNK_BYTES: usize = 16 * 1024;
+
+/// A machine that has vanished without a word is found out after about this time plus
+/// [`KEEPALIVE_PROBES`] × [`KEEPALIVE_INTERVAL`].
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
+#[cfg(any(target_os = "linux", target_os = "macos", windows))]
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+#[cfg(any(target_os = "linux", target_os = "macos", windows))]
+const KEEPALIVE_PROBES: u32 = 3;
+
+/// A connection to another rank, or to a stranger.
+#[derive(Debug)]
+pub(crate) struct Link {
+    stream: mio::net::TcpStream,
+    /// What has come: read up to `n_read`, the rest an incomplete message or one that nobody has taken.
+    inbox: Vec<u8>,
+    n_read: usize,
+    /// What has not yet gone from `n_sent` on.
+    outbox: Vec<u8>,
+    n_sent: usize,
+}
+
+/// What [`Link::fill`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fill {
+    /// Bytes; there may be more.
+    Some,
+    /// Nothing for now.
+    Blocked,
+    /// The other side has closed the connection, or the system has.
+    Ended,
+}
+
+impl Link {
+    /// Takes over a connection.
+    pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Self::of(mio::net::TcpStream::from_std(stream))
+    }
+
+    /// Takes over a connection that does not wait.
+    pub(crate) fn of(stream: mio::net::TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER);
+        #[cfg(any(target_os = "linux", target_os = "macos", windows))]
+        let keepalive = keepalive.with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_PROBES);
+        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+        Ok(Self { stream, inbox: Vec::new(), n_read: 0, outbox: Vec::new(), n_sent: 0 })
+    }
+
+    /// Asks to hear of it under `token`, instead of under any other.
+    pub(crate) fn watch(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let interests = Interest::READABLE | Interest::WRITABLE;
+        match self.stream.register(registry, token, interests) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.stream.reregister(registry, token, interests)
+            }
+            result => result,
+        }
+    }
+
+    /// Reads some of what has come.
+    pub(crate) fn fill(&mut self) -> Fill {
+        self.inbox.drain(..self.n_read);
+        self.n_read = 0;
+        let n_before = self.inbox.len();
+        self.inbox.resize(n_before + CHUNK_BYTES, 0);
+        let result = loop {
+            match self.stream.read(&mut self.inbox[n_before..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => break result,
+            }
+        };
+        self.inbox.truncate(n_before + *result.as_ref().unwrap_or(&0));
+        match result {
+            Ok(0) => Fill::Ended,
+            Ok(_) => Fill::Some,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Fill::Blocked,
+            Err(_) => Fill::Ended,
+        }
+    }
+
+    /// The next whole message.
+    ///
+    /// # Errors
+    /// When what has come is none; the connection is of no more use.
+    pub(crate) fn next(&mut self) -> Result<Option<Message<'_>>, Malformed> {
+        let found = message::parse(&self.inbox[self.n_read..])?;
+        Ok(found.map(|(message, n_bytes)| {
+            self.n_read += n_bytes;
+            message
+        }))
+    }
+
+    /// Sends a message, now or in later [`flush`](Self::flush)es.
+    pub(crate) fn send(&mut self, message: &Message<'_>) {
+        message.emit(&mut self.outbox);
+        self.flush();
+    }
+
+    /// Sends as much as the system takes; whether that was all. A connection that has broken takes everything: the loss is
+    /// told by [`fill`](Self::fill).
+    pub(crate) fn flush(&mut self) -> bool {
+        while self.n_sent < self.outbox.len() {
+            match self.stream.write(&self.outbox[self.n_sent..]) {
+                Ok(n_bytes) => self.n_sent += n_bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(_) => break,
+            }
+        }
+        self.outbox.clear();
+        self.n_sent = 0;
+        true
+    }
+
+    /// Whether some of what was sent has not yet gone.
+    pub(crate) fn is_clogged(&self) -> bool {
+        self.n_sent < self.outbox.len()
+    }
+
+    /// Ends the connection after what has been sent; what has not gone by the deadline never goes.
+    pub(crate) fn close(&mut self, deadline: Instant) {
+        while !self.flush() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // What has come and nobody has read makes some systems reset the connection, and lose what was sent.
+        while Instant::now() < deadline && self.fill() == Fill::Some {
+            self.inbox.clear();
+        }
+        // Fails if the other side was first.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+}

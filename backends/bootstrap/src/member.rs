@@ -1,0 +1,285 @@
+//! A rank other than 0: it knocks until it is let in, and then listens to rank 0.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use foldwire::Rank;
+use mio::Token;
+
+use crate::error::{Error, RankList};
+use crate::link::{Fill, Link};
+use crate::message::{Message, Refusal};
+use crate::place::Place;
+use crate::rendezvous::HANDSHAKE_LIMIT;
+use crate::root::Root;
+use crate::seats::GOODBYE_LIMIT;
+use crate::token::{self, Role, Transcript};
+use crate::watch::Watch;
+
+/// Pauses between attempts to connect grow from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LAST_PAUSE: Duration = Duration::from_millis(250);
+
+/// A rank's connection to rank 0. Dropping it says goodbye, unless the thread panics: then rank 0 is to hear that
+/// this rank is lost.
+#[derive(Debug)]
+pub(crate) struct Member {
+    root: Root,
+    size: usize,
+    limit: Duration,
+    watch: Watch,
+    link: Link,
+    is_welcome: bool,
+    /// Nothing more will come.
+    is_over: bool,
+    /// The parts of the all-gather that have come, in rank order.
+    parts: Vec<Vec<u8>>,
+    /// Lost ranks that nobody has asked for yet.
+    news: VecDeque<Rank>,
+    /// Why the group is no longer whole: the first reason.
+    broken: Option<Broken>,
+}
+
+#[derive(Clone, Debug)]
+enum Broken {
+    Refused(Refusal),
+    Missing(RankList),
+    /// Rank 0 said nothing in time.
+    Silent,
+    Lost(Rank),
+    Left(Rank),
+    /// Rank 0 says what does not belong there.
+    Protocol,
+}
+
+impl Member {
+    /// Connects to the place's root, however often it takes, and waits until all ranks are there.
+    pub(crate) fn join(place: &Place, deadline: Instant, limit: Duration) -> Result<Self, Error> {
+        let root = || place.root.clone();
+        let addresses =
+            place.root.resolve().map_err(|source| Error::Resolve { root: root(), source })?;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let mut why_not = io::Error::from(io::ErrorKind::TimedOut);
+            for &address in &addresses {
+                let attempt = deadline.min(Instant::now() + HANDSHAKE_LIMIT);
+                match connect(address, attempt) {
+                    Err(error) => why_not = error,
+                    Ok(stream) => match knock(place, stream, attempt)? {
+                        None => why_not = io::ErrorKind::ConnectionReset.into(),
+                        Some((watch, link)) => {
+                            return Self::new(place, limit, watch, link).wait_for_welcome();
+                        }
+                    },
+                }
+            }
+            if Instant::now() + pause >= deadline {
+                return Err(Error::Unreachable { root: root(), limit, source: why_not });
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    fn new(place: &Place, limit: Duration, watch: Watch, link: Link) -> Self {
+        Self {
+            root: place.root.clone(),
+            size: place.size,
+            limit,
+            watch,
+            link,
+            is_welcome: false,
+            is_over: false,
+            parts: Vec::new(),
+            news: VecDeque::new(),
+            broken: None,
+        }
+    }
+
+    fn wait_for_welcome(mut self) -> Result<Self, Error> {
+        let deadline = self.deadline();
+        while !self.is_welcome {
+            self.wait(deadline)?;
+        }
+        Ok(self)
+    }
+
+    /// As [`Exchange::all_gather`](crate::Exchange::all_gather).
+    pub(crate) fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        self.listen();
+        self.check()?;
+        self.link.send(&Message::Give(mine));
+        let deadline = self.deadline();
+        while self.parts.len() < self.size {
+            self.wait(deadline)?;
+        }
+        Ok(std::mem::take(&mut self.parts))
+    }
+
+    /// As [`Exchange::poll_lost`](crate::Exchange::poll_lost).
+    pub(crate) fn poll_lost(&mut self) -> Option<Rank> {
+        self.listen();
+        self.news.pop_front()
+    }
+
+    /// Later than that of rank 0, if that began to wait before: its verdict names who is missing.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.limit + HANDSHAKE_LIMIT
+    }
+
+    /// Waits until rank 0 says something, while all is well.
+    fn wait(&mut self, deadline: Instant) -> Result<(), Error> {
+        self.check()?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            self.broken = Some(Broken::Silent);
+            return self.check();
+        }
+        drop(self.watch.wait(left)?);
+        self.listen();
+        Ok(())
+    }
+
+    /// An error if the group is no longer whole.
+    fn check(&self) -> Result<(), Error> {
+        let (root, size, limit) = (self.root.clone(), self.size, self.limit);
+        Err(match &self.broken {
+            None => return Ok(()),
+            Some(Broken::Refused(reason)) => Error::Refused { root, reason: *reason },
+            Some(Broken::Missing(missing)) => {
+                Error::Missing { missing: missing.clone(), size, limit, turned_away: None }
+            }
+            Some(Broken::Silent) => Error::Silent { root, limit },
+            Some(Broken::Lost(rank)) => Error::Lost { rank: *rank },
+            Some(Broken::Left(rank)) => Error::Left { rank: *rank },
+            Some(Broken::Protocol) => Error::Protocol { rank: Rank(0) },
+        })
+    }
+
+    /// Sends what waits for rank 0, and heeds what it has said.
+    fn listen(&mut self) {
+        self.link.flush();
+        while !self.is_over {
+            let fill = self.link.fill();
+            self.heed();
+            match fill {
+                Fill::Some => {}
+                Fill::Blocked => return,
+                Fill::Ended if self.is_over => {}
+                Fill::Ended => self.end(Broken::Lost(Rank(0))),
+            }
+        }
+    }
+
+    /// Takes the messages that have come.
+    fn heed(&mut self) {
+        while !self.is_over {
+            let size = self.size;
+            let broken = match self.link.next() {
+                Ok(None) => return,
+                Ok(Some(Message::Welcome)) => {
+                    self.is_welcome = true;
+                    continue;
+                }
+                Ok(Some(Message::Share { from, bytes }))
+                    if from.index() == self.parts.len() && from.index() < size =>
+                {
+                    self.parts.push(bytes.to_vec());
+                    continue;
+                }
+                Ok(Some(Message::Lost(rank))) if rank.index() < size => {
+                    self.news.push_back(rank);
+                    Broken::Lost(rank)
+                }
+                Ok(Some(Message::Left(rank))) if rank.index() < size => Broken::Left(rank),
+                Ok(Some(Message::Missing { n_missing, ranks })) => {
+                    Broken::Missing(RankList::told(n_missing, ranks))
+                }
+                Ok(Some(Message::Refusal(reason))) => Broken::Refused(reason),
+                Ok(Some(Message::Goodbye)) => {
+                    self.is_over = true;
+                    Broken::Left(Rank(0))
+                }
+                Ok(Some(_)) | Err(_) => return self.end(Broken::Protocol),
+            };
+            self.broken.get_or_insert(broken);
+        }
+    }
+
+    /// Rank 0 is lost.
+    fn end(&mut self, why: Broken) {
+        self.is_over = true;
+        self.news.push_back(Rank(0));
+        self.broken.get_or_insert(why);
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if !self.is_over && !thread::panicking() {
+            self.link.send(&Message::Goodbye);
+            self.link.close(Instant::now() + GOODBYE_LIMIT);
+        }
+    }
+}
+
+/// Shows rank 0 that this process belongs to the group. `None`: whoever listens went away or said nothing in time.
+fn knock(
+    place: &Place,
+    stream: TcpStream,
+    deadline: Instant,
+) -> Result<Option<(Watch, Link)>, Error> {
+    let mut watch = Watch::new()?;
+    let Ok(mut link) = Link::new(stream) else { return Ok(None) };
+    link.watch(watch.registry(), Token(0)).map_err(Error::System)?;
+    let (rank, size, member_nonce) = (place.rank, place.size as u32, token::nonce()?);
+    let impostor = || Error::Impostor { root: place.root.clone(), size: place.size };
+    link.send(&Message::Hello { rank, size, nonce: member_nonce });
+    let (root_nonce, root_proof) = loop {
+        let fill = link.fill();
+        match link.next() {
+            Ok(Some(Message::Challenge { nonce, proof })) => break (nonce, proof),
+            Ok(Some(Message::Refusal(reason))) => {
+                return Err(Error::Refused { root: place.root.clone(), reason });
+            }
+            Ok(Some(_)) | Err(_) => return Err(impostor()),
+            Ok(None) => {}
+        }
+        match fill {
+            Fill::Some => {}
+            Fill::Ended => return Ok(None),
+            Fill::Blocked => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Ok(None);
+                }
+                drop(watch.wait(left)?);
+            }
+        }
+    };
+    let token = place.token.as_ref();
+    let transcript = Transcript { token, rank, size, root_nonce, member_nonce };
+    if transcript.accepts(&root_proof, Role::Root) {
+        link.send(&Message::Answer { proof: transcript.proof(Role::Member) });
+        Ok(Some((watch, link)))
+    } else {
+        // An answer would be no proof to rank 0; this lets it say why a rank is missing.
+        link.send(&Message::Refusal(Refusal::Token));
+        link.close(deadline);
+        Err(impostor())
+    }
+}
+
+fn connect(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    // A limit of zero is refused.
+    let stream = TcpStream::connect_timeout(&address, left.max(Duration::from_millis(1)))?;
+    // Without a listener, a connection to a port of one's own machine may be given that very port and meet itself.
+    if stream.local_addr()? == stream.peer_addr()? {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    Ok(stream)
+}

@@ -1,0 +1,147 @@
+//! Where rank 0 listens: `HOST:PORT`, with brackets around an IPv6 address.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+/// The port that is taken when nothing says another.
+pub const DEFAULT_PORT: u16 = 29_753;
+
+/// The address of rank 0, by name or number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    host: String,
+    port: u16,
+}
+
+/// A text that is no address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "write HOST:PORT, such as node1:29753, 10.0.0.1:29753 or [fe80::1]:29753, with a port above 0"
+)]
+pub struct NoRoot;
+
+impl Root {
+    /// `port` of this machine, for ranks on this machine only.
+    #[must_use]
+    pub fn loopback(port: u16) -> Self {
+        Self { host: "127.0.0.1".to_owned(), port }
+    }
+
+    /// `port` of a machine, by name or number.
+    #[must_use]
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self { host: host.into(), port }
+    }
+
+    /// Whether only processes of this machine can reach it. Judged by the text alone (`localhost`, 127.…,
+    /// `::1`), so that every rank judges alike, whatever its name server says.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        match self.host.parse::<IpAddr>() {
+            Ok(ip) => ip.to_canonical().is_loopback(),
+            Err(_) => self.host.eq_ignore_ascii_case("localhost"),
+        }
+    }
+
+    /// Its addresses, at least one.
+    ///
+    /// # Errors
+    /// When the name is unknown or the name server does not answer.
+    pub(crate) fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+        let addresses: Vec<_> = (self.host.as_str(), self.port).to_socket_addrs()?.collect();
+        if addresses.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(addresses) }
+    }
+
+    /// Where rank 0 binds: the addresses of its name; or any address of the machine if its
+    /// own name leads to loopback only, as /etc/hosts of Debian says.
+    pub(crate) fn listening(&self) -> io::Result<Vec<SocketAddr>> {
+        let mut addresses = self.resolve()?;
+        if !self.is_loopback() && addresses.iter().all(|address| address.ip().is_loopback()) {
+            for address in &mut addresses {
+                address.set_ip(match address {
+                    SocketAddr::V4(_) => IpAddr::from([0; 4]),
+                    SocketAddr::V6(_) => IpAddr::from([0; 16]),
+                });
+            }
+        }
+        Ok(addresses)
+    }
+}
+
+impl FromStr for Root {
+    type Err = NoRoot;
+
+    fn from_str(text: &str) -> Result<Self, NoRoot> {
+        let (host, port) = text.rsplit_once(':').ok_or(NoRoot)?;
+        let port = port.parse().ok().filter(|&port| port > 0).ok_or(NoRoot)?;
+        let host = match host.strip_prefix('[') {
+            Some(rest) => rest.strip_suffix(']').filter(|inner| inner.contains(':')),
+            // Without brackets nobody can tell where the address ends.
+            None => Some(host).filter(|host| !host.contains(':')),
+        };
+        match host {
+            Some(host) if !host.is_empty() && !host.contains(['[', ']', ' ', '/']) => {
+                Ok(Self::new(host, port))
+            }
+            _ => Err(NoRoot),
+        }
+    }
+}
+
+impl fmt::Display for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_printed_as_it_is_read() {
+        for text in ["node1:80", "127.0.0.1:1", "[::1]:65535", "[fe80::1%eth0]:29753"] {
+            assert_eq!(text.parse::<Root>().map(|root| root.to_string()), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in
+            ["", "node1", ":80", "node1:", "node1:0", "node1:65536", "::1:80", "[::1]", "[]:80"]
+        {
+            assert_eq!(text.parse::<Root>(), Err(NoRoot), "{text}");
+        }
+        for text in ["[node1]:80", "http://node1:80", "[::1:80", "::1]:80", "a b:80", "node1:+80 "]
+        {
+            assert_eq!(text.parse::<Root>(), Err(NoRoot), "{text}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_told_by_the_text() {
+        for (host, is_loopback) in [
+            ("127.0.0.1", true),
+            ("127.9.9.9", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("LocalHost", true),
+            ("0.0.0.0", false),
+            ("::", false),
+            ("10.0.0.1", false),
+            ("node1", false),
+            ("localhost.example", false),
+        ] {
+            assert_eq!(Root::new(host, 1).is_loopback(), is_loopback, "{host}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_listened_on_as_such() {
+        let root = Root::loopback(9);
+        assert_eq!(root.listening().unwrap(), [SocketAddr::from(([127, 0, 0, 1], 9))]);
+    }
+}

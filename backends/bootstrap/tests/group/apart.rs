@@ -1,0 +1,173 @@
+//! Ranks that do not come, end, leave, or fall silent.
+
+use std::panic::{self, AssertUnwindSafe};
+
+use super::*;
+
+#[test]
+fn missing_ranks_are_named_to_those_who_are_there() {
+    let (listener, at) = listener();
+    let rank_0 = root(place(0, 6, &at), listener, SHORT);
+    let rank_2 = member(place(2, 6, &at), SHORT);
+    for error in [failed(rank_0), failed(rank_2)] {
+        let Error::Missing { missing, size: 6, .. } = &error else { panic!("{error}") };
+        assert_eq!(missing.first(), [1, 3, 4, 5].map(Rank));
+        assert_eq!(missing.n_ranks(), 4);
+        assert!(
+            error.to_string().starts_with("waited 500ms for ranks 1, 3–5 of 6 ranks"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn without_rank_0_the_others_give_up_in_time() {
+    let (listener, at) = listener();
+    drop(listener);
+    let start = Instant::now();
+    let error = failed(member(place(1, 2, &at), SHORT));
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains(&at.to_string()), "{error}");
+    assert!(start.elapsed() < SHORT + Duration::from_secs(2));
+}
+
+#[test]
+fn a_rank_that_gives_nothing_is_named() {
+    let mut parties = group(3, SHORT);
+    let mut idle = parties.pop().unwrap();
+    for result in each(&mut parties, Exchange::barrier) {
+        let error = result.unwrap_err();
+        let Error::Missing { missing, .. } = &error else { panic!("{error}") };
+        assert_eq!(missing.first(), [Rank(2)]);
+    }
+    let error = idle.barrier().unwrap_err();
+    assert!(matches!(error, Error::Missing { .. }), "it hears of it too: {error}");
+}
+
+/// Ends a rank as a crash does: the system closes its connection, and nobody says goodbye.
+fn crash(party: Party) {
+    let crashed = panic::catch_unwind(AssertUnwindSafe(|| {
+        let _party = party;
+        panic::resume_unwind(Box::new("a crash"));
+    }));
+    assert!(crashed.is_err());
+}
+
+#[test]
+fn everyone_hears_of_a_lost_rank_once() {
+    let mut parties = group(5, LIMIT);
+    crash(parties.remove(3));
+    let (rank_0, others) = parties.split_at_mut(1);
+    assert_eq!(hear_of_loss(&mut rank_0[0], others), Rank(3));
+    for party in others {
+        assert_eq!(hear_of_loss(party, &mut []), Rank(3));
+    }
+    for party in &mut parties {
+        assert_eq!(party.poll_lost(), None);
+    }
+    for result in each(&mut parties, Exchange::barrier) {
+        assert!(matches!(result, Err(Error::Lost { rank: Rank(3) })));
+    }
+}
+
+#[test]
+fn everyone_hears_of_the_loss_of_rank_0() {
+    let mut parties = group(4, LIMIT);
+    crash(parties.remove(0));
+    for party in &mut parties {
+        assert_eq!(hear_of_loss(party, &mut []), Rank(0));
+        assert_eq!(party.poll_lost(), None);
+        assert!(matches!(party.barrier(), Err(Error::Lost { rank: Rank(0) })));
+    }
+}
+
+#[test]
+fn a_loss_ends_an_all_gather_that_waits_for_it() {
+    for lost in [0, 2] {
+        let mut parties = group(3, LIMIT);
+        let start = Instant::now();
+        let party = parties.remove(lost);
+        let crash = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            crash(party);
+        });
+        for result in each(&mut parties, Exchange::barrier) {
+            let error = result.unwrap_err();
+            assert!(matches!(error, Error::Lost { rank } if rank.index() == lost), "{error}");
+        }
+        assert!(start.elapsed() < LIMIT / 2);
+        crash.join().unwrap();
+    }
+}
+
+#[test]
+fn a_rank_that_gives_up_while_others_are_missing_ends_the_wait() {
+    let (listener, at) = listener();
+    let start = Instant::now();
+    let rank_0 = root(place(0, 4, &at), listener, LIMIT);
+    let rank_1 = member(place(1, 4, &at), LIMIT);
+    let impatient = member(place(2, 4, &at), SHORT);
+    let error = failed(impatient);
+    assert!(matches!(error, Error::Silent { .. }), "{error}");
+    for error in [failed(rank_0), failed(rank_1)] {
+        assert!(matches!(error, Error::Left { rank: Rank(2) }), "{error}");
+    }
+    assert!(start.elapsed() < LIMIT / 2);
+}
+
+#[test]
+fn a_goodbye_is_no_loss() {
+    let mut parties = group(4, LIMIT);
+    drop(parties.pop());
+    thread::sleep(Duration::from_millis(50));
+    for party in &mut parties {
+        assert_eq!(party.poll_lost(), None);
+    }
+    for result in each(&mut parties, Exchange::barrier) {
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::Left { rank: Rank(3) }), "{error}");
+    }
+    drop(parties.remove(0));
+    for party in &mut parties {
+        assert_eq!(party.poll_lost(), None);
+    }
+}
+
+#[test]
+fn leaving_is_quick_whatever_the_others_do() {
+    // Nobody reads: the goodbye, and news of what was given, stay in the system's buffers.
+    let mut parties = group(3, LIMIT);
+    let start = Instant::now();
+    drop(parties.remove(0));
+    drop(parties);
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn rank_0_passes_news_on_before_it_leaves() {
+    let mut parties = group(3, LIMIT);
+    crash(parties.remove(1));
+    thread::sleep(Duration::from_millis(50));
+    drop(parties.remove(0));
+    assert_eq!(hear_of_loss(&mut parties[0], &mut []), Rank(1));
+    assert_eq!(parties[0].poll_lost(), None, "rank 0 has left in good order");
+}
+
+/// `poll_lost` belongs into the loop of a collective: with nothing to tell it costs a system call.
+#[test]
+fn asking_for_losses_is_cheap() {
+    const CALLS: u32 = 2000;
+    let mut parties = group(9, LIMIT);
+    for party in &mut parties[..2] {
+        let best = (0..5).map(|_| {
+            let start = Instant::now();
+            for _ in 0..CALLS {
+                assert_eq!(party.poll_lost(), None);
+            }
+            start.elapsed() / CALLS
+        });
+        let best = best.min().unwrap();
+        assert!(best < Duration::from_micros(20), "{best:?} for rank {}", party.rank());
+        eprintln!("rank {}: {best:?} per call", party.rank());
+    }
+}

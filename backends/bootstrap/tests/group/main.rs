@@ -1,0 +1,92 @@
+//! Groups over loopback, one thread per rank: how they come together, what strangers can do to them, and how they come apart.
+
+mod apart;
+mod strangers;
+mod together;
+
+use std::net::{SocketAddr, TcpListener};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use foldwire::Rank;
+use foldwire_bootstrap::{Error, Exchange, Launcher, Party, Place, Rendezvous, Root, Token};
+
+/// Long enough for a loaded machine; no test that passes waits for it.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Of tests that wait for it.
+const SHORT: Duration = Duration::from_millis(500);
+
+/// A listener for rank 0, and where it listens.
+fn listener() -> (TcpListener, Root) {
+    listener_at("127.0.0.1")
+}
+
+fn listener_at(host: &str) -> (TcpListener, Root) {
+    let listener = TcpListener::bind((host, 0)).expect("a loopback port is free");
+    let port = listener.local_addr().unwrap().port();
+    (listener, Root::new(host, port))
+}
+
+fn token() -> Option<Token> {
+    Some(Token::new("a secret of the test").unwrap())
+}
+
+fn place(rank: u32, size: usize, root: &Root) -> Place {
+    let (rank, root) = (Rank(rank), root.clone());
+    Place { rank, size, root, token: token(), launcher: Launcher::Foldwire }
+}
+
+type Joining = JoinHandle<Result<Party, Error>>;
+
+/// Rank 0 in a thread.
+fn root(place: Place, listener: TcpListener, limit: Duration) -> Joining {
+    thread::spawn(move || Rendezvous::new(place).listener(listener).limit(limit).join())
+}
+
+/// Another rank in a thread.
+fn member(place: Place, limit: Duration) -> Joining {
+    thread::spawn(move || Rendezvous::new(place).limit(limit).join())
+}
+
+fn joined(joining: Joining) -> Party {
+    joining.join().expect("no panic").expect("the group comes together")
+}
+
+fn failed(joining: Joining) -> Error {
+    joining.join().expect("no panic").expect_err("the group does not come together")
+}
+
+/// A group that has come together, by rank.
+fn group(size: usize, limit: Duration) -> Vec<Party> {
+    let (listener, at) = listener();
+    let mut joining = vec![root(place(0, size, &at), listener, limit)];
+    joining.extend((1..size as u32).map(|rank| member(place(rank, size, &at), limit)));
+    joining.into_iter().map(joined).collect()
+}
+
+/// Runs `work` for every rank at the same time; the results by rank.
+fn each<T: Send>(parties: &mut [Party], work: impl Fn(&mut Party) -> T + Sync) -> Vec<T> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = parties.iter_mut().map(|party| scope.spawn(|| work(party))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    })
+}
+
+/// Polls until `party` hears of a loss; rank 0 must be polled too, or nobody passes it on.
+fn hear_of_loss(party: &mut Party, others: &mut [Party]) -> Rank {
+    let start = Instant::now();
+    loop {
+        if let Some(rank) = party.poll_lost() {
+            return rank;
+        }
+        for other in &mut *others {
+            other.poll_lost();
+        }
+        assert!(start.elapsed() < LIMIT, "rank {} never hears of it", party.rank());
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn address(root: &Root) -> SocketAddr {
+    root.to_string().parse().expect("tests listen at numbers")
+}

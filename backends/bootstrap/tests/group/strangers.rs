@@ -1,0 +1,178 @@
+//! What can go wrong at the door, by mistake or by intent: the group comes together all the same, and whoever is wrong learns why.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use foldwire_bootstrap::message::{self, MAX_MESSAGE_BYTES, Message, NONCE_BYTES, Refusal};
+
+use super::*;
+
+fn connect(at: &Root) -> TcpStream {
+    let stream = TcpStream::connect(address(at)).expect("rank 0 listens");
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream
+}
+
+fn hello(rank: u32, size: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Message::Hello { rank: Rank(rank), size, nonce: [9; NONCE_BYTES] }.emit(&mut bytes);
+    bytes
+}
+
+/// The refusal that `bytes` earn; a challenge before it is passed over.
+fn refusal(at: &Root, bytes: &[u8]) -> Option<Refusal> {
+    let mut stream = connect(at);
+    stream.write_all(bytes).unwrap();
+    let mut answer = Vec::new();
+    // A reset ends it as well.
+    let _ = stream.read_to_end(&mut answer);
+    let mut rest = &answer[..];
+    while let Ok(Some((message, n_bytes))) = message::parse(rest) {
+        if let Message::Refusal(reason) = message {
+            return Some(reason);
+        }
+        rest = &rest[n_bytes..];
+    }
+    None
+}
+
+#[test]
+fn strangers_neither_stop_nor_delay_the_group() {
+    let (listener, at) = listener();
+    let start = Instant::now();
+    let rank_0 = root(place(0, 3, &at), listener, LIMIT);
+
+    let silent: Vec<_> = (0..20).map(|_| connect(&at)).collect();
+    let mut slow = connect(&at);
+    slow.write_all(&hello(1, 3)[..7]).unwrap();
+    let mut challenged = connect(&at);
+    challenged.write_all(&hello(1, 3)).unwrap();
+    drop(connect(&at));
+
+    let mut next_version = hello(1, 3);
+    next_version[message::HEAD_BYTES + 8] = 2;
+    let unproven = [&hello(1, 3)[..], &[3, 32, 0, 0, 0], &[0; 32]].concat();
+    let skipping = [&[3, 32, 0, 0, 0][..], &[0; 32]].concat();
+    let huge = [7, 0xff, 0xff, 0xff, 0xff];
+    for (bytes, reason) in [
+        (&b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], Refusal::Garbage),
+        (&huge, Refusal::Garbage),
+        (&skipping, Refusal::Garbage),
+        (&next_version, Refusal::Version { theirs: 2 }),
+        (&hello(1, 4), Refusal::Size { theirs: 4, ours: 3 }),
+        (&hello(0, 3), Refusal::Rank { rank: 0, size: 3 }),
+        (&hello(3, 3), Refusal::Rank { rank: 3, size: 3 }),
+        (&hello(u32::MAX, 3), Refusal::Rank { rank: u32::MAX, size: 3 }),
+        (&unproven, Refusal::Token),
+    ] {
+        assert_eq!(refusal(&at, bytes), Some(reason));
+    }
+    let mut flood = connect(&at);
+    // Rank 0 may close the connection before all is written.
+    let _ = flood.write_all(&vec![8; 4 * MAX_MESSAGE_BYTES]);
+
+    let rank_1 = member(place(1, 3, &at), LIMIT);
+    let rank_2 = member(place(2, 3, &at), LIMIT);
+    let mut parties = [joined(rank_0), joined(rank_1), joined(rank_2)];
+    assert!(start.elapsed() < Duration::from_secs(4), "less than a silent connection's deadline");
+    for result in each(&mut parties, Exchange::barrier) {
+        result.expect("the group is whole");
+    }
+    drop((silent, slow, challenged, flood));
+}
+
+#[test]
+fn a_crowd_of_silent_strangers_does_not_keep_ranks_out() {
+    let (listener, at) = listener();
+    let rank_0 = root(place(0, 2, &at), listener, LIMIT);
+    let crowd: Vec<_> = (0..150).map(|_| connect(&at)).collect();
+    let rank_1 = member(place(1, 2, &at), LIMIT);
+    drop((joined(rank_0), joined(rank_1)));
+    drop(crowd);
+}
+
+#[test]
+fn a_silent_stranger_is_turned_away() {
+    let (listener, at) = listener();
+    let rank_0 = root(place(0, 2, &at), listener, LIMIT);
+    assert_eq!(refusal(&at, b""), Some(Refusal::Slow));
+    let rank_1 = member(place(1, 2, &at), LIMIT);
+    drop((joined(rank_0), joined(rank_1)));
+}
+
+#[test]
+fn a_wrong_token_is_found_on_both_sides() {
+    let (listener, at) = listener();
+    let rank_0 = root(place(0, 2, &at), listener, Duration::from_secs(2));
+    for wrong in [Token::new("another secret of it").ok(), None] {
+        let error = failed(member(Place { token: wrong, ..place(1, 2, &at) }, LIMIT));
+        assert!(matches!(error, Error::Impostor { .. }), "{error}");
+        assert!(error.to_string().contains("FOLDWIRE_TOKEN"), "{error}");
+    }
+    let error = failed(rank_0);
+    assert!(
+        matches!(error, Error::Missing { turned_away: Some((2, Refusal::Token)), .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("its FOLDWIRE_TOKEN is not that of rank 0"), "{error}");
+}
+
+#[test]
+fn a_wrong_size_and_a_rank_that_is_there_are_refused_with_the_reason() {
+    let (listener, at) = listener();
+    let rank_0 = root(place(0, 3, &at), listener, LIMIT);
+    let rank_1 = member(place(1, 3, &at), LIMIT);
+    let error = failed(member(place(1, 4, &at), LIMIT));
+    assert!(
+        matches!(error, Error::Refused { reason: Refusal::Size { theirs: 4, ours: 3 }, .. }),
+        "{error}"
+    );
+
+    // Which of the two is first is open.
+    let twin = member(place(1, 3, &at), LIMIT);
+    while !(rank_1.is_finished() || twin.is_finished()) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let (refused, other) = if twin.is_finished() { (twin, rank_1) } else { (rank_1, twin) };
+    let error = failed(refused);
+    assert!(
+        matches!(error, Error::Refused { reason: Refusal::Duplicate { rank: 1 }, .. }),
+        "{error}"
+    );
+    let rank_2 = member(place(2, 3, &at), LIMIT);
+    drop((joined(rank_0), joined(other), joined(rank_2)));
+}
+
+#[test]
+fn a_listener_of_another_kind_is_no_rank_0() {
+    let (listener, at) = listener();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"220 mail.example.org ESMTP\r\n").unwrap();
+        stream
+    });
+    let error = failed(member(place(1, 2, &at), LIMIT));
+    assert!(matches!(error, Error::Impostor { .. }), "{error}");
+    drop(server.join());
+}
+
+#[test]
+fn a_root_that_cannot_prove_itself_learns_nothing() {
+    let (listener, at) = listener();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut challenge = Vec::new();
+        Message::Challenge { nonce: [1; 32], proof: [2; 32] }.emit(&mut challenge);
+        stream.write_all(&challenge).unwrap();
+        let mut heard = Vec::new();
+        stream.read_to_end(&mut heard).unwrap();
+        heard
+    });
+    let error = failed(member(place(1, 2, &at), LIMIT));
+    assert!(matches!(error, Error::Impostor { .. }), "{error}");
+    let heard = server.join().unwrap();
+    let (_, n_hello) = message::parse(&heard).unwrap().expect("a greeting");
+    let (rest, n_rest) = message::parse(&heard[n_hello..]).unwrap().expect("a refusal");
+    assert_eq!(rest, Message::Refusal(Refusal::Token), "no answer to the challenge");
+    assert_eq!(heard.len(), n_hello + n_rest);
+}

@@ -1,0 +1,343 @@
+//! Endpoints over a message layer in memory that is as awkward as the contract allows: it refuses sends and receives
+//! at random, completes in any order across links, and loses ranks.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use foldwire::transport::{MIN_FRAME_BYTES, TransportError, TransportErrorKind};
+use foldwire::{Bound, Communicator, Error, Op, Plan, Rank, Report, Tag, Transport};
+use foldwire_messaging::memory::Memory;
+use foldwire_messaging::{Endpoint, Event, Net, Options, Refused, Source};
+
+/// Messages, receives and events of all ranks.
+struct Hub {
+    random: u64,
+    /// Chance in 256 that a call is refused as busy.
+    busy: u64,
+    nodes: Vec<Node>,
+}
+
+#[derive(Default)]
+struct Node {
+    /// Messages that have come and match no receive yet: sender, tag, bytes.
+    unexpected: VecDeque<(Rank, Tag, Vec<u8>)>,
+    posted: Vec<(Source, Tag, Memory)>,
+    events: Vec<Event<Memory>>,
+    /// Sends that come back when the receiver takes them: to, tag, buffer.
+    unmatched: Vec<(Rank, Tag, Memory)>,
+    n_unexpected_bytes: usize,
+    most_unexpected_bytes: usize,
+    abandoned: bool,
+}
+
+impl Hub {
+    fn shared(size: usize, busy: u64) -> Rc<RefCell<Self>> {
+        let nodes = (0..size).map(|_| Node::default()).collect();
+        Rc::new(RefCell::new(Self { random: 42, busy, nodes }))
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.random >> 33
+    }
+
+    fn is_busy(&mut self) -> bool {
+        self.draw() % 256 < self.busy
+    }
+
+    /// Lets messages meet receives at `rank`.
+    fn match_at(&mut self, rank: Rank) {
+        let node = &mut self.nodes[rank.index()];
+        let mut matched = Vec::new();
+        let mut i = 0;
+        while i < node.posted.len() {
+            let (source, tag, _) = node.posted[i];
+            let fits = |&(from, t, _): &(Rank, Tag, Vec<u8>)| {
+                t == tag && (source == Source::Any || source == Source::Rank(from))
+            };
+            let Some(at) = node.unexpected.iter().position(fits) else {
+                i += 1;
+                continue;
+            };
+            let (from, tag, bytes) = node.unexpected.remove(at).unwrap();
+            node.n_unexpected_bytes -= bytes.len();
+            let (_, _, mut buffer) = node.posted.remove(i);
+            buffer.as_mut()[..bytes.len()].copy_from_slice(&bytes);
+            node.events.push(Event::Received { from, tag, buffer, n_bytes: bytes.len() });
+            matched.push((from, tag));
+        }
+        for (from, tag) in matched {
+            let sender = &mut self.nodes[from.index()];
+            let is_it = |&(to, t, _): &(Rank, Tag, Memory)| to == rank && t == tag;
+            // The oldest that waits for a match: an earlier one cannot still wait.
+            if let Some(at) = sender.unmatched.iter().position(is_it)
+                && !self.nodes[rank.index()].unexpected.iter().any(|m| m.0 == from && m.1 == tag)
+            {
+                let sender = &mut self.nodes[from.index()];
+                let (to, tag, buffer) = sender.unmatched.remove(at);
+                sender.events.push(Event::Released { to, tag, buffer, matched: true });
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Never;
+
+impl TransportError for Never {
+    fn kind(&self) -> TransportErrorKind {
+        TransportErrorKind::Other
+    }
+    fn peer(&self) -> Option<Rank> {
+        None
+    }
+}
+
+struct Wire {
+    hub: Rc<RefCell<Hub>>,
+    rank: Rank,
+}
+
+impl Net for Wire {
+    type Buffer = Memory;
+    type Error = Never;
+
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+    fn size(&self) -> usize {
+        self.hub.borrow().nodes.len()
+    }
+    fn allocate(&mut self, n_bytes: usize) -> Result<Memory, Never> {
+        Memory::allocate(n_bytes).ok_or(Never)
+    }
+    fn send(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        buffer: Memory,
+        n_bytes: usize,
+        matched: bool,
+    ) -> Result<(), Refused<Memory, Never>> {
+        let mut hub = self.hub.borrow_mut();
+        if hub.is_busy() {
+            return Err(Refused::Busy(buffer));
+        }
+        let node = &mut hub.nodes[to.index()];
+        node.unexpected.push_back((self.rank, tag, buffer.as_ref()[..n_bytes].to_vec()));
+        node.n_unexpected_bytes += n_bytes;
+        node.most_unexpected_bytes = node.most_unexpected_bytes.max(node.n_unexpected_bytes);
+        let me = &mut hub.nodes[self.rank.index()];
+        if matched {
+            me.unmatched.push((to, tag, buffer));
+        } else {
+            me.events.push(Event::Released { to, tag, buffer, matched });
+        }
+        hub.match_at(to);
+        Ok(())
+    }
+    fn recv(
+        &mut self,
+        from: Source,
+        tag: Tag,
+        buffer: Memory,
+    ) -> Result<(), Refused<Memory, Never>> {
+        let mut hub = self.hub.borrow_mut();
+        if hub.is_busy() {
+            return Err(Refused::Busy(buffer));
+        }
+        hub.nodes[self.rank.index()].posted.push((from, tag, buffer));
+        hub.match_at(self.rank);
+        Ok(())
+    }
+    fn poll(&mut self) -> Result<Option<Event<Memory>>, Never> {
+        let mut hub = self.hub.borrow_mut();
+        let (pause, pick) = (hub.is_busy(), hub.draw() as usize);
+        let events = &mut hub.nodes[self.rank.index()].events;
+        if events.is_empty() || pause {
+            return Ok(None);
+        }
+        // Any order: the endpoint has one receive posted on a link.
+        let at = pick % events.len();
+        Ok(Some(events.swap_remove(at)))
+    }
+    fn cancel_receives(&mut self) {
+        let node = &mut self.hub.borrow_mut().nodes[self.rank.index()];
+        let returned = node.posted.drain(..).map(|(_, _, buffer)| Event::Returned { buffer });
+        node.events.extend(returned);
+    }
+    fn abandon(&mut self) {
+        self.hub.borrow_mut().nodes[self.rank.index()].abandoned = true;
+    }
+    fn idle(&mut self, _: Duration) {}
+}
+
+type Comm = Communicator<Endpoint<Wire>>;
+
+fn endpoint(hub: &Rc<RefCell<Hub>>, rank: usize, options: Options) -> Endpoint<Wire> {
+    Endpoint::new(Wire { hub: Rc::clone(hub), rank: Rank::new(rank) }, options).unwrap()
+}
+
+fn options(frame_bytes: usize) -> Options {
+    let mut options = Options::default();
+    options.frame_bytes = frame_bytes;
+    options.grace = Duration::from_millis(20);
+    options
+}
+
+/// All ranks' all-reduces at once, polled in turn.
+fn all_reduce(
+    comms: &mut [Comm],
+    values: &mut [Vec<f32>],
+    plan: &Plan,
+) -> Vec<Result<Report, Error>> {
+    let mut operations: Vec<_> = comms
+        .iter_mut()
+        .zip(values)
+        .map(|(comm, values)| Some(comm.start_all_reduce(values, Op::Sum, plan).unwrap()))
+        .collect();
+    let mut results: Vec<_> = operations.iter().map(|_| None).collect();
+    while results.iter().any(Option::is_none) {
+        for (operation, result) in operations.iter_mut().zip(&mut results) {
+            let Some(running) = operation else { continue };
+            if let Poll::Ready(outcome) = running.poll() {
+                *result = Some(outcome);
+                *operation = None;
+            }
+        }
+    }
+    results.into_iter().flatten().collect()
+}
+
+#[test]
+fn sums_are_right_however_the_layer_refuses_and_reorders() {
+    for size in [1, 2, 3, 5] {
+        for busy in [0, 100, 230] {
+            let hub = Hub::shared(size, busy);
+            let mut comms: Vec<Comm> = (0..size)
+                .map(|rank| Communicator::new(endpoint(&hub, rank, options(5_000))).unwrap())
+                .collect();
+            for plan in [Plan::raw(), Plan::foldwire(Bound::Relative(1e-3))] {
+                for count in [0, 1, 10_000] {
+                    let mut values = vec![vec![1.5f32; count]; size];
+                    let results = all_reduce(&mut comms, &mut values, &plan);
+                    assert!(results.iter().all(Result::is_ok), "{size} {busy}: {results:?}");
+                    let exact = 1.5 * size as f32;
+                    assert!(values.iter().flatten().all(|&x| x == exact), "{size} {busy}");
+                }
+            }
+            drop(comms);
+            assert!(hub.borrow().nodes.iter().all(|node| node.posted.is_empty()));
+            assert!(hub.borrow().nodes.iter().all(|node| !node.abandoned));
+        }
+    }
+}
+
+/// What a fast sender can pile up at a receiver that takes nothing: 2·depth frames.
+#[test]
+fn a_sender_gets_no_further_ahead_than_its_credit() {
+    let hub = Hub::shared(2, 0);
+    let mut sender = endpoint(&hub, 0, options(2048));
+    let mut receiver = endpoint(&hub, 1, options(2048));
+    let (to, tag) = (Rank(1), Tag(3));
+    let mut n_sent = 0;
+    for _ in 0..1000 {
+        sender.progress().unwrap();
+        if let Poll::Ready(ready) = sender.poll_ready(to, tag) {
+            ready.unwrap();
+            let Poll::Ready(Ok(frame)) = sender.poll_frame() else { panic!("no frame") };
+            sender.send(to, tag, frame, 2048).unwrap();
+            n_sent += 1;
+        }
+    }
+    assert!((4..=8).contains(&n_sent), "{n_sent}");
+    let mut n_received = 0;
+    while n_received < n_sent {
+        receiver.progress().unwrap();
+        if let Poll::Ready(Ok((frame, n_bytes))) = receiver.poll_recv(Rank(0), tag) {
+            assert_eq!(n_bytes, 2048);
+            receiver.recycle(frame);
+            n_received += 1;
+        }
+    }
+    assert!(sender.poll_ready(to, tag).is_pending() || n_sent < 8);
+    sender.progress().unwrap();
+    assert!(sender.poll_ready(to, tag).is_ready());
+}
+
+#[test]
+fn a_lost_rank_is_an_error_after_what_it_sent() {
+    let hub = Hub::shared(2, 0);
+    let mut survivor = endpoint(&hub, 0, options(2048));
+    let mut lost = endpoint(&hub, 1, options(2048));
+    let Poll::Ready(Ok(frame)) = lost.poll_frame() else { panic!("no frame") };
+    lost.send(Rank(0), Tag(0), frame, 100).unwrap();
+    hub.borrow_mut().nodes[0].events.push(Event::Lost { peer: Rank(1) });
+    survivor.progress().unwrap();
+    let refused = survivor.poll_ready(Rank(1), Tag(0));
+    assert!(matches!(&refused, Poll::Ready(Err(e)) if e.kind() == TransportErrorKind::PeerLost));
+    let start = Instant::now();
+    let mut got = false;
+    loop {
+        survivor.progress().unwrap();
+        match survivor.poll_recv(Rank(1), Tag(0)) {
+            Poll::Pending => {}
+            Poll::Ready(Ok((frame, 100))) => {
+                got = true;
+                survivor.recycle(frame);
+            }
+            Poll::Ready(Ok(_)) => panic!("a message of another length"),
+            Poll::Ready(Err(error)) => {
+                assert_eq!(error.kind(), TransportErrorKind::PeerLost);
+                break;
+            }
+        }
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+    assert!(got, "the message came too late");
+    drop(survivor);
+    assert!(hub.borrow().nodes[0].abandoned && !hub.borrow().nodes[1].abandoned);
+}
+
+#[test]
+fn misuse_is_refused_and_gives_the_frame_back() {
+    let hub = Hub::shared(2, 0);
+    let mut endpoint = endpoint(&hub, 0, options(2048));
+    let mut refused = |to, tag, n_bytes| {
+        let Poll::Ready(Ok(frame)) = endpoint.poll_frame() else { panic!("no frame") };
+        endpoint.send(to, tag, frame, n_bytes).map_err(|error| error.kind())
+    };
+    let misuse = Err(TransportErrorKind::Misuse);
+    assert_eq!(refused(Rank(2), Tag(0), 1), misuse);
+    assert_eq!(refused(Rank(1), Tag(9), 1), misuse);
+    assert_eq!(refused(Rank(1), Tag(0), 2049), misuse);
+    assert_eq!(refused(Rank(1), Tag::CONTROL, MIN_FRAME_BYTES + 1), misuse);
+    assert_eq!(refused(Rank(1), Tag(0), 2048), Ok(()));
+    let small = Endpoint::new(Wire { hub: Rc::clone(&hub), rank: Rank(0) }, options(1000));
+    assert!(small.is_err());
+}
+
+#[test]
+fn a_notice_finds_a_rank_that_waits_for_data() {
+    let hub = Hub::shared(2, 0);
+    let mut comms: Vec<Comm> = (0..2)
+        .map(|rank| Communicator::new(endpoint(&hub, rank, options(5_000))).unwrap())
+        .collect();
+    let [first, second] = &mut comms[..] else { panic!("two") };
+    let plan = Plan::foldwire(Bound::Absolute(1e-3));
+    let (mut a, mut b) = (vec![1.0f32; 1000], vec![1.0f32; 1000]);
+    let mut waiting = first.start_all_reduce(&mut a, Op::Sum, &plan).unwrap();
+    drop(second.start_all_reduce(&mut b, Op::Sum, &plan).unwrap());
+    let outcome = loop {
+        if let Poll::Ready(outcome) = waiting.poll() {
+            break outcome;
+        }
+    };
+    assert_eq!(outcome, Err(Error::Aborted { rank: Rank(1) }));
+    drop(waiting);
+    drop(comms);
+    assert!(hub.borrow().nodes.iter().all(|node| node.abandoned));
+}

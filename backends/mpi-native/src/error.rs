@@ -1,0 +1,63 @@
+//! Why a call of the MPI library failed, or was not made.
+
+use foldwire::Collective;
+
+use crate::ffi;
+
+/// An error of MPI's, or a call that cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// MPI returned this code.
+    #[error("MPI: {}", ffi::error_string(*code))]
+    Mpi {
+        /// MPI's error code.
+        code: i32,
+    },
+    /// A function for control variables returned this code.
+    #[error("MPI's control variables cannot be used (code {code}); compare with its default only")]
+    Tool {
+        /// The code, of MPI's tool interface.
+        code: i32,
+    },
+    /// A buffer is not as long as the call needs.
+    #[error("the {buffer} buffer has {have} values, but the call needs {need}")]
+    Length {
+        /// Which.
+        buffer: Buffer,
+        /// Values needed.
+        need: usize,
+        /// Values there.
+        have: usize,
+    },
+    /// More values than MPI's 32-bit counts can say.
+    #[error("{count} values are more than MPI's functions can count; use at most {}", i32::MAX)]
+    TooLong {
+        /// The length of the array.
+        count: usize,
+    },
+    /// No such call: in place, or a root beyond the group.
+    #[error("there is no such {}: it is not done in place, or has no such root", collective.name())]
+    NoSuchCall {
+        /// The collective.
+        collective: Collective,
+    },
+}
+
+/// A buffer of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    /// What is sent.
+    Send,
+    /// Where results go.
+    Recv,
+}
+
+impl std::fmt::Display for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Send => "send",
+            Self::Recv => "receive",
+        })
+    }
+}

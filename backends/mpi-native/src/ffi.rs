@@ -1,0 +1,199 @@
+//! The only place where MPI's functions are called: communicators and collectives here, control variables in
+//! [`tool`].
+#![allow(unsafe_code, reason = "calls the MPI library")]
+
+pub(crate) mod tool;
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use foldwire::{Collective, DType, Element, Rank};
+use mpi::ffi;
+use mpi::topology::Communicator;
+
+use crate::{Call, Error, Form, Operation};
+
+const SUCCESS: c_int = ffi::MPI_SUCCESS as c_int;
+
+unsafe extern "C" {
+    /// `MPI_IN_PLACE`.
+    safe fn foldwire_mpi_in_place() -> *mut c_void;
+}
+
+/// What MPI says of an error.
+pub(crate) fn error_string(code: i32) -> String {
+    let mut text = [0 as c_char; ffi::MPI_MAX_ERROR_STRING as usize + 1];
+    let mut length = 0;
+    // SAFETY: the array has room for the longest text and its end; MPI writes within it.
+    let found = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr(), &mut length) };
+    if found != SUCCESS {
+        return format!("error {code}");
+    }
+    // SAFETY: the array ends with a zero that MPI had no room to overwrite.
+    unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned()
+}
+
+fn checked(code: c_int) -> Result<(), Error> {
+    if code == SUCCESS { Ok(()) } else { Err(Error::Mpi { code }) }
+}
+
+/// Whether MPI is up: initialised, and not yet finalised.
+fn is_up() -> bool {
+    let (mut initialised, mut finalised) = (0, 0);
+    // SAFETY: both may be called at any time, and write one integer each.
+    unsafe {
+        ffi::MPI_Initialized(&mut initialised);
+        ffi::MPI_Finalized(&mut finalised);
+    }
+    initialised != 0 && finalised == 0
+}
+
+/// A communicator of our own.
+pub(crate) struct Comm {
+    raw: ffi::MPI_Comm,
+    rank: Rank,
+    size: usize,
+    /// MPI may be called by the thread only that initialised it.
+    one_thread: PhantomData<*const ()>,
+}
+
+impl Comm {
+    /// A duplicate of `communicator` that returns errors.
+    pub(crate) fn duplicate(communicator: &impl Communicator) -> Result<Self, Error> {
+        let mut raw = MaybeUninit::uninit();
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: rsmpi's communicator is valid; MPI writes the new one, which is read only after success.
+        unsafe {
+            checked(ffi::MPI_Comm_dup(communicator.as_raw(), raw.as_mut_ptr()))?;
+            let raw = raw.assume_init();
+            checked(ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN))?;
+            checked(ffi::MPI_Comm_rank(raw, &mut rank))?;
+            checked(ffi::MPI_Comm_size(raw, &mut size))?;
+            let (rank, size) = (Rank::new(rank as usize), size as usize);
+            Ok(Self { raw, rank, size, one_thread: PhantomData })
+        }
+    }
+
+    pub(crate) const fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    pub(crate) const fn size(&self) -> usize {
+        self.size
+    }
+}
+
+impl std::fmt::Debug for Comm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Comm(rank {} of {})", self.rank, self.size)
+    }
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        if is_up() {
+            // SAFETY: the communicator is ours, and MPI is up. An error has nobody to go to.
+            unsafe { ffi::MPI_Comm_free(&mut self.raw) };
+        }
+    }
+}
+
+/// The buffers of a call as MPI takes them: `send` is `None` in place.
+pub(crate) struct Memory<'a, T> {
+    send: Option<*const T>,
+    recv: *mut T,
+    borrowed: PhantomData<&'a mut [T]>,
+}
+
+impl<'a, T> Memory<'a, T> {
+    pub(crate) fn in_place(data: &'a mut [T]) -> Self {
+        Self { send: None, recv: data.as_mut_ptr(), borrowed: PhantomData }
+    }
+
+    pub(crate) fn split(send: &'a [T], recv: &'a mut [T]) -> Self {
+        Self { send: Some(send.as_ptr()), recv: recv.as_mut_ptr(), borrowed: PhantomData }
+    }
+}
+
+fn datatype<T: Element>() -> ffi::MPI_Datatype {
+    // SAFETY: constants of rsmpi's, written before the program starts.
+    unsafe {
+        match T::DTYPE {
+            DType::F32 => ffi::RSMPI_FLOAT,
+            DType::F64 => ffi::RSMPI_DOUBLE,
+            // MPI refuses it.
+            _ => ffi::RSMPI_DATATYPE_NULL,
+        }
+    }
+}
+
+fn operation(op: Operation) -> ffi::MPI_Op {
+    // SAFETY: as in `datatype`.
+    unsafe {
+        match op {
+            Operation::Sum => ffi::RSMPI_SUM,
+            Operation::Min => ffi::RSMPI_MIN,
+            Operation::Max => ffi::RSMPI_MAX,
+            Operation::Prod => ffi::RSMPI_PROD,
+        }
+    }
+}
+
+/// Makes the call. The caller has checked that `memory` is as long as `call` needs on this rank, and that
+/// `call` is for as many ranks as `comm` has.
+pub(crate) fn collective<T: Element>(
+    comm: &Comm,
+    call: &Call,
+    memory: Memory<'_, T>,
+) -> Result<(), Error> {
+    let (dtype, op, comm_raw) = (datatype::<T>(), operation(call.op), comm.raw);
+    let (count, root) = (call.count as c_int, call.root.0 as c_int);
+    let (counts, starts) = (call.counts.as_ptr(), call.starts.as_ptr());
+    let share = call.counts[comm.rank.index()];
+    let recv = memory.recv.cast::<c_void>();
+    let send = memory.send.map_or(foldwire_mpi_in_place().cast_const(), <*const T>::cast);
+    let is_equal = call.form == Form::Equal;
+    // SAFETY: the buffers are borrowed until the call returns, and blocking collectives do not touch them
+    // afterwards. The caller has checked their lengths (see `Call::lengths`): MPI reads and writes the
+    // count that is passed with each, or the shares that `counts` and `starts` say, which lie within `call.count` values;
+    // both have one element a rank. Buffers that a rank does not use are not looked at.
+    checked(unsafe {
+        match call.collective {
+            Collective::AllReduce => ffi::MPI_Allreduce(send, recv, count, dtype, op, comm_raw),
+            Collective::ReduceScatter if is_equal => {
+                ffi::MPI_Reduce_scatter_block(send, recv, share, dtype, op, comm_raw)
+            }
+            Collective::ReduceScatter => {
+                ffi::MPI_Reduce_scatter(send, recv, counts, dtype, op, comm_raw)
+            }
+            Collective::AllGather if is_equal => {
+                ffi::MPI_Allgather(send, share, dtype, recv, share, dtype, comm_raw)
+            }
+            Collective::AllGather => {
+                ffi::MPI_Allgatherv(send, share, dtype, recv, counts, starts, dtype, comm_raw)
+            }
+            Collective::Broadcast => ffi::MPI_Bcast(recv, count, dtype, root, comm_raw),
+            Collective::Scatter if is_equal => {
+                ffi::MPI_Scatter(send, share, dtype, recv, share, dtype, root, comm_raw)
+            }
+            Collective::Scatter => {
+                ffi::MPI_Scatterv(send, counts, starts, dtype, recv, share, dtype, root, comm_raw)
+            }
+            Collective::Gather if is_equal => {
+                ffi::MPI_Gather(send, share, dtype, recv, share, dtype, root, comm_raw)
+            }
+            Collective::Gather => {
+                ffi::MPI_Gatherv(send, share, dtype, recv, counts, starts, dtype, root, comm_raw)
+            }
+            Collective::Reduce if comm.rank != call.root => {
+                // Only the root may say that it reduces in place.
+                let send = memory.send.map_or(recv.cast_const(), <*const T>::cast);
+                ffi::MPI_Reduce(send, ptr::null_mut(), count, dtype, op, root, comm_raw)
+            }
+            Collective::Reduce => ffi::MPI_Reduce(send, recv, count, dtype, op, root, comm_raw),
+            collective => return Err(Error::NoSuchCall { collective }),
+        }
+    })
+}

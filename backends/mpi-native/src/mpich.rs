@@ -1,0 +1,109 @@
+//! MPICH: `MPIR_CVAR_<FUNCTION>_INTRA_ALGORITHM` for the library's general algorithms, `…_POSIX_INTRA_ALGORITHM`
+//! for those of shared memory, and whether the device may compose them (`…_DEVICE_COLLECTIVE`).
+//!
+//! They are read at each call. Where an algorithm cannot do a call (a size that is no power of two, say), MPICH
+//! takes its default without a word, so a name is what was asked for.
+//!
+//! MPICH 4.0.2 has a fault of its own here: `MPI_Reduce` with `MPI_IN_PLACE`, three ranks or more on a node and a root
+//! other than rank 0 of it reads address −1 above some hundred bytes, whatever the algorithm.
+
+use crate::ffi::tool::Variable;
+use crate::way::Way;
+
+/// Names of algorithms, to find them in descriptions of variables.
+const NAMES: &[&str] = &[
+    "auto",
+    "binomial",
+    "brucks",
+    "linear",
+    "mpir",
+    "nb",
+    "noncommutative",
+    "pairwise",
+    "recursive_doubling",
+    "recursive_halving",
+    "reduce_scatter_allgather",
+    "reduce_scatter_gather",
+    "release_gather",
+    "ring",
+    "scatter_recursive_doubling_allgather",
+    "scatter_ring_allgather",
+    "smp",
+];
+
+/// Every algorithm of this function, with the device's collectives and without.
+pub(crate) fn ways(default: &Way, function: &str) -> Vec<Way> {
+    let prefix = format!("MPIR_CVAR_{}", function.to_uppercase());
+    let [general, shared, device] =
+        ["INTRA_ALGORITHM", "POSIX_INTRA_ALGORITHM", "DEVICE_COLLECTIVE"]
+            .map(|variable| format!("{prefix}_{variable}"));
+    let device_off = Variable::open(&device).map(|_| default.with("device off", &device, 0));
+    let mut ways: Vec<Way> = Vec::new();
+    for (value, algorithm) in algorithms(&general) {
+        ways.push(default.with(&algorithm, &general, value));
+        ways.extend(device_off.as_ref().map(|way| way.with(&algorithm, &general, value)));
+    }
+    for (value, algorithm) in algorithms(&shared) {
+        ways.push(default.with(&format!("{algorithm} in shared memory"), &shared, value));
+    }
+    ways.extend(device_off);
+    ways
+}
+
+/// The values of a variable and their names, without those that mean the default or are not for us.
+fn algorithms(variable: &str) -> Vec<(i32, String)> {
+    let Some(variable) = Variable::open(variable) else { return Vec::new() };
+    let values = if variable.values.is_empty() {
+        (0..).zip(described(&variable.description)).collect()
+    } else {
+        variable.values.clone()
+    };
+    // MPI's own reductions commute. The algorithm for others aborts the program where it does not apply.
+    let is_choice = |name: &str| name != "auto" && name != "noncommutative";
+    values.into_iter().filter(|(_, name)| is_choice(name)).collect()
+}
+
+/// The names in a description, in the order of their values: MPICH 4.0 has no enumerations, but generates the values
+/// from lines `name - text`, whose ends it drops (`auto - Internal selectionring  - Force ring algorithm`).
+fn described(description: &str) -> Vec<String> {
+    let name = |before: &str| {
+        let before = before.trim_end_matches(' ');
+        let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let word_at = before.rfind(|c| !is_part(c)).map_or(0, |at| at + 1);
+        let word = &before[word_at..];
+        let is_glued = !before[..word_at].ends_with('\n');
+        let known = NAMES.iter().filter(|name| is_glued && word.ends_with(**name));
+        known.max_by_key(|name| name.len()).map_or(word, |name| name).to_owned()
+    };
+    let ends = description.match_indices(" - ").map(|(at, _)| at);
+    ends.map(|at| name(&description[..at])).filter(|name| !name.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_descriptions_whose_lines_run_together() {
+        let of_bcast = "Variable to select bcast algorithmauto - Internal algorithm selection (can be overridden \
+            with MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE)binomial       - Force Binomial Treenb             \
+            - Force nonblocking algorithmsmp    - Force smp algorithmscatter_recursive_doubling_allgather    \
+            - Force Scatter Recursive-Doubling Allgatherscatter_ring_allgather        - Force Scatter Ring";
+        let names = [
+            "auto",
+            "binomial",
+            "nb",
+            "smp",
+            "scatter_recursive_doubling_allgather",
+            "scatter_ring_allgather",
+        ];
+        assert_eq!(described(of_bcast), names);
+    }
+
+    #[test]
+    fn names_on_lines_of_their_own_need_not_be_known() {
+        let text =
+            "Variable to select\nauto - Internal\npipelined_smp - Force\nnew_ring   - Force\n";
+        assert_eq!(described(text), ["auto", "pipelined_smp", "new_ring"]);
+    }
+}

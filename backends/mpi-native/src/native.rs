@@ -1,0 +1,208 @@
+//! MPI's blocking collectives on slices, with the meaning that Foldwire's collectives of the same names have.
+
+use std::ffi::c_int;
+
+use foldwire::layout::share;
+use foldwire::{Collective, Element, Rank};
+use mpi::topology::Communicator;
+
+use crate::ffi::{self, Comm, Memory};
+use crate::{Buffer, Error};
+
+/// Which function of a pair is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// The one for shares of the same length, such as `MPI_Allgather` and `MPI_Reduce_scatter_block`; or the only one.
+    Equal,
+    /// The one for shares of any length, such as `MPI_Allgatherv` and `MPI_Reduce_scatter`.
+    Counts,
+}
+
+/// A reduction that MPI has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Operation {
+    Sum,
+    Min,
+    Max,
+    Prod,
+}
+
+/// A call, without its buffers.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub(crate) collective: Collective,
+    pub(crate) count: usize,
+    pub(crate) op: Operation,
+    pub(crate) root: Rank,
+    pub(crate) form: Form,
+    /// Lengths and starts of the ranks' shares, as MPI wants them.
+    pub(crate) counts: Vec<c_int>,
+    pub(crate) starts: Vec<c_int>,
+}
+
+impl Call {
+    /// A collective on an array of `count` values between `size` ranks, by its first [`form`](Self::forms). The
+    /// operation and the root are those of collectives that have one.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`], [`Error::NoSuchCall`].
+    pub fn new(
+        collective: Collective,
+        count: usize,
+        size: usize,
+        op: Operation,
+        root: Rank,
+    ) -> Result<Self, Error> {
+        if root.index() >= size {
+            return Err(Error::NoSuchCall { collective });
+        }
+        if c_int::try_from(count).is_err() {
+            return Err(Error::TooLong { count });
+        }
+        let shares = (0..size).map(|rank| share(count, size, rank));
+        let (counts, starts) = shares.map(|s| (s.len() as c_int, s.start as c_int)).unzip();
+        let form = Self::forms(collective, count, size)[0];
+        Ok(Self { collective, count, op, root, form, counts, starts })
+    }
+
+    /// The same by the function of this form, one of [`forms`](Self::forms).
+    #[must_use]
+    pub fn with_form(mut self, form: Form) -> Self {
+        self.form = form;
+        self
+    }
+
+    /// The functions that can do it; what programs call first comes first. Reduce-scatter is
+    /// `MPI_Reduce_scatter`, as in the OSU benchmarks; the others take the function for equal shares if shares are equal.
+    #[must_use]
+    pub fn forms(collective: Collective, count: usize, size: usize) -> &'static [Form] {
+        let is_even = count.is_multiple_of(size);
+        match collective {
+            Collective::ReduceScatter if is_even => &[Form::Counts, Form::Equal],
+            Collective::AllGather | Collective::Scatter | Collective::Gather if is_even => {
+                &[Form::Equal, Form::Counts]
+            }
+            Collective::ReduceScatter
+            | Collective::AllGather
+            | Collective::Scatter
+            | Collective::Gather => &[Form::Counts],
+            _ => &[Form::Equal],
+        }
+    }
+
+    /// Values that `rank` sends and receives.
+    fn lengths(&self, rank: Rank) -> (usize, usize) {
+        let all = self.count;
+        let share = self.counts[rank.index()] as usize;
+        let at_root = if rank == self.root { all } else { 0 };
+        match self.collective {
+            Collective::AllReduce => (all, all),
+            Collective::ReduceScatter => (all, share),
+            Collective::AllGather => (share, all),
+            Collective::Scatter => (at_root, share),
+            Collective::Gather => (share, at_root),
+            Collective::Reduce => (all, at_root),
+            // Broadcast, which has one buffer.
+            _ => (0, all),
+        }
+    }
+}
+
+/// The caller's memory.
+#[derive(Debug)]
+pub enum Buffers<'a, T> {
+    /// One buffer of the whole array, with `MPI_IN_PLACE` where MPI has that; broadcast always. What each rank
+    /// contributes is at its place; so is the result, except that a reduce-scatter puts it at the start.
+    InPlace(&'a mut [T]),
+    /// Two buffers, each of the values that this rank sends or receives.
+    Split {
+        /// What this rank sends.
+        send: &'a [T],
+        /// Where its result goes.
+        recv: &'a mut [T],
+    },
+}
+
+/// A communicator of our own with MPI's collectives.
+#[derive(Debug)]
+pub struct Native {
+    comm: Comm,
+}
+
+impl Native {
+    /// Over a duplicate of `communicator` that returns errors. All ranks call it together.
+    ///
+    /// # Errors
+    /// MPI's.
+    pub fn duplicate(communicator: &impl Communicator) -> Result<Self, Error> {
+        Ok(Self { comm: Comm::duplicate(communicator)? })
+    }
+
+    /// Runs a collective; all ranks make the same call.
+    ///
+    /// # Errors
+    /// MPI's; [`Error::Length`]; [`Error::NoSuchCall`] for what MPI or Foldwire does not do in place.
+    pub fn run<T: Element>(&self, call: &Call, buffers: Buffers<'_, T>) -> Result<(), Error> {
+        let (rank, collective) = (self.comm.rank(), call.collective);
+        let check = |buffer, need, have| match need == have {
+            true => Ok(()),
+            false => Err(Error::Length { buffer, need, have }),
+        };
+        if call.counts.len() != self.comm.size() {
+            return Err(Error::NoSuchCall { collective });
+        }
+        let memory = match buffers {
+            Buffers::InPlace(_)
+                if matches!(collective, Collective::Scatter | Collective::Gather) =>
+            {
+                return Err(Error::NoSuchCall { collective });
+            }
+            Buffers::Split { .. } if collective == Collective::Broadcast => {
+                return Err(Error::NoSuchCall { collective });
+            }
+            Buffers::InPlace(data) => {
+                check(Buffer::Recv, call.count, data.len())?;
+                Memory::in_place(data)
+            }
+            Buffers::Split { send, recv } => {
+                let (sends, receives) = call.lengths(rank);
+                check(Buffer::Send, sends, send.len())?;
+                check(Buffer::Recv, receives, recv.len())?;
+                Memory::split(send, recv)
+            }
+        };
+        ffi::collective(&self.comm, call, memory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_shares_take_the_plain_function_and_others_counts() {
+        let first = |collective, count| Call::forms(collective, count, 4)[0];
+        assert_eq!(first(Collective::AllGather, 8), Form::Equal);
+        assert_eq!(first(Collective::AllGather, 9), Form::Counts);
+        assert_eq!(first(Collective::ReduceScatter, 8), Form::Counts);
+        assert_eq!(first(Collective::Broadcast, 9), Form::Equal);
+    }
+
+    #[test]
+    fn a_call_knows_every_ranks_share() {
+        let call = Call::new(Collective::Gather, 7, 3, Operation::Sum, Rank(2)).unwrap();
+        assert_eq!((&call.counts[..], &call.starts[..]), (&[3, 2, 2][..], &[0, 3, 5][..]));
+        assert_eq!(call.lengths(Rank(0)), (3, 0));
+        assert_eq!(call.lengths(Rank(2)), (2, 7));
+    }
+
+    #[test]
+    fn calls_beyond_mpi_are_refused() {
+        let call = |count, root| Call::new(Collective::Reduce, count, 3, Operation::Sum, root);
+        let count = 1 << 31;
+        assert_eq!(call(count, Rank(0)).unwrap_err(), Error::TooLong { count });
+        let collective = Collective::Reduce;
+        assert_eq!(call(1, Rank(3)).unwrap_err(), Error::NoSuchCall { collective });
+    }
+}

@@ -1,0 +1,44 @@
+//! Open MPI's component `tuned`: `coll_tuned_<function>_algorithm` and its segment size.
+//!
+//! A communicator takes the variables' values when it is made, if dynamic rules are allowed. An algorithm of 0,
+//! which every communicator made before or after has, means the fixed rules: the default.
+
+use crate::ffi::tool::Variable;
+use crate::way::Way;
+
+/// Must be in the environment before `MPI_Init`.
+pub(crate) const DYNAMIC_RULES: (&str, &str) = ("OMPI_MCA_coll_tuned_use_dynamic_rules", "1");
+
+/// Sizes of segments that are tried, in KiB. The library's own rules use 1 to 128.
+const SEGMENTS_KIB: [usize; 4] = [8, 32, 128, 1024];
+
+/// Algorithms that cut arrays in segments, by function.
+const SEGMENTING: &[(&str, &[&str])] = &[
+    ("allreduce", &["segmented_ring"]),
+    ("bcast", &["chain", "pipeline", "split_binary_tree", "binary_tree", "binomial", "knomial"]),
+    ("reduce", &["chain", "pipeline", "binary", "binomial", "in-order_binary"]),
+];
+
+/// Every algorithm of this function, in every size of segments.
+pub(crate) fn ways(default: &Way, function: &str) -> Vec<Way> {
+    let name = format!("coll_tuned_{function}_algorithm");
+    let Some(algorithms) = Variable::open(&name) else { return Vec::new() };
+    let segment = format!("{name}_segmentsize");
+    let has_segments = Variable::open(&segment).is_some();
+    let mut ways = Vec::new();
+    for (value, algorithm) in algorithms.values.iter().filter(|&&(value, _)| value > 0) {
+        let way = default.with(algorithm, &name, *value);
+        let is_segmenting = SEGMENTING
+            .iter()
+            .any(|&(of, names)| of == function && names.contains(&algorithm.as_str()));
+        for kib in SEGMENTS_KIB.into_iter().filter(|_| is_segmenting && has_segments) {
+            let n_bytes = kib * 1024;
+            let mut cut = way.with(&format!("segments of {kib} KiB"), &segment, n_bytes as i32);
+            // An array of one segment is not cut.
+            cut.least_bytes = n_bytes + 1;
+            ways.push(cut);
+        }
+        ways.push(way);
+    }
+    ways
+}

@@ -1,0 +1,45 @@
+//! A group of one rank, which needs no launcher: every way of every collective moves the values that it should.
+//! (Groups of several are checked by `foldwire bench --backend mpi`, which compares every result.)
+
+use foldwire::{Collective, Rank};
+use foldwire_mpi_native::{Buffer, Buffers, Call, Error, Native, Operation, Tuned, ways};
+
+/// One test, since MPI starts once in a process.
+#[test]
+fn one_rank_gets_its_own_values_back() {
+    let universe = mpi::initialize().expect("nobody else has started MPI");
+    let world = universe.world();
+    let send: Vec<f64> = (0..1000).map(f64::from).collect();
+    for collective in Collective::ALL {
+        let call = Call::new(collective, send.len(), 1, Operation::Sum, Rank(0)).unwrap();
+        let all = ways(collective, true);
+        assert!(all.iter().filter(|way| way.name() == all[0].name()).count() == 1);
+        for way in all {
+            let (name, form) = (way.name().to_owned(), way.form());
+            let tuned = Tuned::new(&world, way).unwrap();
+            let call = call.clone().with_form(form);
+            let mut recv = vec![0.0; send.len()];
+            let armed = tuned.arm().unwrap();
+            let outcome = if collective == Collective::Broadcast {
+                recv.copy_from_slice(&send);
+                armed.run(&call, Buffers::InPlace(&mut recv))
+            } else {
+                armed.run(&call, Buffers::Split { send: &send, recv: &mut recv })
+            };
+            // Some algorithms are for two ranks, or more; they say so.
+            match outcome {
+                Ok(()) => assert!(recv == send, "{name}"),
+                Err(Error::Mpi { .. }) => assert!(name.contains(':'), "{name}"),
+                Err(other) => panic!("{name}: {other}"),
+            }
+        }
+    }
+
+    let native = Native::duplicate(&world).unwrap();
+    let call = Call::new(Collective::AllReduce, 3, 1, Operation::Max, Rank(0)).unwrap();
+    let mut data = [1.0_f32, -2.0, 3.0];
+    native.run(&call, Buffers::InPlace(&mut data)).unwrap();
+    assert_eq!(data, [1.0, -2.0, 3.0]);
+    let short = native.run(&call, Buffers::Split { send: &[1.0_f32; 3], recv: &mut [0.0; 2] });
+    assert_eq!(short, Err(Error::Length { buffer: Buffer::Recv, need: 3, have: 2 }));
+}

@@ -1,0 +1,117 @@
+//! `foldwire bench`: a collective over sizes, timed as the OSU benchmarks do, with every preset and beside the MPI
+//! library's own.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `problem` | one collective on arrays of one length: who has what, and the exact result |
+//! | `data` | the values that ranks send |
+//! | `contestant` | what takes part: a preset, or anything else that can carry out the collective |
+//! | `best` | a contestant that chooses the best of several ways by trial |
+//! | `stage` | one rank's communicator, buffers and clock |
+//! | `verdict` | how far a result is from the exact one |
+//! | `contest` | the loop that all ranks play: sizes × rounds × contestants |
+//! | `row`, `output` | results of a contestant at a size, and all of them for people and programs |
+//! | `threads`, `mpi` | starting ranks, or being one that somebody else has started |
+
+#[cfg(any(test, feature = "mpi"))]
+mod best;
+mod contest;
+mod contestant;
+mod data;
+#[cfg(feature = "mpi")]
+mod mpi;
+mod output;
+mod problem;
+mod row;
+mod stage;
+mod threads;
+mod verdict;
+
+use foldwire::{Config, DType, Element, Transport};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::cli::{BackendArg, BenchArgs};
+use crate::usage::UsageError;
+use contest::{Contest, Outcome, Settings};
+use contestant::{Contestant, OfPreset};
+use data::Source;
+use output::Head;
+
+/// Runs the subcommand, or this process's part in it: results on rank 0's stdout, everything else on stderr.
+///
+/// # Errors
+/// Errors of use, calls that fail, and results beyond their bound.
+pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
+    if args.backend != BackendArg::Threads {
+        let given = [("--ranks", args.ranks.is_some()), ("--link", args.link.is_some())];
+        if let Some((option, _)) = given.into_iter().find(|&(_, is_given)| is_given) {
+            return Err(UsageError::new(format!(
+                "{option} is for --backend threads; here the launcher starts the ranks (mpirun -n 4 foldwire bench …), and \
+                 the network is what it is"
+            ))
+            .into());
+        }
+    }
+    let source = Source::open(args)?;
+    match (args.backend, source.dtype(args)) {
+        (backend, DType::F64) => run_with::<f64>(args, backend, &source),
+        (backend, _) => run_with::<f32>(args, backend, &source),
+    }
+}
+
+fn run_with<T: Element + Into<f64>>(
+    args: &BenchArgs,
+    backend: BackendArg,
+    source: &Source,
+) -> anyhow::Result<()> {
+    match backend {
+        BackendArg::Threads => threads::run::<T>(args, source),
+        #[cfg(feature = "mpi")]
+        BackendArg::Mpi => mpi::run::<T>(args, source),
+        #[cfg(not(feature = "mpi"))]
+        BackendArg::Mpi => Err(not_built("mpi", "an MPI library and libclang")),
+        BackendArg::Libfabric => Err(not_built("libfabric", "libfabric and libclang")),
+    }
+}
+
+fn not_built(feature: &str, needs: &str) -> anyhow::Error {
+    UsageError::new(format!(
+        "this foldwire was built without {feature}; build it with --features {feature} (which needs {needs})"
+    ))
+    .into()
+}
+
+/// The contestants that every backend has.
+fn presets<'a, X: Transport, T: Element>(args: &BenchArgs) -> Vec<Box<dyn Contestant<X, T> + 'a>> {
+    let each = args.presets().into_iter();
+    each.map(|preset| Box::new(OfPreset::new(preset, args.bound)) as Box<_>).collect()
+}
+
+/// The communicators' settings.
+fn config(args: &BenchArgs) -> Config {
+    let default = Config::default();
+    Config { lanes: args.lanes.unwrap_or(default.lanes), ..default }
+}
+
+/// A bar on stderr, where that is a terminal and this is rank 0.
+fn progress(rank: usize) -> ProgressBar {
+    if rank > 0 {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("measuring [{bar:40}] {pos}/{len} {msg}")
+        .expect("the template is constant")
+        .progress_chars("=> ");
+    ProgressBar::new(0).with_style(style)
+}
+
+/// Prints results; on rank 0 only.
+fn show(args: &BenchArgs, head: &Head, outcome: &Outcome) -> anyhow::Result<()> {
+    if args.json {
+        println!("{}", output::json(head, outcome)?);
+    } else {
+        print!("{}", output::text(head, outcome));
+    }
+    let faults: Vec<String> = outcome.rows.iter().filter_map(row::Row::fault).collect();
+    anyhow::ensure!(faults.is_empty(), "wrong results\n  {}", faults.join("\n  "));
+    Ok(())
+}

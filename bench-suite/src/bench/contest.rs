@@ -1,0 +1,283 @@
+//! The benchmark as every rank plays it: sizes × rounds × contestants, all ranks in step.
+//!
+//! For each size contestants get ready, run once and have their result checked, warm up, and then take turns: one run
+//! each a round, so that whatever disturbs the machine disturbs all alike. How many rounds there are follows from the
+//! times of the warm-up, which ranks tell each other, so that all of them do the same.
+
+use anyhow::Context;
+use foldwire::{Collective, Communicator, Element, Rank, Report, Transport};
+use indicatif::ProgressBar;
+
+use super::contestant::Contestant;
+use super::data::Data;
+use super::problem::Problem;
+use super::row::Row;
+use super::stage::{Barrier, Stage, tell};
+use super::verdict::Verdict;
+use crate::cli::{BenchArgs, OpArg};
+use crate::memory::{Memcpy, gbps, median};
+use crate::usage::UsageError;
+
+/// Rounds of short calls end here, however little time they take.
+const MAX_ROUNDS: usize = 1000;
+/// What the memory is measured with: more than caches hold.
+const MEMCPY_BYTES: usize = 64 << 20;
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    pub(super) collective: Collective,
+    pub(super) op: OpArg,
+    pub(super) root: Rank,
+    pub(super) in_place: bool,
+    /// Numbers of values.
+    pub(super) counts: Vec<usize>,
+    pub(super) warmup: usize,
+    pub(super) repeat: usize,
+    /// In seconds.
+    pub(super) min_time: f64,
+    pub(super) check: bool,
+}
+
+impl Settings {
+    /// What the user asked for, between `size` ranks, with values of `T`.
+    pub(super) fn new<T: Element>(args: &BenchArgs, size: usize) -> Result<Self, UsageError> {
+        if args.root >= size {
+            return Err(UsageError::new(format!(
+                "--root {} is no rank: the {size} ranks are 0 to {}",
+                args.root,
+                size - 1
+            )));
+        }
+        if args.in_place && matches!(args.collective, Collective::Scatter | Collective::Gather) {
+            return Err(UsageError::new(format!(
+                "{} is not done in place; leave out --in-place",
+                args.collective.name()
+            )));
+        }
+        let counts = args.sizes.n_bytes().iter().map(|&n_bytes| {
+            n_bytes.is_multiple_of(T::BYTES).then_some(n_bytes / T::BYTES).ok_or_else(|| {
+                UsageError::new(format!(
+                    "{n_bytes} bytes are no whole number of {} values; write sizes that are multiples of {}",
+                    T::DTYPE,
+                    T::BYTES
+                ))
+            })
+        });
+        Ok(Self {
+            collective: args.collective,
+            op: args.op,
+            root: Rank::new(args.root),
+            in_place: args.in_place,
+            counts: counts.collect::<Result<_, _>>()?,
+            warmup: args.warmup,
+            repeat: args.repeat,
+            min_time: args.min_time,
+            check: args.check,
+        })
+    }
+}
+
+/// What came of it; the same on every rank.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) rows: Vec<Row>,
+    /// Rank 0 alone, 1e9 bytes copied per second.
+    pub(super) memcpy_gbps: f64,
+}
+
+/// One rank's part in the benchmark.
+pub(super) struct Contest<'a, X: Transport, T> {
+    pub(super) comm: Communicator<X>,
+    pub(super) barrier: &'a mut Barrier<X>,
+    pub(super) contestants: Vec<Box<dyn Contestant<X, T> + 'a>>,
+    pub(super) settings: &'a Settings,
+    pub(super) data: &'a Data<T>,
+    pub(super) progress: &'a ProgressBar,
+}
+
+impl<X: Transport, T: Element + Into<f64>> Contest<'_, X, T> {
+    /// Plays it, together with all other ranks.
+    ///
+    /// # Errors
+    /// When a call fails on any rank; all ranks get an error, or end by their time limit.
+    pub(super) fn play(mut self) -> anyhow::Result<Outcome> {
+        let memcpy_gbps = self.memory()?;
+        self.progress.set_length((self.settings.counts.len() * self.contestants.len()) as u64);
+        let mut rows = Vec::new();
+        for &count in &self.settings.counts {
+            let measured = self.measure(count);
+            rows.extend(measured.with_context(|| format!("{} bytes", count * T::BYTES))?);
+        }
+        self.progress.finish_and_clear();
+        Ok(Outcome { rows, memcpy_gbps })
+    }
+
+    /// Copies memory on rank 0 while the others wait.
+    fn memory(&mut self) -> anyhow::Result<f64> {
+        let mut rate = 0.0;
+        if self.comm.rank() == Rank(0) {
+            let source = vec![1_u8; MEMCPY_BYTES];
+            let mut memcpy = Memcpy::new(&source);
+            let times: Vec<_> = (0..5).map(|_| memcpy.run()).collect();
+            rate = gbps(MEMCPY_BYTES, median(&times));
+        }
+        Ok(tell(&mut self.comm, &[rate])?[0][0])
+    }
+
+    /// Measures one size.
+    fn measure(&mut self, count: usize) -> anyhow::Result<Vec<Row>> {
+        let Self { comm, barrier, contestants, settings, data, progress } = self;
+        let Settings { collective, op, root, in_place, .. } = **settings;
+        let (size, rank) = (comm.size(), comm.rank().index());
+        let problem = Problem { collective, op, root, in_place, count, size, rank };
+        let mut stage = Stage::new(comm, *barrier, problem, data);
+        let mut entries: Vec<Entry> = Vec::new();
+        for contestant in contestants.iter_mut() {
+            progress.set_message(format!("{} bytes, {}", count * T::BYTES, contestant.title()));
+            contestant.prepare(&mut stage)?;
+            let mut entry = Entry::default();
+            if settings.check {
+                let (_, _, verdict) = stage.run_checked(contestant.as_mut(), data)?;
+                entry.verdict = Some(verdict);
+            }
+            entries.push(entry);
+            progress.inc(1);
+        }
+        // One round more than asked for, to know how long a round takes when all is warm.
+        let mut round_time = 0.0;
+        for _ in 0..=settings.warmup {
+            round_time = 0.0;
+            for contestant in contestants.iter_mut() {
+                round_time += stage.run(contestant.as_mut())?.0;
+            }
+        }
+        let round_time = stage.largest(round_time)?;
+        let rounds = rounds(settings.repeat, settings.min_time, round_time);
+        for _ in 0..rounds {
+            for (contestant, entry) in contestants.iter_mut().zip(&mut entries) {
+                let (time, done) = stage.run(contestant.as_mut())?;
+                entry.times.push(time);
+                entry.report = done.report;
+            }
+        }
+        let mut rows = Vec::new();
+        let magnitude = data.magnitude();
+        for (contestant, entry) in contestants.iter().zip(&entries) {
+            let ranks = tell(stage.comm, &entry.numbers())?;
+            let entries: Vec<Entry> = ranks.iter().map(|n| Entry::from_numbers(n)).collect();
+            let rounding = problem.rounding::<T>(magnitude);
+            let n_bytes = count * T::BYTES;
+            let names = (contestant.name(), contestant.title());
+            let mut row = Row::new(names, n_bytes, &problem, &entries, rounding);
+            row.algorithm = contestant.detail();
+            rows.push(row);
+        }
+        Row::compare(&mut rows);
+        Ok(rows)
+    }
+}
+
+/// Rounds that count.
+fn rounds(repeat: usize, min_time: f64, round_time: f64) -> usize {
+    let enough = (min_time / round_time.max(1e-9)).ceil();
+    repeat.max((enough as usize).min(MAX_ROUNDS))
+}
+
+/// One contestant's runs on one rank.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Entry {
+    /// Seconds, one a round.
+    pub(super) times: Vec<f64>,
+    /// Of the last round.
+    pub(super) report: Option<Report>,
+    pub(super) verdict: Option<Verdict>,
+}
+
+/// Numbers of an entry before its times.
+const N_HEAD: usize = 12;
+
+impl Entry {
+    /// The entry as numbers, to tell other ranks.
+    fn numbers(&self) -> Vec<f64> {
+        let report = self.report.unwrap_or_default();
+        let verdict = self.verdict.unwrap_or(Verdict { max_error: 0.0, mismatched_nonfinite: 0 });
+        let flag = |is: bool| f64::from(u8::from(is));
+        let head: [f64; N_HEAD] = [
+            flag(self.report.is_some()),
+            report.raw_bytes as f64,
+            report.wire_bytes as f64,
+            report.bound,
+            // NaN: no bound can be given.
+            report.worst_case.unwrap_or(f64::NAN),
+            report.encode.as_secs_f64(),
+            report.fold.as_secs_f64(),
+            report.decode.as_secs_f64(),
+            report.waiting().as_secs_f64(),
+            flag(self.verdict.is_some()),
+            verdict.max_error,
+            verdict.mismatched_nonfinite as f64,
+        ];
+        head.into_iter().chain(self.times.iter().copied()).collect()
+    }
+
+    /// The entry that another rank has told.
+    fn from_numbers(numbers: &[f64]) -> Self {
+        let time = |at: usize| std::time::Duration::from_secs_f64(numbers[at]);
+        let report = Report {
+            raw_bytes: numbers[1] as u64,
+            wire_bytes: numbers[2] as u64,
+            bound: numbers[3],
+            worst_case: Some(numbers[4]).filter(|x| !x.is_nan()),
+            encode: time(5),
+            fold: time(6),
+            decode: time(7),
+            total: time(5) + time(6) + time(7) + time(8),
+            ..Report::default()
+        };
+        let verdict =
+            Verdict { max_error: numbers[10], mismatched_nonfinite: numbers[11] as usize };
+        Self {
+            times: numbers[N_HEAD..].to_vec(),
+            report: (numbers[0] > 0.0).then_some(report),
+            verdict: (numbers[9] > 0.0).then_some(verdict),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn short_calls_are_repeated_for_a_while_and_long_ones_as_often_as_asked() {
+        assert_eq!(rounds(11, 0.3, 1.0), 11);
+        assert_eq!(rounds(11, 0.3, 0.001), 300);
+        assert_eq!(rounds(11, 0.3, 0.0), MAX_ROUNDS);
+        assert_eq!(rounds(2000, 0.3, 0.0), 2000);
+        assert_eq!(rounds(3, 0.0, 1e-6), 3);
+    }
+
+    #[test]
+    fn an_entry_comes_back_from_its_numbers() {
+        let ms = Duration::from_millis;
+        let report = Report {
+            raw_bytes: 1 << 40,
+            wire_bytes: 17,
+            bound: 0.5,
+            worst_case: None,
+            encode: ms(1),
+            fold: ms(2),
+            decode: ms(3),
+            total: ms(10),
+            ..Report::default()
+        };
+        let verdict = Verdict { max_error: f64::INFINITY, mismatched_nonfinite: 3 };
+        let full = Entry { times: vec![0.5, 0.25], report: Some(report), verdict: Some(verdict) };
+        for entry in [Entry::default(), full] {
+            assert_eq!(Entry::from_numbers(&entry.numbers()), entry);
+        }
+    }
+}

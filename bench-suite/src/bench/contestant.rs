@@ -1,0 +1,139 @@
+//! What takes part in a benchmark: anything that can carry out the collective.
+
+use std::time::Instant;
+
+use anyhow::Context;
+use foldwire::{Collective, Communicator, Element, Op, Plan, Preset, Report, Transport};
+
+use super::problem::Problem;
+use super::stage::Stage;
+use crate::cli::{OpArg, title};
+use crate::values::BoundArg;
+
+/// One rank's buffers for a problem.
+#[derive(Debug)]
+pub(super) struct Buffers<T> {
+    /// This rank's contribution.
+    pub(super) send: Vec<T>,
+    /// Where its result goes; the whole array if input and result share a buffer.
+    pub(super) recv: Vec<T>,
+}
+
+/// A way to carry out collectives, played by all ranks together.
+pub(super) trait Contestant<X: Transport, T: Element> {
+    /// A short name in lower case, unique in a benchmark.
+    fn name(&self) -> &'static str;
+
+    /// The name in tables.
+    fn title(&self) -> String;
+
+    /// Gets ready for the stage's problem, before the first run.
+    fn prepare(&mut self, _stage: &mut Stage<'_, X, T>) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// Carries out the problem once, from `buffers.send` (and, in one buffer, `buffers.recv`, which holds it at its
+    /// place) to `buffers.recv`. Calls `start` when it is ready, which waits for all ranks and starts the clock, and
+    /// notes when it has done.
+    fn run(
+        &mut self,
+        comm: &mut Communicator<X>,
+        problem: &Problem,
+        buffers: &mut Buffers<T>,
+        start: &mut Start<'_, X>,
+    ) -> anyhow::Result<Done>;
+
+    /// What was chosen for this problem, if there was a choice.
+    fn detail(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Waits for all ranks, then starts the clock.
+pub(super) type Start<'a, X> = dyn FnMut(&mut Communicator<X>) -> anyhow::Result<()> + 'a;
+
+/// What a run says of itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Done {
+    /// When the clock stops.
+    pub(super) ended: Instant,
+    /// Foldwire's report.
+    pub(super) report: Option<Report>,
+    /// Where the result begins in the receive buffer, if not where the problem says.
+    pub(super) result_at: Option<usize>,
+}
+
+/// A preset of Foldwire's.
+#[derive(Debug)]
+pub(super) struct OfPreset {
+    preset: Preset,
+    bound: BoundArg,
+}
+
+impl OfPreset {
+    pub(super) fn new(preset: Preset, bound: BoundArg) -> Self {
+        Self { preset, bound }
+    }
+}
+
+impl<X: Transport, T: Element> Contestant<X, T> for OfPreset {
+    fn name(&self) -> &'static str {
+        self.preset.name()
+    }
+
+    fn title(&self) -> String {
+        match self.preset {
+            // Not to be taken for the MPI library, which may stand beside it.
+            Preset::Raw => "Foldwire raw".to_owned(),
+            preset => title(preset).to_owned(),
+        }
+    }
+
+    fn run(
+        &mut self,
+        comm: &mut Communicator<X>,
+        problem: &Problem,
+        buffers: &mut Buffers<T>,
+        start: &mut Start<'_, X>,
+    ) -> anyhow::Result<Done> {
+        let plan = self.preset.plan(problem.collective, self.bound.into());
+        start(comm)?;
+        let report = call(comm, problem, buffers, &plan)
+            .with_context(|| format!("preset {}", self.preset.name()))?;
+        Ok(Done { ended: Instant::now(), report: Some(report), result_at: None })
+    }
+}
+
+fn call<X: Transport, T: Element>(
+    comm: &mut Communicator<X>,
+    problem: &Problem,
+    buffers: &mut Buffers<T>,
+    plan: &Plan,
+) -> Result<Report, foldwire::Error> {
+    let Buffers { send, recv } = buffers;
+    let op = match problem.op {
+        OpArg::Sum => Op::Sum,
+        OpArg::Avg => Op::Avg,
+        OpArg::Min => Op::Min,
+        OpArg::Max => Op::Max,
+        OpArg::Prod => Op::Prod,
+    };
+    let root = problem.root;
+    match (problem.collective, problem.in_place) {
+        (Collective::AllReduce, false) => comm.all_reduce_into(send, recv, op, plan),
+        (Collective::AllReduce, true) => comm.all_reduce(recv, op, plan),
+        (Collective::ReduceScatter, false) => comm.reduce_scatter(send, recv, op, plan),
+        (Collective::ReduceScatter, true) => comm.reduce_scatter_in_place(recv, op, plan),
+        (Collective::AllGather, false) => comm.all_gather(send, recv, plan),
+        (Collective::AllGather, true) => comm.all_gather_in_place(recv, plan),
+        (Collective::Broadcast, _) => comm.broadcast(recv, root, plan),
+        (Collective::Scatter, _) => comm.scatter(problem.count, send, recv, root, plan),
+        (Collective::Gather, _) => comm.gather(problem.count, send, recv, root, plan),
+        (Collective::Reduce, false) => comm.reduce(send, recv, op, root, plan),
+        (Collective::Reduce, true) => comm.reduce_in_place(recv, op, root, plan),
+        (collective, _) => {
+            let schedule = foldwire::schedule::default_for(collective).name();
+            Err(foldwire::Error::Unsupported { schedule, collective })
+        }
+    }
+}

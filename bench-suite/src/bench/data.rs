@@ -1,0 +1,158 @@
+//! The values that ranks send: a function of rank and place, so that every rank can tell the exact result.
+//!
+//! All ranks have one base array, read from a file or made here. Rank r of n begins at r/n of it, and goes around as
+//! often as it needs.
+
+use foldwire::{DType, Element};
+
+use crate::cli::BenchArgs;
+use crate::field::{Field, Values};
+use crate::usage::UsageError;
+
+/// Rows and columns of the built-in field.
+const SIDE: usize = 1024;
+
+/// The base array, and where ranks begin in it.
+#[derive(Debug, Clone)]
+pub(super) struct Data<T> {
+    base: Vec<T>,
+    size: usize,
+    about: String,
+}
+
+impl<T: Element> Data<T> {
+    /// # Panics
+    /// If the base array is empty.
+    pub(super) fn new(base: Vec<T>, size: usize, about: String) -> Self {
+        assert!(!base.is_empty(), "there is a value to send");
+        Self { base, size, about }
+    }
+
+    fn start(&self, rank: usize) -> usize {
+        rank * self.base.len() / self.size
+    }
+
+    /// Writes the values of `rank` from place `first` on.
+    pub(super) fn fill(&self, rank: usize, first: usize, mut out: &mut [T]) {
+        let mut at = (self.start(rank) + first) % self.base.len();
+        while !out.is_empty() {
+            let n = out.len().min(self.base.len() - at);
+            let (now, rest) = out.split_at_mut(n);
+            now.copy_from_slice(&self.base[at..at + n]);
+            (out, at) = (rest, 0);
+        }
+    }
+
+    /// The largest magnitude of a finite value.
+    pub(super) fn magnitude(&self) -> f64 {
+        let magnitudes = self.base.iter().map(|x| x.to_f64().abs());
+        magnitudes.filter(|x| x.is_finite()).fold(0.0, f64::max)
+    }
+
+    /// What the values are, for people.
+    pub(super) fn about(&self) -> &str {
+        &self.about
+    }
+}
+
+/// The user's field, before it is one of the element types.
+pub(super) enum Source {
+    File(Field),
+    BuiltIn,
+}
+
+impl Source {
+    /// Reads the file that the user named, if any.
+    pub(super) fn open(args: &BenchArgs) -> Result<Self, UsageError> {
+        match &args.field {
+            Some(path) => Field::read(path, None).map(Self::File),
+            None => Ok(Self::BuiltIn),
+        }
+    }
+
+    /// The type asked for, else the field's own, else f32.
+    pub(super) fn dtype(&self, args: &BenchArgs) -> DType {
+        match (args.dtype, self) {
+            (Some(dtype), _) => dtype.into(),
+            (None, Self::File(Field { values: Values::F64(_), .. })) => DType::F64,
+            (None, _) => DType::F32,
+        }
+    }
+
+    /// The values as `T`, rounded if they are not.
+    pub(super) fn data<T: Element>(&self, size: usize) -> Data<T> {
+        let (base, name): (Vec<T>, _) = match self {
+            Self::BuiltIn => {
+                (waves(), format!("built-in: waves with 0.1 % noise, {SIDE} x {SIDE}"))
+            }
+            Self::File(field) => {
+                let base = match &field.values {
+                    Values::F32(values) => convert(values),
+                    Values::F64(values) => convert(values),
+                };
+                (base, format!("{} ({}, {})", field.name, field.dims, field.values.dtype()))
+            }
+        };
+        let about = format!("{name}, {} values, around and around", base.len());
+        Data::new(base, size, about)
+    }
+}
+
+fn convert<F: Element, T: Element>(values: &[F]) -> Vec<T> {
+    values.iter().map(|x| T::from_f64(x.to_f64())).collect()
+}
+
+/// A smooth field between −2 and 2, with noise of 0.1 % of that: waves of several lengths, as in simulations of fluids.
+fn waves<T: Element>() -> Vec<T> {
+    let mut state = 1_u64;
+    let mut noise = || {
+        // Knuth's MMIX generator; the high bits are the random ones.
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f64 / (1 << 24) as f64 - 0.5
+    };
+    let mut field = Vec::with_capacity(SIDE * SIDE);
+    for row in 0..SIDE {
+        let y = std::f64::consts::TAU * row as f64 / SIDE as f64;
+        for column in 0..SIDE {
+            let x = std::f64::consts::TAU * column as f64 / SIDE as f64;
+            let long = (2.0 * x + y).sin() + 0.5 * (5.0 * x - 3.0 * y).cos();
+            let short = 0.3 * (17.0 * x + 4.0 * y).sin() + 0.2 * (31.0 * y).sin();
+            field.push(T::from_f64(long + short + 0.004 * noise()));
+        }
+    }
+    field
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rank_begins_elsewhere_and_goes_around() {
+        let data = Data::new((0..10).map(f64::from).collect(), 3, "test".into());
+        for (rank, start) in [(0, 0), (1, 3), (2, 6)] {
+            for first in [0, 4, 9, 23] {
+                let mut out = [0.0; 35];
+                data.fill(rank, first, &mut out);
+                let expected = |i: usize| ((start + first + i) % 10) as f64;
+                assert!(out.iter().enumerate().all(|(i, &x)| x == expected(i)));
+            }
+        }
+    }
+
+    #[test]
+    fn the_built_in_field_is_what_it_says() {
+        let data = Source::BuiltIn.data::<f32>(4);
+        assert!(data.about().starts_with("built-in: waves"), "{}", data.about());
+        assert!((1.0..=2.01).contains(&data.magnitude()));
+        // The same on every rank and in every run.
+        assert_eq!(data.base, Source::BuiltIn.data::<f32>(4).base);
+    }
+
+    #[test]
+    fn the_magnitude_skips_what_is_not_finite() {
+        let data = Data::new(vec![f32::NAN, -3.0, f32::INFINITY, 2.0], 1, String::new());
+        assert_eq!(data.magnitude(), 3.0);
+    }
+}

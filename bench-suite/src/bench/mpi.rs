@@ -1,0 +1,216 @@
+//! One rank of a job of MPI's, and the MPI library's own collectives as contestants.
+//!
+//! The library takes part twice: as it is, on a communicator that nobody has told anything, and (unless
+//! `--mpi-best false`) at the best of its algorithms, chosen by trial for each size.
+
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::Context;
+use foldwire::{Collective, Communicator, Element, Transport};
+use foldwire_mpi_native::{self as native, Buffers as MpiBuffers, Call, Native, Operation, Tuned};
+use mpi::topology::{Communicator as _, SimpleCommunicator};
+use mpi::traits::CommunicatorCollectives;
+
+use super::best::{BestOf, Candidate};
+use super::contest::Contest;
+use super::contestant::{Buffers, Contestant, Done, Start};
+use super::output::Head;
+use super::problem::Problem;
+use super::row::{MPI_BEST, MPI_DEFAULT};
+use super::stage::{Barrier, Stage};
+use super::{Settings, Source, config, presets, progress, show};
+use crate::cli::{BenchArgs, OpArg};
+
+/// Plays this process's rank.
+pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> anyhow::Result<()> {
+    if args.mpi_best
+        && let Some((name, value)) = native::required_environment()
+    {
+        // The library reads its environment when it starts, and no thread of ours may change it: start anew.
+        let program = env::current_exe().context("this program's own file is not known")?;
+        let error = Command::new(program).args(env::args_os().skip(1)).env(name, value).exec();
+        return Err(error).context(format!("cannot start again; set {name}={value} yourself"));
+    }
+    let universe = mpi::initialize().context("MPI does not start")?;
+    let world = universe.world();
+    // All ranks find the same fault; one says so.
+    let settings = match Settings::new::<T>(args, world.size() as usize) {
+        Err(_) if world.rank() > 0 => return Ok(()),
+        settings => settings?,
+    };
+    match play::<T>(args, source, &world, &settings) {
+        Ok((head, outcome)) if world.rank() == 0 => show(args, &head, &outcome),
+        Ok(_) => Ok(()),
+        Err(error) => {
+            // Others may wait for this rank in a call of the library's, for ever.
+            eprintln!("error: rank {}: {error:#}", world.rank());
+            world.abort(1)
+        }
+    }
+}
+
+fn play<T: Element + Into<f64>>(
+    args: &BenchArgs,
+    source: &Source,
+    world: &SimpleCommunicator,
+    settings: &Settings,
+) -> anyhow::Result<(Head, super::Outcome)> {
+    let (size, rank) = (world.size() as usize, world.rank() as usize);
+    let data = source.data::<T>(size);
+    let mut options = foldwire_mpi::Options::default();
+    options.frame_bytes = args.frame.unwrap_or(options.frame_bytes);
+    let endpoint = foldwire_mpi::join_with(world, options)?;
+    let comm = Communicator::with_config(endpoint, config(args))?;
+    let backend = format!("MPI ({})", native::library());
+    let head = Head::new(args, &comm, &backend, &data, settings);
+
+    let mut contestants = presets(args);
+    contestants.push(Box::new(Default { native: Native::duplicate(world)?, call: None }));
+    if args.mpi_best {
+        contestants.push(Box::new(best(world, settings)?));
+    }
+    let progress = progress(rank);
+    let for_barrier = world.duplicate();
+    let mut wait: Box<Barrier<foldwire_mpi::Endpoint>> = Box::new(move |_| {
+        for_barrier.barrier();
+        Ok(())
+    });
+    let (barrier, data) = (wait.as_mut(), &data);
+    let contest = Contest { comm, barrier, contestants, settings, data, progress: &progress };
+    Ok((head, contest.play()?))
+}
+
+/// Every way that the library offers, on equal shares and on others.
+fn best(world: &SimpleCommunicator, settings: &Settings) -> anyhow::Result<BestOf<Way>> {
+    let size = world.size() as usize;
+    let mut ways = Vec::new();
+    for is_even in [true, false] {
+        if settings.counts.iter().any(|count| count.is_multiple_of(size) == is_even) {
+            for way in native::ways(settings.collective, is_even) {
+                let name = way.name().to_owned();
+                ways.push(Way { tuned: Tuned::new(world, way)?, name, is_even, call: None });
+            }
+        }
+    }
+    Ok(BestOf::new(MPI_BEST, "MPI best", ways))
+}
+
+/// The library as it is.
+struct Default {
+    native: Native,
+    call: Option<Call>,
+}
+
+impl<X: Transport, T: Element> Contestant<X, T> for Default {
+    fn name(&self) -> &'static str {
+        MPI_DEFAULT
+    }
+
+    fn title(&self) -> String {
+        "MPI default".to_owned()
+    }
+
+    fn prepare(&mut self, stage: &mut Stage<'_, X, T>) -> anyhow::Result<()> {
+        self.call = Some(call(&stage.problem)?);
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        comm: &mut Communicator<X>,
+        problem: &Problem,
+        buffers: &mut Buffers<T>,
+        start: &mut Start<'_, X>,
+    ) -> anyhow::Result<Done> {
+        let call = self.call.as_ref().context("the contestant is prepared before it runs")?;
+        start(comm)?;
+        self.native.run(call, lend(problem, buffers))?;
+        Ok(finish(problem, buffers))
+    }
+}
+
+/// The library, told what to do.
+struct Way {
+    tuned: Tuned,
+    name: String,
+    /// Whether it is for arrays that divide evenly.
+    is_even: bool,
+    call: Option<Call>,
+}
+
+impl<X: Transport, T: Element> Contestant<X, T> for Way {
+    fn name(&self) -> &'static str {
+        MPI_BEST
+    }
+
+    fn title(&self) -> String {
+        self.name.clone()
+    }
+
+    fn prepare(&mut self, stage: &mut Stage<'_, X, T>) -> anyhow::Result<()> {
+        self.call = Some(call(&stage.problem)?.with_form(self.tuned.way().form()));
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        comm: &mut Communicator<X>,
+        problem: &Problem,
+        buffers: &mut Buffers<T>,
+        start: &mut Start<'_, X>,
+    ) -> anyhow::Result<Done> {
+        let call = self.call.as_ref().context("the contestant is prepared before it runs")?;
+        let armed = self.tuned.arm()?;
+        start(comm)?;
+        armed.run(call, lend(problem, buffers))?;
+        Ok(finish(problem, buffers))
+    }
+}
+
+impl<X: Transport, T: Element> Candidate<X, T> for Way {
+    fn way(&self) -> &str {
+        &self.name
+    }
+
+    fn suits(&self, problem: &Problem) -> bool {
+        let is_even = problem.count.is_multiple_of(problem.size);
+        self.is_even == is_even && self.tuned.way().suits(problem.count * T::BYTES)
+    }
+}
+
+/// The problem as a call of MPI's.
+fn call(problem: &Problem) -> Result<Call, native::Error> {
+    let op = match problem.op {
+        OpArg::Sum | OpArg::Avg => Operation::Sum,
+        OpArg::Min => Operation::Min,
+        OpArg::Max => Operation::Max,
+        OpArg::Prod => Operation::Prod,
+    };
+    Call::new(problem.collective, problem.count, problem.size, op, problem.root)
+}
+
+fn lend<'a, T: Element>(problem: &Problem, buffers: &'a mut Buffers<T>) -> MpiBuffers<'a, T> {
+    if problem.one_buffer() {
+        MpiBuffers::InPlace(&mut buffers.recv)
+    } else {
+        MpiBuffers::Split { send: &buffers.send, recv: &mut buffers.recv }
+    }
+}
+
+/// What is left to do when MPI has done: it has no average, and puts the result of a reduce-scatter in place at
+/// the start.
+fn finish<T: Element>(problem: &Problem, buffers: &mut Buffers<T>) -> Done {
+    let place = problem.result();
+    let at_start = problem.in_place && problem.collective == Collective::ReduceScatter;
+    let result_at = at_start.then_some(0);
+    if problem.op == OpArg::Avg && problem.collective.reduces() {
+        let default = if problem.one_buffer() { place.start } else { 0 };
+        let result = &mut buffers.recv[result_at.unwrap_or(default)..][..place.len()];
+        let divisor = T::from_f64(problem.size as f64);
+        result.iter_mut().for_each(|value| *value = *value / divisor);
+    }
+    Done { ended: Instant::now(), report: None, result_at }
+}

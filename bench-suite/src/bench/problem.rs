@@ -1,0 +1,194 @@
+//! One collective on arrays of one length: who has what, and what the result must be.
+
+use std::ops::Range;
+
+use foldwire::layout::share;
+use foldwire::{Collective, Element, Rank};
+
+use super::data::Data;
+use crate::cli::OpArg;
+
+/// A collective between `size` ranks on an array of `count` values, as `rank` sees it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Problem {
+    pub(super) collective: Collective,
+    pub(super) op: OpArg,
+    pub(super) root: Rank,
+    pub(super) in_place: bool,
+    pub(super) count: usize,
+    pub(super) size: usize,
+    pub(super) rank: usize,
+}
+
+impl Problem {
+    fn is_root(&self) -> bool {
+        self.rank == self.root.index()
+    }
+
+    fn own_share(&self) -> Range<usize> {
+        share(self.count, self.size, self.rank)
+    }
+
+    /// What this rank sends, as a range of the array.
+    pub(super) fn contribution(&self) -> Range<usize> {
+        match self.collective {
+            Collective::AllGather | Collective::Gather => self.own_share(),
+            Collective::Broadcast | Collective::Scatter if !self.is_root() => 0..0,
+            _ => 0..self.count,
+        }
+    }
+
+    /// What this rank receives, as a range of the array.
+    pub(super) fn result(&self) -> Range<usize> {
+        match self.collective {
+            Collective::ReduceScatter | Collective::Scatter => self.own_share(),
+            Collective::Gather | Collective::Reduce if !self.is_root() => 0..0,
+            _ => 0..self.count,
+        }
+    }
+
+    /// Whether input and result share a buffer of the whole array.
+    pub(super) fn one_buffer(&self) -> bool {
+        self.in_place || self.collective == Collective::Broadcast
+    }
+
+    /// Bus bandwidth over algorithm bandwidth, as nccl-tests define it (doc/PERFORMANCE.md there).
+    pub(super) fn bus_factor(&self) -> f64 {
+        let n = self.size as f64;
+        match self.collective {
+            Collective::AllReduce => 2.0 * (n - 1.0) / n,
+            Collective::Broadcast | Collective::Reduce => 1.0,
+            _ => (n - 1.0) / n,
+        }
+    }
+
+    /// The exact values of the result from place `first` of the array on, in f64.
+    pub(super) fn exact<T: Element>(&self, data: &Data<T>, first: usize, out: &mut [f64]) {
+        let mut values = vec![T::from_f64(0.0); out.len()];
+        match self.collective {
+            Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce => {
+                for rank in 0..self.size {
+                    data.fill(rank, first, &mut values);
+                    for (out, value) in out.iter_mut().zip(&values) {
+                        let value = value.to_f64();
+                        *out = if rank == 0 { value } else { combine(self.op, *out, value) };
+                    }
+                }
+                let divisor = if self.op == OpArg::Avg { self.size as f64 } else { 1.0 };
+                out.iter_mut().for_each(|out| *out /= divisor);
+                return;
+            }
+            Collective::Broadcast | Collective::Scatter => {
+                data.fill(self.root.index(), first, &mut values);
+            }
+            _ => {
+                let end = first + values.len();
+                for rank in 0..self.size {
+                    let share = share(self.count, self.size, rank);
+                    let (start, end) = (share.start.max(first), share.end.min(end));
+                    if start < end {
+                        data.fill(rank, start, &mut values[start - first..end - first]);
+                    }
+                }
+            }
+        }
+        out.iter_mut().zip(&values).for_each(|(out, value)| *out = value.to_f64());
+    }
+
+    /// What rounding in `T` may cost a result whose operands are at most `magnitude` each; movement rounds nothing.
+    pub(super) fn rounding<T: Element>(&self, magnitude: f64) -> f64 {
+        if !self.collective.reduces() {
+            return 0.0;
+        }
+        let n = self.size as f64;
+        let largest = match self.op {
+            OpArg::Sum => n * magnitude,
+            OpArg::Avg | OpArg::Min | OpArg::Max => magnitude,
+            // No partial product is larger.
+            OpArg::Prod => magnitude.max(1.0).powf(n),
+        };
+        foldwire::bound::rounding::<T>(self.size, largest)
+    }
+}
+
+/// The operation on two values; NaN wins, as in Foldwire.
+fn combine(op: OpArg, a: f64, b: f64) -> f64 {
+    let ordered = |pick: fn(f64, f64) -> f64| {
+        if a.is_nan() || b.is_nan() { f64::NAN } else { pick(a, b) }
+    };
+    match op {
+        OpArg::Sum | OpArg::Avg => a + b,
+        OpArg::Min => ordered(f64::min),
+        OpArg::Max => ordered(f64::max),
+        OpArg::Prod => a * b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(collective: Collective, rank: usize) -> Problem {
+        let root = Rank(1);
+        Problem { collective, op: OpArg::Sum, root, in_place: false, count: 7, size: 3, rank }
+    }
+
+    #[test]
+    fn ranks_send_and_receive_what_the_collective_says() {
+        let ranges = |collective, rank| {
+            let problem = problem(collective, rank);
+            (problem.contribution(), problem.result())
+        };
+        assert_eq!(ranges(Collective::AllReduce, 0), (0..7, 0..7));
+        assert_eq!(ranges(Collective::ReduceScatter, 2), (0..7, 5..7));
+        assert_eq!(ranges(Collective::AllGather, 0), (0..3, 0..7));
+        assert_eq!(ranges(Collective::Broadcast, 0), (0..0, 0..7));
+        assert_eq!(ranges(Collective::Scatter, 1), (0..7, 3..5));
+        assert_eq!(ranges(Collective::Gather, 0), (0..3, 0..0));
+        assert_eq!(ranges(Collective::Reduce, 1), (0..7, 0..7));
+    }
+
+    #[test]
+    fn exact_results_by_hand() {
+        // Rank r begins at value 2·r of six, and wraps.
+        let data = Data::new(vec![1.0_f32, 2.0, 4.0, 8.0, 16.0, 32.0], 3, "test".into());
+        let exact = |collective, op| {
+            let mut out = [0.0; 7];
+            Problem { op, ..problem(collective, 0) }.exact(&data, 0, &mut out);
+            out
+        };
+        let sum = |op| exact(Collective::AllReduce, op);
+        assert_eq!(sum(OpArg::Sum), [21.0, 42.0, 21.0, 42.0, 21.0, 42.0, 21.0]);
+        assert_eq!(sum(OpArg::Avg)[..2], [7.0, 14.0]);
+        assert_eq!(sum(OpArg::Min)[..3], [1.0, 2.0, 1.0]);
+        assert_eq!(sum(OpArg::Max)[..3], [16.0, 32.0, 16.0]);
+        assert_eq!(sum(OpArg::Prod)[..2], [64.0, 512.0]);
+        let moved = |collective| exact(collective, OpArg::Sum);
+        assert_eq!(moved(Collective::Broadcast), [4.0, 8.0, 16.0, 32.0, 1.0, 2.0, 4.0]);
+        // Three values of rank 0, then two of rank 1, then two of rank 2.
+        assert_eq!(moved(Collective::Gather), [1.0, 2.0, 4.0, 32.0, 1.0, 8.0, 16.0]);
+        let mut piece = [0.0; 3];
+        problem(Collective::Gather, 0).exact(&data, 2, &mut piece);
+        assert_eq!(piece, [4.0, 32.0, 1.0]);
+    }
+
+    #[test]
+    fn nan_wins() {
+        assert!(combine(OpArg::Min, f64::NAN, 1.0).is_nan());
+        assert!(combine(OpArg::Max, 1.0, f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn movement_rounds_nothing_and_reductions_do() {
+        assert_eq!(problem(Collective::AllGather, 0).rounding::<f32>(10.0), 0.0);
+        let sum = problem(Collective::Reduce, 0).rounding::<f32>(10.0);
+        assert!(sum > 0.0 && sum < 1e-3);
+    }
+
+    #[test]
+    fn bus_factors_are_those_of_nccl_tests() {
+        assert_eq!(problem(Collective::AllReduce, 0).bus_factor(), 4.0 / 3.0);
+        assert_eq!(problem(Collective::AllGather, 0).bus_factor(), 2.0 / 3.0);
+        assert_eq!(problem(Collective::Broadcast, 0).bus_factor(), 1.0);
+    }
+}

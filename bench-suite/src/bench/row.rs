@@ -1,0 +1,232 @@
+//! One line of results: a contestant at a size, over all ranks.
+
+use serde::Serialize;
+
+use super::contest::Entry;
+use super::problem::Problem;
+
+/// The contestant that sends values as they are.
+pub(super) const RAW: &str = "raw";
+/// The MPI library as it is.
+pub(super) const MPI_DEFAULT: &str = "mpi-default";
+/// The MPI library at its best.
+pub(super) const MPI_BEST: &str = "mpi-best";
+
+/// A contestant at a size. Times are the slowest rank's.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Row {
+    /// Size of the array.
+    pub(super) n_bytes: usize,
+    pub(super) contestant: &'static str,
+    #[serde(skip)]
+    pub(super) title: String,
+    /// Median over rounds, in seconds.
+    pub(super) time_s: f64,
+    /// Each round's seconds.
+    pub(super) times_s: Vec<f64>,
+    /// Size / time, in 1e9 bytes/s.
+    pub(super) algbw_gbps: f64,
+    /// What each link carries, as nccl-tests define it.
+    pub(super) busbw_gbps: f64,
+    /// Bytes sent by all ranks together, before and after compression; of Foldwire only.
+    pub(super) raw_bytes: Option<u64>,
+    pub(super) wire_bytes: Option<u64>,
+    pub(super) ratio: Option<f64>,
+    /// Absolute bound on each operand.
+    pub(super) bound_abs: Option<f64>,
+    /// The largest error that is allowed, rounding included; `None` where none can be given.
+    pub(super) bound_worst: Option<f64>,
+    /// The largest error on any rank; `None` unless checked.
+    pub(super) max_err: Option<f64>,
+    /// NaNs and infinities that came out otherwise; `None` unless checked.
+    pub(super) mismatched_nonfinite: Option<usize>,
+    /// Mean over ranks, of the last round.
+    pub(super) encode_s: Option<f64>,
+    pub(super) fold_s: Option<f64>,
+    pub(super) decode_s: Option<f64>,
+    pub(super) wait_s: Option<f64>,
+    /// Time of that contestant / time, if it takes part.
+    pub(super) speedup_raw: Option<f64>,
+    pub(super) speedup_mpi_default: Option<f64>,
+    pub(super) speedup_mpi_best: Option<f64>,
+    /// What was chosen, if there was a choice.
+    pub(super) algorithm: Option<String>,
+}
+
+impl Row {
+    /// The row of one contestant, from what each rank says.
+    ///
+    /// # Panics
+    /// If there are no ranks, or they have run different numbers of rounds.
+    pub(super) fn new(
+        (contestant, title): (&'static str, String),
+        n_bytes: usize,
+        problem: &Problem,
+        ranks: &[Entry],
+        rounding: f64,
+    ) -> Self {
+        let n_rounds = ranks[0].times.len();
+        let slowest = |round: usize| ranks.iter().map(|r| r.times[round]).fold(0.0, f64::max);
+        let times_s: Vec<f64> = (0..n_rounds).map(slowest).collect();
+        let time_s = median(&times_s);
+        let algbw_gbps = n_bytes as f64 / time_s.max(1e-9) / 1e9;
+        let reports: Option<Vec<_>> = ranks.iter().map(|r| r.report).collect();
+        let sum = |part: fn(&foldwire::Report) -> u64| {
+            reports.as_ref().map(|reports| reports.iter().map(part).sum::<u64>())
+        };
+        let mean = |part: fn(&foldwire::Report) -> std::time::Duration| {
+            let reports = reports.as_ref()?;
+            let total: f64 = reports.iter().map(|r| part(r).as_secs_f64()).sum();
+            Some(total / reports.len() as f64)
+        };
+        let (raw_bytes, wire_bytes) = (sum(|r| r.raw_bytes), sum(|r| r.wire_bytes));
+        let ratio = raw_bytes.zip(wire_bytes).map(|(raw, wire)| {
+            // A single rank sends nothing.
+            if wire == 0 { 1.0 } else { raw as f64 / wire as f64 }
+        });
+        let verdicts: Option<Vec<_>> = ranks.iter().map(|r| r.verdict).collect();
+        // What is not Foldwire's has no error but rounding.
+        let worst_case = reports.as_ref().map_or(Some(0.0), |r| r[0].worst_case);
+        Self {
+            n_bytes,
+            contestant,
+            title,
+            time_s,
+            times_s,
+            algbw_gbps,
+            busbw_gbps: algbw_gbps * problem.bus_factor(),
+            raw_bytes,
+            wire_bytes,
+            ratio,
+            bound_abs: reports.as_ref().map(|r| r[0].bound),
+            bound_worst: worst_case.map(|worst| worst + rounding),
+            max_err: verdicts.as_ref().map(|v| v.iter().map(|v| v.max_error).fold(0.0, f64::max)),
+            mismatched_nonfinite: verdicts
+                .as_ref()
+                .map(|v| v.iter().map(|v| v.mismatched_nonfinite).sum()),
+            encode_s: mean(|r| r.encode),
+            fold_s: mean(|r| r.fold),
+            decode_s: mean(|r| r.decode),
+            wait_s: mean(foldwire::Report::waiting),
+            speedup_raw: None,
+            speedup_mpi_default: None,
+            speedup_mpi_best: None,
+            algorithm: None,
+        }
+    }
+
+    /// Fills the speed-ups of the rows of one size.
+    pub(super) fn compare(rows: &mut [Self]) {
+        let time = |of: &str| rows.iter().find(|row| row.contestant == of).map(|row| row.time_s);
+        let [raw, default, best] = [RAW, MPI_DEFAULT, MPI_BEST].map(time);
+        for row in rows {
+            let speedup = |other: Option<f64>| other.map(|other| other / row.time_s.max(1e-9));
+            (row.speedup_raw, row.speedup_mpi_default) = (speedup(raw), speedup(default));
+            row.speedup_mpi_best = speedup(best);
+        }
+    }
+
+    /// What is wrong with the result, if it was checked and something is.
+    pub(super) fn fault(&self) -> Option<String> {
+        let (error, mismatched) = (self.max_err?, self.mismatched_nonfinite?);
+        let fault = |what: String| format!("{}, {} bytes: {what}", self.title, self.n_bytes);
+        match self.bound_worst {
+            _ if mismatched > 0 => {
+                Some(fault(format!("{mismatched} NaNs or infinities came out otherwise")))
+            }
+            Some(worst) if error > worst || error.is_nan() => {
+                Some(fault(format!("the error {error:e} exceeds the promised {worst:e}")))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The middle value, or the mean of the middle two; 0 of none.
+pub(super) fn median(times: &[f64]) -> f64 {
+    let mut times = times.to_vec();
+    times.sort_unstable_by(f64::total_cmp);
+    let (middle, n) = (times.len() / 2, times.len());
+    match n {
+        0 => 0.0,
+        n if n % 2 == 1 => times[middle],
+        _ => f64::midpoint(times[middle - 1], times[middle]),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::Duration;
+
+    use foldwire::{Collective, Rank, Report};
+
+    use super::super::verdict::Verdict;
+    use super::*;
+    use crate::cli::OpArg;
+
+    const PROBLEM: Problem = Problem {
+        collective: Collective::AllReduce,
+        op: OpArg::Sum,
+        root: Rank(0),
+        in_place: false,
+        count: 250,
+        size: 2,
+        rank: 0,
+    };
+
+    fn entry(times: &[f64], wire_bytes: u64, max_error: f64) -> Entry {
+        let encode = Duration::from_millis(4);
+        let report =
+            Report { raw_bytes: 1000, wire_bytes, encode, total: encode, ..Report::default() };
+        let verdict = Verdict { max_error, mismatched_nonfinite: 0 };
+        Entry { times: times.to_vec(), report: Some(report), verdict: Some(verdict) }
+    }
+
+    pub(in super::super) fn row(contestant: &'static str, time_s: f64) -> Row {
+        let ranks = [entry(&[time_s], 100, 0.0), entry(&[time_s], 300, 0.0)];
+        Row::new((contestant, contestant.to_owned()), 1000, &PROBLEM, &ranks, 1e-6)
+    }
+
+    #[test]
+    fn a_round_takes_as_long_as_its_slowest_rank() {
+        let ranks = [entry(&[1.0, 5.0, 3.0], 1, 0.0), entry(&[2.0, 4.0, 9.0], 1, 0.0)];
+        let row = Row::new(("a", "A".into()), 1_000_000_000, &PROBLEM, &ranks, 0.0);
+        assert_eq!((&row.times_s[..], row.time_s), (&[2.0, 5.0, 9.0][..], 5.0));
+        assert_eq!((row.algbw_gbps, row.busbw_gbps), (0.2, 0.2));
+    }
+
+    #[test]
+    fn bytes_add_up_and_times_are_means() {
+        let row = row("foldwire", 0.5);
+        assert_eq!((row.raw_bytes, row.wire_bytes, row.ratio), (Some(2000), Some(400), Some(5.0)));
+        assert_eq!((row.encode_s, row.wait_s), (Some(0.004), Some(0.0)));
+    }
+
+    #[test]
+    fn speed_ups_are_over_those_who_take_part() {
+        let mut rows = [row(RAW, 4.0), row("foldwire", 1.0), row(MPI_BEST, 2.0)];
+        Row::compare(&mut rows);
+        assert_eq!((rows[1].speedup_raw, rows[1].speedup_mpi_best), (Some(4.0), Some(2.0)));
+        assert_eq!((rows[0].speedup_raw, rows[1].speedup_mpi_default), (Some(1.0), None));
+    }
+
+    #[test]
+    fn a_result_beyond_its_bound_is_a_fault() {
+        let of = |error| {
+            let ranks = [entry(&[1.0], 1, 0.0), entry(&[1.0], 1, error)];
+            Row::new(("a", "A".into()), 4, &PROBLEM, &ranks, 1e-6).fault()
+        };
+        assert_eq!(of(1e-7), None);
+        assert!(of(1e-5).unwrap().contains("exceeds the promised"));
+        assert!(of(f64::INFINITY).is_some());
+        let unchecked = Entry { verdict: None, ..entry(&[1.0], 1, 9.0) };
+        assert_eq!(Row::new(("a", "A".into()), 4, &PROBLEM, &[unchecked], 0.0).fault(), None);
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(&[9.0, 1.0, 4.0]), 4.0);
+        assert_eq!(median(&[1.0, 9.0, 4.0, 6.0]), 5.0);
+        assert_eq!(median(&[]), 0.0);
+    }
+}

@@ -1,0 +1,101 @@
+//! Where contestants run: one rank's communicator and buffers, the clock, and what ranks tell each other.
+
+use std::time::Instant;
+
+use foldwire::layout::share;
+use foldwire::schedule::RecursiveDoubling;
+use foldwire::{Communicator, Element, Op, Plan, Transport};
+
+use super::contestant::{Buffers, Contestant, Done};
+use super::data::Data;
+use super::problem::Problem;
+use super::verdict::Verdict;
+
+/// Waits until all ranks have called it.
+pub(super) type Barrier<X> = dyn FnMut(&mut Communicator<X>) -> anyhow::Result<()>;
+
+/// A barrier over any transport: nobody knows the sum before everybody has given a value.
+pub(super) fn barrier<X: Transport>(comm: &mut Communicator<X>) -> anyhow::Result<()> {
+    let plan = Plan::raw().with_schedule(&RecursiveDoubling);
+    comm.all_reduce(&mut [0.0_f32], Op::Sum, &plan)?;
+    Ok(())
+}
+
+/// Tells every rank every rank's numbers, in rank order; as many from each.
+pub(super) fn tell<X: Transport>(
+    comm: &mut Communicator<X>,
+    mine: &[f64],
+) -> anyhow::Result<Vec<Vec<f64>>> {
+    let mut all = vec![0.0; mine.len() * comm.size()];
+    comm.all_gather(mine, &mut all, &Plan::raw())?;
+    Ok((0..comm.size()).map(|rank| all[share(all.len(), comm.size(), rank)].to_vec()).collect())
+}
+
+/// One rank's place in a benchmark of one problem.
+pub(super) struct Stage<'a, X: Transport, T> {
+    pub(super) comm: &'a mut Communicator<X>,
+    pub(super) barrier: &'a mut Barrier<X>,
+    pub(super) problem: Problem,
+    pub(super) buffers: Buffers<T>,
+}
+
+impl<'a, X: Transport, T: Element> Stage<'a, X, T> {
+    pub(super) fn new(
+        comm: &'a mut Communicator<X>,
+        barrier: &'a mut Barrier<X>,
+        problem: Problem,
+        data: &Data<T>,
+    ) -> Self {
+        let nothing = T::from_f64(0.0);
+        let (sent, received) = (problem.contribution(), problem.result());
+        let mut send = vec![nothing; sent.len()];
+        data.fill(problem.rank, sent.start, &mut send);
+        let recv_len = if problem.one_buffer() { problem.count } else { received.len() };
+        let buffers = Buffers { send, recv: vec![nothing; recv_len] };
+        Self { comm, barrier, problem, buffers }
+    }
+
+    /// This rank's time of one run, in seconds.
+    pub(super) fn run(
+        &mut self,
+        contestant: &mut dyn Contestant<X, T>,
+    ) -> anyhow::Result<(f64, Done)> {
+        let Self { comm, barrier, problem, buffers } = self;
+        if problem.one_buffer() {
+            let at = problem.contribution();
+            buffers.recv[at].copy_from_slice(&buffers.send);
+        }
+        let mut started = Instant::now();
+        let mut start = |comm: &mut Communicator<X>| {
+            barrier(comm)?;
+            started = Instant::now();
+            Ok(())
+        };
+        let done = contestant.run(comm, problem, buffers, &mut start)?;
+        Ok(((done.ended - started).as_secs_f64(), done))
+    }
+
+    /// As [`run`](Self::run), into a buffer that held nothing of an earlier result, and then looks at the result.
+    pub(super) fn run_checked(
+        &mut self,
+        contestant: &mut dyn Contestant<X, T>,
+        data: &Data<T>,
+    ) -> anyhow::Result<(f64, Done, Verdict)>
+    where
+        T: Into<f64>,
+    {
+        self.buffers.recv.fill(T::from_f64(f64::NAN));
+        let (time, done) = self.run(contestant)?;
+        let place = self.problem.result();
+        let default = if self.problem.one_buffer() { place.start } else { 0 };
+        let at = done.result_at.unwrap_or(default);
+        let verdict = Verdict::of(&self.problem, data, &self.buffers.recv[at..at + place.len()]);
+        Ok((time, done, verdict))
+    }
+
+    /// The largest of all ranks' numbers.
+    pub(super) fn largest(&mut self, mine: f64) -> anyhow::Result<f64> {
+        let all = tell(self.comm, &[mine])?;
+        Ok(all.into_iter().flatten().fold(f64::NEG_INFINITY, f64::max))
+    }
+}

@@ -1,0 +1,45 @@
+//! Ranks that are threads of this process.
+
+use foldwire::{Communicator, Element};
+use foldwire_threads::{Endpoint, World};
+
+use super::stage::{Barrier, barrier};
+use super::{Contest, Head, Settings, Source, config, presets, progress, show};
+use crate::cli::BenchArgs;
+use crate::values::LinkRate;
+
+/// Ranks unless told otherwise.
+const DEFAULT_RANKS: usize = 4;
+
+/// Starts the ranks and runs the benchmark.
+pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> anyhow::Result<()> {
+    let size = args.ranks.unwrap_or(DEFAULT_RANKS);
+    let settings = Settings::new::<T>(args, size)?;
+    let data = source.data::<T>(size);
+    let mut world = World::new(size);
+    let link = args.link.as_ref().and_then(LinkRate::bytes_per_s);
+    if let Some(rate) = link {
+        world = world.link_rate(rate);
+    }
+    if let Some(n_bytes) = args.frame {
+        world = world.frame_bytes(n_bytes);
+    }
+    let ranks = world.run_endpoints(|endpoint| {
+        let comm = Communicator::with_config(endpoint, config(args))?;
+        let head = Head::new(args, &comm, "threads", &data, &settings);
+        let progress = progress(comm.rank().index());
+        let mut wait: Box<Barrier<Endpoint>> = Box::new(barrier);
+        let contest = Contest {
+            comm,
+            barrier: wait.as_mut(),
+            contestants: presets(args),
+            settings: &settings,
+            data: &data,
+            progress: &progress,
+        };
+        contest.play().map(|outcome| (head, outcome))
+    });
+    let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    let (head, outcome) = ranks.swap_remove(0);
+    show(args, &head, &outcome)
+}

@@ -1,0 +1,294 @@
+//! The command line of `foldwire bench`.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use foldwire::{Collective, DType, Preset};
+
+use super::{distinct, title};
+use crate::sizes::{self, Sizes};
+use crate::values::{BoundArg, LinkRate};
+
+const EXAMPLES: &str = "\
+Examples:
+  foldwire bench allreduce --ranks 4
+      Every preset between 4 threads of this process, at the speed of memory.
+  foldwire bench allgather --ranks 8 --link 10gbit --sizes 1M:256M:4 --bound rel:1e-4
+      The same over links of 10 Gbit/s.
+  mpirun -n 2 foldwire bench allreduce --backend mpi --preset raw,foldwire --field temperature.f32
+      Against MPI_Allreduce, at its default and at the best of its algorithms.
+  foldwire launch -n 4 -- foldwire bench broadcast --backend libfabric --sizes 0,4,1K:64M --json > result.json
+      Four processes over libfabric; rank 0's stdout holds one JSON object.
+
+Sizes are bytes of the whole array, as nccl-tests count: what every rank sends in allreduce, reduce-scatter and
+reduce, the root in broadcast and scatter; what every rank receives in allgather, the root in gather. (The OSU
+benchmarks give allgather, scatter and gather by the share of one rank.)
+
+Times are as in the OSU benchmarks: barrier, call, each rank's time. Contestants take turns, one call each a
+round; reported is the median over rounds of the slowest rank's time.
+
+The exit code is 1 if a result is beyond its bound.";
+
+/// Options of `foldwire bench`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct BenchArgs {
+    /// What to measure
+    #[arg(value_name = "COLLECTIVE", value_parser = collective())]
+    pub collective: Collective,
+
+    /// What carries the messages
+    #[arg(long, value_enum, default_value_t = BackendArg::Threads)]
+    pub backend: BackendArg,
+
+    /// Number of ranks of the threads backend [default: 4]; elsewhere the launcher says it (mpirun -n 4 …)
+    #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    pub ranks: Option<usize>,
+
+    /// Rate of each rank's link, each way, for the threads backend: 10gbit, 250MB/s, … [default: the speed of memory]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub link: Option<LinkRate>,
+
+    /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST or FIRST:LAST:FACTOR
+    #[arg(long, value_name = "SIZES", default_value = "1K:64M:4", allow_hyphen_values = true)]
+    pub sizes: Sizes,
+
+    /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
+    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
+    pub bound: BoundArg,
+
+    /// Presets to run, in this order, or all of them
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',', default_value = "all")]
+    pub preset: Vec<PresetArg>,
+
+    /// Type of the values [default: the field's, else f32]
+    #[arg(long, value_enum)]
+    pub dtype: Option<DTypeArg>,
+
+    /// The reduction, of collectives that reduce
+    #[arg(long, value_enum, default_value_t = OpArg::Sum)]
+    pub op: OpArg,
+
+    /// The root, of collectives that have one
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub root: usize,
+
+    /// Give one buffer to each call, which holds the input and then the result (not for scatter and gather; broadcast always does)
+    #[arg(long)]
+    pub in_place: bool,
+
+    /// Values to send: .f32, .f64 (raw little-endian) or .npy, cut or repeated; each rank begins elsewhere in
+    /// it [default: built-in waves with a little noise]
+    #[arg(long, value_name = "FILE")]
+    pub field: Option<PathBuf>,
+
+    /// Rounds that do not count, before those that do
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub warmup: usize,
+
+    /// Rounds that count, at least
+    #[arg(long, value_name = "N", default_value_t = 11, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    pub repeat: usize,
+
+    /// Seconds that the counting rounds of a size take together, at least (but at most 1000 rounds)
+    #[arg(long, value_name = "S", default_value = "0.3", value_parser = seconds, allow_hyphen_values = true)]
+    pub min_time: f64,
+
+    /// Segments under way side by side
+    #[arg(long, value_name = "N", value_parser = lanes, allow_hyphen_values = true)]
+    pub lanes: Option<usize>,
+
+    /// Bytes of a frame, such as 260K [default: the backend's]
+    #[arg(long, value_name = "SIZE", value_parser = frame, allow_hyphen_values = true)]
+    pub frame: Option<usize>,
+
+    /// Whether each contestant's first result of each size is compared with the exact one
+    #[arg(long, value_name = "WHETHER", default_value_t = true, action = clap::ArgAction::Set)]
+    pub check: bool,
+
+    /// Whether the MPI library's algorithms are tried for its best, or only its default is run
+    #[arg(long, value_name = "WHETHER", default_value_t = true, action = clap::ArgAction::Set)]
+    pub mpi_best: bool,
+
+    /// Print one JSON object on stdout instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl BenchArgs {
+    /// The presets to run, once each.
+    pub fn presets(&self) -> Vec<Preset> {
+        let each = |arg: &PresetArg| match *arg {
+            PresetArg::All => Preset::ALL.to_vec(),
+            PresetArg::One(preset) => vec![preset],
+        };
+        distinct(self.preset.iter().flat_map(each))
+    }
+}
+
+/// One preset, or all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PresetArg {
+    /// All.
+    All,
+    /// This one.
+    One(Preset),
+}
+
+fn preset() -> impl TypedValueParser<Value = PresetArg> {
+    let one = Preset::ALL.map(|preset| PossibleValue::new(preset.name()).help(title(preset)));
+    let names = [PossibleValue::new("all").help("every preset")].into_iter().chain(one);
+    PossibleValuesParser::new(names).map(|name| {
+        let found = Preset::ALL.into_iter().find(|preset| preset.name() == name);
+        found.map_or(PresetArg::All, PresetArg::One)
+    })
+}
+
+/// What collectives are called: here, and elsewhere.
+const COLLECTIVES: [(Collective, &str, &[&str]); 7] = [
+    (Collective::AllReduce, "allreduce", &["all-reduce", "all_reduce"]),
+    (Collective::ReduceScatter, "reduce-scatter", &["reduce_scatter"]),
+    (Collective::AllGather, "allgather", &["all-gather", "all_gather"]),
+    (Collective::Broadcast, "broadcast", &["bcast"]),
+    (Collective::Scatter, "scatter", &[]),
+    (Collective::Gather, "gather", &[]),
+    (Collective::Reduce, "reduce", &[]),
+];
+
+fn collective() -> impl TypedValueParser<Value = Collective> {
+    let values = COLLECTIVES
+        .map(|(_, name, aliases)| PossibleValue::new(name).aliases(aliases.iter().copied()));
+    PossibleValuesParser::new(values).map(|text| {
+        let is_named = |name: &str, aliases: &[&str]| name == text || aliases.contains(&&*text);
+        let found = COLLECTIVES.iter().find(|(_, name, aliases)| is_named(name, aliases));
+        found.expect("the parser lets nothing else pass").0
+    })
+}
+
+/// What carries the messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BackendArg {
+    /// ranks are threads of this process
+    Threads,
+    /// ranks are started by mpirun; the MPI library's own collective is measured too
+    Mpi,
+    /// ranks are started by `foldwire launch`, mpirun or Slurm
+    Libfabric,
+}
+
+/// Type of the values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DTypeArg {
+    /// single precision
+    F32,
+    /// double precision
+    F64,
+}
+
+impl From<DTypeArg> for DType {
+    fn from(arg: DTypeArg) -> Self {
+        match arg {
+            DTypeArg::F32 => Self::F32,
+            DTypeArg::F64 => Self::F64,
+        }
+    }
+}
+
+/// A reduction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OpArg {
+    /// Σ x
+    Sum,
+    /// Σ x / ranks; MPI sums, and the benchmark divides within the time
+    Avg,
+    /// the smallest value
+    Min,
+    /// the largest value
+    Max,
+    /// Π x
+    Prod,
+}
+
+impl OpArg {
+    /// The name in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Avg => "avg",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Prod => "prod",
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|s| (0.0..=3600.0).contains(s));
+    value.ok_or_else(|| "a number of seconds from 0 to 3600 is needed".to_owned())
+}
+
+fn lanes(text: &str) -> Result<usize, String> {
+    let most = foldwire::transport::MAX_LANES;
+    let value = text.parse().ok().filter(|n| (1..=most).contains(n));
+    value.ok_or_else(|| format!("a whole number from 1 to {most} is needed"))
+}
+
+fn frame(text: &str) -> Result<usize, String> {
+    let least = foldwire::transport::MIN_FRAME_BYTES;
+    let value = sizes::n_bytes(text).filter(|n| (least..=1 << 30).contains(n));
+    value.ok_or_else(|| format!("a size from {least} bytes to 1G is needed, such as 260K"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn bench(args: &str) -> Result<BenchArgs, clap::Error> {
+        let words = ["foldwire", "bench"].into_iter().chain(args.split_whitespace());
+        match Cli::try_parse_from(words)?.command {
+            Command::Bench(args) => Ok(args),
+            _ => unreachable!("the subcommand is bench"),
+        }
+    }
+
+    #[test]
+    fn every_collective_has_its_names() {
+        assert_eq!(COLLECTIVES.map(|(collective, _, _)| collective), Collective::ALL);
+        for (collective, name, aliases) in COLLECTIVES {
+            for name in aliases.iter().chain([&name, &collective.name()]) {
+                assert_eq!(bench(name).unwrap().collective, collective, "{name}");
+            }
+        }
+        assert!(bench("all-to-none").is_err());
+    }
+
+    #[test]
+    fn all_is_a_list_of_presets() {
+        assert_eq!(bench("reduce").unwrap().presets(), Preset::ALL);
+        let args = bench("reduce --preset foldwire,all").unwrap();
+        assert_eq!(args.presets()[..2], [Preset::Foldwire, Preset::Raw]);
+        assert_eq!(args.presets().len(), Preset::ALL.len());
+    }
+
+    #[test]
+    fn defaults_are_the_documented_ones() {
+        let args = bench("gather").unwrap();
+        assert_eq!((args.backend, args.ranks, args.repeat), (BackendArg::Threads, None, 11));
+        assert_eq!((args.bound, args.op, args.root), (BoundArg::Rel(1e-3), OpArg::Sum, 0));
+        assert!(args.check && args.mpi_best && !args.in_place);
+        assert!(!bench("gather --check false").unwrap().check);
+        assert_eq!(args.sizes.n_bytes().last(), Some(&(64 << 20)));
+    }
+
+    #[test]
+    fn numbers_have_limits() {
+        assert_eq!(bench("reduce --frame 260K").unwrap().frame, Some(260 << 10));
+        for wrong in ["--lanes 0", "--lanes 9", "--frame 100", "--min-time -1", "--min-time x"] {
+            assert!(bench(&format!("reduce {wrong}")).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! `foldwire info`: what this build and this machine have, and why something is not there.
+//!
+//! Each file of `info/` contributes one section; a backend is one file. A section is data; its table and its JSON are
+//! made of the same cells.
+
+mod kernels;
+mod libfabric;
+mod links;
+mod machine;
+mod mpi;
+mod place;
+mod presets;
+mod section;
+mod threads;
+
+use serde_json::{Map, Value};
+
+use crate::cli::InfoArgs;
+use section::Section;
+
+/// Runs the subcommand: everything goes to stdout.
+///
+/// # Errors
+///
+/// None; what cannot be found out is told in its place.
+pub fn run(args: &InfoArgs) -> anyhow::Result<()> {
+    let sections: [Section; 8] = [
+        machine::section(),
+        kernels::section(),
+        presets::section(),
+        place::section(),
+        links::section(),
+        threads::section(),
+        mpi::section(),
+        libfabric::section(),
+    ];
+    if args.json {
+        let object: Map<_, _> =
+            sections.iter().map(|section| (section.key.to_owned(), section.json())).collect();
+        println!("{}", Value::Object(object));
+    } else {
+        let texts: Vec<_> = sections.iter().map(Section::text).collect();
+        print!("{}", texts.join("\n"));
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! Kernel levels: which is used, and which instructions the others miss.
+
+use foldwire::kernel::Level;
+
+use super::section::{Cell, Section};
+use crate::table::Align;
+
+const COLUMNS: &[(&str, Align)] =
+    &[("level", Align::Left), ("available", Align::Left), ("why not", Align::Left)];
+
+pub(super) fn section() -> Section {
+    let best = Level::best();
+    Section::new("kernels", "Kernels of the codec").property("used", best.name()).rows(
+        COLUMNS,
+        Level::ALL.map(|level| {
+            let why_not = why_not(level).map_or_else(|| Cell::new("", ()), Cell::from);
+            vec![level.name().into(), level.is_available().into(), why_not]
+        }),
+    )
+}
+
+/// What the machine misses for this level; `None` if nothing.
+fn why_not(level: Level) -> Option<String> {
+    if level.is_available() {
+        return None;
+    }
+    let missing: Vec<_> =
+        needs(level).into_iter().filter(|(_, has)| !has).map(|(name, _)| name).collect();
+    Some(if missing.is_empty() {
+        format!("it is for x86-64, this is {}", std::env::consts::ARCH)
+    } else {
+        format!("the processor or the system lacks {}", missing.join(", "))
+    })
+}
+
+/// The instructions of a level, and whether the machine has them.
+#[cfg(target_arch = "x86_64")]
+fn needs(level: Level) -> Vec<(&'static str, bool)> {
+    macro_rules! detect {
+        ($($name:tt)*) => {
+            vec![$(($name, std::arch::is_x86_feature_detected!($name))),*]
+        };
+    }
+    let mut needs = Vec::new();
+    if level >= Level::Avx2 {
+        needs.extend(detect!("avx2" "bmi1" "bmi2" "lzcnt" "popcnt"));
+    }
+    if level >= Level::Avx512 {
+        needs.extend(detect!("avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512vbmi"));
+    }
+    needs
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn needs(_: Level) -> Vec<(&'static str, bool)> {
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_level_is_available_where_nothing_is_missing() {
+        for level in Level::ALL {
+            assert_eq!(level.is_available(), needs(level).iter().all(|(_, has)| *has), "{level}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Network links of this machine, as Linux tells them.
+
+use std::fs;
+use std::path::Path;
+
+use super::section::{Cell, Section};
+use crate::table::{self, Align};
+
+const COLUMNS: &[(&str, Align)] = &[
+    ("interface", Align::Left),
+    ("state", Align::Left),
+    ("rate", Align::Right),
+    ("MTU", Align::Right),
+];
+
+pub(super) fn section() -> Section {
+    of(Path::new("/sys/class"))
+}
+
+fn of(class: &Path) -> Section {
+    let section = Section::new("links", "Links");
+    let mut rows: Vec<_> =
+        names(&class.join("net")).iter().map(|name| ethernet(class, name)).collect();
+    for device in names(&class.join("infiniband")) {
+        let ports = class.join("infiniband").join(&device).join("ports");
+        rows.extend(names(&ports).iter().map(|port| infiniband(&ports, &device, port)));
+    }
+    if rows.is_empty() {
+        return section.property("none", format!("{} does not tell of any", class.display()));
+    }
+    section.rows(COLUMNS, rows)
+}
+
+/// An interface of the network stack: rate in Mbit/s, −1 or an error where it has none.
+fn ethernet(class: &Path, name: &str) -> Vec<Cell> {
+    let folder = class.join("net").join(name);
+    let rate = value(&folder, "speed").and_then(|text| text.parse::<f64>().ok());
+    let mtu = value(&folder, "mtu").and_then(|text| text.parse::<usize>().ok());
+    vec![
+        name.into(),
+        // Loopback is always up, and says `unknown`.
+        value(&folder, "operstate").map_or_else(Cell::unknown, Cell::from),
+        rate.filter(|rate| *rate > 0.0).map_or_else(Cell::unknown, |rate| bit_rate(rate * 1e6)),
+        mtu.map_or_else(Cell::unknown, Cell::from),
+    ]
+}
+
+/// A port of an adapter of the InfiniBand family, Omni-Path among them: state as `4: ACTIVE`, rate as
+/// `100 Gb/sec (4X EDR)`.
+fn infiniband(ports: &Path, device: &str, port: &str) -> Vec<Cell> {
+    let folder = ports.join(port);
+    let state = value(&folder, "state");
+    let state = state.as_deref().map(|text| text.split_once(": ").map_or(text, |(_, state)| state));
+    let rate = value(&folder, "rate");
+    let rate = rate.as_deref().and_then(|text| text.split_once(" Gb/sec")?.0.parse::<f64>().ok());
+    vec![
+        format!("{device} port {port}").into(),
+        state.map_or_else(Cell::unknown, |state| state.to_lowercase().into()),
+        rate.map_or_else(Cell::unknown, |rate| bit_rate(rate * 1e9)),
+        Cell::unknown(),
+    ]
+}
+
+/// Bits per second as people say it, and as a number.
+fn bit_rate(bits_per_s: f64) -> Cell {
+    Cell::new(table::rate(bits_per_s).replace("B/s", "bit/s"), bits_per_s)
+}
+
+/// Names in a folder, sorted; none where there is no such folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+fn value(folder: &Path, name: &str) -> Option<String> {
+    Some(fs::read_to_string(folder.join(name)).ok()?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn interfaces_and_adapters_are_listed_with_their_rates() {
+        let class = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = class.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        put("net/eth0/speed", "25000\n");
+        put("net/eth0/operstate", "up\n");
+        put("net/eth0/mtu", "9000\n");
+        put("net/veth1/speed", "-1\n");
+        put("infiniband/hfi1_0/ports/1/rate", "100 Gb/sec (4X EDR)\n");
+        put("infiniband/hfi1_0/ports/1/state", "4: ACTIVE\n");
+        let section = of(class.path());
+        assert_eq!(
+            section.json()["rows"],
+            json!([
+                {"interface": "eth0", "state": "up", "rate": 25e9, "MTU": 9000},
+                {"interface": "veth1", "state": null, "rate": null, "MTU": null},
+                {"interface": "hfi1_0 port 1", "state": "active", "rate": 100e9, "MTU": null},
+            ])
+        );
+        assert!(section.text().contains("25.0 Gbit/s"), "{}", section.text());
+    }
+
+    #[test]
+    fn a_system_without_such_folders_has_none() {
+        assert!(of(Path::new("/no/such/folder")).text().contains("does not tell"));
+    }
+}

@@ -1,0 +1,48 @@
+//! The program and the machine.
+
+use std::fs;
+use std::thread;
+
+use super::section::{Cell, Section};
+use crate::table;
+
+pub(super) fn section() -> Section {
+    let cores = thread::available_parallelism().ok();
+    Section::new("machine", "This program and machine")
+        .property("version", env!("CARGO_PKG_VERSION"))
+        .property("system", format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH))
+        .property(
+            "processor",
+            field("/proc/cpuinfo", "model name").map_or_else(Cell::unknown, Cell::from),
+        )
+        .property("cores", cores.map_or_else(Cell::unknown, |cores| cores.get().into()))
+        .property("memory", memory().map_or_else(Cell::unknown, |n| Cell::new(table::bytes(n), n)))
+}
+
+/// Bytes of memory in all.
+fn memory() -> Option<u64> {
+    let text = field("/proc/meminfo", "MemTotal")?;
+    let n_kib: u64 = text.strip_suffix("kB")?.trim().parse().ok()?;
+    n_kib.checked_mul(1024)
+}
+
+/// The first value of a field in a file of `name : value` lines; `None` where there is no such file.
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = fields.find(|(found, _)| found.trim() == name)?;
+    Some(value.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn linux_tells_memory_and_what_is_not_there_is_unknown() {
+        assert!(memory().unwrap() > 1 << 20);
+        assert_eq!(field("/proc/meminfo", "no such field"), None);
+        assert_eq!(field("/no/such/file", "MemTotal"), None);
+    }
+}

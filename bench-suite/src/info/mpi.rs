@@ -1,0 +1,26 @@
+//! The backend over MPI: the library that this program is linked with.
+
+use super::section::Section;
+
+#[cfg(feature = "mpi")]
+pub(super) fn section() -> Section {
+    let (major, minor) = mpi::environment::version();
+    let library = match mpi::environment::library_version() {
+        // Open MPI counts the NUL at its end.
+        Ok(text) => {
+            text.trim_end_matches('\0').lines().next().unwrap_or_default().trim().to_owned()
+        }
+        Err(error) => format!("its name is no text: {error}"),
+    };
+    Section::backend("mpi")
+        .property("library", library)
+        .property("standard", format!("{major}.{minor}"))
+}
+
+#[cfg(not(feature = "mpi"))]
+pub(super) fn section() -> Section {
+    Section::absent_backend(
+        "mpi",
+        "an MPI library with mpicc, such as libopenmpi-dev or libmpich-dev, and libclang-dev",
+    )
+}

@@ -1,0 +1,160 @@
+//! A part of the report: properties or rows, as text and as JSON.
+
+use serde_json::{Map, Value, json};
+
+use crate::table::{Align, Table};
+
+/// A part of the report.
+pub(super) struct Section {
+    /// Its name in JSON.
+    pub(super) key: &'static str,
+    title: String,
+    properties: Vec<(&'static str, Cell)>,
+    columns: &'static [(&'static str, Align)],
+    rows: Vec<Vec<Cell>>,
+}
+
+/// A value and how people read it.
+pub(super) struct Cell {
+    text: String,
+    json: Value,
+}
+
+impl Section {
+    pub(super) fn new(key: &'static str, title: impl Into<String>) -> Self {
+        let (properties, rows) = (Vec::new(), Vec::new());
+        Self { key, title: title.into(), properties, columns: &[], rows }
+    }
+
+    /// A backend that this program has.
+    pub(super) fn backend(key: &'static str) -> Self {
+        Self::new(key, format!("Backend {key}")).property("built in", true)
+    }
+
+    /// A backend that this program has not, since it was built without the feature of its name. `needs` is what
+    /// building with it takes.
+    #[cfg(not(all(feature = "libfabric", feature = "mpi")))]
+    pub(super) fn absent_backend(key: &'static str, needs: &str) -> Self {
+        let how = format!("no; build with `cargo build --release --features {key}`");
+        Self::new(key, format!("Backend {key}"))
+            .property("built in", Cell::new(how, false))
+            .property("needs", needs)
+    }
+
+    /// The same with one more property.
+    pub(super) fn property(mut self, name: &'static str, value: impl Into<Cell>) -> Self {
+        self.properties.push((name, value.into()));
+        self
+    }
+
+    /// The same with a table of these columns.
+    pub(super) fn rows(
+        mut self,
+        columns: &'static [(&'static str, Align)],
+        rows: impl IntoIterator<Item = Vec<Cell>>,
+    ) -> Self {
+        self.columns = columns;
+        self.rows = rows.into_iter().collect();
+        self
+    }
+
+    /// An object with the properties and, if there is a table, its `rows`.
+    pub(super) fn json(&self) -> Value {
+        let name = |name: &str| name.replace(' ', "_");
+        let properties = self.properties.iter();
+        let mut object: Map<_, _> =
+            properties.map(|(key, cell)| (name(key), cell.json.clone())).collect();
+        if !self.columns.is_empty() {
+            let row = |row: &Vec<Cell>| -> Value {
+                let cells = self.columns.iter().zip(row);
+                cells
+                    .map(|((column, _), cell)| (name(column), cell.json.clone()))
+                    .collect::<Map<_, _>>()
+                    .into()
+            };
+            object.insert("rows".to_owned(), self.rows.iter().map(row).collect());
+        }
+        Value::Object(object)
+    }
+
+    /// The title, then the properties, then the table, indented.
+    pub(super) fn text(&self) -> String {
+        let width = self.properties.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let mut text = format!("{}\n", self.title);
+        for (name, cell) in &self.properties {
+            text.push_str(&format!("  {name:width$}  {}\n", cell.text));
+        }
+        if !self.rows.is_empty() {
+            let columns: Vec<_> =
+                self.columns.iter().map(|&(name, align)| (name, "", align)).collect();
+            let mut table = Table::new(&columns);
+            for row in &self.rows {
+                table.row(&row.iter().map(|cell| cell.text.clone()).collect::<Vec<_>>());
+            }
+            // The table brings a blank in front of its first column.
+            text.extend(table.render().lines().map(|line| format!(" {line}\n")));
+        }
+        text
+    }
+}
+
+impl Cell {
+    pub(super) fn new(text: impl Into<String>, json: impl Into<Value>) -> Self {
+        Self { text: text.into(), json: json.into() }
+    }
+
+    /// What is not known.
+    pub(super) fn unknown() -> Self {
+        Self::new("unknown", Value::Null)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::new(text, text)
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self { json: json!(text), text }
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(is_so: bool) -> Self {
+        Self::new(if is_so { "yes" } else { "no" }, is_so)
+    }
+}
+
+impl From<usize> for Cell {
+    fn from(n: usize) -> Self {
+        Self::new(n.to_string(), n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_is_the_same_as_text_and_as_json() {
+        let columns = &[("name", Align::Left), ("how many", Align::Right)];
+        let section = Section::new("fruit", "Fruit")
+            .property("in stock", true)
+            .property("of", "the garden")
+            .rows(columns, [vec!["apple".into(), 12.into()], vec!["fig".into(), Cell::unknown()]]);
+        assert_eq!(
+            section.json(),
+            json!({
+                "in_stock": true,
+                "of": "the garden",
+                "rows": [{"name": "apple", "how_many": 12}, {"name": "fig", "how_many": null}],
+            })
+        );
+        assert_eq!(
+            section.text(),
+            "Fruit\n  in stock  yes\n  of        the garden\n  name    how many\n ──────────────────\n  apple         12\n  fig      unknown\n"
+        );
+    }
+}

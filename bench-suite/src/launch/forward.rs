@@ -1,0 +1,151 @@
+//! Forwarding output: whole lines, each with its rank in front, whatever bytes they are made of.
+
+use std::io::{self, Read, Write};
+use std::sync::mpsc::Sender;
+use std::thread;
+
+use super::Event;
+
+/// Bytes asked of a pipe at a time.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// A line without an end is held back up to this size; then it is forwarded in pieces.
+const MAX_HELD_BYTES: usize = 64 * 1024;
+
+/// Copies `from` to `to` in a thread of its own, until either ends. `prefix` goes before each line.
+pub(super) fn forward(
+    mut from: impl Read + Send + 'static,
+    mut to: impl Write + Send + 'static,
+    prefix: String,
+    events: Sender<Event>,
+) {
+    thread::spawn(move || {
+        let mut lines = Lines::new(prefix);
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut out = Vec::new();
+        loop {
+            let n_bytes = match from.read(&mut chunk) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // A pipe that cannot be read has ended.
+                result => result.unwrap_or(0),
+            };
+            out.clear();
+            if n_bytes == 0 {
+                lines.finish(&mut out);
+            } else {
+                lines.push(&chunk[..n_bytes], &mut out);
+            }
+            // One call for whole lines, so that those of different ranks do not mix.
+            let written = to.write_all(&out).and_then(|()| to.flush());
+            // If nobody receives events, the program is at its end.
+            if written.is_err() {
+                let _ = events.send(Event::NoReader);
+            }
+            if written.is_err() || n_bytes == 0 {
+                let _ = events.send(Event::EndOfOutput);
+                return;
+            }
+        }
+    });
+}
+
+/// Bytes in pieces of any size to whole lines with a prefix.
+struct Lines {
+    prefix: String,
+    /// The beginning of a line whose end has not come.
+    held: Vec<u8>,
+    /// Some of the current line has been forwarded already.
+    is_continued: bool,
+}
+
+impl Lines {
+    fn new(prefix: String) -> Self {
+        Self { prefix, held: Vec::new(), is_continued: false }
+    }
+
+    /// Takes the next bytes; appends to `out` what can be forwarded.
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            self.held.extend_from_slice(piece);
+            if piece.ends_with(b"\n") || self.held.len() >= MAX_HELD_BYTES {
+                self.release(out);
+            }
+        }
+    }
+
+    /// Appends the rest to `out`. A prefixed line gets an end, or another rank's would follow on it.
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        if self.held.is_empty() && !self.is_continued {
+            return;
+        }
+        if !self.prefix.is_empty() {
+            self.held.push(b'\n');
+        }
+        self.release(out);
+    }
+
+    fn release(&mut self, out: &mut Vec<u8>) {
+        if !self.is_continued {
+            out.extend_from_slice(self.prefix.as_bytes());
+        }
+        self.is_continued = !self.held.ends_with(b"\n");
+        out.append(&mut self.held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `pieces`, one after the other, are forwarded as.
+    fn forwarded<'a>(prefix: &str, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+        let mut lines = Lines::new(prefix.into());
+        let mut out = Vec::new();
+        pieces.into_iter().for_each(|piece| lines.push(piece, &mut out));
+        lines.finish(&mut out);
+        out
+    }
+
+    #[test]
+    fn each_line_has_its_prefix_however_it_comes_in_pieces() {
+        let bytes = b"one\n\ntwo \xff\xfe\r\n\0three";
+        for n_bytes in 1..=bytes.len() {
+            let out = forwarded("[7] ", bytes.chunks(n_bytes));
+            assert_eq!(out, b"[7] one\n[7] \n[7] two \xff\xfe\r\n[7] \0three\n", "by {n_bytes}");
+        }
+    }
+
+    #[test]
+    fn without_a_prefix_the_bytes_are_the_same() {
+        let bytes = b"one\n\n\xfftwo";
+        for n_bytes in 1..=bytes.len() {
+            assert_eq!(forwarded("", bytes.chunks(n_bytes)), bytes);
+        }
+        assert_eq!(forwarded("", []), b"");
+        assert_eq!(forwarded("[7] ", []), b"");
+    }
+
+    #[test]
+    fn a_line_that_is_not_at_its_end_is_held_back() {
+        let mut lines = Lines::new("> ".into());
+        let mut out = Vec::new();
+        lines.push(b"a\nb", &mut out);
+        assert_eq!(out, b"> a\n");
+        lines.push(b"c\n", &mut out);
+        assert_eq!(out, b"> a\n> bc\n");
+    }
+
+    #[test]
+    fn a_line_without_an_end_takes_no_end_of_memory_and_loses_nothing() {
+        let long = vec![b'x'; 5 * MAX_HELD_BYTES + 3];
+        let mut lines = Lines::new("> ".into());
+        let mut out = Vec::new();
+        for piece in long.chunks(1000) {
+            lines.push(piece, &mut out);
+            assert!(lines.held.len() < MAX_HELD_BYTES + 1000);
+        }
+        lines.push(b"\ny\n", &mut out);
+        assert_eq!(out, [b"> ", &long[..], b"\n> y\n"].concat());
+        let exact = vec![b'x'; MAX_HELD_BYTES];
+        assert_eq!(forwarded("> ", [&exact[..]]), [b"> ", &exact[..], b"\n"].concat());
+    }
+}

@@ -1,0 +1,182 @@
+//! The processes of a launch: how they are started, and how they end.
+
+use std::io::{self, IsTerminal};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::Sender;
+use std::thread;
+
+use foldwire_bootstrap::{Root, Token};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
+use socket2::{Domain, Socket, Type};
+
+use super::Event;
+use super::forward::forward;
+use crate::cli::LaunchArgs;
+use crate::usage::UsageError;
+
+/// A port of this machine for rank 0.
+pub(super) struct ReservedRoot {
+    root: Root,
+    /// Keeps Linux from giving the port to others; with SO_REUSEADDR, rank 0 can listen at it all the same.
+    /// Other systems would not let rank 0, so there the port is free again.
+    _socket: Option<Socket>,
+}
+
+impl ReservedRoot {
+    pub(super) fn new() -> io::Result<Self> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+        let port = socket.local_addr()?.as_socket_ipv4().map_or(0, |address| address.port());
+        let root = Root::loopback(port);
+        Ok(Self { root, _socket: cfg!(target_os = "linux").then_some(socket) })
+    }
+}
+
+/// The ranks, each the leader of a process group of its own, so that what it has started is signalled with it.
+///
+/// A process is signalled only while it has not been reaped, so its number is still its own.
+pub(super) struct Ranks {
+    /// By rank; `None` when it has ended.
+    running: Vec<Option<Child>>,
+}
+
+impl Ranks {
+    /// Starts all ranks and forwards what they print.
+    pub(super) fn start(
+        args: &LaunchArgs,
+        root: &ReservedRoot,
+        token: &Token,
+        events: &Sender<Event>,
+    ) -> anyhow::Result<Self> {
+        let mut ranks = Self { running: Vec::new() };
+        for rank in 0..args.ranks {
+            let mut child = command(args, rank, root, token).spawn().map_err(|error| {
+                let program = args.program[0].display();
+                UsageError::new(format!(
+                    "cannot start `{program}` ({error}); give a path, or a program in PATH"
+                ))
+            })?;
+            let prefix = prefix(args, rank);
+            // Both are there: the command asks for pipes.
+            if let Some(stdout) = child.stdout.take() {
+                forward(stdout, io::stdout(), prefix.clone(), events.clone());
+            }
+            if let Some(stderr) = child.stderr.take() {
+                forward(stderr, io::stderr(), prefix, events.clone());
+            }
+            tell_of_end(rank, pid(&child), events.clone());
+            ranks.running.push(Some(child));
+        }
+        Ok(ranks)
+    }
+
+    /// How a rank has ended, after [`Event::EndOfRank`].
+    pub(super) fn reap(&mut self, rank: usize) -> Option<ExitStatus> {
+        // It has ended, and nobody else waits for it: this neither blocks nor fails.
+        self.running[rank].take()?.wait().ok()
+    }
+
+    pub(super) fn n_running(&self) -> usize {
+        self.running.iter().flatten().count()
+    }
+
+    /// Sends a signal to all that have not ended, and to what they have started.
+    pub(super) fn signal(&self, signal: Signal) {
+        for child in self.running.iter().flatten() {
+            // Fails when all of the group have ended.
+            let _ = killpg(pid(child), signal);
+        }
+    }
+}
+
+impl Drop for Ranks {
+    /// Leaves nobody behind when not all could be started.
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+        for child in self.running.iter_mut().flatten() {
+            let _ = child.wait();
+        }
+    }
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(child.id().cast_signed())
+}
+
+/// Waits for the end of a rank in a thread of its own, and does not reap it.
+fn tell_of_end(rank: usize, pid: Pid, events: Sender<Event>) {
+    thread::spawn(move || {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+        while waitid(Id::Pid(pid), flags) == Err(Errno::EINTR) {}
+        // If nobody receives events, the program is at its end.
+        let _ = events.send(Event::EndOfRank(rank));
+    });
+}
+
+fn command(args: &LaunchArgs, rank: usize, root: &ReservedRoot, token: &Token) -> Command {
+    let mut command = Command::new(&args.program[0]);
+    command
+        .args(&args.program[1..])
+        .env("FOLDWIRE_RANK", rank.to_string())
+        .env("FOLDWIRE_SIZE", args.ranks.to_string())
+        .env("FOLDWIRE_ROOT", root.root.to_string())
+        .env("FOLDWIRE_TOKEN", token.reveal())
+        .stdin(if rank == 0 && !io::stdin().is_terminal() {
+            Stdio::inherit()
+        } else {
+            Stdio::null()
+        })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    for arg in args.env.iter().filter(|arg| arg.rank.is_none_or(|only| only == rank)) {
+        command.env(&arg.name, &arg.value);
+    }
+    command
+}
+
+/// `[2] `, as wide for every rank; nothing if there is nobody to tell it from.
+fn prefix(args: &LaunchArgs, rank: usize) -> String {
+    if args.no_prefix || args.ranks == 1 {
+        return String::new();
+    }
+    let width = (args.ranks - 1).to_string().len();
+    format!("[{rank:width$}] ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(words: &str) -> LaunchArgs {
+        use clap::Parser;
+
+        let words = format!("foldwire launch {words} -- true");
+        let cli = crate::cli::Cli::try_parse_from(words.split(' ')).unwrap();
+        let crate::cli::Command::Launch(args) = cli.command else { unreachable!("it is launch") };
+        args
+    }
+
+    #[test]
+    fn prefixes_are_as_wide_for_every_rank() {
+        assert_eq!(prefix(&args("-n 10"), 3), "[3] ");
+        assert_eq!(prefix(&args("-n 11"), 3), "[ 3] ");
+        assert_eq!(prefix(&args("-n 11"), 10), "[10] ");
+        assert_eq!(prefix(&args("-n 1"), 0), "");
+        assert_eq!(prefix(&args("-n 4 --no-prefix"), 0), "");
+    }
+
+    #[test]
+    fn rank_0_can_listen_at_a_port_that_is_reserved_and_others_get_another() {
+        let root = ReservedRoot::new().unwrap();
+        let other = ReservedRoot::new().unwrap();
+        let _listener = std::net::TcpListener::bind(root.root.to_string()).unwrap();
+        assert_ne!(root.root, other.root);
+    }
+}

@@ -1,0 +1,181 @@
+//! `foldwire bench` as users meet it, on threads; over MPI with the feature `mpi`, where `FOLDWIRE_MPIRUN` names the
+//! library's launcher with its options (`mpirun` unless set).
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_foldwire");
+
+fn bench(args: &str) -> Output {
+    Command::new(PROGRAM)
+        .arg("bench")
+        .args(args.split_whitespace())
+        .output()
+        .expect("the command starts")
+}
+
+/// The one JSON object on stdout.
+fn object(output: &Output) -> Value {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).expect("stdout is one JSON object")
+}
+
+/// What every row promises, whoever played.
+fn check_row(row: &Value) {
+    let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"));
+    let times = row["times_s"].as_array().unwrap();
+    assert!(times.len() >= 2 && times.iter().all(|time| time.as_f64().unwrap() > 0.0), "{row}");
+    let gbps = number("n_bytes") / number("time_s") / 1e9;
+    assert!((number("algbw_gbps") - gbps).abs() <= 1e-6 * gbps.max(1.0), "{row}");
+    assert!(number("max_err") <= number("bound_worst"), "{row}");
+    assert_eq!(row["mismatched_nonfinite"], 0, "{row}");
+}
+
+#[test]
+fn every_preset_and_size_has_a_row() {
+    let args =
+        "allreduce --backend threads --ranks 3 --sizes 0,4,1K:64K --repeat 2 --min-time 0 --json";
+    let object = object(&bench(args));
+    assert_eq!((&object["collective"], &object["ranks"]), (&"all-reduce".into(), &3.into()));
+    assert!(object["memcpy_gbps"].as_f64().unwrap() > 0.0);
+    let rows = object["rows"].as_array().unwrap();
+    // 0, 4, and 1 to 64 KiB in powers of two; six presets.
+    assert_eq!(rows.len(), 9 * 6);
+    rows.iter().for_each(check_row);
+    let sizes: Vec<u64> = rows.iter().map(|row| row["n_bytes"].as_u64().unwrap()).collect();
+    assert!(sizes.is_sorted() && sizes[0] == 0 && sizes[53] == 65536, "{sizes:?}");
+    let last = |name: &str| rows.iter().rfind(|row| row["contestant"] == name).unwrap();
+    assert_eq!(
+        (&last("raw")["bound_abs"], &last("raw")["speedup_raw"]),
+        (&0.0.into(), &1.0.into())
+    );
+    assert!(last("foldwire")["ratio"].as_f64().unwrap() > 3.0);
+    assert!(last("foldwire")["max_err"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn every_collective_gives_right_results_from_any_root_and_in_place() {
+    for (collective, in_place) in [
+        ("allreduce", true),
+        ("reduce-scatter", true),
+        ("allgather", true),
+        ("reduce", true),
+        ("allgather", false),
+        ("broadcast", false),
+        ("scatter", false),
+        ("gather", false),
+        ("reduce", false),
+        ("reduce-scatter", false),
+    ] {
+        let in_place = if in_place { "--in-place" } else { "" };
+        let args = format!(
+            "{collective} {in_place} --ranks 3 --root 2 --sizes 8,80,8000 --dtype f64 --op avg --preset raw,foldwire \
+             --repeat 2 --min-time 0 --json"
+        );
+        let output = bench(&args);
+        let object = object(&output);
+        let rows = object["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 3 * 2, "{args}");
+        rows.iter().for_each(check_row);
+    }
+}
+
+#[test]
+fn the_table_has_a_head_and_aligned_rows() {
+    let output =
+        bench("broadcast --ranks 2 --sizes 4K --preset raw --repeat 2 --min-time 0 --check false");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.starts_with("# foldwire broadcast, 2 ranks over threads, f32, root 0\n"),
+        "{text}"
+    );
+    for words in
+        ["built-in", "results not checked", "memcpy", "max error", "\n    4K   Foldwire raw"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(output.stderr.is_empty(), "no progress where stderr is no terminal");
+}
+
+#[test]
+fn errors_of_use_exit_2_and_say_what_to_do() {
+    for (args, hint) in [
+        ("", "COLLECTIVE"),
+        ("alltonone", "allreduce"),
+        ("allreduce --sizes 1T", "powers of 1024"),
+        ("allreduce --sizes 6", "multiples of 4"),
+        ("reduce --ranks 3 --root 3", "0 to 2"),
+        ("scatter --in-place", "leave out --in-place"),
+        ("allreduce --preset mpi", "hzccl"),
+        ("allreduce --field none.f32", "no such file"),
+        ("allreduce --frame 12", "1024 bytes"),
+        ("allreduce --backend mpi --ranks 2", "mpirun -n"),
+        ("allreduce --backend libfabric --link 1gbit", "--backend threads"),
+        #[cfg(not(feature = "mpi"))]
+        ("allreduce --backend mpi", "--features mpi"),
+    ] {
+        let output = bench(args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args}: {errors}");
+        assert!(errors.contains(hint) && output.stdout.is_empty(), "{args}: {errors}");
+    }
+}
+
+#[cfg(feature = "mpi")]
+mod mpi {
+    use super::*;
+
+    fn mpirun(n: usize, args: &str) -> Output {
+        let launcher = std::env::var("FOLDWIRE_MPIRUN").unwrap_or_else(|_| "mpirun".to_owned());
+        let mut launcher = launcher.split_whitespace();
+        let mut command = Command::new(launcher.next().expect("a launcher"));
+        command.args(launcher).args(["-n", &n.to_string(), PROGRAM, "bench"]);
+        command.args(args.split_whitespace());
+        // Ranks outnumber cores, and root is who runs containers.
+        let root = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
+        command.envs(root.map(|name| (name, "1"))).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; set FOLDWIRE_MPIRUN"))
+    }
+
+    /// Even and odd counts, so that both forms of MPI's functions are called.
+    #[test]
+    fn the_librarys_own_collectives_give_right_results_too() {
+        for collective in
+            ["allreduce", "reduce-scatter", "allgather", "broadcast", "scatter", "gather", "reduce"]
+        {
+            let args = "--backend mpi --sizes 4,4K,20000 --preset raw,foldwire --repeat 2 --min-time 0 --json";
+            let object = object(&mpirun(2, &format!("{collective} {args}")));
+            assert!(object["backend"].as_str().unwrap().starts_with("MPI ("), "{object}");
+            let rows = object["rows"].as_array().unwrap();
+            assert_eq!(rows.len(), 3 * 4, "{collective}");
+            rows.iter().for_each(check_row);
+            for row in rows {
+                let is_best = row["contestant"] == "mpi-best";
+                let algorithm = row["algorithm"].as_str().unwrap_or_default();
+                assert_eq!(is_best, algorithm.starts_with("MPI_"), "{row}");
+                assert!(row["speedup_mpi_best"].as_f64().unwrap() > 0.0, "{row}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_best_can_be_left_out() {
+        let args = "allreduce --backend mpi --in-place --sizes 4K --preset foldwire --mpi-best false --op max --json";
+        let object = object(&mpirun(2, args));
+        let rows = object["rows"].as_array().unwrap();
+        let names: Vec<_> = rows.iter().map(|row| row["contestant"].as_str().unwrap()).collect();
+        assert_eq!(names, ["foldwire", "mpi-default"]);
+        rows.iter().for_each(check_row);
+    }
+
+    #[test]
+    fn errors_of_use_are_said_once() {
+        let output = mpirun(2, "reduce --backend mpi --root 2");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{errors}");
+        assert_eq!(errors.matches("the 2 ranks are 0 to 1").count(), 1, "{errors}");
+    }
+}

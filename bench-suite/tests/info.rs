@@ -1,0 +1,58 @@
+//! `foldwire info` as users meet it: every section is there, as text and as JSON.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn info(args: &[&str], env: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_foldwire"));
+    // A place of the test run's own, if it has one, is not to be seen.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if ["FOLDWIRE_", "OMPI_", "PMI", "SLURM_"].iter().any(|head| name.starts_with(head)) {
+            command.env_remove(&*name);
+        }
+    }
+    let output = command.arg("info").args(args).envs(env.iter().copied()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn json(env: &[(&str, &str)]) -> Value {
+    serde_json::from_slice(&info(&["--json"], env).stdout).expect("stdout is one JSON object")
+}
+
+#[test]
+fn all_sections_are_there() {
+    let object = json(&[]);
+    for key in ["machine", "kernels", "presets", "place", "links", "threads", "mpi", "libfabric"] {
+        assert!(object[key].is_object(), "{key}");
+    }
+    assert_eq!(object["machine"]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(object["kernels"]["used"], foldwire::kernel::Level::best().name());
+    let names: Vec<_> =
+        object["presets"]["rows"].as_array().unwrap().iter().map(|row| &row["preset"]).collect();
+    assert_eq!(names, foldwire::Preset::ALL.map(foldwire::Preset::name));
+    assert_eq!(object["threads"]["built_in"], true);
+    assert_eq!(object["mpi"]["built_in"], cfg!(feature = "mpi"));
+    assert_eq!(object["libfabric"]["built_in"], cfg!(feature = "libfabric"));
+}
+
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn an_absent_backend_says_how_to_get_it() {
+    let output = info(&[], &[]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("--features mpi") && text.contains("libopenmpi-dev"), "{text}");
+}
+
+#[test]
+fn the_place_is_that_of_the_environment() {
+    let place = &json(&[("PMI_RANK", "1"), ("PMI_SIZE", "3"), ("PMI_LOCAL_SIZE", "3")])["place"];
+    assert_eq!(
+        (&place["from"], &place["rank"], &place["size"]),
+        (&"PMI".into(), &1.into(), &3.into())
+    );
+    let place = &json(&[("FOLDWIRE_RANK", "x")])["place"];
+    assert!(place["error"].as_str().unwrap().contains("FOLDWIRE_RANK holds `x`"), "{place}");
+}

@@ -1,0 +1,67 @@
+//! The chain: every rank has one neighbour on the way to the root, and one on the way from it.
+//!
+//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//!
+//! Ranks stand in order from the root. *Broadcast*: each stores what comes from the rank before it and sends it on.
+//! *Reduce*: each adds its own to what comes from the rank after it and sends the sum towards the root. There is one
+//! part, processed in rounds, and rounds follow each other along the chain, so no link carries anything twice and
+//! none waits for another once the first round has passed.
+//!
+//! Cost for m bytes in k rounds over n ranks, with latency α per message, β per byte sent and γ per byte reduced:
+//! broadcast (k + n − 2)·(α + m/k·β), reduce (k + n − 2)·(α + m/k·(β + γ)): m·β for long arrays, where a
+//! binomial tree's root sends ⌈log₂ n⌉·m. Source: J. L. Träff, A. Ripke, "Optimal broadcast for fully
+//! connected processor-node networks", J. Parallel Distrib. Comput. 68 (2008), section 1, "linear pipeline".
+
+use super::{Action, Call, Collective, Part, Schedule, Step};
+use crate::transport::Rank;
+
+/// Broadcast and reduce along a chain.
+#[derive(Clone, Copy, Debug)]
+pub struct Chain;
+
+/// The only part.
+const WHOLE: Part = Part::new(0);
+
+impl Schedule for Chain {
+    fn name(&self) -> &'static str {
+        "chain"
+    }
+
+    fn supports(&self, collective: Collective) -> bool {
+        matches!(collective, Collective::Broadcast | Collective::Reduce)
+    }
+
+    fn n_parts(&self, _: Call) -> usize {
+        1
+    }
+
+    fn n_steps(&self, _: Call, _: Rank) -> usize {
+        1
+    }
+
+    fn n_encodings(&self, call: Call) -> u64 {
+        // Every rank but the root encodes its partial sum once.
+        if call.collective == Collective::Reduce { call.size as u64 - 1 } else { 0 }
+    }
+
+    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+        debug_assert!(index < self.n_steps(call, rank));
+        let n = call.size;
+        let place = (rank.index() + n - call.root.index()) % n;
+        // The neighbour nearer to the root, and the one farther from it.
+        let nearer = (place > 0).then(|| Rank::new((rank.index() + n - 1) % n));
+        let farther = (place + 1 < n).then(|| Rank::new((rank.index() + 1) % n));
+        let reduces = call.collective == Collective::Reduce;
+        let (from, to) = if reduces { (farther, nearer) } else { (nearer, farther) };
+        let action = match (from, to) {
+            (None, None) => Action::Finish,
+            (None, Some(_)) if reduces => Action::Send,
+            (None, Some(_)) => Action::SendStore,
+            (Some(_), Some(_)) if reduces => Action::ReduceSend,
+            (Some(_), Some(_)) => Action::StoreForward,
+            (Some(_), None) if reduces => Action::ReduceStore,
+            (Some(_), None) => Action::Store,
+        };
+        Step { action, part: WHOLE, from, to, keep: false }
+    }
+}

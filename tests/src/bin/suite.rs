@@ -1,0 +1,58 @@
+//! One rank of the suite for backends whose ranks are processes. Started by a launcher; see `tests/mpi.rs`.
+
+use clap::{Parser, ValueEnum};
+
+/// Runs the suite as one of several processes.
+#[derive(Parser)]
+struct Cli {
+    /// What connects the processes.
+    #[arg(value_enum)]
+    backend: Over,
+    /// libfabric's provider.
+    #[arg(long)]
+    provider: Option<String>,
+    /// Instead of the suite: the last rank kills itself, the others say what they see.
+    #[arg(long)]
+    lose_a_rank: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Over {
+    #[cfg(feature = "mpi")]
+    Mpi,
+    #[cfg(feature = "libfabric")]
+    Libfabric,
+}
+
+fn main() {
+    let cli = Cli::parse();
+    match cli.backend {
+        #[cfg(feature = "mpi")]
+        Over::Mpi => over_mpi(&cli),
+        #[cfg(feature = "libfabric")]
+        Over::Libfabric => over_libfabric(&cli),
+    }
+}
+
+#[cfg(feature = "mpi")]
+fn over_mpi(cli: &Cli) {
+    use foldwire_tests::processes::{lose_a_rank, mpi::World, run_suite};
+    use mpi::traits::Communicator;
+
+    let (universe, _) =
+        mpi::initialize_with_threading(mpi::Threading::Funneled).expect("MPI starts once");
+    let world = universe.world();
+    let size = world.size() as usize;
+    // A rank that panics ends all: the others would wait for it for ever.
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        print(info);
+        mpi::topology::SimpleCommunicator::world().abort(101);
+    }));
+    if cli.lose_a_rank {
+        lose_a_rank(&World { world: &world, frame_bytes: Some(20_000) }, size);
+        // MPI_Finalize would wait for the lost rank.
+        std::process::exit(0);
+    }
+    run_suite(&|frame_bytes| World { world: &world, frame_bytes }, size);
+}

@@ -1,0 +1,63 @@
+//! Backends whose ranks are processes that all run this program (features `mpi`, `libfabric`).
+
+#[cfg(feature = "libfabric")]
+pub mod libfabric;
+#[cfg(feature = "mpi")]
+pub mod mpi;
+
+use crate::{Backend, data, suite};
+use foldwire::schedule::Ring;
+use foldwire::transport::TransportErrorKind;
+use foldwire::{Bound, Error, Op, Plan};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Runs all checks on groups of `size`, which is the number of processes, and says so on rank 0.
+pub fn run_suite<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    for (name, check) in suite::checks() {
+        let start = Instant::now();
+        check(make, size);
+        if make(None).ranks(size).start == 0 {
+            println!("ok: {name}, {size} ranks, {:.2} s", start.elapsed().as_secs_f64());
+        }
+    }
+}
+
+/// The last rank kills itself in the middle of an all-reduce; the others say what they see of it. Returns once they
+/// have; whatever they used is beyond repair, so exit.
+///
+/// # Panics
+/// If a survivor sees anything but a lost peer or a stall, or sees it late.
+pub fn lose_a_rank(backend: &impl Backend, size: usize) {
+    let timeout = Duration::from_secs(3);
+    let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);
+    backend.run(size, |mut comm| {
+        comm.config_mut().timeout = timeout;
+        let rank = comm.rank().index();
+        let mut values: Vec<f32> = data::smooth(rank, 2_000_000);
+        if rank + 1 == size {
+            let mut operation =
+                comm.start_all_reduce(&mut values, Op::Sum, &plan).expect("a valid call");
+            for _ in 0..20 {
+                let _ = operation.poll();
+            }
+            let id = std::process::id().to_string();
+            let _ = Command::new("kill").args(["-KILL", &id]).status();
+            unreachable!("killed");
+        }
+        let start = Instant::now();
+        let outcome = comm.all_reduce(&mut values, Op::Sum, &plan);
+        let took = start.elapsed();
+        let verdict = match outcome {
+            Err(Error::Transport { kind: TransportErrorKind::PeerLost, .. }) => "PeerLost",
+            Err(Error::Stalled { .. }) => "Stalled",
+            // Another survivor saw it first.
+            Err(Error::Aborted { .. }) => "Aborted",
+            other => panic!("rank {rank}: {other:?}"),
+        };
+        assert!(took < timeout + Duration::from_secs(2), "rank {rank} took {took:?}");
+        println!("survivor {rank}: {verdict} after {:.2} s", took.as_secs_f64());
+        // A launcher may end everything when the first survivor leaves.
+        std::thread::sleep(timeout / 2);
+    });
+}

@@ -1,0 +1,39 @@
+//! Ranks as processes that an MPI launcher started.
+
+use crate::Backend;
+use foldwire_mpi::{Endpoint, Options};
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::{Communicator, CommunicatorCollectives};
+use std::ops::Range;
+
+/// All ranks of MPI's world.
+pub struct World<'w> {
+    /// MPI's world.
+    pub world: &'w SimpleCommunicator,
+    /// Bytes of a frame; `None`: the backend's default.
+    pub frame_bytes: Option<usize>,
+}
+
+impl Backend for World<'_> {
+    type Transport = Endpoint;
+
+    fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
+        assert_eq!(size, self.world.size() as usize, "groups are of all processes");
+        let mut options = Options::default();
+        if let Some(bytes) = self.frame_bytes {
+            options.frame_bytes = bytes;
+        }
+        vec![body(foldwire_mpi::join_with(self.world, options).expect("a duplicate"))]
+    }
+
+    fn ranks(&self, _: usize) -> Range<usize> {
+        let rank = self.world.rank() as usize;
+        rank..rank + 1
+    }
+
+    fn gather(&self, own: Vec<u64>) -> Vec<u64> {
+        let mut all = vec![0; own.len() * self.world.size() as usize];
+        self.world.all_gather_into(&own[..], &mut all[..]);
+        all
+    }
+}

@@ -1,0 +1,222 @@
+//! What every backend must do: checks that run on any [`Backend`], whether its ranks are threads of one process or
+//! processes of their own.
+//!
+//! `make` gives the backend with frames of some size (`None`: its default). A check panics if something is wrong,
+//! on the rank that finds it.
+
+use crate::tamper::Tamper;
+use crate::{Backend, Case, Operation, Threads, case::ROUTES, data, pairwise_of};
+use foldwire::schedule::Ring;
+use foldwire::transport::TransportErrorKind;
+use foldwire::{Bound, Collective, Communicator, Error, Op, Plan, Rank, Transport};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A check: its name, and what it runs on groups of a size.
+pub type Check<M> = (&'static str, fn(&M, usize));
+
+/// All checks.
+#[must_use]
+pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; 6] {
+    [
+        ("every pair of choices gives the right result, and that of threads", conformance),
+        ("calls in a row on one communicator", many_calls),
+        ("ranks that disagree get an error", disagreement),
+        ("damaged frames are an error on every rank", damage),
+        ("a dropped operation is an error on the others", dropped_operation),
+        ("a silent rank stalls the others no longer than the time limit", silence),
+    ]
+}
+
+/// Long enough that nothing but a silent rank runs into it.
+const PATIENT: Duration = Duration::from_secs(20);
+
+fn conformance<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    for (i, case) in pairwise_of(size).iter().enumerate() {
+        let frame_bytes = [None, Some(40_000), Some(5_000)][i % 3];
+        let ours = case.check(&make(frame_bytes));
+        let theirs = case.check(&Threads { frame_bytes });
+        assert!(ours == theirs, "{case:?}: other bits than between threads");
+    }
+}
+
+fn many_calls<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    let plan = Plan::foldwire(Bound::Absolute(1e-3));
+    let outcomes = make(Some(20_000)).run(size, |mut comm| -> Result<f64, Error> {
+        let mut worst = 0.0f64;
+        for call in 0..40 {
+            let count = [0, 1, size, 7000, 30_001][call % 5];
+            let mut values = vec![1.0f64 + comm.rank().0 as f64; count];
+            let report = comm.all_reduce(&mut values, Op::Sum, &plan)?;
+            let exact = (size * (size + 1) / 2) as f64;
+            let allowed = report.worst_case.unwrap_or(0.0) + 1e-9;
+            for value in values {
+                assert!((value - exact).abs() <= allowed, "{value} for {exact} in call {call}");
+            }
+            worst = worst.max(allowed);
+            // A root that is not 0, and one that no longer is ahead of the others.
+            let mut values: Vec<f32> = data::smooth(call, 9000);
+            comm.broadcast(&mut values, Rank::new(call % size), &Plan::raw())?;
+            let expected: Vec<f32> = data::smooth(call, 9000);
+            assert!(data::bits(&values) == data::bits(&expected), "broadcast in call {call}");
+        }
+        Ok(worst)
+    });
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+}
+
+/// What a rank tells the others of its outcome.
+fn code(outcome: &Result<(), Error>) -> u64 {
+    match outcome {
+        Ok(()) => 0,
+        Err(Error::Mismatch { .. }) => 1,
+        Err(Error::Frame { .. }) => 2,
+        Err(Error::Aborted { .. }) => 3,
+        Err(Error::Transport { kind: TransportErrorKind::PeerLost, .. }) => 4,
+        Err(Error::Stalled { .. }) => 5,
+        Err(Error::Poisoned) => 6,
+        Err(Error::Codec(_)) => 7,
+        Err(_) => 99,
+    }
+}
+const OK: u64 = 0;
+const MISMATCH: u64 = 1;
+const STALLED: u64 = 5;
+const POISONED: u64 = 6;
+const UNEXPECTED: u64 = 99;
+
+type Twist = (&'static str, fn(&mut Case));
+
+const TWISTS: [Twist; 4] = [
+    ("count", |case| case.count += 1),
+    ("op", |case| case.op = Operation::Max),
+    ("type", |case| case.is_f64 = !case.is_f64),
+    ("bound", |case| case.bound = Bound::Absolute(1.1e-3)),
+];
+
+fn run_case<X: Transport>(case: &Case, comm: &mut Communicator<X>) -> Result<(), Error> {
+    if case.is_f64 {
+        case.run_rank::<f64, _>(comm).map(|_| ())
+    } else {
+        case.run_rank::<f32, _>(comm).map(|_| ())
+    }
+}
+
+fn disagreement<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    if size == 1 {
+        return;
+    }
+    for (collective, schedule) in ROUTES.into_iter().take(6) {
+        for (name, twist) in TWISTS {
+            if name == "op" && !collective.reduces() {
+                continue;
+            }
+            let honest = Case { collective, schedule, ..Case::all_reduce(size, 7000) };
+            let mut twisted = honest;
+            twist(&mut twisted);
+            let backend = make(Some(20_000));
+            let start = Instant::now();
+            let outcomes = backend.run(size, |mut comm| {
+                comm.config_mut().timeout = PATIENT;
+                let is_odd = comm.rank().index() == size - 1;
+                run_case(if is_odd { &twisted } else { &honest }, &mut comm)
+            });
+            let took = start.elapsed();
+            let codes = backend.gather(outcomes.iter().map(code).collect());
+            let context = format!(
+                "{} by {}, {size} ranks, the last has another {name}: {outcomes:?}, all {codes:?}",
+                collective.name(),
+                schedule.name()
+            );
+            assert!(codes.contains(&MISMATCH), "{context}");
+            assert!(!codes.contains(&UNEXPECTED) && !codes.contains(&STALLED), "{context}");
+            assert!(!codes.contains(&OK), "{context}");
+            assert!(took < PATIENT / 2, "{context}");
+        }
+    }
+}
+
+fn damage<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    if size == 1 {
+        return;
+    }
+    let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);
+    // Which of the frames that rank 0 receives, and which of its bytes.
+    for (nth, byte) in [(0, 0), (0, 20), (1, 64), (2, 100), (0, 300)] {
+        let backend = make(Some(20_000));
+        let outcomes = backend.run_transports(size, |transport| {
+            let is_victim = transport.rank() == Rank(0);
+            let mut n_seen = 0;
+            let harm = Box::new(move |message: &mut [u8], n_bytes: usize| {
+                if is_victim && n_seen == nth && byte < n_bytes {
+                    message[byte] ^= 0x10;
+                }
+                n_seen += 1;
+                n_bytes
+            });
+            let mut comm = Communicator::new(Tamper::new(transport, harm))?;
+            comm.config_mut().timeout = PATIENT;
+            let mut values: Vec<f32> = data::smooth(comm.rank().index(), 40_000);
+            comm.all_reduce(&mut values, Op::Sum, &plan).map(|_| ())
+        });
+        let codes = backend.gather(outcomes.iter().map(code).collect());
+        let context = format!("byte {byte} of frame {nth}: {outcomes:?}, all {codes:?}");
+        assert!(!codes.contains(&UNEXPECTED) && !codes.contains(&STALLED), "{context}");
+        assert_ne!(codes[0], OK, "{context}");
+    }
+}
+
+fn dropped_operation<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    if size == 1 {
+        return;
+    }
+    let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);
+    for n_polls in [0, 1, 3] {
+        let backend = make(Some(20_000));
+        let outcomes = backend.run(size, |mut comm| {
+            comm.config_mut().timeout = PATIENT;
+            let mut values = vec![1.5f32; 50_000];
+            if comm.rank().index() == size - 1 {
+                let mut operation = comm.start_all_reduce(&mut values, Op::Sum, &plan)?;
+                for _ in 0..n_polls {
+                    let _ = operation.poll();
+                }
+                drop(operation);
+            }
+            comm.all_reduce(&mut values, Op::Sum, &plan).map(|_| ())
+        });
+        let codes = backend.gather(outcomes.iter().map(code).collect());
+        let context = format!("{n_polls} polls: {outcomes:?}, all {codes:?}");
+        assert_eq!(codes[size - 1], POISONED, "{context}");
+        let others = &codes[..size - 1];
+        assert!(others.iter().all(|code| ![OK, STALLED, UNEXPECTED].contains(code)), "{context}");
+    }
+}
+
+fn silence<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    if size == 1 {
+        return;
+    }
+    let (timeout, late) = (Duration::from_millis(300), Duration::from_millis(1500));
+    let case = Case {
+        collective: Collective::AllReduce,
+        schedule: &Ring,
+        ..Case::all_reduce(size, 50_000)
+    };
+    let backend = make(Some(20_000));
+    let outcomes = backend.run(size, |mut comm| {
+        comm.config_mut().timeout = timeout;
+        if comm.rank().index() == size - 1 {
+            thread::sleep(late);
+        }
+        let start = Instant::now();
+        let outcome = run_case(&case, &mut comm);
+        let took = start.elapsed();
+        assert!(took < late, "{outcome:?} after {took:?}");
+        outcome
+    });
+    let codes = backend.gather(outcomes.iter().map(code).collect());
+    let context = format!("{outcomes:?}, all {codes:?}");
+    assert!(!codes.contains(&OK) && !codes.contains(&UNEXPECTED), "{context}");
+    assert!(codes[..size - 1].contains(&STALLED), "{context}");
+}

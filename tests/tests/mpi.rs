@@ -1,0 +1,59 @@
+//! The suite over MPI: 1 to 5 processes started by the library's `mpirun`, which `FOLDWIRE_MPIRUN` names with its
+//! options (`mpirun` unless set). `cargo xtask test` runs this once for each MPI library that it finds.
+#![cfg(feature = "mpi")]
+
+use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
+
+/// One job at a time: MPI libraries spin while they wait.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+/// Runs `program`, its words last, on `n` ranks.
+fn mpirun(n: usize, launcher_words: &[&str], program: &[&str]) -> Output {
+    let _turn = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let launcher = std::env::var("FOLDWIRE_MPIRUN").unwrap_or_else(|_| "mpirun".to_owned());
+    let mut launcher = launcher.split_whitespace();
+    let mut command = Command::new(launcher.next().expect("a launcher"));
+    command.args(launcher).args(launcher_words).args(["-n", &n.to_string()]).args(program);
+    // Ranks outnumber cores, and root is who runs containers.
+    let root = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
+    command.envs(root.map(|name| (name, "1"))).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    command.env("RUST_BACKTRACE", "0");
+    command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; set FOLDWIRE_MPIRUN"))
+}
+
+const SUITE: &str = env!("CARGO_BIN_EXE_suite");
+
+fn check_suite(n: usize) {
+    let output = mpirun(n, &[], &[SUITE, "mpi"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{n} ranks: {}\n{said}\n{errors}", output.status);
+    let n_checks = said.lines().filter(|line| line.starts_with("ok: ")).count();
+    assert_eq!(n_checks, 6, "{n} ranks\n{said}\n{errors}");
+}
+
+#[test]
+fn one_to_five_ranks_do_what_every_backend_must() {
+    for n in 1..=5 {
+        check_suite(n);
+    }
+}
+
+#[test]
+fn a_killed_rank_ends_every_other_one_within_the_time_limit() {
+    // By default launchers kill all ranks when one is lost; here the others must tell. MPICH's launcher must not
+    // even notice, so a shell outlives the rank.
+    let version = mpi::environment::library_version().unwrap_or_default();
+    let output = if version.contains("Open MPI") {
+        mpirun(4, &["--enable-recovery"], &[SUITE, "mpi", "--lose-a-rank"])
+    } else {
+        let shell = ["sh", "-c", "\"$@\"; sleep 8", "sh"];
+        let program = [&shell[..], &[SUITE, "mpi", "--lose-a-rank"]].concat();
+        mpirun(4, &["-disable-auto-cleanup"], &program)
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let survivors = said.lines().filter(|line| line.starts_with("survivor ")).count();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(survivors, 3, "{said}\n{errors}");
+}

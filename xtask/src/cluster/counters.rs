@@ -1,0 +1,204 @@
+//! What the kernel counted on a node's link.
+//!
+//! Two counters see the same bytes. The queueing discipline counts packets as they would be on a wire, each with its
+//! headers. The device counts buffers of up to 64 KiB that only a real card would cut into packets, so its headers are
+//! few. Hence both:
+//!
+//! - *wire bytes*: the discipline's, from the Ethernet header on, without preamble, checksum and gap (24 bytes a packet).
+//!   They start at 0 again when `up` changes a rate to `none` or back;
+//! - *payload*: the device's bytes − 66 × its buffers. A buffer has Ethernet, IPv4 and TCP headers and the time stamp,
+//!   14 + 20 + 20 + 12 bytes. Exact for TCP but for its selective acknowledgements (up to 24 bytes more, after losses), for
+//!   handshakes (8 to 20 bytes a connection) and for address resolution (24 bytes less a packet). Data sent twice counts
+//!   twice; `retransmitted` tells.
+
+use super::ip::{ip, shell, tc};
+use super::nodes::Cluster;
+use super::shape::ends;
+use anyhow::Context;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// Headers of a TCP packet or buffer, bytes.
+const HEADERS: u64 = 66;
+
+/// What a node sent and received since the cluster was made, or between two readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Counters {
+    /// What the node sent.
+    pub(super) sent: Direction,
+    /// What the switch sent to it.
+    pub(super) received: Direction,
+    /// Packets that the node's TCP sent again.
+    pub(super) retransmitted: u64,
+}
+
+/// One direction of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Direction {
+    /// Bytes of all packets with all headers.
+    pub(super) wire_bytes: u64,
+    /// Packets.
+    pub(super) packets: u64,
+    /// Bytes in TCP packets, estimated.
+    pub(super) payload_bytes: u64,
+    /// Packets that found the queue full.
+    pub(super) dropped: u64,
+}
+
+impl Counters {
+    /// Reads a node's counters.
+    pub(super) fn read(cluster: &Cluster, index: usize) -> anyhow::Result<Self> {
+        let [node, switch] = ends(cluster, index);
+        let retransmitted = retransmitted(&shell(&node.0, "cat /proc/net/snmp")?)
+            .context("/proc/net/snmp has no number of TCP's retransmissions")?;
+        Ok(Self {
+            sent: Direction::read(&node)?,
+            received: Direction::read(&switch)?,
+            retransmitted,
+        })
+    }
+
+    /// What was added since.
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            sent: self.sent.since(earlier.sent),
+            received: self.received.since(earlier.received),
+            retransmitted: self.retransmitted.saturating_sub(earlier.retransmitted),
+        }
+    }
+
+    /// Counters of nodes as a table.
+    pub(super) fn table(all: &[Self]) -> String {
+        let mut table = format!(
+            "{:>4}  {:>15}  {:>11}  {:>15}  {:>15}  {:>15}  {:>7}  {:>13}\n",
+            "node",
+            "sent, bytes",
+            "packets",
+            "payload",
+            "received, bytes",
+            "payload",
+            "dropped",
+            "retransmitted"
+        );
+        for (node, counters) in all.iter().enumerate() {
+            let Self { sent, received, retransmitted } = counters;
+            let dropped = sent.dropped + received.dropped;
+            table += &format!(
+                "{node:>4}  {:>15}  {:>11}  {:>15}  {:>15}  {:>15}  {dropped:>7}  {retransmitted:>13}\n",
+                sent.wire_bytes,
+                sent.packets,
+                sent.payload_bytes,
+                received.wire_bytes,
+                received.payload_bytes,
+            );
+        }
+        table
+    }
+}
+
+impl Direction {
+    fn read((namespace, device): &(String, String)) -> anyhow::Result<Self> {
+        let discipline: Discipline =
+            first(&tc(&format!("-n {namespace} -j -s qdisc show dev {device} root"))?)?;
+        let device: Device = first(&ip(&format!("-n {namespace} -j -s link show dev {device}"))?)?;
+        let Sent { bytes, packets } = device.stats64.tx;
+        Ok(Self {
+            wire_bytes: discipline.bytes,
+            packets: discipline.packets,
+            payload_bytes: payload_bytes(bytes, packets),
+            dropped: discipline.drops,
+        })
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            wire_bytes: self.wire_bytes.saturating_sub(earlier.wire_bytes),
+            packets: self.packets.saturating_sub(earlier.packets),
+            payload_bytes: self.payload_bytes.saturating_sub(earlier.payload_bytes),
+            dropped: self.dropped.saturating_sub(earlier.dropped),
+        }
+    }
+}
+
+/// The rate that a device is shaped to, in bits per second.
+pub(super) fn shaped_rate(end: &(String, String)) -> anyhow::Result<Option<u64>> {
+    let (namespace, device) = end;
+    let discipline: Discipline =
+        first(&tc(&format!("-n {namespace} -j -s qdisc show dev {device} root"))?)?;
+    Ok(discipline.options.rate.map(|bytes| bytes * 8))
+}
+
+/// As `tc -j -s qdisc` shows it.
+#[derive(Deserialize)]
+struct Discipline {
+    bytes: u64,
+    packets: u64,
+    drops: u64,
+    #[serde(default)]
+    options: DisciplineOptions,
+}
+
+#[derive(Default, Deserialize)]
+struct DisciplineOptions {
+    /// Bytes per second.
+    rate: Option<u64>,
+}
+
+/// As `ip -j -s link` shows it.
+#[derive(Deserialize)]
+struct Device {
+    stats64: Stats,
+}
+
+#[derive(Deserialize)]
+struct Stats {
+    tx: Sent,
+}
+
+#[derive(Deserialize)]
+struct Sent {
+    bytes: u64,
+    packets: u64,
+}
+
+fn first<T: DeserializeOwned>(json: &str) -> anyhow::Result<T> {
+    let all: Vec<T> = serde_json::from_str(json)
+        .with_context(|| format!("unknown output of iproute2: {json}"))?;
+    all.into_iter().next().context("iproute2 shows no such device")
+}
+
+fn payload_bytes(bytes: u64, buffers: u64) -> u64 {
+    // If all that was sent is a few packets of address resolution, they are shorter than the headers of TCP.
+    bytes.saturating_sub(HEADERS * buffers)
+}
+
+/// `RetransSegs` in `/proc/net/snmp`, where a line of names is followed by one of numbers.
+fn retransmitted(snmp: &str) -> Option<u64> {
+    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let (names, numbers) = (lines.next()?, lines.next()?);
+    let at = names.split_whitespace().position(|name| name == "RetransSegs")?;
+    numbers.split_whitespace().nth(at)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_of_iproute2_are_understood() {
+        let tbf = r#"[{"kind":"tbf","handle":"8162:","root":true,"refcnt":3,"options":{"rate":125000000,
+            "burst":81875,"lat":32899},"bytes":90,"packets":1,"drops":2,"overlimits":0}]"#;
+        let tbf: Discipline = first(tbf).unwrap();
+        assert_eq!((tbf.bytes, tbf.drops, tbf.options.rate), (90, 2, Some(125_000_000)));
+        let pfifo =
+            r#"[{"kind":"pfifo","options":{"limit":10000},"bytes":0,"packets":0,"drops":0}]"#;
+        assert_eq!(first::<Discipline>(pfifo).unwrap().options.rate, None);
+        assert!(first::<Discipline>("[]").is_err());
+    }
+
+    #[test]
+    fn retransmissions_are_found_by_name() {
+        let snmp = "Ip: A B\nIp: 1 2\nTcp: InSegs RetransSegs InErrs\nTcp: 7 8 9\nUdp: X\nUdp: 0\n";
+        assert_eq!(retransmitted(snmp), Some(8));
+        assert_eq!(retransmitted("Tcp: InSegs\nTcp: 7\n"), None);
+    }
+}

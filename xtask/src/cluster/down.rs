@@ -1,0 +1,64 @@
+//! `cluster down`: ends the processes in a cluster and removes its namespaces.
+//!
+//! A namespace lives on without a name as long as a process is in it, with its devices. So processes go
+//! first, and this waits until they have gone.
+
+use super::ip::{ip, require};
+use super::nodes::{BRIDGE, Cluster, Process, links, processes};
+use anyhow::ensure;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long killed processes may take to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(super) fn run(cluster: &Cluster) -> anyhow::Result<()> {
+    require()?;
+    let found = cluster.find()?;
+    remove(cluster)?;
+    if found.is_empty() {
+        println!("there is no cluster `{cluster}`");
+    } else {
+        println!("removed cluster `{cluster}`: {} nodes", found.nodes.len());
+    }
+    found.refuse_foreign()
+}
+
+/// Removes whatever there is of ours.
+pub(super) fn remove(cluster: &Cluster) -> anyhow::Result<()> {
+    let found = cluster.find()?;
+    let switch = found.has_switch.then(|| cluster.switch());
+    let namespaces: Vec<_> =
+        found.nodes.iter().map(|&index| cluster.node(index)).chain(switch.clone()).collect();
+    end_processes(&namespaces)?;
+    if let Some(switch) = switch {
+        // Both ends of a link go with one, at once; those in a deleted namespace go when the kernel gets to it.
+        for link in links(&switch)?.iter().filter(|link| link.name != "lo" && link.name != BRIDGE) {
+            ip(&format!("-n {switch} link delete dev {}", link.name))?;
+        }
+    }
+    namespaces.iter().try_for_each(|name| ip(&format!("netns delete {name}")).map(|_| ()))
+}
+
+fn end_processes(namespaces: &[String]) -> anyhow::Result<()> {
+    let start = Instant::now();
+    loop {
+        let mut left = Vec::new();
+        for namespace in namespaces {
+            left.extend(processes(namespace)?);
+        }
+        if left.is_empty() {
+            return Ok(());
+        }
+        ensure!(
+            start.elapsed() < PATIENCE,
+            "processes in the cluster do not end: {}",
+            left.iter()
+                .map(|p| format!("{} ({})", p.pid, p.command))
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
+        left.iter().for_each(Process::kill);
+        sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,57 @@
+//! iproute2 and its relatives, as functions from words to text.
+//!
+//! Arguments are given as one string and split at blanks: names of clusters have none ([`super::nodes`]).
+
+use anyhow::{Context, bail, ensure};
+use std::process::{Command, Stdio};
+
+/// Runs `ip` with these words; returns what it prints.
+pub(super) fn ip(words: &str) -> anyhow::Result<String> {
+    output("ip", words)
+}
+
+/// Runs `tc` with these words; returns what it prints.
+pub(super) fn tc(words: &str) -> anyhow::Result<String> {
+    output("tc", words)
+}
+
+/// Runs a line of shell in a namespace; returns what it prints.
+pub(super) fn shell(namespace: &str, line: &str) -> anyhow::Result<String> {
+    finished(Command::new("ip").args(["netns", "exec", namespace, "sh", "-c", line]))
+}
+
+/// Checks that this process may make namespaces, and that the tools are there.
+pub(super) fn require() -> anyhow::Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "network namespaces need root; run it as root (for example with `sudo -E`)"
+    );
+    ip("-V")?;
+    tc("-V")?;
+    Ok(())
+}
+
+fn output(program: &str, words: &str) -> anyhow::Result<String> {
+    finished(Command::new(program).args(words.split_whitespace()))
+}
+
+fn finished(command: &mut Command) -> anyhow::Result<String> {
+    let output = match command.stdin(Stdio::null()).output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
+            "`{}` is not installed; it comes with iproute2 (Debian: `apt install iproute2`)",
+            command.get_program().display()
+        ),
+        other => {
+            other.with_context(|| format!("cannot run {}", crate::steps::in_shell(command)))?
+        }
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "`{}` failed ({}): {}",
+        crate::steps::in_shell(command),
+        output.status,
+        said.trim()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

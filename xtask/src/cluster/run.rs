@@ -1,0 +1,263 @@
+//! `cluster run`: one rank in each node.
+//!
+//! Without `--mpi`, each rank is told by its environment what a launcher tells it: `FOLDWIRE_RANK`, `_SIZE`, `_ROOT`,
+//! `_TOKEN`, and `FOLDWIRE_ADDRESS`, its own address. Its output is forwarded line by line with its rank in front. When a
+//! rank fails, the others have some seconds to notice, then they are killed.
+//!
+//! The token also marks what belongs to this run: when the run is over, or on Ctrl-C, whatever has it in its environment is
+//! killed. If this command is killed so that it cannot do that, at least the ranks, or mpirun, are killed with it.
+
+use super::agent::enter;
+use super::counters::Counters;
+use super::mpi::{self, Mpi};
+use super::nodes::{Cluster, Process, address, processes};
+use anyhow::{Context, bail, ensure};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+/// Options of `cargo xtask cluster run`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Number of ranks, in the first so many nodes [default: one in each node]
+    #[arg(short, value_name = "K")]
+    n: Option<usize>,
+    /// Start them with this MPI's mpirun, over TCP
+    #[arg(long, value_enum)]
+    mpi: Option<Mpi>,
+    /// More arguments for mpirun, split at blanks
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true, requires = "mpi")]
+    mpirun_args: Vec<String>,
+    /// Print what the kernel counted on each node's link during the run: as a table on standard error, or as
+    /// one line of JSON on standard output
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
+    node_counters: Option<Form>,
+    /// Forward output without ranks in front
+    #[arg(long, conflicts_with = "mpi")]
+    no_prefix: bool,
+    /// Seconds that the other ranks have to end by themselves after one has failed
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, conflicts_with = "mpi")]
+    grace: u64,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
+
+/// How counters are printed.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Form {
+    Table,
+    Json,
+}
+
+/// Environment variable with the run's token.
+const TOKEN: &str = "FOLDWIRE_TOKEN";
+
+pub(super) fn run(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
+    let size = cluster.size()?;
+    let n_ranks = args.n.unwrap_or(size);
+    ensure!(
+        (1..=size).contains(&n_ranks),
+        "cluster `{cluster}` has {size} nodes, and a node takes one rank: use -n 1 to -n {size}"
+    );
+    let read = || -> anyhow::Result<Vec<_>> {
+        (0..n_ranks).map(|index| Counters::read(cluster, index)).collect()
+    };
+    let before = read()?;
+    let token = random_token()?;
+    end_when_interrupted(cluster, n_ranks, &token)?;
+    let result = match args.mpi {
+        Some(mpi) => {
+            let words = args.mpirun_args.iter().flat_map(|words| words.split_whitespace());
+            let mpirun_args = words.collect();
+            let variable = (TOKEN, token.as_str());
+            mpi::run(&mpi::Job { mpi, cluster, n_ranks, mpirun_args, variable }, &args.program)
+        }
+        None => {
+            let grace = Duration::from_secs(args.grace);
+            let ranks =
+                Ranks { cluster, n_ranks, token: &token, grace, has_prefix: !args.no_prefix };
+            ranks.run(&args.program)
+        }
+    };
+    end_processes(cluster, n_ranks, &token)?;
+    if let Some(form) = args.node_counters {
+        let after = read()?;
+        let counters: Vec<_> =
+            after.iter().zip(&before).map(|(after, before)| after.since(*before)).collect();
+        match form {
+            Form::Table => eprint!("{}", Counters::table(&counters)),
+            Form::Json => println!("{}", serde_json::to_string(&counters)?),
+        }
+    }
+    result
+}
+
+/// Ranks that are told who they are by their environment.
+pub(super) struct Ranks<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) n_ranks: usize,
+    pub(super) token: &'a str,
+    pub(super) grace: Duration,
+    pub(super) has_prefix: bool,
+}
+
+impl Ranks<'_> {
+    /// Runs a program (and its arguments) once in each of the first nodes.
+    ///
+    /// # Errors
+    /// When a rank cannot be started or fails: the first that was seen to.
+    pub(super) fn run(&self, program: &[String]) -> anyhow::Result<()> {
+        // Below the ports that the kernel gives to clients, so that hardly anybody has it.
+        let port = 20000 + u16::from_str_radix(&self.token[..4], 16)? % 12000;
+        let root = format!("{}:{port}", address(0));
+        let mut children = Vec::new();
+        for rank in 0..self.n_ranks {
+            match self.start(rank, &root, program) {
+                Ok(child) => children.push(child),
+                Err(error) => {
+                    kill(&mut children);
+                    return Err(error.context(format!("cannot start rank {rank}")));
+                }
+            }
+        }
+        let forwarders: Vec<_> = children
+            .iter_mut()
+            .enumerate()
+            .flat_map(|(rank, child)| {
+                let prefix = if self.has_prefix { format!("[{rank}] ") } else { String::new() };
+                let (out, err) = (child.stdout.take(), child.stderr.take());
+                let out = out.map(|from| forward(from, io::stdout(), prefix.clone()));
+                let err = err.map(|from| forward(from, io::stderr(), prefix));
+                [out, err].into_iter().flatten()
+            })
+            .collect();
+        let result = wait(&mut children, self.grace);
+        // A process that a rank left behind would hold the output open.
+        end_processes(self.cluster, self.n_ranks, self.token)?;
+        for forwarder in forwarders {
+            // It cannot fail; it stops when there is nobody left to print to.
+            let _ = forwarder.join();
+        }
+        result
+    }
+
+    fn start(&self, rank: usize, root: &str, program: &[String]) -> anyhow::Result<Child> {
+        tied(&enter(self.cluster, rank))
+            .args(program)
+            .env("FOLDWIRE_RANK", rank.to_string())
+            .env("FOLDWIRE_SIZE", self.n_ranks.to_string())
+            .env("FOLDWIRE_ROOT", root)
+            .env("FOLDWIRE_ADDRESS", address(rank).to_string())
+            .env(TOKEN, self.token)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("cannot run setpriv; it comes with util-linux")
+    }
+}
+
+/// The command, so that it is killed when this process ends.
+pub(super) fn tied(command: &Command) -> Command {
+    let mut tied = Command::new("setpriv");
+    tied.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program()).args(command.get_args());
+    tied
+}
+
+/// Waits for all; after one has failed for no longer than `grace`.
+fn wait(children: &mut [Child], grace: Duration) -> anyhow::Result<()> {
+    let mut failed: Option<(Instant, usize, ExitStatus)> = None;
+    loop {
+        let mut n_running = 0;
+        for (rank, child) in children.iter_mut().enumerate() {
+            match child.try_wait()? {
+                None => n_running += 1,
+                Some(status) if !status.success() && failed.is_none() => {
+                    failed = Some((Instant::now(), rank, status));
+                }
+                Some(_) => {}
+            }
+        }
+        if let Some((since, rank, status)) = failed
+            && (n_running == 0 || since.elapsed() >= grace)
+        {
+            kill(children);
+            if n_running > 0 {
+                bail!(
+                    "rank {rank} failed ({status}); {n_running} others did not end and were killed"
+                );
+            }
+            bail!("rank {rank} failed ({status})");
+        }
+        if n_running == 0 {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(10));
+    }
+}
+
+fn kill(children: &mut [Child]) {
+    for child in children {
+        // Both fail only for a child that has ended and been waited for.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// Kills what is left of a run.
+fn end_processes(cluster: &Cluster, n_ranks: usize, token: &str) -> anyhow::Result<()> {
+    for index in 0..n_ranks {
+        let left = processes(&cluster.node(index))?;
+        left.iter().filter(|process| process.has_variable(TOKEN, token)).for_each(Process::kill);
+    }
+    Ok(())
+}
+
+/// Kills the run when this command is asked to end; what waits for the run then finds it failed.
+fn end_when_interrupted(cluster: &Cluster, n_ranks: usize, token: &str) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot handle signals")?;
+    let (cluster, token) = (cluster.clone(), token.to_owned());
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            eprintln!("interrupted: ending the run");
+            // If this fails, the wait goes on, and the next signal tries again.
+            if let Err(error) = end_processes(&cluster, n_ranks, &token) {
+                eprintln!("cannot end it: {error:#}");
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Copies line by line in a thread, each with `prefix` in front.
+fn forward(
+    from: impl Read + Send + 'static,
+    mut to: impl Write + Send + 'static,
+    prefix: String,
+) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        let mut from = BufReader::new(from);
+        let mut line = prefix.clone().into_bytes();
+        while from.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+            if line.last() != Some(&b'\n') {
+                line.push(b'\n');
+            }
+            // One call a line, so that lines of ranks do not mix. A closed output is no reason to stop the rank.
+            let _ = to.write_all(&line).and_then(|()| to.flush());
+            line.truncate(prefix.len());
+        }
+    })
+}
+
+/// 128 random bits in hexadecimal.
+pub(super) fn random_token() -> anyhow::Result<String> {
+    let mut bytes = [0; 16];
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    read.context("cannot read /dev/urandom")?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

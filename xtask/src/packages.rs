@@ -1,0 +1,123 @@
+//! `cargo xtask packages`: the Debian packages that optional parts need.
+//!
+//! The library, its threads backend and the main job need none of them.
+
+use crate::machine;
+use crate::steps::Steps;
+use anyhow::bail;
+use std::process::{Command, Stdio};
+
+/// What for, and which.
+const PACKAGES: [(&str, &[&str]); 5] = [
+    ("bindings to C (MPI, libfabric)", &["libclang-dev", "pkg-config"]),
+    ("Open MPI", &["libopenmpi-dev", "openmpi-bin"]),
+    ("MPICH", &["libmpich-dev", "mpich"]),
+    ("libfabric", &["libfabric-dev", "libfabric-bin"]),
+    ("emulated cluster", &["iproute2", "util-linux"]),
+];
+
+/// Options of `cargo xtask packages`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only say what is missing, and fail if anything is
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
+    let missing = if args.check { missing() } else { install(steps)? };
+    for (part, can) in machine::available().parts() {
+        println!("{part:<17} {}", if can { "can be used" } else { "cannot be used" });
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    bail!("{}", advice(&missing))
+}
+
+/// Installs what is missing if that can be done without asking: as root, with apt-get. Returns what is
+/// missing then.
+///
+/// # Errors
+/// When apt-get fails.
+pub(crate) fn install(steps: &mut Steps) -> anyhow::Result<Vec<&'static str>> {
+    let missing = missing();
+    if missing.is_empty() || !is_root() || !runs("apt-get", &["--version"]) {
+        return Ok(missing);
+    }
+    let apt_get = |words: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(words);
+        command
+    };
+    let packages = ["install", "--yes", "--no-install-recommends"];
+    let packages = [&packages[..], &missing].concat();
+    // Lists may be absent (in images of containers) or old.
+    steps.run("lists of packages", &mut apt_get(&["update"]))?;
+    steps.run("packages", &mut apt_get(&packages))?;
+    Ok(self::missing())
+}
+
+/// The command that installs them.
+pub(crate) fn advice(missing: &[&str]) -> String {
+    format!(
+        "not installed; for what they serve, run as root\n  apt-get install {}\n\
+         (names of Debian; on other systems look for the same under other names)",
+        missing.join(" ")
+    )
+}
+
+/// The packages that are not installed: all where there is no dpkg.
+fn missing() -> Vec<&'static str> {
+    let all = PACKAGES.iter().flat_map(|(_, packages)| packages.iter().copied());
+    let query = Command::new("dpkg-query")
+        .args(["--show", "--showformat", "${Package} ${db:Status-Status}\n"])
+        .args(all.clone())
+        .stdin(Stdio::null())
+        .output();
+    // It fails when it does not know one of them, but still shows the others.
+    let shown = query.map(|output| output.stdout).unwrap_or_default();
+    let shown = String::from_utf8_lossy(&shown);
+    all.filter(|package| !is_installed(&shown, package)).collect()
+}
+
+fn is_installed(shown: &str, package: &str) -> bool {
+    shown.lines().any(|line| line.split_once(' ') == Some((package, "installed")))
+}
+
+#[cfg(target_os = "linux")]
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_root() -> bool {
+    false
+}
+
+fn runs(program: &str, args: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    let command = command.args(args).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_installed_packages_count() {
+        let shown = "mpich installed\nlibmpich-dev config-files\niproute2 installed\n";
+        assert!(is_installed(shown, "mpich") && is_installed(shown, "iproute2"));
+        assert!(!is_installed(shown, "libmpich-dev") && !is_installed(shown, "libmpich"));
+    }
+
+    #[test]
+    fn no_package_is_named_twice() {
+        let mut all: Vec<_> = PACKAGES.iter().flat_map(|(_, packages)| packages.iter()).collect();
+        all.sort();
+        let n = all.len();
+        all.dedup();
+        assert_eq!(all.len(), n);
+    }
+}
