@@ -6,7 +6,8 @@ use std::process;
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Test, pipes};
-use foldwire::transport::{Rank, Tag, TransportError};
+use foldwire::transport::{Rank, Tag, Transport, TransportError};
+use foldwire::{Communicator, Op, Plan};
 use foldwire_bootstrap::Exchange;
 use foldwire_libfabric::Error;
 use foldwire_messaging::{Net, Refused, Source};
@@ -43,6 +44,27 @@ fn crashes_are_told(test: Test) {
         driver.until(|driver| driver.n_released == 3);
         driver.linger(Duration::from_millis(30));
         assert_eq!(driver.lost, [Rank(1)]);
+    });
+}
+
+/// A crash in the middle of a row of all-reduces ends them on all ranks. The exchange tells rank 0 only, which
+/// waits for its neighbour; rank 1 hears of it from rank 0.
+fn crashes_end_collectives(test: Test) {
+    test.run_transport(3, |endpoint| {
+        let rank = endpoint.rank();
+        let mut comm = Communicator::new(endpoint).unwrap();
+        let mut data = vec![1.0f32; 1_000_000];
+        let start = Instant::now();
+        for round in 0.. {
+            if rank == Rank(2) && round == 5 {
+                crash();
+            }
+            if comm.all_reduce(&mut data, Op::Max, &Plan::raw()).is_err() {
+                break;
+            }
+            assert!(start.elapsed() < PATIENCE, "nobody finds out");
+        }
+        assert!(start.elapsed() < PATIENCE, "it took too long");
     });
 }
 
@@ -108,5 +130,7 @@ tests! {
     tcp_told: tcp crashes_are_told;
     shm_told: shm crashes_are_told;
     sockets_told: sockets crashes_are_told;
+    tcp_ended: tcp crashes_end_collectives;
+    shm_ended: shm crashes_end_collectives;
     sockets_found: sockets broken_connections_are_found;
 }
