@@ -52,7 +52,7 @@ fn bindings(include_paths: &[PathBuf]) -> Result<(), String> {
     bindgen::Builder::default()
         .header("shim/shim.h")
         .clang_args(includes)
-        .allowlist_function("shim_fi_.*")
+        .allowlist_function("shim_.*")
         .allowlist_function(FUNCTIONS)
         .allowlist_type(TYPES)
         .allowlist_var("shim_FI_.*")

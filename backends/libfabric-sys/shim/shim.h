@@ -63,6 +63,8 @@ int shim_fi_close(struct fid *fid);
 
 /* Descriptions */
 struct fi_info *shim_fi_allocinfo(void);
+/* Both fields of progress, which are in an anonymous union since 2.0 */
+void shim_set_progress(struct fi_domain_attr *attr, enum fi_progress progress);
 
 /* Domain, and what is opened in it */
 int shim_fi_domain(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain, void *context);

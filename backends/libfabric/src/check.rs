@@ -17,12 +17,15 @@ pub(crate) const AUTOMATIC: [&str; 8] =
 const OTHERS: [&str; 2] = ["sockets", "udp"];
 /// Providers that listen on IP addresses, and so on the loopback interface unless told otherwise.
 const ON_IP: [&str; 3] = ["tcp", "sockets", "udp"];
-/// The forerunner of the `tcp` of libfabric 1.18. Receives that are posted after their message came never end, even
-/// with few messages (the tests of delivery show it with 1.17).
+/// The forerunner of the `tcp` of libfabric 1.18. With 1.17 receives that are posted after their message came may
+/// never end, even with few messages: the tests of delivery hang.
 const LOSES_MESSAGES: &str = "net";
 
 /// The provider for ranks on one host, which has neither interfaces nor addresses to choose from.
 pub(crate) const SHARED_MEMORY: &str = "shm";
+
+/// The oldest libfabric whose shared memory passes our tests. With 1.11 they hang; those between are not known.
+const SHARED_MEMORY_SINCE: Version = Version { major: 1, minor: 17 };
 
 /// What a provider lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +66,13 @@ pub enum Missing {
     },
     /// It is known not to deliver messages that come before their receive is posted.
     LosesMessages,
+    /// In this release of libfabric it is not reliable.
+    TooOld {
+        /// The release.
+        have: Version,
+        /// The first that will do.
+        need: Version,
+    },
     /// libfabric could not tell.
     Query {
         /// Its error.
@@ -103,6 +113,9 @@ impl fmt::Display for Missing {
             Self::LosesMessages => {
                 f.write_str("it loses messages that come before their receive; use tcp instead")
             }
+            Self::TooOld { have, need } => {
+                write!(f, "it is reliable from libfabric {need} on, and this is {have}")
+            }
             Self::Query { errno } => write!(f, "fi_getinfo: {errno}"),
         }
     }
@@ -142,13 +155,13 @@ pub fn providers(settings: &Settings) -> Vec<Provider> {
     let mut names: Vec<&str> = AUTOMATIC.into_iter().chain(OTHERS).collect();
     for (name, _) in &built {
         // Layers and hooks are nothing to use alone.
-        if !name.starts_with("ofi_") && !names.contains(&name.as_str()) {
+        if !name.starts_with("ofi_") && !names.iter().any(|known| is_same(known, name)) {
             names.push(name);
         }
     }
     let report = |name: &str| Provider {
         name: name.to_owned(),
-        version: built.iter().find(|(built, _)| built == name).map(|&(_, version)| version),
+        version: built.iter().find(|(built, _)| is_same(built, name)).map(|&(_, version)| version),
         offer: find(name, settings, 2).map(|description| Offer {
             provider: description.provider(),
             fabric: description.fabric(),
@@ -162,6 +175,11 @@ pub fn providers(settings: &Settings) -> Vec<Provider> {
 fn built_in() -> Result<Vec<(String, Version)>, Errno> {
     let all = Descriptions::providers()?.all()?;
     Ok(all.iter().map(|description| (description.provider(), description.version())).collect())
+}
+
+/// libfabric compares names like this; 1.11 spells `UDP`.
+fn is_same(one: &str, other: &str) -> bool {
+    one.eq_ignore_ascii_case(other)
 }
 
 /// Whether the provider listens on IP addresses.
@@ -178,6 +196,10 @@ pub(crate) fn core_name(provider: &str) -> &str {
 pub(crate) fn find(name: &str, settings: &Settings, size: usize) -> Result<Description, Missing> {
     if core_name(name) == LOSES_MESSAGES {
         return Err(Missing::LosesMessages);
+    }
+    let (have, need) = (Version::of_library(), SHARED_MEMORY_SINCE);
+    if core_name(name) == SHARED_MEMORY && have < need {
+        return Err(Missing::TooOld { have, need });
     }
     let description = match ask(name, settings, Requirements::All) {
         Ok(description) => description,
@@ -214,7 +236,7 @@ fn ask(name: &str, settings: &Settings, requirements: Requirements) -> Result<De
 fn explain(name: &str, settings: &Settings) -> Missing {
     let core = core_name(name);
     match built_in() {
-        Ok(built) if built.iter().any(|(built, _)| built == core) => {}
+        Ok(built) if built.iter().any(|(built, _)| is_same(built, core)) => {}
         Ok(_) if ffi::is_known_by_parameters(core) => return Missing::NoDriver,
         Ok(_) => return Missing::NotBuilt,
         Err(errno) => return Missing::Query { errno },

@@ -25,7 +25,7 @@ fn every_provider_has_an_offer_or_a_reason() {
     for provider in &all {
         match &provider.offer {
             Ok(offer) => {
-                assert!(offer.provider.starts_with(&provider.name), "{provider:?}");
+                assert!(offer.provider.to_lowercase().starts_with(&provider.name), "{provider:?}");
                 assert!(provider.version.is_some() && !offer.domain.is_empty(), "{provider:?}");
             }
             Err(missing) => assert!(missing.to_string().len() > 20, "{missing}"),

@@ -146,8 +146,8 @@ unsafe fn fill(hints: *mut sys::fi_info, query: &Query<'_>) {
     }
     if requires(Requirements::All) {
         domain.threading = sys::FI_THREAD_DOMAIN;
-        domain.control_progress = sys::FI_PROGRESS_MANUAL;
-        domain.data_progress = sys::FI_PROGRESS_MANUAL;
+        // SAFETY: a valid structure, to which there is no other reference.
+        unsafe { sys::set_progress(domain, sys::FI_PROGRESS_MANUAL) };
     }
     domain.mr_mode =
         if requires(Requirements::MemoryModes) { MEMORY_MODES } else { ALL_MEMORY_MODES };
