@@ -11,13 +11,15 @@
 //! | `verdict` | how far a result is from the exact one |
 //! | `contest` | the loop that all ranks play: sizes × rounds × contestants |
 //! | `row`, `output` | results of a contestant at a size, and all of them for people and programs |
-//! | `threads`, `mpi` | starting ranks, or being one that somebody else has started |
+//! | `threads`, `mpi`, `libfabric` | starting ranks, or being one that somebody else has started |
 
 #[cfg(any(test, feature = "mpi"))]
 mod best;
 mod contest;
 mod contestant;
 mod data;
+#[cfg(feature = "libfabric")]
+mod libfabric;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod output;
@@ -42,15 +44,11 @@ use output::Head;
 /// # Errors
 /// Errors of use, calls that fail, and results beyond their bound.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
-    if args.backend != BackendArg::Threads {
-        let given = [("--ranks", args.ranks.is_some()), ("--link", args.link.is_some())];
-        if let Some((option, _)) = given.into_iter().find(|&(_, is_given)| is_given) {
-            return Err(UsageError::new(format!(
-                "{option} is for --backend threads; here the launcher starts the ranks (mpirun -n 4 foldwire bench …), and \
-                 the network is what it is"
-            ))
-            .into());
-        }
+    if args.backend != BackendArg::Threads && args.ranks.is_some() {
+        return Err(UsageError::new(
+            "--ranks is for --backend threads; here the launcher starts the ranks (mpirun -n 4 foldwire bench …)",
+        )
+        .into());
     }
     let source = Source::open(args)?;
     match (args.backend, source.dtype(args)) {
@@ -70,10 +68,14 @@ fn run_with<T: Element + Into<f64>>(
         BackendArg::Mpi => mpi::run::<T>(args, source),
         #[cfg(not(feature = "mpi"))]
         BackendArg::Mpi => Err(not_built("mpi", "an MPI library and libclang")),
+        #[cfg(feature = "libfabric")]
+        BackendArg::Libfabric => libfabric::run::<T>(args, source),
+        #[cfg(not(feature = "libfabric"))]
         BackendArg::Libfabric => Err(not_built("libfabric", "libfabric and libclang")),
     }
 }
 
+#[cfg(not(all(feature = "mpi", feature = "libfabric")))]
 fn not_built(feature: &str, needs: &str) -> anyhow::Error {
     UsageError::new(format!(
         "this foldwire was built without {feature}; build it with --features {feature} (which needs {needs})"

@@ -113,7 +113,7 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("allreduce --field none.f32", "no such file"),
         ("allreduce --frame 12", "1024 bytes"),
         ("allreduce --backend mpi --ranks 2", "mpirun -n"),
-        ("allreduce --backend libfabric --link 1gbit", "--backend threads"),
+        ("allreduce --backend libfabric --ranks 2", "--backend threads"),
         #[cfg(not(feature = "mpi"))]
         ("allreduce --backend mpi", "--features mpi"),
     ] {

@@ -22,6 +22,7 @@ mod counters;
 mod down;
 mod ip;
 mod mpi;
+mod mpich_finalize;
 mod nodes;
 mod run;
 mod shape;

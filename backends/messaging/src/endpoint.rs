@@ -41,6 +41,9 @@ pub struct Options {
     /// How long a dropped endpoint waits for its frames to be delivered while no rank is lost and none
     /// has given up; 60 s unless set. Otherwise it waits for `grace`.
     pub linger: Duration,
+    /// Rate of each rank's link, each way, in bytes per second, if you know it: helps to choose a schedule. What the
+    /// message layer says unless set.
+    pub link_rate: Option<f64>,
 }
 
 impl Default for Options {
@@ -50,6 +53,7 @@ impl Default for Options {
             link_depth: 4,
             grace: Duration::from_millis(500),
             linger: Duration::from_secs(60),
+            link_rate: None,
         }
     }
 }
@@ -401,7 +405,7 @@ impl<N: Net> Transport for Endpoint<N> {
     }
 
     fn link_rate(&self) -> Option<f64> {
-        self.net.link_rate()
+        self.options.link_rate.or(self.net.link_rate())
     }
 
     fn needs_checksum(&self) -> bool {

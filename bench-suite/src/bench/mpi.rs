@@ -23,6 +23,7 @@ use super::row::{MPI_BEST, MPI_DEFAULT};
 use super::stage::{Barrier, Stage};
 use super::{Settings, Source, config, presets, progress, show};
 use crate::cli::{BenchArgs, OpArg};
+use crate::values::LinkRate;
 
 /// Plays this process's rank.
 pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> anyhow::Result<()> {
@@ -62,6 +63,7 @@ fn play<T: Element + Into<f64>>(
     let data = source.data::<T>(size);
     let mut options = foldwire_mpi::Options::default();
     options.frame_bytes = args.frame.unwrap_or(options.frame_bytes);
+    options.link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
     let endpoint = foldwire_mpi::join_with(world, options)?;
     let comm = Communicator::with_config(endpoint, config(args))?;
     let backend = format!("MPI ({})", native::library());

@@ -46,7 +46,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub ranks: Option<usize>,
 
-    /// Rate of each rank's link, each way, for the threads backend: 10gbit, 250MB/s, … [default: the speed of memory]
+    /// Rate of each rank's link, each way: 10gbit, 250MB/s, … [default: threads: the speed of memory; else unknown]
+    ///
+    /// The threads backend keeps to it. Over MPI and libfabric the network is what it is, and this tells
+    /// Foldwire of it, which chooses another schedule for slow links.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub link: Option<LinkRate>,
 

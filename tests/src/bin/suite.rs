@@ -56,3 +56,21 @@ fn over_mpi(cli: &Cli) {
     }
     run_suite(&|frame_bytes| World { world: &world, frame_bytes }, size);
 }
+
+#[cfg(feature = "libfabric")]
+fn over_libfabric(cli: &Cli) {
+    use foldwire_bootstrap::{Exchange, Rendezvous};
+    use foldwire_tests::processes::libfabric::{Group, SharedParty};
+    use foldwire_tests::processes::{lose_a_rank, run_suite};
+
+    let party = Rendezvous::from_env().and_then(Rendezvous::join);
+    let party = SharedParty::new(party.unwrap_or_else(|error| panic!("no party: {error}")));
+    let size = party.size();
+    let make =
+        |frame_bytes| Group { party: party.clone(), provider: cli.provider.clone(), frame_bytes };
+    if cli.lose_a_rank {
+        lose_a_rank(&make(Some(20_000)), size);
+        return;
+    }
+    run_suite(&make, size);
+}

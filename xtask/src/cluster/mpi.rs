@@ -15,11 +15,13 @@
 //! cores make all of them slower (by up to a half with two compilers beside).
 //!
 //! MPICH's launcher ends all ranks when one is killed or aborts, but not when the only rank of a machine just exits with
-//! a code: then it waits for ever. So there a shell turns such an exit into a kill, and the exit code is lost.
+//! a code: then it waits for ever. So there a shell turns such an exit into a kill, and the exit code is lost. And its
+//! `MPI_Finalize` is kept from hanging ([`mpich_finalize`](super::mpich_finalize)).
 //!
 //! Open MPI may print `plm:rsh: Warning: setpgid … failed in parent`: its agent was faster than it; harmless.
 
 use super::agent::enter;
+use super::mpich_finalize;
 use super::nodes::{Cluster, DEVICE, NETWORK, address};
 use super::run::tied;
 use crate::machine;
@@ -59,7 +61,15 @@ pub(super) fn run(job: &Job<'_>, program: &[String]) -> anyhow::Result<()> {
     let mut command = tied(&enter(cluster, 0));
     match mpi {
         Mpi::Openmpi => open_mpi(&mut command, &agent, &hosts)?,
-        Mpi::Mpich => mpich(&mut command, &agent, &hosts)?,
+        Mpi::Mpich => {
+            mpich(&mut command, &agent, &hosts)?;
+            match mpich_finalize::compile(folder.path()) {
+                Ok(library) => {
+                    command.args(["-genv", "LD_PRELOAD"]).arg(library);
+                }
+                Err(error) => eprintln!("note: MPI_Finalize of MPICH may hang: {error:#}"),
+            }
+        }
     }
     if n_ranks > available_parallelism().map_or(1, usize::from) {
         match mpi {

@@ -30,7 +30,8 @@
 //! | 10gbit | 9496 (6933) | 4700–5300 (3800–4600) | 9497 (9302) | 2 of 2 |
 //! | none | 10000–15000 | 5600–7100 | 21900 | 2 of 2 |
 //!
-//! At 10 Gbit/s the ring is limited by the two cores, not by the buckets.
+//! At 10 Gbit/s the ring is limited by the two cores, not by the buckets. TCP's congestion control is the machine's:
+//! here BBR; with cubic and reno an all-reduce of 64 MiB over four nodes took the same time.
 
 use super::ip::{ip, shell, tc};
 use super::nodes::{BRIDGE, Cluster, DEVICE};

@@ -1,0 +1,89 @@
+//! The suite over libfabric: 1 to 5 processes over its providers `tcp` and `shm`. A provider that this libfabric has not
+//! is skipped, saying so.
+#![cfg(feature = "libfabric")]
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// One group at a time: ranks outnumber cores.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+/// Runs `suite libfabric` with some words as `n` processes; their outputs in rank order.
+fn launch(n: usize, words: &[&str]) -> Vec<Output> {
+    let _turn = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    // A port that was free a moment ago.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let root = listener.local_addr().expect("an address").to_string();
+    drop(listener);
+    let start = |rank: usize| -> Child {
+        Command::new(env!("CARGO_BIN_EXE_suite"))
+            .arg("libfabric")
+            .args(words)
+            .env("FOLDWIRE_RANK", rank.to_string())
+            .env("FOLDWIRE_SIZE", n.to_string())
+            .env("FOLDWIRE_ROOT", &root)
+            .env("RUST_BACKTRACE", "0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the suite's program")
+    };
+    let children: Vec<Child> = (0..n).map(start).collect();
+    children.into_iter().map(|child| child.wait_with_output().expect("an end")).collect()
+}
+
+fn text(outputs: &[Output]) -> String {
+    let ranks = outputs.iter().enumerate().map(|(rank, output)| {
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        format!("rank {rank}: {}\n{said}{errors}", output.status)
+    });
+    ranks.collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a provider can be used here; says so if not.
+fn is_here(name: &str) -> bool {
+    let providers = foldwire_libfabric::providers(&foldwire_libfabric::Settings::default());
+    let is_here = providers.iter().any(|provider| provider.offer.is_ok() && provider.name == name);
+    if !is_here {
+        println!("skipped: this libfabric has no provider {name} that can be used");
+    }
+    is_here
+}
+
+fn check_suite(provider: &str) {
+    if !is_here(provider) {
+        return;
+    }
+    for n in 1..=5 {
+        let outputs = launch(n, &["--provider", provider]);
+        let text = text(&outputs);
+        assert!(outputs.iter().all(|output| output.status.success()), "{provider}, {n}\n{text}");
+        let n_checks = text.lines().filter(|line| line.starts_with("ok: ")).count();
+        assert_eq!(n_checks, 6, "{provider}, {n} ranks\n{text}");
+    }
+}
+
+#[test]
+fn one_to_five_ranks_over_tcp_do_what_every_backend_must() {
+    check_suite("tcp");
+}
+
+#[test]
+fn one_to_five_ranks_over_shared_memory_do_what_every_backend_must() {
+    check_suite("shm");
+}
+
+#[test]
+fn a_killed_rank_ends_every_other_one_within_the_time_limit() {
+    for provider in ["tcp", "shm"] {
+        if !is_here(provider) {
+            continue;
+        }
+        let outputs = launch(4, &["--provider", provider, "--lose-a-rank"]);
+        let text = text(&outputs);
+        let survivors = text.lines().filter(|line| line.starts_with("survivor ")).count();
+        assert_eq!(survivors, 3, "{provider}\n{text}");
+    }
+}
