@@ -3,7 +3,7 @@
 //! Every candidate runs once, cold. Those that failed on any rank, or took more than twice as long as the fastest, are
 //! out. The rest take turns for some rounds, and the fastest three of them for more. Which is fastest is told first by
 //! the shortest round (of a round, the slowest rank's time counts), since one disturbance must not put a good one out,
-//! then by the median. Since ranks tell each other their times, all of them choose alike.
+//! then by the median. Where runs are long there is no second heat. Since ranks tell each other their times, all of them choose alike.
 
 use foldwire::{Communicator, Element, Transport};
 
@@ -20,6 +20,9 @@ const N_FINALISTS: usize = 3;
 const TRIAL_TIME: f64 = 0.4;
 const HEAT_ROUNDS: (usize, usize) = (3, 50);
 const FINAL_ROUNDS: (usize, usize) = (9, 200);
+/// Seconds of a run that is hardly disturbed: the cold run is the heat, and the final is short.
+const LONG: f64 = 0.2;
+const LONG_FINAL_ROUNDS: (usize, usize) = (3, 3);
 
 /// A way among others.
 pub(super) trait Candidate<X: Transport, T: Element>: Contestant<X, T> {
@@ -106,9 +109,14 @@ impl<X: Transport, T: Element, C: Candidate<X, T>> Contestant<X, T> for BestOf<C
         let fastest = cold.iter().map(|&(time, _)| time).fold(f64::INFINITY, f64::min);
         anyhow::ensure!(fastest.is_finite(), "no way of {} works", self.title);
         cold.retain(|&(time, _)| time <= HOPELESS * fastest);
-        let mut heat = self.race(stage, &cold, HEAT_ROUNDS, shortest)?;
-        heat.truncate(N_FINALISTS);
-        self.chosen = self.race(stage, &heat, FINAL_ROUNDS, median)?[0].1;
+        let (mut finalists, rounds) = if fastest < LONG {
+            (self.race(stage, &cold, HEAT_ROUNDS, shortest)?, FINAL_ROUNDS)
+        } else {
+            cold.sort_by(|a, b| a.0.total_cmp(&b.0));
+            (cold, LONG_FINAL_ROUNDS)
+        };
+        finalists.truncate(N_FINALISTS);
+        self.chosen = self.race(stage, &finalists, rounds, median)?[0].1;
         Ok(())
     }
 
