@@ -44,6 +44,9 @@ use output::Head;
 /// # Errors
 /// Errors of use, calls that fail, and results beyond their bound.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
+    if args.backend != BackendArg::Libfabric && args.provider.is_some() {
+        return Err(UsageError::new("--provider is for --backend libfabric").into());
+    }
     if args.backend != BackendArg::Threads && args.ranks.is_some() {
         return Err(UsageError::new(
             "--ranks is for --backend threads; here the launcher starts the ranks (mpirun -n 4 foldwire bench …)",

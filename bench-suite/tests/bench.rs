@@ -114,6 +114,7 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("allreduce --frame 12", "1024 bytes"),
         ("allreduce --backend mpi --ranks 2", "mpirun -n"),
         ("allreduce --backend libfabric --ranks 2", "--backend threads"),
+        ("allreduce --provider tcp", "--backend libfabric"),
         #[cfg(not(feature = "mpi"))]
         ("allreduce --backend mpi", "--features mpi"),
     ] {
@@ -121,6 +122,28 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args}: {errors}");
         assert!(errors.contains(hint) && output.stdout.is_empty(), "{args}: {errors}");
+    }
+}
+
+#[cfg(feature = "libfabric")]
+mod libfabric {
+    use super::*;
+
+    #[test]
+    fn every_collective_gives_right_results() {
+        for collective in
+            ["allreduce", "reduce-scatter", "allgather", "broadcast", "scatter", "gather", "reduce"]
+        {
+            let mut command = Command::new(PROGRAM);
+            command.args(["launch", "-n", "2", "--no-prefix", "--", PROGRAM, "bench", collective]);
+            let args = "--backend libfabric --provider tcp --sizes 4,4K,20000 --preset raw,foldwire --repeat 2 \
+                        --min-time 0 --json";
+            let object = object(&command.args(args.split_whitespace()).output().unwrap());
+            assert!(object["backend"].as_str().unwrap().starts_with("libfabric (tcp"), "{object}");
+            let rows = object["rows"].as_array().unwrap();
+            assert_eq!(rows.len(), 3 * 2, "{collective}");
+            rows.iter().for_each(check_row);
+        }
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) fn test(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
         steps.run(&format!("{name}, crates"), &mut cargo(steps, mpi, target, units))?;
         let suite = "test -p foldwire-tests --features mpi --test mpi";
         steps.run(&format!("{name}, suite"), &mut cargo(steps, mpi, target, suite))?;
+        let bench = "test -p foldwire-bench --features mpi --test bench";
+        steps.run(&format!("{name}, bench"), &mut cargo(steps, mpi, target, bench))?;
     }
     if !here.libfabric {
         steps.skip("libfabric", MISSING);
@@ -53,6 +55,10 @@ pub(crate) fn test(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     steps.run(
         "libfabric, suite",
         &mut steps.cargo("test -p foldwire-tests --features libfabric --test libfabric"),
+    )?;
+    steps.run(
+        "libfabric, bench",
+        &mut steps.cargo("test -p foldwire-bench --features libfabric --test bench --test info"),
     )?;
     Ok(())
 }

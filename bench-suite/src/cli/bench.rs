@@ -18,7 +18,7 @@ Examples:
       The same over links of 10 Gbit/s.
   mpirun -n 2 foldwire bench allreduce --backend mpi --preset raw,foldwire --field temperature.f32
       Against MPI_Allreduce, at its default and at the best of its algorithms.
-  foldwire launch -n 4 -- foldwire bench broadcast --backend libfabric --sizes 0,4,1K:64M --json > result.json
+  foldwire launch -n 4 --no-prefix -- foldwire bench broadcast --backend libfabric --sizes 0,4,1K:64M --json > result.json
       Four processes over libfabric; rank 0's stdout holds one JSON object.
 
 Sizes are bytes of the whole array, as nccl-tests count: what every rank sends in allreduce, reduce-scatter and
@@ -45,6 +45,10 @@ pub struct BenchArgs {
     /// Number of ranks of the threads backend [default: 4]; elsewhere the launcher says it (mpirun -n 4 …)
     #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub ranks: Option<usize>,
+
+    /// Provider of the libfabric backend, such as tcp, shm, verbs or cxi [default: the best that all ranks have]
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
 
     /// Rate of each rank's link, each way: 10gbit, 250MB/s, … [default: threads: the speed of memory; else unknown]
     ///
