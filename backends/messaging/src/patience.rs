@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Spins before the core is offered to others.
 const N_SPINS: u32 = 64;
 /// How long only to offer the core.
-const YIELDING: Duration = Duration::from_millis(2);
+const YIELDING: Duration = Duration::from_micros(50);
 /// A sleep is at most this part of the wait so far…
 const SHARE: u32 = 20;
 /// … and at most this long.
