@@ -19,6 +19,9 @@ use super::forward::forward;
 use crate::cli::LaunchArgs;
 use crate::usage::UsageError;
 
+/// What `foldwire_libfabric::RECOMMENDED_ENVIRONMENT` asks of launchers (this one is built without libfabric too).
+const RXM_BUFFER: (&str, &str) = ("FI_OFI_RXM_BUFFER_SIZE", "131072");
+
 /// A port of this machine for rank 0.
 pub(super) struct ReservedRoot {
     root: Root,
@@ -127,6 +130,7 @@ fn command(args: &LaunchArgs, rank: usize, root: &ReservedRoot, token: &Token) -
         .env("FOLDWIRE_SIZE", args.ranks.to_string())
         .env("FOLDWIRE_ROOT", root.root.to_string())
         .env("FOLDWIRE_TOKEN", token.reveal())
+        .env(RXM_BUFFER.0, std::env::var_os(RXM_BUFFER.0).unwrap_or_else(|| RXM_BUFFER.1.into()))
         .stdin(if rank == 0 && !io::stdin().is_terminal() {
             Stdio::inherit()
         } else {

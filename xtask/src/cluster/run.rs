@@ -56,6 +56,8 @@ enum Form {
 
 /// Environment variable with the run's token.
 const TOKEN: &str = "FOLDWIRE_TOKEN";
+/// What `foldwire_libfabric::RECOMMENDED_ENVIRONMENT` asks of launchers.
+const RXM_BUFFER: (&str, &str) = ("FI_OFI_RXM_BUFFER_SIZE", "131072");
 
 pub(super) fn run(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
     let size = cluster.size()?;
@@ -153,6 +155,10 @@ impl Ranks<'_> {
             .env("FOLDWIRE_SIZE", self.n_ranks.to_string())
             .env("FOLDWIRE_ROOT", root)
             .env("FOLDWIRE_ADDRESS", address(rank).to_string())
+            .env(
+                RXM_BUFFER.0,
+                std::env::var_os(RXM_BUFFER.0).unwrap_or_else(|| RXM_BUFFER.1.into()),
+            )
             .env(TOKEN, self.token)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
