@@ -16,7 +16,7 @@
 //!
 //! MPICH's launcher ends all ranks when one is killed or aborts, but not when the only rank of a machine just exits with
 //! a code: then it waits for ever. So there a shell turns such an exit into a kill, and the exit code is lost. And its
-//! `MPI_Finalize` is kept from hanging ([`mpich_finalize`](super::mpich_finalize)).
+//! `MPI_Finalize` is kept from hanging (see `mpich_finalize.rs`).
 //!
 //! Open MPI may print `plm:rsh: Warning: setpgid … failed in parent`: its agent was faster than it; harmless.
 
