@@ -1,0 +1,3 @@
+//! Foldwire on networks that do not exist.
+
+pub mod cost;
