@@ -15,6 +15,7 @@ use crate::kernel::{CHUNK, Level};
 use crate::op::{Op, with_op};
 use core::ops::AddAssign;
 
+pub use crate::kernel::stores::Stores;
 pub use crate::values::Values;
 pub use fz_light::FzLight;
 pub use raw::Raw;
@@ -206,6 +207,21 @@ pub trait Codec<T: Element>: Sync {
     fn decode(&self, src: &[u8], divisor: u32, dst: &mut [T]) -> Result<(), DecodeError> {
         self.expect_values(src, dst.len())?;
         self.decode_from(src, 0, divisor, dst)
+    }
+
+    /// As [`decode`](Self::decode) into a caller's output. A codec may take [`Stores::PastCaches`] or leave it.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    fn store(
+        &self,
+        src: &[u8],
+        divisor: u32,
+        dst: &mut [T],
+        stores: Stores,
+    ) -> Result<(), DecodeError> {
+        let _ = stores;
+        self.decode(src, divisor, dst)
     }
 
     /// acc ← acc ⊕ decoded, in floats.

@@ -13,6 +13,7 @@ mod generic;
 mod prefetch;
 pub(crate) mod sample;
 mod scalar;
+pub(crate) mod stores;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -24,6 +25,7 @@ use crate::op::LatticeOp;
 use crate::values::Values;
 use chunk::ChunkView;
 use core::fmt;
+use stores::Stores;
 
 /// Values in a block: the unit that has one bit width.
 pub const BLOCK: usize = 32;
@@ -214,7 +216,7 @@ pub(crate) struct Encoded {
 #[allow(clippy::type_complexity)]
 pub struct Kernels<T: Float> {
     encode: unsafe fn(&[T], &Lattice<T>, &mut [u8]) -> Encoded,
-    decode: unsafe fn(&ChunkView<'_, T>, &Scale<T>, &mut [T]),
+    decode: unsafe fn(&ChunkView<'_, T>, &Scale<T>, &mut [T], Stores),
     fold: unsafe fn(LatticeOp, &ChunkView<'_, T>, &[T], &Lattice<T>, &mut [u8]) -> Encoded,
     fold_store: unsafe fn(
         LatticeOp,
@@ -264,10 +266,16 @@ impl<T: Element> Kernel<T> {
 
     /// Decodes a chunk.
     #[inline]
-    pub(crate) fn decode(self, src: &ChunkView<'_, T>, scale: &Scale<T>, dst: &mut [T]) {
+    pub(crate) fn decode(
+        self,
+        src: &ChunkView<'_, T>,
+        scale: &Scale<T>,
+        dst: &mut [T],
+        stores: Stores,
+    ) {
         assert_eq!(src.n_values(), dst.len());
         // SAFETY: the level is available; the view is valid by construction; sizes agree.
-        unsafe { (self.table.decode)(src, scale, dst) }
+        unsafe { (self.table.decode)(src, scale, dst, stores) }
     }
 
     /// Chunk ⊕ floats → chunk.

@@ -15,6 +15,7 @@ use super::{Homomorphic, Values, Written, operate};
 use crate::bound::Quantum;
 use crate::element::{Element, sealed::Float};
 use crate::kernel::chunk::ChunkView;
+use crate::kernel::stores::{Fence, Stores};
 use crate::kernel::{
     BLOCK, CHUNK, Code, Encoded, Kernel, Lattice, Level, PAD, Scale, max_chunk_len,
 };
@@ -198,6 +199,19 @@ impl<T> Pieces for Values<'_, T> {
     }
 }
 
+/// Calls `run(first, values)` for runs of whole chunks that make up `dst`, `first` being a run's first chunk: with
+/// the `rayon` feature, and enough chunks, on several threads; else there is one run.
+fn for_each_run<T: Element>(
+    dst: &mut [T],
+    run: impl Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync,
+) -> Result<(), DecodeError> {
+    #[cfg(feature = "rayon")]
+    if parallel::is_worthwhile(dst.len()) {
+        return parallel::read(dst, run);
+    }
+    run(0, dst)
+}
+
 /// Writes a run of chunks, the first of which is chunk `first`, and where each ends, counted from the
 /// run's start.
 fn write_run<P: Pieces>(
@@ -356,22 +370,42 @@ impl<T: Element> Codec<T> for FzLight<T> {
             return Err(DecodeError::Count { found: stream.n_values, expected: end });
         }
         let scale = Scale::new(stream.step, divisor);
-        let decode = |i: usize, dst: &mut [T]| {
-            let chunk = stream.chunk(start / CHUNK + i)?;
-            if chunk.n_values() == dst.len() {
-                self.kernel.decode(&chunk, &scale, dst);
-            } else {
-                let mut whole = [T::ZERO; CHUNK];
-                self.kernel.decode(&chunk, &scale, &mut whole[..chunk.n_values()]);
-                dst.copy_from_slice(&whole[..dst.len()]);
+        for_each_run(dst, |first, dst| {
+            for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
+                let chunk = stream.chunk(start / CHUNK + first + i)?;
+                if chunk.n_values() == dst.len() {
+                    self.kernel.decode(&chunk, &scale, dst, Stores::Cached);
+                } else {
+                    let mut whole = [T::ZERO; CHUNK];
+                    let n_values = chunk.n_values();
+                    self.kernel.decode(&chunk, &scale, &mut whole[..n_values], Stores::Cached);
+                    dst.copy_from_slice(&whole[..dst.len()]);
+                }
             }
             Ok(())
-        };
-        #[cfg(feature = "rayon")]
-        if parallel::is_worthwhile(dst.len()) {
-            return parallel::read(dst, decode);
+        })
+    }
+
+    fn store(
+        &self,
+        src: &[u8],
+        divisor: u32,
+        dst: &mut [T],
+        stores: Stores,
+    ) -> Result<(), DecodeError> {
+        if stores == Stores::Cached {
+            return self.decode(src, divisor, dst);
         }
-        dst.chunks_mut(CHUNK).enumerate().try_for_each(|(i, dst)| decode(i, dst))
+        let stream = Stream::<T>::parse(src)?;
+        stream.expect_values(dst.len())?;
+        let scale = Scale::new(stream.step, divisor);
+        for_each_run(dst, |first, dst| {
+            let _fence = Fence::at_end();
+            for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
+                self.kernel.decode(&stream.chunk(first + i)?, &scale, dst, stores);
+            }
+            Ok(())
+        })
     }
 
     fn fold(

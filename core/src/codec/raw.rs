@@ -7,6 +7,7 @@ use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, EncodeError, F
 use super::{Written, operate};
 use crate::element::Element;
 use crate::kernel::CHUNK;
+use crate::kernel::stores::{self, Fence, Stores};
 use crate::op::{Op, with_op};
 use core::marker::PhantomData;
 
@@ -120,6 +121,21 @@ impl<T: Element> Codec<T> for Raw<T> {
             let divisor = T::from_f64(f64::from(divisor));
             dst.iter_mut().for_each(|x| *x = *x / divisor);
         }
+        Ok(())
+    }
+
+    fn store(
+        &self,
+        src: &[u8],
+        divisor: u32,
+        dst: &mut [T],
+        stores: Stores,
+    ) -> Result<(), DecodeError> {
+        if divisor != 1 || stores == Stores::Cached {
+            return self.decode(src, divisor, dst);
+        }
+        self.expect_values(src, dst.len())?;
+        stores::copy(src, bytemuck::cast_slice_mut(dst), &Fence::at_end());
         Ok(())
     }
 

@@ -33,7 +33,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
                 if self.program.is_exact() {
                     self.work.copy_own(self.segment, 1);
                 } else {
-                    self.store(&payload)?;
+                    self.store(&payload, true)?;
                 }
                 return Ok(Some(payload));
             }
@@ -42,13 +42,13 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
             Action::FinishAsSent => self.finish_as_sent()?,
             Action::Store => {
                 let payload = self.incoming()?;
-                self.store(&payload)?;
+                self.store(&payload, self.reduces())?;
                 self.recycle(payload.frame);
             }
             Action::Forward => return self.pass_on().map(Some),
             Action::StoreForward => {
                 let payload = self.pass_on()?;
-                self.store(&payload)?;
+                self.store(&payload, self.reduces())?;
                 return Ok(Some(payload));
             }
             Action::Reduce => self.reduce()?,
@@ -94,10 +94,15 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
         self.timed(|r| &mut r.encode, |work, report| work.encode_own(segment, frame, report))
     }
 
-    /// The part's values, decoded, into the output.
-    fn store(&mut self, payload: &Payload<F>) -> Result<(), Error> {
+    /// Whether ranks read their own values of every part.
+    fn reduces(&self) -> bool {
+        self.program.call.collective.reduces()
+    }
+
+    /// The part's values, decoded, into the output; `over_own`: own values of the part have been read.
+    fn store(&mut self, payload: &Payload<F>, over_own: bool) -> Result<(), Error> {
         let (segment, divisor) = (self.segment, self.program.divisor);
-        self.timed(|r| &mut r.decode, |work, _| work.store(segment, payload, divisor))
+        self.timed(|r| &mut r.decode, |work, _| work.store(segment, payload, divisor, over_own))
     }
 
     /// Decodes into the floats of a spare frame.
@@ -113,7 +118,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
     }
 
     fn send(&mut self, keep: bool) -> Result<Payload<F>, Error> {
-        let reduces = self.program.call.collective.reduces();
+        let reduces = self.reduces();
         match self.take_holding() {
             Holding::Nothing => {
                 let payload = self.encode_own()?;
@@ -172,7 +177,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
         match self.take_holding() {
             Holding::Nothing => self.work.copy_own(self.segment, divisor),
             Holding::Encoded(payload) => {
-                self.store(&payload)?;
+                self.store(&payload, self.reduces())?;
                 self.recycle(payload.frame);
             }
             Holding::Floats(floats) => {
@@ -196,7 +201,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
                 payload
             }
         };
-        self.store(&payload)?;
+        self.store(&payload, true)?;
         self.recycle(payload.frame);
         Ok(())
     }
@@ -281,7 +286,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
         let mut incoming = self.incoming()?;
         let (segment, divisor) = (self.segment, self.program.divisor);
         if self.timed(|r| &mut r.fold, |work, _| work.fold_in_place(segment, &mut incoming))? {
-            self.store(&incoming)?;
+            self.store(&incoming, true)?;
             return Ok(incoming);
         }
         let frame = self.spare()?;
@@ -322,7 +327,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
             return self.fold_store();
         }
         let payload = self.reduce_send()?;
-        self.store(&payload)?;
+        self.store(&payload, true)?;
         Ok(payload)
     }
 

@@ -8,10 +8,14 @@ use crate::Element;
 use crate::codec::{Codec, Values, Written};
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
+use crate::kernel::stores::{self, Fence, Stores};
 use crate::op::Op;
 use crate::report::Report;
 use crate::transport::TransportErrorKind;
 use core::ops::Range;
+
+/// Outputs of more bytes are written past the caches. Smaller ones may be there when the caller reads them.
+const CACHED_BYTES: usize = 16 << 20;
 
 /// An encoded segment in a frame, behind the room for its header.
 pub(super) struct Payload<F> {
@@ -104,6 +108,20 @@ impl<T: Element> Buffers<'_, T> {
         }
     }
 
+    /// How results are written: past the caches if they would not stay there anyway. In place, results that overwrite
+    /// own values, read a moment ago, find their lines in the caches.
+    fn stores(&self, over_own: bool) -> Stores {
+        let (output, in_place) = match self {
+            Self::InPlace { data, .. } => (data, true),
+            Self::Split { recv, .. } => (recv, false),
+        };
+        if output.len() * T::BYTES > CACHED_BYTES && !(in_place && over_own) {
+            Stores::PastCaches
+        } else {
+            Stores::Cached
+        }
+    }
+
     /// Own values and output of a segment.
     fn values(&mut self, segment: &Range<usize>) -> Values<'_, T> {
         match self {
@@ -116,11 +134,18 @@ impl<T: Element> Buffers<'_, T> {
     }
 
     /// Own values of a segment into the output.
-    fn copy_own(&mut self, segment: &Range<usize>) -> &mut [T] {
+    fn copy_own(&mut self, segment: &Range<usize>, stores: Stores) -> &mut [T] {
         match self.values(segment) {
             Values::InPlace(values) => values,
             Values::Apart { local, output } => {
-                output.copy_from_slice(local);
+                match stores {
+                    Stores::Cached => output.copy_from_slice(local),
+                    Stores::PastCaches => {
+                        let (from, to) =
+                            (bytemuck::cast_slice(local), bytemuck::cast_slice_mut(output));
+                        stores::copy(from, to, &Fence::at_end());
+                    }
+                }
                 output
             }
         }
@@ -188,12 +213,16 @@ impl<T: Element> Work<'_, '_, T> {
         segment: &Range<usize>,
         from: &Payload<F>,
         divisor: u32,
+        over_own: bool,
     ) -> Result<(), Error> {
-        Ok(self.codec.decode(from.bytes(), divisor, self.buffers.output(segment))?)
+        let stores = self.buffers.stores(over_own);
+        Ok(self.codec.store(from.bytes(), divisor, self.buffers.output(segment), stores)?)
     }
 
     pub(super) fn copy_own(&mut self, segment: &Range<usize>, divisor: u32) {
-        divide(self.buffers.copy_own(segment), divisor);
+        // What is divided is read again.
+        let stores = if divisor == 1 { self.buffers.stores(true) } else { Stores::Cached };
+        divide(self.buffers.copy_own(segment, stores), divisor);
     }
 
     pub(super) fn copy_floats<F: AsRef<[u8]>>(
@@ -233,7 +262,7 @@ impl<T: Element> Work<'_, '_, T> {
         incoming: &Payload<F>,
         divisor: u32,
     ) -> Result<(), Error> {
-        let output = self.buffers.copy_own(segment);
+        let output = self.buffers.copy_own(segment, Stores::Cached);
         self.codec.reduce(&self.op, incoming.bytes(), output)?;
         divide(output, divisor);
         Ok(())

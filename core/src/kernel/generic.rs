@@ -19,12 +19,12 @@ mod writer;
 
 use super::chunk::ChunkView;
 use super::prefetch::{self, AHEAD};
-use super::{BLOCK, Code, Encoded, Lattice, Scale};
+use super::{BLOCK, Code, Encoded, Lattice, Scale, Stores};
 use crate::element::Element;
 use crate::op::LatticeOp;
 pub(super) use fold_store::fold_store;
 use merge::merge;
-use reader::{ChunkReader, FromChunk, FromFloats, Source, padded};
+use reader::{ChunkReader, FromChunk, FromFloats, Output, Source, padded};
 use writer::ChunkWriter;
 
 /// One block of 32 codes in an instruction set's registers.
@@ -117,20 +117,20 @@ pub(super) unsafe fn decode<T: Element, S: Isa<T>>(
     view: &ChunkView<'_, T>,
     scale: &Scale<T>,
     dst: &mut [T],
+    stores: Stores,
 ) {
     let full = dst.len() / BLOCK;
     // SAFETY: `dst` has room for the blocks, of which the last may be short.
     unsafe {
         let mut src = FromChunk::<T, S>::new(view);
-        let output = dst.as_mut_ptr();
+        let output = Output::new(dst.as_mut_ptr(), stores);
         for block in 0..full {
-            let at = output.add(block * BLOCK);
-            prefetch::to_write(at.wrapping_add(AHEAD * BLOCK));
-            src.next(block, BLOCK).store(scale, BLOCK, at);
+            output.prepare(block + AHEAD);
+            output.put(block, BLOCK, src.next(block, BLOCK), scale);
         }
         let rest = dst.len() - full * BLOCK;
         if rest > 0 {
-            src.next(full, rest).store(scale, rest, output.add(full * BLOCK));
+            output.put(full, rest, src.next(full, rest), scale);
         }
     }
 }

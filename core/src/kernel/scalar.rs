@@ -4,7 +4,7 @@
 
 use super::chunk::ChunkView;
 use super::generic::{self, Isa};
-use super::{BLOCK, Code, Encoded, Kernels, Lattice, Scale};
+use super::{BLOCK, Code, Encoded, Kernels, Lattice, Scale, Stores};
 use crate::element::Element;
 use crate::op::LatticeOp;
 use core::array;
@@ -181,9 +181,14 @@ unsafe fn encode<T: Element>(src: &[T], lattice: &Lattice<T>, dst: &mut [u8]) ->
     unsafe { generic::encode::<T, Scalar>(src, lattice, dst) }
 }
 
-unsafe fn decode<T: Element>(view: &ChunkView<'_, T>, scale: &Scale<T>, dst: &mut [T]) {
+unsafe fn decode<T: Element>(
+    view: &ChunkView<'_, T>,
+    scale: &Scale<T>,
+    dst: &mut [T],
+    stores: Stores,
+) {
     // SAFETY: the caller's promises.
-    unsafe { generic::decode::<T, Scalar>(view, scale, dst) }
+    unsafe { generic::decode::<T, Scalar>(view, scale, dst, stores) }
 }
 
 unsafe fn fold<T: Element>(

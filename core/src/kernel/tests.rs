@@ -125,7 +125,7 @@ fn every_level_gives_the_bytes_of_the_scalar_one() {
     levels_agree::<f64>();
 }
 
-/// One pass against two, from values in place and apart.
+/// One pass against two, from values in place and apart, and storing past the caches against decoding.
 fn one_pass_is_two<T: Element>(codec: &dyn Codec<T>, op: &Op<'_, T>, frame: &[u8], local: &[T]) {
     let n = local.len();
     let room = || vec![0x55; codec.max_encoded_len(n).unwrap()];
@@ -134,6 +134,14 @@ fn one_pass_is_two<T: Element>(codec: &dyn Codec<T>, op: &Op<'_, T>, frame: &[u8
         let written = codec.fold(op, frame, local, &mut bytes).unwrap();
         let bytes = &bytes[..written.n_bytes];
         codec.decode(bytes, divisor, &mut values).unwrap();
+
+        // At addresses that vectors can stream to, and at others.
+        for offset in [0, 16 / T::BYTES, 1] {
+            let mut output = vec![T::ONE; n + 4];
+            let stored = &mut output[offset..offset + n];
+            codec.store(bytes, divisor, stored, Stores::PastCaches).unwrap();
+            assert!(bits(stored) == bits(&values), "past the caches, {op:?}, {n} / {divisor}");
+        }
 
         let (mut dst, mut output) = (room(), vec![T::ONE; n]);
         let apart = Values::Apart { local, output: &mut output };

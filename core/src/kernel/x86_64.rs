@@ -33,7 +33,7 @@ mod bits;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use super::chunk::ChunkView;
-use super::{Encoded, Kernels, Lattice, Scale, generic};
+use super::{Encoded, Kernels, Lattice, Scale, Stores, generic};
 use crate::op::LatticeOp;
 
 cpufeatures::new!(avx2_detected, "avx2", "bmi1", "bmi2", "popcnt");
@@ -97,9 +97,10 @@ macro_rules! level {
                 view: &ChunkView<'_, $float>,
                 scale: &Scale<$float>,
                 dst: &mut [$float],
+                stores: Stores,
             ) {
                 // SAFETY: as for `encode`.
-                unsafe { generic::decode::<$float, $isa>(view, scale, dst) }
+                unsafe { generic::decode::<$float, $isa>(view, scale, dst, stores) }
             }
 
             #[target_feature(enable = $features)]

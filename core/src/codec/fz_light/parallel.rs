@@ -53,15 +53,13 @@ pub(super) fn write<T: Element, P: Pieces + Send>(
     Ok(all)
 }
 
-/// Calls `decode(index, values)` for each chunk of `dst`.
+/// Calls `decode(first, values)` for each run of chunks of `dst`, `first` being the run's first chunk.
 pub(super) fn read<T: Element>(
     dst: &mut [T],
     decode: impl Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync,
 ) -> Result<(), DecodeError> {
-    dst.par_chunks_mut(CHUNK)
-        .with_min_len(RUN)
-        .enumerate()
-        .try_for_each(|(i, values)| decode(i, values))
+    let runs = dst.par_chunks_mut(RUN * CHUNK).enumerate();
+    runs.try_for_each(|(i, values)| decode(i * RUN, values))
 }
 
 #[cfg(test)]

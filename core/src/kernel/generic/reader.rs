@@ -1,6 +1,8 @@
 //! Reading blocks in order: of a chunk as they are, and of a chunk or of floats as absolute codes.
 
 use super::super::chunk::{ChunkView, REPEAT};
+use super::super::prefetch;
+use super::super::stores::{self, Stores, can_stream};
 use super::super::{BLOCK, Lattice, Scale};
 use super::Isa;
 use crate::element::Element;
@@ -127,6 +129,51 @@ impl<T: Element, S: Isa<T>> Block<T, S> {
                     }
                     at.copy_from_nonoverlapping(values.as_ptr(), n);
                 }
+            }
+        }
+    }
+}
+
+/// Where decoded blocks go.
+pub(super) struct Output<T> {
+    at: *mut T,
+    streams: bool,
+}
+
+impl<T: Element> Output<T> {
+    pub(super) fn new(at: *mut T, stores: Stores) -> Self {
+        Self { at, streams: stores == Stores::PastCaches && can_stream(at) }
+    }
+
+    /// Asks for the place of a block that will come soon.
+    #[inline(always)]
+    pub(super) fn prepare(&self, block: usize) {
+        if !self.streams {
+            prefetch::to_write(self.at.wrapping_add(block * BLOCK));
+        }
+    }
+
+    /// Decodes a block of `n` values to its place.
+    ///
+    /// # Safety
+    /// The level's instruction set; room for the values.
+    #[inline(always)]
+    pub(super) unsafe fn put<S: Isa<T>>(
+        &self,
+        block: usize,
+        n: usize,
+        values: Block<T, S>,
+        scale: &Scale<T>,
+    ) {
+        // SAFETY: by the caller's promise; `streams` says that whole blocks can be streamed.
+        unsafe {
+            let at = self.at.add(block * BLOCK);
+            if self.streams && n == BLOCK {
+                let mut near = [T::ZERO; BLOCK];
+                values.store(scale, BLOCK, near.as_mut_ptr());
+                stores::block(near.as_ptr(), at);
+            } else {
+                values.store(scale, n, at);
             }
         }
     }
