@@ -142,7 +142,7 @@ pub struct Host {
     pub ranks_per_node: usize,
     /// Cores that they share: so many of them compute at once.
     pub cores: usize,
-    /// Seconds from the arrival of what an idle rank waits for until it runs, if a core is free.
+    /// Seconds of a core that it takes an idle rank to wake up and find what has arrived.
     pub wake: f64,
     /// Seconds after which a rank leaves its core to others that wait for one; until then only if it has nothing to do.
     pub time_slice: f64,

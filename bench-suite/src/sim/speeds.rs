@@ -197,6 +197,7 @@ impl Speeds {
             reduces: setting.collective.reduces(),
             frame_bytes: args.frame,
             busy: args.threads,
+            array_bytes: args.size,
         };
         let file = match &args.speeds {
             SpeedsArg::Measure => None,

@@ -85,6 +85,8 @@ struct Row {
     n_bytes: usize,
     link: &'static str,
     latency_s: f64,
+    /// What waking up costs.
+    wake_s: f64,
     /// Median of the runs.
     measured_s: f64,
     /// Fastest and slowest run.
@@ -198,6 +200,7 @@ impl Shape {
                 reduces: self.collective.reduces(),
                 frame_bytes: Case::new(self.collective, Plan::raw(), 1, 0).frame_bytes,
                 busy: self.ranks.min(cores),
+                array_bytes: self.n_bytes * self.ranks / self.ranks.min(cores),
             };
             task.costs(data)
         };
@@ -210,9 +213,7 @@ impl Shape {
             ..Network::default()
         };
         let host = Host { ranks_per_node: self.ranks, cores, ..Host::default() };
-        let asleep = Cluster { network, host };
-        let host = Host { wake: self.wake(&asleep)?, ..host };
-        let cluster = Cluster { network, host };
+        let cluster = self.with_wake(Cluster { network, host })?;
         let row = |&preset: &Preset| {
             let plan = preset.plan(self.collective, bound.into());
             let costs = if plan.codec.is_exact() { &raw } else { &lossy };
@@ -248,6 +249,7 @@ impl Shape {
             n_bytes: self.n_bytes,
             link: self.link,
             latency_s: self.latency.as_secs_f64(),
+            wake_s: cluster.host.wake,
             measured_s,
             measured_range_s: [times[0], times[RUNS - 1]],
             predicted_s,
@@ -255,9 +257,8 @@ impl Shape {
         })
     }
 
-    /// What waking up costs in this world: what a call of one value takes beyond its prediction, for each message that a
-    /// rank waits for in turn.
-    fn wake(&self, cluster: &Cluster) -> anyhow::Result<f64> {
+    /// The cluster with what waking up costs in this world: so much that a call of one value is predicted as it is measured.
+    fn with_wake(&self, cluster: Cluster) -> anyhow::Result<Cluster> {
         let plan = Plan::raw().with_schedule(&RecursiveDoubling);
         let times = self.world()?.run(|mut comm| -> Result<Vec<Duration>, foldwire::Error> {
             let mut value = [0.0_f32];
@@ -269,10 +270,16 @@ impl Shape {
             (0..SMALL_CALLS).map(|_| call()).collect()
         });
         let times = times.into_iter().next().ok_or_else(|| anyhow!("a world has a rank"))??;
+        let measured = median(&times).as_secs_f64();
         let case = Case::new(Collective::AllReduce, plan, self.ranks, 1);
-        let predicted = predict::<f32>(&case, cluster, &Costs::raw::<f32>())?.seconds;
-        let in_turn = f64::from(self.ranks.next_power_of_two().ilog2());
-        Ok(((median(&times).as_secs_f64() - predicted) / in_turn).max(0.0))
+        let with = |wake| Cluster { host: Host { wake, ..cluster.host }, ..cluster };
+        let (mut low, mut high) = (0.0, measured);
+        for _ in 0..30 {
+            let middle = f64::midpoint(low, high);
+            let predicted = predict::<f32>(&case, &with(middle), &Costs::raw::<f32>())?.seconds;
+            if predicted < measured { low = middle } else { high = middle }
+        }
+        Ok(with(low))
     }
 }
 
@@ -284,6 +291,7 @@ fn table(rows: &[Row]) -> String {
         ("size", "", Align::Right),
         ("link", "", Align::Right),
         ("latency", "µs", Align::Right),
+        ("wake", "µs", Align::Right),
         ("measured", "ms", Align::Right),
         ("(fastest–slowest)", "ms", Align::Right),
         ("predicted", "ms", Align::Right),
@@ -299,6 +307,7 @@ fn table(rows: &[Row]) -> String {
             table::bytes(row.n_bytes as u64),
             row.link.to_owned(),
             format!("{:.0}", row.latency_s * 1e6),
+            format!("{:.0}", row.wake_s * 1e6),
             ms(row.measured_s),
             format!("{fastest}–{slowest}"),
             ms(row.predicted_s),

@@ -2,7 +2,7 @@
 //!
 //! | event | what happens then |
 //! |---|---|
-//! | wake | a rank has made its call, or woken up because of what arrived: it asks for a core |
+//! | call | a rank makes its call: it asks for a core, as ranks do that something arrives for |
 //! | run | a core is there for it |
 //! | done | what it computed is done: the frame leaves, the next step begins |
 //! | first byte | a frame reaches its receiver's link, and occupies it as soon as those before it are through |
@@ -60,7 +60,7 @@ pub(super) fn picoseconds(seconds: f64) -> Time {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    Wake { rank: u32 },
+    Call { rank: u32 },
     Run { rank: u32 },
     Done { rank: u32 },
     FirstByte { key: Key, operands: u32, n_bytes: u32 },
@@ -74,8 +74,8 @@ enum Status {
     Away,
     /// Nothing to do until something arrives.
     Idle,
-    /// Wakes up, or waits for a core.
-    Waking,
+    /// Waits for a core.
+    Waiting,
     /// Has a core.
     Running,
 }
@@ -97,6 +97,7 @@ struct Lane {
 #[derive(Debug)]
 struct Member {
     status: Status,
+    /// What it computes first when it gets a core: before its first step, or in waking up.
     prelude: Time,
     n_steps: usize,
     n_active: usize,
@@ -231,7 +232,7 @@ impl<'a> Run<'a> {
                 run.lanes.push(Lane { round, index, step, n_values, incoming, holding, outgoing });
                 run.look_up(rank, round);
             }
-            run.queue.push(entry.at, Event::Wake { rank: rank as u32 });
+            run.queue.push(entry.at, Event::Call { rank: rank as u32 });
         }
         run
     }
@@ -245,7 +246,7 @@ impl<'a> Run<'a> {
             let Some((now, event)) = self.queue.pop() else { return Err(self.stuck()) };
             self.n_events += 1;
             match event {
-                Event::Wake { rank } => self.ask_for_core(rank as usize, now),
+                Event::Call { rank } => self.ask_for_core(rank as usize, now),
                 Event::Run { rank } => self.run(rank as usize, now),
                 Event::Done { rank } => self.done(rank as usize, now),
                 Event::FirstByte { key, operands, n_bytes } => {
@@ -308,13 +309,13 @@ impl<'a> Run<'a> {
     /// Something has come that the rank may wait for.
     fn notify(&mut self, rank: usize, now: Time) {
         if self.members[rank].status == Status::Idle {
-            self.members[rank].status = Status::Waking;
-            self.queue.push(now + self.prices.waking, Event::Wake { rank: rank as u32 });
+            self.members[rank].prelude = self.prices.waking;
+            self.ask_for_core(rank, now);
         }
     }
 
     fn ask_for_core(&mut self, rank: usize, now: Time) {
-        self.members[rank].status = Status::Waking;
+        self.members[rank].status = Status::Waiting;
         let cores = self.cores(rank);
         if cores.n_free == 0 {
             cores.waiting.push_back(rank as u32);
@@ -429,7 +430,7 @@ impl<'a> Run<'a> {
         }
         let used = now - self.members[rank].has_core_since;
         if used >= self.prices.slice && !self.cores(rank).waiting.is_empty() {
-            self.members[rank].status = Status::Waking;
+            self.members[rank].status = Status::Waiting;
             self.cores(rank).waiting.push_back(rank as u32);
             self.leave_core(rank, now);
         } else {
