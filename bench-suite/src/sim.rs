@@ -59,7 +59,7 @@ fn predict<T: Element>(
     let most = args.ranks.n_bytes().iter().copied().max().unwrap_or(1);
     let data = source.data::<T>(most);
     let speeds = Speeds::new(args, &setting, &data)?;
-    let sweep = Sweep::run::<T>(&setting, &speeds, &data)?;
+    let sweep = Sweep::run::<T>(&setting, &speeds)?;
     if args.json {
         println!("{}", output::json(&setting, &speeds, &sweep, data.about())?);
     } else {

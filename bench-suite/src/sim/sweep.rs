@@ -9,7 +9,6 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::speeds::Speeds;
-use crate::bench::data::Data;
 use crate::cli::SimArgs;
 use crate::values::BoundArg;
 
@@ -96,11 +95,7 @@ pub(super) struct Sweep {
 impl Sweep {
     /// # Errors
     /// [`CostError`].
-    pub(super) fn run<T: Element>(
-        setting: &Setting,
-        speeds: &Speeds,
-        _data: &Data<T>,
-    ) -> Result<Self, CostError> {
+    pub(super) fn run<T: Element>(setting: &Setting, speeds: &Speeds) -> Result<Self, CostError> {
         let each = |&ranks: &usize| setting.presets.iter().map(move |&preset| (ranks, preset));
         let cases: Vec<_> = setting.ranks.iter().flat_map(each).collect();
         let progress = progress(cases.len());
