@@ -3,7 +3,7 @@
 //! Speeds are measured with as many threads busy as ranks can compute at the same time. Two numbers of the threads backend are
 //! found from calls of one value, which are no part of the comparison: what a message costs, from all
 //! ranks of a world driven by one thread; and what waking up costs, from a call of one value in the very world whose calls are
-//! then predicted. Nothing is fitted to the times that are compared.
+//! then predicted. No number is fitted to the times that are compared.
 
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
