@@ -8,16 +8,18 @@
 //! | `contestant` | what takes part: a preset, or anything else that can carry out the collective |
 //! | `best` | a contestant that chooses the best of several ways by trial |
 //! | `stage` | one rank's communicator, buffers and clock |
+//! | `alone` | one preset on threads, for those who want only its time |
 //! | `verdict` | how far a result is from the exact one |
 //! | `contest` | the loop that all ranks play: sizes × rounds × contestants |
 //! | `row`, `output` | results of a contestant at a size, and all of them for people and programs |
 //! | `threads`, `mpi`, `libfabric` | starting ranks, or being one that somebody else has started |
 
+pub(crate) mod alone;
 #[cfg(any(test, feature = "mpi"))]
 mod best;
 mod contest;
 mod contestant;
-mod data;
+pub(crate) mod data;
 #[cfg(feature = "libfabric")]
 mod libfabric;
 #[cfg(feature = "mpi")]
@@ -53,8 +55,8 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         )
         .into());
     }
-    let source = Source::open(args)?;
-    match (args.backend, source.dtype(args)) {
+    let source = Source::open(args.field.as_deref())?;
+    match (args.backend, source.dtype(args.dtype)) {
         (backend, DType::F64) => run_with::<f64>(args, backend, &source),
         (backend, _) => run_with::<f32>(args, backend, &source),
     }

@@ -8,6 +8,7 @@ mod bench;
 mod info;
 #[cfg(unix)]
 mod launch;
+mod sim;
 
 use std::path::PathBuf;
 
@@ -21,6 +22,7 @@ pub use info::InfoArgs;
 pub use launch::{EnvArg, LaunchArgs};
 
 pub use bench::{BackendArg, BenchArgs, DTypeArg, OpArg, PresetArg};
+pub use sim::SimArgs;
 
 /// Collectives on compressed arrays: the main job and the measurements.
 #[derive(Debug, Parser)]
@@ -39,6 +41,7 @@ Examples:
   foldwire codec --field temperature.f32 --bound rel:1e-3
   foldwire bench allreduce --ranks 4          a collective over sizes
   mpirun -n 2 foldwire bench allreduce --backend mpi
+  foldwire sim allreduce --ranks 2:512        what to expect on a cluster that is not here
   foldwire launch -n 4 -- ./program           four ranks of a program on this machine
   foldwire info                               what this build and this machine have
 
@@ -53,6 +56,8 @@ pub enum Command {
     Codec(CodecArgs),
     /// Time a collective over sizes with every preset, and beside the MPI library's own
     Bench(BenchArgs),
+    /// Predict how long a collective takes on thousands of ranks, with every preset
+    Sim(SimArgs),
     /// Start the ranks of a program on this machine, forward their output, end them together
     #[cfg(unix)]
     Launch(LaunchArgs),

@@ -11,7 +11,7 @@
 //! | [`memory`] | what memory itself can do, and the order of repetitions |
 //! | [`peers`] | sizes and speeds of other compressors |
 //! | [`table`], [`picture`] | what the user sees |
-//! | [`stack`], [`codec`], [`bench`](mod@bench), [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
+//! | [`stack`], [`codec`], [`bench`](mod@bench), [`sim`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
 
 pub mod bench;
 pub mod cli;
@@ -26,6 +26,7 @@ mod npy;
 pub mod peers;
 pub mod picture;
 pub mod quality;
+pub mod sim;
 pub mod sizes;
 pub mod stack;
 pub mod table;

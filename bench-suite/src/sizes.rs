@@ -27,7 +27,7 @@ impl FromStr for Sizes {
         for item in text.split(',') {
             let Some(range) = range(item) else {
                 return Err(UsageError::new(format!(
-                    "`{item}` is no size: write bytes (4, 64K, 16M, 1G, in powers of 1024), or a range as in 1K:64M \
+                    "`{item}` is no size: write bytes (4, 64K, 16M, 1G, in powers of 1024; 646MB, in powers of 1000), or a range as in 1K:64M \
                      (each twice the one before) or 1K:64M:4 (four times)"
                 )));
             };
@@ -62,18 +62,21 @@ fn range(item: &str) -> Option<Vec<usize>> {
     Some(std::iter::successors(Some(first), next).take_while(|&n| n <= last).collect())
 }
 
-/// A number of bytes with or without a unit of 1024 (K, M, G, also as KiB, MiB, GiB).
+/// A number of bytes with or without a unit: of 1024 (K, M, G, also as KiB, MiB, GiB), or of 1000 (kB, MB, GB).
 pub fn n_bytes(text: &str) -> Option<usize> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
-    let shift = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kib" => 10,
-        "m" | "mib" => 20,
-        "g" | "gib" => 30,
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
         _ => return None,
     };
-    number.parse::<usize>().ok()?.checked_mul(1 << shift)
+    number.parse::<usize>().ok()?.checked_mul(factor)
 }
 
 /// A size as it is written on the command line, in the largest unit that needs no fraction.
@@ -107,6 +110,7 @@ mod tests {
         assert_eq!(list("3:20"), [3, 6, 12]);
         assert_eq!(list("64K,1k,65536,1KiB"), [1024, 65536]);
         assert_eq!(list("1G"), [1 << 30]);
+        assert_eq!(list("646MB,2kB"), [2000, 646_000_000]);
     }
 
     #[test]

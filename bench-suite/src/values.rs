@@ -138,6 +138,27 @@ impl fmt::Display for LinkRate {
     }
 }
 
+/// Parses a time with its unit: 2us, 1.5ms, 0s.
+pub(crate) fn time(text: &str) -> Result<f64, UsageError> {
+    let unit_at = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let scale = match unit {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        _ => f64::NAN,
+    };
+    let seconds = number.parse::<f64>().map_or(f64::NAN, |number| number * scale);
+    if (0.0..=3600.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err(UsageError::new(format!(
+            "`{text}` is no time: write a number and its unit (ns, us, ms, s), as in 2us, an hour at most"
+        )))
+    }
+}
+
 /// Dimensions of an array, slowest first; none is zero and their product fits `usize`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dims(Vec<usize>);
@@ -280,6 +301,17 @@ mod tests {
             "fast",
         ] {
             assert!(wrong.parse::<LinkRate>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!(
+            ["2us", "1.5ms", "0s", "3ns"].map(time),
+            [Ok(2e-6), Ok(1.5e-3), Ok(0.0), Ok(3.0 * 1e-9)]
+        );
+        for wrong in ["", "2", "us", "-1us", "nans", "2h", "3601s"] {
+            assert!(time(wrong).unwrap_err().to_string().contains("no time"), "{wrong}");
         }
     }
 

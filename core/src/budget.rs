@@ -79,9 +79,3 @@ pub(crate) fn check_bound(plan: &Plan, op: OpCode) -> Result<(), BoundError> {
     }
     Ok(())
 }
-
-/// Whether a call must learn the extent of all ranks' data first.
-pub(crate) fn needs_extent(plan: &Plan) -> bool {
-    !plan.codec.is_exact()
-        && plan.bound.is_some_and(|b| b.needs_extent() || plan.scope == Scope::Result)
-}

@@ -7,6 +7,7 @@ mod operation;
 mod survey;
 
 pub use operation::Operation;
+pub use survey::N_VALUES as EXTENT_VALUES;
 
 use crate::bound::Quantum;
 use crate::budget::check_bound;
@@ -15,8 +16,8 @@ use crate::element::Element;
 use crate::engine::{Buffers, Engine, Program};
 use crate::error::{Buffer, Error};
 use crate::frame::CallHeader;
-use crate::kernel::{CHUNK, Level};
-use crate::layout::{Division, Layout, share};
+use crate::kernel::Level;
+use crate::layout::{Division, Layout, max_segment, share};
 use crate::op::{Op, OpCode};
 use crate::pipeline;
 use crate::plan::Plan;
@@ -335,7 +336,7 @@ impl<X: Transport> Communicator<X> {
         // Whatever the data, a bad bound or frame size shows before anything is sent.
         check_bound(plan, request.op_code())?;
         let probe = self.codec::<T>(plan.codec, Quantum::LOSSLESS);
-        Engine::<X::Frame>::max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
+        max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
         self.sequence = self.sequence.wrapping_add(1);
         Operation::new(self, request, *plan, schedule)
     }
@@ -360,12 +361,9 @@ impl<X: Transport> Communicator<X> {
     ) -> Result<Engine<X::Frame>, Error> {
         let (count, op, step, division) = header;
         let codec = codec.as_dyn();
-        let max_segment = Engine::<X::Frame>::max_segment(codec, self.transport.frame_capacity())?;
-        // Whole chunks encode best; short parts go in one frame anyway.
-        let max_segment =
-            if max_segment > CHUNK { max_segment / CHUNK * CHUNK } else { max_segment };
         let lanes = self.config.lanes.clamp(1, MAX_LANES);
-        let n_parts = schedule.n_parts(call);
+        let (n_parts, capacity) = (schedule.n_parts(call), self.transport.frame_capacity());
+        let layout = Layout::for_frames(count, n_parts, codec, capacity, lanes, division)?;
         let program = Program {
             schedule,
             call,
@@ -382,7 +380,7 @@ impl<X: Transport> Communicator<X> {
                 count: count as u64,
                 step,
             },
-            layout: Layout::new(count, n_parts, max_segment, CHUNK, lanes, division),
+            layout,
             checksum: self.checksum(),
             rank: self.rank(),
             divisor: if op == OpCode::Avg { call.size as u32 } else { 1 },
@@ -391,5 +389,5 @@ impl<X: Transport> Communicator<X> {
     }
 }
 
-/// How extents are exchanged.
-static EXTENT_SCHEDULE: &dyn Schedule = &RecursiveDoubling;
+/// How ranks exchange what they saw of their data, [`EXTENT_VALUES`] of `f64` by the raw codec, if a bound refers to it.
+pub static EXTENT_SCHEDULE: &dyn Schedule = &RecursiveDoubling;

@@ -15,14 +15,14 @@ mod work;
 
 pub(crate) use work::{Buffers, Work};
 
+use crate::Element;
 use crate::error::{Error, Field};
 use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
 use crate::layout::Layout;
-use crate::pipeline::{Own, Passing, Pipeline};
+use crate::pipeline::Pipeline;
 use crate::report::Report;
 use crate::schedule::{Call, Schedule};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError};
-use crate::{Element, codec::Codec};
 use core::task::Poll;
 use core::time::Duration;
 use heapless::Vec;
@@ -49,7 +49,7 @@ impl Program {
 
     /// Whether frames that are passed on are encoded anew.
     pub(crate) fn recodes(&self) -> bool {
-        self.pipeline.passing == Passing::Recode && !self.is_exact()
+        self.pipeline.recodes(self.header.codec)
     }
 
     /// Whether partial reductions are kept as frames.
@@ -59,7 +59,7 @@ impl Program {
 
     /// Whether own values are encoded before they are combined.
     pub(crate) fn encodes_own(&self) -> bool {
-        self.pipeline.own == Own::Encoded && self.keeps_frames() && !self.is_exact()
+        self.pipeline.encodes_own(self.header.codec, self.header.op)
     }
 
     fn n_steps(&self) -> usize {
@@ -212,28 +212,6 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
         }
         // Let the notices leave before the caller drops the transport.
         let _ = transport.progress();
-    }
-
-    /// The largest segment whose frame is sure to fit, in values.
-    pub(crate) fn max_segment<T: Element>(
-        codec: &dyn Codec<T>,
-        capacity: usize,
-    ) -> Result<usize, Error> {
-        let room = capacity.saturating_sub(HEADER_BYTES);
-        // Partial sums are kept in frames as floats, so those must fit as well.
-        let fits = |n: usize| {
-            n * T::BYTES <= room && codec.max_encoded_len(n).is_some_and(|need| need <= room)
-        };
-        let (mut low, mut high) = (0, room / T::BYTES + 1);
-        while high - low > 1 {
-            let middle = low.midpoint(high);
-            if fits(middle) { low = middle } else { high = middle }
-        }
-        if low == 0 {
-            let need = HEADER_BYTES + codec.max_encoded_len(1).unwrap_or(T::BYTES).max(T::BYTES);
-            return Err(Error::FrameTooSmall { need, have: capacity });
-        }
-        Ok(low)
     }
 }
 

@@ -11,7 +11,7 @@
 pub(crate) mod chunk;
 mod generic;
 mod prefetch;
-pub(crate) mod sample;
+pub mod sample;
 mod scalar;
 pub(crate) mod stores;
 #[cfg(target_arch = "x86_64")]

@@ -9,6 +9,11 @@
 //! the pace of its heaviest part. [`Division::Interleaved`] deals neighbouring segments to the parts in
 //! turn, so that all parts weigh about the same in every round.
 
+use crate::codec::Codec;
+use crate::element::Element;
+use crate::error::Error;
+use crate::frame::HEADER_BYTES;
+use crate::kernel::CHUNK;
 use core::ops::Range;
 
 /// The share of rank `index` when `count` values are divided among `size` ranks: contiguous, in rank
@@ -32,9 +37,31 @@ pub enum Division {
     Interleaved = 1,
 }
 
-/// The division of one call's array.
+/// The largest segment whose frame is sure to fit `capacity` bytes, in values.
+pub(crate) fn max_segment<T: Element>(
+    codec: &dyn Codec<T>,
+    capacity: usize,
+) -> Result<usize, Error> {
+    let room = capacity.saturating_sub(HEADER_BYTES);
+    // Partial sums are kept in frames as floats, so those must fit as well.
+    let fits = |n: usize| {
+        n * T::BYTES <= room && codec.max_encoded_len(n).is_some_and(|need| need <= room)
+    };
+    let (mut low, mut high) = (0, room / T::BYTES + 1);
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if fits(middle) { low = middle } else { high = middle }
+    }
+    if low == 0 {
+        let need = HEADER_BYTES + codec.max_encoded_len(1).unwrap_or(T::BYTES).max(T::BYTES);
+        return Err(Error::FrameTooSmall { need, have: capacity });
+    }
+    Ok(low)
+}
+
+/// The division of one call's array into parts, and of parts into the segments of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub struct Layout {
     count: usize,
     n_parts: usize,
     segment: usize,
@@ -43,6 +70,25 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
+    /// The division that a call of `count` values makes by a schedule of `n_parts` parts, in frames of `capacity`
+    /// bytes, with `lanes` lanes.
+    ///
+    /// # Errors
+    /// [`Error::FrameTooSmall`] if not even one value fits a frame.
+    pub fn for_frames<T: Element>(
+        count: usize,
+        n_parts: usize,
+        codec: &dyn Codec<T>,
+        capacity: usize,
+        lanes: usize,
+        division: Division,
+    ) -> Result<Self, Error> {
+        let fits = max_segment(codec, capacity)?;
+        // Whole chunks encode best; short parts go in one frame anyway.
+        let max_segment = if fits > CHUNK { fits / CHUNK * CHUNK } else { fits };
+        Ok(Self::new(count, n_parts, max_segment, CHUNK, lanes, division))
+    }
+
     /// Divides `count` values into `n_parts` and those into segments of at most `max_segment`, all
     /// about equally long, and multiples of `unit` where that is possible; into as many as keep all
     /// lanes busy to the end, unless they would get shorter than two units.
@@ -63,12 +109,14 @@ impl Layout {
     }
 
     /// Rounds, at least one, so that even an empty call compares its parameters.
-    pub(crate) const fn n_rounds(&self) -> usize {
+    #[must_use]
+    pub const fn n_rounds(&self) -> usize {
         self.n_rounds
     }
 
     /// Where the segment of `part` in `round` lies in the array.
-    pub(crate) fn segment(&self, part: usize, round: usize) -> Range<usize> {
+    #[must_use]
+    pub fn segment(&self, part: usize, round: usize) -> Range<usize> {
         match self.division {
             Division::Blocks => {
                 let block = share(self.count, self.n_parts, part);

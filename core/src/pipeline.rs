@@ -72,6 +72,18 @@ impl Pipeline {
         let on_codes = !matches!(op, OpCode::Prod | OpCode::User);
         self.partial == Partial::Frame && codec.is_homomorphic() && (on_codes || codec.is_exact())
     }
+
+    /// Whether frames that are passed on are encoded anew with this codec.
+    #[must_use]
+    pub fn recodes(&self, codec: CodecId) -> bool {
+        self.passing == Passing::Recode && !codec.is_exact()
+    }
+
+    /// Whether own values are encoded before they are combined, with this codec and operation.
+    #[must_use]
+    pub fn encodes_own(&self, codec: CodecId, op: OpCode) -> bool {
+        self.own == Own::Encoded && self.keeps_frames(codec, op) && !codec.is_exact()
+    }
 }
 
 /// Plain collectives, for the raw codec: values are added in place in the received frame.

@@ -9,6 +9,9 @@ use crate::schedule::{self, Collective, RecursiveDoubling, Schedule};
 use crate::select;
 use core::fmt;
 
+/// From so many values on, [`Sampling::Auto`] samples.
+const LONG: usize = 1 << 20;
+
 /// How a collective is to be carried out. All ranks of a call must use the same.
 ///
 /// # Examples
@@ -107,6 +110,25 @@ impl Plan {
         self.scope = scope;
         self
     }
+
+    /// Whether a call must learn the extent of all ranks' data before it can begin.
+    #[must_use]
+    pub fn needs_extent(&self) -> bool {
+        !self.codec.is_exact()
+            && self.bound.is_some_and(|bound| bound.needs_extent() || self.scope == Scope::Result)
+    }
+
+    /// Whether a call on `count` values that [needs the extent](Self::needs_extent) takes it of a sample first.
+    #[must_use]
+    pub fn samples(&self, count: usize) -> bool {
+        // A bound on the result needs the largest magnitude for its rounding.
+        let may = self.scope == Scope::PerOperand;
+        match self.sampling {
+            Sampling::Auto => may && count >= LONG,
+            Sampling::Always => may,
+            Sampling::Never => false,
+        }
+    }
 }
 
 impl fmt::Debug for Plan {
@@ -171,5 +193,19 @@ impl Preset {
             Self::Gzccl => compressed(pipeline::COMPRESS_ONCE),
             Self::Foldwire => Plan::foldwire(bound),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_long_arrays_and_bounds_on_operands_are_sampled() {
+        let plan = Plan::foldwire(Bound::Relative(1e-3));
+        assert!(plan.samples(LONG) && !plan.samples(LONG - 1));
+        assert!(!plan.with_scope(Scope::Result).samples(LONG));
+        assert!(!plan.with_sampling(Sampling::Never).samples(LONG));
+        assert!(plan.with_sampling(Sampling::Always).samples(1));
     }
 }

@@ -1,1 +1,386 @@
 //! How long a collective takes on thousands of ranks: the real schedules and lanes, with modelled compute and network.
+//!
+//! [`predict`] runs the programs that the engine would run (`foldwire`'s [`Schedule`](foldwire::schedule::Schedule)s, its
+//! [`Layout`] of parts, rounds and segments, its rules for lanes) on virtual time. No values are moved. What a step costs
+//! follows from
+//!
+//! - *compute*: the [`primitives`](Speeds) that its action asks of the codec in this pipeline ([`work`]), n·b / speed for n
+//!   values of b bytes, and `send_overhead`, `recv_overhead` for each message (LogP's o; Culler et al., PPoPP'93);
+//! - *network*: each rank has one link, full duplex, as in LogGP (Alexandrov et al., SPAA'95) with contention at both ends.
+//!   A frame of w bytes that is sent at t leaves at s = max(t, egress free), occupies the egress for w/rate, reaches
+//!   its receiver at s + latency and occupies the ingress for w/rate from then or from when those before it are
+//!   through. This is the model of the threads backend's rate limit. Switches are not limited.
+//! - *what waits for what*: a lane runs its program one step at a time; takes its frame first, then waits for credit, of which
+//!   each (peer, lane) has `link_depth`; lanes of a rank compute in turn, because they share its core; ranks of a node
+//!   share its cores. Credit is back when the receiver takes the frame; a rank that waits for it hears of that a latency later.
+//! - *learning the extent* of the data, where the plan's bound refers to it: a look at the rank's own values, then a raw
+//!   all-reduce of a few numbers; the call begins on each rank when that is over.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `speeds` | speeds of primitives; bytes on the wire |
+//! | `work` | actions × pipelines → primitives |
+//! | `run` | the events |
+//! | `links` | credit, frames that wait |
+//! | `queue` | events in order of time |
+//!
+//! Cost: three events a message, about 100 ns each; see docs/scale.md for what 4096 ranks take.
+//!
+//! # Examples
+//! A raw all-reduce by 64 ranks over links of 100 Gbit/s, if computing took no time:
+//! ```
+//! use foldwire::{Collective, Plan};
+//! use foldwire_sim::cost::{Case, Cluster, Costs, Network, predict};
+//!
+//! let case = Case::new(Collective::AllReduce, Plan::raw(), 64, 16 << 20);
+//! let cluster = Cluster::of(Network { latency: 2e-6, rate: Some(12.5e9), ..Network::default() });
+//! let prediction = predict::<f32>(&case, &cluster, &Costs::raw::<f32>())?;
+//! // 2·63/64 of 64 MiB cross each link.
+//! assert!((0.0105..0.0115).contains(&prediction.seconds));
+//! # Ok::<(), foldwire_sim::cost::CostError>(())
+//! ```
+
+mod links;
+mod queue;
+mod run;
+mod speeds;
+#[cfg(test)]
+mod tests;
+pub mod work;
+
+pub use speeds::{Speeds, Wire};
+
+use foldwire::codec::CodecParams;
+use foldwire::collective::{EXTENT_SCHEDULE, EXTENT_VALUES};
+use foldwire::kernel::Level;
+use foldwire::layout::{Division, Layout};
+use foldwire::op::OpCode;
+use foldwire::schedule::Call;
+use foldwire::transport::{MAX_LANES, Rank};
+use foldwire::{Collective, Element, Error, Plan, Quantum, layout, select};
+use run::{Account, Entry, Job, Run, picoseconds};
+use work::Rules;
+
+/// The call to be predicted.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// The collective.
+    pub collective: Collective,
+    /// The reduction; [`OpCode::None`] for collectives that only move.
+    pub op: OpCode,
+    /// The root, for the collectives that have one.
+    pub root: Rank,
+    /// How.
+    pub plan: Plan,
+    /// Number of ranks.
+    pub size: usize,
+    /// Values of the whole array.
+    pub count: usize,
+    /// Whether input and result are one buffer.
+    pub in_place: bool,
+    /// Lanes, 1…[`MAX_LANES`].
+    pub lanes: usize,
+    /// Bytes of a frame.
+    pub frame_bytes: usize,
+}
+
+impl Case {
+    /// A sum (where there is something to reduce) of `count` values over `size` ranks with root 0, 4 lanes, and frames of
+    /// 256 KiB + 4096, from one buffer into another.
+    #[must_use]
+    pub fn new(collective: Collective, plan: Plan, size: usize, count: usize) -> Self {
+        let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
+        Self {
+            collective,
+            op,
+            root: Rank(0),
+            plan,
+            size,
+            count,
+            in_place: false,
+            lanes: 4,
+            frame_bytes: (256 << 10) + 4096,
+        }
+    }
+}
+
+/// Links between ranks, all alike.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Network {
+    /// Seconds from a frame's first byte leaving to its first byte arriving.
+    pub latency: f64,
+    /// Bytes per second of each rank's link, each way; `None`: links take no time, as between threads.
+    pub rate: Option<f64>,
+    /// Seconds that sending a message keeps the sender's core, whatever its size.
+    pub send_overhead: f64,
+    /// The same of a receiver.
+    pub recv_overhead: f64,
+    /// Frames that a link may hold, sent and not taken, for each (peer, lane).
+    pub link_depth: u32,
+    /// Whether frames carry checksums.
+    pub checksums: bool,
+}
+
+impl Default for Network {
+    /// No latency, no limit, no overheads; links hold 4 frames; no checksums.
+    fn default() -> Self {
+        Self {
+            latency: 0.0,
+            rate: None,
+            send_overhead: 0.0,
+            recv_overhead: 0.0,
+            link_depth: 4,
+            checksums: false,
+        }
+    }
+}
+
+/// The machines that ranks run on, all alike.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Host {
+    /// Ranks of one machine.
+    pub ranks_per_node: usize,
+    /// Cores that they share: so many of them compute at once.
+    pub cores: usize,
+    /// Seconds of a core that it takes an idle rank to wake up and find what has arrived.
+    pub wake: f64,
+    /// Seconds after which a rank leaves its core to others that wait for one; until then only if it has nothing to do.
+    pub time_slice: f64,
+}
+
+impl Default for Host {
+    /// A machine for each rank; idle ranks poll.
+    fn default() -> Self {
+        Self { ranks_per_node: 1, cores: 1, wake: 0.0, time_slice: 3e-3 }
+    }
+}
+
+/// Network and machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cluster {
+    /// What connects ranks.
+    pub network: Network,
+    /// What they run on.
+    pub host: Host,
+}
+
+impl Cluster {
+    /// One rank a machine.
+    #[must_use]
+    pub fn of(network: Network) -> Self {
+        Self { network, host: Host::default() }
+    }
+}
+
+/// What the plan's codec costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Costs {
+    /// Its primitives.
+    pub speeds: Speeds,
+    /// What segments become on the wire.
+    pub wire: Wire,
+    /// Bytes per second of a look at all values for their extent; infinite takes no time.
+    pub look: f64,
+    /// The same of a look at a sample, in bytes of all values.
+    pub sample: f64,
+}
+
+impl Costs {
+    /// Values as they are, and computing takes no time.
+    #[must_use]
+    pub fn raw<T: Element>() -> Self {
+        Self::of(Speeds::FREE, Wire::exact(T::BYTES))
+    }
+
+    /// These, and looking for the extent takes no time.
+    #[must_use]
+    pub const fn of(speeds: Speeds, wire: Wire) -> Self {
+        Self { speeds, wire, look: f64::INFINITY, sample: f64::INFINITY }
+    }
+}
+
+/// Why there is no prediction.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CostError {
+    /// No ranks, cores or lanes, or a root that is no rank.
+    #[error(
+        "{size} ranks with root {root}, {lanes} lanes, {ranks_per_node} ranks a machine on {cores} cores: nothing can run"
+    )]
+    Empty {
+        /// Ranks.
+        size: usize,
+        /// The root.
+        root: Rank,
+        /// Lanes.
+        lanes: usize,
+        /// Ranks of a machine.
+        ranks_per_node: usize,
+        /// Cores of a machine.
+        cores: usize,
+    },
+    /// The call would be refused.
+    #[error(transparent)]
+    Refused(#[from] Error),
+    /// The programs wait for each other: a fault of the schedule.
+    #[error("rank {rank} waits for ever in step {step}")]
+    Stuck {
+        /// A rank that waits.
+        rank: Rank,
+        /// Its step.
+        step: usize,
+    },
+}
+
+/// What a call will do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// Until the last rank has its result.
+    pub seconds: f64,
+    /// The schedule that was taken.
+    pub schedule: &'static str,
+    /// Each rank's part, in rank order.
+    pub ranks: Vec<RankPrediction>,
+    /// Events that the simulation took.
+    pub n_events: u64,
+}
+
+/// What one rank will do; counted as [`Report`](foldwire::Report) does.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RankPrediction {
+    /// Until it has its result.
+    pub seconds: f64,
+    /// Of these, computing.
+    pub computing: f64,
+    /// Bytes of the messages that it sends, headers included.
+    pub wire_bytes: u64,
+    /// Messages that it sends.
+    pub n_messages: u64,
+}
+
+/// How long the call, on values of `T`, takes on this cluster if all ranks make it at once.
+///
+/// # Errors
+/// [`CostError`]: calls that the library refuses, and clusters on which nothing can run.
+pub fn predict<T: Element>(
+    case: &Case,
+    cluster: &Cluster,
+    costs: &Costs,
+) -> Result<Prediction, CostError> {
+    let &Case { collective, root, size, lanes, .. } = case;
+    let host = &cluster.host;
+    if [size, lanes, host.ranks_per_node, host.cores].contains(&0) || root.index() >= size {
+        let (ranks_per_node, cores) = (host.ranks_per_node, host.cores);
+        return Err(CostError::Empty { size, root, lanes, ranks_per_node, cores });
+    }
+    let schedule = select::schedule(
+        collective,
+        case.op,
+        &case.plan,
+        size,
+        case.count.saturating_mul(T::BYTES),
+        cluster.network.rate,
+    );
+    if !schedule.supports(collective) {
+        return Err(Error::Unsupported { schedule: schedule.name(), collective }.into());
+    }
+    let mut ranks = vec![RankPrediction::default(); size];
+    let mut entries = vec![Entry::default(); size];
+    let mut n_events = 0;
+    if case.plan.needs_extent() {
+        for (rank, entry) in entries.iter_mut().enumerate() {
+            entry.prelude = picoseconds(look::<T>(case, costs, rank));
+        }
+        n_events += exchange_extents(case, cluster, &mut ranks, &mut entries)?;
+    }
+
+    let call = Call { collective, size, root };
+    let division =
+        if collective == Collective::AllReduce { case.plan.division } else { Division::Blocks };
+    let layout = divide::<T>(case, schedule.n_parts(call), division)?;
+    let wire = costs.wire.table(size);
+    let job = Job {
+        schedule,
+        call,
+        layout,
+        n_lanes: lanes.min(MAX_LANES).min(layout.n_rounds()),
+        rules: Rules::new(collective, case.op, &case.plan, case.in_place),
+        bytes_per_value: T::BYTES,
+        speeds: &costs.speeds,
+        wire: &wire,
+        cluster,
+    };
+    n_events += account(&job, &entries, &mut ranks, |_, _| {})?;
+    let seconds = ranks.iter().map(|rank| rank.seconds).fold(0.0, f64::max);
+    Ok(Prediction { seconds, schedule: schedule.name(), ranks, n_events })
+}
+
+/// Seconds that a rank looks at its own values.
+fn look<T: Element>(case: &Case, costs: &Costs, rank: usize) -> f64 {
+    let own = match case.collective {
+        Collective::AllGather | Collective::Gather => {
+            layout::share(case.count, case.size, rank).len()
+        }
+        Collective::Broadcast | Collective::Scatter if rank != case.root.index() => 0,
+        _ => case.count,
+    };
+    let speed = if case.plan.samples(case.count) { costs.sample } else { costs.look };
+    (own * T::BYTES) as f64 / speed
+}
+
+/// The raw all-reduce of what ranks saw of their data; every rank enters the call when it has its result.
+fn exchange_extents(
+    case: &Case,
+    cluster: &Cluster,
+    ranks: &mut [RankPrediction],
+    entries: &mut [Entry],
+) -> Result<u64, CostError> {
+    let plan = Plan::raw();
+    let exchange = Case { plan, count: EXTENT_VALUES, ..*case };
+    let call = Call { collective: Collective::AllReduce, size: case.size, root: Rank(0) };
+    let wire = Wire::exact(f64::BYTES).table(case.size);
+    let layout = divide::<f64>(&exchange, EXTENT_SCHEDULE.n_parts(call), Division::Blocks)?;
+    let job = Job {
+        schedule: EXTENT_SCHEDULE,
+        call,
+        layout,
+        n_lanes: 1,
+        rules: Rules::new(Collective::AllReduce, OpCode::Max, &plan, true),
+        bytes_per_value: f64::BYTES,
+        speeds: &Speeds::FREE,
+        wire: &wire,
+        cluster,
+    };
+    let looks = entries.to_vec();
+    account(&job, &looks, ranks, |rank, finished| {
+        entries[rank] = Entry { at: finished, prelude: 0 };
+    })
+}
+
+/// Runs a program and adds it to the ranks' predictions; tells when each rank has finished.
+fn account(
+    job: &Job<'_>,
+    entries: &[Entry],
+    ranks: &mut [RankPrediction],
+    mut finished: impl FnMut(usize, queue::Time),
+) -> Result<u64, CostError> {
+    let (accounts, n_events) = Run::new(job, entries).finish()?;
+    for (rank, (account, sum)) in accounts.iter().zip(ranks).enumerate() {
+        let Account { finished: at, computing, wire_bytes, n_messages } = *account;
+        finished(rank, at);
+        sum.seconds = at as f64 / 1e12;
+        sum.computing += computing as f64 / 1e12;
+        sum.wire_bytes += wire_bytes;
+        sum.n_messages += n_messages;
+    }
+    Ok(n_events)
+}
+
+/// How the engine divides the array.
+fn divide<T: Element>(case: &Case, n_parts: usize, division: Division) -> Result<Layout, Error> {
+    // What an encoding takes at most depends neither on the quantum nor on the level.
+    let params = CodecParams { quantum: Quantum::LOSSLESS, max_operands: 1, level: Level::Scalar };
+    let codec = case.plan.codec.instance::<T>(&params);
+    let lanes = case.lanes.min(MAX_LANES);
+    Layout::for_frames(case.count, n_parts, codec.as_dyn(), case.frame_bytes, lanes, division)
+}

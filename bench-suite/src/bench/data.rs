@@ -3,9 +3,11 @@
 //! All ranks have one base array, read from a file or made here. Rank r of n begins at r/n of it, and goes around as
 //! often as it needs.
 
+use std::path::Path;
+
 use foldwire::{DType, Element};
 
-use crate::cli::BenchArgs;
+use crate::cli::DTypeArg;
 use crate::field::{Field, Values};
 use crate::usage::UsageError;
 
@@ -14,7 +16,7 @@ const SIDE: usize = 1024;
 
 /// The base array, and where ranks begin in it.
 #[derive(Debug, Clone)]
-pub(super) struct Data<T> {
+pub(crate) struct Data<T> {
     base: Vec<T>,
     size: usize,
     about: String,
@@ -23,9 +25,14 @@ pub(super) struct Data<T> {
 impl<T: Element> Data<T> {
     /// # Panics
     /// If the base array is empty.
-    pub(super) fn new(base: Vec<T>, size: usize, about: String) -> Self {
+    pub(crate) fn new(base: Vec<T>, size: usize, about: String) -> Self {
         assert!(!base.is_empty(), "there is a value to send");
         Self { base, size, about }
+    }
+
+    /// The base array.
+    pub(crate) fn base(&self) -> &[T] {
+        &self.base
     }
 
     fn start(&self, rank: usize) -> usize {
@@ -33,7 +40,7 @@ impl<T: Element> Data<T> {
     }
 
     /// Writes the values of `rank` from place `first` on.
-    pub(super) fn fill(&self, rank: usize, first: usize, mut out: &mut [T]) {
+    pub(crate) fn fill(&self, rank: usize, first: usize, mut out: &mut [T]) {
         let mut at = (self.start(rank) + first) % self.base.len();
         while !out.is_empty() {
             let n = out.len().min(self.base.len() - at);
@@ -44,35 +51,35 @@ impl<T: Element> Data<T> {
     }
 
     /// The largest magnitude of a finite value.
-    pub(super) fn magnitude(&self) -> f64 {
+    pub(crate) fn magnitude(&self) -> f64 {
         let magnitudes = self.base.iter().map(|x| x.to_f64().abs());
         magnitudes.filter(|x| x.is_finite()).fold(0.0, f64::max)
     }
 
     /// What the values are, for people.
-    pub(super) fn about(&self) -> &str {
+    pub(crate) fn about(&self) -> &str {
         &self.about
     }
 }
 
 /// The user's field, before it is one of the element types.
-pub(super) enum Source {
+pub(crate) enum Source {
     File(Field),
     BuiltIn,
 }
 
 impl Source {
     /// Reads the file that the user named, if any.
-    pub(super) fn open(args: &BenchArgs) -> Result<Self, UsageError> {
-        match &args.field {
+    pub(crate) fn open(field: Option<&Path>) -> Result<Self, UsageError> {
+        match field {
             Some(path) => Field::read(path, None).map(Self::File),
             None => Ok(Self::BuiltIn),
         }
     }
 
     /// The type asked for, else the field's own, else f32.
-    pub(super) fn dtype(&self, args: &BenchArgs) -> DType {
-        match (args.dtype, self) {
+    pub(crate) fn dtype(&self, asked: Option<DTypeArg>) -> DType {
+        match (asked, self) {
             (Some(dtype), _) => dtype.into(),
             (None, Self::File(Field { values: Values::F64(_), .. })) => DType::F64,
             (None, _) => DType::F32,
@@ -80,7 +87,7 @@ impl Source {
     }
 
     /// The values as `T`, rounded if they are not.
-    pub(super) fn data<T: Element>(&self, size: usize) -> Data<T> {
+    pub(crate) fn data<T: Element>(&self, size: usize) -> Data<T> {
         let (base, name): (Vec<T>, _) = match self {
             Self::BuiltIn => {
                 (waves(), format!("built-in: waves with 0.1 % noise, {SIDE} x {SIDE}"))

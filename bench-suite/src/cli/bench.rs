@@ -126,11 +126,7 @@ pub struct BenchArgs {
 impl BenchArgs {
     /// The presets to run, once each.
     pub fn presets(&self) -> Vec<Preset> {
-        let each = |arg: &PresetArg| match *arg {
-            PresetArg::All => Preset::ALL.to_vec(),
-            PresetArg::One(preset) => vec![preset],
-        };
-        distinct(self.preset.iter().flat_map(each))
+        PresetArg::list(&self.preset)
     }
 }
 
@@ -143,7 +139,18 @@ pub enum PresetArg {
     One(Preset),
 }
 
-fn preset() -> impl TypedValueParser<Value = PresetArg> {
+impl PresetArg {
+    /// The presets that these stand for, once each.
+    pub(super) fn list(args: &[Self]) -> Vec<Preset> {
+        let each = |arg: &Self| match *arg {
+            Self::All => Preset::ALL.to_vec(),
+            Self::One(preset) => vec![preset],
+        };
+        distinct(args.iter().flat_map(each))
+    }
+}
+
+pub(super) fn preset() -> impl TypedValueParser<Value = PresetArg> {
     let one = Preset::ALL.map(|preset| PossibleValue::new(preset.name()).help(title(preset)));
     let names = [PossibleValue::new("all").help("every preset")].into_iter().chain(one);
     PossibleValuesParser::new(names).map(|name| {
@@ -163,7 +170,7 @@ const COLLECTIVES: [(Collective, &str, &[&str]); 7] = [
     (Collective::Reduce, "reduce", &[]),
 ];
 
-fn collective() -> impl TypedValueParser<Value = Collective> {
+pub(super) fn collective() -> impl TypedValueParser<Value = Collective> {
     let values = COLLECTIVES
         .map(|(_, name, aliases)| PossibleValue::new(name).aliases(aliases.iter().copied()));
     PossibleValuesParser::new(values).map(|text| {
@@ -235,13 +242,13 @@ fn seconds(text: &str) -> Result<f64, String> {
     value.ok_or_else(|| "a number of seconds from 0 to 3600 is needed".to_owned())
 }
 
-fn lanes(text: &str) -> Result<usize, String> {
+pub(super) fn lanes(text: &str) -> Result<usize, String> {
     let most = foldwire::transport::MAX_LANES;
     let value = text.parse().ok().filter(|n| (1..=most).contains(n));
     value.ok_or_else(|| format!("a whole number from 1 to {most} is needed"))
 }
 
-fn frame(text: &str) -> Result<usize, String> {
+pub(super) fn frame(text: &str) -> Result<usize, String> {
     let least = foldwire::transport::MIN_FRAME_BYTES;
     let value = sizes::n_bytes(text).filter(|n| (least..=1 << 30).contains(n));
     value.ok_or_else(|| format!("a size from {least} bytes to 1G is needed, such as 260K"))

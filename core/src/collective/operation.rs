@@ -4,7 +4,7 @@ use super::survey;
 use super::{Communicator, EXTENT_SCHEDULE, Request};
 use crate::bound::Extent;
 use crate::bound::Quantum;
-use crate::budget::{needs_extent, resolve};
+use crate::budget::resolve;
 use crate::codec::{AnyCodec, CodecId};
 use crate::element::Element;
 use crate::engine::{Buffers, Engine, Progress, Work};
@@ -54,8 +54,8 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         schedule: &'static dyn Schedule,
     ) -> Result<Self, Error> {
         let mut operation = Self { comm, request, plan, schedule, state: State::Finished };
-        operation.state = if needs_extent(&plan) {
-            let sampled = survey::samples(&plan, operation.request.count);
+        operation.state = if plan.needs_extent() {
+            let sampled = plan.samples(operation.request.count);
             operation.start_extent(sampled, Report::default())?
         } else {
             operation.start_running(None, Report::default())?

@@ -5,28 +5,14 @@
 //! bound relative to it is *at most* what the caller asked for: results are never worse, messages larger
 //! only where the sample misses much. Its two halves show when that is to be feared; then everything is looked at.
 
-use crate::bound::{Extent, Scope};
+use crate::bound::Extent;
 use crate::element::Element;
 use crate::kernel::{Kernel, Level, sample};
-use crate::plan::{Plan, Sampling};
 
 /// Values exchanged, under maximum: [−min, max] of one half of a sample and of the other.
-pub(super) const N_VALUES: usize = 4;
-/// From so many values on, [`Sampling::Auto`] samples.
-const LONG: usize = 1 << 20;
+pub const N_VALUES: usize = 4;
 /// The range of either half must be this part of the whole sample's.
 const AGREEMENT: f64 = 0.75;
-
-/// Whether to sample, by what all ranks know.
-pub(super) fn samples(plan: &Plan, count: usize) -> bool {
-    // A bound on the result needs the largest magnitude for its rounding.
-    let may = plan.scope == Scope::PerOperand;
-    match plan.sampling {
-        Sampling::Auto => may && count >= LONG,
-        Sampling::Always => may,
-        Sampling::Never => false,
-    }
-}
 
 /// One rank's look at its values.
 pub(super) fn look<T: Element>(values: &[T], level: Level, sampled: bool) -> [f64; N_VALUES] {
@@ -49,7 +35,6 @@ pub(super) fn conclude(all: [f64; N_VALUES], sampled: bool) -> Option<Option<Ext
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Bound;
 
     #[test]
     fn halves_that_differ_or_show_nothing_ask_for_a_full_look() {
@@ -62,14 +47,5 @@ mod tests {
         let nothing = look::<f32>(&[f32::NAN; 600], Level::Scalar, true);
         assert_eq!(conclude(nothing, true), None);
         assert_eq!(conclude(look::<f32>(&[], Level::Scalar, false), false), Some(None));
-    }
-
-    #[test]
-    fn only_long_arrays_and_bounds_on_operands_are_sampled() {
-        let plan = Plan::foldwire(Bound::Relative(1e-3));
-        assert!(samples(&plan, LONG) && !samples(&plan, LONG - 1));
-        assert!(!samples(&plan.with_scope(Scope::Result), LONG));
-        assert!(!samples(&plan.with_sampling(Sampling::Never), LONG));
-        assert!(samples(&plan.with_sampling(Sampling::Always), 1));
     }
 }

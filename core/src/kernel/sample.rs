@@ -13,7 +13,7 @@ const GROUP: usize = 64;
 const GROUPS_AHEAD: usize = 8;
 
 /// Smallest and largest finite value of each half of the sample; (+MAX, −MAX) if there is none.
-pub(crate) fn extents<T: Element>(src: &[T]) -> [(T, T); 2] {
+pub fn extents<T: Element>(src: &[T]) -> [(T, T); 2] {
     let lowest = T::ZERO - T::MAX;
     let mut halves = [([T::MAX; BLOCK], [lowest; BLOCK]); 2];
     let n_groups = src.len() / (GROUP * BLOCK);

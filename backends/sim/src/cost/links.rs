@@ -1,0 +1,134 @@
+//! Credit and frames that wait to be taken, for each (sender, receiver, lane).
+//!
+//! Links exist only while something is under way on them, so memory is bounded by the messages that are: ring,
+//! trees and chain keep a few for each lane; a pairwise exchange sends a rank's every part before it receives any.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Mixes the one word of a key; neighbours must not fall together.
+#[derive(Default)]
+pub(super) struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        // Fibonacci hashing; the table takes high and low bits.
+        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    /// Frames sent and not taken.
+    n_under_way: u32,
+    /// Oldest and newest frame that has arrived and was not taken.
+    oldest: u32,
+    newest: u32,
+    sender_waits: bool,
+}
+
+#[derive(Debug)]
+struct Arrived {
+    operands: u32,
+    next: u32,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    links: HashMap<u64, Link, BuildHasherDefault<Mix>>,
+    arrived: Vec<Arrived>,
+    free: Vec<u32>,
+}
+
+/// A stream of frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) from: u32,
+    pub(super) to: u32,
+    pub(super) lane: u32,
+}
+
+impl Key {
+    /// One word; there are at most 8 lanes, and less than 2³⁰ ranks.
+    const fn word(self) -> u64 {
+        (self.from as u64) << 33 | (self.to as u64) << 3 | self.lane as u64
+    }
+}
+
+impl Links {
+    /// Takes a credit of `depth`, or notes that the sender waits for one.
+    pub(super) fn reserve(&mut self, key: Key, depth: u32) -> bool {
+        let empty = Link { n_under_way: 0, oldest: NONE, newest: NONE, sender_waits: false };
+        let link = self.links.entry(key.word()).or_insert(empty);
+        let has_credit = link.n_under_way < depth;
+        link.n_under_way += u32::from(has_credit);
+        link.sender_waits = !has_credit;
+        has_credit
+    }
+
+    /// A frame has arrived.
+    pub(super) fn arrive(&mut self, key: Key, operands: u32) {
+        let arrived = Arrived { operands, next: NONE };
+        let at = if let Some(at) = self.free.pop() {
+            self.arrived[at as usize] = arrived;
+            at
+        } else {
+            self.arrived.push(arrived);
+            (self.arrived.len() - 1) as u32
+        };
+        let Some(link) = self.links.get_mut(&key.word()) else { return };
+        if link.oldest == NONE {
+            link.oldest = at;
+        } else {
+            self.arrived[link.newest as usize].next = at;
+        }
+        link.newest = at;
+    }
+
+    /// Takes the oldest frame that has arrived: its operands, and whether its sender waits for the credit.
+    pub(super) fn take(&mut self, key: Key) -> Option<(u32, bool)> {
+        let link = self.links.get_mut(&key.word())?;
+        let at = link.oldest;
+        let &Arrived { operands, next } = self.arrived.get(at as usize)?;
+        link.oldest = next;
+        link.n_under_way -= 1;
+        let sender_waits = std::mem::take(&mut link.sender_waits);
+        if link.n_under_way == 0 {
+            self.links.remove(&key.word());
+        }
+        self.free.push(at);
+        Some((operands, sender_waits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_in_order_and_credit_comes_back() {
+        let mut links = Links::default();
+        let (key, other) = (Key { from: 1, to: 2, lane: 0 }, Key { from: 2, to: 1, lane: 0 });
+        assert!(links.reserve(key, 2) && links.reserve(key, 2) && !links.reserve(key, 2));
+        assert_eq!(links.take(key), None);
+        links.arrive(key, 5);
+        links.arrive(key, 6);
+        assert_eq!(links.take(other), None);
+        assert_eq!(links.take(key), Some((5, true)));
+        assert!(links.reserve(key, 2));
+        links.arrive(key, 7);
+        assert_eq!((links.take(key), links.take(key)), (Some((6, false)), Some((7, false))));
+        assert_eq!((links.take(key), links.links.len(), links.free.len()), (None, 0, 2));
+    }
+}

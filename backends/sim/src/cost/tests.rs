@@ -1,0 +1,312 @@
+//! The model against closed forms, and every schedule to its end.
+
+use foldwire::schedule::{self, Binomial, Chain, Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::{Bound, pipeline};
+
+use super::*;
+
+/// 1 byte a nanosecond, 10 µs on the way.
+const NETWORK: Network = Network {
+    latency: 10e-6,
+    rate: Some(1e9),
+    send_overhead: 0.0,
+    recv_overhead: 0.0,
+    link_depth: 4,
+    checksums: false,
+};
+
+/// One frame holds any array, and one lane carries it: one round.
+fn one_round(collective: Collective, schedule: &'static dyn Schedule, size: usize) -> Case {
+    let plan = Plan::raw().with_schedule(schedule);
+    Case { lanes: 1, frame_bytes: 1 << 30, ..Case::new(collective, plan, size, 840_000) }
+}
+
+fn seconds(case: &Case, cluster: &Cluster, costs: &Costs) -> f64 {
+    predict::<f32>(case, cluster, costs).expect("a prediction").seconds
+}
+
+/// α + n·β of a frame of `count` values.
+fn hop(count: usize) -> f64 {
+    NETWORK.latency + (4 * count + foldwire::frame::HEADER_BYTES) as f64 / 1e9
+}
+
+/// Everything is rounded to picoseconds, some thousand times.
+fn assert_close(found: f64, expected: f64, what: &str) {
+    assert!((found - expected).abs() < 1e-8 + 1e-6 * expected, "{what}: {found} for {expected}");
+}
+
+#[test]
+fn a_pure_network_gives_the_closed_forms() {
+    let (cluster, costs) = (Cluster::of(NETWORK), Costs::raw::<f32>());
+    let time = |collective, schedule: &'static dyn Schedule, size| {
+        seconds(&one_round(collective, schedule, size), &cluster, &costs)
+    };
+    let n = 840_000;
+    for size in [2, 3, 4, 5, 8, 16, 21, 60] {
+        let p = size as f64;
+        let share = n / size;
+        let ring = |hops: f64| hops * hop(share);
+        assert_close(time(Collective::AllReduce, &Ring, size), ring(2.0 * (p - 1.0)), "all-reduce");
+        assert_close(time(Collective::ReduceScatter, &Ring, size), ring(p - 1.0), "reduce-scatter");
+        assert_close(time(Collective::AllGather, &Ring, size), ring(p - 1.0), "all-gather");
+        let levels = p.log2().ceil();
+        for collective in [Collective::Reduce, Collective::Broadcast] {
+            let tree = time(collective, &Binomial, size);
+            if size.is_power_of_two() {
+                assert_close(tree, levels * hop(n), "tree");
+            }
+            // In other trees some latencies pass while the root's link is busy.
+            let crossings = levels * (hop(n) - NETWORK.latency);
+            assert!((crossings..=levels * hop(n) + 1e-8).contains(&tree), "tree of {size}");
+        }
+        if size.is_power_of_two() {
+            let doubling = time(Collective::AllReduce, &RecursiveDoubling, size);
+            assert_close(doubling, levels * hop(n), "recursive doubling");
+        }
+        // All leave one after the other, and arrive so.
+        let exchange = (p - 1.0) * (hop(share) - NETWORK.latency) + NETWORK.latency;
+        assert_close(time(Collective::AllGather, &Pairwise, size), exchange, "pairwise");
+    }
+}
+
+#[test]
+fn a_chain_is_a_pipeline() {
+    let (cluster, costs) = (Cluster::of(NETWORK), Costs::raw::<f32>());
+    for (size, frame_values) in [(2, 4096), (5, 4096), (9, 8192)] {
+        let plan = Plan::raw().with_schedule(&Chain);
+        let case = Case {
+            lanes: 1,
+            frame_bytes: 4 * frame_values + 64,
+            ..Case::new(Collective::Broadcast, plan, size, frame_values * 50)
+        };
+        let crossing = hop(frame_values) - NETWORK.latency;
+        // With credit enough for the way, rounds follow each other without a gap.
+        let deep = Cluster::of(Network { link_depth: 100, ..NETWORK });
+        let expected = (50 + size - 2) as f64 * crossing + (size - 1) as f64 * NETWORK.latency;
+        assert_close(seconds(&case, &deep, &costs), expected, "chain");
+        assert!(seconds(&case, &cluster, &costs) >= expected - 1e-9);
+    }
+}
+
+#[test]
+fn compute_is_added_up_by_pipeline() {
+    // A network that takes no time, two ranks, one round: what is left is one rank's work.
+    let speeds = Speeds {
+        encode: 1e9,
+        decode: 2e9,
+        fold: 3e9,
+        fold_store: 4e9,
+        combine: 5e9,
+        reduce: 6e9,
+        refold: 7e9,
+        recode: 8e9,
+        copy: 9e9,
+        checksum: f64::INFINITY,
+    };
+    let costs = Costs::of(speeds, Wire::with_ratio(4, 8.0));
+    let (e, d, fs, c, rf) = (1.0, 1.0 / 2.0, 1.0 / 4.0, 1.0 / 5.0, 1.0 / 7.0);
+    for (pipeline, work) in [
+        (pipeline::FUSED, e + fs + d),
+        (pipeline::HOMOMORPHIC, e + (e + c + d) + d),
+        (pipeline::COMPRESS_ONCE, e + (rf + d) + d),
+        (pipeline::PER_HOP, e + (rf + d) + d),
+    ] {
+        let plan = Plan::raw().compressed(pipeline, Bound::Absolute(1e-3)).with_schedule(&Ring);
+        let case = Case {
+            lanes: 1,
+            frame_bytes: 1 << 30,
+            ..Case::new(Collective::AllReduce, plan, 2, 1 << 20)
+        };
+        let part = 2e-9 * f64::from(1 << 20);
+        assert_close(seconds(&case, &Cluster::default(), &costs), work * part, pipeline.name);
+    }
+}
+
+#[test]
+fn frames_are_passed_on_as_they_are_or_encoded_again() {
+    // Four ranks in a ring: an all-gather passes each part on twice.
+    let (encode, decode, recode) = (1e9, 2e9, 8e9);
+    let speeds = Speeds { encode, decode, recode, ..Speeds::FREE };
+    let costs = Costs::of(speeds, Wire::with_ratio(4, 8.0));
+    let part = 4e-9 * f64::from(1 << 18);
+    for (pipeline, passing) in [(pipeline::COMPRESS_ONCE, 0.0), (pipeline::PER_HOP, 2.0 / 8.0)] {
+        let plan = Plan::raw().compressed(pipeline, Bound::Absolute(1e-3)).with_schedule(&Ring);
+        let case = Case {
+            lanes: 1,
+            frame_bytes: 1 << 30,
+            ..Case::new(Collective::AllGather, plan, 4, 1 << 20)
+        };
+        let expected = (1.0 + 4.0 / 2.0 + passing) * part;
+        assert_close(seconds(&case, &Cluster::default(), &costs), expected, pipeline.name);
+    }
+}
+
+#[test]
+fn sums_grow_on_their_way_and_single_operands_do_not() {
+    let costs = Costs::of(Speeds::FREE, Wire::measured(0, vec![(1, 0.5), (2, 1.0), (4, 1.5)]));
+    let sent = |schedule: &'static dyn Schedule, collective| {
+        let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(schedule);
+        let case = Case { lanes: 1, frame_bytes: 1 << 30, ..Case::new(collective, plan, 4, 4000) };
+        predict::<f32>(&case, &Cluster::default(), &costs).unwrap().ranks[0].wire_bytes
+    };
+    let third = 0.5 + 0.5 * 3_f64.log2();
+    let sums = (1000.0 * (0.5 + 1.0 + third)).round() as u64;
+    assert_eq!(sent(&Ring, Collective::ReduceScatter), 3 * 64 + sums);
+    assert_eq!(sent(&Pairwise, Collective::ReduceScatter), 3 * 64 + 3 * 500);
+    assert_eq!(sent(&Ring, Collective::AllReduce), 6 * 64 + sums + 3 * 1500);
+    // One operand, then sums of two.
+    assert_eq!(sent(&RecursiveDoubling, Collective::AllReduce), 2 * 64 + 4 * 500 + 4 * 1000);
+}
+
+#[test]
+fn ranks_of_a_machine_share_its_cores() {
+    let speeds = Speeds { encode: 1e9, ..Speeds::FREE };
+    let costs = Costs::of(speeds, Wire::with_ratio(4, 8.0));
+    let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);
+    let case = Case::new(Collective::AllGather, plan, 12, 12 << 16);
+    let time = |cores, ranks_per_node| {
+        let host = Host { cores, ranks_per_node, ..Host::default() };
+        seconds(&case, &Cluster { host, ..Cluster::default() }, &costs)
+    };
+    let part = 4e-9 * f64::from(1 << 16);
+    for (cores, ranks_per_node, turns) in
+        [(1, 1, 1.0), (12, 12, 1.0), (1, 12, 12.0), (2, 12, 6.0), (4, 6, 2.0), (5, 12, 3.0)]
+    {
+        assert_close(time(cores, ranks_per_node), turns * part, "turns");
+    }
+}
+
+#[test]
+fn overheads_wakings_and_checksums_take_the_ranks_time() {
+    // Rank 0 sends one frame, rank 1 stores it.
+    let case = one_round(Collective::Broadcast, &Binomial, 2);
+    let wire = 4.0 * 840_000.0 + 64.0;
+    let network = Network { send_overhead: 3e-6, recv_overhead: 5e-6, ..NETWORK };
+    let host = Host { wake: 7e-6, ..Host::default() };
+    let speeds = Speeds { checksum: 2e9, ..Speeds::FREE };
+    let costs = Costs::of(speeds, Wire::exact(4));
+    let time = |checksums| {
+        let network = Network { checksums, ..network };
+        seconds(&case, &Cluster { network, host }, &costs)
+    };
+    assert_close(time(false), 15e-6 + hop(840_000), "overheads");
+    assert_close(time(true), 15e-6 + hop(840_000) + wire / 1e9, "both compute the checksum");
+}
+
+#[test]
+fn a_relative_bound_waits_for_the_slowest_look() {
+    let plan = Plan::foldwire(Bound::Relative(1e-3)).with_schedule(&Ring);
+    let case = |count| Case::new(Collective::AllReduce, plan, 8, count);
+    let costs =
+        Costs { look: 1e9, sample: 8e9, ..Costs::of(Speeds::FREE, Wire::with_ratio(4, 8.0)) };
+    let (short, long) = (1000, 1 << 21);
+    for (count, look) in [(short, 4e-9 * 1000.0), (long, 4e-9 * f64::from(1 << 21) / 8.0)] {
+        let prediction = predict::<f32>(&case(count), &Cluster::default(), &costs).unwrap();
+        assert_close(prediction.seconds, look, "the look");
+        let absolute = Plan { bound: Some(Bound::Absolute(1.0)), ..plan };
+        let without = Case { plan: absolute, ..case(count) };
+        let without = predict::<f32>(&without, &Cluster::default(), &costs).unwrap();
+        // Recursive doubling takes three rounds.
+        assert_eq!(prediction.ranks[3].n_messages, without.ranks[3].n_messages + 3);
+    }
+}
+
+#[test]
+fn every_schedule_ends_with_every_pipeline_and_credit() {
+    let network = Network { send_overhead: 1e-6, recv_overhead: 1e-6, ..NETWORK };
+    let speeds = Speeds::of_parts(1e9, 2e9, 3e9, 4e9, 5e9);
+    let lossy = Costs::of(speeds, Wire::with_ratio(4, 4.0));
+    let raw = Costs::of(Speeds::uniform(5e9), Wire::exact(4));
+    for size in (1..=17).chain([64, 100, 257]) {
+        for (&schedule, collective) in schedule::ALL
+            .iter()
+            .flat_map(|schedule| Collective::ALL.map(move |collective| (schedule, collective)))
+            .filter(|(schedule, collective)| schedule.supports(*collective))
+        {
+            for (pipeline, link_depth) in pipeline::ALL.into_iter().zip([1, 4, 2, 1, 3]) {
+                let plan = match pipeline {
+                    pipeline::RAW => Plan::raw(),
+                    other => Plan::raw().compressed(other, Bound::Absolute(1e-3)),
+                };
+                let root = Rank::new(size / 2);
+                let plan = plan.with_schedule(schedule);
+                let case =
+                    Case { root, frame_bytes: 20_000, ..Case::new(collective, plan, size, 30_011) };
+                let host = Host { ranks_per_node: 4, cores: 3, wake: 2e-6, time_slice: 1e-5 };
+                let network = Network { link_depth, ..network };
+                let costs = if plan.codec.is_exact() { &raw } else { &lossy };
+                let prediction = predict::<f32>(&case, &Cluster { network, host }, costs);
+                let prediction = prediction.unwrap_or_else(|error| {
+                    panic!("{} {} {size}: {error}", schedule.name(), collective.name())
+                });
+                // Nobody sends more than the link can carry in the time.
+                for rank in &prediction.ranks {
+                    assert!(rank.wire_bytes as f64 / 1e9 <= prediction.seconds + 1e-9);
+                    assert!(rank.computing <= prediction.seconds + 1e-9);
+                }
+                assert!(size == 1 || prediction.seconds > NETWORK.latency);
+            }
+        }
+    }
+}
+
+#[test]
+fn faster_links_do_not_make_it_slower() {
+    // Beyond anomalies of scheduling: with more bandwidth, lanes may be served in another order.
+    let speeds = Speeds::of_parts(1e9, 2e9, 3e9, 4e9, 5e9);
+    let costs = Costs::of(speeds, Wire::with_ratio(4, 4.0));
+    for schedule in schedule::ALL {
+        for collective in Collective::ALL.into_iter().filter(|&c| schedule.supports(c)) {
+            let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(*schedule);
+            let case = Case::new(collective, plan, 12, 3_000_000);
+            let time = |rate| {
+                let network = Network { rate: Some(rate), ..NETWORK };
+                seconds(&case, &Cluster::of(network), &costs)
+            };
+            let times: Vec<f64> = [1e8, 3e8, 1e9, 3e9, 1e10].map(time).to_vec();
+            assert!(
+                times.windows(2).all(|pair| pair[1] <= 1.02 * pair[0]),
+                "{} {}: {times:?}",
+                schedule.name(),
+                collective.name()
+            );
+            assert!(times[4] < 0.7 * times[0], "{} {}", schedule.name(), collective.name());
+        }
+    }
+}
+
+#[test]
+fn the_same_question_has_the_same_answer() {
+    let plan = Plan::foldwire(Bound::Relative(1e-3));
+    let case = Case::new(Collective::AllReduce, plan, 33, 1_000_000);
+    let costs = Costs::of(Speeds::of_parts(1e9, 2e9, 3e9, 4e9, 5e9), Wire::with_ratio(4, 4.0));
+    let host = Host { ranks_per_node: 33, cores: 2, ..Host::default() };
+    let cluster = Cluster { network: NETWORK, host };
+    let [a, b] = [(); 2].map(|()| predict::<f32>(&case, &cluster, &costs).unwrap());
+    assert_eq!(a, b);
+}
+
+#[test]
+fn what_cannot_run_is_refused() {
+    let costs = Costs::raw::<f32>();
+    let case = Case::new(Collective::AllReduce, Plan::raw(), 4, 100);
+    let refused = |case: Case, host: Host| {
+        let cluster = Cluster { host, ..Cluster::default() };
+        predict::<f32>(&case, &cluster, &costs).unwrap_err()
+    };
+    let host = Host::default();
+    for (case, host) in [
+        (Case { size: 0, ..case }, host),
+        (Case { root: Rank(4), ..case }, host),
+        (Case { lanes: 0, ..case }, host),
+        (case, Host { cores: 0, ..host }),
+        (case, Host { ranks_per_node: 0, ..host }),
+    ] {
+        assert!(matches!(refused(case, host), CostError::Empty { .. }));
+    }
+    let plan = Plan::raw().with_schedule(&Chain);
+    let unsupported = refused(Case { plan, ..case }, host);
+    assert!(matches!(unsupported, CostError::Refused(Error::Unsupported { .. })));
+    let small = refused(Case { frame_bytes: 64, ..case }, host);
+    assert!(matches!(small, CostError::Refused(Error::FrameTooSmall { .. })));
+}

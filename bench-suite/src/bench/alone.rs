@@ -1,0 +1,47 @@
+//! One preset on threads, for those who want only its time: the validation of the cost model.
+
+use foldwire::{Element, Preset, Rank};
+use foldwire_threads::World;
+
+use super::contestant::OfPreset;
+use super::data::Data;
+use super::problem::Problem;
+use super::stage::{Barrier, Stage, barrier};
+use crate::cli::OpArg;
+use crate::values::BoundArg;
+
+/// A collective over threads.
+#[derive(Debug, Clone)]
+pub(crate) struct Alone {
+    pub(crate) world: World,
+    pub(crate) collective: foldwire::Collective,
+    pub(crate) preset: Preset,
+    pub(crate) bound: BoundArg,
+    pub(crate) count: usize,
+    pub(crate) size: usize,
+}
+
+impl Alone {
+    /// Seconds of each of `n` runs, after one that does not count: the slowest rank's, from one buffer into another
+    /// with rank 0 as root.
+    pub(crate) fn times<T: Element>(&self, n: usize, data: &Data<T>) -> anyhow::Result<Vec<f64>> {
+        let ranks = self.world.clone().run(|mut comm| -> anyhow::Result<Vec<f64>> {
+            let problem = Problem {
+                collective: self.collective,
+                op: OpArg::Sum,
+                root: Rank(0),
+                in_place: false,
+                count: self.count,
+                size: self.size,
+                rank: comm.rank().index(),
+            };
+            let mut wait: Box<Barrier<_>> = Box::new(barrier);
+            let mut stage = Stage::new(&mut comm, wait.as_mut(), problem, data);
+            let mut contestant = OfPreset::new(self.preset, self.bound);
+            stage.run(&mut contestant)?;
+            (0..n).map(|_| Ok(stage.run(&mut contestant)?.0)).collect()
+        });
+        let ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+        Ok((0..n).map(|run| ranks.iter().map(|times| times[run]).fold(0.0, f64::max)).collect())
+    }
+}

@@ -1,0 +1,180 @@
+//! The command line of `foldwire sim`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use foldwire::{Collective, Preset};
+
+use super::bench::{DTypeArg, PresetArg, collective, frame, lanes, preset};
+use crate::sim::SpeedsArg;
+use crate::sizes::{self, Sizes};
+use crate::values::{BoundArg, LinkRate};
+
+/// Most ranks that are simulated: steps are quadratic in them.
+const MAX_RANKS: usize = 1 << 16;
+
+const EXAMPLES: &str = "\
+Examples:
+  foldwire sim allreduce --ranks 2:512 --size 646MB --link 100gbit --latency 2us --plot out.svg
+      Every preset with this machine's codec, one rank a machine, on built-in data.
+  foldwire sim allreduce --ranks 8,64,4096 --link 10gbit --field temperature.f32 --bound rel:1e-4 --json > result.json
+      Ratio and speeds measured on your data; stdout holds one JSON object.
+  foldwire sim broadcast --ranks 2:512 --speeds zccl-36-threads-fast --preset raw,zccl
+      With the codec speeds of a publication.
+  foldwire sim allreduce --speeds mine.toml --ranks-per-node 16 --cores 16
+      With speeds from a file (docs/scale.md has an example), 16 ranks on the 16 cores of each machine.
+  foldwire sim --validate
+      Runs collectives between threads of this process, predicts each, and shows both.
+
+The schedules, rounds, lanes and credit are the library's own, run on virtual time; nothing is sent. What is modelled, and how far
+to trust it: docs/scale.md. Size is that of the whole array, as in `foldwire bench`.";
+
+/// Options of `foldwire sim`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct SimArgs {
+    /// What to predict
+    #[arg(value_name = "COLLECTIVE", value_parser = collective(), required_unless_present = "validate")]
+    pub collective: Option<Collective>,
+
+    /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (each twice the one before) or FIRST:LAST:FACTOR
+    #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks, allow_hyphen_values = true)]
+    pub ranks: Sizes,
+
+    /// Bytes of the whole array: 646MB, 64M, 1G, …
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size, allow_hyphen_values = true)]
+    pub size: usize,
+
+    /// Rate of each rank's link, each way: 100gbit, 12.5GB/s, …; `none` for the speed of memory
+    #[arg(long, value_name = "RATE", default_value = "100gbit", allow_hyphen_values = true)]
+    pub link: LinkRate,
+
+    /// Time from a message's first byte leaving to its first byte arriving
+    #[arg(long, value_name = "TIME", default_value = "2us", value_parser = crate::values::time, allow_hyphen_values = true)]
+    pub latency: f64,
+
+    /// Time that a message keeps its sender's core, and as long its receiver's, whatever its size
+    #[arg(long, value_name = "TIME", default_value = "1us", value_parser = crate::values::time, allow_hyphen_values = true)]
+    pub overhead: f64,
+
+    /// Presets to predict, in this order, or all of them
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',', default_value = "all")]
+    pub preset: Vec<PresetArg>,
+
+    /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
+    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
+    pub bound: BoundArg,
+
+    /// Values to measure speeds and ratio on: .f32, .f64 (raw little-endian) or .npy; each rank begins elsewhere in
+    /// them [default: built-in waves with a little noise]
+    #[arg(long, value_name = "FILE")]
+    pub field: Option<PathBuf>,
+
+    /// Type of the values [default: the field's, else f32]
+    #[arg(long, value_enum)]
+    pub dtype: Option<DTypeArg>,
+
+    /// Speeds of the codec: `measure` (this machine's), a .toml or .json file, or those of a publication
+    /// (zccl-1-thread-slow, …-fast, zccl-36-threads-slow, …-fast, hzccl-36-threads-slow, …-fast)
+    #[arg(long, value_name = "SOURCE", default_value = "measure")]
+    pub speeds: SpeedsArg,
+
+    /// Threads of a rank's codec: measured on so many cores at once, their speeds added up
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    pub threads: usize,
+
+    /// Ranks of one machine (each has a link of its own)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    pub ranks_per_node: usize,
+
+    /// Cores of a machine, which its ranks share [default: one for each rank]
+    #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    pub cores: Option<usize>,
+
+    /// Segments under way side by side
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = lanes, allow_hyphen_values = true)]
+    pub lanes: usize,
+
+    /// Bytes of a frame, such as 260K
+    #[arg(long, value_name = "SIZE", default_value = "260K", value_parser = frame, allow_hyphen_values = true)]
+    pub frame: usize,
+
+    /// Whether frames carry checksums, as over networks
+    #[arg(long, value_name = "WHETHER", default_value_t = true, action = clap::ArgAction::Set)]
+    pub checksum: bool,
+
+    /// Draw the speed-up over raw by ranks into this SVG file
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+
+    /// Print one JSON object on stdout instead of the table
+    #[arg(long)]
+    pub json: bool,
+
+    /// Compare predictions with runs between threads of this process instead
+    ///
+    /// Takes --field, --bound, --dtype and --json; everything else is laid down.
+    #[arg(long, conflicts_with_all = ["collective", "plot"])]
+    pub validate: bool,
+}
+
+impl SimArgs {
+    /// The presets to predict, once each.
+    pub fn presets(&self) -> Vec<Preset> {
+        PresetArg::list(&self.preset)
+    }
+}
+
+fn ranks(text: &str) -> Result<Sizes, String> {
+    let list = text.parse::<Sizes>().ok();
+    let list = list.filter(|list| list.n_bytes().iter().all(|n| (1..=MAX_RANKS).contains(n)));
+    list.ok_or_else(|| {
+        format!("numbers from 1 to {MAX_RANKS} are needed, as in 2:512 (each twice the one before) or 8,64,100")
+    })
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    let n_bytes = sizes::n_bytes(text).filter(|&n| n <= 1 << 40);
+    n_bytes.ok_or_else(|| "a size is needed, such as 64M, 646MB or 1G, 1024G at most".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn sim(args: &str) -> Result<SimArgs, clap::Error> {
+        let words = ["foldwire", "sim"].into_iter().chain(args.split_whitespace());
+        match Cli::try_parse_from(words)?.command {
+            Command::Sim(args) => Ok(args),
+            _ => unreachable!("the subcommand is sim"),
+        }
+    }
+
+    #[test]
+    fn defaults_are_the_documented_ones() {
+        let args = sim("allreduce").unwrap();
+        assert_eq!(args.ranks.n_bytes(), [2, 4, 8, 16, 32, 64, 128, 256, 512]);
+        assert_eq!((args.size, args.frame, args.lanes), (64 << 20, 266_240, 4));
+        assert_eq!((args.latency, args.link.bytes_per_s()), (2e-6, Some(12.5e9)));
+        assert_eq!(args.presets(), Preset::ALL);
+        assert!(args.checksum && !args.validate);
+    }
+
+    #[test]
+    fn a_collective_is_needed_unless_the_model_is_validated() {
+        assert!(sim("").is_err() && sim("allreduce --validate").is_err());
+        assert!(sim("--validate").unwrap().validate);
+    }
+
+    #[test]
+    fn numbers_have_limits() {
+        assert_eq!(sim("reduce --ranks 3,2,4096").unwrap().ranks.n_bytes(), [2, 3, 4096]);
+        assert_eq!(sim("reduce --size 646MB").unwrap().size, 646_000_000);
+        for wrong in ["--ranks 0", "--ranks 1M", "--size big", "--latency 2", "--speeds my.csv"] {
+            assert!(sim(&format!("reduce {wrong}")).is_err(), "{wrong}");
+        }
+    }
+}

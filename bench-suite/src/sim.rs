@@ -1,0 +1,74 @@
+//! `foldwire sim`: what a collective would take on a cluster that is not here.
+//!
+//! The model is [`foldwire_sim::cost`]; here it gets its numbers, and the results are shown.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `speeds` | where speeds and ratio come from: this machine, a file, a publication |
+//! | `measure` | this machine's codec, primitive by primitive, and sums of the field |
+//! | `sweep` | ranks × presets |
+//! | `output`, `plot` | the table, JSON; the picture |
+//! | `validate` | predicted against measured time, between threads |
+
+mod measure;
+mod output;
+mod plot;
+mod speeds;
+mod sweep;
+mod validate;
+
+use anyhow::Context;
+use foldwire::{Collective, DType, Element};
+
+use crate::bench::data::Source;
+use crate::cli::SimArgs;
+use crate::usage::UsageError;
+use speeds::Speeds;
+pub use speeds::SpeedsArg;
+use sweep::{Setting, Sweep};
+
+/// Runs the subcommand: results on stdout, everything else on stderr.
+///
+/// # Errors
+/// Errors of use, and files that cannot be written.
+pub fn run(args: &SimArgs) -> anyhow::Result<()> {
+    let source = Source::open(args.field.as_deref())?;
+    match (source.dtype(args.dtype), args.collective) {
+        (DType::F64, None) => validate::run::<f64>(args, &source),
+        (_, None) => validate::run::<f32>(args, &source),
+        (DType::F64, Some(collective)) => predict::<f64>(args, collective, &source),
+        (_, Some(collective)) => predict::<f32>(args, collective, &source),
+    }
+}
+
+fn predict<T: Element>(
+    args: &SimArgs,
+    collective: Collective,
+    source: &Source,
+) -> anyhow::Result<()> {
+    if !args.size.is_multiple_of(T::BYTES) {
+        return Err(UsageError::new(format!(
+            "{} bytes are no whole number of {} values; write a multiple of {}",
+            args.size,
+            T::DTYPE,
+            T::BYTES
+        ))
+        .into());
+    }
+    let setting = Setting::new::<T>(args, collective);
+    let most = args.ranks.n_bytes().iter().copied().max().unwrap_or(1);
+    let data = source.data::<T>(most);
+    let speeds = Speeds::new(args, &setting, &data)?;
+    let sweep = Sweep::run::<T>(&setting, &speeds)?;
+    if args.json {
+        println!("{}", output::json(&setting, &speeds, &sweep, data.about())?);
+    } else {
+        print!("{}", output::text(&setting, &speeds, &sweep, data.about()));
+    }
+    if let Some(path) = &args.plot {
+        plot::draw(path, &setting, &sweep)
+            .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
+        eprintln!("plot: {}", path.display());
+    }
+    Ok(())
+}

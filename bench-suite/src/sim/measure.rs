@@ -1,0 +1,402 @@
+//! This machine's codec, primitive by primitive, as the engine calls it; and what sums of the field become.
+//!
+//! *Speeds.* Segments are as long as the engine's. Own values and output stream over arrays as large as those of
+//! all ranks that share the core. A frame that a rank works on was just written by another, so frames come from
+//! a small pool, and between batches another thread writes them anew: they are in its cache, or on their way to
+//! memory. As many threads as will compute at the same time do the same side by side, so that they share the memory as
+//! ranks would. Incoming frames are sums of as many operands as ranks have when a sum is on its way. The time is the
+//! median of some passes.
+//!
+//! *Ratio.* Rank r begins at r/n of the field, as in `foldwire bench`. Segments of ranks 0, 1, … are folded one
+//! after the other; sizes are noted at powers of two.
+
+use std::hint::black_box;
+use std::sync::{Barrier, Mutex, MutexGuard};
+use std::thread::ScopedJoinHandle;
+use std::time::Instant;
+
+use foldwire::bound::Extent;
+use foldwire::codec::{Codec, CodecId, CodecParams, Values};
+use foldwire::frame::HEADER_BYTES;
+use foldwire::kernel::{CHUNK, Level, sample};
+use foldwire::{Bound, Element, Op, Quantum};
+use foldwire_sim::cost::{Costs, Speeds, Wire};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::bench::data::Data;
+
+/// Bytes of the arrays that are streamed over, each, at most and at least.
+const ARRAY_BYTES: [usize; 2] = [4 << 20, 96 << 20];
+/// Frames under way, which is also how many are worked on in a batch.
+const POOL: usize = 16;
+/// Spare frames, which were in use a moment ago.
+const SPARES: usize = 4;
+/// Passes over the arrays; the median counts.
+const PASSES: usize = 5;
+/// Most values that are folded to learn the ratio, all operands together.
+const FOLDED: usize = 1 << 29;
+
+/// What is to be measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Task {
+    pub(super) codec: CodecId,
+    pub(super) bound: Bound,
+    /// Ranks whose values are added up.
+    pub(super) size: usize,
+    /// Whether they are added up, or only moved.
+    pub(super) reduces: bool,
+    /// Bytes of a frame.
+    pub(super) frame_bytes: usize,
+    /// Threads that compute at the same time.
+    pub(super) busy: usize,
+    /// Bytes of the arrays of all ranks that share one of the cores.
+    pub(super) array_bytes: usize,
+}
+
+impl Task {
+    /// Values of a full segment.
+    fn n_values<T: Element>(&self, codec: &dyn Codec<T>) -> usize {
+        let fits = |n: usize| {
+            codec.max_encoded_len(n).is_some_and(|len| len + HEADER_BYTES <= self.frame_bytes)
+        };
+        let chunks = (1..).take_while(|chunks| fits(chunks * CHUNK)).count();
+        CHUNK * chunks.max(1)
+    }
+
+    fn codec<T: Element>(&self, data: &Data<T>) -> foldwire::codec::AnyCodec<T> {
+        let bound = self.bound.absolute(Extent::of(data.base())).unwrap_or(0.0);
+        let params = CodecParams {
+            quantum: Quantum::new::<T>(bound),
+            max_operands: self.size as u32,
+            level: Level::best(),
+        };
+        self.codec.instance(&params)
+    }
+
+    /// Sizes of sums of 1 to `size` operands.
+    ///
+    /// # Errors
+    /// What the codec says.
+    pub(super) fn wire<T: Element>(&self, data: &Data<T>) -> anyhow::Result<Wire> {
+        let codec = self.codec(data);
+        let codec = codec.as_dyn();
+        let n = self.n_values(codec);
+        let n_segments = (FOLDED / (n * self.size)).clamp(2, POOL);
+        let operands = if self.reduces { self.size } else { 1 };
+        let mut values = vec![T::from_f64(0.0); n];
+        let room = codec.max_encoded_len(n).unwrap_or(0);
+        let (mut sum, mut next) = (vec![0; room], vec![0; room]);
+        let fixed = codec.encode(&[], &mut next)?.n_bytes;
+        let mut widths: Vec<(u32, f64)> = Vec::new();
+        for segment in 0..n_segments {
+            let first = segment * data.base().len() / n_segments;
+            let mut len = 0;
+            let mut at = 0;
+            for rank in 0..operands {
+                data.fill(rank, first, &mut values);
+                len = if rank == 0 {
+                    codec.encode(&values, &mut sum)?.n_bytes
+                } else {
+                    let len = codec.fold(&Op::Sum, &sum[..len], &values, &mut next)?.n_bytes;
+                    std::mem::swap(&mut sum, &mut next);
+                    len
+                };
+                let k = rank + 1;
+                if k.is_power_of_two() || k == operands {
+                    let width = (len - fixed) as f64 / (n * n_segments) as f64;
+                    match widths.get_mut(at) {
+                        Some(entry) => entry.1 += width,
+                        None => widths.push((k as u32, width)),
+                    }
+                    at += 1;
+                }
+            }
+        }
+        Ok(Wire::measured(fixed, widths))
+    }
+
+    /// Speeds of one of the threads that compute at the same time.
+    ///
+    /// # Errors
+    /// What the codec says.
+    pub(super) fn costs<T: Element>(&self, data: &Data<T>) -> anyhow::Result<Costs> {
+        // Where one thread computes, another stands in for the rank or network that its frames come from.
+        let n_threads = self.busy.max(2);
+        let barrier = Barrier::new(n_threads);
+        let pools = (0..n_threads).map(|_| self.pools(data).map(Mutex::new));
+        let pools = pools.collect::<anyhow::Result<Vec<_>>>()?;
+        let threads: Vec<Times> = std::thread::scope(|scope| {
+            let run = |thread| {
+                let (barrier, pools) = (&barrier, &pools[..]);
+                let computes = thread < self.busy;
+                move || {
+                    Bench::new(self, data, thread, computes).run(&Stand {
+                        thread,
+                        barrier,
+                        pools,
+                        computes,
+                    })
+                }
+            };
+            let threads: Vec<_> = (0..n_threads).map(|i| scope.spawn(run(i))).collect();
+            let join = |thread: ScopedJoinHandle<'_, Times>| {
+                thread.join().expect("measuring does not panic")
+            };
+            threads.into_iter().map(join).take(self.busy).collect()
+        });
+        // Each did the same work: the mean time, not the mean speed.
+        let mean =
+            |of: fn(&Times) -> f64| threads.iter().map(of).sum::<f64>() / threads.len() as f64;
+        let speeds = Speeds {
+            encode: mean(|t| t.encode).recip(),
+            decode: mean(|t| t.decode).recip(),
+            fold: mean(|t| t.fold).recip(),
+            fold_store: mean(|t| t.fold_store).recip(),
+            combine: mean(|t| t.combine).recip(),
+            reduce: mean(|t| t.reduce).recip(),
+            refold: mean(|t| t.refold).recip(),
+            recode: mean(|t| t.recode).recip(),
+            copy: mean(|t| t.copy).recip(),
+            checksum: mean(|t| t.checksum).recip(),
+        };
+        let wire = self.wire(data)?;
+        Ok(Costs {
+            speeds,
+            wire,
+            look: mean(|t| t.look).recip(),
+            sample: mean(|t| t.sample).recip(),
+        })
+    }
+}
+
+/// Seconds per byte of values (checksum: per byte on the wire).
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    encode: f64,
+    decode: f64,
+    fold: f64,
+    fold_store: f64,
+    combine: f64,
+    reduce: f64,
+    refold: f64,
+    recode: f64,
+    copy: f64,
+    checksum: f64,
+    look: f64,
+    sample: f64,
+}
+
+/// A frame's bytes and how many are used.
+type Frame = (Vec<u8>, usize);
+
+/// Frames of one thread that another writes.
+struct Pools {
+    /// Own values, encoded.
+    singles: Vec<Frame>,
+    /// Partial sums.
+    partials: Vec<Frame>,
+    /// What is decoded at the end.
+    finals: Vec<Frame>,
+}
+
+impl Pools {
+    /// Writes a byte of every cache line anew, as it is, which moves the line to the cache of this core.
+    fn rewrite(&mut self) {
+        const LINE: usize = 64;
+        let Self { singles, partials, finals } = self;
+        for (bytes, n) in [singles, partials, finals].into_iter().flatten() {
+            bytes[..*n].iter_mut().step_by(LINE).for_each(|byte| *byte = black_box(*byte));
+        }
+    }
+}
+
+impl Task {
+    fn pools<T: Element>(&self, data: &Data<T>) -> anyhow::Result<Pools> {
+        let codec = self.codec(data);
+        let codec = codec.as_dyn();
+        let n = self.n_values(codec);
+        let room = codec.max_encoded_len(n).unwrap_or(0);
+        let mut values = vec![T::from_f64(0.0); n];
+        let mut sum_of = |operands: usize, place: usize| -> anyhow::Result<Frame> {
+            let (mut sum, mut next) = (vec![1; room], vec![1; room]);
+            data.fill(0, place * n, &mut values);
+            let mut len = codec.encode(&values, &mut sum)?.n_bytes;
+            for rank in 1..operands {
+                data.fill(rank, place * n, &mut values);
+                len = codec.fold(&Op::Sum, &sum[..len], &values, &mut next)?.n_bytes;
+                std::mem::swap(&mut sum, &mut next);
+            }
+            Ok((sum, len))
+        };
+        // On its way a sum has 1 to size − 1 operands before it is folded; more than 32 hardly change its width.
+        let most = self.size.min(32);
+        let partial = |i: usize| 1 + i * most.saturating_sub(1) / POOL;
+        let last = if self.reduces { most } else { 1 };
+        let mut frames = |operands: &dyn Fn(usize) -> usize| {
+            (0..POOL).map(|i| sum_of(operands(i), i)).collect::<anyhow::Result<Vec<_>>>()
+        };
+        let (singles, partials) = (frames(&|_| 1)?, frames(&partial)?);
+        Ok(Pools { singles, partials, finals: frames(&|_| last)? })
+    }
+}
+
+/// A thread's place among those that measure together.
+struct Stand<'a> {
+    thread: usize,
+    barrier: &'a Barrier,
+    pools: &'a [Mutex<Pools>],
+    computes: bool,
+}
+
+impl Stand<'_> {
+    /// Seconds of `n` pieces of work in the median pass: each is given its number and the frames.
+    fn time(&self, n: usize, work: &mut dyn FnMut(usize, &mut Pools)) -> f64 {
+        let next = (self.thread + 1) % self.pools.len();
+        let mut pass = || {
+            let mut time = 0.0;
+            for first in (0..n).step_by(POOL) {
+                lock(&self.pools[next]).rewrite();
+                self.barrier.wait();
+                if self.computes {
+                    let pools = &mut lock(&self.pools[self.thread]);
+                    let start = Instant::now();
+                    (first..n.min(first + POOL)).for_each(|i| work(i, pools));
+                    time += start.elapsed().as_secs_f64();
+                }
+                self.barrier.wait();
+            }
+            time
+        };
+        pass();
+        let mut times: Vec<f64> = (0..PASSES).map(|_| pass()).collect();
+        times.sort_unstable_by(f64::total_cmp);
+        times[PASSES / 2]
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("measuring does not panic")
+}
+
+/// One thread's arrays.
+struct Bench<T: Element> {
+    codec: foldwire::codec::AnyCodec<T>,
+    n: usize,
+    n_segments: usize,
+    own: Vec<T>,
+    output: Vec<T>,
+    spares: Vec<Vec<u8>>,
+    floats: Vec<Vec<T>>,
+}
+
+impl<T: Element> Bench<T> {
+    /// A thread that does not compute has no arrays.
+    fn new(task: &Task, data: &Data<T>, thread: usize, computes: bool) -> Self {
+        let codec = task.codec(data);
+        let n = task.n_values(codec.as_dyn());
+        let [least, most] = ARRAY_BYTES;
+        let n_segments = task.array_bytes.clamp(least, most).div_ceil(n * T::BYTES);
+        let mut own = vec![T::from_f64(0.0); if computes { n * n_segments } else { 0 }];
+        data.fill(thread % task.size, 0, &mut own);
+        let room = codec.as_dyn().max_encoded_len(n).unwrap_or(0);
+        let (output, spares) = (own.clone(), vec![vec![1; room]; SPARES]);
+        let floats = vec![vec![T::from_f64(1.0); n]; SPARES];
+        Self { codec, n, n_segments, own, output, spares, floats }
+    }
+
+    fn run(mut self, stand: &Stand<'_>) -> Times {
+        const CHECKED: &str = "made of the same values";
+        let Self { codec, n, n_segments, own, output, spares, floats } = &mut self;
+        let (codec, n, n_segments) = (codec.as_dyn(), *n, *n_segments);
+        let n_bytes = (n * n_segments * T::BYTES) as f64;
+        let at = |i: usize| i * n..(i + 1) * n;
+        let timed =
+            |work: &mut dyn FnMut(usize, &mut Pools)| stand.time(n_segments, work) / n_bytes;
+
+        let encode = timed(&mut |i, _| {
+            black_box(codec.encode(&own[at(i)], &mut spares[i % SPARES]).expect(CHECKED));
+        });
+        let decode = timed(&mut |i, pools| {
+            let (frame, len) = &pools.finals[i % POOL];
+            codec.decode(&frame[..*len], 1, &mut output[at(i)]).expect(CHECKED);
+        });
+        let reduce = timed(&mut |i, pools| {
+            let (frame, len) = &pools.partials[i % POOL];
+            codec.reduce(&Op::Sum, &frame[..*len], &mut floats[i % SPARES]).expect(CHECKED);
+        });
+        let refold = timed(&mut |i, pools| {
+            let ((frame, len), dst) = (&pools.partials[i % POOL], &mut spares[i % SPARES]);
+            let written = codec.refold(&Op::Sum, &frame[..*len], &own[at(i)], dst);
+            black_box(written.expect(CHECKED));
+        });
+        let recode = timed(&mut |i, pools| {
+            let ((frame, len), dst) = (&pools.finals[i % POOL], &mut spares[i % SPARES]);
+            black_box(codec.recode(&frame[..*len], n, dst).expect(CHECKED));
+        });
+        let copy = timed(&mut |i, _| output[at(i)].copy_from_slice(black_box(&own[at(i)])));
+        let look = timed(&mut |i, _| {
+            black_box(Extent::of(black_box(&own[at(i)])));
+        });
+        let sample = timed(&mut |i, _| {
+            black_box(sample::extents(black_box(&own[at(i)])));
+        });
+        let mut checked_bytes = 0;
+        let checksum = timed(&mut |i, pools| {
+            let (frame, len) = &pools.partials[i % POOL];
+            checked_bytes += len;
+            black_box(xxh3_64(&frame[..*len]));
+        });
+        // Of the first pass, which is not timed, and the others.
+        let checked_per_byte = checked_bytes as f64 / (PASSES + 1) as f64 / n_bytes;
+        let fold_store = timed(&mut |i, pools| {
+            let (frame, len) = &mut pools.partials[i % POOL];
+            let (own, output) = (&own[at(i)], &mut output[at(i)]);
+            if let Some(done) = codec.fold_in_place(&Op::Sum, &mut frame[..*len], own) {
+                done.expect(CHECKED);
+                codec.decode(&frame[..*len], 1, output).expect(CHECKED);
+            } else {
+                let (values, dst) = (Values::Apart { local: own, output }, &mut spares[i % SPARES]);
+                let written = codec.fold_store(&Op::Sum, &frame[..*len], values, 1, dst);
+                black_box(written.expect(CHECKED));
+            }
+        });
+        let fold = timed(&mut |i, pools| {
+            let (frame, len) = &mut pools.partials[i % POOL];
+            if let Some(done) = codec.fold_in_place(&Op::Sum, &mut frame[..*len], &own[at(i)]) {
+                done.expect(CHECKED);
+            } else {
+                let dst = &mut spares[i % SPARES];
+                black_box(codec.fold(&Op::Sum, &frame[..*len], &own[at(i)], dst).expect(CHECKED));
+            }
+        });
+        // A codec that cannot combine frames is never asked to.
+        let combine = codec.homomorphic().map_or(refold, |codec| {
+            timed(&mut |i, pools| {
+                let (frame, len) = &mut pools.partials[i % POOL];
+                let (other, other_len) = &pools.singles[(i + 1) % POOL];
+                let (frame, other) = (&mut frame[..*len], &other[..*other_len]);
+                if let Some(done) = codec.combine_in_place(&Op::Sum, frame, other) {
+                    done.expect(CHECKED);
+                } else {
+                    let dst = &mut spares[i % SPARES];
+                    black_box(codec.combine(&Op::Sum, frame, other, dst).expect(CHECKED));
+                }
+            })
+        });
+        let checksum = checksum / checked_per_byte;
+        Times {
+            encode,
+            decode,
+            fold,
+            fold_store,
+            combine,
+            reduce,
+            refold,
+            recode,
+            copy,
+            checksum,
+            look,
+            sample,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Predictions for people (a head and a table) and for programs (one JSON object).
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::speeds::Speeds;
+use super::sweep::{Setting, Sweep};
+use crate::table::{self, Align, Table};
+
+/// Head and table.
+pub(super) fn text(setting: &Setting, speeds: &Speeds, sweep: &Sweep, data: &str) -> String {
+    let network = &setting.cluster.network;
+    let host = &setting.cluster.host;
+    let [raw, lossy] = speeds.in_gbps();
+    let time = |seconds: f64| table::seconds(Duration::from_secs_f64(seconds));
+    let mut text = format!(
+        "# foldwire {}, simulated: {} of {}; nothing was sent\n\
+         # links of {} each way, latency {}, {} a message at each end; {} a machine on {}\n\
+         # speeds of {}, GB/s of values\n#   {}\n#   {}\n\
+         # bound on each operand: {}; ratio of {data}\n\
+         # {} lanes, frames of {} bytes; {:.1} million events/s\n\n",
+        setting.collective.name(),
+        table::bytes(setting.n_bytes as u64),
+        setting.dtype,
+        setting.link,
+        time(network.latency),
+        time(network.send_overhead),
+        count(host.ranks_per_node, "rank"),
+        count(host.cores, "core"),
+        speeds.about,
+        raw.text(),
+        lossy.text(),
+        setting.bound,
+        setting.lanes,
+        setting.frame_bytes,
+        sweep.events_per_s / 1e6,
+    );
+    let mut table = Table::new(&[
+        ("ranks", "", Align::Right),
+        ("preset", "", Align::Left),
+        ("schedule", "", Align::Left),
+        ("time", "ms", Align::Right),
+        ("speed-up", "x raw", Align::Right),
+        ("sent", "MB a rank", Align::Right),
+        ("computing", "%", Align::Right),
+        ("sending", "%", Align::Right),
+    ]);
+    for row in &sweep.rows {
+        let optional =
+            |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |x| format!("{x:.2}"));
+        table.row(&[
+            row.ranks.to_string(),
+            row.preset.name().to_owned(),
+            row.schedule.to_owned(),
+            format!("{:.3}", row.time_s * 1e3),
+            optional(row.speedup_raw),
+            format!("{:.2}", row.wire_bytes as f64 / row.ranks as f64 / 1e6),
+            format!("{:.0}", 100.0 * row.computing),
+            row.sending.map_or_else(|| "-".to_owned(), |share| format!("{:.0}", 100.0 * share)),
+        ]);
+    }
+    text += &table.render();
+    text
+}
+
+fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// One JSON object.
+pub(super) fn json(
+    setting: &Setting,
+    speeds: &Speeds,
+    sweep: &Sweep,
+    data: &str,
+) -> serde_json::Result<String> {
+    #[derive(Serialize)]
+    struct Head<'a> {
+        collective: &'static str,
+        n_bytes: usize,
+        dtype: String,
+        link: &'a str,
+        latency_s: f64,
+        overhead_s: f64,
+        checksums: bool,
+        ranks_per_node: usize,
+        cores: usize,
+        lanes: usize,
+        frame_bytes: usize,
+        bound: String,
+        data: &'a str,
+        speeds: &'a str,
+    }
+    let (network, host) = (&setting.cluster.network, &setting.cluster.host);
+    let head = Head {
+        collective: setting.collective.name(),
+        n_bytes: setting.n_bytes,
+        dtype: setting.dtype.to_string(),
+        link: &setting.link,
+        latency_s: network.latency,
+        overhead_s: network.send_overhead,
+        checksums: network.checksums,
+        ranks_per_node: host.ranks_per_node,
+        cores: host.cores,
+        lanes: setting.lanes,
+        frame_bytes: setting.frame_bytes,
+        bound: setting.bound.to_string(),
+        data,
+        speeds: &speeds.about,
+    };
+    serde_json::to_string(&json!({
+        "setting": head,
+        "speeds_gbps": speeds.in_gbps(),
+        "events_per_s": sweep.events_per_s,
+        "rows": sweep.rows,
+    }))
+}

@@ -1,0 +1,331 @@
+//! Where the model's speeds come from: this machine, a file, or a publication.
+//!
+//! A file is TOML or JSON. Only encode, decode and combine of the compressor and copy and add of memory must
+//! be there; what is missing follows from them ([`cost::Speeds::of_parts`]). Without a ratio that of the field is measured.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::Context;
+use foldwire::codec::CodecId;
+use foldwire::{Element, Plan};
+use foldwire_sim::cost::{self, Costs, Wire};
+use serde::{Deserialize, Serialize};
+
+use super::measure::Task;
+use super::sweep::Setting;
+use crate::bench::data::Data;
+use crate::cli::SimArgs;
+use crate::usage::UsageError;
+
+/// Codec speeds of publications, as files.
+const PUBLISHED: [(&str, &str); 6] = [
+    ("zccl-1-thread-slow", include_str!("published/zccl-1-thread-slow.toml")),
+    ("zccl-1-thread-fast", include_str!("published/zccl-1-thread-fast.toml")),
+    ("zccl-36-threads-slow", include_str!("published/zccl-36-threads-slow.toml")),
+    ("zccl-36-threads-fast", include_str!("published/zccl-36-threads-fast.toml")),
+    ("hzccl-36-threads-slow", include_str!("published/hzccl-36-threads-slow.toml")),
+    ("hzccl-36-threads-fast", include_str!("published/hzccl-36-threads-fast.toml")),
+];
+
+/// What the user says of speeds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SpeedsArg {
+    /// This machine's.
+    Measure,
+    /// A publication's: its name.
+    Published(&'static str),
+    /// In a file.
+    File(PathBuf),
+}
+
+impl FromStr for SpeedsArg {
+    type Err = UsageError;
+
+    fn from_str(text: &str) -> Result<Self, UsageError> {
+        let published = PUBLISHED.iter().find(|(name, _)| *name == text);
+        let path = Path::new(text);
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match (text, published, extension) {
+            ("measure", ..) => Ok(Self::Measure),
+            (_, Some((name, _)), _) => Ok(Self::Published(name)),
+            (_, _, Some("toml" | "json")) => Ok(Self::File(path.to_owned())),
+            _ => Err(UsageError::new(format!(
+                "`{text}` is neither `measure`, a file NAME.toml or NAME.json, nor one of {}",
+                PUBLISHED.map(|(name, _)| name).join(", ")
+            ))),
+        }
+    }
+}
+
+/// Speeds in 1e9 bytes of values per second, as they stand in a file.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpeedsFile {
+    /// Whose speeds these are.
+    about: String,
+    memory: Memory,
+    codec: Codec,
+    /// Pairs of (operands, raw bytes over compressed bytes); measured on the field if empty.
+    #[serde(default)]
+    ratio: Vec<(u32, f64)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Memory {
+    copy: f64,
+    /// Adding one array to another.
+    add: f64,
+    /// Looking at values for their extent; no time if left out.
+    look: Option<f64>,
+    checksum: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Codec {
+    encode: f64,
+    decode: f64,
+    combine: f64,
+    fold: Option<f64>,
+    fold_store: Option<f64>,
+    reduce: Option<f64>,
+    refold: Option<f64>,
+    recode: Option<f64>,
+}
+
+impl SpeedsFile {
+    fn parse(text: &str, is_json: bool) -> anyhow::Result<Self> {
+        let file: Self = if is_json { serde_json::from_str(text)? } else { toml::from_str(text)? };
+        let Self { memory, codec, ratio, .. } = &file;
+        let must = [memory.copy, memory.add, codec.encode, codec.decode, codec.combine];
+        let may = [
+            memory.look,
+            memory.checksum,
+            codec.fold,
+            codec.fold_store,
+            codec.reduce,
+            codec.refold,
+            codec.recode,
+        ];
+        let speeds = must.into_iter().chain(may.into_iter().flatten());
+        let numbers = speeds.chain(ratio.iter().map(|&(_, ratio)| ratio));
+        anyhow::ensure!(numbers.into_iter().all(|x| x > 0.0), "speeds and ratios are above 0");
+        let ascends = ratio.is_sorted_by(|a, b| a.0 < b.0) && ratio.iter().all(|&(k, _)| k > 0);
+        anyhow::ensure!(ascends, "operands of ratios ascend from 1");
+        Ok(file)
+    }
+
+    fn raw<T: Element>(&self) -> Costs {
+        let Memory { copy, add, look, checksum } = self.memory;
+        // Values are added in the received frame; what is stored as well is copied from it.
+        let speeds = cost::Speeds {
+            fold: add,
+            fold_store: (add.recip() + copy.recip()).recip(),
+            reduce: add,
+            checksum: checksum.unwrap_or(f64::INFINITY),
+            ..cost::Speeds::of_parts(copy, copy, add, add, copy)
+        };
+        let look = 1e9 * look.unwrap_or(f64::INFINITY);
+        Costs { speeds: speeds.times(1e9), wire: Wire::exact(T::BYTES), look, sample: look * 10.0 }
+    }
+
+    fn lossy<T: Element>(&self, measured: Wire) -> Costs {
+        let Memory { copy, add, look, checksum } = self.memory;
+        let Codec { encode, decode, combine, fold, fold_store, reduce, refold, recode } =
+            self.codec;
+        let parts = cost::Speeds::of_parts(encode, decode, combine, add, copy);
+        let speeds = cost::Speeds {
+            fold: fold.unwrap_or(parts.fold),
+            fold_store: fold_store.unwrap_or(parts.fold_store),
+            reduce: reduce.unwrap_or(parts.reduce),
+            refold: refold.unwrap_or(parts.refold),
+            recode: recode.unwrap_or(parts.recode),
+            checksum: checksum.unwrap_or(f64::INFINITY),
+            ..parts
+        };
+        let widths = self.ratio.iter().map(|&(k, ratio)| (k, T::BYTES as f64 / ratio)).collect();
+        let wire = if self.ratio.is_empty() { measured } else { Wire::measured(0, widths) };
+        let look = 1e9 * look.unwrap_or(f64::INFINITY);
+        // A sample costs a tenth of a look at everything.
+        Costs { speeds: speeds.times(1e9), wire, look, sample: look * 10.0 }
+    }
+}
+
+/// Costs of both codecs for any number of ranks.
+#[derive(Debug)]
+pub(super) struct Speeds {
+    /// Whose speeds these are.
+    pub(super) about: String,
+    raw: Costs,
+    lossy: Costs,
+    /// Bytes of sums by the number of ranks, where measured.
+    wires: Vec<(usize, Wire)>,
+}
+
+/// A codec's speeds in 1e9 bytes of values per second, for tables and JSON.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct InGbps {
+    codec: &'static str,
+    encode: f64,
+    decode: f64,
+    fold: f64,
+    fold_store: f64,
+    combine: f64,
+    reduce: f64,
+    refold: f64,
+    recode: f64,
+    copy: f64,
+}
+
+impl Speeds {
+    /// What the user asked for. Measuring takes seconds.
+    ///
+    /// # Errors
+    /// Files that are missing or no such table.
+    pub(super) fn new<T: Element>(
+        args: &SimArgs,
+        setting: &Setting,
+        data: &Data<T>,
+    ) -> anyhow::Result<Self> {
+        let counts = args.ranks.n_bytes();
+        let task = |codec: CodecId, size: usize| Task {
+            codec,
+            bound: args.bound.into(),
+            size,
+            reduces: setting.collective.reduces(),
+            frame_bytes: args.frame,
+            busy: args.threads,
+            array_bytes: args.size,
+        };
+        let file = match &args.speeds {
+            SpeedsArg::Measure => None,
+            SpeedsArg::Published(name) => {
+                let (_, text) = PUBLISHED.iter().find(|(known, _)| known == name).expect("parsed");
+                Some(SpeedsFile::parse(text, false).context(*name)?)
+            }
+            SpeedsArg::File(path) => {
+                let fault = |error: &dyn std::fmt::Display| {
+                    UsageError::new(format!("{}: {error}; see docs/scale.md", path.display()))
+                };
+                let text = std::fs::read_to_string(path).map_err(|error| fault(&error))?;
+                let is_json = path.extension().is_some_and(|extension| extension == "json");
+                Some(SpeedsFile::parse(&text, is_json).map_err(|error| fault(&error))?)
+            }
+        };
+        let wires = if file.as_ref().is_none_or(|file| file.ratio.is_empty()) {
+            let wire = |&size: &usize| Ok((size, task(CodecId::FzLight, size).wire(data)?));
+            counts.iter().map(wire).collect::<anyhow::Result<Vec<_>>>()?
+        } else {
+            Vec::new()
+        };
+        let some_wire = || wires.first().map_or(Wire::exact(T::BYTES), |(_, wire)| wire.clone());
+        let (about, raw, lossy) = match &file {
+            Some(file) => (file.about.clone(), file.raw::<T>(), file.lossy::<T>(some_wire())),
+            None => {
+                let size = counts.iter().copied().max().unwrap_or(1).min(64);
+                let n = args.threads;
+                let measured = |codec| -> anyhow::Result<Costs> {
+                    let costs = task(codec, size).costs(data)?;
+                    let (speeds, factor) = (costs.speeds.times(n as f64), n as f64);
+                    let (look, sample) = (costs.look * factor, costs.sample * factor);
+                    Ok(Costs { speeds, look, sample, ..costs })
+                };
+                let threads = if n == 1 { "one thread".into() } else { format!("{n} threads") };
+                let about =
+                    format!("this machine, {threads} of {}", foldwire::kernel::Level::best());
+                (about, measured(CodecId::Raw)?, measured(CodecId::FzLight)?)
+            }
+        };
+        Ok(Self { about, raw, lossy, wires })
+    }
+
+    /// What the plan's codec costs between `size` ranks.
+    pub(super) fn costs(&self, plan: &Plan, size: usize) -> Costs {
+        let mut costs = if plan.codec.is_exact() { &self.raw } else { &self.lossy }.clone();
+        let wire = self.wires.iter().find(|&&(known, _)| known == size);
+        if let (Some((_, wire)), false) = (wire, plan.codec.is_exact()) {
+            costs.wire = wire.clone();
+        }
+        costs
+    }
+
+    /// Both codecs' speeds.
+    pub(super) fn in_gbps(&self) -> [InGbps; 2] {
+        let of = |codec: CodecId, costs: &Costs| {
+            let speeds = costs.speeds.times(1e-9);
+            InGbps {
+                codec: codec.name(),
+                encode: speeds.encode,
+                decode: speeds.decode,
+                fold: speeds.fold,
+                fold_store: speeds.fold_store,
+                combine: speeds.combine,
+                reduce: speeds.reduce,
+                refold: speeds.refold,
+                recode: speeds.recode,
+                copy: speeds.copy,
+            }
+        };
+        [of(CodecId::Raw, &self.raw), of(CodecId::FzLight, &self.lossy)]
+    }
+}
+
+impl InGbps {
+    /// One line.
+    pub(super) fn text(&self) -> String {
+        let Self { codec, encode, decode, fold, fold_store, combine, reduce, refold, recode, copy } =
+            self;
+        format!(
+            "{codec}: encode {encode:.1}, decode {decode:.1}, fold {fold:.1}, fold-store {fold_store:.1}, combine {combine:.1}, \
+             reduce {reduce:.1}, refold {refold:.1}, recode {recode:.1}, copy {copy:.1}"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_speeds_are_files_of_the_right_form() {
+        for (name, text) in PUBLISHED {
+            let file = SpeedsFile::parse(text, false).unwrap_or_else(|e| panic!("{name}: {e:#}"));
+            assert!(!file.about.is_empty());
+            assert_eq!(name.parse(), Ok(SpeedsArg::Published(name)));
+        }
+    }
+
+    #[test]
+    fn what_a_file_leaves_out_follows_from_the_rest() {
+        let text = r#"{"about": "me", "memory": {"copy": 8, "add": 4},
+            "codec": {"encode": 2, "decode": 4, "combine": 4, "fold": 5}, "ratio": [[1, 8], [4, 4]]}"#;
+        let file = SpeedsFile::parse(text, true).unwrap();
+        let (raw, lossy) = (file.raw::<f32>(), file.lossy::<f32>(Wire::exact(4)));
+        assert_eq!((lossy.speeds.fold, lossy.speeds.encode), (5e9, 2e9));
+        assert!((lossy.speeds.recode - 4e9 / 3.0).abs() < 1.0);
+        assert_eq!(
+            (lossy.wire.width(1), lossy.wire.width(2), lossy.wire.width(9)),
+            (0.5, 0.75, 1.0)
+        );
+        assert_eq!((raw.speeds.encode, raw.speeds.fold, raw.speeds.combine), (8e9, 4e9, 4e9));
+        assert!((raw.speeds.fold_store - 8e9 / 3.0).abs() < 1.0);
+        assert!(raw.look.is_infinite());
+    }
+
+    #[test]
+    fn files_with_faults_are_refused() {
+        for (from, to) in [
+            ("\"add\": 4", "\"add\": 0"),
+            ("[4, 4]", "[1, 4]"),
+            ("\"me\"", "\"me\", \"x\": 1"),
+            ("\"copy\": 8,", ""),
+        ] {
+            let text = r#"{"about": "me", "memory": {"copy": 8, "add": 4},
+                "codec": {"encode": 2, "decode": 4, "combine": 4}, "ratio": [[1, 8], [4, 4]]}"#;
+            assert!(SpeedsFile::parse(text, true).is_ok() && text.contains(from));
+            assert!(SpeedsFile::parse(&text.replace(from, to), true).is_err(), "{to}");
+        }
+    }
+}

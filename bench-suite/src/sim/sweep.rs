@@ -1,0 +1,169 @@
+//! Ranks × presets: one prediction each, side by side on the cores of this machine.
+
+use std::time::Instant;
+
+use foldwire::{Collective, DType, Element, Plan, Preset};
+use foldwire_sim::cost::{Case, Cluster, CostError, Host, Network, predict};
+use indicatif::{ProgressBar, ProgressStyle};
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::speeds::Speeds;
+use crate::cli::SimArgs;
+use crate::values::BoundArg;
+
+/// What all predictions have in common.
+#[derive(Debug, Clone)]
+pub(super) struct Setting {
+    pub(super) collective: Collective,
+    pub(super) ranks: Vec<usize>,
+    pub(super) presets: Vec<Preset>,
+    pub(super) bound: BoundArg,
+    pub(super) dtype: DType,
+    /// Size of the array.
+    pub(super) n_bytes: usize,
+    pub(super) link: String,
+    pub(super) cluster: Cluster,
+    pub(super) lanes: usize,
+    pub(super) frame_bytes: usize,
+}
+
+impl Setting {
+    pub(super) fn new<T: Element>(args: &SimArgs, collective: Collective) -> Self {
+        let network = Network {
+            latency: args.latency,
+            rate: args.link.bytes_per_s(),
+            send_overhead: args.overhead,
+            recv_overhead: args.overhead,
+            checksums: args.checksum,
+            ..Network::default()
+        };
+        let ranks_per_node = args.ranks_per_node;
+        let cores = args.cores.unwrap_or(ranks_per_node);
+        let host = Host { ranks_per_node, cores, ..Host::default() };
+        Self {
+            collective,
+            ranks: args.ranks.n_bytes().to_vec(),
+            presets: args.presets(),
+            bound: args.bound,
+            dtype: T::DTYPE,
+            n_bytes: args.size,
+            link: args.link.to_string(),
+            cluster: Cluster { network, host },
+            lanes: args.lanes,
+            frame_bytes: args.frame,
+        }
+    }
+
+    fn plan(&self, preset: Preset) -> Plan {
+        preset.plan(self.collective, self.bound.into())
+    }
+}
+
+/// One prediction.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Row {
+    pub(super) ranks: usize,
+    #[serde(serialize_with = "name")]
+    pub(super) preset: Preset,
+    pub(super) schedule: &'static str,
+    pub(super) time_s: f64,
+    /// Time of raw over this.
+    pub(super) speedup_raw: Option<f64>,
+    /// Bytes of the messages of all ranks.
+    pub(super) wire_bytes: u64,
+    pub(super) n_messages: u64,
+    /// Of the time, how much the busiest rank computes.
+    pub(super) computing: f64,
+    /// Of the time, how much the busiest link sends; `None` where links take no time.
+    pub(super) sending: Option<f64>,
+    pub(super) n_events: u64,
+}
+
+fn name<S: serde::Serializer>(preset: &Preset, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(preset.name())
+}
+
+/// All of them, in the order of ranks and presets.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    pub(super) rows: Vec<Row>,
+    /// Events of all predictions over the seconds that they took, added up.
+    pub(super) events_per_s: f64,
+}
+
+impl Sweep {
+    /// # Errors
+    /// [`CostError`].
+    pub(super) fn run<T: Element>(setting: &Setting, speeds: &Speeds) -> Result<Self, CostError> {
+        let each = |&ranks: &usize| setting.presets.iter().map(move |&preset| (ranks, preset));
+        let cases: Vec<_> = setting.ranks.iter().flat_map(each).collect();
+        let progress = progress(cases.len());
+        let run = |&(ranks, preset): &(usize, Preset)| -> Result<(Row, f64), CostError> {
+            let started = Instant::now();
+            let row = one::<T>(setting, speeds, ranks, preset)?;
+            progress.inc(1);
+            Ok((row, started.elapsed().as_secs_f64()))
+        };
+        // The largest take longest: they go first, so that no core is idle at the end.
+        let mut results =
+            cases.par_iter().rev().with_max_len(1).map(run).collect::<Result<Vec<_>, _>>()?;
+        results.reverse();
+        progress.finish_and_clear();
+        let seconds: f64 = results.iter().map(|(_, seconds)| seconds).sum();
+        let mut rows: Vec<Row> = results.into_iter().map(|(row, _)| row).collect();
+        let n_events: u64 = rows.iter().map(|row| row.n_events).sum();
+        compare(&mut rows);
+        Ok(Self { rows, events_per_s: n_events as f64 / seconds.max(1e-9) })
+    }
+}
+
+fn one<T: Element>(
+    setting: &Setting,
+    speeds: &Speeds,
+    ranks: usize,
+    preset: Preset,
+) -> Result<Row, CostError> {
+    let plan = setting.plan(preset);
+    let case = Case {
+        lanes: setting.lanes,
+        frame_bytes: setting.frame_bytes,
+        ..Case::new(setting.collective, plan, ranks, setting.n_bytes / T::BYTES)
+    };
+    let prediction = predict::<T>(&case, &setting.cluster, &speeds.costs(&plan, ranks))?;
+    let time = prediction.seconds.max(1e-12);
+    let busiest = prediction.ranks.iter().map(|rank| rank.computing).fold(0.0, f64::max);
+    let most = prediction.ranks.iter().map(|rank| rank.wire_bytes).max().unwrap_or(0);
+    Ok(Row {
+        ranks,
+        preset,
+        schedule: prediction.schedule,
+        time_s: prediction.seconds,
+        speedup_raw: None,
+        wire_bytes: prediction.ranks.iter().map(|rank| rank.wire_bytes).sum(),
+        n_messages: prediction.ranks.iter().map(|rank| rank.n_messages).sum(),
+        computing: busiest / time,
+        sending: setting.cluster.network.rate.map(|rate| most as f64 / rate / time),
+        n_events: prediction.n_events,
+    })
+}
+
+/// Tells each row how it compares with raw on as many ranks.
+fn compare(rows: &mut [Row]) {
+    let raw: Vec<(usize, f64)> = rows
+        .iter()
+        .filter(|row| row.preset == Preset::Raw)
+        .map(|row| (row.ranks, row.time_s))
+        .collect();
+    for row in rows {
+        let same = raw.iter().find(|&&(ranks, _)| ranks == row.ranks);
+        row.speedup_raw = same.filter(|_| row.time_s > 0.0).map(|&(_, time)| time / row.time_s);
+    }
+}
+
+fn progress(n: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("simulating [{bar:40}] {pos}/{len}")
+        .expect("the template is constant")
+        .progress_chars("=> ");
+    ProgressBar::new(n as u64).with_style(style)
+}

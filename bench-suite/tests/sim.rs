@@ -1,0 +1,177 @@
+//! `foldwire sim` as users meet it: tables, JSON, plots, errors. Speeds of a publication or a file, so that nothing
+//! depends on this machine.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn sim(folder: &Path, args: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_foldwire"))
+        .current_dir(folder)
+        .arg("sim")
+        .args(args.split_whitespace())
+        .output()
+        .expect("the command starts")
+}
+
+/// The one JSON object on stdout.
+fn object(folder: &Path, args: &str) -> Value {
+    let output = sim(folder, args);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args}: {errors}");
+    serde_json::from_slice(&output.stdout).expect("stdout is one JSON object")
+}
+
+fn number(row: &Value, key: &str) -> f64 {
+    row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"))
+}
+
+/// A codec that takes no time worth mentioning and compresses 8 times.
+const SPEEDS: &str = r#"
+about = "a fast machine"
+ratio = [[1, 8.0]]
+
+[memory]
+copy = 1e6
+add = 1e6
+
+[codec]
+encode = 1e6
+decode = 1e6
+combine = 1e6
+"#;
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("fast.toml"), SPEEDS).unwrap();
+    folder
+}
+
+#[test]
+fn every_collective_has_a_row_for_each_number_of_ranks_and_preset() {
+    let folder = folder();
+    for collective in
+        ["allreduce", "reduce-scatter", "allgather", "broadcast", "scatter", "gather", "reduce"]
+    {
+        let args =
+            format!("{collective} --ranks 1,2:8,7 --size 4M --speeds zccl-1-thread-fast --json");
+        let object = object(folder.path(), &args);
+        let rows = object["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 5 * 6, "{collective}");
+        for row in rows {
+            let alone = number(row, "ranks") == 1.0;
+            assert_eq!(number(row, "wire_bytes") == 0.0, alone, "{row}");
+            assert!(number(row, "time_s") > 0.0 && number(row, "n_events") > 0.0, "{row}");
+            assert!((0.0..=1.001).contains(&number(row, "computing")), "{row}");
+            assert!((0.0..=1.001).contains(&number(row, "sending")), "{row}");
+        }
+        assert_eq!(number(&object["setting"], "n_bytes"), 4_194_304.0);
+        assert!(number(&object, "events_per_s") > 0.0);
+    }
+}
+
+#[test]
+fn a_codec_that_takes_no_time_is_as_fast_as_its_ratio() {
+    let folder = folder();
+    let args = "allreduce --ranks 4,16 --size 64MB --link 10gbit --latency 0s --overhead 0us --bound abs:1 \
+                --speeds fast.toml --preset raw,hzccl --json";
+    let object = object(folder.path(), args);
+    assert_eq!(object["setting"]["speeds"], "a fast machine");
+    for row in object["rows"].as_array().unwrap() {
+        let ranks = number(row, "ranks");
+        let is_raw = row["preset"] == "raw";
+        let ratio = if is_raw { 1.0 } else { 8.0 };
+        let expected = 2.0 * (ranks - 1.0) / ranks * 64e6 / ratio / 1.25e9;
+        let time = number(row, "time_s");
+        assert!((0.99..1.03).contains(&(time / expected)), "{time} for {expected}: {row}");
+        assert!((0.97 * ratio..1.01 * ratio).contains(&number(row, "speedup_raw")), "{row}");
+    }
+}
+
+#[test]
+fn the_table_lines_up_and_the_plot_has_a_line_for_each_preset() {
+    let folder = folder();
+    let args = "allreduce --ranks 2:32 --size 8M --speeds fast.toml --preset raw,zccl,foldwire --plot out.svg";
+    let output = sim(folder.path(), args);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.contains("out.svg"), "{errors}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.starts_with("# foldwire all-reduce, simulated: 8.39 MB of f32"), "{text}");
+    let rows: Vec<_> = text.lines().filter(|line| line.trim_start().starts_with("32 ")).collect();
+    assert_eq!(rows.len(), 3, "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 200), "{text}");
+    let svg = fs::read_to_string(folder.path().join("out.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+    for words in ["times as fast as raw", "ranks", "MPI-like raw", "ZCCL", "Foldwire"] {
+        assert!(svg.contains(words), "{words}");
+    }
+    // Five numbers of ranks, three presets.
+    assert_eq!(svg.matches("<circle").count(), 15);
+}
+
+#[test]
+fn the_ratio_is_that_of_the_field_unless_it_is_given() {
+    let folder = folder();
+    let smooth: Vec<u8> =
+        (0..200_000).flat_map(|i| (f64::from(i) * 1e-4).sin().to_le_bytes()).collect();
+    fs::write(folder.path().join("smooth.f64"), smooth).unwrap();
+    let args =
+        "allgather --ranks 4 --size 8M --preset raw,zccl --speeds zccl-36-threads-fast --json";
+    let sent = |more: &str| {
+        let object = object(folder.path(), &format!("{args} {more}"));
+        number(&object["rows"][1], "wire_bytes") / number(&object["rows"][0], "wire_bytes")
+    };
+    let coarse = sent("--field smooth.f64 --bound rel:1e-2");
+    let fine = sent("--field smooth.f64 --bound rel:1e-6");
+    assert!(coarse < 0.1 && fine > 1.2 * coarse && fine < 0.5, "{coarse} {fine}");
+}
+
+#[test]
+fn speeds_can_be_measured() {
+    let folder = folder();
+    let args = "reduce --ranks 3 --size 1M --preset raw,hzccl --json";
+    let object = object(folder.path(), args);
+    let speeds = object["speeds_gbps"].as_array().unwrap();
+    assert_eq!(speeds.len(), 2);
+    for codec in speeds {
+        for primitive in [
+            "encode",
+            "decode",
+            "fold",
+            "fold_store",
+            "combine",
+            "reduce",
+            "refold",
+            "recode",
+            "copy",
+        ] {
+            assert!(number(codec, primitive) > 0.0, "{primitive} of {codec}");
+        }
+    }
+}
+
+#[test]
+fn errors_of_use_exit_2_and_say_what_to_do() {
+    let folder = folder();
+    fs::write(folder.path().join("broken.toml"), SPEEDS.replace("add = 1e6", "")).unwrap();
+    for (args, hint) in [
+        ("", "COLLECTIVE"),
+        ("alltonone", "allreduce"),
+        ("allreduce --ranks 0", "2:512"),
+        ("allreduce --size 6", "multiple of 4"),
+        ("allreduce --latency 3", "as in 2us"),
+        ("allreduce --speeds mine", "hzccl-36-threads-fast"),
+        ("allreduce --speeds none.toml", "none.toml"),
+        ("allreduce --speeds broken.toml", "add"),
+        ("allreduce --field none.f32", "no such file"),
+        ("allreduce --validate", "cannot be used with"),
+    ] {
+        let output = sim(folder.path(), args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args}: {errors}");
+        assert!(errors.contains(hint) && output.stdout.is_empty(), "{args}: {errors}");
+    }
+}

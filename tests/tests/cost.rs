@@ -1,0 +1,207 @@
+//! The cost model counts what the engine does: messages and bytes, and how often it asks its codec for what.
+//!
+//! Cases are those of the conformance suite, so that new collectives and schedules are covered.
+
+use std::cell::Cell;
+use std::task::Poll;
+use std::time::Duration;
+
+use foldwire::codec::{Codec, CodecId, CodecParams};
+use foldwire::kernel::Level;
+use foldwire::layout::{Division, Layout};
+use foldwire::op::Op;
+use foldwire::schedule::Call;
+use foldwire::transport::{Rank, Tag, Transport};
+use foldwire::{Bound, Collective, Communicator, Element, Plan, Quantum, Report, Scope};
+use foldwire_sim::cost::work::{Holding, Rules, Work, act};
+use foldwire_sim::cost::{self, Cluster, Costs};
+use foldwire_tests::{Backend, Case, Threads, pairwise};
+
+/// Frames of the model and of the threads backend.
+const FRAME_BYTES: usize = 20_000;
+const LANES: usize = 4;
+const THREADS: Threads = Threads { frame_bytes: Some(FRAME_BYTES) };
+
+/// A transport whose clock moves by a nanosecond whenever it is looked at, so that a report's times are counts: each
+/// piece of work that the engine times takes one.
+struct Ticking<X> {
+    inner: X,
+    ticks: Cell<u64>,
+}
+
+impl<X: Transport> Transport for Ticking<X> {
+    type Frame = X::Frame;
+    type Error = X::Error;
+
+    fn rank(&self) -> Rank {
+        self.inner.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.inner.size()
+    }
+
+    fn frame_capacity(&self) -> usize {
+        self.inner.frame_capacity()
+    }
+
+    fn poll_frame(&mut self) -> Poll<Result<X::Frame, X::Error>> {
+        self.inner.poll_frame()
+    }
+
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), X::Error>> {
+        self.inner.poll_ready(to, tag)
+    }
+
+    fn send(&mut self, to: Rank, tag: Tag, frame: X::Frame, n: usize) -> Result<(), X::Error> {
+        self.inner.send(to, tag, frame, n)
+    }
+
+    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(X::Frame, usize), X::Error>> {
+        self.inner.poll_recv(from, tag)
+    }
+
+    fn recycle(&mut self, frame: X::Frame) {
+        self.inner.recycle(frame);
+    }
+
+    fn progress(&mut self) -> Result<(), X::Error> {
+        self.inner.progress()
+    }
+
+    fn now(&self) -> Duration {
+        self.ticks.set(self.ticks.get() + 1);
+        Duration::from_nanos(self.ticks.get())
+    }
+
+    fn idle(&mut self, budget: Duration) {
+        self.inner.idle(budget);
+    }
+
+    fn needs_checksum(&self) -> bool {
+        self.inner.needs_checksum()
+    }
+}
+
+/// Each rank's report of a run by which times are counts.
+fn run<T: Element>(case: &Case) -> Vec<Report> {
+    THREADS.run_transports(case.size, |inner| {
+        let ticking = Ticking { inner, ticks: Cell::new(0) };
+        let mut comm = Communicator::new(ticking).expect("frames are large enough");
+        case.run_rank::<T, _>(&mut comm).expect("the call").1
+    })
+}
+
+fn model(case: &Case) -> cost::Case {
+    let op = case.op.op::<f32>();
+    let code = if case.collective.reduces() { Op::code(&op) } else { foldwire::op::OpCode::None };
+    cost::Case {
+        op: code,
+        root: Rank::new(case.root),
+        in_place: case.in_place,
+        frame_bytes: FRAME_BYTES,
+        lanes: LANES,
+        ..cost::Case::new(case.collective, case.plan(), case.size, case.count)
+    }
+}
+
+/// What the model says that a rank computes, step by step.
+fn steps<T: Element>(case: &Case, rank: usize) -> Vec<Work> {
+    let model = model(case);
+    let call = Call { collective: case.collective, size: case.size, root: model.root };
+    let params = CodecParams { quantum: Quantum::LOSSLESS, max_operands: 1, level: Level::Scalar };
+    let codec = case.codec.instance::<T>(&params);
+    let codec: &dyn Codec<T> = codec.as_dyn();
+    let all_reduces = case.collective == Collective::AllReduce;
+    let division = if all_reduces { case.division } else { Division::Blocks };
+    let n_parts = case.schedule.n_parts(call);
+    let layout = Layout::for_frames(case.count, n_parts, codec, FRAME_BYTES, LANES, division);
+    let rules = Rules::new(case.collective, model.op, &model.plan, case.in_place);
+    let rank = Rank::new(rank);
+    let mut works = Vec::new();
+    for _round in 0..layout.expect("frames are large enough").n_rounds() {
+        let mut holding = Holding::Nothing;
+        for index in 0..case.schedule.n_steps(call, rank) {
+            let step = case.schedule.step(call, rank, index);
+            let (work, outgoing) = act(rules, &step, &mut holding, 1);
+            assert_eq!(outgoing > 0, step.action.sends(), "{case:?}: {step:?}");
+            works.push(work);
+        }
+        assert_eq!(holding, Holding::Nothing, "{case:?}: something is left over");
+    }
+    works
+}
+
+/// How often the engine looks at its clock for these: (encoding, folding, decoding).
+fn timed(codec: CodecId, works: &[Work]) -> (u64, u64, u64) {
+    // fZ-light is first asked to fold or combine in place, and declines; raw does, and stores by decoding.
+    let declines = u64::from(codec != CodecId::Raw);
+    let mut sum = (0, 0, 0);
+    for work in works {
+        let n = |count: u8| u64::from(count);
+        let in_place = n(work.fold) + n(work.fold_store) + n(work.combine);
+        // Encoded own values are combined only after folding them in place was declined.
+        let own_encoded = n(work.encode.min(work.combine));
+        sum.0 += n(work.encode) + n(work.recode);
+        sum.1 += in_place * (1 + declines) + own_encoded + n(work.reduce) + n(work.refold);
+        sum.2 += n(work.decode) + n(work.fold_store) * (1 - declines);
+    }
+    sum
+}
+
+fn compare<T: Element>(case: &Case) {
+    for (rank, report) in run::<T>(case).iter().enumerate() {
+        let times = [report.encode, report.fold, report.decode].map(|time| time.as_nanos() as u64);
+        let (encode, fold, decode) = timed(case.codec, &steps::<T>(case, rank));
+        assert_eq!(times, [encode, fold, decode], "{case:?}, rank {rank}");
+    }
+}
+
+#[test]
+fn each_action_asks_the_codec_for_what_the_model_says() {
+    let mut n_lossy = 0;
+    for case in pairwise() {
+        // A bound of this kind needs no exchange of extents, which would count.
+        let case = Case { bound: Bound::Absolute(1e-3), scope: Scope::PerOperand, ..case };
+        n_lossy += usize::from(!case.codec.is_exact());
+        if case.is_f64 { compare::<f64>(&case) } else { compare::<f32>(&case) }
+    }
+    assert!(n_lossy > 50, "the suite has lossy cases");
+}
+
+fn compare_bytes<T: Element>(case: &Case) {
+    let prediction = cost::predict::<T>(&model(case), &Cluster::default(), &Costs::raw::<T>());
+    let prediction = prediction.expect("a prediction");
+    let reports =
+        THREADS.run(case.size, |mut comm| case.run_rank::<T, _>(&mut comm).expect("the call").1);
+    for (rank, (report, model)) in reports.iter().zip(&prediction.ranks).enumerate() {
+        let counts = (report.wire_bytes, report.n_messages);
+        assert_eq!((model.wire_bytes, model.n_messages), counts, "{case:?}, rank {rank}");
+    }
+}
+
+#[test]
+fn raw_messages_and_bytes_are_those_of_the_engine() {
+    for case in pairwise() {
+        let case = Case { codec: CodecId::Raw, ..case };
+        if case.is_f64 { compare_bytes::<f64>(&case) } else { compare_bytes::<f32>(&case) }
+    }
+}
+
+/// With presets nothing is fixed: the schedule is selected, and relative bounds exchange extents.
+#[test]
+fn messages_are_those_of_the_engine_where_it_chooses_the_schedule() {
+    for (size, count) in [(3, 1000), (8, 200_003), (4, 1 << 20)] {
+        let plan = Plan::foldwire(Bound::Relative(1e-3));
+        let case = cost::Case::new(Collective::AllReduce, plan, size, count);
+        let prediction =
+            cost::predict::<f32>(&case, &Cluster::default(), &Costs::raw::<f32>()).unwrap();
+        let reports = Threads::default().run(size, |mut comm| {
+            let mut x: Vec<f32> = foldwire_tests::data::smooth(comm.rank().index(), count);
+            comm.all_reduce(&mut x, Op::Sum, &plan).expect("all-reduce")
+        });
+        for (report, model) in reports.iter().zip(&prediction.ranks) {
+            assert_eq!(report.n_messages, model.n_messages, "{size} ranks, {count} values");
+        }
+    }
+}
