@@ -1,11 +1,11 @@
-//! What the fuzz targets share: values and codecs made from arbitrary input.
+//! Values: made from arbitrary input, encoded, compared.
 //!
 //! Values are bit patterns, so NaN payloads, infinities, subnormals and −0 all occur; a few *shapes*
 //! put real chunks (long, smooth, constant, with outliers) within reach of short inputs.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use foldwire::codec::{Codec, FzLight};
-use foldwire::{Element, Quantum};
+use foldwire::codec::Codec;
+use foldwire::{Element, Op};
 
 /// Most values of an input: two chunks and a bit.
 pub const MAX_VALUES: usize = 2 * 4096 + 40;
@@ -89,37 +89,45 @@ pub fn bound(u: &mut Unstructured<'_>) -> Result<f64> {
     Ok(if u.arbitrary()? { u.arbitrary()? } else { 2f64.powi(u.int_in_range(-40..=20)?) })
 }
 
-/// A buffer that holds any encoding of `n_values`.
+/// The encoding of `values`, in exactly as much room as the codec asks for.
 ///
 /// # Panics
-/// Never for counts up to [`MAX_VALUES`].
+/// If encoding fails, which it must not for counts up to [`MAX_VALUES`].
 #[must_use]
-pub fn buffer<T: Element>(codec: &FzLight<T>, n_values: usize) -> Vec<u8> {
-    vec![0xa5; codec.max_encoded_len(n_values).expect("two chunks fit a frame")]
-}
-
-/// The encoding of `values`.
-///
-/// # Panics
-/// If encoding fails, which it must not.
-#[must_use]
-pub fn encode<T: Element>(codec: &FzLight<T>, values: &[T]) -> Vec<u8> {
-    let mut bytes = buffer(codec, values.len());
+pub fn encode<T: Value>(codec: &dyn Codec<T>, values: &[T]) -> Vec<u8> {
+    let worst = codec.max_encoded_len(values.len()).expect("a few chunks fit a frame");
+    let mut bytes = vec![0xa5; worst];
     let written = codec.encode(values, &mut bytes).expect("the destination holds the worst case");
     bytes.truncate(written.n_bytes);
     bytes
 }
 
-/// The codec's quantum, or one that is taken from an encoding's header, so that arbitrary bytes get
-/// past the check of the lattice.
-#[must_use]
-pub fn quantum_of<T: Element>(src: &[u8]) -> Quantum {
-    let step = src.get(8..16).map_or(0.0, |b| f64::from_le_bytes(b.try_into().unwrap_or_default()));
-    // step = bound · 2 · (1 − 2⁻⁶); the nearest neighbours make up for the rounding.
-    let bound = step / 2.0 / (1.0 - 1.0 / 64.0);
-    [bound, bound.next_up(), bound.next_down()]
-        .map(Quantum::new::<T>)
-        .into_iter()
-        .find(|quantum| quantum.step() == step)
-        .unwrap_or(Quantum::LOSSLESS)
+/// Every value that came back is the original's bits or, both finite, within the bound of it.
+///
+/// # Panics
+/// If one is not.
+pub fn assert_within<T: Value>(bound: f64, values: &[T], returned: &[T]) {
+    for (i, (&x, &y)) in values.iter().zip(returned).enumerate() {
+        let finite = x.to_f64().is_finite() && y.to_f64().is_finite();
+        let near = finite && (x.to_f64() - y.to_f64()).abs() <= bound;
+        assert!(near || x.raw() == y.raw(), "value {i}: {x:?} became {y:?}, bound {bound:e}");
+    }
+}
+
+/// The operation on two values as `foldwire::op` documents it, in the plainest words: NaN wins, and −0 is
+/// less than +0.
+pub fn operate<T: Value>(op: &Op<'_, T>, a: T, b: T) -> T {
+    let smaller_first = || {
+        let swap = if a == b { !a.to_f64().is_sign_negative() } else { b < a };
+        if swap { (b, a) } else { (a, b) }
+    };
+    let is_nan = a.to_f64().is_nan() || b.to_f64().is_nan();
+    match op {
+        Op::Min | Op::Max if is_nan => T::from_f64(f64::NAN),
+        Op::Min => smaller_first().0,
+        Op::Max => smaller_first().1,
+        Op::Prod => a * b,
+        Op::User(operation) => operation(a, b),
+        _ => a + b,
+    }
 }

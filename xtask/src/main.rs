@@ -13,6 +13,7 @@ mod fabrics;
 mod fuzz;
 mod loom;
 mod machine;
+mod nightly;
 mod packages;
 mod steps;
 mod test;
@@ -27,7 +28,7 @@ Examples:
   cargo xtask test                       everything that must pass
   cargo xtask ci                         the same after formatting and lints
   cargo xtask fuzz                       every fuzz target for a minute each
-  cargo xtask fuzz decode --seconds 600  one of them for ten
+  cargo xtask fuzz decode --time 10m     one of them for ten
   cargo xtask bench                      measurements as JSON in out/bench/
   cargo xtask packages                   what MPI, libfabric and the cluster need of Debian
   cargo xtask cluster up -n 4            four nodes with links of 1 Gbit/s

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must pass.
 
 use crate::steps::Steps;
-use crate::{bare_metal, fabrics, loom, machine, packages};
+use crate::{bare_metal, fabrics, fuzz, loom, machine, packages};
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let missing = packages::install(steps)?;
@@ -23,6 +23,7 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     )?;
     bare_metal::run(steps)?;
     loom::run(steps)?;
+    fuzz::briefly(steps)?;
     fabrics::test(steps, here)?;
     #[cfg(target_os = "linux")]
     crate::cluster::test(steps)?;

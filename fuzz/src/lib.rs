@@ -1,0 +1,45 @@
+//! The bodies of the fuzz targets: what must hold for any input at all.
+//!
+//! A target is a function of bytes that panics if a claim does not hold. `fuzz_targets/` wraps each for
+//! libFuzzer; the workspace's tests call the same functions with every committed input, without a fuzzer
+//! and on a stable toolchain. So an input that once failed is a regression test by lying in
+//! `corpus/<target>/`.
+//!
+//! | module | claim |
+//! |---|---|
+//! | [`decode`] | any bytes as an encoding: a typed error or values, the same at every kernel level |
+//! | [`reduce`] | the same for encoding ⊕ floats → floats, which is decoding and operating |
+//! | [`fold`] | the same for encoding ⊕ floats → encoding, and storing on the way |
+//! | [`combine`] | the same for encoding ⊕ encoding → encoding, in either order |
+//! | [`roundtrip`] | any values: within the bound or the same bits, and sums within the stated worst case |
+//! | [`frame`] | any bytes as a message: a header is refused, or emitted again as the same bytes |
+//! | [`handshake`] | any bytes from a stranger, a rank or rank 0: no panic, no more memory than promised, nobody let in without a proof |
+//! | [`place`] | any environment: a place that exists, or an error |
+//!
+//! Codecs come from `CodecId::ALL`, so a new one is fuzzed by being listed there.
+
+pub mod combine;
+pub mod decode;
+pub mod fold;
+pub mod frame;
+pub mod handshake;
+pub mod place;
+pub mod reduce;
+pub mod roundtrip;
+pub mod setting;
+pub mod values;
+
+/// A target: its name, which is that of its binary and of its folder in `corpus/`, and its body.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target, as `[[bin]]` in `Cargo.toml` lists them.
+pub const TARGETS: [Target; 8] = [
+    ("decode", decode::check),
+    ("reduce", reduce::check),
+    ("fold", fold::check),
+    ("combine", combine::check),
+    ("roundtrip", roundtrip::check),
+    ("frame", frame::check),
+    ("handshake", handshake::check),
+    ("place", place::check),
+];
