@@ -39,6 +39,14 @@ const ENVIRONMENTS: [&str; 4] = [
      SLURM_STEP_NODELIST=node[07-08,11],gpu3",
 ];
 
+/// Headers of NumPy's files.
+const HEADERS: [&str; 4] = [
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }",
+    "{'descr': '>f8', 'fortran_order': False, 'shape': (2,), }",
+    "{'descr': '<f8', 'fortran_order': True, 'shape': (1, 2), }",
+    "{'descr': '<i4', 'fortran_order': False, 'shape': (99999999999, 99999999999), }",
+];
+
 fn main() -> io::Result<()> {
     let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
         eprintln!("which folder? One for each target is made in it");
@@ -58,6 +66,9 @@ fn main() -> io::Result<()> {
     }
     for (i, environment) in ENVIRONMENTS.iter().enumerate() {
         put(&folder, "place", &i.to_string(), environment.replace(' ', "\n").as_bytes())?;
+    }
+    for (i, header) in HEADERS.iter().enumerate() {
+        put(&folder, "field", &i.to_string(), &npy(header))?;
     }
     // Nothing can be guessed wrong of values: a few bytes are a start.
     put(&folder, "roundtrip", "count", &(0..=255).collect::<Vec<u8>>())
@@ -139,5 +150,15 @@ fn message(collective: Collective, checksum: bool) -> Vec<u8> {
     };
     Header { kind: Kind::Data, call, part: 0, round: 0, n_values: 2, n_bytes: 8 }
         .emit(&mut bytes, checksum);
+    bytes
+}
+
+/// A file of `foldwire_fuzz::field` with this header and room for six values.
+fn npy(header: &str) -> Vec<u8> {
+    let mut bytes = vec![0];
+    bytes.extend(b"\x93NUMPY\x01\x00");
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend([0x40; 24]);
     bytes
 }

@@ -14,12 +14,14 @@
 //! | [`roundtrip`] | any values: within the bound or the same bits, and sums within the stated worst case |
 //! | [`frame`] | any bytes as a message: a header is refused, or emitted again as the same bytes |
 //! | [`handshake`] | any bytes from a stranger, a rank or rank 0: no panic, no more memory than promised, nobody let in without a proof |
+//! | [`field`] | any bytes as a file of values: an error of use, or as many values as the dimensions say |
 //! | [`place`] | any environment: a place that exists, or an error |
 //!
 //! Codecs come from `CodecId::ALL`, so a new one is fuzzed by being listed there.
 
 pub mod combine;
 pub mod decode;
+pub mod field;
 pub mod fold;
 pub mod frame;
 pub mod handshake;
@@ -33,7 +35,7 @@ pub mod values;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, as `[[bin]]` in `Cargo.toml` lists them.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("decode", decode::check),
     ("reduce", reduce::check),
     ("fold", fold::check),
@@ -42,4 +44,5 @@ pub const TARGETS: [Target; 8] = [
     ("frame", frame::check),
     ("handshake", handshake::check),
     ("place", place::check),
+    ("field", field::check),
 ];
