@@ -40,6 +40,9 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 /// Two chunks of f64 in the worst case; longer inputs find nothing new and take longer.
 const MAX_INPUT_BYTES: u32 = 70_000;
 
+/// Time for each target in `cargo xtask test`.
+const BRIEFLY: Duration = Duration::from_secs(6);
+
 /// Options of `cargo xtask fuzz`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -60,6 +63,8 @@ pub(crate) struct Args {
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     let targets = chosen(steps.root(), args.target.as_deref())?;
     let built = Built::new(steps)?;
+    let words = "run --manifest-path fuzz/Cargo.toml --no-default-features --example seeds --";
+    steps.run("first inputs", steps.cargo(words).arg(built.fuzz.join("work/seeds")))?;
     if args.keep {
         return steps.check("keep inputs", || keep::keep(&built, &targets));
     }
@@ -74,7 +79,7 @@ pub(crate) fn briefly(steps: &mut Steps) -> anyhow::Result<()> {
     }
     let targets = chosen(steps.root(), None)?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    Built::new(steps)?.fuzz(steps, &targets, Duration::from_secs(10), jobs)
+    Built::new(steps)?.fuzz(steps, &targets, BRIEFLY, jobs)
 }
 
 /// # Errors
@@ -127,9 +132,6 @@ impl Built {
         );
         steps.run("fuzz targets", steps.cargo(&words).env("RUSTFLAGS", FLAGS))?;
         let programs = fuzz.join("target").join(nightly.host).join("release");
-        // Not instrumented, so that it shares what stable tests have built.
-        let words = "run --manifest-path fuzz/Cargo.toml --no-default-features --example seeds --";
-        steps.run("first inputs", steps.cargo(words).arg(fuzz.join("work/seeds")))?;
         Ok(Self { fuzz, programs })
     }
 

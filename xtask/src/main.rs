@@ -53,7 +53,7 @@ enum Command {
     /// Build and run core in a program without std and allocator, and look at what it imports
     BareMetal,
     /// Model-check the lock-free parts of the threads backend
-    Loom,
+    Loom(loom::Args),
     /// Fuzz the formats (needs a nightly toolchain and a C++ compiler)
     Fuzz(fuzz::Args),
     /// Measure codec and main job, writing JSON into out/bench/
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         Command::Ci => ci::run(&mut steps),
         Command::Lint => ci::lint(&mut steps),
         Command::BareMetal => bare_metal::run(&mut steps),
-        Command::Loom => loom::run(&mut steps),
+        Command::Loom(args) => loom::run(&mut steps, &args),
         Command::Fuzz(args) => fuzz::run(&mut steps, &args),
         Command::Bench(args) => bench::run(&mut steps, &args),
         Command::Packages(args) => packages::run(&mut steps, &args),

@@ -22,7 +22,7 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
         &mut steps.cargo("check -p foldwire --no-default-features --features std"),
     )?;
     bare_metal::run(steps)?;
-    loom::run(steps)?;
+    loom::run(steps, &loom::Args::default())?;
     fuzz::briefly(steps)?;
     fabrics::test(steps, here)?;
     #[cfg(target_os = "linux")]
