@@ -15,7 +15,9 @@ mod loom;
 mod machine;
 mod nightly;
 mod packages;
+mod sanitize;
 mod steps;
+mod stress;
 mod test;
 
 use clap::{Parser, Subcommand};
@@ -56,6 +58,12 @@ enum Command {
     Loom(loom::Args),
     /// Fuzz the formats (needs a nightly toolchain and a C++ compiler)
     Fuzz(fuzz::Args),
+    /// Run the tests of kernels and ring under AddressSanitizer (needs a nightly toolchain)
+    Sanitize,
+    /// Run the tests of kernels under valgrind
+    Valgrind,
+    /// Run worlds of threads with random calls, ends and panics, each checked against the oracle
+    Stress(stress::Args),
     /// Measure codec and main job, writing JSON into out/bench/
     Bench(bench::Args),
     /// Install the Debian packages that MPI, libfabric and the emulated cluster need, or name them
@@ -74,6 +82,9 @@ fn main() -> ExitCode {
         Command::BareMetal => bare_metal::run(&mut steps),
         Command::Loom(args) => loom::run(&mut steps, &args),
         Command::Fuzz(args) => fuzz::run(&mut steps, &args),
+        Command::Sanitize => sanitize::address(&mut steps),
+        Command::Valgrind => sanitize::valgrind(&mut steps),
+        Command::Stress(args) => stress::run(&mut steps, &args),
         Command::Bench(args) => bench::run(&mut steps, &args),
         Command::Packages(args) => packages::run(&mut steps, &args),
         #[cfg(target_os = "linux")]

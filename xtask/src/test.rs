@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must pass.
 
 use crate::steps::Steps;
-use crate::{bare_metal, fabrics, fuzz, loom, machine, packages};
+use crate::{bare_metal, fabrics, fuzz, loom, machine, packages, sanitize};
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let missing = packages::install(steps)?;
@@ -24,6 +24,7 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     bare_metal::run(steps)?;
     loom::run(steps, &loom::Args::default())?;
     fuzz::briefly(steps)?;
+    sanitize::briefly(steps)?;
     fabrics::test(steps, here)?;
     #[cfg(target_os = "linux")]
     crate::cluster::test(steps)?;
