@@ -16,13 +16,11 @@
 pub mod bench;
 pub mod cli;
 pub mod codec;
-pub mod field;
 pub mod info;
 pub mod input;
 #[cfg(unix)]
 pub mod launch;
 pub mod memory;
-mod npy;
 pub mod peers;
 pub mod picture;
 pub mod quality;
@@ -30,6 +28,7 @@ pub mod sim;
 pub mod sizes;
 pub mod stack;
 pub mod table;
-pub mod usage;
 pub mod values;
 pub mod wave;
+
+pub use foldwire_fields::{field, usage};

@@ -1,58 +1,134 @@
-//! Writes the first corpus: small valid encodings and messages, which a fuzzer would be long to guess.
+//! Writes first inputs: small valid encodings and messages, which a fuzzer would be long to guess.
 //!
-//! `cargo xtask fuzz` runs it before the first run; the files are not worth keeping in the repository.
+//! `cargo xtask fuzz` runs it before a run, with a folder that is not kept; what is worth keeping gets into
+//! `corpus/` by `cargo xtask fuzz --keep`.
 
-use foldwire::codec::{CodecId, FzLight, Homomorphic};
+use foldwire::codec::CodecId;
 use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind};
+use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
 use foldwire::pipeline;
-use foldwire::{Collective, Element, Op, Quantum};
-use foldwire_fuzz::{Value, buffer, encode};
+use foldwire::{Collective, Element, Op};
+use foldwire_fuzz::setting::{N_OPS, Setting};
+use foldwire_fuzz::values::{Value, encode};
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const COUNTS: [usize; 7] = [0, 1, 33, 300, 4095, 4096, 4500];
+/// Longest input that is written.
+const MAX_BYTES: usize = 4096;
+
+/// What is said at each end; docs of `foldwire_fuzz::handshake` tell the bytes.
+const HANDSHAKES: [(&str, &[u8]); 6] = [
+    ("admitted", &[0, 1, 1, 1, 4, 2]),
+    ("duplicate", &[0, 0, 1, 2, 4, 2]),
+    ("another-size", &[0, 9, 1, 1, 5]),
+    ("rank-0", &[1, 1, 2]),
+    ("gives", &[2, 200, 2, 2, 3, 7, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 3, 11, 0]),
+    ("shares", &[3, 255, 3, 5, 0, 2, 2, 2, 2, 3, 9, 4, 1, 0, 0, 0, 3, 11, 0]),
+];
+
+/// Environments of launchers.
+const ENVIRONMENTS: [&str; 4] = [
+    "FOLDWIRE_RANK=3 FOLDWIRE_SIZE=4 FOLDWIRE_ROOT=[::1]:77 FOLDWIRE_TOKEN=0123456789abcdef",
+    "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_RANK=1 PMIX_NAMESPACE=14",
+    "PMI_RANK=1 PMI_SIZE=3 MPI_LOCALNRANKS=3 MPI_LOCALRANKID=1",
+    "SLURM_PROCID=5 SLURM_STEP_NUM_TASKS=8 SLURM_STEP_NUM_NODES=2 SLURM_JOB_ID=12 SLURM_STEP_ID=0 \
+     SLURM_STEP_NODELIST=node[07-08,11],gpu3",
+];
+
+/// Headers of NumPy's files.
+const HEADERS: [&str; 4] = [
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }",
+    "{'descr': '>f8', 'fortran_order': False, 'shape': (2,), }",
+    "{'descr': '<f8', 'fortran_order': True, 'shape': (1, 2), }",
+    "{'descr': '<i4', 'fortran_order': False, 'shape': (99999999999, 99999999999), }",
+];
 
 fn main() -> io::Result<()> {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    let decode = corpus.join("decode");
-    fs::create_dir_all(&decode)?;
-    encodings::<f32>(&decode)?;
-    encodings::<f64>(&decode)?;
-
-    let frame = corpus.join("frame");
-    fs::create_dir_all(&frame)?;
+    let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
+        eprintln!("which folder? One for each target is made in it");
+        std::process::exit(2);
+    };
+    for &codec in CodecId::ALL {
+        encodings::<f32>(&folder, codec)?;
+        encodings::<f64>(&folder, codec)?;
+    }
     for (i, &collective) in Collective::ALL.iter().enumerate() {
         for checksum in [false, true] {
-            fs::write(frame.join(format!("seed-{i}-{checksum}")), message(collective, checksum))?;
+            put(&folder, "frame", &format!("{i}-{checksum}"), &message(collective, checksum))?;
         }
     }
-    Ok(())
+    for (name, script) in HANDSHAKES {
+        put(&folder, "handshake", name, script)?;
+    }
+    for (i, environment) in ENVIRONMENTS.iter().enumerate() {
+        put(&folder, "place", &i.to_string(), environment.replace(' ', "\n").as_bytes())?;
+    }
+    for (i, header) in HEADERS.iter().enumerate() {
+        put(&folder, "field", &i.to_string(), &npy(header))?;
+    }
+    // Nothing can be guessed wrong of values: a few bytes are a start.
+    put(&folder, "roundtrip", "count", &(0..=255).collect::<Vec<u8>>())
 }
 
-/// Fields that take every path of the codec: smooth, rough, constant, with values beyond the lattice,
-/// and sums.
-fn encodings<T: Value>(folder: &Path) -> io::Result<()> {
-    let fields: [(&str, fn(usize) -> f64); 4] = [
+fn put(folder: &Path, target: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+    if bytes.len() > MAX_BYTES {
+        return Ok(());
+    }
+    fs::create_dir_all(folder.join(target))?;
+    fs::write(folder.join(target).join(format!("seed-{name}")), bytes)
+}
+
+/// A field: its name, and the value at an index.
+type Field = (&'static str, fn(usize) -> f64);
+
+/// Fields that take every path of a codec: smooth, rough, constant, with values beyond the lattice, and
+/// sums.
+fn encodings<T: Value>(folder: &Path, id: CodecId) -> io::Result<()> {
+    let fields: [Field; 4] = [
         ("smooth", |i| (i as f64 * 0.01).sin()),
         ("rough", |i| ((i * i * 31) % 1009) as f64),
         ("constant", |i| if i % 500 < 400 { 1e30 } else { 2.0 }),
         ("special", |i| if i % 100 == 50 { f64::NAN } else { -(i as f64) }),
     ];
-    let codec = FzLight::<T>::new(Quantum::new::<T>(1.0 / 64.0), 4);
-    for (name, field) in fields {
+    for (nth, (name, field)) in fields.into_iter().enumerate() {
         for n_values in COUNTS {
+            let setting = Setting {
+                codec: id,
+                is_f64: T::BYTES == 8,
+                op: (nth + n_values) as u8 % N_OPS,
+                exponent: -6,
+                max_operands: 8,
+                divisor: 3,
+                misaligned: nth,
+                number: 0,
+                bytes: &[],
+            };
+            let codec = setting.codec_at::<T>(Level::Scalar);
+            let codec = codec.as_dyn();
             let values: Vec<T> = (0..n_values).map(|i| T::from_f64(field(i))).collect();
-            let frame = encode(&codec, &values);
-            let mut sum = buffer(&codec, n_values);
-            let written =
-                codec.combine(&Op::Sum, &frame, &frame, &mut sum).expect("it matches itself");
-            sum.truncate(written.n_bytes);
-            let file = |kind| folder.join(format!("seed-{}-{name}-{n_values}-{kind}", T::DTYPE));
-            fs::write(file("one"), frame)?;
-            fs::write(file("sum"), sum)?;
+            let one = encode(codec, &values);
+            let mut two = vec![0; codec.max_encoded_len(n_values).unwrap_or(0)];
+            let written = codec.fold(&Op::Sum, &one, &values, &mut two).expect("operands match");
+            two.truncate(written.n_bytes);
+            for (kind, bytes) in [("one", &one), ("two", &two)] {
+                let name = format!("{}-{}-{name}-{n_values}-{kind}", id.name(), T::DTYPE);
+                let input = Setting { bytes, ..setting }.to_bytes();
+                for target in ["decode", "reduce", "fold"] {
+                    put(folder, target, &name, &input)?;
+                }
+            }
+            let pair = [&one[..], &two].concat();
+            let input = Setting { bytes: &pair, number: one.len(), ..setting }.to_bytes();
+            put(
+                folder,
+                "combine",
+                &format!("{}-{}-{name}-{n_values}", id.name(), T::DTYPE),
+                &input,
+            )?;
         }
     }
     Ok(())
@@ -74,5 +150,15 @@ fn message(collective: Collective, checksum: bool) -> Vec<u8> {
     };
     Header { kind: Kind::Data, call, part: 0, round: 0, n_values: 2, n_bytes: 8 }
         .emit(&mut bytes, checksum);
+    bytes
+}
+
+/// A file of `foldwire_fuzz::field` with this header and room for six values.
+fn npy(header: &str) -> Vec<u8> {
+    let mut bytes = vec![0];
+    bytes.extend(b"\x93NUMPY\x01\x00");
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend([0x40; 24]);
     bytes
 }

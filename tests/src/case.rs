@@ -210,34 +210,60 @@ impl Case {
             let outcome = self.run_rank::<T, _>(&mut comm);
             outcome.unwrap_or_else(|error| panic!("{self:?}, rank {}: {error}", comm.rank()))
         });
-        let inputs: Vec<Vec<T>> = (0..self.size).map(|rank| self.input(rank)).collect();
-        let call =
-            Call { collective: self.collective, size: self.size, root: Rank::new(self.root) };
-        let encodings = self.schedule.n_encodings(call).max(self.size as u64) as f64 + 1.0;
-        let bound_on_result = (self.scope == Scope::Result && self.codec != CodecId::Raw)
-            .then(|| self.absolute_bound(&inputs));
+        let inputs = self.inputs();
         for (rank, (result, report)) in backend.ranks(self.size).zip(&outcomes) {
-            let range = self.result_range(rank);
-            assert_eq!(result.len(), range.len(), "{self:?}, rank {rank}");
-            for (&got, i) in result.iter().zip(range) {
-                let context = || format!("{self:?}, rank {rank}, value {i}: {report:?}");
-                let error = self.check_value(got, i, &inputs, report, encodings, &context);
-                assert!(bound_on_result.is_none_or(|bound| error <= bound), "{}", context());
-            }
+            self.check_rank(rank, result, report, &inputs);
         }
         let digests = outcomes.iter().map(|(result, _)| data::digest(result)).collect();
         let digests = backend.gather(digests);
         assert_eq!(digests.len(), self.size, "{self:?}: ranks are missing");
-        let everywhere = matches!(
-            self.collective,
-            Collective::AllReduce | Collective::AllGather | Collective::Broadcast
-        );
-        if everywhere {
+        if self.ends_everywhere() {
             for (rank, digest) in digests.iter().enumerate() {
                 assert!(*digest == digests[0], "{self:?}: rank {rank} differs from rank 0");
             }
         }
         digests
+    }
+
+    /// Every rank's own array, by rank.
+    #[must_use]
+    pub fn inputs<T: Element>(&self) -> Vec<Vec<T>> {
+        (0..self.size).map(|rank| self.input(rank)).collect()
+    }
+
+    /// Whether all ranks end with the same values.
+    #[must_use]
+    pub fn ends_everywhere(&self) -> bool {
+        matches!(
+            self.collective,
+            Collective::AllReduce | Collective::AllGather | Collective::Broadcast
+        )
+    }
+
+    /// Compares one rank's result, as [`run_rank`](Self::run_rank) gives it, with what all ranks'
+    /// [`inputs`](Self::inputs) make.
+    ///
+    /// # Panics
+    /// If it is wrong.
+    pub fn check_rank<T: Element>(
+        &self,
+        rank: usize,
+        result: &[T],
+        report: &Report,
+        inputs: &[Vec<T>],
+    ) {
+        let call =
+            Call { collective: self.collective, size: self.size, root: Rank::new(self.root) };
+        let encodings = self.schedule.n_encodings(call).max(self.size as u64) as f64 + 1.0;
+        let bound_on_result = (self.scope == Scope::Result && self.codec != CodecId::Raw)
+            .then(|| self.absolute_bound(inputs));
+        let range = self.result_range(rank);
+        assert_eq!(result.len(), range.len(), "{self:?}, rank {rank}");
+        for (&got, i) in result.iter().zip(range) {
+            let context = || format!("{self:?}, rank {rank}, value {i}: {report:?}");
+            let error = self.check_value(got, i, inputs, report, encodings, &context);
+            assert!(bound_on_result.is_none_or(|bound| error <= bound), "{}", context());
+        }
     }
 
     /// Asserts that one value is right; returns its error.
@@ -365,6 +391,12 @@ pub fn all() -> impl Iterator<Item = Case> {
             choice
         }))
     })
+}
+
+/// Any case on groups of `size`.
+#[must_use]
+pub fn random_of(size: usize, random: &mut data::Random) -> Case {
+    Case::of_size(size, AXES.map(|n| random.bits() as usize % n))
 }
 
 /// Few cases in which every pair of choices on two axes occurs.

@@ -15,6 +15,9 @@ pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
     steps.run("format, fuzz", &mut steps.cargo("fmt --manifest-path fuzz/Cargo.toml --check"))?;
     let mut lints = steps.cargo_on_workspace("clippy --all-targets");
     steps.run("lints", lints.args(["--", "-D", "warnings"]))?;
+    let lints =
+        "clippy --manifest-path fuzz/Cargo.toml --no-default-features --all-targets -- -D warnings";
+    steps.run("lints, fuzz", &mut steps.cargo(lints))?;
     bare_metal::lint(steps)?;
     fabrics::lint(steps, machine::available())
 }

@@ -1,70 +1,244 @@
-//! `cargo xtask fuzz`: cargo-fuzz over the targets of `fuzz/`.
+//! `cargo xtask fuzz`: the targets of `fuzz/` under libFuzzer and AddressSanitizer.
+//!
+//! They are cargo-fuzz targets, and `cargo +nightly fuzz run TARGET` runs one just as well. This builds them all at
+//! once with the flags that cargo-fuzz uses, so that no machine has to install it first (a minute of compiling).
+//!
+//! ```text
+//!   fuzz/corpus/TARGET/     inputs that are kept: small, and regressions (regress-…)
+//!   fuzz/work/TARGET/       what runs have found to be worth starting from; not kept
+//!   fuzz/work/TARGET.log    what the last run said
+//!   fuzz/artifacts/TARGET/  findings
+//! ```
 
-use crate::steps::Steps;
+mod keep;
+mod outcome;
+
+use crate::nightly::Nightly;
+use crate::steps::{Steps, in_shell};
 use anyhow::{Context, bail, ensure};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-const TARGETS: [&str; 3] = ["decode", "roundtrip", "frame"];
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  cargo xtask fuzz
-  cargo xtask fuzz roundtrip --seconds 3600
-A finding is left in fuzz/artifacts/<target>/, with the command that repeats it.";
+  cargo xtask fuzz                     every target for a minute each
+  cargo xtask fuzz --time 10m --jobs 2
+  cargo xtask fuzz roundtrip --time 1h
+  cargo xtask fuzz --keep              put the best inputs of earlier runs into fuzz/corpus/
+A finding is left in fuzz/artifacts/TARGET/, with the command that repeats it. Once mended, keep its input as
+fuzz/corpus/TARGET/regress-NAME: the tests of the workspace run it from then on.";
+
+/// As cargo-fuzz 0.13 has them: coverage of edges and compared values, and AddressSanitizer.
+const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-sanitizer-coverage-stack-depth \
+    -Cllvm-args=-simplifycfg-branch-fold-threshold=0 -Zsanitizer=address -Cdebug-assertions -Ccodegen-units=1 \
+    --cfg fuzzing";
+
+/// Two chunks of f64 in the worst case; longer inputs find nothing new and take longer.
+const MAX_INPUT_BYTES: u32 = 70_000;
+
+/// Time for each target in `cargo xtask test`.
+const BRIEFLY: Duration = Duration::from_secs(6);
 
 /// Options of `cargo xtask fuzz`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The target [default: all, one after the other]
-    #[arg(value_parser = TARGETS)]
+    /// The target [default: all]
     target: Option<String>,
-    /// Seconds for each target
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
-    seconds: u32,
+    /// Time for each target: a number with s, m or h
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time)]
+    time: Duration,
+    /// Targets that run at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    jobs: u8,
+    /// Instead of fuzzing, choose few small inputs of earlier runs and put them into fuzz/corpus/
+    #[arg(long)]
+    keep: bool,
 }
 
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
-    require(
-        &mut steps.cargo("+nightly --version"),
-        "fuzzing needs a nightly toolchain; install one with\n  rustup toolchain install nightly",
-    )?;
-    // libFuzzer is compiled from its C++ source.
-    require(
-        Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into())).arg("--version"),
-        "fuzzing needs a C++ compiler; install one (Debian: `apt install g++`) or set CXX",
-    )?;
-    if !succeeds(&mut steps.cargo("fuzz --version"))? {
-        eprintln!("cargo-fuzz is missing; installing it with `cargo install cargo-fuzz --locked`");
-        steps.run("install cargo-fuzz", &mut steps.cargo("install cargo-fuzz --locked"))?;
+    let targets = chosen(steps.root(), args.target.as_deref())?;
+    let built = Built::new(steps)?;
+    let words = "run --manifest-path fuzz/Cargo.toml --no-default-features --example seeds --";
+    steps.run("first inputs", steps.cargo(words).arg(built.fuzz.join("work/seeds")))?;
+    if args.keep {
+        return steps.check("keep inputs", || keep::keep(&built, &targets));
     }
-    if !steps.root().join("fuzz/corpus").exists() {
-        let words = "+nightly run --release --manifest-path fuzz/Cargo.toml --example seeds";
-        steps.run("first corpus", &mut steps.cargo(words))?;
+    built.fuzz(steps, &targets, args.time, args.jobs.into())
+}
+
+/// The step of `cargo xtask test`: every target for some seconds, if this machine can.
+pub(crate) fn briefly(steps: &mut Steps) -> anyhow::Result<()> {
+    if let Err(reason) = can_fuzz() {
+        steps.skip("fuzz", &format!("{reason:#}"));
+        return Ok(());
     }
-    for target in TARGETS {
-        if args.target.as_deref().is_none_or(|wanted| wanted == target) {
-            // Two chunks of f64 in the worst case; longer inputs find nothing new and take longer.
-            let words = format!(
-                "+nightly fuzz run {target} -- -max_total_time={} -max_len=70000 -len_control=0",
-                args.seconds
-            );
-            steps.run(&format!("fuzz {target}"), &mut steps.cargo(&words))?;
+    let targets = chosen(steps.root(), None)?;
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    Built::new(steps)?.fuzz(steps, &targets, BRIEFLY, jobs)
+}
+
+/// # Errors
+/// What is missing.
+fn can_fuzz() -> anyhow::Result<Nightly> {
+    let nightly = Nightly::find()?;
+    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    let advice =
+        "libFuzzer is compiled from C++; install a compiler (Debian: `apt install g++`) or set CXX";
+    let mut command = Command::new(compiler);
+    let command = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    ensure!(command.status().context(advice)?.success(), advice);
+    Ok(nightly)
+}
+
+/// The targets of the one list there is: `[[bin]]` in `fuzz/Cargo.toml`.
+fn chosen(root: &Path, wanted: Option<&str>) -> anyhow::Result<Vec<String>> {
+    let path = root.join("fuzz/Cargo.toml");
+    let manifest = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let all = targets_of(&manifest);
+    match wanted {
+        None => Ok(all),
+        Some(wanted) if all.iter().any(|target| target == wanted) => Ok(vec![wanted.to_owned()]),
+        Some(wanted) => bail!("there is no target `{wanted}`; there are {}", all.join(", ")),
+    }
+}
+
+fn targets_of(manifest: &str) -> Vec<String> {
+    let bins = manifest.split("[[bin]]").skip(1);
+    let name = |bin: &str| {
+        let line = bin.lines().find_map(|line| line.strip_prefix("name = "))?;
+        Some(line.trim().trim_matches('"').to_owned())
+    };
+    bins.filter_map(name).collect()
+}
+
+/// The targets, compiled.
+struct Built {
+    fuzz: PathBuf,
+    programs: PathBuf,
+}
+
+impl Built {
+    fn new(steps: &mut Steps) -> anyhow::Result<Self> {
+        let nightly = can_fuzz()?;
+        let fuzz = steps.root().join("fuzz");
+        let words = format!(
+            "+nightly build --release --manifest-path fuzz/Cargo.toml --bins --target {}",
+            nightly.host
+        );
+        steps.run("fuzz targets", steps.cargo(&words).env("RUSTFLAGS", FLAGS))?;
+        let programs = fuzz.join("target").join(nightly.host).join("release");
+        Ok(Self { fuzz, programs })
+    }
+
+    /// A target's folder below one of `fuzz/`, made if need be.
+    fn folder(&self, of: &str, target: &str) -> anyhow::Result<PathBuf> {
+        let folder = self.fuzz.join(of).join(target);
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        Ok(folder)
+    }
+
+    /// A target's program with what every run of it needs.
+    fn program(&self, target: &str) -> anyhow::Result<Command> {
+        let mut command = Command::new(self.programs.join(target));
+        // As cargo-fuzz sets it: Rust's duplicates are none.
+        command.env("ASAN_OPTIONS", "detect_odr_violation=0").stdin(Stdio::null());
+        let mut prefix = self.folder("artifacts", target)?.into_os_string();
+        prefix.push("/");
+        let mut option = std::ffi::OsString::from("-artifact_prefix=");
+        option.push(prefix);
+        command.arg(option);
+        Ok(command)
+    }
+
+    /// The folders whose inputs a run starts from; the first gets the new ones.
+    fn inputs(&self, target: &str) -> anyhow::Result<[PathBuf; 3]> {
+        Ok([
+            self.folder("work", target)?,
+            self.folder("work/seeds", target)?,
+            self.folder("corpus", target)?,
+        ])
+    }
+
+    /// Runs targets, `jobs` at a time; each is a step of its own in the summary.
+    fn fuzz(
+        &self,
+        steps: &mut Steps,
+        targets: &[String],
+        time: Duration,
+        jobs: usize,
+    ) -> anyhow::Result<()> {
+        for together in targets.chunks(jobs) {
+            let mut running = Vec::new();
+            for target in together {
+                let log = self.fuzz.join("work").join(format!("{target}.log"));
+                let mut command = self.program(target)?;
+                command
+                    .arg(format!("-max_total_time={}", time.as_secs()))
+                    .arg(format!("-max_len={MAX_INPUT_BYTES}"))
+                    .args(["-len_control=0", "-print_final_stats=1"])
+                    .args(self.inputs(target)?)
+                    .stdout(Stdio::null())
+                    .stderr(File::create(&log).with_context(|| log.display().to_string())?);
+                let shown = in_shell(&command);
+                running.push((target, log, shown, command.spawn()?));
+            }
+            for (target, log, shown, mut child) in running {
+                eprintln!("\n==> fuzz {target}: {shown}");
+                steps.check_with(&format!("fuzz {target}"), || {
+                    let status = child.wait()?;
+                    let text = fs::read(&log).with_context(|| log.display().to_string())?;
+                    let text = String::from_utf8_lossy(&text);
+                    outcome::Outcome::of(&text, status.success()).into_result(target, &log)
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number with its unit: `90s`, `10m`, `2h`.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || {
+        format!("`{text}` is no time: write whole seconds, minutes or hours, as in 90s, 10m or 2h")
+    };
+    let (number, seconds) = match text.char_indices().next_back() {
+        Some((at, 's')) => (&text[..at], 1),
+        Some((at, 'm')) => (&text[..at], 60),
+        Some((at, 'h')) => (&text[..at], 3600),
+        _ => return Err(wrong()),
+    };
+    match number.parse::<u32>() {
+        Ok(number) if number > 0 => Ok(Duration::from_secs(u64::from(number) * seconds)),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_needs_a_unit() {
+        assert_eq!(time("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(time("10m"), Ok(Duration::from_secs(600)));
+        assert_eq!(time("2h"), Ok(Duration::from_secs(7200)));
+        for wrong in ["", "10", "m", "0s", "-1m", "1.5h", "10 m", "5d"] {
+            assert!(time(wrong).is_err(), "{wrong}");
         }
     }
-    Ok(())
-}
 
-fn succeeds(command: &mut Command) -> anyhow::Result<bool> {
-    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
-    match command.status() {
-        Ok(status) => Ok(status.success()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => bail!("cannot run {}: {error}", command.get_program().display()),
+    #[test]
+    fn targets_are_read_from_the_manifest() {
+        let manifest =
+            "[lib]\nname = \"no\"\n[[bin]]\nname = \"a\"\npath = \"x\"\n\n[[bin]]\nname = \"b\"\n";
+        assert_eq!(targets_of(manifest), ["a", "b"]);
+        let real = chosen(&crate::workspace(), None).unwrap();
+        assert!(real.len() >= 6 && real.contains(&"decode".to_owned()), "{real:?}");
+        assert!(chosen(&crate::workspace(), Some("decoder")).is_err());
     }
-}
-
-fn require(command: &mut Command, otherwise: &'static str) -> anyhow::Result<()> {
-    ensure!(succeeds(command).context(otherwise)?, otherwise);
-    Ok(())
 }

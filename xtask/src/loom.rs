@@ -3,10 +3,28 @@
 use crate::steps::Steps;
 use anyhow::ensure;
 
-pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask loom            as `cargo xtask test` does it
+  cargo xtask loom --deeper   one preemption more in each model: minutes instead of seconds";
+
+/// Options of `cargo xtask loom`.
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Allow one preemption more in every model that bounds them
+    #[arg(long)]
+    deeper: bool,
+}
+
+pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     // A target folder of its own: other flags would rebuild everything in the usual one each time.
-    let words = "test --release -p foldwire-threads --lib --target-dir target/loom -- loom";
-    let tests = steps.run("loom", steps.cargo(words).env("RUSTFLAGS", "--cfg loom"))?;
+    let words =
+        "test --release -p foldwire-threads --lib --target-dir target/loom -- loom --nocapture";
+    let mut command = steps.cargo(words);
+    command.env("RUSTFLAGS", "--cfg loom");
+    command.env("FOLDWIRE_LOOM_MORE", if args.deeper { "1" } else { "0" });
+    let tests = steps.run("loom", &mut command)?;
     ensure!(
         tests.passed > 0,
         "foldwire-threads has no test whose name contains `loom`: nothing was model-checked"

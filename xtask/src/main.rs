@@ -13,8 +13,11 @@ mod fabrics;
 mod fuzz;
 mod loom;
 mod machine;
+mod nightly;
 mod packages;
+mod sanitize;
 mod steps;
+mod stress;
 mod test;
 
 use clap::{Parser, Subcommand};
@@ -27,7 +30,7 @@ Examples:
   cargo xtask test                       everything that must pass
   cargo xtask ci                         the same after formatting and lints
   cargo xtask fuzz                       every fuzz target for a minute each
-  cargo xtask fuzz decode --seconds 600  one of them for ten
+  cargo xtask fuzz decode --time 10m     one of them for ten
   cargo xtask bench                      measurements as JSON in out/bench/
   cargo xtask packages                   what MPI, libfabric and the cluster need of Debian
   cargo xtask cluster up -n 4            four nodes with links of 1 Gbit/s
@@ -52,9 +55,15 @@ enum Command {
     /// Build and run core in a program without std and allocator, and look at what it imports
     BareMetal,
     /// Model-check the lock-free parts of the threads backend
-    Loom,
+    Loom(loom::Args),
     /// Fuzz the formats (needs a nightly toolchain and a C++ compiler)
     Fuzz(fuzz::Args),
+    /// Run the tests of kernels and ring under AddressSanitizer (needs a nightly toolchain)
+    Sanitize,
+    /// Run the tests of kernels under valgrind
+    Valgrind,
+    /// Run worlds of threads with random calls, ends and panics, each checked against the oracle
+    Stress(stress::Args),
     /// Measure codec and main job, writing JSON into out/bench/
     Bench(bench::Args),
     /// Install the Debian packages that MPI, libfabric and the emulated cluster need, or name them
@@ -71,8 +80,11 @@ fn main() -> ExitCode {
         Command::Ci => ci::run(&mut steps),
         Command::Lint => ci::lint(&mut steps),
         Command::BareMetal => bare_metal::run(&mut steps),
-        Command::Loom => loom::run(&mut steps),
+        Command::Loom(args) => loom::run(&mut steps, &args),
         Command::Fuzz(args) => fuzz::run(&mut steps, &args),
+        Command::Sanitize => sanitize::address(&mut steps),
+        Command::Valgrind => sanitize::valgrind(&mut steps),
+        Command::Stress(args) => stress::run(&mut steps, &args),
         Command::Bench(args) => bench::run(&mut steps, &args),
         Command::Packages(args) => packages::run(&mut steps, &args),
         #[cfg(target_os = "linux")]

@@ -8,12 +8,13 @@ use anyhow::bail;
 use std::process::{Command, Stdio};
 
 /// What for, and which.
-const PACKAGES: [(&str, &[&str]); 5] = [
+const PACKAGES: [(&str, &[&str]); 6] = [
     ("bindings to C (MPI, libfabric)", &["libclang-dev", "pkg-config"]),
     ("Open MPI", &["libopenmpi-dev", "openmpi-bin"]),
     ("MPICH", &["libmpich-dev", "mpich"]),
     ("libfabric", &["libfabric-dev", "libfabric-bin"]),
     ("emulated cluster", &["iproute2", "util-linux"]),
+    ("checks of memory", &["valgrind"]),
 ];
 
 /// Options of `cargo xtask packages`.

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must pass.
 
 use crate::steps::Steps;
-use crate::{bare_metal, fabrics, loom, machine, packages};
+use crate::{bare_metal, fabrics, fuzz, loom, machine, packages, sanitize};
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let missing = packages::install(steps)?;
@@ -22,7 +22,9 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
         &mut steps.cargo("check -p foldwire --no-default-features --features std"),
     )?;
     bare_metal::run(steps)?;
-    loom::run(steps)?;
+    loom::run(steps, &loom::Args::default())?;
+    fuzz::briefly(steps)?;
+    sanitize::briefly(steps)?;
     fabrics::test(steps, here)?;
     #[cfg(target_os = "linux")]
     crate::cluster::test(steps)?;

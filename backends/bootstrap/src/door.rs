@@ -1,7 +1,7 @@
 //! Rank 0 at the door: who knocks, who is let in, and who is not.
 //!
 //! Nobody is waited for alone. Every connection has its own state and its own deadline, all are served by one loop, and
-//! what a stranger does costs at most a few hundred bytes for [`HANDSHAKE_LIMIT`]. When too many knock at once, the one who has
+//! what a stranger does costs at most some 16 KiB for [`HANDSHAKE_LIMIT`]. When too many knock at once, the one who has
 //! waited longest must knock again.
 
 use std::collections::VecDeque;
@@ -16,11 +16,12 @@ use mio::{Interest, Token};
 use crate::error::{Error, RankList};
 use crate::hub::Hub;
 use crate::link::{Fill, Link};
-use crate::message::{Malformed, Message, Nonce, Refusal};
+use crate::message::{MAX_HANDSHAKE_BYTES, Message, Refusal};
 use crate::place::Place;
+use crate::protocol::{self, Admission};
 use crate::rendezvous::HANDSHAKE_LIMIT;
 use crate::seats::Seats;
-use crate::token::{self, NoRandomNumbers, Role, Transcript};
+use crate::token::{self, NoRandomNumbers};
 use crate::watch::Watch;
 
 /// Most connections that are neither let in nor turned away, on top of the ranks that are expected.
@@ -47,17 +48,10 @@ struct Stranger {
     token: Token,
     link: Link,
     deadline: Instant,
-    stage: Stage,
+    admission: Admission,
 }
 
-enum Stage {
-    /// It has said nothing yet.
-    Knocked,
-    /// It has said who it is, and must show that it knows the token.
-    Challenged { rank: Rank, root_nonce: Nonce, member_nonce: Nonce },
-}
-
-/// What a stranger's message leads to.
+/// What hearing a stranger leads to.
 enum Verdict {
     Wait,
     Admit(Rank),
@@ -148,7 +142,8 @@ impl<'a> Door<'a> {
         let Ok(mut link) = Link::of(stream) else { return Ok(()) };
         link.watch(self.watch.registry(), token).map_err(Error::System)?;
         let deadline = Instant::now() + HANDSHAKE_LIMIT;
-        self.strangers.push_back(Stranger { token, link, deadline, stage: Stage::Knocked });
+        let admission = Admission::default();
+        self.strangers.push_back(Stranger { token, link, deadline, admission });
         Ok(())
     }
 
@@ -214,48 +209,17 @@ impl Stranger {
         place: &Place,
         seats: &Seats,
     ) -> Result<Option<Verdict>, NoRandomNumbers> {
-        let size = place.size as u32;
-        let token = place.token.as_ref();
-        let message = match self.link.next() {
-            Ok(Some(message)) => message,
-            Ok(None) => return Ok(None),
-            Err(Malformed::Version { theirs }) => {
-                return Ok(Some(Verdict::TurnAway(Refusal::Version { theirs })));
-            }
-            Err(_) => return Ok(Some(Verdict::TurnAway(Refusal::Garbage))),
+        let Some(heard) = self.link.next_within(MAX_HANDSHAKE_BYTES).transpose() else {
+            return Ok(None);
         };
-        let verdict = match (&self.stage, message) {
-            (Stage::Knocked, Message::Hello { size: theirs, .. }) if theirs != size => {
-                Verdict::TurnAway(Refusal::Size { theirs, ours: size })
-            }
-            (Stage::Knocked, Message::Hello { rank, .. }) if rank.0 == 0 || rank.0 >= size => {
-                Verdict::TurnAway(Refusal::Rank { rank: rank.0, size })
-            }
-            (Stage::Knocked, Message::Hello { rank, nonce: member_nonce, .. }) => {
-                let root_nonce = token::nonce()?;
-                let transcript = Transcript { token, rank, size, root_nonce, member_nonce };
-                let proof = transcript.proof(Role::Root);
-                self.link.send(&Message::Challenge { nonce: root_nonce, proof });
-                self.stage = Stage::Challenged { rank, root_nonce, member_nonce };
+        let is_taken = |rank| seats.is_taken(rank);
+        Ok(Some(match self.admission.hear(heard, place, token::nonce, is_taken)? {
+            protocol::Verdict::Challenge { nonce, proof } => {
+                self.link.send(&Message::Challenge { nonce, proof });
                 Verdict::Wait
             }
-            (&Stage::Challenged { rank, root_nonce, member_nonce }, Message::Answer { proof }) => {
-                let transcript = Transcript { token, rank, size, root_nonce, member_nonce };
-                if !transcript.accepts(&proof, Role::Member) {
-                    Verdict::TurnAway(Refusal::Token)
-                } else if seats.is_taken(rank) {
-                    // Only now: who is there is nobody else's business.
-                    Verdict::TurnAway(Refusal::Duplicate { rank: rank.0 })
-                } else {
-                    Verdict::Admit(rank)
-                }
-            }
-            // It has found that rank 0 does not know its token.
-            (Stage::Challenged { .. }, Message::Refusal(Refusal::Token)) => {
-                Verdict::TurnAway(Refusal::Token)
-            }
-            _ => Verdict::TurnAway(Refusal::Garbage),
-        };
-        Ok(Some(verdict))
+            protocol::Verdict::Admit(rank) => Verdict::Admit(rank),
+            protocol::Verdict::TurnAway(reason) => Verdict::TurnAway(reason),
+        }))
     }
 }

@@ -21,6 +21,7 @@
 //! | `hub`, `seats` | rank 0 after that: all-gathers and news; what it knows of each rank |
 //! | `member` | the other ranks |
 //! | [`message`] | what they say to each other, and its parser |
+//! | [`protocol`] | what each side does with what it hears, without sockets |
 //! | `link`, `watch` | connections that never wait; waiting for many of them |
 //!
 //! # Examples
@@ -42,6 +43,7 @@ mod member;
 pub mod message;
 mod party;
 mod place;
+pub mod protocol;
 mod rendezvous;
 mod root;
 mod seats;

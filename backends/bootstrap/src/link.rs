@@ -12,10 +12,8 @@ use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use socket2::{SockRef, TcpKeepalive};
 
-use crate::message::{self, Malformed, Message};
-
-/// Bytes asked of the system at a time.
-const CHUNK_BYTES: usize = 16 * 1024;
+use crate::message::{MAX_MESSAGE_BYTES, Malformed, Message};
+use crate::protocol::Inbox;
 
 /// A machine that has vanished without a word is found out after about this time plus
 /// [`KEEPALIVE_PROBES`] × [`KEEPALIVE_INTERVAL`].
@@ -29,9 +27,7 @@ const KEEPALIVE_PROBES: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Link {
     stream: mio::net::TcpStream,
-    /// What has come: read up to `n_read`, the rest an incomplete message or one that nobody has taken.
-    inbox: Vec<u8>,
-    n_read: usize,
+    inbox: Inbox,
     /// What has not yet gone from `n_sent` on.
     outbox: Vec<u8>,
     n_sent: usize,
@@ -62,7 +58,7 @@ impl Link {
         #[cfg(any(target_os = "linux", target_os = "macos", windows))]
         let keepalive = keepalive.with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_PROBES);
         SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-        Ok(Self { stream, inbox: Vec::new(), n_read: 0, outbox: Vec::new(), n_sent: 0 })
+        Ok(Self { stream, inbox: Inbox::default(), outbox: Vec::new(), n_sent: 0 })
     }
 
     /// Asks to hear of it under `token`, instead of under any other.
@@ -78,17 +74,15 @@ impl Link {
 
     /// Reads some of what has come.
     pub(crate) fn fill(&mut self) -> Fill {
-        self.inbox.drain(..self.n_read);
-        self.n_read = 0;
-        let n_before = self.inbox.len();
-        self.inbox.resize(n_before + CHUNK_BYTES, 0);
-        let result = loop {
-            match self.stream.read(&mut self.inbox[n_before..]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => break result,
+        let Self { stream, inbox, .. } = self;
+        let result = inbox.fill(|room| {
+            loop {
+                match stream.read(room) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    result => break result,
+                }
             }
-        };
-        self.inbox.truncate(n_before + *result.as_ref().unwrap_or(&0));
+        });
         match result {
             Ok(0) => Fill::Ended,
             Ok(_) => Fill::Some,
@@ -102,11 +96,12 @@ impl Link {
     /// # Errors
     /// When what has come is none; the connection is of no more use.
     pub(crate) fn next(&mut self) -> Result<Option<Message<'_>>, Malformed> {
-        let found = message::parse(&self.inbox[self.n_read..])?;
-        Ok(found.map(|(message, n_bytes)| {
-            self.n_read += n_bytes;
-            message
-        }))
+        self.next_within(MAX_MESSAGE_BYTES)
+    }
+
+    /// As [`next`](Self::next), of at most `longest` bytes.
+    pub(crate) fn next_within(&mut self, longest: usize) -> Result<Option<Message<'_>>, Malformed> {
+        self.inbox.next(longest)
     }
 
     /// Sends a message, now or in later [`flush`](Self::flush)es.

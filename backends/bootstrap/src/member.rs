@@ -1,6 +1,5 @@
 //! A rank other than 0: it knocks until it is let in, and then listens to rank 0.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
@@ -9,14 +8,15 @@ use std::time::{Duration, Instant};
 use foldwire::Rank;
 use mio::Token;
 
-use crate::error::{Error, RankList};
+use crate::error::Error;
 use crate::link::{Fill, Link};
-use crate::message::{Message, Refusal};
+use crate::message::{MAX_HANDSHAKE_BYTES, Message, Refusal};
 use crate::place::Place;
+use crate::protocol::{Answer, Broken, Knock, Membership};
 use crate::rendezvous::HANDSHAKE_LIMIT;
 use crate::root::Root;
 use crate::seats::GOODBYE_LIMIT;
-use crate::token::{self, Role, Transcript};
+use crate::token;
 use crate::watch::Watch;
 
 /// Pauses between attempts to connect grow from the first to the last.
@@ -32,27 +32,7 @@ pub(crate) struct Member {
     limit: Duration,
     watch: Watch,
     link: Link,
-    is_welcome: bool,
-    /// Nothing more will come.
-    is_over: bool,
-    /// The parts of the all-gather that have come, in rank order.
-    parts: Vec<Vec<u8>>,
-    /// Lost ranks that nobody has asked for yet.
-    news: VecDeque<Rank>,
-    /// Why the group is no longer whole: the first reason.
-    broken: Option<Broken>,
-}
-
-#[derive(Clone, Debug)]
-enum Broken {
-    Refused(Refusal),
-    Missing(RankList),
-    /// Rank 0 said nothing in time.
-    Silent,
-    Lost(Rank),
-    Left(Rank),
-    /// Rank 0 says what does not belong there.
-    Protocol,
+    membership: Membership,
 }
 
 impl Member {
@@ -91,17 +71,13 @@ impl Member {
             limit,
             watch,
             link,
-            is_welcome: false,
-            is_over: false,
-            parts: Vec::new(),
-            news: VecDeque::new(),
-            broken: None,
+            membership: Membership::new(place.size),
         }
     }
 
     fn wait_for_welcome(mut self) -> Result<Self, Error> {
         let deadline = self.deadline();
-        while !self.is_welcome {
+        while !self.membership.is_welcome() {
             self.wait(deadline)?;
         }
         Ok(self)
@@ -113,16 +89,18 @@ impl Member {
         self.check()?;
         self.link.send(&Message::Give(mine));
         let deadline = self.deadline();
-        while self.parts.len() < self.size {
+        loop {
+            if let Some(parts) = self.membership.take_parts() {
+                return Ok(parts);
+            }
             self.wait(deadline)?;
         }
-        Ok(std::mem::take(&mut self.parts))
     }
 
     /// As [`Exchange::poll_lost`](crate::Exchange::poll_lost).
     pub(crate) fn poll_lost(&mut self) -> Option<Rank> {
         self.listen();
-        self.news.pop_front()
+        self.membership.take_news()
     }
 
     /// Later than that of rank 0, if that began to wait before: its verdict names who is missing.
@@ -135,7 +113,7 @@ impl Member {
         self.check()?;
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            self.broken = Some(Broken::Silent);
+            self.membership.break_up(Broken::Silent);
             return self.check();
         }
         drop(self.watch.wait(left)?);
@@ -146,7 +124,7 @@ impl Member {
     /// An error if the group is no longer whole.
     fn check(&self) -> Result<(), Error> {
         let (root, size, limit) = (self.root.clone(), self.size, self.limit);
-        Err(match &self.broken {
+        Err(match self.membership.broken() {
             None => return Ok(()),
             Some(Broken::Refused(reason)) => Error::Refused { root, reason: *reason },
             Some(Broken::Missing(missing)) => {
@@ -162,64 +140,26 @@ impl Member {
     /// Sends what waits for rank 0, and heeds what it has said.
     fn listen(&mut self) {
         self.link.flush();
-        while !self.is_over {
+        while !self.membership.is_over() {
             let fill = self.link.fill();
-            self.heed();
+            while let Some(heard) = self.link.next().transpose() {
+                self.membership.hear(heard);
+                if self.membership.is_over() {
+                    return;
+                }
+            }
             match fill {
                 Fill::Some => {}
                 Fill::Blocked => return,
-                Fill::Ended if self.is_over => {}
-                Fill::Ended => self.end(Broken::Lost(Rank(0))),
+                Fill::Ended => self.membership.end(Broken::Lost(Rank(0))),
             }
         }
-    }
-
-    /// Takes the messages that have come.
-    fn heed(&mut self) {
-        while !self.is_over {
-            let size = self.size;
-            let broken = match self.link.next() {
-                Ok(None) => return,
-                Ok(Some(Message::Welcome)) => {
-                    self.is_welcome = true;
-                    continue;
-                }
-                Ok(Some(Message::Share { from, bytes }))
-                    if from.index() == self.parts.len() && from.index() < size =>
-                {
-                    self.parts.push(bytes.to_vec());
-                    continue;
-                }
-                Ok(Some(Message::Lost(rank))) if rank.index() < size => {
-                    self.news.push_back(rank);
-                    Broken::Lost(rank)
-                }
-                Ok(Some(Message::Left(rank))) if rank.index() < size => Broken::Left(rank),
-                Ok(Some(Message::Missing { n_missing, ranks })) => {
-                    Broken::Missing(RankList::told(n_missing, ranks))
-                }
-                Ok(Some(Message::Refusal(reason))) => Broken::Refused(reason),
-                Ok(Some(Message::Goodbye)) => {
-                    self.is_over = true;
-                    Broken::Left(Rank(0))
-                }
-                Ok(Some(_)) | Err(_) => return self.end(Broken::Protocol),
-            };
-            self.broken.get_or_insert(broken);
-        }
-    }
-
-    /// Rank 0 is lost.
-    fn end(&mut self, why: Broken) {
-        self.is_over = true;
-        self.news.push_back(Rank(0));
-        self.broken.get_or_insert(why);
     }
 }
 
 impl Drop for Member {
     fn drop(&mut self) {
-        if !self.is_over && !thread::panicking() {
+        if !self.membership.is_over() && !thread::panicking() {
             self.link.send(&Message::Goodbye);
             self.link.close(Instant::now() + GOODBYE_LIMIT);
         }
@@ -235,18 +175,13 @@ fn knock(
     let mut watch = Watch::new()?;
     let Ok(mut link) = Link::new(stream) else { return Ok(None) };
     link.watch(watch.registry(), Token(0)).map_err(Error::System)?;
-    let (rank, size, member_nonce) = (place.rank, place.size as u32, token::nonce()?);
+    let knock = Knock::new(place, token::nonce()?);
     let impostor = || Error::Impostor { root: place.root.clone(), size: place.size };
-    link.send(&Message::Hello { rank, size, nonce: member_nonce });
-    let (root_nonce, root_proof) = loop {
+    link.send(&knock.hello());
+    let answer = loop {
         let fill = link.fill();
-        match link.next() {
-            Ok(Some(Message::Challenge { nonce, proof })) => break (nonce, proof),
-            Ok(Some(Message::Refusal(reason))) => {
-                return Err(Error::Refused { root: place.root.clone(), reason });
-            }
-            Ok(Some(_)) | Err(_) => return Err(impostor()),
-            Ok(None) => {}
+        if let Some(heard) = link.next_within(MAX_HANDSHAKE_BYTES).transpose() {
+            break knock.hear(heard);
         }
         match fill {
             Fill::Some => {}
@@ -260,16 +195,18 @@ fn knock(
             }
         }
     };
-    let token = place.token.as_ref();
-    let transcript = Transcript { token, rank, size, root_nonce, member_nonce };
-    if transcript.accepts(&root_proof, Role::Root) {
-        link.send(&Message::Answer { proof: transcript.proof(Role::Member) });
-        Ok(Some((watch, link)))
-    } else {
-        // An answer would be no proof to rank 0; this lets it say why a rank is missing.
-        link.send(&Message::Refusal(Refusal::Token));
-        link.close(deadline);
-        Err(impostor())
+    match answer {
+        Answer::Proof(proof) => {
+            link.send(&Message::Answer { proof });
+            Ok(Some((watch, link)))
+        }
+        Answer::Refused(reason) => Err(Error::Refused { root: place.root.clone(), reason }),
+        Answer::Foreign => Err(impostor()),
+        Answer::Impostor => {
+            link.send(&Message::Refusal(Refusal::Token));
+            link.close(deadline);
+            Err(impostor())
+        }
     }
 }
 

@@ -41,6 +41,8 @@ pub const MAX_GIVEN_BYTES: usize = 64 * 1024;
 pub const HEAD_BYTES: usize = 5;
 /// Most bytes of a message.
 pub const MAX_MESSAGE_BYTES: usize = HEAD_BYTES + 4 + MAX_GIVEN_BYTES;
+/// Most bytes of a message of the handshake.
+pub const MAX_HANDSHAKE_BYTES: usize = HEAD_BYTES + 4 * HELLO_BYTES;
 /// Most ranks that a verdict names.
 pub const MAX_NAMED: usize = 32;
 
@@ -199,12 +201,25 @@ const REFUSAL_BYTES: usize = 1 + 4 + 4;
 /// # Errors
 /// When these bytes are no message, however many follow.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, Malformed> {
+    parse_within(bytes, MAX_MESSAGE_BYTES)
+}
+
+/// As [`parse`], for one who accepts no message of more than `longest` bytes: nobody can make it wait for, or store,
+/// more of them.
+///
+/// # Errors
+/// As [`parse`]; [`Malformed::Length`] for a longer one.
+pub fn parse_within(
+    bytes: &[u8],
+    longest: usize,
+) -> Result<Option<(Message<'_>, usize)>, Malformed> {
+    let n_allowed = longest.saturating_sub(HEAD_BYTES);
     let Some((&kind, rest)) = bytes.split_first() else { return Ok(None) };
     let (shortest, longest) = body_bytes(kind).ok_or(Malformed::Kind(kind))?;
     let Some((n_bytes, rest)) = rest.split_first_chunk() else { return Ok(None) };
     let n_bytes = u32::from_le_bytes(*n_bytes);
     let n_body = n_bytes as usize;
-    if n_body < shortest || n_body > longest {
+    if n_body < shortest || n_body > longest.min(n_allowed) {
         return Err(Malformed::Length { kind, n_bytes });
     }
     let Some(body) = rest.get(..n_body) else { return Ok(None) };

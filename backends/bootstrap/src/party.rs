@@ -32,7 +32,7 @@ pub(crate) enum Side {
     /// Rank 0.
     Root(Hub),
     /// Any other.
-    Member(Member),
+    Member(Box<Member>),
 }
 
 impl Party {

@@ -78,7 +78,7 @@ impl Rendezvous {
         let side = match (size, rank) {
             (0 | 1, _) => Side::Alone,
             (_, Rank(0)) => Side::Root(Door::open(&place, listener)?.admit_all(deadline, limit)?),
-            _ => Side::Member(Member::join(&place, deadline, limit)?),
+            _ => Side::Member(Box::new(Member::join(&place, deadline, limit)?)),
         };
         Ok(Party::new(rank, size, limit, side))
     }

@@ -9,6 +9,7 @@ use foldwire::Rank;
 use crate::error::Error;
 use crate::link::{Fill, Link};
 use crate::message::Message;
+use crate::protocol::{Departure, Guest};
 
 /// The longest time that leaving takes, when somebody does not read what is sent.
 pub(crate) const GOODBYE_LIMIT: Duration = Duration::from_millis(250);
@@ -31,22 +32,11 @@ enum Seat {
     /// It has not come yet.
     Empty,
     /// It is there.
-    Taken {
-        link: Link,
-        /// Its part of the next all-gather, if that has come.
-        given: Option<Vec<u8>>,
-    },
+    Taken { link: Link, guest: Guest },
     /// It has said goodbye.
     Left,
     /// It has ended without, or broken the protocol.
     Lost,
-}
-
-/// What a rank has said.
-enum Heard {
-    Goodbye,
-    /// The end of the connection, or what does not belong there.
-    End,
 }
 
 impl Seats {
@@ -67,7 +57,11 @@ impl Seats {
 
     /// Ranks that have given nothing to the next all-gather.
     pub(crate) fn silent(&self) -> impl Iterator<Item = Rank> {
-        self.ranks_where(|seat| !matches!(seat, Seat::Own | Seat::Taken { given: Some(_), .. }))
+        self.ranks_where(|seat| match seat {
+            Seat::Own => false,
+            Seat::Taken { guest, .. } => !guest.has_given(),
+            _ => true,
+        })
     }
 
     /// Ranks that have not taken all that was sent to them.
@@ -83,7 +77,7 @@ impl Seats {
     /// Gives an empty seat to its rank.
     pub(crate) fn take(&mut self, rank: Rank, link: Link) {
         debug_assert!(matches!(self.seats[rank.index()], Seat::Empty));
-        self.seats[rank.index()] = Seat::Taken { link, given: None };
+        self.seats[rank.index()] = Seat::Taken { link, guest: Guest::default() };
     }
 
     pub(crate) fn is_taken(&self, rank: Rank) -> bool {
@@ -95,8 +89,8 @@ impl Seats {
         let Some(seat @ Seat::Taken { .. }) = self.seats.get_mut(index) else { return };
         match seat.hear() {
             None => {}
-            Some(Heard::Goodbye) => *seat = Seat::Left,
-            Some(Heard::End) => {
+            Some(Departure::Goodbye) => *seat = Seat::Left,
+            Some(Departure::Breach) => {
                 *seat = Seat::Lost;
                 let rank = Rank::new(index);
                 self.news.push_back(rank);
@@ -108,7 +102,7 @@ impl Seats {
     /// Every rank's part, of which `mine` is rank 0's.
     pub(crate) fn take_given(&mut self, mine: &[u8]) -> Vec<Vec<u8>> {
         let parts = self.seats.iter_mut().map(|seat| match seat {
-            Seat::Taken { given, .. } => given.take().unwrap_or_default(),
+            Seat::Taken { guest, .. } => guest.take_given().unwrap_or_default(),
             _ => mine.to_vec(),
         });
         parts.collect()
@@ -141,25 +135,21 @@ impl Seats {
 }
 
 impl Seat {
-    fn hear(&mut self) -> Option<Heard> {
-        let Self::Taken { link, given } = self else { return None };
+    fn hear(&mut self) -> Option<Departure> {
+        let Self::Taken { link, guest } = self else { return None };
         link.flush();
         loop {
             let fill = link.fill();
-            loop {
-                match link.next() {
-                    Ok(None) => break,
-                    Ok(Some(Message::Give(bytes))) if given.is_none() => {
-                        *given = Some(bytes.to_vec());
-                    }
-                    Ok(Some(Message::Goodbye)) => return Some(Heard::Goodbye),
-                    Ok(Some(_)) | Err(_) => return Some(Heard::End),
+            while let Some(heard) = link.next().transpose() {
+                if let Some(departure) = guest.hear(heard) {
+                    return Some(departure);
                 }
             }
             match fill {
                 Fill::Some => {}
                 Fill::Blocked => return None,
-                Fill::Ended => return Some(Heard::End),
+                // As good as a breach: it said no goodbye.
+                Fill::Ended => return Some(Departure::Breach),
             }
         }
     }

@@ -9,6 +9,7 @@ use std::fmt;
 use std::hint;
 use std::sync::Arc;
 use std::task::Poll;
+use std::thread;
 use std::time::Duration;
 
 use foldwire::transport::{Rank, Tag, Transport};
@@ -250,7 +251,7 @@ impl Transport for Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        self.fabric.close(self.rank);
+        self.fabric.close(self.rank, thread::panicking());
         self.fabric.pool().give_all(self.cache.drain(..));
     }
 }

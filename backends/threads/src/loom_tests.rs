@@ -3,211 +3,77 @@
 //! would end.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p foldwire-threads --lib loom
+//! cargo xtask loom
 //! ```
 //!
+//! | piece | what is shown | module |
+//! |---|---|---|
+//! | ring | order, capacity, credit, looking ahead, what is dropped when | `ring` |
+//! | parker | no wake-up is lost, by several wakers, after a sleep that timed out, through several sleeps | `parker` |
+//! | pool | who is refused a frame is woken by whoever frees, recycles, drops, ends or makes a link | `pool` |
+//! | endpoint | links made at first use by several senders at once, both directions, two tags, full links | `links` |
+//! | the end | frames before it arrive, sleepers wake, both ends at once, links made while the receiver ends, panics in order | `ending` |
+//!
+//! Not modelled: the rate limit (`pace.rs`), which reads a clock and shares nothing but rings; reference counts,
+//! which are `std`'s own.
+//!
 //! The larger models bound the preemptions of a run, as loom's documentation advises; the bound is
-//! part of each test.
+//! part of each test, and `cargo xtask loom --deeper` allows one more. Each prints how many executions were explored.
+
+mod ending;
+mod links;
+mod parker;
+mod pool;
+mod ring;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use foldwire::transport::{MIN_FRAME_BYTES, Rank, Tag, Transport};
-use loom::thread::{self, yield_now};
 
-use crate::parker::{Epoch, Parker};
-use crate::pool::{CACHED, Pool};
-use crate::ring::ring;
-use crate::sync::{AtomicBool, AtomicUsize, Ordering};
-use crate::{Endpoint, Error, World};
+use crate::frame::Frame;
+use crate::{Endpoint, World};
 
 const TAG: Tag = Tag(0);
 
-/// Explores `model` with at most `n_preemptions` per run, or all of it.
-fn explore(n_preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
+/// Preemptions that are allowed on top of each model's bound.
+const MORE: &str = "FOLDWIRE_LOOM_MORE";
+
+/// Explores `model` with at most `n_preemptions` per run, or all of it; prints how many executions there are.
+fn explore(name: &str, n_preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
+    let more = std::env::var(MORE).map_or(0, |n| n.parse().expect("a number of preemptions"));
+    let n_preemptions = n_preemptions.map(|n: usize| n + more);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = n_preemptions;
-    builder.check(model);
-}
-
-/// Items come out once each and in order, through a full and an empty ring and around its end.
-#[test]
-fn ring_keeps_order() {
-    for depth in [1, 2] {
-        explore(Some(3), move || {
-            let (mut producer, mut consumer) = ring(depth);
-            let sender = thread::spawn(move || {
-                for item in 0..3 {
-                    while producer.push(Box::new(item)).is_err() {
-                        yield_now();
-                    }
-                }
-            });
-            for expected in 0..3 {
-                let item = loop {
-                    match consumer.pop() {
-                        Some((item, _)) => break item,
-                        None => yield_now(),
-                    }
-                };
-                assert_eq!(*item, expected);
-            }
-            sender.join().unwrap();
-            assert!(consumer.pop().is_none());
-        });
-    }
-}
-
-/// Whatever the two ends do last, every item is dropped exactly once.
-#[test]
-fn ring_drops_undelivered_items() {
-    explore(None, || {
-        let item = Arc::new(());
-        let (mut producer, mut consumer) = ring(2);
-        let copies = [Arc::clone(&item), Arc::clone(&item), Arc::clone(&item)];
-        let sender = thread::spawn(move || {
-            for copy in copies {
-                // A refused item comes back and is dropped here.
-                drop(producer.push(copy));
-            }
-        });
-        drop(consumer.pop());
-        drop(consumer);
-        sender.join().unwrap();
-        assert_eq!(Arc::strong_count(&item), 1);
+    // Executions of all ranks of a world are longer than loom expects.
+    builder.max_branches = 20_000;
+    // Not one of loom's atomics: it outlives executions, and nothing depends on it.
+    let n_executions = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&n_executions);
+    let start = Instant::now();
+    builder.check(move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+        model();
     });
+    let bound = n_preemptions.map_or_else(|| "any number of".to_owned(), |n| format!("up to {n}"));
+    let n_executions = n_executions.load(Ordering::Relaxed);
+    let time = start.elapsed().as_secs_f64();
+    println!("loom: {name}: {n_executions} executions, {bound} preemptions, {time:.1} s");
+    assert!(n_executions > 1, "{name} has nothing to explore");
 }
 
-/// A waiter that finds its condition false and parks is woken by whoever makes it true, with two
-/// notifiers at once.
-#[test]
-fn parker_loses_no_wake_up() {
-    explore(Some(3), || {
-        let shared = Arc::new((Parker::default(), AtomicUsize::new(0)));
-        let notifiers = [(); 2].map(|()| {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                shared.1.fetch_add(1, Ordering::Relaxed);
-                shared.0.notify();
-            })
-        });
-        let (parker, n_done) = &*shared;
-        loop {
-            let seen = parker.epoch();
-            if n_done.load(Ordering::Relaxed) == 2 {
-                break;
-            }
-            parker.park(seen, Duration::MAX);
-        }
-        for notifier in notifiers {
-            notifier.join().unwrap();
-        }
-    });
-}
-
-/// What was written before a notification is visible after it, without an ordering of its own.
-#[test]
-fn notification_publishes() {
-    explore(None, || {
-        let shared = Arc::new((Parker::default(), AtomicBool::new(false)));
-        let notifier = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                shared.1.store(true, Ordering::Relaxed);
-                shared.0.notify();
-            })
-        };
-        let (parker, flag) = &*shared;
-        parker.park(Epoch::default(), Duration::MAX);
-        assert_ne!(parker.epoch(), Epoch::default());
-        assert!(flag.load(Ordering::Relaxed));
-        notifier.join().unwrap();
-    });
-}
-
-/// A producer that sleeps on a full ring and a consumer that sleeps on an empty one always get each
-/// other going.
-#[test]
-fn credit_wakes_the_producer() {
-    explore(Some(3), || {
-        let (mut producer, mut consumer) = ring(1);
-        let parkers = Arc::new([Parker::default(), Parker::default()]);
-        let sender = {
-            let parkers = Arc::clone(&parkers);
-            thread::spawn(move || {
-                for item in 0..3 {
-                    loop {
-                        let seen = parkers[0].epoch();
-                        if producer.poll_room() {
-                            break;
-                        }
-                        parkers[0].park(seen, Duration::MAX);
-                    }
-                    assert!(producer.push(item).is_ok());
-                    parkers[1].notify();
-                }
-            })
-        };
-        for expected in 0..3 {
-            loop {
-                let seen = parkers[1].epoch();
-                if let Some((item, producer_waits)) = consumer.pop() {
-                    assert_eq!(item, expected);
-                    if producer_waits {
-                        parkers[0].notify();
-                    }
-                    break;
-                }
-                parkers[1].park(seen, Duration::MAX);
-            }
-        }
-        sender.join().unwrap();
-    });
-}
-
-/// A rank refused a frame is woken when another one recycles or drops one.
-#[test]
-fn a_freed_frame_wakes_whoever_waits() {
-    for recycles in [true, false] {
-        explore(Some(3), move || {
-            let parkers: Arc<[Parker]> = Arc::new([Parker::default()]);
-            let pool = Pool::new(MIN_FRAME_BYTES, 0, Arc::clone(&parkers));
-            let take = {
-                let pool = Arc::clone(&pool);
-                move || pool.poll_take(&mut Vec::new(), Rank(0))
-            };
-            let mut held = Vec::new();
-            while held.len() < CACHED {
-                let Poll::Ready(Ok(frame)) = take() else { panic!("the limit was not reached") };
-                held.push(frame);
-            }
-            let spare = held.pop();
-            let other = thread::spawn(move || match spare {
-                Some(frame) if recycles => pool.give_all(std::iter::once(frame)),
-                frame => drop((frame, pool)),
-            });
-            loop {
-                let seen = parkers[0].epoch();
-                if take().is_ready() {
-                    break;
-                }
-                parkers[0].park(seen, Duration::MAX);
-            }
-            other.join().unwrap();
-        });
-    }
-}
-
-fn pair() -> [Endpoint; 2] {
-    let world = World::new(2).frame_bytes(MIN_FRAME_BYTES).link_depth(1);
-    world.endpoints().try_into().unwrap()
+/// The endpoints of a world with links of one frame.
+fn endpoints<const N: usize>() -> [Endpoint; N] {
+    let world = World::new(N).frame_bytes(MIN_FRAME_BYTES).link_depth(1);
+    world.endpoints().try_into().expect("as many as there are ranks")
 }
 
 /// Runs `poll` on `endpoint` as an engine would: a pass, and sleep without a time limit.
 fn wait<R>(endpoint: &mut Endpoint, poll: impl Fn(&mut Endpoint) -> Poll<R>) -> R {
     loop {
-        endpoint.progress().unwrap();
+        endpoint.progress().expect("progress cannot fail");
         match poll(endpoint) {
             Poll::Ready(result) => return result,
             Poll::Pending => endpoint.idle(Duration::MAX),
@@ -215,40 +81,25 @@ fn wait<R>(endpoint: &mut Endpoint, poll: impl Fn(&mut Endpoint) -> Poll<R>) -> 
     }
 }
 
-/// The frame a rank sent before it ended is received, then comes `PeerLost`; the receiver may sleep
-/// at any moment and is woken.
-#[test]
-fn frames_before_the_end_are_delivered() {
-    explore(Some(3), || {
-        let [mut first, mut second] = pair();
-        let sender = thread::spawn(move || {
-            let Poll::Ready(Ok(mut frame)) = first.poll_frame() else { panic!("no frame") };
-            frame.as_mut()[0] = 42;
-            first.send(Rank(1), TAG, frame, 1).unwrap();
-        });
-        let (frame, n_bytes) = wait(&mut second, |rank| rank.poll_recv(Rank(0), TAG)).unwrap();
-        assert_eq!(frame.as_ref()[..n_bytes], [42]);
-        second.recycle(frame);
-        let end = wait(&mut second, |rank| rank.poll_recv(Rank(0), TAG));
-        assert_eq!(end.unwrap_err(), Error::PeerLost { peer: Rank(0) });
-        sender.join().unwrap();
-    });
+/// A frame that holds `content`.
+fn frame(endpoint: &mut Endpoint, content: u8) -> Frame {
+    let Poll::Ready(Ok(mut frame)) = endpoint.poll_frame() else { panic!("no frame") };
+    frame.as_mut()[0] = content;
+    frame
 }
 
-/// A rank that waits for room on a full link learns that the receiver has ended instead.
-#[test]
-fn the_end_wakes_a_blocked_sender() {
-    explore(Some(3), || {
-        let [mut first, second] = pair();
-        let Poll::Ready(Ok(frame)) = first.poll_frame() else { panic!("no frame") };
-        first.send(Rank(1), TAG, frame, 1).unwrap();
-        let receiver = thread::spawn(move || drop(second));
-        // The receiver may throw the frame away, and so make room, just before it is seen to be gone.
-        let end = wait(&mut first, |rank| match rank.poll_ready(Rank(1), TAG) {
-            Poll::Ready(Err(end)) => Poll::Ready(end),
-            _ => Poll::Pending,
-        });
-        assert_eq!(end, Error::PeerLost { peer: Rank(1) });
-        receiver.join().unwrap();
-    });
+/// Sends one byte, waiting for room.
+fn send(endpoint: &mut Endpoint, to: Rank, tag: Tag, content: u8) {
+    wait(endpoint, |rank| rank.poll_ready(to, tag)).expect("the receiver is there");
+    let frame = frame(endpoint, content);
+    endpoint.send(to, tag, frame, 1).expect("there is room");
+}
+
+/// Receives one byte, waiting for it.
+fn receive(endpoint: &mut Endpoint, from: Rank, tag: Tag) -> u8 {
+    let (frame, n_bytes) = wait(endpoint, |rank| rank.poll_recv(from, tag)).expect("it was sent");
+    assert_eq!(n_bytes, 1);
+    let content = frame.as_ref()[0];
+    endpoint.recycle(frame);
+    content
 }

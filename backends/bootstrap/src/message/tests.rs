@@ -101,6 +101,16 @@ fn a_length_is_refused_before_its_bytes_come() {
 }
 
 #[test]
+fn one_who_accepts_short_messages_waits_for_no_long_one() {
+    let mut bytes = emitted(&Message::Give(&[1; MAX_HANDSHAKE_BYTES]));
+    let n_bytes = MAX_HANDSHAKE_BYTES as u32;
+    bytes.truncate(HEAD_BYTES);
+    let refused = Err(Malformed::Length { kind: kind::GIVE, n_bytes });
+    assert_eq!(parse_within(&bytes, MAX_HANDSHAKE_BYTES), refused);
+    assert_eq!(parse(&bytes), Ok(None));
+}
+
+#[test]
 fn no_message_is_longer_than_promised() {
     let longest = (0..=u8::MAX).filter_map(body_bytes).map(|(_, longest)| longest).max();
     assert_eq!(longest, Some(MAX_MESSAGE_BYTES - HEAD_BYTES));

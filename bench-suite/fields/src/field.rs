@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use crate::dims::Dims;
 use crate::npy::{Dtype, Header};
 use crate::usage::UsageError;
-use crate::values::Dims;
 
 /// The values of one array.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,28 +71,43 @@ impl Field {
             io::ErrorKind::NotFound => fault("there is no such file; check the path"),
             _ => fault(&format!("cannot be read: {error}")),
         };
-        let format = Format::of(path).map_err(|error| fault(&error.to_string()))?;
         let mut file = File::open(path).map_err(unreadable)?;
         let about = file.metadata().map_err(unreadable)?;
         if about.is_dir() {
             return Err(fault("is a folder; name the files in it"));
         }
+        Self::parse(path, &mut file, about.len(), dims)
+    }
 
+    /// Reads an array of `n_bytes` bytes; the name of its file says the type.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn parse(
+        path: &Path,
+        file: &mut impl Read,
+        n_bytes: u64,
+        dims: Option<&Dims>,
+    ) -> Result<Self, UsageError> {
+        let fault = |message: &str| UsageError::new(format!("{}: {message}", path.display()));
+        let too_short = || fault("is shorter than its header says; copy or save it again");
+        let format = Format::of(path).map_err(|error| fault(&error.to_string()))?;
         let (dtype, big_endian, own_dims, n_values) = match format {
             Format::Raw(dtype) => {
                 let n_values =
-                    raw_values(about.len(), dtype).map_err(|error| fault(&error.to_string()))?;
+                    raw_values(n_bytes, dtype).map_err(|error| fault(&error.to_string()))?;
                 (dtype, false, dims_in_name(path, n_values), n_values)
             }
             Format::Npy => {
-                let header = Header::read(&mut file).map_err(|error| fault(&error.to_string()))?;
+                let header = Header::read(file).map_err(|error| fault(&error.to_string()))?;
                 let n_values = header.dims.n_values();
                 (header.dtype, header.big_endian, Some(header.dims), n_values)
             }
         };
         // A header may promise anything: allocate only what the file can hold.
-        if n_values as u64 > about.len() {
-            return Err(fault("is shorter than its header says; copy or save it again"));
+        if (n_values as u64).checked_mul(dtype.n_bytes()).is_none_or(|need| need > n_bytes) {
+            return Err(too_short());
         }
         let dims = match dims {
             Some(dims) if dims.n_values() == n_values => dims.clone(),
@@ -107,14 +122,12 @@ impl Field {
         };
 
         let values = match dtype {
-            Dtype::F32 => read_values(&mut file, n_values, big_endian).map(Values::F32),
-            Dtype::F64 => read_values(&mut file, n_values, big_endian).map(Values::F64),
+            Dtype::F32 => read_values(file, n_values, big_endian).map(Values::F32),
+            Dtype::F64 => read_values(file, n_values, big_endian).map(Values::F64),
         };
         let values = values.map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => {
-                fault("is shorter than its header says; copy or save it again")
-            }
-            _ => unreadable(error),
+            io::ErrorKind::UnexpectedEof => too_short(),
+            _ => fault(&format!("cannot be read: {error}")),
         })?;
         let name =
             path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
@@ -142,10 +155,7 @@ impl Format {
 }
 
 fn raw_values(n_bytes: u64, dtype: Dtype) -> Result<usize, UsageError> {
-    let size = match dtype {
-        Dtype::F32 => 4,
-        Dtype::F64 => 8,
-    };
+    let size = dtype.n_bytes();
     if n_bytes == 0 {
         return Err(UsageError::new("is empty"));
     }

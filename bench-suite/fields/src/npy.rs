@@ -8,8 +8,8 @@
 
 use std::io::{self, Read};
 
+use crate::dims::Dims;
 use crate::usage::UsageError;
-use crate::values::Dims;
 
 /// Longest header that is read; NumPy's own are below 1 KiB.
 const MAX_HEADER_BYTES: usize = 1 << 16;
@@ -21,6 +21,16 @@ pub(crate) enum Dtype {
     F32,
     /// 8-byte IEEE 754.
     F64,
+}
+
+impl Dtype {
+    /// Bytes of a value.
+    pub(crate) const fn n_bytes(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
 }
 
 /// What a header says.

@@ -1,0 +1,61 @@
+//! A rank's side of the handshake: it says who it is, and answers a rank 0 that knows the token.
+
+use foldwire::Rank;
+
+use crate::message::{Malformed, Message, Nonce, Proof, Refusal};
+use crate::place::Place;
+use crate::token::{Role, Token, Transcript};
+
+/// A rank that wants in.
+#[derive(Debug)]
+pub struct Knock<'a> {
+    token: Option<&'a Token>,
+    rank: Rank,
+    size: u32,
+    nonce: Nonce,
+}
+
+/// What whoever listens is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Send this [`Answer`](Message::Answer): rank 0 knows the token.
+    Proof(Proof),
+    /// Rank 0 does not want this rank.
+    Refused(Refusal),
+    /// It claims to be rank 0 and does not know the token. An answer would be no proof to it; a refusal lets an honest
+    /// one with another token say why a rank is missing.
+    Impostor,
+    /// It speaks another protocol.
+    Foreign,
+}
+
+impl<'a> Knock<'a> {
+    /// The rank that has this place; `nonce` is one that nobody has seen.
+    #[must_use]
+    pub fn new(place: &'a Place, nonce: Nonce) -> Self {
+        Self { token: place.token.as_ref(), rank: place.rank, size: place.size as u32, nonce }
+    }
+
+    /// What it says first.
+    #[must_use]
+    pub fn hello(&self) -> Message<'static> {
+        Message::Hello { rank: self.rank, size: self.size, nonce: self.nonce }
+    }
+
+    /// Heeds what whoever listens says first.
+    #[must_use]
+    pub fn hear(&self, heard: Result<Message<'_>, Malformed>) -> Answer {
+        let (root_nonce, root_proof) = match heard {
+            Ok(Message::Challenge { nonce, proof }) => (nonce, proof),
+            Ok(Message::Refusal(reason)) => return Answer::Refused(reason),
+            Ok(_) | Err(_) => return Answer::Foreign,
+        };
+        let &Self { token, rank, size, nonce: member_nonce } = self;
+        let transcript = Transcript { token, rank, size, root_nonce, member_nonce };
+        if transcript.accepts(&root_proof, Role::Root) {
+            Answer::Proof(transcript.proof(Role::Member))
+        } else {
+            Answer::Impostor
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Endpoints that send to each other, over links that are made at first use.
+
+use foldwire::transport::{Rank, Tag, Transport};
+use loom::thread;
+
+use super::{TAG, endpoints, explore, receive, send};
+
+/// Two ranks make a link to a third at the same time; it may look for them at any moment, and finds both.
+#[test]
+fn links_of_two_senders_are_found() {
+    explore("two senders make links", Some(2), || {
+        let [first, second, mut third] = endpoints();
+        let senders = [first, second].map(|mut sender| {
+            thread::spawn(move || {
+                let content = sender.rank().0 as u8 + 10;
+                send(&mut sender, Rank(2), TAG, content);
+            })
+        });
+        assert_eq!(receive(&mut third, Rank(1), TAG), 11);
+        assert_eq!(receive(&mut third, Rank(0), TAG), 10);
+        for sender in senders {
+            sender.join().unwrap();
+        }
+    });
+}
+
+/// Both ranks of a pair send more than a link holds and then receive as much: each sleeps for credit or for frames,
+/// and neither for good. The link of each direction is made while the other's is used.
+#[test]
+fn both_directions_at_once() {
+    explore("both directions at once", Some(2), || {
+        let [mut first, mut second] = endpoints();
+        let other = thread::spawn(move || {
+            send(&mut second, Rank(0), TAG, 1);
+            assert_eq!(receive(&mut second, Rank(0), TAG), 2);
+            send(&mut second, Rank(0), TAG, 3);
+        });
+        send(&mut first, Rank(1), TAG, 2);
+        assert_eq!(receive(&mut first, Rank(1), TAG), 1);
+        assert_eq!(receive(&mut first, Rank(1), TAG), 3);
+        other.join().unwrap();
+    });
+}
+
+/// A full link of one tag does not hold up another tag: the notice arrives though nobody takes the data.
+#[test]
+fn a_full_link_does_not_hold_up_notices() {
+    explore("notices pass a full link", Some(3), || {
+        let [mut first, mut second] = endpoints();
+        let sender = thread::spawn(move || {
+            send(&mut first, Rank(1), TAG, 1);
+            send(&mut first, Rank(1), Tag::CONTROL, 9);
+        });
+        assert_eq!(receive(&mut second, Rank(0), Tag::CONTROL), 9);
+        assert_eq!(receive(&mut second, Rank(0), TAG), 1);
+        sender.join().unwrap();
+    });
+}
+
+/// More frames than a link holds: the sender sleeps on the full link each time, and is woken.
+#[test]
+fn a_full_link_goes_on() {
+    explore("a full link goes on", Some(2), || {
+        let [mut first, mut second] = endpoints();
+        let sender = thread::spawn(move || {
+            for content in 0..3 {
+                send(&mut first, Rank(1), TAG, content);
+            }
+        });
+        for content in 0..3 {
+            assert_eq!(receive(&mut second, Rank(0), TAG), content);
+        }
+        sender.join().unwrap();
+    });
+}

@@ -1,0 +1,117 @@
+//! Frames that ranks are refused, and who must wake them then.
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use foldwire::transport::{MIN_FRAME_BYTES, Rank};
+use loom::thread;
+
+use super::explore;
+use crate::frame::Frame;
+use crate::parker::Parker;
+use crate::pool::{CACHED, Pool};
+
+/// A pool and the parkers of its ranks, that may hold no frame beyond what their caches may.
+fn pool(n_ranks: usize) -> (Arc<Pool>, Arc<[Parker]>) {
+    let parkers: Arc<[Parker]> = (0..n_ranks).map(|_| Parker::default()).collect();
+    (Pool::new(MIN_FRAME_BYTES, 0, Arc::clone(&parkers)), parkers)
+}
+
+fn take(pool: &Arc<Pool>, rank: usize) -> Option<Frame> {
+    match pool.poll_take(&mut Vec::new(), Rank::new(rank)) {
+        Poll::Ready(frame) => Some(frame.expect("there is memory")),
+        Poll::Pending => None,
+    }
+}
+
+/// Takes a frame, asleep until there is one.
+fn wait_for_frame(pool: &Arc<Pool>, parkers: &[Parker], rank: usize) -> Frame {
+    loop {
+        let seen = parkers[rank].epoch();
+        if let Some(frame) = take(pool, rank) {
+            return frame;
+        }
+        parkers[rank].park(seen, Duration::MAX);
+    }
+}
+
+/// All frames that may be had.
+fn take_all(pool: &Arc<Pool>) -> Vec<Frame> {
+    let n_frames = CACHED * 2;
+    (0..n_frames).map(|_| take(pool, 1).expect("the limit is not reached")).collect()
+}
+
+/// A rank refused a frame is woken when another one recycles or drops one, or makes a link.
+#[test]
+fn a_freed_frame_wakes_whoever_waits() {
+    for how in ["recycled", "dropped", "allowed"] {
+        explore(&format!("pool, a frame is {how}"), None, move || {
+            let (pool, parkers) = pool(2);
+            let mut held = take_all(&pool);
+            let spare = held.pop();
+            let other = {
+                let pool = Arc::clone(&pool);
+                thread::spawn(move || match how {
+                    "recycled" => pool.give_all(spare.into_iter()),
+                    "dropped" => drop(spare),
+                    _ => {
+                        pool.raise_limit(1);
+                        std::mem::forget(spare);
+                    }
+                })
+            };
+            drop(wait_for_frame(&pool, &parkers, 0));
+            other.join().unwrap();
+        });
+    }
+}
+
+/// A rank that recycles more than it may keep to itself gives some to one that waits, whether or not it has seen
+/// that somebody does.
+#[test]
+fn frames_beyond_a_cache_reach_whoever_waits() {
+    explore("pool, recycled through a cache", None, || {
+        let (pool, parkers) = pool(2);
+        let mut held = take_all(&pool);
+        let given = held.split_off(CACHED - 1);
+        assert!(given.len() > CACHED);
+        let other = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                let mut cache = Vec::new();
+                for frame in given {
+                    pool.give(&mut cache, frame);
+                }
+                cache
+            })
+        };
+        drop(wait_for_frame(&pool, &parkers, 0));
+        drop(other.join().unwrap());
+    });
+}
+
+/// Two ranks that wait both get one of two frames that come one after the other.
+#[test]
+fn nobody_who_waits_is_forgotten() {
+    explore("pool, two wait", Some(3), || {
+        let (pool, parkers) = pool(2);
+        let mut held = take_all(&pool);
+        let spares = [held.pop(), held.pop()];
+        let waiter = {
+            let (pool, parkers) = (Arc::clone(&pool), Arc::clone(&parkers));
+            thread::spawn(move || std::mem::forget(wait_for_frame(&pool, &parkers, 1)))
+        };
+        let giver = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                for spare in spares {
+                    pool.give_all(spare.into_iter());
+                }
+            })
+        };
+        std::mem::forget(wait_for_frame(&pool, &parkers, 0));
+        waiter.join().unwrap();
+        giver.join().unwrap();
+    });
+}

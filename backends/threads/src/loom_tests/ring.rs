@@ -1,0 +1,100 @@
+//! The link itself.
+
+use std::sync::Arc;
+
+use loom::thread::{self, yield_now};
+
+use super::explore;
+use crate::ring::ring;
+
+/// Items come out once each and in order, through a full and an empty ring and around its end.
+#[test]
+fn keeps_order() {
+    for depth in [1, 2] {
+        explore(&format!("ring of {depth} keeps order"), Some(5), move || {
+            let (mut producer, mut consumer) = ring(depth);
+            let sender = thread::spawn(move || {
+                for item in 0..3 {
+                    while producer.push(Box::new(item)).is_err() {
+                        yield_now();
+                    }
+                }
+            });
+            for expected in 0..3 {
+                let item = loop {
+                    match consumer.pop() {
+                        Some((item, _)) => break item,
+                        None => yield_now(),
+                    }
+                };
+                assert_eq!(*item, expected);
+            }
+            sender.join().unwrap();
+            assert!(consumer.pop().is_none());
+        });
+    }
+}
+
+/// Whatever the two ends do last, every item is dropped exactly once.
+#[test]
+fn drops_undelivered_items() {
+    explore("ring drops undelivered items", None, || {
+        let item = Arc::new(());
+        let (mut producer, mut consumer) = ring(2);
+        let copies = [Arc::clone(&item), Arc::clone(&item), Arc::clone(&item)];
+        let sender = thread::spawn(move || {
+            for copy in copies {
+                // A refused item comes back and is dropped here.
+                drop(producer.push(copy));
+            }
+        });
+        drop(consumer.pop());
+        drop(consumer);
+        sender.join().unwrap();
+        assert_eq!(Arc::strong_count(&item), 1);
+    });
+}
+
+/// What is looked at ahead is what is taken later, while the producer goes on.
+#[test]
+fn looks_ahead() {
+    explore("ring looks ahead", None, || {
+        let (mut producer, mut consumer) = ring(2);
+        let sender = thread::spawn(move || {
+            let mut n_sent = 0;
+            for item in 0..3 {
+                n_sent += usize::from(producer.push(Box::new(item)).is_ok());
+            }
+            n_sent
+        });
+        let ahead = consumer.inspect(1, |item| **item);
+        assert!(ahead.is_none_or(|item| item == 1));
+        let first = consumer.pop().map(|(item, _)| *item);
+        assert!(if ahead.is_some() {
+            first == Some(0)
+        } else {
+            first.is_none_or(|item| item == 0)
+        });
+        let n_sent = sender.join().unwrap();
+        let mut n_taken = usize::from(first.is_some());
+        while consumer.pop().is_some() {
+            n_taken += 1;
+        }
+        assert_eq!(n_taken, n_sent);
+    });
+}
+
+/// A producer that was told "full" is reported to the consumer by exactly one of the pops that follow, unless it
+/// found room itself.
+#[test]
+fn a_wish_for_room_is_reported() {
+    explore("ring reports a wish for room", None, || {
+        let (mut producer, mut consumer) = ring(1);
+        assert!(producer.push(0).is_ok());
+        let sender = thread::spawn(move || producer.poll_room());
+        let before = consumer.pop();
+        let has_room = sender.join().unwrap();
+        let Some((0, reported)) = before else { panic!("the item was there") };
+        assert!(has_room != reported, "either it found room or it is to be told");
+    });
+}

@@ -1,0 +1,4 @@
+//! Any environment: see `foldwire_fuzz::place`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| foldwire_fuzz::place::check(input));

@@ -1,0 +1,78 @@
+//! Any bytes as two encodings that are combined: with each other, with themselves, and with a true one.
+//!
+//! The order of the two does not matter, and combining in place gives the same bytes.
+
+use foldwire::codec::{Codec, CodecError, Written};
+
+use crate::setting::{Placed, Setting, n_values};
+use crate::values::{MAX_VALUES, Value, encode};
+
+/// The target.
+pub fn check(input: &[u8]) {
+    match Setting::read(input) {
+        None => {}
+        Some(setting) if setting.is_f64 => {
+            setting.at_every_level(|codec| pairs::<f64>(&setting, codec))
+        }
+        Some(setting) => setting.at_every_level(|codec| pairs::<f32>(&setting, codec)),
+    }
+}
+
+/// What the levels must agree on.
+type Outcome = Result<(Written, Vec<u8>), String>;
+
+/// The setting's number says where the second encoding starts; 0: there is one only.
+fn pairs<T: Value>(setting: &Setting<'_>, codec: &dyn Codec<T>) -> Vec<Outcome> {
+    let (left, right) = match setting.number {
+        0 => (setting.bytes, setting.bytes),
+        at => setting.bytes.split_at(at.min(setting.bytes.len())),
+    };
+    let n_values = n_values(codec, left).unwrap_or(0);
+    let honest = encode(codec, &setting.local::<T>(n_values));
+    [(left, right), (left, left), (left, &honest), (&honest, right)]
+        .into_iter()
+        .filter_map(|(a, b)| combine(setting, codec, a, b))
+        .collect()
+}
+
+fn combine<T: Value>(
+    setting: &Setting<'_>,
+    codec: &dyn Codec<T>,
+    a: &[u8],
+    b: &[u8],
+) -> Option<Outcome> {
+    let homomorphic = codec.homomorphic()?;
+    let (op, shift) = (setting.op(), setting.misaligned);
+    let (mut a, b) = (Placed::new(a, shift), Placed::new(b, shift / 2));
+    // What claims more values than we allow would need more room, and is refused.
+    let n_values = n_values(codec, a.bytes()).unwrap_or(MAX_VALUES);
+    let both = |a: &[u8], b: &[u8]| {
+        let mut dst = vec![0xa5; codec.max_encoded_len(n_values).unwrap_or(0)];
+        let written = homomorphic.combine(&op, a, b, &mut dst)?;
+        dst.truncate(written.n_bytes);
+        Ok::<_, CodecError>((written, dst))
+    };
+    let combined = both(a.bytes(), b.bytes());
+    let swapped = both(b.bytes(), a.bytes());
+    match (&combined, &swapped) {
+        (Ok((_, bytes)), Ok((_, other))) => {
+            assert!(bytes == other, "{op:?}: the order matters");
+            assert_eq!(codec.n_values(bytes), Ok(n_values));
+            let mut values = vec![T::ZERO; n_values];
+            codec.decode(bytes, 1, &mut values).expect("what we write, we can read");
+        }
+        (Err(_), Err(_)) => {}
+        _ => panic!("{op:?}: {combined:?} one way, {swapped:?} the other"),
+    }
+    match homomorphic.combine_in_place(&op, a.bytes_mut(), b.bytes()) {
+        None => {}
+        Some(result) => match &combined {
+            Ok((_, bytes)) => {
+                result.expect("they can be combined");
+                assert_eq!(a.bytes(), bytes, "{op:?} in place");
+            }
+            Err(_) => assert!(result.is_err(), "{op:?} in place"),
+        },
+    }
+    Some(combined.map_err(|error| error.to_string()))
+}

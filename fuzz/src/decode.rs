@@ -1,0 +1,67 @@
+//! Any bytes as an encoding: everything that only reads one.
+//!
+//! The whole, a part from a chunk on and a beginning agree; another number of values is refused; what is
+//! encoded again decodes to values within the bound of those it was made from.
+
+use foldwire::codec::Codec;
+use foldwire::kernel::CHUNK;
+
+use crate::setting::{Setting, canonical, n_values};
+use crate::values::{Value, assert_within};
+
+/// The target.
+pub fn check(input: &[u8]) {
+    match Setting::read(input) {
+        None => {}
+        Some(setting) if setting.is_f64 => {
+            setting.at_every_level(|codec| read::<f64>(&setting, codec))
+        }
+        Some(setting) => setting.at_every_level(|codec| read::<f32>(&setting, codec)),
+    }
+}
+
+/// What the levels must agree on.
+type Outcome = Result<(Vec<u64>, Result<Vec<u8>, String>), String>;
+
+fn read<T: Value>(setting: &Setting<'_>, codec: &dyn Codec<T>) -> Outcome {
+    let (src, divisor) = (setting.source(), setting.divisor);
+    let src = src.bytes();
+    let n_values = n_values(codec, src).inspect_err(|_| {
+        // Whatever is asked of bytes that are refused is refused.
+        assert!(codec.decode(src, 1, &mut [T::ZERO; 40]).is_err());
+    })?;
+    let mut one_more = vec![T::ZERO; n_values + 1];
+    assert!(codec.decode(src, divisor, &mut one_more).is_err());
+    assert!(codec.recode(src, n_values + 1, &mut []).is_err());
+
+    let mut whole = vec![T::ZERO; n_values];
+    codec.decode(src, divisor, &mut whole).map_err(|error| error.to_string())?;
+
+    let start = (setting.number % (n_values + 1)).next_multiple_of(CHUNK).min(n_values);
+    if start % CHUNK == 0 {
+        let mut rest = vec![T::ZERO; n_values - start];
+        codec.decode_from(src, start, divisor, &mut rest).expect("the whole can be read");
+        assert_eq!(canonical(&rest), canonical(&whole[start..]));
+    }
+    let mut beginning = vec![T::ZERO; setting.number % (n_values + 1)];
+    codec.decode_from(src, 0, divisor, &mut beginning).expect("the whole can be read");
+    assert_eq!(canonical(&beginning), canonical(&whole[..beginning.len()]));
+
+    Ok((canonical(&whole), recode(setting, codec, src, n_values)))
+}
+
+fn recode<T: Value>(
+    setting: &Setting<'_>,
+    codec: &dyn Codec<T>,
+    src: &[u8],
+    n_values: usize,
+) -> Result<Vec<u8>, String> {
+    let mut dst = vec![0xa5; setting.room(codec, n_values)];
+    let written = codec.recode(src, n_values, &mut dst).map_err(|error| error.to_string())?;
+    dst.truncate(written.n_bytes);
+    let [mut before, mut after] = [vec![T::ZERO; n_values], vec![T::ZERO; n_values]];
+    codec.decode(src, 1, &mut before).expect("it has been read");
+    codec.decode(&dst, 1, &mut after).expect("what we write, we can read");
+    assert_within(setting.quantum::<T>().bound(), &before, &after);
+    Ok(dst)
+}

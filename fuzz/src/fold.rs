@@ -1,0 +1,80 @@
+//! Any bytes as an encoding that floats are folded into.
+//!
+//! Folding in place, folding and storing (in place or apart) and plain folding refuse alike or give the
+//! same bytes, and what is stored is what these bytes decode to.
+
+use foldwire::codec::{Codec, CodecError, Values, Written};
+
+use crate::setting::{Placed, Setting, canonical, n_values};
+use crate::values::Value;
+
+/// The target.
+pub fn check(input: &[u8]) {
+    match Setting::read(input) {
+        None => {}
+        Some(setting) if setting.is_f64 => {
+            setting.at_every_level(|codec| fold::<f64>(&setting, codec))
+        }
+        Some(setting) => setting.at_every_level(|codec| fold::<f32>(&setting, codec)),
+    }
+}
+
+/// What the levels must agree on: of folding, and of decompressing, operating and compressing.
+type Outcome = Result<[Result<(Written, Vec<u8>), String>; 2], String>;
+
+fn fold<T: Value>(setting: &Setting<'_>, codec: &dyn Codec<T>) -> Outcome {
+    let placed = setting.source();
+    let (src, op, divisor) = (placed.bytes(), setting.op(), setting.divisor);
+    let n_values = n_values(codec, src).inspect_err(|_| {
+        assert!(codec.fold(&op, src, &[T::ZERO; 40], &mut [0; 4096]).is_err());
+    })?;
+    let local = setting.local::<T>(n_values);
+    let room = setting.room(codec, n_values);
+    let written = |result: Result<Written, CodecError>, mut dst: Vec<u8>| {
+        dst.truncate(result?.n_bytes);
+        Ok::<_, CodecError>((result?, dst))
+    };
+    let mut dst = vec![0xa5; room];
+    let folded = written(codec.fold(&op, src, &local, &mut dst), dst);
+
+    let mut values = vec![T::ZERO; n_values];
+    if let Ok((_, bytes)) = &folded {
+        assert_eq!(codec.n_values(bytes), Ok(n_values));
+        codec.decode(bytes, divisor, &mut values).expect("what we write, we can read");
+    }
+    let mut output = vec![T::ZERO; n_values];
+    let mut in_place = local.clone();
+    for apart in [true, false] {
+        let own = if apart {
+            Values::Apart { local: &local, output: &mut output }
+        } else {
+            Values::InPlace(&mut in_place)
+        };
+        let mut dst = vec![0x5a; room];
+        let stored = written(codec.fold_store(&op, src, own, divisor, &mut dst), dst);
+        assert_eq!(stored, folded, "{op:?}, apart: {apart}");
+        if folded.is_ok() {
+            let output = if apart { &output } else { &in_place };
+            assert_eq!(canonical(output), canonical(&values), "{op:?}, apart: {apart}");
+        }
+    }
+
+    let mut frame = Placed::new(src, setting.misaligned);
+    match codec.fold_in_place(&op, frame.bytes_mut(), &local) {
+        None => {}
+        Some(Ok(())) if setting.number % 4 != 3 => {
+            let (_, bytes) = folded.as_ref().expect("it can be folded in place");
+            assert_eq!(frame.bytes(), bytes, "{op:?} in place");
+        }
+        // The destination was too small, or the encoding is none.
+        Some(_) => assert!(folded.is_err() || setting.number % 4 == 3),
+    }
+
+    let mut dst = vec![0xa5; room];
+    let refolded = written(codec.refold(&op, src, &local, &mut dst), dst);
+    if let Ok((_, bytes)) = &refolded {
+        codec.decode(bytes, 1, &mut values).expect("what we write, we can read");
+    }
+    let text = |result: Result<_, CodecError>| result.map_err(|error| error.to_string());
+    Ok([text(folded), text(refolded)])
+}

@@ -1,0 +1,279 @@
+//! Any bytes at each of the four ends of the bootstrap protocol: no panic, no memory beyond what is promised, and
+//! nobody is let in who has not shown that it knows the token.
+//!
+//! ```text
+//!   input:  end (1 byte)  size of the pieces in which bytes arrive (1 byte)  acts
+//!   act:    0 n bytes[n]        these bytes
+//!           1 rank size         an honest greeting
+//!           2                   an honest proof of what was said last
+//!           3 kind n bytes[n]   a message of this kind with this body
+//! ```
+
+use foldwire::Rank;
+use foldwire_bootstrap::message::{
+    MAX_GIVEN_BYTES, MAX_HANDSHAKE_BYTES, MAX_MESSAGE_BYTES, Message, NONCE_BYTES, Refusal,
+};
+use foldwire_bootstrap::protocol::{
+    Admission, Answer, CHUNK_BYTES, Guest, Inbox, Knock, Membership, Verdict,
+};
+use foldwire_bootstrap::{Launcher, Place, Root, Token};
+use std::convert::Infallible;
+
+const SIZE: usize = 4;
+
+/// The target.
+pub fn check(input: &[u8]) {
+    let [end, piece, script @ ..] = input else { return };
+    let script = Script { rest: script };
+    let piece = usize::from(*piece) * 67 + 1;
+    match end % 4 {
+        0 => stranger(script, piece),
+        1 => impostor(script, piece),
+        2 => guest(script, piece),
+        _ => root(script, piece),
+    }
+}
+
+fn place(rank: u32) -> Place {
+    Place {
+        rank: Rank(rank),
+        size: SIZE,
+        root: Root::loopback(1),
+        token: Token::new("a token of this fuzzer's").ok(),
+        launcher: Launcher::Foldwire,
+    }
+}
+
+/// What the other side does.
+struct Script<'a> {
+    rest: &'a [u8],
+}
+
+enum Act<'a> {
+    Bytes(&'a [u8]),
+    Hello { rank: u32, size: u32 },
+    Prove,
+    Message { kind: u8, body: &'a [u8] },
+}
+
+impl<'a> Script<'a> {
+    fn byte(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(byte)
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        // Long ones are what limits are for.
+        let n_bytes = usize::from(self.byte()?) * 9;
+        let (bytes, rest) = self.rest.split_at(n_bytes.min(self.rest.len()));
+        self.rest = rest;
+        Some(bytes)
+    }
+}
+
+impl<'a> Iterator for Script<'a> {
+    type Item = Act<'a>;
+
+    fn next(&mut self) -> Option<Act<'a>> {
+        Some(match self.byte()? % 4 {
+            0 => Act::Bytes(self.bytes()?),
+            1 => Act::Hello { rank: self.byte()?.into(), size: self.byte()?.into() },
+            2 => Act::Prove,
+            _ => Act::Message { kind: self.byte()?, body: self.bytes()? },
+        })
+    }
+}
+
+impl Act<'_> {
+    /// The act as bytes; `proof` is an honest one, if there is something to prove.
+    fn into_bytes(self, proof: impl FnOnce() -> Option<Message<'static>>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match self {
+            Self::Bytes(given) => bytes.extend(given),
+            Self::Hello { rank, size } => {
+                let nonce = [rank as u8; NONCE_BYTES];
+                Message::Hello { rank: Rank(rank), size, nonce }.emit(&mut bytes);
+            }
+            Self::Prove => {
+                if let Some(message) = proof() {
+                    message.emit(&mut bytes);
+                }
+            }
+            Self::Message { kind, body } => {
+                bytes.push(kind);
+                bytes.extend((body.len() as u32).to_le_bytes());
+                bytes.extend(body);
+            }
+        }
+        bytes
+    }
+}
+
+/// Lets bytes arrive piece by piece; `take` is called after each, and says whether to go on. No more waits than a
+/// message of `longest` bytes and one piece.
+fn arrive(
+    inbox: &mut Inbox,
+    mut bytes: &[u8],
+    piece: usize,
+    longest: usize,
+    mut take: impl FnMut(&mut Inbox) -> bool,
+) -> bool {
+    while !bytes.is_empty() {
+        let n_read = inbox.fill(|room| {
+            let n_bytes = bytes.len().min(piece).min(room.len());
+            room[..n_bytes].copy_from_slice(&bytes[..n_bytes]);
+            Ok::<_, Infallible>(n_bytes)
+        });
+        let Ok(n_read) = n_read;
+        bytes = &bytes[n_read..];
+        assert!(inbox.n_bytes() <= longest + CHUNK_BYTES);
+        if !take(inbox) {
+            return false;
+        }
+        assert!(inbox.n_bytes() < longest, "a whole message was left, or one too long to come");
+    }
+    true
+}
+
+/// Somebody knocks at rank 0; rank 2 is there already.
+fn stranger(script: Script<'_>, piece: usize) {
+    let (place, mut admission, mut inbox) = (place(0), Admission::default(), Inbox::default());
+    let mut greeted = None;
+    let mut challenge: Option<Message<'static>> = None;
+    let mut has_proven = false;
+    for act in script {
+        if let (Act::Hello { rank, .. }, None) = (&act, &challenge) {
+            greeted = Some(*rank);
+        }
+        let bytes = act.into_bytes(|| {
+            // The stranger is a rank that has the token, if it greets as one does.
+            let rank = greeted?;
+            let myself = Place { rank: Rank(rank), ..place.clone() };
+            let knock = Knock::new(&myself, [rank as u8; NONCE_BYTES]);
+            match knock.hear(Ok(challenge.clone()?)) {
+                Answer::Proof(proof) => {
+                    has_proven = true;
+                    Some(Message::Answer { proof })
+                }
+                _ => None,
+            }
+        });
+        let is_still_there = arrive(&mut inbox, &bytes, piece, MAX_HANDSHAKE_BYTES, |inbox| {
+            while let Some(heard) = inbox.next(MAX_HANDSHAKE_BYTES).transpose() {
+                let draw = || Ok::<_, Infallible>([0x77; NONCE_BYTES]);
+                let Ok(verdict) = admission.hear(heard, &place, draw, |rank| rank == Rank(2));
+                match verdict {
+                    Verdict::Challenge { nonce, proof } => {
+                        assert!(challenge.is_none(), "it is challenged once");
+                        challenge = Some(Message::Challenge { nonce, proof });
+                    }
+                    Verdict::Admit(rank) => {
+                        assert!(has_proven, "rank {rank} was let in without a proof");
+                        assert!((1..SIZE).contains(&rank.index()) && rank != Rank(2));
+                        return false;
+                    }
+                    Verdict::TurnAway(Refusal::Duplicate { rank }) => {
+                        assert!(has_proven && rank == 2);
+                        return false;
+                    }
+                    Verdict::TurnAway(_) => return false,
+                }
+            }
+            true
+        });
+        if !is_still_there {
+            return;
+        }
+    }
+}
+
+/// Somebody listens where rank 0 should.
+fn impostor(script: Script<'_>, piece: usize) {
+    let (place, mut inbox) = (place(1), Inbox::default());
+    let knock = Knock::new(&place, [3; NONCE_BYTES]);
+    let mut is_honest = false;
+    for act in script {
+        let bytes = act.into_bytes(|| {
+            is_honest = true;
+            let draw = || Ok::<_, Infallible>([0x77; NONCE_BYTES]);
+            let Ok(verdict) = Admission::default().hear(Ok(knock.hello()), &place, draw, |_| false);
+            match verdict {
+                Verdict::Challenge { nonce, proof } => Some(Message::Challenge { nonce, proof }),
+                other => panic!("an honest greeting led to {other:?}"),
+            }
+        });
+        let goes_on = arrive(&mut inbox, &bytes, piece, MAX_HANDSHAKE_BYTES, |inbox| {
+            match inbox.next(MAX_HANDSHAKE_BYTES).transpose() {
+                None => true,
+                Some(heard) => {
+                    if matches!(knock.hear(heard), Answer::Proof(_)) {
+                        assert!(is_honest, "this rank has proven itself to an impostor");
+                    }
+                    false
+                }
+            }
+        });
+        if !goes_on {
+            return;
+        }
+    }
+}
+
+/// A rank that is in says anything to rank 0.
+fn guest(script: Script<'_>, piece: usize) {
+    let (mut guest, mut inbox) = (Guest::default(), Inbox::default());
+    for act in script {
+        let gives = matches!(act, Act::Prove);
+        let bytes = act.into_bytes(|| Some(Message::Give(&[5; 700])));
+        let stays = arrive(&mut inbox, &bytes, piece, MAX_MESSAGE_BYTES, |inbox| {
+            while let Some(heard) = inbox.next(MAX_MESSAGE_BYTES).transpose() {
+                if guest.hear(heard).is_some() {
+                    return false;
+                }
+            }
+            true
+        });
+        if !stays {
+            return;
+        }
+        // Rank 0 takes the part now and then.
+        if gives {
+            let given = guest.take_given();
+            assert!(given.is_none_or(|given| given.len() <= MAX_GIVEN_BYTES));
+        }
+    }
+}
+
+/// Rank 0 says anything to a rank that is in.
+fn root(script: Script<'_>, piece: usize) {
+    let (mut membership, mut inbox) = (Membership::new(SIZE), Inbox::default());
+    let (mut next, mut n_news) = (0, 0);
+    for act in script {
+        let takes = matches!(act, Act::Prove);
+        let bytes = act.into_bytes(|| {
+            next = (next + 1) % SIZE;
+            Some(Message::Share { from: Rank::new((next + SIZE - 1) % SIZE), bytes: &[6; 300] })
+        });
+        let goes_on = arrive(&mut inbox, &bytes, piece, MAX_MESSAGE_BYTES, |inbox| {
+            while let Some(heard) = inbox.next(MAX_MESSAGE_BYTES).transpose() {
+                membership.hear(heard);
+                if membership.is_over() {
+                    return false;
+                }
+            }
+            true
+        });
+        if takes && let Some(parts) = membership.take_parts() {
+            assert_eq!(parts.len(), SIZE);
+        }
+        while let Some(rank) = membership.take_news() {
+            n_news += 1;
+            assert!(rank.index() < SIZE && n_news <= SIZE, "each rank is lost once");
+        }
+        assert!(goes_on || membership.broken().is_some(), "it is over for a reason");
+        if !goes_on {
+            return;
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Any environment: a place in a group, or an error that names the variable.
+//!
+//! The input is lines of `NAME=VALUE`. A place that is found is one that exists: its rank is below its size, its size
+//! within the limit, and its root reads as it is written.
+
+use foldwire_bootstrap::{MAX_RANKS, Place, Root};
+use std::ffi::OsString;
+
+/// The target.
+pub fn check(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let set: Vec<_> = text.lines().filter_map(|line| line.split_once('=')).collect();
+    let lookup = |name: &str| {
+        set.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+    };
+    match Place::detect(lookup) {
+        Ok(place) => {
+            assert!(place.rank.index() < place.size && place.size <= MAX_RANKS, "{place:?}");
+            let root = place.root.to_string();
+            assert!(root.parse::<Root>().as_ref() == Ok(&place.root), "{root}");
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}

@@ -1,0 +1,38 @@
+//! Any bytes as an encoding that is reduced into floats: the same as decoding and operating on each value.
+
+use foldwire::codec::Codec;
+use foldwire::kernel::CHUNK;
+
+use crate::setting::{Setting, canonical, n_values};
+use crate::values::{Value, operate};
+
+/// The target.
+pub fn check(input: &[u8]) {
+    match Setting::read(input) {
+        None => {}
+        Some(setting) if setting.is_f64 => {
+            setting.at_every_level(|codec| reduce::<f64>(&setting, codec))
+        }
+        Some(setting) => setting.at_every_level(|codec| reduce::<f32>(&setting, codec)),
+    }
+}
+
+fn reduce<T: Value>(setting: &Setting<'_>, codec: &dyn Codec<T>) -> Result<Vec<u64>, String> {
+    let src = setting.source();
+    let (src, op) = (src.bytes(), setting.op());
+    let n_values = n_values(codec, src).inspect_err(|_| {
+        assert!(codec.reduce(&op, src, &mut [T::ZERO; 40]).is_err());
+    })?;
+    let local = setting.local::<T>(n_values);
+    assert!(codec.reduce(&op, src, &mut setting.local::<T>(n_values + CHUNK)).is_err());
+
+    let mut decoded = vec![T::ZERO; n_values];
+    let decodes = codec.decode(src, 1, &mut decoded);
+    let mut acc = local.clone();
+    let reduces = codec.reduce(&op, src, &mut acc);
+    assert_eq!(reduces, decodes);
+    reduces.map_err(|error| error.to_string())?;
+    let expected: Vec<T> = local.iter().zip(&decoded).map(|(&a, &b)| operate(&op, a, b)).collect();
+    assert_eq!(canonical(&acc), canonical(&expected), "{op:?}");
+    Ok(canonical(&acc))
+}

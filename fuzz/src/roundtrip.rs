@@ -1,0 +1,127 @@
+//! Any values through every codec: each value within the bound or the same bits, NaN and infinities the
+//! same bits, every level the same bytes; and reductions of two operands within the stated worst case.
+//!
+//! Folding gives the bytes of combining with the encoded operand, unless a block lies beyond the lattice.
+
+use arbitrary::{Result, Unstructured};
+use foldwire::bound::rounding;
+use foldwire::codec::{AnyCodec, Codec, CodecId, CodecParams};
+use foldwire::kernel::Level;
+use foldwire::{Op, Quantum};
+
+use crate::values::{MAX_VALUES, Value, assert_within, bound, encode, operate, values};
+
+/// The target.
+pub fn check(input: &[u8]) {
+    let mut u = Unstructured::new(input);
+    // An input that ends early is no finding.
+    let _ = if u.arbitrary().unwrap_or_default() { of::<f32>(&mut u) } else { of::<f64>(&mut u) };
+}
+
+fn of<T: Value>(u: &mut Unstructured<'_>) -> Result<()> {
+    let bound = bound(u)?;
+    // Mostly short: many short inputs find more than few long ones.
+    let most = MAX_VALUES >> u.int_in_range(0..=8)?;
+    let n_values = u.int_in_range(0..=most)?;
+    let left = values::<T>(u, n_values, bound)?;
+    let right = values::<T>(u, n_values, bound)?;
+    for &id in CodecId::ALL {
+        let quantum = Quantum::new::<T>(bound);
+        let levels = Level::available()
+            .map(|level| id.instance::<T>(&CodecParams { quantum, max_operands: 2, level }));
+        let bound = if id.is_exact() { 0.0 } else { quantum.bound() };
+        Operands { levels: levels.collect(), bound, left: &left, right: &right }.check();
+    }
+    Ok(())
+}
+
+/// Two arrays and a codec for them.
+struct Operands<'a, T: Value> {
+    /// The scalar level first.
+    levels: Vec<AnyCodec<T>>,
+    bound: f64,
+    left: &'a [T],
+    right: &'a [T],
+}
+
+impl<T: Value> Operands<'_, T> {
+    fn check(&self) {
+        let specification = self.levels[0].as_dyn();
+        let (a, b) = (encode(specification, self.left), encode(specification, self.right));
+        for codec in &self.levels {
+            for (values, bytes) in [(self.left, &a), (self.right, &b)] {
+                assert!(encode(codec.as_dyn(), values) == *bytes, "{codec:?}");
+                assert_within(self.bound, values, &decode(codec.as_dyn(), bytes, values.len()));
+            }
+        }
+        let n_verbatim =
+            n_verbatim(specification, self.left) + n_verbatim(specification, self.right);
+        for op in [Op::Sum, Op::Min, Op::Max] {
+            let folded = fold(specification, &op, &a, self.right);
+            self.assert_reduced(&op, &decode(specification, &folded, self.left.len()));
+            for codec in &self.levels {
+                let codec = codec.as_dyn();
+                assert!(fold(codec, &op, &a, self.right) == folded, "{:?} {op:?}", codec.id());
+                let Some(homomorphic) = codec.homomorphic() else { continue };
+                let mut dst = room(codec, self.left.len());
+                let written = homomorphic.combine(&op, &a, &b, &mut dst).expect("operands match");
+                dst.truncate(written.n_bytes);
+                // A verbatim block keeps its value where folding adds it, and loses up to the bound where
+                // it was encoded first: only without any are the bytes promised to be equal.
+                if n_verbatim == 0 {
+                    assert!(dst == folded, "combine, {:?} {op:?}", codec.id());
+                }
+                self.assert_reduced(&op, &decode(codec, &dst, self.left.len()));
+            }
+        }
+    }
+
+    /// Every value is the reduction of the two, or within the worst case of it: the bound for minimum and
+    /// maximum, twice the bound for sums, and what rounding costs.
+    fn assert_reduced(&self, op: &Op<'_, T>, reduced: &[T]) {
+        let n_bounds = if matches!(op, Op::Sum) { 2.0 } else { 1.0 };
+        for (i, ((&a, &b), &got)) in self.left.iter().zip(self.right).zip(reduced).enumerate() {
+            let (exact, got) = (operate(op, a, b).to_f64(), got.to_f64());
+            let context = || format!("value {i}: {op:?} of {a:?} and {b:?} gave {got:e}");
+            if !exact.is_finite() {
+                // Finite values near the largest may come within it by the bound.
+                let overflows = a.to_f64().is_finite() && b.to_f64().is_finite();
+                let same = got == exact || (got.is_nan() && exact.is_nan());
+                assert!(same || overflows, "{}", context());
+                continue;
+            }
+            let exact = match op {
+                Op::Sum => a.to_f64() + b.to_f64(),
+                _ => exact,
+            };
+            let magnitude = a.to_f64().abs().max(b.to_f64().abs()) + n_bounds * self.bound;
+            let allowed = n_bounds * self.bound + 2.0 * rounding::<T>(2, magnitude);
+            // The exact sum may round to the largest value, and one off by the bound beyond it.
+            let at_the_edge = exact.abs() + allowed >= T::MAX.to_f64();
+            let off = (got - exact).abs();
+            assert!(off <= allowed || at_the_edge, "{}, off by {off:e} of {allowed:e}", context());
+        }
+    }
+}
+
+fn room<T: Value>(codec: &dyn Codec<T>, n_values: usize) -> Vec<u8> {
+    vec![0xa5; codec.max_encoded_len(n_values).expect("a few chunks fit a frame")]
+}
+
+fn decode<T: Value>(codec: &dyn Codec<T>, src: &[u8], n_values: usize) -> Vec<T> {
+    let mut decoded = vec![T::from_f64(7.0); n_values];
+    codec.decode(src, 1, &mut decoded).expect("what we write, we can read");
+    decoded
+}
+
+fn fold<T: Value>(codec: &dyn Codec<T>, op: &Op<'_, T>, src: &[u8], local: &[T]) -> Vec<u8> {
+    let mut dst = room(codec, local.len());
+    let written = codec.fold(op, src, local, &mut dst).expect("operands match");
+    dst.truncate(written.n_bytes);
+    dst
+}
+
+fn n_verbatim<T: Value>(codec: &dyn Codec<T>, values: &[T]) -> u64 {
+    let mut dst = room(codec, values.len());
+    codec.encode(values, &mut dst).expect("the destination holds the worst case").blocks.verbatim
+}

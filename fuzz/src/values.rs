@@ -1,0 +1,133 @@
+//! Values: made from arbitrary input, encoded, compared.
+//!
+//! Values are bit patterns, so NaN payloads, infinities, subnormals and −0 all occur; a few *shapes*
+//! put real chunks (long, smooth, constant, with outliers) within reach of short inputs.
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use foldwire::codec::Codec;
+use foldwire::{Element, Op};
+
+/// Most values of an input: two chunks and a bit.
+pub const MAX_VALUES: usize = 2 * 4096 + 40;
+
+/// What the targets need of `f32` and `f64`.
+pub trait Value: Element {
+    /// The value with these bits (the low ones, for `f32`).
+    fn from_raw(bits: u64) -> Self;
+    /// The value's bits.
+    fn raw(self) -> u64;
+}
+
+impl Value for f32 {
+    fn from_raw(bits: u64) -> Self {
+        Self::from_bits(bits as u32)
+    }
+
+    fn raw(self) -> u64 {
+        self.to_bits().into()
+    }
+}
+
+impl Value for f64 {
+    fn from_raw(bits: u64) -> Self {
+        Self::from_bits(bits)
+    }
+
+    fn raw(self) -> u64 {
+        self.to_bits()
+    }
+}
+
+/// How values come from bytes.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Shape {
+    /// Bit patterns, as many as there are bytes for, repeated.
+    Patterns,
+    /// Small multiples of the bound, so that most values lie on the lattice.
+    Lattice,
+    /// A walk in steps of a few bounds, with a bit pattern now and then.
+    Walk,
+    /// One bit pattern everywhere, but for a few places.
+    Constant,
+}
+
+/// Values of a length, shape and content from the input; at most `MAX_VALUES`.
+///
+/// # Errors
+/// When the input ends too early.
+pub fn values<T: Value>(u: &mut Unstructured<'_>, n_values: usize, bound: f64) -> Result<Vec<T>> {
+    let shape = u.arbitrary()?;
+    let seed = T::from_raw(u.arbitrary()?);
+    let n_bytes = usize::from(u.arbitrary::<u8>()?).min(u.len());
+    let bytes = u.bytes(n_bytes)?;
+    let byte = |i: usize| bytes.get(i % bytes.len().max(1)).copied().unwrap_or(0);
+    let pattern = |i: usize| {
+        let bits = (0..8).fold(0, |bits, k| bits << 8 | u64::from(byte(8 * i + k)));
+        T::from_raw(bits)
+    };
+    let mut walk = seed.to_f64();
+    Ok((0..n_values)
+        .map(|i| match shape {
+            Shape::Patterns => pattern(i),
+            Shape::Lattice => T::from_f64(f64::from(byte(i) as i8) * bound),
+            Shape::Walk if byte(i) == 255 => pattern(i),
+            Shape::Walk => {
+                walk += f64::from(byte(i) as i8) * bound;
+                T::from_f64(walk)
+            }
+            Shape::Constant if byte(i) == 255 && i % 7 == 0 => pattern(i),
+            Shape::Constant => seed,
+        })
+        .collect())
+}
+
+/// A bound: any bit pattern, or a power of two of ordinary size.
+///
+/// # Errors
+/// When the input ends too early.
+pub fn bound(u: &mut Unstructured<'_>) -> Result<f64> {
+    Ok(if u.arbitrary()? { u.arbitrary()? } else { 2f64.powi(u.int_in_range(-40..=20)?) })
+}
+
+/// The encoding of `values`, in exactly as much room as the codec asks for.
+///
+/// # Panics
+/// If encoding fails, which it must not for counts up to [`MAX_VALUES`].
+#[must_use]
+pub fn encode<T: Value>(codec: &dyn Codec<T>, values: &[T]) -> Vec<u8> {
+    let worst = codec.max_encoded_len(values.len()).expect("a few chunks fit a frame");
+    let mut bytes = vec![0xa5; worst];
+    let written = codec.encode(values, &mut bytes).expect("the destination holds the worst case");
+    bytes.truncate(written.n_bytes);
+    bytes
+}
+
+/// Every value that came back is the original's bits or, both finite, within the bound of it.
+///
+/// # Panics
+/// If one is not.
+pub fn assert_within<T: Value>(bound: f64, values: &[T], returned: &[T]) {
+    for (i, (&x, &y)) in values.iter().zip(returned).enumerate() {
+        let finite = x.to_f64().is_finite() && y.to_f64().is_finite();
+        let near = finite && (x.to_f64() - y.to_f64()).abs() <= bound;
+        assert!(near || x.raw() == y.raw(), "value {i}: {x:?} became {y:?}, bound {bound:e}");
+    }
+}
+
+/// The operation on two values as `foldwire::op` documents it, in the plainest words: NaN wins, and −0 is
+/// less than +0.
+pub fn operate<T: Value>(op: &Op<'_, T>, a: T, b: T) -> T {
+    let smaller_first = || {
+        let swap = if a == b { !a.to_f64().is_sign_negative() } else { b < a };
+        if swap { (b, a) } else { (a, b) }
+    };
+    let is_nan = a.to_f64().is_nan() || b.to_f64().is_nan();
+    match op {
+        Op::Min | Op::Max if is_nan => T::from_f64(f64::NAN),
+        Op::Min => smaller_first().0,
+        Op::Max => smaller_first().1,
+        Op::Prod => a * b,
+        Op::User(operation) => operation(a, b),
+        _ => a + b,
+    }
+}

@@ -1,0 +1,59 @@
+//! Every committed input of the fuzz targets, through the target's own function: what once failed does not fail again.
+//!
+//! No fuzzer and no nightly toolchain is needed: the bodies of the targets are plain functions (`fuzz/src`).
+
+use foldwire_fuzz::TARGETS;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Most bytes of an input that is kept.
+const MAX_BYTES: usize = 4096;
+/// Most inputs that are kept, so that a clone stays small.
+const MAX_FILES: usize = 300;
+
+fn fuzz() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz")
+}
+
+fn names(folder: &Path) -> BTreeSet<String> {
+    let entries =
+        fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let name = |entry: fs::DirEntry| entry.file_name().into_string().expect("names are plain");
+    entries.map(|entry| name(entry.expect("the folder can be read"))).collect()
+}
+
+#[test]
+fn no_committed_input_fails_again() {
+    let mut n_files = 0;
+    for (target, check) in TARGETS {
+        let folder = fuzz().join("corpus").join(target);
+        let inputs = names(&folder);
+        assert!(!inputs.is_empty(), "{target} has no input to start from");
+        for name in inputs {
+            let input = fs::read(folder.join(&name)).expect("an input can be read");
+            assert!(input.len() <= MAX_BYTES, "{target}/{name} has {} bytes", input.len());
+            n_files += 1;
+            // The name of the input, should it fail.
+            println!("{target}/{name}");
+            check(&input);
+        }
+    }
+    assert!(n_files <= MAX_FILES, "{n_files} inputs are too many to keep");
+}
+
+/// The functions, the programs and the folders of inputs are of the same targets.
+#[test]
+fn the_list_of_targets_is_one() {
+    let listed: BTreeSet<_> = TARGETS.iter().map(|(target, _)| (*target).to_owned()).collect();
+    let manifest = fs::read_to_string(fuzz().join("Cargo.toml")).expect("the manifest is there");
+    let bins = manifest.split("[[bin]]\nname = \"").skip(1);
+    let bins: BTreeSet<_> =
+        bins.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())).collect();
+    assert_eq!(bins, listed);
+    let programs = names(&fuzz().join("fuzz_targets"));
+    let programs: BTreeSet<_> =
+        programs.iter().filter_map(|name| Some(name.strip_suffix(".rs")?.to_owned())).collect();
+    assert_eq!(programs, listed);
+    assert_eq!(names(&fuzz().join("corpus")), listed);
+}

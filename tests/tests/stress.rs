@@ -1,0 +1,183 @@
+//! Worlds of threads one after another: random calls, lanes, frames and links; ranks that end or panic at any call.
+//!
+//! What must hold, whatever happens: a call that succeeds has the oracle's result, the same bits on all ranks where all
+//! get it; before a rank goes every call succeeds on every rank; after one call has failed on a rank the next does too;
+//! nobody waits for a rank that is gone until a time limit ends it; and no world hangs.
+//!
+//! Two seconds in an ordinary run; `cargo xtask stress --time 1h` for longer. A failure names the seed of its world, which
+//! `--seed` starts from.
+
+use foldwire::transport::{MAX_LANES, MIN_FRAME_BYTES};
+use foldwire::{Element, Error};
+use foldwire_tests::data::{self, Random};
+use foldwire_tests::deadline::{Comm, within_deadline};
+use foldwire_tests::{Case, case};
+use foldwire_threads::World;
+use std::panic::{self, AssertUnwindSafe};
+use std::time::{Duration, Instant};
+
+const MAX_SIZE: usize = 9;
+const MAX_CALLS: usize = 8;
+/// Longer ones take long, and meet nothing new with small frames.
+const MAX_COUNT: usize = 5000;
+/// Shorter than a world's deadline, longer than any call takes.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// How a rank goes before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Returns,
+    Panics,
+}
+
+/// One world.
+#[derive(Clone, Debug)]
+struct Story {
+    seed: u64,
+    size: usize,
+    lanes: usize,
+    frame_bytes: usize,
+    link_depth: usize,
+    calls: Vec<Case>,
+    /// Which rank goes before which call, and how.
+    gone: Option<(usize, usize, Fate)>,
+}
+
+/// What a rank's calls came to: a digest of each result, and the error that ended them.
+#[derive(Debug)]
+struct Ended {
+    digests: Vec<u64>,
+    error: Option<Error>,
+}
+
+fn environment(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().expect("a whole number"))
+}
+
+#[test]
+fn random_worlds_do_as_the_oracle_says_or_fail_soon() {
+    let time = Duration::from_secs(environment("FOLDWIRE_STRESS_SECONDS", 2));
+    let first = environment("FOLDWIRE_STRESS_SEED", 1);
+    let start = Instant::now();
+    let (mut n_worlds, mut n_calls, mut n_gone, mut n_failed) = (0u64, 0, 0, 0);
+    while start.elapsed() < time {
+        let story = Story::new(first + n_worlds);
+        let told = story.clone();
+        // The seed, should it hang or panic.
+        let ended = panic::catch_unwind(AssertUnwindSafe(|| within_deadline(move || told.run())));
+        let ended = ended.unwrap_or_else(|_| panic!("seed {}: {story:?}", story.seed));
+        n_worlds += 1;
+        n_gone += u64::from(story.gone.is_some());
+        n_calls += ended.iter().map(|rank| rank.digests.len() as u64).sum::<u64>();
+        n_failed += ended.iter().filter(|rank| rank.error.is_some()).count();
+    }
+    println!(
+        "stress: {n_worlds} worlds from seed {first}, {n_calls} successful calls of ranks, {n_gone} ranks gone, \
+         {n_failed} ranks with an error, {:.0} s",
+        start.elapsed().as_secs_f64()
+    );
+    assert!(n_calls > 0 && (n_worlds < 20 || n_gone > 0 && n_failed > 0), "nothing was stressed");
+}
+
+impl Story {
+    fn new(seed: u64) -> Self {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut below = |n: usize| random.bits() as usize % n;
+        let size = 1 + below(MAX_SIZE);
+        let lanes = 1 + below(MAX_LANES);
+        let frame_bytes = [MIN_FRAME_BYTES, MIN_FRAME_BYTES + 1000, 20_000, 260_000][below(4)];
+        let link_depth = 1 + below(4);
+        let n_calls = 1 + below(MAX_CALLS);
+        let gone = (size > 1 && below(2) == 0).then(|| {
+            let fate = [Fate::Returns, Fate::Panics][below(2)];
+            (below(size), below(n_calls), fate)
+        });
+        let calls = (0..n_calls).map(|_| {
+            let case = case::random_of(size, &mut random);
+            Case { count: case.count.min(random.bits() as usize % MAX_COUNT), ..case }
+        });
+        Self { seed, size, lanes, frame_bytes, link_depth, calls: calls.collect(), gone }
+    }
+
+    fn run(&self) -> Vec<Ended> {
+        let world = World::new(self.size).frame_bytes(self.frame_bytes).link_depth(self.link_depth);
+        let outcomes = world.try_run(|mut comm| self.rank(&mut comm));
+        let mut ended = Vec::new();
+        for (rank, outcome) in outcomes.into_iter().enumerate() {
+            let panics =
+                self.gone.is_some_and(|(gone, _, fate)| gone == rank && fate == Fate::Panics);
+            match outcome {
+                Ok(outcome) => {
+                    assert!(!panics, "rank {rank} was to panic");
+                    ended.push(outcome);
+                }
+                Err(payload) if panics && payload.is::<Fate>() => {
+                    ended.push(Ended { digests: Vec::new(), error: None });
+                }
+                Err(payload) => panic::resume_unwind(payload),
+            }
+        }
+        self.check(&ended);
+        ended
+    }
+
+    /// One rank's part.
+    fn rank(&self, comm: &mut Comm) -> Ended {
+        comm.config_mut().lanes = self.lanes;
+        comm.config_mut().timeout = TIME_LIMIT;
+        let me = comm.rank().index();
+        let mut ended = Ended { digests: Vec::new(), error: None };
+        for (index, case) in self.calls.iter().enumerate() {
+            match self.gone {
+                Some((rank, before, Fate::Returns)) if (rank, before) == (me, index) => break,
+                Some((rank, before, fate)) if (rank, before) == (me, index) => {
+                    panic::resume_unwind(Box::new(fate));
+                }
+                _ => {}
+            }
+            let result =
+                if case.is_f64 { call::<f64>(case, comm) } else { call::<f32>(case, comm) };
+            match (result, ended.error) {
+                (Ok(digest), None) => ended.digests.push(digest),
+                (Err(error), None) => ended.error = Some(error),
+                (result, Some(_)) => {
+                    assert!(result == Err(Error::Poisoned), "{result:?} after an error");
+                }
+            }
+        }
+        ended
+    }
+
+    fn check(&self, ended: &[Ended]) {
+        for (rank, outcome) in ended.iter().enumerate() {
+            let stayed = self.gone.is_none_or(|(gone, ..)| gone != rank);
+            let least = self.gone.map_or(self.calls.len(), |(_, before, _)| before);
+            let panicked = !stayed && matches!(self.gone, Some((.., Fate::Panics)));
+            let n_done = outcome.digests.len();
+            assert!(panicked || n_done >= least, "rank {rank} of {self:?}: {outcome:?}");
+            assert!(self.gone.is_some() || outcome.error.is_none());
+            // The loss is told, not waited for.
+            assert!(
+                !matches!(outcome.error, Some(Error::Stalled { .. })),
+                "rank {rank} of {self:?}: {outcome:?}"
+            );
+        }
+        for (index, case) in
+            self.calls.iter().enumerate().filter(|(_, case)| case.ends_everywhere())
+        {
+            let mut digests = ended.iter().filter_map(|rank| rank.digests.get(index));
+            let first = digests.next();
+            assert!(
+                digests.all(|digest| Some(digest) == first),
+                "call {index} of {self:?}: {case:?}"
+            );
+        }
+    }
+}
+
+/// Makes the call and checks what comes out; a digest of it.
+fn call<T: Element>(case: &Case, comm: &mut Comm) -> Result<u64, Error> {
+    let (result, report) = case.run_rank::<T, _>(comm)?;
+    case.check_rank(comm.rank().index(), &result, &report, &case.inputs());
+    Ok(data::digest(&result))
+}

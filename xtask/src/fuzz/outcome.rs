@@ -1,0 +1,98 @@
+//! What libFuzzer's log says of a run.
+
+use anyhow::{bail, ensure};
+use std::fmt;
+use std::path::Path;
+
+/// Figures of a run, and whether it found something.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// Inputs tried.
+    n_runs: u64,
+    /// Edges of the program that were reached.
+    coverage: u64,
+    /// Edges by how often, and compared values: what libFuzzer steers by.
+    features: u64,
+    failed: bool,
+    /// What it says last.
+    tail: String,
+}
+
+/// Lines of the log that are shown with a finding.
+const TAIL_LINES: usize = 40;
+
+impl Outcome {
+    pub(crate) fn of(log: &str, success: bool) -> Self {
+        let status = |key: &str| {
+            let line =
+                log.lines().rev().find(|line| line.contains(" cov: ") && line.contains(" ft: "));
+            let words = line.into_iter().flat_map(str::split_whitespace);
+            words.skip_while(|word| *word != key).nth(1).and_then(|word| word.parse().ok())
+        };
+        let total = log.lines().rev().find_map(|line| {
+            line.strip_prefix("stat::number_of_executed_units:")?.trim().parse().ok()
+        });
+        let lines: Vec<_> = log.lines().collect();
+        Self {
+            n_runs: total.unwrap_or(0),
+            coverage: status("cov:").unwrap_or(0),
+            features: status("ft:").unwrap_or(0),
+            failed: !success,
+            tail: lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n"),
+        }
+    }
+
+    /// Prints the figures.
+    ///
+    /// # Errors
+    /// When something was found, or nothing was run.
+    pub(crate) fn into_result(self, target: &str, log: &Path) -> anyhow::Result<()> {
+        if self.failed {
+            bail!(
+                "fuzz target `{target}` failed; its log, {}, ends with\n{}\nTo repeat it, run the program with the \
+                 artifact's path alone; once mended, keep that file as fuzz/corpus/{target}/regress-NAME",
+                log.display(),
+                self.tail
+            );
+        }
+        ensure!(
+            self.n_runs > 0 && self.coverage > 0,
+            "fuzz target `{target}` ran, but tried nothing; see {}",
+            log.display()
+        );
+        println!("fuzz {target}: {self}");
+        Ok(())
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { n_runs, coverage, features, .. } = self;
+        write!(f, "{n_runs} inputs, {coverage} edges, {features} features, nothing found")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "#2\tINITED cov: 5 ft: 6 corp: 1/1b exec/s: 0 rss: 40Mb\n\
+        #512\tpulse  cov: 2107 ft: 8514 corp: 180/3Mb lim: 70000 exec/s: 24 rss: 90Mb\n\
+        #600\tDONE   cov: 2110 ft: 8600 corp: 181/3Mb lim: 70000 exec/s: 24 rss: 90Mb\n\
+        Done 600 runs in 25 second(s)\n\
+        stat::number_of_executed_units: 600\n";
+
+    #[test]
+    fn the_last_figures_count() {
+        let outcome = Outcome::of(LOG, true);
+        assert_eq!((outcome.n_runs, outcome.coverage, outcome.features), (600, 2110, 8600));
+        outcome.into_result("x", Path::new("x.log")).unwrap();
+    }
+
+    #[test]
+    fn a_run_that_failed_or_tried_nothing_is_no_success() {
+        let error = Outcome::of(LOG, false).into_result("x", Path::new("x.log")).unwrap_err();
+        assert!(error.to_string().contains("Done 600 runs"), "{error}");
+        assert!(Outcome::of("", true).into_result("x", Path::new("x.log")).is_err());
+    }
+}

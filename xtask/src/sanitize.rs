@@ -1,0 +1,60 @@
+//! `cargo xtask sanitize` and `cargo xtask valgrind`: the tests of what has `unsafe` code, under checkers of memory.
+//!
+//! AddressSanitizer runs with nightly's precompiled standard library, so it sees accesses in our code and in what is
+//! generic, not those within the library's own compiled functions. ThreadSanitizer does not work that way: it does not
+//! see the library's locks, and reports everything that they guard. loom and `cargo xtask stress` stand in for it.
+//!
+//! Valgrind knows AVX2 and not AVX-512, and says so to programs that ask; so its run covers the levels up to AVX2.
+
+use crate::nightly::Nightly;
+use crate::steps::{Steps, Tests};
+use anyhow::{Context, ensure};
+use std::process::{Command, Stdio};
+
+/// The packages with `unsafe` code that need no libraries of the system: kernels, and the ring.
+const PACKAGES: &str = "-p foldwire -p foldwire-threads";
+
+/// `cargo xtask sanitize`.
+pub(crate) fn address(steps: &mut Steps) -> anyhow::Result<()> {
+    let nightly = Nightly::find()?;
+    let words = format!(
+        "+nightly test --lib --target {} --target-dir target/address {PACKAGES}",
+        nightly.host
+    );
+    let mut command = steps.cargo(&words);
+    let tests = steps.run("address sanitizer", command.env("RUSTFLAGS", "-Zsanitizer=address"))?;
+    something_ran(tests)
+}
+
+/// The step of `cargo xtask test`, if there is a nightly toolchain.
+pub(crate) fn briefly(steps: &mut Steps) -> anyhow::Result<()> {
+    if let Err(reason) = Nightly::find() {
+        steps.skip("address sanitizer", &format!("{reason:#}"));
+        return Ok(());
+    }
+    address(steps)
+}
+
+/// `cargo xtask valgrind`: the kernels' tests under memcheck.
+pub(crate) fn valgrind(steps: &mut Steps) -> anyhow::Result<()> {
+    let advice = "valgrind does not run; install it (Debian: `apt install valgrind`)";
+    let mut version = Command::new("valgrind");
+    let version = version.arg("--version").stdout(Stdio::null()).status().context(advice)?;
+    ensure!(version.success(), advice);
+    let host = Command::new("rustc").arg("-vV").output().context("cannot run rustc")?;
+    let host = String::from_utf8_lossy(&host.stdout).into_owned();
+    let host =
+        host.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc has no host")?;
+    let runner = format!("CARGO_TARGET_{}_RUNNER", host.to_uppercase().replace(['-', '.'], "_"));
+    let mut command =
+        steps.cargo("test -p foldwire --lib --target-dir target/valgrind -- kernel::");
+    // Leaks are not looked for: the harness's threads keep memory until the end.
+    command.env(runner, "valgrind --quiet --error-exitcode=99 --leak-check=no");
+    let tests = steps.run("valgrind", &mut command)?;
+    something_ran(tests)
+}
+
+fn something_ran(tests: Tests) -> anyhow::Result<()> {
+    ensure!(tests.passed > 0, "no test was run");
+    Ok(())
+}
