@@ -32,8 +32,12 @@ pub struct Config {
     /// Lanes, 1…[`MAX_LANES`]: how many segments are under way side by
     /// side. Must be the same on all ranks.
     pub lanes: usize,
-    /// After this long without any progress a call fails with [`Error::Stalled`].
+    /// After this long without any progress a call fails with [`Error::Stalled`];
+    /// [`Operation::with_timeout`] sets it for one call.
     pub timeout: Duration,
+    /// A call that is not finished so long after its start fails with [`Error::Deadline`]; `None`: it may take as
+    /// long as it moves. [`Operation::with_deadline`] sets it for one call.
+    pub deadline: Option<Duration>,
     /// Whether frames carry a checksum; `None`: if the transport asks for it. Must be the same on
     /// all ranks.
     pub checksum: Option<bool>,
@@ -42,9 +46,11 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 4 lanes, 5 minutes (ranks may come late from other work), checksums as the transport wants, the machine's best kernels.
+    /// 4 lanes, 5 minutes without progress (ranks may come late from other work), no deadline, checksums as the
+    /// transport wants, the machine's best kernels.
     fn default() -> Self {
-        Self { lanes: 4, timeout: Duration::from_secs(300), checksum: None, level: Level::best() }
+        let timeout = Duration::from_secs(300);
+        Self { lanes: 4, timeout, deadline: None, checksum: None, level: Level::best() }
     }
 }
 
@@ -387,7 +393,7 @@ impl<X: Transport> Communicator<X> {
             rank: self.rank(),
             divisor: if op == OpCode::Avg { call.size as u32 } else { 1 },
         };
-        Ok(Engine::new(program, lanes, self.config.timeout, self.transport.now()))
+        Ok(Engine::new(program, lanes, self.transport.now()))
     }
 }
 

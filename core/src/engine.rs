@@ -93,11 +93,19 @@ fn check_fields(rank: Rank, fields: &[(Field, u64, u64)]) -> Result<(), Error> {
     }
 }
 
+/// How long a call may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Without any progress.
+    pub(crate) stall: Duration,
+    /// In all: when it must be over, on the transport's clock.
+    pub(crate) deadline: Option<Duration>,
+}
+
 /// A running call.
 pub(crate) struct Engine<F> {
     program: Program,
     lanes: Vec<Lane<F>, MAX_LANES>,
-    timeout: Duration,
     started: Duration,
     last_progress: Duration,
     pub(crate) report: Report,
@@ -115,12 +123,11 @@ pub(crate) enum Progress {
 }
 
 impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
-    pub(crate) fn new(program: Program, lanes: usize, timeout: Duration, now: Duration) -> Self {
+    pub(crate) fn new(program: Program, lanes: usize, now: Duration) -> Self {
         let lanes = lanes.min(program.layout.n_rounds());
         Self {
             lanes: (0..lanes).map(|i| Lane::new(Tag(i as u8), i)).collect(),
             program,
-            timeout,
             started: now,
             last_progress: now,
             report: Report::default(),
@@ -132,6 +139,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
         &mut self,
         transport: &mut X,
         work: &mut Work<'_, '_, T>,
+        limits: Limits,
     ) -> Result<Progress, Error> {
         transport.progress().map_err(transport_error)?;
         let n_lanes = self.lanes.len();
@@ -149,15 +157,22 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
             self.report.total = now.saturating_sub(self.started);
             return Ok(Progress::Finished);
         }
+        let to_deliver = undelivered.map(|rank| (rank, self.program.n_steps()));
+        let awaits = || {
+            let first = self.awaited().chain(to_deliver).next();
+            first.unwrap_or((self.program.rank, 0))
+        };
+        if limits.deadline.is_some_and(|deadline| now >= deadline) {
+            let (rank, step) = awaits();
+            return Err(Error::Deadline { rank, step });
+        }
         if moved {
             self.last_progress = now;
             return Ok(Progress::Moved);
         }
-        let to_deliver = undelivered.map(|rank| (rank, self.program.n_steps()));
         self.listen_for_aborts(transport, to_deliver)?;
-        if now.saturating_sub(self.last_progress) > self.timeout {
-            let mut waiting = self.awaited().chain(to_deliver);
-            let (rank, step) = waiting.next().unwrap_or((self.program.rank, 0));
+        if now.saturating_sub(self.last_progress) > limits.stall {
+            let (rank, step) = awaits();
             return Err(Error::Stalled { rank, step });
         }
         Ok(Progress::Waiting)

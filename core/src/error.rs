@@ -92,6 +92,14 @@ pub enum Error {
         /// The step of our program.
         step: usize,
     },
+    /// The call took longer than the caller allowed it.
+    #[error("the deadline passed: waiting for rank {rank} in step {step}")]
+    Deadline {
+        /// Whom we wait for.
+        rank: Rank,
+        /// The step of our program.
+        step: usize,
+    },
     /// Another rank gave up; it told us through `rank`.
     #[error("rank {rank} gave the operation up")]
     Aborted {
