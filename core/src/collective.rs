@@ -12,7 +12,7 @@ use crate::bound::Quantum;
 use crate::budget::check_bound;
 use crate::codec::{AnyCodec, CodecId, CodecParams};
 use crate::element::Element;
-use crate::engine::{Buffers, Engine, Program};
+use crate::engine::{Buffers, Engine, Notices, Program};
 use crate::error::{Buffer, Error};
 use crate::frame::CallHeader;
 use crate::kernel::{CHUNK, Level};
@@ -67,6 +67,7 @@ pub struct Communicator<X: Transport> {
     config: Config,
     sequence: u32,
     poisoned: bool,
+    notices: Notices,
 }
 
 impl<X: Transport> Communicator<X> {
@@ -87,7 +88,8 @@ impl<X: Transport> Communicator<X> {
         if have < MIN_FRAME_BYTES {
             return Err(Error::FrameTooSmall { need: MIN_FRAME_BYTES, have });
         }
-        Ok(Self { transport, config, sequence: 0, poisoned: false })
+        let notices = Notices::default();
+        Ok(Self { transport, config, sequence: 0, poisoned: false, notices })
     }
 
     /// This rank.
@@ -98,6 +100,11 @@ impl<X: Transport> Communicator<X> {
     /// Number of ranks.
     pub fn size(&self) -> usize {
         self.transport.size()
+    }
+
+    /// Whether a call has failed, so that all further ones return [`Error::Poisoned`].
+    pub const fn is_poisoned(&self) -> bool {
+        self.poisoned
     }
 
     /// The configuration; changes take effect with the next call.

@@ -5,14 +5,15 @@
 //! another's is being folded (ZCCL's PIPE-fZ-light). [`Engine::poll`] does at most one step a lane.
 //!
 //! Why it cannot hang: a lane waits only for a frame of a known peer, for credit on a link, or for a
-//! free frame. While it waits for a peer, the engine also listens for that peer's abort notice, and a
-//! time limit covers a peer that is alive but silent. On any error the engine tells every other rank, and
-//! each that waits for it ends as well.
+//! free frame. While it waits, the engine also listens for abort notices ([`Notices`]), and a time limit covers a
+//! peer that is alive but silent. On any error the engine tells every other rank, and each that waits ends as well.
 
 mod doing;
 mod lane;
+mod notices;
 mod work;
 
+pub(crate) use notices::Notices;
 pub(crate) use work::{Buffers, Work};
 
 use crate::error::{Error, Field};
@@ -23,7 +24,6 @@ use crate::report::Report;
 use crate::schedule::{Call, Schedule};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError};
 use crate::{Element, codec::Codec};
-use core::task::Poll;
 use core::time::Duration;
 use heapless::Vec;
 use lane::{Lane, Turn};
@@ -106,6 +106,7 @@ pub(crate) struct Limits {
 pub(crate) struct Engine<F> {
     program: Program,
     lanes: Vec<Lane<F>, MAX_LANES>,
+    has_begun: bool,
     started: Duration,
     last_progress: Duration,
     pub(crate) report: Report,
@@ -128,6 +129,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
         Self {
             lanes: (0..lanes).map(|i| Lane::new(Tag(i as u8), i)).collect(),
             program,
+            has_begun: false,
             started: now,
             last_progress: now,
             report: Report::default(),
@@ -140,8 +142,12 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
         transport: &mut X,
         work: &mut Work<'_, '_, T>,
         limits: Limits,
+        notices: &mut Notices,
     ) -> Result<Progress, Error> {
         transport.progress().map_err(transport_error)?;
+        if !core::mem::replace(&mut self.has_begun, true) {
+            notices.listen_before(transport, &self.program.header)?;
+        }
         let n_lanes = self.lanes.len();
         let (mut moved, mut finished) = (false, true);
         for lane in &mut self.lanes {
@@ -170,7 +176,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
             self.last_progress = now;
             return Ok(Progress::Moved);
         }
-        self.listen_for_aborts(transport, to_deliver)?;
+        let awaited = self.awaited().chain(to_deliver).map(|(rank, _)| rank);
+        notices.listen(transport, &self.program.header, awaited)?;
         if now.saturating_sub(self.last_progress) > limits.stall {
             let (rank, step) = awaits();
             return Err(Error::Stalled { rank, step });
@@ -183,50 +190,14 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
         self.lanes.iter().filter_map(|lane| lane.waits_for(&self.program))
     }
 
-    /// Looks for abort notices of the ranks that lanes wait for, and of one more.
-    fn listen_for_aborts<X: Transport<Frame = F>>(
-        &self,
-        transport: &mut X,
-        one_more: Option<(Rank, usize)>,
-    ) -> Result<(), Error> {
-        for (rank, _) in self.awaited().chain(one_more) {
-            if let Poll::Ready(Ok((frame, n_bytes))) = transport.poll_recv(rank, Tag::CONTROL) {
-                let notice = frame.as_ref().get(..n_bytes).map(|bytes| Header::parse(bytes, false));
-                transport.recycle(frame);
-                return Err(match notice {
-                    Some(Ok(_)) | None => Error::Aborted { rank },
-                    Some(Err(error)) => Error::Frame { rank, error },
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives every frame back, and tells all other ranks that this one has given up: all, because a rank
-    /// that made another call waits on other links than ours. Best effort: a rank that gets no notice
-    /// ends by its time limit.
+    /// Gives every frame back, and tells all other ranks that this one has given up.
     pub(crate) fn abort<X: Transport<Frame = F>>(&mut self, transport: &mut X) {
         for lane in &mut self.lanes {
             lane.release(transport);
         }
-        let notice = Header {
-            kind: Kind::Abort,
-            call: self.program.header,
-            part: 0,
-            round: 0,
-            n_values: 0,
-            n_bytes: 0,
-        };
-        let others = (0..transport.size()).map(Rank::new);
-        for peer in others.filter(|&peer| peer != self.program.rank) {
-            let Poll::Ready(Ok(())) = transport.poll_ready(peer, Tag::CONTROL) else { continue };
-            let Poll::Ready(Ok(mut frame)) = transport.poll_frame() else { continue };
-            notice.emit(frame.as_mut(), self.program.checksum);
-            // A peer that is gone needs no notice.
-            let _ = transport.send(peer, Tag::CONTROL, frame, HEADER_BYTES);
-        }
-        // Let the notices leave before the caller drops the transport.
-        let _ = transport.progress();
+        let call = self.program.header;
+        let notice = Header { kind: Kind::Abort, call, part: 0, round: 0, n_values: 0, n_bytes: 0 };
+        notices::tell(transport, &notice, self.program.checksum);
     }
 
     /// The largest segment whose frame is sure to fit, in values.

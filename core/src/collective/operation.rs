@@ -172,14 +172,14 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     }
 
     fn try_advance(&mut self) -> Result<Step, Error> {
-        let transport = &mut self.comm.transport;
+        let Communicator { transport, notices, .. } = &mut *self.comm;
         match &mut self.state {
             State::Finished => Err(Error::Finished),
             State::Extent { engine, values, sampled, before } => {
                 let codec = AnyCodec::<f64>::Raw(crate::codec::Raw::new());
                 let mut buffers = Buffers::InPlace { start: 0, data: values };
                 let mut work = Work { codec: codec.as_dyn(), op: Op::Max, buffers: &mut buffers };
-                Ok(match engine.poll(transport, &mut work, self.limits)? {
+                Ok(match engine.poll(transport, &mut work, self.limits, notices)? {
                     Progress::Moved => Step::Moved,
                     Progress::Waiting => Step::Waiting,
                     Progress::Finished => {
@@ -201,7 +201,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
                 let buffers = &mut self.request.buffers;
                 let op = self.request.op.unwrap_or(Op::Sum);
                 let mut work = Work { codec: codec.as_dyn(), op, buffers };
-                Ok(match engine.poll(transport, &mut work, self.limits)? {
+                Ok(match engine.poll(transport, &mut work, self.limits, notices)? {
                     Progress::Moved => Step::Moved,
                     Progress::Waiting => Step::Waiting,
                     Progress::Finished => {
