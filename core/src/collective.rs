@@ -15,6 +15,7 @@ use crate::element::Element;
 use crate::engine::{Buffers, Engine, Notices, Program};
 use crate::error::{Buffer, Error};
 use crate::frame::CallHeader;
+use crate::group::{Group, RankSet};
 use crate::kernel::{CHUNK, Level};
 use crate::layout::{Division, Layout, share};
 use crate::op::{Op, OpCode};
@@ -63,11 +64,15 @@ impl Default for Config {
 /// [`layout::share`](crate::layout::share).
 #[derive(Debug)]
 pub struct Communicator<X: Transport> {
-    transport: X,
+    pub(crate) transport: Group<X>,
     config: Config,
+    /// 0 for all ranks of the transport, more for each group of survivors.
+    pub(crate) epoch: u32,
     sequence: u32,
     poisoned: bool,
-    notices: Notices,
+    pub(crate) notices: Notices,
+    /// Tags `0..n_tags` have been used.
+    pub(crate) n_tags: u8,
 }
 
 impl<X: Transport> Communicator<X> {
@@ -88,8 +93,22 @@ impl<X: Transport> Communicator<X> {
         if have < MIN_FRAME_BYTES {
             return Err(Error::FrameTooSmall { need: MIN_FRAME_BYTES, have });
         }
-        let notices = Notices::default();
-        Ok(Self { transport, config, sequence: 0, poisoned: false, notices })
+        Ok(Self {
+            transport: Group::all(transport),
+            config,
+            epoch: 0,
+            sequence: 0,
+            poisoned: false,
+            notices: Notices::default(),
+            n_tags: 0,
+        })
+    }
+
+    /// The communicator of some of the transport's ranks, between which nothing is under way.
+    pub(crate) fn of_survivors(self, members: RankSet, epoch: u32) -> Self {
+        let transport = Group::of(self.transport.into_inner(), members);
+        let notices = self.notices.among(|rank| transport.member(rank));
+        Self { transport, epoch, notices, sequence: 0, poisoned: false, n_tags: 0, ..self }
     }
 
     /// This rank.
@@ -112,19 +131,25 @@ impl<X: Transport> Communicator<X> {
         &mut self.config
     }
 
+    /// A rank's number in the transport, which is its own unless the communicator was [shrunk](Self::shrink); `None` if it
+    /// is no rank of the communicator.
+    pub fn transport_rank(&self, rank: Rank) -> Option<Rank> {
+        (rank.index() < self.size()).then(|| self.transport.outer(rank))
+    }
+
     /// The transport.
     pub const fn transport(&self) -> &X {
-        &self.transport
+        self.transport.inner()
     }
 
     /// The transport, for what only it can do. Do not send or receive on it.
     pub const fn transport_mut(&mut self) -> &mut X {
-        &mut self.transport
+        self.transport.inner_mut()
     }
 
     /// Gives the transport back.
     pub fn into_transport(self) -> X {
-        self.transport
+        self.transport.into_inner()
     }
 
     /// This rank's share of `count` values.
@@ -350,6 +375,7 @@ impl<X: Transport> Communicator<X> {
         let probe = self.codec::<T>(plan.codec, Quantum::LOSSLESS);
         Engine::<X::Frame>::max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
         self.sequence = self.sequence.wrapping_add(1);
+        self.n_tags = self.n_tags.max(self.lanes() as u8);
         Operation::new(self, request, *plan, schedule)
     }
 
@@ -358,8 +384,12 @@ impl<X: Transport> Communicator<X> {
         id.instance(&CodecParams { quantum, max_operands, level: self.config.level })
     }
 
-    fn checksum(&self) -> bool {
+    pub(crate) fn checksum(&self) -> bool {
         self.config.checksum.unwrap_or_else(|| self.transport.needs_checksum())
+    }
+
+    fn lanes(&self) -> usize {
+        self.config.lanes.clamp(1, MAX_LANES)
     }
 
     /// Makes the program and engine of a call.
@@ -377,13 +407,14 @@ impl<X: Transport> Communicator<X> {
         // Whole chunks encode best; short parts go in one frame anyway.
         let max_segment =
             if max_segment > CHUNK { max_segment / CHUNK * CHUNK } else { max_segment };
-        let lanes = self.config.lanes.clamp(1, MAX_LANES);
+        let lanes = self.lanes();
         let n_parts = schedule.n_parts(call);
         let program = Program {
             schedule,
             call,
             pipeline,
             header: CallHeader {
+                epoch: self.epoch,
                 sequence: self.sequence,
                 collective: call.collective,
                 dtype: T::DTYPE,

@@ -70,6 +70,7 @@ impl Program {
     fn check(&self, from: Rank, theirs: &CallHeader) -> Result<(), Error> {
         let ours = &self.header;
         let fields = [
+            (Field::Epoch, u64::from(ours.epoch), u64::from(theirs.epoch)),
             (Field::Sequence, u64::from(ours.sequence), u64::from(theirs.sequence)),
             (Field::Collective, ours.collective as u64, theirs.collective as u64),
             (Field::Type, ours.dtype as u64, theirs.dtype as u64),

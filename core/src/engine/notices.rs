@@ -11,7 +11,7 @@
 //! Cost: a few looks at empty queues for each pass that finds nothing to do.
 
 use crate::error::Error;
-use crate::frame::{CallHeader, HEADER_BYTES, Header};
+use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
 use crate::transport::{Rank, Tag, Transport};
 use core::task::Poll;
 
@@ -28,6 +28,17 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
+    /// What is known, for another numbering of ranks.
+    pub(crate) fn among(self, number: impl Fn(Rank) -> Option<Rank>) -> Self {
+        let known = self.given_up.and_then(|(rank, call)| Some((number(rank)?, call)));
+        Self { next: 0, given_up: known }
+    }
+
+    /// Keeps a notice that came before this communicator was there.
+    pub(crate) fn keep(&mut self, rank: Rank, sequence: u32) {
+        self.given_up = Some((rank, sequence));
+    }
+
     /// When a call begins: fails if a rank is known to have given it up, or one before it.
     pub(crate) fn listen_before<X: Transport>(
         &mut self,
@@ -49,7 +60,7 @@ impl Notices {
     ) -> Result<(), Error> {
         for rank in awaited {
             let is_known = self.given_up.is_some_and(|(known, _)| known == rank);
-            if is_known || hear(transport, rank)?.is_some() {
+            if is_known || hear(transport, rank, ours.epoch)?.is_some() {
                 return Err(Error::Aborted { rank });
             }
         }
@@ -63,7 +74,7 @@ impl Notices {
     ) -> Result<(), Error> {
         for _ in 0..N_OTHERS.min(transport.size()) {
             let rank = self.next_in_turn(transport);
-            if let Some(theirs) = hear(transport, rank)? {
+            if let Some(theirs) = hear(transport, rank, ours.epoch)? {
                 self.weigh(rank, theirs.sequence, ours)?;
             }
         }
@@ -92,19 +103,27 @@ const fn is_later(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() > 0
 }
 
-/// The call that a rank gave up, if a notice of its has come.
-fn hear<X: Transport>(transport: &mut X, from: Rank) -> Result<Option<CallHeader>, Error> {
+/// The call that a rank gave up, if a notice of its has come. A view says that it is forming another group; views and notices
+/// of groups before this one are of no interest any more.
+fn hear<X: Transport>(
+    transport: &mut X,
+    from: Rank,
+    epoch: u32,
+) -> Result<Option<CallHeader>, Error> {
     // A rank that has ended is no failure until something is needed of it.
-    let Poll::Ready(Ok((frame, n_bytes))) = transport.poll_recv(from, Tag::CONTROL) else {
-        return Ok(None);
-    };
-    let notice = frame.as_ref().get(..n_bytes).map(|bytes| Header::parse(bytes, false));
-    transport.recycle(frame);
-    match notice {
-        Some(Ok(header)) => Ok(Some(header.call)),
-        Some(Err(error)) => Err(Error::Frame { rank: from, error }),
-        None => Err(super::lane::misuse()),
+    while let Poll::Ready(Ok((frame, n_bytes))) = transport.poll_recv(from, Tag::CONTROL) {
+        let message = frame.as_ref().get(..n_bytes);
+        let notice = message.map(|message| Header::parse(message, false));
+        transport.recycle(frame);
+        match notice {
+            Some(Ok(Header { kind: Kind::View, call, .. })) if call.epoch <= epoch => {}
+            Some(Ok(Header { call, .. })) if call.epoch < epoch => {}
+            Some(Ok(header)) => return Ok(Some(header.call)),
+            Some(Err(error)) => return Err(Error::Frame { rank: from, error }),
+            None => return Err(super::lane::misuse()),
+        }
     }
+    Ok(None)
 }
 
 /// Sends `notice` to all other ranks: all, because a rank that made another call waits on other links than ours.
