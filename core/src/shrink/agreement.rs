@@ -12,8 +12,9 @@
 //! member sends only after it decided (e, S), which it does once. So if one rank is done with (e, S), no member of S is
 //! ever done with (e, S′). Groups of other epochs are told apart by the epoch in each header.
 //!
-//! *Who is wrong when two leave each other out?* Whoever left out the other is left out in return. At the end, a rank that was left out by a larger
-//! group than its own (of equal ones: by that with the lowest rank) is the one that was excluded.
+//! *Who is wrong when two leave each other out?* Whoever left out the other is left out in return. At the end, a rank that
+//! was left out by a larger group than its own is the one that was excluded. Of equal ones, it is the one that left out
+//! the other in return only, or else that without the lowest rank.
 //!
 //! Source: after the agreement and shrink of ULFM (Bland et al., 2013), without its failure detector, and the views of
 //! group communication (Birman and Joseph, 1987).
@@ -46,17 +47,15 @@ pub(super) struct Agreement {
 struct Excluder {
     rank: Rank,
     n_members: usize,
+    /// We had no reason of our own to leave it out.
+    is_first: bool,
     lowest: Option<Rank>,
 }
 
 impl Excluder {
-    fn new(rank: Rank, members: &RankSet) -> Self {
-        Self { rank, n_members: members.len(), lowest: members.nth(0) }
-    }
-
-    fn is_better_than(&self, other: &Self) -> bool {
-        self.n_members > other.n_members
-            || self.n_members == other.n_members && self.lowest < other.lowest
+    fn is_better_than(&self, n_members: usize, lowest: Option<Rank>) -> bool {
+        let wins_ties = self.is_first || self.lowest < lowest;
+        self.n_members > n_members || self.n_members == n_members && wins_ties
     }
 }
 
@@ -149,8 +148,10 @@ impl Agreement {
         let leaves = !theirs.contains(from);
         let excludes_own = !leaves && !theirs.contains(self.own);
         if excludes_own {
-            let excluder = Excluder::new(from, theirs);
-            if self.excluder.is_none_or(|known| excluder.is_better_than(&known)) {
+            let (n_members, lowest) = (theirs.len(), theirs.nth(0));
+            let is_first = self.view.members.contains(from);
+            let excluder = Excluder { rank: from, n_members, is_first, lowest };
+            if self.excluder.is_none_or(|known| !known.is_better_than(n_members, lowest)) {
                 self.excluder = Some(excluder);
             }
         }
@@ -187,9 +188,10 @@ impl Agreement {
         if self.agreeing != members.without(self.own) {
             return None;
         }
-        let ours = Excluder::new(self.own, members);
         match self.excluder {
-            Some(theirs) if theirs.is_better_than(&ours) => Some(Decision::Excluded(theirs.rank)),
+            Some(theirs) if theirs.is_better_than(members.len(), members.nth(0)) => {
+                Some(Decision::Excluded(theirs.rank))
+            }
             _ => {
                 self.is_decided = true;
                 Some(Decision::Group)
@@ -497,6 +499,11 @@ mod tests {
             assert_eq!(late.decide(), None);
             late.hear(from, &ballot);
         }
+        assert!(matches!(late.decide(), Some(Decision::Excluded(Rank(1 | 2)))));
+        // Also where the groups are equal.
+        let mut late = Agreement::new(Rank(0), RankSet::first(2), 1, 1);
+        let members = RankSet::first(2).without(Rank(0));
+        late.hear(Rank(1), &Ballot { epoch: 1, view: View { members, n_tags: 1 }, heard: false });
         assert_eq!(late.decide(), Some(Decision::Excluded(Rank(1))));
     }
 
