@@ -48,8 +48,8 @@ pub struct Tag(pub u8);
 
 impl Tag {
     /// Carries abort notices, and what survivors tell each other, of at most [`MIN_FRAME_BYTES`]; has credit of its own
-    /// so that full data links cannot block it. A transport may drop all but the newest of a rank's frames that
-    /// nobody has asked for.
+    /// so that full data links cannot block it. A transport may drop the oldest of more than four frames of a rank's
+    /// that nobody has asked for.
     pub const CONTROL: Self = Self(MAX_LANES as u8);
     /// Number of different tags.
     pub const COUNT: usize = MAX_LANES + 1;
