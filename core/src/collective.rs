@@ -13,9 +13,10 @@ use crate::bound::Quantum;
 use crate::budget::check_bound;
 use crate::codec::{AnyCodec, CodecId, CodecParams};
 use crate::element::Element;
-use crate::engine::{Buffers, Engine, Program};
+use crate::engine::{Buffers, Engine, Notices, Program};
 use crate::error::{Buffer, Error};
 use crate::frame::CallHeader;
+use crate::group::{Group, RankSet};
 use crate::kernel::Level;
 use crate::layout::{Division, Layout, max_segment, share};
 use crate::op::{Op, OpCode};
@@ -33,8 +34,12 @@ pub struct Config {
     /// Lanes, 1…[`MAX_LANES`]: how many segments are under way side by
     /// side. Must be the same on all ranks.
     pub lanes: usize,
-    /// After this long without any progress a call fails with [`Error::Stalled`].
+    /// After this long without any progress a call fails with [`Error::Stalled`];
+    /// [`Operation::with_timeout`] sets it for one call.
     pub timeout: Duration,
+    /// A call that is not finished so long after its start fails with [`Error::Deadline`]; `None`: it may take as
+    /// long as it moves. [`Operation::with_deadline`] sets it for one call.
+    pub deadline: Option<Duration>,
     /// Whether frames carry a checksum; `None`: if the transport asks for it. Must be the same on
     /// all ranks.
     pub checksum: Option<bool>,
@@ -43,9 +48,11 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 4 lanes, 5 minutes (ranks may come late from other work), checksums as the transport wants, the machine's best kernels.
+    /// 4 lanes, 5 minutes without progress (ranks may come late from other work), no deadline, checksums as the
+    /// transport wants, the machine's best kernels.
     fn default() -> Self {
-        Self { lanes: 4, timeout: Duration::from_secs(300), checksum: None, level: Level::best() }
+        let timeout = Duration::from_secs(300);
+        Self { lanes: 4, timeout, deadline: None, checksum: None, level: Level::best() }
     }
 }
 
@@ -58,10 +65,15 @@ impl Default for Config {
 /// [`layout::share`](crate::layout::share).
 #[derive(Debug)]
 pub struct Communicator<X: Transport> {
-    transport: X,
+    pub(crate) transport: Group<X>,
     config: Config,
+    /// 0 for all ranks of the transport, more for each group of survivors.
+    pub(crate) epoch: u32,
     sequence: u32,
     poisoned: bool,
+    pub(crate) notices: Notices,
+    /// Tags `0..n_tags` have been used.
+    pub(crate) n_tags: u8,
 }
 
 impl<X: Transport> Communicator<X> {
@@ -82,7 +94,22 @@ impl<X: Transport> Communicator<X> {
         if have < MIN_FRAME_BYTES {
             return Err(Error::FrameTooSmall { need: MIN_FRAME_BYTES, have });
         }
-        Ok(Self { transport, config, sequence: 0, poisoned: false })
+        Ok(Self {
+            transport: Group::all(transport),
+            config,
+            epoch: 0,
+            sequence: 0,
+            poisoned: false,
+            notices: Notices::default(),
+            n_tags: 0,
+        })
+    }
+
+    /// The communicator of some of the transport's ranks, between which nothing is under way.
+    pub(crate) fn of_survivors(self, members: RankSet, epoch: u32) -> Self {
+        let transport = Group::of(self.transport.into_inner(), members);
+        let notices = self.notices.among(|rank| transport.member(rank));
+        Self { transport, epoch, notices, sequence: 0, poisoned: false, n_tags: 0, ..self }
     }
 
     /// This rank.
@@ -95,24 +122,35 @@ impl<X: Transport> Communicator<X> {
         self.transport.size()
     }
 
+    /// Whether a call has failed, so that all further ones return [`Error::Poisoned`].
+    pub const fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+
     /// The configuration; changes take effect with the next call.
     pub const fn config_mut(&mut self) -> &mut Config {
         &mut self.config
     }
 
+    /// A rank's number in the transport, which is its own unless the communicator was [shrunk](Self::shrink); `None` if it
+    /// is no rank of the communicator.
+    pub fn transport_rank(&self, rank: Rank) -> Option<Rank> {
+        (rank.index() < self.size()).then(|| self.transport.outer(rank))
+    }
+
     /// The transport.
     pub const fn transport(&self) -> &X {
-        &self.transport
+        self.transport.inner()
     }
 
     /// The transport, for what only it can do. Do not send or receive on it.
     pub const fn transport_mut(&mut self) -> &mut X {
-        &mut self.transport
+        self.transport.inner_mut()
     }
 
     /// Gives the transport back.
     pub fn into_transport(self) -> X {
-        self.transport
+        self.transport.into_inner()
     }
 
     /// This rank's share of `count` values.
@@ -338,6 +376,7 @@ impl<X: Transport> Communicator<X> {
         let probe = self.codec::<T>(plan.codec, Quantum::LOSSLESS);
         max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
         self.sequence = self.sequence.wrapping_add(1);
+        self.n_tags = self.n_tags.max(self.lanes() as u8);
         Operation::new(self, request, *plan, schedule)
     }
 
@@ -346,8 +385,12 @@ impl<X: Transport> Communicator<X> {
         id.instance(&CodecParams { quantum, max_operands, level: self.config.level })
     }
 
-    fn checksum(&self) -> bool {
+    pub(crate) fn checksum(&self) -> bool {
         self.config.checksum.unwrap_or_else(|| self.transport.needs_checksum())
+    }
+
+    fn lanes(&self) -> usize {
+        self.config.lanes.clamp(1, MAX_LANES)
     }
 
     /// Makes the program and engine of a call.
@@ -361,7 +404,7 @@ impl<X: Transport> Communicator<X> {
     ) -> Result<Engine<X::Frame>, Error> {
         let (count, op, step, division) = header;
         let codec = codec.as_dyn();
-        let lanes = self.config.lanes.clamp(1, MAX_LANES);
+        let lanes = self.lanes();
         let (n_parts, capacity) = (schedule.n_parts(call), self.transport.frame_capacity());
         let layout = Layout::for_frames(count, n_parts, codec, capacity, lanes, division)?;
         let program = Program {
@@ -369,6 +412,7 @@ impl<X: Transport> Communicator<X> {
             call,
             pipeline,
             header: CallHeader {
+                epoch: self.epoch,
                 sequence: self.sequence,
                 collective: call.collective,
                 dtype: T::DTYPE,
@@ -385,7 +429,7 @@ impl<X: Transport> Communicator<X> {
             rank: self.rank(),
             divisor: if op == OpCode::Avg { call.size as u32 } else { 1 },
         };
-        Ok(Engine::new(program, lanes, self.config.timeout, self.transport.now()))
+        Ok(Engine::new(program, lanes, self.transport.now()))
     }
 }
 

@@ -5,25 +5,25 @@
 //! another's is being folded (ZCCL's PIPE-fZ-light). [`Engine::poll`] does at most one step a lane.
 //!
 //! Why it cannot hang: a lane waits only for a frame of a known peer, for credit on a link, or for a
-//! free frame. While it waits for a peer, the engine also listens for that peer's abort notice, and a
-//! time limit covers a peer that is alive but silent. On any error the engine tells every other rank, and
-//! each that waits for it ends as well.
+//! free frame. While it waits, the engine also listens for abort notices ([`Notices`]), and a time limit covers a
+//! peer that is alive but silent. On any error the engine tells every other rank, and each that waits ends as well.
 
 mod doing;
 mod lane;
+mod notices;
 mod work;
 
+pub(crate) use notices::Notices;
 pub(crate) use work::{Buffers, Work};
 
 use crate::Element;
 use crate::error::{Error, Field};
-use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
+use crate::frame::{CallHeader, Header, Kind};
 use crate::layout::Layout;
 use crate::pipeline::Pipeline;
 use crate::report::Report;
 use crate::schedule::{Call, Schedule};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError};
-use core::task::Poll;
 use core::time::Duration;
 use heapless::Vec;
 use lane::{Lane, Turn};
@@ -70,6 +70,7 @@ impl Program {
     fn check(&self, from: Rank, theirs: &CallHeader) -> Result<(), Error> {
         let ours = &self.header;
         let fields = [
+            (Field::Epoch, u64::from(ours.epoch), u64::from(theirs.epoch)),
             (Field::Sequence, u64::from(ours.sequence), u64::from(theirs.sequence)),
             (Field::Collective, ours.collective as u64, theirs.collective as u64),
             (Field::Type, ours.dtype as u64, theirs.dtype as u64),
@@ -93,11 +94,20 @@ fn check_fields(rank: Rank, fields: &[(Field, u64, u64)]) -> Result<(), Error> {
     }
 }
 
+/// How long a call may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Without any progress.
+    pub(crate) stall: Duration,
+    /// In all: when it must be over, on the transport's clock.
+    pub(crate) deadline: Option<Duration>,
+}
+
 /// A running call.
 pub(crate) struct Engine<F> {
     program: Program,
     lanes: Vec<Lane<F>, MAX_LANES>,
-    timeout: Duration,
+    has_begun: bool,
     started: Duration,
     last_progress: Duration,
     pub(crate) report: Report,
@@ -115,12 +125,12 @@ pub(crate) enum Progress {
 }
 
 impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
-    pub(crate) fn new(program: Program, lanes: usize, timeout: Duration, now: Duration) -> Self {
+    pub(crate) fn new(program: Program, lanes: usize, now: Duration) -> Self {
         let lanes = lanes.min(program.layout.n_rounds());
         Self {
             lanes: (0..lanes).map(|i| Lane::new(Tag(i as u8), i)).collect(),
             program,
-            timeout,
+            has_begun: false,
             started: now,
             last_progress: now,
             report: Report::default(),
@@ -132,8 +142,13 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
         &mut self,
         transport: &mut X,
         work: &mut Work<'_, '_, T>,
+        limits: Limits,
+        notices: &mut Notices,
     ) -> Result<Progress, Error> {
         transport.progress().map_err(transport_error)?;
+        if !core::mem::replace(&mut self.has_begun, true) {
+            notices.listen_before(transport, &self.program.header)?;
+        }
         let n_lanes = self.lanes.len();
         let (mut moved, mut finished) = (false, true);
         for lane in &mut self.lanes {
@@ -149,15 +164,23 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
             self.report.total = now.saturating_sub(self.started);
             return Ok(Progress::Finished);
         }
+        let to_deliver = undelivered.map(|rank| (rank, self.program.n_steps()));
+        let awaits = || {
+            let first = self.awaited().chain(to_deliver).next();
+            first.unwrap_or((self.program.rank, 0))
+        };
+        if limits.deadline.is_some_and(|deadline| now >= deadline) {
+            let (rank, step) = awaits();
+            return Err(Error::Deadline { rank, step });
+        }
         if moved {
             self.last_progress = now;
             return Ok(Progress::Moved);
         }
-        let to_deliver = undelivered.map(|rank| (rank, self.program.n_steps()));
-        self.listen_for_aborts(transport, to_deliver)?;
-        if now.saturating_sub(self.last_progress) > self.timeout {
-            let mut waiting = self.awaited().chain(to_deliver);
-            let (rank, step) = waiting.next().unwrap_or((self.program.rank, 0));
+        let awaited = self.awaited().chain(to_deliver).map(|(rank, _)| rank);
+        notices.listen(transport, &self.program.header, awaited)?;
+        if now.saturating_sub(self.last_progress) > limits.stall {
+            let (rank, step) = awaits();
             return Err(Error::Stalled { rank, step });
         }
         Ok(Progress::Waiting)
@@ -168,50 +191,14 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
         self.lanes.iter().filter_map(|lane| lane.waits_for(&self.program))
     }
 
-    /// Looks for abort notices of the ranks that lanes wait for, and of one more.
-    fn listen_for_aborts<X: Transport<Frame = F>>(
-        &self,
-        transport: &mut X,
-        one_more: Option<(Rank, usize)>,
-    ) -> Result<(), Error> {
-        for (rank, _) in self.awaited().chain(one_more) {
-            if let Poll::Ready(Ok((frame, n_bytes))) = transport.poll_recv(rank, Tag::CONTROL) {
-                let notice = frame.as_ref().get(..n_bytes).map(|bytes| Header::parse(bytes, false));
-                transport.recycle(frame);
-                return Err(match notice {
-                    Some(Ok(_)) | None => Error::Aborted { rank },
-                    Some(Err(error)) => Error::Frame { rank, error },
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives every frame back, and tells all other ranks that this one has given up: all, because a rank
-    /// that made another call waits on other links than ours. Best effort: a rank that gets no notice
-    /// ends by its time limit.
+    /// Gives every frame back, and tells all other ranks that this one has given up.
     pub(crate) fn abort<X: Transport<Frame = F>>(&mut self, transport: &mut X) {
         for lane in &mut self.lanes {
             lane.release(transport);
         }
-        let notice = Header {
-            kind: Kind::Abort,
-            call: self.program.header,
-            part: 0,
-            round: 0,
-            n_values: 0,
-            n_bytes: 0,
-        };
-        let others = (0..transport.size()).map(Rank::new);
-        for peer in others.filter(|&peer| peer != self.program.rank) {
-            let Poll::Ready(Ok(())) = transport.poll_ready(peer, Tag::CONTROL) else { continue };
-            let Poll::Ready(Ok(mut frame)) = transport.poll_frame() else { continue };
-            notice.emit(frame.as_mut(), self.program.checksum);
-            // A peer that is gone needs no notice.
-            let _ = transport.send(peer, Tag::CONTROL, frame, HEADER_BYTES);
-        }
-        // Let the notices leave before the caller drops the transport.
-        let _ = transport.progress();
+        let call = self.program.header;
+        let notice = Header { kind: Kind::Abort, call, part: 0, round: 0, n_values: 0, n_bytes: 0 };
+        notices::tell(transport, &notice, self.program.checksum);
     }
 }
 

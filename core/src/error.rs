@@ -92,6 +92,14 @@ pub enum Error {
         /// The step of our program.
         step: usize,
     },
+    /// The call took longer than the caller allowed it.
+    #[error("the deadline passed: waiting for rank {rank} in step {step}")]
+    Deadline {
+        /// Whom we wait for.
+        rank: Rank,
+        /// The step of our program.
+        step: usize,
+    },
     /// Another rank gave up; it told us through `rank`.
     #[error("rank {rank} gave the operation up")]
     Aborted {
@@ -99,8 +107,24 @@ pub enum Error {
         rank: Rank,
     },
     /// An earlier call on this communicator failed.
-    #[error("an earlier call failed; make a new communicator")]
+    #[error("an earlier call failed; shrink the communicator, or make a new one")]
     Poisoned,
+    /// The survivors go on without this rank.
+    #[error(
+        "rank {rank} and others went on without this rank, which came late or could not be reached"
+    )]
+    Excluded {
+        /// One of those that go on.
+        rank: Rank,
+    },
+    /// Survivors of so many ranks cannot agree.
+    #[error("a transport of {size} ranks cannot be shrunk, only up to {max}")]
+    TooManyRanks {
+        /// Ranks of the transport.
+        size: usize,
+        /// Most there may be.
+        max: usize,
+    },
     /// The operation has already returned its result.
     #[error("the operation is already finished")]
     Finished,
@@ -117,6 +141,7 @@ impl Error {
                 | Self::Length { .. }
                 | Self::Unsupported { .. }
                 | Self::FrameTooSmall { .. }
+                | Self::TooManyRanks { .. }
                 | Self::Finished
         )
     }
@@ -158,6 +183,8 @@ impl fmt::Display for Buffer {
 #[non_exhaustive]
 #[allow(missing_docs)]
 pub enum Field {
+    Epoch,
+    Members,
     Sequence,
     Collective,
     Type,
@@ -176,6 +203,8 @@ pub enum Field {
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Epoch => "group of survivors",
+            Self::Members => "number of survivors",
             Self::Sequence => "number of calls made",
             Self::Collective => "collective",
             Self::Type => "element type",

@@ -30,11 +30,17 @@ pub enum Kind {
     Data = 0,
     /// The sender gave the operation up.
     Abort = 1,
+    /// Whom the sender counts among the survivors.
+    View = 2,
+    /// The last message on its link before those of the survivors' group.
+    Fence = 3,
 }
 
 /// What all messages of one call have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CallHeader {
+    /// Which group: 0 for all ranks of a transport, more for each group of survivors that came of it.
+    pub epoch: u32,
     /// Number of the call on this communicator.
     pub sequence: u32,
     /// The collective.
@@ -134,6 +140,7 @@ impl Header {
         head[40..44].copy_from_slice(&self.round.to_le_bytes());
         head[44..48].copy_from_slice(&self.n_values.to_le_bytes());
         head[48..52].copy_from_slice(&self.n_bytes.to_le_bytes());
+        head[52..56].copy_from_slice(&call.epoch.to_le_bytes());
         if checksum {
             let sum = checksum_of(&head[..CHECKSUM_AT], payload);
             head[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
@@ -172,7 +179,7 @@ impl Header {
             0 if u64_at(CHECKSUM_AT) == 0 => {}
             _ => return Err(FrameError::Damaged),
         }
-        if head[11] != 0 || u32_at(52) != 0 {
+        if head[11] != 0 {
             return Err(FrameError::Damaged);
         }
         let fields = || {
@@ -180,9 +187,12 @@ impl Header {
                 kind: match head[3] {
                     0 => Kind::Data,
                     1 => Kind::Abort,
+                    2 => Kind::View,
+                    3 => Kind::Fence,
                     _ => return None,
                 },
                 call: CallHeader {
+                    epoch: u32_at(52),
                     sequence: u32_at(12),
                     collective: collective_of(head[4])?,
                     dtype: DType::from_code(head[5])?,
@@ -231,6 +241,7 @@ mod tests {
         let header = Header {
             kind: Kind::Data,
             call: CallHeader {
+                epoch: 5,
                 sequence: 7,
                 collective: Collective::AllReduce,
                 dtype: DType::F32,

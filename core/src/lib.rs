@@ -11,6 +11,7 @@
 //! - `engine` runs any [`schedule`] through any [`pipeline`]: which part goes to which rank, and where it
 //!   is compressed, reduced and decompressed on its way.
 //! - [`codec`] turns values into bytes; [`kernel`] holds its inner loops, one level an instruction set.
+//! - [`shrink`] makes a communicator of the survivors after a failure.
 //! - [`frame`] heads every message; [`transport`] is what the engine asks of a network. Backends
 //!   are crates of their own, such as `foldwire-threads`.
 //!
@@ -43,6 +44,7 @@ pub mod element;
 mod engine;
 pub mod error;
 pub mod frame;
+mod group;
 pub mod kernel;
 pub mod layout;
 pub mod op;
@@ -51,6 +53,7 @@ pub mod plan;
 pub mod report;
 pub mod schedule;
 pub mod select;
+pub mod shrink;
 pub mod transport;
 mod values;
 
@@ -62,4 +65,5 @@ pub use op::Op;
 pub use plan::{Plan, Preset, Sampling};
 pub use report::Report;
 pub use schedule::Collective;
+pub use shrink::Shrink;
 pub use transport::{Rank, Tag, Transport};

@@ -47,8 +47,9 @@ impl fmt::Display for Rank {
 pub struct Tag(pub u8);
 
 impl Tag {
-    /// Carries abort notices of at most [`MIN_FRAME_BYTES`]; has credit of its own so that full data links
-    /// cannot block it.
+    /// Carries abort notices, and what survivors tell each other, of at most [`MIN_FRAME_BYTES`]; has credit of its own
+    /// so that full data links cannot block it. A transport may drop the oldest of more than four frames of a rank's
+    /// that nobody has asked for.
     pub const CONTROL: Self = Self(MAX_LANES as u8);
     /// Number of different tags.
     pub const COUNT: usize = MAX_LANES + 1;
@@ -132,6 +133,12 @@ pub trait Transport {
     /// its receive before the frame comes. A hint: it may be repeated, and may be left out.
     fn expect(&mut self, from: Rank, tag: Tag) {
         let _ = (from, tag);
+    }
+
+    /// Says that nothing more will be sent to `peer` or received from it: what is on its way to it no longer counts as
+    /// [`undelivered`](Self::undelivered). Nothing to do where nothing ever counts.
+    fn forget(&mut self, peer: Rank) {
+        let _ = peer;
     }
 
     /// Gives back a frame that is no longer needed.

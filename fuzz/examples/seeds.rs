@@ -137,6 +137,7 @@ fn encodings<T: Value>(folder: &Path, id: CodecId) -> io::Result<()> {
 fn message(collective: Collective, checksum: bool) -> Vec<u8> {
     let mut bytes = vec![7; HEADER_BYTES + 8];
     let call = CallHeader {
+        epoch: 0,
         sequence: 1,
         collective,
         dtype: f32::DTYPE,

@@ -15,9 +15,12 @@ use std::time::{Duration, Instant};
 /// A check: its name, and what it runs on groups of a size.
 pub type Check<M> = (&'static str, fn(&M, usize));
 
+/// How many there are.
+pub const N_CHECKS: usize = 8;
+
 /// All checks.
 #[must_use]
-pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; 6] {
+pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; N_CHECKS] {
     [
         ("every pair of choices gives the right result, and that of threads", conformance),
         ("calls in a row on one communicator", many_calls),
@@ -25,6 +28,8 @@ pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; 6] {
         ("damaged frames are an error on every rank", damage),
         ("a dropped operation is an error on the others", dropped_operation),
         ("a silent rank stalls the others no longer than the time limit", silence),
+        ("after a cancelled call all ranks go on", go_on_after_cancel),
+        ("survivors of a rank that leaves go on", go_on_without_a_rank),
     ]
 }
 
@@ -219,4 +224,69 @@ fn silence<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     let context = format!("{outcomes:?}, all {codes:?}");
     assert!(!codes.contains(&OK) && !codes.contains(&UNEXPECTED), "{context}");
     assert!(codes[..size - 1].contains(&STALLED), "{context}");
+}
+
+/// How long survivors wait for a rank that is silent.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+fn go_on_after_cancel<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    go_on(make, size, false);
+}
+
+fn go_on_without_a_rank<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    if size > 1 {
+        go_on(make, size, true);
+    }
+}
+
+/// A ring's sum of what each member of the group contributes.
+fn sum<X: Transport>(comm: &mut Communicator<X>, plan: &Plan) -> Result<Vec<u8>, Error> {
+    let mut values: Vec<f32> = data::rough(comm.rank().index(), 30_011);
+    comm.all_reduce(&mut values, Op::Sum, plan)?;
+    Ok(data::bytes(&values))
+}
+
+/// The last rank cancels a call, and leaves or not; the others go on and get what a new group of theirs gets.
+fn go_on<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize, leaves: bool) {
+    let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);
+    let n_left = if leaves { size - 1 } else { size };
+    let backend = make(Some(20_000));
+    let outcomes = backend.run(size, |mut comm| {
+        comm.config_mut().timeout = PATIENT;
+        let rank = comm.rank().index();
+        if rank == size - 1 {
+            let mut values = vec![1.5f32; 50_000];
+            let mut operation = comm.start_all_reduce(&mut values, Op::Sum, &plan)?;
+            let _ = operation.poll();
+            operation.cancel();
+            if leaves {
+                return Ok(None);
+            }
+        } else if size > 1 {
+            let outcome = sum(&mut comm, &plan).map(|_| ());
+            assert!(outcome.is_err(), "a call that a rank cancelled");
+        }
+        let start = Instant::now();
+        let mut comm = comm.shrink(PATIENCE)?;
+        let took = start.elapsed();
+        // The last rank is the one that left, so nobody's number changes.
+        assert!((comm.size(), comm.rank().index()) == (n_left, rank), "{} left", comm.size());
+        assert!(took < PATIENCE + Duration::from_secs(5), "{took:?}");
+        let first = sum(&mut comm, &plan)?;
+        assert!(first == sum(&mut comm, &plan)?, "the same call twice");
+        Ok(Some(first))
+    });
+    let expected = Threads { frame_bytes: Some(20_000) }
+        .run(n_left, |mut comm| sum(&mut comm, &plan).expect("all ranks agree"));
+    let own = backend.ranks(size).zip(outcomes);
+    let codes = own.map(|(rank, outcome): (usize, Result<_, Error>)| match outcome {
+        Ok(Some(bytes)) => {
+            assert!(bytes == expected[0], "rank {rank}: another sum");
+            OK
+        }
+        Ok(None) => OK,
+        Err(error) => panic!("rank {rank} of {size}: {error}"),
+    });
+    let codes = backend.gather(codes.collect());
+    assert_eq!(codes, vec![OK; size]);
 }

@@ -84,6 +84,10 @@ impl<X: Transport> Transport for Tamper<X> {
         self.inner.expect(from, tag);
     }
 
+    fn forget(&mut self, peer: Rank) {
+        self.inner.forget(peer);
+    }
+
     fn undelivered(&self) -> Option<Rank> {
         self.inner.undelivered()
     }

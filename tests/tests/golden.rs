@@ -203,6 +203,7 @@ fn a_message() {
     let header = Header {
         kind: Kind::Data,
         call: CallHeader {
+            epoch: 0,
             sequence: 7,
             collective: Collective::AllReduce,
             dtype: DType::F32,
@@ -247,6 +248,9 @@ fn a_message() {
          0201000003000000020000000a00000000000000 00000000 ee8571c3be1e7d60"
         ))
     );
+    let call = CallHeader { epoch: 0x0003_0201, ..header.call };
+    Header { call, ..notice }.emit(&mut message, false);
+    assert_eq!(to_hex(&message[52..56]), "01020300");
 }
 
 /// The codes of enumerations on the wire.
@@ -258,7 +262,8 @@ fn codes_of_types_operations_codecs_and_collectives() {
     assert_eq!(OpCode::User as u8, 6);
     assert_eq!([CodecId::Raw, CodecId::FzLight].map(|x| x as u8), [0, 1]);
     assert_eq!([Division::Blocks, Division::Interleaved].map(|x| x as u8), [0, 1]);
-    assert_eq!([Kind::Data, Kind::Abort].map(|x| x as u8), [0, 1]);
+    let kinds = [Kind::Data, Kind::Abort, Kind::View, Kind::Fence];
+    assert_eq!(kinds.map(|x| x as u8), [0, 1, 2, 3]);
     let names = Collective::ALL.map(Collective::name);
     let expected =
         ["all-reduce", "reduce-scatter", "all-gather", "broadcast", "scatter", "gather", "reduce"];

@@ -2,6 +2,7 @@
 //! is skipped, saying so.
 #![cfg(feature = "libfabric")]
 
+use foldwire_tests::suite::N_CHECKS;
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -61,7 +62,7 @@ fn check_suite(provider: &str) {
         let text = text(&outputs);
         assert!(outputs.iter().all(|output| output.status.success()), "{provider}, {n}\n{text}");
         let n_checks = text.lines().filter(|line| line.starts_with("ok: ")).count();
-        assert_eq!(n_checks, 6, "{provider}, {n} ranks\n{text}");
+        assert_eq!(n_checks, N_CHECKS, "{provider}, {n} ranks\n{text}");
     }
 }
 

@@ -2,6 +2,7 @@
 //! options (`mpirun` unless set). `cargo xtask test` runs this once for each MPI library that it finds.
 #![cfg(feature = "mpi")]
 
+use foldwire_tests::suite::N_CHECKS;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
@@ -31,7 +32,7 @@ fn check_suite(n: usize) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{n} ranks: {}\n{said}\n{errors}", output.status);
     let n_checks = said.lines().filter(|line| line.starts_with("ok: ")).count();
-    assert_eq!(n_checks, 6, "{n} ranks\n{said}\n{errors}");
+    assert_eq!(n_checks, N_CHECKS, "{n} ranks\n{said}\n{errors}");
 }
 
 #[test]

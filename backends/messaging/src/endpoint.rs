@@ -25,8 +25,8 @@ use crate::{Error, Patience};
 
 /// Events taken in one [`Transport::progress`], so that it stays bounded.
 const EVENTS_PER_PASS: usize = 256;
-/// Notices kept for each rank that nobody has asked for.
-const NOTICES_PER_RANK: usize = 2;
+/// Notices kept for each rank that nobody has asked for: the newest, each of which tells what those before it do.
+const NOTICES_PER_RANK: usize = 4;
 
 /// Settings of an endpoint; the same on every rank.
 #[derive(Clone, Copy, Debug)]
@@ -208,12 +208,15 @@ impl<N: Net> Endpoint<N> {
 
     fn keep_notice(&mut self, from: Rank, message: &[u8]) {
         self.given_up = true;
-        let n_kept = self.notices.iter().filter(|notice| notice.from == from).count();
-        if n_kept < NOTICES_PER_RANK {
-            let mut notice = Notice { from, n_bytes: message.len(), bytes: [0; MIN_FRAME_BYTES] };
-            notice.bytes[..message.len()].copy_from_slice(message);
-            self.notices.push_back(notice);
+        let is_senders = |notice: &Notice| notice.from == from;
+        if self.notices.iter().filter(|notice| is_senders(notice)).count() == NOTICES_PER_RANK
+            && let Some(oldest) = self.notices.iter().position(is_senders)
+        {
+            self.notices.remove(oldest);
         }
+        let mut notice = Notice { from, n_bytes: message.len(), bytes: [0; MIN_FRAME_BYTES] };
+        notice.bytes[..message.len()].copy_from_slice(message);
+        self.notices.push_back(notice);
     }
 
     /// Takes events until there is none, or enough. Whether there was one.
@@ -373,6 +376,13 @@ impl<N: Net> Transport for Endpoint<N> {
     fn expect(&mut self, from: Rank, tag: Tag) {
         if self.check(from, tag).is_ok() && tag != Tag::CONTROL {
             self.post(from, tag);
+        }
+    }
+
+    fn forget(&mut self, peer: Rank) {
+        // As if it had ended: nothing is sent to it, nothing waited for.
+        if peer != self.net.rank() {
+            self.peers.lose(peer, self.start.elapsed());
         }
     }
 

@@ -341,3 +341,132 @@ fn a_notice_finds_a_rank_that_waits_for_data() {
     drop(comms);
     assert!(hub.borrow().nodes.iter().all(|node| node.abandoned));
 }
+
+/// Polls all until each has its result.
+fn shrink_all(comms: Vec<Comm>, patience: Duration) -> Vec<Comm> {
+    let start = |comm: Comm| (comm.start_shrink(patience).expect("a small group"), None);
+    let mut shrinks: Vec<_> = comms.into_iter().map(start).collect();
+    while shrinks.iter().any(|(_, done)| done.is_none()) {
+        for (shrink, done) in shrinks.iter_mut().filter(|(_, done)| done.is_none()) {
+            if let Poll::Ready(result) = shrink.poll() {
+                *done = Some(result.expect("the others are there"));
+            }
+        }
+    }
+    shrinks.into_iter().filter_map(|(_, done)| done).collect()
+}
+
+fn sums(comms: &mut [Comm]) -> Vec<f32> {
+    let plan = Plan::raw();
+    let mut data: Vec<Vec<f32>> = (1..=comms.len()).map(|n| vec![n as f32; 7000]).collect();
+    let operations = comms.iter_mut().zip(&mut data);
+    let start = operations.map(|(comm, x)| comm.start_all_reduce(x, Op::Sum, &plan).unwrap());
+    for result in drive_all(start.collect()) {
+        result.expect("all are there");
+    }
+    assert!(data.iter().all(|x| x.iter().all(|value| *value == x[0])));
+    data.iter().map(|x| x[0]).collect()
+}
+
+fn drive_all(
+    mut operations: Vec<foldwire::Operation<'_, Endpoint<Wire>, f32>>,
+) -> Vec<Result<Report, Error>> {
+    let mut results = vec![None; operations.len()];
+    while results.iter().any(Option::is_none) {
+        for (operation, result) in operations.iter_mut().zip(&mut results) {
+            if result.is_none()
+                && let Poll::Ready(ready) = operation.poll()
+            {
+                *result = Some(ready);
+            }
+        }
+    }
+    results.into_iter().flatten().collect()
+}
+
+/// Frames of a call that was given up fill links that are used again, and the layer refuses at random.
+#[test]
+fn survivors_go_on_whether_a_rank_is_lost_or_silent() {
+    for is_told in [true, false] {
+        for busy in [0, 100] {
+            let hub = Hub::shared(4, busy);
+            let comm = |rank| Communicator::new(endpoint(&hub, rank, options(5_000))).unwrap();
+            let mut comms: Vec<Comm> = (0..4).map(comm).collect();
+            let plan = Plan::raw();
+            let mut data = vec![vec![1.0f32; 20_000]; 4];
+            let mut operations: Vec<_> = comms
+                .iter_mut()
+                .zip(&mut data)
+                .map(|(comm, x)| comm.start_all_reduce(x, Op::Sum, &plan).unwrap())
+                .collect();
+            for _ in 0..5 {
+                for operation in &mut operations {
+                    let _ = operation.poll();
+                }
+            }
+            // Rank 1 does nothing any more.
+            drop(operations);
+            let silent = comms.remove(1);
+            if is_told {
+                for rank in [0, 2, 3] {
+                    hub.borrow_mut().nodes[rank].events.push(Event::Lost { peer: Rank(1) });
+                }
+            }
+            let mut survivors = shrink_all(comms, Duration::from_millis(800));
+            assert!(survivors.iter().all(|comm| comm.size() == 3));
+            for _ in 0..3 {
+                assert_eq!(sums(&mut survivors), [6.0; 3], "told: {is_told}, busy: {busy}");
+            }
+            drop(silent);
+        }
+    }
+}
+
+#[test]
+fn of_many_notices_the_newest_are_kept() {
+    let hub = Hub::shared(2, 0);
+    let (mut first, mut second) =
+        (endpoint(&hub, 0, options(2048)), endpoint(&hub, 1, options(2048)));
+    for n in 0..20u8 {
+        loop {
+            second.progress().unwrap();
+            first.progress().unwrap();
+            if second.poll_ready(Rank(0), Tag::CONTROL).is_ready() {
+                break;
+            }
+        }
+        let Poll::Ready(Ok(mut frame)) = second.poll_frame() else { panic!("no frame") };
+        frame.as_mut()[0] = n;
+        second.send(Rank(0), Tag::CONTROL, frame, 1).unwrap();
+    }
+    for _ in 0..100 {
+        second.progress().unwrap();
+        first.progress().unwrap();
+    }
+    let mut kept = Vec::new();
+    while let Poll::Ready(Ok((frame, 1))) = first.poll_recv(Rank(1), Tag::CONTROL) {
+        kept.push(frame.as_ref()[0]);
+        first.recycle(frame);
+    }
+    assert_eq!(kept, [16, 17, 18, 19]);
+}
+
+#[test]
+fn what_is_under_way_to_a_forgotten_rank_no_longer_counts() {
+    let hub = Hub::shared(3, 0);
+    let mut first = endpoint(&hub, 0, options(2048));
+    let _others = [endpoint(&hub, 1, options(2048)), endpoint(&hub, 2, options(2048))];
+    for to in [Rank(1), Rank(2)] {
+        while let Poll::Ready(ready) = first.poll_ready(to, Tag(0)) {
+            ready.unwrap();
+            let Poll::Ready(Ok(frame)) = first.poll_frame() else { panic!("no frame") };
+            first.send(to, Tag(0), frame, 2048).unwrap();
+            first.progress().unwrap();
+        }
+    }
+    assert_eq!(first.undelivered(), Some(Rank(1)));
+    first.forget(Rank(1));
+    assert_eq!(first.undelivered(), Some(Rank(2)));
+    first.forget(Rank(2));
+    assert_eq!(first.undelivered(), None);
+}

@@ -7,7 +7,7 @@ use crate::bound::Quantum;
 use crate::budget::resolve;
 use crate::codec::{AnyCodec, CodecId};
 use crate::element::Element;
-use crate::engine::{Buffers, Engine, Progress, Work};
+use crate::engine::{Buffers, Engine, Limits, Progress, Work};
 use crate::error::Error;
 use crate::layout::Division;
 use crate::op::{Op, OpCode};
@@ -27,13 +27,15 @@ const REST: Duration = Duration::from_millis(20);
 /// A collective call under way.
 ///
 /// Drive it with [`poll`](Self::poll), [`wait`](Self::wait), or `.await` it (any executor will do:
-/// it asks to be polled again at once). Dropping it unfinished ends the communicator on all ranks.
+/// it asks to be polled again at once). Dropping it unfinished ends the communicator on all ranks
+/// ([`cancel`](Self::cancel) says so in the code).
 #[must_use = "nothing moves unless the operation is polled or waited for"]
 pub struct Operation<'a, X: Transport, T: Element> {
     comm: &'a mut Communicator<X>,
     request: Request<'a, T>,
     plan: Plan,
     schedule: &'static dyn Schedule,
+    limits: Limits,
     state: State<X::Frame, T>,
 }
 
@@ -53,7 +55,12 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         plan: Plan,
         schedule: &'static dyn Schedule,
     ) -> Result<Self, Error> {
-        let mut operation = Self { comm, request, plan, schedule, state: State::Finished };
+        let now = comm.transport.now();
+        let limits = Limits {
+            stall: comm.config.timeout,
+            deadline: comm.config.deadline.map(|left| now.saturating_add(left)),
+        };
+        let mut operation = Self { comm, request, plan, schedule, limits, state: State::Finished };
         operation.state = if plan.needs_extent() {
             let sampled = plan.samples(operation.request.count);
             operation.start_extent(sampled, Report::default())?
@@ -61,6 +68,27 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
             operation.start_running(None, Report::default())?
         };
         Ok(operation)
+    }
+
+    /// Fails with [`Error::Stalled`] after `timeout` without any progress, whatever
+    /// [`Config::timeout`](crate::Config::timeout) says.
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.limits.stall = timeout;
+        self
+    }
+
+    /// Fails with [`Error::Deadline`] unless finished in `left` from now, whatever
+    /// [`Config::deadline`](crate::Config::deadline) says. The deadline is this rank's own; the others learn of it as of any
+    /// other failure.
+    pub fn with_deadline(mut self, left: Duration) -> Self {
+        self.limits.deadline = Some(self.comm.transport.now().saturating_add(left));
+        self
+    }
+
+    /// Gives the call up: the other ranks get [`Error::Aborted`], and the communicator is poisoned. Nothing happens if the result has been
+    /// returned. The caller's buffers hold a part of the result, or none. Dropping an unfinished operation does the same.
+    pub fn cancel(self) {
+        drop(self);
     }
 
     fn call(&self) -> Call {
@@ -119,12 +147,16 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     /// # Errors
     /// As [`poll`](Self::poll).
     pub fn wait(mut self) -> Result<Report, Error> {
-        let rest = REST.min(self.comm.config.timeout / 4);
+        let rest = REST.min(self.limits.stall / 4);
         loop {
             match self.advance()? {
                 Step::Finished(report) => return Ok(report),
                 Step::Moved => {}
-                Step::Waiting => self.comm.transport.idle(rest),
+                Step::Waiting => {
+                    let transport = &mut self.comm.transport;
+                    let left = self.limits.deadline.map(|d| d.saturating_sub(transport.now()));
+                    transport.idle(left.map_or(rest, |left| left.min(rest)));
+                }
             }
         }
     }
@@ -140,14 +172,14 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     }
 
     fn try_advance(&mut self) -> Result<Step, Error> {
-        let transport = &mut self.comm.transport;
+        let Communicator { transport, notices, .. } = &mut *self.comm;
         match &mut self.state {
             State::Finished => Err(Error::Finished),
             State::Extent { engine, values, sampled, before } => {
                 let codec = AnyCodec::<f64>::Raw(crate::codec::Raw::new());
                 let mut buffers = Buffers::InPlace { start: 0, data: values };
                 let mut work = Work { codec: codec.as_dyn(), op: Op::Max, buffers: &mut buffers };
-                Ok(match engine.poll(transport, &mut work)? {
+                Ok(match engine.poll(transport, &mut work, self.limits, notices)? {
                     Progress::Moved => Step::Moved,
                     Progress::Waiting => Step::Waiting,
                     Progress::Finished => {
@@ -169,7 +201,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
                 let buffers = &mut self.request.buffers;
                 let op = self.request.op.unwrap_or(Op::Sum);
                 let mut work = Work { codec: codec.as_dyn(), op, buffers };
-                Ok(match engine.poll(transport, &mut work)? {
+                Ok(match engine.poll(transport, &mut work, self.limits, notices)? {
                     Progress::Moved => Step::Moved,
                     Progress::Waiting => Step::Waiting,
                     Progress::Finished => {

@@ -177,7 +177,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
         let message = frame.as_ref().get(..n_bytes).ok_or(misuse())?;
         let header = Header::parse(message, program.checksum)
             .map_err(|error| Error::Frame { rank, error })?;
-        if header.kind == Kind::Abort {
+        if header.kind != Kind::Data {
             return Err(Error::Aborted { rank });
         }
         program.check(rank, &header.call)?;

@@ -1,0 +1,153 @@
+//! Abort notices: telling all other ranks that this one has given up, and hearing of those that have.
+//!
+//! Who fails tells *everybody*, so nobody depends on a third rank to pass the news on. Who waits listens to the ranks
+//! it waits for at every pass, and to [`N_OTHERS`] more in turn: it may wait for a rank that is late and knows of
+//! nothing, while the one that failed is another. A call also listens once before it begins, since one that only
+//! sends never waits.
+//!
+//! A notice ends the call under way unless the sender gave up in a *later* call and is not waited for: then it has sent
+//! what this call needs of it. That notice is remembered, and ends the next call.
+//!
+//! Cost: a few looks at empty queues for each pass that finds nothing to do.
+
+use crate::error::Error;
+use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
+use crate::transport::{Rank, Tag, Transport};
+use core::task::Poll;
+
+/// Ranks listened to in a pass beside those waited for.
+const N_OTHERS: usize = 4;
+
+/// What a communicator knows of ranks that gave up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Notices {
+    /// Whom to listen to next, out of turn.
+    next: usize,
+    /// A rank that gave up in a call that this rank had not come to, and that call's number.
+    given_up: Option<(Rank, u32)>,
+}
+
+impl Notices {
+    /// What is known, for another numbering of ranks.
+    pub(crate) fn among(self, number: impl Fn(Rank) -> Option<Rank>) -> Self {
+        let known = self.given_up.and_then(|(rank, call)| Some((number(rank)?, call)));
+        Self { next: 0, given_up: known }
+    }
+
+    /// Keeps a notice that came before this communicator was there.
+    pub(crate) fn keep(&mut self, rank: Rank, sequence: u32) {
+        self.given_up = Some((rank, sequence));
+    }
+
+    /// When a call begins: fails if a rank is known to have given it up, or one before it.
+    pub(crate) fn listen_before<X: Transport>(
+        &mut self,
+        transport: &mut X,
+        ours: &CallHeader,
+    ) -> Result<(), Error> {
+        if let Some((rank, sequence)) = self.given_up {
+            self.weigh(rank, sequence, ours)?;
+        }
+        self.listen_in_turn(transport, ours)
+    }
+
+    /// While a call waits for the ranks `awaited`: fails if it will not end.
+    pub(crate) fn listen<X: Transport>(
+        &mut self,
+        transport: &mut X,
+        ours: &CallHeader,
+        awaited: impl Iterator<Item = Rank>,
+    ) -> Result<(), Error> {
+        for rank in awaited {
+            let is_known = self.given_up.is_some_and(|(known, _)| known == rank);
+            if is_known || hear(transport, rank, ours.epoch)?.is_some() {
+                return Err(Error::Aborted { rank });
+            }
+        }
+        self.listen_in_turn(transport, ours)
+    }
+
+    fn listen_in_turn<X: Transport>(
+        &mut self,
+        transport: &mut X,
+        ours: &CallHeader,
+    ) -> Result<(), Error> {
+        for _ in 0..N_OTHERS.min(transport.size()) {
+            let rank = self.next_in_turn(transport);
+            if let Some(theirs) = hear(transport, rank, ours.epoch)? {
+                self.weigh(rank, theirs.sequence, ours)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A call that was given up ends those from it on; those before it can be finished.
+    fn weigh(&mut self, rank: Rank, sequence: u32, ours: &CallHeader) -> Result<(), Error> {
+        if is_later(sequence, ours.sequence) {
+            self.given_up = Some((rank, sequence));
+            return Ok(());
+        }
+        Err(Error::Aborted { rank })
+    }
+
+    /// Another rank, or this one, of which nothing is ever heard.
+    fn next_in_turn<X: Transport>(&mut self, transport: &X) -> Rank {
+        let rank = Rank::new(self.next % transport.size());
+        self.next = rank.index() + 1;
+        rank
+    }
+}
+
+/// Whether call `a` comes after call `b`; numbers wrap.
+const fn is_later(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b).cast_signed() > 0
+}
+
+/// The call that a rank gave up, if a notice of its has come. A view says that it is forming another group; views and notices
+/// of groups before this one are of no interest any more.
+fn hear<X: Transport>(
+    transport: &mut X,
+    from: Rank,
+    epoch: u32,
+) -> Result<Option<CallHeader>, Error> {
+    // A rank that has ended is no failure until something is needed of it.
+    while let Poll::Ready(Ok((frame, n_bytes))) = transport.poll_recv(from, Tag::CONTROL) {
+        let message = frame.as_ref().get(..n_bytes);
+        let notice = message.map(|message| Header::parse(message, false));
+        transport.recycle(frame);
+        match notice {
+            Some(Ok(Header { kind: Kind::View, call, .. })) if call.epoch <= epoch => {}
+            Some(Ok(Header { call, .. })) if call.epoch < epoch => {}
+            Some(Ok(header)) => return Ok(Some(header.call)),
+            Some(Err(error)) => return Err(Error::Frame { rank: from, error }),
+            None => return Err(super::lane::misuse()),
+        }
+    }
+    Ok(None)
+}
+
+/// Sends `notice` to all other ranks: all, because a rank that made another call waits on other links than ours.
+/// Best effort: a rank that gets no notice ends by its time limit.
+pub(crate) fn tell<X: Transport>(transport: &mut X, notice: &Header, checksum: bool) {
+    let own = transport.rank();
+    for peer in (0..transport.size()).map(Rank::new).filter(|&peer| peer != own) {
+        let Poll::Ready(Ok(())) = transport.poll_ready(peer, Tag::CONTROL) else { continue };
+        let Poll::Ready(Ok(mut frame)) = transport.poll_frame() else { continue };
+        notice.emit(frame.as_mut(), checksum);
+        // A peer that is gone needs no notice.
+        let _ = transport.send(peer, Tag::CONTROL, frame, HEADER_BYTES);
+    }
+    // Let the notices leave before the caller drops the transport.
+    let _ = transport.progress();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_calls_are_later_also_where_numbers_wrap() {
+        assert!(is_later(2, 1) && !is_later(1, 1) && !is_later(1, 2));
+        assert!(is_later(0, u32::MAX) && !is_later(u32::MAX, 0));
+    }
+}

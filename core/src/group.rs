@@ -1,0 +1,166 @@
+//! Which ranks of a transport form a communicator: a [`Transport`] between some of another's ranks.
+//!
+//! At first that is all of them, and nothing is translated. A communicator of survivors has a set of members; they are
+//! numbered `0..n` in the order of the transport's ranks.
+//!
+//! Cost: none for all ranks; for a set, a walk over at most 64 words for each call.
+
+mod rank_set;
+
+pub use rank_set::MAX_RANKS;
+pub(crate) use rank_set::RankSet;
+
+use crate::transport::{Rank, Tag, Transport, TransportError, TransportErrorKind};
+use core::task::Poll;
+use core::time::Duration;
+
+/// A transport between the members of a group.
+#[derive(Debug)]
+pub(crate) struct Group<X> {
+    inner: X,
+    /// The members; `None`: all ranks.
+    members: Option<RankSet>,
+}
+
+impl<X: Transport> Group<X> {
+    pub(crate) const fn all(inner: X) -> Self {
+        Self { inner, members: None }
+    }
+
+    /// A group of some ranks, the transport's own among them.
+    pub(crate) const fn of(inner: X, members: RankSet) -> Self {
+        Self { inner, members: Some(members) }
+    }
+
+    pub(crate) const fn inner(&self) -> &X {
+        &self.inner
+    }
+
+    pub(crate) const fn inner_mut(&mut self) -> &mut X {
+        &mut self.inner
+    }
+
+    pub(crate) fn into_inner(self) -> X {
+        self.inner
+    }
+
+    /// The members, as the transport's ranks; of no use for transports of more than [`MAX_RANKS`].
+    pub(crate) fn members(&self) -> RankSet {
+        self.members.unwrap_or_else(|| RankSet::first(self.inner.size().min(MAX_RANKS)))
+    }
+
+    /// A member's rank in the transport. What is no member keeps its number, for the transport to refuse if it
+    /// is out of range.
+    pub(crate) fn outer(&self, rank: Rank) -> Rank {
+        self.members.and_then(|members| members.nth(rank.index())).unwrap_or(rank)
+    }
+
+    /// A rank of the transport's as a member.
+    pub(crate) fn member(&self, outer: Rank) -> Option<Rank> {
+        match &self.members {
+            None => Some(outer),
+            Some(members) => members.contains(outer).then(|| Rank::new(members.n_below(outer))),
+        }
+    }
+
+    fn error(&self, error: &X::Error) -> GroupError {
+        let peer = error.peer().and_then(|peer| self.member(peer));
+        GroupError { kind: error.kind(), peer }
+    }
+}
+
+/// The transport's error, its peer as a member.
+#[derive(Debug)]
+pub(crate) struct GroupError {
+    kind: TransportErrorKind,
+    peer: Option<Rank>,
+}
+
+impl TransportError for GroupError {
+    fn kind(&self) -> TransportErrorKind {
+        self.kind
+    }
+
+    fn peer(&self) -> Option<Rank> {
+        self.peer
+    }
+}
+
+impl<X: Transport> Transport for Group<X> {
+    type Frame = X::Frame;
+    type Error = GroupError;
+
+    fn rank(&self) -> Rank {
+        let own = self.inner.rank();
+        self.member(own).unwrap_or(own)
+    }
+
+    fn size(&self) -> usize {
+        self.members.as_ref().map_or_else(|| self.inner.size(), RankSet::len)
+    }
+
+    fn frame_capacity(&self) -> usize {
+        self.inner.frame_capacity()
+    }
+
+    fn poll_frame(&mut self) -> Poll<Result<X::Frame, GroupError>> {
+        self.inner.poll_frame().map_err(|error| self.error(&error))
+    }
+
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), GroupError>> {
+        let to = self.outer(to);
+        self.inner.poll_ready(to, tag).map_err(|error| self.error(&error))
+    }
+
+    fn send(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        frame: X::Frame,
+        n_bytes: usize,
+    ) -> Result<(), GroupError> {
+        let to = self.outer(to);
+        self.inner.send(to, tag, frame, n_bytes).map_err(|error| self.error(&error))
+    }
+
+    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(X::Frame, usize), GroupError>> {
+        let from = self.outer(from);
+        self.inner.poll_recv(from, tag).map_err(|error| self.error(&error))
+    }
+
+    fn expect(&mut self, from: Rank, tag: Tag) {
+        self.inner.expect(self.outer(from), tag);
+    }
+
+    fn forget(&mut self, peer: Rank) {
+        self.inner.forget(self.outer(peer));
+    }
+
+    fn recycle(&mut self, frame: X::Frame) {
+        self.inner.recycle(frame);
+    }
+
+    fn undelivered(&self) -> Option<Rank> {
+        self.inner.undelivered().and_then(|peer| self.member(peer))
+    }
+
+    fn progress(&mut self) -> Result<(), GroupError> {
+        self.inner.progress().map_err(|error| self.error(&error))
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+
+    fn idle(&mut self, budget: Duration) {
+        self.inner.idle(budget);
+    }
+
+    fn link_rate(&self) -> Option<f64> {
+        self.inner.link_rate()
+    }
+
+    fn needs_checksum(&self) -> bool {
+        self.inner.needs_checksum()
+    }
+}

@@ -1,0 +1,470 @@
+//! After a failure: a communicator of the survivors.
+//!
+//! [`Shrink`] does it in two phases, as often as it takes.
+//!
+//! 1. *Agreeing*: ranks exchange views on [`Tag::CONTROL`] until all members of one view have sent it ([`Agreement`]).
+//! 2. *Fencing*: tag by tag, each sends a fence to each member and drops what comes before a member's. That the fences
+//!    have come shows that all members decided the same; and after them no frame of a failed call is left between them.
+//!
+//! Cost: n² messages of 64 + n/8 bytes or twice that, and n² for each lane that was used; no more time than a few
+//! round trips if the transport tells who is lost, and once `patience` if a lost rank is silent.
+//!
+//! Source: `MPIX_Comm_shrink` of ULFM (Bland et al., 2013). The fences are a flush as in group communication.
+
+mod agreement;
+mod ballot;
+
+pub use crate::group::MAX_RANKS;
+
+use crate::collective::Communicator;
+use crate::engine::{Notices, Progress, transport_error};
+use crate::error::{Error, Field};
+use crate::frame::{Header, Kind};
+use crate::group::RankSet;
+use crate::transport::{Rank, Tag, Transport};
+use agreement::{Agreement, Decision};
+use ballot::Ballot;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+
+/// Longest rest between two looks at the clock.
+const REST: Duration = Duration::from_millis(20);
+/// Messages taken from one link in one poll, so that it stays bounded.
+const MESSAGES_PER_POLL: usize = 16;
+/// How often fences may fail to come before it is an error.
+const MAX_STALLS: u32 = 3;
+
+/// A communicator of survivors being formed; see [`Communicator::shrink`].
+///
+/// Drive it with [`poll`](Self::poll), [`wait`](Self::wait), or `.await` it (any executor will do). Dropping it unfinished
+/// leaves the group: the others go on without this rank.
+#[must_use = "nothing moves unless it is polled or waited for"]
+pub struct Shrink<X: Transport> {
+    /// The communicator that has failed; none once this has ended.
+    comm: Option<Communicator<X>>,
+    agreement: Agreement,
+    /// Of the view decided.
+    fences: Fences,
+    patience: Duration,
+    /// When members were last given reason to answer, or a fence last moved.
+    since: Duration,
+    /// Changes of the view, when `since` was set.
+    n_changes: u32,
+    /// How often fences did not come.
+    n_stalls: u32,
+}
+
+/// How far the fences of a view are.
+#[derive(Clone, Copy)]
+struct Fences {
+    /// The tag at hand.
+    tag: u8,
+    /// To whom one was sent with it.
+    sent: RankSet,
+    /// From whom one has come.
+    received: RankSet,
+}
+
+impl Fences {
+    const fn with(tag: u8) -> Self {
+        Self { tag, sent: RankSet::EMPTY, received: RankSet::EMPTY }
+    }
+
+    /// Whether nothing more will come from `rank` that is about this view.
+    fn has_all_of(&self, rank: Rank, agreement: &Agreement) -> bool {
+        let is_last_tag = self.tag + 1 >= agreement.view().n_tags;
+        agreement.is_decided() && is_last_tag && self.received.contains(rank)
+    }
+}
+
+impl<X: Transport> Communicator<X> {
+    /// A communicator of the ranks that call this, after a failure or without one: the survivors.
+    ///
+    /// Ranks are numbered anew, `0..size`, in the old order; [`transport_rank`](Self::transport_rank) tells who is who. Ranks
+    /// that have ended are left out, as are those that do not answer for `patience`. So `patience` should cover how much later the
+    /// others may call this; it should be the same everywhere, and well above the network's round trip. If all answer it is never waited for.
+    ///
+    /// A communicator that was shrunk can be shrunk again.
+    ///
+    /// What holds: no two communicators that overlap have other members, or else they are told apart and a call between them
+    /// is [`Error::Mismatch`], [`Error::Aborted`] or [`Error::Stalled`], never a wrong result. What does not: a network that falls in two
+    /// may give two communicators, a whole one for each side. If only one may go on, look at [`size`](Self::size): only one can
+    /// have more than half of the ranks. More: docs/failures.md.
+    ///
+    /// # Errors
+    /// Ranks are numbered as in this communicator.
+    ///
+    /// - [`Error::Excluded`]: the others go on without this rank.
+    /// - [`Error::Stalled`]: ranks answer, but fences do not come; or [`Error::Transport`]. This rank has then left the others.
+    /// - [`Error::TooManyRanks`] for transports of more than [`MAX_RANKS`] ranks.
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::{Communicator, Error, Op, Plan, Transport};
+    /// use std::time::Duration;
+    ///
+    /// /// The sum of those that are left. Each contribution counts once; lost ones do not.
+    /// fn sum_of_survivors<X: Transport>(
+    ///     mut comm: Communicator<X>,
+    ///     own: &[f32],
+    ///     sum: &mut [f32],
+    ///     plan: &Plan,
+    /// ) -> Result<Communicator<X>, Error> {
+    ///     let half = comm.size() / 2;
+    ///     loop {
+    ///         match comm.all_reduce_into(own, sum, Op::Sum, plan) {
+    ///             Ok(_) => return Ok(comm),
+    ///             Err(error) if error.is_usage() => return Err(error),
+    ///             Err(error) => {
+    ///                 comm = comm.shrink(Duration::from_secs(5))?;
+    ///                 if comm.size() <= half {
+    ///                     return Err(error);
+    ///                 }
+    ///             }
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    pub fn shrink(self, patience: Duration) -> Result<Self, Error> {
+        self.start_shrink(patience)?.wait()
+    }
+
+    /// Starts what [`shrink`](Self::shrink) does.
+    ///
+    /// # Errors
+    /// [`Error::TooManyRanks`].
+    pub fn start_shrink(mut self, patience: Duration) -> Result<Shrink<X>, Error> {
+        let transport = self.transport.inner();
+        let size = transport.size();
+        if size > MAX_RANKS {
+            return Err(Error::TooManyRanks { size, max: MAX_RANKS });
+        }
+        let (members, since) = (self.transport.members(), transport.now());
+        let agreement =
+            Agreement::new(transport.rank(), members, self.epoch.saturating_add(1), self.n_tags);
+        self.notices = Notices::default();
+        Ok(Shrink {
+            comm: Some(self),
+            agreement,
+            fences: Fences::with(0),
+            patience,
+            since,
+            n_changes: 0,
+            n_stalls: 0,
+        })
+    }
+}
+
+impl<X: Transport> Shrink<X> {
+    /// Advances by a bounded amount of work; the survivors' communicator when it is formed.
+    ///
+    /// # Errors
+    /// As [`Communicator::shrink`]; [`Error::Finished`] once the result has been returned.
+    pub fn poll(&mut self) -> Poll<Result<Communicator<X>, Error>> {
+        match self.advance() {
+            Ok(Progress::Finished) => Poll::Ready(self.finish()),
+            Ok(Progress::Moved | Progress::Waiting) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// Drives it to its end.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    pub fn wait(mut self) -> Result<Communicator<X>, Error> {
+        let rest = REST.min(self.patience / 4);
+        loop {
+            match (self.advance()?, &mut self.comm) {
+                (Progress::Waiting, Some(comm)) => comm.transport.idle(rest),
+                (Progress::Finished, _) => return self.finish(),
+                _ => {}
+            }
+        }
+    }
+
+    fn advance(&mut self) -> Result<Progress, Error> {
+        let result = self.try_advance();
+        if !matches!(result, Ok(_) | Err(Error::Finished)) {
+            self.leave();
+        }
+        result
+    }
+
+    fn try_advance(&mut self) -> Result<Progress, Error> {
+        let comm = self.comm.as_mut().ok_or(Error::Finished)?;
+        comm.transport.progress().map_err(transport_error)?;
+        let n_changes = self.agreement.n_changes();
+        let mut moved = self.listen() | self.speak();
+        if !self.agreement.is_decided() {
+            moved |= self.decide()?;
+        } else if self.fence(&mut moved)? {
+            return Ok(Progress::Finished);
+        }
+        moved |= self.agreement.n_changes() != n_changes;
+        self.mind_the_time(moved)?;
+        Ok(if moved { Progress::Moved } else { Progress::Waiting })
+    }
+
+    /// The communicator, once all fences are through.
+    fn finish(&mut self) -> Result<Communicator<X>, Error> {
+        let comm = self.comm.take().ok_or(Error::Finished)?;
+        Ok(comm.of_survivors(self.agreement.view().members, self.agreement.epoch()))
+    }
+
+    /// Takes in views. Whether there was one.
+    fn listen(&mut self) -> bool {
+        let Some(comm) = &mut self.comm else { return false };
+        let mut moved = false;
+        for from in self.agreement.others().iter() {
+            if self.fences.has_all_of(from, &self.agreement) {
+                // What comes now may be for the communicator that is about to be.
+                continue;
+            }
+            for _ in 0..MESSAGES_PER_POLL {
+                let transport = comm.transport.inner_mut();
+                match transport.poll_recv(from, Tag::CONTROL) {
+                    Poll::Pending => break,
+                    Poll::Ready(Ok((frame, n_bytes))) => {
+                        let message = frame.as_ref().get(..n_bytes).unwrap_or_default();
+                        // A damaged view is as good as none: it is sent again, or its sender is silent.
+                        if let Ok(header) = Header::parse(message, false) {
+                            if header.kind == Kind::View
+                                && let Ok(ballot) = Ballot::read(&header, message, transport.size())
+                            {
+                                self.agreement.hear(from, &ballot);
+                            } else if header.kind == Kind::Abort
+                                && self.agreement.is_decided()
+                                && header.call.epoch == self.agreement.epoch()
+                            {
+                                // It is done already, and has given up its first call.
+                                comm.notices.keep(from, header.call.sequence);
+                            }
+                        }
+                        transport.recycle(frame);
+                        moved = true;
+                    }
+                    Poll::Ready(Err(_)) => {
+                        // While fences are awaited, a rank that is done may end; those that it sent are here.
+                        if !self.agreement.is_decided() {
+                            self.agreement.remove(from);
+                        }
+                        break;
+                    }
+                }
+            }
+        }
+        moved
+    }
+
+    /// Sends our view to whom it is owed, as far as there is room. Whether anything was sent.
+    fn speak(&mut self) -> bool {
+        let Some(comm) = &mut self.comm else { return false };
+        let checksum = comm.checksum();
+        let mut moved = false;
+        for to in self.agreement.owed().iter() {
+            let ballot = self.agreement.ballot(to);
+            let sent =
+                send(comm.transport.inner_mut(), to, Tag::CONTROL, Kind::View, &ballot, checksum);
+            if sent.is_ready() {
+                self.agreement.settle(to);
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    /// Goes on to fences if all members agree. Whether they do.
+    fn decide(&mut self) -> Result<bool, Error> {
+        match self.agreement.decide() {
+            None => Ok(false),
+            Some(Decision::Excluded(by)) => Err(Error::Excluded { rank: self.old_rank(by) }),
+            Some(Decision::Group) => {
+                self.fences = Fences::with(0);
+                if let Some(comm) = &mut self.comm {
+                    // What was heard of an earlier epoch's group.
+                    comm.notices = Notices::default();
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Sends and takes fences. Whether all have been, on all tags.
+    fn fence(&mut self, moved: &mut bool) -> Result<bool, Error> {
+        let (Some(comm), Fences { tag, sent, received }) = (&mut self.comm, &mut self.fences)
+        else {
+            return Ok(false);
+        };
+        let (view, epoch, checksum) =
+            (*self.agreement.view(), self.agreement.epoch(), comm.checksum());
+        let others = self.agreement.others().and(&view.members);
+        let fence = Ballot { epoch, view, heard: true };
+        let transport = comm.transport.inner_mut();
+        for to in others.minus(sent).iter() {
+            if send(transport, to, Tag(*tag), Kind::Fence, &fence, checksum).is_ready() {
+                sent.insert(to);
+                *moved = true;
+            }
+        }
+        for from in others.minus(received).iter() {
+            for _ in 0..MESSAGES_PER_POLL {
+                match transport.poll_recv(from, Tag(*tag)) {
+                    Poll::Pending => break,
+                    Poll::Ready(Ok((frame, n_bytes))) => {
+                        let theirs = read_fence(&frame, n_bytes, transport.size());
+                        transport.recycle(frame);
+                        *moved = true;
+                        let Some(theirs) = theirs.filter(|theirs| theirs.epoch == epoch) else {
+                            continue;
+                        };
+                        if theirs.view != view {
+                            let rank = self.old_rank(from);
+                            let (ours, theirs) = (view.members.len(), theirs.view.members.len());
+                            let (ours, theirs) = (ours as u64, theirs as u64);
+                            return Err(Error::Mismatch {
+                                rank,
+                                field: Field::Members,
+                                ours,
+                                theirs,
+                            });
+                        }
+                        received.insert(from);
+                        break;
+                    }
+                    Poll::Ready(Err(_)) => {
+                        self.agreement.remove(from);
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        if *sent != others || *received != others {
+            return Ok(false);
+        }
+        if *tag + 1 < view.n_tags {
+            self.fences = Fences::with(*tag + 1);
+            *moved = true;
+            return Ok(false);
+        }
+        for rank in self.agreement.others().minus(&view.members).iter() {
+            transport.forget(rank);
+        }
+        // A fence that has not left would leave its receiver waiting.
+        Ok(transport.undelivered().is_none())
+    }
+
+    /// Leaves out who is silent, begins anew where fences do not come, and ends it where that does not help.
+    fn mind_the_time(&mut self, moved: bool) -> Result<(), Error> {
+        let Some(comm) = &self.comm else { return Ok(()) };
+        let now = comm.transport.now();
+        // Views of others may come and go; what counts is who has not answered ours.
+        let answered = if self.agreement.is_decided() {
+            moved
+        } else {
+            self.agreement.n_changes() != self.n_changes
+        };
+        if answered {
+            (self.since, self.n_changes) = (now, self.agreement.n_changes());
+        } else if now.saturating_sub(self.since) > self.patience {
+            if self.agreement.is_decided() {
+                self.n_stalls += 1;
+                if self.n_stalls == MAX_STALLS {
+                    return Err(self.stalled());
+                }
+                self.agreement.go_on(self.agreement.epoch().saturating_add(1));
+            } else {
+                self.agreement.remove_silent();
+            }
+        }
+        Ok(())
+    }
+
+    /// The error that names a member whose fence is missing.
+    fn stalled(&self) -> Error {
+        let members = self.agreement.others().and(&self.agreement.view().members);
+        let missing = members.minus(&self.fences.received).iter().next();
+        let rank = missing.or(members.nth(0)).map_or(Rank(0), |rank| self.old_rank(rank));
+        Error::Stalled { rank, step: usize::from(self.fences.tag) }
+    }
+
+    /// A rank of the transport's as one of the communicator that failed.
+    fn old_rank(&self, rank: Rank) -> Rank {
+        self.comm.as_ref().and_then(|comm| comm.transport.member(rank)).unwrap_or(rank)
+    }
+
+    /// Tells the others not to wait for this rank; gives the transport up.
+    fn leave(&mut self) {
+        let Some(mut comm) = self.comm.take() else { return };
+        let (checksum, farewell) = (comm.checksum(), self.agreement.farewell());
+        let transport = comm.transport.inner_mut();
+        for to in self.agreement.others().iter() {
+            // Best effort: a rank that does not hear of it waits for its patience.
+            let _ = send(transport, to, Tag::CONTROL, Kind::View, &farewell, checksum);
+        }
+        let _ = transport.progress();
+    }
+}
+
+/// Sends a ballot if there is room. `Ready` also if the receiver is gone.
+fn send<X: Transport>(
+    transport: &mut X,
+    to: Rank,
+    tag: Tag,
+    kind: Kind,
+    ballot: &Ballot,
+    checksum: bool,
+) -> Poll<()> {
+    match transport.poll_ready(to, tag) {
+        Poll::Pending => return Poll::Pending,
+        Poll::Ready(Err(_)) => return Poll::Ready(()),
+        Poll::Ready(Ok(())) => {}
+    }
+    let Poll::Ready(Ok(mut frame)) = transport.poll_frame() else { return Poll::Pending };
+    let n_bytes = ballot.emit(kind, transport.size(), frame.as_mut(), checksum);
+    // A failure shows when the receiver's own messages do not come.
+    let _ = transport.send(to, tag, frame, n_bytes);
+    Poll::Ready(())
+}
+
+/// The fence in a message; `None` if it is anything else.
+fn read_fence<F: AsRef<[u8]>>(frame: &F, n_bytes: usize, size: usize) -> Option<Ballot> {
+    let message = frame.as_ref().get(..n_bytes)?;
+    let header = Header::parse(message, false).ok().filter(|header| header.kind == Kind::Fence)?;
+    Ballot::read(&header, message, size).ok()
+}
+
+impl<X: Transport> Drop for Shrink<X> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl<X: Transport> Future for Shrink<X>
+where
+    Self: Unpin,
+{
+    type Output = Result<Communicator<X>, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = Self::poll(&mut self);
+        if result.is_pending() {
+            context.waker().wake_by_ref();
+        }
+        result
+    }
+}
+
+impl<X: Transport> core::fmt::Debug for Shrink<X> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let phase = match (&self.comm, self.agreement.is_decided()) {
+            (None, _) => "ended",
+            (_, false) => "agreeing",
+            (_, true) => "fencing",
+        };
+        let (epoch, n) = (self.agreement.epoch(), self.agreement.view().members.len());
+        write!(f, "epoch {epoch}, {n} members, {phase}")
+    }
+}

@@ -1,0 +1,182 @@
+//! What ranks tell each other while they form a group of survivors: a message header and a set of ranks.
+//!
+//! Layout: docs/format.md, section 1. A header holds more fields than a ballot needs; those are fixed, and a ballot is
+//! read only if all of them are as it would have been written.
+
+use crate::codec::CodecId;
+use crate::element::DType;
+use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind};
+use crate::group::RankSet;
+use crate::layout::Division;
+use crate::op::OpCode;
+use crate::schedule::Collective;
+use crate::transport::MAX_LANES;
+
+/// Largest epoch that is believed.
+const MAX_EPOCH: u32 = u32::MAX / 2;
+
+/// What ranks must agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct View {
+    /// Who belongs to the group, as ranks of the transport.
+    pub(super) members: RankSet,
+    /// Tags `0..n_tags` may hold frames of calls that failed.
+    pub(super) n_tags: u8,
+}
+
+/// One message of a rank's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ballot {
+    /// The group that is being formed.
+    pub(super) epoch: u32,
+    pub(super) view: View,
+    /// The sender has heard the receiver in this epoch.
+    pub(super) heard: bool,
+}
+
+impl Ballot {
+    /// Writes the ballot of a transport of `size` ranks; the message's bytes.
+    pub(super) fn emit(&self, kind: Kind, size: usize, frame: &mut [u8], checksum: bool) -> usize {
+        let header = self.header(kind, size);
+        let end = HEADER_BYTES + header.n_bytes as usize;
+        self.view.members.write(&mut frame[HEADER_BYTES..end]);
+        header.emit(frame, checksum);
+        end
+    }
+
+    /// Reads the ballot of a message with this header.
+    pub(super) fn read(header: &Header, message: &[u8], size: usize) -> Result<Self, FrameError> {
+        let payload = message.get(HEADER_BYTES..).unwrap_or_default();
+        let members = RankSet::read(payload, size).ok_or(FrameError::Damaged)?;
+        let n_tags = u8::try_from(header.round).map_err(|_| FrameError::Damaged)?;
+        let view = View { members, n_tags };
+        let ballot = Self { epoch: header.call.epoch, view, heard: header.part == 1 };
+        let is_sound = ballot.header(header.kind, size) == *header
+            && matches!(header.kind, Kind::View | Kind::Fence)
+            && header.call.step.to_bits() == 0
+            && (1..=MAX_EPOCH).contains(&ballot.epoch)
+            && usize::from(n_tags) <= MAX_LANES;
+        is_sound.then_some(ballot).ok_or(FrameError::Damaged)
+    }
+
+    fn header(&self, kind: Kind, size: usize) -> Header {
+        Header {
+            kind,
+            call: CallHeader {
+                epoch: self.epoch,
+                sequence: 0,
+                collective: Collective::AllReduce,
+                dtype: DType::F32,
+                op: OpCode::None,
+                codec: CodecId::Raw,
+                division: Division::Blocks,
+                pipeline: 0,
+                root: 0,
+                count: size as u64,
+                step: 0.0,
+            },
+            part: u32::from(self.heard),
+            round: u32::from(self.view.n_tags),
+            n_values: self.view.members.len() as u32,
+            n_bytes: RankSet::n_bytes(size) as u32,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::{MIN_FRAME_BYTES, Rank};
+    use std::vec;
+
+    #[test]
+    fn what_was_emitted_is_read_and_fits_the_smallest_frame() {
+        for size in [1, 2, 9, 64, 1000, 4096] {
+            let members = RankSet::first(size).without(Rank::new(size / 2));
+            let view = View { members, n_tags: 3 };
+            for (kind, heard) in [(Kind::View, false), (Kind::View, true), (Kind::Fence, false)] {
+                let ballot = Ballot { epoch: 77, view, heard };
+                let mut frame = vec![0xaa; MIN_FRAME_BYTES];
+                let n_bytes = ballot.emit(kind, size, &mut frame, true);
+                let message = &frame[..n_bytes];
+                let header = Header::parse(message, true).expect("what was emitted");
+                assert_eq!(header.kind, kind);
+                assert_eq!(Ballot::read(&header, message, size), Ok(ballot));
+                assert!(Ballot::read(&header, message, size + 8).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_else_differs_is_refused() {
+        let view = View { members: RankSet::first(5), n_tags: 4 };
+        let ballot = Ballot { epoch: 1, view, heard: true };
+        let mut frame = vec![0; MIN_FRAME_BYTES];
+        let n_bytes = ballot.emit(Kind::View, 5, &mut frame, false);
+        let message = &frame[..n_bytes];
+        let good = Header::parse(message, false).expect("what was emitted");
+        let call = |change: fn(&mut CallHeader)| {
+            let mut header = good;
+            change(&mut header.call);
+            header
+        };
+        let bad = [
+            call(|call| call.epoch = u32::MAX),
+            call(|call| call.sequence = 1),
+            call(|call| call.count = 6),
+            call(|call| call.root = 1),
+            call(|call| call.step = 1.0),
+            call(|call| call.codec = CodecId::FzLight),
+            Header { part: 2, ..good },
+            Header { round: 9, ..good },
+            Header { round: 300, ..good },
+            Header { n_values: 4, ..good },
+        ];
+        for header in bad {
+            assert_eq!(Ballot::read(&header, message, 5), Err(FrameError::Damaged), "{header:?}");
+        }
+        assert_eq!(Ballot::read(&good, message, 5), Ok(ballot));
+    }
+
+    /// Whatever bits come: what is read is what is emitted again, bit for bit.
+    #[test]
+    fn every_flipped_bit_is_refused_or_means_something() {
+        let view = View { members: RankSet::first(11).without(Rank(4)), n_tags: 4 };
+        let ballot = Ballot { epoch: 1, view, heard: false };
+        let mut frame = vec![0; MIN_FRAME_BYTES];
+        let n_bytes = ballot.emit(Kind::View, 11, &mut frame, false);
+        let mut n_read = 0;
+        for bit in 0..8 * n_bytes {
+            let mut message = frame[..n_bytes].to_vec();
+            message[bit / 8] ^= 1 << (bit % 8);
+            let Ok(header) = Header::parse(&message, false) else { continue };
+            let Ok(read) = Ballot::read(&header, &message, 11) else { continue };
+            n_read += 1;
+            let mut again = vec![0; MIN_FRAME_BYTES];
+            let n_again = read.emit(header.kind, 11, &mut again, false);
+            assert_eq!(again[..n_again], message, "bit {bit}");
+        }
+        // Epochs of two bits, other numbers of tags, a fence, a rank that has heard us.
+        assert_eq!(n_read, 30 + 3 + 1 + 1);
+    }
+
+    /// The bytes of docs/format.md.
+    #[test]
+    fn a_view_and_a_fence() {
+        let view = View { members: RankSet::first(11).without(Rank(4)), n_tags: 4 };
+        let with = |kind, part| {
+            std::format!(
+                "465701{kind:02x}0001000000000000 00000000 0b00000000000000 0000000000000000 \
+                 00000000 {part:02x}000000 04000000 0a000000 02000000 02000000 0000000000000000 ef07"
+            )
+        };
+        for (kind, heard) in [(Kind::View, false), (Kind::Fence, true)] {
+            let mut frame = vec![0xaa; MIN_FRAME_BYTES];
+            let n_bytes = Ballot { epoch: 2, view, heard }.emit(kind, 11, &mut frame, false);
+            let hex: std::string::String =
+                frame[..n_bytes].iter().map(|byte| std::format!("{byte:02x}")).collect();
+            let expected = with(kind as u8, u8::from(heard));
+            assert_eq!(hex, expected.replace(' ', ""));
+        }
+    }
+}

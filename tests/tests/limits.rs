@@ -1,0 +1,150 @@
+//! How long a call may take, and giving one up: limits of one call, limits of the configuration, `cancel`.
+//!
+//! Limits are a rank's own. What is tested is that the rank that set them ends in time with an error that names
+//! whom it waited for, and that the others are told.
+
+use foldwire::transport::TransportErrorKind;
+use foldwire::{Error, Op, Rank};
+use foldwire_tests::deadline::{PATIENT, plan, run, within_deadline};
+use foldwire_threads::World;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_millis(120);
+/// When the late rank calls; far behind the limit.
+const LATE: Duration = Duration::from_millis(800);
+
+fn told(error: &Error) -> bool {
+    let lost = TransportErrorKind::PeerLost;
+    matches!(error, Error::Aborted { .. })
+        || matches!(error, Error::Transport { kind, .. } if *kind == lost)
+}
+
+/// Rank 0 has a limit, the last rank is late, the others are patient. Rank 0's error.
+fn limited(
+    size: usize,
+    limit: fn(&mut foldwire_tests::deadline::Comm, &mut [f32]) -> Result<(), Error>,
+) -> Error {
+    let outcomes = run(size, PATIENT, move |comm| {
+        let mut values = vec![1.5f32; 50_000];
+        let start = Instant::now();
+        if comm.rank().index() == size - 1 {
+            thread::sleep(LATE);
+        }
+        let outcome = match comm.rank() {
+            Rank(0) => limit(comm, &mut values),
+            _ => comm.all_reduce(&mut values, Op::Sum, &plan()).map(|_| ()),
+        };
+        (outcome, start.elapsed())
+    });
+    for (rank, (outcome, took)) in outcomes.iter().enumerate() {
+        let context = format!("rank {rank} of {size}: {outcomes:?}");
+        assert!(rank == 0 || outcome.as_ref().is_err_and(told), "{context}");
+        assert!(*took >= LIMIT && (rank == size - 1 || *took < LATE), "{context}");
+    }
+    outcomes[0].0.expect_err("nobody can finish without the late rank")
+}
+
+#[test]
+fn a_deadline_ends_a_call_that_waits_and_the_others_are_told() {
+    for size in [2, 3, 5] {
+        let error = limited(size, |comm, values| {
+            let operation = comm.start_all_reduce(values, Op::Sum, &plan())?;
+            operation.with_deadline(LIMIT).wait().map(|_| ())
+        });
+        // A ring: rank 0 waits for the last one.
+        let last = Rank::new(size - 1);
+        assert!(matches!(error, Error::Deadline { rank, .. } if rank == last), "{error:?}");
+    }
+}
+
+#[test]
+fn the_configuration_can_set_a_deadline_for_all_calls() {
+    let error = limited(3, |comm, values| {
+        comm.config_mut().deadline = Some(LIMIT);
+        comm.all_reduce(values, Op::Sum, &plan()).map(|_| ())
+    });
+    assert!(matches!(error, Error::Deadline { rank: Rank(2), .. }), "{error:?}");
+}
+
+#[test]
+fn a_stall_limit_can_be_set_for_one_call() {
+    let error = limited(3, |comm, values| {
+        let operation = comm.start_all_reduce(values, Op::Sum, &plan())?;
+        operation.with_timeout(LIMIT).wait().map(|_| ())
+    });
+    assert!(matches!(error, Error::Stalled { rank: Rank(2), .. }), "{error:?}");
+}
+
+#[test]
+fn a_deadline_ends_a_call_that_moves_all_the_time() {
+    // 8 MB at 4 MB/s: two seconds and more, never still for long.
+    let outcomes = within_deadline(|| {
+        World::new(2).frame_bytes(20_000).link_rate(4e6).run(|mut comm| {
+            let mut values = vec![1.5f32; 2_000_000];
+            comm.config_mut().timeout = PATIENT;
+            let start = Instant::now();
+            let raw = foldwire::Plan::raw();
+            let operation = comm.start_all_reduce(&mut values, Op::Sum, &raw).expect("correct");
+            (operation.with_deadline(LIMIT).wait(), start.elapsed())
+        })
+    });
+    for (outcome, took) in &outcomes {
+        let ended = matches!(outcome, Err(Error::Deadline { .. })) || {
+            // The other rank's deadline came a moment earlier.
+            outcome.as_ref().is_err_and(told)
+        };
+        assert!(ended && *took < Duration::from_secs(1), "{outcomes:?}");
+    }
+    assert!(outcomes.iter().any(|(o, _)| matches!(o, Err(Error::Deadline { .. }))), "{outcomes:?}");
+}
+
+#[test]
+fn a_call_that_keeps_its_deadline_is_not_touched_by_it() {
+    let outcomes = run(3, PATIENT, |comm| {
+        comm.config_mut().deadline = Some(PATIENT);
+        let mut values = vec![1.5f32; 50_000];
+        (0..20).try_for_each(|_| comm.all_reduce(&mut values, Op::Max, &plan()).map(|_| ()))
+    });
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+}
+
+#[test]
+fn a_cancelled_operation_is_an_error_on_the_other_ranks_and_poisons_its_own() {
+    for size in [2, 3, 5] {
+        for n_polls in [0, 1, 3] {
+            let outcomes = run(size, PATIENT, move |comm| {
+                let mut values = vec![1.5f32; 50_000];
+                if comm.rank().index() == 1 {
+                    let mut operation = comm.start_all_reduce(&mut values, Op::Sum, &plan())?;
+                    for _ in 0..n_polls {
+                        let _ = operation.poll();
+                    }
+                    operation.cancel();
+                }
+                comm.all_reduce(&mut values, Op::Sum, &plan())
+            });
+            for (rank, result) in outcomes.iter().enumerate() {
+                let expected = match rank {
+                    1 => *result == Err(Error::Poisoned),
+                    _ => result.as_ref().is_err_and(told),
+                };
+                assert!(expected, "{n_polls} polls, {outcomes:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn cancelling_a_finished_operation_does_nothing() {
+    let outcomes = run(3, PATIENT, |comm| {
+        let mut values = vec![1.5f32; 1000];
+        let mut operation = comm.start_all_reduce(&mut values, Op::Max, &plan())?;
+        while operation.poll().is_pending() {
+            thread::yield_now();
+        }
+        operation.cancel();
+        comm.all_reduce(&mut values, Op::Max, &plan())
+    });
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+}

@@ -1,0 +1,92 @@
+//! Who fails is heard by everybody: by ranks that wait for a third one, by ranks that only send, and by no call too early.
+
+use foldwire::schedule::{Binomial, Ring};
+use foldwire::{Bound, Error, Op, Plan, Rank};
+use foldwire_tests::deadline::{PATIENT, run};
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LATE: Duration = Duration::from_millis(800);
+
+fn plan() -> Plan {
+    Plan::foldwire(Bound::Absolute(1e-3))
+}
+
+#[test]
+fn who_waits_for_a_late_rank_hears_at_once_that_another_gave_up() {
+    for size in [3, 5, 17] {
+        let outcomes = run(size, PATIENT, move |comm| {
+            let (mut values, ring) = (vec![1.5f32; 50_000], plan().with_schedule(&Ring));
+            let start = Instant::now();
+            // In a ring rank 1 waits for rank 0, which knows of nothing yet.
+            match comm.rank().index() {
+                0 => thread::sleep(LATE),
+                last if last == size - 1 => {
+                    comm.start_all_reduce(&mut values, Op::Sum, &ring)?.cancel();
+                }
+                _ => {}
+            }
+            let outcome = comm.all_reduce(&mut values, Op::Sum, &ring).map(|_| ());
+            assert!(comm.rank() == Rank(0) || start.elapsed() < LATE, "{:?}", start.elapsed());
+            outcome
+        });
+        let context = format!("{outcomes:?}");
+        assert_eq!(outcomes[size - 1], Err(Error::Poisoned), "{context}");
+        let others = &outcomes[..size - 1];
+        assert!(others.iter().all(|o| matches!(o, Err(Error::Aborted { .. }))), "{context}");
+    }
+}
+
+#[test]
+fn a_rank_that_only_sends_hears_of_it_within_a_few_calls() {
+    let size = 9;
+    let gave_up = Barrier::new(size);
+    let outcomes = run(size, PATIENT, move |comm| {
+        let (mut values, tree) = (vec![1.5f32; 100], plan().with_schedule(&Binomial));
+        if comm.rank().index() == size - 1 {
+            comm.start_broadcast(&mut values, Rank(0), &tree)?.cancel();
+        }
+        gave_up.wait();
+        // Links hold four frames, so credit alone would stop the root in its fifth call.
+        (0..4).try_for_each(|_| comm.broadcast(&mut values, Rank(0), &tree).map(|_| ()))
+    });
+    assert!(matches!(outcomes[0], Err(Error::Aborted { .. })), "{outcomes:?}");
+    assert!(outcomes.iter().all(Result::is_err), "{outcomes:?}");
+}
+
+#[test]
+fn a_call_given_up_does_not_end_the_call_before_it() {
+    let gave_up = Barrier::new(3);
+    let outcomes = run(3, PATIENT, move |comm| -> Result<[Result<(), Error>; 2], Error> {
+        let (rank, tree) = (comm.rank(), plan().with_schedule(&Binomial));
+        let (send, mut recv) = (vec![1.0f32; 5000], vec![0.0f32; 5000]);
+        if rank == Rank(2) {
+            gave_up.wait();
+        }
+        if rank == Rank(1) {
+            // Rank 1 only sends: it can be done with the first call, and give up the second, before rank 2 comes.
+            let first = comm.reduce(&send, &mut recv, Op::Sum, Rank(0), &tree).map(|_| ());
+            comm.start_all_reduce(&mut recv, Op::Sum, &plan())?.cancel();
+            gave_up.wait();
+            return Ok([first, Err(Error::Poisoned)]);
+        }
+        let mut first = comm.start_reduce(&send, &mut recv, Op::Sum, Rank(0), &tree)?;
+        if rank == Rank(0) {
+            // Begun before, finished after.
+            let _ = first.poll();
+            gave_up.wait();
+        }
+        let first = first.wait().map(|_| ());
+        if rank == Rank(0) {
+            assert!(recv.iter().all(|x| (x - 3.0).abs() < 4e-3), "the sum of three ranks");
+        }
+        Ok([first, comm.all_reduce(&mut recv, Op::Sum, &plan()).map(|_| ())])
+    });
+    for (rank, outcome) in outcomes.iter().enumerate() {
+        let [first, second] = outcome.expect("correct calls");
+        assert_eq!(first, Ok(()), "rank {rank}: {outcomes:?}");
+        let told = matches!(second, Err(Error::Aborted { .. } | Error::Poisoned));
+        assert!(told, "rank {rank}: {outcomes:?}");
+    }
+}

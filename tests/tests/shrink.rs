@@ -1,0 +1,366 @@
+//! After a failure the survivors make a communicator of their own, and its results are right bit by bit.
+//!
+//! What the survivors compute is compared with what a world of that many ranks computes from the same values: frames of
+//! the failed call that were left, or a contribution of a lost rank, would show.
+
+use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::transport::TransportErrorKind;
+use foldwire::{Bound, Error, Op, Plan, Rank, Shrink};
+use foldwire_tests::data;
+use foldwire_tests::deadline::{Comm, PATIENT, within_deadline};
+use foldwire_threads::{Endpoint, World};
+use std::panic::resume_unwind;
+use std::sync::Barrier;
+use std::task::Poll;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const COUNT: usize = 30_011;
+/// Waited for once in tests with silent ranks; far above what a busy machine takes for an answer.
+const PATIENCE: Duration = Duration::from_millis(700);
+
+fn plan() -> Plan {
+    Plan::foldwire(Bound::Absolute(1e-3))
+}
+
+/// What rank `who` of the first group contributes.
+fn own(who: usize) -> Vec<f32> {
+    data::rough(who, COUNT)
+}
+
+/// What a group of just these ranks gets.
+fn expected(members: &[usize]) -> Vec<u8> {
+    let members = members.to_vec();
+    let mut results = World::new(members.len()).frame_bytes(20_000).run(move |mut comm| {
+        let mut values = own(members[comm.rank().index()]);
+        comm.all_reduce(&mut values, Op::Sum, &plan()).expect("all ranks agree");
+        data::bytes(&values)
+    });
+    results.pop().expect("a rank")
+}
+
+/// The sum of the ranks of `comm`, each of which contributes what it did at first.
+fn sum(comm: &mut Comm) -> Result<Vec<u8>, Error> {
+    let who = comm.transport_rank(comm.rank()).expect("this rank is one");
+    let mut values = own(who.index());
+    comm.all_reduce(&mut values, Op::Sum, &plan())?;
+    Ok(data::bytes(&values))
+}
+
+/// What a survivor reports: the ranks of its group, as they were at first, and the sum.
+type Group = (Vec<usize>, Vec<u8>);
+
+fn group(mut comm: Comm) -> Result<Group, Error> {
+    let ranks = (0..comm.size()).map(|rank| comm.transport_rank(Rank::new(rank)));
+    let ranks = ranks.map(|rank| rank.expect("below the size").index()).collect();
+    assert_eq!(comm.transport_rank(Rank::new(comm.size())), None);
+    Ok((ranks, sum(&mut comm)?))
+}
+
+/// Makes the communicator fail where it has to wait for a rank that does not come.
+fn fail(comm: &mut Comm, schedule: &'static dyn Schedule) -> Result<(), Error> {
+    let mut values = vec![1.5f32; 50_000];
+    comm.all_reduce(&mut values, Op::Sum, &plan().with_schedule(schedule)).map(|_| ())
+}
+
+fn check(groups: &[(usize, Result<Group, Error>)], members: &[usize], context: &str) {
+    let sum = expected(members);
+    for (rank, outcome) in groups {
+        let (theirs, bytes) = outcome.as_ref().unwrap_or_else(|e| panic!("{context}: {rank}: {e}"));
+        assert_eq!(theirs, members, "{context}: rank {rank}");
+        assert!(*bytes == sum, "{context}: rank {rank} has another sum");
+    }
+    assert!(groups.iter().map(|group| &group.0).eq(members), "{context}: {:?}", groups.len());
+}
+
+/// Ranks in `lost` panic or leave in the middle of a call; the others shrink.
+fn survivors(
+    size: usize,
+    lost: &'static [usize],
+    schedule: &'static dyn Schedule,
+    panics: bool,
+) -> Vec<(usize, Result<Group, Error>)> {
+    let outcomes = within_deadline(move || {
+        World::new(size).frame_bytes(20_000).try_run(move |mut comm| {
+            let rank = comm.rank().index();
+            if lost.contains(&rank) {
+                let mut values = vec![1.5f32; 50_000];
+                let plan = plan().with_schedule(schedule);
+                let operation = comm.start_all_reduce(&mut values, Op::Sum, &plan);
+                let mut operation = operation.expect("correct");
+                for _ in 0..rank + 2 {
+                    let _ = operation.poll();
+                }
+                if panics {
+                    resume_unwind(Box::new("on purpose"));
+                }
+                return None;
+            }
+            assert!(fail(&mut comm, schedule).is_err(), "a rank is missing");
+            // Nobody is silent here: whoever is lost is told by the transport.
+            let comm = comm.shrink(PATIENT);
+            Some((rank, comm.and_then(group)))
+        })
+    });
+    outcomes.into_iter().filter_map(|outcome| outcome.ok().flatten()).collect()
+}
+
+#[test]
+fn survivors_of_lost_ranks_go_on_with_the_right_sums() {
+    let lost: [(usize, &'static [usize]); 9] = [
+        (2, &[0]),
+        (2, &[1]),
+        (3, &[1]),
+        (5, &[0]),
+        (5, &[4]),
+        (5, &[1, 3]),
+        (8, &[2, 3, 7]),
+        (4, &[0, 1, 3]),
+        (9, &[8, 0, 4, 5]),
+    ];
+    for (size, lost) in lost {
+        for schedule in [&Ring as &'static dyn Schedule, &Pairwise, &RecursiveDoubling] {
+            for panics in [false, true] {
+                let start = Instant::now();
+                let groups = survivors(size, lost, schedule, panics);
+                let members: Vec<usize> = (0..size).filter(|rank| !lost.contains(rank)).collect();
+                let context = format!("{size} ranks without {lost:?}, {}", schedule.name());
+                check(&groups, &members, &context);
+                assert!(start.elapsed() < PATIENT / 2, "{context}: {:?}", start.elapsed());
+            }
+        }
+    }
+}
+
+#[test]
+fn with_nobody_lost_all_come_back() {
+    for size in [1, 2, 3, 5, 8] {
+        for voluntary in [true, false] {
+            let outcomes = run_owned(size, move |mut comm| {
+                if !voluntary && size > 1 {
+                    let count = 1000 + usize::from(comm.rank() == Rank(1));
+                    let mut values = vec![1.0f32; count];
+                    assert!(comm.all_reduce(&mut values, Op::Sum, &plan()).is_err());
+                    assert!(comm.is_poisoned());
+                }
+                let comm = comm.shrink(PATIENT)?;
+                assert!(!comm.is_poisoned());
+                group(comm)
+            });
+            let all: Vec<usize> = (0..size).collect();
+            check(&numbered(outcomes), &all, &format!("{size} ranks, voluntary: {voluntary}"));
+        }
+    }
+}
+
+fn numbered<T>(outcomes: Vec<T>) -> Vec<(usize, T)> {
+    outcomes.into_iter().enumerate().collect()
+}
+
+/// Runs `body` with every rank's communicator; ranks wait for each other before they end, but their endpoints
+/// may close.
+fn run_owned<R: Send + 'static>(
+    size: usize,
+    body: impl Fn(Comm) -> R + Send + Sync + 'static,
+) -> Vec<R> {
+    let barrier = Barrier::new(size);
+    within_deadline(move || {
+        World::new(size).frame_bytes(20_000).run(|mut comm| {
+            comm.config_mut().timeout = PATIENT;
+            let result = body(comm);
+            barrier.wait();
+            result
+        })
+    })
+}
+
+#[test]
+fn after_a_cancel_all_come_back_also_those_that_had_finished() {
+    let gave_up = Barrier::new(5);
+    let outcomes = run_owned(5, move |mut comm| {
+        let rank = comm.rank().index();
+        let mut values = own(rank);
+        comm.all_reduce(&mut values, Op::Sum, &plan())?;
+        if rank == 3 {
+            comm.start_all_reduce(&mut values, Op::Sum, &plan())?.cancel();
+        }
+        gave_up.wait();
+        // Whoever goes on learns of it by its next call, and may shrink then.
+        let next = comm.all_reduce(&mut values, Op::Sum, &plan());
+        assert!(matches!(next, Err(Error::Aborted { .. } | Error::Poisoned)), "{next:?}");
+        group(comm.shrink(PATIENT)?)
+    });
+    check(&numbered(outcomes), &[0, 1, 2, 3, 4], "rank 3 cancelled");
+}
+
+#[test]
+fn a_silent_rank_is_left_out_after_the_patience_and_learns_it() {
+    for size in [2, 3, 5] {
+        for silent in [0, size - 1] {
+            let outcomes = run_owned(size, move |mut comm| {
+                let rank = comm.rank().index();
+                comm.config_mut().timeout = Duration::from_millis(100);
+                if rank == silent {
+                    thread::sleep(4 * PATIENCE);
+                    return comm.shrink(PATIENCE).map(|comm| (comm.size(), None));
+                }
+                assert!(fail(&mut comm, &Ring).is_err(), "a rank is silent");
+                let start = Instant::now();
+                let mut comm = comm.shrink(PATIENCE)?;
+                assert!(start.elapsed() >= PATIENCE && start.elapsed() < 3 * PATIENCE);
+                comm.config_mut().timeout = PATIENT;
+                Ok((comm.size(), Some(sum(&mut comm)?)))
+            });
+            let members: Vec<usize> = (0..size).filter(|&rank| rank != silent).collect();
+            let sum = expected(&members);
+            for (rank, outcome) in outcomes.iter().enumerate() {
+                match outcome {
+                    Err(Error::Excluded { rank: by }) if rank == silent => {
+                        assert!(members.contains(&by.index()));
+                    }
+                    Ok((n, Some(bytes))) if rank != silent => {
+                        assert!(*n == size - 1 && *bytes == sum, "rank {rank}");
+                    }
+                    other => {
+                        panic!("{size} ranks, {silent} silent: rank {rank}: {:?}", short(other))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn short(outcome: &Result<(usize, Option<Vec<u8>>), Error>) -> Result<usize, Error> {
+    outcome.as_ref().map(|(n, _)| *n).map_err(|error| *error)
+}
+
+#[test]
+fn a_rank_that_comes_late_but_within_the_patience_is_a_member() {
+    let outcomes = run_owned(4, |mut comm| {
+        if comm.rank() == Rank(2) {
+            thread::sleep(Duration::from_millis(600));
+        } else {
+            comm.config_mut().timeout = Duration::from_millis(100);
+            assert!(fail(&mut comm, &Ring).is_err(), "rank 2 is late");
+        }
+        comm.config_mut().timeout = PATIENT;
+        // The late one has not seen the failure: its call tells it.
+        if comm.rank() == Rank(2) {
+            assert!(fail(&mut comm, &Ring).is_err(), "the others gave up");
+        }
+        group(comm.shrink(PATIENT)?)
+    });
+    check(&numbered(outcomes), &[0, 1, 2, 3], "rank 2 late");
+}
+
+/// Polls `shrink` until it ends, or `n` times.
+fn poll_some(shrink: &mut Shrink<Endpoint>, n: usize) -> Option<Result<Comm, Error>> {
+    (0..n).find_map(|_| match shrink.poll() {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => {
+            thread::yield_now();
+            None
+        }
+    })
+}
+
+#[test]
+fn a_rank_that_dies_or_leaves_while_the_others_shrink_is_left_out() {
+    for size in [2, 3, 5] {
+        for n_polls in [0, 1, 2, 3, 5, 8, 13, 40] {
+            for panics in [true, false] {
+                let outcomes = within_deadline(move || {
+                    World::new(size).frame_bytes(20_000).try_run(move |comm| {
+                        let rank = comm.rank().index();
+                        if rank == size / 2 {
+                            let mut shrink = comm.start_shrink(PATIENT).expect("small");
+                            let done = poll_some(&mut shrink, n_polls);
+                            if panics {
+                                resume_unwind(Box::new("on purpose"));
+                            }
+                            drop((shrink, done));
+                            return None;
+                        }
+                        // Once the group is formed with it, the next call fails, and the group shrinks again.
+                        let mut comm = comm.shrink(PATIENT).expect("the others are there");
+                        while let Err(error) = sum(&mut comm) {
+                            assert!(!error.is_usage(), "{error}");
+                            comm = comm.shrink(PATIENT).expect("the others are there");
+                        }
+                        Some((rank, group(comm)))
+                    })
+                });
+                let groups: Vec<_> =
+                    outcomes.into_iter().filter_map(|o| o.ok().flatten()).collect();
+                let members: Vec<usize> = (0..size).filter(|&rank| rank != size / 2).collect();
+                check(&groups, &members, &format!("{size} ranks, {n_polls} polls"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_shrunk_communicator_shrinks_again_down_to_one() {
+    let size = 6;
+    let outcomes = within_deadline(move || {
+        World::new(size).frame_bytes(20_000).run(|mut comm| {
+            let me = comm.rank().index();
+            let mut seen = Vec::new();
+            // In each round the rank that is first leaves.
+            for first in 0..size {
+                let members: Vec<usize> = (first..size).collect();
+                seen.push((members, sum(&mut comm).expect("all that are left")));
+                if first == me {
+                    break;
+                }
+                let outcome = fail(&mut comm, &Ring);
+                let lost = TransportErrorKind::PeerLost;
+                let told = matches!(outcome, Err(Error::Aborted { .. } | Error::Poisoned))
+                    || matches!(outcome, Err(Error::Transport { kind, .. }) if kind == lost);
+                assert!(told, "{outcome:?}");
+                comm = comm.shrink(PATIENT).expect("some are left");
+                assert_eq!(comm.rank().index(), me - first - 1);
+            }
+            seen
+        })
+    });
+    for (me, seen) in outcomes.into_iter().enumerate() {
+        assert_eq!(seen.len(), me + 1);
+        for (members, bytes) in seen {
+            assert!(bytes == expected(&members), "rank {me} among {members:?}");
+        }
+    }
+}
+
+#[test]
+fn one_thread_can_drive_all_that_shrink() {
+    let mut comms = World::new(4).frame_bytes(20_000).communicators();
+    drop(comms.remove(1));
+    let shrinks = comms.into_iter().map(|comm| comm.start_shrink(PATIENT).expect("small"));
+    let mut shrinks: Vec<_> = shrinks.map(|shrink| (shrink, None)).collect();
+    for _ in 0..1000 {
+        for (shrink, done) in shrinks.iter_mut().filter(|(_, done)| done.is_none()) {
+            *done = poll_some(shrink, 1);
+        }
+    }
+    for (new, (mut shrink, done)) in shrinks.into_iter().enumerate() {
+        let comm = done.expect("a thousand polls are plenty").expect("three survivors");
+        assert_eq!((comm.rank(), comm.size()), (Rank::new(new), 3));
+        assert!(matches!(shrink.poll(), Poll::Ready(Err(Error::Finished))));
+    }
+}
+
+/// The least that a link may hold is enough.
+#[test]
+fn links_of_one_frame_suffice() {
+    let outcomes = within_deadline(|| {
+        World::new(4).frame_bytes(20_000).link_depth(1).run(|mut comm| {
+            if comm.rank() == Rank(3) {
+                return None;
+            }
+            assert!(fail(&mut comm, &Ring).is_err(), "rank 3 is lost");
+            Some(group(comm.shrink(PATIENT).expect("three survivors")))
+        })
+    });
+    check(&numbered(outcomes.into_iter().flatten().collect()), &[0, 1, 2], "links of one frame");
+}
