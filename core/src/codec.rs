@@ -255,7 +255,8 @@ pub trait Codec<T: Element>: Sync {
 
     /// As [`fold`](Self::fold), and the result, each value divided by `divisor`, into the output: what
     /// the owner of a sum does that sends it on. Bytes and values are those of `fold` and
-    /// [`decode`](Self::decode). After an error part of the output may have been written.
+    /// [`decode`](Self::decode); the bytes may be others, of the same values, if `src` is valid but nothing
+    /// that this library's encoders write. After an error part of the output may have been written.
     ///
     /// # Errors
     /// As [`fold`](Self::fold); [`DecodeError::Count`] if the output has room for another number of values.

@@ -5,7 +5,7 @@
 
 use arbitrary::{Result, Unstructured};
 use foldwire::bound::rounding;
-use foldwire::codec::{AnyCodec, Codec, CodecId, CodecParams};
+use foldwire::codec::{AnyCodec, Codec, CodecId, CodecParams, Values};
 use foldwire::kernel::Level;
 use foldwire::{Op, Quantum};
 
@@ -62,6 +62,11 @@ impl<T: Value> Operands<'_, T> {
             for codec in &self.levels {
                 let codec = codec.as_dyn();
                 assert!(fold(codec, &op, &a, self.right) == folded, "{:?} {op:?}", codec.id());
+                assert!(
+                    fold_store(codec, &op, &a, self.right) == folded,
+                    "{:?} {op:?}",
+                    codec.id()
+                );
                 let Some(homomorphic) = codec.homomorphic() else { continue };
                 let mut dst = room(codec, self.left.len());
                 let written = homomorphic.combine(&op, &a, &b, &mut dst).expect("operands match");
@@ -117,6 +122,14 @@ fn decode<T: Value>(codec: &dyn Codec<T>, src: &[u8], n_values: usize) -> Vec<T>
 fn fold<T: Value>(codec: &dyn Codec<T>, op: &Op<'_, T>, src: &[u8], local: &[T]) -> Vec<u8> {
     let mut dst = room(codec, local.len());
     let written = codec.fold(op, src, local, &mut dst).expect("operands match");
+    dst.truncate(written.n_bytes);
+    dst
+}
+
+fn fold_store<T: Value>(codec: &dyn Codec<T>, op: &Op<'_, T>, src: &[u8], local: &[T]) -> Vec<u8> {
+    let (mut dst, mut output) = (room(codec, local.len()), local.to_vec());
+    let values = Values::InPlace(&mut output);
+    let written = codec.fold_store(op, src, values, 1, &mut dst).expect("operands match");
     dst.truncate(written.n_bytes);
     dst
 }

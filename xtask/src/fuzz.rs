@@ -16,9 +16,10 @@ mod outcome;
 use crate::nightly::Nightly;
 use crate::steps::{Steps, in_shell};
 use anyhow::{Context, bail, ensure};
+use outcome::Outcome;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -41,7 +42,7 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 const MAX_INPUT_BYTES: u32 = 70_000;
 
 /// Time for each target in `cargo xtask test`.
-const BRIEFLY: Duration = Duration::from_secs(6);
+const BRIEFLY: Duration = Duration::from_secs(4);
 
 /// Options of `cargo xtask fuzz`.
 #[derive(Debug, clap::Args)]
@@ -164,7 +165,7 @@ impl Built {
         ])
     }
 
-    /// Runs targets, `jobs` at a time; each is a step of its own in the summary.
+    /// Runs targets, `jobs` at a time, which makes a step.
     fn fuzz(
         &self,
         steps: &mut Steps,
@@ -173,31 +174,49 @@ impl Built {
         jobs: usize,
     ) -> anyhow::Result<()> {
         for together in targets.chunks(jobs) {
-            let mut running = Vec::new();
-            for target in together {
-                let log = self.fuzz.join("work").join(format!("{target}.log"));
-                let mut command = self.program(target)?;
-                command
-                    .arg(format!("-max_total_time={}", time.as_secs()))
-                    .arg(format!("-max_len={MAX_INPUT_BYTES}"))
-                    .args(["-len_control=0", "-print_final_stats=1"])
-                    .args(self.inputs(target)?)
-                    .stdout(Stdio::null())
-                    .stderr(File::create(&log).with_context(|| log.display().to_string())?);
-                let shown = in_shell(&command);
-                running.push((target, log, shown, command.spawn()?));
-            }
-            for (target, log, shown, mut child) in running {
-                eprintln!("\n==> fuzz {target}: {shown}");
-                steps.check_with(&format!("fuzz {target}"), || {
-                    let status = child.wait()?;
-                    let text = fs::read(&log).with_context(|| log.display().to_string())?;
-                    let text = String::from_utf8_lossy(&text);
-                    outcome::Outcome::of(&text, status.success()).into_result(target, &log)
-                })?;
-            }
+            let name = format!("fuzz {}", together.join(", "));
+            steps.check(&name, || {
+                let started = together
+                    .iter()
+                    .map(|target| self.start(target, time))
+                    .collect::<Result<Vec<_>, _>>()?;
+                // All end before the first finding is told: none is left running.
+                let ended: Vec<_> = started.into_iter().map(Running::outcome).collect();
+                ended.into_iter().collect()
+            })?;
         }
         Ok(())
+    }
+
+    fn start(&self, target: &str, time: Duration) -> anyhow::Result<Running> {
+        let log = self.fuzz.join("work").join(format!("{target}.log"));
+        let mut command = self.program(target)?;
+        command
+            .arg(format!("-max_total_time={}", time.as_secs()))
+            .arg(format!("-max_len={MAX_INPUT_BYTES}"))
+            .args(["-len_control=0", "-print_final_stats=1"])
+            .args(self.inputs(target)?)
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).with_context(|| log.display().to_string())?);
+        eprintln!("{}", in_shell(&command));
+        let child = command.spawn().with_context(|| format!("cannot run {target}"))?;
+        Ok(Running { target: target.to_owned(), log, child })
+    }
+}
+
+/// A target at work.
+struct Running {
+    target: String,
+    log: PathBuf,
+    child: Child,
+}
+
+impl Running {
+    fn outcome(mut self) -> anyhow::Result<()> {
+        let status = self.child.wait()?;
+        let text = fs::read(&self.log).with_context(|| self.log.display().to_string())?;
+        let text = String::from_utf8_lossy(&text);
+        Outcome::of(&text, status.success()).into_result(&self.target, &self.log)
     }
 }
 

@@ -125,15 +125,6 @@ impl Steps {
         self.timed(name, |_| check()).map(|_| ())
     }
 
-    /// As [`check`](Self::check), for what has been announced already.
-    pub(crate) fn check_with(
-        &mut self,
-        name: &str,
-        check: impl FnOnce() -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
-        self.timed(name, |_| check()).map(|_| ())
-    }
-
     fn timed(
         &mut self,
         name: &str,
