@@ -12,20 +12,20 @@
 //! next event. Nothing waits for real, so that thousands of runs take a second.
 //!
 //! # Examples
-//! Four ranks average over slow links, one of which dies:
+//! Four ranks average, one of which dies when it has sent a frame:
 //! ```
 //! use foldwire::{Bound, Communicator, Op, Plan, Rank};
 //! use foldwire_sim::{End, Fault, Net, World};
 //!
 //! let plan = Plan::foldwire(Bound::Absolute(1e-3));
-//! let death = Fault::Death { rank: Rank(2), after: 3 };
+//! let death = Fault::Death { rank: Rank(2), after: 1 };
 //! let run = World::new(4, 7).net(Net::default()).faults([death]).run(|endpoint| async {
 //!     let mut comm = Communicator::new(endpoint)?;
 //!     let mut data = vec![1.0f32; 100];
 //!     comm.start_all_reduce(&mut data, Op::Avg, &plan)?.await
 //! });
 //! assert!(matches!(run.ends[2], End::Died));
-//! assert!(matches!(run.ends[3], End::Returned(Err(_))));
+//! assert!(matches!(run.ends[0], End::Returned(Err(_))));
 //! assert_eq!(run.n_leaked(), 0);
 //! ```
 
