@@ -1,16 +1,16 @@
 //! One point of the product collective × schedule × pipeline × codec × op × type × size × count × …
 
-use crate::{Backend, data, oracle};
+mod call;
+mod check;
+
+pub use call::Buffers;
+
+use crate::data::{self, Random};
 use foldwire::codec::CodecId;
 use foldwire::layout::Division;
 use foldwire::pipeline::{self, Pipeline};
-use foldwire::schedule::{
-    self, Binomial, Call, Chain, Pairwise, RecursiveDoubling, Ring, Schedule,
-};
-use foldwire::{
-    Bound, Collective, Communicator, Element, Error, Op, Plan, Rank, Report, Sampling, Scope,
-    Transport,
-};
+use foldwire::schedule::{self, Binomial, Chain, Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::{Bound, Collective, Element, Op, Plan, Sampling, Scope};
 use std::fmt;
 use std::ops::Range;
 
@@ -125,7 +125,28 @@ impl fmt::Debug for Case {
 }
 
 /// The lengths of the axes of the product, in the order of [`Case::from_indices`].
-const AXES: [usize; 14] = [13, 5, 2, 6, 2, 11, 7, 3, 2, 3, 2, 2, 2, 2];
+const AXES: [usize; 14] = [
+    ROUTES.len(),
+    pipeline::ALL.len(),
+    CodecId::ALL.len(),
+    Operation::ALL.len(),
+    2,
+    SIZES.len(),
+    7,
+    3,
+    2,
+    BOUNDS.len(),
+    2,
+    2,
+    2,
+    2,
+];
+/// The axis of the number of ranks.
+const SIZE_AXIS: usize = 5;
+/// The axis of the number of values.
+const COUNT_AXIS: usize = 6;
+/// The axis that says whether the data are rough.
+const ROUGH_AXIS: usize = 11;
 
 impl Case {
     /// The case with these choices on the axes.
@@ -176,18 +197,6 @@ impl Case {
         }
     }
 
-    /// Runs the case, checks every rank's result, and returns digests of them.
-    ///
-    /// # Panics
-    /// If a result is wrong, naming the case.
-    pub fn check<B: Backend>(&self, backend: &B) -> Vec<u64> {
-        if self.is_f64 {
-            self.check_as::<f64, B>(backend)
-        } else {
-            self.check_as::<f32, B>(backend)
-        }
-    }
-
     fn input<T: Element>(&self, rank: usize) -> Vec<T> {
         if self.rough { data::rough(rank, self.count) } else { data::smooth(rank, self.count) }
     }
@@ -204,180 +213,39 @@ impl Case {
             _ => 0..self.count,
         }
     }
+}
 
-    fn check_as<T: Element, B: Backend>(&self, backend: &B) -> Vec<u64> {
-        let outcomes = backend.run(self.size, |mut comm| {
-            let outcome = self.run_rank::<T, _>(&mut comm);
-            outcome.unwrap_or_else(|error| panic!("{self:?}, rank {}: {error}", comm.rank()))
-        });
-        let inputs = self.inputs();
-        for (rank, (result, report)) in backend.ranks(self.size).zip(&outcomes) {
-            self.check_rank(rank, result, report, &inputs);
-        }
-        let digests = outcomes.iter().map(|(result, _)| data::digest(result)).collect();
-        let digests = backend.gather(digests);
-        assert_eq!(digests.len(), self.size, "{self:?}: ranks are missing");
-        if self.ends_everywhere() {
-            for (rank, digest) in digests.iter().enumerate() {
-                assert!(*digest == digests[0], "{self:?}: rank {rank} differs from rank 0");
-            }
-        }
-        digests
+/// A choice on every axis, for groups of any size and short arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice([usize; AXES.len()]);
+
+impl Choice {
+    /// Any choice.
+    pub fn draw(random: &mut Random) -> Self {
+        Self(AXES.map(|n| random.below(n)))
     }
 
-    /// Every rank's own array, by rank.
+    /// Another choice on one axis: what a rank might do that disagrees with the others. It has the same data.
     #[must_use]
-    pub fn inputs<T: Element>(&self) -> Vec<Vec<T>> {
-        (0..self.size).map(|rank| self.input(rank)).collect()
+    pub fn twisted(mut self, random: &mut Random) -> Self {
+        let may_differ = |axis: &usize| ![SIZE_AXIS, ROUGH_AXIS].contains(axis);
+        let axes: Vec<usize> = (0..AXES.len()).filter(may_differ).collect();
+        let axis = *random.pick(&axes);
+        self.0[axis] = (self.0[axis] + 1 + random.below(AXES[axis] - 1)) % AXES[axis];
+        self
     }
 
-    /// Whether all ranks end with the same values.
+    /// One of the suite's sizes.
     #[must_use]
-    pub fn ends_everywhere(&self) -> bool {
-        matches!(
-            self.collective,
-            Collective::AllReduce | Collective::AllGather | Collective::Broadcast
-        )
+    pub const fn size(&self) -> usize {
+        SIZES[self.0[SIZE_AXIS]]
     }
 
-    /// Compares one rank's result, as [`run_rank`](Self::run_rank) gives it, with what all ranks'
-    /// [`inputs`](Self::inputs) make.
-    ///
-    /// # Panics
-    /// If it is wrong.
-    pub fn check_rank<T: Element>(
-        &self,
-        rank: usize,
-        result: &[T],
-        report: &Report,
-        inputs: &[Vec<T>],
-    ) {
-        let call =
-            Call { collective: self.collective, size: self.size, root: Rank::new(self.root) };
-        let encodings = self.schedule.n_encodings(call).max(self.size as u64) as f64 + 1.0;
-        let bound_on_result = (self.scope == Scope::Result && self.codec != CodecId::Raw)
-            .then(|| self.absolute_bound(inputs));
-        let range = self.result_range(rank);
-        assert_eq!(result.len(), range.len(), "{self:?}, rank {rank}");
-        for (&got, i) in result.iter().zip(range) {
-            let context = || format!("{self:?}, rank {rank}, value {i}: {report:?}");
-            let error = self.check_value(got, i, inputs, report, encodings, &context);
-            assert!(bound_on_result.is_none_or(|bound| error <= bound), "{}", context());
-        }
-    }
-
-    /// Asserts that one value is right; returns its error.
-    fn check_value<T: Element>(
-        &self,
-        got: T,
-        i: usize,
-        inputs: &[Vec<T>],
-        report: &Report,
-        encodings: f64,
-        context: &dyn Fn() -> String,
-    ) -> f64 {
-        let got = got.to_f64();
-        if !self.collective.reduces() {
-            let owner = match self.collective {
-                Collective::Broadcast | Collective::Scatter => self.root,
-                _ => (0..self.size).find(|&r| self.share(r).contains(&i)).unwrap_or(0),
-            };
-            let sent = inputs[owner][i].to_f64();
-            let same = got == sent || (got.is_nan() && sent.is_nan());
-            let error = if same { 0.0 } else { (got - sent).abs() };
-            assert!(error <= report.bound, "{}: {sent} became {got}", context());
-            return error;
-        }
-        let operands: Vec<f64> = inputs.iter().map(|x| x[i].to_f64()).collect();
-        let exact = oracle::reduce(self.op, &operands);
-        let rounded = T::from_f64(exact).to_f64();
-        if !rounded.is_finite() {
-            // Beyond T, or not a number to begin with. A product may get there on one way and not on another.
-            let same = got == rounded || (got.is_nan() && rounded.is_nan());
-            assert!(same || self.multiplies(), "{}: {exact} became {got}", context());
-            return 0.0;
-        }
-        if self.multiplies() && operands.iter().any(|x| x.abs() > 1e30) {
-            // Products and norms of fill values move by the bound times the other operands.
-            return 0.0;
-        }
-        let (bound, worst_case) = (report.bound, report.worst_case);
-        let allowed = oracle::tolerance::<T>(self.op, &operands, bound, worst_case, encodings);
-        assert!(
-            (got - exact).abs() <= allowed,
-            "{}: {exact} became {got}, off by {:e} of {allowed:e}",
-            context(),
-            (got - exact).abs()
-        );
-        (got - exact).abs()
-    }
-
-    fn multiplies(&self) -> bool {
-        matches!(self.op, Operation::Prod | Operation::Norm)
-    }
-
-    /// The case's bound in the unit of the data.
-    fn absolute_bound<T: Element>(&self, inputs: &[Vec<T>]) -> f64 {
-        let finite = || inputs.iter().flatten().map(|x| x.to_f64()).filter(|x| x.is_finite());
-        let (min, max) = finite().fold((f64::MAX, f64::MIN), |(a, b), x| (a.min(x), b.max(x)));
-        let extent = (min <= max).then_some(foldwire::bound::Extent { min, max });
-        self.bound.absolute(extent).unwrap_or(f64::NAN)
-    }
-
-    /// One rank's call: its result (empty where it has none) and report.
-    ///
-    /// # Errors
-    /// The call's.
-    pub fn run_rank<T: Element, X: Transport>(
-        &self,
-        comm: &mut Communicator<X>,
-    ) -> Result<(Vec<T>, Report), Error> {
-        let rank = comm.rank().index();
-        let (plan, op, root) = (&self.plan(), self.op.op::<T>(), Rank::new(self.root));
-        let mut data = self.input::<T>(rank);
-        let (share, result) = (self.share(rank), self.result_range(rank));
-        let garbage = T::from_f64(-77.0);
-        let mut recv = vec![garbage; result.len()];
-        let report = match (self.collective, self.in_place) {
-            (Collective::AllReduce, true) => comm.all_reduce(&mut data, op, plan),
-            (Collective::AllReduce, false) => comm.all_reduce_into(&data, &mut recv, op, plan),
-            (Collective::ReduceScatter, true) => {
-                let before = data.clone();
-                let report = comm.reduce_scatter_in_place(&mut data, op, plan);
-                let others = |x: &[T]| data::bits(&[&x[..share.start], &x[share.end..]].concat());
-                assert!(others(&before) == others(&data), "{self:?}: other shares changed");
-                report
-            }
-            (Collective::ReduceScatter, false) => comm.reduce_scatter(&data, &mut recv, op, plan),
-            (Collective::AllGather, true) => {
-                data[..share.start].fill(garbage);
-                data[share.end..].fill(garbage);
-                comm.all_gather_in_place(&mut data, plan)
-            }
-            (Collective::AllGather, false) => comm.all_gather(&data[share], &mut recv, plan),
-            (Collective::Broadcast, in_place) => {
-                if rank != self.root {
-                    data.fill(garbage);
-                }
-                if !in_place {
-                    recv.copy_from_slice(&data);
-                    comm.broadcast(&mut recv, root, plan)
-                } else {
-                    comm.broadcast(&mut data, root, plan)
-                }
-            }
-            (Collective::Scatter, _) => {
-                let send = if rank == self.root { &data[..] } else { &[] };
-                comm.scatter(self.count, send, &mut recv, root, plan)
-            }
-            (Collective::Gather, _) => comm.gather(self.count, &data[share], &mut recv, root, plan),
-            (Collective::Reduce, true) => comm.reduce_in_place(&mut data, op, root, plan),
-            (Collective::Reduce, false) => comm.reduce(&data, &mut recv, op, root, plan),
-            (other, _) => panic!("the suite has no call for {}", other.name()),
-        }?;
-        let from_data =
-            self.in_place && !matches!(self.collective, Collective::Scatter | Collective::Gather);
-        Ok((if from_data { data[result].to_vec() } else { recv }, report))
+    /// The case of these choices on `size` ranks with a short array.
+    #[must_use]
+    pub fn short_case(&self, size: usize) -> Case {
+        let count = [0, 1, size - 1, 31, 100, 500, 2000][self.0[COUNT_AXIS]];
+        Case { count, ..Case::of_size(size, self.0) }
     }
 }
 
@@ -391,12 +259,6 @@ pub fn all() -> impl Iterator<Item = Case> {
             choice
         }))
     })
-}
-
-/// Any case on groups of `size`.
-#[must_use]
-pub fn random_of(size: usize, random: &mut data::Random) -> Case {
-    Case::of_size(size, AXES.map(|n| random.bits() as usize % n))
 }
 
 /// Few cases in which every pair of choices on two axes occurs.
@@ -423,7 +285,7 @@ fn cover() -> Vec<[usize; AXES.len()]> {
             missing.extend((0..choices * others).map(|xy| (a, xy / others, b, xy % others)));
         }
     }
-    let mut random = data::Random(42);
+    let mut random = Random(42);
     let mut cases = Vec::new();
     while let Some(&(a, x, b, y)) = missing.iter().next() {
         // Of some candidates with the first missing pair, the one with most missing pairs.

@@ -1,26 +1,8 @@
 //! Inputs: the same on every machine, different on every rank.
 
+pub use foldwire_sim::Random;
+
 use foldwire::Element;
-
-/// SplitMix64.
-#[derive(Clone, Copy, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next 64 bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in 0…1.
-    pub fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
 
 /// A smooth positive curve with noise, in about 0.5…1.5, and a stretch that is constant.
 #[must_use]

@@ -13,6 +13,7 @@ pub mod deadline;
 pub mod oracle;
 #[cfg(any(feature = "mpi", feature = "libfabric"))]
 pub mod processes;
+pub mod soak;
 pub mod suite;
 pub mod tamper;
 

@@ -11,15 +11,14 @@ use foldwire::transport::{MAX_LANES, MIN_FRAME_BYTES};
 use foldwire::{Element, Error};
 use foldwire_tests::data::{self, Random};
 use foldwire_tests::deadline::{Comm, within_deadline};
-use foldwire_tests::{Case, case};
+use foldwire_tests::Case;
+use foldwire_tests::case::Choice;
 use foldwire_threads::World;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
 const MAX_SIZE: usize = 9;
 const MAX_CALLS: usize = 8;
-/// Longer ones take long, and meet nothing new with small frames.
-const MAX_COUNT: usize = 5000;
 /// Shorter than a world's deadline, longer than any call takes.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
@@ -92,10 +91,7 @@ impl Story {
             let fate = [Fate::Returns, Fate::Panics][below(2)];
             (below(size), below(n_calls), fate)
         });
-        let calls = (0..n_calls).map(|_| {
-            let case = case::random_of(size, &mut random);
-            Case { count: case.count.min(random.bits() as usize % MAX_COUNT), ..case }
-        });
+        let calls = (0..n_calls).map(|_| Choice::draw(&mut random).short_case(size));
         Self { seed, size, lanes, frame_bytes, link_depth, calls: calls.collect(), gone }
     }
 
@@ -163,7 +159,7 @@ impl Story {
             );
         }
         for (index, case) in
-            self.calls.iter().enumerate().filter(|(_, case)| case.ends_everywhere())
+            self.calls.iter().enumerate().filter(|(_, case)| case.is_the_same_everywhere())
         {
             let mut digests = ended.iter().filter_map(|rank| rank.digests.get(index));
             let first = digests.next();
@@ -178,6 +174,7 @@ impl Story {
 /// Makes the call and checks what comes out; a digest of it.
 fn call<T: Element>(case: &Case, comm: &mut Comm) -> Result<u64, Error> {
     let (result, report) = case.run_rank::<T, _>(comm)?;
-    case.check_rank(comm.rank().index(), &result, &report, &case.inputs());
+    let verdict = case.verify(comm.rank().index(), &result, &report, &case.inputs());
+    verdict.unwrap_or_else(|wrong| panic!("{case:?}, rank {}: {wrong}", comm.rank()));
     Ok(data::digest(&result))
 }

@@ -1,3 +1,51 @@
 //! Foldwire on networks that do not exist.
+//!
+//! Two of them, for two questions:
+//!
+//! - *Is it right, whatever happens?* A [`World`] is a [`Transport`](foldwire::Transport) on virtual time: the ranks'
+//!   real state machines, all in one thread, over links whose every delay a seed decides, and which lose, damage and
+//!   repeat frames where a [`Fault`] says so. The same seed gives the same run, event by event ([`Trace`]).
+//! - *How long will it take?* [`cost`] executes schedules with modelled times.
+//!
+//! How a run goes: [`World::run`] makes an [`Endpoint`] for each rank and a future of the caller's from each endpoint;
+//! an executor polls the futures in an order that the seed decides. When no rank could move a frame, time jumps to the
+//! next event. Nothing waits for real, so that thousands of runs take a second.
+//!
+//! # Examples
+//! Four ranks average, one of which dies when it has sent a frame:
+//! ```
+//! use foldwire::{Bound, Communicator, Op, Plan, Rank};
+//! use foldwire_sim::{End, Fault, Net, World};
+//!
+//! let plan = Plan::foldwire(Bound::Absolute(1e-3));
+//! let death = Fault::Death { rank: Rank(2), after: 1 };
+//! let run = World::new(4, 7).net(Net::default()).faults([death]).run(|endpoint| async {
+//!     let mut comm = Communicator::new(endpoint)?;
+//!     let mut data = vec![1.0f32; 100];
+//!     comm.start_all_reduce(&mut data, Op::Avg, &plan)?.await
+//! });
+//! assert!(matches!(run.ends[2], End::Died));
+//! assert!(matches!(run.ends[0], End::Returned(Err(_))));
+//! assert_eq!(run.n_leaked(), 0);
+//! ```
 
 pub mod cost;
+mod endpoint;
+mod error;
+mod fabric;
+mod fault;
+mod link;
+mod net;
+mod pool;
+mod random;
+mod trace;
+mod world;
+
+pub use endpoint::{Clock, Endpoint};
+pub use error::Error;
+pub use fault::{Fault, Foreign, Harm};
+pub use net::Net;
+pub use pool::Frame;
+pub use random::Random;
+pub use trace::{Event, Trace, What};
+pub use world::{End, Run, World};

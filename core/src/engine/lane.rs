@@ -107,8 +107,16 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
             match transport.poll_recv(from, self.tag).map_err(transport_error)? {
                 Poll::Pending => return Ok(Turn::Waiting),
                 Poll::Ready((frame, n_bytes)) => {
-                    self.incoming =
-                        Some(self.accept(program, from, &step, segment.len(), frame, n_bytes)?);
+                    let message = frame.as_ref().get(..n_bytes);
+                    match self.check(program, from, &step, segment.len(), message) {
+                        Ok(n_bytes) => {
+                            self.incoming = Some(Payload { frame, n_bytes, has_header: true });
+                        }
+                        Err(error) => {
+                            transport.recycle(frame);
+                            return Err(error);
+                        }
+                    }
                     if let Some(next) = self.next_source(program, n_lanes) {
                         transport.expect(next, self.tag);
                     }
@@ -164,18 +172,16 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
         Ok(Turn::Stepped)
     }
 
-    /// Checks a received message against what this step expects.
-    fn accept(
+    /// Checks a received message against what this step expects; the bytes of its payload.
+    fn check(
         &self,
         program: &Program,
         rank: Rank,
         step: &Step,
         n_values: usize,
-        frame: F,
-        n_bytes: usize,
-    ) -> Result<Payload<F>, Error> {
-        let message = frame.as_ref().get(..n_bytes).ok_or(misuse())?;
-        let header = Header::parse(message, program.checksum)
+        message: Option<&[u8]>,
+    ) -> Result<usize, Error> {
+        let header = Header::parse(message.ok_or(misuse())?, program.checksum)
             .map_err(|error| Error::Frame { rank, error })?;
         if header.kind != Kind::Data {
             return Err(Error::Aborted { rank });
@@ -189,7 +195,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
                 (Field::Segment, n_values as u64, u64::from(header.n_values)),
             ],
         )?;
-        Ok(Payload { frame, n_bytes: header.n_bytes as usize, has_header: true })
+        Ok(header.n_bytes as usize)
     }
 }
 

@@ -1,0 +1,245 @@
+//! One rank's end of the network: the [`Transport`] the engine drives, and a clock for programs.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use foldwire::transport::{Rank, Tag, Transport};
+
+use crate::fabric::Fabric;
+use crate::link::Time;
+use crate::{Error, Frame, What};
+
+/// A rank of a [`World`](crate::World).
+///
+/// Dropping it ends the rank: peers still receive what it has sent, then get [`Error::PeerLost`].
+pub struct Endpoint {
+    rank: Rank,
+    fabric: Rc<RefCell<Fabric>>,
+}
+
+impl Endpoint {
+    pub(crate) const fn new(rank: Rank, fabric: Rc<RefCell<Fabric>>) -> Self {
+        Self { rank, fabric }
+    }
+
+    /// The rank's clock, which outlives the endpoint.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        Clock { rank: self.rank, fabric: Rc::clone(&self.fabric) }
+    }
+
+    fn check(&self, fabric: &mut Fabric, peer: Rank, tag: Tag) -> Result<(), Error> {
+        let size = fabric.size;
+        if peer.index() >= size {
+            return Err(Error::NoSuchRank { rank: peer, size });
+        }
+        if tag.index() >= Tag::COUNT {
+            return Err(Error::NoSuchTag { tag });
+        }
+        self.live(fabric)
+    }
+
+    /// Lets faults strike; an error if this rank is dead.
+    fn live(&self, fabric: &mut Fabric) -> Result<(), Error> {
+        fabric.tick(self.rank);
+        if fabric.seats[self.rank.index()].is_dead { Err(Error::Dead) } else { Ok(()) }
+    }
+
+    fn check_send(
+        &self,
+        fabric: &mut Fabric,
+        to: Rank,
+        tag: Tag,
+        n_bytes: usize,
+    ) -> Result<(), Error> {
+        self.check(fabric, to, tag)?;
+        let have = fabric.pool.n_bytes();
+        if n_bytes > have {
+            return Err(Error::TooLong { need: n_bytes, have });
+        }
+        if !fabric.has_room(self.rank, to, tag) {
+            return Err(Error::NotReady { to, tag });
+        }
+        Ok(())
+    }
+}
+
+impl Transport for Endpoint {
+    type Frame = Frame;
+    type Error = Error;
+
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.fabric.borrow().size
+    }
+
+    fn frame_capacity(&self) -> usize {
+        self.fabric.borrow().pool.n_bytes()
+    }
+
+    fn poll_frame(&mut self) -> Poll<Result<Frame, Error>> {
+        let fabric = &mut *self.fabric.borrow_mut();
+        self.live(fabric)?;
+        let most = fabric.net.frames_per_rank;
+        if fabric.seats[self.rank.index()].n_held >= most || fabric.refuses() {
+            return Poll::Pending;
+        }
+        fabric.seats[self.rank.index()].n_held += 1;
+        Poll::Ready(Ok(fabric.pool.take()))
+    }
+
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Error>> {
+        let fabric = &mut *self.fabric.borrow_mut();
+        self.check(fabric, to, tag)?;
+        if fabric.is_lost(self.rank, to) {
+            return Poll::Ready(Err(Error::PeerLost { peer: to }));
+        }
+        if !fabric.has_room(self.rank, to, tag) || fabric.refuses() {
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn send(&mut self, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) -> Result<(), Error> {
+        let checked = self.check_send(&mut self.fabric.borrow_mut(), to, tag, n_bytes);
+        if let Err(error) = checked {
+            self.recycle(frame);
+            return Err(error);
+        }
+        self.fabric.borrow_mut().send(self.rank, to, tag, frame, n_bytes);
+        Ok(())
+    }
+
+    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(Frame, usize), Error>> {
+        let fabric = &mut *self.fabric.borrow_mut();
+        self.check(fabric, from, tag)?;
+        if fabric.refuses() {
+            return Poll::Pending;
+        }
+        match fabric.receive(self.rank, from, tag) {
+            Some(received) => Poll::Ready(Ok(received)),
+            None if fabric.is_lost(self.rank, from) && fabric.is_drained(self.rank, from, tag) => {
+                Poll::Ready(Err(Error::PeerLost { peer: from }))
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    fn recycle(&mut self, frame: Frame) {
+        let fabric = &mut *self.fabric.borrow_mut();
+        fabric.seats[self.rank.index()].n_held -= 1;
+        fabric.pool.give(frame);
+    }
+
+    fn undelivered(&self) -> Option<Rank> {
+        self.fabric.borrow().undelivered(self.rank)
+    }
+
+    fn progress(&mut self) -> Result<(), Error> {
+        let fabric = &mut *self.fabric.borrow_mut();
+        self.live(fabric)?;
+        fabric.attend(self.rank);
+        Ok(())
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.fabric.borrow().now)
+    }
+
+    /// Does nothing: whoever polls the ranks moves time.
+    fn idle(&mut self, _: Duration) {}
+
+    fn link_rate(&self) -> Option<f64> {
+        Some(self.fabric.borrow().net.bandwidth)
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.fabric.borrow_mut().close(self.rank);
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("rank", &self.rank).finish_non_exhaustive()
+    }
+}
+
+/// Virtual time, as a rank's program sees it.
+#[derive(Clone)]
+pub struct Clock {
+    rank: Rank,
+    fabric: Rc<RefCell<Fabric>>,
+}
+
+impl Clock {
+    /// Time since the start of the run.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(self.fabric.borrow().now)
+    }
+
+    /// Whether a fault has ended the rank, so that nothing it does has an effect.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.fabric.borrow().seats[self.rank.index()].is_dead
+    }
+
+    /// When the rank last sent or received a frame, notices apart.
+    #[must_use]
+    pub fn last_move(&self) -> Duration {
+        Duration::from_nanos(self.fabric.borrow().seats[self.rank.index()].last_move)
+    }
+
+    /// Done after this long. Meanwhile the rank does nothing.
+    pub fn sleep(&self, time: Duration) -> impl Future<Output = ()> + use<> {
+        let fabric = &mut *self.fabric.borrow_mut();
+        let until = fabric.now.saturating_add(time.as_nanos() as Time);
+        fabric.wake_at(until);
+        Sleep { until, fabric: Rc::clone(&self.fabric) }
+    }
+
+    /// Done when the rank is polled again.
+    pub fn pause(&self) -> impl Future<Output = ()> + use<> {
+        let mut was_polled = false;
+        std::future::poll_fn(move |_| {
+            if std::mem::replace(&mut was_polled, true) { Poll::Ready(()) } else { Poll::Pending }
+        })
+    }
+
+    /// Adds a note to the trace, if there is one.
+    pub fn note(&self, note: impl FnOnce() -> String) {
+        let fabric = &mut *self.fabric.borrow_mut();
+        if fabric.trace.keeps() {
+            fabric.note(self.rank, What::Note(note()));
+        }
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clock").field("rank", &self.rank).finish_non_exhaustive()
+    }
+}
+
+struct Sleep {
+    until: Time,
+    fabric: Rc<RefCell<Fabric>>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.fabric.borrow().now >= self.until { Poll::Ready(()) } else { Poll::Pending }
+    }
+}

@@ -1,0 +1,408 @@
+//! What all ranks share: the clock, the links, the NICs, and the faults that wait for their moment.
+//!
+//! Nothing here runs by itself. When a rank sends, the whole way of its frame is computed at once (NICs, delay, harm),
+//! and the frame is queued at its receiver with the time of its arrival; when time has come that far, the receiver finds
+//! it. Times at which something can newly be found are kept in a heap, so that the executor knows how far to jump.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use foldwire::frame::{HEADER_BYTES, Header};
+use foldwire::{Collective, Rank, Tag};
+
+use crate::link::{Link, NEVER, Parcel, Time};
+use crate::pool::Pool;
+use crate::{Fault, Foreign, Frame, Harm, Net, Random, Trace, What};
+
+#[derive(Debug)]
+pub(crate) struct Fabric {
+    pub(crate) net: Net,
+    pub(crate) size: usize,
+    pub(crate) now: Time,
+    pub(crate) random: Random,
+    pub(crate) pool: Rc<Pool>,
+    pub(crate) seats: Vec<Seat>,
+    pub(crate) trace: Trace,
+    /// Frames that ranks have sent or received so far.
+    pub(crate) n_moves: u64,
+    /// Nothing moved in the last pass over the ranks.
+    pub(crate) is_idle: bool,
+    /// Faults, and whether each has struck.
+    pub(crate) faults: Vec<(Fault, bool)>,
+    links: Vec<Link>,
+    /// From when on a rank (row) knows that another (column) is lost to it.
+    lost: Vec<Time>,
+    /// Links (row to column) that swallow all frames.
+    cut: Vec<bool>,
+    wakes: BinaryHeap<Reverse<Time>>,
+}
+
+/// What the network knows of a rank.
+#[derive(Debug, Default)]
+pub(crate) struct Seat {
+    /// It has dropped its endpoint, or died.
+    pub(crate) is_closed: bool,
+    /// A fault ended it: what it does has no effect.
+    pub(crate) is_dead: bool,
+    /// It is not polled before this time.
+    pub(crate) asleep_until: Time,
+    pub(crate) n_held: usize,
+    n_sent: usize,
+    n_moved: usize,
+    /// When it last sent or received anything but a notice.
+    pub(crate) last_move: Time,
+    /// When the NIC is free to send.
+    egress: Time,
+    /// When the NIC is free to receive.
+    ingress: Time,
+    /// Frames that wait for their sender's attention.
+    outbox: VecDeque<(Rank, Tag, Frame, usize)>,
+}
+
+fn nanos(time: Duration) -> Time {
+    time.as_nanos() as Time
+}
+
+impl Fabric {
+    pub(crate) fn new(size: usize, net: Net, seed: u64, faults: Vec<Fault>, trace: Trace) -> Self {
+        Self {
+            size,
+            now: 0,
+            random: Random(seed),
+            pool: Pool::new(net.frame_bytes),
+            seats: (0..size).map(|_| Seat::default()).collect(),
+            trace,
+            n_moves: 0,
+            is_idle: false,
+            faults: faults.into_iter().map(|fault| (fault, false)).collect(),
+            links: (0..size * size * Tag::COUNT).map(|_| Link::default()).collect(),
+            lost: vec![NEVER; size * size],
+            cut: vec![false; size * size],
+            wakes: BinaryHeap::new(),
+            net,
+        }
+    }
+
+    fn link(&mut self, from: Rank, to: Rank, tag: Tag) -> &mut Link {
+        let pair = self.pair(from, to);
+        &mut self.links[pair * Tag::COUNT + tag.index()]
+    }
+
+    fn pair(&self, from: Rank, to: Rank) -> usize {
+        from.index() * self.size + to.index()
+    }
+
+    fn seat(&mut self, rank: Rank) -> &mut Seat {
+        &mut self.seats[rank.index()]
+    }
+
+    /// Uniform in 0…`most`.
+    pub(crate) fn up_to(&mut self, most: Duration) -> Time {
+        self.random.below(nanos(most) as usize + 1) as Time
+    }
+
+    fn delay(&mut self) -> Time {
+        nanos(self.net.latency) + self.up_to(self.net.jitter)
+    }
+
+    /// Whether to say "not yet" for no reason. Not when nothing moves: that must have a reason.
+    pub(crate) fn refuses(&mut self) -> bool {
+        !self.is_idle && self.random.one_in(self.net.refusal)
+    }
+
+    /// Whether to pass a rank over for no reason.
+    pub(crate) fn neglects(&mut self) -> bool {
+        !self.is_idle && self.random.one_in(self.net.neglect)
+    }
+
+    /// Something can newly be found at this time.
+    pub(crate) fn wake_at(&mut self, time: Time) {
+        if time > self.now && time != NEVER {
+            self.wakes.push(Reverse(time));
+        }
+    }
+
+    /// The next time after now at which something can newly be found.
+    pub(crate) fn next_wake(&mut self) -> Option<Time> {
+        while self.wakes.peek().is_some_and(|&Reverse(time)| time <= self.now) {
+            self.wakes.pop();
+        }
+        self.wakes.peek().map(|&Reverse(time)| time)
+    }
+
+    pub(crate) fn note(&mut self, rank: Rank, what: What) {
+        self.trace.add(self.now, rank, what);
+    }
+
+    fn strike(&mut self, index: usize) -> Fault {
+        let (fault, has_struck) = &mut self.faults[index];
+        *has_struck = true;
+        let fault = *fault;
+        self.note(fault.rank(), What::Fault(fault));
+        fault
+    }
+
+    /// Lets faults strike whose moment in the rank's life has come.
+    pub(crate) fn tick(&mut self, rank: Rank) {
+        for index in 0..self.faults.len() {
+            let (
+                Fault::Stall { rank: whom, after, .. } | Fault::Death { rank: whom, after },
+                false,
+            ) = self.faults[index]
+            else {
+                continue;
+            };
+            if whom != rank || self.seats[rank.index()].n_moved < after {
+                continue;
+            }
+            let until = match self.strike(index) {
+                Fault::Stall { lasting: Some(time), .. } => self.now.saturating_add(nanos(time)),
+                Fault::Stall { .. } => NEVER,
+                _ => {
+                    self.seat(rank).is_dead = true;
+                    continue;
+                }
+            };
+            self.wake_at(until);
+            let seat = self.seat(rank);
+            seat.asleep_until = seat.asleep_until.max(until);
+        }
+    }
+
+    fn moved(&mut self, rank: Rank, tag: Tag) {
+        self.n_moves += 1;
+        let now = self.now;
+        let seat = self.seat(rank);
+        seat.n_moved += 1;
+        if tag != Tag::CONTROL {
+            seat.last_move = now;
+        }
+        self.tick(rank);
+    }
+
+    pub(crate) fn has_room(&mut self, from: Rank, to: Rank, tag: Tag) -> bool {
+        let (depth, now) = (self.net.depth.max(1), self.now);
+        self.link(from, to, tag).has_room(depth, now)
+    }
+
+    /// Whether `rank` knows that `peer` is lost to it.
+    pub(crate) fn is_lost(&self, rank: Rank, peer: Rank) -> bool {
+        self.lost[self.pair(rank, peer)] <= self.now
+    }
+
+    /// Sends a frame for which there is room, now or, on networks that need attention, when the rank polls again.
+    pub(crate) fn send(&mut self, from: Rank, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) {
+        self.link(from, to, tag).spend();
+        let header = self.header(&frame, n_bytes);
+        self.note(from, What::Sent { to, tag, n_bytes, header });
+        let seat = self.seat(from);
+        seat.n_held -= 1;
+        seat.outbox.push_back((to, tag, frame, n_bytes));
+        if !self.net.attended {
+            self.flush(from);
+        }
+        self.moved(from, tag);
+    }
+
+    /// The header, if events are kept.
+    fn header(&self, frame: &Frame, n_bytes: usize) -> Option<Header> {
+        let message = frame.as_ref().get(..n_bytes)?;
+        if self.trace.keeps() { Header::parse(message, false).ok() } else { None }
+    }
+
+    /// Lets waiting frames leave as far as the NIC is free.
+    pub(crate) fn attend(&mut self, rank: Rank) {
+        while self.seat(rank).egress <= self.now {
+            let Some((to, tag, frame, n_bytes)) = self.seat(rank).outbox.pop_front() else {
+                return;
+            };
+            self.depart(rank, to, tag, frame, n_bytes);
+        }
+    }
+
+    /// Lets all waiting frames leave, one after the other.
+    fn flush(&mut self, rank: Rank) {
+        while let Some((to, tag, frame, n_bytes)) = self.seat(rank).outbox.pop_front() {
+            self.depart(rank, to, tag, frame, n_bytes);
+        }
+    }
+
+    /// Whom the oldest frame goes to that waits for its sender's attention.
+    pub(crate) fn undelivered(&self, rank: Rank) -> Option<Rank> {
+        self.seats[rank.index()].outbox.front().map(|&(to, ..)| to)
+    }
+
+    /// Puts a frame on the wire: computes when it arrives, and in which state.
+    fn depart(&mut self, from: Rank, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) {
+        let on_wire = (n_bytes as f64 / self.net.bandwidth * 1e9) as Time;
+        let start = self.now.max(self.seat(from).egress);
+        self.seat(from).egress = start + on_wire;
+        self.wake_at(start + on_wire);
+        let nth = self.seat(from).n_sent;
+        self.seat(from).n_sent += 1;
+        let arrival = (start + self.delay()).max(self.seat(to).ingress) + on_wire;
+        self.seat(to).ingress = arrival;
+        let mut parcel = Parcel { frame, n_bytes, arrival, is_credited: true };
+
+        let mut harm = None;
+        for index in 0..self.faults.len() {
+            let (
+                Fault::Delay { rank, nth: which, .. }
+                | Fault::Cut { rank, nth: which, .. }
+                | Fault::Harm { rank, nth: which, .. },
+                false,
+            ) = self.faults[index]
+            else {
+                continue;
+            };
+            if (rank, which) != (from, nth) {
+                continue;
+            }
+            if let Fault::Harm { harm: Harm::Repeat { behind }, .. } = self.faults[index].0 {
+                // Strikes when the copy comes.
+                let copy = self.copy(&parcel);
+                self.link(from, to, tag).repeat(behind, index, copy);
+                continue;
+            }
+            match self.strike(index) {
+                Fault::Delay { by, .. } => parcel.arrival += nanos(by),
+                Fault::Cut { silent, .. } => self.cut(from, to, silent),
+                Fault::Harm { harm: what, .. } => harm = Some(what),
+                Fault::Stall { .. } | Fault::Death { .. } => {}
+            }
+        }
+        if self.cut[self.pair(from, to)] {
+            return self.pool.give(parcel.frame);
+        }
+        self.wake_at(parcel.arrival);
+        match harm {
+            None | Some(Harm::Repeat { .. }) => {}
+            Some(Harm::Flip) => {
+                let bit = self.random.below(n_bytes * 8);
+                if let Some(byte) = parcel.frame.as_mut().get_mut(bit / 8) {
+                    *byte ^= 1 << (bit % 8);
+                }
+            }
+            Some(Harm::Truncate) => parcel.n_bytes = self.random.below(n_bytes),
+            Some(Harm::Lose) => return self.pool.give(parcel.frame),
+            Some(Harm::Swap) => return self.link(from, to, tag).swap(parcel),
+            Some(Harm::Foreign(foreign)) => {
+                let (forged, on) = self.forge(&parcel, foreign, tag);
+                self.link(from, to, on).push(forged);
+            }
+        }
+        if let Some(repeated) = self.link(from, to, tag).push(parcel) {
+            self.strike(repeated);
+        }
+    }
+
+    /// A second frame with the same content, which nobody spent credit on.
+    fn copy(&self, parcel: &Parcel) -> Parcel {
+        let mut frame = self.pool.take();
+        frame.as_mut().copy_from_slice(parcel.frame.as_ref());
+        let Parcel { n_bytes, arrival, .. } = *parcel;
+        Parcel { frame, n_bytes, arrival, is_credited: false }
+    }
+
+    /// A frame that nobody sent, and the tag it comes with.
+    fn forge(&mut self, model: &Parcel, foreign: Foreign, tag: Tag) -> (Parcel, Tag) {
+        let mut forged = self.copy(model);
+        let Parcel { frame, n_bytes, .. } = &mut forged;
+        let message = &mut frame.as_mut()[..*n_bytes];
+        let header = Header::parse(message, false);
+        let (Ok(mut header), true) = (header, foreign != Foreign::Stranger) else {
+            *n_bytes = self.random.below(self.net.frame_bytes + 1);
+            frame.as_mut().iter_mut().for_each(|byte| *byte = self.random.bits() as u8);
+            return (forged, tag);
+        };
+        let has_checksum = message[HEADER_BYTES - 8..HEADER_BYTES] != [0; 8];
+        match foreign {
+            Foreign::Stranger => {}
+            Foreign::OldCall => {
+                let earlier = 1 + self.random.below(header.call.sequence.max(1) as usize);
+                header.call.sequence = header.call.sequence.wrapping_sub(earlier as u32);
+            }
+            Foreign::OtherCollective => {
+                let others =
+                    Collective::ALL.iter().filter(|&&other| other != header.call.collective);
+                let others: Vec<_> = others.collect();
+                header.call.collective = **self.random.pick(&others);
+            }
+            Foreign::OtherPart => header.part ^= 1 << self.random.below(3),
+            Foreign::OtherTag => {
+                let other = (tag.index() + 1 + self.random.below(Tag::COUNT - 1)) % Tag::COUNT;
+                return (forged, Tag(other as u8));
+            }
+        }
+        header.emit(message, has_checksum);
+        (forged, tag)
+    }
+
+    /// Cuts the link between two ranks, both ways.
+    fn cut(&mut self, a: Rank, b: Rank, silent: bool) {
+        for (from, to) in [(a, b), (b, a)] {
+            let pair = self.pair(from, to);
+            self.cut[pair] = true;
+            if !silent {
+                self.lose(from, to);
+            }
+        }
+    }
+
+    /// `rank` will notice that `peer` is lost to it.
+    fn lose(&mut self, rank: Rank, peer: Rank) {
+        let at = self.now + self.delay();
+        let pair = self.pair(rank, peer);
+        self.lost[pair] = self.lost[pair].min(at);
+        self.wake_at(at);
+    }
+
+    /// The next frame that has arrived.
+    pub(crate) fn receive(&mut self, rank: Rank, from: Rank, tag: Tag) -> Option<(Frame, usize)> {
+        let now = self.now;
+        let Parcel { frame, n_bytes, is_credited, .. } = self.link(from, rank, tag).pop(now)?;
+        if is_credited {
+            let at = now + self.delay();
+            self.link(from, rank, tag).refund(at);
+            self.wake_at(at);
+        }
+        let header = self.header(&frame, n_bytes);
+        self.note(rank, What::Received { from, tag, n_bytes, header });
+        self.seat(rank).n_held += 1;
+        self.moved(rank, tag);
+        Some((frame, n_bytes))
+    }
+
+    /// Whether nothing of `from` is on its way to `rank` with this tag.
+    pub(crate) fn is_drained(&mut self, rank: Rank, from: Rank, tag: Tag) -> bool {
+        self.link(from, rank, tag).is_empty()
+    }
+
+    /// The rank's end, by its own will or by a fault.
+    pub(crate) fn close(&mut self, rank: Rank) {
+        if self.seat(rank).is_closed {
+            return;
+        }
+        self.seat(rank).is_closed = true;
+        let is_dead = self.seat(rank).is_dead;
+        self.note(rank, if is_dead { What::Died } else { What::Ended });
+        if is_dead {
+            for (.., frame, _) in std::mem::take(&mut self.seat(rank).outbox) {
+                self.pool.give(frame);
+            }
+        } else {
+            self.flush(rank);
+        }
+        for peer in (0..self.size).map(Rank::new) {
+            self.lose(peer, rank);
+        }
+    }
+
+    /// Takes back all frames that are in the network.
+    pub(crate) fn drain(&mut self) {
+        let pool = &self.pool;
+        self.links.iter_mut().flat_map(Link::drain).for_each(|frame| pool.give(frame));
+    }
+}

@@ -1,0 +1,115 @@
+//! Frames, and the pool that knows where each of them is.
+//!
+//! The pool hands out as many frames as a rank may hold, takes them back, and counts those that were dropped
+//! instead: a dropped frame is a leak on networks whose memory is registered, so tests ask for
+//! [`Pool::n_dropped`] to be 0.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::mem;
+use std::rc::Rc;
+
+use foldwire_messaging::memory::Memory;
+
+/// A message buffer of the simulated network, aligned as transports must align them.
+pub struct Frame {
+    /// `None` only while the frame goes back into its pool.
+    memory: Option<Memory>,
+    pool: Rc<Pool>,
+}
+
+impl AsRef<[u8]> for Frame {
+    fn as_ref(&self) -> &[u8] {
+        self.memory.as_ref().map_or(&[], AsRef::as_ref)
+    }
+}
+
+impl AsMut<[u8]> for Frame {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.memory.as_mut().map_or(&mut [], AsMut::as_mut)
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frame").field("n_bytes", &self.as_ref().len()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        if self.memory.is_some() {
+            self.pool.n_dropped.set(self.pool.n_dropped.get() + 1);
+        }
+    }
+}
+
+/// All frames of a world.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    n_bytes: usize,
+    free: RefCell<Vec<Memory>>,
+    n_allocated: Cell<usize>,
+    n_dropped: Cell<usize>,
+}
+
+impl Pool {
+    /// A pool of frames of `n_bytes`, none of them allocated yet.
+    pub(crate) fn new(n_bytes: usize) -> Rc<Self> {
+        let (n_allocated, n_dropped) = (Cell::new(0), Cell::new(0));
+        Rc::new(Self { n_bytes, free: RefCell::new(Vec::new()), n_allocated, n_dropped })
+    }
+
+    pub(crate) fn n_bytes(&self) -> usize {
+        self.n_bytes
+    }
+
+    /// A frame, filled with what its last user left there.
+    ///
+    /// # Panics
+    /// If the process has no memory left.
+    pub(crate) fn take(self: &Rc<Self>) -> Frame {
+        let memory = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            self.n_allocated.set(self.n_allocated.get() + 1);
+            Memory::allocate(self.n_bytes).expect("memory for another frame")
+        });
+        Frame { memory: Some(memory), pool: Rc::clone(self) }
+    }
+
+    /// Takes a frame back. One of another pool is dropped, and counted there.
+    pub(crate) fn give(self: &Rc<Self>, mut frame: Frame) {
+        if Rc::ptr_eq(self, &frame.pool) {
+            self.free.borrow_mut().extend(mem::take(&mut frame.memory));
+        }
+    }
+
+    /// Frames that are somewhere: at a rank, or in the network.
+    pub(crate) fn n_in_use(&self) -> usize {
+        self.n_allocated.get() - self.free.borrow().len() - self.n_dropped.get()
+    }
+
+    /// Frames that were dropped instead of given back.
+    pub(crate) fn n_dropped(&self) -> usize {
+        self.n_dropped.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foldwire::transport::FRAME_ALIGN;
+
+    #[test]
+    fn frames_are_aligned_counted_and_used_again() {
+        let pool = Pool::new(1024);
+        let mut frames: Vec<Frame> = (0..3).map(|_| pool.take()).collect();
+        assert!(frames.iter().all(|f| f.as_ref().as_ptr().addr() % FRAME_ALIGN == 0));
+        frames[2].as_mut()[7] = 9;
+        assert_eq!((pool.n_in_use(), pool.n_dropped()), (3, 0));
+        pool.give(frames.pop().unwrap());
+        assert_eq!(pool.take().as_ref()[7], 9);
+        assert_eq!((pool.n_in_use(), pool.n_dropped()), (2, 1));
+        Pool::new(1024).give(frames.pop().unwrap());
+        assert_eq!((pool.n_in_use(), pool.n_dropped()), (1, 2));
+    }
+}

@@ -1,0 +1,122 @@
+//! What happened, event by event.
+//!
+//! Every run has a digest of all its events, so that two runs can be compared; the events themselves are kept only when
+//! asked for.
+
+use std::fmt;
+use std::time::Duration;
+
+use foldwire::frame::Header;
+use foldwire::{Rank, Tag};
+
+use crate::Fault;
+use crate::random::mix;
+
+/// The events of a run, in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    /// The events, if they were kept.
+    pub events: Vec<Event>,
+    /// How many there were.
+    pub n_events: usize,
+    /// A digest of all of them (but notes).
+    pub digest: u64,
+    pub(crate) keeps: bool,
+}
+
+/// Something that happened at a time at a rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Virtual time since the start.
+    pub at: Duration,
+    /// The rank.
+    pub rank: Rank,
+    /// What it was.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum What {
+    /// The rank sent a frame.
+    Sent { to: Rank, tag: Tag, n_bytes: usize, header: Option<Header> },
+    /// The rank received a frame.
+    Received { from: Rank, tag: Tag, n_bytes: usize, header: Option<Header> },
+    /// A fault struck.
+    Fault(Fault),
+    /// The rank ended.
+    Ended,
+    /// The rank can do no more, as a fault has it.
+    Died,
+    /// What the rank's program said of itself.
+    Note(String),
+}
+
+impl Trace {
+    pub(crate) const fn keeps(&self) -> bool {
+        self.keeps
+    }
+
+    pub(crate) fn add(&mut self, at: u64, rank: Rank, what: What) {
+        let (kind, peer, tag, n_bytes) = match &what {
+            What::Sent { to, tag, n_bytes, .. } => (0, to.0, tag.0, *n_bytes),
+            What::Received { from, tag, n_bytes, .. } => (1, from.0, tag.0, *n_bytes),
+            What::Fault(_) => (2, 0, 0, 0),
+            What::Ended => (3, 0, 0, 0),
+            What::Died => (4, 0, 0, 0),
+            What::Note(_) => (5, 0, 0, 0),
+        };
+        if kind != 5 {
+            let place =
+                u64::from(rank.0) << 40 | u64::from(peer) << 16 | u64::from(tag) << 8 | kind;
+            self.digest = mix(self.digest ^ at);
+            self.digest = mix(self.digest ^ place);
+            self.digest = mix(self.digest ^ n_bytes as u64);
+            self.n_events += 1;
+        }
+        if self.keeps {
+            self.events.push(Event { at: Duration::from_nanos(at), rank, what });
+        }
+    }
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.events.iter().try_for_each(|event| writeln!(f, "{event}"))
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (micros, rank) = (self.at.as_secs_f64() * 1e6, self.rank);
+        write!(f, "{micros:14.3} µs  rank {rank:>2} ")?;
+        match &self.what {
+            What::Sent { to, tag, n_bytes, header } => {
+                write!(f, "→ {to:>2} tag {} {n_bytes:>6} B  {}", tag.0, Label(header))
+            }
+            What::Received { from, tag, n_bytes, header } => {
+                write!(f, "← {from:>2} tag {} {n_bytes:>6} B  {}", tag.0, Label(header))
+            }
+            What::Fault(fault) => write!(f, "! {fault}"),
+            What::Ended => write!(f, "ended"),
+            What::Died => write!(f, "died"),
+            What::Note(note) => write!(f, "· {note}"),
+        }
+    }
+}
+
+/// The part of a header that tells frames apart.
+struct Label<'a>(&'a Option<Header>);
+
+impl fmt::Display for Label<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => write!(f, "no message"),
+            Some(Header { kind, call, part, round, .. }) => {
+                let (sequence, name) = (call.sequence, call.collective.name());
+                write!(f, "{kind:?} {name} #{sequence} part {part} round {round}")
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! A group of simulated ranks, and the executor that runs their programs.
+//!
+//! The executor polls all ranks, pass after pass, each pass in another order. A pass in which no rank moved a frame means
+//! that all of them wait: time then jumps to the next event, but never further than [`Net::jump`], and not before a few
+//! such passes if it is far, so that ranks finish what they can do without the network.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use foldwire::Rank;
+
+use crate::fabric::Fabric;
+use crate::link::{NEVER, Time};
+use crate::{Endpoint, Fault, Net, Trace};
+
+/// Passes without a move before time jumps far.
+const IDLE_PASSES: usize = 3;
+
+/// A simulated group before its run.
+#[derive(Clone, Debug)]
+pub struct World {
+    size: usize,
+    seed: u64,
+    net: Net,
+    faults: Vec<Fault>,
+    keeps_trace: bool,
+}
+
+/// What became of a rank.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End<R> {
+    /// Its program returned.
+    Returned(R),
+    /// A fault ended it.
+    Died,
+    /// A fault silenced it for ever.
+    Silent,
+    /// Its program panicked, with this message.
+    Panicked(String),
+    /// Its program did not return, though no fault held it.
+    Hung,
+}
+
+/// A run that is over.
+pub struct Run<R> {
+    /// What became of each rank.
+    pub ends: Vec<End<R>>,
+    /// Faults that struck.
+    pub struck: Vec<Fault>,
+    /// What happened.
+    pub trace: Trace,
+    /// Virtual time that it took.
+    pub time: Duration,
+    /// How often a rank was polled.
+    pub n_polls: u64,
+    fabric: Rc<RefCell<Fabric>>,
+}
+
+impl World {
+    /// A group of `size` ranks on the default network without faults.
+    #[must_use]
+    pub fn new(size: usize, seed: u64) -> Self {
+        Self { size, seed, net: Net::default(), faults: Vec::new(), keeps_trace: false }
+    }
+
+    /// The same on another network.
+    #[must_use]
+    pub const fn net(mut self, net: Net) -> Self {
+        self.net = net;
+        self
+    }
+
+    /// The same with these faults as well.
+    #[must_use]
+    pub fn faults(mut self, faults: impl IntoIterator<Item = Fault>) -> Self {
+        self.faults.extend(faults);
+        self
+    }
+
+    /// The same, and whether the trace's events are kept.
+    #[must_use]
+    pub const fn keep_trace(mut self, keeps: bool) -> Self {
+        self.keeps_trace = keeps;
+        self
+    }
+
+    /// Makes a program of each rank's endpoint and runs all until they have returned or never will.
+    pub fn run<F: Future>(self, mut program: impl FnMut(Endpoint) -> F) -> Run<F::Output> {
+        let trace = Trace { keeps: self.keeps_trace, ..Trace::default() };
+        let fabric = Fabric::new(self.size, self.net, self.seed, self.faults, trace);
+        let fabric = Rc::new(RefCell::new(fabric));
+        let tasks = (0..self.size).map(|rank| {
+            let endpoint = Endpoint::new(Rank::new(rank), Rc::clone(&fabric));
+            Task::Running(Box::pin(program(endpoint)))
+        });
+        let mut executor = Executor {
+            tasks: tasks.collect(),
+            fabric: Rc::clone(&fabric),
+            net: self.net,
+            n_polls: 0,
+            idle_passes: 0,
+            last_move: 0,
+        };
+        while executor.pass() {}
+        let ends = executor.tasks.into_iter().map(|task| match task {
+            Task::Running(_) => End::Hung,
+            Task::Over(end) => end,
+        });
+        // Drops what hangs.
+        let ends = ends.collect();
+        let n_polls = executor.n_polls;
+        let mut shared = fabric.borrow_mut();
+        let struck = shared.faults.iter().filter(|(_, has_struck)| *has_struck);
+        let struck = struck.map(|(fault, _)| *fault).collect();
+        let trace = std::mem::take(&mut shared.trace);
+        let time = Duration::from_nanos(shared.now);
+        drop(shared);
+        Run { ends, struck, trace, time, n_polls, fabric }
+    }
+}
+
+impl<R> Run<R> {
+    /// Frames that ranks have neither given back nor sent, dropped ones included. 0 is expected once all communicators
+    /// and operations have ended.
+    #[must_use]
+    pub fn n_leaked(&self) -> usize {
+        let mut fabric = self.fabric.borrow_mut();
+        fabric.drain();
+        fabric.pool.n_in_use() + fabric.pool.n_dropped()
+    }
+}
+
+impl<R: fmt::Debug> fmt::Debug for Run<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("ends", &self.ends)
+            .field("struck", &self.struck)
+            .field("time", &self.time)
+            .finish_non_exhaustive()
+    }
+}
+
+enum Task<F: Future> {
+    Running(Pin<Box<F>>),
+    Over(End<F::Output>),
+}
+
+struct Executor<F: Future> {
+    tasks: Vec<Task<F>>,
+    fabric: Rc<RefCell<Fabric>>,
+    net: Net,
+    n_polls: u64,
+    /// Passes without a move, one after the other.
+    idle_passes: usize,
+    last_move: Time,
+}
+
+impl<F: Future> Executor<F> {
+    /// Polls each rank at most once, and moves time if that led nowhere; `false` when the run is over.
+    fn pass(&mut self) -> bool {
+        let mut order: Vec<usize> = (0..self.tasks.len())
+            .filter(|&rank| matches!(self.tasks[rank], Task::Running(_)))
+            .collect();
+        if order.is_empty() {
+            return false;
+        }
+        let n_before = self.fabric.borrow().n_moves;
+        self.fabric.borrow_mut().random.shuffle(&mut order);
+        for &rank in &order {
+            if self.is_turn_of(rank) {
+                self.poll(rank);
+            }
+        }
+        let sleeps_for_ever =
+            |&rank: &usize| self.fabric.borrow().seats[rank].asleep_until == NEVER;
+        if order.iter().all(sleeps_for_ever) {
+            for rank in order {
+                if let Task::Running(_) = self.tasks[rank] {
+                    // What the program does while it is dropped has no effect.
+                    self.fabric.borrow_mut().seats[rank].is_dead = true;
+                    self.tasks[rank] = Task::Over(End::Silent);
+                }
+            }
+            return false;
+        }
+        let moved = self.fabric.borrow().n_moves > n_before;
+        self.advance(moved)
+    }
+
+    /// Whether it is a rank's turn; if so, a little time passes.
+    fn is_turn_of(&self, rank: usize) -> bool {
+        let fabric = &mut *self.fabric.borrow_mut();
+        let is_turn = fabric.seats[rank].asleep_until <= fabric.now && !fabric.neglects();
+        if is_turn {
+            fabric.now += fabric.up_to(self.net.poll);
+        }
+        is_turn
+    }
+
+    /// Moves time if the last pass moved nothing else; `false` if nothing has moved for too long.
+    fn advance(&mut self, moved: bool) -> bool {
+        let fabric = &mut *self.fabric.borrow_mut();
+        fabric.is_idle = !moved;
+        if moved {
+            (self.idle_passes, self.last_move) = (0, fabric.now);
+            return true;
+        }
+        self.idle_passes += 1;
+        let jump = self.net.jump.as_nanos() as Time;
+        let next = fabric.next_wake().unwrap_or(NEVER);
+        let is_far = next - fabric.now >= jump / 4;
+        if !is_far || self.idle_passes >= IDLE_PASSES {
+            fabric.now = next.min(fabric.now + jump);
+        }
+        fabric.now - self.last_move < self.net.patience.as_nanos() as Time
+    }
+
+    fn poll(&mut self, rank: usize) {
+        let Task::Running(future) = &mut self.tasks[rank] else { return };
+        let mut context = Context::from_waker(Waker::noop());
+        self.n_polls += 1;
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));
+        let end = match polled {
+            _ if self.fabric.borrow().seats[rank].is_dead => End::Died,
+            Ok(Poll::Pending) => return,
+            Ok(Poll::Ready(result)) => End::Returned(result),
+            Err(payload) => End::Panicked(message(&*payload)),
+        };
+        self.tasks[rank] = Task::Over(end);
+        // A dead rank's endpoint may live on where its program put it.
+        let mut fabric = self.fabric.borrow_mut();
+        if fabric.seats[rank].is_dead {
+            fabric.close(Rank::new(rank));
+        }
+    }
+}
+
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()
+}

@@ -1,0 +1,108 @@
+//! One rank's part of a [`Case`]: its buffers, the call, and which of the buffers has the result.
+//!
+//! The call is only started here, so that whoever runs it decides how it is driven: waited for, polled, or dropped.
+
+use super::Case;
+use crate::data;
+use foldwire::{Collective, Communicator, Element, Error, Operation, Rank, Report, Transport};
+
+/// One rank's values before the call and after it.
+#[derive(Clone, Debug)]
+pub struct Buffers<T> {
+    /// What the rank contributes, and the result of calls in place.
+    data: Vec<T>,
+    /// Room for the result of calls out of place.
+    recv: Vec<T>,
+}
+
+impl Case {
+    /// What `rank` starts with. Where it contributes nothing there is garbage.
+    #[must_use]
+    pub fn buffers<T: Element>(&self, rank: usize) -> Buffers<T> {
+        let mut data = self.input::<T>(rank);
+        let garbage = T::from_f64(-77.0);
+        let mut recv = vec![garbage; self.result_range(rank).len()];
+        match self.collective {
+            Collective::AllGather if self.in_place => {
+                let share = self.share(rank);
+                data[..share.start].fill(garbage);
+                data[share.end..].fill(garbage);
+            }
+            Collective::Broadcast => {
+                if rank != self.root {
+                    data.fill(garbage);
+                }
+                recv.copy_from_slice(&data);
+            }
+            _ => {}
+        }
+        Buffers { data, recv }
+    }
+
+    /// Starts one rank's call.
+    ///
+    /// # Errors
+    /// The call's.
+    ///
+    /// # Panics
+    /// If the suite does not know the collective.
+    pub fn start<'a, T: Element, X: Transport>(
+        &self,
+        comm: &'a mut Communicator<X>,
+        buffers: &'a mut Buffers<T>,
+    ) -> Result<Operation<'a, X, T>, Error> {
+        let (plan, op, root) = (&self.plan(), self.op.op::<T>(), Rank::new(self.root));
+        let rank = comm.rank().index();
+        let (share, count) = (self.share(rank), self.count);
+        let Buffers { data, recv } = buffers;
+        match (self.collective, self.in_place) {
+            (Collective::AllReduce, true) => comm.start_all_reduce(data, op, plan),
+            (Collective::AllReduce, false) => comm.start_all_reduce_into(data, recv, op, plan),
+            (Collective::ReduceScatter, true) => comm.start_reduce_scatter_in_place(data, op, plan),
+            (Collective::ReduceScatter, false) => comm.start_reduce_scatter(data, recv, op, plan),
+            (Collective::AllGather, true) => comm.start_all_gather_in_place(data, plan),
+            (Collective::AllGather, false) => comm.start_all_gather(&data[share], recv, plan),
+            (Collective::Broadcast, true) => comm.start_broadcast(data, root, plan),
+            (Collective::Broadcast, false) => comm.start_broadcast(recv, root, plan),
+            (Collective::Scatter, _) => {
+                let send = if rank == self.root { &data[..] } else { &[] };
+                comm.start_scatter(count, send, recv, root, plan)
+            }
+            (Collective::Gather, _) => comm.start_gather(count, &data[share], recv, root, plan),
+            (Collective::Reduce, true) => comm.start_reduce_in_place(data, op, root, plan),
+            (Collective::Reduce, false) => comm.start_reduce(data, recv, op, root, plan),
+            (other, _) => panic!("the suite has no call for {}", other.name()),
+        }
+    }
+
+    /// The result of `rank` (empty where it has none).
+    ///
+    /// # Panics
+    /// If the call changed what it must not touch.
+    #[must_use]
+    pub fn result<T: Element>(&self, rank: usize, buffers: Buffers<T>) -> Vec<T> {
+        let Buffers { data, recv } = buffers;
+        if self.collective == Collective::ReduceScatter && self.in_place {
+            let (before, share) = (self.input::<T>(rank), self.share(rank));
+            let others = |x: &[T]| data::bits(&[&x[..share.start], &x[share.end..]].concat());
+            assert!(others(&before) == others(&data), "{self:?}: other shares changed");
+        }
+        let is_in_data =
+            self.in_place && !matches!(self.collective, Collective::Scatter | Collective::Gather);
+        if is_in_data { data[self.result_range(rank)].to_vec() } else { recv }
+    }
+
+    /// One rank's call, to its end: its result (empty where it has none) and report.
+    ///
+    /// # Errors
+    /// The call's.
+    pub fn run_rank<T: Element, X: Transport>(
+        &self,
+        comm: &mut Communicator<X>,
+    ) -> Result<(Vec<T>, Report), Error> {
+        let rank = comm.rank().index();
+        let mut buffers = self.buffers::<T>(rank);
+        let report = self.start(comm, &mut buffers)?.wait()?;
+        Ok((self.result(rank, buffers), report))
+    }
+}

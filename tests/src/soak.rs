@@ -1,0 +1,68 @@
+//! The soak: whatever goes wrong, every rank gets the right result or a typed error, in time.
+//!
+//! A seed draws a [`Scenario`]: a group, a network, some calls of the suite's tables, and what goes wrong. The scenario
+//! runs on the simulator, and a judge decides whether every rank did what the library promises:
+//!
+//! - a rank returns a result that the oracle accepts, the same bits on all ranks where the collective promises it; or a
+//!   typed error that names another rank, no later than the time limit after its last frame;
+//! - no rank returns a result to which a contribution is missing;
+//! - errors have a cause: without faults, and with delays shorter than the time limit, every call succeeds, and nobody
+//!   complains of damaged frames or of disagreement where there are none;
+//! - after an error every call says that the communicator is unusable;
+//! - nobody panics, nobody hangs, and all frames come back.
+//!
+//! Same seed, same run. What the suite's tables gain (collectives, schedules, codecs, …) is drawn without a change here.
+
+mod draw;
+mod judge;
+mod perform;
+mod tally;
+
+pub use draw::{Scenario, Trouble};
+pub use tally::Tally;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a seed showed.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// What happened, in numbers.
+    pub tally: Tally,
+    /// A digest of every event of the run.
+    pub digest: u64,
+    /// What the scenario was, and which promise was broken in it; `None` if all were kept.
+    pub failure: Option<String>,
+    /// What happened, event by event, if asked for.
+    pub trace: String,
+}
+
+/// Runs what `seed` draws.
+#[must_use]
+pub fn run(seed: u64) -> Verdict {
+    run_with(seed, false)
+}
+
+/// As [`run`], with the trace.
+#[must_use]
+pub fn replay(seed: u64) -> Verdict {
+    run_with(seed, true)
+}
+
+fn run_with(seed: u64, keep_trace: bool) -> Verdict {
+    let scenario = Scenario::draw(seed);
+    let judged = catch_unwind(AssertUnwindSafe(|| {
+        let performance = perform::perform(&scenario, keep_trace);
+        let judgement = judge::judge(&scenario, &performance);
+        let mut tally = Tally::of(&performance);
+        tally.n_failures = u64::from(judgement.is_err());
+        let failure = judgement.err().map(|broken| format!("{broken}\n{scenario}"));
+        let (digest, trace) = (performance.trace.digest, performance.trace.to_string());
+        Verdict { tally, digest, failure, trace }
+    }));
+    judged.unwrap_or_else(|_| Verdict {
+        tally: Tally { n_seeds: 1, n_failures: 1, ..Tally::default() },
+        digest: 0,
+        failure: Some(format!("a panic outside of the ranks' programs (see above)\n{scenario}")),
+        trace: String::new(),
+    })
+}

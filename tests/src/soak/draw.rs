@@ -1,0 +1,277 @@
+//! From a seed to what happens: group, network, calls, and what goes wrong.
+
+use crate::Case;
+use crate::case::Choice;
+use foldwire::kernel::Level;
+use foldwire::transport::{FRAMES_PER_LANE, MAX_LANES, MIN_FRAME_BYTES};
+use foldwire::{Config, Rank};
+use foldwire_sim::{Fault, Harm, Net, Random};
+use std::fmt;
+use std::time::Duration;
+
+/// The time limit of every call.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
+/// What a delay adds at most when it must not show. Three of them stay below the limit.
+const SHORT: Duration = TIMEOUT.checked_div(8).expect("not by zero");
+/// Most bytes of a frame: several rounds for a short array.
+const MAX_FRAME_BYTES: usize = 8192;
+
+/// One run of the soak.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it was drawn from.
+    pub seed: u64,
+    /// Ranks.
+    pub size: usize,
+    /// The network.
+    pub net: Net,
+    /// Lanes of every communicator.
+    pub lanes: usize,
+    /// The kernels of each rank.
+    pub levels: Vec<Level>,
+    /// The calls, one after the other on one communicator.
+    pub calls: Vec<Choice>,
+    /// Ranks leave when they are done, not when all are.
+    pub leaves: bool,
+    /// What goes wrong.
+    pub troubles: Vec<Trouble>,
+}
+
+/// One thing that goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub enum Trouble {
+    /// In the network, or with a rank as a whole.
+    Net(Fault),
+    /// A rank makes a call late.
+    Late {
+        /// The rank.
+        rank: usize,
+        /// The call.
+        call: usize,
+        /// By how much.
+        by: Duration,
+    },
+    /// A rank makes another call than the others.
+    Twist {
+        /// The rank.
+        rank: usize,
+        /// The call.
+        call: usize,
+        /// What it does instead.
+        choice: Choice,
+    },
+    /// A rank has another number of lanes.
+    Lanes {
+        /// The rank.
+        rank: usize,
+        /// Its lanes.
+        lanes: usize,
+    },
+    /// A rank's frames have no checksum, and it wants none.
+    Checksum {
+        /// The rank.
+        rank: usize,
+    },
+    /// A rank drops a call under way, and lives on.
+    Drop {
+        /// The rank.
+        rank: usize,
+        /// The call.
+        call: usize,
+        /// After how many polls.
+        after: usize,
+    },
+}
+
+impl Trouble {
+    /// What kind of trouble it is, in a few words.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Net(fault) => fault.kind(),
+            Self::Late { .. } => "late rank",
+            Self::Twist { .. } => "other parameters",
+            Self::Lanes { .. } => "other lanes",
+            Self::Checksum { .. } => "other checksums",
+            Self::Drop { .. } => "dropped call",
+        }
+    }
+
+    /// Whether every call must succeed all the same.
+    #[must_use]
+    pub fn is_bearable(&self) -> bool {
+        match *self {
+            Self::Net(Fault::Delay { by, .. }) | Self::Late { by, .. } => by <= SHORT,
+            Self::Net(Fault::Stall { lasting: Some(time), .. }) => time <= SHORT,
+            _ => false,
+        }
+    }
+
+    /// Whether ranks may find frames damaged, or out of place, or not of their call.
+    #[must_use]
+    pub const fn shows_in_frames(&self) -> bool {
+        matches!(
+            self,
+            Self::Net(Fault::Harm { .. })
+                | Self::Twist { .. }
+                | Self::Lanes { .. }
+                | Self::Checksum { .. }
+        )
+    }
+
+    fn draw(random: &mut Random, size: usize, calls: &[Choice]) -> Self {
+        let rank = random.below(size);
+        let call = random.below(calls.len());
+        // Small numbers as often as large ones.
+        let count = |random: &mut Random| (2f64.powf(6.0 * random.unit()) - 1.0) as usize;
+        let long = |random: &mut Random| {
+            if random.one_in(2) {
+                SHORT.mul_f64(random.unit())
+            } else {
+                TIMEOUT.mul_f64(1.0 + random.unit() * 3.0)
+            }
+        };
+        let whom = Rank::new(rank);
+        match random.below(12) {
+            0 => Self::Late { rank, call, by: long(random) },
+            1 => Self::Twist { rank, call, choice: calls[call].twisted(random) },
+            2 => match random.below(3) {
+                0 => Self::Lanes { rank, lanes: 1 + random.below(MAX_LANES) },
+                1 => Self::Checksum { rank },
+                _ => Self::Drop { rank, call, after: random.below(20) },
+            },
+            3 => Self::Net(Fault::Delay { rank: whom, nth: count(random), by: long(random) }),
+            4 => {
+                let lasting = if random.one_in(3) { None } else { Some(long(random)) };
+                Self::Net(Fault::Stall { rank: whom, after: count(random), lasting })
+            }
+            5 => Self::Net(Fault::Death { rank: whom, after: count(random) }),
+            6 => {
+                let silent = random.one_in(2);
+                Self::Net(Fault::Cut { rank: whom, nth: count(random), silent })
+            }
+            _ => {
+                let harm = match *random.pick(&Harm::ALL) {
+                    Harm::Repeat { .. } => Harm::Repeat { behind: count(random) },
+                    harm => harm,
+                };
+                Self::Net(Fault::Harm { rank: whom, nth: count(random), harm })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Net(fault) => fault.fmt(f),
+            Self::Late { rank, call, by } => write!(f, "late rank: {rank}, in call {call}, {by:?}"),
+            Self::Twist { rank, call, .. } => {
+                write!(f, "other parameters: rank {rank}, in call {call}")
+            }
+            Self::Lanes { rank, lanes } => write!(f, "other lanes: rank {rank}, {lanes}"),
+            Self::Checksum { rank } => write!(f, "other checksums: rank {rank} has none"),
+            Self::Drop { rank, call, after } => {
+                write!(f, "dropped call: rank {rank}, call {call}, after {after} polls")
+            }
+        }
+    }
+}
+
+impl Scenario {
+    /// What `seed` draws.
+    #[must_use]
+    pub fn draw(seed: u64) -> Self {
+        let random = &mut Random(seed);
+        let calls: Vec<Choice> = (0..1 + random.below(3)).map(|_| Choice::draw(random)).collect();
+        // The larger sizes of the tables, which take long, now and then.
+        let size = match calls[0].size() {
+            size if size > 9 && !random.one_in(4) => 2 + size % 7,
+            size => size,
+        };
+        let lanes = *random.pick(&[1, 2, 3, 4, MAX_LANES]);
+        let net = net(random, lanes);
+        let levels: Vec<Level> = Level::available().collect();
+        let levels = (0..size).map(|_| *random.pick(&levels)).collect();
+        let leaves = random.one_in(2);
+        let n_troubles = *random.pick(&[0, 0, 1, 1, 1, 2, 3]);
+        let troubles = (0..n_troubles).map(|_| Trouble::draw(random, size, &calls)).collect();
+        Self { seed, size, net, lanes, levels, calls, leaves, troubles }
+    }
+
+    /// The configuration of `rank`.
+    pub(super) fn config(&self, rank: usize) -> Config {
+        let mut config = Config {
+            lanes: self.lanes,
+            timeout: TIMEOUT,
+            checksum: None,
+            level: self.levels[rank],
+        };
+        for trouble in &self.troubles {
+            match *trouble {
+                Trouble::Lanes { rank: whose, lanes } if whose == rank => config.lanes = lanes,
+                Trouble::Checksum { rank: whose } if whose == rank => config.checksum = Some(false),
+                _ => {}
+            }
+        }
+        config
+    }
+
+    /// The case of all ranks that do nothing else in this call.
+    #[must_use]
+    pub fn case(&self, call: usize) -> Case {
+        self.calls[call].short_case(self.size)
+    }
+
+    /// The case of `rank` in this call, and whether it is another.
+    pub(super) fn case_of(&self, call: usize, rank: usize) -> (Case, bool) {
+        let twist = self.troubles.iter().find_map(|trouble| match trouble {
+            Trouble::Twist { rank: who, call: which, choice } if (*who, *which) == (rank, call) => {
+                Some(choice.short_case(self.size))
+            }
+            _ => None,
+        });
+        (twist.unwrap_or_else(|| self.case(call)), twist.is_some())
+    }
+}
+
+/// Any network, from a slow one of few credits to a fast one.
+fn net(random: &mut Random, lanes: usize) -> Net {
+    let mut seconds = |low: f64, high: f64| {
+        Duration::from_secs_f64(10f64.powf(low + (high - low) * random.unit()))
+    };
+    let (latency, jitter, poll) = (seconds(-7.0, -4.0), seconds(-9.0, -3.5), seconds(-8.5, -6.0));
+    let frame_bytes = MIN_FRAME_BYTES + random.below(MAX_FRAME_BYTES - MIN_FRAME_BYTES + 1);
+    Net {
+        latency,
+        jitter,
+        bandwidth: 10f64.powf(7.0 + 4.0 * random.unit()),
+        depth: *random.pick(&[1, 1, 2, 4]),
+        frame_bytes: if random.one_in(4) { MIN_FRAME_BYTES } else { frame_bytes },
+        // No more than lanes are promised.
+        frames_per_rank: lanes * FRAMES_PER_LANE,
+        attended: random.one_in(3),
+        refusal: *random.pick(&[0, 0, 10, 3]),
+        neglect: *random.pick(&[0, 0, 5, 2]),
+        poll,
+        jump: TIMEOUT / 8,
+        patience: TIMEOUT * 20,
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, size, net, lanes, leaves, .. } = self;
+        writeln!(f, "seed {seed}: {size} ranks, {lanes} lanes, leaving early: {leaves}, {net:?}")?;
+        for call in 0..self.calls.len() {
+            writeln!(f, "call {call}: {:?}", self.case(call))?;
+        }
+        for trouble in &self.troubles {
+            writeln!(f, "trouble: {trouble}")?;
+            if let Trouble::Twist { choice, .. } = trouble {
+                writeln!(f, "  {:?}", choice.short_case(*size))?;
+            }
+        }
+        Ok(())
+    }
+}

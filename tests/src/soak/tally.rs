@@ -1,0 +1,86 @@
+//! What many seeds did, in numbers.
+
+use super::perform::{Called, Outcome, Performance};
+use foldwire::Error;
+use foldwire_sim::End;
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+use std::time::Duration;
+
+/// Sums over seeds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Seeds.
+    pub n_seeds: u64,
+    /// Seeds that broke a promise.
+    pub n_failures: u64,
+    /// Calls of single ranks.
+    pub n_calls: u64,
+    /// Polls of ranks.
+    pub n_polls: u64,
+    /// Events: frames sent and received, and what went wrong.
+    pub n_events: u64,
+    /// Virtual time.
+    pub time: Duration,
+    /// What went wrong, by kind.
+    pub troubles: BTreeMap<&'static str, u64>,
+    /// How ranks' calls ended, by kind.
+    pub outcomes: BTreeMap<&'static str, u64>,
+}
+
+impl Tally {
+    pub(super) fn of(performance: &Performance) -> Self {
+        let mut tally = Self {
+            n_seeds: 1,
+            n_polls: performance.n_polls,
+            n_events: performance.trace.n_events as u64,
+            time: performance.time,
+            ..Self::default()
+        };
+        for trouble in &performance.struck {
+            *tally.troubles.entry(trouble.kind()).or_default() += 1;
+        }
+        for (calls, end) in performance.calls.iter().zip(&performance.ends) {
+            for called in calls {
+                tally.n_calls += 1;
+                *tally.outcomes.entry(kind(called, end)).or_default() += 1;
+            }
+        }
+        tally
+    }
+}
+
+fn kind(called: &Called, end: &End<()>) -> &'static str {
+    match (&called.outcome, end) {
+        (Outcome::Ok(..), _) => "success",
+        (Outcome::Dropped { .. }, _) => "dropped",
+        (Outcome::UnderWay, End::Died) => "died",
+        (Outcome::UnderWay, End::Silent) => "silent for ever",
+        (Outcome::UnderWay, _) => "panicked or hung",
+        (Outcome::Err { error, .. }, _) => match error {
+            Error::Mismatch { .. } => "disagreement",
+            Error::Frame { .. } => "damaged frame",
+            Error::Aborted { .. } => "told by another",
+            Error::Stalled { .. } => "stalled",
+            Error::Transport { .. } => "peer lost",
+            _ => "another error",
+        },
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.n_seeds += other.n_seeds;
+        self.n_failures += other.n_failures;
+        self.n_calls += other.n_calls;
+        self.n_polls += other.n_polls;
+        self.n_events += other.n_events;
+        self.time += other.time;
+        for (kind, n) in other.troubles {
+            *self.troubles.entry(kind).or_default() += n;
+        }
+        for (kind, n) in other.outcomes {
+            *self.outcomes.entry(kind).or_default() += n;
+        }
+    }
+}
