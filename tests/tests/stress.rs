@@ -9,10 +9,10 @@
 
 use foldwire::transport::{MAX_LANES, MIN_FRAME_BYTES};
 use foldwire::{Element, Error};
-use foldwire_tests::data::{self, Random};
-use foldwire_tests::deadline::{Comm, within_deadline};
 use foldwire_tests::Case;
 use foldwire_tests::case::Choice;
+use foldwire_tests::data::{self, Random};
+use foldwire_tests::deadline::{Comm, within_deadline};
 use foldwire_threads::World;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
