@@ -62,6 +62,11 @@ impl Program {
         self.pipeline.own == Own::Encoded && self.keeps_frames() && !self.is_exact()
     }
 
+    /// How many ranks' values a value of the result combines.
+    fn n_operands(&self) -> u32 {
+        if self.call.collective.reduces() { self.call.size as u32 } else { 1 }
+    }
+
     fn n_steps(&self) -> usize {
         self.schedule.n_steps(self.call, self.rank)
     }
@@ -201,6 +206,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
             round: 0,
             n_values: 0,
             n_bytes: 0,
+            operands: 0,
         };
         let others = (0..transport.size()).map(Rank::new);
         for peer in others.filter(|&peer| peer != self.program.rank) {

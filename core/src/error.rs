@@ -171,6 +171,7 @@ pub enum Field {
     Part,
     Round,
     Segment,
+    Operands,
 }
 
 impl fmt::Display for Field {
@@ -189,6 +190,7 @@ impl fmt::Display for Field {
             Self::Part => "part (schedule)",
             Self::Round => "round (frame capacity or lanes)",
             Self::Segment => "segment length (frame capacity)",
+            Self::Operands => "number of values combined (schedule)",
         })
     }
 }

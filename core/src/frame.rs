@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 /// payloads are aligned too.
 pub const HEADER_BYTES: usize = 64;
 /// Version of the message format.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 const MAGIC: [u8; 2] = *b"FW";
 const CHECKSUM_AT: usize = 56;
@@ -72,6 +72,8 @@ pub struct Header {
     pub n_values: u32,
     /// Bytes of payload.
     pub n_bytes: u32,
+    /// How many ranks' values are combined in the segment: 1 where nothing is reduced, 0 in a notice.
+    pub operands: u32,
 }
 
 /// Why a message is not one of ours.
@@ -134,6 +136,7 @@ impl Header {
         head[40..44].copy_from_slice(&self.round.to_le_bytes());
         head[44..48].copy_from_slice(&self.n_values.to_le_bytes());
         head[48..52].copy_from_slice(&self.n_bytes.to_le_bytes());
+        head[52..56].copy_from_slice(&self.operands.to_le_bytes());
         if checksum {
             let sum = checksum_of(&head[..CHECKSUM_AT], payload);
             head[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
@@ -172,7 +175,7 @@ impl Header {
             0 if u64_at(CHECKSUM_AT) == 0 => {}
             _ => return Err(FrameError::Damaged),
         }
-        if head[11] != 0 || u32_at(52) != 0 {
+        if head[11] != 0 {
             return Err(FrameError::Damaged);
         }
         let fields = || {
@@ -202,6 +205,7 @@ impl Header {
                 round: u32_at(40),
                 n_values: u32_at(44),
                 n_bytes,
+                operands: u32_at(52),
             })
         };
         fields().ok_or(FrameError::Damaged)
@@ -246,6 +250,7 @@ mod tests {
             round: 2,
             n_values: 10,
             n_bytes: 40,
+            operands: 5,
         };
         let mut bytes = vec![9; HEADER_BYTES + 40];
         header.emit(&mut bytes, checksum);

@@ -54,7 +54,7 @@ fn codes(codes: impl IntoIterator<Item = i32>) -> Vec<f64> {
 
 #[test]
 fn the_versions_are_those_of_these_bytes() {
-    assert_eq!((fz_light::VERSION, frame::VERSION), (1, 1));
+    assert_eq!((fz_light::VERSION, frame::VERSION), (1, 2));
 }
 
 #[test]
@@ -218,17 +218,18 @@ fn a_message() {
         round: 2,
         n_values: 10,
         n_bytes: 4,
+        operands: 6,
     };
     for (checksum, hex) in [
         (
             false,
-            "465701000001010100010200 07000000 0504030201000000 000000000080ef3f \
-         0201000003000000020000000a00000004000000 00000000 0000000000000000 01020304",
+            "465702000001010100010200 07000000 0504030201000000 000000000080ef3f \
+         0201000003000000020000000a00000004000000 06000000 0000000000000000 01020304",
         ),
         (
             true,
-            "465701000001010101010200 07000000 0504030201000000 000000000080ef3f \
-         0201000003000000020000000a00000004000000 00000000 1510b9cdb7845bd3 01020304",
+            "465702000001010101010200 07000000 0504030201000000 000000000080ef3f \
+         0201000003000000020000000a00000004000000 06000000 b5302493cb9389b0 01020304",
         ),
     ] {
         let mut message = vec![0xAA; HEADER_BYTES];
@@ -238,13 +239,13 @@ fn a_message() {
         assert_eq!(Header::parse(&message, checksum), Ok(header));
     }
     let mut message = [0xAA; HEADER_BYTES];
-    let notice = Header { kind: Kind::Abort, n_bytes: 0, ..header };
+    let notice = Header { kind: Kind::Abort, n_bytes: 0, operands: 0, ..header };
     notice.emit(&mut message, true);
     assert_eq!(
         to_hex(&message),
         to_hex(&from_hex(
-            "465701010001010101010200 07000000 0504030201000000 000000000080ef3f \
-         0201000003000000020000000a00000000000000 00000000 ee8571c3be1e7d60"
+            "465702010001010101010200 07000000 0504030201000000 000000000080ef3f \
+         0201000003000000020000000a00000000000000 00000000 540263470f76da35"
         ))
     );
 }
