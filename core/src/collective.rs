@@ -336,7 +336,6 @@ impl<X: Transport> Communicator<X> {
         check_bound(plan, request.op_code())?;
         let probe = self.codec::<T>(plan.codec, Quantum::LOSSLESS);
         Engine::<X::Frame>::max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
-        self.sequence = self.sequence.wrapping_add(1);
         Operation::new(self, request, *plan, schedule)
     }
 
@@ -349,9 +348,10 @@ impl<X: Transport> Communicator<X> {
         self.config.checksum.unwrap_or_else(|| self.transport.needs_checksum())
     }
 
-    /// Makes the program and engine of a call.
+    /// Makes the program and engine of a call, or of a look at the extent of its data. Each has a sequence number of its
+    /// own, or a frame of one could be taken for one of the other.
     fn engine<T: Element>(
-        &self,
+        &mut self,
         schedule: &'static dyn Schedule,
         call: Call,
         pipeline: pipeline::Pipeline,
@@ -366,6 +366,7 @@ impl<X: Transport> Communicator<X> {
             if max_segment > CHUNK { max_segment / CHUNK * CHUNK } else { max_segment };
         let lanes = self.config.lanes.clamp(1, MAX_LANES);
         let n_parts = schedule.n_parts(call);
+        self.sequence = self.sequence.wrapping_add(1);
         let program = Program {
             schedule,
             call,

@@ -35,7 +35,7 @@ pub enum Kind {
 /// What all messages of one call have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CallHeader {
-    /// Number of the call on this communicator.
+    /// Number of the call on this communicator. A look at the extent of the data counts as a call.
     pub sequence: u32,
     /// The collective.
     pub collective: Collective,

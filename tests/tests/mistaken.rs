@@ -2,8 +2,9 @@
 //!
 //! On the simulator, which repeats any frame behind any number of others.
 
+use foldwire::error::Field;
 use foldwire::schedule::{Binomial, Chain, Ring, Schedule};
-use foldwire::{Bound, Collective, Communicator, Error, Plan, Rank, Report};
+use foldwire::{Bound, Collective, Communicator, Error, Plan, Rank, Report, Sampling};
 use foldwire_sim::{End, Endpoint, Fault, Harm, Net, Run, World};
 use foldwire_tests::Case;
 
@@ -61,6 +62,27 @@ fn a_late_copy_of_a_partial_sum_is_not_taken_for_the_sum() {
         }
     }
     assert!(n_repeated > 100, "{n_repeated}");
+}
+
+/// A sample and a full look at the data are two all-reduces of one call.
+#[test]
+fn a_copy_of_a_look_at_a_sample_is_not_taken_for_the_look_at_all_data() {
+    let case = Case {
+        bound: Bound::Relative(1e-3),
+        sampling: Sampling::Always,
+        // Few values: the halves of the sample see nothing, and all ranks look at everything.
+        ..Case::all_reduce(2, 20)
+    };
+    let undisturbed = run(|_| case, 2, &[]);
+    assert!(undisturbed.ends.iter().all(|end| matches!(end, End::Returned(Ok(_)))));
+    let fault = Fault::Harm { rank: Rank(0), nth: 0, harm: Harm::Repeat { behind: 0 } };
+    let run = run(|_| case, 2, &[fault]);
+    assert_eq!(run.struck.len(), 1);
+    let Some(End::Returned(outcome)) = run.ends.get(1) else { panic!("{:?}", run.ends) };
+    let field = Field::Sequence;
+    let is_told_by_its_number =
+        matches!(outcome, Err(Error::Mismatch { field: found, .. }) if *found == field);
+    assert!(is_told_by_its_number, "{outcome:?}");
 }
 
 /// Ranks that follow other trees send to other ranks, and some send to nobody who listens.
