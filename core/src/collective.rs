@@ -68,7 +68,7 @@ pub struct Communicator<X: Transport> {
     pub(crate) transport: Group<X>,
     config: Config,
     /// 0 for all ranks of the transport, more for each group of survivors.
-    pub(crate) epoch: u32,
+    pub(crate) epoch: u16,
     sequence: u32,
     poisoned: bool,
     pub(crate) notices: Notices,
@@ -106,7 +106,7 @@ impl<X: Transport> Communicator<X> {
     }
 
     /// The communicator of some of the transport's ranks, between which nothing is under way.
-    pub(crate) fn of_survivors(self, members: RankSet, epoch: u32) -> Self {
+    pub(crate) fn of_survivors(self, members: RankSet, epoch: u16) -> Self {
         let transport = Group::of(self.transport.into_inner(), members);
         let notices = self.notices.among(|rank| transport.member(rank));
         Self { transport, epoch, notices, sequence: 0, poisoned: false, n_tags: 0, ..self }
@@ -375,7 +375,6 @@ impl<X: Transport> Communicator<X> {
         check_bound(plan, request.op_code())?;
         let probe = self.codec::<T>(plan.codec, Quantum::LOSSLESS);
         max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
-        self.sequence = self.sequence.wrapping_add(1);
         self.n_tags = self.n_tags.max(self.lanes() as u8);
         Operation::new(self, request, *plan, schedule)
     }
@@ -393,9 +392,10 @@ impl<X: Transport> Communicator<X> {
         self.config.lanes.clamp(1, MAX_LANES)
     }
 
-    /// Makes the program and engine of a call.
+    /// Makes the program and engine of a call, or of a look at the extent of its data. Each has a sequence number of its
+    /// own, or a frame of one could be taken for one of the other.
     fn engine<T: Element>(
-        &self,
+        &mut self,
         schedule: &'static dyn Schedule,
         call: Call,
         pipeline: pipeline::Pipeline,
@@ -407,6 +407,7 @@ impl<X: Transport> Communicator<X> {
         let lanes = self.lanes();
         let (n_parts, capacity) = (schedule.n_parts(call), self.transport.frame_capacity());
         let layout = Layout::for_frames(count, n_parts, codec, capacity, lanes, division)?;
+        self.sequence = self.sequence.wrapping_add(1);
         let program = Program {
             schedule,
             call,

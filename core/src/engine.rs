@@ -62,6 +62,11 @@ impl Program {
         self.pipeline.encodes_own(self.header.codec, self.header.op)
     }
 
+    /// How many ranks' values a value of the result combines.
+    fn n_operands(&self) -> u32 {
+        if self.call.collective.reduces() { self.call.size as u32 } else { 1 }
+    }
+
     fn n_steps(&self) -> usize {
         self.schedule.n_steps(self.call, self.rank)
     }
@@ -197,7 +202,15 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
             lane.release(transport);
         }
         let call = self.program.header;
-        let notice = Header { kind: Kind::Abort, call, part: 0, round: 0, n_values: 0, n_bytes: 0 };
+        let notice = Header {
+            kind: Kind::Abort,
+            call,
+            part: 0,
+            round: 0,
+            n_values: 0,
+            n_bytes: 0,
+            operands: 0,
+        };
         notices::tell(transport, &notice, self.program.checksum);
     }
 }

@@ -198,6 +198,7 @@ pub enum Field {
     Part,
     Round,
     Segment,
+    Operands,
 }
 
 impl fmt::Display for Field {
@@ -218,6 +219,7 @@ impl fmt::Display for Field {
             Self::Part => "part (schedule)",
             Self::Round => "round (frame capacity or lanes)",
             Self::Segment => "segment length (frame capacity)",
+            Self::Operands => "number of values combined (schedule)",
         })
     }
 }

@@ -16,10 +16,12 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 /// payloads are aligned too.
 pub const HEADER_BYTES: usize = 64;
 /// Version of the message format.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 const MAGIC: [u8; 2] = *b"FW";
 const CHECKSUM_AT: usize = 56;
+/// Bits of a pipeline's code; the division shares its byte.
+const PIPELINE_BITS: u32 = 3;
 const HAS_CHECKSUM: u8 = 1;
 
 /// What a message is for.
@@ -40,8 +42,8 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CallHeader {
     /// Which group: 0 for all ranks of a transport, more for each group of survivors that came of it.
-    pub epoch: u32,
-    /// Number of the call on this communicator.
+    pub epoch: u16,
+    /// Number of the call on this communicator. A look at the extent of the data counts as a call.
     pub sequence: u32,
     /// The collective.
     pub collective: Collective,
@@ -78,6 +80,8 @@ pub struct Header {
     pub n_values: u32,
     /// Bytes of payload.
     pub n_bytes: u32,
+    /// How many ranks' values are combined in the segment: 1 where nothing is reduced, 0 in a notice.
+    pub operands: u32,
 }
 
 /// Why a message is not one of ours.
@@ -130,8 +134,8 @@ impl Header {
         head[6] = call.op as u8;
         head[7] = call.codec as u8;
         head[8] = if checksum { HAS_CHECKSUM } else { 0 };
-        head[9] = call.division as u8;
-        head[10] = call.pipeline;
+        head[9] = call.pipeline | (call.division as u8) << PIPELINE_BITS;
+        head[10..12].copy_from_slice(&call.epoch.to_le_bytes());
         head[12..16].copy_from_slice(&call.sequence.to_le_bytes());
         head[16..24].copy_from_slice(&call.count.to_le_bytes());
         head[24..32].copy_from_slice(&call.step.to_le_bytes());
@@ -140,7 +144,7 @@ impl Header {
         head[40..44].copy_from_slice(&self.round.to_le_bytes());
         head[44..48].copy_from_slice(&self.n_values.to_le_bytes());
         head[48..52].copy_from_slice(&self.n_bytes.to_le_bytes());
-        head[52..56].copy_from_slice(&call.epoch.to_le_bytes());
+        head[52..56].copy_from_slice(&self.operands.to_le_bytes());
         if checksum {
             let sum = checksum_of(&head[..CHECKSUM_AT], payload);
             head[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
@@ -179,9 +183,6 @@ impl Header {
             0 if u64_at(CHECKSUM_AT) == 0 => {}
             _ => return Err(FrameError::Damaged),
         }
-        if head[11] != 0 {
-            return Err(FrameError::Damaged);
-        }
         let fields = || {
             Some(Self {
                 kind: match head[3] {
@@ -192,18 +193,18 @@ impl Header {
                     _ => return None,
                 },
                 call: CallHeader {
-                    epoch: u32_at(52),
+                    epoch: u16::from_le_bytes([head[10], head[11]]),
                     sequence: u32_at(12),
                     collective: collective_of(head[4])?,
                     dtype: DType::from_code(head[5])?,
                     op: OpCode::from_code(head[6])?,
                     codec: CodecId::from_code(head[7])?,
-                    division: match head[9] {
+                    division: match head[9] >> PIPELINE_BITS {
                         0 => Division::Blocks,
                         1 => Division::Interleaved,
                         _ => return None,
                     },
-                    pipeline: head[10],
+                    pipeline: head[9] & ((1 << PIPELINE_BITS) - 1),
                     root: u32_at(32),
                     count: u64_at(16),
                     step: f64::from_bits(u64_at(24)),
@@ -212,6 +213,7 @@ impl Header {
                 round: u32_at(40),
                 n_values: u32_at(44),
                 n_bytes,
+                operands: u32_at(52),
             })
         };
         fields().ok_or(FrameError::Damaged)
@@ -257,6 +259,7 @@ mod tests {
             round: 2,
             n_values: 10,
             n_bytes: 40,
+            operands: 5,
         };
         let mut bytes = vec![9; HEADER_BYTES + 40];
         header.emit(&mut bytes, checksum);

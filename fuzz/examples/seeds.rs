@@ -149,7 +149,7 @@ fn message(collective: Collective, checksum: bool) -> Vec<u8> {
         count: 2,
         step: 0.5,
     };
-    Header { kind: Kind::Data, call, part: 0, round: 0, n_values: 2, n_bytes: 8 }
+    Header { kind: Kind::Data, call, part: 0, round: 0, n_values: 2, n_bytes: 8, operands: 1 }
         .emit(&mut bytes, checksum);
     bytes
 }

@@ -337,6 +337,7 @@ fn a_hundred_thousand_mutations_of_message_headers_are_refused_or_consistent() {
         round: 4,
         n_values: 17,
         n_bytes: 20,
+        operands: 3,
     };
     let mut random = Random(9);
     let mut n_accepted = 0;

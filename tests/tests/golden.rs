@@ -54,7 +54,7 @@ fn codes(codes: impl IntoIterator<Item = i32>) -> Vec<f64> {
 
 #[test]
 fn the_versions_are_those_of_these_bytes() {
-    assert_eq!((fz_light::VERSION, frame::VERSION), (1, 1));
+    assert_eq!((fz_light::VERSION, frame::VERSION), (1, 2));
 }
 
 #[test]
@@ -219,17 +219,18 @@ fn a_message() {
         round: 2,
         n_values: 10,
         n_bytes: 4,
+        operands: 6,
     };
     for (checksum, hex) in [
         (
             false,
-            "465701000001010100010200 07000000 0504030201000000 000000000080ef3f \
-         0201000003000000020000000a00000004000000 00000000 0000000000000000 01020304",
+            "4657020000010101000a0000 07000000 0504030201000000 000000000080ef3f \
+         0201000003000000020000000a00000004000000 06000000 0000000000000000 01020304",
         ),
         (
             true,
-            "465701000001010101010200 07000000 0504030201000000 000000000080ef3f \
-         0201000003000000020000000a00000004000000 00000000 1510b9cdb7845bd3 01020304",
+            "4657020000010101010a0000 07000000 0504030201000000 000000000080ef3f \
+         0201000003000000020000000a00000004000000 06000000 3e9284d0441c5aaf 01020304",
         ),
     ] {
         let mut message = vec![0xAA; HEADER_BYTES];
@@ -239,18 +240,58 @@ fn a_message() {
         assert_eq!(Header::parse(&message, checksum), Ok(header));
     }
     let mut message = [0xAA; HEADER_BYTES];
-    let notice = Header { kind: Kind::Abort, n_bytes: 0, ..header };
+    let notice = Header { kind: Kind::Abort, n_bytes: 0, operands: 0, ..header };
     notice.emit(&mut message, true);
     assert_eq!(
         to_hex(&message),
         to_hex(&from_hex(
-            "465701010001010101010200 07000000 0504030201000000 000000000080ef3f \
-         0201000003000000020000000a00000000000000 00000000 ee8571c3be1e7d60"
+            "4657020100010101010a0000 07000000 0504030201000000 000000000080ef3f \
+         0201000003000000020000000a00000000000000 00000000 3130b755b29d6fd1"
         ))
     );
-    let call = CallHeader { epoch: 0x0003_0201, ..header.call };
+    let call = CallHeader { epoch: 0x0201, ..header.call };
     Header { call, ..notice }.emit(&mut message, false);
-    assert_eq!(to_hex(&message[52..56]), "01020300");
+    assert_eq!(to_hex(&message[10..12]), "0102");
+}
+
+/// The message that docs/format.md shows byte by byte.
+#[test]
+fn the_example_of_the_documentation() {
+    let mut x = vec![300.0f32; 32];
+    x.extend((0..32).map(|i| 300.0 + (i % 3) as f32));
+    x.extend([f32::NAN; 32]);
+    x.extend([299.0, 1e30, -0.0]);
+    let codec = FzLight::<f32>::new(Quantum::new::<f32>(32.0 / 63.0), 1);
+    let payload = coding::encode(&codec, &x);
+    let call = CallHeader {
+        epoch: 0,
+        sequence: 1,
+        collective: Collective::AllReduce,
+        dtype: DType::F32,
+        op: OpCode::Sum,
+        codec: CodecId::FzLight,
+        division: Division::Interleaved,
+        pipeline: pipeline::FUSED.code(),
+        root: 0,
+        count: 99,
+        step: 1.0,
+    };
+    let n_bytes = payload.len() as u32;
+    let header =
+        Header { kind: Kind::Data, call, part: 0, round: 0, n_values: 99, n_bytes, operands: 1 };
+    let mut message = [vec![0; HEADER_BYTES], payload].concat();
+    header.emit(&mut message, true);
+    let expected = [
+        from_hex(
+            "4657020000010101010a0000 01000000 6300000000000000 000000000000f03f \
+             00000000 00000000 00000000 63000000 7b000000 01000000 e48325a89e47f3d3 \
+             0101000001000000 000000000000f03f 6300000000000000 1f000000 12 e8baaeebbaaeebba 0000c07f \
+             00809543caf2497100000080 02feff 0e 2c01",
+        ),
+        vec![0; 64],
+    ]
+    .concat();
+    assert_eq!(to_hex(&message), to_hex(&expected));
 }
 
 /// The codes of enumerations on the wire.

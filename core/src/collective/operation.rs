@@ -96,7 +96,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         Call { collective, size: self.comm.size(), root }
     }
 
-    fn start_extent(&self, sampled: bool, before: Report) -> Result<State<X::Frame, T>, Error> {
+    fn start_extent(&mut self, sampled: bool, before: Report) -> Result<State<X::Frame, T>, Error> {
         let range = self.request.contribution(self.comm.size(), self.comm.rank());
         let own = self.request.buffers.own(&range);
         let values = survey::look(own, self.comm.config.level, sampled);
@@ -109,7 +109,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     }
 
     fn start_running(
-        &self,
+        &mut self,
         extent: Option<Extent>,
         before: Report,
     ) -> Result<State<X::Frame, T>, Error> {

@@ -3,11 +3,11 @@
 //! A [`Doing`] lives for one step, once nothing is missing for it. It neither waits nor sends: it takes and
 //! leaves frames in the lane, has [`Work`] compute, notes the time, and returns the frame to send.
 
-use super::Program;
 use super::lane::{Holding, Lane, misuse};
-use super::work::{Payload, Work};
+use super::work::{Floats, Payload, Work};
+use super::{Program, check_fields};
 use crate::Element;
-use crate::error::Error;
+use crate::error::{Error, Field};
 use crate::report::Report;
 use crate::schedule::{Action, Step};
 use crate::transport::Transport;
@@ -106,13 +106,12 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
     }
 
     /// Decodes into the floats of a spare frame.
-    fn decode_to_floats(&mut self, payload: &Payload<F>) -> Result<F, Error> {
-        let (mut floats, n) = (self.spare()?, self.segment.len());
-        self.timed(|r| &mut r.decode, |work, _| work.decode(payload, n, &mut floats))?;
-        Ok(floats)
+    fn decode_to_floats(&mut self, payload: &Payload<F>) -> Result<Floats<F>, Error> {
+        let (frame, n) = (self.spare()?, self.segment.len());
+        self.timed(|r| &mut r.decode, |work, _| work.decode(payload, n, frame))
     }
 
-    fn encode_floats(&mut self, floats: &F) -> Result<Payload<F>, Error> {
+    fn encode_floats(&mut self, floats: &Floats<F>) -> Result<Payload<F>, Error> {
         let (frame, n) = (self.spare()?, self.segment.len());
         self.timed(|r| &mut r.encode, |work, report| work.encode(floats, n, frame, report))
     }
@@ -143,9 +142,9 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
             Holding::Floats(floats) => {
                 let payload = self.encode_floats(&floats)?;
                 if !keep {
-                    self.recycle(floats);
+                    self.recycle(floats.frame);
                 } else if reduces {
-                    self.recycle(floats);
+                    self.recycle(floats.frame);
                     self.lane.holding = Holding::Floats(self.decode_to_floats(&payload)?);
                 } else {
                     self.lane.holding = Holding::Floats(floats);
@@ -172,7 +171,15 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
         Ok(())
     }
 
+    /// An error unless a value of every rank went into what the lane holds.
+    fn check_complete(&self) -> Result<(), Error> {
+        let (ours, theirs) = (self.program.n_operands(), self.lane.holding.operands());
+        let rank = self.lane.last_source(self.program);
+        check_fields(rank, &[(Field::Operands, u64::from(ours), u64::from(theirs))])
+    }
+
     fn finish(&mut self) -> Result<(), Error> {
+        self.check_complete()?;
         let divisor = self.program.divisor;
         match self.take_holding() {
             Holding::Nothing => self.work.copy_own(self.segment, divisor),
@@ -182,7 +189,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
             }
             Holding::Floats(floats) => {
                 self.work.copy_floats(self.segment, &floats, divisor)?;
-                self.recycle(floats);
+                self.recycle(floats.frame);
             }
         }
         Ok(())
@@ -192,12 +199,13 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
         if self.program.is_exact() {
             return self.finish();
         }
+        self.check_complete()?;
         let payload = match self.take_holding() {
             Holding::Nothing => self.encode_own()?,
             Holding::Encoded(payload) => payload,
             Holding::Floats(floats) => {
                 let payload = self.encode_floats(&floats)?;
-                self.recycle(floats);
+                self.recycle(floats.frame);
                 payload
             }
         };
@@ -234,12 +242,13 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
                 }
             }
             Holding::Nothing => {
-                let mut floats = self.spare()?;
-                self.timed(
+                let frame = self.spare()?;
+                let floats = self.timed(
                     |r| &mut r.fold,
                     |work, _| {
-                        work.own_to_floats(segment, &mut floats)?;
-                        work.reduce(&incoming, segment.len(), &mut floats)
+                        let mut floats = work.own_to_floats(segment, frame)?;
+                        work.reduce(&incoming, segment.len(), &mut floats)?;
+                        Ok(floats)
                     },
                 )?;
                 self.recycle(incoming.frame);

@@ -6,14 +6,15 @@
 //! matters, and no state is needed between the two but what the lane holds.
 
 use super::doing::Doing;
-use super::work::{Payload, Work};
+use super::work::{Floats, Payload, Work};
 use super::{Program, check_fields, transport_error};
 use crate::Element;
 use crate::error::{Error, Field};
 use crate::frame::{HEADER_BYTES, Header, Kind};
 use crate::report::Report;
-use crate::schedule::Step;
+use crate::schedule::{Action, Step};
 use crate::transport::{FRAME_ALIGN, Rank, Tag, Transport, TransportErrorKind};
+use core::ops::RangeInclusive;
 use core::task::Poll;
 use heapless::Vec;
 
@@ -36,8 +37,19 @@ pub(super) enum Holding<F> {
     Nothing,
     /// An encoded segment.
     Encoded(Payload<F>),
-    /// A segment as floats, in a frame's payload.
-    Floats(F),
+    /// A segment as floats.
+    Floats(Floats<F>),
+}
+
+impl<F> Holding<F> {
+    /// How many ranks' values are combined in it.
+    pub(super) const fn operands(&self) -> u32 {
+        match self {
+            Self::Nothing => 1,
+            Self::Encoded(payload) => payload.operands,
+            Self::Floats(floats) => floats.operands,
+        }
+    }
 }
 
 pub(super) struct Lane<F> {
@@ -83,7 +95,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
         }
         match core::mem::take(&mut self.holding) {
             Holding::Nothing => {}
-            Holding::Encoded(Payload { frame, .. }) | Holding::Floats(frame) => {
+            Holding::Encoded(Payload { frame, .. }) | Holding::Floats(Floats { frame, .. }) => {
                 transport.recycle(frame);
             }
         }
@@ -109,8 +121,10 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
                 Poll::Ready((frame, n_bytes)) => {
                     let message = frame.as_ref().get(..n_bytes);
                     match self.check(program, from, &step, segment.len(), message) {
-                        Ok(n_bytes) => {
-                            self.incoming = Some(Payload { frame, n_bytes, has_header: true });
+                        Ok(Header { n_bytes, operands, .. }) => {
+                            let n_bytes = n_bytes as usize;
+                            let has_header = true;
+                            self.incoming = Some(Payload { frame, n_bytes, operands, has_header });
                         }
                         Err(error) => {
                             transport.recycle(frame);
@@ -153,6 +167,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
                     round: self.round as u32,
                     n_values: segment.len() as u32,
                     n_bytes: payload.n_bytes as u32,
+                    operands: payload.operands,
                 };
                 header.emit(payload.frame.as_mut(), program.checksum);
             }
@@ -172,7 +187,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
         Ok(Turn::Stepped)
     }
 
-    /// Checks a received message against what this step expects; the bytes of its payload.
+    /// Checks a received message against what this step expects; its header.
     fn check(
         &self,
         program: &Program,
@@ -180,7 +195,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
         step: &Step,
         n_values: usize,
         message: Option<&[u8]>,
-    ) -> Result<usize, Error> {
+    ) -> Result<Header, Error> {
         let header = Header::parse(message.ok_or(misuse())?, program.checksum)
             .map_err(|error| Error::Frame { rank, error })?;
         if header.kind != Kind::Data {
@@ -195,7 +210,30 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
                 (Field::Segment, n_values as u64, u64::from(header.n_values)),
             ],
         )?;
-        Ok(header.n_bytes as usize)
+        let need = self.operands(program, step.action);
+        if !need.contains(&header.operands) {
+            let (ours, theirs) = (u64::from(*need.end()), u64::from(header.operands));
+            return Err(Error::Mismatch { rank, field: Field::Operands, ours, theirs });
+        }
+        Ok(header)
+    }
+
+    /// How many ranks' values a message for this action can combine. What is stored must lack nobody's.
+    fn operands(&self, program: &Program, action: Action) -> RangeInclusive<u32> {
+        let all = program.n_operands();
+        let others = all.saturating_sub(self.holding.operands());
+        match action {
+            Action::Store | Action::StoreForward => all..=all,
+            Action::ReduceStore | Action::ReduceStoreSend => others..=others,
+            Action::Reduce | Action::ReduceSend => 1..=others,
+            _ => 1..=all,
+        }
+    }
+
+    /// Whom the lane last received from in this round; this rank if from nobody.
+    pub(super) fn last_source(&self, program: &Program) -> Rank {
+        let source = |index| program.schedule.step(program.call, program.rank, index).from;
+        (0..self.step).rev().find_map(source).unwrap_or(program.rank)
     }
 }
 

@@ -108,7 +108,7 @@ const fn is_later(a: u32, b: u32) -> bool {
 fn hear<X: Transport>(
     transport: &mut X,
     from: Rank,
-    epoch: u32,
+    epoch: u16,
 ) -> Result<Option<CallHeader>, Error> {
     // A rank that has ended is no failure until something is needed of it.
     while let Poll::Ready(Ok((frame, n_bytes))) = transport.poll_recv(from, Tag::CONTROL) {

@@ -21,14 +21,16 @@ const CACHED_BYTES: usize = 16 << 20;
 pub(super) struct Payload<F> {
     pub(super) frame: F,
     pub(super) n_bytes: usize,
+    /// How many ranks' values are combined in it.
+    pub(super) operands: u32,
     /// The frame already has the header of this very message (it was received).
     pub(super) has_header: bool,
 }
 
 impl<F: AsRef<[u8]> + AsMut<[u8]>> Payload<F> {
-    fn new(frame: F, written: Written, report: &mut Report) -> Self {
+    fn new(frame: F, written: Written, operands: u32, report: &mut Report) -> Self {
         report.blocks += written.blocks;
-        Self { frame, n_bytes: written.n_bytes, has_header: false }
+        Self { frame, n_bytes: written.n_bytes, operands, has_header: false }
     }
 
     fn bytes(&self) -> &[u8] {
@@ -43,8 +45,15 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Payload<F> {
     pub(super) fn copy_into(&self, mut frame: F) -> Self {
         let n = HEADER_BYTES + self.n_bytes;
         frame.as_mut()[..n].copy_from_slice(&self.frame.as_ref()[..n]);
-        Self { frame, n_bytes: self.n_bytes, has_header: self.has_header }
+        Self { frame, ..*self }
     }
+}
+
+/// A segment as floats, in a frame's payload.
+pub(super) struct Floats<F> {
+    pub(super) frame: F,
+    /// How many ranks' values are combined in it.
+    pub(super) operands: u32,
 }
 
 /// Room for an encoding.
@@ -174,18 +183,19 @@ impl<T: Element> Work<'_, '_, T> {
         report: &mut Report,
     ) -> Result<Payload<F>, Error> {
         let written = self.codec.encode(self.buffers.own(segment), room(&mut frame))?;
-        Ok(Payload::new(frame, written, report))
+        Ok(Payload::new(frame, written, 1, report))
     }
 
     pub(super) fn encode<F: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
-        from: &F,
+        from: &Floats<F>,
         n: usize,
         mut frame: F,
         report: &mut Report,
     ) -> Result<Payload<F>, Error> {
-        let written = self.codec.encode(floats(from.as_ref(), n)?, room(&mut frame))?;
-        Ok(Payload::new(frame, written, report))
+        let values = floats(from.frame.as_ref(), n)?;
+        let written = self.codec.encode(values, room(&mut frame))?;
+        Ok(Payload::new(frame, written, from.operands, report))
     }
 
     pub(super) fn recode<F: AsRef<[u8]> + AsMut<[u8]>>(
@@ -196,16 +206,17 @@ impl<T: Element> Work<'_, '_, T> {
         report: &mut Report,
     ) -> Result<Payload<F>, Error> {
         let written = self.codec.recode(from.bytes(), n, room(&mut frame))?;
-        Ok(Payload::new(frame, written, report))
+        Ok(Payload::new(frame, written, from.operands, report))
     }
 
     pub(super) fn decode<F: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         from: &Payload<F>,
         n: usize,
-        to: &mut F,
-    ) -> Result<(), Error> {
-        Ok(self.codec.decode(from.bytes(), 1, floats_mut(to.as_mut(), n)?)?)
+        mut frame: F,
+    ) -> Result<Floats<F>, Error> {
+        self.codec.decode(from.bytes(), 1, floats_mut(frame.as_mut(), n)?)?;
+        Ok(Floats { frame, operands: from.operands })
     }
 
     pub(super) fn store<F: AsRef<[u8]> + AsMut<[u8]>>(
@@ -228,11 +239,11 @@ impl<T: Element> Work<'_, '_, T> {
     pub(super) fn copy_floats<F: AsRef<[u8]>>(
         &mut self,
         segment: &Range<usize>,
-        from: &F,
+        from: &Floats<F>,
         divisor: u32,
     ) -> Result<(), Error> {
         let output = self.buffers.output(segment);
-        output.copy_from_slice(floats(from.as_ref(), segment.len())?);
+        output.copy_from_slice(floats(from.frame.as_ref(), segment.len())?);
         divide(output, divisor);
         Ok(())
     }
@@ -240,19 +251,23 @@ impl<T: Element> Work<'_, '_, T> {
     pub(super) fn own_to_floats<F: AsMut<[u8]>>(
         &self,
         segment: &Range<usize>,
-        to: &mut F,
-    ) -> Result<(), Error> {
-        floats_mut(to.as_mut(), segment.len())?.copy_from_slice(self.buffers.own(segment));
-        Ok(())
+        mut frame: F,
+    ) -> Result<Floats<F>, Error> {
+        let own = self.buffers.own(segment);
+        floats_mut(frame.as_mut(), segment.len())?.copy_from_slice(own);
+        Ok(Floats { frame, operands: 1 })
     }
 
     pub(super) fn reduce<F: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
         incoming: &Payload<F>,
         n: usize,
-        to: &mut F,
+        to: &mut Floats<F>,
     ) -> Result<(), Error> {
-        Ok(self.codec.reduce(&self.op, incoming.bytes(), floats_mut(to.as_mut(), n)?)?)
+        let values = floats_mut(to.frame.as_mut(), n)?;
+        self.codec.reduce(&self.op, incoming.bytes(), values)?;
+        to.operands += incoming.operands;
+        Ok(())
     }
 
     /// Own ⊕ incoming → output, in floats.
@@ -282,7 +297,7 @@ impl<T: Element> Work<'_, '_, T> {
         } else {
             self.codec.refold(&self.op, src, own, dst)?
         };
-        Ok(Payload::new(frame, written, report))
+        Ok(Payload::new(frame, written, incoming.operands + 1, report))
     }
 
     /// As [`fold`](Self::fold) on codes, and the result, divided by `divisor`, into the output.
@@ -297,7 +312,7 @@ impl<T: Element> Work<'_, '_, T> {
         let values = self.buffers.values(segment);
         let (src, dst) = (incoming.bytes(), room(&mut frame));
         let written = self.codec.fold_store(&self.op, src, values, divisor, dst)?;
-        Ok(Payload::new(frame, written, report))
+        Ok(Payload::new(frame, written, incoming.operands + 1, report))
     }
 
     /// Folds own values into the incoming frame itself, if the codec can.
@@ -311,6 +326,7 @@ impl<T: Element> Work<'_, '_, T> {
             return Ok(false);
         };
         incoming.has_header = false;
+        incoming.operands += 1;
         result?;
         Ok(true)
     }
@@ -326,6 +342,7 @@ impl<T: Element> Work<'_, '_, T> {
             return Ok(false);
         };
         a.has_header = false;
+        a.operands += b.operands;
         result?;
         Ok(true)
     }
@@ -339,6 +356,6 @@ impl<T: Element> Work<'_, '_, T> {
     ) -> Result<Payload<F>, Error> {
         let codec = self.codec.homomorphic().ok_or(MISUSE)?;
         let written = codec.combine(&self.op, a.bytes(), b.bytes(), room(&mut frame))?;
-        Ok(Payload::new(frame, written, report))
+        Ok(Payload::new(frame, written, a.operands + b.operands, report))
     }
 }

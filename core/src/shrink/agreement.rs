@@ -29,7 +29,7 @@ pub(super) struct Agreement {
     own: Rank,
     /// Who is asked.
     group: RankSet,
-    epoch: u32,
+    epoch: u16,
     view: View,
     is_decided: bool,
     /// Members whose latest view is ours.
@@ -70,7 +70,7 @@ pub(super) enum Decision {
 
 impl Agreement {
     /// Among `group`, `own` included.
-    pub(super) fn new(own: Rank, group: RankSet, epoch: u32, n_tags: u8) -> Self {
+    pub(super) fn new(own: Rank, group: RankSet, epoch: u16, n_tags: u8) -> Self {
         Self {
             own,
             group,
@@ -85,7 +85,7 @@ impl Agreement {
         }
     }
 
-    pub(super) const fn epoch(&self) -> u32 {
+    pub(super) const fn epoch(&self) -> u16 {
         self.epoch
     }
 
@@ -200,7 +200,7 @@ impl Agreement {
     }
 
     /// Takes everybody to a later epoch, with the view as it is.
-    pub(super) fn go_on(&mut self, epoch: u32) {
+    pub(super) fn go_on(&mut self, epoch: u16) {
         self.epoch = epoch;
         self.is_decided = false;
         self.heard = RankSet::EMPTY;

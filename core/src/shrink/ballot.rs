@@ -13,7 +13,7 @@ use crate::schedule::Collective;
 use crate::transport::MAX_LANES;
 
 /// Largest epoch that is believed.
-const MAX_EPOCH: u32 = u32::MAX / 2;
+const MAX_EPOCH: u16 = u16::MAX / 2;
 
 /// What ranks must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) struct View {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ballot {
     /// The group that is being formed.
-    pub(super) epoch: u32,
+    pub(super) epoch: u16,
     pub(super) view: View,
     /// The sender has heard the receiver in this epoch.
     pub(super) heard: bool,
@@ -79,6 +79,7 @@ impl Ballot {
             round: u32::from(self.view.n_tags),
             n_values: self.view.members.len() as u32,
             n_bytes: RankSet::n_bytes(size) as u32,
+            operands: 0,
         }
     }
 }
@@ -121,7 +122,7 @@ mod tests {
             header
         };
         let bad = [
-            call(|call| call.epoch = u32::MAX),
+            call(|call| call.epoch = u16::MAX),
             call(|call| call.sequence = 1),
             call(|call| call.count = 6),
             call(|call| call.root = 1),

@@ -204,6 +204,7 @@ impl Scenario {
         let mut config = Config {
             lanes: self.lanes,
             timeout: TIMEOUT,
+            deadline: None,
             checksum: None,
             level: self.levels[rank],
         };
