@@ -14,6 +14,7 @@ mod fuzz;
 mod loom;
 mod machine;
 mod packages;
+mod soak;
 mod steps;
 mod test;
 
@@ -28,6 +29,7 @@ Examples:
   cargo xtask ci                         the same after formatting and lints
   cargo xtask fuzz                       every fuzz target for a minute each
   cargo xtask fuzz decode --seconds 600  one of them for ten
+  cargo xtask soak --seeds 1e6           a million simulated runs in which things go wrong
   cargo xtask bench                      measurements as JSON in out/bench/
   cargo xtask packages                   what MPI, libfabric and the cluster need of Debian
   cargo xtask cluster up -n 4            four nodes with links of 1 Gbit/s
@@ -55,6 +57,8 @@ enum Command {
     Loom,
     /// Fuzz the formats (needs a nightly toolchain and a C++ compiler)
     Fuzz(fuzz::Args),
+    /// Simulate runs in which ranks, links and frames fail, and judge every rank
+    Soak(soak::Args),
     /// Measure codec and main job, writing JSON into out/bench/
     Bench(bench::Args),
     /// Install the Debian packages that MPI, libfabric and the emulated cluster need, or name them
@@ -73,6 +77,7 @@ fn main() -> ExitCode {
         Command::BareMetal => bare_metal::run(&mut steps),
         Command::Loom => loom::run(&mut steps),
         Command::Fuzz(args) => fuzz::run(&mut steps, &args),
+        Command::Soak(args) => soak::run(&mut steps, &args),
         Command::Bench(args) => bench::run(&mut steps, &args),
         Command::Packages(args) => packages::run(&mut steps, &args),
         #[cfg(target_os = "linux")]
