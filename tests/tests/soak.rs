@@ -1,5 +1,6 @@
 //! The soak over a fixed range of seeds; `cargo xtask soak` runs more.
 
+use foldwire_sim::Harm;
 use foldwire_tests::soak::{Tally, replay, run};
 
 /// In each run of the tests.
@@ -16,4 +17,35 @@ fn whatever_goes_wrong_every_rank_gets_the_right_result_or_a_typed_error_in_time
         tally += verdict.tally;
     }
     println!("{tally:#?}");
+}
+
+/// To the last event, whether it is watched or not.
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in 0..300 {
+        let (first, second, third) = (run(seed), replay(seed), replay(seed));
+        assert_eq!(first.digest, second.digest, "seed {seed}");
+        assert_eq!(second.trace, third.trace, "seed {seed}");
+        assert_eq!(first.tally, second.tally, "seed {seed}");
+        assert!(second.trace.lines().count() >= second.tally.n_events as usize, "seed {seed}");
+    }
+}
+
+/// If one never struck, the soak would not show what it claims to show.
+#[test]
+fn every_kind_of_trouble_strikes_and_every_kind_of_error_is_seen() {
+    let mut tally = Tally::default();
+    for seed in 0..3000 {
+        tally += run(seed).tally;
+    }
+    let kinds: Vec<_> = tally.troubles.keys().collect();
+    let n_struck: u64 = tally.troubles.values().sum();
+    // Those of frames; six of ranks and links, five of calls.
+    assert_eq!(kinds.len(), Harm::ALL.len() + 6 + 5, "{kinds:?}");
+    assert!(tally.troubles.values().all(|&n| n > n_struck / 200), "{:?}", tally.troubles);
+    for outcome in
+        ["success", "disagreement", "damaged frame", "told by another", "stalled", "peer lost"]
+    {
+        assert!(tally.outcomes.get(outcome).is_some_and(|&n| n > 100), "{:?}", tally.outcomes);
+    }
 }

@@ -16,6 +16,7 @@ mod machine;
 mod nightly;
 mod packages;
 mod sanitize;
+mod soak;
 mod steps;
 mod stress;
 mod test;
@@ -31,6 +32,7 @@ Examples:
   cargo xtask ci                         the same after formatting and lints
   cargo xtask fuzz                       every fuzz target for a minute each
   cargo xtask fuzz decode --time 10m     one of them for ten
+  cargo xtask soak --seeds 1e6           a million simulated runs in which things go wrong
   cargo xtask bench                      measurements as JSON in out/bench/
   cargo xtask packages                   what MPI, libfabric and the cluster need of Debian
   cargo xtask cluster up -n 4            four nodes with links of 1 Gbit/s
@@ -64,6 +66,8 @@ enum Command {
     Valgrind,
     /// Run worlds of threads with random calls, ends and panics, each checked against the oracle
     Stress(stress::Args),
+    /// Simulate runs in which ranks, links and frames fail, and judge every rank
+    Soak(soak::Args),
     /// Measure codec and main job, writing JSON into out/bench/
     Bench(bench::Args),
     /// Install the Debian packages that MPI, libfabric and the emulated cluster need, or name them
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         Command::Sanitize => sanitize::address(&mut steps),
         Command::Valgrind => sanitize::valgrind(&mut steps),
         Command::Stress(args) => stress::run(&mut steps, &args),
+        Command::Soak(args) => soak::run(&mut steps, &args),
         Command::Bench(args) => bench::run(&mut steps, &args),
         Command::Packages(args) => packages::run(&mut steps, &args),
         #[cfg(target_os = "linux")]

@@ -238,10 +238,10 @@ impl<X: Transport, T: Element> Drop for Operation<'_, X, T> {
     }
 }
 
-impl<X: Transport, T: Element> Future for Operation<'_, X, T>
-where
-    Self: Unpin,
-{
+/// Nothing in an operation is ever pinned, whatever its elements and frames are.
+impl<X: Transport, T: Element> Unpin for Operation<'_, X, T> {}
+
+impl<X: Transport, T: Element> Future for Operation<'_, X, T> {
     type Output = Result<Report, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

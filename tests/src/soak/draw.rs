@@ -151,8 +151,11 @@ impl Trouble {
                 Self::Net(Fault::Cut { rank: whom, nth: count(random), silent })
             }
             _ => {
+                // A copy comes only if its link has so many more frames: few have many.
                 let harm = match *random.pick(&Harm::ALL) {
-                    Harm::Repeat { .. } => Harm::Repeat { behind: count(random) },
+                    Harm::Repeat { .. } => {
+                        Harm::Repeat { behind: random.below(4) * random.below(3) }
+                    }
                     harm => harm,
                 };
                 Self::Net(Fault::Harm { rank: whom, nth: count(random), harm })

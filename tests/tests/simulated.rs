@@ -1,0 +1,63 @@
+//! The conformance suite on simulated networks: timing shows in nothing but the time.
+//!
+//! The suite of backends (`suite.rs`) blocks in each rank, which ranks that share a thread cannot; here the same cases
+//! are started and polled.
+
+use foldwire::{Communicator, Element};
+use foldwire_sim::{End, Net, World};
+use foldwire_tests::{Case, Threads, data, pairwise};
+use std::time::Duration;
+
+/// Two networks that are as different as they can be.
+fn nets() -> [Net; 2] {
+    let slow = Net {
+        latency: Duration::from_micros(50),
+        jitter: Duration::from_micros(500),
+        bandwidth: 1e8,
+        depth: 1,
+        frame_bytes: 5000,
+        attended: true,
+        refusal: 4,
+        neglect: 3,
+        ..Net::default()
+    };
+    [Net::default(), slow]
+}
+
+/// Digests of all ranks' results, which the oracle accepts.
+fn digests<T: Element>(case: &Case, net: Net, seed: u64) -> Vec<u64> {
+    let run = World::new(case.size, seed).net(net).run(|endpoint| async {
+        let mut comm = Communicator::new(endpoint)?;
+        let rank = comm.rank().index();
+        let mut buffers = case.buffers::<T>(rank);
+        let report = case.start(&mut comm, &mut buffers)?.await?;
+        Ok::<_, foldwire::Error>((case.result(rank, buffers), report))
+    });
+    assert_eq!(run.n_leaked(), 0, "{case:?}");
+    let inputs = case.inputs::<T>();
+    let digests = run.ends.iter().enumerate().map(|(rank, end)| match end {
+        End::Returned(Ok((result, report))) => {
+            let verdict = case.verify(rank, result, report, &inputs);
+            verdict.unwrap_or_else(|wrong| panic!("{case:?}, rank {rank}: {wrong}"));
+            data::digest(result)
+        }
+        other => panic!("{case:?}, rank {rank}: {other:?}"),
+    });
+    digests.collect()
+}
+
+#[test]
+fn every_pair_of_choices_gives_the_bits_of_threads_on_any_network() {
+    for (i, case) in pairwise().iter().enumerate() {
+        let net = nets()[i % 2];
+        let expected = case.check(&Threads { frame_bytes: Some(net.frame_bytes) });
+        for seed in 0..2 {
+            let found = if case.is_f64 {
+                digests::<f64>(case, net, seed)
+            } else {
+                digests::<f32>(case, net, seed)
+            };
+            assert!(found == expected, "{case:?} on {net:?}, seed {seed}");
+        }
+    }
+}

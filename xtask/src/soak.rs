@@ -1,0 +1,87 @@
+//! `cargo xtask soak`: the soak of foldwire-tests over as many seeds as you like.
+//!
+//! Built as tests are, optimised with all checks: an overflow is a finding too.
+
+use crate::steps::Steps;
+use std::ffi::OsString;
+
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask soak                             10000 seeds, as the tests run them
+  cargo xtask soak --seeds 1000000             a million
+  cargo xtask soak --seeds 1000000 --from 5e6  another million
+  cargo xtask soak --minutes 60 --seeds 1e9    as many as an hour allows
+  cargo xtask soak --seed 9263                 one, with everything that happens in it
+  cargo xtask soak --json > soak.json";
+
+/// Options of `cargo xtask soak`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// How many seeds
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = number)]
+    seeds: u64,
+    /// The first of them
+    #[arg(long, value_name = "N", default_value = "0", value_parser = number)]
+    from: u64,
+    /// Stop after so many minutes, done or not
+    #[arg(long, value_name = "M")]
+    minutes: Option<f64>,
+    /// Run this seed alone, and print what happens in it
+    #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "from", "minutes", "json"])]
+    seed: Option<u64>,
+    /// Threads [default: one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Figures as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A whole number, which may be written as 1e6.
+fn number(text: &str) -> Result<u64, String> {
+    let whole = |x: f64| (0.0..=1e15).contains(&x) && x.fract() == 0.0;
+    let short = || text.parse().ok().filter(|&x| whole(x)).map(|x| x as u64);
+    text.parse()
+        .ok()
+        .or_else(short)
+        .ok_or_else(|| "a whole number is needed, as 1000000 or 1e6".into())
+}
+
+pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
+    let build = "build --quiet -p foldwire-tests --features soak --bin soak";
+    steps.run("build", &mut steps.cargo(build))?;
+    let mut command = steps.cargo("run --quiet -p foldwire-tests --features soak --bin soak --");
+    command.args(words(args));
+    steps.run("soak", &mut command).map(|_| ())
+}
+
+fn words(args: &Args) -> Vec<OsString> {
+    let numbers = [
+        ("--seeds", Some(args.seeds)),
+        ("--from", Some(args.from)),
+        ("--threads", args.threads.map(|n| n as u64)),
+    ];
+    let numbers = numbers.map(|(name, n)| (name, n.map(|n| n.to_string())));
+    let minutes = ("--minutes", args.minutes.map(|minutes| minutes.to_string()));
+    let options: Vec<(&str, Option<String>)> = match args.seed {
+        Some(seed) => vec![("--seed", Some(seed.to_string()))],
+        None => numbers.into_iter().chain([minutes]).collect(),
+    };
+    let given = options.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
+    let json = args.json.then(|| "--json".to_owned());
+    given.flatten().chain(json).map(OsString::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_may_be_short() {
+        assert_eq!(number("1000000"), Ok(1_000_000));
+        assert_eq!(number("5e6"), Ok(5_000_000));
+        assert_eq!(number(&u64::MAX.to_string()), Ok(u64::MAX));
+        assert!(["-1", "1.5", "1e99", "many"].into_iter().all(|text| number(text).is_err()));
+    }
+}
