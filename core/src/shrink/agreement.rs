@@ -251,7 +251,7 @@ mod tests {
     #[allow(clippy::large_enum_variant, reason = "a few of them, in a test")]
     enum Outcome {
         Busy,
-        Done(u32, View),
+        Done(u16, View),
         Excluded,
         Dead,
     }
@@ -269,7 +269,7 @@ mod tests {
         nodes: Vec<Node>,
         /// From a to b at a · size + b.
         ballots: Vec<VecDeque<Ballot>>,
-        fences: Vec<VecDeque<(u32, View)>>,
+        fences: Vec<VecDeque<(u16, View)>>,
     }
 
     impl Network {
