@@ -392,7 +392,7 @@ mod tests {
             });
         }
 
-        fn groups(&self) -> Vec<(usize, u32, View)> {
+        fn groups(&self) -> Vec<(usize, u16, View)> {
             let done = |(rank, node): (usize, &Node)| match node.outcome {
                 Outcome::Done(epoch, view) => Some((rank, epoch, view)),
                 _ => None,
