@@ -157,8 +157,8 @@ mod tests {
             let n_again = read.emit(header.kind, 11, &mut again, false);
             assert_eq!(again[..n_again], message, "bit {bit}");
         }
-        // Epochs of two bits, other numbers of tags, a fence, a rank that has heard us.
-        assert_eq!(n_read, 30 + 3 + 1 + 1);
+        // Other epochs, other numbers of tags, a fence, a rank that has heard us.
+        assert_eq!(n_read, 14 + 3 + 1 + 1);
     }
 
     /// The bytes of docs/format.md.
@@ -167,8 +167,8 @@ mod tests {
         let view = View { members: RankSet::first(11).without(Rank(4)), n_tags: 4 };
         let with = |kind, part| {
             std::format!(
-                "465701{kind:02x}0001000000000000 00000000 0b00000000000000 0000000000000000 \
-                 00000000 {part:02x}000000 04000000 0a000000 02000000 02000000 0000000000000000 ef07"
+                "465702{kind:02x}0001000000000200 00000000 0b00000000000000 0000000000000000 \
+                 00000000 {part:02x}000000 04000000 0a000000 02000000 00000000 0000000000000000 ef07"
             )
         };
         for (kind, heard) in [(Kind::View, false), (Kind::Fence, true)] {
