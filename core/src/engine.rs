@@ -184,7 +184,13 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
         }
         let awaited = self.awaited().chain(to_deliver).map(|(rank, _)| rank);
         notices.listen(transport, &self.program.header, awaited)?;
-        if now.saturating_sub(self.last_progress) > limits.stall {
+        let waited = now.saturating_sub(self.last_progress);
+        // Where all stall together, the rank that waits for the silent one should name it, and not just hear
+        // that a third one was quicker to give up.
+        if waited < limits.stall - limits.stall / 8 {
+            notices.listen_in_turn(transport, &self.program.header)?;
+        }
+        if waited > limits.stall {
             let (rank, step) = awaits();
             return Err(Error::Stalled { rank, step });
         }

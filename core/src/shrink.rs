@@ -2,7 +2,7 @@
 //!
 //! [`Shrink`] does it in two phases, as often as it takes.
 //!
-//! 1. *Agreeing*: ranks exchange views on [`Tag::CONTROL`] until all members of one view have sent it ([`Agreement`]).
+//! 1. *Agreeing*: ranks exchange views on [`Tag::CONTROL`] until all members of one view have sent it (`agreement.rs`).
 //! 2. *Fencing*: tag by tag, each sends a fence to each member and drops what comes before a member's. That the fences
 //!    have come shows that all members decided the same; and after them no frame of a failed call is left between them.
 //!

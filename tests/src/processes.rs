@@ -23,11 +23,11 @@ pub fn run_suite<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     }
 }
 
-/// The last rank kills itself in the middle of an all-reduce; the others say what they see of it. Returns once they
-/// have; whatever they used is beyond repair, so exit.
+/// The last rank kills itself in the middle of an all-reduce; the others say what they see of it, shrink, and say how many they
+/// are in a call of their own. Returns once they have; exit then, since the process's own group is beyond repair.
 ///
 /// # Panics
-/// If a survivor sees anything but a lost peer or a stall, or sees it late.
+/// If a survivor sees anything but a lost peer or a stall, or sees it late, or if the survivors' result is wrong.
 pub fn lose_a_rank(backend: &impl Backend, size: usize) {
     let timeout = Duration::from_secs(3);
     let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);
@@ -57,6 +57,19 @@ pub fn lose_a_rank(backend: &impl Backend, size: usize) {
         };
         assert!(took < timeout + Duration::from_secs(2), "rank {rank} took {took:?}");
         println!("survivor {rank}: {verdict} after {:.2} s", took.as_secs_f64());
+        let mut comm = match comm.shrink(timeout) {
+            Ok(comm) => comm,
+            Err(error) => return println!("stuck {rank}: {error}"),
+        };
+        let mut values = vec![rank as f32; 50_000];
+        match comm.all_reduce(&mut values, Op::Max, &plan) {
+            Ok(_) => {
+                let greatest = values.iter().all(|&x| (x - (size - 2) as f32).abs() <= 1e-3);
+                assert!(greatest && comm.size() == size - 1, "rank {rank} of {}", comm.size());
+                println!("goes on {rank}: {} ranks", comm.size());
+            }
+            Err(error) => println!("stuck {rank}: {error}"),
+        }
         // A launcher may end everything when the first survivor leaves.
         std::thread::sleep(timeout / 2);
     });

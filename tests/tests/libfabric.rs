@@ -77,7 +77,7 @@ fn one_to_five_ranks_over_shared_memory_do_what_every_backend_must() {
 }
 
 #[test]
-fn a_killed_rank_ends_every_other_one_within_the_time_limit() {
+fn a_killed_rank_ends_every_other_ones_call_and_the_others_go_on() {
     for provider in ["tcp", "shm"] {
         if !is_here(provider) {
             continue;
@@ -86,5 +86,7 @@ fn a_killed_rank_ends_every_other_one_within_the_time_limit() {
         let text = text(&outputs);
         let survivors = text.lines().filter(|line| line.starts_with("survivor ")).count();
         assert_eq!(survivors, 3, "{provider}\n{text}");
+        let go_on = text.lines().filter(|line| line.starts_with("goes on ")).count();
+        assert_eq!(go_on, 3, "{provider}\n{text}");
     }
 }

@@ -43,7 +43,7 @@ fn one_to_five_ranks_do_what_every_backend_must() {
 }
 
 #[test]
-fn a_killed_rank_ends_every_other_one_within_the_time_limit() {
+fn a_killed_rank_ends_every_other_ones_call_and_the_others_go_on() {
     // By default launchers kill all ranks when one is lost; here the others must tell. MPICH's launcher must not
     // even notice, so a shell outlives the rank.
     let version = mpi::environment::library_version().unwrap_or_default();
@@ -58,4 +58,6 @@ fn a_killed_rank_ends_every_other_one_within_the_time_limit() {
     let survivors = said.lines().filter(|line| line.starts_with("survivor ")).count();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(survivors, 3, "{said}\n{errors}");
+    let go_on = said.lines().filter(|line| line.starts_with("goes on ")).count();
+    assert_eq!(go_on, 3, "{said}\n{errors}");
 }

@@ -51,7 +51,7 @@ impl Notices {
         self.listen_in_turn(transport, ours)
     }
 
-    /// While a call waits for the ranks `awaited`: fails if it will not end.
+    /// While a call waits for the ranks `awaited`: fails if one of them has given up.
     pub(crate) fn listen<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -64,10 +64,11 @@ impl Notices {
                 return Err(Error::Aborted { rank });
             }
         }
-        self.listen_in_turn(transport, ours)
+        Ok(())
     }
 
-    fn listen_in_turn<X: Transport>(
+    /// While a call waits: fails if one of the next few ranks in turn has given up this call or one before it.
+    pub(crate) fn listen_in_turn<X: Transport>(
         &mut self,
         transport: &mut X,
         ours: &CallHeader,

@@ -1,0 +1,296 @@
+//! The agreement of whole groups over a network in memory, where a seed decides what happens next.
+
+use super::*;
+use std::collections::VecDeque;
+use std::vec;
+use std::vec::Vec;
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % n
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "a few of them, in a test")]
+enum Outcome {
+    Busy,
+    Done(u16, View),
+    Excluded,
+    Dead,
+}
+
+struct Node {
+    agreement: Agreement,
+    /// Fences of this epoch.
+    fences: RankSet,
+    outcome: Outcome,
+}
+
+/// Ranks and their links, each in order; a seed decides what happens next.
+struct Network {
+    random: Random,
+    nodes: Vec<Node>,
+    /// From a to b at a · size + b.
+    ballots: Vec<VecDeque<Ballot>>,
+    fences: Vec<VecDeque<(u16, View)>>,
+}
+
+impl Network {
+    fn new(seed: u64, size: usize) -> Self {
+        let all = RankSet::first(size);
+        let node = |rank| Node {
+            agreement: Agreement::new(Rank::new(rank), all, 1, (rank % 3) as u8),
+            fences: RankSet::EMPTY,
+            outcome: Outcome::Busy,
+        };
+        Self {
+            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            nodes: (0..size).map(node).collect(),
+            ballots: vec![VecDeque::new(); size * size],
+            fences: vec![VecDeque::new(); size * size],
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn is_busy(&self, rank: usize) -> bool {
+        self.nodes[rank].outcome == Outcome::Busy
+    }
+
+    /// Does something to a rank's agreement; a new epoch makes its fences void.
+    fn touch(&mut self, rank: usize, act: impl FnOnce(&mut Agreement)) {
+        let node = &mut self.nodes[rank];
+        let epoch = node.agreement.epoch();
+        act(&mut node.agreement);
+        if node.agreement.epoch() != epoch {
+            node.fences = RankSet::EMPTY;
+        }
+    }
+
+    fn speak(&mut self, rank: usize) {
+        let (size, agreement) = (self.size(), &mut self.nodes[rank].agreement);
+        for to in agreement.owed().iter() {
+            self.ballots[rank * size + to.index()].push_back(agreement.ballot(to));
+            agreement.settle(to);
+        }
+        if agreement.is_decided() {
+            return;
+        }
+        match agreement.decide() {
+            None => {}
+            Some(Decision::Excluded(_)) => self.nodes[rank].outcome = Outcome::Excluded,
+            Some(Decision::Group) => {
+                let fence = (agreement.epoch(), *agreement.view());
+                for to in fence.1.members.without(Rank::new(rank)).iter() {
+                    self.fences[rank * size + to.index()].push_back(fence);
+                }
+            }
+        }
+    }
+
+    /// Delivers the oldest ballot and, to a rank that has decided for the sender, the oldest fence.
+    fn deliver(&mut self, from: usize, to: usize) {
+        let link = from * self.size() + to;
+        if let Some(ballot) = self.ballots[link].pop_front() {
+            self.touch(to, |agreement| agreement.hear(Rank::new(from), &ballot));
+        }
+        let node = &mut self.nodes[to];
+        if node.agreement.is_decided()
+            && node.agreement.view().members.contains(Rank::new(from))
+            && let Some((epoch, view)) = self.fences[link].pop_front()
+        {
+            assert!(epoch <= node.agreement.epoch(), "a fence of an epoch to come");
+            if epoch == node.agreement.epoch() {
+                assert_eq!(view, *node.agreement.view(), "a fence of another group");
+                node.fences.insert(Rank::new(from));
+            }
+        }
+    }
+
+    fn finish(&mut self, rank: usize) {
+        let node = &mut self.nodes[rank];
+        let agreement = &node.agreement;
+        let needed = agreement.view().members.without(Rank::new(rank));
+        if agreement.is_decided() && node.fences == needed {
+            node.outcome = Outcome::Done(agreement.epoch(), *agreement.view());
+        }
+    }
+
+    /// One thing happens to one rank; one time in `chaos` it dies, and as often it is impatient or believes
+    /// another to be lost.
+    fn step(&mut self, chaos: Option<usize>) {
+        let size = self.size();
+        let (rank, from) = (self.random.below(size), self.random.below(size));
+        if !self.is_busy(rank) {
+            return;
+        }
+        self.speak(rank);
+        if !self.is_busy(rank) {
+            return;
+        }
+        self.deliver(from, rank);
+        match chaos.map(|one_in| self.random.below(one_in)) {
+            Some(0) => return self.nodes[rank].outcome = Outcome::Dead,
+            Some(1 | 2) => self.run_out_of_patience(rank),
+            Some(3) => {
+                let lost = self.random.below(size);
+                if lost != rank {
+                    self.touch(rank, |agreement| agreement.remove(Rank::new(lost)));
+                }
+            }
+            _ => {}
+        }
+        self.finish(rank);
+    }
+
+    fn run_out_of_patience(&mut self, rank: usize) {
+        self.touch(rank, |agreement| {
+            if agreement.is_decided() {
+                agreement.go_on(agreement.epoch() + 1);
+            } else {
+                agreement.remove_silent();
+            }
+        });
+    }
+
+    fn groups(&self) -> Vec<(usize, u16, View)> {
+        let done = |(rank, node): (usize, &Node)| match node.outcome {
+            Outcome::Done(epoch, view) => Some((rank, epoch, view)),
+            _ => None,
+        };
+        self.nodes.iter().enumerate().filter_map(done).collect()
+    }
+
+    /// What must hold at any time.
+    fn check(&self, seed: u64) {
+        let groups = self.groups();
+        for &(a, epoch, ours) in &groups {
+            assert!(ours.members.contains(Rank::new(a)), "seed {seed}");
+            for &(b, other_epoch, theirs) in &groups {
+                let disjoint = ours.members.and(&theirs.members) == RankSet::EMPTY;
+                let apart = epoch != other_epoch || disjoint || ours == theirs;
+                assert!(apart, "seed {seed}: rank {a} has {ours:?}, rank {b} has {theirs:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn groups_of_an_epoch_are_equal_or_disjoint_whatever_happens() {
+    let (mut n_groups, mut n_partial) = (0, 0);
+    for seed in 0..6000 {
+        let size = 2 + seed as usize % 6;
+        let mut network = Network::new(seed, size);
+        for _ in 0..600 {
+            network.step(Some(8 + seed as usize % 90));
+        }
+        network.check(seed);
+        let groups = network.groups();
+        n_groups += groups.len();
+        n_partial += groups.iter().filter(|(.., v)| (2..size).contains(&v.members.len())).count();
+    }
+    // The test is about groups that form in spite of it all.
+    assert!(n_groups > 5000 && n_partial > 500, "{n_groups} groups, {n_partial} of some");
+}
+
+#[test]
+fn without_failures_all_agree_on_all() {
+    for seed in 0..300 {
+        let size = 1 + seed as usize % 8;
+        let mut network = Network::new(seed, size);
+        for _ in 0..200 * size * size {
+            network.step(None);
+        }
+        let all = View { members: RankSet::first(size), n_tags: (size.min(3) - 1) as u8 };
+        let groups = network.groups();
+        assert_eq!(groups.len(), size, "seed {seed}");
+        assert!(groups.iter().all(|&(_, epoch, view)| (epoch, view) == (1, all)), "{groups:?}");
+    }
+}
+
+#[test]
+fn survivors_end_in_one_group_and_know_it_whenever_the_others_die() {
+    for seed in 0..600 {
+        let size = 3 + seed as usize % 6;
+        let mut network = Network::new(seed, size);
+        let n_lost = 1 + network.random.below(size - 1);
+        let lost: Vec<usize> = (0..n_lost).map(|_| network.random.below(size)).collect();
+        let dies_first = seed % 2 == 0;
+        for _ in 0..if dies_first { 0 } else { network.random.below(20 * size) } {
+            network.step(None);
+        }
+        // Whoever is done has left properly.
+        for &rank in &lost {
+            if network.is_busy(rank) {
+                network.nodes[rank].outcome = Outcome::Dead;
+            }
+        }
+        for _ in 0..2 * size {
+            for _ in 0..200 * size * size {
+                network.step(None);
+            }
+            for rank in 0..size {
+                if network.is_busy(rank) {
+                    network.run_out_of_patience(rank);
+                }
+            }
+        }
+        network.check(seed);
+        let outcomes: Vec<Outcome> = network.nodes.iter().map(|node| node.outcome).collect();
+        assert!(!outcomes.contains(&Outcome::Busy), "seed {seed}: {outcomes:?}");
+        if dies_first {
+            let alive = |rank: &usize| !lost.contains(rank);
+            let groups = network.groups();
+            assert!(groups.iter().map(|group| group.0).eq((0..size).filter(alive)), "{seed}");
+            for (_, _, view) in groups {
+                assert!(view.members.iter().map(Rank::index).eq((0..size).filter(alive)));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_late_rank_is_excluded_and_not_a_group_of_its_own() {
+    let all = RankSet::first(3);
+    let mut late = Agreement::new(Rank(0), all, 1, 1);
+    for from in [Rank(1), Rank(2)] {
+        let members = all.without(Rank(0));
+        let ballot = Ballot { epoch: 1, view: View { members, n_tags: 1 }, heard: false };
+        assert_eq!(late.decide(), None);
+        late.hear(from, &ballot);
+    }
+    assert!(matches!(late.decide(), Some(Decision::Excluded(Rank(1 | 2)))));
+    // Also where the groups are equal.
+    let mut late = Agreement::new(Rank(0), RankSet::first(2), 1, 1);
+    let members = RankSet::first(2).without(Rank(0));
+    late.hear(Rank(1), &Ballot { epoch: 1, view: View { members, n_tags: 1 }, heard: false });
+    assert_eq!(late.decide(), Some(Decision::Excluded(Rank(1))));
+}
+
+#[test]
+fn an_impatient_rank_excludes_itself() {
+    let all = RankSet::first(4);
+    let mut alone = RankSet::EMPTY;
+    alone.insert(Rank(3));
+    let mut patient = Agreement::new(Rank(0), all, 1, 1);
+    let ballot = Ballot { epoch: 1, view: View { members: alone, n_tags: 1 }, heard: false };
+    patient.hear(Rank(3), &ballot);
+    let three = View { members: RankSet::first(3), n_tags: 1 };
+    for from in [Rank(1), Rank(2)] {
+        patient.hear(from, &Ballot { epoch: 1, view: three, heard: true });
+    }
+    assert_eq!(patient.decide(), Some(Decision::Group));
+    let mut impatient = Agreement::new(Rank(3), all, 1, 1);
+    impatient.remove_silent();
+    impatient.hear(Rank(0), &Ballot { epoch: 1, view: three, heard: true });
+    assert_eq!(impatient.decide(), Some(Decision::Excluded(Rank(0))));
+}
