@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// The time limit of every call.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
+/// How long survivors wait for each other.
+pub(super) const PATIENCE: Duration = TIMEOUT;
 /// What a delay adds at most when it must not show. Three of them stay below the limit.
 const SHORT: Duration = TIMEOUT.checked_div(8).expect("not by zero");
 /// Most bytes of a frame: several rounds for a short array.
@@ -35,6 +37,8 @@ pub struct Scenario {
     pub leaves: bool,
     /// What goes wrong.
     pub troubles: Vec<Trouble>,
+    /// Ranks form a group of the survivors in the end.
+    pub shrinks: bool,
 }
 
 /// One thing that goes wrong.
@@ -119,6 +123,12 @@ impl Trouble {
         )
     }
 
+    /// Whether a rank makes another call than the others.
+    #[must_use]
+    pub const fn differs(&self) -> bool {
+        matches!(self, Self::Twist { .. })
+    }
+
     fn draw(random: &mut Random, size: usize, calls: &[Choice]) -> Self {
         let rank = random.below(size);
         let call = random.below(calls.len());
@@ -199,7 +209,8 @@ impl Scenario {
         let leaves = random.one_in(2);
         let n_troubles = *random.pick(&[0, 0, 1, 1, 1, 2, 3]);
         let troubles = (0..n_troubles).map(|_| Trouble::draw(random, size, &calls)).collect();
-        Self { seed, size, net, lanes, levels, calls, leaves, troubles }
+        let shrinks = random.one_in(3);
+        Self { seed, size, net, lanes, levels, calls, leaves, troubles, shrinks }
     }
 
     /// The configuration of `rank`.
@@ -265,8 +276,9 @@ fn net(random: &mut Random, lanes: usize) -> Net {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, size, net, lanes, leaves, .. } = self;
-        writeln!(f, "seed {seed}: {size} ranks, {lanes} lanes, leaving early: {leaves}, {net:?}")?;
+        let Self { seed, size, net, lanes, leaves, shrinks, .. } = self;
+        write!(f, "seed {seed}: {size} ranks, {lanes} lanes, leaving early: {leaves}, ")?;
+        writeln!(f, "shrinking in the end: {shrinks}, {net:?}")?;
         for call in 0..self.calls.len() {
             writeln!(f, "call {call}: {:?}", self.case(call))?;
         }

@@ -1,7 +1,7 @@
 //! Whether every rank did what the library promises.
 
 use super::draw::{Scenario, TIMEOUT, Trouble};
-use super::perform::{Called, Outcome, Performance, Values};
+use super::perform::{Called, Outcome, Performance, Regrouped, Values};
 use crate::{Case, data};
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Collective, Element, Error, Rank, Report};
@@ -31,10 +31,49 @@ pub(super) fn judge(scenario: &Scenario, performance: &Performance) -> Result<()
     for call in 0..scenario.calls.len() {
         judge_call(scenario, performance, call).map_err(|wrong| format!("call {call}: {wrong}"))?;
     }
+    judge_groups(performance)?;
     match performance.n_leaked {
         0 => Ok(()),
         n => Err(format!("{n} frames are missing in the end")),
     }
+}
+
+/// What survivors formed: nobody computes with a rank that is not in its group, or takes it for another.
+fn judge_groups(performance: &Performance) -> Result<(), String> {
+    let all_is_well = performance.struck.iter().all(Trouble::is_bearable);
+    let mut formed: Vec<(usize, &[usize])> = Vec::new();
+    for (rank, regrouped) in performance.groups.iter().enumerate() {
+        match regrouped {
+            None => {}
+            Some(Regrouped::Out(error)) if all_is_well || error.is_usage() => {
+                return Err(format!("rank {rank} is in no group: {error}"));
+            }
+            Some(Regrouped::Out(_)) => {}
+            Some(Regrouped::In { members, summed }) => {
+                let context = format!("rank {rank}, in a group of {members:?}");
+                if !members.contains(&rank) {
+                    return Err(format!("{context}: not itself"));
+                }
+                match summed {
+                    Ok(present) if present == members => formed.push((rank, members)),
+                    Ok(present) => return Err(format!("{context}: a sum over {present:?}")),
+                    Err(error) if all_is_well => return Err(format!("{context}: {error}")),
+                    Err(_) => {}
+                }
+                if all_is_well && members.len() < performance.groups.len() {
+                    return Err(format!("{context}: nobody was lost"));
+                }
+            }
+        }
+    }
+    for &(a, ours) in &formed {
+        for &(b, theirs) in &formed {
+            if ours != theirs && ours.iter().any(|rank| theirs.contains(rank)) {
+                return Err(format!("ranks {a} and {b} succeeded in {ours:?} and {theirs:?}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn judge_call(scenario: &Scenario, performance: &Performance, call: usize) -> Result<(), String> {
@@ -71,7 +110,7 @@ fn judge_call(scenario: &Scenario, performance: &Performance, call: usize) -> Re
             Outcome::Err { error, after, next } => {
                 judge_error(scenario, performance, rank, error, *after)
                     .map_err(|wrong| context(format!("{error}: {wrong}")))?;
-                if *next != Some(Error::Poisoned) {
+                if !error.is_usage() && *next != Some(Error::Poisoned) {
                     return Err(context(format!("{error}, and then another call said {next:?}")));
                 }
             }
@@ -122,6 +161,8 @@ fn judge_error(
         }
         Error::Aborted { rank } | Error::Stalled { rank, .. } => Some(rank),
         Error::Transport { kind: TransportErrorKind::PeerLost, peer } => peer,
+        // Where ranks differ, some find that what they ask for cannot be had. No rank is to blame for that.
+        Error::Bound(_) if performance.struck.iter().any(Trouble::differs) => return Ok(()),
         _ => return Err("is not what a rank should see of it".into()),
     };
     if named.is_none_or(|named: Rank| named.index() >= scenario.size || named.index() == rank) {

@@ -1,9 +1,9 @@
 //! Running a [`Scenario`] on the simulator, and writing down what every rank saw.
 
-use super::draw::{Scenario, TIMEOUT, Trouble};
+use super::draw::{PATIENCE, Scenario, TIMEOUT, Trouble};
 use crate::Case;
 use crate::case::Buffers;
-use foldwire::{Communicator, Element, Error, Operation, Report};
+use foldwire::{Communicator, Element, Error, Op, Operation, Plan, Rank, Report, Transport};
 use foldwire_sim::{Clock, End, Endpoint, Fault, Trace, World};
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -15,6 +15,8 @@ pub(super) struct Performance {
     pub(super) ends: Vec<End<()>>,
     /// What each rank's calls gave, as far as it came.
     pub(super) calls: Vec<Vec<Called>>,
+    /// What became of each rank in the end, if it was to shrink and came so far.
+    pub(super) groups: Vec<Option<Regrouped>>,
     /// Troubles that came to pass.
     pub(super) struck: Vec<Trouble>,
     pub(super) trace: Trace,
@@ -45,9 +47,22 @@ pub(super) enum Outcome {
         error: Error,
         /// From the rank's last frame, or the start of the call, to the error.
         after: Duration,
-        /// What the next call said.
+        /// What the next call said, if the error ended the communicator.
         next: Option<Error>,
     },
+}
+
+/// What became of a rank's group when the survivors formed one.
+pub(super) enum Regrouped {
+    /// It is in a group.
+    In {
+        /// Of these ranks.
+        members: Vec<usize>,
+        /// Whose values came together in a sum over the group.
+        summed: Result<Vec<usize>, Error>,
+    },
+    /// It is in none.
+    Out(Error),
 }
 
 /// A result.
@@ -61,6 +76,7 @@ type Log = RefCell<Vec<Vec<Called>>>;
 /// Runs the scenario.
 pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     let log: Log = RefCell::new((0..scenario.size).map(|_| Vec::new()).collect());
+    let groups = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     let staying = RefCell::new(Vec::new());
     let faults = scenario.troubles.iter().filter_map(|trouble| match trouble {
         Trouble::Net(fault) => Some(*fault),
@@ -68,7 +84,14 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     });
     let world = World::new(scenario.size, scenario.seed).net(scenario.net).faults(faults);
     let run = world.keep_trace(keep_trace).run(|endpoint| async {
-        let comm = play(scenario, endpoint, &log).await;
+        let (rank, clock) = (endpoint.rank().index(), endpoint.clock());
+        let mut comm = Some(play(scenario, endpoint, &log).await);
+        if let Some(played) = comm.take_if(|_| scenario.shrinks && !clock.is_dead()) {
+            let (shrunk, regrouped) = regroup(played, scenario.size).await;
+            comm = shrunk;
+            // What a dead rank saw of its own death is nobody's concern.
+            groups.borrow_mut()[rank] = (!clock.is_dead()).then_some(regrouped);
+        }
         if !scenario.leaves {
             staying.borrow_mut().push(comm);
         }
@@ -81,6 +104,7 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
         n_leaked: run.n_leaked(),
         ends: run.ends,
         calls,
+        groups: groups.into_inner(),
         trace: run.trace,
         time: run.time,
         n_polls: run.n_polls,
@@ -104,7 +128,7 @@ fn struck(trouble: &Trouble, in_net: &[Fault], calls: &[Vec<Called>]) -> bool {
 async fn play(scenario: &Scenario, endpoint: Endpoint, log: &Log) -> Communicator<Endpoint> {
     let clock = endpoint.clock();
     let config = |rank| scenario.config(rank);
-    let rank = foldwire::Transport::rank(&endpoint).index();
+    let rank = endpoint.rank().index();
     let mut comm =
         Communicator::with_config(endpoint, config(rank)).expect("frames are large enough");
     for call in 0..scenario.calls.len() {
@@ -142,6 +166,34 @@ async fn play(scenario: &Scenario, endpoint: Endpoint, log: &Log) -> Communicato
     comm
 }
 
+/// Forms a group with whoever else is left, and sums up in it who that is.
+async fn regroup(
+    comm: Communicator<Endpoint>,
+    size: usize,
+) -> (Option<Communicator<Endpoint>>, Regrouped) {
+    let shrunk = match comm.start_shrink(PATIENCE) {
+        Ok(shrink) => shrink.await,
+        Err(error) => Err(error),
+    };
+    let mut comm = match shrunk {
+        Ok(comm) => comm,
+        Err(error) => return (None, Regrouped::Out(error)),
+    };
+    let ranks = (0..comm.size()).map(Rank::new);
+    let members = ranks.filter_map(|rank| comm.transport_rank(rank)).map(Rank::index).collect();
+    let mut present = vec![0.0f64; size];
+    present[comm.transport().rank().index()] = 1.0;
+    let summed = match comm.start_all_reduce(&mut present, Op::Sum, &Plan::raw()) {
+        Ok(operation) => operation.await,
+        Err(error) => Err(error),
+    };
+    let summed = summed.map(|_| {
+        let times = present.iter().enumerate().map(|(rank, &n)| (rank, n as usize));
+        times.flat_map(|(rank, n)| std::iter::repeat_n(rank, n)).collect()
+    });
+    (Some(comm), Regrouped::In { members, summed })
+}
+
 /// One call to its end, or until `polls` are over.
 async fn make<T: Element>(
     case: &Case,
@@ -164,7 +216,8 @@ async fn make<T: Element>(
         Some(Ok(report)) => Outcome::Ok(values(case.result(rank, buffers)), report),
         Some(Err(error)) => {
             let after = clock.now().saturating_sub(start.max(clock.last_move()));
-            let next = case.start(comm, &mut buffers).err();
+            // An error of use leaves the communicator as it was.
+            let next = if error.is_usage() { None } else { case.start(comm, &mut buffers).err() };
             Outcome::Err { error, after, next }
         }
     }

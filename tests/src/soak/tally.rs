@@ -1,6 +1,6 @@
 //! What many seeds did, in numbers.
 
-use super::perform::{Called, Outcome, Performance};
+use super::perform::{Called, Outcome, Performance, Regrouped};
 use foldwire::Error;
 use foldwire_sim::End;
 use std::collections::BTreeMap;
@@ -40,6 +40,16 @@ impl Tally {
         for trouble in &performance.struck {
             *tally.troubles.entry(trouble.kind()).or_default() += 1;
         }
+        for regrouped in performance.groups.iter().flatten() {
+            let all = performance.groups.len();
+            let kind = match regrouped {
+                Regrouped::In { members, summed: Ok(_) } if members.len() == all => "shrunk to all",
+                Regrouped::In { summed: Ok(_), .. } => "shrunk to survivors",
+                Regrouped::In { .. } => "shrunk, and failed",
+                Regrouped::Out(_) => "not shrunk",
+            };
+            *tally.outcomes.entry(kind).or_default() += 1;
+        }
         for (calls, end) in performance.calls.iter().zip(&performance.ends) {
             for called in calls {
                 tally.n_calls += 1;
@@ -63,6 +73,7 @@ fn kind(called: &Called, end: &End<()>) -> &'static str {
             Error::Aborted { .. } => "told by another",
             Error::Stalled { .. } => "stalled",
             Error::Transport { .. } => "peer lost",
+            error if error.is_usage() => "unusable bound",
             _ => "another error",
         },
     }
