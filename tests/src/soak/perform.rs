@@ -45,7 +45,7 @@ pub(super) enum Outcome {
         error: Error,
         /// From the rank's last frame, or the start of the call, to the error.
         after: Duration,
-        /// What the next call said.
+        /// What the next call said, if the error ended the communicator.
         next: Option<Error>,
     },
 }
@@ -164,7 +164,8 @@ async fn make<T: Element>(
         Some(Ok(report)) => Outcome::Ok(values(case.result(rank, buffers)), report),
         Some(Err(error)) => {
             let after = clock.now().saturating_sub(start.max(clock.last_move()));
-            let next = case.start(comm, &mut buffers).err();
+            // An error of use leaves the communicator as it was.
+            let next = if error.is_usage() { None } else { case.start(comm, &mut buffers).err() };
             Outcome::Err { error, after, next }
         }
     }

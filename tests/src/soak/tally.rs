@@ -63,6 +63,7 @@ fn kind(called: &Called, end: &End<()>) -> &'static str {
             Error::Aborted { .. } => "told by another",
             Error::Stalled { .. } => "stalled",
             Error::Transport { .. } => "peer lost",
+            error if error.is_usage() => "unusable bound",
             _ => "another error",
         },
     }
