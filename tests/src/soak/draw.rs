@@ -37,7 +37,7 @@ pub struct Scenario {
     pub leaves: bool,
     /// What goes wrong.
     pub troubles: Vec<Trouble>,
-    /// Ranks form a group of the survivors in the end.
+    /// Ranks whose communicator is of no use in the end form a group of the survivors.
     pub shrinks: bool,
 }
 

@@ -86,8 +86,15 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     let run = world.keep_trace(keep_trace).run(|endpoint| async {
         let (rank, clock) = (endpoint.rank().index(), endpoint.clock());
         let mut comm = Some(play(scenario, endpoint, &log).await);
-        if let Some(played) = comm.take_if(|_| scenario.shrinks && !clock.is_dead()) {
-            let (shrunk, regrouped) = regroup(played, scenario.size).await;
+        if let Some(comm) = comm.as_mut().filter(|_| scenario.shrinks && !clock.is_dead()) {
+            // Whose calls succeeded hears by the next of those that did not.
+            let _ = present(comm, scenario.size).await;
+        }
+        let is_over = |comm: &mut Communicator<Endpoint>| comm.is_poisoned() && !clock.is_dead();
+        if scenario.shrinks
+            && let Some(poisoned) = comm.take_if(is_over)
+        {
+            let (shrunk, regrouped) = regroup(poisoned, scenario.size).await;
             comm = shrunk;
             // What a dead rank saw of its own death is nobody's concern.
             groups.borrow_mut()[rank] = (!clock.is_dead()).then_some(regrouped);
@@ -181,17 +188,17 @@ async fn regroup(
     };
     let ranks = (0..comm.size()).map(Rank::new);
     let members = ranks.filter_map(|rank| comm.transport_rank(rank)).map(Rank::index).collect();
+    let summed = present(&mut comm, size).await;
+    (Some(comm), Regrouped::In { members, summed })
+}
+
+/// Sums up who takes part; a rank that is counted twice is there twice.
+async fn present(comm: &mut Communicator<Endpoint>, size: usize) -> Result<Vec<usize>, Error> {
     let mut present = vec![0.0f64; size];
     present[comm.transport().rank().index()] = 1.0;
-    let summed = match comm.start_all_reduce(&mut present, Op::Sum, &Plan::raw()) {
-        Ok(operation) => operation.await,
-        Err(error) => Err(error),
-    };
-    let summed = summed.map(|_| {
-        let times = present.iter().enumerate().map(|(rank, &n)| (rank, n as usize));
-        times.flat_map(|(rank, n)| std::iter::repeat_n(rank, n)).collect()
-    });
-    (Some(comm), Regrouped::In { members, summed })
+    comm.start_all_reduce(&mut present, Op::Sum, &Plan::raw())?.await?;
+    let times = present.iter().enumerate().map(|(rank, &n)| (rank, n as usize));
+    Ok(times.flat_map(|(rank, n)| std::iter::repeat_n(rank, n)).collect())
 }
 
 /// One call to its end, or until `polls` are over.
