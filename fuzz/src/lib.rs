@@ -16,6 +16,7 @@
 //! | [`handshake`] | any bytes from a stranger, a rank or rank 0: no panic, no more memory than promised, nobody let in without a proof |
 //! | [`field`] | any bytes as a file of values: an error of use, or as many values as the dimensions say |
 //! | [`place`] | any environment: a place that exists, or an error |
+//! | [`sequence`] | any calls, faults and delays on a simulated network: the right result or a typed error, in time |
 //!
 //! Codecs come from `CodecId::ALL`, so a new one is fuzzed by being listed there.
 
@@ -28,6 +29,7 @@ pub mod handshake;
 pub mod place;
 pub mod reduce;
 pub mod roundtrip;
+pub mod sequence;
 pub mod setting;
 pub mod values;
 
@@ -35,7 +37,7 @@ pub mod values;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, as `[[bin]]` in `Cargo.toml` lists them.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("decode", decode::check),
     ("reduce", reduce::check),
     ("fold", fold::check),
@@ -45,4 +47,5 @@ pub const TARGETS: [Target; 9] = [
     ("handshake", handshake::check),
     ("place", place::check),
     ("field", field::check),
+    ("sequence", sequence::check),
 ];

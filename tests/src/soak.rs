@@ -39,20 +39,21 @@ pub struct Verdict {
 /// Runs what `seed` draws.
 #[must_use]
 pub fn run(seed: u64) -> Verdict {
-    run_with(seed, false)
+    run_scenario(&Scenario::draw(seed), false)
 }
 
 /// As [`run`], with the trace.
 #[must_use]
 pub fn replay(seed: u64) -> Verdict {
-    run_with(seed, true)
+    run_scenario(&Scenario::draw(seed), true)
 }
 
-fn run_with(seed: u64, keep_trace: bool) -> Verdict {
-    let scenario = Scenario::draw(seed);
+/// Runs a scenario.
+#[must_use]
+pub fn run_scenario(scenario: &Scenario, keep_trace: bool) -> Verdict {
     let judged = catch_unwind(AssertUnwindSafe(|| {
-        let performance = perform::perform(&scenario, keep_trace);
-        let judgement = judge::judge(&scenario, &performance);
+        let performance = perform::perform(scenario, keep_trace);
+        let judgement = judge::judge(scenario, &performance);
         let mut tally = Tally::of(&performance);
         tally.n_failures = u64::from(judgement.is_err());
         let failure = judgement.err().map(|broken| format!("{broken}\n{scenario}"));

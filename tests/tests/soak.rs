@@ -43,9 +43,16 @@ fn every_kind_of_trouble_strikes_and_every_kind_of_error_is_seen() {
     // Those of frames; six of ranks and links, five of calls.
     assert_eq!(kinds.len(), Harm::ALL.len() + 6 + 5, "{kinds:?}");
     assert!(tally.troubles.values().all(|&n| n > n_struck / 200), "{:?}", tally.troubles);
-    for outcome in
-        ["success", "disagreement", "damaged frame", "told by another", "stalled", "peer lost"]
-    {
+    for outcome in [
+        "success",
+        "disagreement",
+        "damaged frame",
+        "told by another",
+        "stalled",
+        "peer lost",
+        "shrunk to all",
+        "shrunk to survivors",
+    ] {
         assert!(tally.outcomes.get(outcome).is_some_and(|&n| n > 100), "{:?}", tally.outcomes);
     }
 }

@@ -196,7 +196,34 @@ impl Scenario {
     #[must_use]
     pub fn draw(seed: u64) -> Self {
         let random = &mut Random(seed);
-        let calls: Vec<Choice> = (0..1 + random.below(3)).map(|_| Choice::draw(random)).collect();
+        let calls = (0..1 + random.below(3)).map(|_| Choice::draw(random)).collect();
+        let mut scenario = Self::without_trouble(seed, calls, random);
+        for _ in 0..*random.pick(&[0, 0, 1, 1, 1, 2, 3]) {
+            scenario.add_trouble(random);
+        }
+        scenario
+    }
+
+    /// What `bytes` describe, for a fuzzer, which cuts, joins and changes them: words of two bytes, each of which draws
+    /// one thing. How many calls and how many troubles; the delays; group and network; the calls; the troubles. Missing
+    /// words are 0.
+    #[must_use]
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        let mut words =
+            bytes.chunks(2).map(|word| word.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b)));
+        let mut word = || words.next().unwrap_or(0);
+        let numbers = word();
+        let (n_calls, n_troubles) = (1 + numbers % 6, (numbers >> 8) % 5);
+        let (seed, mut group) = (word(), Random(word()));
+        let calls = (0..n_calls).map(|_| Choice::draw(&mut Random(word()))).collect();
+        let mut scenario = Self::without_trouble(seed, calls, &mut group);
+        for _ in 0..n_troubles {
+            scenario.add_trouble(&mut Random(word()));
+        }
+        scenario
+    }
+
+    fn without_trouble(seed: u64, calls: Vec<Choice>, random: &mut Random) -> Self {
         // The larger sizes of the tables, which take long, now and then.
         let size = match calls[0].size() {
             size if size > 9 && !random.one_in(4) => 2 + size % 7,
@@ -206,11 +233,12 @@ impl Scenario {
         let net = net(random, lanes);
         let levels: Vec<Level> = Level::available().collect();
         let levels = (0..size).map(|_| *random.pick(&levels)).collect();
-        let leaves = random.one_in(2);
-        let n_troubles = *random.pick(&[0, 0, 1, 1, 1, 2, 3]);
-        let troubles = (0..n_troubles).map(|_| Trouble::draw(random, size, &calls)).collect();
-        let shrinks = random.one_in(3);
-        Self { seed, size, net, lanes, levels, calls, leaves, troubles, shrinks }
+        let (leaves, shrinks) = (random.one_in(2), random.one_in(3));
+        Self { seed, size, net, lanes, levels, calls, leaves, troubles: Vec::new(), shrinks }
+    }
+
+    fn add_trouble(&mut self, random: &mut Random) {
+        self.troubles.push(Trouble::draw(random, self.size, &self.calls));
     }
 
     /// The configuration of `rank`.
