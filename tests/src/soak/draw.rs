@@ -199,12 +199,20 @@ impl Scenario {
             size => size,
         };
         let lanes = *random.pick(&[1, 2, 3, 4, MAX_LANES]);
-        let net = net(random, lanes);
+        let mut net = net(random);
         let levels: Vec<Level> = Level::available().collect();
         let levels = (0..size).map(|_| *random.pick(&levels)).collect();
         let leaves = random.one_in(2);
         let n_troubles = *random.pick(&[0, 0, 1, 1, 1, 2, 3]);
-        let troubles = (0..n_troubles).map(|_| Trouble::draw(random, size, &calls)).collect();
+        let troubles: Vec<Trouble> =
+            (0..n_troubles).map(|_| Trouble::draw(random, size, &calls)).collect();
+        // No more frames than the most lanes need.
+        let lanes_of = |trouble: &Trouble| match *trouble {
+            Trouble::Lanes { lanes, .. } => lanes,
+            _ => 1,
+        };
+        let most_lanes = troubles.iter().map(lanes_of).fold(lanes, usize::max);
+        net.frames_per_rank = most_lanes * FRAMES_PER_LANE;
         Self { seed, size, net, lanes, levels, calls, leaves, troubles }
     }
 
@@ -245,7 +253,7 @@ impl Scenario {
 }
 
 /// Any network, from a slow one of few credits to a fast one.
-fn net(random: &mut Random, lanes: usize) -> Net {
+fn net(random: &mut Random) -> Net {
     let mut seconds = |low: f64, high: f64| {
         Duration::from_secs_f64(10f64.powf(low + (high - low) * random.unit()))
     };
@@ -257,14 +265,13 @@ fn net(random: &mut Random, lanes: usize) -> Net {
         bandwidth: 10f64.powf(7.0 + 4.0 * random.unit()),
         depth: *random.pick(&[1, 1, 2, 4]),
         frame_bytes: if random.one_in(4) { MIN_FRAME_BYTES } else { frame_bytes },
-        // No more than lanes are promised.
-        frames_per_rank: lanes * FRAMES_PER_LANE,
         attended: random.one_in(3),
         refusal: *random.pick(&[0, 0, 10, 3]),
         neglect: *random.pick(&[0, 0, 5, 2]),
         poll,
         jump: TIMEOUT / 8,
         patience: TIMEOUT * 20,
+        ..Net::default()
     }
 }
 
