@@ -109,11 +109,12 @@ impl World {
             last_move: 0,
         };
         while executor.pass() {}
-        let ends = executor.tasks.into_iter().map(|task| match task {
+        // Drops what still runs.
+        let ends = executor.tasks.into_iter().enumerate().map(|(rank, task)| match task {
+            Task::Running(_) if sleeps_for_ever(&fabric, rank) => End::Silent,
             Task::Running(_) => End::Hung,
             Task::Over(end) => end,
         });
-        // Drops what hangs.
         let ends = ends.collect();
         let n_polls = executor.n_polls;
         let mut shared = fabric.borrow_mut();
@@ -178,9 +179,7 @@ impl<F: Future> Executor<F> {
                 self.poll(rank);
             }
         }
-        let sleeps_for_ever =
-            |&rank: &usize| self.fabric.borrow().seats[rank].asleep_until == NEVER;
-        if order.iter().all(sleeps_for_ever) {
+        if order.iter().all(|&rank| sleeps_for_ever(&self.fabric, rank)) {
             for rank in order {
                 if let Task::Running(_) = self.tasks[rank] {
                     // What the program does while it is dropped has no effect.
@@ -240,6 +239,10 @@ impl<F: Future> Executor<F> {
             fabric.close(Rank::new(rank));
         }
     }
+}
+
+fn sleeps_for_ever(fabric: &RefCell<Fabric>, rank: usize) -> bool {
+    fabric.borrow().seats[rank].asleep_until == NEVER
 }
 
 fn message(payload: &(dyn Any + Send)) -> String {

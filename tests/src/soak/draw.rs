@@ -230,15 +230,21 @@ impl Scenario {
             size => size,
         };
         let lanes = *random.pick(&[1, 2, 3, 4, MAX_LANES]);
-        let net = net(random, lanes);
+        let mut net = net(random);
         let levels: Vec<Level> = Level::available().collect();
         let levels = (0..size).map(|_| *random.pick(&levels)).collect();
         let (leaves, shrinks) = (random.one_in(2), random.one_in(3));
+        // No more frames than the lanes need.
+        net.frames_per_rank = lanes * FRAMES_PER_LANE;
         Self { seed, size, net, lanes, levels, calls, leaves, troubles: Vec::new(), shrinks }
     }
 
     fn add_trouble(&mut self, random: &mut Random) {
-        self.troubles.push(Trouble::draw(random, self.size, &self.calls));
+        let trouble = Trouble::draw(random, self.size, &self.calls);
+        if let Trouble::Lanes { lanes, .. } = trouble {
+            self.net.frames_per_rank = self.net.frames_per_rank.max(lanes * FRAMES_PER_LANE);
+        }
+        self.troubles.push(trouble);
     }
 
     /// The configuration of `rank`.
@@ -279,7 +285,7 @@ impl Scenario {
 }
 
 /// Any network, from a slow one of few credits to a fast one.
-fn net(random: &mut Random, lanes: usize) -> Net {
+fn net(random: &mut Random) -> Net {
     let mut seconds = |low: f64, high: f64| {
         Duration::from_secs_f64(10f64.powf(low + (high - low) * random.unit()))
     };
@@ -291,14 +297,13 @@ fn net(random: &mut Random, lanes: usize) -> Net {
         bandwidth: 10f64.powf(7.0 + 4.0 * random.unit()),
         depth: *random.pick(&[1, 1, 2, 4]),
         frame_bytes: if random.one_in(4) { MIN_FRAME_BYTES } else { frame_bytes },
-        // No more than lanes are promised.
-        frames_per_rank: lanes * FRAMES_PER_LANE,
         attended: random.one_in(3),
         refusal: *random.pick(&[0, 0, 10, 3]),
         neglect: *random.pick(&[0, 0, 5, 2]),
         poll,
         jump: TIMEOUT / 8,
         patience: TIMEOUT * 20,
+        ..Net::default()
     }
 }
 
