@@ -23,7 +23,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
-    let mut command = steps.cargo("test --release -p foldwire-tests --test stress -- --nocapture");
+    let mut command =
+        steps.cargo("test --release -p foldwire-tests --test all stress:: -- --nocapture");
     command.env("FOLDWIRE_STRESS_SECONDS", args.time.as_secs().to_string());
     command.env("FOLDWIRE_STRESS_SEED", args.seed.to_string());
     let tests = steps.run("stress", &mut command)?;

@@ -1,0 +1,25 @@
+//! All tests that need nothing but Rust, as one program: what they share (engine, codecs and suite for every type and
+//! transport) is compiled once, which is most of the time that testing takes. A file of its own for each claim;
+//! `cargo test -p foldwire-tests --test all shrink::` runs one.
+
+mod bounds;
+mod conformance;
+mod corpus;
+mod cost;
+mod damage;
+mod failures;
+mod golden;
+mod limits;
+mod mistaken;
+mod misuse;
+mod notices;
+mod one_thread;
+mod published_faults;
+mod real_fields;
+mod reports;
+mod same_bits;
+mod shrink;
+mod simulated;
+mod soak;
+mod stress;
+mod suite;
