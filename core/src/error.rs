@@ -11,7 +11,8 @@ use core::fmt;
 ///
 /// Errors of use ([`is_usage`](Self::is_usage)) leave nothing under way: correct the call and repeat it.
 /// They are found before anything is sent, but for a bound on the result that turns out too small for
-/// the data, which all ranks find together. Every other error ends the communicator: the ranks that
+/// the data, which all ranks that asked for the same find together (a rank that asked for another may find it alone; the
+/// others then end by the time limit). Every other error ends the communicator: the ranks that
 /// still wait for this one are told, on the same links, and later calls return [`Error::Poisoned`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
