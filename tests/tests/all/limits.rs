@@ -40,7 +40,9 @@ fn limited(
     for (rank, (outcome, took)) in outcomes.iter().enumerate() {
         let context = format!("rank {rank} of {size}: {outcomes:?}");
         assert!(rank == 0 || outcome.as_ref().is_err_and(told), "{context}");
-        assert!(*took >= LIMIT && (rank == size - 1 || *took < LATE), "{context}");
+        assert!(rank == size - 1 || *took < LATE, "{context}");
+        // The others may have started later than rank 0.
+        assert!(rank > 0 || *took >= LIMIT, "{context}");
     }
     outcomes[0].0.expect_err("nobody can finish without the late rank")
 }
