@@ -9,6 +9,7 @@
 //! peer that is alive but silent. On any error the engine tells every other rank, and each that waits ends as well.
 
 mod doing;
+mod frames;
 mod lane;
 mod notices;
 mod work;
@@ -27,6 +28,7 @@ use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError};
 use core::time::Duration;
 use heapless::Vec;
 use lane::{Lane, Turn};
+use frames::Frame;
 
 /// Everything about a call that does not change while it runs.
 pub(crate) struct Program {
@@ -129,7 +131,7 @@ pub(crate) enum Progress {
     Waiting,
 }
 
-impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
+impl<F: Frame> Engine<F> {
     pub(crate) fn new(program: Program, lanes: usize, now: Duration) -> Self {
         let lanes = lanes.min(program.layout.n_rounds());
         Self {
@@ -171,12 +173,15 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
         }
         let to_deliver = undelivered.map(|rank| (rank, self.program.n_steps()));
         let awaits = || {
-            let first = self.awaited().chain(to_deliver).next();
-            first.unwrap_or((self.program.rank, 0))
+            let own = self.program.rank;
+            let mut all = self.awaited().chain(to_deliver);
+            let first = all.next().unwrap_or((own, 0));
+            if first.0 == own { all.find(|(rank, _)| *rank != own).unwrap_or(first) } else { first }
         };
         if limits.deadline.is_some_and(|deadline| now >= deadline) {
             let (rank, step) = awaits();
             return Err(Error::Deadline { rank, step });
+        // A lane that lacks a free frame may get it when another lane's peer moves: that peer is to blame.
         }
         if moved {
             self.last_progress = now;

@@ -88,7 +88,7 @@ pub enum Error {
     /// Nothing moved for longer than the time limit.
     #[error("no progress within the time limit: waiting for rank {rank} in step {step}")]
     Stalled {
-        /// Whom we wait for.
+        /// Whom we wait for; this rank itself if it has too few frames, for which no peer is to blame.
         rank: Rank,
         /// The step of our program.
         step: usize,
@@ -96,7 +96,7 @@ pub enum Error {
     /// The call took longer than the caller allowed it.
     #[error("the deadline passed: waiting for rank {rank} in step {step}")]
     Deadline {
-        /// Whom we wait for.
+        /// Whom we wait for; this rank itself if for nobody.
         rank: Rank,
         /// The step of our program.
         step: usize,
