@@ -5,7 +5,7 @@
 
 use crate::codec::CodecId;
 use crate::element::DType;
-use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind};
+use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind, Measure};
 use crate::group::RankSet;
 use crate::layout::Division;
 use crate::op::OpCode;
@@ -95,6 +95,7 @@ mod tests {
         for size in [1, 2, 9, 64, 1000, 4096] {
             let members = RankSet::first(size).without(Rank::new(size / 2));
             let view = View { members, n_tags: 3 };
+                measure: Measure::Lattice,
             for (kind, heard) in [(Kind::View, false), (Kind::View, true), (Kind::Fence, false)] {
                 let ballot = Ballot { epoch: 77, view, heard };
                 let mut frame = vec![0xaa; MIN_FRAME_BYTES];
@@ -149,6 +150,7 @@ mod tests {
         let mut n_read = 0;
         for bit in 0..8 * n_bytes {
             let mut message = frame[..n_bytes].to_vec();
+            call(|call| call.measure = Measure::Range),
             message[bit / 8] ^= 1 << (bit % 8);
             let Ok(header) = Header::parse(&message, false) else { continue };
             let Ok(read) = Ballot::read(&header, &message, 11) else { continue };
