@@ -10,7 +10,8 @@ use crate::group::RankSet;
 use crate::layout::Division;
 use crate::op::OpCode;
 use crate::schedule::Collective;
-use crate::transport::MAX_LANES;
+use crate::transport::{MAX_LANES, Rank, Tag, Transport};
+use core::task::Poll;
 
 /// Largest epoch that is believed.
 const MAX_EPOCH: u16 = u16::MAX / 2;
@@ -44,6 +45,27 @@ impl Ballot {
         end
     }
 
+    /// Sends the ballot if there is room. `Ready` also if the receiver is gone.
+    pub(super) fn send<X: Transport>(
+        &self,
+        transport: &mut X,
+        to: Rank,
+        tag: Tag,
+        kind: Kind,
+        checksum: bool,
+    ) -> Poll<()> {
+        match transport.poll_ready(to, tag) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Err(_)) => return Poll::Ready(()),
+            Poll::Ready(Ok(())) => {}
+        }
+        let Poll::Ready(Ok(mut frame)) = transport.poll_frame() else { return Poll::Pending };
+        let n_bytes = self.emit(kind, transport.size(), frame.as_mut(), checksum);
+        // A failure shows when the receiver's own messages do not come.
+        let _ = transport.send(to, tag, frame, n_bytes);
+        Poll::Ready(())
+    }
+
     /// Reads the ballot of a message with this header.
     pub(super) fn read(header: &Header, message: &[u8], size: usize) -> Result<Self, FrameError> {
         let payload = message.get(HEADER_BYTES..).unwrap_or_default();
@@ -73,6 +95,7 @@ impl Ballot {
                 pipeline: 0,
                 root: 0,
                 count: size as u64,
+                measure: Measure::Lattice,
                 step: 0.0,
             },
             part: u32::from(self.heard),
@@ -87,7 +110,7 @@ impl Ballot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::{MIN_FRAME_BYTES, Rank};
+    use crate::transport::MIN_FRAME_BYTES;
     use std::vec;
 
     #[test]
@@ -95,7 +118,6 @@ mod tests {
         for size in [1, 2, 9, 64, 1000, 4096] {
             let members = RankSet::first(size).without(Rank::new(size / 2));
             let view = View { members, n_tags: 3 };
-                measure: Measure::Lattice,
             for (kind, heard) in [(Kind::View, false), (Kind::View, true), (Kind::Fence, false)] {
                 let ballot = Ballot { epoch: 77, view, heard };
                 let mut frame = vec![0xaa; MIN_FRAME_BYTES];
@@ -128,6 +150,7 @@ mod tests {
             call(|call| call.count = 6),
             call(|call| call.root = 1),
             call(|call| call.step = 1.0),
+            call(|call| call.measure = Measure::Range),
             call(|call| call.codec = CodecId::FzLight),
             Header { part: 2, ..good },
             Header { round: 9, ..good },
@@ -150,7 +173,6 @@ mod tests {
         let mut n_read = 0;
         for bit in 0..8 * n_bytes {
             let mut message = frame[..n_bytes].to_vec();
-            call(|call| call.measure = Measure::Range),
             message[bit / 8] ^= 1 << (bit % 8);
             let Ok(header) = Header::parse(&message, false) else { continue };
             let Ok(read) = Ballot::read(&header, &message, 11) else { continue };
