@@ -109,12 +109,16 @@ impl Bound {
         }
         // The range of values near ±MAX can overflow; the largest finite bound is as good.
         let range = extent.map_or(0.0, Extent::range).min(f64::MAX);
-        Ok(match self {
-            Self::Absolute(value) => value,
-            Self::Relative(value) => value * range,
-            Self::Psnr(db) => range * libm::pow(10.0, -db / 20.0),
+        let unit = if self.needs_extent() { range } else { 1.0 };
+        Ok((self.factor() * unit).min(f64::MAX))
+    }
+
+    /// The bound in units of the range, or of the data for [`Absolute`](Self::Absolute).
+    pub(crate) fn factor(self) -> f64 {
+        match self {
+            Self::Absolute(value) | Self::Relative(value) => value,
+            Self::Psnr(db) => libm::pow(10.0, -db / 20.0),
         }
-        .min(f64::MAX))
     }
 }
 

@@ -5,6 +5,7 @@
 use crate::bound::{BoundError, Extent, Quantum, Scope, rounding};
 use crate::element::Element;
 use crate::error::Error;
+use crate::frame::Measure;
 use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::schedule::{Call, Schedule};
@@ -67,6 +68,29 @@ pub(crate) fn resolve<T: Element>(
     };
     let quantum = Quantum::new::<T>(bound);
     Ok((quantum, terms.map(|terms| terms * quantum.bound())))
+}
+
+/// What a call asks of each operand before the extent of the data is known, rounding apart: the bound, divided among
+/// the errors that can add up if it is on the result. Ranks that ask for the same have the same quantum, and the same error,
+/// for the same extent.
+pub(crate) fn ask(
+    plan: &Plan,
+    schedule: &dyn Schedule,
+    call: Call,
+    op: OpCode,
+    sampled: bool,
+) -> (Measure, f64) {
+    let (factor, of_range) =
+        plan.bound.map_or((0.0, false), |bound| (bound.factor(), bound.needs_extent()));
+    match plan.scope {
+        Scope::PerOperand if sampled => (Measure::Sample, factor),
+        Scope::PerOperand => (Measure::Range, factor),
+        Scope::Result => {
+            let terms = error_terms(schedule, call, plan, op).unwrap_or(1.0).max(1.0);
+            let measure = if of_range { Measure::ResultRange } else { Measure::Result };
+            (measure, factor / terms)
+        }
+    }
 }
 
 /// Finds what is wrong with a plan's bound whatever the data.

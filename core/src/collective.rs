@@ -20,7 +20,7 @@ use crate::group::{Group, RankSet};
 use crate::kernel::Level;
 use crate::layout::{Division, Layout, max_segment, share};
 use crate::op::{Op, OpCode};
-use crate::pipeline;
+use crate::pipeline::Pipeline;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::schedule::{Call, Collective, RecursiveDoubling, Schedule};
@@ -398,19 +398,15 @@ impl<X: Transport> Communicator<X> {
         self.config.lanes.clamp(1, MAX_LANES)
     }
 
-    /// Makes the program and engine of a call, or of a look at the extent of its data. Each has a sequence number of its
+    /// Makes the engine of a call, or of a look at the extent of its data. Each has a sequence number of its
     /// own, or a frame of one could be taken for one of the other.
     fn engine<T: Element>(
         &mut self,
-        schedule: &'static dyn Schedule,
-        call: Call,
-        pipeline: pipeline::Pipeline,
-        codec: &AnyCodec<T>,
-        header: (usize, OpCode, f64, Division),
+        job: Job<'_, T>,
+        header: CallHeader,
     ) -> Result<Engine<X::Frame>, Error> {
-        let (count, op, step, division) = header;
-        let codec = codec.as_dyn();
-        let lanes = self.lanes();
+        let Job { schedule, call, pipeline, op, count, division, .. } = job;
+        let (codec, lanes) = (job.codec.as_dyn(), self.lanes());
         let (n_parts, capacity) = (schedule.n_parts(call), self.transport.frame_capacity());
         let layout = Layout::for_frames(count, n_parts, codec, capacity, lanes, division)?;
         self.sequence = self.sequence.wrapping_add(1);
@@ -418,19 +414,9 @@ impl<X: Transport> Communicator<X> {
             schedule,
             call,
             pipeline,
-            header: CallHeader {
-                epoch: self.epoch,
-                sequence: self.sequence,
-                collective: call.collective,
-                dtype: T::DTYPE,
-                op,
-                codec: codec.id(),
-                division,
-                pipeline: pipeline.code(),
-                root: call.root.0,
-                count: count as u64,
-                step,
-            },
+            codec: codec.id(),
+            op,
+            header: CallHeader { epoch: self.epoch, sequence: self.sequence, ..header },
             layout,
             checksum: self.checksum(),
             rank: self.rank(),
@@ -438,6 +424,17 @@ impl<X: Transport> Communicator<X> {
         };
         Ok(Engine::new(program, lanes, self.transport.now()))
     }
+}
+
+/// What an engine does, whatever peers are told.
+struct Job<'c, T: Element> {
+    schedule: &'static dyn Schedule,
+    call: Call,
+    pipeline: Pipeline,
+    codec: &'c AnyCodec<T>,
+    op: OpCode,
+    count: usize,
+    division: Division,
 }
 
 /// How ranks exchange what they saw of their data, [`EXTENT_VALUES`] of `f64` by the raw codec, if a bound refers to it.

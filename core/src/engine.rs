@@ -9,6 +9,7 @@
 //! peer that is alive but silent. On any error the engine tells every other rank, and each that waits ends as well.
 
 mod doing;
+mod frames;
 mod lane;
 mod notices;
 mod work;
@@ -17,14 +18,17 @@ pub(crate) use notices::Notices;
 pub(crate) use work::{Buffers, Work};
 
 use crate::Element;
+use crate::codec::CodecId;
 use crate::error::{Error, Field};
 use crate::frame::{CallHeader, Header, Kind};
 use crate::layout::Layout;
+use crate::op::OpCode;
 use crate::pipeline::Pipeline;
 use crate::report::Report;
 use crate::schedule::{Call, Schedule};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError};
 use core::time::Duration;
+use frames::Frame;
 use heapless::Vec;
 use lane::{Lane, Turn};
 
@@ -33,6 +37,10 @@ pub(crate) struct Program {
     pub(crate) schedule: &'static dyn Schedule,
     pub(crate) call: Call,
     pub(crate) pipeline: Pipeline,
+    pub(crate) codec: CodecId,
+    pub(crate) op: OpCode,
+    /// What peers are told of the call, and must say as well. A look at the extent of the data has that of the call it
+    /// belongs to.
     pub(crate) header: CallHeader,
     pub(crate) layout: Layout,
     pub(crate) checksum: bool,
@@ -44,22 +52,22 @@ pub(crate) struct Program {
 impl Program {
     /// Whether decoding gives back exactly what was encoded.
     pub(crate) fn is_exact(&self) -> bool {
-        self.header.codec.is_exact()
+        self.codec.is_exact()
     }
 
     /// Whether frames that are passed on are encoded anew.
     pub(crate) fn recodes(&self) -> bool {
-        self.pipeline.recodes(self.header.codec)
+        self.pipeline.recodes(self.codec)
     }
 
     /// Whether partial reductions are kept as frames.
     pub(crate) fn keeps_frames(&self) -> bool {
-        self.pipeline.keeps_frames(self.header.codec, self.header.op)
+        self.pipeline.keeps_frames(self.codec, self.op)
     }
 
     /// Whether own values are encoded before they are combined.
     pub(crate) fn encodes_own(&self) -> bool {
-        self.pipeline.encodes_own(self.header.codec, self.header.op)
+        self.pipeline.encodes_own(self.codec, self.op)
     }
 
     /// How many ranks' values a value of the result combines.
@@ -85,6 +93,7 @@ impl Program {
             (Field::Division, ours.division as u64, theirs.division as u64),
             (Field::Root, u64::from(ours.root), u64::from(theirs.root)),
             (Field::Count, ours.count, theirs.count),
+            (Field::Bound, ours.measure as u64, theirs.measure as u64),
             (Field::Quantum, ours.step.to_bits(), theirs.step.to_bits()),
         ];
         check_fields(from, &fields)
@@ -129,7 +138,7 @@ pub(crate) enum Progress {
     Waiting,
 }
 
-impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
+impl<F: Frame> Engine<F> {
     pub(crate) fn new(program: Program, lanes: usize, now: Duration) -> Self {
         let lanes = lanes.min(program.layout.n_rounds());
         Self {
@@ -170,9 +179,12 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Engine<F> {
             return Ok(Progress::Finished);
         }
         let to_deliver = undelivered.map(|rank| (rank, self.program.n_steps()));
+        // A lane that lacks a free frame may get it when another lane's peer moves: that peer is to blame.
         let awaits = || {
-            let first = self.awaited().chain(to_deliver).next();
-            first.unwrap_or((self.program.rank, 0))
+            let own = self.program.rank;
+            let mut all = self.awaited().chain(to_deliver);
+            let first = all.next().unwrap_or((own, 0));
+            if first.0 == own { all.find(|(rank, _)| *rank != own).unwrap_or(first) } else { first }
         };
         if limits.deadline.is_some_and(|deadline| now >= deadline) {
             let (rank, step) = awaits();

@@ -11,8 +11,7 @@ use core::fmt;
 ///
 /// Errors of use ([`is_usage`](Self::is_usage)) leave nothing under way: correct the call and repeat it.
 /// They are found before anything is sent, but for a bound on the result that turns out too small for
-/// the data, which all ranks that asked for the same find together (a rank that asked for another may find it alone; the
-/// others then end by the time limit). Every other error ends the communicator: the ranks that
+/// the data, which all ranks find together. Every other error ends the communicator: the ranks that
 /// still wait for this one are told, on the same links, and later calls return [`Error::Poisoned`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -61,7 +60,7 @@ pub enum Error {
         rank: Rank,
         /// On what.
         field: Field,
-        /// Our value (its bits, for the quantum).
+        /// Our value (its bits, for the quantum, and for the bound on each operand that it comes from).
         ours: u64,
         /// Theirs.
         theirs: u64,
@@ -88,7 +87,7 @@ pub enum Error {
     /// Nothing moved for longer than the time limit.
     #[error("no progress within the time limit: waiting for rank {rank} in step {step}")]
     Stalled {
-        /// Whom we wait for.
+        /// Whom we wait for; this rank itself if it has too few frames, for which no peer is to blame.
         rank: Rank,
         /// The step of our program.
         step: usize,
@@ -96,7 +95,7 @@ pub enum Error {
     /// The call took longer than the caller allowed it.
     #[error("the deadline passed: waiting for rank {rank} in step {step}")]
     Deadline {
-        /// Whom we wait for.
+        /// Whom we wait for; this rank itself if for nobody.
         rank: Rank,
         /// The step of our program.
         step: usize,
@@ -195,6 +194,7 @@ pub enum Field {
     Division,
     Root,
     Count,
+    Bound,
     Quantum,
     Part,
     Round,
@@ -216,6 +216,7 @@ impl fmt::Display for Field {
             Self::Division => "division of the array",
             Self::Root => "root",
             Self::Count => "count",
+            Self::Bound => "kind of bound (scope, or sampling)",
             Self::Quantum => "quantum (bound)",
             Self::Part => "part (schedule)",
             Self::Round => "round (frame capacity or lanes)",

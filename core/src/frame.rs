@@ -20,8 +20,9 @@ pub const VERSION: u8 = 2;
 
 const MAGIC: [u8; 2] = *b"FW";
 const CHECKSUM_AT: usize = 56;
-/// Bits of a pipeline's code; the division shares its byte.
+/// Bits of a pipeline's code, and of that and the division's; the measure shares their byte.
 const PIPELINE_BITS: u32 = 3;
+const MEASURE_AT: u32 = 4;
 const HAS_CHECKSUM: u8 = 1;
 
 /// What a message is for.
@@ -36,6 +37,30 @@ pub enum Kind {
     View = 2,
     /// The last message on its link before those of the survivors' group.
     Fence = 3,
+}
+
+/// What a header's `step` is.
+///
+/// A call's own messages have the spacing of the lattice. Before it is known, ranks exchange what they saw of their data;
+/// those messages have what is asked of each operand instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Measure {
+    /// The spacing of the lattice.
+    Lattice = 0,
+    /// A look at a sample, for a bound in units of the range.
+    Sample = 1,
+    /// A look at all data, for a bound in units of the range.
+    Range = 2,
+    /// The same for a bound on the result.
+    ResultRange = 3,
+    /// A look at all data, for a bound on the result in units of the data.
+    Result = 4,
+}
+
+impl Measure {
+    const ALL: [Self; 5] =
+        [Self::Lattice, Self::Sample, Self::Range, Self::ResultRange, Self::Result];
 }
 
 /// What all messages of one call have in common.
@@ -61,7 +86,9 @@ pub struct CallHeader {
     pub root: u32,
     /// Values in the logical array.
     pub count: u64,
-    /// The lattice's step; 0 if there is none.
+    /// What `step` is.
+    pub measure: Measure,
+    /// The lattice's step; 0 if there is none. Or what is asked of each operand.
     pub step: f64,
 }
 
@@ -134,7 +161,9 @@ impl Header {
         head[6] = call.op as u8;
         head[7] = call.codec as u8;
         head[8] = if checksum { HAS_CHECKSUM } else { 0 };
-        head[9] = call.pipeline | (call.division as u8) << PIPELINE_BITS;
+        head[9] = call.pipeline
+            | (call.division as u8) << PIPELINE_BITS
+            | (call.measure as u8) << MEASURE_AT;
         head[10..12].copy_from_slice(&call.epoch.to_le_bytes());
         head[12..16].copy_from_slice(&call.sequence.to_le_bytes());
         head[16..24].copy_from_slice(&call.count.to_le_bytes());
@@ -199,11 +228,12 @@ impl Header {
                     dtype: DType::from_code(head[5])?,
                     op: OpCode::from_code(head[6])?,
                     codec: CodecId::from_code(head[7])?,
-                    division: match head[9] >> PIPELINE_BITS {
-                        0 => Division::Blocks,
-                        1 => Division::Interleaved,
-                        _ => return None,
+                    division: if head[9] >> PIPELINE_BITS & 1 == 0 {
+                        Division::Blocks
+                    } else {
+                        Division::Interleaved
                     },
+                    measure: *Measure::ALL.get(usize::from(head[9] >> MEASURE_AT))?,
                     pipeline: head[9] & ((1 << PIPELINE_BITS) - 1),
                     root: u32_at(32),
                     count: u64_at(16),
@@ -253,6 +283,7 @@ mod tests {
                 pipeline: 2,
                 root: 0,
                 count: 1 << 40,
+                measure: Measure::ResultRange,
                 step: 0.5,
             },
             part: 3,

@@ -4,7 +4,8 @@
 //!
 //! 1. *Agreeing*: ranks exchange views on [`Tag::CONTROL`] until all members of one view have sent it (`agreement.rs`).
 //! 2. *Fencing*: tag by tag, each sends a fence to each member and drops what comes before a member's. That the fences
-//!    have come shows that all members decided the same; and after them no frame of a failed call is left between them.
+//!    have come shows that all members decided the same; and after them no frame of a failed call is left between them
+//!    (`fences.rs`).
 //!
 //! Cost: n² messages of 64 + n/8 bytes or twice that, and n² for each lane that was used; no more time than a few
 //! round trips if the transport tells who is lost, and once `patience` if a lost rank is silent.
@@ -13,6 +14,7 @@
 
 mod agreement;
 mod ballot;
+mod fences;
 
 pub use crate::group::MAX_RANKS;
 
@@ -20,7 +22,6 @@ use crate::collective::Communicator;
 use crate::engine::{Notices, Progress, transport_error};
 use crate::error::{Error, Field};
 use crate::frame::{Header, Kind};
-use crate::group::RankSet;
 use crate::transport::{Rank, Tag, Transport};
 use agreement::{Agreement, Decision};
 use ballot::Ballot;
@@ -28,6 +29,7 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
+use fences::{Differs, Fences};
 
 /// Longest rest between two looks at the clock.
 const REST: Duration = Duration::from_millis(20);
@@ -54,29 +56,6 @@ pub struct Shrink<X: Transport> {
     n_changes: u32,
     /// How often fences did not come.
     n_stalls: u32,
-}
-
-/// How far the fences of a view are.
-#[derive(Clone, Copy)]
-struct Fences {
-    /// The tag at hand.
-    tag: u8,
-    /// To whom one was sent with it.
-    sent: RankSet,
-    /// From whom one has come.
-    received: RankSet,
-}
-
-impl Fences {
-    const fn with(tag: u8) -> Self {
-        Self { tag, sent: RankSet::EMPTY, received: RankSet::EMPTY }
-    }
-
-    /// Whether nothing more will come from `rank` that is about this view.
-    fn has_all_of(&self, rank: Rank, agreement: &Agreement) -> bool {
-        let is_last_tag = self.tag + 1 >= agreement.view().n_tags;
-        agreement.is_decided() && is_last_tag && self.received.contains(rank)
-    }
 }
 
 impl<X: Transport> Communicator<X> {
@@ -267,7 +246,7 @@ impl<X: Transport> Shrink<X> {
         for to in self.agreement.owed().iter() {
             let ballot = self.agreement.ballot(to);
             let sent =
-                send(comm.transport.inner_mut(), to, Tag::CONTROL, Kind::View, &ballot, checksum);
+                ballot.send(comm.transport.inner_mut(), to, Tag::CONTROL, Kind::View, checksum);
             if sent.is_ready() {
                 self.agreement.settle(to);
                 moved = true;
@@ -294,66 +273,14 @@ impl<X: Transport> Shrink<X> {
 
     /// Sends and takes fences. Whether all have been, on all tags.
     fn fence(&mut self, moved: &mut bool) -> Result<bool, Error> {
-        let (Some(comm), Fences { tag, sent, received }) = (&mut self.comm, &mut self.fences)
-        else {
-            return Ok(false);
-        };
-        let (view, epoch, checksum) =
-            (*self.agreement.view(), self.agreement.epoch(), comm.checksum());
-        let others = self.agreement.others().and(&view.members);
-        let fence = Ballot { epoch, view, heard: true };
+        let Some(comm) = &mut self.comm else { return Ok(false) };
+        let checksum = comm.checksum();
         let transport = comm.transport.inner_mut();
-        for to in others.minus(sent).iter() {
-            if send(transport, to, Tag(*tag), Kind::Fence, &fence, checksum).is_ready() {
-                sent.insert(to);
-                *moved = true;
-            }
-        }
-        for from in others.minus(received).iter() {
-            for _ in 0..MESSAGES_PER_POLL {
-                match transport.poll_recv(from, Tag(*tag)) {
-                    Poll::Pending => break,
-                    Poll::Ready(Ok((frame, n_bytes))) => {
-                        let theirs = read_fence(&frame, n_bytes, transport.size());
-                        transport.recycle(frame);
-                        *moved = true;
-                        let Some(theirs) = theirs.filter(|theirs| theirs.epoch == epoch) else {
-                            continue;
-                        };
-                        if theirs.view != view {
-                            let rank = self.old_rank(from);
-                            let (ours, theirs) = (view.members.len(), theirs.view.members.len());
-                            let (ours, theirs) = (ours as u64, theirs as u64);
-                            return Err(Error::Mismatch {
-                                rank,
-                                field: Field::Members,
-                                ours,
-                                theirs,
-                            });
-                        }
-                        received.insert(from);
-                        break;
-                    }
-                    Poll::Ready(Err(_)) => {
-                        self.agreement.remove(from);
-                        return Ok(false);
-                    }
-                }
-            }
-        }
-        if *sent != others || *received != others {
-            return Ok(false);
-        }
-        if *tag + 1 < view.n_tags {
-            self.fences = Fences::with(*tag + 1);
-            *moved = true;
-            return Ok(false);
-        }
-        for rank in self.agreement.others().minus(&view.members).iter() {
-            transport.forget(rank);
-        }
-        // A fence that has not left would leave its receiver waiting.
-        Ok(transport.undelivered().is_none())
+        let fenced = self.fences.advance(transport, &mut self.agreement, checksum, moved);
+        fenced.map_err(|Differs { from, ours, theirs }| {
+            let rank = self.old_rank(from);
+            Error::Mismatch { rank, field: Field::Members, ours, theirs }
+        })
     }
 
     /// Leaves out who is silent, begins anew where fences do not come, and ends it where that does not help.
@@ -385,9 +312,9 @@ impl<X: Transport> Shrink<X> {
     /// The error that names a member whose fence is missing.
     fn stalled(&self) -> Error {
         let members = self.agreement.others().and(&self.agreement.view().members);
-        let missing = members.minus(&self.fences.received).iter().next();
+        let missing = members.minus(self.fences.received()).iter().next();
         let rank = missing.or(members.nth(0)).map_or(Rank(0), |rank| self.old_rank(rank));
-        Error::Stalled { rank, step: usize::from(self.fences.tag) }
+        Error::Stalled { rank, step: self.fences.tag().index() }
     }
 
     /// A rank of the transport's as one of the communicator that failed.
@@ -402,38 +329,10 @@ impl<X: Transport> Shrink<X> {
         let transport = comm.transport.inner_mut();
         for to in self.agreement.others().iter() {
             // Best effort: a rank that does not hear of it waits for its patience.
-            let _ = send(transport, to, Tag::CONTROL, Kind::View, &farewell, checksum);
+            let _ = farewell.send(transport, to, Tag::CONTROL, Kind::View, checksum);
         }
         let _ = transport.progress();
     }
-}
-
-/// Sends a ballot if there is room. `Ready` also if the receiver is gone.
-fn send<X: Transport>(
-    transport: &mut X,
-    to: Rank,
-    tag: Tag,
-    kind: Kind,
-    ballot: &Ballot,
-    checksum: bool,
-) -> Poll<()> {
-    match transport.poll_ready(to, tag) {
-        Poll::Pending => return Poll::Pending,
-        Poll::Ready(Err(_)) => return Poll::Ready(()),
-        Poll::Ready(Ok(())) => {}
-    }
-    let Poll::Ready(Ok(mut frame)) = transport.poll_frame() else { return Poll::Pending };
-    let n_bytes = ballot.emit(kind, transport.size(), frame.as_mut(), checksum);
-    // A failure shows when the receiver's own messages do not come.
-    let _ = transport.send(to, tag, frame, n_bytes);
-    Poll::Ready(())
-}
-
-/// The fence in a message; `None` if it is anything else.
-fn read_fence<F: AsRef<[u8]>>(frame: &F, n_bytes: usize, size: usize) -> Option<Ballot> {
-    let message = frame.as_ref().get(..n_bytes)?;
-    let header = Header::parse(message, false).ok().filter(|header| header.kind == Kind::Fence)?;
-    Ballot::read(&header, message, size).ok()
 }
 
 impl<X: Transport> Drop for Shrink<X> {

@@ -4,7 +4,7 @@
 //! `corpus/` by `cargo xtask fuzz --keep`.
 
 use foldwire::codec::CodecId;
-use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind};
+use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind, Measure};
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
@@ -188,6 +188,7 @@ fn message(collective: Collective, checksum: bool) -> Vec<u8> {
         pipeline: pipeline::RAW.code(),
         root: 0,
         count: 2,
+        measure: Measure::Lattice,
         step: 0.5,
     };
     Header { kind: Kind::Data, call, part: 0, round: 0, n_values: 2, n_bytes: 8, operands: 1 }

@@ -1,14 +1,15 @@
 //! A call under way: learn the extent of the data if the bound needs it, then run the engine.
 
 use super::survey;
-use super::{Communicator, EXTENT_SCHEDULE, Request};
+use super::{Communicator, EXTENT_SCHEDULE, Job, Request};
 use crate::bound::Extent;
 use crate::bound::Quantum;
-use crate::budget::resolve;
+use crate::budget::{ask, resolve};
 use crate::codec::{AnyCodec, CodecId};
 use crate::element::Element;
 use crate::engine::{Buffers, Engine, Limits, Progress, Work};
 use crate::error::Error;
+use crate::frame::{CallHeader, Measure};
 use crate::layout::Division;
 use crate::op::{Op, OpCode};
 use crate::pipeline;
@@ -96,15 +97,50 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         Call { collective, size: self.comm.size(), root }
     }
 
+    fn division(&self) -> Division {
+        match self.request.collective {
+            Collective::AllReduce => self.plan.division,
+            // Elsewhere parts are ranks' shares.
+            _ => Division::Blocks,
+        }
+    }
+
+    /// What peers are told of the call, in a look at the extent of its data as well. The communicator counts it.
+    fn header(&self, measure: Measure, step: f64) -> CallHeader {
+        CallHeader {
+            epoch: 0,
+            sequence: 0,
+            collective: self.request.collective,
+            dtype: T::DTYPE,
+            op: self.request.op_code(),
+            codec: self.plan.codec,
+            division: self.division(),
+            pipeline: self.plan.pipeline.code(),
+            root: self.request.root.0,
+            count: self.request.count as u64,
+            measure,
+            step,
+        }
+    }
+
     fn start_extent(&mut self, sampled: bool, before: Report) -> Result<State<X::Frame, T>, Error> {
         let range = self.request.contribution(self.comm.size(), self.comm.rank());
         let own = self.request.buffers.own(&range);
         let values = survey::look(own, self.comm.config.level, sampled);
-        let call =
-            Call { collective: Collective::AllReduce, size: self.comm.size(), root: Rank(0) };
-        let codec = self.comm.codec::<f64>(CodecId::Raw, Quantum::LOSSLESS);
-        let header = (survey::N_VALUES, OpCode::Max, 0.0, Division::Blocks);
-        let engine = self.comm.engine(EXTENT_SCHEDULE, call, pipeline::RAW, &codec, header)?;
+        let schedule = self.schedule;
+        let (measure, asked) =
+            ask(&self.plan, schedule, self.call(), self.request.op_code(), sampled);
+        let header = self.header(measure, asked);
+        let job = Job {
+            schedule: EXTENT_SCHEDULE,
+            call: Call { collective: Collective::AllReduce, root: Rank(0), ..self.call() },
+            pipeline: pipeline::RAW,
+            codec: &self.comm.codec::<f64>(CodecId::Raw, Quantum::LOSSLESS),
+            op: OpCode::Max,
+            count: survey::N_VALUES,
+            division: Division::Blocks,
+        };
+        let engine = self.comm.engine(job, header)?;
         Ok(State::Extent { engine, values, sampled, before })
     }
 
@@ -116,14 +152,16 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         let (call, op) = (self.call(), self.request.op_code());
         let (quantum, worst_case) = resolve::<T>(&self.plan, self.schedule, call, op, extent)?;
         let codec = self.comm.codec::<T>(self.plan.codec, quantum);
-        // Elsewhere parts are ranks' shares.
-        let division = match call.collective {
-            Collective::AllReduce => self.plan.division,
-            _ => Division::Blocks,
+        let job = Job {
+            schedule: self.schedule,
+            call,
+            pipeline: self.plan.pipeline,
+            codec: &codec,
+            op,
+            count: self.request.count,
+            division: self.division(),
         };
-        let header = (self.request.count, op, quantum.step(), division);
-        let mut engine =
-            self.comm.engine(self.schedule, call, self.plan.pipeline, &codec, header)?;
+        let mut engine = self.comm.engine(job, self.header(Measure::Lattice, quantum.step()))?;
         engine.report.bound = quantum.bound();
         engine.report.worst_case = worst_case;
         Ok(State::Running { engine, codec, before })

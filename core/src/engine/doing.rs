@@ -1,8 +1,9 @@
 //! What each action of a step does with what the lane holds.
 //!
-//! A [`Doing`] lives for one step, once nothing is missing for it. It neither waits nor sends: it takes and
-//! leaves frames in the lane, has [`Work`] compute, notes the time, and returns the frame to send.
+//! A [`Doing`] lives for one step, once nothing is missing for it. It neither waits nor sends: it has [`Work`] compute
+//! on the lane's frames, notes the time, and returns what to send. The frames stay where they are.
 
+use super::frames::{Frame, Frames, Place};
 use super::lane::{Holding, Lane, misuse};
 use super::work::{Floats, Payload, Work};
 use super::{Program, check_fields};
@@ -23,9 +24,9 @@ pub(super) struct Doing<'d, 'w, 'b, F, X, T: Element> {
     pub(super) segment: &'d Range<usize>,
 }
 
-impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_, '_, '_, F, X, T> {
-    /// Does the action; returns the frame to send for actions that send.
-    pub(super) fn act(&mut self, step: &Step) -> Result<Option<Payload<F>>, Error> {
+impl<F: Frame, X: Transport<Frame = F>, T: Element> Doing<'_, '_, '_, F, X, T> {
+    /// Does the action; returns what to send for actions that send.
+    pub(super) fn act(&mut self, step: &Step) -> Result<Option<Payload>, Error> {
         match step.action {
             Action::Send => return self.send(step.keep).map(Some),
             Action::SendStore => {
@@ -43,7 +44,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
             Action::Store => {
                 let payload = self.incoming()?;
                 self.store(&payload, self.reduces())?;
-                self.recycle(payload.frame);
+                self.recycle(payload.at)?;
             }
             Action::Forward => return self.pass_on().map(Some),
             Action::StoreForward => {
@@ -59,39 +60,43 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
         Ok(None)
     }
 
-    fn incoming(&mut self) -> Result<Payload<F>, Error> {
+    fn incoming(&mut self) -> Result<Payload, Error> {
         self.lane.incoming.take().ok_or(misuse())
     }
 
-    fn spare(&mut self) -> Result<F, Error> {
+    fn spare(&mut self) -> Result<Place, Error> {
         self.lane.spares.pop().ok_or(misuse())
     }
 
-    fn take_holding(&mut self) -> Holding<F> {
+    fn take_holding(&mut self) -> Holding {
         core::mem::take(&mut self.lane.holding)
     }
 
     /// Keeps a frame as a spare, or gives it back.
-    fn recycle(&mut self, frame: F) {
-        if let Err(frame) = self.lane.spares.push(frame) {
-            self.transport.recycle(frame);
+    fn recycle(&mut self, place: Place) -> Result<(), Error> {
+        if self.lane.spares.push(place).is_err() {
+            self.transport.recycle(self.lane.frames.take(place)?);
         }
+        Ok(())
     }
 
     fn timed<R>(
         &mut self,
         clock: fn(&mut Report) -> &mut core::time::Duration,
-        body: impl FnOnce(&mut Work<'_, '_, T>, &mut Report) -> Result<R, Error>,
+        body: impl FnOnce(&mut Work<'_, '_, T>, &mut Frames<F>, &mut Report) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let start = self.transport.now();
-        let result = body(self.work, self.report);
+        let result = body(self.work, &mut self.lane.frames, self.report);
         *clock(self.report) += self.transport.now().saturating_sub(start);
         result
     }
 
-    fn encode_own(&mut self) -> Result<Payload<F>, Error> {
-        let (frame, segment) = (self.spare()?, self.segment);
-        self.timed(|r| &mut r.encode, |work, report| work.encode_own(segment, frame, report))
+    fn encode_own(&mut self) -> Result<Payload, Error> {
+        let (to, segment) = (self.spare()?, self.segment);
+        self.timed(
+            |r| &mut r.encode,
+            |work, frames, report| work.encode_own(frames, segment, to, report),
+        )
     }
 
     /// Whether ranks read their own values of every part.
@@ -100,23 +105,29 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
     }
 
     /// The part's values, decoded, into the output; `over_own`: own values of the part have been read.
-    fn store(&mut self, payload: &Payload<F>, over_own: bool) -> Result<(), Error> {
+    fn store(&mut self, payload: &Payload, over_own: bool) -> Result<(), Error> {
         let (segment, divisor) = (self.segment, self.program.divisor);
-        self.timed(|r| &mut r.decode, |work, _| work.store(segment, payload, divisor, over_own))
+        self.timed(
+            |r| &mut r.decode,
+            |work, frames, _| work.store(frames, segment, payload, divisor, over_own),
+        )
     }
 
     /// Decodes into the floats of a spare frame.
-    fn decode_to_floats(&mut self, payload: &Payload<F>) -> Result<Floats<F>, Error> {
-        let (frame, n) = (self.spare()?, self.segment.len());
-        self.timed(|r| &mut r.decode, |work, _| work.decode(payload, n, frame))
+    fn decode_to_floats(&mut self, payload: &Payload) -> Result<Floats, Error> {
+        let (to, n) = (self.spare()?, self.segment.len());
+        self.timed(|r| &mut r.decode, |work, frames, _| work.decode(frames, payload, n, to))
     }
 
-    fn encode_floats(&mut self, floats: &Floats<F>) -> Result<Payload<F>, Error> {
-        let (frame, n) = (self.spare()?, self.segment.len());
-        self.timed(|r| &mut r.encode, |work, report| work.encode(floats, n, frame, report))
+    fn encode_floats(&mut self, floats: &Floats) -> Result<Payload, Error> {
+        let (to, n) = (self.spare()?, self.segment.len());
+        self.timed(
+            |r| &mut r.encode,
+            |work, frames, report| work.encode(frames, floats, n, to, report),
+        )
     }
 
-    fn send(&mut self, keep: bool) -> Result<Payload<F>, Error> {
+    fn send(&mut self, keep: bool) -> Result<Payload, Error> {
         let reduces = self.reduces();
         match self.take_holding() {
             Holding::Nothing => {
@@ -142,9 +153,9 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
             Holding::Floats(floats) => {
                 let payload = self.encode_floats(&floats)?;
                 if !keep {
-                    self.recycle(floats.frame);
+                    self.recycle(floats.at)?;
                 } else if reduces {
-                    self.recycle(floats.frame);
+                    self.recycle(floats.at)?;
                     self.lane.holding = Holding::Floats(self.decode_to_floats(&payload)?);
                 } else {
                     self.lane.holding = Holding::Floats(floats);
@@ -154,16 +165,16 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
         }
     }
 
-    fn copy(&mut self, payload: &Payload<F>) -> Result<Payload<F>, Error> {
-        let frame = self.spare()?;
-        Ok(payload.copy_into(frame))
+    fn copy(&mut self, payload: &Payload) -> Result<Payload, Error> {
+        let to = self.spare()?;
+        payload.copy(&mut self.lane.frames, to)
     }
 
     fn hold(&mut self) -> Result<(), Error> {
         let payload = self.incoming()?;
         self.lane.holding = if self.program.recodes() {
             let floats = self.decode_to_floats(&payload)?;
-            self.recycle(payload.frame);
+            self.recycle(payload.at)?;
             Holding::Floats(floats)
         } else {
             Holding::Encoded(payload)
@@ -185,11 +196,11 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
             Holding::Nothing => self.work.copy_own(self.segment, divisor),
             Holding::Encoded(payload) => {
                 self.store(&payload, self.reduces())?;
-                self.recycle(payload.frame);
+                self.recycle(payload.at)?;
             }
             Holding::Floats(floats) => {
-                self.work.copy_floats(self.segment, &floats, divisor)?;
-                self.recycle(floats.frame);
+                self.work.copy_floats(&self.lane.frames, self.segment, &floats, divisor)?;
+                self.recycle(floats.at)?;
             }
         }
         Ok(())
@@ -205,25 +216,27 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
             Holding::Encoded(payload) => payload,
             Holding::Floats(floats) => {
                 let payload = self.encode_floats(&floats)?;
-                self.recycle(floats.frame);
+                self.recycle(floats.at)?;
                 payload
             }
         };
         self.store(&payload, true)?;
-        self.recycle(payload.frame);
+        self.recycle(payload.at)?;
         Ok(())
     }
 
     /// The incoming frame as it goes on.
-    fn pass_on(&mut self) -> Result<Payload<F>, Error> {
+    fn pass_on(&mut self) -> Result<Payload, Error> {
         let incoming = self.incoming()?;
         if !self.program.recodes() {
             return Ok(incoming);
         }
-        let (frame, n) = (self.spare()?, self.segment.len());
-        let payload =
-            self.timed(|r| &mut r.encode, |work, report| work.recode(&incoming, n, frame, report))?;
-        self.recycle(incoming.frame);
+        let (to, n) = (self.spare()?, self.segment.len());
+        let payload = self.timed(
+            |r| &mut r.encode,
+            |work, frames, report| work.recode(frames, &incoming, n, to, report),
+        )?;
+        self.recycle(incoming.at)?;
         Ok(payload)
     }
 
@@ -233,8 +246,10 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
         let segment = self.segment;
         self.lane.holding = match self.take_holding() {
             Holding::Nothing if self.program.keeps_frames() => {
-                let in_place = self
-                    .timed(|r| &mut r.fold, |work, _| work.fold_in_place(segment, &mut incoming))?;
+                let in_place = self.timed(
+                    |r| &mut r.fold,
+                    |work, frames, _| work.fold_in_place(frames, segment, &mut incoming),
+                )?;
                 if in_place {
                     Holding::Encoded(incoming)
                 } else {
@@ -242,25 +257,25 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
                 }
             }
             Holding::Nothing => {
-                let frame = self.spare()?;
+                let to = self.spare()?;
                 let floats = self.timed(
                     |r| &mut r.fold,
-                    |work, _| {
-                        let mut floats = work.own_to_floats(segment, frame)?;
-                        work.reduce(&incoming, segment.len(), &mut floats)?;
+                    |work, frames, _| {
+                        let mut floats = work.own_to_floats(frames, segment, to)?;
+                        work.reduce(frames, &incoming, segment.len(), &mut floats)?;
                         Ok(floats)
                     },
                 )?;
-                self.recycle(incoming.frame);
+                self.recycle(incoming.at)?;
                 Holding::Floats(floats)
             }
             Holding::Encoded(held) => Holding::Encoded(self.combine(incoming, held)?),
             Holding::Floats(mut floats) => {
                 self.timed(
                     |r| &mut r.fold,
-                    |work, _| work.reduce(&incoming, segment.len(), &mut floats),
+                    |work, frames, _| work.reduce(frames, &incoming, segment.len(), &mut floats),
                 )?;
-                self.recycle(incoming.frame);
+                self.recycle(incoming.at)?;
                 Holding::Floats(floats)
             }
         };
@@ -268,18 +283,18 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
     }
 
     /// Incoming ⊕ own values, by whichever way the pipeline goes.
-    fn fold(&mut self, incoming: Payload<F>) -> Result<Payload<F>, Error> {
+    fn fold(&mut self, incoming: Payload) -> Result<Payload, Error> {
         if self.program.encodes_own() {
             let own = self.encode_own()?;
             return self.combine(incoming, own);
         }
-        let (frame, segment) = (self.spare()?, self.segment);
+        let (to, segment) = (self.spare()?, self.segment);
         let on_codes = self.program.keeps_frames();
         let folded = self.timed(
             |r| &mut r.fold,
-            |work, report| work.fold(segment, &incoming, frame, on_codes, report),
+            |work, frames, report| work.fold(frames, segment, &incoming, to, on_codes, report),
         )?;
-        self.recycle(incoming.frame);
+        self.recycle(incoming.at)?;
         Ok(folded)
     }
 
@@ -291,37 +306,44 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
     }
 
     /// As [`fold`](Self::fold) for a step that [`folds`](Self::folds), and the result into the output.
-    fn fold_store(&mut self) -> Result<Payload<F>, Error> {
+    fn fold_store(&mut self) -> Result<Payload, Error> {
         let mut incoming = self.incoming()?;
         let (segment, divisor) = (self.segment, self.program.divisor);
-        if self.timed(|r| &mut r.fold, |work, _| work.fold_in_place(segment, &mut incoming))? {
+        let in_place = self.timed(
+            |r| &mut r.fold,
+            |work, frames, _| work.fold_in_place(frames, segment, &mut incoming),
+        )?;
+        if in_place {
             self.store(&incoming, true)?;
             return Ok(incoming);
         }
-        let frame = self.spare()?;
+        let to = self.spare()?;
         let folded = self.timed(
             |r| &mut r.fold,
-            |work, report| work.fold_store(segment, &incoming, frame, divisor, report),
+            |work, frames, report| work.fold_store(frames, segment, &incoming, to, divisor, report),
         )?;
-        self.recycle(incoming.frame);
+        self.recycle(incoming.at)?;
         Ok(folded)
     }
 
-    fn combine(&mut self, mut a: Payload<F>, b: Payload<F>) -> Result<Payload<F>, Error> {
-        let in_place = self.timed(|r| &mut r.fold, |work, _| work.combine_in_place(&mut a, &b))?;
+    fn combine(&mut self, mut a: Payload, b: Payload) -> Result<Payload, Error> {
+        let in_place = self
+            .timed(|r| &mut r.fold, |work, frames, _| work.combine_in_place(frames, &mut a, &b))?;
         if in_place {
-            self.recycle(b.frame);
+            self.recycle(b.at)?;
             return Ok(a);
         }
-        let frame = self.spare()?;
-        let combined =
-            self.timed(|r| &mut r.fold, |work, report| work.combine(&a, &b, frame, report))?;
-        self.recycle(a.frame);
-        self.recycle(b.frame);
+        let to = self.spare()?;
+        let combined = self.timed(
+            |r| &mut r.fold,
+            |work, frames, report| work.combine(frames, &a, &b, to, report),
+        )?;
+        self.recycle(a.at)?;
+        self.recycle(b.at)?;
         Ok(combined)
     }
 
-    fn reduce_send(&mut self) -> Result<Payload<F>, Error> {
+    fn reduce_send(&mut self) -> Result<Payload, Error> {
         if matches!(self.lane.holding, Holding::Nothing) && !self.program.keeps_frames() {
             // Decompress, operate and compress in one pass over chunks.
             let incoming = self.incoming()?;
@@ -331,7 +353,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
         self.send(false)
     }
 
-    fn reduce_store_send(&mut self) -> Result<Payload<F>, Error> {
+    fn reduce_store_send(&mut self) -> Result<Payload, Error> {
         if self.folds() {
             return self.fold_store();
         }
@@ -343,14 +365,17 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>, X: Transport<Frame = F>, T: Element> Doing<'_
     fn reduce_store(&mut self) -> Result<(), Error> {
         if self.folds() {
             let payload = self.fold_store()?;
-            self.recycle(payload.frame);
+            self.recycle(payload.at)?;
             return Ok(());
         }
         if matches!(self.lane.holding, Holding::Nothing) && !self.program.keeps_frames() {
             let (incoming, segment, divisor) =
                 (self.incoming()?, self.segment, self.program.divisor);
-            self.timed(|r| &mut r.fold, |work, _| work.reduce_store(segment, &incoming, divisor))?;
-            self.recycle(incoming.frame);
+            self.timed(
+                |r| &mut r.fold,
+                |work, frames, _| work.reduce_store(frames, segment, &incoming, divisor),
+            )?;
+            self.recycle(incoming.at)?;
             return Ok(());
         }
         self.reduce()?;

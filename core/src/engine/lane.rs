@@ -6,6 +6,7 @@
 //! matters, and no state is needed between the two but what the lane holds.
 
 use super::doing::Doing;
+use super::frames::{Frame, Frames, Place};
 use super::work::{Floats, Payload, Work};
 use super::{Program, check_fields, transport_error};
 use crate::Element;
@@ -31,17 +32,17 @@ pub(super) enum Turn {
 
 /// What the lane keeps of the current part between steps.
 #[derive(Default)]
-pub(super) enum Holding<F> {
+pub(super) enum Holding {
     /// Nothing; the rank's own values stand for themselves.
     #[default]
     Nothing,
     /// An encoded segment.
-    Encoded(Payload<F>),
+    Encoded(Payload),
     /// A segment as floats.
-    Floats(Floats<F>),
+    Floats(Floats),
 }
 
-impl<F> Holding<F> {
+impl Holding {
     /// How many ranks' values are combined in it.
     pub(super) const fn operands(&self) -> u32 {
         match self {
@@ -56,14 +57,27 @@ pub(super) struct Lane<F> {
     tag: Tag,
     round: usize,
     step: usize,
-    pub(super) incoming: Option<Payload<F>>,
-    pub(super) holding: Holding<F>,
-    pub(super) spares: Vec<F, SPARES>,
+    /// The last turn found no free frame.
+    is_starved: bool,
+    /// All frames that the lane has; what follows says what is in them.
+    pub(super) frames: Frames<F>,
+    pub(super) incoming: Option<Payload>,
+    pub(super) holding: Holding,
+    pub(super) spares: Vec<Place, SPARES>,
 }
 
-impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
+impl<F: Frame> Lane<F> {
     pub(super) fn new(tag: Tag, round: usize) -> Self {
-        Self { tag, round, step: 0, incoming: None, holding: Holding::Nothing, spares: Vec::new() }
+        Self {
+            tag,
+            round,
+            step: 0,
+            is_starved: false,
+            frames: Frames::new(),
+            incoming: None,
+            holding: Holding::Nothing,
+            spares: Vec::new(),
+        }
     }
 
     fn current(&self, program: &Program) -> Option<Step> {
@@ -71,11 +85,12 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
             .then(|| program.schedule.step(program.call, program.rank, self.step))
     }
 
-    /// The peer that this lane waits for, or would wait for, and the step.
+    /// The peer that this lane waits for, or would wait for, and the step; this rank if what lacks is a free frame.
     pub(super) fn waits_for(&self, program: &Program) -> Option<(Rank, usize)> {
         let step = self.current(program)?;
         let from = if self.incoming.is_none() { step.from } else { None };
-        from.or(step.to).map(|rank| (rank, self.step))
+        let peer = if self.is_starved { None } else { from.or(step.to) };
+        Some((peer.unwrap_or(program.rank), self.step))
     }
 
     /// Whom the lane receives from next, after the current step.
@@ -90,18 +105,23 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
 
     /// Gives every frame back.
     pub(super) fn release<X: Transport<Frame = F>>(&mut self, transport: &mut X) {
-        if let Some(payload) = self.incoming.take() {
-            transport.recycle(payload.frame);
-        }
-        match core::mem::take(&mut self.holding) {
-            Holding::Nothing => {}
-            Holding::Encoded(Payload { frame, .. }) | Holding::Floats(Floats { frame, .. }) => {
-                transport.recycle(frame);
-            }
-        }
-        while let Some(frame) = self.spares.pop() {
+        (self.incoming, self.holding) = (None, Holding::Nothing);
+        self.spares.clear();
+        while let Some(frame) = self.frames.take_any() {
             transport.recycle(frame);
         }
+    }
+
+    /// Keeps a frame that the transport gave.
+    fn keep<X: Transport<Frame = F>>(
+        &mut self,
+        frame: F,
+        transport: &mut X,
+    ) -> Result<Place, Error> {
+        self.frames.put(frame).map_err(|frame| {
+            transport.recycle(frame);
+            misuse()
+        })
     }
 
     /// Completes the current step if nothing is missing for it.
@@ -115,22 +135,17 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
     ) -> Result<Turn, Error> {
         let Some(step) = self.current(program) else { return Ok(Turn::Done) };
         let segment = program.layout.segment(step.part.index(), self.round);
+        self.is_starved = false;
         if let (Some(from), None) = (step.from, &self.incoming) {
             match transport.poll_recv(from, self.tag).map_err(transport_error)? {
                 Poll::Pending => return Ok(Turn::Waiting),
                 Poll::Ready((frame, n_bytes)) => {
-                    let message = frame.as_ref().get(..n_bytes);
-                    match self.check(program, from, &step, segment.len(), message) {
-                        Ok(Header { n_bytes, operands, .. }) => {
-                            let n_bytes = n_bytes as usize;
-                            let has_header = true;
-                            self.incoming = Some(Payload { frame, n_bytes, operands, has_header });
-                        }
-                        Err(error) => {
-                            transport.recycle(frame);
-                            return Err(error);
-                        }
-                    }
+                    let at = self.keep(frame, transport)?;
+                    let message = self.frames.bytes(at)?.get(..n_bytes);
+                    let Header { n_bytes, operands, .. } =
+                        self.check(program, from, &step, segment.len(), message)?;
+                    let n_bytes = n_bytes as usize;
+                    self.incoming = Some(Payload { at, n_bytes, operands, has_header: true });
                     if let Some(next) = self.next_source(program, n_lanes) {
                         transport.expect(next, self.tag);
                     }
@@ -144,12 +159,15 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
         }
         while !self.spares.is_full() {
             match transport.poll_frame().map_err(transport_error)? {
-                Poll::Pending => return Ok(Turn::Waiting),
+                Poll::Pending => {
+                    self.is_starved = true;
+                    return Ok(Turn::Waiting);
+                }
                 Poll::Ready(frame) => {
                     let misaligned = frame.as_ref().as_ptr().align_offset(FRAME_ALIGN) != 0;
                     let too_short = frame.as_ref().len() < transport.frame_capacity();
-                    let _ = self.spares.push(frame);
-                    if misaligned || too_short {
+                    let place = self.keep(frame, transport)?;
+                    if misaligned || too_short || self.spares.push(place).is_err() {
                         return Err(misuse());
                     }
                 }
@@ -157,7 +175,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
         }
         let outgoing =
             Doing { lane: self, program, transport, work, report, segment: &segment }.act(&step)?;
-        if let (Some(to), Some(mut payload)) = (step.to, outgoing) {
+        if let (Some(to), Some(payload)) = (step.to, outgoing) {
+            let mut frame = self.frames.take(payload.at)?;
             let n_bytes = HEADER_BYTES + payload.n_bytes;
             if !payload.has_header {
                 let header = Header {
@@ -169,9 +188,9 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Lane<F> {
                     n_bytes: payload.n_bytes as u32,
                     operands: payload.operands,
                 };
-                header.emit(payload.frame.as_mut(), program.checksum);
+                header.emit(frame.as_mut(), program.checksum);
             }
-            transport.send(to, self.tag, payload.frame, n_bytes).map_err(transport_error)?;
+            transport.send(to, self.tag, frame, n_bytes).map_err(transport_error)?;
             report.raw_bytes += (segment.len() * T::BYTES) as u64;
             report.wire_bytes += n_bytes as u64;
             report.n_messages += 1;

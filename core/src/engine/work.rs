@@ -4,6 +4,8 @@
 //! results only, through [`Buffers::output`]; partial results live in frames. That is why in-place calls
 //! need no copy, and why ranks without a receive buffer can still take part in a reduction.
 
+use super::frames::{Frame, Frames, Place};
+use super::lane::misuse;
 use crate::Element;
 use crate::codec::{Codec, Values, Written};
 use crate::error::Error;
@@ -11,15 +13,16 @@ use crate::frame::HEADER_BYTES;
 use crate::kernel::stores::{self, Fence, Stores};
 use crate::op::Op;
 use crate::report::Report;
-use crate::transport::TransportErrorKind;
 use core::ops::Range;
 
 /// Outputs of more bytes are written past the caches. Smaller ones may be there when the caller reads them.
 const CACHED_BYTES: usize = 16 << 20;
 
 /// An encoded segment in a frame, behind the room for its header.
-pub(super) struct Payload<F> {
-    pub(super) frame: F,
+#[derive(Clone, Copy)]
+pub(super) struct Payload {
+    /// The frame.
+    pub(super) at: Place,
     pub(super) n_bytes: usize,
     /// How many ranks' values are combined in it.
     pub(super) operands: u32,
@@ -27,51 +30,53 @@ pub(super) struct Payload<F> {
     pub(super) has_header: bool,
 }
 
-impl<F: AsRef<[u8]> + AsMut<[u8]>> Payload<F> {
-    fn new(frame: F, written: Written, operands: u32, report: &mut Report) -> Self {
+impl Payload {
+    fn new(at: Place, written: Written, operands: u32, report: &mut Report) -> Self {
         report.blocks += written.blocks;
-        Self { frame, n_bytes: written.n_bytes, operands, has_header: false }
+        Self { at, n_bytes: written.n_bytes, operands, has_header: false }
     }
 
-    fn bytes(&self) -> &[u8] {
-        &self.frame.as_ref()[HEADER_BYTES..HEADER_BYTES + self.n_bytes]
+    /// The payload in its frame's bytes.
+    fn of<'f>(&self, frame: &'f [u8]) -> &'f [u8] {
+        &frame[HEADER_BYTES..HEADER_BYTES + self.n_bytes]
     }
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.frame.as_mut()[HEADER_BYTES..HEADER_BYTES + self.n_bytes]
+    fn of_mut<'f>(&self, frame: &'f mut [u8]) -> &'f mut [u8] {
+        &mut frame[HEADER_BYTES..HEADER_BYTES + self.n_bytes]
     }
 
     /// The same message in another frame.
-    pub(super) fn copy_into(&self, mut frame: F) -> Self {
+    pub(super) fn copy<F: Frame>(&self, frames: &mut Frames<F>, to: Place) -> Result<Self, Error> {
+        let [src, dst] = frames.bytes_mut([self.at, to])?;
         let n = HEADER_BYTES + self.n_bytes;
-        frame.as_mut()[..n].copy_from_slice(&self.frame.as_ref()[..n]);
-        Self { frame, ..*self }
+        dst[..n].copy_from_slice(&src[..n]);
+        Ok(Self { at: to, ..*self })
     }
 }
 
 /// A segment as floats, in a frame's payload.
-pub(super) struct Floats<F> {
-    pub(super) frame: F,
+#[derive(Clone, Copy)]
+pub(super) struct Floats {
+    /// The frame.
+    pub(super) at: Place,
     /// How many ranks' values are combined in it.
     pub(super) operands: u32,
 }
 
-/// Room for an encoding.
-fn room<F: AsMut<[u8]>>(frame: &mut F) -> &mut [u8] {
-    &mut frame.as_mut()[HEADER_BYTES..]
+/// Room for an encoding in a frame's bytes.
+fn room(frame: &mut [u8]) -> &mut [u8] {
+    &mut frame[HEADER_BYTES..]
 }
-
-const MISUSE: Error = Error::Transport { kind: TransportErrorKind::Misuse, peer: None };
 
 /// `n` floats in a frame's payload.
-fn floats<T: Element>(bytes: &[u8], n: usize) -> Result<&[T], Error> {
-    let bytes = bytes.get(HEADER_BYTES..HEADER_BYTES + n * T::BYTES).ok_or(MISUSE)?;
-    bytemuck::try_cast_slice(bytes).map_err(|_| MISUSE)
+fn floats<T: Element>(frame: &[u8], n: usize) -> Result<&[T], Error> {
+    let bytes = frame.get(HEADER_BYTES..HEADER_BYTES + n * T::BYTES).ok_or(misuse())?;
+    bytemuck::try_cast_slice(bytes).map_err(|_| misuse())
 }
 
-fn floats_mut<T: Element>(bytes: &mut [u8], n: usize) -> Result<&mut [T], Error> {
-    let bytes = bytes.get_mut(HEADER_BYTES..HEADER_BYTES + n * T::BYTES).ok_or(MISUSE)?;
-    bytemuck::try_cast_slice_mut(bytes).map_err(|_| MISUSE)
+fn floats_mut<T: Element>(frame: &mut [u8], n: usize) -> Result<&mut [T], Error> {
+    let bytes = frame.get_mut(HEADER_BYTES..HEADER_BYTES + n * T::BYTES).ok_or(misuse())?;
+    bytemuck::try_cast_slice_mut(bytes).map_err(|_| misuse())
 }
 
 /// The caller's values: windows into the logical array of `count` values.
@@ -175,59 +180,69 @@ fn divide<T: Element>(values: &mut [T], divisor: u32) {
     }
 }
 
+/// What frames are written to is named `to`. It may hold anything after an error.
 impl<T: Element> Work<'_, '_, T> {
-    pub(super) fn encode_own<F: AsRef<[u8]> + AsMut<[u8]>>(
-        &mut self,
+    pub(super) fn encode_own<F: Frame>(
+        &self,
+        frames: &mut Frames<F>,
         segment: &Range<usize>,
-        mut frame: F,
+        to: Place,
         report: &mut Report,
-    ) -> Result<Payload<F>, Error> {
-        let written = self.codec.encode(self.buffers.own(segment), room(&mut frame))?;
-        Ok(Payload::new(frame, written, 1, report))
+    ) -> Result<Payload, Error> {
+        let [dst] = frames.bytes_mut([to])?;
+        let written = self.codec.encode(self.buffers.own(segment), room(dst))?;
+        Ok(Payload::new(to, written, 1, report))
     }
 
-    pub(super) fn encode<F: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(super) fn encode<F: Frame>(
         &self,
-        from: &Floats<F>,
+        frames: &mut Frames<F>,
+        from: &Floats,
         n: usize,
-        mut frame: F,
+        to: Place,
         report: &mut Report,
-    ) -> Result<Payload<F>, Error> {
-        let values = floats(from.frame.as_ref(), n)?;
-        let written = self.codec.encode(values, room(&mut frame))?;
-        Ok(Payload::new(frame, written, from.operands, report))
+    ) -> Result<Payload, Error> {
+        let [src, dst] = frames.bytes_mut([from.at, to])?;
+        let written = self.codec.encode(floats(src, n)?, room(dst))?;
+        Ok(Payload::new(to, written, from.operands, report))
     }
 
-    pub(super) fn recode<F: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(super) fn recode<F: Frame>(
         &self,
-        from: &Payload<F>,
+        frames: &mut Frames<F>,
+        from: &Payload,
         n: usize,
-        mut frame: F,
+        to: Place,
         report: &mut Report,
-    ) -> Result<Payload<F>, Error> {
-        let written = self.codec.recode(from.bytes(), n, room(&mut frame))?;
-        Ok(Payload::new(frame, written, from.operands, report))
+    ) -> Result<Payload, Error> {
+        let [src, dst] = frames.bytes_mut([from.at, to])?;
+        let written = self.codec.recode(from.of(src), n, room(dst))?;
+        Ok(Payload::new(to, written, from.operands, report))
     }
 
-    pub(super) fn decode<F: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(super) fn decode<F: Frame>(
         &self,
-        from: &Payload<F>,
+        frames: &mut Frames<F>,
+        from: &Payload,
         n: usize,
-        mut frame: F,
-    ) -> Result<Floats<F>, Error> {
-        self.codec.decode(from.bytes(), 1, floats_mut(frame.as_mut(), n)?)?;
-        Ok(Floats { frame, operands: from.operands })
+        to: Place,
+    ) -> Result<Floats, Error> {
+        let [src, dst] = frames.bytes_mut([from.at, to])?;
+        self.codec.decode(from.of(src), 1, floats_mut(dst, n)?)?;
+        Ok(Floats { at: to, operands: from.operands })
     }
 
-    pub(super) fn store<F: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(super) fn store<F: Frame>(
         &mut self,
+        frames: &Frames<F>,
         segment: &Range<usize>,
-        from: &Payload<F>,
+        from: &Payload,
         divisor: u32,
         over_own: bool,
     ) -> Result<(), Error> {
+        let src = from.of(frames.bytes(from.at)?);
         let stores = self.buffers.stores(over_own);
-        Ok(self.codec.store(from.bytes(), divisor, self.buffers.output(segment), stores)?)
+        Ok(self.codec.store(src, divisor, self.buffers.output(segment), stores)?)
     }
 
     pub(super) fn copy_own(&mut self, segment: &Range<usize>, divisor: u32) {
@@ -236,93 +251,105 @@ impl<T: Element> Work<'_, '_, T> {
         divide(self.buffers.copy_own(segment, stores), divisor);
     }
 
-    pub(super) fn copy_floats<F: AsRef<[u8]>>(
+    pub(super) fn copy_floats<F: Frame>(
         &mut self,
+        frames: &Frames<F>,
         segment: &Range<usize>,
-        from: &Floats<F>,
+        from: &Floats,
         divisor: u32,
     ) -> Result<(), Error> {
         let output = self.buffers.output(segment);
-        output.copy_from_slice(floats(from.frame.as_ref(), segment.len())?);
+        output.copy_from_slice(floats(frames.bytes(from.at)?, segment.len())?);
         divide(output, divisor);
         Ok(())
     }
 
-    pub(super) fn own_to_floats<F: AsMut<[u8]>>(
+    pub(super) fn own_to_floats<F: Frame>(
         &self,
+        frames: &mut Frames<F>,
         segment: &Range<usize>,
-        mut frame: F,
-    ) -> Result<Floats<F>, Error> {
-        let own = self.buffers.own(segment);
-        floats_mut(frame.as_mut(), segment.len())?.copy_from_slice(own);
-        Ok(Floats { frame, operands: 1 })
+        to: Place,
+    ) -> Result<Floats, Error> {
+        let [dst] = frames.bytes_mut([to])?;
+        floats_mut(dst, segment.len())?.copy_from_slice(self.buffers.own(segment));
+        Ok(Floats { at: to, operands: 1 })
     }
 
-    pub(super) fn reduce<F: AsRef<[u8]> + AsMut<[u8]>>(
+    /// Incoming ⊕ floats → floats.
+    pub(super) fn reduce<F: Frame>(
         &self,
-        incoming: &Payload<F>,
+        frames: &mut Frames<F>,
+        incoming: &Payload,
         n: usize,
-        to: &mut Floats<F>,
+        to: &mut Floats,
     ) -> Result<(), Error> {
-        let values = floats_mut(to.frame.as_mut(), n)?;
-        self.codec.reduce(&self.op, incoming.bytes(), values)?;
+        let [src, dst] = frames.bytes_mut([incoming.at, to.at])?;
+        self.codec.reduce(&self.op, incoming.of(src), floats_mut(dst, n)?)?;
         to.operands += incoming.operands;
         Ok(())
     }
 
     /// Own ⊕ incoming → output, in floats.
-    pub(super) fn reduce_store<F: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(super) fn reduce_store<F: Frame>(
         &mut self,
+        frames: &Frames<F>,
         segment: &Range<usize>,
-        incoming: &Payload<F>,
+        incoming: &Payload,
         divisor: u32,
     ) -> Result<(), Error> {
+        let src = incoming.of(frames.bytes(incoming.at)?);
         let output = self.buffers.copy_own(segment, Stores::Cached);
-        self.codec.reduce(&self.op, incoming.bytes(), output)?;
+        self.codec.reduce(&self.op, src, output)?;
         divide(output, divisor);
         Ok(())
     }
 
-    pub(super) fn fold<F: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(super) fn fold<F: Frame>(
         &self,
+        frames: &mut Frames<F>,
         segment: &Range<usize>,
-        incoming: &Payload<F>,
-        mut frame: F,
+        incoming: &Payload,
+        to: Place,
         on_codes: bool,
         report: &mut Report,
-    ) -> Result<Payload<F>, Error> {
-        let (own, src, dst) = (self.buffers.own(segment), incoming.bytes(), room(&mut frame));
+    ) -> Result<Payload, Error> {
+        let [src, dst] = frames.bytes_mut([incoming.at, to])?;
+        let (own, src, dst) = (self.buffers.own(segment), incoming.of(src), room(dst));
         let written = if on_codes {
             self.codec.fold(&self.op, src, own, dst)?
         } else {
             self.codec.refold(&self.op, src, own, dst)?
         };
-        Ok(Payload::new(frame, written, incoming.operands + 1, report))
+        Ok(Payload::new(to, written, incoming.operands + 1, report))
     }
 
     /// As [`fold`](Self::fold) on codes, and the result, divided by `divisor`, into the output.
-    pub(super) fn fold_store<F: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(super) fn fold_store<F: Frame>(
         &mut self,
+        frames: &mut Frames<F>,
         segment: &Range<usize>,
-        incoming: &Payload<F>,
-        mut frame: F,
+        incoming: &Payload,
+        to: Place,
         divisor: u32,
         report: &mut Report,
-    ) -> Result<Payload<F>, Error> {
+    ) -> Result<Payload, Error> {
+        let [src, dst] = frames.bytes_mut([incoming.at, to])?;
         let values = self.buffers.values(segment);
-        let (src, dst) = (incoming.bytes(), room(&mut frame));
-        let written = self.codec.fold_store(&self.op, src, values, divisor, dst)?;
-        Ok(Payload::new(frame, written, incoming.operands + 1, report))
+        let written =
+            self.codec.fold_store(&self.op, incoming.of(src), values, divisor, room(dst))?;
+        Ok(Payload::new(to, written, incoming.operands + 1, report))
     }
 
     /// Folds own values into the incoming frame itself, if the codec can.
-    pub(super) fn fold_in_place<F: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(super) fn fold_in_place<F: Frame>(
         &self,
+        frames: &mut Frames<F>,
         segment: &Range<usize>,
-        incoming: &mut Payload<F>,
+        incoming: &mut Payload,
     ) -> Result<bool, Error> {
+        let [bytes] = frames.bytes_mut([incoming.at])?;
         let own = self.buffers.own(segment);
-        let Some(result) = self.codec.fold_in_place(&self.op, incoming.bytes_mut(), own) else {
+        let Some(result) = self.codec.fold_in_place(&self.op, incoming.of_mut(bytes), own) else {
             return Ok(false);
         };
         incoming.has_header = false;
@@ -332,13 +359,15 @@ impl<T: Element> Work<'_, '_, T> {
     }
 
     /// Combines `b` into `a` itself, if the codec can.
-    pub(super) fn combine_in_place<F: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(super) fn combine_in_place<F: Frame>(
         &self,
-        a: &mut Payload<F>,
-        b: &Payload<F>,
+        frames: &mut Frames<F>,
+        a: &mut Payload,
+        b: &Payload,
     ) -> Result<bool, Error> {
-        let codec = self.codec.homomorphic().ok_or(MISUSE)?;
-        let Some(result) = codec.combine_in_place(&self.op, a.bytes_mut(), b.bytes()) else {
+        let codec = self.codec.homomorphic().ok_or(misuse())?;
+        let [dst, src] = frames.bytes_mut([a.at, b.at])?;
+        let Some(result) = codec.combine_in_place(&self.op, a.of_mut(dst), b.of(src)) else {
             return Ok(false);
         };
         a.has_header = false;
@@ -347,15 +376,17 @@ impl<T: Element> Work<'_, '_, T> {
         Ok(true)
     }
 
-    pub(super) fn combine<F: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(super) fn combine<F: Frame>(
         &self,
-        a: &Payload<F>,
-        b: &Payload<F>,
-        mut frame: F,
+        frames: &mut Frames<F>,
+        a: &Payload,
+        b: &Payload,
+        to: Place,
         report: &mut Report,
-    ) -> Result<Payload<F>, Error> {
-        let codec = self.codec.homomorphic().ok_or(MISUSE)?;
-        let written = codec.combine(&self.op, a.bytes(), b.bytes(), room(&mut frame))?;
-        Ok(Payload::new(frame, written, a.operands + b.operands, report))
+    ) -> Result<Payload, Error> {
+        let codec = self.codec.homomorphic().ok_or(misuse())?;
+        let [left, right, dst] = frames.bytes_mut([a.at, b.at, to])?;
+        let written = codec.combine(&self.op, a.of(left), b.of(right), room(dst))?;
+        Ok(Payload::new(to, written, a.operands + b.operands, report))
     }
 }

@@ -5,12 +5,13 @@
 
 use crate::codec::CodecId;
 use crate::element::DType;
-use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind};
+use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind, Measure};
 use crate::group::RankSet;
 use crate::layout::Division;
 use crate::op::OpCode;
 use crate::schedule::Collective;
-use crate::transport::MAX_LANES;
+use crate::transport::{MAX_LANES, Rank, Tag, Transport};
+use core::task::Poll;
 
 /// Largest epoch that is believed.
 const MAX_EPOCH: u16 = u16::MAX / 2;
@@ -44,6 +45,27 @@ impl Ballot {
         end
     }
 
+    /// Sends the ballot if there is room. `Ready` also if the receiver is gone.
+    pub(super) fn send<X: Transport>(
+        &self,
+        transport: &mut X,
+        to: Rank,
+        tag: Tag,
+        kind: Kind,
+        checksum: bool,
+    ) -> Poll<()> {
+        match transport.poll_ready(to, tag) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Err(_)) => return Poll::Ready(()),
+            Poll::Ready(Ok(())) => {}
+        }
+        let Poll::Ready(Ok(mut frame)) = transport.poll_frame() else { return Poll::Pending };
+        let n_bytes = self.emit(kind, transport.size(), frame.as_mut(), checksum);
+        // A failure shows when the receiver's own messages do not come.
+        let _ = transport.send(to, tag, frame, n_bytes);
+        Poll::Ready(())
+    }
+
     /// Reads the ballot of a message with this header.
     pub(super) fn read(header: &Header, message: &[u8], size: usize) -> Result<Self, FrameError> {
         let payload = message.get(HEADER_BYTES..).unwrap_or_default();
@@ -73,6 +95,7 @@ impl Ballot {
                 pipeline: 0,
                 root: 0,
                 count: size as u64,
+                measure: Measure::Lattice,
                 step: 0.0,
             },
             part: u32::from(self.heard),
@@ -87,7 +110,7 @@ impl Ballot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::{MIN_FRAME_BYTES, Rank};
+    use crate::transport::MIN_FRAME_BYTES;
     use std::vec;
 
     #[test]
@@ -127,6 +150,7 @@ mod tests {
             call(|call| call.count = 6),
             call(|call| call.root = 1),
             call(|call| call.step = 1.0),
+            call(|call| call.measure = Measure::Range),
             call(|call| call.codec = CodecId::FzLight),
             Header { part: 2, ..good },
             Header { round: 9, ..good },

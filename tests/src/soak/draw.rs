@@ -123,12 +123,6 @@ impl Trouble {
         )
     }
 
-    /// Whether a rank makes another call than the others.
-    #[must_use]
-    pub const fn differs(&self) -> bool {
-        matches!(self, Self::Twist { .. })
-    }
-
     fn draw(random: &mut Random, size: usize, calls: &[Choice]) -> Self {
         let rank = random.below(size);
         let call = random.below(calls.len());

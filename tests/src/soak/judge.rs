@@ -160,8 +160,6 @@ fn judge_error(
         }
         Error::Aborted { rank } | Error::Stalled { rank, .. } => Some(rank),
         Error::Transport { kind: TransportErrorKind::PeerLost, peer } => peer,
-        // Where ranks differ, some find that what they ask for cannot be had. No rank is to blame for that.
-        Error::Bound(_) if performance.struck.iter().any(Trouble::differs) => return Ok(()),
         _ => return Err("is not what a rank should see of it".into()),
     };
     if named.is_none_or(|named: Rank| named.index() >= scenario.size || named.index() == rank) {

@@ -4,7 +4,7 @@
 //! 10⁵ random mutations of them through everything that reads one. All from fixed seeds.
 
 use foldwire::codec::{Codec, FzLight, Values};
-use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind};
+use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind, Measure};
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
@@ -331,6 +331,7 @@ fn a_hundred_thousand_mutations_of_message_headers_are_refused_or_consistent() {
             pipeline: 2,
             root: 2,
             count: 1000,
+            measure: Measure::Lattice,
             step: 1.25,
         },
         part: 1,

@@ -8,7 +8,7 @@
 //! description, in another language; only checksums are the library's own.
 
 use foldwire::codec::{Codec, CodecId, FzLight, fz_light};
-use foldwire::frame::{self, CallHeader, HEADER_BYTES, Header, Kind};
+use foldwire::frame::{self, CallHeader, HEADER_BYTES, Header, Kind, Measure};
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
@@ -213,6 +213,7 @@ fn a_message() {
             pipeline: pipeline::FUSED.code(),
             root: 0x0102,
             count: 0x0001_0203_0405,
+            measure: Measure::Lattice,
             step: STEP,
         },
         part: 3,
@@ -274,6 +275,7 @@ fn the_example_of_the_documentation() {
         pipeline: pipeline::FUSED.code(),
         root: 0,
         count: 99,
+        measure: Measure::Lattice,
         step: 1.0,
     };
     let n_bytes = payload.len() as u32;

@@ -3,10 +3,13 @@
 //! On the simulator, which repeats any frame behind any number of others.
 
 use foldwire::error::Field;
-use foldwire::schedule::{Binomial, Chain, Ring, Schedule};
-use foldwire::{Bound, Collective, Communicator, Error, Plan, Rank, Report, Sampling};
+use foldwire::layout::Division;
+use foldwire::pipeline;
+use foldwire::schedule::{Binomial, Chain, RecursiveDoubling, Ring, Schedule};
+use foldwire::{Bound, Collective, Communicator, Error, Plan, Rank, Report, Sampling, Scope};
 use foldwire_sim::{End, Endpoint, Fault, Harm, Net, Run, World};
-use foldwire_tests::Case;
+use foldwire_tests::{Case, Operation};
+use std::time::Duration;
 
 /// One lane, so that a link's frames are one program's.
 fn comm(endpoint: Endpoint) -> Communicator<Endpoint> {
@@ -109,5 +112,82 @@ fn a_reduction_to_which_a_rank_is_missing_is_no_result() {
                 }
             }
         }
+    }
+}
+
+type Twist = (Field, fn(&mut Case));
+
+/// What one rank may do otherwise where all look at the extent of their data first, and on what they then differ.
+const TWISTS: [Twist; 12] = [
+    (Field::Count, |case| case.count += 1),
+    (Field::Op, |case| case.op = Operation::Max),
+    (Field::Pipeline, |case| case.pipeline = pipeline::FUSED),
+    (Field::Division, |case| case.division = Division::Blocks),
+    (Field::Collective, |case| case.collective = Collective::ReduceScatter),
+    (Field::Quantum, |case| case.bound = Bound::Relative(2e-3)),
+    // Below what floats can hold: this rank alone cannot use its bound.
+    (Field::Quantum, |case| case.bound = Bound::Relative(1e-12)),
+    (Field::Bound, |case| case.bound = Bound::Absolute(1e-12)),
+    (Field::Bound, |case| case.bound = Bound::Absolute(1e-3)),
+    (Field::Bound, |case| case.scope = Scope::PerOperand),
+    // Errors add up otherwise, so each operand gets another bound.
+    (Field::Quantum, |case| case.schedule = &RecursiveDoubling),
+    (Field::Bound, |case| {
+        (case.scope, case.sampling) = (Scope::PerOperand, Sampling::Always);
+    }),
+];
+
+fn is_told(error: &Error) -> bool {
+    matches!(error, Error::Aborted { .. } | Error::Transport { .. })
+}
+
+/// The look says what call it is for, so nobody waits for a rank that is done with it and has another result.
+#[test]
+fn ranks_that_differ_find_out_on_what_while_they_look_at_their_data() {
+    for size in [2, 3, 4, 5, 8] {
+        for odd in 0..size {
+            for (i, (field, twist)) in TWISTS.iter().enumerate() {
+                let honest = Case {
+                    bound: Bound::Relative(1e-3),
+                    scope: Scope::Result,
+                    pipeline: pipeline::COMPRESS_ONCE,
+                    ..Case::all_reduce(size, 200)
+                };
+                let mut twisted = honest;
+                twist(&mut twisted);
+                if size < 3 && twisted.schedule.name() != honest.schedule.name() {
+                    // Between two ranks both encode as often.
+                    continue;
+                }
+                let run = run(|rank| if rank == odd { twisted } else { honest }, size, &[]);
+                let context = format!("{i}: rank {odd} of {size} has another {field}: {run:?}");
+                let mut n_found = 0;
+                for end in &run.ends {
+                    match end {
+                        End::Returned(Err(Error::Mismatch { field: found, .. })) => {
+                            assert_eq!(found, field, "{context}");
+                            n_found += 1;
+                        }
+                        End::Returned(Err(error)) => assert!(is_told(error), "{context}"),
+                        _ => panic!("{context}"),
+                    }
+                }
+                assert!(n_found > 0, "{context}");
+                // And in no time: nobody waited for a limit.
+                assert!(run.time < Duration::from_secs(1), "{context}");
+            }
+        }
+    }
+}
+
+/// All looks are the same, and so is what is wrong.
+#[test]
+fn a_bound_that_nobody_can_use_is_an_error_of_use_on_every_rank() {
+    for size in [2, 3, 5] {
+        let bound = Bound::Relative(1e-12);
+        let case = Case { bound, scope: Scope::Result, ..Case::all_reduce(size, 200) };
+        let run = run(|_| case, size, &[]);
+        let all = |end: &End<Outcome>| matches!(end, End::Returned(Err(Error::Bound(_))));
+        assert!(run.ends.iter().all(all), "{run:?}");
     }
 }

@@ -1,0 +1,117 @@
+//! Fences: what members send each other when they have decided for a group, one with each tag.
+//!
+//! A fence is the last message on its link before those of the group's communicator; what comes before a member's is dropped.
+//! Tags take turns, so that one frame of credit a link is enough.
+
+use super::MESSAGES_PER_POLL;
+use super::agreement::Agreement;
+use super::ballot::Ballot;
+use crate::frame::{Header, Kind};
+use crate::group::RankSet;
+use crate::transport::{Rank, Tag, Transport};
+use core::task::Poll;
+
+/// How far the fences of a view are.
+#[derive(Clone, Copy)]
+pub(super) struct Fences {
+    /// The tag at hand.
+    tag: u8,
+    /// To whom one was sent with it.
+    sent: RankSet,
+    /// From whom one has come.
+    received: RankSet,
+}
+
+/// A member that decided for a group of another number of members.
+pub(super) struct Differs {
+    /// As a rank of the transport.
+    pub(super) from: Rank,
+    pub(super) ours: u64,
+    pub(super) theirs: u64,
+}
+
+impl Fences {
+    pub(super) const fn with(tag: u8) -> Self {
+        Self { tag, sent: RankSet::EMPTY, received: RankSet::EMPTY }
+    }
+
+    pub(super) const fn tag(&self) -> Tag {
+        Tag(self.tag)
+    }
+
+    pub(super) const fn received(&self) -> &RankSet {
+        &self.received
+    }
+
+    /// Whether nothing more will come from `rank` that is about this view.
+    pub(super) fn has_all_of(&self, rank: Rank, agreement: &Agreement) -> bool {
+        let is_last_tag = self.tag + 1 >= agreement.view().n_tags;
+        agreement.is_decided() && is_last_tag && self.received.contains(rank)
+    }
+
+    /// Sends and takes fences of what was decided, as far as it goes. Whether all have been, on all tags, and left. Members
+    /// that are lost are removed from the agreement.
+    pub(super) fn advance<X: Transport>(
+        &mut self,
+        transport: &mut X,
+        agreement: &mut Agreement,
+        checksum: bool,
+        moved: &mut bool,
+    ) -> Result<bool, Differs> {
+        let (view, epoch) = (*agreement.view(), agreement.epoch());
+        let others = agreement.others().and(&view.members);
+        let fence = Ballot { epoch, view, heard: true };
+        for to in others.minus(&self.sent).iter() {
+            if fence.send(transport, to, self.tag(), Kind::Fence, checksum).is_ready() {
+                self.sent.insert(to);
+                *moved = true;
+            }
+        }
+        for from in others.minus(&self.received).iter() {
+            for _ in 0..MESSAGES_PER_POLL {
+                match transport.poll_recv(from, self.tag()) {
+                    Poll::Pending => break,
+                    Poll::Ready(Ok((frame, n_bytes))) => {
+                        let theirs = read(&frame, n_bytes, transport.size());
+                        transport.recycle(frame);
+                        *moved = true;
+                        let Some(theirs) = theirs.filter(|theirs| theirs.epoch == epoch) else {
+                            continue;
+                        };
+                        if theirs.view != view {
+                            let n_members = [view, theirs.view].map(|view| view.members.len());
+                            let [ours, theirs] = n_members.map(|n| n as u64);
+                            return Err(Differs { from, ours, theirs });
+                        }
+                        self.received.insert(from);
+                        break;
+                    }
+                    Poll::Ready(Err(_)) => {
+                        agreement.remove(from);
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        if self.sent != others || self.received != others {
+            return Ok(false);
+        }
+        if self.tag + 1 < view.n_tags {
+            *self = Self::with(self.tag + 1);
+            *moved = true;
+            return Ok(false);
+        }
+        for rank in agreement.others().minus(&view.members).iter() {
+            transport.forget(rank);
+        }
+        // A fence that has not left would leave its receiver waiting.
+        Ok(transport.undelivered().is_none())
+    }
+}
+
+/// The fence in a message; `None` if it is anything else.
+fn read<F: AsRef<[u8]>>(frame: &F, n_bytes: usize, size: usize) -> Option<Ballot> {
+    let message = frame.as_ref().get(..n_bytes)?;
+    let header = Header::parse(message, false).ok().filter(|header| header.kind == Kind::Fence)?;
+    Ballot::read(&header, message, size).ok()
+}

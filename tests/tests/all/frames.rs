@@ -1,0 +1,129 @@
+//! No frame is lost, whatever fails; and a rank that has too few of them says so.
+//!
+//! On the simulator, whose pool counts the frames that were dropped instead of given back.
+
+use foldwire::codec::CodecId;
+use foldwire::frame::HEADER_BYTES;
+use foldwire::pipeline;
+use foldwire::schedule::Ring;
+use foldwire::{Communicator, Config, Error, Rank, Transport};
+use foldwire_sim::{End, Net, Run, World};
+use foldwire_tests::case::ROUTES;
+use foldwire_tests::tamper::{Harm, Tamper};
+use foldwire_tests::{Case, Operation};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Where the header says that a message is a segment, and how long its payload is.
+const KIND_AT: usize = 3;
+const LENGTH_AT: usize = 48;
+
+/// Takes the last byte from the `nth` payload, and has the header say so: only the codec can notice.
+fn cut(nth: usize, has_struck: Arc<AtomicBool>) -> Harm {
+    let mut left = nth;
+    Box::new(move |frame, n_bytes| {
+        let has_payload = frame[KIND_AT] == 0 && n_bytes > HEADER_BYTES;
+        if has_struck.load(Ordering::Relaxed) || !has_payload {
+            return n_bytes;
+        }
+        if left > 0 {
+            left -= 1;
+            return n_bytes;
+        }
+        has_struck.store(true, Ordering::Relaxed);
+        let shorter = (n_bytes - HEADER_BYTES - 1) as u32;
+        frame[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&shorter.to_le_bytes());
+        n_bytes - 1
+    })
+}
+
+/// The errors of all ranks, where `victim` receives a broken payload as its `nth`; `None` if it received fewer.
+fn with_a_broken_payload(case: &Case, victim: usize, nth: usize) -> Option<Vec<Option<Error>>> {
+    let has_struck = Arc::new(AtomicBool::new(false));
+    let net = Net { frame_bytes: 1024, ..Net::default() };
+    let run = World::new(case.size, 1).net(net).run(|endpoint| {
+        let is_victim = endpoint.rank().index() == victim;
+        let harm: Harm = if is_victim {
+            cut(nth, Arc::clone(&has_struck))
+        } else {
+            Box::new(|_, n_bytes| n_bytes)
+        };
+        async move {
+            // A checksum would tell.
+            let config = Config { lanes: 2, checksum: Some(false), ..Config::default() };
+            let mut comm = Communicator::with_config(Tamper::new(endpoint, harm), config)?;
+            let mut buffers = case.buffers::<f32>(comm.rank().index());
+            case.start(&mut comm, &mut buffers)?.await.map(|_| ())
+        }
+    });
+    assert_eq!(run.n_leaked(), 0, "{case:?}: rank {victim} received a broken payload, its {nth}th");
+    has_struck.load(Ordering::Relaxed).then(|| errors(run))
+}
+
+fn errors(run: Run<Result<(), Error>>) -> Vec<Option<Error>> {
+    let ends = run.ends.into_iter().map(|end| match end {
+        End::Returned(result) => result.err(),
+        other => panic!("{other:?}"),
+    });
+    ends.collect()
+}
+
+/// Whatever a step does with a frame, and whatever the lane holds then.
+#[test]
+fn a_broken_payload_costs_no_frame_anywhere() {
+    let mut n_struck = 0;
+    for (collective, schedule) in ROUTES {
+        for pipeline in pipeline::ALL {
+            for &codec in CodecId::ALL {
+                for op in [Operation::Sum, Operation::Prod] {
+                    if op == Operation::Prod && !collective.reduces() {
+                        continue;
+                    }
+                    for size in [2, 3, 5] {
+                        let case = Case {
+                            collective,
+                            schedule,
+                            pipeline,
+                            codec,
+                            op,
+                            ..Case::all_reduce(size, 700)
+                        };
+                        for victim in [0, size - 1] {
+                            let mut nth = 0;
+                            while let Some(errors) = with_a_broken_payload(&case, victim, nth) {
+                                let is_codec = |e: &Error| matches!(e, Error::Codec(_));
+                                let found = errors.iter().flatten().any(is_codec);
+                                assert!(found, "{case:?}, rank {victim}, {nth}th: {errors:?}");
+                                (n_struck, nth) = (n_struck + 1, nth + 1);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(n_struck > 3000, "{n_struck}");
+}
+
+/// A rank that cannot get the frames for a step names itself, and the step.
+#[test]
+fn who_has_too_few_frames_names_itself_and_the_step() {
+    let case = Case { schedule: &Ring, ..Case::all_reduce(2, 100) };
+    // A step needs two spare frames. One of them is sent in step 0; then comes one received.
+    for (frames_per_rank, step) in [(1, 0), (2, 1)] {
+        let net = Net { frames_per_rank, ..Net::default() };
+        let run = World::new(case.size, 1).net(net).run(|endpoint| async {
+            let timeout = Duration::from_secs(1);
+            let config = Config { lanes: 1, timeout, ..Config::default() };
+            let mut comm = Communicator::with_config(endpoint, config)?;
+            let mut buffers = case.buffers::<f32>(comm.rank().index());
+            case.start(&mut comm, &mut buffers)?.await.map(|_| ())
+        });
+        assert_eq!(run.n_leaked(), 0);
+        let errors = errors(run);
+        let stalled = |rank| Some(Error::Stalled { rank: Rank::new(rank), step });
+        let names_itself = (0..2).any(|rank| errors[rank] == stalled(rank));
+        assert!(names_itself, "{frames_per_rank} frames: {errors:?}");
+    }
+}
