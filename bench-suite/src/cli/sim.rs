@@ -128,7 +128,7 @@ pub struct SimArgs {
 
     /// Files from which to learn what messages take of cores: raw times of one value and of a long array between ranks with a
     /// core each, and, where ranks share cores, of one value between all of them
-    #[arg(long, value_name = "RESULTS.json", num_args = 1.., requires = "validate", conflicts_with = "overhead")]
+    #[arg(long, value_name = "RESULTS.json", num_args = 1.., requires = "validate", conflicts_with_all = ["collective", "overhead"])]
     pub fabric: Vec<PathBuf>,
 }
 
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(sim("--validate").unwrap().validate, Some(Vec::new()));
         let files = sim("--validate a.json b.json --fabric c.json").unwrap();
         assert_eq!(files.validate.map_or(0, |files| files.len()), 2);
-        assert!(sim("reduce --fabric c.json").is_err());
+        assert!(sim("reduce --fabric c.json").is_err() && sim("--fabric c.json").is_err());
         assert!(sim("--validate a.json --fabric c.json --overhead 1us").is_err());
     }
 
