@@ -8,7 +8,7 @@
 //! | `measure` | this machine's codec, primitive by primitive, and sums of the field |
 //! | `sweep` | ranks × presets |
 //! | `output`, `plot` | the table, JSON; the picture |
-//! | `validate` | predicted against measured time, between threads |
+//! | `validate` | predicted against measured time, between threads or on any fabric |
 
 mod measure;
 mod output;
@@ -33,11 +33,10 @@ use sweep::{Setting, Sweep};
 /// Errors of use, and files that cannot be written.
 pub fn run(args: &SimArgs) -> anyhow::Result<()> {
     let source = Source::open(args.field.as_deref())?;
-    match (source.dtype(args.dtype), args.collective) {
-        (DType::F64, None) => validate::run::<f64>(args, &source),
-        (_, None) => validate::run::<f32>(args, &source),
-        (DType::F64, Some(collective)) => predict::<f64>(args, collective, &source),
-        (_, Some(collective)) => predict::<f32>(args, collective, &source),
+    let Some(collective) = args.collective else { return validate::run(args, &source) };
+    match source.dtype(args.dtype) {
+        DType::F64 => predict::<f64>(args, collective, &source),
+        _ => predict::<f32>(args, collective, &source),
     }
 }
 

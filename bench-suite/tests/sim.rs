@@ -153,10 +153,66 @@ fn speeds_can_be_measured() {
     }
 }
 
+/// Runs `foldwire bench` between threads and keeps its JSON as `name`.
+fn bench(folder: &Path, name: &str, args: &str) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_foldwire"))
+        .args(["bench", "--repeat", "3", "--min-time", "0", "--json"])
+        .args(args.split_whitespace())
+        .output()
+        .expect("the command starts");
+    assert!(output.status.success(), "{args}: {}", String::from_utf8_lossy(&output.stderr));
+    fs::write(folder.join(name), &output.stdout).unwrap();
+    serde_json::from_slice(&output.stdout).expect("stdout is one JSON object")
+}
+
+#[test]
+fn measured_times_are_predicted_from_their_files() {
+    let folder = folder();
+    let path = folder.path();
+    let sums = "allreduce --ranks 3 --sizes 300K,1M --preset raw,zccl --link 250mbit --lanes 2";
+    let measured = bench(path, "sums.json", sums);
+    bench(
+        path,
+        "moved.json",
+        "broadcast --ranks 2 --sizes 1M --preset foldwire --link 1gbit --frame 36K",
+    );
+    bench(path, "exchange.json", "allgather --ranks 2 --sizes 8,4M --preset raw --link none");
+    let args = "--validate sums.json moved.json --fabric exchange.json --latency 0s --json";
+    let object = object(path, args);
+    let rows = object["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 5);
+    for (row, of_file) in rows.iter().zip(measured["rows"].as_array().unwrap()) {
+        assert_eq!(
+            (&row["preset"], &row["n_bytes"]),
+            (&of_file["contestant"], &of_file["n_bytes"])
+        );
+        assert_eq!(row["measured_s"], of_file["time_s"]);
+        let error = number(row, "predicted_s") / number(row, "measured_s") - 1.0;
+        assert!((number(row, "error") - error).abs() < 1e-9, "{row}");
+        // What crosses a link in a raw all-reduce between 3 ranks.
+        let crossing = 4.0 / 3.0 * number(row, "n_bytes") / 31.25e6;
+        let range = if row["preset"] == "raw" { 1.0..1.5 } else { 0.05..0.8 };
+        assert!(range.contains(&(number(row, "predicted_s") / crossing)), "{row}");
+    }
+    assert_eq!((&rows[4]["collective"], &rows[4]["ranks"]), (&"broadcast".into(), &2.into()));
+    let errors: Vec<f64> = rows.iter().map(|row| number(row, "error").abs()).collect();
+    assert_eq!(number(&object, "largest_error"), errors.iter().copied().fold(0.0, f64::max));
+    // Ranks that wait for an answer and for each other's core take longer.
+    let slower =
+        self::object(path, "--validate sums.json --latency 0s --overhead 1ms --eager 1K --json");
+    for (slow, row) in slower["rows"].as_array().unwrap().iter().zip(rows) {
+        assert!(number(slow, "predicted_s") > number(row, "predicted_s"), "{slow}");
+    }
+}
+
 #[test]
 fn errors_of_use_exit_2_and_say_what_to_do() {
     let folder = folder();
     fs::write(folder.path().join("broken.toml"), SPEEDS.replace("add = 1e6", "")).unwrap();
+    let path = folder.path();
+    bench(path, "good.json", "allgather --ranks 2 --sizes 4K --preset raw --link none");
+    bench(path, "linkless.json", "allgather --ranks 2 --sizes 4K --preset raw");
+    fs::write(path.join("sine.f32"), [0; 64]).unwrap();
     for (args, hint) in [
         ("", "COLLECTIVE"),
         ("alltonone", "allreduce"),
@@ -168,6 +224,13 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("allreduce --speeds broken.toml", "add"),
         ("allreduce --field none.f32", "no such file"),
         ("allreduce --validate", "cannot be used with"),
+        ("allreduce --eager big", "64K"),
+        ("--validate none.json", "none.json"),
+        ("--validate fast.toml", "foldwire bench"),
+        ("--validate linkless.json", "--link none"),
+        ("--validate good.json --field sine.f32", "name that field"),
+        ("--validate good.json --fabric good.json", "a long array"),
+        ("--validate --fabric good.json", "RESULTS.json"),
     ] {
         let output = sim(folder.path(), args);
         let errors = String::from_utf8_lossy(&output.stderr);

@@ -5,11 +5,14 @@
 //! follows from
 //!
 //! - *compute*: the [`primitives`](Speeds) that its action asks of the codec in this pipeline ([`work`]), n·b / speed for n
-//!   values of b bytes, and `send_overhead`, `recv_overhead` for each message (LogP's o; Culler et al., PPoPP'93);
+//!   values of b bytes, and for each message `send_overhead`, `recv_overhead` (LogP's o; Culler et al., PPoPP'93) and
+//!   `send_per_byte`, `recv_per_byte` of its frame, where software copies it (LogGOPS's O;
+//!   Hoefler et al., HPDC'10);
 //! - *network*: each rank has one link, full duplex, as in LogGP (Alexandrov et al., SPAA'95) with contention at both ends.
 //!   A frame of w bytes that is sent at t leaves at s = max(t, egress free), occupies the egress for w/rate, reaches
 //!   its receiver at s + latency and occupies the ingress for w/rate from then or from when those before it are
 //!   through. This is the model of the threads backend's rate limit. Switches are not limited.
+//!   A frame longer than `eager` waits for an answer of its receiver first, which both see between steps.
 //! - *what waits for what*: a lane runs its program one step at a time; takes its frame first, then waits for credit, of which
 //!   each (peer, lane) has `link_depth`; lanes of a rank compute in turn, because they share its core; ranks of a node
 //!   share its cores. Credit is back when the receiver takes the frame; a rank that waits for it hears of that a latency later.
@@ -21,6 +24,7 @@
 //! | `speeds` | speeds of primitives; bytes on the wire |
 //! | `work` | actions × pipelines → primitives |
 //! | `run` | the events |
+//! | `prices` | what steps and messages cost |
 //! | `links` | credit, frames that wait |
 //! | `queue` | events in order of time |
 //!
@@ -41,6 +45,7 @@
 //! ```
 
 mod links;
+mod prices;
 mod queue;
 mod run;
 mod speeds;
@@ -58,7 +63,8 @@ use foldwire::op::OpCode;
 use foldwire::schedule::Call;
 use foldwire::transport::{MAX_LANES, Rank};
 use foldwire::{Collective, Element, Error, Plan, Quantum, layout, select};
-use run::{Account, Entry, Job, Run, picoseconds};
+use prices::picoseconds;
+use run::{Account, Entry, Job, Run};
 use work::Rules;
 
 /// The call to be predicted.
@@ -115,6 +121,13 @@ pub struct Network {
     pub send_overhead: f64,
     /// The same of a receiver.
     pub recv_overhead: f64,
+    /// Seconds that each byte of a message keeps the sender's core besides, as where TCP copies it.
+    pub send_per_byte: f64,
+    /// The same of a receiver.
+    pub recv_per_byte: f64,
+    /// Bytes up to which a message leaves at once. A longer one asks its receiver first (MPI's rendezvous), and each of the
+    /// two sees what the other says only when it looks at the network. `None`: all leave at once.
+    pub eager: Option<u32>,
     /// Frames that a link may hold, sent and not taken, for each (peer, lane).
     pub link_depth: u32,
     /// Whether frames carry checksums.
@@ -122,13 +135,16 @@ pub struct Network {
 }
 
 impl Default for Network {
-    /// No latency, no limit, no overheads; links hold 4 frames; no checksums.
+    /// No latency, no limit, no overheads, no handshakes; links hold 4 frames; no checksums.
     fn default() -> Self {
         Self {
             latency: 0.0,
             rate: None,
             send_overhead: 0.0,
             recv_overhead: 0.0,
+            send_per_byte: 0.0,
+            recv_per_byte: 0.0,
+            eager: None,
             link_depth: 4,
             checksums: false,
         }

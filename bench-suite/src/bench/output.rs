@@ -28,6 +28,8 @@ pub(super) struct Head {
     link: Option<String>,
     lanes: usize,
     frame_bytes: usize,
+    /// Whether frames carry them.
+    checksums: bool,
     kernels: String,
     checked: bool,
 }
@@ -57,6 +59,7 @@ impl Head {
             link: args.link.as_ref().map(ToString::to_string),
             lanes: super::config(args).lanes,
             frame_bytes: comm.transport().frame_capacity(),
+            checksums: comm.transport().needs_checksum(),
             kernels: Level::best().to_string(),
             checked: settings.check,
         }
@@ -175,6 +178,7 @@ mod tests {
             link: None,
             lanes: 4,
             frame_bytes: 266_240,
+            checksums: false,
             kernels: "avx2".into(),
             checked: true,
         }

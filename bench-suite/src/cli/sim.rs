@@ -25,6 +25,8 @@ Examples:
       With speeds from a file (docs/scale.md has an example), 16 ranks on the 16 cores of each machine.
   foldwire sim --validate
       Runs collectives between threads of this process, predicts each, and shows both.
+  foldwire sim --validate allreduce.json broadcast.json --fabric exchange.json --latency 0s
+      Predicts what `foldwire bench` has measured on a cluster. The exchange is a measurement of its own (docs/scale.md).
 
 The schedules, rounds, lanes and credit are the library's own, run on virtual time; nothing is sent. What is modelled, and how far
 to trust it: docs/scale.md. Size is that of the whole array, as in `foldwire bench`.";
@@ -57,6 +59,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "TIME", default_value = "1us", value_parser = crate::values::time, allow_hyphen_values = true)]
     pub overhead: f64,
 
+    /// Bytes up to which a message leaves at once; longer ones wait for an answer of their receiver (64K with Open MPI
+    /// over TCP) [default: all leave at once]
+    #[arg(long, value_name = "SIZE", value_parser = eager, allow_hyphen_values = true)]
+    pub eager: Option<u32>,
+
     /// Presets to predict, in this order, or all of them
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',', default_value = "all")]
     pub preset: Vec<PresetArg>,
@@ -75,7 +82,7 @@ pub struct SimArgs {
     pub dtype: Option<DTypeArg>,
 
     /// Speeds of the codec: `measure` (this machine's), a .toml or .json file, or those of a publication
-    /// (zccl-1-thread-slow, …-fast, zccl-36-threads-slow, …-fast, hzccl-36-threads-slow, …-fast)
+    /// (zccl-1-thread-slow, …-fast, zccl-36-threads-slow, …-fast, hzccl-36-threads-slow, …-fast, gzccl-a100)
     #[arg(long, value_name = "SOURCE", default_value = "measure")]
     pub speeds: SpeedsArg,
 
@@ -111,11 +118,18 @@ pub struct SimArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// Compare predictions with runs between threads of this process instead
+    /// Compare predictions with measured times instead: with those in files that `foldwire bench --link RATE --json` wrote, or
+    /// without files with runs between threads of this process
     ///
-    /// Takes --field, --bound, --dtype and --json; everything else is laid down.
-    #[arg(long, conflicts_with_all = ["collective", "plot"])]
-    pub validate: bool,
+    /// Without files it takes --field, --bound and --dtype, and everything else is laid down. With files it takes --field, --fabric (or
+    /// --overhead), --latency, --eager, --ranks-per-node and --cores; the rest is in the files. Speeds are always this machine's.
+    #[arg(long, value_name = "RESULTS.json", num_args = 0.., conflicts_with_all = ["collective", "plot"])]
+    pub validate: Option<Vec<PathBuf>>,
+
+    /// Files from which to learn what messages take of cores: raw times of one value and of a long array between ranks with a
+    /// core each, and, where ranks share cores, of one value between all of them
+    #[arg(long, value_name = "RESULTS.json", num_args = 1.., requires = "validate", conflicts_with_all = ["collective", "overhead"])]
+    pub fabric: Vec<PathBuf>,
 }
 
 impl SimArgs {
@@ -136,6 +150,11 @@ fn ranks(text: &str) -> Result<Sizes, String> {
 fn size(text: &str) -> Result<usize, String> {
     let n_bytes = sizes::n_bytes(text).filter(|&n| n <= 1 << 40);
     n_bytes.ok_or_else(|| "a size is needed, such as 64M, 646MB or 1G, 1024G at most".to_owned())
+}
+
+fn eager(text: &str) -> Result<u32, String> {
+    let n_bytes = sizes::n_bytes(text).and_then(|n| u32::try_from(n).ok());
+    n_bytes.ok_or_else(|| "a size below 4G is needed, such as 64K".to_owned())
 }
 
 #[cfg(test)]
@@ -160,13 +179,17 @@ mod tests {
         assert_eq!((args.size, args.frame, args.lanes), (64 << 20, 266_240, 4));
         assert_eq!((args.latency, args.link.bytes_per_s()), (2e-6, Some(12.5e9)));
         assert_eq!(args.presets(), Preset::ALL);
-        assert!(args.checksum && !args.validate);
+        assert!(args.checksum && args.validate.is_none());
     }
 
     #[test]
     fn a_collective_is_needed_unless_the_model_is_validated() {
         assert!(sim("").is_err() && sim("allreduce --validate").is_err());
-        assert!(sim("--validate").unwrap().validate);
+        assert_eq!(sim("--validate").unwrap().validate, Some(Vec::new()));
+        let files = sim("--validate a.json b.json --fabric c.json").unwrap();
+        assert_eq!(files.validate.map_or(0, |files| files.len()), 2);
+        assert!(sim("reduce --fabric c.json").is_err() && sim("--fabric c.json").is_err());
+        assert!(sim("--validate a.json --fabric c.json --overhead 1us").is_err());
     }
 
     #[test]

@@ -37,7 +37,7 @@ const PASSES: usize = 5;
 const FOLDED: usize = 1 << 29;
 
 /// What is to be measured.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Task {
     pub(super) codec: CodecId,
     pub(super) bound: Bound,

@@ -19,13 +19,14 @@ use crate::cli::SimArgs;
 use crate::usage::UsageError;
 
 /// Codec speeds of publications, as files.
-const PUBLISHED: [(&str, &str); 6] = [
+const PUBLISHED: [(&str, &str); 7] = [
     ("zccl-1-thread-slow", include_str!("published/zccl-1-thread-slow.toml")),
     ("zccl-1-thread-fast", include_str!("published/zccl-1-thread-fast.toml")),
     ("zccl-36-threads-slow", include_str!("published/zccl-36-threads-slow.toml")),
     ("zccl-36-threads-fast", include_str!("published/zccl-36-threads-fast.toml")),
     ("hzccl-36-threads-slow", include_str!("published/hzccl-36-threads-slow.toml")),
     ("hzccl-36-threads-fast", include_str!("published/hzccl-36-threads-fast.toml")),
+    ("gzccl-a100", include_str!("published/gzccl-a100.toml")),
 ];
 
 /// What the user says of speeds.

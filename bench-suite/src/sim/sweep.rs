@@ -35,6 +35,7 @@ impl Setting {
             rate: args.link.bytes_per_s(),
             send_overhead: args.overhead,
             recv_overhead: args.overhead,
+            eager: args.eager,
             checksums: args.checksum,
             ..Network::default()
         };

@@ -5,6 +5,8 @@
 //! | call | a rank makes its call: it asks for a core, as ranks do that something arrives for |
 //! | run | a core is there for it |
 //! | done | what it computed is done: the frame leaves, the next step begins |
+//! | ask | a message too long to be sent at once asks its receiver |
+//! | answer | the receiver has answered: the message may leave |
 //! | first byte | a frame reaches its receiver's link, and occupies it as soon as those before it are through |
 //! | arrive | all of it is there |
 //! | credit | credit has come back to a rank that waited for it |
@@ -19,9 +21,10 @@ use foldwire::schedule::{Action, Call, Schedule, Step};
 use foldwire::transport::Rank;
 
 use super::links::{Key, Links};
+use super::prices::{Messages, Prices};
 use super::queue::{Queue, Time};
 use super::speeds::{Speeds, Table};
-use super::work::{Holding, Rules, Work, act};
+use super::work::{Holding, Rules, act};
 use super::{Cluster, CostError};
 
 /// One program, and what its steps cost.
@@ -54,8 +57,12 @@ pub(super) struct Account {
     pub(super) n_messages: u64,
 }
 
-pub(super) fn picoseconds(seconds: f64) -> Time {
-    (seconds * 1e12).round() as Time
+/// A frame under way.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    key: Key,
+    operands: u32,
+    n_bytes: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +70,9 @@ enum Event {
     Call { rank: u32 },
     Run { rank: u32 },
     Done { rank: u32 },
-    FirstByte { key: Key, operands: u32, n_bytes: u32 },
+    Ask { frame: Frame },
+    Answer { frame: Frame },
+    FirstByte { frame: Frame },
     Arrive { key: Key, operands: u32 },
     Credit { rank: u32 },
 }
@@ -108,7 +117,18 @@ struct Member {
     has_core_since: Time,
     egress_free: Time,
     ingress_free: Time,
+    /// Handshakes that wait until the rank looks at the network: it is computing, or has no core.
+    unseen: Vec<Handshake>,
     account: Account,
+}
+
+/// What passes between the ends of a frame before it leaves.
+#[derive(Clone, Copy, Debug)]
+enum Handshake {
+    /// Seen by the receiver.
+    Asked(Frame),
+    /// Seen by the sender.
+    Answered(Frame),
 }
 
 /// Cores of one node.
@@ -116,71 +136,6 @@ struct Member {
 struct Cores {
     n_free: usize,
     waiting: VecDeque<u32>,
-}
-
-/// Rates and latencies in picoseconds.
-struct Prices {
-    per_value: Rates,
-    per_frame_byte: f64,
-    per_checked_byte: f64,
-    per_wire_byte: f64,
-    latency: Time,
-    sending: f64,
-    receiving: f64,
-    waking: Time,
-    slice: Time,
-}
-
-/// Picoseconds per value, in the order of [`Work`]'s fields.
-type Rates = [f64; 9];
-
-impl Prices {
-    fn new(job: &Job<'_>) -> Self {
-        let Cluster { network, host } = job.cluster;
-        let speeds = job.speeds;
-        let rate = |speed: f64| 1e12 * job.bytes_per_value as f64 / speed;
-        Self {
-            per_value: [
-                speeds.encode,
-                speeds.decode,
-                speeds.fold,
-                speeds.fold_store,
-                speeds.combine,
-                speeds.reduce,
-                speeds.refold,
-                speeds.recode,
-                speeds.copy,
-            ]
-            .map(rate),
-            per_frame_byte: 1e12 / speeds.copy,
-            per_checked_byte: if network.checksums { 1e12 / speeds.checksum } else { 0.0 },
-            per_wire_byte: network.rate.map_or(0.0, |rate| 1e12 / rate),
-            latency: picoseconds(network.latency),
-            sending: network.send_overhead * 1e12,
-            receiving: network.recv_overhead * 1e12,
-            waking: picoseconds(host.wake),
-            slice: picoseconds(host.time_slice),
-        }
-    }
-
-    fn crossing(&self, n_bytes: u32) -> Time {
-        (f64::from(n_bytes) * self.per_wire_byte).round() as Time
-    }
-
-    fn of_values(&self, work: &Work) -> f64 {
-        let times = [
-            work.encode,
-            work.decode,
-            work.fold,
-            work.fold_store,
-            work.combine,
-            work.reduce,
-            work.refold,
-            work.recode,
-            work.copy,
-        ];
-        times.iter().zip(&self.per_value).map(|(&n, rate)| f64::from(n) * rate).sum()
-    }
 }
 
 pub(super) struct Run<'a> {
@@ -223,6 +178,7 @@ impl<'a> Run<'a> {
                 has_core_since: 0,
                 egress_free: 0,
                 ingress_free: 0,
+                unseen: Vec::new(),
                 account: Account::default(),
             });
             for round in 0..job.n_lanes {
@@ -249,7 +205,13 @@ impl<'a> Run<'a> {
                 Event::Call { rank } => self.ask_for_core(rank as usize, now),
                 Event::Run { rank } => self.run(rank as usize, now),
                 Event::Done { rank } => self.done(rank as usize, now),
-                Event::FirstByte { key, operands, n_bytes } => {
+                Event::Ask { frame } => {
+                    self.hear(frame.key.to as usize, Handshake::Asked(frame), now);
+                }
+                Event::Answer { frame } => {
+                    self.hear(frame.key.from as usize, Handshake::Answered(frame), now);
+                }
+                Event::FirstByte { frame: Frame { key, operands, n_bytes } } => {
                     let crossing = self.prices.crossing(n_bytes);
                     let ingress = &mut self.members[key.to as usize].ingress_free;
                     *ingress = now.max(*ingress) + crossing;
@@ -353,6 +315,7 @@ impl<'a> Run<'a> {
 
     /// Begins the first step for which nothing is missing, looking at lanes in turn as the engine does.
     fn pass(&mut self, rank: usize, now: Time) {
+        self.see(rank, now);
         let n_lanes = self.job.n_lanes;
         let first = self.members[rank].next;
         for lane in (first..n_lanes).chain(0..first) {
@@ -403,24 +366,17 @@ impl<'a> Run<'a> {
         let held_frame = matches!(state.holding, Holding::Encoded(_));
         let (work, outgoing) = act(rules, step, &mut state.holding, incoming.unwrap_or(0));
         state.outgoing = outgoing;
-        let prices = &self.prices;
-        let mut time = n_values as f64 * prices.of_values(&work);
-        let frame = |operands| f64::from(wire.message(n_values, operands));
-        if work.copy_frame > 0 {
-            time += frame(outgoing) * prices.per_frame_byte;
-        }
-        if let Some(operands) = incoming {
-            time += prices.receiving + frame(operands) * prices.per_checked_byte;
-        }
-        if step.to.is_some() {
-            // Frames that are passed on keep their header and checksum.
-            let passes = matches!(step.action, Action::Forward | Action::StoreForward)
-                && work.recode == 0
-                || step.action == Action::Send && held_frame && !rules.reduces();
-            let written = if passes { 0.0 } else { frame(outgoing) };
-            time += prices.sending + written * prices.per_checked_byte;
-        }
-        time.round() as Time
+        // Frames that are passed on keep their header and checksum.
+        let passes = matches!(step.action, Action::Forward | Action::StoreForward)
+            && work.recode == 0
+            || step.action == Action::Send && held_frame && !rules.reduces();
+        let frame = |operands| wire.message(n_values, operands);
+        let messages = Messages {
+            received: incoming.map(frame),
+            sent: step.to.map(|_| frame(outgoing)),
+            is_new: !passes,
+        };
+        self.prices.of_step(n_values, &work, &messages)
     }
 
     /// What the rank computed is done.
@@ -458,17 +414,52 @@ impl<'a> Run<'a> {
 
     fn send(&mut self, key: Key, n_values: usize, operands: u32, now: Time) {
         let n_bytes = self.job.wire.message(n_values, operands);
-        let crossing = self.prices.crossing(n_bytes);
         let member = &mut self.members[key.from as usize];
         member.account.wire_bytes += u64::from(n_bytes);
         member.account.n_messages += 1;
+        let frame = Frame { key, operands, n_bytes };
+        if self.job.cluster.network.eager.is_some_and(|eager| n_bytes > eager) {
+            // The question is short, and queues behind what was sent before.
+            let there = now.max(member.egress_free) + self.prices.latency;
+            self.queue.push(there, Event::Ask { frame });
+        } else {
+            self.transmit(frame, now);
+        }
+    }
+
+    /// Puts a frame on its sender's link.
+    fn transmit(&mut self, frame: Frame, now: Time) {
+        let Frame { key, operands, n_bytes } = frame;
+        let crossing = self.prices.crossing(n_bytes);
+        let member = &mut self.members[key.from as usize];
         let start = now.max(member.egress_free);
         member.egress_free = start + crossing;
         let there = start + self.prices.latency;
         if crossing == 0 {
             self.queue.push(there, Event::Arrive { key, operands });
         } else {
-            self.queue.push(there, Event::FirstByte { key, operands, n_bytes });
+            self.queue.push(there, Event::FirstByte { frame });
+        }
+    }
+
+    /// A handshake has come. A rank sees it when it is not in a call, at once if it is idle, else after its current step.
+    fn hear(&mut self, rank: usize, handshake: Handshake, now: Time) {
+        self.members[rank].unseen.push(handshake);
+        match self.members[rank].status {
+            Status::Away => self.see(rank, now),
+            _ => self.notify(rank, now),
+        }
+    }
+
+    /// Answers who has asked, and sends what was answered.
+    fn see(&mut self, rank: usize, now: Time) {
+        for handshake in std::mem::take(&mut self.members[rank].unseen) {
+            match handshake {
+                Handshake::Asked(frame) => {
+                    self.queue.push(now + self.prices.latency, Event::Answer { frame });
+                }
+                Handshake::Answered(frame) => self.transmit(frame, now),
+            }
         }
     }
 }

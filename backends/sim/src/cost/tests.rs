@@ -11,6 +11,9 @@ const NETWORK: Network = Network {
     rate: Some(1e9),
     send_overhead: 0.0,
     recv_overhead: 0.0,
+    send_per_byte: 0.0,
+    recv_per_byte: 0.0,
+    eager: None,
     link_depth: 4,
     checksums: false,
 };
@@ -191,6 +194,42 @@ fn overheads_wakings_and_checksums_take_the_ranks_time() {
     };
     assert_close(time(false), 15e-6 + hop(840_000), "overheads");
     assert_close(time(true), 15e-6 + hop(840_000) + wire / 1e9, "both compute the checksum");
+    let copied = Network { send_per_byte: 0.25e-9, recv_per_byte: 0.5e-9, ..NETWORK };
+    let time = seconds(&case, &Cluster::of(copied), &Costs::of(Speeds::FREE, Wire::exact(4)));
+    assert_close(time, hop(840_000) + 0.75e-9 * wire, "both copy the message");
+}
+
+#[test]
+fn a_message_that_is_too_long_asks_first() {
+    let case = one_round(Collective::Broadcast, &Binomial, 2);
+    let n_bytes = 4 * 840_000 + 64;
+    let time = |eager| {
+        let network = Network { eager: Some(eager), ..NETWORK };
+        seconds(&case, &Cluster::of(network), &Costs::raw::<f32>())
+    };
+    assert_close(time(n_bytes), hop(840_000), "leaves at once");
+    assert_close(time(n_bytes - 1), 2.0 * NETWORK.latency + hop(840_000), "there, back, and there");
+}
+
+#[test]
+fn ranks_that_compute_see_handshakes_after_their_step() {
+    // Two rounds: rank 0 encodes and sends, rank 1 stores.
+    let plan = Plan::raw().with_schedule(&Binomial);
+    let frame_bytes = 4 * 4096 + 64;
+    let case = Case { lanes: 1, frame_bytes, ..Case::new(Collective::Broadcast, plan, 2, 8192) };
+    let (encode, decode, wire) = (0.5e-3, 1e-3, frame_bytes as f64 / 1e9);
+    let speed = |seconds| 4.0 * 4096.0 / seconds;
+    let time = |encode, link_depth, eager| {
+        let speeds = Speeds { encode: speed(encode), decode: speed(decode), ..Speeds::FREE };
+        let network = Network { latency: 0.0, link_depth, eager, ..NETWORK };
+        seconds(&case, &Cluster::of(network), &Costs::of(speeds, Wire::exact(4)))
+    };
+    assert_close(time(encode, 4, None), encode + wire + 2.0 * decode, "leaves at once");
+    // The answer for the first frame comes while the second is encoded.
+    assert_close(time(encode, 4, Some(0)), 2.0 * encode + wire + 2.0 * decode, "sender");
+    // The second frame has credit once the first is taken, and asks while that is stored.
+    assert_close(time(0.0, 1, None), wire + 2.0 * decode, "is there in time");
+    assert_close(time(0.0, 1, Some(0)), 2.0 * (wire + decode), "receiver");
 }
 
 #[test]
@@ -233,7 +272,8 @@ fn every_schedule_ends_with_every_pipeline_and_credit() {
                 let case =
                     Case { root, frame_bytes: 20_000, ..Case::new(collective, plan, size, 30_011) };
                 let host = Host { ranks_per_node: 4, cores: 3, wake: 2e-6, time_slice: 1e-5 };
-                let network = Network { link_depth, ..network };
+                let eager = (link_depth > 2).then_some(2_000);
+                let network = Network { link_depth, eager, ..network };
                 let costs = if plan.codec.is_exact() { &raw } else { &lossy };
                 let prediction = predict::<f32>(&case, &Cluster { network, host }, costs);
                 let prediction = prediction.unwrap_or_else(|error| {

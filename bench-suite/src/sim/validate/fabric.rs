@@ -1,0 +1,259 @@
+//! Predicted times of what `foldwire bench` has measured, on any fabric.
+//!
+//! What the fabric's software takes of cores comes from results of their own, never from those that are compared: raw
+//! exchanges, which the fabric carries as they are. Three times give three numbers, each so that the model gives the time that was measured:
+//!
+//! | raw time | between | gives |
+//! |---|---|---|
+//! | one value | ranks that have a core each | what a message takes at each end, after the latency that the user states |
+//! | a long array | the same | what a byte takes at each end |
+//! | one value | all ranks of a machine, if it has fewer cores | what waking up takes |
+//!
+//! Speeds of the codec are this machine's, measured as for the comparison between threads.
+
+use std::path::PathBuf;
+
+use foldwire::codec::CodecId;
+use foldwire::transport::Rank;
+use foldwire::{DType, Element, Preset};
+use foldwire_sim::cost::{Case, Cluster, Costs, Host, Network, predict};
+use serde_json::json;
+
+use super::super::measure::Task;
+use super::results::{Results, Times};
+use super::{Comparison, Row, bisect, progress};
+use crate::bench::data::Source;
+use crate::cli::SimArgs;
+use crate::usage::UsageError;
+
+/// Predicts what is in the files.
+///
+/// # Errors
+/// Files that cannot be compared, and calls that the library refuses.
+pub(super) fn compare(
+    args: &SimArgs,
+    files: &[PathBuf],
+    source: &Source,
+) -> anyhow::Result<Comparison> {
+    let ranks_per_node = args.ranks_per_node;
+    let cores = args.cores.unwrap_or(ranks_per_node);
+    let host = Host { ranks_per_node, cores, ..Host::default() };
+    let mut machine = Machine { source, host, known: Vec::new() };
+    let (all, exchanges) = (read(files)?, read(&args.fabric)?);
+    let (latency, eager) = (args.latency, args.eager);
+    let given = Fabric { latency, eager, overhead: 0.0, per_byte: 0.0, wake: 0.0 };
+    let fabric = if exchanges.is_empty() {
+        Fabric { overhead: args.overhead, ..given }
+    } else {
+        given.measured(&exchanges, &mut machine)?
+    };
+    let progress = progress(all.iter().map(|results| results.times.len()).sum());
+    let mut rows = Vec::new();
+    for results in &all {
+        for times in &results.times {
+            let predicted_s = machine.question((results, times))?.predicted(fabric)?;
+            rows.push(fabric.row(results, times, predicted_s));
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    let mut backends: Vec<&str> = all.iter().map(|results| &*results.backend).collect();
+    backends.dedup();
+    let (backends, data) = (backends.join(", "), &all[0].data);
+    let Fabric { overhead, per_byte, wake, .. } = fabric;
+    let head = vec![
+        format!("predicted, and measured over {backends}"),
+        format!("{ranks_per_node} ranks a machine on {cores} cores; {data}"),
+        format!(
+            "each end of a message takes {:.2} µs of a core and {:.3} ns a byte, waking up {:.1} µs",
+            overhead * 1e6,
+            per_byte * 1e9,
+            wake * 1e6
+        ),
+    ];
+    let about = [
+        ("backends", json!(backends)),
+        ("ranks_per_node", json!(ranks_per_node)),
+        ("cores", json!(cores)),
+        ("data", json!(data)),
+        ("eager", json!(eager)),
+        ("message_s", json!(overhead)),
+        ("byte_s", json!(per_byte)),
+    ];
+    let about = about.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
+    Ok(Comparison { head, about, rows })
+}
+
+fn read(files: &[PathBuf]) -> Result<Vec<Results>, UsageError> {
+    files.iter().map(|path| Results::read(path)).collect()
+}
+
+/// What the fabric is taken to be.
+#[derive(Debug, Clone, Copy)]
+struct Fabric {
+    /// Seconds on the way.
+    latency: f64,
+    /// Bytes up to which a message leaves at once.
+    eager: Option<u32>,
+    /// Seconds of a core that a message takes, at each end.
+    overhead: f64,
+    /// And each of its bytes.
+    per_byte: f64,
+    /// Seconds of a core that waking up takes.
+    wake: f64,
+}
+
+impl Fabric {
+    /// This one, with what the files tell.
+    fn measured(self, files: &[Results], machine: &mut Machine<'_>) -> anyhow::Result<Self> {
+        let of_file = |results| {
+            let results: &Results = results;
+            let raw = results.times.iter().filter(|times| times.preset == Preset::Raw);
+            raw.map(move |times| (results, times))
+        };
+        let all: Vec<(&Results, &Times)> = files.iter().flat_map(of_file).collect();
+        let has_core = |ranks: usize| ranks.min(machine.host.ranks_per_node) <= machine.host.cores;
+        let (apart, together): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(results, _)| has_core(results.ranks));
+        let n_bytes = |(_, times): &&(&Results, &Times)| times.n_bytes;
+        let (call, long) = match (
+            apart.iter().min_by_key(n_bytes),
+            apart.iter().max_by_key(n_bytes),
+        ) {
+            (Some(&call), Some(&long)) if call.1.n_bytes < long.1.n_bytes => (call, long),
+            _ => {
+                return Err(UsageError::new(
+                    "--fabric needs raw times of one value and of a long array between ranks with a core each: \
+                     `foldwire bench allgather --backend … --preset raw --sizes 8,64M --link RATE --json`",
+                )
+                .into());
+            }
+        };
+        let call = machine.question(call)?;
+        let with = |overhead| Self { overhead, ..self };
+        let found = call.answer(|overhead| call.predicted(with(overhead))).map(with)?;
+        let long = machine.question(long)?;
+        let with = |per_byte| Self { per_byte, ..found };
+        let found = long.answer(|per_byte| long.predicted(with(per_byte))).map(with)?;
+        let Some(&crowd) = together.iter().min_by_key(n_bytes) else { return Ok(found) };
+        let crowd = machine.question(crowd)?;
+        let with = |wake| Self { wake, ..found };
+        crowd.answer(|wake| crowd.predicted(with(wake))).map(with)
+    }
+
+    fn row(self, results: &Results, times: &Times, predicted_s: f64) -> Row {
+        Row {
+            ranks: results.ranks,
+            collective: results.collective.name(),
+            preset: times.preset.name(),
+            n_bytes: times.n_bytes,
+            link: results.link.to_string(),
+            latency_s: self.latency,
+            wake_s: self.wake,
+            measured_s: times.median,
+            measured_range_s: times.range,
+            predicted_s,
+            error: predicted_s / times.median - 1.0,
+        }
+    }
+}
+
+/// This machine, in place of those that ranks run on.
+struct Machine<'a> {
+    source: &'a Source,
+    host: Host,
+    /// What has been measured.
+    known: Vec<(DType, Task, Costs)>,
+}
+
+impl Machine<'_> {
+    fn question<'r>(
+        &mut self,
+        (results, times): (&'r Results, &'r Times),
+    ) -> anyhow::Result<Question<'r>> {
+        let costs = match results.dtype {
+            DType::F64 => self.costs::<f64>(results, times)?,
+            _ => self.costs::<f32>(results, times)?,
+        };
+        Ok(Question { results, times, host: self.host, costs })
+    }
+
+    fn costs<T: Element>(&mut self, results: &Results, times: &Times) -> anyhow::Result<Costs> {
+        let plan = times.preset.plan(results.collective, results.bound.into());
+        let n_ranks = results.ranks.min(self.host.ranks_per_node);
+        let busy = n_ranks.min(self.host.cores);
+        let task = Task {
+            codec: if plan.codec.is_exact() { CodecId::Raw } else { CodecId::FzLight },
+            bound: results.bound.into(),
+            size: results.ranks,
+            reduces: results.collective.reduces(),
+            frame_bytes: results.frame_bytes,
+            busy,
+            array_bytes: times.n_bytes * n_ranks / busy,
+        };
+        let known =
+            self.known.iter().find(|(dtype, known, _)| *dtype == T::DTYPE && *known == task);
+        if let Some((.., costs)) = known {
+            return Ok(costs.clone());
+        }
+        let data = self.source.data::<T>(results.ranks);
+        if data.about() != results.data {
+            return Err(UsageError::new(format!(
+                "the results are of {}; name that field with --field",
+                results.data
+            ))
+            .into());
+        }
+        let costs = task.costs(&data)?;
+        self.known.push((T::DTYPE, task, costs.clone()));
+        Ok(costs)
+    }
+}
+
+/// A time that was measured, and all that a prediction of it needs but the fabric.
+struct Question<'r> {
+    results: &'r Results,
+    times: &'r Times,
+    host: Host,
+    costs: Costs,
+}
+
+impl Question<'_> {
+    fn predicted(&self, fabric: Fabric) -> anyhow::Result<f64> {
+        match self.results.dtype {
+            DType::F64 => self.predicted_with::<f64>(fabric),
+            _ => self.predicted_with::<f32>(fabric),
+        }
+    }
+
+    fn predicted_with<T: Element>(&self, fabric: Fabric) -> anyhow::Result<f64> {
+        let &Results { collective, bound, ranks, root, in_place, .. } = self.results;
+        let &Results { lanes, frame_bytes, checksums, ref link, .. } = self.results;
+        let plan = self.times.preset.plan(collective, bound.into());
+        let case = Case {
+            root: Rank::new(root),
+            in_place: in_place || collective == foldwire::Collective::Broadcast,
+            lanes,
+            frame_bytes,
+            ..Case::new(collective, plan, ranks, self.times.n_bytes / T::BYTES)
+        };
+        let network = Network {
+            latency: fabric.latency,
+            rate: link.bytes_per_s(),
+            send_overhead: fabric.overhead,
+            recv_overhead: fabric.overhead,
+            send_per_byte: fabric.per_byte,
+            recv_per_byte: fabric.per_byte,
+            eager: fabric.eager,
+            checksums,
+            ..Network::default()
+        };
+        let host = Host { wake: fabric.wake, ..self.host };
+        Ok(predict::<T>(&case, &Cluster { network, host }, &self.costs)?.seconds)
+    }
+
+    /// The number with which the prediction is the time that was measured.
+    fn answer(&self, predicted: impl Fn(f64) -> anyhow::Result<f64>) -> anyhow::Result<f64> {
+        bisect(self.times.median, predicted)
+    }
+}

@@ -1,0 +1,241 @@
+//! Predicted against measured time between threads of this process.
+//!
+//! Speeds are measured with as many threads busy as ranks can compute at the same time. Two numbers of the threads backend are
+//! found from calls of one value, which are no part of the comparison: what a message costs, from all
+//! ranks of a world driven by one thread; and what waking up costs, from a call of one value in the very world whose calls are
+//! then predicted. No number is fitted to the times that are compared.
+
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use foldwire::codec::CodecId;
+use foldwire::schedule::RecursiveDoubling;
+use foldwire::{Collective, Element, Op, Plan, Preset};
+use foldwire_sim::cost::{Case, Cluster, Costs, Host, Network, predict};
+use foldwire_threads::{World, drive};
+use indicatif::ProgressBar;
+use serde_json::json;
+
+use super::super::measure::Task;
+use super::{Comparison, Row, bisect, progress};
+use crate::bench::alone::Alone;
+use crate::bench::data::{Data, Source};
+use crate::cli::SimArgs;
+use crate::memory::median;
+use crate::values::{BoundArg, LinkRate};
+
+/// Timed runs of each configuration.
+const RUNS: usize = 9;
+/// Calls of one value in a row.
+const SMALL_CALLS: usize = 200;
+
+/// One world and what is run in it.
+struct Shape {
+    ranks: usize,
+    /// As on the command line.
+    link: &'static str,
+    latency: Duration,
+    n_bytes: usize,
+    collective: Collective,
+    presets: &'static [Preset],
+}
+
+const fn us(n: u64) -> Duration {
+    Duration::from_micros(n)
+}
+
+/// What is compared: ranks from as many as cores to several a core, links from slower than the codec to as fast as
+/// memory, with latency and without, and the other collectives.
+const SHAPES: [Shape; 12] = {
+    use Collective::{AllGather, AllReduce, Broadcast, ReduceScatter};
+    use Preset::{Cprp2p, Foldwire, Gzccl, Hzccl, Raw, Zccl};
+    const MOST: &[Preset] = &[Raw, Zccl, Hzccl, Foldwire];
+    const ENDS: &[Preset] = &[Raw, Foldwire];
+    const fn shape(
+        (ranks, link, latency): (usize, &'static str, Duration),
+        (collective, n_bytes): (Collective, usize),
+        presets: &'static [Preset],
+    ) -> Shape {
+        Shape { ranks, link, latency, n_bytes, collective, presets }
+    }
+    [
+        shape((2, "1gbit", us(0)), (AllReduce, 8 << 20), MOST),
+        shape((4, "1gbit", us(50)), (AllReduce, 8 << 20), MOST),
+        shape((8, "1gbit", us(0)), (AllReduce, 8 << 20), MOST),
+        shape((2, "10gbit", us(20)), (AllReduce, 32 << 20), MOST),
+        shape((4, "10gbit", us(0)), (AllReduce, 32 << 20), MOST),
+        shape((8, "10gbit", us(20)), (AllReduce, 16 << 20), MOST),
+        shape((8, "10gbit", us(0)), (AllReduce, 16 << 20), &[Cprp2p, Gzccl]),
+        shape((2, "none", us(0)), (AllReduce, 32 << 20), ENDS),
+        shape((8, "none", us(0)), (AllReduce, 16 << 20), ENDS),
+        shape((4, "10gbit", us(0)), (ReduceScatter, 32 << 20), ENDS),
+        shape((4, "1gbit", us(50)), (AllGather, 16 << 20), ENDS),
+        shape((8, "10gbit", us(0)), (Broadcast, 16 << 20), ENDS),
+    ]
+};
+
+/// Runs and predicts every configuration.
+///
+/// # Errors
+/// Calls that fail.
+pub(super) fn compare<T: Element>(args: &SimArgs, source: &Source) -> anyhow::Result<Comparison> {
+    let cores = available_parallelism()?.get();
+    let message = message_cost()?;
+    let n_rows: usize = SHAPES.iter().map(|shape| shape.presets.len()).sum();
+    let progress = progress(n_rows);
+    let mut rows = Vec::new();
+    for shape in &SHAPES {
+        let data = source.data::<T>(shape.ranks);
+        rows.extend(shape.rows(args.bound, cores, message, &data, &progress)?);
+    }
+    progress.finish_and_clear();
+    let (bound, data) = (args.bound.to_string(), source.data::<T>(1).about().to_owned());
+    let head = vec![
+        format!("predicted and measured: {cores} cores, {}, bound {bound}, {data}", T::DTYPE),
+        format!(
+            "median of {RUNS} runs of the slowest rank's time; a message costs {:.2} µs",
+            message * 1e6
+        ),
+    ];
+    let about = [
+        ("cores", json!(cores)),
+        ("bound", json!(bound)),
+        ("data", json!(data)),
+        ("message_s", json!(message)),
+    ];
+    let about = about.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
+    Ok(Comparison { head, about, rows })
+}
+
+/// What sending and receiving a small message cost together, in seconds: one thread drives all ranks.
+fn message_cost() -> anyhow::Result<f64> {
+    const RANKS: usize = 8;
+    let mut comms = World::new(RANKS).communicators();
+    let mut data = [[0.0_f32; RANKS]; RANKS];
+    let plan = Plan::raw().with_schedule(&foldwire::schedule::Ring);
+    let mut times = Vec::new();
+    for _ in 0..SMALL_CALLS {
+        let start = Instant::now();
+        let operations = comms
+            .iter_mut()
+            .zip(&mut data)
+            .map(|(comm, data)| comm.start_all_reduce(data, Op::Sum, &plan))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut n_messages = 0;
+        for report in drive(operations) {
+            n_messages += report?.n_messages;
+        }
+        times.push(start.elapsed() / n_messages as u32);
+    }
+    Ok(median(&times).as_secs_f64())
+}
+
+impl Shape {
+    fn world(&self) -> anyhow::Result<World> {
+        let mut world = World::new(self.ranks).link_latency(self.latency);
+        if let Some(rate) = self.rate()? {
+            world = world.link_rate(rate);
+        }
+        Ok(world)
+    }
+
+    fn rate(&self) -> anyhow::Result<Option<f64>> {
+        Ok(self.link.parse::<LinkRate>()?.bytes_per_s())
+    }
+
+    /// Measures and predicts each preset.
+    fn rows<T: Element>(
+        &self,
+        bound: BoundArg,
+        cores: usize,
+        message: f64,
+        data: &Data<T>,
+        progress: &ProgressBar,
+    ) -> anyhow::Result<Vec<Row>> {
+        let costs = |codec| {
+            let task = Task {
+                codec,
+                bound: bound.into(),
+                size: self.ranks,
+                reduces: self.collective.reduces(),
+                frame_bytes: Case::new(self.collective, Plan::raw(), 1, 0).frame_bytes,
+                busy: self.ranks.min(cores),
+                array_bytes: self.n_bytes * self.ranks / self.ranks.min(cores),
+            };
+            task.costs(data)
+        };
+        let (raw, lossy) = (costs(CodecId::Raw)?, costs(CodecId::FzLight)?);
+        let network = Network {
+            latency: self.latency.as_secs_f64(),
+            rate: self.rate()?,
+            send_overhead: message / 2.0,
+            recv_overhead: message / 2.0,
+            ..Network::default()
+        };
+        let host = Host { ranks_per_node: self.ranks, cores, ..Host::default() };
+        let cluster = self.with_wake(Cluster { network, host })?;
+        let row = |&preset: &Preset| {
+            let plan = preset.plan(self.collective, bound.into());
+            let costs = if plan.codec.is_exact() { &raw } else { &lossy };
+            let row = self.row(preset, &plan, bound, &cluster, costs, data);
+            progress.inc(1);
+            row
+        };
+        self.presets.iter().map(row).collect()
+    }
+
+    fn row<T: Element>(
+        &self,
+        preset: Preset,
+        plan: &Plan,
+        bound: BoundArg,
+        cluster: &Cluster,
+        costs: &Costs,
+        data: &Data<T>,
+    ) -> anyhow::Result<Row> {
+        let count = self.n_bytes / T::BYTES;
+        let (collective, size) = (self.collective, self.ranks);
+        let alone = Alone { world: self.world()?, collective, preset, bound, count, size };
+        let mut times = alone.times(RUNS, data)?;
+        times.sort_unstable_by(f64::total_cmp);
+        let measured_s = times[RUNS / 2];
+        let case = Case::new(collective, *plan, size, count);
+        let case = Case { in_place: collective == Collective::Broadcast, ..case };
+        let predicted_s = predict::<T>(&case, cluster, costs)?.seconds;
+        Ok(Row {
+            ranks: size,
+            collective: collective.name(),
+            preset: preset.name(),
+            n_bytes: self.n_bytes,
+            link: self.link.to_owned(),
+            latency_s: self.latency.as_secs_f64(),
+            wake_s: cluster.host.wake,
+            measured_s,
+            measured_range_s: [times[0], times[RUNS - 1]],
+            predicted_s,
+            error: predicted_s / measured_s - 1.0,
+        })
+    }
+
+    /// The cluster with what waking up costs in this world: so much that a call of one value is predicted as it is measured.
+    fn with_wake(&self, cluster: Cluster) -> anyhow::Result<Cluster> {
+        let plan = Plan::raw().with_schedule(&RecursiveDoubling);
+        let times = self.world()?.run(|mut comm| -> Result<Vec<Duration>, foldwire::Error> {
+            let mut value = [0.0_f32];
+            let mut call = || {
+                let start = Instant::now();
+                comm.all_reduce(&mut value, Op::Sum, &plan)?;
+                Ok(start.elapsed())
+            };
+            (0..SMALL_CALLS).map(|_| call()).collect()
+        });
+        let times = times.into_iter().next().ok_or_else(|| anyhow!("a world has a rank"))??;
+        let measured = median(&times).as_secs_f64();
+        let case = Case::new(Collective::AllReduce, plan, self.ranks, 1);
+        let with = |wake| Cluster { host: Host { wake, ..cluster.host }, ..cluster };
+        let predicted =
+            |wake| Ok(predict::<f32>(&case, &with(wake), &Costs::raw::<f32>())?.seconds);
+        bisect(measured, predicted).map(with)
+    }
+}
