@@ -122,6 +122,12 @@ impl<X: Transport> Communicator<X> {
         self.transport.size()
     }
 
+    /// Which group this is: 0 for all ranks of the transport, more for each group of survivors that came of it. Groups of one
+    /// epoch are equal or disjoint (docs/failures.md).
+    pub const fn epoch(&self) -> u16 {
+        self.epoch
+    }
+
     /// Whether a call has failed, so that all further ones return [`Error::Poisoned`].
     pub const fn is_poisoned(&self) -> bool {
         self.poisoned

@@ -30,6 +30,44 @@ const HANDSHAKES: [(&str, &[u8]); 6] = [
     ("shares", &[3, 255, 3, 5, 0, 2, 2, 2, 2, 3, 9, 4, 1, 0, 0, 0, 3, 11, 0]),
 ];
 
+/// What a rank says while others form a group; docs of `foldwire_fuzz::survivors` tell the bytes. All but the last is of three
+/// ranks, the last of which lies.
+const LIES: [(&str, &[u8]); 9] = [
+    ("nothing", &[0x21, 0, 0, 0]),
+    ("silent", &[0x21, 2, 0, 0]),
+    ("honest", &[0x21, 3, 1, 0, 2, 9, 8, 2, 1, 0, 7, 0x10, 0, 1, 2, 9, 0, 3, 1, 0, 7, 0x10]),
+    (
+        "two-groups",
+        &[
+            0x21, 3, 2, 0, 2, 0, 8, 2, 1, 0, 5, 0x10, 2, 1, 8, 2, 1, 0, 6, 0x10, 0, 80, 2, 0, 0, 3,
+            1, 0, 5, 0x10, 2, 1, 0, 3, 1, 0, 6, 0x10,
+        ],
+    ),
+    (
+        "another-fence",
+        &[
+            0x21, 3, 3, 0, 2, 9, 8, 2, 1, 0, 7, 0x10, 0, 1, 2, 0, 0, 3, 1, 0, 7, 0x10, 2, 1, 0, 3,
+            1, 0, 5, 0x10,
+        ],
+    ),
+    (
+        "later-epochs",
+        &[
+            0x21, 7, 4, 0, 2, 9, 8, 2, 1, 0, 7, 0x12, 0, 1, 2, 9, 8, 2, 9, 0, 7, 0x12, 0, 1, 2, 9,
+            8, 2, 0xff, 0x7f, 7, 0x28,
+        ],
+    ),
+    ("abort", &[0x21, 0x13, 5, 0, 2, 9, 8, 1, 0, 0, 1, 0, 0, 3, 2, 9, 8, 1, 1, 0, 1, 0]),
+    ("damaged", &[0x21, 0x2b, 6, 0, 3, 9, 8, 2, 1, 0, 7, 0x30, 1, 12, 1, 1, 9, 8, 4, 1, 2, 3, 4]),
+    (
+        "five",
+        &[
+            0x13, 0x5b, 7, 0, 2, 0, 8, 2, 1, 0, 7, 0x10, 2, 3, 8, 2, 1, 0, 26, 0x11, 0, 70, 2, 9,
+            0, 3, 1, 0, 31, 0x10, 2, 9, 0, 0, 1, 0, 1, 0,
+        ],
+    ),
+];
+
 /// Environments of launchers.
 const ENVIRONMENTS: [&str; 4] = [
     "FOLDWIRE_RANK=3 FOLDWIRE_SIZE=4 FOLDWIRE_ROOT=[::1]:77 FOLDWIRE_TOKEN=0123456789abcdef",
@@ -63,6 +101,9 @@ fn main() -> io::Result<()> {
     }
     for (name, script) in HANDSHAKES {
         put(&folder, "handshake", name, script)?;
+    }
+    for (name, script) in LIES {
+        put(&folder, "survivors", name, script)?;
     }
     for (i, environment) in ENVIRONMENTS.iter().enumerate() {
         put(&folder, "place", &i.to_string(), environment.replace(' ', "\n").as_bytes())?;

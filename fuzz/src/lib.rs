@@ -16,6 +16,7 @@
 //! | [`handshake`] | any bytes from a stranger, a rank or rank 0: no panic, no more memory than promised, nobody let in without a proof |
 //! | [`field`] | any bytes as a file of values: an error of use, or as many values as the dimensions say |
 //! | [`place`] | any environment: a place that exists, or an error |
+//! | [`survivors`] | any messages of a rank while others shrink: no panic, an end in time, and ranks that count each other in are in the same group |
 //! | [`sequence`] | any calls, faults and delays on a simulated network: the right result or a typed error, in time |
 //!
 //! Codecs come from `CodecId::ALL`, so a new one is fuzzed by being listed there.
@@ -31,13 +32,14 @@ pub mod reduce;
 pub mod roundtrip;
 pub mod sequence;
 pub mod setting;
+pub mod survivors;
 pub mod values;
 
 /// A target: its name, which is that of its binary and of its folder in `corpus/`, and its body.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, as `[[bin]]` in `Cargo.toml` lists them.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("decode", decode::check),
     ("reduce", reduce::check),
     ("fold", fold::check),
@@ -48,4 +50,5 @@ pub const TARGETS: [Target; 10] = [
     ("place", place::check),
     ("field", field::check),
     ("sequence", sequence::check),
+    ("survivors", survivors::check),
 ];

@@ -16,6 +16,7 @@ pub mod processes;
 pub mod soak;
 pub mod suite;
 pub mod tamper;
+pub mod wrapped;
 
 pub use case::{Case, Operation, all, pairwise, pairwise_of};
 

@@ -4,7 +4,7 @@
 //! `make` gives the backend with frames of some size (`None`: its default). A check panics if something is wrong,
 //! on the rank that finds it.
 
-use crate::tamper::Tamper;
+use crate::tamper::tamper;
 use crate::{Backend, Case, Operation, Threads, case::ROUTES, data, pairwise_of};
 use foldwire::schedule::Ring;
 use foldwire::transport::TransportErrorKind;
@@ -159,7 +159,7 @@ fn damage<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
                 n_seen += 1;
                 n_bytes
             });
-            let mut comm = Communicator::new(Tamper::new(transport, harm))?;
+            let mut comm = Communicator::new(tamper(transport, harm))?;
             comm.config_mut().timeout = PATIENT;
             let mut values: Vec<f32> = data::smooth(comm.rank().index(), 40_000);
             comm.all_reduce(&mut values, Op::Sum, &plan).map(|_| ())

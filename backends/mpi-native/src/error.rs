@@ -2,18 +2,13 @@
 
 use foldwire::Collective;
 
-use crate::ffi;
-
 /// An error of MPI's, or a call that cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// MPI returned this code.
-    #[error("MPI: {}", ffi::error_string(*code))]
-    Mpi {
-        /// MPI's error code.
-        code: i32,
-    },
+    /// MPI's.
+    #[error(transparent)]
+    Mpi(#[from] foldwire_mpi::Error),
     /// A function for control variables returned this code.
     #[error("MPI's control variables cannot be used (code {code}); compare with its default only")]
     Tool {

@@ -4,14 +4,14 @@
 
 pub(crate) mod tool;
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::ptr;
 
 use foldwire::{Collective, DType, Element, Rank};
 use mpi::ffi;
-use mpi::topology::Communicator;
+use mpi::raw::AsRaw;
+use mpi::topology::{Communicator, SimpleCommunicator};
 
 use crate::{Call, Error, Form, Operation};
 
@@ -22,82 +22,16 @@ unsafe extern "C" {
     safe fn foldwire_mpi_in_place() -> *mut c_void;
 }
 
-/// What MPI says of an error.
-pub(crate) fn error_string(code: i32) -> String {
-    let mut text = [0 as c_char; ffi::MPI_MAX_ERROR_STRING as usize + 1];
-    let mut length = 0;
-    // SAFETY: the array has room for the longest text and its end; MPI writes within it.
-    let found = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr(), &mut length) };
-    if found != SUCCESS {
-        return format!("error {code}");
-    }
-    // SAFETY: the array ends with a zero that MPI had no room to overwrite.
-    unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned()
-}
-
 fn checked(code: c_int) -> Result<(), Error> {
-    if code == SUCCESS { Ok(()) } else { Err(Error::Mpi { code }) }
+    if code == SUCCESS { Ok(()) } else { Err(foldwire_mpi::Error::of_code(code).into()) }
 }
 
-/// Whether MPI is up: initialised, and not yet finalised.
-fn is_up() -> bool {
-    let (mut initialised, mut finalised) = (0, 0);
-    // SAFETY: both may be called at any time, and write one integer each.
-    unsafe {
-        ffi::MPI_Initialized(&mut initialised);
-        ffi::MPI_Finalized(&mut finalised);
-    }
-    initialised != 0 && finalised == 0
-}
-
-/// A communicator of our own.
-pub(crate) struct Comm {
-    raw: ffi::MPI_Comm,
-    rank: Rank,
-    size: usize,
-    /// MPI may be called by the thread only that initialised it.
-    one_thread: PhantomData<*const ()>,
-}
-
-impl Comm {
-    /// A duplicate of `communicator` that returns errors.
-    pub(crate) fn duplicate(communicator: &impl Communicator) -> Result<Self, Error> {
-        let mut raw = MaybeUninit::uninit();
-        let (mut rank, mut size) = (0, 0);
-        // SAFETY: rsmpi's communicator is valid; MPI writes the new one, which is read only after success.
-        unsafe {
-            checked(ffi::MPI_Comm_dup(communicator.as_raw(), raw.as_mut_ptr()))?;
-            let raw = raw.assume_init();
-            checked(ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN))?;
-            checked(ffi::MPI_Comm_rank(raw, &mut rank))?;
-            checked(ffi::MPI_Comm_size(raw, &mut size))?;
-            let (rank, size) = (Rank::new(rank as usize), size as usize);
-            Ok(Self { raw, rank, size, one_thread: PhantomData })
-        }
-    }
-
-    pub(crate) const fn rank(&self) -> Rank {
-        self.rank
-    }
-
-    pub(crate) const fn size(&self) -> usize {
-        self.size
-    }
-}
-
-impl std::fmt::Debug for Comm {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Comm(rank {} of {})", self.rank, self.size)
-    }
-}
-
-impl Drop for Comm {
-    fn drop(&mut self) {
-        if is_up() {
-            // SAFETY: the communicator is ours, and MPI is up. An error has nobody to go to.
-            unsafe { ffi::MPI_Comm_free(&mut self.raw) };
-        }
-    }
+/// A duplicate of `communicator` that returns errors.
+pub(crate) fn duplicate(communicator: &impl Communicator) -> Result<SimpleCommunicator, Error> {
+    let own = communicator.duplicate();
+    // SAFETY: rsmpi's communicator is valid, and its constant was written before the program starts.
+    checked(unsafe { ffi::MPI_Comm_set_errhandler(own.as_raw(), ffi::RSMPI_ERRORS_RETURN) })?;
+    Ok(own)
 }
 
 /// The buffers of a call as MPI takes them: `send` is `None` in place.
@@ -144,14 +78,15 @@ fn operation(op: Operation) -> ffi::MPI_Op {
 /// Makes the call. The caller has checked that `memory` is as long as `call` needs on this rank, and that
 /// `call` is for as many ranks as `comm` has.
 pub(crate) fn collective<T: Element>(
-    comm: &Comm,
+    comm: &SimpleCommunicator,
     call: &Call,
     memory: Memory<'_, T>,
 ) -> Result<(), Error> {
-    let (dtype, op, comm_raw) = (datatype::<T>(), operation(call.op), comm.raw);
+    let (dtype, op, comm_raw) = (datatype::<T>(), operation(call.op), comm.as_raw());
     let (count, root) = (call.count as c_int, call.root.0 as c_int);
     let (counts, starts) = (call.counts.as_ptr(), call.starts.as_ptr());
-    let share = call.counts[comm.rank.index()];
+    let rank = Rank::new(comm.rank() as usize);
+    let share = call.counts[rank.index()];
     let recv = memory.recv.cast::<c_void>();
     let send = memory.send.map_or(foldwire_mpi_in_place().cast_const(), <*const T>::cast);
     let is_equal = call.form == Form::Equal;
@@ -187,7 +122,7 @@ pub(crate) fn collective<T: Element>(
             Collective::Gather => {
                 ffi::MPI_Gatherv(send, share, dtype, recv, counts, starts, dtype, root, comm_raw)
             }
-            Collective::Reduce if comm.rank != call.root => {
+            Collective::Reduce if rank != call.root => {
                 // Only the root may say that it reduces in place.
                 let send = memory.send.map_or(recv.cast_const(), <*const T>::cast);
                 ffi::MPI_Reduce(send, ptr::null_mut(), count, dtype, op, root, comm_raw)

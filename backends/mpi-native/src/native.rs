@@ -1,12 +1,13 @@
 //! MPI's blocking collectives on slices, with the meaning that Foldwire's collectives of the same names have.
 
 use std::ffi::c_int;
+use std::marker::PhantomData;
 
 use foldwire::layout::share;
 use foldwire::{Collective, Element, Rank};
-use mpi::topology::Communicator;
+use mpi::topology::{Communicator, SimpleCommunicator};
 
-use crate::ffi::{self, Comm, Memory};
+use crate::ffi::{self, Memory};
 use crate::{Buffer, Error};
 
 /// Which function of a pair is called.
@@ -125,9 +126,10 @@ pub enum Buffers<'a, T> {
 }
 
 /// A communicator of our own with MPI's collectives.
-#[derive(Debug)]
 pub struct Native {
-    comm: Comm,
+    comm: SimpleCommunicator,
+    /// MPI may be called by the thread only that initialised it.
+    one_thread: PhantomData<*const ()>,
 }
 
 impl Native {
@@ -136,7 +138,7 @@ impl Native {
     /// # Errors
     /// MPI's.
     pub fn duplicate(communicator: &impl Communicator) -> Result<Self, Error> {
-        Ok(Self { comm: Comm::duplicate(communicator)? })
+        Ok(Self { comm: ffi::duplicate(communicator)?, one_thread: PhantomData })
     }
 
     /// Runs a collective; all ranks make the same call.
@@ -144,12 +146,12 @@ impl Native {
     /// # Errors
     /// MPI's; [`Error::Length`]; [`Error::NoSuchCall`] for what MPI or Foldwire does not do in place.
     pub fn run<T: Element>(&self, call: &Call, buffers: Buffers<'_, T>) -> Result<(), Error> {
-        let (rank, collective) = (self.comm.rank(), call.collective);
+        let (rank, collective) = (Rank::new(self.comm.rank() as usize), call.collective);
         let check = |buffer, need, have| match need == have {
             true => Ok(()),
             false => Err(Error::Length { buffer, need, have }),
         };
-        if call.counts.len() != self.comm.size() {
+        if call.counts.len() != self.comm.size() as usize {
             return Err(Error::NoSuchCall { collective });
         }
         let memory = match buffers {

@@ -18,6 +18,12 @@ impl Error {
         Self { code, peer }
     }
 
+    /// The error that MPI says with this code, if it concerns no other rank.
+    #[must_use]
+    pub const fn of_code(code: i32) -> Self {
+        Self::new(code, None)
+    }
+
     /// MPI's error code, which only this process's MPI library can read.
     #[must_use]
     pub const fn code(&self) -> i32 {

@@ -65,18 +65,7 @@ pub(crate) fn error_string(code: i32) -> String {
 }
 
 fn checked(code: c_int) -> Result<(), Error> {
-    if code == SUCCESS { Ok(()) } else { Err(Error::new(code, None)) }
-}
-
-/// Whether MPI is up: initialised, and not yet finalised.
-fn is_up() -> bool {
-    let (mut initialised, mut finalised) = (0, 0);
-    // SAFETY: both may be called at any time, and write one integer each.
-    unsafe {
-        ffi::MPI_Initialized(&mut initialised);
-        ffi::MPI_Finalized(&mut finalised);
-    }
-    initialised != 0 && finalised == 0
+    if code == SUCCESS { Ok(()) } else { Err(Error::of_code(code)) }
 }
 
 /// A communicator of our own.
@@ -152,7 +141,7 @@ unsafe fn share_memory(comm: ffi::MPI_Comm, size: c_int) -> Result<bool, Error> 
 
 impl Drop for Comm {
     fn drop(&mut self) {
-        if !self.keep_forever && is_up() {
+        if !self.keep_forever && mpi::is_initialized() && !mpi::is_finalized() {
             // SAFETY: the communicator is ours, and MPI is up. Requests that are still under way keep what they
             // need of it (MPI 4.0, section 7.4.3). An error here has nobody to go to.
             let _ = unsafe { ffi::MPI_Comm_free(&mut self.raw) };

@@ -20,7 +20,7 @@ use super::contestant::{Buffers, Contestant, Done, Start};
 use super::output::Head;
 use super::problem::Problem;
 use super::row::{MPI_BEST, MPI_DEFAULT};
-use super::stage::{Barrier, Stage};
+use super::stage::Barrier;
 use super::{Settings, Source, config, presets, progress, show};
 use crate::cli::{BenchArgs, OpArg};
 use crate::values::LinkRate;
@@ -70,7 +70,7 @@ fn play<T: Element + Into<f64>>(
     let head = Head::new(args, &comm, &backend, &data, settings);
 
     let mut contestants = presets(args);
-    contestants.push(Box::new(Default { native: Native::duplicate(world)?, call: None }));
+    contestants.push(Box::new(Default(Native::duplicate(world)?)));
     if args.mpi_best {
         contestants.push(Box::new(best(world, settings)?));
     }
@@ -93,7 +93,7 @@ fn best(world: &SimpleCommunicator, settings: &Settings) -> anyhow::Result<BestO
         if settings.counts.iter().any(|count| count.is_multiple_of(size) == is_even) {
             for way in native::ways(settings.collective, is_even) {
                 let name = way.name().to_owned();
-                ways.push(Way { tuned: Tuned::new(world, way)?, name, is_even, call: None });
+                ways.push(Way { tuned: Tuned::new(world, way)?, name, is_even });
             }
         }
     }
@@ -101,10 +101,7 @@ fn best(world: &SimpleCommunicator, settings: &Settings) -> anyhow::Result<BestO
 }
 
 /// The library as it is.
-struct Default {
-    native: Native,
-    call: Option<Call>,
-}
+struct Default(Native);
 
 impl<X: Transport, T: Element> Contestant<X, T> for Default {
     fn name(&self) -> &'static str {
@@ -115,11 +112,6 @@ impl<X: Transport, T: Element> Contestant<X, T> for Default {
         "MPI default".to_owned()
     }
 
-    fn prepare(&mut self, stage: &mut Stage<'_, X, T>) -> anyhow::Result<()> {
-        self.call = Some(call(&stage.problem)?);
-        Ok(())
-    }
-
     fn run(
         &mut self,
         comm: &mut Communicator<X>,
@@ -127,9 +119,9 @@ impl<X: Transport, T: Element> Contestant<X, T> for Default {
         buffers: &mut Buffers<T>,
         start: &mut Start<'_, X>,
     ) -> anyhow::Result<Done> {
-        let call = self.call.as_ref().context("the contestant is prepared before it runs")?;
+        let call = call(problem)?;
         start(comm)?;
-        self.native.run(call, lend(problem, buffers))?;
+        self.0.run(&call, lend(problem, buffers))?;
         Ok(finish(problem, buffers))
     }
 }
@@ -140,7 +132,6 @@ struct Way {
     name: String,
     /// Whether it is for arrays that divide evenly.
     is_even: bool,
-    call: Option<Call>,
 }
 
 impl<X: Transport, T: Element> Contestant<X, T> for Way {
@@ -152,11 +143,6 @@ impl<X: Transport, T: Element> Contestant<X, T> for Way {
         self.name.clone()
     }
 
-    fn prepare(&mut self, stage: &mut Stage<'_, X, T>) -> anyhow::Result<()> {
-        self.call = Some(call(&stage.problem)?.with_form(self.tuned.way().form()));
-        Ok(())
-    }
-
     fn run(
         &mut self,
         comm: &mut Communicator<X>,
@@ -164,10 +150,10 @@ impl<X: Transport, T: Element> Contestant<X, T> for Way {
         buffers: &mut Buffers<T>,
         start: &mut Start<'_, X>,
     ) -> anyhow::Result<Done> {
-        let call = self.call.as_ref().context("the contestant is prepared before it runs")?;
+        let call = call(problem)?.with_form(self.tuned.way().form());
         let armed = self.tuned.arm()?;
         start(comm)?;
-        armed.run(call, lend(problem, buffers))?;
+        armed.run(&call, lend(problem, buffers))?;
         Ok(finish(problem, buffers))
     }
 }

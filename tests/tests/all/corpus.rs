@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Most bytes of an input that is kept.
 const MAX_BYTES: usize = 4096;
 /// Most inputs that are kept, so that a clone stays small.
-const MAX_FILES: usize = 300;
+const MAX_FILES: usize = 330;
 
 fn fuzz() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz")

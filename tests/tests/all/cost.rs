@@ -3,7 +3,6 @@
 //! Cases are those of the conformance suite, so that new collectives and schedules are covered.
 
 use std::cell::Cell;
-use std::task::Poll;
 use std::time::Duration;
 
 use foldwire::codec::{Codec, CodecId, CodecParams};
@@ -11,10 +10,10 @@ use foldwire::kernel::Level;
 use foldwire::layout::{Division, Layout};
 use foldwire::op::Op;
 use foldwire::schedule::Call;
-use foldwire::transport::{Rank, Tag, Transport};
-use foldwire::{Bound, Collective, Communicator, Element, Plan, Quantum, Report, Scope};
+use foldwire::{Bound, Collective, Communicator, Element, Plan, Quantum, Rank, Report, Scope};
 use foldwire_sim::cost::work::{Holding, Rules, Work, act};
 use foldwire_sim::cost::{self, Cluster, Costs};
+use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_tests::{Backend, Case, Threads, pairwise};
 
 /// Frames of the model and of the threads backend.
@@ -22,71 +21,22 @@ const FRAME_BYTES: usize = 20_000;
 const LANES: usize = 4;
 const THREADS: Threads = Threads { frame_bytes: Some(FRAME_BYTES) };
 
-/// A transport whose clock moves by a nanosecond whenever it is looked at, so that a report's times are counts: each
-/// piece of work that the engine times takes one.
-struct Ticking<X> {
-    inner: X,
-    ticks: Cell<u64>,
-}
+/// A clock that moves by a nanosecond whenever it is looked at, so that a report's times are counts: each piece of work
+/// that the engine times takes one.
+#[derive(Default)]
+struct Ticking(Cell<u64>);
 
-impl<X: Transport> Transport for Ticking<X> {
-    type Frame = X::Frame;
-    type Error = X::Error;
-
-    fn rank(&self) -> Rank {
-        self.inner.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.inner.size()
-    }
-
-    fn frame_capacity(&self) -> usize {
-        self.inner.frame_capacity()
-    }
-
-    fn poll_frame(&mut self) -> Poll<Result<X::Frame, X::Error>> {
-        self.inner.poll_frame()
-    }
-
-    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), X::Error>> {
-        self.inner.poll_ready(to, tag)
-    }
-
-    fn send(&mut self, to: Rank, tag: Tag, frame: X::Frame, n: usize) -> Result<(), X::Error> {
-        self.inner.send(to, tag, frame, n)
-    }
-
-    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(X::Frame, usize), X::Error>> {
-        self.inner.poll_recv(from, tag)
-    }
-
-    fn recycle(&mut self, frame: X::Frame) {
-        self.inner.recycle(frame);
-    }
-
-    fn progress(&mut self) -> Result<(), X::Error> {
-        self.inner.progress()
-    }
-
-    fn now(&self) -> Duration {
-        self.ticks.set(self.ticks.get() + 1);
-        Duration::from_nanos(self.ticks.get())
-    }
-
-    fn idle(&mut self, budget: Duration) {
-        self.inner.idle(budget);
-    }
-
-    fn needs_checksum(&self) -> bool {
-        self.inner.needs_checksum()
+impl Hooks for Ticking {
+    fn time(&self, _: Duration) -> Duration {
+        self.0.set(self.0.get() + 1);
+        Duration::from_nanos(self.0.get())
     }
 }
 
 /// Each rank's report of a run by which times are counts.
 fn run<T: Element>(case: &Case) -> Vec<Report> {
     THREADS.run_transports(case.size, |inner| {
-        let ticking = Ticking { inner, ticks: Cell::new(0) };
+        let ticking = Wrapped::new(inner, Ticking::default());
         let mut comm = Communicator::new(ticking).expect("frames are large enough");
         case.run_rank::<T, _>(&mut comm).expect("the call").1
     })

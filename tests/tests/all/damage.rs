@@ -13,7 +13,7 @@ use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::{Transport, TransportErrorKind};
 use foldwire::{Bound, Collective, Communicator, Config, DType, Element, Error, Op, Plan, Quantum};
 use foldwire_tests::data::Random;
-use foldwire_tests::tamper::{Harm, Tamper};
+use foldwire_tests::tamper::{Harm, tamper};
 use foldwire_tests::{coding, data};
 use foldwire_threads::World;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ fn all_reduce<T: Element>(
             checksum: Some(checksum),
             ..Config::default()
         };
-        let transport = Tamper::new(endpoint, harm);
+        let transport = tamper(endpoint, harm);
         let mut comm = Communicator::with_config(transport, config).expect("large frames");
         let mut values: Vec<T> = data::rough(rank, count);
         let result = comm.all_reduce(&mut values, Op::Sum, plan);

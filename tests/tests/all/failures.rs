@@ -336,9 +336,9 @@ fn a_rank_that_never_calls_stalls_the_others_and_then_fails_itself() {
 }
 
 #[test]
-fn a_dropped_operation_is_an_error_on_the_other_ranks_and_poisons_its_own() {
+fn a_dropped_or_cancelled_operation_is_an_error_on_the_other_ranks_and_poisons_its_own() {
     for size in [2, 3, 5] {
-        for n_polls in [0, 1, 3] {
+        for (n_polls, cancels) in [0, 1, 3].into_iter().flat_map(|n| [(n, false), (n, true)]) {
             let outcomes = run(size, PATIENT, move |comm| {
                 let mut values = vec![1.5f32; 50_000];
                 if comm.rank().index() == 1 {
@@ -346,7 +346,11 @@ fn a_dropped_operation_is_an_error_on_the_other_ranks_and_poisons_its_own() {
                     for _ in 0..n_polls {
                         let _ = operation.poll();
                     }
-                    drop(operation);
+                    if cancels {
+                        operation.cancel();
+                    } else {
+                        drop(operation);
+                    }
                 }
                 comm.all_reduce(&mut values, Op::Sum, &plan())
             });
@@ -355,7 +359,7 @@ fn a_dropped_operation_is_an_error_on_the_other_ranks_and_poisons_its_own() {
                     1 => *result == Err(Error::Poisoned),
                     _ => result.as_ref().is_err_and(lost_or_aborted),
                 };
-                assert!(expected, "{n_polls} polls, {outcomes:?}");
+                assert!(expected, "{n_polls} polls, cancelled: {cancels}, {outcomes:?}");
             }
         }
     }

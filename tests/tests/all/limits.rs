@@ -40,7 +40,9 @@ fn limited(
     for (rank, (outcome, took)) in outcomes.iter().enumerate() {
         let context = format!("rank {rank} of {size}: {outcomes:?}");
         assert!(rank == 0 || outcome.as_ref().is_err_and(told), "{context}");
-        assert!(*took >= LIMIT && (rank == size - 1 || *took < LATE), "{context}");
+        assert!(rank == size - 1 || *took < LATE, "{context}");
+        // The others may have started later than rank 0.
+        assert!(rank > 0 || *took >= LIMIT, "{context}");
     }
     outcomes[0].0.expect_err("nobody can finish without the late rank")
 }
@@ -107,32 +109,6 @@ fn a_call_that_keeps_its_deadline_is_not_touched_by_it() {
         (0..20).try_for_each(|_| comm.all_reduce(&mut values, Op::Max, &plan()).map(|_| ()))
     });
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-}
-
-#[test]
-fn a_cancelled_operation_is_an_error_on_the_other_ranks_and_poisons_its_own() {
-    for size in [2, 3, 5] {
-        for n_polls in [0, 1, 3] {
-            let outcomes = run(size, PATIENT, move |comm| {
-                let mut values = vec![1.5f32; 50_000];
-                if comm.rank().index() == 1 {
-                    let mut operation = comm.start_all_reduce(&mut values, Op::Sum, &plan())?;
-                    for _ in 0..n_polls {
-                        let _ = operation.poll();
-                    }
-                    operation.cancel();
-                }
-                comm.all_reduce(&mut values, Op::Sum, &plan())
-            });
-            for (rank, result) in outcomes.iter().enumerate() {
-                let expected = match rank {
-                    1 => *result == Err(Error::Poisoned),
-                    _ => result.as_ref().is_err_and(told),
-                };
-                assert!(expected, "{n_polls} polls, {outcomes:?}");
-            }
-        }
-    }
 }
 
 #[test]

@@ -318,8 +318,10 @@ fn a_shrunk_communicator_shrinks_again_down_to_one() {
                 let told = matches!(outcome, Err(Error::Aborted { .. } | Error::Poisoned))
                     || matches!(outcome, Err(Error::Transport { kind, .. }) if kind == lost);
                 assert!(told, "{outcome:?}");
+                let epoch = comm.epoch();
                 comm = comm.shrink(PATIENT).expect("some are left");
                 assert_eq!(comm.rank().index(), me - first - 1);
+                assert!(comm.epoch() > epoch && (first > 0 || epoch == 0));
             }
             seen
         })

@@ -40,7 +40,7 @@ pub(crate) struct Variable {
 impl Variable {
     /// The variable of this name, if MPI is up, the library has it, it is an `int`, and it can be set.
     pub(crate) fn open(name: &str) -> Option<Self> {
-        if !super::is_up() {
+        if !mpi::is_initialized() || mpi::is_finalized() {
             return None;
         }
         open_interface().ok()?;

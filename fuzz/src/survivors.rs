@@ -1,0 +1,349 @@
+//! Any messages of one rank, the *liar*, while the others form groups of survivors on a simulated network: no panic,
+//! an end in time, and ranks that count each other in are in the same group.
+//!
+//! ```text
+//!   input:  ranks less 2, and 16 × the liar (1 byte)  manner (1 byte)  delays (2 bytes)  acts
+//!   manner: bit 0: the liar takes in what it is sent; 1: it stays to the end; 2: links hold one frame;
+//!           3: frames need their sender's attention; 4: a call fails first; 5: checksums; 6: nothing is prompt
+//!   act:    0 n                              waits for n/64 of the patience
+//!           1 to tag n bytes[n]              these bytes
+//!           2 to tag message[5]              a message
+//!           3 to tag message[5] n (at byte)[n]   a message in which bytes are others
+//!   message: kind  epoch (2 bytes)  members  round: bits 0–3; part: bit 4; checksum: bit 5
+//! ```
+//!
+//! `to` is a rank, or all where there is no such rank. A rank that lies can have others left out, and be in two groups of
+//! one epoch itself (docs/failures.md). So what is asserted is about pairs of ranks that do not lie.
+
+use foldwire::codec::CodecId;
+use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind};
+use foldwire::layout::Division;
+use foldwire::op::OpCode;
+use foldwire::transport::{MIN_FRAME_BYTES, Tag};
+use foldwire::{
+    Collective, Communicator, Config, Element, Error, Op, Plan, Rank, Shrink, Transport,
+};
+use foldwire_sim::{Clock, End, Endpoint, Net, World};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+/// How long survivors wait for each other.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// An end comes within this time of the last lie. Each rank loses patience with each other once at most in each of three
+/// tries, and takes the others along.
+const LIMIT: Duration = PATIENCE.saturating_mul(100);
+/// How often a rank forms a group and computes in it, until a sum succeeds.
+const ROUNDS: usize = 3;
+/// Most that the liar does: more finds nothing new and takes longer.
+const MAX_ACTS: usize = 48;
+/// How often the liar asks for room.
+const ASKS: usize = 16;
+
+/// What an input says.
+#[derive(Debug)]
+struct Scenario<'a> {
+    size: usize,
+    liar: usize,
+    manner: u8,
+    seed: u64,
+    script: &'a [u8],
+}
+
+/// What the ranks that do not lie are told, and what they saw.
+struct Witness {
+    /// When the liar last said something.
+    last_lie: Cell<Duration>,
+    /// How many have not ended.
+    n_running: Cell<usize>,
+    groups: RefCell<Vec<Group>>,
+}
+
+/// A group that a rank was done with.
+#[derive(Debug)]
+struct Group {
+    rank: usize,
+    epoch: u16,
+    members: Vec<usize>,
+}
+
+/// The target.
+///
+/// # Panics
+/// If a claim does not hold.
+pub fn check(input: &[u8]) {
+    let [ranks, manner, low, high, script @ ..] = input else { return };
+    let size = 2 + usize::from(ranks % 16) % 5;
+    let seed = u64::from(u16::from_le_bytes([*low, *high]));
+    let liar = usize::from(ranks / 16) % size;
+    let scenario = Scenario { size, liar, manner: *manner, seed, script };
+    let witness = Witness {
+        last_lie: Cell::default(),
+        n_running: Cell::new(size - 1),
+        groups: RefCell::default(),
+    };
+    let world = World::new(size, scenario.seed).net(scenario.net());
+    let run = world.run(async |endpoint| {
+        if endpoint.rank().index() == scenario.liar {
+            scenario.lie(endpoint, &witness).await;
+        } else {
+            scenario.survive(endpoint, &witness).await;
+            witness.n_running.set(witness.n_running.get() - 1);
+        }
+    });
+    for (rank, end) in run.ends.iter().enumerate() {
+        assert_eq!(*end, End::Returned(()), "rank {rank} of {scenario:?}");
+    }
+    assert_eq!(run.n_leaked(), 0, "{scenario:?}");
+    compare(&witness.groups.borrow(), &scenario);
+}
+
+/// Ranks that count each other in are in the same group.
+fn compare(groups: &[Group], scenario: &Scenario<'_>) {
+    for ours in groups {
+        let counted_in =
+            |theirs: &&Group| theirs.epoch == ours.epoch && ours.members.contains(&theirs.rank);
+        for theirs in groups.iter().filter(counted_in) {
+            assert_eq!(ours.members, theirs.members, "{ours:?}, {theirs:?}, {scenario:?}");
+        }
+    }
+}
+
+impl Scenario<'_> {
+    const fn has(&self, bit: u8) -> bool {
+        self.manner >> bit & 1 == 1
+    }
+
+    fn net(&self) -> Net {
+        let usual = Net::default();
+        Net {
+            depth: if self.has(2) { 1 } else { usual.depth },
+            attended: self.has(3),
+            refusal: if self.has(6) { 4 } else { 0 },
+            neglect: if self.has(6) { 3 } else { 0 },
+            jitter: if self.has(6) { Duration::from_micros(300) } else { usual.jitter },
+            frame_bytes: MIN_FRAME_BYTES,
+            jump: PATIENCE / 8,
+            ..usual
+        }
+    }
+
+    /// One rank that does not lie.
+    async fn survive(&self, endpoint: Endpoint, witness: &Witness) {
+        let (clock, own) = (endpoint.clock(), endpoint.rank().index());
+        let checksum = Some(self.has(5));
+        let config = Config { lanes: 2, timeout: PATIENCE / 2, checksum, ..Config::default() };
+        let comm = Communicator::with_config(endpoint, config);
+        let mut comm = comm.expect("frames are large enough");
+        if self.has(4) {
+            let _ = self.count(&mut comm, own).await;
+        }
+        for _ in 0..ROUNDS {
+            let before = members(&comm);
+            let here = comm.rank();
+            let shrink = comm.start_shrink(PATIENCE).expect("few ranks");
+            comm = match end_of(shrink, &clock, witness).await {
+                Ok(comm) => comm,
+                Err(error) => return check_error(error, here, before.len()),
+            };
+            let members = members(&comm);
+            assert!(members.contains(&own) && members.iter().all(|rank| before.contains(rank)));
+            let group = Group { rank: own, epoch: comm.epoch(), members: members.clone() };
+            witness.groups.borrow_mut().push(group);
+            match self.count(&mut comm, own).await {
+                // What the liar adds is anything.
+                Ok(_) if members.contains(&self.liar) => return,
+                Ok(counts) => {
+                    let once = |rank: usize| f64::from(u8::from(members.contains(&rank)));
+                    return assert!((0..self.size).map(once).eq(counts), "a sum over {members:?}");
+                }
+                Err(error) => assert!(!error.is_usage(), "{error}"),
+            }
+        }
+    }
+
+    /// How often each rank takes part in a sum.
+    async fn count(
+        &self,
+        comm: &mut Communicator<Endpoint>,
+        own: usize,
+    ) -> Result<Vec<f64>, Error> {
+        let mut counts = vec![0.0; self.size];
+        counts[own] = 1.0;
+        comm.start_all_reduce(&mut counts, Op::Sum, &Plan::raw())?.await?;
+        Ok(counts)
+    }
+
+    /// The rank that lies: the script.
+    async fn lie(&self, mut endpoint: Endpoint, witness: &Witness) {
+        let clock = endpoint.clock();
+        for act in (Script { rest: self.script, size: self.size }).take(MAX_ACTS) {
+            match act {
+                Act::Wait(time) => clock.sleep(time).await,
+                Act::Say { to, tag, message } => {
+                    let (first, last) = to.map_or((0, self.size - 1), |rank| (rank, rank));
+                    for to in (first..=last).filter(|&to| to != self.liar) {
+                        say(&mut endpoint, &clock, Rank::new(to), tag, &message).await;
+                    }
+                    witness.last_lie.set(clock.now());
+                }
+            }
+            self.attend(&mut endpoint);
+        }
+        while self.has(1) && witness.n_running.get() > 0 {
+            self.attend(&mut endpoint);
+            clock.sleep(PATIENCE / 8).await;
+        }
+    }
+
+    /// Lets the liar's messages leave, and takes in those of others, if it does.
+    fn attend(&self, endpoint: &mut Endpoint) {
+        endpoint.progress().expect("nobody dies here");
+        let links = (0..self.size).flat_map(|from| (0..Tag::COUNT).map(move |tag| (from, tag)));
+        for (from, tag) in links.filter(|&(from, _)| self.has(0) && from != self.liar) {
+            let (from, tag) = (Rank::new(from), Tag(tag as u8));
+            while let Poll::Ready(Ok((frame, _))) = endpoint.poll_recv(from, tag) {
+                endpoint.recycle(frame);
+            }
+        }
+    }
+}
+
+/// Sends a message, unless there is no room for long.
+async fn say(endpoint: &mut Endpoint, clock: &Clock, to: Rank, tag: Tag, message: &[u8]) {
+    for _ in 0..ASKS {
+        if let Poll::Ready(Ok(())) = endpoint.poll_ready(to, tag)
+            && let Poll::Ready(Ok(mut frame)) = endpoint.poll_frame()
+        {
+            frame.as_mut()[..message.len()].copy_from_slice(message);
+            endpoint.send(to, tag, frame, message.len()).expect("there is room");
+            return;
+        }
+        clock.pause().await;
+    }
+}
+
+/// The end of forming a group, which comes in time.
+async fn end_of(
+    mut shrink: Shrink<Endpoint>,
+    clock: &Clock,
+    witness: &Witness,
+) -> Result<Communicator<Endpoint>, Error> {
+    let start = clock.now();
+    poll_fn(|_| {
+        let quiet = clock.now().saturating_sub(start.max(witness.last_lie.get()));
+        assert!(quiet < LIMIT, "no end: {shrink:?}");
+        shrink.poll()
+    })
+    .await
+}
+
+/// It is one that forming a group may give, and names another rank.
+fn check_error(error: Error, own: Rank, size: usize) {
+    let named = match error {
+        Error::Excluded { rank } | Error::Stalled { rank, .. } | Error::Mismatch { rank, .. } => {
+            rank
+        }
+        other => panic!("not an error of a group that is formed: {other}"),
+    };
+    assert!(named != own && named.index() < size, "rank {own} of {size}: {error}");
+}
+
+/// As ranks of the transport.
+fn members(comm: &Communicator<Endpoint>) -> Vec<usize> {
+    let ranks = (0..comm.size()).map(Rank::new);
+    ranks.filter_map(|rank| comm.transport_rank(rank)).map(Rank::index).collect()
+}
+
+/// What the liar does.
+enum Act {
+    Wait(Duration),
+    Say {
+        /// A rank; `None`: all.
+        to: Option<usize>,
+        tag: Tag,
+        message: Vec<u8>,
+    },
+}
+
+struct Script<'a> {
+    rest: &'a [u8],
+    size: usize,
+}
+
+impl<'a> Script<'a> {
+    fn byte(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(byte)
+    }
+
+    fn bytes(&mut self, n_bytes: usize) -> &'a [u8] {
+        let (bytes, rest) = self.rest.split_at(n_bytes.min(self.rest.len()));
+        self.rest = rest;
+        bytes
+    }
+
+    fn message(&mut self) -> Option<Vec<u8>> {
+        let [kind, low, high, members, flags] = *self.bytes(5) else { return None };
+        let kind = [Kind::Data, Kind::Abort, Kind::View, Kind::Fence][usize::from(kind % 4)];
+        let is_ballot = matches!(kind, Kind::View | Kind::Fence);
+        // A set of ranks, a share of a sum, or nothing.
+        let payload = match kind {
+            Kind::Data => vec![members; self.size * size_of::<f64>()],
+            Kind::Abort => Vec::new(),
+            Kind::View | Kind::Fence => vec![members],
+        };
+        let header = Header {
+            kind,
+            call: CallHeader {
+                epoch: u16::from_le_bytes([low, high]),
+                sequence: if is_ballot { 0 } else { members.into() },
+                collective: Collective::AllReduce,
+                dtype: if is_ballot { f32::DTYPE } else { f64::DTYPE },
+                op: if is_ballot { OpCode::None } else { OpCode::Sum },
+                codec: CodecId::Raw,
+                division: Division::Blocks,
+                pipeline: 0,
+                root: 0,
+                count: self.size as u64,
+                step: 0.0,
+            },
+            part: u32::from(flags >> 4 & 1),
+            round: u32::from(flags % 16),
+            n_values: if is_ballot { members.count_ones() } else { self.size as u32 },
+            n_bytes: payload.len() as u32,
+            operands: u32::from(kind == Kind::Data),
+        };
+        let mut message = [&[0; HEADER_BYTES], &payload[..]].concat();
+        header.emit(&mut message, flags >> 5 & 1 == 1);
+        Some(message)
+    }
+}
+
+impl Iterator for Script<'_> {
+    type Item = Act;
+
+    fn next(&mut self) -> Option<Act> {
+        let act = self.byte()? % 4;
+        if act == 0 {
+            return Some(Act::Wait(PATIENCE * u32::from(self.byte()?) / 64));
+        }
+        let to = Some(usize::from(self.byte()?)).filter(|&rank| rank < self.size);
+        let tag = Tag(self.byte()? % Tag::COUNT as u8);
+        let message = if act == 1 {
+            let n_bytes = self.byte()?.into();
+            self.bytes(n_bytes).to_vec()
+        } else {
+            let mut message = self.message()?;
+            let n_others = if act == 3 { self.byte()? } else { 0 };
+            for _ in 0..n_others {
+                let at = usize::from(self.byte()?) % message.len();
+                message[at] = self.byte()?;
+            }
+            message
+        };
+        Some(Act::Say { to, tag, message })
+    }
+}

@@ -1,0 +1,120 @@
+//! A transport that differs from the one inside it in what a few [`Hooks`] say.
+
+use foldwire::transport::{Rank, Tag, Transport};
+use std::task::Poll;
+use std::time::Duration;
+
+/// What is different. By default nothing is.
+pub trait Hooks {
+    /// Sees a received message of `n_bytes` at the beginning of its frame, and may change it; how long it is then.
+    fn received(&mut self, frame: &mut [u8], n_bytes: usize) -> usize {
+        let _ = frame;
+        n_bytes
+    }
+
+    /// The time, if it is `now` inside.
+    fn time(&self, now: Duration) -> Duration {
+        now
+    }
+
+    /// Whether bytes can be damaged on the way, if they can or cannot inside.
+    fn needs_checksum(&self, inside: bool) -> bool {
+        inside
+    }
+}
+
+/// A transport with hooks.
+#[derive(Debug)]
+pub struct Wrapped<X, H> {
+    inner: X,
+    hooks: H,
+}
+
+impl<X, H> Wrapped<X, H> {
+    /// Wraps `inner`.
+    pub const fn new(inner: X, hooks: H) -> Self {
+        Self { inner, hooks }
+    }
+}
+
+impl<X: Transport, H: Hooks> Transport for Wrapped<X, H> {
+    type Frame = X::Frame;
+    type Error = X::Error;
+
+    fn rank(&self) -> Rank {
+        self.inner.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.inner.size()
+    }
+
+    fn frame_capacity(&self) -> usize {
+        self.inner.frame_capacity()
+    }
+
+    fn poll_frame(&mut self) -> Poll<Result<Self::Frame, Self::Error>> {
+        self.inner.poll_frame()
+    }
+
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(to, tag)
+    }
+
+    fn send(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        frame: Self::Frame,
+        n_bytes: usize,
+    ) -> Result<(), Self::Error> {
+        self.inner.send(to, tag, frame, n_bytes)
+    }
+
+    fn poll_recv(
+        &mut self,
+        from: Rank,
+        tag: Tag,
+    ) -> Poll<Result<(Self::Frame, usize), Self::Error>> {
+        self.inner.poll_recv(from, tag).map_ok(|(mut frame, n_bytes)| {
+            let n_bytes = self.hooks.received(frame.as_mut(), n_bytes);
+            (frame, n_bytes)
+        })
+    }
+
+    fn expect(&mut self, from: Rank, tag: Tag) {
+        self.inner.expect(from, tag);
+    }
+
+    fn forget(&mut self, peer: Rank) {
+        self.inner.forget(peer);
+    }
+
+    fn recycle(&mut self, frame: Self::Frame) {
+        self.inner.recycle(frame);
+    }
+
+    fn undelivered(&self) -> Option<Rank> {
+        self.inner.undelivered()
+    }
+
+    fn progress(&mut self) -> Result<(), Self::Error> {
+        self.inner.progress()
+    }
+
+    fn now(&self) -> Duration {
+        self.hooks.time(self.inner.now())
+    }
+
+    fn idle(&mut self, budget: Duration) {
+        self.inner.idle(budget);
+    }
+
+    fn link_rate(&self) -> Option<f64> {
+        self.inner.link_rate()
+    }
+
+    fn needs_checksum(&self) -> bool {
+        self.hooks.needs_checksum(self.inner.needs_checksum())
+    }
+}
