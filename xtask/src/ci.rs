@@ -11,13 +11,14 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
 /// `cargo xtask lint`: formatting and lints of all that can be built here.
 pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
     packages::install(steps)?;
+    let here = machine::available();
     steps.run("format", &mut steps.cargo("fmt --all --check"))?;
     steps.run("format, fuzz", &mut steps.cargo("fmt --manifest-path fuzz/Cargo.toml --check"))?;
-    let mut lints = steps.cargo_on_workspace("clippy --all-targets");
+    let mut lints = fabrics::cargo_on_workspace(steps, here, "clippy --all-targets");
     steps.run("lints", lints.args(["--", "-D", "warnings"]))?;
     let lints =
         "clippy --manifest-path fuzz/Cargo.toml --no-default-features --all-targets -- -D warnings";
     steps.run("lints, fuzz", &mut steps.cargo(lints))?;
     bare_metal::lint(steps)?;
-    fabrics::lint(steps, machine::available())
+    fabrics::lint(steps, here)
 }

@@ -1,107 +1,109 @@
-//! What needs an MPI library or libfabric: tests, lints and documentation of the backends over them, as far as
-//! this machine has them.
+//! What needs an MPI library or libfabric: which members of the workspace and which features can be built here, and the
+//! steps for a second MPI library.
 //!
-//! A program is bound to one MPI library when it is built, so each has a target folder of its own.
+//! A program is bound to one MPI library when it is built. The workspace is built with the first that is here; another
+//! one has a target folder of its own and builds only what knows MPI.
 
 use crate::machine::{Available, MPICH, Mpi, OPEN_MPI};
 use crate::steps::Steps;
 use std::process::Command;
 
-/// The members of the workspace that need more than Rust.
-pub(crate) const PACKAGES: [&str; 4] =
-    ["foldwire-mpi", "foldwire-mpi-native", "foldwire-libfabric", "libfabric-sys"];
+/// A part that a machine may lack: members of the workspace that need it, and features of others.
+struct Part {
+    members: &'static [&'static str],
+    features: &'static str,
+}
+
+const MPI: Part = Part {
+    members: &["foldwire-mpi", "foldwire-mpi-native"],
+    features: "foldwire-bench/mpi,foldwire-tests/mpi",
+};
+
+const LIBFABRIC: Part = Part {
+    members: &["foldwire-libfabric", "libfabric-sys"],
+    features: "foldwire-bench/libfabric,foldwire-tests/libfabric",
+};
 
 const MISSING: &str = "not installed (`cargo xtask packages` says what is needed)";
 
-/// The MPI libraries: name, programs, target folder, whether they are here.
-fn libraries(here: Available) -> [(&'static str, &'static Mpi, &'static str, bool); 2] {
-    [
-        ("Open MPI", &OPEN_MPI, "target/openmpi", here.openmpi),
-        ("MPICH", &MPICH, "target/mpich", here.mpich),
-    ]
+/// An MPI library.
+struct Library {
+    name: &'static str,
+    mpi: &'static Mpi,
+    target: &'static str,
 }
 
-/// cargo with these words for an MPI library.
-fn cargo(steps: &Steps, mpi: &Mpi, target: &str, words: &str) -> Command {
+/// The MPI libraries that are here; the workspace is built with the first.
+fn libraries(here: Available) -> impl Iterator<Item = Library> {
+    let open_mpi = Library { name: "Open MPI", mpi: &OPEN_MPI, target: "target/openmpi" };
+    let mpich = Library { name: "MPICH", mpi: &MPICH, target: "target/mpich" };
+    let all = [(open_mpi, here.openmpi), (mpich, here.mpich)];
+    all.into_iter().filter_map(|(library, is_here)| is_here.then_some(library))
+}
+
+fn has_any(here: Available) -> bool {
+    here.libfabric || libraries(here).next().is_some()
+}
+
+impl Library {
+    /// Has a command build and run with this library.
+    fn choose(&self, command: &mut Command) {
+        command.env("MPICC", self.mpi.mpicc().unwrap_or("mpicc"));
+        command.env("FOLDWIRE_MPIRUN", self.mpi.mpirun().unwrap_or("mpirun"));
+    }
+}
+
+/// cargo with these words on all members of the workspace, with all features, that can be built here.
+pub(crate) fn cargo_on_workspace(steps: &Steps, here: Available, words: &str) -> Command {
     let mut command = steps.cargo(words);
-    command.args(["--target-dir", target]);
-    command.env("MPICC", mpi.mpicc().unwrap_or("mpicc"));
-    command.env("FOLDWIRE_MPIRUN", mpi.mpirun().unwrap_or("mpirun"));
+    command.arg("--workspace");
+    let mut features = "foldwire/alloc,foldwire/std,foldwire/rayon".to_owned();
+    let library = libraries(here).next();
+    for (part, is_here) in [(MPI, library.is_some()), (LIBFABRIC, here.libfabric)] {
+        if is_here {
+            features = format!("{features},{}", part.features);
+        } else {
+            part.members.iter().for_each(|member| _ = command.args(["--exclude", member]));
+        }
+    }
+    if let Some(library) = library {
+        library.choose(&mut command);
+    }
+    command.args(["--features", &features]);
     command
 }
 
-/// Runs the tests of all fabrics that are here.
+/// Runs the tests of what the workspace's own did not have: the programs without fabrics, the other MPI libraries.
 pub(crate) fn test(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
-    for (name, mpi, target, is_here) in libraries(here) {
+    for (name, is_here) in
+        [("Open MPI", here.openmpi), ("MPICH", here.mpich), ("libfabric", here.libfabric)]
+    {
         if !is_here {
             steps.skip(name, MISSING);
-            continue;
-        }
-        let units = "test -p foldwire-mpi -p foldwire-mpi-native";
-        steps.run(&format!("{name}, crates"), &mut cargo(steps, mpi, target, units))?;
-        let suite = "test -p foldwire-tests --features mpi --test mpi";
-        steps.run(&format!("{name}, suite"), &mut cargo(steps, mpi, target, suite))?;
-        // What it says of the library itself is in the crates' tests.
-        if name == "Open MPI" {
-            let bench = "test -p foldwire-bench --features mpi --test bench";
-            steps.run(&format!("{name}, bench"), &mut cargo(steps, mpi, target, bench))?;
         }
     }
-    if !here.libfabric {
-        steps.skip("libfabric", MISSING);
-        return Ok(());
+    if has_any(here) {
+        let words = "test -p foldwire-bench --test bench --test info";
+        steps.run("command without fabrics", &mut steps.cargo(words))?;
     }
-    steps.run(
-        "libfabric, crates",
-        &mut steps.cargo("test -p libfabric-sys -p foldwire-libfabric"),
-    )?;
-    steps.run(
-        "libfabric, suite",
-        &mut steps.cargo("test -p foldwire-tests --features libfabric --test libfabric"),
-    )?;
-    steps.run(
-        "libfabric, bench",
-        &mut steps.cargo("test -p foldwire-bench --features libfabric --test bench --test info"),
-    )?;
+    for library in libraries(here).skip(1) {
+        for (what, words) in [
+            ("crates", "test -p foldwire-mpi -p foldwire-mpi-native"),
+            ("suite", "test -p foldwire-tests --features mpi --test mpi"),
+        ] {
+            let mut command = steps.cargo(words);
+            library.choose(command.args(["--target-dir", library.target]));
+            steps.run(&format!("{}, {what}", library.name), &mut command)?;
+        }
+    }
     Ok(())
 }
 
-/// Lints them.
+/// Lints what looks otherwise without fabrics.
 pub(crate) fn lint(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
-    let strict = ["--all-targets", "--", "-D", "warnings"];
-    // These see nothing of the library itself: once is enough.
-    let mut others =
-        "-p foldwire-bench -p foldwire-tests --features foldwire-bench/mpi,foldwire-tests/mpi";
-    for (name, mpi, target, is_here) in libraries(here) {
-        if !is_here {
-            steps.skip(&format!("lints, {name}"), MISSING);
-            continue;
-        }
-        let words = format!("clippy -p foldwire-mpi -p foldwire-mpi-native {others}");
-        steps.run(&format!("lints, {name}"), cargo(steps, mpi, target, &words).args(strict))?;
-        others = "";
-    }
-    if !here.libfabric {
-        steps.skip("lints, libfabric", MISSING);
-        return Ok(());
-    }
-    let words = "clippy -p libfabric-sys -p foldwire-libfabric -p foldwire-bench -p foldwire-tests \
-                 --features foldwire-bench/libfabric,foldwire-tests/libfabric";
-    steps.run("lints, libfabric", steps.cargo(words).args(strict))?;
-    Ok(())
-}
-
-/// Builds their documentation.
-pub(crate) fn document(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
-    let strict = ("RUSTDOCFLAGS", "-D warnings");
-    if let Some((_, mpi, target, _)) = libraries(here).into_iter().find(|library| library.3) {
-        let words = "doc --no-deps -p foldwire-mpi -p foldwire-mpi-native";
-        steps
-            .run("documentation, MPI", cargo(steps, mpi, target, words).env(strict.0, strict.1))?;
-    }
-    if here.libfabric {
-        let words = "doc --no-deps -p libfabric-sys -p foldwire-libfabric";
-        steps.run("documentation, libfabric", steps.cargo(words).env(strict.0, strict.1))?;
+    if has_any(here) {
+        let words = "clippy -p foldwire-bench -p foldwire-tests --all-targets -- -D warnings";
+        steps.run("lints without fabrics", &mut steps.cargo(words))?;
     }
     Ok(())
 }

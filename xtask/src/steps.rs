@@ -72,19 +72,6 @@ impl Steps {
         command
     }
 
-    /// cargo with these words on the members of the workspace that need nothing but Rust, with all features that
-    /// need nothing else.
-    pub(crate) fn cargo_on_workspace(&self, words: &str) -> Command {
-        let mut command = self.cargo(words);
-        command.arg("--workspace");
-        for package in crate::fabrics::PACKAGES {
-            command.args(["--exclude", package]);
-        }
-        // The others' features are backends.
-        command.args(["--features", "foldwire/alloc,foldwire/std,foldwire/rayon"]);
-        command
-    }
-
     /// Runs a command, passing its output through. Returns how many tests it ran.
     pub(crate) fn run(&mut self, name: &str, command: &mut Command) -> anyhow::Result<Tests> {
         self.run_into(name, command, &mut io::stdout())

@@ -9,8 +9,9 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
         eprintln!("{}", packages::advice(&missing));
     }
     let here = machine::available();
-    // All features of core are `std`, `alloc` and `rayon`; the steps after it take them away again.
-    steps.run("workspace", &mut steps.cargo_on_workspace("test --no-fail-fast"))?;
+    // All features that can be built here; the steps after it take them away again.
+    let tests = "test --no-fail-fast";
+    steps.run("workspace", &mut fabrics::cargo_on_workspace(steps, here, tests))?;
     // Each alone, as resolved features of the whole workspace are a union.
     steps.run("core, no features", &mut steps.cargo("test -p foldwire --no-default-features"))?;
     steps.run(
@@ -28,9 +29,7 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     fabrics::test(steps, here)?;
     #[cfg(target_os = "linux")]
     crate::cluster::test(steps)?;
-    steps.run(
-        "documentation",
-        steps.cargo_on_workspace("doc --no-deps").env("RUSTDOCFLAGS", "-D warnings"),
-    )?;
-    fabrics::document(steps, here)
+    let mut documentation = fabrics::cargo_on_workspace(steps, here, "doc --no-deps");
+    steps.run("documentation", documentation.env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(())
 }
