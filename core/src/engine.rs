@@ -195,7 +195,9 @@ impl<F: Frame> Engine<F> {
             return Ok(Progress::Moved);
         }
         let awaited = self.awaited().chain(to_deliver).map(|(rank, _)| rank);
-        notices.listen(transport, &self.program.header, awaited)?;
+        if notices.listen(transport, &self.program.header, awaited)? {
+            return Ok(Progress::Moved);
+        }
         let waited = now.saturating_sub(self.last_progress);
         // Where all stall together, the rank that waits for the silent one should name it, and not just hear
         // that a third one was quicker to give up.

@@ -16,7 +16,7 @@
 //! one epoch itself (docs/failures.md). So what is asserted is about pairs of ranks that do not lie.
 
 use foldwire::codec::CodecId;
-use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind};
+use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind, Measure};
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
 use foldwire::transport::{MIN_FRAME_BYTES, Tag};
@@ -308,6 +308,7 @@ impl<'a> Script<'a> {
                 pipeline: 0,
                 root: 0,
                 count: self.size as u64,
+                measure: Measure::Lattice,
                 step: 0.0,
             },
             part: u32::from(flags >> 4 & 1),

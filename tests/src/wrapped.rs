@@ -12,6 +12,11 @@ pub trait Hooks {
         n_bytes
     }
 
+    /// Learns that nothing had come from `from` with `tag` when it was asked for.
+    fn found_nothing(&mut self, from: Rank, tag: Tag) {
+        let _ = (from, tag);
+    }
+
     /// The time, if it is `now` inside.
     fn time(&self, now: Duration) -> Duration {
         now
@@ -76,7 +81,11 @@ impl<X: Transport, H: Hooks> Transport for Wrapped<X, H> {
         from: Rank,
         tag: Tag,
     ) -> Poll<Result<(Self::Frame, usize), Self::Error>> {
-        self.inner.poll_recv(from, tag).map_ok(|(mut frame, n_bytes)| {
+        let polled = self.inner.poll_recv(from, tag);
+        if polled.is_pending() {
+            self.hooks.found_nothing(from, tag);
+        }
+        polled.map_ok(|(mut frame, n_bytes)| {
             let n_bytes = self.hooks.received(frame.as_mut(), n_bytes);
             (frame, n_bytes)
         })

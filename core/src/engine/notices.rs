@@ -5,8 +5,9 @@
 //! nothing, while the one that failed is another. A call also listens once before it begins, since one that only
 //! sends never waits.
 //!
-//! A notice ends the call under way unless the sender gave up in a *later* call and is not waited for: then it has sent
-//! what this call needs of it. That notice is remembered, and ends the next call.
+//! A notice ends the call under way unless the sender gave up in a *later* call: then it has sent what this call needs of
+//! it. That notice is remembered, and ends the next call. It ends this one only if a lane that has looked for the sender's
+//! message *after* the notice still waits for it: the two count calls differently.
 //!
 //! Cost: a few looks at empty queues for each pass that finds nothing to do.
 
@@ -51,20 +52,25 @@ impl Notices {
         self.listen_in_turn(transport, ours)
     }
 
-    /// While a call waits for the ranks `awaited`: fails if one of them has given up.
+    /// While a call waits for the ranks `awaited`: fails if one of them has given up. Whether lanes should look again before
+    /// they wait, since one gave up in a later call, and what it sent before may have come just now.
     pub(crate) fn listen<X: Transport>(
         &mut self,
         transport: &mut X,
         ours: &CallHeader,
         awaited: impl Iterator<Item = Rank>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
+        let mut look_again = false;
         for rank in awaited {
-            let is_known = self.given_up.is_some_and(|(known, _)| known == rank);
-            if is_known || hear(transport, rank, ours.epoch)?.is_some() {
+            if self.given_up.is_some_and(|(known, _)| known == rank) {
                 return Err(Error::Aborted { rank });
             }
+            if let Some(theirs) = hear(transport, rank, ours.epoch)? {
+                self.weigh(rank, theirs.sequence, ours)?;
+                look_again = true;
+            }
         }
-        Ok(())
+        Ok(look_again)
     }
 
     /// While a call waits: fails if one of the next few ranks in turn has given up this call or one before it.

@@ -9,7 +9,7 @@ use foldwire::schedule::Ring;
 use foldwire::{Communicator, Config, Error, Rank, Transport};
 use foldwire_sim::{End, Net, Run, World};
 use foldwire_tests::case::ROUTES;
-use foldwire_tests::tamper::{Harm, Tamper};
+use foldwire_tests::tamper::{Harm, tamper};
 use foldwire_tests::{Case, Operation};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +52,7 @@ fn with_a_broken_payload(case: &Case, victim: usize, nth: usize) -> Option<Vec<O
         async move {
             // A checksum would tell.
             let config = Config { lanes: 2, checksum: Some(false), ..Config::default() };
-            let mut comm = Communicator::with_config(Tamper::new(endpoint, harm), config)?;
+            let mut comm = Communicator::with_config(tamper(endpoint, harm), config)?;
             let mut buffers = case.buffers::<f32>(comm.rank().index());
             case.start(&mut comm, &mut buffers)?.await.map(|_| ())
         }

@@ -1,9 +1,12 @@
 //! Who fails is heard by everybody: by ranks that wait for a third one, by ranks that only send, and by no call too early.
 
 use foldwire::schedule::{Binomial, Ring};
-use foldwire::{Bound, Error, Op, Plan, Rank};
+use foldwire::transport::Tag;
+use foldwire::{Bound, Communicator, Error, Op, Plan, Rank};
 use foldwire_tests::deadline::{PATIENT, run};
-use std::sync::Barrier;
+use foldwire_tests::wrapped::{Hooks, Wrapped};
+use foldwire_threads::World;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -89,4 +92,47 @@ fn a_call_given_up_does_not_end_the_call_before_it() {
         let told = matches!(second, Err(Error::Aborted { .. } | Error::Poisoned));
         assert!(told, "rank {rank}: {outcomes:?}");
     }
+}
+
+/// When rank 0 first finds nothing of rank 1, it waits until rank 1 has sent its message and a notice.
+struct JustMissed {
+    sent: Option<Arc<Barrier>>,
+}
+
+impl Hooks for JustMissed {
+    fn found_nothing(&mut self, from: Rank, tag: Tag) {
+        if from == Rank(1)
+            && tag != Tag::CONTROL
+            && let Some(sent) = self.sent.take()
+        {
+            sent.wait();
+            sent.wait();
+        }
+    }
+}
+
+#[test]
+fn what_came_just_before_a_notice_is_not_missed() {
+    let sent = Arc::new(Barrier::new(2));
+    let [receiver, sender] = World::new(2).communicators().try_into().expect("two ranks");
+    let plan = plan().with_schedule(&Binomial);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut comm, mut values) = (sender, [2.0f32; 100]);
+            // Not before rank 0 has looked for it.
+            sent.wait();
+            comm.broadcast(&mut values, Rank(1), &plan).expect("only sends");
+            comm.start_broadcast(&mut values, Rank(1), &plan).expect("a valid call").cancel();
+            sent.wait();
+        });
+        let hooks = JustMissed { sent: Some(Arc::clone(&sent)) };
+        let transport = Wrapped::new(receiver.into_transport(), hooks);
+        let mut comm = Communicator::new(transport).expect("frames as before");
+        let mut values = [0.0f32; 100];
+        let first = comm.broadcast(&mut values, Rank(1), &plan).map(|_| ());
+        assert_eq!(first, Ok(()));
+        assert!(values.iter().all(|x| (x - 2.0).abs() <= 1e-3), "what rank 1 sent");
+        let second = comm.broadcast(&mut values, Rank(1), &plan).map(|_| ());
+        assert_eq!(second, Err(Error::Aborted { rank: Rank(1) }));
+    });
 }
