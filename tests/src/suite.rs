@@ -39,9 +39,13 @@ const PATIENT: Duration = Duration::from_secs(20);
 fn conformance<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     for (i, case) in pairwise_of(size).iter().enumerate() {
         let frame_bytes = [None, Some(40_000), Some(5_000)][i % 3];
-        let ours = case.check(&make(frame_bytes));
-        let theirs = case.check(&Threads { frame_bytes });
-        assert!(ours == theirs, "{case:?}: other bits than between threads");
+        let backend = make(frame_bytes);
+        let ours = case.check(&backend);
+        // Every process has all ranks' digests: one compares.
+        if backend.ranks(size).start == 0 {
+            let theirs = case.check(&Threads { frame_bytes });
+            assert!(ours == theirs, "{case:?}: other bits than between threads");
+        }
     }
 }
 
