@@ -60,9 +60,11 @@ impl Notices {
         ours: &CallHeader,
         awaited: impl Iterator<Item = Rank>,
     ) -> Result<bool, Error> {
+        // Of ranks heard of in this very pass no lane has looked since, and several lanes may wait for one rank.
+        let known = self.given_up.map(|(rank, _)| rank);
         let mut look_again = false;
         for rank in awaited {
-            if self.given_up.is_some_and(|(known, _)| known == rank) {
+            if known == Some(rank) {
                 return Err(Error::Aborted { rank });
             }
             if let Some(theirs) = hear(transport, rank, ours.epoch)? {

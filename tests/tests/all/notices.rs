@@ -2,7 +2,7 @@
 
 use foldwire::schedule::{Binomial, Ring};
 use foldwire::transport::Tag;
-use foldwire::{Bound, Communicator, Error, Op, Plan, Rank};
+use foldwire::{Bound, Communicator, Config, Error, Op, Plan, Rank};
 use foldwire_tests::deadline::{PATIENT, run};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_threads::World;
@@ -94,7 +94,7 @@ fn a_call_given_up_does_not_end_the_call_before_it() {
     }
 }
 
-/// When rank 0 first finds nothing of rank 1, it waits until rank 1 has sent its message and a notice.
+/// Once rank 0 has found nothing of rank 1 on either of two lanes, it waits until rank 1 has sent its messages and a notice.
 struct JustMissed {
     sent: Option<Arc<Barrier>>,
 }
@@ -102,7 +102,7 @@ struct JustMissed {
 impl Hooks for JustMissed {
     fn found_nothing(&mut self, from: Rank, tag: Tag) {
         if from == Rank(1)
-            && tag != Tag::CONTROL
+            && tag == Tag(1)
             && let Some(sent) = self.sent.take()
         {
             sent.wait();
@@ -114,11 +114,14 @@ impl Hooks for JustMissed {
 #[test]
 fn what_came_just_before_a_notice_is_not_missed() {
     let sent = Arc::new(Barrier::new(2));
-    let [receiver, sender] = World::new(2).communicators().try_into().expect("two ranks");
+    let world = World::new(2).frame_bytes(1024);
+    let [receiver, sender] = world.communicators().try_into().expect("two ranks");
+    let config = Config { lanes: 2, ..Config::default() };
     let plan = plan().with_schedule(&Binomial);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let (mut comm, mut values) = (sender, [2.0f32; 100]);
+            let (mut comm, mut values) = (sender, [2.0f32; 300]);
+            *comm.config_mut() = config;
             // Not before rank 0 has looked for it.
             sent.wait();
             comm.broadcast(&mut values, Rank(1), &plan).expect("only sends");
@@ -127,8 +130,8 @@ fn what_came_just_before_a_notice_is_not_missed() {
         });
         let hooks = JustMissed { sent: Some(Arc::clone(&sent)) };
         let transport = Wrapped::new(receiver.into_transport(), hooks);
-        let mut comm = Communicator::new(transport).expect("frames as before");
-        let mut values = [0.0f32; 100];
+        let mut comm = Communicator::with_config(transport, config).expect("frames as before");
+        let mut values = [0.0f32; 300];
         let first = comm.broadcast(&mut values, Rank(1), &plan).map(|_| ());
         assert_eq!(first, Ok(()));
         assert!(values.iter().all(|x| (x - 2.0).abs() <= 1e-3), "what rank 1 sent");
