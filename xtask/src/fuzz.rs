@@ -31,12 +31,12 @@ Examples:
 A finding is left in fuzz/artifacts/TARGET/, with the command that repeats it. Once mended, keep its input as
 fuzz/corpus/TARGET/regress-NAME: the tests of the workspace run it from then on.";
 
-/// As cargo-fuzz 0.13 has them: coverage of edges and compared values, and AddressSanitizer; but more than one codegen
-/// unit, since several are compiled at the same time.
+/// As cargo-fuzz 0.13 has them: coverage of edges and compared values, and AddressSanitizer.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-sanitizer-coverage-stack-depth \
-    -Cllvm-args=-simplifycfg-branch-fold-threshold=0 -Zsanitizer=address -Cdebug-assertions --cfg fuzzing";
+    -Cllvm-args=-simplifycfg-branch-fold-threshold=0 -Zsanitizer=address -Cdebug-assertions -Ccodegen-units=1 \
+    --cfg fuzzing";
 
 /// Two chunks of f64 in the worst case; longer inputs find nothing new and take longer.
 const MAX_INPUT_BYTES: u32 = 70_000;
