@@ -24,9 +24,9 @@ pub(crate) mod data;
 mod libfabric;
 #[cfg(feature = "mpi")]
 mod mpi;
-mod output;
+pub(crate) mod output;
 mod problem;
-mod row;
+pub(crate) mod row;
 mod stage;
 mod threads;
 mod verdict;
@@ -36,10 +36,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::{BackendArg, BenchArgs};
 use crate::usage::UsageError;
-use contest::{Contest, Outcome, Settings};
+use contest::{Contest, Settings};
 use contestant::{Contestant, OfPreset};
 use data::Source;
-use output::Head;
+use output::{Head, Results};
 
 /// Runs the subcommand, or this process's part in it: results on rank 0's stdout, everything else on stderr.
 ///
@@ -112,13 +112,13 @@ fn progress(rank: usize) -> ProgressBar {
 }
 
 /// Prints results; on rank 0 only.
-fn show(args: &BenchArgs, head: &Head, outcome: &Outcome) -> anyhow::Result<()> {
+fn show(args: &BenchArgs, results: &Results) -> anyhow::Result<()> {
     if args.json {
-        println!("{}", output::json(head, outcome)?);
+        println!("{}", results.json()?);
     } else {
-        print!("{}", output::text(head, outcome));
+        print!("{}", results.text());
     }
-    let faults: Vec<String> = outcome.rows.iter().filter_map(row::Row::fault).collect();
+    let faults: Vec<String> = results.outcome.rows.iter().filter_map(row::Row::fault).collect();
     anyhow::ensure!(faults.is_empty(), "wrong results\n  {}", faults.join("\n  "));
     Ok(())
 }

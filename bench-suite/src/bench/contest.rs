@@ -7,6 +7,7 @@
 use anyhow::Context;
 use foldwire::{Collective, Communicator, Element, Rank, Report, Transport};
 use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
 
 use super::contestant::Contestant;
 use super::data::Data;
@@ -79,11 +80,11 @@ impl Settings {
 }
 
 /// What came of it; the same on every rank.
-#[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) rows: Vec<Row>,
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    pub(crate) rows: Vec<Row>,
     /// Rank 0 alone, 1e9 bytes copied per second.
-    pub(super) memcpy_gbps: f64,
+    pub(crate) memcpy_gbps: f64,
 }
 
 /// One rank's part in the benchmark.

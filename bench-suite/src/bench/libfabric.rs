@@ -6,7 +6,7 @@ use foldwire_bootstrap::{Exchange, Place, Rendezvous};
 use foldwire_libfabric::{Endpoint, Settings as Fabric};
 
 use super::stage::{Barrier, barrier};
-use super::{Contest, Head, Settings, Source, config, presets, progress, show};
+use super::{Contest, Head, Results, Settings, Source, config, presets, progress, show};
 use crate::cli::BenchArgs;
 use crate::values::LinkRate;
 
@@ -44,5 +44,5 @@ pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> 
         progress: &progress,
     };
     let outcome = contest.play().with_context(|| format!("rank {rank}"))?;
-    if rank == 0 { show(args, &head, &outcome) } else { Ok(()) }
+    if rank == 0 { show(args, &Results { head, outcome }) } else { Ok(()) }
 }

@@ -17,7 +17,7 @@ use mpi::traits::CommunicatorCollectives;
 use super::best::{BestOf, Candidate};
 use super::contest::Contest;
 use super::contestant::{Buffers, Contestant, Done, Start};
-use super::output::Head;
+use super::output::{Head, Results};
 use super::problem::Problem;
 use super::row::{MPI_BEST, MPI_DEFAULT};
 use super::stage::Barrier;
@@ -43,7 +43,7 @@ pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> 
         settings => settings?,
     };
     match play::<T>(args, source, &world, &settings) {
-        Ok((head, outcome)) if world.rank() == 0 => show(args, &head, &outcome),
+        Ok(results) if world.rank() == 0 => show(args, &results),
         Ok(_) => Ok(()),
         Err(error) => {
             // Others may wait for this rank in a call of the library's, for ever.
@@ -58,7 +58,7 @@ fn play<T: Element + Into<f64>>(
     source: &Source,
     world: &SimpleCommunicator,
     settings: &Settings,
-) -> anyhow::Result<(Head, super::Outcome)> {
+) -> anyhow::Result<Results> {
     let (size, rank) = (world.size() as usize, world.rank() as usize);
     let data = source.data::<T>(size);
     let mut options = foldwire_mpi::Options::default();
@@ -82,7 +82,7 @@ fn play<T: Element + Into<f64>>(
     });
     let (barrier, data) = (wait.as_mut(), &data);
     let contest = Contest { comm, barrier, contestants, settings, data, progress: &progress };
-    Ok((head, contest.play()?))
+    Ok(Results { head, outcome: contest.play()? })
 }
 
 /// Every way that the library offers, on equal shares and on others.

@@ -2,7 +2,7 @@
 
 use foldwire::kernel::Level;
 use foldwire::{Communicator, Element, Transport};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::contest::{Outcome, Settings};
 use super::data::Data;
@@ -11,25 +11,35 @@ use crate::cli::BenchArgs;
 use crate::sizes::Size;
 use crate::table::{self, Align, Table};
 
+/// What `--json` prints as one object, and `foldwire sim --validate` reads.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Results {
+    #[serde(flatten)]
+    pub(crate) head: Head,
+    #[serde(flatten)]
+    pub(crate) outcome: Outcome,
+}
+
 /// What was measured, and how.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Head {
-    collective: &'static str,
-    backend: String,
-    ranks: usize,
-    dtype: String,
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Head {
+    pub(crate) collective: String,
+    pub(crate) backend: String,
+    pub(crate) ranks: usize,
+    pub(crate) dtype: String,
     /// `None` if nothing is reduced.
-    op: Option<&'static str>,
+    pub(crate) op: Option<String>,
     /// `None` if there is none.
-    root: Option<usize>,
-    in_place: bool,
-    bound: String,
-    data: String,
-    link: Option<String>,
-    lanes: usize,
-    frame_bytes: usize,
+    pub(crate) root: Option<usize>,
+    pub(crate) in_place: bool,
+    pub(crate) bound: String,
+    /// What the values are, for people.
+    pub(crate) data: String,
+    pub(crate) link: Option<String>,
+    pub(crate) lanes: usize,
+    pub(crate) frame_bytes: usize,
     /// Whether frames carry them.
-    checksums: bool,
+    pub(crate) checksums: bool,
     kernels: String,
     checked: bool,
 }
@@ -47,11 +57,11 @@ impl Head {
         let has_root =
             !collective.name().starts_with("all") && collective.name() != "reduce-scatter";
         Self {
-            collective: collective.name(),
+            collective: collective.name().to_owned(),
             backend: backend.to_owned(),
             ranks: comm.size(),
             dtype: T::DTYPE.to_string(),
-            op: collective.reduces().then(|| settings.op.name()),
+            op: collective.reduces().then(|| settings.op.name().to_owned()),
             root: has_root.then(|| settings.root.index()),
             in_place: settings.in_place,
             bound: args.bound.to_string(),
@@ -72,7 +82,7 @@ impl Head {
             self.collective, self.ranks, self.backend, self.dtype
         );
         let link = self.link.as_ref().map(|link| format!("links of {link}"));
-        let op = self.op.map(str::to_owned);
+        let op = self.op.clone();
         let root = self.root.map(|root| format!("root {root}"));
         let in_place = self.in_place.then(|| "in place".to_owned());
         for more in [link, op, root, in_place].into_iter().flatten() {
@@ -90,22 +100,17 @@ impl Head {
     }
 }
 
-/// One JSON object.
-pub(super) fn json(head: &Head, outcome: &Outcome) -> serde_json::Result<String> {
-    #[derive(Serialize)]
-    struct Object<'a> {
-        #[serde(flatten)]
-        head: &'a Head,
-        memcpy_gbps: f64,
-        rows: &'a [Row],
+impl Results {
+    /// One JSON object.
+    pub(crate) fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self)
     }
-    let memcpy_gbps = outcome.memcpy_gbps;
-    serde_json::to_string(&Object { head, memcpy_gbps, rows: &outcome.rows })
-}
 
-/// Head and table.
-pub(super) fn text(head: &Head, outcome: &Outcome) -> String {
-    format!("{}\n{}", head.text(outcome.memcpy_gbps), table(&outcome.rows))
+    /// Head and table.
+    pub(super) fn text(&self) -> String {
+        let Outcome { rows, memcpy_gbps } = &self.outcome;
+        format!("{}\n{}", self.head.text(*memcpy_gbps), table(rows))
+    }
 }
 
 /// One line a contestant and size; columns of MPI only where it takes part.
@@ -159,18 +164,24 @@ fn table(rows: &[Row]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::super::row::RAW;
     use super::super::row::tests::row;
     use super::*;
 
+    /// A preset's times, and another contestant's.
+    pub(crate) fn results() -> Results {
+        let rows = vec![row(RAW, 0.5), row(MPI_BEST, 0.25)];
+        Results { head: head(), outcome: Outcome { rows, memcpy_gbps: 9.0 } }
+    }
+
     fn head() -> Head {
         Head {
-            collective: "reduce",
+            collective: "reduce".into(),
             backend: "MPI (Open MPI v4.1.4)".into(),
             ranks: 2,
             dtype: "f32".into(),
-            op: Some("sum"),
+            op: Some("sum".into()),
             root: Some(1),
             in_place: false,
             bound: "rel:1e-3".into(),
@@ -212,9 +223,7 @@ mod tests {
 
     #[test]
     fn json_is_one_object_with_head_and_rows() {
-        let outcome = Outcome { rows: vec![row(RAW, 0.5)], memcpy_gbps: 9.0 };
-        let object: serde_json::Value =
-            serde_json::from_str(&json(&head(), &outcome).unwrap()).unwrap();
+        let object: serde_json::Value = serde_json::from_str(&results().json().unwrap()).unwrap();
         assert_eq!(
             (&object["collective"], &object["memcpy_gbps"]),
             (&"reduce".into(), &9.0.into())

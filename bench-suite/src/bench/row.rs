@@ -1,6 +1,6 @@
 //! One line of results: a contestant at a size, over all ranks.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::contest::Entry;
 use super::problem::Problem;
@@ -13,44 +13,44 @@ pub(super) const MPI_DEFAULT: &str = "mpi-default";
 pub(super) const MPI_BEST: &str = "mpi-best";
 
 /// A contestant at a size. Times are the slowest rank's.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Row {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Row {
     /// Size of the array.
-    pub(super) n_bytes: usize,
-    pub(super) contestant: &'static str,
+    pub(crate) n_bytes: usize,
+    pub(crate) contestant: String,
     #[serde(skip)]
-    pub(super) title: String,
+    pub(crate) title: String,
     /// Median over rounds, in seconds.
-    pub(super) time_s: f64,
+    pub(crate) time_s: f64,
     /// Each round's seconds.
-    pub(super) times_s: Vec<f64>,
+    pub(crate) times_s: Vec<f64>,
     /// Size / time, in 1e9 bytes/s.
-    pub(super) algbw_gbps: f64,
+    pub(crate) algbw_gbps: f64,
     /// What each link carries, as nccl-tests define it.
-    pub(super) busbw_gbps: f64,
+    pub(crate) busbw_gbps: f64,
     /// Bytes sent by all ranks together, before and after compression; of Foldwire only.
-    pub(super) raw_bytes: Option<u64>,
-    pub(super) wire_bytes: Option<u64>,
-    pub(super) ratio: Option<f64>,
+    pub(crate) raw_bytes: Option<u64>,
+    pub(crate) wire_bytes: Option<u64>,
+    pub(crate) ratio: Option<f64>,
     /// Absolute bound on each operand.
-    pub(super) bound_abs: Option<f64>,
+    pub(crate) bound_abs: Option<f64>,
     /// The largest error that is allowed, rounding included; `None` where none can be given.
-    pub(super) bound_worst: Option<f64>,
+    pub(crate) bound_worst: Option<f64>,
     /// The largest error on any rank; `None` unless checked.
-    pub(super) max_err: Option<f64>,
+    pub(crate) max_err: Option<f64>,
     /// NaNs and infinities that came out otherwise; `None` unless checked.
-    pub(super) mismatched_nonfinite: Option<usize>,
+    pub(crate) mismatched_nonfinite: Option<usize>,
     /// Mean over ranks, of the last round.
-    pub(super) encode_s: Option<f64>,
-    pub(super) fold_s: Option<f64>,
-    pub(super) decode_s: Option<f64>,
-    pub(super) wait_s: Option<f64>,
+    pub(crate) encode_s: Option<f64>,
+    pub(crate) fold_s: Option<f64>,
+    pub(crate) decode_s: Option<f64>,
+    pub(crate) wait_s: Option<f64>,
     /// Time of that contestant / time, if it takes part.
-    pub(super) speedup_raw: Option<f64>,
-    pub(super) speedup_mpi_default: Option<f64>,
-    pub(super) speedup_mpi_best: Option<f64>,
+    pub(crate) speedup_raw: Option<f64>,
+    pub(crate) speedup_mpi_default: Option<f64>,
+    pub(crate) speedup_mpi_best: Option<f64>,
     /// What was chosen, if there was a choice.
-    pub(super) algorithm: Option<String>,
+    pub(crate) algorithm: Option<String>,
 }
 
 impl Row {
@@ -59,7 +59,7 @@ impl Row {
     /// # Panics
     /// If there are no ranks, or they have run different numbers of rounds.
     pub(super) fn new(
-        (contestant, title): (&'static str, String),
+        (contestant, title): (&str, String),
         n_bytes: usize,
         problem: &Problem,
         ranks: &[Entry],
@@ -89,7 +89,7 @@ impl Row {
         let worst_case = reports.as_ref().map_or(Some(0.0), |r| r[0].worst_case);
         Self {
             n_bytes,
-            contestant,
+            contestant: contestant.to_owned(),
             title,
             time_s,
             times_s,
@@ -182,7 +182,7 @@ pub(super) mod tests {
         Entry { times: times.to_vec(), report: Some(report), verdict: Some(verdict) }
     }
 
-    pub(in super::super) fn row(contestant: &'static str, time_s: f64) -> Row {
+    pub(in super::super) fn row(contestant: &str, time_s: f64) -> Row {
         let ranks = [entry(&[time_s], 100, 0.0), entry(&[time_s], 300, 0.0)];
         Row::new((contestant, contestant.to_owned()), 1000, &PROBLEM, &ranks, 1e-6)
     }

@@ -4,7 +4,7 @@ use foldwire::{Communicator, Element};
 use foldwire_threads::{Endpoint, World};
 
 use super::stage::{Barrier, barrier};
-use super::{Contest, Head, Settings, Source, config, presets, progress, show};
+use super::{Contest, Head, Results, Settings, Source, config, presets, progress, show};
 use crate::cli::BenchArgs;
 use crate::values::LinkRate;
 
@@ -37,9 +37,8 @@ pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> 
             data: &data,
             progress: &progress,
         };
-        contest.play().map(|outcome| (head, outcome))
+        contest.play().map(|outcome| Results { head, outcome })
     });
     let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-    let (head, outcome) = ranks.swap_remove(0);
-    show(args, &head, &outcome)
+    show(args, &ranks.swap_remove(0))
 }

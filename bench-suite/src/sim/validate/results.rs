@@ -1,41 +1,14 @@
 //! What `foldwire bench --json` has written, as far as a prediction needs it.
 
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::str::FromStr;
 
 use foldwire::{Collective, DType, Preset};
-use serde::Deserialize;
 
+use crate::bench::output::Results as Written;
+use crate::bench::row::Row;
 use crate::usage::UsageError;
 use crate::values::{BoundArg, LinkRate};
-
-/// The file's object.
-#[derive(Debug, Clone, Deserialize)]
-struct File {
-    collective: String,
-    backend: String,
-    ranks: NonZeroUsize,
-    dtype: String,
-    op: Option<String>,
-    root: Option<usize>,
-    in_place: bool,
-    bound: String,
-    data: String,
-    link: Option<String>,
-    lanes: usize,
-    frame_bytes: usize,
-    checksums: bool,
-    rows: Vec<FileRow>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct FileRow {
-    n_bytes: usize,
-    contestant: String,
-    time_s: f64,
-    times_s: Vec<f64>,
-}
 
 /// Times of a collective on a fabric.
 #[derive(Debug, Clone)]
@@ -79,50 +52,52 @@ impl Results {
 
     fn parse(text: &str) -> Result<Self, String> {
         const SOURCE: &str = "write the file with `foldwire bench COLLECTIVE --link RATE --json`";
-        let file: File =
+        let Written { head, outcome } =
             serde_json::from_str(text).map_err(|error| format!("{error}; {SOURCE}"))?;
-        let collective = Collective::ALL.into_iter().find(|c| c.name() == file.collective);
+        let collective = Collective::ALL.into_iter().find(|c| c.name() == head.collective);
         let collective = collective
-            .ok_or_else(|| format!("`{}` is no collective; {SOURCE}", file.collective))?;
-        if let Some(op) = file.op.filter(|op| op != "sum") {
+            .ok_or_else(|| format!("`{}` is no collective; {SOURCE}", head.collective))?;
+        if head.ranks == 0 {
+            return Err(format!("nobody took part; {SOURCE}"));
+        }
+        if let Some(op) = head.op.filter(|op| op != "sum") {
             return Err(format!("results of `--op {op}`; only those of sums are predicted"));
         }
-        let dtype = [DType::F32, DType::F64].into_iter().find(|t| t.to_string() == file.dtype);
+        let dtype = [DType::F32, DType::F64].into_iter().find(|t| t.to_string() == head.dtype);
         let dtype =
-            dtype.ok_or_else(|| format!("`{}` is no type of values; {SOURCE}", file.dtype))?;
-        let link = file.link.ok_or_else(|| {
+            dtype.ok_or_else(|| format!("`{}` is no type of values; {SOURCE}", head.dtype))?;
+        let link = head.link.ok_or_else(|| {
             format!("the rate of the links is not in it; {SOURCE} (`--link none`: no limit)")
         })?;
-        let times: Vec<Times> = file.rows.iter().filter_map(FileRow::times).collect();
+        let times: Vec<Times> = outcome.rows.iter().filter_map(Times::of_preset).collect();
         if times.is_empty() {
             return Err(format!("no times of presets in it; {SOURCE}"));
         }
         Ok(Self {
             collective,
-            backend: file.backend,
-            ranks: file.ranks.get(),
+            backend: head.backend,
+            ranks: head.ranks,
             dtype,
-            root: file.root.unwrap_or(0),
-            in_place: file.in_place,
-            bound: parse(&file.bound)?,
-            data: file.data,
+            root: head.root.unwrap_or(0),
+            in_place: head.in_place,
+            bound: parse(&head.bound)?,
+            data: head.data,
             link: parse(&link)?,
-            lanes: file.lanes,
-            frame_bytes: file.frame_bytes,
-            checksums: file.checksums,
+            lanes: head.lanes,
+            frame_bytes: head.frame_bytes,
+            checksums: head.checksums,
             times,
         })
     }
 }
 
-impl FileRow {
-    /// `None` if it is no preset's.
-    fn times(&self) -> Option<Times> {
-        let preset = Preset::ALL.into_iter().find(|preset| preset.name() == self.contestant)?;
-        let fastest = self.times_s.iter().copied().fold(self.time_s, f64::min);
-        let slowest = self.times_s.iter().copied().fold(self.time_s, f64::max);
-        let (n_bytes, median) = (self.n_bytes, self.time_s);
-        Some(Times { preset, n_bytes, median, range: [fastest, slowest] })
+impl Times {
+    /// `None` if the row is no preset's.
+    fn of_preset(row: &Row) -> Option<Self> {
+        let preset = Preset::ALL.into_iter().find(|preset| preset.name() == row.contestant)?;
+        let fastest = row.times_s.iter().copied().fold(row.time_s, f64::min);
+        let slowest = row.times_s.iter().copied().fold(row.time_s, f64::max);
+        Some(Self { preset, n_bytes: row.n_bytes, median: row.time_s, range: [fastest, slowest] })
     }
 }
 
@@ -133,37 +108,41 @@ fn parse<X: FromStr<Err = UsageError>>(text: &str) -> Result<X, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::output::tests::results;
 
-    const TEXT: &str = r#"{"collective": "all-reduce", "backend": "MPI (some)", "ranks": 4, "dtype": "f32", "op": "sum",
-        "root": null, "in_place": false, "bound": "rel:0.001", "data": "waves", "link": "1gbit", "lanes": 4,
-        "frame_bytes": 266240, "checksums": true, "kernels": "avx2", "rows": [
-            {"n_bytes": 64, "contestant": "zccl", "time_s": 0.5, "times_s": [0.75, 0.25, 0.5]},
-            {"n_bytes": 64, "contestant": "mpi-best", "time_s": 0.5, "times_s": [0.5]}]}"#;
+    /// What the benchmark writes: of a reduction to rank 1, with a preset's row and one of MPI's.
+    fn text() -> String {
+        let mut written = results();
+        written.head.link = Some("1gbit".into());
+        written.outcome.rows[0].times_s = vec![0.75, 0.25, 0.5];
+        written.json().unwrap()
+    }
 
     #[test]
     fn presets_have_times_and_others_are_left_out() {
-        let results = Results::parse(TEXT).unwrap();
-        assert_eq!((results.collective, results.ranks), (Collective::AllReduce, 4));
+        let results = Results::parse(&text()).unwrap();
+        assert_eq!((results.collective, results.ranks, results.root), (Collective::Reduce, 2, 1));
         assert_eq!(results.link.bytes_per_s(), Some(0.125e9));
         let [times] = &results.times[..] else { panic!("one row is a preset's") };
-        assert_eq!((times.preset, times.n_bytes), (Preset::Zccl, 64));
+        assert_eq!((times.preset, times.n_bytes), (Preset::Raw, 1000));
         assert_eq!((times.median, times.range), (0.5, [0.25, 0.75]));
     }
 
     #[test]
     fn what_cannot_be_predicted_is_refused_with_what_to_do() {
         for (from, to, hint) in [
-            ("\"all-reduce\"", "\"all-to-all\"", "no collective"),
+            ("\"reduce\"", "\"all-to-all\"", "no collective"),
             ("\"f32\"", "\"f16\"", "no type of values"),
             ("\"sum\"", "\"min\"", "only those of sums"),
             ("\"1gbit\"", "null", "--link none"),
             ("\"1gbit\"", "\"1\"", "no link rate"),
-            ("\"ranks\": 4", "\"ranks\": 0", "nonzero"),
-            ("\"zccl\"", "\"mpi-default\"", "no times of presets"),
+            ("\"ranks\":2", "\"ranks\":0", "nobody"),
+            ("\"raw\"", "\"mpi-default\"", "no times of presets"),
             ("\"lanes\"", "\"tracks\"", "foldwire bench"),
         ] {
-            assert!(TEXT.contains(from));
-            let error = Results::parse(&TEXT.replace(from, to)).unwrap_err();
+            let text = text();
+            assert!(text.contains(from), "{from} in {text}");
+            let error = Results::parse(&text.replace(from, to)).unwrap_err();
             assert!(error.contains(hint), "{error}");
         }
     }
