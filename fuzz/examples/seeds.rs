@@ -32,7 +32,7 @@ const HANDSHAKES: [(&str, &[u8]); 6] = [
 
 /// What a rank says while others form a group; docs of `foldwire_fuzz::survivors` tell the bytes. All but the last is of three
 /// ranks, the last of which lies.
-const LIES: [(&str, &[u8]); 9] = [
+const LIES: [(&str, &[u8]); 10] = [
     ("nothing", &[0x21, 0, 0, 0]),
     ("silent", &[0x21, 2, 0, 0]),
     ("honest", &[0x21, 3, 1, 0, 2, 9, 8, 2, 1, 0, 7, 0x10, 0, 1, 2, 9, 0, 3, 1, 0, 7, 0x10]),
@@ -55,6 +55,14 @@ const LIES: [(&str, &[u8]); 9] = [
         &[
             0x21, 7, 4, 0, 2, 9, 8, 2, 1, 0, 7, 0x12, 0, 1, 2, 9, 8, 2, 9, 0, 7, 0x12, 0, 1, 2, 9,
             8, 2, 0xff, 0x7f, 7, 0x28,
+        ],
+    ),
+    // Each hears its view from the liar, then its fence, and later a fence of other members.
+    (
+        "echo",
+        &[
+            0x21, 3, 8, 0, 2, 9, 8, 2, 1, 0, 7, 0x10, 0, 1, 4, 9, 8, 2, 0, 0, 0, 0, 1, 4, 9, 0, 1,
+            0, 0, 0, 0, 1, 4, 9, 0, 1, 0, 0, 1,
         ],
     ),
     ("abort", &[0x21, 0x13, 5, 0, 2, 9, 8, 1, 0, 0, 1, 0, 0, 3, 2, 9, 8, 1, 1, 0, 1, 0]),

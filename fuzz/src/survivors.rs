@@ -9,6 +9,9 @@
 //!           1 to tag n bytes[n]              these bytes
 //!           2 to tag message[5]              a message
 //!           3 to tag message[5] n (at byte)[n]   a message in which bytes are others
+//!           4 to tag how epoch round members     what was heard last (an empty message before that), but: a view as a
+//!                                                fence or the reverse (bit 0 of how), of another part (bit 1), so many
+//!                                                epochs and rounds later, with others of these members
 //!   message: kind  epoch (2 bytes)  members  round: bits 0–3; part: bit 4; checksum: bit 5
 //! ```
 //!
@@ -178,32 +181,38 @@ impl Scenario<'_> {
     /// The rank that lies: the script.
     async fn lie(&self, mut endpoint: Endpoint, witness: &Witness) {
         let clock = endpoint.clock();
+        let mut heard = None;
         for act in (Script { rest: self.script, size: self.size }).take(MAX_ACTS) {
             match act {
                 Act::Wait(time) => clock.sleep(time).await,
-                Act::Say { to, tag, message } => {
+                Act::Say { to, tag, lie } => {
                     let (first, last) = to.map_or((0, self.size - 1), |rank| (rank, rank));
+                    let message = match lie {
+                        Lie::New(message) => message,
+                        Lie::Answer(changes) => changes.of(heard.as_deref()).unwrap_or_default(),
+                    };
                     for to in (first..=last).filter(|&to| to != self.liar) {
                         say(&mut endpoint, &clock, Rank::new(to), tag, &message).await;
                     }
                     witness.last_lie.set(clock.now());
                 }
             }
-            self.attend(&mut endpoint);
+            self.attend(&mut endpoint, &mut heard);
         }
         while self.has(1) && witness.n_running.get() > 0 {
-            self.attend(&mut endpoint);
+            self.attend(&mut endpoint, &mut heard);
             clock.sleep(PATIENCE / 8).await;
         }
     }
 
-    /// Lets the liar's messages leave, and takes in those of others, if it does.
-    fn attend(&self, endpoint: &mut Endpoint) {
+    /// Lets the liar's messages leave, and takes in those of others, if it does; the last stays.
+    fn attend(&self, endpoint: &mut Endpoint, heard: &mut Option<Vec<u8>>) {
         endpoint.progress().expect("nobody dies here");
         let links = (0..self.size).flat_map(|from| (0..Tag::COUNT).map(move |tag| (from, tag)));
         for (from, tag) in links.filter(|&(from, _)| self.has(0) && from != self.liar) {
             let (from, tag) = (Rank::new(from), Tag(tag as u8));
-            while let Poll::Ready(Ok((frame, _))) = endpoint.poll_recv(from, tag) {
+            while let Poll::Ready(Ok((frame, n_bytes))) = endpoint.poll_recv(from, tag) {
+                *heard = Some(frame.as_ref()[..n_bytes].to_vec());
                 endpoint.recycle(frame);
             }
         }
@@ -263,8 +272,45 @@ enum Act {
         /// A rank; `None`: all.
         to: Option<usize>,
         tag: Tag,
-        message: Vec<u8>,
+        lie: Lie,
     },
+}
+
+enum Lie {
+    New(Vec<u8>),
+    /// What was heard, and how it is changed.
+    Answer(Changes),
+}
+
+struct Changes {
+    how: u8,
+    epoch: u8,
+    round: u8,
+    members: u8,
+}
+
+impl Changes {
+    /// Another message in place of this one.
+    fn of(&self, message: Option<&[u8]>) -> Option<Vec<u8>> {
+        let mut message = message?.to_vec();
+        let mut header = Header::parse(&message, false).ok()?;
+        header.kind = match header.kind {
+            Kind::View if self.how & 1 == 1 => Kind::Fence,
+            Kind::Fence if self.how & 1 == 1 => Kind::View,
+            kind => kind,
+        };
+        header.part ^= u32::from(self.how >> 1 & 1);
+        header.call.epoch = header.call.epoch.wrapping_add(self.epoch.into());
+        header.round = header.round.wrapping_add(self.round.into());
+        if let Some(members) = message.get_mut(HEADER_BYTES) {
+            *members ^= self.members;
+            if matches!(header.kind, Kind::View | Kind::Fence) {
+                header.n_values = members.count_ones();
+            }
+        }
+        header.emit(&mut message, false);
+        Some(message)
+    }
 }
 
 struct Script<'a> {
@@ -327,12 +373,17 @@ impl Iterator for Script<'_> {
     type Item = Act;
 
     fn next(&mut self) -> Option<Act> {
-        let act = self.byte()? % 4;
+        let act = self.byte()? % 5;
         if act == 0 {
             return Some(Act::Wait(PATIENCE * u32::from(self.byte()?) / 64));
         }
         let to = Some(usize::from(self.byte()?)).filter(|&rank| rank < self.size);
         let tag = Tag(self.byte()? % Tag::COUNT as u8);
+        if act == 4 {
+            let [how, epoch, round, members] = *self.bytes(4) else { return None };
+            let lie = Lie::Answer(Changes { how, epoch, round, members });
+            return Some(Act::Say { to, tag, lie });
+        }
         let message = if act == 1 {
             let n_bytes = self.byte()?.into();
             self.bytes(n_bytes).to_vec()
@@ -345,6 +396,6 @@ impl Iterator for Script<'_> {
             }
             message
         };
-        Some(Act::Say { to, tag, message })
+        Some(Act::Say { to, tag, lie: Lie::New(message) })
     }
 }
