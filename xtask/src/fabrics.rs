@@ -2,7 +2,7 @@
 //! steps for a second MPI library.
 //!
 //! A program is bound to one MPI library when it is built. The workspace is built with the first that is here; another
-//! one has a target folder of its own and builds only what knows MPI.
+//! one has [another target folder](SECOND_TARGET), and builds only what knows MPI.
 
 use crate::machine::{Available, MPICH, Mpi, OPEN_MPI};
 use crate::steps::Steps;
@@ -24,19 +24,21 @@ const LIBFABRIC: Part = Part {
     features: "foldwire-bench/libfabric,foldwire-tests/libfabric",
 };
 
+/// Where an MPI library that is not the first has its builds.
+const SECOND_TARGET: &str = "target/second-mpi";
+
 const MISSING: &str = "not installed (`cargo xtask packages` says what is needed)";
 
 /// An MPI library.
 struct Library {
     name: &'static str,
     mpi: &'static Mpi,
-    target: &'static str,
 }
 
 /// The MPI libraries that are here; the workspace is built with the first.
 fn libraries(here: Available) -> impl Iterator<Item = Library> {
-    let open_mpi = Library { name: "Open MPI", mpi: &OPEN_MPI, target: "target/openmpi" };
-    let mpich = Library { name: "MPICH", mpi: &MPICH, target: "target/mpich" };
+    let open_mpi = Library { name: "Open MPI", mpi: &OPEN_MPI };
+    let mpich = Library { name: "MPICH", mpi: &MPICH };
     let all = [(open_mpi, here.openmpi), (mpich, here.mpich)];
     all.into_iter().filter_map(|(library, is_here)| is_here.then_some(library))
 }
@@ -92,7 +94,7 @@ pub(crate) fn test(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
             ("suite", "test -p foldwire-tests --features mpi --test mpi"),
         ] {
             let mut command = steps.cargo(words);
-            library.choose(command.args(["--target-dir", library.target]));
+            library.choose(command.args(["--target-dir", SECOND_TARGET]));
             steps.run(&format!("{}, {what}", library.name), &mut command)?;
         }
     }
