@@ -101,14 +101,18 @@ impl Bound {
     /// A constant field has range 0 and so the absolute bound 0 ([`Quantum::LOSSLESS`]).
     ///
     /// # Errors
-    /// [`BoundError::NotPositive`].
+    /// [`BoundError::NotPositive`], also of an extent that is NaN.
     pub fn absolute(self, extent: Option<Extent>) -> Result<f64, BoundError> {
         let (Self::Absolute(value) | Self::Relative(value) | Self::Psnr(value)) = self;
         if !(value > 0.0 && value.is_finite()) {
             return Err(BoundError::NotPositive { value });
         }
+        let range = extent.map_or(0.0, Extent::range);
+        if range.is_nan() {
+            return Err(BoundError::NotPositive { value: range });
+        }
         // The range of values near ±MAX can overflow; the largest finite bound is as good.
-        let range = extent.map_or(0.0, Extent::range).min(f64::MAX);
+        let range = range.min(f64::MAX);
         let unit = if self.needs_extent() { range } else { 1.0 };
         Ok((self.factor() * unit).min(f64::MAX))
     }
@@ -151,7 +155,7 @@ impl Quantum {
         // The step and its reciprocal must both be normal, so that products with codes do not depend
         // on how a rank treats subnormals.
         let largest = libm::sqrt(T::MAX.to_f64()) * libm::sqrt(libm::sqrt(T::MAX.to_f64()));
-        let bound = bound.min(largest);
+        let bound = if bound > largest { largest } else { bound };
         let step = T::from_f64(2.0 * bound * SHRINK);
         if bound > 0.0 && step.is_normal() && (T::ONE / step).is_normal() {
             Self { step: step.to_f64(), bound }
@@ -188,5 +192,21 @@ impl Quantum {
 impl fmt::Debug for Quantum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Quantum(step {:e}, bound {:e})", self.step, self.bound)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_a_number_bounds_nothing() {
+        assert_eq!(Quantum::new::<f32>(f64::NAN), Quantum::LOSSLESS);
+        assert_eq!(Quantum::new::<f64>(-1.0), Quantum::LOSSLESS);
+        assert!(Quantum::new::<f32>(f64::INFINITY).bound() > 0.0);
+        let extent = Some(Extent { min: f64::NAN, max: 1.0 });
+        let bound = Bound::Relative(0.1).absolute(extent);
+        assert!(matches!(bound, Err(BoundError::NotPositive { value }) if value.is_nan()));
+        assert_eq!(Bound::Absolute(0.1).absolute(None), Ok(0.1));
     }
 }
