@@ -57,7 +57,7 @@ impl Program {
 
     /// Whether frames that are passed on are encoded anew.
     pub(crate) fn recodes(&self) -> bool {
-        self.pipeline.recodes(self.codec)
+        self.pipeline.recodes(self.codec, self.op)
     }
 
     /// Whether partial reductions are kept as frames.

@@ -73,10 +73,13 @@ impl Pipeline {
         self.partial == Partial::Frame && codec.is_homomorphic() && (on_codes || codec.is_exact())
     }
 
-    /// Whether frames that are passed on are encoded anew with this codec.
+    /// Whether frames that are passed on are encoded anew, with this codec and operation ([`OpCode::None`] if nothing is
+    /// reduced). A sum that was kept as a frame goes on as it is: encoded anew as one operand it might leave the lattice,
+    /// and its owner would hold other bits.
     #[must_use]
-    pub fn recodes(&self, codec: CodecId) -> bool {
-        self.passing == Passing::Recode && !codec.is_exact()
+    pub fn recodes(&self, codec: CodecId, op: OpCode) -> bool {
+        let is_sum = op != OpCode::None && self.keeps_frames(codec, op);
+        self.passing == Passing::Recode && !codec.is_exact() && !is_sum
     }
 
     /// Whether own values are encoded before they are combined, with this codec and operation.

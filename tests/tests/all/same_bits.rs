@@ -6,7 +6,7 @@
 use foldwire::codec::{CodecId, FzLight};
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
-use foldwire::pipeline::{self, FUSED, HOMOMORPHIC, Pipeline};
+use foldwire::pipeline::{self, FUSED, HOMOMORPHIC, PER_HOP, Pipeline};
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::{Bound, Config, Element, Op, Plan, Quantum, Rank, Report};
 use foldwire_tests::{Backend, Operation, Threads, coding, data};
@@ -158,6 +158,37 @@ fn rough_data_give_every_rank_the_same_bits_in_f32() {
 #[test]
 fn rough_data_give_every_rank_the_same_bits_in_f64() {
     rough_data_give_every_rank_the_same_bits::<f64>();
+}
+
+/// The three choices of a pipeline in all combinations, also those that nobody has named.
+fn every_combination() -> impl Iterator<Item = Pipeline> {
+    let choices = |of: [Pipeline; 2]| of.into_iter();
+    choices([PER_HOP, FUSED]).flat_map(move |Pipeline { passing, .. }| {
+        choices([PER_HOP, FUSED]).flat_map(move |Pipeline { partial, .. }| {
+            choices([FUSED, HOMOMORPHIC]).map(move |Pipeline { own, .. }| Pipeline {
+                name: "a combination",
+                passing,
+                partial,
+                own,
+            })
+        })
+    })
+}
+
+/// Each operand is on the lattice and their sum too, but not as one operand.
+#[test]
+fn sums_that_leave_the_lattice_are_the_same_bits_with_every_combination() {
+    assert_eq!(every_combination().count(), 8);
+    for pipeline in every_combination() {
+        for schedule in SCHEDULES {
+            for op in ON_LATTICE {
+                let plan = plan(pipeline, schedule, Division::Blocks);
+                let inputs = vec![vec![1502.5_f32; 100]; 3];
+                let (results, _) = all_reduce(Threads::default(), &inputs, op, &plan, |_, _| ());
+                assert_all_equal(&results, &format!("{op:?}, {plan:?}"));
+            }
+        }
+    }
 }
 
 #[test]

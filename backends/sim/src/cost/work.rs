@@ -44,7 +44,7 @@ impl Rules {
         let (pipeline, codec): (_, CodecId) = (plan.pipeline, plan.codec);
         Self {
             exact: codec.is_exact(),
-            recodes: pipeline.recodes(codec),
+            recodes: pipeline.recodes(codec, op),
             keeps_frames: pipeline.keeps_frames(codec, op),
             encodes_own: pipeline.encodes_own(codec, op),
             reduces: collective.reduces(),
