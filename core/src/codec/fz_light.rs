@@ -71,15 +71,21 @@ impl<T: Element> FzLight<T> {
         let head_room = libm::ldexp(1.0, <T as Float>::Code::BITS as i32 - 2);
         let limit = libm::floor(T::MAX_CODE.min(head_room / f64::from(max_operands)));
         let step = params.quantum.step();
-        let lattice = if params.quantum.is_lossless() {
+        // One that was made for another type, where it is none of ours.
+        let quantum = if T::from_f64(step).to_f64() == step {
+            params.quantum
+        } else {
+            Quantum::new::<T>(params.quantum.bound())
+        };
+        let lattice = if quantum.is_lossless() {
             // No |code| is below a negative limit: every block is verbatim.
             Lattice { step: T::ONE, inverse: T::ONE, limit: T::from_f64(-1.0), bound: T::ZERO }
         } else {
-            let step = T::from_f64(step);
-            let bound = params.quantum.bound_in::<T>();
+            let step = T::from_f64(quantum.step());
+            let bound = quantum.bound_in::<T>();
             Lattice { step, inverse: T::ONE / step, limit: T::from_f64(limit), bound }
         };
-        Self { quantum: params.quantum, max_operands, lattice, kernel: Kernel::at(params.level) }
+        Self { quantum, max_operands, lattice, kernel: Kernel::at(params.level) }
     }
 
     /// The lattice's quantum.
@@ -288,7 +294,7 @@ impl<'a, T: Element> Stream<'a, T> {
             Self { operands, step, n_values, index, body, element: core::marker::PhantomData };
         let used = if n_chunks == 0 { 0 } else { stream.end(n_chunks - 1) };
         match body.len() - PAD {
-            have if have < used => Err(truncated(body_at + used + PAD)),
+            have if have < used => Err(truncated(body_at.saturating_add(used).saturating_add(PAD))),
             have if have > used => Err(DecodeError::Damaged),
             _ => Ok(stream),
         }
@@ -499,3 +505,6 @@ fn block_paths<T: Element>(a: &ChunkView<'_, T>, b: &ChunkView<'_, T>) -> BlockS
     paths.both_constant = blocks - paths.left - paths.right - paths.neither_constant;
     paths
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,7 +52,9 @@ impl<'a, T: Element> ChunkView<'a, T> {
     /// longer than `len`.
     pub(crate) fn parse(bytes: &'a [u8], len: usize, n_values: usize) -> Result<Self, DecodeError> {
         let damaged = Err(DecodeError::Damaged);
-        if !(1..=CHUNK).contains(&n_values) || len < 1 || bytes.len() < len + PAD {
+        // `len` comes from outside: `len + PAD` might overflow.
+        let fits = bytes.len().checked_sub(PAD).is_some_and(|room| len <= room);
+        if !(1..=CHUNK).contains(&n_values) || len < 1 || !fits {
             return damaged;
         }
         let n_blocks = n_values.div_ceil(BLOCK);

@@ -1,0 +1,31 @@
+use super::*;
+use std::vec;
+
+#[test]
+fn a_quantum_of_another_type_is_as_good_as_this_type_can() {
+    let codec = FzLight::<f32>::new(Quantum::new::<f64>(1e60), 1);
+    let mut bytes = vec![0; codec.max_encoded_len(2).unwrap()];
+    let n = codec.encode(&[1.0, -2e30], &mut bytes).unwrap().n_bytes;
+    let mut values = [0.0; 2];
+    codec.decode(&bytes[..n], 1, &mut values).unwrap();
+    let bound = codec.quantum().bound();
+    assert!(
+        bound < 1e30
+            && values.map(f64::from).iter().zip([1.0, -2e30]).all(|(x, y)| (x - y).abs() <= bound)
+    );
+}
+
+/// A chunk said to be as long as can be, which on 32 bits might wrap around.
+#[test]
+fn an_index_beyond_everything_is_damage() {
+    let codec = FzLight::<f32>::new(Quantum::new::<f32>(0.1), 1);
+    let values = vec![1.5; 5000];
+    let mut bytes = vec![0; codec.max_encoded_len(5000).unwrap()];
+    let n = codec.encode(&values, &mut bytes).unwrap().n_bytes;
+    for entry in 0..2 {
+        let mut damaged = bytes[..n].to_vec();
+        let at = HEADER_BYTES + INDEX_ENTRY * entry;
+        damaged[at..at + 4].fill(0xff);
+        assert!(codec.decode(&damaged, 1, &mut vec![0.0; 5000]).is_err(), "{entry}");
+    }
+}
