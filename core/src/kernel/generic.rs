@@ -78,7 +78,7 @@ pub(super) unsafe fn encode<T: Element, S: Isa<T>>(
     unsafe {
         let mut out = ChunkWriter::<T, S>::new(dst.as_mut_ptr());
         for block in 0..full {
-            prefetch::to_read(src.as_ptr().wrapping_add((block + AHEAD) * BLOCK));
+            prefetch::block(src.as_ptr().wrapping_add((block + AHEAD) * BLOCK));
             encode_block(&mut out, block, src.as_ptr().add(block * BLOCK), BLOCK, lattice);
         }
         if src.len() > full * BLOCK {
@@ -182,7 +182,7 @@ unsafe fn fold_sum<T: Element, S: Isa<T>>(
         };
         state.out.first = first.plus(view.first());
         for block in 0..full {
-            prefetch::to_read(local.as_ptr().wrapping_add((block + AHEAD) * BLOCK));
+            prefetch::block(local.as_ptr().wrapping_add((block + AHEAD) * BLOCK));
             if !state.block(block, local.as_ptr().add(block * BLOCK), lattice) {
                 return None;
             }
@@ -326,8 +326,8 @@ fn extremes<T: Element>(src: &[T], before: usize) -> (T, T) {
     let mut rows = src.chunks_exact(LANES);
     for row in &mut rows {
         let earlier = row.as_ptr().wrapping_sub(before);
-        prefetch::to_read(earlier);
-        prefetch::to_read(earlier.wrapping_add(BLOCK));
+        prefetch::block(earlier);
+        prefetch::block(earlier.wrapping_add(BLOCK));
         for i in 0..LANES {
             low[i] = lower(row[i], low[i]);
             high[i] = higher(row[i], high[i]);

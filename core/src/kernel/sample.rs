@@ -18,7 +18,7 @@ pub fn extents<T: Element>(src: &[T]) -> [(T, T); 2] {
     let mut halves = [([T::MAX; BLOCK], [lowest; BLOCK]); 2];
     let n_groups = src.len() / (GROUP * BLOCK);
     for group in 0..n_groups {
-        prefetch::to_read(src.as_ptr().wrapping_add(choose(group + GROUPS_AHEAD).0));
+        prefetch::block(src.as_ptr().wrapping_add(choose(group + GROUPS_AHEAD).0));
         let (start, half) = choose(group);
         let (low, high) = &mut halves[half];
         for ((low, high), &x) in low.iter_mut().zip(high).zip(&src[start..][..BLOCK]) {

@@ -2,11 +2,9 @@
 //!
 //! Other levels must give the same bytes. Cost: about 1 to 2 GB/s of uncompressed `f32` a core.
 
-use super::chunk::ChunkView;
 use super::generic::{self, Isa};
-use super::{BLOCK, Code, Encoded, Kernels, Lattice, Scale, Stores};
+use super::{BLOCK, Code, Kernels, Lattice};
 use crate::element::Element;
-use crate::op::LatticeOp;
 use core::array;
 
 /// Portable Rust.
@@ -164,68 +162,14 @@ macro_rules! table {
     ($name:ident, $float:ident) => {
         /// The scalar kernels of one element type.
         pub(super) static $name: Kernels<$float> = Kernels {
-            encode: encode::<$float>,
-            decode: decode::<$float>,
-            fold: fold::<$float>,
-            fold_store: fold_store::<$float>,
-            combine: combine::<$float>,
-            extent: extent::<$float>,
+            encode: generic::encode::<$float, Scalar>,
+            decode: generic::decode::<$float, Scalar>,
+            fold: generic::fold::<$float, Scalar>,
+            fold_store: generic::fold_store::<$float, Scalar>,
+            combine: generic::combine::<$float, Scalar>,
+            extent: generic::extent::<$float>,
         };
     };
 }
 table!(F32, f32);
 table!(F64, f64);
-
-unsafe fn encode<T: Element>(src: &[T], lattice: &Lattice<T>, dst: &mut [u8]) -> Encoded {
-    // SAFETY: the caller's promises.
-    unsafe { generic::encode::<T, Scalar>(src, lattice, dst) }
-}
-
-unsafe fn decode<T: Element>(
-    view: &ChunkView<'_, T>,
-    scale: &Scale<T>,
-    dst: &mut [T],
-    stores: Stores,
-) {
-    // SAFETY: the caller's promises.
-    unsafe { generic::decode::<T, Scalar>(view, scale, dst, stores) }
-}
-
-unsafe fn fold<T: Element>(
-    op: LatticeOp,
-    view: &ChunkView<'_, T>,
-    local: &[T],
-    lattice: &Lattice<T>,
-    dst: &mut [u8],
-) -> Encoded {
-    // SAFETY: the caller's promises.
-    unsafe { generic::fold::<T, Scalar>(op, view, local, lattice, dst) }
-}
-
-unsafe fn fold_store<T: Element>(
-    op: LatticeOp,
-    view: &ChunkView<'_, T>,
-    local: *const T,
-    lattice: &Lattice<T>,
-    dst: &mut [u8],
-    scale: &Scale<T>,
-    output: *mut T,
-) -> Encoded {
-    // SAFETY: the caller's promises.
-    unsafe { generic::fold_store::<T, Scalar>(op, view, local, lattice, dst, scale, output) }
-}
-
-unsafe fn combine<T: Element>(
-    op: LatticeOp,
-    a: &ChunkView<'_, T>,
-    b: &ChunkView<'_, T>,
-    lattice: &Lattice<T>,
-    dst: &mut [u8],
-) -> Encoded {
-    // SAFETY: the caller's promises.
-    unsafe { generic::combine::<T, Scalar>(op, a, b, lattice, dst) }
-}
-
-unsafe fn extent<T: Element>(src: &[T]) -> (T, T) {
-    generic::extent(src)
-}

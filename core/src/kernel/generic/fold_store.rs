@@ -43,9 +43,9 @@ pub(in super::super) unsafe fn fold_store<T: Element, S: Isa<T>>(
         };
         for block in 0..full {
             let ahead = (block + AHEAD) * BLOCK;
-            prefetch::to_write(output.wrapping_add(ahead));
+            prefetch::block(output.wrapping_add(ahead).cast_const());
             if !in_place {
-                prefetch::to_read(local.wrapping_add(ahead));
+                prefetch::block(local.wrapping_add(ahead));
             }
             pass.block(block, BLOCK);
         }

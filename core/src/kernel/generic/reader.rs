@@ -149,7 +149,7 @@ impl<T: Element> Output<T> {
     #[inline(always)]
     pub(super) fn prepare(&self, block: usize) {
         if !self.streams {
-            prefetch::to_write(self.at.wrapping_add(block * BLOCK));
+            prefetch::block(self.at.wrapping_add(block * BLOCK).cast_const());
         }
     }
 
