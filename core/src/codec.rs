@@ -148,7 +148,7 @@ pub type Fill<'a, T> = dyn FnMut(usize, &mut [T]) -> Result<(), DecodeError> + '
 
 /// Values ⇄ bytes.
 ///
-/// For implementors: `id`, `max_encoded_len`, `encode_with` and `decode_from` are enough; the rest is
+/// For implementors: `id`, `max_encoded_len`, `encode_with`, `decode_from` and `n_values` are enough; the rest is
 /// chunk by chunk over them (decompress – operate – compress), and worth overriding for speed.
 pub trait Codec<T: Element>: Sync {
     /// The codec's code in a frame.
