@@ -92,7 +92,7 @@ pub struct Case {
 
 impl Case {
     /// A sum (where there is something to reduce) of `count` values over `size` ranks with root 0, 4 lanes, and frames of
-    /// 256 KiB + 4096, from one buffer into another.
+    /// 256 KiB + 4096, from one buffer into another, except a broadcast, which always has one.
     #[must_use]
     pub fn new(collective: Collective, plan: Plan, size: usize, count: usize) -> Self {
         let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
@@ -103,7 +103,7 @@ impl Case {
             plan,
             size,
             count,
-            in_place: false,
+            in_place: collective == Collective::Broadcast,
             lanes: 4,
             frame_bytes: (256 << 10) + 4096,
         }
@@ -126,7 +126,7 @@ pub struct Network {
     /// The same of a receiver.
     pub recv_per_byte: f64,
     /// Bytes up to which a message leaves at once. A longer one asks its receiver first (MPI's rendezvous), and each of the
-    /// two sees what the other says only when it looks at the network. `None`: all leave at once.
+    /// two sees what the other says only when it looks at the network. Nor does a short one overtake it. `None`: all leave at once.
     pub eager: Option<u32>,
     /// Frames that a link may hold, sent and not taken, for each (peer, lane).
     pub link_depth: u32,

@@ -35,6 +35,8 @@ struct Link {
     /// Oldest and newest frame that has arrived and was not taken.
     oldest: u32,
     newest: u32,
+    /// Frames whose receiver was asked, and that have not left.
+    n_asking: u32,
     sender_waits: bool,
 }
 
@@ -69,12 +71,33 @@ impl Key {
 impl Links {
     /// Takes a credit of `depth`, or notes that the sender waits for one.
     pub(super) fn reserve(&mut self, key: Key, depth: u32) -> bool {
-        let empty = Link { n_under_way: 0, oldest: NONE, newest: NONE, sender_waits: false };
-        let link = self.links.entry(key.word()).or_insert(empty);
+        let link = self.links.entry(key.word()).or_insert(Link {
+            n_under_way: 0,
+            oldest: NONE,
+            newest: NONE,
+            n_asking: 0,
+            sender_waits: false,
+        });
         let has_credit = link.n_under_way < depth;
         link.n_under_way += u32::from(has_credit);
         link.sender_waits = !has_credit;
         has_credit
+    }
+
+    /// Whether a frame is to ask its receiver before it leaves: one that `must`, and what comes after one, so that nothing
+    /// is overtaken.
+    pub(super) fn asks(&mut self, key: Key, must: bool) -> bool {
+        let Some(link) = self.links.get_mut(&key.word()) else { return must };
+        let asks = must || link.n_asking > 0;
+        link.n_asking += u32::from(asks);
+        asks
+    }
+
+    /// A frame that has asked leaves.
+    pub(super) fn leaves(&mut self, key: Key) {
+        if let Some(link) = self.links.get_mut(&key.word()) {
+            link.n_asking -= 1;
+        }
     }
 
     /// A frame has arrived.
@@ -130,5 +153,16 @@ mod tests {
         links.arrive(key, 7);
         assert_eq!((links.take(key), links.take(key)), (Some((6, false)), Some((7, false))));
         assert_eq!((links.take(key), links.links.len(), links.free.len()), (None, 0, 2));
+    }
+
+    #[test]
+    fn what_is_short_asks_behind_what_is_long() {
+        let mut links = Links::default();
+        let key = Key { from: 0, to: 1, lane: 2 };
+        assert!((0..4).all(|_| links.reserve(key, 4)));
+        assert_eq!([false, true, false].map(|must| links.asks(key, must)), [false, true, true]);
+        links.leaves(key);
+        links.leaves(key);
+        assert!(!links.asks(key, false));
     }
 }

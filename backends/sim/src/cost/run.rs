@@ -5,7 +5,7 @@
 //! | call | a rank makes its call: it asks for a core, as ranks do that something arrives for |
 //! | run | a core is there for it |
 //! | done | what it computed is done: the frame leaves, the next step begins |
-//! | ask | a message too long to be sent at once asks its receiver |
+//! | ask | a message too long to be sent at once, or behind one on the same stream, asks its receiver |
 //! | answer | the receiver has answered: the message may leave |
 //! | first byte | a frame reaches its receiver's link, and occupies it as soon as those before it are through |
 //! | arrive | all of it is there |
@@ -418,7 +418,8 @@ impl<'a> Run<'a> {
         member.account.wire_bytes += u64::from(n_bytes);
         member.account.n_messages += 1;
         let frame = Frame { key, operands, n_bytes };
-        if self.job.cluster.network.eager.is_some_and(|eager| n_bytes > eager) {
+        let eager = self.job.cluster.network.eager;
+        if eager.is_some_and(|eager| self.links.asks(key, n_bytes > eager)) {
             // The question is short, and queues behind what was sent before.
             let there = now.max(member.egress_free) + self.prices.latency;
             self.queue.push(there, Event::Ask { frame });
@@ -458,7 +459,10 @@ impl<'a> Run<'a> {
                 Handshake::Asked(frame) => {
                     self.queue.push(now + self.prices.latency, Event::Answer { frame });
                 }
-                Handshake::Answered(frame) => self.transmit(frame, now),
+                Handshake::Answered(frame) => {
+                    self.links.leaves(frame.key);
+                    self.transmit(frame, now);
+                }
             }
         }
     }
