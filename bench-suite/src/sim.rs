@@ -55,8 +55,7 @@ fn predict<T: Element>(
         .into());
     }
     let setting = Setting::new::<T>(args, collective);
-    let most = args.ranks.n_bytes().iter().copied().max().unwrap_or(1);
-    let data = source.data::<T>(most);
+    let data = source.data::<T>(1);
     let speeds = Speeds::new(args, &setting, &data)?;
     let sweep = Sweep::run::<T>(&setting, &speeds)?;
     if args.json {

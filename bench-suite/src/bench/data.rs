@@ -4,6 +4,7 @@
 //! often as it needs.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use foldwire::{DType, Element};
 
@@ -17,7 +18,7 @@ const SIDE: usize = 1024;
 /// The base array, and where ranks begin in it.
 #[derive(Debug, Clone)]
 pub(crate) struct Data<T> {
-    base: Vec<T>,
+    base: Arc<[T]>,
     size: usize,
     about: String,
 }
@@ -27,7 +28,12 @@ impl<T: Element> Data<T> {
     /// If the base array is empty.
     pub(crate) fn new(base: Vec<T>, size: usize, about: String) -> Self {
         assert!(!base.is_empty(), "there is a value to send");
-        Self { base, size, about }
+        Self { base: base.into(), size, about }
+    }
+
+    /// The same array for another number of ranks.
+    pub(crate) fn between(&self, size: usize) -> Self {
+        Self { size, ..self.clone() }
     }
 
     /// The base array.
@@ -146,6 +152,15 @@ mod tests {
                 assert!(out.iter().enumerate().all(|(i, &x)| x == expected(i)));
             }
         }
+    }
+
+    #[test]
+    fn where_ranks_begin_depends_on_how_many_there_are() {
+        let most = Data::new((0..16).map(f64::from).collect(), 16, "test".into());
+        let (mut two, mut out) = ([0.0; 3], [0.0; 3]);
+        most.between(2).fill(1, 0, &mut two);
+        most.fill(1, 0, &mut out);
+        assert_eq!((two, out), ([8.0, 9.0, 10.0], [1.0, 2.0, 3.0]));
     }
 
     #[test]

@@ -86,7 +86,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "SOURCE", default_value = "measure")]
     pub speeds: SpeedsArg,
 
-    /// Threads of a rank's codec: measured on so many cores at once, their speeds added up
+    /// Threads of a rank's codec: measured on so many cores at once, their speeds added up; ranks that share a machine are
+    /// measured side by side too, as far as there are cores
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub threads: usize,
 
@@ -148,7 +149,7 @@ fn ranks(text: &str) -> Result<Sizes, String> {
 }
 
 fn size(text: &str) -> Result<usize, String> {
-    let n_bytes = sizes::n_bytes(text).filter(|&n| n <= 1 << 40);
+    let n_bytes = sizes::n_bytes(text).filter(|&n| n <= sizes::MAX_SIZE);
     n_bytes.ok_or_else(|| "a size is needed, such as 64M, 646MB or 1G, 1024G at most".to_owned())
 }
 

@@ -25,7 +25,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bench::data::Data;
 
-/// Bytes of the arrays that are streamed over, each, at most and at least.
+/// Bytes of the arrays that are streamed over, each, at least and at most.
 const ARRAY_BYTES: [usize; 2] = [4 << 20, 96 << 20];
 /// Frames under way, which is also how many are worked on in a batch.
 const POOL: usize = 16;
@@ -78,6 +78,7 @@ impl Task {
     /// # Errors
     /// What the codec says.
     pub(super) fn wire<T: Element>(&self, data: &Data<T>) -> anyhow::Result<Wire> {
+        let data = &data.between(self.size);
         let codec = self.codec(data);
         let codec = codec.as_dyn();
         let n = self.n_values(codec);
@@ -120,6 +121,7 @@ impl Task {
     /// # Errors
     /// What the codec says.
     pub(super) fn costs<T: Element>(&self, data: &Data<T>) -> anyhow::Result<Costs> {
+        let data = &data.between(self.size);
         // Where one thread computes, another stands in for the rank or network that its frames come from.
         let n_threads = self.busy.max(2);
         let barrier = Barrier::new(n_threads);

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::speeds::Speeds;
 use super::sweep::{Setting, Sweep};
+use crate::sizes::Size;
 use crate::table::{self, Align, Table};
 
 /// Head and table.
@@ -17,7 +18,7 @@ pub(super) fn text(setting: &Setting, speeds: &Speeds, sweep: &Sweep, data: &str
     let time = |seconds: f64| table::seconds(Duration::from_secs_f64(seconds));
     let mut text = format!(
         "# foldwire {}, simulated: {} of {}; nothing was sent\n\
-         # links of {} each way, latency {}, {} a message at each end; {} a machine on {}\n\
+         # links of {} each way, latency {}, {} a message at each end{}; checksums: {}; {} a machine on {}\n\
          # speeds of {}, GB/s of values\n#   {}\n#   {}\n\
          # bound on each operand: {}; ratio of {data}\n\
          # {} lanes, frames of {} bytes; {:.1} million events/s\n\n",
@@ -27,6 +28,10 @@ pub(super) fn text(setting: &Setting, speeds: &Speeds, sweep: &Sweep, data: &str
         setting.link,
         time(network.latency),
         time(network.send_overhead),
+        network.eager.map_or_else(String::new, |eager| {
+            format!(", which above {} waits for an answer", Size(eager as usize))
+        }),
+        if network.checksums { "yes" } else { "no" },
         count(host.ranks_per_node, "rank"),
         count(host.cores, "core"),
         speeds.about,
@@ -84,6 +89,8 @@ pub(super) fn json(
         link: &'a str,
         latency_s: f64,
         overhead_s: f64,
+        /// `null`: all messages leave at once.
+        eager_bytes: Option<u32>,
         checksums: bool,
         ranks_per_node: usize,
         cores: usize,
@@ -101,6 +108,7 @@ pub(super) fn json(
         link: &setting.link,
         latency_s: network.latency,
         overhead_s: network.send_overhead,
+        eager_bytes: network.eager,
         checksums: network.checksums,
         ranks_per_node: host.ranks_per_node,
         cores: host.cores,

@@ -3,8 +3,10 @@
 //! A file is TOML or JSON. Only encode, decode and combine of the compressor and copy and add of memory must
 //! be there; what is missing follows from them ([`cost::Speeds::of_parts`]). Without a ratio that of the field is measured.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::thread::available_parallelism;
 
 use anyhow::Context;
 use foldwire::codec::CodecId;
@@ -16,7 +18,13 @@ use super::measure::Task;
 use super::sweep::Setting;
 use crate::bench::data::Data;
 use crate::cli::SimArgs;
+use crate::sizes::Size;
 use crate::usage::UsageError;
+
+/// Largest frame whose primitives and ratio are measured: of these some hundred are needed.
+const MAX_FRAME: usize = 16 << 20;
+/// Operands of the sums that speeds are measured on, at most.
+const MOST_OPERANDS: usize = 64;
 
 /// Codec speeds of publications, as files.
 const PUBLISHED: [(&str, &str); 7] = [
@@ -191,14 +199,19 @@ impl Speeds {
         data: &Data<T>,
     ) -> anyhow::Result<Self> {
         let counts = args.ranks.n_bytes();
+        let most = counts.iter().copied().max().unwrap_or(1);
+        let n_ranks = most.min(setting.cluster.host.ranks_per_node);
+        let n_computing = n_ranks.min(setting.cluster.host.cores);
+        let here = available_parallelism().map_or(1, NonZero::get);
+        let busy = (n_computing * args.threads).min(here);
         let task = |codec: CodecId, size: usize| Task {
             codec,
             bound: args.bound.into(),
             size,
             reduces: setting.collective.reduces(),
             frame_bytes: args.frame,
-            busy: args.threads,
-            array_bytes: args.size,
+            busy,
+            array_bytes: args.size * n_ranks / n_computing,
         };
         let file = match &args.speeds {
             SpeedsArg::Measure => None,
@@ -215,7 +228,22 @@ impl Speeds {
                 Some(SpeedsFile::parse(&text, is_json).map_err(|error| fault(&error))?)
             }
         };
-        let wires = if file.as_ref().is_none_or(|file| file.ratio.is_empty()) {
+        let measures_ratio = file.as_ref().is_none_or(|file| file.ratio.is_empty());
+        if measures_ratio && args.frame > MAX_FRAME {
+            return Err(UsageError::new(format!(
+                "--frame {} is more than is measured here; take 16M at most, or --speeds of a file that tells the ratio",
+                Size(args.frame)
+            ))
+            .into());
+        }
+        if file.is_none() && args.threads > here {
+            return Err(UsageError::new(format!(
+                "this machine has {here} cores, so it cannot measure --threads {}; take --speeds of a file",
+                args.threads
+            ))
+            .into());
+        }
+        let wires = if measures_ratio {
             let wire = |&size: &usize| Ok((size, task(CodecId::FzLight, size).wire(data)?));
             counts.iter().map(wire).collect::<anyhow::Result<Vec<_>>>()?
         } else {
@@ -225,7 +253,7 @@ impl Speeds {
         let (about, raw, lossy) = match &file {
             Some(file) => (file.about.clone(), file.raw::<T>(), file.lossy::<T>(some_wire())),
             None => {
-                let size = counts.iter().copied().max().unwrap_or(1).min(64);
+                let size = most.min(MOST_OPERANDS);
                 let n = args.threads;
                 let measured = |codec| -> anyhow::Result<Costs> {
                     let costs = task(codec, size).costs(data)?;
@@ -234,8 +262,10 @@ impl Speeds {
                     Ok(Costs { speeds, look, sample, ..costs })
                 };
                 let threads = if n == 1 { "one thread".into() } else { format!("{n} threads") };
-                let about =
-                    format!("this machine, {threads} of {}", foldwire::kernel::Level::best());
+                let side_by_side =
+                    if busy > n { format!(", {busy} busy side by side") } else { String::new() };
+                let best = foldwire::kernel::Level::best();
+                let about = format!("this machine, {threads} of {best}{side_by_side}");
                 (about, measured(CodecId::Raw)?, measured(CodecId::FzLight)?)
             }
         };

@@ -191,11 +191,6 @@ impl Machine<'_> {
             busy,
             array_bytes: times.n_bytes * n_ranks / busy,
         };
-        let known =
-            self.known.iter().find(|(dtype, known, _)| *dtype == T::DTYPE && *known == task);
-        if let Some((.., costs)) = known {
-            return Ok(costs.clone());
-        }
         let data = self.source.data::<T>(results.ranks);
         if data.about() != results.data {
             return Err(UsageError::new(format!(
@@ -203,6 +198,11 @@ impl Machine<'_> {
                 results.data
             ))
             .into());
+        }
+        let known =
+            self.known.iter().find(|(dtype, known, _)| *dtype == T::DTYPE && *known == task);
+        if let Some((.., costs)) = known {
+            return Ok(costs.clone());
         }
         let costs = task.costs(&data)?;
         self.known.push((T::DTYPE, task, costs.clone()));
@@ -230,13 +230,9 @@ impl Question<'_> {
         let &Results { collective, bound, ranks, root, in_place, .. } = self.results;
         let &Results { lanes, frame_bytes, checksums, ref link, .. } = self.results;
         let plan = self.times.preset.plan(collective, bound.into());
-        let case = Case {
-            root: Rank::new(root),
-            in_place: in_place || collective == foldwire::Collective::Broadcast,
-            lanes,
-            frame_bytes,
-            ..Case::new(collective, plan, ranks, self.times.n_bytes / T::BYTES)
-        };
+        let case = Case::new(collective, plan, ranks, self.times.n_bytes / T::BYTES);
+        let in_place = in_place || case.in_place;
+        let case = Case { root: Rank::new(root), in_place, lanes, frame_bytes, ..case };
         let network = Network {
             latency: fabric.latency,
             rate: link.bytes_per_s(),

@@ -201,7 +201,6 @@ impl Shape {
         times.sort_unstable_by(f64::total_cmp);
         let measured_s = times[RUNS / 2];
         let case = Case::new(collective, *plan, size, count);
-        let case = Case { in_place: collective == Collective::Broadcast, ..case };
         let predicted_s = predict::<T>(&case, cluster, costs)?.seconds;
         Ok(Row {
             ranks: size,
