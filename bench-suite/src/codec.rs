@@ -9,6 +9,7 @@
 mod measure;
 mod report;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
@@ -55,8 +56,9 @@ struct Row {
 pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     let levels = levels(&args.level, &Level::available().collect::<Vec<_>>())?;
     let peers = Peers::load(args.peers.as_deref())?;
-    let fields =
+    let mut fields =
         args.field.iter().map(|path| Field::read(path, None)).collect::<Result<Vec<_>, _>>()?;
+    tell_apart(&mut fields, &args.field);
     for field in &fields {
         check_length(field)?;
     }
@@ -127,6 +129,17 @@ fn levels(asked: &[LevelArg], available: &[Level]) -> Result<Vec<Level>, UsageEr
         }
     }
     Ok(levels)
+}
+
+/// Gives files of one name, which are in different folders, their paths as names.
+fn tell_apart(fields: &mut [Field], paths: &[PathBuf]) {
+    let names: Vec<String> = fields.iter().map(|field| field.name.clone()).collect();
+    for (at, field) in fields.iter_mut().enumerate() {
+        let is_namesake = |other: usize| names[other] == names[at] && paths[other] != paths[at];
+        if (0..names.len()).any(is_namesake) {
+            field.name = paths[at].display().to_string();
+        }
+    }
 }
 
 /// One frame must be able to hold the field.
@@ -215,6 +228,22 @@ mod tests {
     fn a_level_that_the_machine_lacks_is_an_error_of_use() {
         let message = levels(&[LevelArg::Avx512], &[Level::Scalar, Level::Avx2]).unwrap_err();
         assert!(message.to_string().ends_with("--level avx512; it has scalar, avx2"), "{message}");
+    }
+
+    #[test]
+    fn files_of_one_name_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["a/x.f32", "b/x.f32", "b/y.f32", "b/y.f32"].map(|name| dir.path().join(name));
+        let mut fields = Vec::new();
+        for (i, path) in paths.iter().enumerate() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, (i as f32).to_le_bytes()).unwrap();
+            fields.push(Field::read(path, None).unwrap());
+        }
+        tell_apart(&mut fields, &paths);
+        let names: Vec<_> = fields.iter().map(|field| &*field.name).collect();
+        let [first, second] = [&paths[0], &paths[1]].map(|path| path.to_str().unwrap());
+        assert_eq!(names, [first, second, "y.f32", "y.f32"]);
     }
 
     #[test]

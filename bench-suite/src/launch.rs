@@ -94,7 +94,8 @@ fn listen_to_signals(sender: Sender<Event>) -> anyhow::Result<()> {
 /// Waits until all ranks have ended and their output is forwarded; why they had to, if not by themselves.
 fn supervise(args: &LaunchArgs, mut ranks: Ranks, events: &Receiver<Event>) -> Option<Why> {
     let in_grace = || Instant::now() + args.grace;
-    let mut stage = Stage::Running { until: args.timeout.map(|timeout| Instant::now() + timeout) };
+    let deadline = args.timeout.map(|timeout| Instant::now() + timeout);
+    let mut stage = Stage::Running { until: deadline };
     let mut why = None;
     let mut n_outputs = 2 * args.ranks;
     while ranks.n_running() > 0 {
@@ -104,7 +105,9 @@ fn supervise(args: &LaunchArgs, mut ranks: Ranks, events: &Receiver<Event>) -> O
                     && why.is_none()
                 {
                     why = Some(Why::Failed { rank, status });
-                    stage = Stage::Noticing { until: in_grace() };
+                    let grace = in_grace();
+                    let until = deadline.map_or(grace, |deadline| deadline.min(grace));
+                    stage = Stage::Noticing { until };
                 }
                 continue;
             }

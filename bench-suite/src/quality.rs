@@ -11,12 +11,14 @@
 //! Points where the reference is NaN or infinite have no error; the result must be the same kind of
 //! value there, and each point where it is not counts as a mismatch.
 
+use foldwire::Element;
 use serde::Serialize;
 
 /// Errors of a result against an exact reference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Quality {
-    /// Largest |result − exact|; infinite when a result is not finite where the reference is.
+    /// Largest |result − exact|; infinite when a result is not finite where the reference is, unless that is beyond the
+    /// range of the result's type, whose infinity is then right.
     #[serde(rename = "max_err")]
     pub max_error: f64,
     /// Peak signal-to-noise ratio in dB; `None` when there is no error (it would be infinite) or the
@@ -34,15 +36,21 @@ impl Quality {
     /// # Panics
     ///
     /// When the lengths differ.
-    pub fn of<T: Copy + Into<f64>, E: Copy + Into<f64>>(result: &[T], exact: &[E]) -> Self {
+    pub fn of<T: Element, E: Copy + Into<f64>>(result: &[T], exact: &[E]) -> Self {
         assert_eq!(result.len(), exact.len(), "a result has as many values as its reference");
         let (mut max_error, mut squares, mut n_finite, mut mismatched_nonfinite) =
             (0.0_f64, 0.0, 0_usize, 0);
         let (mut least, mut greatest) = (f64::INFINITY, f64::NEG_INFINITY);
         for (&value, &exact) in result.iter().zip(exact) {
-            let (value, exact): (f64, f64) = (value.into(), exact.into());
+            let (value, exact): (f64, f64) = (value.to_f64(), exact.into());
             if exact.is_finite() {
-                let error = if value.is_finite() { (value - exact).abs() } else { f64::INFINITY };
+                let error = if value.is_finite() {
+                    (value - exact).abs()
+                } else if value == T::from_f64(exact).to_f64() {
+                    0.0
+                } else {
+                    f64::INFINITY
+                };
                 max_error = max_error.max(error);
                 squares += error * error;
                 n_finite += 1;
@@ -130,6 +138,19 @@ mod tests {
             (quality.max_error, quality.psnr_db, quality.nrmse),
             (f64::INFINITY, None, None)
         );
+    }
+
+    #[test]
+    fn a_sum_beyond_the_type_is_its_infinity() {
+        let exact = [1e39, -1e39, 1e38];
+        let inf = f32::INFINITY;
+        assert_eq!(
+            Quality::of(&[inf, -inf, 1e38], &exact).max_error,
+            (1e38_f32 as f64 - 1e38).abs()
+        );
+        assert_eq!(Quality::of(&[inf, inf, 1e38], &exact).max_error, f64::INFINITY);
+        assert_eq!(Quality::of(&[inf, -inf, inf], &exact).max_error, f64::INFINITY);
+        assert_eq!(Quality::of(&[f64::INFINITY], &[1e39]).max_error, f64::INFINITY);
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use crate::usage::UsageError;
 
+/// Largest size of an array, in bytes.
+pub const MAX_SIZE: usize = 1 << 40;
 /// Most sizes in a list.
 const MAX_SIZES: usize = 256;
 

@@ -45,7 +45,7 @@ struct Row {
     raw_bytes: u64,
     ratio: f64,
     /// Time of the raw preset / time, if it ran.
-    speedup: Option<f64>,
+    speedup_raw: Option<f64>,
     /// Mean over ranks, median run.
     encode_s: f64,
     fold_s: f64,
@@ -83,11 +83,6 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
         Volumes::F32(volumes) => compare(args, volumes, &exact, &inputs)?,
         Volumes::F64(volumes) => compare(args, volumes, &exact, &inputs)?,
     };
-    if args.json {
-        println!("{}", serde_json::json!({ "rows": rows }));
-    } else {
-        print!("{}", render(&rows));
-    }
     for row in &rows {
         anyhow::ensure!(row.same_bits, "{}: ranks hold different results", row.preset);
         anyhow::ensure!(
@@ -118,7 +113,7 @@ fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
     })
 }
 
-/// Runs the presets, judges and draws their results.
+/// Runs the presets, judges their results, prints and draws them.
 fn compare<T: Element + Into<f64>>(
     args: &StackArgs,
     volumes: &[Vec<T>],
@@ -142,6 +137,11 @@ fn compare<T: Element + Into<f64>>(
     let mut rows: Vec<Row> = Vec::new();
     for (preset, outcome) in presets.iter().zip(&outcomes) {
         rows.push(row(*preset, args, outcome, exact, rounding, raw_time, inputs));
+    }
+    if args.json {
+        println!("{}", serde_json::json!({ "rows": rows }));
+    } else {
+        print!("{}", render(&rows));
     }
     if !args.no_pictures {
         let mut gallery = Gallery::open(&args.out, exact, &inputs.dims)?;
@@ -201,7 +201,7 @@ fn row<T: Element + Into<f64>>(
         raw_bytes,
         // A single rank sends nothing.
         ratio: if wire_bytes == 0 { 1.0 } else { raw_bytes as f64 / wire_bytes as f64 },
-        speedup: raw_time.map(|raw| raw.as_secs_f64() / time_s),
+        speedup_raw: raw_time.map(|raw| raw.as_secs_f64() / time_s),
         encode_s: mean(|r| r.encode),
         fold_s: mean(|r| r.fold),
         decode_s: mean(|r| r.decode),
@@ -238,7 +238,7 @@ fn render(rows: &[Row]) -> String {
         table.row(&[
             row.title.to_owned(),
             ms(row.time_s),
-            optional(row.speedup, 2),
+            optional(row.speedup_raw, 2),
             format!("{:.3}", row.algbw_gbps),
             table::bytes(row.wire_bytes),
             format!("{:.2}", row.ratio),

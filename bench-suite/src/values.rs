@@ -122,9 +122,9 @@ impl FromStr for LinkRate {
                 }
             },
         };
-        match number.parse::<f64>() {
-            Ok(value) if value.is_finite() && value > 0.0 => {
-                Ok(Self { text: text.to_owned(), bytes_per_s: Some(value * bytes) })
+        match number.parse::<f64>().map(|value| value * bytes) {
+            Ok(rate) if rate.is_finite() && rate > 0.0 => {
+                Ok(Self { text: text.to_owned(), bytes_per_s: Some(rate) })
             }
             _ => Err(UsageError::new(format!(
                 "`{text}` is no link rate: the number must be above 0, as in 10gbit or 250MB/s; `none` means no limit"
@@ -232,6 +232,7 @@ mod tests {
             "infgbit",
             "nangbit",
             "1e400gbit",
+            "1e305gbit",
             "fast",
         ] {
             assert!(wrong.parse::<LinkRate>().is_err(), "{wrong}");

@@ -72,16 +72,22 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
 #[test]
 fn help_shows_examples() {
     let folder = tempfile::tempdir().unwrap();
-    let commands =
-        ["--help", "stack --help", "codec --help", "bench --help", "launch --help", "info --help"];
-    for args in commands {
+    for args in [
+        "--help",
+        "stack --help",
+        "codec --help",
+        "bench --help",
+        "sim --help",
+        "launch --help",
+        "info --help",
+    ] {
         let output = foldwire(folder.path(), args);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains("Examples:"), "{args}: {text}");
     }
 }
 
-/// Pictures that cannot be written are no error of use.
+/// Pictures that cannot be written are no error of use, and what was measured is not lost.
 #[test]
 fn other_faults_exit_1() {
     let folder = tempfile::tempdir().unwrap();
@@ -90,6 +96,7 @@ fn other_faults_exit_1() {
     let output = foldwire(folder.path(), "stack --input a.f32 --ranks 2 --out file");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--out"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("PSNR"));
 }
 
 #[test]

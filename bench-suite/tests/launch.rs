@@ -178,6 +178,15 @@ fn a_time_limit_ends_all_with_124() {
 }
 
 #[test]
+fn a_time_limit_holds_although_a_rank_has_failed() {
+    let start = Instant::now();
+    let output =
+        launch("-n 2 --timeout 0.5 --grace 20", "[ $FOLDWIRE_RANK = 0 ] && exit 6; exec sleep 60");
+    assert_eq!(output.status.code(), Some(6));
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
+
+#[test]
 fn signals_to_the_launcher_end_all_ranks_and_what_they_started() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let (mut child, line, _stdout) = start("-n 1", "sleep 60 & echo $!; wait");

@@ -7,7 +7,8 @@ use clap::{Args, ValueEnum};
 use foldwire::{Collective, DType, Preset};
 
 use super::{distinct, title};
-use crate::sizes::{self, Sizes};
+use crate::sizes::{self, MAX_SIZE, Size, Sizes};
+use crate::usage::UsageError;
 use crate::values::{BoundArg, LinkRate};
 
 const EXAMPLES: &str = "\
@@ -58,7 +59,7 @@ pub struct BenchArgs {
     pub link: Option<LinkRate>,
 
     /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST or FIRST:LAST:FACTOR
-    #[arg(long, value_name = "SIZES", default_value = "1K:64M:4", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZES", default_value = "1K:64M:4", value_parser = array_sizes, allow_hyphen_values = true)]
     pub sizes: Sizes,
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
@@ -237,6 +238,14 @@ impl OpArg {
     }
 }
 
+fn array_sizes(text: &str) -> Result<Sizes, UsageError> {
+    let sizes: Sizes = text.parse()?;
+    match sizes.n_bytes().iter().find(|&&n| n > MAX_SIZE) {
+        Some(&n) => Err(UsageError::new(format!("{} is too much; take 1024G at most", Size(n)))),
+        None => Ok(sizes),
+    }
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     let value = text.parse().ok().filter(|s| (0.0..=3600.0).contains(s));
     value.ok_or_else(|| "a number of seconds from 0 to 3600 is needed".to_owned())
@@ -301,7 +310,14 @@ mod tests {
     #[test]
     fn numbers_have_limits() {
         assert_eq!(bench("reduce --frame 260K").unwrap().frame, Some(260 << 10));
-        for wrong in ["--lanes 0", "--lanes 9", "--frame 100", "--min-time -1", "--min-time x"] {
+        for wrong in [
+            "--lanes 0",
+            "--lanes 9",
+            "--frame 100",
+            "--min-time -1",
+            "--min-time x",
+            "--sizes 1,1025G",
+        ] {
             assert!(bench(&format!("reduce {wrong}")).is_err(), "{wrong}");
         }
     }
