@@ -32,7 +32,7 @@ mod threads;
 mod verdict;
 
 use foldwire::{Config, DType, Element, Transport};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::cli::{BackendArg, BenchArgs};
 use crate::usage::UsageError;
@@ -102,13 +102,7 @@ fn config(args: &BenchArgs) -> Config {
 
 /// A bar on stderr, where that is a terminal and this is rank 0.
 fn progress(rank: usize) -> ProgressBar {
-    if rank > 0 {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("measuring [{bar:40}] {pos}/{len} {msg}")
-        .expect("the template is constant")
-        .progress_chars("=> ");
-    ProgressBar::new(0).with_style(style)
+    if rank == 0 { crate::progress::bar("measuring", 0) } else { ProgressBar::hidden() }
 }
 
 /// Prints results; on rank 0 only.

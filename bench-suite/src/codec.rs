@@ -17,13 +17,14 @@ use foldwire::bound::Extent;
 use foldwire::codec::{Codec, FzLight};
 use foldwire::kernel::Level;
 use foldwire::{Bound, Element, Quantum};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::json;
 
 use crate::cli::{CodecArgs, LevelArg};
 use crate::field::{Field, Values};
 use crate::memory;
 use crate::peers::{DEFAULT_PATH, Peers};
+use crate::progress;
 use crate::usage::UsageError;
 use crate::values::BoundArg;
 use measure::{Bench, Measured};
@@ -63,7 +64,7 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
         check_length(field)?;
     }
 
-    let progress = progress(fields.len() * args.bound.len() * levels.len());
+    let progress = progress::bar("measuring", fields.len() * args.bound.len() * levels.len());
     let (start, waited) = (Instant::now(), memory::waited());
     let mut rows = Vec::new();
     for field in &fields {
@@ -202,14 +203,6 @@ fn faults(rows: &[Row]) -> Vec<String> {
         }
     }
     faults
-}
-
-/// A bar on stderr, where that is a terminal.
-fn progress(n_rows: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("measuring [{bar:40}] {pos}/{len} {msg}")
-        .expect("the template is constant")
-        .progress_chars("=> ");
-    ProgressBar::new(n_rows as u64).with_style(style)
 }
 
 #[cfg(test)]

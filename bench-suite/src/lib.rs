@@ -23,6 +23,7 @@ pub mod launch;
 pub mod memory;
 pub mod peers;
 pub mod picture;
+mod progress;
 pub mod quality;
 pub mod sim;
 pub mod sizes;

@@ -6,13 +6,13 @@
 
 mod race;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::time::Duration;
 
 use crate::cli::{StackArgs, title};
 use crate::input::{self, DEFAULT_RANKS, Inputs, Volumes};
 use crate::picture::Gallery;
+use crate::progress;
 use crate::quality::Quality;
 use crate::table::{self, Align, Table};
 use crate::wave::{self, Survey};
@@ -127,8 +127,7 @@ fn compare<T: Element + Into<f64>>(
         link: args.link.bytes_per_s(),
         repeat: args.repeat,
     };
-    let progress = ProgressBar::new(race.n_runs() as u64)
-        .with_style(ProgressStyle::with_template("runs {bar:40} {pos}/{len} {eta}")?);
+    let progress = progress::bar("running", race.n_runs());
     let outcomes = race.run(volumes, &progress)?;
     progress.finish_and_clear();
     let rounding = rounding(volumes);

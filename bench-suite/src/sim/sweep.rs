@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use foldwire::{Collective, DType, Element, Plan, Preset};
 use foldwire_sim::cost::{Case, Cluster, CostError, Host, Network, predict};
-use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::speeds::Speeds;
 use crate::cli::SimArgs;
+use crate::progress;
 use crate::values::BoundArg;
 
 /// What all predictions have in common.
@@ -99,7 +99,7 @@ impl Sweep {
     pub(super) fn run<T: Element>(setting: &Setting, speeds: &Speeds) -> Result<Self, CostError> {
         let each = |&ranks: &usize| setting.presets.iter().map(move |&preset| (ranks, preset));
         let cases: Vec<_> = setting.ranks.iter().flat_map(each).collect();
-        let progress = progress(cases.len());
+        let progress = progress::bar("simulating", cases.len());
         let run = |&(ranks, preset): &(usize, Preset)| -> Result<(Row, f64), CostError> {
             let started = Instant::now();
             let row = one::<T>(setting, speeds, ranks, preset)?;
@@ -160,11 +160,4 @@ fn compare(rows: &mut [Row]) {
         let same = raw.iter().find(|&&(ranks, _)| ranks == row.ranks);
         row.speedup_raw = same.filter(|_| row.time_s > 0.0).map(|&(_, time)| time / row.time_s);
     }
-}
-
-fn progress(n: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("simulating [{bar:40}] {pos}/{len}")
-        .expect("the template is constant")
-        .progress_chars("=> ");
-    ProgressBar::new(n as u64).with_style(style)
 }

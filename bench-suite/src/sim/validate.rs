@@ -11,7 +11,6 @@ mod results;
 mod threads;
 
 use foldwire::DType;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -154,11 +153,4 @@ fn bisect(measured: f64, predicted: impl Fn(f64) -> anyhow::Result<f64>) -> anyh
         if predicted(middle)? < measured { low = middle } else { high = middle }
     }
     Ok(low)
-}
-
-fn progress(n: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("validating [{bar:40}] {pos}/{len}")
-        .expect("the template is constant")
-        .progress_chars("=> ");
-    ProgressBar::new(n as u64).with_style(style)
 }

@@ -21,9 +21,10 @@ use serde_json::json;
 
 use super::super::measure::Task;
 use super::results::{Results, Times};
-use super::{Comparison, Row, bisect, progress};
+use super::{Comparison, Row, bisect};
 use crate::bench::data::Source;
 use crate::cli::SimArgs;
+use crate::progress;
 use crate::usage::UsageError;
 
 /// Predicts what is in the files.
@@ -47,7 +48,7 @@ pub(super) fn compare(
     } else {
         given.measured(&exchanges, &mut machine)?
     };
-    let progress = progress(all.iter().map(|results| results.times.len()).sum());
+    let progress = progress::bar("validating", all.iter().map(|results| results.times.len()).sum());
     let mut rows = Vec::new();
     for results in &all {
         for times in &results.times {

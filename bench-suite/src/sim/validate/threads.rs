@@ -18,11 +18,12 @@ use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::super::measure::Task;
-use super::{Comparison, Row, bisect, progress};
+use super::{Comparison, Row, bisect};
 use crate::bench::alone::Alone;
 use crate::bench::data::{Data, Source};
 use crate::cli::SimArgs;
 use crate::memory::median;
+use crate::progress;
 use crate::values::{BoundArg, LinkRate};
 
 /// Timed runs of each configuration.
@@ -83,7 +84,7 @@ pub(super) fn compare<T: Element>(args: &SimArgs, source: &Source) -> anyhow::Re
     let cores = available_parallelism()?.get();
     let message = message_cost()?;
     let n_rows: usize = SHAPES.iter().map(|shape| shape.presets.len()).sum();
-    let progress = progress(n_rows);
+    let progress = progress::bar("validating", n_rows);
     let mut rows = Vec::new();
     for shape in &SHAPES {
         let data = source.data::<T>(shape.ranks);
