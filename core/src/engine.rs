@@ -212,7 +212,7 @@ impl<F: Frame> Engine<F> {
     }
 
     /// The ranks that lanes wait for, and the lanes' steps.
-    fn awaited(&self) -> impl Iterator<Item = (Rank, usize)> {
+    fn awaited(&self) -> impl Iterator<Item = (Rank, usize)> + Clone {
         self.lanes.iter().filter_map(|lane| lane.waits_for(&self.program))
     }
 

@@ -6,13 +6,15 @@
 //! sends never waits.
 //!
 //! A notice ends the call under way unless the sender gave up in a *later* call: then it has sent what this call needs of
-//! it. That notice is remembered, and ends the next call. It ends this one only if a lane that has looked for the sender's
-//! message *after* the notice still waits for it: the two count calls differently.
+//! it. That notice is remembered, and ends that call when this rank comes to it: a rank sends its notice once, and so of
+//! several the earliest counts. It ends this call only if a lane that has looked for the sender's message *after* the notice
+//! still waits for it: the two count calls differently.
 //!
 //! Cost: a few looks at empty queues for each pass that finds nothing to do.
 
 use crate::error::Error;
 use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
+use crate::group::RankSet;
 use crate::transport::{Rank, Tag, Transport};
 use core::task::Poll;
 
@@ -24,20 +26,27 @@ const N_OTHERS: usize = 4;
 pub(crate) struct Notices {
     /// Whom to listen to next, out of turn.
     next: usize,
-    /// A rank that gave up in a call that this rank had not come to, and that call's number.
-    given_up: Option<(Rank, u32)>,
+    /// Of calls given up that this rank had not come to: the earliest one's number, and who gave it up.
+    earliest: Option<(Rank, u32)>,
+    /// All that gave up such a call. Of ranks beyond [`MAX_RANKS`](crate::group::MAX_RANKS) it is not remembered.
+    gave_up: RankSet,
 }
 
 impl Notices {
     /// What is known, for another numbering of ranks.
     pub(crate) fn among(self, number: impl Fn(Rank) -> Option<Rank>) -> Self {
-        let known = self.given_up.and_then(|(rank, call)| Some((number(rank)?, call)));
-        Self { next: 0, given_up: known }
+        let earliest = self.earliest.and_then(|(rank, call)| Some((number(rank)?, call)));
+        let mut gave_up = RankSet::EMPTY;
+        self.gave_up.iter().filter_map(number).for_each(|rank| gave_up.insert(rank));
+        Self { next: 0, earliest, gave_up }
     }
 
-    /// Keeps a notice that came before this communicator was there.
+    /// Keeps a notice of a call that this rank has not come to.
     pub(crate) fn keep(&mut self, rank: Rank, sequence: u32) {
-        self.given_up = Some((rank, sequence));
+        self.gave_up.insert(rank);
+        if self.earliest.is_none_or(|(_, known)| is_later(known, sequence)) {
+            self.earliest = Some((rank, sequence));
+        }
     }
 
     /// When a call begins: fails if a rank is known to have given it up, or one before it.
@@ -46,7 +55,7 @@ impl Notices {
         transport: &mut X,
         ours: &CallHeader,
     ) -> Result<(), Error> {
-        if let Some((rank, sequence)) = self.given_up {
+        if let Some((rank, sequence)) = self.earliest {
             self.weigh(rank, sequence, ours)?;
         }
         self.listen_in_turn(transport, ours)
@@ -58,15 +67,15 @@ impl Notices {
         &mut self,
         transport: &mut X,
         ours: &CallHeader,
-        awaited: impl Iterator<Item = Rank>,
+        awaited: impl Iterator<Item = Rank> + Clone,
     ) -> Result<bool, Error> {
-        // Of ranks heard of in this very pass no lane has looked since, and several lanes may wait for one rank.
-        let known = self.given_up.map(|(rank, _)| rank);
+        // All before any is heard: of ranks heard of in this very pass no lane has looked since, and several lanes may wait
+        // for one rank.
+        if let Some(rank) = awaited.clone().find(|&rank| self.gave_up.contains(rank)) {
+            return Err(Error::Aborted { rank });
+        }
         let mut look_again = false;
         for rank in awaited {
-            if known == Some(rank) {
-                return Err(Error::Aborted { rank });
-            }
             if let Some(theirs) = hear(transport, rank, ours.epoch)? {
                 self.weigh(rank, theirs.sequence, ours)?;
                 look_again = true;
@@ -93,7 +102,7 @@ impl Notices {
     /// A call that was given up ends those from it on; those before it can be finished.
     fn weigh(&mut self, rank: Rank, sequence: u32, ours: &CallHeader) -> Result<(), Error> {
         if is_later(sequence, ours.sequence) {
-            self.given_up = Some((rank, sequence));
+            self.keep(rank, sequence);
             return Ok(());
         }
         Err(Error::Aborted { rank })
