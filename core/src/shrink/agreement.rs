@@ -164,7 +164,8 @@ impl Agreement {
         let members = self.view.members.and(theirs);
         let n_tags = self.view.n_tags.max(ballot.view.n_tags);
         self.set(View { members, n_tags });
-        if self.view == ballot.view {
+        // What was decided may just have been given up for another epoch, in which `from` has said nothing yet.
+        if (self.epoch, self.view) == (ballot.epoch, ballot.view) {
             self.agreeing.insert(from);
         }
     }
