@@ -317,3 +317,25 @@ fn a_ballot_is_not_counted_in_the_epoch_after_its_own() {
     agreement.hear(Rank(1), &Ballot { epoch: 2, view: two, heard: true });
     assert_eq!(agreement.decide(), Some(Decision::Group));
 }
+
+#[test]
+fn who_leaves_after_the_decision_is_missed_in_the_next_epoch() {
+    let all = View { members: RankSet::first(3), n_tags: 1 };
+    let farewell = decided().farewell();
+    assert_eq!((farewell.epoch, farewell.view.members), (2, all.members.without(Rank(0))));
+    // Whether another member has decided or not.
+    let mut undecided = Agreement::new(Rank(1), all.members, 1, 1);
+    let mut fencing = undecided.clone();
+    for from in [Rank(0), Rank(2)] {
+        fencing.hear(from, &Ballot { epoch: 1, view: all, heard: true });
+    }
+    assert_eq!(fencing.decide(), Some(Decision::Group));
+    for agreement in [&mut undecided, &mut fencing] {
+        agreement.hear(Rank(0), &farewell);
+        assert!(!agreement.is_decided());
+        assert_eq!((agreement.epoch(), *agreement.view()), (2, farewell.view));
+    }
+    // Before the decision nobody can be done.
+    let leaves_early = Agreement::new(Rank(0), all.members, 1, 1);
+    assert_eq!(leaves_early.farewell().epoch, 1);
+}
