@@ -125,6 +125,14 @@ pub enum Error {
         /// Most there may be.
         max: usize,
     },
+    /// The transport's ranks have formed so many groups of survivors that the next one's number would not be believed.
+    #[error(
+        "survivors of these ranks have formed {max} groups, the most there can be; make a new transport"
+    )]
+    TooManyGroups {
+        /// Largest [`epoch`](crate::Communicator::epoch) of a group.
+        max: u16,
+    },
     /// The operation has already returned its result.
     #[error("the operation is already finished")]
     Finished,

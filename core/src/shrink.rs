@@ -25,7 +25,7 @@ use crate::frame::{Header, Kind};
 use crate::transport::{Rank, Tag, Transport};
 use crate::wait::{Wait, rest};
 use agreement::{Agreement, Decision};
-use ballot::Ballot;
+use ballot::{Ballot, MAX_EPOCH};
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -78,7 +78,9 @@ impl<X: Transport> Communicator<X> {
     ///
     /// - [`Error::Excluded`]: the others go on without this rank.
     /// - [`Error::Stalled`]: ranks answer, but fences do not come; or [`Error::Transport`]. This rank has then left the others.
-    /// - [`Error::TooManyRanks`] for transports of more than [`MAX_RANKS`] ranks.
+    /// - [`Error::TooManyRanks`] for transports of more than [`MAX_RANKS`] ranks, and [`Error::TooManyGroups`] after 2¹⁵ − 1 groups.
+    ///
+    /// The communicator is gone after any of them, and its transport with it.
     ///
     /// # Examples
     /// ```
@@ -114,16 +116,18 @@ impl<X: Transport> Communicator<X> {
     /// Starts what [`shrink`](Self::shrink) does.
     ///
     /// # Errors
-    /// [`Error::TooManyRanks`].
+    /// [`Error::TooManyRanks`], [`Error::TooManyGroups`].
     pub fn start_shrink(mut self, patience: Duration) -> Result<Shrink<X>, Error> {
         let transport = self.transport.inner();
         let size = transport.size();
         if size > MAX_RANKS {
             return Err(Error::TooManyRanks { size, max: MAX_RANKS });
         }
+        if self.epoch >= MAX_EPOCH {
+            return Err(Error::TooManyGroups { max: MAX_EPOCH });
+        }
         let members = self.transport.members();
-        let agreement =
-            Agreement::new(transport.rank(), members, self.epoch.saturating_add(1), self.n_tags);
+        let agreement = Agreement::new(transport.rank(), members, self.epoch + 1, self.n_tags);
         self.notices = Notices::default();
         Ok(Shrink {
             comm: Some(self),
@@ -185,6 +189,10 @@ impl<X: Transport> Shrink<X> {
         }
         moved |= self.agreement.n_changes() != n_changes;
         self.mind_the_time(moved)?;
+        if self.agreement.epoch() > MAX_EPOCH {
+            // Nobody would hear this rank: it would be a group of its own.
+            return Err(Error::TooManyGroups { max: MAX_EPOCH });
+        }
         Ok(if moved { Progress::Moved } else { Progress::Waiting })
     }
 

@@ -13,8 +13,8 @@ use crate::schedule::Collective;
 use crate::transport::{MAX_LANES, Rank, Tag, Transport};
 use core::task::Poll;
 
-/// Largest epoch that is believed.
-const MAX_EPOCH: u16 = u16::MAX / 2;
+/// Largest epoch that is believed, and formed.
+pub(super) const MAX_EPOCH: u16 = u16::MAX / 2;
 
 /// What ranks must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

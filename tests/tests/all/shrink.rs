@@ -335,6 +335,18 @@ fn a_shrunk_communicator_shrinks_again_down_to_one() {
     }
 }
 
+/// Nobody believes a larger number of a group, so all that would form it would be alone in it.
+#[test]
+fn no_group_is_formed_that_nobody_would_believe_in() {
+    let [mut comm] = World::new(1).communicators().try_into().expect("one rank");
+    for epoch in 1..1 << 15 {
+        comm = comm.shrink(PATIENCE).expect("a group of one");
+        assert_eq!(comm.epoch(), epoch);
+    }
+    let error = comm.shrink(PATIENCE).expect_err("the next group has no number");
+    assert_eq!(error, Error::TooManyGroups { max: (1 << 15) - 1 });
+}
+
 #[test]
 fn one_thread_can_drive_all_that_shrink() {
     let mut comms = World::new(4).frame_bytes(20_000).communicators();
