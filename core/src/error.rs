@@ -117,7 +117,7 @@ pub enum Error {
         /// One of those that go on.
         rank: Rank,
     },
-    /// Survivors of so many ranks cannot agree.
+    /// Survivors of so many ranks cannot agree. The communicator that was to be shrunk is gone.
     #[error("a transport of {size} ranks cannot be shrunk, only up to {max}")]
     TooManyRanks {
         /// Ranks of the transport.
@@ -139,7 +139,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the call itself was wrong: nothing was sent, and it can be repeated.
+    /// Whether the call itself was wrong: nothing is under way, and it can be repeated on the same communicator.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(
@@ -149,7 +149,6 @@ impl Error {
                 | Self::Length { .. }
                 | Self::Unsupported { .. }
                 | Self::FrameTooSmall { .. }
-                | Self::TooManyRanks { .. }
                 | Self::Finished
         )
     }
@@ -231,5 +230,17 @@ impl fmt::Display for Field {
             Self::Segment => "segment length (frame capacity)",
             Self::Operands => "number of values combined (schedule)",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_takes_the_communicator_is_not_one_of_use() {
+        assert!(!Error::TooManyRanks { size: 5000, max: 4096 }.is_usage());
+        assert!(!Error::TooManyGroups { max: 9 }.is_usage());
+        assert!(Error::Finished.is_usage());
     }
 }
