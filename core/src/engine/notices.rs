@@ -16,10 +16,13 @@ use crate::error::Error;
 use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
 use crate::group::RankSet;
 use crate::transport::{Rank, Tag, Transport};
+use core::cmp::Ordering;
 use core::task::Poll;
 
 /// Ranks listened to in a pass beside those waited for.
 const N_OTHERS: usize = 4;
+/// Messages of no interest that are passed over in one look at a rank.
+const MESSAGES_PER_LOOK: usize = 16;
 
 /// What a communicator knows of ranks that gave up.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,7 +59,7 @@ impl Notices {
         ours: &CallHeader,
     ) -> Result<(), Error> {
         if let Some((rank, sequence)) = self.earliest {
-            self.weigh(rank, sequence, ours)?;
+            self.weigh(rank, Heard::GaveUp(sequence), ours)?;
         }
         self.listen_in_turn(transport, ours)
     }
@@ -76,8 +79,8 @@ impl Notices {
         }
         let mut look_again = false;
         for rank in awaited {
-            if let Some(theirs) = hear(transport, rank, ours.epoch)? {
-                self.weigh(rank, theirs.sequence, ours)?;
+            if let Some(heard) = hear(transport, rank, ours.epoch)? {
+                self.weigh(rank, heard, ours)?;
                 look_again = true;
             }
         }
@@ -92,20 +95,22 @@ impl Notices {
     ) -> Result<(), Error> {
         for _ in 0..N_OTHERS.min(transport.size()) {
             let rank = self.next_in_turn(transport);
-            if let Some(theirs) = hear(transport, rank, ours.epoch)? {
-                self.weigh(rank, theirs.sequence, ours)?;
+            if let Some(heard) = hear(transport, rank, ours.epoch)? {
+                self.weigh(rank, heard, ours)?;
             }
         }
         Ok(())
     }
 
     /// A call that was given up ends those from it on; those before it can be finished.
-    fn weigh(&mut self, rank: Rank, sequence: u32, ours: &CallHeader) -> Result<(), Error> {
-        if is_later(sequence, ours.sequence) {
-            self.keep(rank, sequence);
-            return Ok(());
+    fn weigh(&mut self, rank: Rank, heard: Heard, ours: &CallHeader) -> Result<(), Error> {
+        match heard {
+            Heard::GaveUp(sequence) if is_later(sequence, ours.sequence) => {
+                self.keep(rank, sequence);
+                Ok(())
+            }
+            Heard::GaveUp(_) | Heard::Left => Err(Error::Aborted { rank }),
         }
-        Err(Error::Aborted { rank })
     }
 
     /// Another rank, or this one, of which nothing is ever heard.
@@ -121,22 +126,33 @@ const fn is_later(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() > 0
 }
 
-/// The call that a rank gave up, if a notice of its has come. A view says that it is forming another group; views and notices
-/// of groups before this one are of no interest any more.
-fn hear<X: Transport>(
-    transport: &mut X,
-    from: Rank,
-    epoch: u16,
-) -> Result<Option<CallHeader>, Error> {
-    // A rank that has ended is no failure until something is needed of it.
-    while let Poll::Ready(Ok((frame, n_bytes))) = transport.poll_recv(from, Tag::CONTROL) {
+/// What a rank has told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    /// It gave up the call of this number.
+    GaveUp(u32),
+    /// It is forming another group, or belongs to a later one. Calls are counted anew there.
+    Left,
+}
+
+/// What a rank has told, if it has. Views and notices of groups before this one are of no interest any more, nor is the view
+/// that led to it.
+fn hear<X: Transport>(transport: &mut X, from: Rank, epoch: u16) -> Result<Option<Heard>, Error> {
+    for _ in 0..MESSAGES_PER_LOOK {
+        // A rank that has ended is no failure until something is needed of it.
+        let Poll::Ready(Ok((frame, n_bytes))) = transport.poll_recv(from, Tag::CONTROL) else {
+            return Ok(None);
+        };
         let message = frame.as_ref().get(..n_bytes);
         let notice = message.map(|message| Header::parse(message, false));
         transport.recycle(frame);
         match notice {
-            Some(Ok(Header { kind: Kind::View, call, .. })) if call.epoch <= epoch => {}
-            Some(Ok(Header { call, .. })) if call.epoch < epoch => {}
-            Some(Ok(header)) => return Ok(Some(header.call)),
+            Some(Ok(Header { kind, call, .. })) => match call.epoch.cmp(&epoch) {
+                Ordering::Less => {}
+                Ordering::Equal if kind == Kind::View => {}
+                Ordering::Equal => return Ok(Some(Heard::GaveUp(call.sequence))),
+                Ordering::Greater => return Ok(Some(Heard::Left)),
+            },
             Some(Err(error)) => return Err(Error::Frame { rank: from, error }),
             None => return Err(super::lane::misuse()),
         }
@@ -160,12 +176,4 @@ pub(crate) fn tell<X: Transport>(transport: &mut X, notice: &Header, checksum: b
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn later_calls_are_later_also_where_numbers_wrap() {
-        assert!(is_later(2, 1) && !is_later(1, 1) && !is_later(1, 2));
-        assert!(is_later(0, u32::MAX) && !is_later(u32::MAX, 0));
-    }
-}
+mod tests;
