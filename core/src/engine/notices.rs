@@ -161,18 +161,30 @@ fn hear<X: Transport>(transport: &mut X, from: Rank, epoch: u16) -> Result<Optio
 }
 
 /// Sends `notice` to all other ranks: all, because a rank that made another call waits on other links than ours.
-/// Best effort: a rank that gets no notice ends by its time limit.
+/// Best effort: a rank for whose notice there is no credit or no frame ends by its time limit.
 pub(crate) fn tell<X: Transport>(transport: &mut X, notice: &Header, checksum: bool) {
     let own = transport.rank();
     for peer in (0..transport.size()).map(Rank::new).filter(|&peer| peer != own) {
         let Poll::Ready(Ok(())) = transport.poll_ready(peer, Tag::CONTROL) else { continue };
-        let Poll::Ready(Ok(mut frame)) = transport.poll_frame() else { continue };
+        let Some(mut frame) = empty_frame(transport) else { continue };
         notice.emit(frame.as_mut(), checksum);
         // A peer that is gone needs no notice.
         let _ = transport.send(peer, Tag::CONTROL, frame, HEADER_BYTES);
     }
     // Let the notices leave before the caller drops the transport.
     let _ = transport.progress();
+}
+
+/// An empty frame, if need be one that a notice before has come back from.
+fn empty_frame<X: Transport>(transport: &mut X) -> Option<X::Frame> {
+    if let Poll::Ready(frame) = transport.poll_frame() {
+        return frame.ok();
+    }
+    transport.progress().ok()?;
+    match transport.poll_frame() {
+        Poll::Ready(frame) => frame.ok(),
+        Poll::Pending => None,
+    }
 }
 
 #[cfg(test)]

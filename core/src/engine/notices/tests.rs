@@ -135,6 +135,15 @@ fn later_calls_are_later_also_where_numbers_wrap() {
 }
 
 #[test]
+fn all_are_told_where_there_are_fewer_frames_than_ranks_and_they_come_back() {
+    for n_free in 1..8 {
+        let mut transport = Memory::new(7, n_free);
+        tell(&mut transport, &header(Kind::Abort, 0, 1), false);
+        assert_eq!(transport.sent_to, (1..7).map(Rank::new).collect::<Vec<_>>(), "{n_free} frames");
+    }
+}
+
+#[test]
 fn who_goes_on_to_another_group_ends_any_call_whatever_its_number() {
     for sequence in [1, 1 << 31, u32::MAX] {
         // A view has no number; a notice of a later group has one of that group's.
