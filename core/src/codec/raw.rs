@@ -8,7 +8,7 @@ use super::{Written, operate};
 use crate::element::Element;
 use crate::kernel::CHUNK;
 use crate::kernel::stores::{self, Fence, Stores};
-use crate::op::{Op, with_op};
+use crate::op::{Op, divide, with_op};
 use core::marker::PhantomData;
 
 /// Values as they are.
@@ -122,10 +122,7 @@ impl<T: Element> Codec<T> for Raw<T> {
             return Err(DecodeError::Count { found, expected: end });
         }
         bytemuck::cast_slice_mut(dst).copy_from_slice(&src[start * T::BYTES..end * T::BYTES]);
-        if divisor != 1 {
-            let divisor = T::from_f64(f64::from(divisor));
-            dst.iter_mut().for_each(|x| *x = *x / divisor);
-        }
+        divide(dst, divisor);
         Ok(())
     }
 
