@@ -11,8 +11,8 @@ use core::fmt;
 ///
 /// Errors of use ([`is_usage`](Self::is_usage)) leave nothing under way: correct the call and repeat it.
 /// They are found before anything is sent, but for a bound on the result that turns out too small for
-/// the data, which all ranks find together. Every other error ends the communicator: the ranks that
-/// still wait for this one are told, on the same links, and later calls return [`Error::Poisoned`].
+/// the data, which all ranks find together. Every other error of a call ends the communicator: all other ranks
+/// are told, on a tag of its own ([`Tag::CONTROL`](crate::Tag::CONTROL)), and later calls return [`Error::Poisoned`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -89,7 +89,7 @@ pub enum Error {
     Stalled {
         /// Whom we wait for; this rank itself if it has too few frames, for which no peer is to blame.
         rank: Rank,
-        /// The step of our program.
+        /// The step of our program; while survivors form a group, the tag whose fence is missing.
         step: usize,
     },
     /// The call took longer than the caller allowed it.
@@ -100,10 +100,10 @@ pub enum Error {
         /// The step of our program.
         step: usize,
     },
-    /// Another rank gave up; it told us through `rank`.
+    /// Another rank gave up this call or one before it, or has gone on to another group.
     #[error("rank {rank} gave the operation up")]
     Aborted {
-        /// Who told us.
+        /// That rank. It may have heard itself of a third one.
         rank: Rank,
     },
     /// An earlier call on this communicator failed.

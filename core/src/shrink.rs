@@ -77,7 +77,8 @@ impl<X: Transport> Communicator<X> {
     /// Ranks are numbered as in this communicator.
     ///
     /// - [`Error::Excluded`]: the others go on without this rank.
-    /// - [`Error::Stalled`]: ranks answer, but fences do not come; or [`Error::Transport`]. This rank has then left the others.
+    /// - [`Error::Stalled`]: ranks answer, but fences do not come, `step` being the tag of one; or [`Error::Transport`]. This rank has then left the others.
+    /// - [`Error::Mismatch`] of [`Field::Members`]: a member has decided for another group, which it does only if it breaks the protocol.
     /// - [`Error::TooManyRanks`] for transports of more than [`MAX_RANKS`] ranks, and [`Error::TooManyGroups`] after 2¹⁵ − 1 groups.
     ///
     /// The communicator is gone after any of them, and its transport with it.

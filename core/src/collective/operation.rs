@@ -168,7 +168,8 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     /// Advances the call by a bounded amount of work.
     ///
     /// # Errors
-    /// [`Error`]; the communicator is then unusable, here and on all other ranks.
+    /// [`Error`]; the communicator is then unusable, here and on all other ranks. [`Error::Bound`] is the exception: all ranks find that the
+    /// bound on the result is too small for the data, and the communicator lives.
     /// [`Error::Finished`] once the result has been returned.
     pub fn poll(&mut self) -> Poll<Result<Report, Error>> {
         match self.advance() {
