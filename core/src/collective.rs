@@ -34,8 +34,8 @@ pub struct Config {
     /// Lanes, 1…[`MAX_LANES`]: how many segments are under way side by
     /// side. Must be the same on all ranks.
     pub lanes: usize,
-    /// After this long without any progress a call fails with [`Error::Stalled`];
-    /// [`Operation::with_timeout`] sets it for one call.
+    /// After this long without any progress a call fails with [`Error::Stalled`]; what counts is time in which it is polled.
+    /// [`Operation::with_timeout`] sets it for one call, and says more.
     pub timeout: Duration,
     /// A call that is not finished so long after its start fails with [`Error::Deadline`]; `None`: it may take as
     /// long as it moves. [`Operation::with_deadline`] sets it for one call.

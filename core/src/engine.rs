@@ -27,6 +27,7 @@ use crate::pipeline::Pipeline;
 use crate::report::Report;
 use crate::schedule::{Call, Schedule};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError};
+use crate::wait::Wait;
 use core::time::Duration;
 use frames::Frame;
 use heapless::Vec;
@@ -111,7 +112,7 @@ fn check_fields(rank: Rank, fields: &[(Field, u64, u64)]) -> Result<(), Error> {
 /// How long a call may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Without any progress.
+    /// Without any progress, from the first poll on.
     pub(crate) stall: Duration,
     /// In all: when it must be over, on the transport's clock.
     pub(crate) deadline: Option<Duration>,
@@ -123,7 +124,7 @@ pub(crate) struct Engine<F> {
     lanes: Vec<Lane<F>, MAX_LANES>,
     has_begun: bool,
     started: Duration,
-    last_progress: Duration,
+    wait: Wait,
     pub(crate) report: Report,
 }
 
@@ -146,7 +147,7 @@ impl<F: Frame> Engine<F> {
             program,
             has_begun: false,
             started: now,
-            last_progress: now,
+            wait: Wait::default(),
             report: Report::default(),
         }
     }
@@ -179,41 +180,43 @@ impl<F: Frame> Engine<F> {
             return Ok(Progress::Finished);
         }
         let to_deliver = undelivered.map(|rank| (rank, self.program.n_steps()));
-        // A lane that lacks a free frame may get it when another lane's peer moves: that peer is to blame.
-        let awaits = || {
-            let own = self.program.rank;
-            let mut all = self.awaited().chain(to_deliver);
-            let first = all.next().unwrap_or((own, 0));
-            if first.0 == own { all.find(|(rank, _)| *rank != own).unwrap_or(first) } else { first }
-        };
         if limits.deadline.is_some_and(|deadline| now >= deadline) {
-            let (rank, step) = awaits();
+            let (rank, step) = self.blamed(to_deliver);
             return Err(Error::Deadline { rank, step });
         }
         if moved {
-            self.last_progress = now;
+            self.wait.restart(now);
             return Ok(Progress::Moved);
         }
         let awaited = self.awaited().chain(to_deliver).map(|(rank, _)| rank);
         if notices.listen(transport, &self.program.header, awaited)? {
             return Ok(Progress::Moved);
         }
-        let waited = now.saturating_sub(self.last_progress);
+        let waited = self.wait.look(now, limits.stall);
         // Where all stall together, the rank that waits for the silent one should name it, and not just hear
         // that a third one was quicker to give up.
         if waited < limits.stall - limits.stall / 8 {
             notices.listen_in_turn(transport, &self.program.header)?;
         }
         if waited > limits.stall {
-            let (rank, step) = awaits();
+            let (rank, step) = self.blamed(to_deliver);
             return Err(Error::Stalled { rank, step });
         }
         Ok(Progress::Waiting)
     }
 
     /// The ranks that lanes wait for, and the lanes' steps.
-    fn awaited(&self) -> impl Iterator<Item = (Rank, usize)> {
+    fn awaited(&self) -> impl Iterator<Item = (Rank, usize)> + Clone {
         self.lanes.iter().filter_map(|lane| lane.waits_for(&self.program))
+    }
+
+    /// The rank that an error of time names, and the step. A lane that lacks a free frame may get it when another lane's peer
+    /// moves: that peer is to blame.
+    fn blamed(&self, to_deliver: Option<(Rank, usize)>) -> (Rank, usize) {
+        let own = self.program.rank;
+        let mut all = self.awaited().chain(to_deliver);
+        let first = all.next().unwrap_or((own, 0));
+        if first.0 == own { all.find(|(rank, _)| *rank != own).unwrap_or(first) } else { first }
     }
 
     /// Gives every frame back, and tells all other ranks that this one has given up.

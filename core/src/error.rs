@@ -11,8 +11,8 @@ use core::fmt;
 ///
 /// Errors of use ([`is_usage`](Self::is_usage)) leave nothing under way: correct the call and repeat it.
 /// They are found before anything is sent, but for a bound on the result that turns out too small for
-/// the data, which all ranks find together. Every other error ends the communicator: the ranks that
-/// still wait for this one are told, on the same links, and later calls return [`Error::Poisoned`].
+/// the data, which all ranks find together. Every other error of a call ends the communicator: all other ranks
+/// are told, on a tag of its own ([`Tag::CONTROL`](crate::Tag::CONTROL)), and later calls return [`Error::Poisoned`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -89,7 +89,7 @@ pub enum Error {
     Stalled {
         /// Whom we wait for; this rank itself if it has too few frames, for which no peer is to blame.
         rank: Rank,
-        /// The step of our program.
+        /// The step of our program; while survivors form a group, the tag whose fence is missing.
         step: usize,
     },
     /// The call took longer than the caller allowed it.
@@ -100,10 +100,10 @@ pub enum Error {
         /// The step of our program.
         step: usize,
     },
-    /// Another rank gave up; it told us through `rank`.
+    /// Another rank gave up this call or one before it, or has gone on to another group.
     #[error("rank {rank} gave the operation up")]
     Aborted {
-        /// Who told us.
+        /// That rank. It may have heard itself of a third one.
         rank: Rank,
     },
     /// An earlier call on this communicator failed.
@@ -117,7 +117,7 @@ pub enum Error {
         /// One of those that go on.
         rank: Rank,
     },
-    /// Survivors of so many ranks cannot agree.
+    /// Survivors of so many ranks cannot agree. The communicator that was to be shrunk is gone.
     #[error("a transport of {size} ranks cannot be shrunk, only up to {max}")]
     TooManyRanks {
         /// Ranks of the transport.
@@ -125,13 +125,21 @@ pub enum Error {
         /// Most there may be.
         max: usize,
     },
+    /// The transport's ranks have formed so many groups of survivors that the next one's number would not be believed.
+    #[error(
+        "survivors of these ranks have formed {max} groups, the most there can be; make a new transport"
+    )]
+    TooManyGroups {
+        /// Largest [`epoch`](crate::Communicator::epoch) of a group.
+        max: u16,
+    },
     /// The operation has already returned its result.
     #[error("the operation is already finished")]
     Finished,
 }
 
 impl Error {
-    /// Whether the call itself was wrong: nothing was sent, and it can be repeated.
+    /// Whether the call itself was wrong: nothing is under way, and it can be repeated on the same communicator.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(
@@ -141,7 +149,6 @@ impl Error {
                 | Self::Length { .. }
                 | Self::Unsupported { .. }
                 | Self::FrameTooSmall { .. }
-                | Self::TooManyRanks { .. }
                 | Self::Finished
         )
     }
@@ -223,5 +230,17 @@ impl fmt::Display for Field {
             Self::Segment => "segment length (frame capacity)",
             Self::Operands => "number of values combined (schedule)",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_takes_the_communicator_is_not_one_of_use() {
+        assert!(!Error::TooManyRanks { size: 5000, max: 4096 }.is_usage());
+        assert!(!Error::TooManyGroups { max: 9 }.is_usage());
+        assert!(Error::Finished.is_usage());
     }
 }

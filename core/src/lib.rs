@@ -56,6 +56,7 @@ pub mod select;
 pub mod shrink;
 pub mod transport;
 mod values;
+mod wait;
 
 pub use bound::{Bound, Quantum, Scope};
 pub use collective::{Communicator, Config, Operation};

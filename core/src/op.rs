@@ -64,6 +64,14 @@ impl OpCode {
     }
 }
 
+/// Makes an average of a sum of `divisor` operands; 1 leaves the values as they are.
+pub(crate) fn divide<T: Element>(values: &mut [T], divisor: u32) {
+    if divisor != 1 {
+        let divisor = T::from_f64(f64::from(divisor));
+        values.iter_mut().for_each(|x| *x = *x / divisor);
+    }
+}
+
 /// An operation on lattice codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LatticeOp {

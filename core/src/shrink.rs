@@ -23,16 +23,15 @@ use crate::engine::{Notices, Progress, transport_error};
 use crate::error::{Error, Field};
 use crate::frame::{Header, Kind};
 use crate::transport::{Rank, Tag, Transport};
+use crate::wait::{Wait, rest};
 use agreement::{Agreement, Decision};
-use ballot::Ballot;
+use ballot::{Ballot, MAX_EPOCH};
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
 use fences::{Differs, Fences};
 
-/// Longest rest between two looks at the clock.
-const REST: Duration = Duration::from_millis(20);
 /// Messages taken from one link in one poll, so that it stays bounded.
 const MESSAGES_PER_POLL: usize = 16;
 /// How often fences may fail to come before it is an error.
@@ -50,9 +49,9 @@ pub struct Shrink<X: Transport> {
     /// Of the view decided.
     fences: Fences,
     patience: Duration,
-    /// When members were last given reason to answer, or a fence last moved.
-    since: Duration,
-    /// Changes of the view, when `since` was set.
+    /// Since members were last given reason to answer, or a fence last moved.
+    silence: Wait,
+    /// Changes of the view when that was.
     n_changes: u32,
     /// How often fences did not come.
     n_stalls: u32,
@@ -64,6 +63,8 @@ impl<X: Transport> Communicator<X> {
     /// Ranks are numbered anew, `0..size`, in the old order; [`transport_rank`](Self::transport_rank) tells who is who. Ranks
     /// that have ended are left out, as are those that do not answer for `patience`. So `patience` should cover how much later the
     /// others may call this; it should be the same everywhere, and well above the network's round trip. If all answer it is never waited for.
+    /// It begins with the first poll, and of the time between two polls a quarter of `patience` counts at most: who was busy otherwise hears
+    /// what came meanwhile before it leaves anybody out.
     ///
     /// A communicator that was shrunk can be shrunk again.
     ///
@@ -76,8 +77,11 @@ impl<X: Transport> Communicator<X> {
     /// Ranks are numbered as in this communicator.
     ///
     /// - [`Error::Excluded`]: the others go on without this rank.
-    /// - [`Error::Stalled`]: ranks answer, but fences do not come; or [`Error::Transport`]. This rank has then left the others.
-    /// - [`Error::TooManyRanks`] for transports of more than [`MAX_RANKS`] ranks.
+    /// - [`Error::Stalled`]: ranks answer, but fences do not come, `step` being the tag of one; or [`Error::Transport`]. This rank has then left the others.
+    /// - [`Error::Mismatch`] of [`Field::Members`]: a member has decided for another group, which it does only if it breaks the protocol.
+    /// - [`Error::TooManyRanks`] for transports of more than [`MAX_RANKS`] ranks, and [`Error::TooManyGroups`] after 2¹⁵ − 1 groups.
+    ///
+    /// The communicator is gone after any of them, and its transport with it.
     ///
     /// # Examples
     /// ```
@@ -113,23 +117,25 @@ impl<X: Transport> Communicator<X> {
     /// Starts what [`shrink`](Self::shrink) does.
     ///
     /// # Errors
-    /// [`Error::TooManyRanks`].
+    /// [`Error::TooManyRanks`], [`Error::TooManyGroups`].
     pub fn start_shrink(mut self, patience: Duration) -> Result<Shrink<X>, Error> {
         let transport = self.transport.inner();
         let size = transport.size();
         if size > MAX_RANKS {
             return Err(Error::TooManyRanks { size, max: MAX_RANKS });
         }
-        let (members, since) = (self.transport.members(), transport.now());
-        let agreement =
-            Agreement::new(transport.rank(), members, self.epoch.saturating_add(1), self.n_tags);
+        if self.epoch >= MAX_EPOCH {
+            return Err(Error::TooManyGroups { max: MAX_EPOCH });
+        }
+        let members = self.transport.members();
+        let agreement = Agreement::new(transport.rank(), members, self.epoch + 1, self.n_tags);
         self.notices = Notices::default();
         Ok(Shrink {
             comm: Some(self),
             agreement,
             fences: Fences::with(0),
             patience,
-            since,
+            silence: Wait::default(),
             n_changes: 0,
             n_stalls: 0,
         })
@@ -154,7 +160,7 @@ impl<X: Transport> Shrink<X> {
     /// # Errors
     /// As [`poll`](Self::poll).
     pub fn wait(mut self) -> Result<Communicator<X>, Error> {
-        let rest = REST.min(self.patience / 4);
+        let rest = rest(self.patience);
         loop {
             match (self.advance()?, &mut self.comm) {
                 (Progress::Waiting, Some(comm)) => comm.transport.idle(rest),
@@ -184,6 +190,10 @@ impl<X: Transport> Shrink<X> {
         }
         moved |= self.agreement.n_changes() != n_changes;
         self.mind_the_time(moved)?;
+        if self.agreement.epoch() > MAX_EPOCH {
+            // Nobody would hear this rank: it would be a group of its own.
+            return Err(Error::TooManyGroups { max: MAX_EPOCH });
+        }
         Ok(if moved { Progress::Moved } else { Progress::Waiting })
     }
 
@@ -294,8 +304,9 @@ impl<X: Transport> Shrink<X> {
             self.agreement.n_changes() != self.n_changes
         };
         if answered {
-            (self.since, self.n_changes) = (now, self.agreement.n_changes());
-        } else if now.saturating_sub(self.since) > self.patience {
+            self.silence.restart(now);
+            self.n_changes = self.agreement.n_changes();
+        } else if self.silence.look(now, self.patience) > self.patience {
             if self.agreement.is_decided() {
                 self.n_stalls += 1;
                 if self.n_stalls == MAX_STALLS {

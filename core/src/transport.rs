@@ -88,7 +88,9 @@ pub trait Transport {
     /// Takes an empty frame from the pool. Its content is unspecified.
     ///
     /// `Pending`: none is free now; nothing happened. The pool must hold at least
-    /// [`FRAMES_PER_LANE`] frames per lane.
+    /// [`FRAMES_PER_LANE`] frames per lane. It should hold one for each other rank as well: a rank that gives up tells all
+    /// others at once, each in a frame, and one for whom there is no frame, even after [`progress`](Self::progress), learns it by
+    /// its time limit only.
     ///
     /// # Errors
     /// When the pool can never provide another frame.
@@ -135,8 +137,9 @@ pub trait Transport {
         let _ = (from, tag);
     }
 
-    /// Says that nothing more will be sent to `peer` or received from it: what is on its way to it no longer counts as
-    /// [`undelivered`](Self::undelivered). Nothing to do where nothing ever counts.
+    /// Says that nothing is needed of `peer`, and that nothing need reach it: what is on its way to it no longer counts as
+    /// [`undelivered`](Self::undelivered). Calls that concern it may still be made, and may then fail as if it were gone. Nothing to
+    /// do where nothing ever counts.
     fn forget(&mut self, peer: Rank) {
         let _ = peer;
     }

@@ -1,6 +1,6 @@
 //! A transport that differs from the one inside it in what a few [`Hooks`] say.
 
-use foldwire::transport::{Rank, Tag, Transport};
+use foldwire::transport::{Rank, Tag, Transport, TransportError, TransportErrorKind};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -15,6 +15,11 @@ pub trait Hooks {
     /// Learns that nothing had come from `from` with `tag` when it was asked for.
     fn found_nothing(&mut self, from: Rank, tag: Tag) {
         let _ = (from, tag);
+    }
+
+    /// Whether it is told that a peer is lost, if that is told inside.
+    fn tells_of_loss(&self) -> bool {
+        true
     }
 
     /// The time, if it is `now` inside.
@@ -42,6 +47,15 @@ impl<X, H> Wrapped<X, H> {
     }
 }
 
+impl<X: Transport, H: Hooks> Wrapped<X, H> {
+    /// Whether this is the loss of a peer, of which nothing is told.
+    fn hides<R>(&self, polled: &Poll<Result<R, X::Error>>) -> bool {
+        let lost = TransportErrorKind::PeerLost;
+        !self.hooks.tells_of_loss()
+            && matches!(polled, Poll::Ready(Err(error)) if error.kind() == lost)
+    }
+}
+
 impl<X: Transport, H: Hooks> Transport for Wrapped<X, H> {
     type Frame = X::Frame;
     type Error = X::Error;
@@ -63,7 +77,8 @@ impl<X: Transport, H: Hooks> Transport for Wrapped<X, H> {
     }
 
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(to, tag)
+        let polled = self.inner.poll_ready(to, tag);
+        if self.hides(&polled) { Poll::Pending } else { polled }
     }
 
     fn send(
@@ -81,7 +96,10 @@ impl<X: Transport, H: Hooks> Transport for Wrapped<X, H> {
         from: Rank,
         tag: Tag,
     ) -> Poll<Result<(Self::Frame, usize), Self::Error>> {
-        let polled = self.inner.poll_recv(from, tag);
+        let mut polled = self.inner.poll_recv(from, tag);
+        if self.hides(&polled) {
+            polled = Poll::Pending;
+        }
         if polled.is_pending() {
             self.hooks.found_nothing(from, tag);
         }

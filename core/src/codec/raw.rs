@@ -8,7 +8,7 @@ use super::{Written, operate};
 use crate::element::Element;
 use crate::kernel::CHUNK;
 use crate::kernel::stores::{self, Fence, Stores};
-use crate::op::{Op, with_op};
+use crate::op::{Op, divide, with_op};
 use core::marker::PhantomData;
 
 /// Values as they are.
@@ -35,8 +35,13 @@ fn count<T: Element>(src: &[u8]) -> Result<usize, DecodeError> {
     }
 }
 
+/// Bytes of so many values; `None` if a header could not say how many that is.
+fn n_bytes<T: Element>(n_values: usize) -> Option<usize> {
+    n_values.checked_mul(T::BYTES).filter(|&n_bytes| u32::try_from(n_bytes).is_ok())
+}
+
 fn room<T: Element>(n_values: usize, dst: &mut [u8]) -> Result<&mut [u8], EncodeError> {
-    let need = n_values.checked_mul(T::BYTES).ok_or(EncodeError::TooLong { n_values })?;
+    let need = n_bytes::<T>(n_values).ok_or(EncodeError::TooLong { n_values })?;
     let have = dst.len();
     dst.get_mut(..need).ok_or(EncodeError::Capacity { need, have })
 }
@@ -75,7 +80,7 @@ impl<T: Element> Codec<T> for Raw<T> {
     }
 
     fn max_encoded_len(&self, n_values: usize) -> Option<usize> {
-        n_values.checked_mul(T::BYTES)
+        n_bytes::<T>(n_values)
     }
 
     fn n_values(&self, src: &[u8]) -> Result<usize, DecodeError> {
@@ -117,10 +122,7 @@ impl<T: Element> Codec<T> for Raw<T> {
             return Err(DecodeError::Count { found, expected: end });
         }
         bytemuck::cast_slice_mut(dst).copy_from_slice(&src[start * T::BYTES..end * T::BYTES]);
-        if divisor != 1 {
-            let divisor = T::from_f64(f64::from(divisor));
-            dst.iter_mut().for_each(|x| *x = *x / divisor);
-        }
+        divide(dst, divisor);
         Ok(())
     }
 
@@ -223,5 +225,27 @@ impl<T: Element> Raw<T> {
             });
         });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::HEADER_BYTES;
+    use crate::layout::max_segment;
+
+    /// Only 64-bit machines can have such frames.
+    #[cfg(target_pointer_width = "64")]
+    #[test]
+    fn payloads_are_no_longer_than_a_header_can_say() {
+        let most = u32::MAX as usize / 8;
+        let codec = Raw::<f64>::new();
+        assert_eq!(codec.max_encoded_len(most), Some(8 * most));
+        assert_eq!(codec.max_encoded_len(most + 1), None);
+        assert_eq!(codec.max_encoded_len(usize::MAX), None);
+        assert_eq!(max_segment(&codec, 1 << 40), Ok(most));
+        assert_eq!(max_segment(&codec, HEADER_BYTES + 8000), Ok(1000));
+        let too_long = EncodeError::TooLong { n_values: most + 1 };
+        assert_eq!(room::<f64>(most + 1, &mut []), Err(too_long));
     }
 }

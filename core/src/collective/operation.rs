@@ -2,8 +2,7 @@
 
 use super::survey;
 use super::{Communicator, EXTENT_SCHEDULE, Job, Request};
-use crate::bound::Extent;
-use crate::bound::Quantum;
+use crate::bound::{Extent, Quantum};
 use crate::budget::{ask, resolve};
 use crate::codec::{AnyCodec, CodecId};
 use crate::element::Element;
@@ -17,13 +16,11 @@ use crate::plan::Plan;
 use crate::report::Report;
 use crate::schedule::{Call, Collective, Schedule};
 use crate::transport::{Rank, Transport};
+use crate::wait::rest;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
-
-/// Longest rest between two looks at the clock.
-const REST: Duration = Duration::from_millis(20);
 
 /// A collective call under way.
 ///
@@ -72,7 +69,8 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     }
 
     /// Fails with [`Error::Stalled`] after `timeout` without any progress, whatever
-    /// [`Config::timeout`](crate::Config::timeout) says.
+    /// [`Config::timeout`](crate::Config::timeout) says. Time before the first poll does not count, and of the time between two
+    /// polls a quarter of `timeout` at most.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.limits.stall = timeout;
         self
@@ -170,7 +168,8 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     /// Advances the call by a bounded amount of work.
     ///
     /// # Errors
-    /// [`Error`]; the communicator is then unusable, here and on all other ranks.
+    /// [`Error`]; the communicator is then unusable, here and on all other ranks. [`Error::Bound`] is the exception: all ranks find that the
+    /// bound on the result is too small for the data, and the communicator lives.
     /// [`Error::Finished`] once the result has been returned.
     pub fn poll(&mut self) -> Poll<Result<Report, Error>> {
         match self.advance() {
@@ -185,7 +184,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     /// # Errors
     /// As [`poll`](Self::poll).
     pub fn wait(mut self) -> Result<Report, Error> {
-        let rest = REST.min(self.limits.stall / 4);
+        let rest = rest(self.limits.stall);
         loop {
             match self.advance()? {
                 Step::Finished(report) => return Ok(report),

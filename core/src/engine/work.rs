@@ -11,7 +11,7 @@ use crate::codec::{Codec, Values, Written};
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
 use crate::kernel::stores::{self, Fence, Stores};
-use crate::op::Op;
+use crate::op::{Op, divide};
 use crate::report::Report;
 use core::ops::Range;
 
@@ -171,13 +171,6 @@ pub(crate) struct Work<'w, 'b, T: Element> {
     pub(crate) codec: &'w dyn Codec<T>,
     pub(crate) op: Op<'w, T>,
     pub(crate) buffers: &'w mut Buffers<'b, T>,
-}
-
-fn divide<T: Element>(values: &mut [T], divisor: u32) {
-    if divisor != 1 {
-        let divisor = T::from_f64(f64::from(divisor));
-        values.iter_mut().for_each(|x| *x = *x / divisor);
-    }
 }
 
 /// What frames are written to is named `to`. It may hold anything after an error.

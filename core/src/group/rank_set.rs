@@ -122,6 +122,12 @@ impl RankSet {
     }
 }
 
+impl Default for RankSet {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
 /// The word and the bit of a rank.
 const fn place(rank: Rank) -> (usize, u64) {
     (rank.index() / BITS, 1 << (rank.index() % BITS))

@@ -122,10 +122,12 @@ impl Agreement {
         self.owed.remove(to);
     }
 
-    /// A ballot for those that this rank leaves: it counts in everybody but itself.
+    /// A ballot for those that this rank leaves: it counts in everybody but itself. Who has decided says so in the next epoch,
+    /// since others may be done with this one, and call.
     pub(super) fn farewell(&self) -> Ballot {
         let members = self.view.members.without(self.own);
-        Ballot { epoch: self.epoch, view: View { members, ..self.view }, heard: true }
+        let epoch = self.epoch.saturating_add(u16::from(self.is_decided));
+        Ballot { epoch, view: View { members, ..self.view }, heard: true }
     }
 
     /// Takes in another's ballot.
@@ -164,7 +166,8 @@ impl Agreement {
         let members = self.view.members.and(theirs);
         let n_tags = self.view.n_tags.max(ballot.view.n_tags);
         self.set(View { members, n_tags });
-        if self.view == ballot.view {
+        // What was decided may just have been given up for another epoch, in which `from` has said nothing yet.
+        if (self.epoch, self.view) == (ballot.epoch, ballot.view) {
             self.agreeing.insert(from);
         }
     }

@@ -9,6 +9,7 @@ mod cost;
 mod damage;
 mod failures;
 mod frames;
+mod gaps;
 mod golden;
 mod limits;
 mod mistaken;

@@ -3,7 +3,7 @@
 use foldwire::schedule::{Binomial, Ring};
 use foldwire::transport::Tag;
 use foldwire::{Bound, Communicator, Config, Error, Op, Plan, Rank};
-use foldwire_tests::deadline::{PATIENT, run};
+use foldwire_tests::deadline::{Comm, PATIENT, run};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_threads::World;
 use std::sync::{Arc, Barrier};
@@ -138,4 +138,73 @@ fn what_came_just_before_a_notice_is_not_missed() {
         let second = comm.broadcast(&mut values, Rank(1), &plan).map(|_| ());
         assert_eq!(second, Err(Error::Aborted { rank: Rank(1) }));
     });
+}
+
+#[test]
+fn of_two_calls_that_were_given_up_the_earlier_one_ends() {
+    let [sent, gave_up] = [Barrier::new(2), Barrier::new(3)];
+    let outcomes = run(3, PATIENT, move |comm| {
+        let tree = plan().with_schedule(&Binomial);
+        let (send, mut recv) = (vec![1.0f32; comm.share(300).len()], vec![0.0f32; 300]);
+        let mut gather = |comm: &mut Comm| {
+            let recv = if comm.rank() == Rank(2) { &mut recv[..] } else { &mut [] };
+            comm.gather(300, &send, recv, Rank(2), &tree).map(|_| ())
+        };
+        let mut outcomes = vec![];
+        match comm.rank().index() {
+            0 => {
+                outcomes.push(gather(comm));
+                sent.wait();
+                let second = comm.start_gather(300, &send, &mut [], Rank(2), &tree);
+                second.expect("a valid call").cancel();
+                sent.wait();
+            }
+            1 => {
+                outcomes.extend([gather(comm), gather(comm)]);
+                sent.wait();
+                sent.wait();
+                // Here it hears of rank 0, and gives up a later call than that.
+                outcomes.push(gather(comm));
+            }
+            _ => {}
+        }
+        gave_up.wait();
+        if comm.rank() == Rank(2) {
+            outcomes.extend([gather(comm), gather(comm)]);
+        }
+        outcomes
+    });
+    let aborted = Err(Error::Aborted { rank: Rank(0) });
+    assert_eq!(outcomes[1], [Ok(()), Ok(()), aborted]);
+    assert_eq!(outcomes[2], [Ok(()), aborted]);
+}
+
+#[test]
+fn a_rank_that_counts_its_calls_otherwise_is_not_waited_for_whoever_else_gave_up() {
+    let [counted, gave_up] = [Barrier::new(2), Barrier::new(3)];
+    let outcomes = run(3, PATIENT, move |comm| {
+        let tree = plan().with_schedule(&Binomial);
+        let (rank, send) = (comm.rank(), vec![1.0f32; comm.share(300).len()]);
+        let mut recv = vec![0.0f32; if rank == Rank(2) { 300 } else { 0 }];
+        let mut outcome = Ok(());
+        if rank == Rank(1) {
+            // Rank 2 gets nothing of these calls, in which rank 1 only sends.
+            let mut sum = |_| comm.reduce(&send, &mut [], Op::Sum, Rank(0), &tree).map(|_| ());
+            outcome = (0..2).try_for_each(&mut sum);
+            comm.start_gather(300, &send, &mut [], Rank(2), &tree)?.cancel();
+            counted.wait();
+        }
+        if rank == Rank(0) {
+            outcome = comm.gather(300, &send, &mut recv, Rank(2), &tree).map(|_| ());
+            counted.wait();
+            comm.start_gather(300, &send, &mut [], Rank(2), &tree)?.cancel();
+        }
+        gave_up.wait();
+        if rank == Rank(2) {
+            // It hears that rank 0 gave up call 2, and rank 1 call 3.
+            outcome = comm.gather(300, &send, &mut recv, Rank(2), &tree).map(|_| ());
+        }
+        outcome
+    });
+    assert_eq!(outcomes, [Ok(()), Ok(()), Err(Error::Aborted { rank: Rank(1) })]);
 }

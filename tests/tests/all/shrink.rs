@@ -5,9 +5,10 @@
 
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
-use foldwire::{Bound, Error, Op, Plan, Rank, Shrink};
+use foldwire::{Bound, Communicator, Config, Error, Op, Plan, Rank, Shrink};
 use foldwire_tests::data;
 use foldwire_tests::deadline::{Comm, PATIENT, within_deadline};
+use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_threads::{Endpoint, World};
 use std::panic::resume_unwind;
 use std::sync::Barrier;
@@ -334,6 +335,18 @@ fn a_shrunk_communicator_shrinks_again_down_to_one() {
     }
 }
 
+/// Nobody believes a larger number of a group, so all that would form it would be alone in it.
+#[test]
+fn no_group_is_formed_that_nobody_would_believe_in() {
+    let [mut comm] = World::new(1).communicators().try_into().expect("one rank");
+    for epoch in 1..1 << 15 {
+        comm = comm.shrink(PATIENCE).expect("a group of one");
+        assert_eq!(comm.epoch(), epoch);
+    }
+    let error = comm.shrink(PATIENCE).expect_err("the next group has no number");
+    assert_eq!(error, Error::TooManyGroups { max: (1 << 15) - 1 });
+}
+
 #[test]
 fn one_thread_can_drive_all_that_shrink() {
     let mut comms = World::new(4).frame_bytes(20_000).communicators();
@@ -365,4 +378,49 @@ fn links_of_one_frame_suffice() {
         })
     });
     check(&numbered(outcomes.into_iter().flatten().collect()), &[0, 1, 2], "links of one frame");
+}
+
+/// As over MPI: nobody is told of a rank that ends.
+struct Untold;
+
+impl Hooks for Untold {
+    fn tells_of_loss(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_when_the_others_are_done_is_not_waited_for() {
+    let comms = World::new(3).communicators().into_iter().map(|comm| {
+        let transport = Wrapped::new(comm.into_transport(), Untold);
+        let config = Config { timeout: PATIENT, ..Config::default() };
+        Communicator::with_config(transport, config).expect("frames as before")
+    });
+    let shrinks: Vec<_> = comms.map(|comm| comm.start_shrink(PATIENT).expect("small")).collect();
+    let mut shrinks: [_; 3] = shrinks.try_into().expect("three ranks");
+    // Rank 2 is the first to send its fences, and is not polled again.
+    while !format!("{:?}", shrinks[2]).contains("fencing") {
+        for shrink in shrinks.iter_mut().rev() {
+            assert!(shrink.poll().is_pending());
+        }
+    }
+    assert!(shrinks[2].poll().is_pending());
+    let [first, second, leaving] = shrinks;
+    let mut members = [(first, None), (second, None)];
+    while members.iter().any(|(_, done)| done.is_none()) {
+        for (shrink, done) in members.iter_mut().filter(|(_, done)| done.is_none()) {
+            if let Poll::Ready(group) = shrink.poll() {
+                *done = Some(group.expect("the fences of all are there"));
+            }
+        }
+    }
+    drop(leaving);
+    let start = Instant::now();
+    for (_, group) in members {
+        let mut group = group.expect("done");
+        assert_eq!(group.size(), 3);
+        let outcome = group.broadcast(&mut [0.0f32; 10], Rank(2), &plan()).map(|_| ());
+        assert!(matches!(outcome, Err(Error::Aborted { .. })), "{outcome:?}");
+    }
+    assert!(start.elapsed() < PATIENT / 2, "{:?}", start.elapsed());
 }

@@ -294,3 +294,48 @@ fn an_impatient_rank_excludes_itself() {
     impatient.hear(Rank(0), &Ballot { epoch: 1, view: three, heard: true });
     assert_eq!(impatient.decide(), Some(Decision::Excluded(Rank(0))));
 }
+
+/// Rank 0 of three, which has decided for all of them in epoch 1.
+fn decided() -> Agreement {
+    let all = View { members: RankSet::first(3), n_tags: 1 };
+    let mut agreement = Agreement::new(Rank(0), all.members, 1, 1);
+    for from in [Rank(1), Rank(2)] {
+        agreement.hear(from, &Ballot { epoch: 1, view: all, heard: true });
+    }
+    assert_eq!(agreement.decide(), Some(Decision::Group));
+    agreement
+}
+
+#[test]
+fn a_ballot_is_not_counted_in_the_epoch_after_its_own() {
+    let mut agreement = decided();
+    let two = View { members: RankSet::first(2), n_tags: 1 };
+    // Rank 1 has come to leave out rank 2: what was decided does not hold, and rank 1 must say so in the next epoch.
+    agreement.hear(Rank(1), &Ballot { epoch: 1, view: two, heard: true });
+    assert_eq!((agreement.epoch(), *agreement.view()), (2, two));
+    assert_eq!(agreement.decide(), None);
+    agreement.hear(Rank(1), &Ballot { epoch: 2, view: two, heard: true });
+    assert_eq!(agreement.decide(), Some(Decision::Group));
+}
+
+#[test]
+fn who_leaves_after_the_decision_is_missed_in_the_next_epoch() {
+    let all = View { members: RankSet::first(3), n_tags: 1 };
+    let farewell = decided().farewell();
+    assert_eq!((farewell.epoch, farewell.view.members), (2, all.members.without(Rank(0))));
+    // Whether another member has decided or not.
+    let mut undecided = Agreement::new(Rank(1), all.members, 1, 1);
+    let mut fencing = undecided.clone();
+    for from in [Rank(0), Rank(2)] {
+        fencing.hear(from, &Ballot { epoch: 1, view: all, heard: true });
+    }
+    assert_eq!(fencing.decide(), Some(Decision::Group));
+    for agreement in [&mut undecided, &mut fencing] {
+        agreement.hear(Rank(0), &farewell);
+        assert!(!agreement.is_decided());
+        assert_eq!((agreement.epoch(), *agreement.view()), (2, farewell.view));
+    }
+    // Before the decision nobody can be done.
+    let leaves_early = Agreement::new(Rank(0), all.members, 1, 1);
+    assert_eq!(leaves_early.farewell().epoch, 1);
+}

@@ -1,0 +1,75 @@
+//! How long a rank has waited in vain, in time in which it looked for what others sent.
+//!
+//! Who does something else between two polls has not waited meanwhile: what others sent is there, or comes as soon as the
+//! network gets attention again. So a wait begins with the first look, not when a call or a shrink was started, and a gap
+//! between two looks counts for a quarter of the limit at most. A rank thus looks several times before it thinks another
+//! silent, however rarely it is polled, but not without end.
+
+use core::time::Duration;
+
+/// Longest rest between two looks at the clock.
+const REST: Duration = Duration::from_millis(20);
+/// A gap between two looks counts for the limit divided by this at most.
+const PARTS: u32 = 4;
+
+/// A wait that begins anew whenever something moves.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wait {
+    /// When it was last looked for something; `None` before the first time.
+    looked: Option<Duration>,
+    waited: Duration,
+}
+
+impl Wait {
+    /// Something moved.
+    pub(crate) fn restart(&mut self, now: Duration) {
+        *self = Self { looked: Some(now), waited: Duration::ZERO };
+    }
+
+    /// Nothing moved: how long that has been so. It exceeds `limit` after [`PARTS`] gaps, if each is long enough.
+    pub(crate) fn look(&mut self, now: Duration, limit: Duration) -> Duration {
+        let gap = now.saturating_sub(self.looked.unwrap_or(now));
+        // Not rounded down: so many of the longest gaps exceed the limit.
+        let longest = (limit / PARTS).saturating_add(Duration::from_nanos(1));
+        self.looked = Some(now);
+        self.waited = self.waited.saturating_add(gap.min(longest));
+        self.waited
+    }
+}
+
+/// How long to rest before the next look, so that a gap never counts for less than it took.
+pub(crate) fn rest(limit: Duration) -> Duration {
+    REST.min(limit / PARTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_millis(103);
+
+    #[test]
+    fn what_is_done_before_the_first_look_does_not_count() {
+        let mut wait = Wait::default();
+        assert_eq!(wait.look(50 * LIMIT, LIMIT), Duration::ZERO);
+        wait.restart(60 * LIMIT);
+        assert_eq!(wait.look(60 * LIMIT + LIMIT / 5, LIMIT), LIMIT / 5);
+    }
+
+    #[test]
+    fn short_gaps_count_in_full() {
+        let mut wait = Wait::default();
+        let waited = (0..=100).map(|ms| wait.look(Duration::from_millis(ms), LIMIT)).last();
+        assert_eq!(waited, Some(Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn one_long_gap_is_no_silence_but_some_are() {
+        for limit in [Duration::ZERO, Duration::from_nanos(3), LIMIT, Duration::MAX / 8] {
+            let mut wait = Wait::default();
+            let mut waited = (0..).map(|n| wait.look(n * (limit + LIMIT), limit));
+            let n_looks = waited.position(|waited| waited > limit).map(|n| n as u32);
+            assert!(n_looks == Some(PARTS) || limit < LIMIT && n_looks.is_some(), "{n_looks:?}");
+        }
+    }
+}
