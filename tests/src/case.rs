@@ -48,6 +48,9 @@ impl Operation {
     }
 }
 
+/// What a bound may bound.
+const SCOPES: [Scope; 2] = [Scope::PerOperand, Scope::Result];
+
 /// The ways to write the bound.
 pub const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(70.0)];
 
@@ -136,51 +139,102 @@ const AXES: [usize; 14] = [
     3,
     2,
     BOUNDS.len(),
-    2,
+    SCOPES.len(),
     2,
     2,
     2,
 ];
-/// The axis of the number of ranks.
-const SIZE_AXIS: usize = 5;
-/// The axis of the number of values.
-const COUNT_AXIS: usize = 6;
-/// The axis that says whether the data are rough.
-const ROUGH_AXIS: usize = 11;
+/// Where an axis is among them.
+mod axis {
+    pub(super) const ROUTE: usize = 0;
+    pub(super) const PIPELINE: usize = 1;
+    pub(super) const CODEC: usize = 2;
+    pub(super) const OP: usize = 3;
+    pub(super) const TYPE: usize = 4;
+    pub(super) const SIZE: usize = 5;
+    pub(super) const COUNT: usize = 6;
+    pub(super) const ROOT: usize = 7;
+    pub(super) const IN_PLACE: usize = 8;
+    pub(super) const BOUND: usize = 9;
+    pub(super) const SCOPE: usize = 10;
+    pub(super) const ROUGH: usize = 11;
+    pub(super) const DIVISION: usize = 12;
+    pub(super) const SAMPLING: usize = 13;
+}
+
+/// A choice on each axis.
+type Indices = [usize; AXES.len()];
+
+/// On which axes the choice means something.
+fn meanings(i: &Indices) -> [bool; AXES.len()] {
+    let collective = ROUTES[i[axis::ROUTE]].0;
+    let of_all = matches!(
+        collective,
+        Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather
+    );
+    let is_lossy = !CodecId::ALL[i[axis::CODEC]].is_exact();
+    let op = Operation::ALL[i[axis::OP]];
+    let amplifies = matches!(op, Operation::Prod | Operation::Norm);
+    // The result of a product has no bound to ask for, and no sum with a fill value of 1e37 in floats is within it.
+    let has_bound = !collective.reduces() || !amplifies && i[axis::ROUGH] == 0;
+    let on_result = has_bound && SCOPES[i[axis::SCOPE]] == Scope::Result;
+    let mut means = [true; AXES.len()];
+    means[axis::OP] = collective.reduces();
+    means[axis::ROOT] = !of_all;
+    means[axis::IN_PLACE] = of_all || collective == Collective::Reduce;
+    means[axis::BOUND] = is_lossy;
+    means[axis::SCOPE] = is_lossy && has_bound;
+    means[axis::DIVISION] = collective == Collective::AllReduce;
+    // Only a range is looked for in a sample.
+    means[axis::SAMPLING] = is_lossy && BOUNDS[i[axis::BOUND]].needs_extent() && !on_result;
+    means
+}
+
+/// The same case with the first choice on every axis where it means nothing.
+fn normalised(i: Indices) -> Indices {
+    let means = meanings(&i);
+    std::array::from_fn(|axis| if means[axis] { i[axis] } else { 0 })
+}
 
 impl Case {
     /// The case with these choices on the axes.
-    fn from_indices(i: [usize; AXES.len()]) -> Self {
-        Self::of_size(SIZES[i[5]], i)
+    fn from_indices(i: Indices) -> Self {
+        Self::of_size(SIZES[i[axis::SIZE]], i)
     }
 
     /// The case with these choices on the other axes and this size.
-    fn of_size(size: usize, i: [usize; AXES.len()]) -> Self {
-        let (collective, schedule) = ROUTES[i[0]];
-        let op = Operation::ALL[i[3]];
-        let scope = [Scope::PerOperand, Scope::Result][i[10]];
-        // The result of a product has no bound to ask for, and next to a fill value of 1e37 no result
-        // in floats is within it.
-        let rough = i[11] == 1;
-        let unbounded = rough || matches!(op, Operation::Prod | Operation::Norm);
-        let scope = if unbounded { Scope::PerOperand } else { scope };
+    fn of_size(size: usize, i: Indices) -> Self {
+        let i = normalised(i);
+        let (collective, schedule) = ROUTES[i[axis::ROUTE]];
         Self {
             collective,
             schedule,
-            pipeline: pipeline::ALL[i[1]],
-            codec: CodecId::ALL[i[2]],
-            op,
-            is_f64: i[4] == 1,
+            pipeline: pipeline::ALL[i[axis::PIPELINE]],
+            codec: CodecId::ALL[i[axis::CODEC]],
+            op: Operation::ALL[i[axis::OP]],
+            is_f64: i[axis::TYPE] == 1,
             size,
-            count: counts(size)[i[6]],
-            root: [0, size - 1, size / 2][i[7]],
-            in_place: i[8] == 1,
-            bound: BOUNDS[i[9]],
-            scope,
-            rough,
-            division: [Division::Blocks, Division::Interleaved][i[12]],
-            sampling: [Sampling::Always, Sampling::Never][i[13]],
+            count: counts(size)[i[axis::COUNT]],
+            root: [0, size - 1, size / 2][i[axis::ROOT]],
+            in_place: i[axis::IN_PLACE] == 1,
+            bound: BOUNDS[i[axis::BOUND]],
+            scope: SCOPES[i[axis::SCOPE]],
+            rough: i[axis::ROUGH] == 1,
+            division: [Division::Blocks, Division::Interleaved][i[axis::DIVISION]],
+            sampling: [Sampling::Always, Sampling::Never][i[axis::SAMPLING]],
         }
+    }
+
+    /// Whether a rank with the case `other`, made of choices as this is, makes the same call: in nothing that others can tell is
+    /// it different. Whether a rank's result replaces its operand is its own concern.
+    #[must_use]
+    pub fn is_same_call(&self, other: &Self) -> bool {
+        let parts = |case: &Self| {
+            let data = (case.is_f64, case.size, case.count, case.rough);
+            let call = (case.collective, case.schedule.name(), case.op, case.root, case.division);
+            (data, call, case.pipeline.code(), case.codec, case.bound, case.scope, case.sampling)
+        };
+        parts(self) == parts(other)
     }
 
     /// The plan of the case.
@@ -217,7 +271,7 @@ impl Case {
 
 /// A choice on every axis, for groups of any size and short arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice([usize; AXES.len()]);
+pub struct Choice(Indices);
 
 impl Choice {
     /// Any choice.
@@ -228,7 +282,7 @@ impl Choice {
     /// Another choice on one axis: what a rank might do that disagrees with the others. It has the same data.
     #[must_use]
     pub fn twisted(mut self, random: &mut Random) -> Self {
-        let may_differ = |axis: &usize| ![SIZE_AXIS, ROUGH_AXIS].contains(axis);
+        let may_differ = |axis: &usize| ![axis::SIZE, axis::ROUGH].contains(axis);
         let axes: Vec<usize> = (0..AXES.len()).filter(may_differ).collect();
         let axis = *random.pick(&axes);
         self.0[axis] = (self.0[axis] + 1 + random.below(AXES[axis] - 1)) % AXES[axis];
@@ -238,30 +292,31 @@ impl Choice {
     /// One of the suite's sizes.
     #[must_use]
     pub const fn size(&self) -> usize {
-        SIZES[self.0[SIZE_AXIS]]
+        SIZES[self.0[axis::SIZE]]
     }
 
     /// The case of these choices on `size` ranks with a short array.
     #[must_use]
     pub fn short_case(&self, size: usize) -> Case {
-        let count = [0, 1, size - 1, 31, 100, 500, 2000][self.0[COUNT_AXIS]];
+        let count = [0, 1, size - 1, 31, 100, 500, 2000][self.0[axis::COUNT]];
         Case { count, ..Case::of_size(size, self.0) }
     }
 }
 
-/// The whole product: about two million cases. Run a stride of it, or all of it on demand.
+/// The whole product, each case once: two million. Run a stride of it, or all of it on demand.
 pub fn all() -> impl Iterator<Item = Case> {
     let total: usize = AXES.iter().product();
-    (0..total).map(|mut index| {
-        Case::from_indices(AXES.map(|n| {
+    let indices = (0..total).map(|mut index| {
+        AXES.map(|n| {
             let choice = index % n;
             index /= n;
             choice
-        }))
-    })
+        })
+    });
+    indices.filter(|&i| normalised(i) == i).map(Case::from_indices)
 }
 
-/// Few cases in which every pair of choices on two axes occurs.
+/// Few cases in which every pair of choices on two axes occurs, if there is a case in which both mean something.
 #[must_use]
 pub fn pairwise() -> Vec<Case> {
     cover().into_iter().map(Case::from_indices).collect()
@@ -273,11 +328,12 @@ pub fn pairwise_of(size: usize) -> Vec<Case> {
     cover().into_iter().map(|indices| Case::of_size(size, indices)).collect()
 }
 
-/// Indices in which every pair of choices on two axes occurs: greedy, deterministic.
-fn cover() -> Vec<[usize; AXES.len()]> {
-    let pairs = |i: &[usize; AXES.len()]| {
-        let i = *i;
-        (0..AXES.len()).flat_map(move |a| (0..a).map(move |b| (a, i[a], b, i[b])))
+/// Indices in which every possible pair of choices on two axes occurs: greedy, deterministic.
+fn cover() -> Vec<Indices> {
+    let pairs = |i: &Indices| {
+        let (i, means) = (*i, meanings(i));
+        let axes = (0..AXES.len()).filter(move |&axis| means[axis]);
+        axes.flat_map(move |a| (0..a).filter(move |&b| means[b]).map(move |b| (a, i[a], b, i[b])))
     };
     let mut missing = std::collections::BTreeSet::new();
     for (a, &choices) in AXES.iter().enumerate() {
@@ -289,17 +345,22 @@ fn cover() -> Vec<[usize; AXES.len()]> {
     let mut cases = Vec::new();
     while let Some(&(a, x, b, y)) = missing.iter().next() {
         // Of some candidates with the first missing pair, the one with most missing pairs.
-        let candidates = (0..60).map(|_| {
+        let candidates = (0..200).map(|_| {
             let mut indices = AXES.map(|n| random.bits() as usize % n);
             (indices[a], indices[b]) = (x, y);
-            indices
+            normalised(indices)
         });
-        let gain = |i: &[usize; AXES.len()]| pairs(i).filter(|pair| missing.contains(pair)).count();
-        let Some(best) = candidates.max_by_key(gain) else { break };
-        for pair in pairs(&best) {
-            missing.remove(&pair);
+        let gain = |i: &Indices| pairs(i).filter(|pair| missing.contains(pair)).count();
+        let candidates = candidates.filter(|i| pairs(i).any(|pair| pair == (a, x, b, y)));
+        let best = candidates.max_by_key(gain);
+        // In no case do both mean something.
+        missing.remove(&(a, x, b, y));
+        if let Some(best) = best {
+            for pair in pairs(&best) {
+                missing.remove(&pair);
+            }
+            cases.push(best);
         }
-        cases.push(best);
     }
     cases
 }

@@ -1,7 +1,9 @@
-//! What a reduction should give, in `f64`, and how far a result may be off.
+//! What a reduction should give, in `f64`, and how far a result may be off: docs/guarantees.md, written out once more.
 
+use crate::Case;
 use crate::case::Operation;
-use foldwire::Element;
+use foldwire::pipeline::{FUSED, HOMOMORPHIC, RAW};
+use foldwire::{Bound, Collective, Element};
 
 /// The exact reduction of one value of every rank (up to `f64` rounding).
 #[must_use]
@@ -21,10 +23,65 @@ pub fn reduce(op: Operation, operands: &[f64]) -> f64 {
     }
 }
 
+/// The bound on an operand in the unit of the data that all ranks contribute: section 3.
+#[must_use]
+pub fn absolute(bound: Bound, contributed: impl Iterator<Item = f64>) -> f64 {
+    let finite = contributed.filter(|x| x.is_finite());
+    let (min, max) = finite.fold((f64::MAX, f64::MIN), |(a, b), x| (a.min(x), b.max(x)));
+    // The range of values near the ends of `f64` overflows; without a value there is none.
+    let range = (max - min).clamp(0.0, f64::MAX);
+    match bound {
+        Bound::Absolute(bound) => bound,
+        Bound::Relative(part) => part * range,
+        Bound::Psnr(decibels) => range * 10f64.powf(-decibels / 20.0),
+        other => panic!("the oracle does not know {other:?}"),
+    }
+}
+
+/// The table E of section 2: encodings whose errors add up in a sum by pipelines that keep floats.
+///
+/// # Panics
+/// For schedules that are not in the table.
+#[must_use]
+pub fn encodings(schedule: &str, collective: Collective, n: u64) -> u64 {
+    match (schedule, collective) {
+        ("ring" | "pairwise", Collective::AllReduce) => n,
+        ("ring" | "pairwise", Collective::ReduceScatter) => n - 1,
+        ("recursive-doubling", Collective::AllReduce) => {
+            let core = (0..).map(|k| 1 << k).take_while(|&core| core <= n).max().unwrap_or(1);
+            let guests = n - core;
+            guests + 2 * (core - 1) + u64::from(guests > 0)
+        }
+        ("binomial" | "chain", Collective::Reduce) => n - 1,
+        (schedule, collective) => panic!("no {} by {schedule} in the table", collective.name()),
+    }
+}
+
+/// The first table of section 2: the worst case of a lossy call in bounds of an operand; `None` where none is given.
+#[must_use]
+pub fn error_terms(case: &Case) -> Option<f64> {
+    let keeps_frames = [RAW, HOMOMORPHIC, FUSED].contains(&case.pipeline);
+    let n = case.size as u64;
+    if n == 1 {
+        return Some(0.0);
+    }
+    if !case.collective.reduces() {
+        return Some(1.0);
+    }
+    let of_sum =
+        || if keeps_frames { n } else { encodings(case.schedule.name(), case.collective, n) };
+    match case.op {
+        Operation::Min | Operation::Max => Some(1.0),
+        Operation::Sum => Some(of_sum() as f64),
+        Operation::Avg => Some(of_sum() as f64 / n as f64),
+        Operation::Prod | Operation::Norm => None,
+    }
+}
+
 /// How far a result may be from the exact one: the codec's share and the rounding of `T`.
 ///
-/// `bound` is the bound on each operand, `worst_case` what the library promises for the result, if it
-/// promises anything; `encodings` how many lossy encodings can add up.
+/// `bound` is the bound on each operand, `worst_case` what [`error_terms`] make of it, if anything; `encodings` how many lossy
+/// encodings can add up.
 #[must_use]
 pub fn tolerance<T: Element>(
     op: Operation,

@@ -6,8 +6,10 @@
 //! - a rank returns a result that the oracle accepts, the same bits on all ranks where the collective promises it; or a
 //!   typed error that names another rank, no later than the time limit after its last frame;
 //! - no rank returns a result to which a contribution is missing;
-//! - errors have a cause: without faults, and with delays shorter than the time limit, every call succeeds, and nobody
-//!   complains of damaged frames or of disagreement where there are none;
+//! - errors have a cause: without faults, with delays shorter than the time limit, and where a rank differs in nothing that others
+//!   can tell, every call succeeds; nobody complains of damaged frames or of disagreement where there are none, of a lost peer
+//!   where none left, of a rank that gave up where it did not, or of a silent one where one gave up and nothing else happened;
+//! - after a call was given up, and nothing else, all ranks come back in one group;
 //! - after an error every call says that the communicator is unusable;
 //! - nobody panics, nobody hangs, and all frames come back.
 //!

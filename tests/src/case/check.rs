@@ -2,9 +2,7 @@
 
 use super::{Case, Operation};
 use crate::{Backend, data, oracle};
-use foldwire::codec::CodecId;
-use foldwire::schedule::Call;
-use foldwire::{Collective, Element, Rank, Report, Scope};
+use foldwire::{Collective, Element, Report, Scope};
 
 impl Case {
     /// Runs the case, checks every rank's result, and returns digests of them.
@@ -66,18 +64,25 @@ impl Case {
         report: &Report,
         inputs: &[Vec<T>],
     ) -> Result<(), String> {
-        let call =
-            Call { collective: self.collective, size: self.size, root: Rank::new(self.root) };
-        let encodings = self.schedule.n_encodings(call).max(self.size as u64) as f64 + 1.0;
-        let bound_on_result = (self.scope == Scope::Result && self.codec != CodecId::Raw)
-            .then(|| self.absolute_bound(inputs));
+        let asked = self.asked(inputs);
+        let terms = if self.codec.is_exact() { Some(0.0) } else { oracle::error_terms(self) };
+        // A bound may come out smaller: of a sample's range, or shared among operands. Powers of ten differ in the last bit.
+        let is_kept = report.bound <= asked * (1.0 + 1e-12);
+        let worst_case = terms.map(|n| n * report.bound);
+        if !is_kept || !is_about(report.worst_case, worst_case) {
+            return Err(format!(
+                "{asked:e} was asked for, a worst case of {worst_case:?} expected; {report:?}"
+            ));
+        }
+        let bound_on_result =
+            (self.scope == Scope::Result && !self.codec.is_exact()).then_some(asked);
         let range = self.result_range(rank);
         if result.len() != range.len() {
             return Err(format!("{} values instead of {}", result.len(), range.len()));
         }
         for (&got, i) in result.iter().zip(range) {
             let context = |wrong| format!("value {i}: {wrong}; {report:?}");
-            let error = self.error_of(got, i, inputs, report, encodings).map_err(context)?;
+            let error = self.error_of(got, i, inputs, report).map_err(context)?;
             if !bound_on_result.is_none_or(|bound| error <= bound) {
                 return Err(context(format!("off by {error:e}")));
             }
@@ -92,7 +97,6 @@ impl Case {
         i: usize,
         inputs: &[Vec<T>],
         report: &Report,
-        encodings: f64,
     ) -> Result<f64, String> {
         let got = got.to_f64();
         let is_same = |want: f64| got == want || (got.is_nan() && want.is_nan());
@@ -122,6 +126,8 @@ impl Case {
             return Ok(0.0);
         }
         let (bound, worst_case) = (report.bound, report.worst_case);
+        let n = self.size as u64;
+        let encodings = oracle::encodings(self.schedule.name(), self.collective, n) as f64;
         let allowed = oracle::tolerance::<T>(self.op, &operands, bound, worst_case, encodings);
         let error = (got - exact).abs();
         if error <= allowed {
@@ -135,11 +141,24 @@ impl Case {
         matches!(self.op, Operation::Prod | Operation::Norm)
     }
 
-    /// The case's bound in the unit of the data.
-    fn absolute_bound<T: Element>(&self, inputs: &[Vec<T>]) -> f64 {
-        let finite = || inputs.iter().flatten().map(|x| x.to_f64()).filter(|x| x.is_finite());
-        let (min, max) = finite().fold((f64::MAX, f64::MIN), |(a, b), x| (a.min(x), b.max(x)));
-        let extent = (min <= max).then_some(foldwire::bound::Extent { min, max });
-        self.bound.absolute(extent).unwrap_or(f64::NAN)
+    /// The bound on each operand that the case asks for.
+    fn asked<T: Element>(&self, inputs: &[Vec<T>]) -> f64 {
+        if self.codec.is_exact() {
+            return 0.0;
+        }
+        let contributed = inputs.iter().enumerate().map(|(rank, input)| match self.collective {
+            Collective::Broadcast | Collective::Scatter if rank != self.root => &[],
+            Collective::AllGather | Collective::Gather => &input[self.share(rank)],
+            _ => &input[..],
+        });
+        oracle::absolute(self.bound, contributed.flatten().map(|x| x.to_f64()))
+    }
+}
+
+/// Whether two numbers are the same but for rounding, or both missing.
+fn is_about(a: Option<f64>, b: Option<f64>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => (a - b).abs() <= 1e-12 * b,
+        (a, b) => a == b,
     }
 }

@@ -101,28 +101,6 @@ impl Trouble {
         }
     }
 
-    /// Whether every call must succeed all the same.
-    #[must_use]
-    pub fn is_bearable(&self) -> bool {
-        match *self {
-            Self::Net(Fault::Delay { by, .. }) | Self::Late { by, .. } => by <= SHORT,
-            Self::Net(Fault::Stall { lasting: Some(time), .. }) => time <= SHORT,
-            _ => false,
-        }
-    }
-
-    /// Whether ranks may find frames damaged, or out of place, or not of their call.
-    #[must_use]
-    pub const fn shows_in_frames(&self) -> bool {
-        matches!(
-            self,
-            Self::Net(Fault::Harm { .. })
-                | Self::Twist { .. }
-                | Self::Lanes { .. }
-                | Self::Checksum { .. }
-        )
-    }
-
     fn draw(random: &mut Random, size: usize, calls: &[Choice]) -> Self {
         let rank = random.below(size);
         let call = random.below(calls.len());
@@ -266,6 +244,36 @@ impl Scenario {
         self.calls[call].short_case(self.size)
     }
 
+    /// Whether every call must succeed all the same: it is short, or nobody can tell.
+    pub(super) fn is_bearable(&self, trouble: &Trouble) -> bool {
+        match *trouble {
+            Trouble::Net(Fault::Delay { by, .. }) | Trouble::Late { by, .. } => by <= SHORT,
+            Trouble::Net(Fault::Stall { lasting: Some(time), .. }) => time <= SHORT,
+            // There is nobody who could disagree.
+            Trouble::Twist { .. } | Trouble::Lanes { .. } | Trouble::Checksum { .. }
+                if self.size == 1 =>
+            {
+                true
+            }
+            Trouble::Twist { call, choice, .. } => {
+                self.case(call).is_same_call(&choice.short_case(self.size))
+            }
+            Trouble::Lanes { lanes, .. } => lanes == self.lanes,
+            _ => false,
+        }
+    }
+
+    /// Whether ranks may find frames damaged, or out of place, or not of their call.
+    pub(super) fn shows_in_frames(&self, trouble: &Trouble) -> bool {
+        matches!(
+            trouble,
+            Trouble::Net(Fault::Harm { .. })
+                | Trouble::Twist { .. }
+                | Trouble::Lanes { .. }
+                | Trouble::Checksum { .. }
+        ) && !self.is_bearable(trouble)
+    }
+
     /// The case of `rank` in this call, and whether it is another.
     pub(super) fn case_of(&self, call: usize, rank: usize) -> (Case, bool) {
         let twist = self.troubles.iter().find_map(|trouble| match trouble {
@@ -274,7 +282,8 @@ impl Scenario {
             }
             _ => None,
         });
-        (twist.unwrap_or_else(|| self.case(call)), twist.is_some())
+        let usual = self.case(call);
+        (twist.unwrap_or(usual), twist.is_some_and(|twist| !usual.is_same_call(&twist)))
     }
 }
 

@@ -31,18 +31,46 @@ pub(super) fn judge(scenario: &Scenario, performance: &Performance) -> Result<()
     for call in 0..scenario.calls.len() {
         judge_call(scenario, performance, call).map_err(|wrong| format!("call {call}: {wrong}"))?;
     }
-    judge_groups(performance)?;
+    judge_last(scenario, performance).map_err(|wrong| format!("the last call: {wrong}"))?;
+    judge_groups(scenario, performance)?;
     match performance.n_leaked {
         0 => Ok(()),
         n => Err(format!("{n} frames are missing in the end")),
     }
 }
 
+/// The call that all ranks make before those that it fails on shrink: of all, or an error with a cause.
+fn judge_last(scenario: &Scenario, performance: &Performance) -> Result<(), String> {
+    for (rank, last) in performance.last.iter().enumerate() {
+        match last {
+            None => {}
+            Some(Ok(present)) if present.iter().copied().eq(0..scenario.size) => {}
+            Some(Ok(present)) => return Err(format!("rank {rank}: a sum over {present:?}")),
+            Some(Err((error, after))) => judge_error(scenario, performance, rank, error, *after)
+                .map_err(|wrong| format!("rank {rank}: {error}: {wrong}"))?,
+        }
+    }
+    Ok(())
+}
+
 /// What survivors formed: nobody computes with a rank that is not in its group, or takes it for another.
-fn judge_groups(performance: &Performance) -> Result<(), String> {
-    let all_is_well = performance.struck.iter().all(Trouble::is_bearable);
+fn judge_groups(scenario: &Scenario, performance: &Performance) -> Result<(), String> {
+    let struck = Struck { scenario, performance };
+    let all_is_well = struck.nothing_but(|_| false);
+    // A rank that gives a call up loses nothing and nobody.
+    let must_all_come_back =
+        !all_is_well && !scenario.leaves && scenario.shrinks && struck.nothing_but(is_drop);
     let mut formed: Vec<(usize, &[usize])> = Vec::new();
     for (rank, regrouped) in performance.groups.iter().enumerate() {
+        if must_all_come_back {
+            let is_back = matches!(regrouped, Some(Regrouped::In { members, summed: Ok(_) })
+                if members.iter().copied().eq(0..scenario.size));
+            if !is_back {
+                return Err(format!(
+                    "a call was given up, and rank {rank} is not back: {regrouped:?}"
+                ));
+            }
+        }
         match regrouped {
             None => {}
             Some(_) if all_is_well => {
@@ -141,6 +169,55 @@ fn contributors(case: &Case, rank: usize) -> impl Iterator<Item = usize> {
     })
 }
 
+/// What came to pass.
+struct Struck<'a> {
+    scenario: &'a Scenario,
+    performance: &'a Performance,
+}
+
+const fn is_drop(trouble: &Trouble) -> bool {
+    matches!(trouble, Trouble::Drop { .. })
+}
+
+impl Struck<'_> {
+    /// Whether calls must bear all troubles but those that are `this`.
+    fn nothing_but(&self, this: fn(&Trouble) -> bool) -> bool {
+        let mut struck = self.performance.struck.iter();
+        struck.all(|trouble| this(trouble) || self.scenario.is_bearable(trouble))
+    }
+
+    /// Whether the notices of a rank that gives up leave: there is room for them when it looks once, and where frames leave only
+    /// while their sender polls, it goes on doing so.
+    const fn notices_leave(&self) -> bool {
+        let Scenario { net, leaves, shrinks, .. } = self.scenario;
+        net.refusal == 0 && (!net.attended || *leaves || *shrinks)
+    }
+
+    fn in_frames(&self) -> bool {
+        self.performance.struck.iter().any(|trouble| self.scenario.shows_in_frames(trouble))
+    }
+
+    /// Whether a rank ended before the others, or a link did and its ends were told.
+    fn may_lose_a_peer(&self) -> bool {
+        let is_told = |trouble: &Trouble| {
+            use Fault::{Cut, Death};
+            matches!(trouble, Trouble::Net(Death { .. } | Cut { silent: false, .. }))
+        };
+        let is_out = |regrouped: &Option<Regrouped>| matches!(regrouped, Some(Regrouped::Out(_)));
+        self.scenario.leaves
+            || self.performance.struck.iter().any(is_told)
+            || self.performance.groups.iter().any(is_out)
+    }
+
+    /// Whether a rank has told others that a call is over for it, or may have before a fault ended or silenced it.
+    fn gave_up(&self, rank: usize) -> bool {
+        let is_over = |called: &Called| !matches!(called.outcome, Outcome::Ok(..));
+        self.performance.calls[rank].iter().any(is_over)
+            || matches!(self.performance.last[rank], Some(Err(_)))
+            || !matches!(self.performance.ends[rank], End::Returned(()))
+    }
+}
+
 fn judge_error(
     scenario: &Scenario,
     performance: &Performance,
@@ -148,17 +225,30 @@ fn judge_error(
     error: &Error,
     after: Duration,
 ) -> Result<(), String> {
-    if performance.struck.iter().all(Trouble::is_bearable) {
+    let struck = Struck { scenario, performance };
+    if struck.nothing_but(|_| false) {
         return Err("but nothing had happened that a call must not bear".into());
     }
     let named = match *error {
-        Error::Mismatch { rank, .. } | Error::Frame { rank, .. } => {
-            if !performance.struck.iter().any(Trouble::shows_in_frames) {
-                return Err("but no frame was touched and no rank differed".into());
-            }
-            Some(rank)
+        Error::Mismatch { .. } | Error::Frame { .. } if !struck.in_frames() => {
+            return Err("but no frame was touched and no rank differed".into());
         }
-        Error::Aborted { rank } | Error::Stalled { rank, .. } => Some(rank),
+        Error::Stalled { .. } if struck.nothing_but(is_drop) && struck.notices_leave() => {
+            return Err("but who gave a call up has told the others".into());
+        }
+        Error::Transport { kind: TransportErrorKind::PeerLost, .. }
+            if !struck.may_lose_a_peer() =>
+        {
+            return Err("but nobody left".into());
+        }
+        // A frame that nobody sent may look like a notice.
+        Error::Aborted { rank } if !struck.in_frames() && !struck.gave_up(rank.index()) => {
+            return Err("but it did not give up".into());
+        }
+        Error::Mismatch { rank, .. }
+        | Error::Frame { rank, .. }
+        | Error::Aborted { rank }
+        | Error::Stalled { rank, .. } => Some(rank),
         Error::Transport { kind: TransportErrorKind::PeerLost, peer } => peer,
         _ => return Err("is not what a rank should see of it".into()),
     };

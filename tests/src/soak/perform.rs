@@ -15,6 +15,8 @@ pub(super) struct Performance {
     pub(super) ends: Vec<End<()>>,
     /// What each rank's calls gave, as far as it came.
     pub(super) calls: Vec<Vec<Called>>,
+    /// Who took part in a last call of all ranks, before those that it failed on shrink; of each rank that made it.
+    pub(super) last: Vec<Option<Last>>,
     /// What became of each rank in the end, if it was to shrink and came so far.
     pub(super) groups: Vec<Option<Regrouped>>,
     /// Troubles that came to pass.
@@ -32,6 +34,9 @@ pub(super) struct Called {
     pub(super) is_twisted: bool,
     pub(super) outcome: Outcome,
 }
+
+/// How the last call ended: with whom, or the error and how long after the rank's last frame.
+pub(super) type Last = Result<Vec<usize>, (Error, Duration)>;
 
 /// How it ended.
 pub(super) enum Outcome {
@@ -53,6 +58,7 @@ pub(super) enum Outcome {
 }
 
 /// What became of a rank's group when the survivors formed one.
+#[derive(Debug)]
 pub(super) enum Regrouped {
     /// It is in a group.
     In {
@@ -76,6 +82,7 @@ type Log = RefCell<Vec<Vec<Called>>>;
 /// Runs the scenario.
 pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     let log: Log = RefCell::new((0..scenario.size).map(|_| Vec::new()).collect());
+    let last = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     let groups = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     let staying = RefCell::new(Vec::new());
     let faults = scenario.troubles.iter().filter_map(|trouble| match trouble {
@@ -86,11 +93,17 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     let run = world.keep_trace(keep_trace).run(|endpoint| async {
         let (rank, clock) = (endpoint.rank().index(), endpoint.clock());
         let mut comm = Some(play(scenario, endpoint, &log).await);
-        if let Some(comm) = comm.as_mut().filter(|_| scenario.shrinks && !clock.is_dead()) {
-            // Whose calls succeeded hears by the next of those that did not.
-            let _ = present(comm, scenario.size).await;
-        }
         let is_over = |comm: &mut Communicator<Endpoint>| comm.is_poisoned() && !clock.is_dead();
+        if let Some(comm) =
+            comm.as_mut().filter(|comm| scenario.shrinks && !comm.is_poisoned() && !clock.is_dead())
+        {
+            // Whose calls succeeded hears by the next of those that did not.
+            let start = clock.now();
+            let present = present(comm, scenario.size).await;
+            let after = clock.now().saturating_sub(start.max(clock.last_move()));
+            let present = present.map_err(|error| (error, after));
+            last.borrow_mut()[rank] = (!clock.is_dead()).then_some(present);
+        }
         if scenario.shrinks
             && let Some(poisoned) = comm.take_if(is_over)
         {
@@ -111,6 +124,7 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
         n_leaked: run.n_leaked(),
         ends: run.ends,
         calls,
+        last: last.into_inner(),
         groups: groups.into_inner(),
         trace: run.trace,
         time: run.time,

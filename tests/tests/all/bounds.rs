@@ -3,15 +3,18 @@
 //! Errors are measured in `f64`, sums exactly (with compensation), so nothing is hidden by the rounding
 //! of the test itself.
 
-use foldwire::bound::{Extent, rounding};
+use foldwire::bound::Extent;
 use foldwire::codec::FzLight;
 use foldwire::kernel::Level;
 use foldwire::pipeline::{self, COMPRESS_ONCE, FUSED, HOMOMORPHIC, PER_HOP, Pipeline};
-use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
-use foldwire::{Bound, Element, Error, Op, Plan, Quantum, Report, Scope};
+use foldwire::schedule::{Call, Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::{Bound, Collective, Element, Error, Op, Plan, Quantum, Rank, Report, Scope};
+use foldwire_tests::case::ROUTES;
 use foldwire_tests::data::Random;
-use foldwire_tests::{Backend, Operation, Threads, coding, data};
+use foldwire_tests::{Backend, Case, Operation, Threads, coding, data, oracle};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use std::cell::Cell;
 
 const SCHEDULES: [&dyn Schedule; 3] = [&Ring, &RecursiveDoubling, &Pairwise];
 
@@ -128,7 +131,8 @@ fn budget() -> impl Strategy<Value = Budget> {
     )
 }
 
-fn budget_holds<T: Element>(budget: &Budget) -> Result<(), TestCaseError> {
+/// Whether the call was accepted, and then every value within the bound; or refused for a good reason.
+fn budget_holds<T: Element>(budget: &Budget) -> Result<bool, TestCaseError> {
     let Budget { size, amplitude, offset, bound, is_average, .. } = *budget;
     let inputs: Vec<Vec<T>> = (0..size as u64)
         .map(|rank| {
@@ -156,17 +160,21 @@ fn budget_holds<T: Element>(budget: &Budget) -> Result<(), TestCaseError> {
         comm.all_reduce(&mut x, op.op(), &plan).map(|report| (x, report))
     });
     let divisor = if is_average { size as f64 } else { 1.0 };
+    let mut n_accepted = 0;
     for result in results {
         let (y, report) = match result {
             Err(Error::Bound(foldwire::bound::BoundError::BelowPrecision { .. })) => {
-                // Refused only where rounding really can cost that much.
-                let magnitude = extent.map_or(0.0, Extent::magnitude);
+                // Refused only where rounding really can cost that much: (n + 4)·u·m.
+                let magnitude =
+                    inputs.iter().flatten().fold(0.0f64, |m, x| m.max(x.to_f64().abs()));
                 let largest = if is_average { magnitude } else { size as f64 * magnitude };
-                prop_assert!(allowed <= 1.001 * rounding::<T>(size, largest));
+                let rounding = (size as f64 + 4.0) * T::UNIT_ROUNDOFF * largest;
+                prop_assert!(allowed <= 1.001 * rounding, "{budget:?}: {allowed:e}, {rounding:e}");
                 continue;
             }
             other => other.expect("a correct call"),
         };
+        n_accepted += 1;
         prop_assert!(report.worst_case.is_some_and(|worst| worst <= allowed));
         for (i, y) in y.iter().enumerate() {
             let exact = exact_sum(inputs.iter().map(|x| x[i].to_f64()));
@@ -174,21 +182,33 @@ fn budget_holds<T: Element>(budget: &Budget) -> Result<(), TestCaseError> {
             prop_assert!(error <= allowed, "{budget:?}: off by {error:e} of {allowed:e}");
         }
     }
-    Ok(())
+    prop_assert!(n_accepted == 0 || n_accepted == size, "{budget:?}: {n_accepted} accepted");
+    Ok(n_accepted > 0)
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+/// On 400 budgets, at least `least` of which can be kept.
+fn budgets_hold<T: Element>(least: u32) {
+    let accepted = Cell::new(0);
+    let config =
+        ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };
+    let mut runner = TestRunner::new(config);
+    let run = runner.run(&budget(), |budget| {
+        accepted.set(accepted.get() + u32::from(budget_holds::<T>(&budget)?));
+        Ok(())
+    });
+    run.unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(accepted.get() >= least, "only {} of 400 were accepted", accepted.get());
+}
 
-    #[test]
-    fn a_bound_on_the_result_holds_for_f32(budget in budget()) {
-        budget_holds::<f32>(&budget)?;
-    }
+#[test]
+fn a_bound_on_the_result_holds_for_f32() {
+    // Bounds below 10⁻⁵ or so of the data are beyond `f32`.
+    budgets_hold::<f32>(200);
+}
 
-    #[test]
-    fn a_bound_on_the_result_holds_for_f64(budget in budget()) {
-        budget_holds::<f64>(&budget)?;
-    }
+#[test]
+fn a_bound_on_the_result_holds_for_f64() {
+    budgets_hold::<f64>(400);
 }
 
 /// 20·log₁₀(range / root mean square error).
@@ -304,11 +324,33 @@ fn no_error_is_above_the_worst_case_of_the_report() {
                         largest <= worst * (1.0 + 1e-9) + 1e-14,
                         "{context}: {largest:e}, {worst:e}"
                     );
-                    let frames = [HOMOMORPHIC, FUSED].contains(&pipeline) && size > 1;
-                    let promised = if op == Operation::Sum { size as f64 * 1e-3 } else { 1e-3 };
-                    assert!(!frames || (worst - promised).abs() < 1e-12, "{context}: {worst:e}");
+                    let case = Case { schedule, pipeline, op, ..Case::all_reduce(size, 20_000) };
+                    let terms = oracle::error_terms(&case).expect("sums and extrema have them");
+                    assert!((worst - terms * 1e-3).abs() < 1e-12, "{context}: {worst:e}");
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn encodings_that_add_up_are_counted_as_the_guarantees_say() {
+    // The examples, in numbers, and then the table.
+    for (schedule, size, expected) in [
+        (&Ring as &dyn Schedule, 8, 8),
+        (&RecursiveDoubling, 8, 14),
+        (&Ring, 5, 5),
+        (&RecursiveDoubling, 5, 8),
+    ] {
+        let call = Call { collective: Collective::AllReduce, size, root: Rank(0) };
+        assert_eq!(schedule.n_encodings(call), expected, "{}, {size} ranks", schedule.name());
+    }
+    for (collective, schedule) in ROUTES.into_iter().filter(|(c, _)| c.reduces()) {
+        for size in 2..=100 {
+            let call = Call { collective, size, root: Rank(0) };
+            let expected = oracle::encodings(schedule.name(), collective, size as u64);
+            let context = format!("{} by {}, {size} ranks", collective.name(), schedule.name());
+            assert_eq!(schedule.n_encodings(call), expected, "{context}");
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Every collective, schedule, pipeline, codec, operation and type, against the oracle.
 
 use foldwire::codec::CodecId;
-use foldwire_tests::case::ROUTES;
-use foldwire_tests::{Case, Threads, all, pairwise};
+use foldwire::schedule::{self, Schedule};
+use foldwire::{Collective, Sampling, Scope, pipeline};
+use foldwire_tests::case::{BOUNDS, ROUTES};
+use foldwire_tests::{Case, Operation, Threads, all, pairwise};
+use std::collections::BTreeSet;
 
 /// Every pair of choices in each run. Small frames give many rounds and all lanes work.
 #[test]
@@ -13,6 +16,50 @@ fn every_pair_of_choices_gives_the_right_result() {
         let frame_bytes = [None, Some(40_000), Some(5_000)][i % 3];
         case.check(&Threads { frame_bytes });
     }
+}
+
+/// What means nothing in a case must not count as covered by it.
+#[test]
+fn the_pairs_are_of_choices_that_mean_something() {
+    let cases = pairwise();
+    let has = |is: &dyn Fn(&Case) -> bool| cases.iter().any(is);
+    for (collective, schedule) in ROUTES {
+        let of_route =
+            |case: &Case| case.collective == collective && case.schedule.name() == schedule.name();
+        let context = format!("{} by {}", collective.name(), schedule.name());
+        let lossy = |case: &Case| of_route(case) && !case.codec.is_exact();
+        assert!(has(&|case| lossy(case) && case.scope == Scope::Result), "{context}");
+        assert!(has(&|case| lossy(case) && case.sampling == Sampling::Always), "{context}");
+        for bound in BOUNDS {
+            assert!(has(&|case| lossy(case) && case.bound == bound), "{context}, {bound:?}");
+        }
+        for op in Operation::ALL.into_iter().filter(|_| collective.reduces()) {
+            assert!(has(&|case| of_route(case) && case.op == op), "{context}, {op:?}");
+        }
+    }
+    for op in Operation::ALL {
+        for pipeline in pipeline::ALL {
+            let reduces = |case: &Case| {
+                case.collective.reduces() && (case.op, case.pipeline) == (op, pipeline)
+            };
+            assert!(has(&reduces), "{op:?} {}", pipeline.name);
+        }
+    }
+}
+
+#[test]
+fn every_route_there_is_is_in_the_list() {
+    let name = |(collective, schedule): (Collective, &'static dyn Schedule)| {
+        (collective.name(), schedule.name())
+    };
+    let all = Collective::ALL
+        .into_iter()
+        .flat_map(|collective| schedule::ALL.iter().map(move |&schedule| (collective, schedule)));
+    let all = all.filter(|(collective, schedule)| schedule.supports(*collective));
+    let (all, listed): (BTreeSet<_>, BTreeSet<_>) =
+        (all.map(name).collect(), ROUTES.into_iter().map(name).collect());
+    assert_eq!(listed, all);
+    assert_eq!(listed.len(), ROUTES.len(), "a route is listed twice");
 }
 
 /// Outputs of more than 16 MiB are written past the caches.

@@ -4,9 +4,10 @@
 //! where leaving is what is tested. Every run has a deadline of its own.
 
 use foldwire::codec::CodecId;
+use foldwire::error::Field;
 use foldwire::layout::Division;
 use foldwire::pipeline;
-use foldwire::schedule::{Binomial, Pairwise, RecursiveDoubling, Ring};
+use foldwire::schedule::{Binomial, Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Collective, Error, Op, Plan, Rank, Scope};
 use foldwire_tests::deadline::{Comm, PATIENT, plan, run, within_deadline};
@@ -28,9 +29,14 @@ fn call(case: &Case, comm: &mut Comm) -> Result<u64, Error> {
     Ok(hasher.finish())
 }
 
-/// Whether the call after one that other ranks gave up fails.
-fn next_call_fails(comm: &mut Comm) -> bool {
-    comm.all_reduce(&mut vec![1.0f32; 5000], Op::Sum, &plan()).is_err()
+/// The call after one that other ranks gave up: of all ranks, so it must fail.
+fn next_call(comm: &mut Comm) -> Result<(), Error> {
+    comm.all_reduce(&mut vec![1.0f32; 5000], Op::Sum, &plan()).map(|_| ())
+}
+
+/// Whether no rank may be done with the call where one is missing or makes another. A rank that only sends, in the others, may.
+fn needs_all(collective: Collective) -> bool {
+    matches!(collective, Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather)
 }
 
 /// The errors of disagreeing ranks. A rank that only sends may have finished before anybody saw its
@@ -46,7 +52,7 @@ fn disagree(
     run(honest.size, timeout, move |comm| {
         let case = if comm.rank().index() == odd { twisted } else { honest };
         let first = call(&case, comm);
-        (first, first.is_err() || next_call_fails(comm))
+        (first, first.is_err() || next_call(comm).is_err())
     })
 }
 
@@ -104,11 +110,7 @@ fn ranks_that_disagree_get_an_error_on_every_rank() {
                     assert!(errors().any(is_mismatch), "{context}");
                     assert!(errors().all(tells_of_a_mismatch), "{context}");
                     assert!(outcomes.iter().all(|(_, next_fails)| *next_fails), "{context}");
-                    let in_this_call = matches!(
-                        collective,
-                        Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather
-                    );
-                    assert!(!in_this_call || errors().count() == size, "{context}");
+                    assert!(!needs_all(collective) || errors().count() == size, "{context}");
                     assert!(start.elapsed() < PATIENT / 2, "{context}");
                 }
             }
@@ -160,7 +162,7 @@ fn ranks_that_disagree_on_the_root_get_an_error_by_the_next_call() {
 #[test]
 fn ranks_that_disagree_on_the_division_get_an_error_on_every_rank() {
     for size in [2, 3, 5] {
-        for schedule in [&Ring as &'static dyn foldwire::schedule::Schedule, &Pairwise] {
+        for schedule in [&Ring as &'static dyn Schedule, &Pairwise] {
             let honest = Case { schedule, ..Case::all_reduce(size, 7000) };
             let outcomes = disagree(honest, |case| case.division = Division::Blocks, 1, PATIENT);
             let errors = || outcomes.iter().filter_map(|(first, _)| first.as_ref().err());
@@ -186,11 +188,9 @@ fn ranks_that_disagree_on_the_collective_get_an_error_on_every_rank() {
 /// time limit ends it.
 #[test]
 fn ranks_that_disagree_on_the_schedule_get_an_error_on_every_rank() {
-    for (ours, theirs) in [
-        (&Ring as &'static dyn foldwire::schedule::Schedule, 0),
-        (&RecursiveDoubling, 1),
-        (&Pairwise, 2),
-    ] {
+    for (ours, theirs) in
+        [(&Ring as &'static dyn Schedule, 0), (&RecursiveDoubling, 1), (&Pairwise, 2)]
+    {
         let twists: [fn(&mut Case); 3] = [
             |case| case.schedule = &RecursiveDoubling,
             |case| case.schedule = &Pairwise,
@@ -213,33 +213,42 @@ fn ranks_that_disagree_on_the_schedule_get_an_error_on_every_rank() {
     }
 }
 
-/// The pipeline is not on the wire; but ranks that differ in it must not end with different results.
+/// What a header says of the pipeline tells them apart, unless they do the same.
 #[test]
-fn ranks_that_disagree_on_the_pipeline_get_an_error_or_the_same_bits() {
-    let mut broken = Vec::new();
-    for (collective, schedule) in ROUTES.into_iter().take(3) {
+fn ranks_that_disagree_on_the_pipeline_get_an_error_unless_both_do_the_same() {
+    for (collective, schedule) in ROUTES {
         for size in [2, 3, 4, 5] {
             for ours in pipeline::ALL {
                 for theirs in pipeline::ALL {
-                    let honest = Case {
-                        collective,
-                        schedule,
-                        pipeline: ours,
-                        ..Case::all_reduce(size, 7000)
-                    };
-                    let twisted = Case { pipeline: theirs, ..honest };
+                    let all = Case { collective, schedule, ..Case::all_reduce(size, 7000) };
+                    let honest = Case { pipeline: ours, ..all };
+                    let twisted = Case { pipeline: theirs, ..all };
                     let outcomes = run(size, PATIENT, move |comm| {
-                        call(if comm.rank().index() == 1 { &twisted } else { &honest }, comm)
+                        let odd = comm.rank().index() == 1;
+                        let first = call(if odd { &twisted } else { &honest }, comm);
+                        (first, first.is_err() || next_call(comm).is_err())
                     });
-                    let results: Vec<_> = outcomes.iter().flatten().collect();
-                    if results.iter().any(|result| *result != results[0]) {
-                        broken.push((schedule.name(), size, ours.name, theirs.name));
+                    let context = format!("{honest:?} and {}: {outcomes:?}", theirs.name);
+                    if ours.code() == theirs.code() {
+                        let results: Vec<_> =
+                            outcomes.iter().filter_map(|(first, _)| first.ok()).collect();
+                        assert_eq!(results.len(), size, "{context}");
+                        let same = results.iter().all(|result| *result == results[0]);
+                        assert!(same || !honest.is_the_same_everywhere(), "{context}");
+                        continue;
                     }
+                    let errors = || outcomes.iter().filter_map(|(first, _)| first.err());
+                    let field = Field::Pipeline;
+                    let is_told =
+                        |e: Error| matches!(e, Error::Mismatch { field: f, .. } if f == field);
+                    assert!(errors().any(is_told), "{context}");
+                    assert!(errors().all(|error| tells_of_a_mismatch(&error)), "{context}");
+                    assert!(outcomes.iter().all(|(_, next_fails)| *next_fails), "{context}");
+                    assert!(!needs_all(collective) || errors().count() == size, "{context}");
                 }
             }
         }
     }
-    assert!(broken.is_empty(), "different results and no error: {broken:?}");
 }
 
 #[test]
@@ -267,7 +276,7 @@ fn lost_or_aborted(error: &Error) -> bool {
 
 #[test]
 fn a_rank_that_panics_or_leaves_is_lost_to_the_others() {
-    for (collective, schedule) in ROUTES.into_iter().take(6) {
+    for (collective, schedule) in ROUTES {
         for size in [2, 3, 5, 8] {
             for panics in [false, true] {
                 let case = Case { collective, schedule, ..Case::all_reduce(size, 50_000) };
@@ -280,7 +289,9 @@ fn a_rank_that_panics_or_leaves_is_lost_to_the_others() {
                             }
                             return Err(Error::Finished);
                         }
-                        call(&case, &mut comm)
+                        let first = call(&case, &mut comm);
+                        assert!(!needs_all(collective) || first.is_err(), "{case:?}: {first:?}");
+                        first.and_then(|_| next_call(&mut comm))
                     })
                 });
                 for (rank, outcome) in outcomes.iter().enumerate() {
@@ -300,37 +311,42 @@ fn a_rank_that_panics_or_leaves_is_lost_to_the_others() {
 
 #[test]
 fn a_rank_that_never_calls_stalls_the_others_and_then_fails_itself() {
-    for (collective, schedule) in ROUTES.into_iter().take(6) {
-        for size in [2, 3, 5] {
+    for (collective, schedule) in ROUTES {
+        for size in [2, 5] {
             let case = Case { collective, schedule, ..Case::all_reduce(size, 50_000) };
             let timeout = Duration::from_millis(150);
-            let late = Duration::from_millis(700);
+            let late = Duration::from_millis(600);
             let outcomes = run(size, timeout, move |comm| {
                 let start = Instant::now();
                 if comm.rank().index() == size - 1 {
                     thread::sleep(late);
                 }
                 let first = call(&case, comm);
-                let elapsed = start.elapsed();
-                ((first, elapsed), first.is_err() || next_call_fails(comm))
+                (first, first.and_then(|_| next_call(comm)), start.elapsed())
             });
+            let context = format!("{case:?}: {outcomes:?}");
             // The late rank may find that all it needs was sent before the others gave up.
-            let (outcomes, fails): (Vec<_>, Vec<_>) = outcomes.into_iter().unzip();
-            assert!(fails.iter().all(|&fails| fails), "{case:?}: {outcomes:?}");
-            let (last, others) = outcomes.split_last().expect("ranks");
-            let stalled = |e: &Error| matches!(e, Error::Stalled { .. } | Error::Aborted { .. });
-            assert!(
-                others.iter().all(|(result, _)| result.as_ref().is_err_and(stalled)),
-                "{case:?}: {outcomes:?}"
-            );
-            assert!(
-                others.iter().any(|(result, _)| matches!(result, Err(Error::Stalled { .. }))),
-                "{case:?}: {outcomes:?}"
-            );
-            let soon = others.iter().all(|(_, time)| timeout <= *time && *time < late);
-            assert!(soon, "{case:?}: {outcomes:?}");
-            let in_this_call = collective == Collective::AllReduce;
-            assert!(!in_this_call || last.0.is_err(), "{case:?}: {outcomes:?}");
+            let ((first, outcome, _), others) = outcomes.split_last().expect("ranks");
+            assert!(outcome.is_err(), "{context}");
+            assert!(collective != Collective::AllReduce || first.is_err(), "{context}");
+            for (first, outcome, time) in others {
+                let is_stalled =
+                    |e: &Error| matches!(e, Error::Stalled { .. } | Error::Aborted { .. });
+                assert!(outcome.as_ref().is_err_and(is_stalled), "{context}");
+                assert!(!needs_all(collective) || first.is_err(), "{context}");
+                assert!(*time < late, "{context}");
+            }
+            let has_stalled = |o: &Result<(), Error>| matches!(o, Err(Error::Stalled { .. }));
+            let stalled = || others.iter().filter(|(_, outcome, _)| has_stalled(outcome));
+            assert!(stalled().count() > 0, "{context}");
+            assert!(stalled().all(|(.., time)| timeout <= *time), "{context}");
+            // In a ring rank 0 waits for the silent rank, and does not believe another that was quicker to give up.
+            if needs_all(collective) && schedule.name() == Ring.name() {
+                let silent = Rank::new(size - 1);
+                let names_it =
+                    matches!(others[0].1, Err(Error::Stalled { rank, .. }) if rank == silent);
+                assert!(names_it, "{context}");
+            }
         }
     }
 }

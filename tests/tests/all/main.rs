@@ -8,6 +8,7 @@ mod corpus;
 mod cost;
 mod damage;
 mod failures;
+mod fences;
 mod frames;
 mod gaps;
 mod golden;

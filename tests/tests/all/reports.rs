@@ -149,8 +149,11 @@ fn the_four_paths_of_combine_add_up_to_all_blocks() {
     let sum = blocks.both_constant + blocks.left + blocks.right + blocks.neither_constant;
     assert_eq!(sum, COUNT.div_ceil(32) as u64, "{blocks:?}");
     let quarter = COUNT as u64 / 32 / 4;
-    for path in [blocks.both_constant, blocks.neither_constant, blocks.left + blocks.right] {
-        let expected = if path > 3 * quarter / 2 { 2 * quarter } else { quarter };
+    for (path, expected) in [
+        (blocks.both_constant, quarter),
+        (blocks.neither_constant, quarter),
+        (blocks.left + blocks.right, 2 * quarter),
+    ] {
         assert!(path.abs_diff(expected) <= 3, "{blocks:?}");
     }
 }

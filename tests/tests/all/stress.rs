@@ -7,7 +7,7 @@
 //! Two seconds in an ordinary run; `cargo xtask stress --time 1h` for longer. A failure names the seed of its world, which
 //! `--seed` starts from.
 
-use foldwire::transport::{MAX_LANES, MIN_FRAME_BYTES};
+use foldwire::transport::{MAX_LANES, MIN_FRAME_BYTES, TransportErrorKind};
 use foldwire::{Element, Error};
 use foldwire_tests::Case;
 use foldwire_tests::case::Choice;
@@ -152,11 +152,15 @@ impl Story {
             let n_done = outcome.digests.len();
             assert!(panicked || n_done >= least, "rank {rank} of {self:?}: {outcome:?}");
             assert!(self.gone.is_some() || outcome.error.is_none());
-            // The loss is told, not waited for.
-            assert!(
-                !matches!(outcome.error, Some(Error::Stalled { .. })),
-                "rank {rank} of {self:?}: {outcome:?}"
+            // The loss is told, not waited for, and nobody sees anything else.
+            let is_told = matches!(
+                outcome.error,
+                None | Some(
+                    Error::Aborted { .. }
+                        | Error::Transport { kind: TransportErrorKind::PeerLost, .. }
+                )
             );
+            assert!(is_told, "rank {rank} of {self:?}: {outcome:?}");
         }
         for (index, case) in
             self.calls.iter().enumerate().filter(|(_, case)| case.is_the_same_everywhere())
