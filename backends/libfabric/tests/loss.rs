@@ -87,7 +87,8 @@ impl Exchange for Ignorant {
     }
 }
 
-/// `sockets` finds out itself, once something is sent. (`tcp` says for ever that it is busy.)
+/// `sockets` finds out itself, once something is sent. (`tcp` says for ever that it is busy, unless the send is made just when
+/// the connection breaks.)
 fn broken_connections_are_found(test: Test) {
     test.run_with(2, Ignorant, |mut driver| {
         if driver.net.rank() == Rank(1) {
