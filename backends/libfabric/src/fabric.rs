@@ -102,9 +102,7 @@ impl Fabric {
     fn lose(&mut self, peer: Rank) {
         if let Some(lost @ false) = self.lost.get_mut(peer.index()) {
             *lost = true;
-            for (tag, buffer) in self.answers.forget(peer) {
-                self.events.push_back(Event::Released { to: peer, tag, buffer, matched: true });
-            }
+            self.forget(peer);
             self.events.push_back(Event::Lost { peer });
         }
     }
@@ -132,7 +130,7 @@ impl Fabric {
         let Completion { request, buffer, outcome } = completion;
         match (request, outcome) {
             (Request::Send { to, tag, asks }, outcome) => {
-                let must_wait = asks && outcome.is_ok() && !self.is_lost(to);
+                let must_wait = asks && outcome.is_ok();
                 let done =
                     if must_wait { self.answers.note_sent(to, tag, buffer) } else { Some(buffer) };
                 self.events.extend(done.map(|buffer| Event::Released {
@@ -157,7 +155,7 @@ impl Fabric {
                 self.catch_up()
             }
             (Request::Answer { to }, outcome) => {
-                self.answers.note_answered(buffer);
+                self.answers.note_answered(to, buffer);
                 outcome.map_or_else(|errno| self.fail(to, errno), |_| Ok(()))
             }
             (Request::AwaitAnswer { from, tag }, Ok(_)) => {
@@ -189,7 +187,7 @@ impl Fabric {
             return Err(Error::Malformed { from });
         };
         self.events.push_back(Event::Received { from, tag, buffer, n_bytes });
-        if mark == ASKS && !self.is_lost(from) {
+        if mark == ASKS {
             self.answers.owe(from, tag);
             self.catch_up()?;
         }
@@ -323,6 +321,12 @@ impl Net for Fabric {
             .cancel(|request| matches!(request, Request::Receive { .. } | Request::Notice { .. }));
     }
 
+    fn forget(&mut self, peer: Rank) {
+        for (tag, buffer) in self.answers.forget(peer) {
+            self.events.push_back(Event::Released { to: peer, tag, buffer, matched: true });
+        }
+    }
+
     fn idle(&mut self, budget: Duration) {
         self.patience.rest(budget);
     }
@@ -341,15 +345,16 @@ impl Drop for Fabric {
     fn drop(&mut self) {
         let start = Instant::now();
         while self.answers.has_debts() && start.elapsed() < LAST_ANSWERS {
-            let paid = self.answers.pay(&mut self.port, self.parts.rank);
-            let polled = self.port.poll();
-            match (paid, polled) {
-                (Ok(()), Ok(Some(Completion { request: Request::Answer { .. }, buffer, .. }))) => {
-                    self.answers.note_answered(buffer);
+            if let Err((peer, _)) = self.answers.pay(&mut self.port, self.parts.rank) {
+                self.answers.forget(peer);
+            }
+            match self.port.poll() {
+                Ok(Some(Completion { request: Request::Answer { to }, buffer, .. })) => {
+                    self.answers.note_answered(to, buffer);
                 }
-                (Ok(()), Ok(Some(_))) => {}
-                (Ok(()), Ok(None)) => self.patience.rest(LOOK_EVERY),
-                (Err(_), _) | (_, Err(_)) => return,
+                Ok(Some(_)) => {}
+                Ok(None) => self.patience.rest(LOOK_EVERY),
+                Err(_) => return,
             }
         }
     }
