@@ -122,7 +122,9 @@ impl Fabric {
     fn catch_up(&mut self) -> Result<(), Error> {
         let paid = self.answers.pay(&mut self.port, self.parts.rank);
         let listening = self.notices.listen(&mut self.port);
-        paid.and(listening).or_else(|(peer, errno)| self.fail(peer, errno))
+        let outcomes =
+            [paid, listening].map(|tried| tried.or_else(|(peer, errno)| self.fail(peer, errno)));
+        outcomes.into_iter().collect()
     }
 
     /// Queues what a completion means.
