@@ -37,9 +37,7 @@ impl Hub {
             self.seats.check()?;
         }
         let parts = self.seats.take_given(mine);
-        for (from, bytes) in parts.iter().enumerate() {
-            self.seats.tell_all(&Message::Share { from: Rank::new(from), bytes });
-        }
+        self.seats.share_out(&parts);
         // Others wait for it, and this rank may not come back here for long.
         while self.seats.clogged().next().is_some() {
             self.wait(deadline, limit, |seats| RankList::of(seats.clogged()))?;

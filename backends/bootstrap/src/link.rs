@@ -110,16 +110,19 @@ impl Link {
         self.flush();
     }
 
+    /// As [`send`](Self::send), for messages that have been written already, which many links may be given: only what the
+    /// system does not take now is copied.
+    pub(crate) fn send_written(&mut self, messages: &[u8]) {
+        let n_sent = if self.flush() { write(&mut self.stream, messages) } else { 0 };
+        self.outbox.extend_from_slice(&messages[n_sent..]);
+    }
+
     /// Sends as much as the system takes; whether that was all. A connection that has broken takes everything: the loss is
     /// told by [`fill`](Self::fill).
     pub(crate) fn flush(&mut self) -> bool {
-        while self.n_sent < self.outbox.len() {
-            match self.stream.write(&self.outbox[self.n_sent..]) {
-                Ok(n_bytes) => self.n_sent += n_bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-                Err(_) => break,
-            }
+        self.n_sent += write(&mut self.stream, &self.outbox[self.n_sent..]);
+        if self.is_clogged() {
+            return false;
         }
         self.outbox.clear();
         self.n_sent = 0;
@@ -143,4 +146,18 @@ impl Link {
         // Fails if the other side was first.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
+}
+
+/// How many of these bytes the system takes; all of them where the connection has broken.
+fn write(stream: &mut mio::net::TcpStream, bytes: &[u8]) -> usize {
+    let mut n_sent = 0;
+    while n_sent < bytes.len() {
+        match stream.write(&bytes[n_sent..]) {
+            Ok(n_bytes) => n_sent += n_bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return n_sent,
+            Err(_) => return bytes.len(),
+        }
+    }
+    n_sent
 }

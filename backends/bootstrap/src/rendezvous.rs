@@ -14,6 +14,9 @@ use crate::place::Place;
 /// Time limit by default.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 
+/// Longest time limit: a year, which every system's clock can count from now.
+const LONGEST_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// The time in which a connection must show that it is a rank's.
 pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -50,10 +53,10 @@ impl Rendezvous {
     }
 
     /// The longest wait for others, while joining and in each all-gather (default: a minute). Who waits for rank 0 waits
-    /// five seconds longer, to hear from it who is missing.
+    /// five seconds longer, to hear from it who is missing. More than a year counts as a year.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
+        self.limit = limit.min(LONGEST_LIMIT);
         self
     }
 

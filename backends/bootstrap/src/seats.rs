@@ -120,6 +120,19 @@ impl Seats {
         }
     }
 
+    /// Tells all ranks every rank's part, in one piece for each: a write of its own for each part would be size² of them.
+    pub(crate) fn share_out(&mut self, parts: &[Vec<u8>]) {
+        let mut shares = Vec::new();
+        for (from, bytes) in parts.iter().enumerate() {
+            Message::Share { from: Rank::new(from), bytes }.emit(&mut shares);
+        }
+        for seat in &mut self.seats {
+            if let Seat::Taken { link, .. } = seat {
+                link.send_written(&shares);
+            }
+        }
+    }
+
     /// An error if the group is no longer whole; others hear of it.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         if let Some(rank) = self.ranks_where(|seat| matches!(seat, Seat::Lost)).next() {

@@ -5,7 +5,7 @@
 //! sends back an empty answer. The buffer is released when the provider is done with it and the answer is here.
 //! Cost: one small message for each that asks.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldwire::transport::{Rank, Tag};
 
@@ -48,7 +48,10 @@ impl Asked {
 pub(crate) struct Answers {
     asked: HashMap<(Rank, Tag), Asked>,
     owed: VecDeque<(Rank, Tag)>,
-    n_under_way: usize,
+    /// Whom each answer is for that the provider has.
+    under_way: Vec<Rank>,
+    /// Ranks that neither give nor get answers any more.
+    gone: HashSet<Rank>,
     /// Buffers for answers.
     spare: Vec<Buffer>,
 }
@@ -84,8 +87,11 @@ impl Answers {
         self.asked.entry((to, tag)).or_default().n_unanswered += 1;
     }
 
-    /// Notes that the provider is done with a message that asks; the buffer, if it was answered before.
+    /// Notes that the provider is done with a message that asks; the buffer, if it was answered before or never will be.
     pub(crate) fn note_sent(&mut self, to: Rank, tag: Tag, buffer: Buffer) -> Option<Buffer> {
+        if self.gone.contains(&to) {
+            return Some(buffer);
+        }
         let asked = self.asked.entry((to, tag)).or_default();
         asked.sent.push(buffer);
         asked.settle()
@@ -102,46 +108,63 @@ impl Answers {
     }
 
     /// Notes that an answer of ours is out.
-    pub(crate) fn note_answered(&mut self, empty: Buffer) {
-        self.n_under_way = self.n_under_way.saturating_sub(1);
+    pub(crate) fn note_answered(&mut self, to: Rank, empty: Buffer) {
+        if let Some(at) = self.under_way.iter().position(|&other| other == to) {
+            self.under_way.swap_remove(at);
+        }
         self.spare.push(empty);
     }
 
-    /// Gives up waiting for the answers of a lost rank, and answering it; the buffers that it had.
+    /// Gives up waiting for the answers of a rank, and answering it, for good; the buffers that waited for it.
     pub(crate) fn forget(&mut self, peer: Rank) -> Vec<(Tag, Buffer)> {
+        self.gone.insert(peer);
         self.owed.retain(|&(to, _)| to != peer);
+        self.under_way.retain(|&to| to != peer);
         let links = self.asked.iter_mut().filter(|((to, _), _)| *to == peer);
         let buffers = links
             .flat_map(|(&(_, tag), asked)| asked.sent.drain(..).map(move |buffer| (tag, buffer)));
         buffers.collect()
     }
 
-    /// Promises an answer.
+    /// Promises an answer, unless the rank is forgotten.
     pub(crate) fn owe(&mut self, to: Rank, tag: Tag) {
-        self.owed.push_back((to, tag));
+        if !self.gone.contains(&to) {
+            self.owed.push_back((to, tag));
+        }
     }
 
     /// Whether answers are not out yet.
     pub(crate) fn has_debts(&self) -> bool {
-        !self.owed.is_empty() || self.n_under_way > 0
+        !self.owed.is_empty() || !self.under_way.is_empty()
     }
 
-    /// Sends what is owed, as far as the network has room. On failure the rank that could not be answered.
+    /// Sends what is owed, as far as the network has room. A rank that it has no room for, perhaps for ever, keeps none of
+    /// the others waiting. On failure the rank that could not be answered.
     pub(crate) fn pay(&mut self, port: &mut Port<Request>, me: Rank) -> Result<(), (Rank, Errno)> {
-        while let Some(&(to, tag)) = self.owed.front() {
-            let buffer = take_spare(&mut self.spare, port).map_err(|errno| (to, errno))?;
+        let mut full: Vec<Rank> = Vec::new();
+        for _ in 0..self.owed.len() {
+            let Some((to, tag)) = self.owed.pop_front() else { return Ok(()) };
+            if full.contains(&to) {
+                self.owed.push_back((to, tag));
+                continue;
+            }
+            let buffer = match take_spare(&mut self.spare, port) {
+                Ok(buffer) => buffer,
+                Err(errno) => {
+                    self.owed.push_back((to, tag));
+                    return Err((to, errno));
+                }
+            };
             let request = Request::Answer { to };
             match port.send(to.index(), tags::answer(me, tag), buffer, 0, PLAIN, request) {
-                Ok(()) => {
-                    self.n_under_way += 1;
-                    self.owed.pop_front();
+                Ok(()) => self.under_way.push(to),
+                Err((buffer, Errno::AGAIN)) => {
+                    self.spare.push(buffer);
+                    full.push(to);
+                    self.owed.push_back((to, tag));
                 }
                 Err((buffer, errno)) => {
                     self.spare.push(buffer);
-                    if errno == Errno::AGAIN {
-                        return Ok(());
-                    }
-                    self.owed.pop_front();
                     return Err((to, errno));
                 }
             }

@@ -154,8 +154,8 @@ pub enum JoinError {
         /// libfabric's reason.
         errno: Errno,
     },
-    /// Another rank could not open its endpoint.
-    #[error("rank {rank} could not open its endpoint; its own error says why")]
+    /// Another rank has no provider, could not open its endpoint, or was told an address that its provider does not accept.
+    #[error("rank {rank} could not join; its own error says why")]
     PeerFailed {
         /// The rank.
         rank: Rank,

@@ -1,8 +1,9 @@
 //! The message layer: completions of libfabric's as events of messages between ranks.
 //!
-//! *Who is lost.* Providers tell little of it: TCP's fail sends to a rank that has ended, shared memory's say nothing, and
-//! a receive waits for ever. So the way that the ranks found each other is asked every [`LOOK_EVERY`], and what it says
-//! counts. Sends under way to a lost rank stay with the provider until the endpoint is closed.
+//! *Who is lost.* Providers tell little of it: `tcp` fails a send that is made just when the connection breaks, and is busy for
+//! ever to later ones; `sockets` fails those too; `shm` says nothing; a receive waits for ever. So the way that the ranks
+//! found each other is asked every [`LOOK_EVERY`], and what it says counts. Sends under way to a lost rank stay with the
+//! provider until the endpoint is closed.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -101,9 +102,7 @@ impl Fabric {
     fn lose(&mut self, peer: Rank) {
         if let Some(lost @ false) = self.lost.get_mut(peer.index()) {
             *lost = true;
-            for (tag, buffer) in self.answers.forget(peer) {
-                self.events.push_back(Event::Released { to: peer, tag, buffer, matched: true });
-            }
+            self.forget(peer);
             self.events.push_back(Event::Lost { peer });
         }
     }
@@ -123,7 +122,9 @@ impl Fabric {
     fn catch_up(&mut self) -> Result<(), Error> {
         let paid = self.answers.pay(&mut self.port, self.parts.rank);
         let listening = self.notices.listen(&mut self.port);
-        paid.and(listening).or_else(|(peer, errno)| self.fail(peer, errno))
+        let outcomes =
+            [paid, listening].map(|tried| tried.or_else(|(peer, errno)| self.fail(peer, errno)));
+        outcomes.into_iter().collect()
     }
 
     /// Queues what a completion means.
@@ -131,7 +132,7 @@ impl Fabric {
         let Completion { request, buffer, outcome } = completion;
         match (request, outcome) {
             (Request::Send { to, tag, asks }, outcome) => {
-                let must_wait = asks && outcome.is_ok() && !self.is_lost(to);
+                let must_wait = asks && outcome.is_ok();
                 let done =
                     if must_wait { self.answers.note_sent(to, tag, buffer) } else { Some(buffer) };
                 self.events.extend(done.map(|buffer| Event::Released {
@@ -156,7 +157,7 @@ impl Fabric {
                 self.catch_up()
             }
             (Request::Answer { to }, outcome) => {
-                self.answers.note_answered(buffer);
+                self.answers.note_answered(to, buffer);
                 outcome.map_or_else(|errno| self.fail(to, errno), |_| Ok(()))
             }
             (Request::AwaitAnswer { from, tag }, Ok(_)) => {
@@ -188,7 +189,7 @@ impl Fabric {
             return Err(Error::Malformed { from });
         };
         self.events.push_back(Event::Received { from, tag, buffer, n_bytes });
-        if mark == ASKS && !self.is_lost(from) {
+        if mark == ASKS {
             self.answers.owe(from, tag);
             self.catch_up()?;
         }
@@ -322,6 +323,12 @@ impl Net for Fabric {
             .cancel(|request| matches!(request, Request::Receive { .. } | Request::Notice { .. }));
     }
 
+    fn forget(&mut self, peer: Rank) {
+        for (tag, buffer) in self.answers.forget(peer) {
+            self.events.push_back(Event::Released { to: peer, tag, buffer, matched: true });
+        }
+    }
+
     fn idle(&mut self, budget: Duration) {
         self.patience.rest(budget);
     }
@@ -340,15 +347,16 @@ impl Drop for Fabric {
     fn drop(&mut self) {
         let start = Instant::now();
         while self.answers.has_debts() && start.elapsed() < LAST_ANSWERS {
-            let paid = self.answers.pay(&mut self.port, self.parts.rank);
-            let polled = self.port.poll();
-            match (paid, polled) {
-                (Ok(()), Ok(Some(Completion { request: Request::Answer { .. }, buffer, .. }))) => {
-                    self.answers.note_answered(buffer);
+            if let Err((peer, _)) = self.answers.pay(&mut self.port, self.parts.rank) {
+                self.answers.forget(peer);
+            }
+            match self.port.poll() {
+                Ok(Some(Completion { request: Request::Answer { to }, buffer, .. })) => {
+                    self.answers.note_answered(to, buffer);
                 }
-                (Ok(()), Ok(Some(_))) => {}
-                (Ok(()), Ok(None)) => self.patience.rest(LOOK_EVERY),
-                (Err(_), _) | (_, Err(_)) => return,
+                Ok(Some(_)) => {}
+                Ok(None) => self.patience.rest(LOOK_EVERY),
+                Err(_) => return,
             }
         }
     }

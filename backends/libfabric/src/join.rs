@@ -14,6 +14,9 @@ use crate::ffi::{Domain, Port};
 use crate::settings::Settings;
 use crate::{JoinError, host};
 
+/// What a rank says that knows all others.
+const READY: &[u8] = b"ready";
+
 /// What a rank tells the others about itself first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Offer {
@@ -82,15 +85,18 @@ pub(crate) fn join<X: Exchange>(
     let my_address = opened.as_ref().map_or(&[][..], |(_, address)| address);
     let addresses = gather(&mut exchange, my_address)?;
     let (mut port, _) = opened?;
-    for (address, rank) in addresses.iter().zip(0..) {
-        let rank = Rank(rank);
-        if address.is_empty() {
-            return Err(JoinError::PeerFailed { rank });
-        }
-        port.add_peer(address).map_err(|errno| JoinError::Address { rank, errno })?;
+    if let Some(rank) = first_empty(&addresses) {
+        return Err(JoinError::PeerFailed { rank });
     }
+    let added = addresses.iter().zip(0..).try_for_each(|(address, rank)| {
+        port.add_peer(address).map_err(|errno| JoinError::Address { rank: Rank(rank), errno })
+    });
     // Nobody sends before all know all.
-    exchange.barrier().map_err(|error| JoinError::Exchange(Box::new(error)))?;
+    let ready = gather(&mut exchange, if added.is_ok() { READY } else { &[] })?;
+    added?;
+    if let Some(rank) = first_empty(&ready) {
+        return Err(JoinError::PeerFailed { rank });
+    }
 
     let parts = Parts {
         rank,
@@ -101,6 +107,11 @@ pub(crate) fn join<X: Exchange>(
         watch: watch(exchange),
     };
     Ok(Fabric::new(port, parts))
+}
+
+/// The first rank that could not go on.
+fn first_empty(messages: &[Vec<u8>]) -> Option<Rank> {
+    messages.iter().position(Vec::is_empty).map(Rank::new)
 }
 
 fn gather<X: Exchange>(exchange: &mut X, mine: &[u8]) -> Result<Vec<Vec<u8>>, JoinError> {

@@ -28,7 +28,9 @@
 //! *`tcp`* is `tcp;ofi_rxm` up to libfabric 1.17, and a provider of its own from 1.18. 1.17 has a forerunner of the latter,
 //! `net`, about as fast, which is refused because it loses messages that come before their receive.
 //!
-//! *Who is lost* is told by the exchange that [`join`] keeps. `shm` and `tcp` never say that a peer has ended.
+//! *Who is lost* is told by the exchange that [`join`] keeps. Of providers, `shm` never says that a peer has ended, and `tcp` only
+//! to a rank that sends just when the connection breaks: to one that sends later it is busy for ever, and a receive waits
+//! for ever (libfabric 1.17).
 //!
 //! *Threads.* An endpoint and its frames stay on the thread that made them.
 

@@ -24,7 +24,7 @@ pub(crate) struct Notices {
     /// Notices that nobody has asked for yet.
     heard: VecDeque<(Rank, Buffer, usize)>,
     /// Ranks without a receive, and the buffers for them where there is one.
-    unposted: Vec<(Rank, Option<Buffer>)>,
+    unposted: VecDeque<(Rank, Option<Buffer>)>,
 }
 
 impl Notices {
@@ -47,22 +47,22 @@ impl Notices {
         Ok(())
     }
 
-    /// Posts what receives are missing, as far as the network has room. On failure the rank concerned.
+    /// Posts what receives are missing, as far as the network has room. On failure the rank concerned, whose receive is
+    /// tried again after those of all others.
     pub(crate) fn listen(&mut self, port: &mut Port<Request>) -> Result<(), (Rank, Errno)> {
         let Some((tag, n_bytes)) = self.asked else { return Ok(()) };
-        while let Some((from, buffer)) = self.unposted.pop() {
-            let buffer = match buffer {
-                Some(buffer) => buffer,
-                None => port.allocate(n_bytes).map_err(|errno| (from, errno))?,
-            };
+        while let Some((from, buffer)) = self.unposted.pop_front() {
             let request = Request::Notice { from };
-            match port.recv(tags::message(from, tag), buffer, request) {
-                Ok(()) => {}
-                Err((buffer, Errno::AGAIN)) => {
-                    self.unposted.push((from, Some(buffer)));
-                    return Ok(());
-                }
-                Err((_, errno)) => return Err((from, errno)),
+            let posted = buffer
+                .map_or_else(|| port.allocate(n_bytes), Ok)
+                .map_err(|errno| (None, errno))
+                .and_then(|buffer| {
+                    let posted = port.recv(tags::message(from, tag), buffer, request);
+                    posted.map_err(|(buffer, errno)| (Some(buffer), errno))
+                });
+            if let Err((buffer, errno)) = posted {
+                self.unposted.push_back((from, buffer));
+                return if errno == Errno::AGAIN { Ok(()) } else { Err((from, errno)) };
             }
         }
         Ok(())
@@ -84,7 +84,7 @@ impl Notices {
         // A shorter buffer than the first is the user's choice to see less.
         let n_bytes = n_bytes.min(wanted.as_ref().len());
         wanted.as_mut()[..n_bytes].copy_from_slice(&buffer.as_ref()[..n_bytes]);
-        self.unposted.push((from, Some(buffer)));
+        self.unposted.push_back((from, Some(buffer)));
         Some((from, tag, wanted, n_bytes))
     }
 
@@ -93,5 +93,37 @@ impl Notices {
         self.asked = None;
         self.unposted.clear();
         self.wanted.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ffi::Domain;
+    use crate::{Settings, check};
+
+    /// A port that knows no peers; `None` without the provider.
+    fn port() -> Option<Port<Request>> {
+        let description = check::find("tcp", &Settings::default(), 2).ok()?;
+        Some(Port::open(Domain::open(description).unwrap()).unwrap())
+    }
+
+    #[test]
+    fn a_receive_that_cannot_be_posted_is_tried_again_and_holds_up_no_other() {
+        let (Some(mut port), Some(mut other)) = (port(), port()) else {
+            println!("skipped: no provider tcp");
+            return;
+        };
+        let mut notices = Notices::default();
+        let buffer = port.allocate(64).unwrap();
+        notices.ask(Tag::CONTROL, buffer, [1, 2].map(Rank).into_iter()).unwrap();
+        // A buffer of another port is refused each time.
+        notices.unposted[0].1 = Some(other.allocate(64).unwrap());
+        for _ in 0..3 {
+            assert_eq!(notices.listen(&mut port), Err((Rank(1), Errno::INVALID)));
+        }
+        notices.unposted[0].1 = None;
+        assert_eq!(notices.listen(&mut port), Ok(()));
+        assert!(notices.unposted.is_empty());
     }
 }

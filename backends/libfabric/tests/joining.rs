@@ -2,15 +2,18 @@
 
 mod common;
 
+use std::convert::Infallible;
+
 use common::threads::{InMemory, ranks};
 use common::{Test, missing};
-use foldwire::{Communicator, Op, Plan};
+use foldwire::{Communicator, Op, Plan, Rank};
+use foldwire_bootstrap::Exchange;
 use foldwire_libfabric::{JoinError, Missing, Options, Settings, join, providers};
 
 /// What became of three ranks with these settings, as threads.
 fn outcomes(settings: impl Fn(u32) -> Settings + Sync) -> Vec<Result<String, JoinError>> {
     ranks(3, |exchange: InMemory| {
-        let rank = foldwire_bootstrap::Exchange::rank(&exchange).0;
+        let rank = exchange.rank().0;
         join(&settings(rank), exchange).map(|endpoint| endpoint.net().provider().to_owned())
     })
 }
@@ -85,6 +88,47 @@ fn a_failure_of_one_rank_is_told_to_all() {
         match rank {
             1 => assert!(matches!(error, JoinError::Unavailable { .. }), "{error}"),
             _ => assert!(matches!(error, JoinError::PeerFailed { rank } if rank.0 == 1), "{error}"),
+        }
+    }
+}
+
+/// An exchange that tells rank 1 an address of rank 2 that is none.
+struct Mangling {
+    inner: InMemory,
+    n_rounds: usize,
+}
+
+impl Exchange for Mangling {
+    type Error = Infallible;
+
+    fn rank(&self) -> Rank {
+        self.inner.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.inner.size()
+    }
+
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Infallible> {
+        let mut all = self.inner.all_gather(mine)?;
+        // Offers come before addresses.
+        if self.n_rounds == 1 && self.rank() == Rank(1) {
+            all[2] = vec![1; 5000];
+        }
+        self.n_rounds += 1;
+        Ok(all)
+    }
+}
+
+#[test]
+fn an_address_that_one_rank_cannot_take_is_told_to_all() {
+    let settings = Settings::default().provider("tcp");
+    let all = ranks(3, |inner| join(&settings, Mangling { inner, n_rounds: 0 }).map(drop));
+    for (outcome, rank) in all.into_iter().zip(0..) {
+        let error = outcome.unwrap_err();
+        match rank {
+            1 => assert!(matches!(error, JoinError::Address { rank: Rank(2), .. }), "{error}"),
+            _ => assert!(matches!(error, JoinError::PeerFailed { rank: Rank(1) }), "{error}"),
         }
     }
 }

@@ -87,7 +87,8 @@ impl Exchange for Ignorant {
     }
 }
 
-/// `sockets` finds out itself, once something is sent. (`tcp` says for ever that it is busy.)
+/// `sockets` finds out itself, once something is sent. (`tcp` says for ever that it is busy, unless the send is made just when
+/// the connection breaks.)
 fn broken_connections_are_found(test: Test) {
     test.run_with(2, Ignorant, |mut driver| {
         if driver.net.rank() == Rank(1) {
@@ -112,6 +113,35 @@ fn broken_connections_are_found(test: Test) {
     });
 }
 
+/// A rank that cannot be answered keeps none of the others waiting for their answers, and nobody once it is forgotten.
+fn the_unreachable_hold_up_nobody(test: Test) {
+    test.run_with(3, Ignorant, |mut driver| match driver.net.rank() {
+        Rank(0) => {
+            // Until the connection of rank 1 has broken, with a message of its own behind it.
+            driver.linger(Duration::from_millis(300));
+            assert_eq!(driver.receive(Rank(1), Tag(0), 64), b"answer me");
+            assert_eq!(driver.receive(Rank(2), Tag(0), 64), b"me too");
+            assert_eq!(driver.receive(Rank(2), Tag(1), 64), b"answered");
+            driver.net.forget(Rank(1));
+            let start = Instant::now();
+            drop(driver);
+            assert!(start.elapsed() < Duration::from_millis(800), "it waits for a forgotten rank");
+        }
+        Rank(1) => {
+            driver.send(Rank(0), Tag(0), b"answer me", true);
+            driver.linger(Duration::from_millis(100));
+            // As a crash, but for those who ask for the status.
+            process::exit(0);
+        }
+        _ => {
+            driver.send(Rank(0), Tag(0), b"me too", true);
+            driver.until(|driver| driver.n_released == 1);
+            driver.send(Rank(0), Tag(1), b"answered", false);
+            driver.until(|driver| driver.n_released == 2);
+        }
+    });
+}
+
 macro_rules! tests {
     ($($module:ident: $provider:ident $test:ident;)*) => {$(
         mod $module {
@@ -132,5 +162,6 @@ tests! {
     sockets_told: sockets crashes_are_told;
     tcp_ended: tcp crashes_end_collectives;
     shm_ended: shm crashes_end_collectives;
+    tcp_unreachable: tcp the_unreachable_hold_up_nobody;
     sockets_found: sockets broken_connections_are_found;
 }

@@ -383,6 +383,7 @@ impl<N: Net> Transport for Endpoint<N> {
         // As if it had ended: nothing is sent to it, nothing waited for.
         if peer != self.net.rank() {
             self.peers.lose(peer, self.start.elapsed());
+            self.net.forget(peer);
         }
     }
 

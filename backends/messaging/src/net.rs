@@ -72,6 +72,12 @@ pub trait Net {
     /// in later polls. Called once, before the layer is dropped.
     fn cancel_receives(&mut self);
 
+    /// Says that nothing more will be sent to `peer` or received from it: whatever waits for it in the layer is to wait
+    /// no longer. Nothing to do for a layer that keeps no such thing.
+    fn forget(&mut self, peer: Rank) {
+        let _ = peer;
+    }
+
     /// The ranks part in disorder: somebody gave up, or is lost. Messages that nobody will receive may still
     /// come, so whatever names this layer's messages must not be used again. Called before the layer is
     /// dropped; not called when all ended well.

@@ -30,6 +30,8 @@ struct Node {
     unmatched: Vec<(Rank, Tag, Memory)>,
     n_unexpected_bytes: usize,
     most_unexpected_bytes: usize,
+    /// Ranks that it was told to forget.
+    forgotten: Vec<Rank>,
     abandoned: bool,
 }
 
@@ -168,6 +170,9 @@ impl Net for Wire {
         let node = &mut self.hub.borrow_mut().nodes[self.rank.index()];
         let returned = node.posted.drain(..).map(|(_, _, buffer)| Event::Returned { buffer });
         node.events.extend(returned);
+    }
+    fn forget(&mut self, peer: Rank) {
+        self.hub.borrow_mut().nodes[self.rank.index()].forgotten.push(peer);
     }
     fn abandon(&mut self) {
         self.hub.borrow_mut().nodes[self.rank.index()].abandoned = true;
@@ -469,4 +474,5 @@ fn what_is_under_way_to_a_forgotten_rank_no_longer_counts() {
     assert_eq!(first.undelivered(), Some(Rank(2)));
     first.forget(Rank(2));
     assert_eq!(first.undelivered(), None);
+    assert_eq!(hub.borrow().nodes[0].forgotten, [Rank(1), Rank(2)], "the layer knows");
 }

@@ -31,8 +31,11 @@ pub enum Error {
         /// The length of the array.
         count: usize,
     },
-    /// No such call: in place, or a root beyond the group.
-    #[error("there is no such {}: it is not done in place, or has no such root", collective.name())]
+    /// No such call: in place, a root beyond the group, or a function for equal shares of an array that has none.
+    #[error(
+        "there is no such {}: it is not done in place, has no such root, or shares are not equal",
+        collective.name()
+    )]
     NoSuchCall {
         /// The collective.
         collective: Collective,

@@ -93,7 +93,8 @@ pub(crate) fn collective<T: Element>(
     // SAFETY: the buffers are borrowed until the call returns, and blocking collectives do not touch them
     // afterwards. The caller has checked their lengths (see `Call::lengths`): MPI reads and writes the
     // count that is passed with each, or the shares that `counts` and `starts` say, which lie within `call.count` values;
-    // both have one element a rank. Buffers that a rank does not use are not looked at.
+    // both have one element a rank. `Form::Equal` passes one share for all, and a call has that form only if
+    // all are equal (see `Call::with_form`). Buffers that a rank does not use are not looked at.
     checked(unsafe {
         match call.collective {
             Collective::AllReduce => ffi::MPI_Allreduce(send, recv, count, dtype, op, comm_raw),

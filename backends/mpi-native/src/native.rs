@@ -67,11 +67,18 @@ impl Call {
         Ok(Self { collective, count, op, root, form, counts, starts })
     }
 
-    /// The same by the function of this form, one of [`forms`](Self::forms).
-    #[must_use]
-    pub fn with_form(mut self, form: Form) -> Self {
-        self.form = form;
-        self
+    /// The same by the function of this form, one of [`forms`](Self::forms): a function for equal shares would write
+    /// beyond the buffers of others.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchCall`] for a form that is none of them.
+    pub fn with_form(self, form: Form) -> Result<Self, Error> {
+        let Self { collective, count, .. } = self;
+        if Self::forms(collective, count, self.counts.len()).contains(&form) {
+            Ok(Self { form, ..self })
+        } else {
+            Err(Error::NoSuchCall { collective })
+        }
     }
 
     /// The functions that can do it; what programs call first comes first. Reduce-scatter is
@@ -189,6 +196,23 @@ mod tests {
         assert_eq!(first(Collective::AllGather, 9), Form::Counts);
         assert_eq!(first(Collective::ReduceScatter, 8), Form::Counts);
         assert_eq!(first(Collective::Broadcast, 9), Form::Equal);
+    }
+
+    #[test]
+    fn unequal_shares_cannot_take_the_plain_function() {
+        for collective in Collective::ALL {
+            let call = |count| Call::new(collective, count, 3, Operation::Sum, Rank(0)).unwrap();
+            for form in [Form::Equal, Form::Counts] {
+                for count in [0, 6, 7] {
+                    let outcome = call(count).with_form(form).map(|call| call.form);
+                    let is_one = Call::forms(collective, count, 3).contains(&form);
+                    let refusal = Err(Error::NoSuchCall { collective });
+                    assert_eq!(outcome, if is_one { Ok(form) } else { refusal });
+                }
+            }
+        }
+        let gather = Call::new(Collective::AllGather, 7, 3, Operation::Sum, Rank(0)).unwrap();
+        assert!(gather.with_form(Form::Equal).is_err());
     }
 
     #[test]

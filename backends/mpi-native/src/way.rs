@@ -165,10 +165,12 @@ impl Tuned {
             settings.push((variable, *value, before));
         }
         let at_each_call = Kind::of(&version()) == Kind::Mpich;
-        set(&settings)?;
-        let native = Native::duplicate(communicator);
-        restore(&settings)?;
-        Ok(Self { native: native?, way, settings, at_each_call })
+        let native = set(&settings).and_then(|()| Native::duplicate(communicator));
+        // Also if only some could be set: the library's default is to stay what it was.
+        let restored = restore(&settings);
+        let native = native?;
+        restored?;
+        Ok(Self { native, way, settings, at_each_call })
     }
 
     /// The way.

@@ -17,7 +17,7 @@ fn one_rank_gets_its_own_values_back() {
         for way in all {
             let (name, form) = (way.name().to_owned(), way.form());
             let tuned = Tuned::new(&world, way).unwrap();
-            let call = call.clone().with_form(form);
+            let call = call.clone().with_form(form).unwrap();
             let mut recv = vec![0.0; send.len()];
             let armed = tuned.arm().unwrap();
             let outcome = if collective == Collective::Broadcast {

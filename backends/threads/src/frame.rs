@@ -1,13 +1,10 @@
 //! The message buffer: a fixed number of bytes on the heap, aligned, passed on by ownership.
 //!
 //! A frame is allocated once, goes round between pool, ranks and links, and is freed with its world.
-//! Alignment comes from allocating a little more and starting at the first aligned byte, which keeps
-//! this file free of `unsafe`.
-
 use std::fmt;
 use std::sync::Weak;
 
-use foldwire::transport::FRAME_ALIGN;
+use foldwire_messaging::memory::Memory;
 
 use crate::Error;
 use crate::pool::Pool;
@@ -17,27 +14,15 @@ use crate::pool::Pool;
 /// Taken from [`poll_frame`](foldwire::transport::Transport::poll_frame) or received; given back by
 /// sending or recycling it. Dropping it frees its memory and lets the pool allocate another.
 pub struct Frame {
-    storage: Box<[u8]>,
-    /// First aligned byte of `storage`.
-    start: usize,
+    memory: Memory,
     /// Weak, because the pool owns idle frames.
     home: Weak<Pool>,
 }
 
 impl Frame {
-    /// Allocates a frame. Writing the zeros touches every page now rather than in the first encoder.
     pub(crate) fn allocate(n_bytes: usize, home: Weak<Pool>) -> Result<Self, Error> {
-        let n_stored = n_bytes + FRAME_ALIGN - 1;
-        let mut storage = Vec::new();
-        storage.try_reserve_exact(n_stored).map_err(|_| Error::OutOfMemory { need: n_bytes })?;
-        storage.resize(n_stored, 0);
-        let storage = storage.into_boxed_slice();
-        let start = storage.as_ptr().addr().wrapping_neg() % FRAME_ALIGN;
-        Ok(Self { storage, start, home })
-    }
-
-    fn n_bytes(&self) -> usize {
-        self.storage.len() - (FRAME_ALIGN - 1)
+        let memory = Memory::allocate(n_bytes).ok_or(Error::OutOfMemory { need: n_bytes })?;
+        Ok(Self { memory, home })
     }
 
     /// Whether this frame came from the pool that `pool` points to.
@@ -48,14 +33,13 @@ impl Frame {
 
 impl AsRef<[u8]> for Frame {
     fn as_ref(&self) -> &[u8] {
-        &self.storage[self.start..self.start + self.n_bytes()]
+        self.memory.as_ref()
     }
 }
 
 impl AsMut<[u8]> for Frame {
     fn as_mut(&mut self) -> &mut [u8] {
-        let end = self.start + self.n_bytes();
-        &mut self.storage[self.start..end]
+        self.memory.as_mut()
     }
 }
 
@@ -69,6 +53,6 @@ impl Drop for Frame {
 
 impl fmt::Debug for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Frame").field("n_bytes", &self.n_bytes()).finish_non_exhaustive()
+        f.debug_struct("Frame").field("n_bytes", &self.as_ref().len()).finish_non_exhaustive()
     }
 }

@@ -141,6 +141,7 @@ mod tests {
     use foldwire::transport::{FRAME_ALIGN, Rank};
 
     use super::{CACHED, Pool};
+    use crate::Error;
     use crate::frame::Frame;
     use crate::parker::Parker;
 
@@ -192,6 +193,20 @@ mod tests {
         pool.raise_limit(1);
         assert_ne!(parkers[0].epoch(), before);
         assert!(take(&pool).is_some());
+    }
+
+    /// More memory than there is, is an error, and is not counted as a frame.
+    #[test]
+    fn frames_beyond_memory_are_refused() {
+        for need in [usize::MAX, usize::MAX - FRAME_ALIGN, isize::MAX as usize] {
+            let pool = Pool::new(need, 1, Arc::new([Parker::default()]));
+            for _ in 0..3 * CACHED {
+                let refused = pool.poll_take(&mut Vec::new(), RANK);
+                assert!(
+                    matches!(refused, Poll::Ready(Err(Error::OutOfMemory { need: n })) if n == need)
+                );
+            }
+        }
     }
 
     /// A frame of another world never enters the pool.

@@ -150,7 +150,7 @@ impl<X: Transport, T: Element> Contestant<X, T> for Way {
         buffers: &mut Buffers<T>,
         start: &mut Start<'_, X>,
     ) -> anyhow::Result<Done> {
-        let call = call(problem)?.with_form(self.tuned.way().form());
+        let call = call(problem)?.with_form(self.tuned.way().form())?;
         let armed = self.tuned.arm()?;
         start(comm)?;
         armed.run(&call, lend(problem, buffers))?;

@@ -58,6 +58,14 @@ fn ranks_may_come_in_any_order_and_before_rank_0() {
 }
 
 #[test]
+fn the_longest_time_limit_is_one() {
+    let mut parties = group(3, Duration::MAX);
+    for result in each(&mut parties, Exchange::barrier) {
+        result.expect("the group is whole");
+    }
+}
+
+#[test]
 fn ipv6_works_as_well() {
     let (listener, at) = listener_at("::1");
     assert!(at.to_string().starts_with("[::1]:"));
