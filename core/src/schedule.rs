@@ -2,7 +2,7 @@
 //!
 //! A schedule cuts the logical array into *parts* and gives every rank a program: step `0`, `1`, …
 //! Each [`Step`] receives at most one part, does one [`Action`], and sends at most one part. A schedule
-//! owns no memory and does no I/O, so a program can be printed, checked ([`check`]) and simulated.
+//! owns no memory and does no I/O, so a program can be printed, checked (`check`, with `alloc`) and simulated.
 //! The vocabulary is NCCL's (`device/primitives.h`: send, recv, recvReduceSend, …).
 //!
 //! Adding one: a new file here and one line in [`ALL`].
@@ -262,7 +262,7 @@ impl Step {
 /// An algorithm for one or more collectives.
 ///
 /// `step` must be a pure function: the same arguments give the same answer, on every rank. The
-/// programs of all ranks together must pass [`check`], which says what that takes. Where the output
+/// programs of all ranks together must pass `check`, which says what that takes. Where the output
 /// may overlap the input, the engine relies on one of its rules: a rank never reads its local part
 /// after it stored that part's output.
 ///
