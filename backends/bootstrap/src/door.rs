@@ -1,8 +1,10 @@
 //! Rank 0 at the door: who knocks, who is let in, and who is not.
 //!
 //! Nobody is waited for alone. Every connection has its own state and its own deadline, all are served by one loop, and
-//! what a stranger does costs at most some 16 KiB for [`HANDSHAKE_LIMIT`]. When too many knock at once, the one who has
-//! waited longest must knock again.
+//! what a stranger does costs at most some 16 KiB for [`HANDSHAKE_LIMIT`]. When too many knock at once, one of them must knock
+//! again: of those who have not said who they are, if there are any, the one who has waited longest.
+//!
+//! Who has said something is heard before anybody is put off, since it may be this rank that was slow.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,6 +28,8 @@ use crate::watch::Watch;
 
 /// Most connections that are neither let in nor turned away, on top of the ranks that are expected.
 const MAX_STRANGERS: usize = 64;
+/// Most connections that are taken before those who are there are heard again.
+const KNOCKS_PER_PASS: usize = 32;
 /// Longest wait without a look at the listener: the system may have refused a connection for want of files.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -41,6 +45,8 @@ pub(crate) struct Door<'a> {
     /// Who has knocked, in the order of deadlines.
     strangers: VecDeque<Stranger>,
     n_knocks: usize,
+    /// More may wait at the listener.
+    is_crowded: bool,
     turned_away: Option<(usize, Refusal)>,
 }
 
@@ -86,6 +92,7 @@ impl<'a> Door<'a> {
             seats: Seats::new(place.size),
             strangers: VecDeque::new(),
             n_knocks: 0,
+            is_crowded: false,
             turned_away: None,
         })
     }
@@ -100,24 +107,30 @@ impl<'a> Door<'a> {
                 let (size, turned_away) = (self.place.size, self.turned_away);
                 return Err(Error::Missing { missing, size, limit, turned_away });
             }
-            self.expire(now);
             let next =
                 self.strangers.front().map_or(deadline, |first| first.deadline.min(deadline));
-            let timeout = next.saturating_duration_since(now).min(TICK);
-            let ready: Vec<_> = self.watch.wait(timeout)?.map(Event::token).collect();
-            self.accept()?;
-            for token in ready {
-                self.seats.hear(token.0);
-                self.serve(token)?;
-            }
+            self.pass(next.saturating_duration_since(now).min(TICK))?;
             self.seats.check()?;
         }
         Ok(Hub::welcome(self.watch, self.seats))
     }
 
-    /// Takes all who wait at the listener.
+    /// Waits at most `timeout` for something to happen, and sees to it.
+    fn pass(&mut self, timeout: Duration) -> Result<(), Error> {
+        let timeout = if self.is_crowded { Duration::ZERO } else { timeout };
+        let ready: Vec<_> = self.watch.wait(timeout)?.map(Event::token).collect();
+        for token in ready {
+            self.seats.hear(token.0);
+            self.serve(token)?;
+        }
+        self.accept()?;
+        self.expire()
+    }
+
+    /// Takes some of those who wait at the listener.
     fn accept(&mut self) -> Result<(), Error> {
-        loop {
+        self.is_crowded = false;
+        for _ in 0..KNOCKS_PER_PASS {
             match self.listener.accept() {
                 Ok((stream, _)) => self.knock(stream)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -130,11 +143,14 @@ impl<'a> Door<'a> {
                 Err(_) => return Ok(()),
             }
         }
+        self.is_crowded = true;
+        Ok(())
     }
 
     fn knock(&mut self, stream: mio::net::TcpStream) -> Result<(), Error> {
         if self.strangers.len() >= MAX_STRANGERS + self.seats.absent().count() {
-            self.strangers.pop_front();
+            let is_unknown = |stranger: &Stranger| !stranger.admission.is_challenged();
+            self.strangers.remove(self.strangers.iter().position(is_unknown).unwrap_or(0));
         }
         let token = Token(self.place.size + self.n_knocks);
         self.n_knocks += 1;
@@ -144,14 +160,21 @@ impl<'a> Door<'a> {
         let deadline = Instant::now() + HANDSHAKE_LIMIT;
         let admission = Admission::default();
         self.strangers.push_back(Stranger { token, link, deadline, admission });
-        Ok(())
+        // What it says first is often here already.
+        self.serve(token)
     }
 
-    /// Turns away who has taken too long.
-    fn expire(&mut self, now: Instant) {
-        while let Some(first) = self.strangers.pop_front_if(|first| first.deadline <= now) {
-            self.turn_away(first, Refusal::Slow);
+    /// Turns away who has taken too long, after a last hearing.
+    fn expire(&mut self) -> Result<(), Error> {
+        let now = Instant::now();
+        while let Some(first) = self.strangers.front().filter(|first| first.deadline <= now) {
+            let token = first.token;
+            self.serve(token)?;
+            if let Some(first) = self.strangers.pop_front_if(|first| first.token == token) {
+                self.turn_away(first, Refusal::Slow);
+            }
         }
+        Ok(())
     }
 
     /// Hears a stranger, if it is one that `token` stands for.
@@ -221,5 +244,116 @@ impl Stranger {
             protocol::Verdict::Admit(rank) => Verdict::Admit(rank),
             protocol::Verdict::TurnAway(reason) => Verdict::TurnAway(reason),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpStream};
+    use std::thread;
+
+    use super::*;
+    use crate::message::NONCE_BYTES;
+    use crate::protocol::{Answer, Knock};
+    use crate::{Launcher, Root};
+
+    fn place(rank: u32, port: u16) -> Place {
+        let (rank, root) = (Rank(rank), Root::loopback(port));
+        Place { rank, size: 3, root, token: None, launcher: Launcher::Foldwire }
+    }
+
+    fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    fn connect(address: SocketAddr) -> Link {
+        Link::new(TcpStream::connect(address).unwrap()).unwrap()
+    }
+
+    /// Passes until `done`, or for some seconds.
+    fn pass_until(door: &mut Door<'_>, done: impl Fn(&Door<'_>) -> bool) -> bool {
+        let deadline = Instant::now() + Duration::from_secs(4);
+        while !done(door) && Instant::now() < deadline {
+            door.pass(Duration::from_millis(10)).unwrap();
+        }
+        done(door)
+    }
+
+    fn n_challenged(door: &Door<'_>) -> usize {
+        door.strangers.iter().filter(|stranger| stranger.admission.is_challenged()).count()
+    }
+
+    /// A rank that has been challenged, and what it is to answer.
+    fn challenged(
+        door: &mut Door<'_>,
+        place: &Place,
+        address: SocketAddr,
+    ) -> (Link, Message<'static>) {
+        let knock = Knock::new(place, [place.rank.0 as u8; NONCE_BYTES]);
+        let mut link = connect(address);
+        link.send(&knock.hello());
+        let n_before = n_challenged(door);
+        assert!(pass_until(door, |door| n_challenged(door) > n_before));
+        loop {
+            link.fill();
+            if let Some(heard) = link.next().transpose() {
+                let Answer::Proof(proof) = knock.hear(heard) else { panic!("no challenge") };
+                return (link, Message::Answer { proof });
+            }
+        }
+    }
+
+    #[test]
+    fn who_has_answered_is_let_in_however_late_it_is_heard() {
+        let (listener, address) = listener();
+        let [own, one, two] = [0, 1, 2].map(|rank| place(rank, address.port()));
+        let mut door = Door::open(&own, Some(listener)).unwrap();
+        let knocks = [one, two].map(|place| challenged(&mut door, &place, address));
+        let links = knocks.map(|(mut link, answer)| {
+            link.send(&answer);
+            link
+        });
+        thread::sleep(Duration::from_millis(50));
+        // As if this rank had been away.
+        for stranger in &mut door.strangers {
+            stranger.deadline = Instant::now();
+        }
+        door.expire().unwrap();
+        assert_eq!((door.seats.absent().count(), door.turned_away), (0, None));
+        drop(links);
+    }
+
+    #[test]
+    fn who_has_answered_is_let_in_before_a_crowd() {
+        let (listener, address) = listener();
+        let [own, one] = [0, 1].map(|rank| place(rank, address.port()));
+        let mut door = Door::open(&own, Some(listener)).unwrap();
+        let (mut link, answer) = challenged(&mut door, &one, address);
+        // All of them say who they are, and one is too many.
+        let crowd: Vec<_> = (0..=MAX_STRANGERS + 1)
+            .map(|_| {
+                let mut link = connect(address);
+                link.send(&Knock::new(&one, [9; NONCE_BYTES]).hello());
+                link
+            })
+            .collect();
+        link.send(&answer);
+        assert!(pass_until(&mut door, |door| door.n_knocks == 1 + crowd.len()));
+        assert!(door.seats.is_taken(Rank(1)));
+    }
+
+    #[test]
+    fn a_crowd_that_says_nothing_does_not_push_out_who_has_been_challenged() {
+        let (listener, address) = listener();
+        let [own, one] = [0, 1].map(|rank| place(rank, address.port()));
+        let mut door = Door::open(&own, Some(listener)).unwrap();
+        let (mut link, answer) = challenged(&mut door, &one, address);
+        let crowd: Vec<_> = (0..MAX_STRANGERS + 10).map(|_| connect(address)).collect();
+        assert!(pass_until(&mut door, |door| door.n_knocks == 1 + crowd.len()));
+        assert!(door.strangers.len() <= MAX_STRANGERS + 2);
+        link.send(&answer);
+        assert!(pass_until(&mut door, |door| door.seats.is_taken(Rank(1))));
     }
 }

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Rank 0 listens, the others connect to it, and the connections stay. Both sides of each show that they know
-//! the group's token; what strangers send to the port neither stops nor delays the group. All of it runs in the
-//! caller's thread.
+//! the group's token; what strangers send to the port does not stop the group: a rank that is put off in a crowd of them knocks
+//! again until its time limit. All of it runs in the caller's thread.
 //!
 //! | module | what it is |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! A rank other than 0: it knocks until it is let in, and then listens to rank 0.
+//! A rank other than 0: it knocks until all are in, and then listens to rank 0.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -51,7 +51,13 @@ impl Member {
                     Ok(stream) => match knock(place, stream, attempt)? {
                         None => why_not = io::ErrorKind::ConnectionReset.into(),
                         Some((watch, link)) => {
-                            return Self::new(place, limit, watch, link).wait_for_welcome();
+                            let member = Self::new(place, limit, watch, link);
+                            match member.wait_for_welcome() {
+                                Err(error) if is_put_off(&error) && Instant::now() < deadline => {
+                                    why_not = io::ErrorKind::ConnectionReset.into();
+                                }
+                                outcome => return outcome,
+                            }
                         }
                     },
                 }
@@ -166,7 +172,14 @@ impl Drop for Member {
     }
 }
 
-/// Shows rank 0 that this process belongs to the group. `None`: whoever listens went away or said nothing in time.
+/// Whether rank 0 may never have heard this rank's answer, and did not let it in: in a crowd at its door it closes connections,
+/// and those that take long. If it has ended instead, nobody listens any more.
+fn is_put_off(error: &Error) -> bool {
+    matches!(error, Error::Lost { rank: Rank(0) } | Error::Refused { reason: Refusal::Slow, .. })
+}
+
+/// Shows rank 0 that this process belongs to the group. `None`: whoever listens went away, said nothing in time, or was too
+/// busy to listen.
 fn knock(
     place: &Place,
     stream: TcpStream,
@@ -200,6 +213,7 @@ fn knock(
             link.send(&Message::Answer { proof });
             Ok(Some((watch, link)))
         }
+        Answer::Refused(Refusal::Slow) => Ok(None),
         Answer::Refused(reason) => Err(Error::Refused { root: place.root.clone(), reason }),
         Answer::Foreign => Err(impostor()),
         Answer::Impostor => {

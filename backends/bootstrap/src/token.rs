@@ -4,8 +4,9 @@
 //! version, rank, size and both nonces. The token itself never travels. A proof is of no use in another
 //! connection, for another rank, or in the other direction.
 //!
-//! This keeps strangers out. It does not hide or protect what is said afterwards: against those who can
-//! change packets on their way, use a network that is yours.
+//! This keeps strangers out of the bootstrap. It does not hide or protect what is said afterwards: against those who can
+//! change packets on their way, use a network that is yours. Nor does it protect the network that ranks set up by what they
+//! tell each other here: libfabric's endpoints ask nobody for a token.
 
 use std::fmt;
 

@@ -17,9 +17,10 @@ use foldwire_messaging::Options;
 pub struct Settings {
     /// Name of libfabric's provider; chosen automatically if `None`.
     pub provider: Option<String>,
-    /// Network interface or device, as libfabric names domains: `eth0`, `mlx5_0`, `cxi0`.
+    /// Network interface or device, as libfabric names domains: `eth0`, `mlx5_0`, `cxi0`. Whoever can reach it can send
+    /// messages in any rank's name: use a network that is yours alone.
     pub interface: Option<String>,
-    /// Address of this host to send from and listen on.
+    /// Address of this host to send from and listen on; see [`interface`](Self::interface) for who can reach it.
     pub address: Option<IpAddr>,
     /// Frames and credit.
     pub options: Options,

@@ -38,6 +38,12 @@ pub enum Verdict {
 }
 
 impl Admission {
+    /// Whether it has said who it is.
+    #[must_use]
+    pub fn is_challenged(&self) -> bool {
+        matches!(self.stage, Stage::Challenged { .. })
+    }
+
     /// Heeds a message. `draw` gives a nonce that nobody has seen, `is_taken` says whether a rank is there already.
     ///
     /// # Errors

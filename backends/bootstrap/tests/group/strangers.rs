@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use foldwire_bootstrap::message::{self, MAX_MESSAGE_BYTES, Message, NONCE_BYTES, Refusal};
+use foldwire_bootstrap::protocol::{Admission, Verdict};
 
 use super::*;
 
@@ -89,6 +90,48 @@ fn a_crowd_of_silent_strangers_does_not_keep_ranks_out() {
     let rank_1 = member(place(1, 2, &at), LIMIT);
     drop((joined(rank_0), joined(rank_1)));
     drop(crowd);
+}
+
+/// Rank 0 as far as a rank's answer, which it does not heed; before that, if it is to refuse at once.
+fn put_off(listener: &TcpListener, place: &Place, at_once: bool, reason: Option<Refusal>) {
+    let (stream, _) = listener.accept().unwrap();
+    let (mut admission, mut heard) = (Admission::default(), Vec::new());
+    let say = |message: &Message<'_>| {
+        let mut bytes = Vec::new();
+        message.emit(&mut bytes);
+        (&stream).write_all(&bytes).unwrap();
+    };
+    loop {
+        let mut bytes = [0; 1024];
+        let n_bytes = (&stream).read(&mut bytes).unwrap();
+        assert!(n_bytes > 0, "it gave up");
+        heard.extend_from_slice(&bytes[..n_bytes]);
+        let Some((message, n_bytes)) = message::parse(&heard).unwrap() else { continue };
+        let draw = || Ok::<_, ()>([5; NONCE_BYTES]);
+        match admission.hear(Ok(message), place, draw, |_| false).unwrap() {
+            Verdict::Challenge { nonce, proof } if !at_once => {
+                say(&Message::Challenge { nonce, proof });
+            }
+            verdict => {
+                assert!(!matches!(verdict, Verdict::TurnAway(_)));
+                reason.iter().for_each(|&reason| say(&Message::Refusal(reason)));
+                return;
+            }
+        }
+        heard.drain(..n_bytes);
+    }
+}
+
+#[test]
+fn a_rank_that_is_put_off_knocks_again() {
+    let slow = Some(Refusal::Slow);
+    for (at_once, reason) in [(true, slow), (true, None), (false, slow), (false, None)] {
+        let (listener, at) = listener();
+        let rank_1 = member(place(1, 2, &at), LIMIT);
+        put_off(&listener, &place(0, 2, &at), at_once, reason);
+        let rank_0 = root(place(0, 2, &at), listener, LIMIT);
+        drop((joined(rank_0), joined(rank_1)));
+    }
 }
 
 #[test]
