@@ -21,7 +21,15 @@ pub mod wrapped;
 pub use case::{Case, Operation, all, pairwise, pairwise_of};
 
 use foldwire::{Communicator, Transport};
+use std::io::Write;
 use std::ops::Range;
+
+/// Says that something is not tested here, and why, where the capture of a test's output does not hide it: `cargo xtask test`
+/// lists these lines.
+pub fn skip(why: &str) {
+    // In one piece, as other tests print too. Nobody is left to tell that the output is closed.
+    let _ = std::io::stdout().write_all(format!("skipped: {why}\n").as_bytes());
+}
 
 /// A way to run one closure on every rank of a new group: in this process, or in several that all run the
 /// same program, of which this is one.

@@ -2,6 +2,7 @@
 //! is skipped, saying so.
 #![cfg(feature = "libfabric")]
 
+use foldwire_tests::skip;
 use foldwire_tests::suite::N_CHECKS;
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
@@ -45,14 +46,22 @@ fn text(outputs: &[Output]) -> String {
     ranks.collect::<Vec<_>>().join("\n")
 }
 
-/// Whether a provider can be used here; says so if not.
+/// Whether there is a provider here, which says so if not. libfabric's own program decides: a provider that it finds must be
+/// one that can be used.
 fn is_here(name: &str) -> bool {
     let providers = foldwire_libfabric::providers(&foldwire_libfabric::Settings::default());
-    let is_here = providers.iter().any(|provider| provider.offer.is_ok() && provider.name == name);
-    if !is_here {
-        println!("skipped: this libfabric has no provider {name} that can be used");
+    let is_usable = providers.iter().any(|found| found.offer.is_ok() && found.name == name);
+    match Command::new("fi_info").args(["-p", name, "-t", "FI_EP_RDM"]).output() {
+        Ok(output) if output.status.success() => {
+            assert!(is_usable, "fi_info finds {name}, and {providers:?}");
+        }
+        Ok(_) => {}
+        Err(error) => skip(&format!("whether {name} must be there: fi_info: {error}")),
     }
-    is_here
+    if !is_usable {
+        skip(&format!("this libfabric has no provider {name}"));
+    }
+    is_usable
 }
 
 fn check_suite(provider: &str) {

@@ -1,8 +1,10 @@
 //! Running commands one after another: each is shown, timed and counted; the first that fails ends the
 //! task and is shown in a form that can be pasted into a shell.
 //!
-//! Tests are counted from the `test result:` lines of cargo's own output while it passes through.
+//! Tests are counted from the `test result:` lines of cargo's own output while it passes through, and what tests say that they
+//! skip (lines that begin with `skipped: `) is kept for the summary.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -18,8 +20,16 @@ pub(crate) struct Steps {
 struct Done {
     name: String,
     time: Duration,
-    tests: Tests,
+    seen: Seen,
     verdict: Verdict,
+}
+
+/// What a step's output said.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Seen {
+    tests: Tests,
+    /// What its tests left out, each once.
+    skips: BTreeSet<String>,
 }
 
 /// What became of a step.
@@ -86,13 +96,13 @@ impl Steps {
     ) -> anyhow::Result<Tests> {
         let repeat = in_shell(command);
         eprintln!("\n==> {name}: {repeat}");
-        self.timed(name, |tests| {
+        self.timed(name, |seen| {
             let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| {
                 let program = command.get_program().display();
                 anyhow::anyhow!("cannot run {program}: {error}; is it installed and in PATH?")
             })?;
             if let Some(stdout) = child.stdout.take() {
-                pass_through(&mut BufReader::new(stdout), out, tests)?;
+                pass_through(&mut BufReader::new(stdout), out, seen)?;
             }
             let status = child.wait()?;
             if status.success() {
@@ -115,23 +125,23 @@ impl Steps {
     fn timed(
         &mut self,
         name: &str,
-        step: impl FnOnce(&mut Tests) -> anyhow::Result<()>,
+        step: impl FnOnce(&mut Seen) -> anyhow::Result<()>,
     ) -> anyhow::Result<Tests> {
         let start = Instant::now();
-        let mut tests = Tests::default();
-        let result = step(&mut tests);
-        let time = start.elapsed();
+        let mut seen = Seen::default();
+        let result = step(&mut seen);
+        let (time, tests) = (start.elapsed(), seen.tests);
         eprintln!("    {name}: {}", seconds(time));
         let verdict = if result.is_ok() { Verdict::Passed } else { Verdict::Failed };
-        self.done.push(Done { name: name.to_owned(), time, tests, verdict });
+        self.done.push(Done { name: name.to_owned(), time, seen, verdict });
         result.map(|()| tests)
     }
 
     /// A step that this machine cannot run, and why; the summary shows it.
     pub(crate) fn skip(&mut self, name: &str, reason: &str) {
         eprintln!("\n==> {name}: skipped: {reason}");
-        let (time, tests) = (Duration::ZERO, Tests::default());
-        self.done.push(Done { name: name.to_owned(), time, tests, verdict: Verdict::Skipped });
+        let (time, seen) = (Duration::ZERO, Seen::default());
+        self.done.push(Done { name: name.to_owned(), time, seen, verdict: Verdict::Skipped });
     }
 
     /// Prints the summary: the table and, last, the number of tests or what went wrong.
@@ -157,8 +167,8 @@ impl Steps {
 
     fn tests(&self) -> Tests {
         self.done.iter().fold(Tests::default(), |sum, done| Tests {
-            passed: sum.passed + done.tests.passed,
-            failed: sum.failed + done.tests.failed,
+            passed: sum.passed + done.seen.tests.passed,
+            failed: sum.failed + done.seen.tests.failed,
         })
     }
 
@@ -184,9 +194,14 @@ impl Steps {
                 Verdict::Failed => "FAILED",
                 Verdict::Skipped => "skipped",
             };
-            row(&done.name, done.time, done.tests, verdict);
+            row(&done.name, done.time, done.seen.tests, verdict);
         }
         row("total", self.done.iter().map(|done| done.time).sum(), self.tests(), "");
+        for done in &self.done {
+            for why in &done.seen.skips {
+                let _ = writeln!(table, "skipped in {}: {why}", done.name);
+            }
+        }
         table
     }
 }
@@ -195,20 +210,18 @@ fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-/// Copies line by line and counts tests on the way.
-fn pass_through(
-    from: &mut dyn BufRead,
-    to: &mut dyn io::Write,
-    tests: &mut Tests,
-) -> io::Result<()> {
+/// Copies line by line, counts tests on the way, and notes what they skip.
+fn pass_through(from: &mut dyn BufRead, to: &mut dyn io::Write, seen: &mut Seen) -> io::Result<()> {
     let mut line = Vec::new();
     while from.read_until(b'\n', &mut line)? > 0 {
         to.write_all(&line)?;
         to.flush()?;
-        if let Some(Tests { passed, failed }) = count(&String::from_utf8_lossy(&line)) {
-            tests.passed += passed;
-            tests.failed += failed;
+        let text = String::from_utf8_lossy(&line).into_owned();
+        if let Some(Tests { passed, failed }) = count(&text) {
+            seen.tests.passed += passed;
+            seen.tests.failed += failed;
         }
+        seen.skips.extend(skipped(&text).map(str::to_owned));
         line.clear();
     }
     Ok(())
@@ -222,6 +235,13 @@ fn count(line: &str) -> Option<Tests> {
         words.next_back()?.parse().ok()
     };
     Some(Tests { passed: number(" passed")?, failed: number(" failed")? })
+}
+
+/// What a line such as `skipped: no provider shm` says. Behind the name of its test, where one runs at a time.
+fn skipped(line: &str) -> Option<&str> {
+    let behind_name = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "));
+    let said = behind_name.map_or(line, |(_, said)| said);
+    said.strip_prefix("skipped: ").map(str::trim_end)
 }
 
 /// The command as a line for a shell, with the variables that we set.
@@ -253,10 +273,22 @@ mod tests {
             test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.1s\n\
             test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n\
             a word about test result: ok. 9 passed; 9 failed\n";
-        let (mut copy, mut tests) = (Vec::new(), Tests::default());
-        pass_through(&mut output.as_bytes(), &mut copy, &mut tests).unwrap();
+        let (mut copy, mut seen) = (Vec::new(), Seen::default());
+        pass_through(&mut output.as_bytes(), &mut copy, &mut seen).unwrap();
         assert_eq!(copy, output.as_bytes());
-        assert_eq!(tests, Tests { passed: 15, failed: 2 });
+        let tests = Tests { passed: 15, failed: 2 };
+        assert_eq!(seen, Seen { tests, skips: BTreeSet::new() });
+    }
+
+    #[test]
+    fn what_tests_skip_is_in_the_summary_once() {
+        let mut steps = Steps::new(PathBuf::from("."));
+        let lines = "echo 'skipped: no data'; echo 'test a ... skipped: no data'; \
+            echo 'skipped: no provider'; echo 'nothing is skipped: here'";
+        steps.run_into("tests", Command::new("sh").args(["-c", lines]), &mut io::sink()).unwrap();
+        let table = steps.table();
+        let skips: Vec<_> = table.lines().filter(|line| line.starts_with("skipped")).collect();
+        assert_eq!(skips, ["skipped in tests: no data", "skipped in tests: no provider"]);
     }
 
     #[test]
