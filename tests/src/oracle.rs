@@ -24,6 +24,9 @@ pub fn reduce(op: Operation, operands: &[f64]) -> f64 {
 }
 
 /// The bound on an operand in the unit of the data that all ranks contribute: section 3.
+///
+/// # Panics
+/// For kinds of bounds that are not there.
 #[must_use]
 pub fn absolute(bound: Bound, contributed: impl Iterator<Item = f64>) -> f64 {
     let finite = contributed.filter(|x| x.is_finite());

@@ -2,9 +2,9 @@
 
 use foldwire::codec::CodecId;
 use foldwire::schedule::{self, Schedule};
-use foldwire::{Collective, Sampling, Scope, pipeline};
+use foldwire::{Collective, Report, Sampling, Scope, pipeline};
 use foldwire_tests::case::{BOUNDS, ROUTES};
-use foldwire_tests::{Case, Operation, Threads, all, pairwise};
+use foldwire_tests::{Backend, Case, Operation, Threads, all, pairwise};
 use std::collections::BTreeSet;
 
 /// Every pair of choices in each run. Small frames give many rounds and all lanes work.
@@ -60,6 +60,30 @@ fn every_route_there_is_is_in_the_list() {
         (all.map(name).collect(), ROUTES.into_iter().map(name).collect());
     assert_eq!(listed, all);
     assert_eq!(listed.len(), ROUTES.len(), "a route is listed twice");
+}
+
+/// The suite judges reports, it does not believe them.
+#[test]
+fn a_report_that_promises_less_than_was_asked_for_is_refused() {
+    for pipeline in [pipeline::COMPRESS_ONCE, pipeline::FUSED] {
+        let case = Case { pipeline, ..Case::all_reduce(3, 5000) };
+        let outcomes = Threads::default().run(3, |mut comm| case.run_rank::<f32, _>(&mut comm));
+        let (inputs, inverse) = (case.inputs(), 1.0 / 1.001);
+        for (rank, outcome) in outcomes.into_iter().enumerate() {
+            let (result, report) = outcome.expect("a correct call");
+            let verdict = |report: &Report| case.verify(rank, &result, report, &inputs);
+            let scaled = |bound: f64, worst: f64| Report {
+                bound: report.bound * bound,
+                worst_case: report.worst_case.map(|x| x * worst),
+                ..report
+            };
+            assert_eq!(verdict(&report), Ok(()));
+            for (bound, worst) in [(1.001, 1.001), (1.0, 1.001), (1.0, inverse), (1.001, 1.0)] {
+                assert!(verdict(&scaled(bound, worst)).is_err(), "{bound}, {worst}");
+            }
+            assert!(verdict(&Report { worst_case: None, ..report }).is_err());
+        }
+    }
 }
 
 /// Outputs of more than 16 MiB are written past the caches.
