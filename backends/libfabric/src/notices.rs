@@ -98,6 +98,8 @@ impl Notices {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
     use crate::ffi::Domain;
     use crate::{Settings, check};
@@ -111,7 +113,7 @@ mod tests {
     #[test]
     fn a_receive_that_cannot_be_posted_is_tried_again_and_holds_up_no_other() {
         let (Some(mut port), Some(mut other)) = (port(), port()) else {
-            println!("skipped: no provider tcp");
+            let _ = writeln!(std::io::stdout(), "skipped: no provider tcp");
             return;
         };
         let mut notices = Notices::default();
