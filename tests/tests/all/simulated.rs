@@ -3,7 +3,8 @@
 //! The suite of backends (`suite.rs`) blocks in each rank, which ranks that share a thread cannot; here the same cases
 //! are started and polled.
 
-use foldwire::{Communicator, Element};
+use foldwire::schedule::Ring;
+use foldwire::{Collective, Communicator, Config, Element, Error, Rank, Transport};
 use foldwire_sim::{End, Net, World};
 use foldwire_tests::{Case, Threads, data, pairwise};
 use std::time::Duration;
@@ -58,6 +59,51 @@ fn every_pair_of_choices_gives_the_bits_of_threads_on_any_network() {
                 digests::<f32>(case, net, seed)
             };
             assert!(found == expected, "{case:?} on {net:?}, seed {seed}");
+        }
+    }
+}
+
+/// In a ring rank 0 waits for the last rank, which never calls, and does not believe those that are quicker to give up.
+#[test]
+fn who_waits_for_a_silent_rank_names_it() {
+    const LIMIT: Duration = Duration::from_secs(1);
+    for collective in [Collective::AllReduce, Collective::ReduceScatter, Collective::AllGather] {
+        for (size, seed) in
+            [2, 3, 5, 8].into_iter().flat_map(|size| (0..8).map(move |seed| (size, seed)))
+        {
+            let case = Case { collective, schedule: &Ring, ..Case::all_reduce(size, 5000) };
+            let net = Net { jump: LIMIT / 100, ..Net::default() };
+            let run = World::new(size, seed).net(net).run(|endpoint| async {
+                let (clock, rank) = (endpoint.clock(), endpoint.rank().index());
+                if rank == size - 1 {
+                    clock.sleep(10 * LIMIT).await;
+                    return None;
+                }
+                // Rank 0 is the last to give up.
+                let timeout = if rank == 0 { LIMIT } else { LIMIT * 9 / 10 };
+                let config = Config { timeout, ..Config::default() };
+                let mut comm =
+                    Communicator::with_config(endpoint, config).expect("frames are large enough");
+                let mut buffers = case.buffers::<f32>(rank);
+                let outcome = case.start(&mut comm, &mut buffers).expect("a sound call").await;
+                // Who leaves at once may be missed before it is heard.
+                clock.sleep(10 * LIMIT).await;
+                Some(outcome)
+            });
+            let context = format!("{case:?}, seed {seed}: {:?}", run.ends);
+            let End::Returned(Some(Err(Error::Stalled { rank, .. }))) = &run.ends[0] else {
+                panic!("{context}")
+            };
+            assert_eq!(*rank, Rank::new(size - 1), "{context}");
+            for end in &run.ends[1..size - 1] {
+                assert!(
+                    matches!(
+                        end,
+                        End::Returned(Some(Err(Error::Stalled { .. } | Error::Aborted { .. })))
+                    ),
+                    "{context}"
+                );
+            }
         }
     }
 }
