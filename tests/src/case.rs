@@ -48,6 +48,13 @@ impl Operation {
     }
 }
 
+/// Whether no rank can be done with such a call before all others have made it. In the others, which have a root, a rank
+/// that only sends may.
+#[must_use]
+pub const fn needs_all(collective: Collective) -> bool {
+    matches!(collective, Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather)
+}
+
 /// What a bound may bound.
 const SCOPES: [Scope; 2] = [Scope::PerOperand, Scope::Result];
 
@@ -168,10 +175,7 @@ type Indices = [usize; AXES.len()];
 /// On which axes the choice means something.
 fn meanings(i: &Indices) -> [bool; AXES.len()] {
     let collective = ROUTES[i[axis::ROUTE]].0;
-    let of_all = matches!(
-        collective,
-        Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather
-    );
+    let of_all = needs_all(collective);
     let is_lossy = !CodecId::ALL[i[axis::CODEC]].is_exact();
     let op = Operation::ALL[i[axis::OP]];
     let amplifies = matches!(op, Operation::Prod | Operation::Norm);

@@ -5,7 +5,11 @@
 //! on the rank that finds it.
 
 use crate::tamper::tamper;
-use crate::{Backend, Case, Operation, Threads, case::ROUTES, data, pairwise_of};
+use crate::{
+    Backend, Case, Operation, Threads,
+    case::{ROUTES, needs_all},
+    data, pairwise_of,
+};
 use foldwire::schedule::Ring;
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Collective, Communicator, Error, Op, Plan, Rank, Transport};
@@ -151,11 +155,7 @@ fn disagreement<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
             assert!(codes.contains(&MISMATCH), "{context}");
             assert!(!codes.contains(&UNEXPECTED) && !codes.contains(&STALLED), "{context}");
             assert!(!codes.contains(&OK), "{context}");
-            let in_this_call = matches!(
-                collective,
-                Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather
-            );
-            assert!(!in_this_call || !codes.contains(&DONE_BEFORE), "{context}");
+            assert!(!needs_all(collective) || !codes.contains(&DONE_BEFORE), "{context}");
             assert!(took < PATIENT / 2, "{context}");
         }
     }

@@ -11,7 +11,11 @@ use foldwire::schedule::{Binomial, Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Collective, Error, Op, Plan, Rank, Scope};
 use foldwire_tests::deadline::{Comm, PATIENT, plan, run, within_deadline};
-use foldwire_tests::{Case, Operation, case::ROUTES, data};
+use foldwire_tests::{
+    Case, Operation,
+    case::{ROUTES, needs_all},
+    data,
+};
 use foldwire_threads::World;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::task::Poll;
@@ -32,11 +36,6 @@ fn call(case: &Case, comm: &mut Comm) -> Result<u64, Error> {
 /// The call after one that other ranks gave up: of all ranks, so it must fail.
 fn next_call(comm: &mut Comm) -> Result<(), Error> {
     comm.all_reduce(&mut vec![1.0f32; 5000], Op::Sum, &plan()).map(|_| ())
-}
-
-/// Whether no rank may be done with the call where one is missing or makes another. A rank that only sends, in the others, may.
-fn needs_all(collective: Collective) -> bool {
-    matches!(collective, Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather)
 }
 
 /// The errors of disagreeing ranks. A rank that only sends may have finished before anybody saw its
