@@ -1,5 +1,5 @@
-//! Finds libfabric by pkg-config, compiles the shim for its static inline functions, and has bindgen write
-//! the declarations that this machine's headers make.
+//! Finds libfabric by pkg-config, compiles the shim for its static inline functions, and has
+//! bindgen write the declarations that this machine's headers make.
 
 use std::env;
 use std::panic;

@@ -1,5 +1,5 @@
-//! Compiles the one function that bindgen cannot make of MPI's header, with the MPI library that the crate
-//! `mpi` finds by the same means (`MPICC`, else `mpicc`, else pkg-config).
+//! Compiles the one function that bindgen cannot make of MPI's header, with the MPI library that
+//! the crate `mpi` finds by the same means (`MPICC`, else `mpicc`, else pkg-config).
 
 fn main() {
     println!("cargo:rerun-if-changed=src/ffi/in_place.c");

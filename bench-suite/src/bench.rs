@@ -1,5 +1,5 @@
-//! `foldwire bench`: a collective over sizes, timed as the OSU benchmarks do, with every preset and beside the MPI
-//! library's own.
+//! `foldwire bench`: a collective over sizes, timed as the OSU benchmarks do, with every preset and
+//! beside the MPI library's own.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -41,7 +41,8 @@ use contestant::{Contestant, OfPreset};
 use data::Source;
 use output::{Head, Results};
 
-/// Runs the subcommand, or this process's part in it: results on rank 0's stdout, everything else on stderr.
+/// Runs the subcommand, or this process's part in it: results on rank 0's stdout, everything else
+/// on stderr.
 ///
 /// # Errors
 /// Errors of use, calls that fail, and results beyond their bound.

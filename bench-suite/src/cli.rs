@@ -1,8 +1,9 @@
 //! The command line of `foldwire`: subcommands, options, and the help that goes with them.
 //!
 //! Everything that can be judged from one argument alone is judged here, by the parsers of
-//! [`values`](crate::values), so that a mistake is reported by clap with exit code 2 before any file is
-//! opened. What needs a file to judge (its size, its type) is an error of [`input`](crate::input).
+//! [`values`](crate::values), so that a mistake is reported by clap with exit code 2 before any
+//! file is opened. What needs a file to judge (its size, its type) is an error of
+//! [`input`](crate::input).
 
 mod bench;
 mod info;
@@ -61,7 +62,8 @@ pub enum Command {
     /// Start the ranks of a program on this machine, forward their output, end them together
     #[cfg(unix)]
     Launch(LaunchArgs),
-    /// Show kernels, presets, links, backends and this process's place, and what is not there and why
+    /// Show kernels, presets, links, backends and this process's place, and what is not there and
+    /// why
     Info(InfoArgs),
 }
 
@@ -88,16 +90,17 @@ pub struct StackArgs {
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-4", allow_hyphen_values = true)]
     pub bound: BoundArg,
 
-    /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of memory
+    /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
+    /// memory
     #[arg(long, value_name = "RATE", default_value = "10gbit", allow_hyphen_values = true)]
     pub link: LinkRate,
 
     /// Your own data instead of the simulation: one file per rank, or one file to be cut in pieces.
     ///
-    /// Types go by the extension: .f32 and .f64 are raw little-endian values, .npy is NumPy's format
-    /// (float32 or float64, C order). Several files are one operand per rank. A single file is cut
-    /// into one piece per rank along its slowest dimension; what does not divide evenly is left out,
-    /// with a note.
+    /// Types go by the extension: .f32 and .f64 are raw little-endian values, .npy is NumPy's
+    /// format (float32 or float64, C order). Several files are one operand per rank. A single file
+    /// is cut into one piece per rank along its slowest dimension; what does not divide evenly is
+    /// left out, with a note.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub input: Vec<PathBuf>,
 
@@ -170,7 +173,8 @@ pub struct CodecArgs {
     #[arg(long, value_name = "FILE.f32|.f64|.npy", num_args = 1.., required = true)]
     pub field: Vec<PathBuf>,
 
-    /// Error bounds: rel:X times the value range, abs:X, or psnr:X in dB; may be given several times
+    /// Error bounds: rel:X times the value range, abs:X, or psnr:X in dB; may be given several
+    /// times
     #[arg(long, value_name = "KIND:X", required = true, allow_hyphen_values = true)]
     pub bound: Vec<BoundArg>,
 
@@ -182,7 +186,8 @@ pub struct CodecArgs {
     #[arg(long, value_name = "N", default_value_t = 31, value_parser = crate::values::repeat, allow_hyphen_values = true)]
     pub repeat: usize,
 
-    /// Sizes and speeds of other compressors [default: ../shared/reference/peers.csv where it exists]
+    /// Sizes and speeds of other compressors [default: ../shared/reference/peers.csv where it
+    /// exists]
     #[arg(long, value_name = "FILE.csv")]
     pub peers: Option<PathBuf>,
 

@@ -1,7 +1,7 @@
 //! `foldwire info`: what this build and this machine have, and why something is not there.
 //!
-//! Each file of `info/` contributes one section; a backend is one file. A section is data; its table and its JSON are
-//! made of the same cells.
+//! Each file of `info/` contributes one section; a backend is one file. A section is data; its
+//! table and its JSON are made of the same cells.
 
 mod kernels;
 mod libfabric;

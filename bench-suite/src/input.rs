@@ -1,9 +1,10 @@
 //! The operands of the main job: one volume per rank, all of one type and shape.
 //!
-//! Several files are one operand each. A single file is cut into one piece per rank along its slowest
-//! dimension, because that is how a field is spread over ranks; when the ranks do not divide it, the last
-//! few of its slices are left out, and a note says so, rather than refusing a file whose size the user
-//! cannot choose. A file without dimensions is cut the same way, as one dimension.
+//! Several files are one operand each. A single file is cut into one piece per rank along its
+//! slowest dimension, because that is how a field is spread over ranks; when the ranks do not
+//! divide it, the last few of its slices are left out, and a note says so, rather than refusing a
+//! file whose size the user cannot choose. A file without dimensions is cut the same way, as one
+//! dimension.
 
 use std::path::PathBuf;
 
@@ -52,8 +53,9 @@ impl Volumes {
 
     /// The sum over ranks, value by value, in f64.
     ///
-    /// Each sum carries the rounding errors of its additions along (Neumaier 1974), so it is within an
-    /// ulp or so of exact even for f64 input. Infinities and NaN come out as IEEE 754 addition has them.
+    /// Each sum carries the rounding errors of its additions along (Neumaier 1974), so it is within
+    /// an ulp or so of exact even for f64 input. Infinities and NaN come out as IEEE 754 addition
+    /// has them.
     pub fn exact_sum(&self) -> Vec<f64> {
         match self {
             Self::F32(volumes) => exact_sum(volumes),
@@ -95,8 +97,8 @@ pub struct Inputs {
 ///
 /// # Errors
 ///
-/// A [`UsageError`] for files that cannot be read as arrays (see [`Field::read`]), differ in type or
-/// size, do not match the number of ranks, or cannot be cut into so many pieces.
+/// A [`UsageError`] for files that cannot be read as arrays (see [`Field::read`]), differ in type
+/// or size, do not match the number of ranks, or cannot be cut into so many pieces.
 ///
 /// # Panics
 ///

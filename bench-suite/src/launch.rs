@@ -1,8 +1,9 @@
 //! `foldwire launch`: starts the ranks of a program on this machine, and ends them together.
 //!
-//! One thread decides. It alone starts, reaps and signals ranks, so that no process number is used after it has
-//! been given to somebody else. It sleeps until something happens: the end of a rank or of its output, a signal to this
-//! process, or the next deadline. Three threads per rank wait for its end and forward its output.
+//! One thread decides. It alone starts, reaps and signals ranks, so that no process number is used
+//! after it has been given to somebody else. It sleeps until something happens: the end of a rank
+//! or of its output, a signal to this process, or the next deadline. Three threads per rank wait
+//! for its end and forward its output.
 
 mod forward;
 mod ranks;
@@ -20,11 +21,13 @@ use crate::cli::LaunchArgs;
 use crate::usage::UsageError;
 use ranks::{Ranks, ReservedRoot};
 
-/// The exit code after Ctrl-C, as that of a program without a handler. SIGTERM and SIGHUP are not told from it.
+/// The exit code after Ctrl-C, as that of a program without a handler. SIGTERM and SIGHUP are not
+/// told from it.
 const INTERRUPTED: u8 = 130;
 /// The exit code after a time limit, as that of timeout(1).
 const TIMED_OUT: u8 = 124;
-/// How long to wait for output after the last rank: a process that a rank has left behind may hold it open.
+/// How long to wait for output after the last rank: a process that a rank has left behind may hold
+/// it open.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// What the launcher hears of.
@@ -61,7 +64,8 @@ enum Stage {
     Killed,
 }
 
-/// Runs the subcommand. The ranks' output goes to stdout and stderr; what the launcher has to say goes to stderr.
+/// Runs the subcommand. The ranks' output goes to stdout and stderr; what the launcher has to say
+/// goes to stderr.
 ///
 /// # Errors
 ///
@@ -84,14 +88,16 @@ pub fn run(args: &LaunchArgs) -> anyhow::Result<ExitCode> {
     Ok(conclude(why, args.ranks))
 }
 
-/// Turns signals into events, whatever handlers libraries have installed: some that come with networks end the process.
+/// Turns signals into events, whatever handlers libraries have installed: some that come with
+/// networks end the process.
 fn listen_to_signals(sender: Sender<Event>) -> anyhow::Result<()> {
     // If nobody receives events, the program is at its end.
     ctrlc::set_handler(move || drop(sender.send(Event::Interrupted)))
         .context("cannot listen to signals")
 }
 
-/// Waits until all ranks have ended and their output is forwarded; why they had to, if not by themselves.
+/// Waits until all ranks have ended and their output is forwarded; why they had to, if not by
+/// themselves.
 fn supervise(args: &LaunchArgs, mut ranks: Ranks, events: &Receiver<Event>) -> Option<Why> {
     let in_grace = || Instant::now() + args.grace;
     let deadline = args.timeout.map(|timeout| Instant::now() + timeout);

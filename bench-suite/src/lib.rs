@@ -1,5 +1,5 @@
-//! What the `foldwire` command is made of: the main job, the codec measurements, and their tables and
-//! pictures. The binary only parses the command line and turns errors into exit codes.
+//! What the `foldwire` command is made of: the main job, the codec measurements, and their tables
+//! and pictures. The binary only parses the command line and turns errors into exit codes.
 //!
 //! | module | what it does |
 //! |---|---|

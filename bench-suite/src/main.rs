@@ -1,4 +1,5 @@
-//! The `foldwire` command: parse, run, and turn errors into exit codes (2 for errors of use, else 1; `launch` has its ranks').
+//! The `foldwire` command: parse, run, and turn errors into exit codes (2 for errors of use, else
+//! 1; `launch` has its ranks').
 
 use std::process::ExitCode;
 

@@ -1,9 +1,10 @@
 //! What memory itself can do, measured in the same run as the codecs, and the order of repetitions.
 //!
-//! A codec at the speed of memory is best told by comparing it to `memcpy` of the same array and to a
-//! plain read of it (as in McCalpin's STREAM, with the sum kept). Machines are shared and clocks drift, so contenders
-//! take turns: every round runs each of them once, noise hits all alike, and the median of a contender's rounds
-//! is its time. Rates are 1e9 bytes of the *source* per second: a copy of n bytes counts n.
+//! A codec at the speed of memory is best told by comparing it to `memcpy` of the same array and to
+//! a plain read of it (as in McCalpin's STREAM, with the sum kept). Machines are shared and clocks
+//! drift, so contenders take turns: every round runs each of them once, noise hits all alike, and
+//! the median of a contender's rounds is its time. Rates are 1e9 bytes of the *source* per second:
+//! a copy of n bytes counts n.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -96,8 +97,8 @@ fn sum_words<T: Pod>(source: &[T]) -> u64 {
     sums.iter().chain(rest).fold(0, |sum, word| sum.wrapping_add(*word))
 }
 
-/// How long this thread has been ready to run while others had the processors, where the system tells
-/// (Linux). Timings of a thread that waits much say little about the machine.
+/// How long this thread has been ready to run while others had the processors, where the system
+/// tells (Linux). Timings of a thread that waits much say little about the machine.
 pub fn waited() -> Option<Duration> {
     let of_thread = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     // Nanoseconds running, nanoseconds waiting, number of turns.

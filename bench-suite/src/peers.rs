@@ -1,7 +1,8 @@
-//! Sizes and speeds of other compressors on the same fields, from a table that was measured elsewhere.
+//! Sizes and speeds of other compressors on the same fields, from a table that was measured
+//! elsewhere.
 //!
-//! The table is a CSV file with one row per field, relative bound and compressor. It is no part of the project:
-//! where it is not found, the comparison is left out.
+//! The table is a CSV file with one row per field, relative bound and compressor. It is no part of
+//! the project: where it is not found, the comparison is left out.
 
 use std::path::Path;
 

@@ -1,10 +1,10 @@
 //! Pictures of arrays: heat maps of a slice, alone and side by side.
 //!
-//! A [`Slice`] is the middle section of a volume: its last two dimensions at the middle of all others. What has
-//! one dimension, or is a narrow strip, is wrapped into a rectangle like text. Colours diverge from white at 0 for
-//! signed data and run from dark to bright otherwise; NaN is grey. The range of colours ends at
-//! the 99.5th percentile, so that a few extremes do not make the rest look flat. Compare slices on one [`Scale`],
-//! the one of the exact result.
+//! A [`Slice`] is the middle section of a volume: its last two dimensions at the middle of all
+//! others. What has one dimension, or is a narrow strip, is wrapped into a rectangle like text.
+//! Colours diverge from white at 0 for signed data and run from dark to bright otherwise; NaN is
+//! grey. The range of colours ends at the 99.5th percentile, so that a few extremes do not make the
+//! rest look flat. Compare slices on one [`Scale`], the one of the exact result.
 
 mod font;
 mod gallery;

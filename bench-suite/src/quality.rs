@@ -17,14 +17,15 @@ use serde::Serialize;
 /// Errors of a result against an exact reference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Quality {
-    /// Largest |result − exact|; infinite when a result is not finite where the reference is, unless that is beyond the
-    /// range of the result's type, whose infinity is then right.
+    /// Largest |result − exact|; infinite when a result is not finite where the reference is,
+    /// unless that is beyond the range of the result's type, whose infinity is then right.
     #[serde(rename = "max_err")]
     pub max_error: f64,
-    /// Peak signal-to-noise ratio in dB; `None` when there is no error (it would be infinite) or the
-    /// reference has no range.
+    /// Peak signal-to-noise ratio in dB; `None` when there is no error (it would be infinite) or
+    /// the reference has no range.
     pub psnr_db: Option<f64>,
-    /// Root mean square error over the range; 0 when there is no error, `None` when there is one but no range.
+    /// Root mean square error over the range; 0 when there is no error, `None` when there is one
+    /// but no range.
     pub nrmse: Option<f64>,
     /// Points where the reference is NaN or infinite and the result is not the same.
     pub mismatched_nonfinite: usize,

@@ -64,7 +64,8 @@ fn range(item: &str) -> Option<Vec<usize>> {
     Some(std::iter::successors(Some(first), next).take_while(|&n| n <= last).collect())
 }
 
-/// A number of bytes with or without a unit: of 1024 (K, M, G, also as KiB, MiB, GiB), or of 1000 (kB, MB, GB).
+/// A number of bytes with or without a unit: of 1024 (K, M, G, also as KiB, MiB, GiB), or of 1000
+/// (kB, MB, GB).
 pub fn n_bytes(text: &str) -> Option<usize> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);

@@ -1,8 +1,8 @@
 //! `foldwire stack`: one image volume per rank, summed by every preset over the same links.
 //!
 //! Image stacking is the application of the ZCCL, hZCCL and gZCCL papers: each rank holds an image
-//! volume, and the all-reduce sums them. Inputs come from [`crate::wave`] or from files; `race` runs
-//! and times the presets; here the results are judged, drawn and printed.
+//! volume, and the all-reduce sums them. Inputs come from [`crate::wave`] or from files; `race`
+//! runs and times the presets; here the results are judged, drawn and printed.
 
 mod race;
 
@@ -63,7 +63,8 @@ struct Row {
 /// Runs the subcommand: results on stdout, everything else on stderr.
 ///
 /// # Errors
-/// Errors of use, calls that fail, pictures that cannot be written, and results that break a promise.
+/// Errors of use, calls that fail, pictures that cannot be written, and results that break a
+/// promise.
 pub fn run(args: &StackArgs) -> anyhow::Result<()> {
     let inputs = inputs(args)?;
     for note in &inputs.notes {

@@ -1,8 +1,8 @@
-//! Tables for people: aligned columns that read the same in a terminal and in a log of CI, and numbers at
-//! a glance.
+//! Tables for people: aligned columns that read the same in a terminal and in a log of CI, and
+//! numbers at a glance.
 //!
-//! Text goes left, numbers go right, one rule under the header, no borders, no colours, no wrapping. A header
-//! has a name and a unit, on two lines.
+//! Text goes left, numbers go right, one rule under the header, no borders, no colours, no
+//! wrapping. A header has a name and a unit, on two lines.
 
 use std::time::Duration;
 

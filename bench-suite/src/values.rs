@@ -1,7 +1,8 @@
-//! Values of command-line options that have a grammar of their own: bounds, link rates, dimensions, counts.
+//! Values of command-line options that have a grammar of their own: bounds, link rates, dimensions,
+//! counts.
 //!
-//! Each parser takes one argument and answers with a value that needs no further check, or with a message
-//! that says what would be accepted.
+//! Each parser takes one argument and answers with a value that needs no further check, or with a
+//! message that says what would be accepted.
 
 use std::fmt;
 use std::str::FromStr;

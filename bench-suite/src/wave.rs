@@ -1,14 +1,14 @@
 //! The default input of the main job: seismic images, made by a simulation that takes seconds.
 //!
-//! Each rank fires one shot near the surface of the same layered ground (the private `model`), waves
-//! travel through it (`solver`: 3-D acoustic wave equation, finite differences), and the wavefield at the
-//! time when the direct wave reaches the bottom is the rank's image. Such snapshots are what reverse
-//! time migration correlates and sums, and what the RTM fields of SDRBench and of the ZCCL papers are. They
-//! hold a strong spherical front, weak reflections and refractions behind it, and, ahead of
-//! it, values that are almost but not quite zero.
+//! Each rank fires one shot near the surface of the same layered ground (the private `model`),
+//! waves travel through it (`solver`: 3-D acoustic wave equation, finite differences), and the
+//! wavefield at the time when the direct wave reaches the bottom is the rank's image. Such
+//! snapshots are what reverse time migration correlates and sums, and what the RTM fields of
+//! SDRBench and of the ZCCL papers are. They hold a strong spherical front, weak reflections and
+//! refractions behind it, and, ahead of it, values that are almost but not quite zero.
 //!
-//! Images are cached on disk, one file per shot (`cache`). The name of a file tells the parameters, so
-//! that surveys with other ranks or dimensions live side by side.
+//! Images are cached on disk, one file per shot (`cache`). The name of a file tells the parameters,
+//! so that surveys with other ranks or dimensions live side by side.
 //!
 //! Cost with the default volume: about 2 s per shot on two cores, and 16 MB of disk.
 
@@ -23,13 +23,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::values::Dims;
 
-/// To be raised with every change of solver or model that changes images: it is part of the cache's key.
+/// To be raised with every change of solver or model that changes images: it is part of the cache's
+/// key.
 const VERSION: u32 = 1;
 
 /// Metres between points.
 const SPACING: f32 = 10.0;
 
-/// Peak frequency of the source: 11 points per wavelength in the slowest layer, 4 at the highest frequency.
+/// Peak frequency of the source: 11 points per wavelength in the slowest layer, 4 at the highest
+/// frequency.
 const HZ: f32 = 18.0;
 
 /// Points of the absorbing sponge on each side.
@@ -64,7 +66,8 @@ impl Survey {
         Self { shape: [176, 128, 176], n_shots }
     }
 
-    /// Dimensions of an image: y, depth, x. A slice in the middle of the slowest is a vertical section.
+    /// Dimensions of an image: y, depth, x. A slice in the middle of the slowest is a vertical
+    /// section.
     ///
     /// # Panics
     ///
@@ -82,10 +85,11 @@ impl Survey {
         )
     }
 
-    /// The images, from the `cache` folder where they are, else simulated and put there. Progress goes to
-    /// stderr when that is a terminal.
+    /// The images, from the `cache` folder where they are, else simulated and put there. Progress
+    /// goes to stderr when that is a terminal.
     ///
-    /// The values depend on the survey and the machine's arithmetic only, not on the number of threads.
+    /// The values depend on the survey and the machine's arithmetic only, not on the number of
+    /// threads.
     pub fn images(&self, cache: Option<&Path>) -> Images {
         let n_values = self.shape.iter().product();
         let paths: Vec<_> =
@@ -139,8 +143,8 @@ impl Survey {
         wave.snapshot()
     }
 
-    /// Position of a shot: evenly along x, and off the middle of y by multiples of the golden ratio, so that
-    /// no two shots of any number share a line.
+    /// Position of a shot: evenly along x, and off the middle of y by multiples of the golden
+    /// ratio, so that no two shots of any number share a line.
     fn source(&self, shot: usize) -> [usize; 3] {
         let [ny, nz, nx] = self.shape;
         let x = (2 * shot + 1) * nx / (2 * self.n_shots);

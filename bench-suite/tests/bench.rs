@@ -1,5 +1,5 @@
-//! `foldwire bench` as users meet it, on threads; over MPI with the feature `mpi`, where `FOLDWIRE_MPIRUN` names the
-//! library's launcher with its options (`mpirun` unless set).
+//! `foldwire bench` as users meet it, on threads; over MPI with the feature `mpi`, where
+//! `FOLDWIRE_MPIRUN` names the library's launcher with its options (`mpirun` unless set).
 
 use std::process::{Command, Output};
 

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 const WORK: &str = "work";
 
-/// Runs the command in `folder`/work, so that no table of other compressors stands at its default place.
+/// Runs the command in `folder`/work, so that no table of other compressors stands at its default
+/// place.
 fn codec(folder: &Path, args: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_foldwire"))
         .arg("codec")
@@ -19,7 +20,8 @@ fn codec(folder: &Path, args: &str) -> Output {
         .expect("the command starts")
 }
 
-/// A folder with `holes.f32` (a wave with a NaN, an infinity and a run of a fill value) and `wave.f64`.
+/// A folder with `holes.f32` (a wave with a NaN, an infinity and a run of a fill value) and
+/// `wave.f64`.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join(WORK)).unwrap();

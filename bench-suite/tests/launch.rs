@@ -22,7 +22,8 @@ fn command(options: &str, script: &str) -> Command {
     command
 }
 
-/// Runs the script as every rank; ranks that are to be ended must be, long before they end by themselves.
+/// Runs the script as every rank; ranks that are to be ended must be, long before they end by
+/// themselves.
 fn launch(options: &str, script: &str) -> Output {
     let start = Instant::now();
     let output = command(options, script).output().expect("the command starts");

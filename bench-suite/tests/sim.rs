@@ -1,5 +1,5 @@
-//! `foldwire sim` as users meet it: tables, JSON, plots, errors. Speeds of a publication or a file, so that nothing
-//! depends on this machine.
+//! `foldwire sim` as users meet it: tables, JSON, plots, errors. Speeds of a publication or a file,
+//! so that nothing depends on this machine.
 
 use std::fs;
 use std::path::Path;
@@ -192,7 +192,8 @@ fn measured_times_are_predicted_from_their_files() {
         assert_eq!(row["measured_s"], of_file["time_s"]);
         let error = number(row, "predicted_s") / number(row, "measured_s") - 1.0;
         assert!((number(row, "error") - error).abs() < 1e-9, "{row}");
-        // What a raw all-reduce between 3 ranks takes of a link. What messages take besides was measured, and may be much.
+        // What a raw all-reduce between 3 ranks takes of a link. What messages take besides was
+        // measured, and may be much.
         let crossing = 4.0 / 3.0 * number(row, "n_bytes") / 31.25e6;
         assert!(row["preset"] != "raw" || number(row, "predicted_s") > crossing, "{row}");
     }

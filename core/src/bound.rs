@@ -15,16 +15,17 @@ pub enum Bound {
     Absolute(f64),
     /// eb = this · (max − min) over the finite values of all ranks' data.
     Relative(f64),
-    /// Peak signal-to-noise ratio of each operand in dB, at least: eb = range · 10^(−dB/20), as no mean
-    /// square error exceeds eb². Errors of real fields are about uniform, eb²/3, which is 4.8 dB better.
+    /// Peak signal-to-noise ratio of each operand in dB, at least: eb = range · 10^(−dB/20), as no
+    /// mean square error exceeds eb². Errors of real fields are about uniform, eb²/3, which is 4.8
+    /// dB better.
     Psnr(f64),
 }
 
 /// What a bound bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// Each operand is represented within the bound (as in the papers); a sum of n operands may be off
-    /// by n times that.
+    /// Each operand is represented within the bound (as in the papers); a sum of n operands may be
+    /// off by n times that.
     #[default]
     PerOperand,
     /// The result of the collective is within the bound of the exact result.
@@ -127,8 +128,8 @@ impl Bound {
 }
 
 /// What rounding in `T` can cost a reduction of `n_operands` whose partial results stay within
-/// `magnitude`, on top of the codec's errors: (n + 4)·u·magnitude, one rounding for each addition, the
-/// rest for quantising, decoding and dividing.
+/// `magnitude`, on top of the codec's errors: (n + 4)·u·magnitude, one rounding for each addition,
+/// the rest for quantising, decoding and dividing.
 #[must_use]
 pub fn rounding<T: Element>(n_operands: usize, magnitude: f64) -> f64 {
     (n_operands as f64 + 4.0) * T::UNIT_ROUNDOFF * magnitude
@@ -152,8 +153,8 @@ impl Quantum {
     /// normal step in `T` (or not positive): [`LOSSLESS`](Self::LOSSLESS).
     #[must_use]
     pub fn new<T: Element>(bound: f64) -> Self {
-        // The step and its reciprocal must both be normal, so that products with codes do not depend
-        // on how a rank treats subnormals.
+        // The step and its reciprocal must both be normal, so that products with codes do not
+        // depend on how a rank treats subnormals.
         let largest = libm::sqrt(T::MAX.to_f64()) * libm::sqrt(libm::sqrt(T::MAX.to_f64()));
         let bound = if bound > largest { largest } else { bound };
         let step = T::from_f64(2.0 * bound * SHRINK);

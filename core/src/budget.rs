@@ -1,4 +1,5 @@
-//! From the bound that the caller sets to the lattice of each operand, and to the worst case of the result.
+//! From the bound that the caller sets to the lattice of each operand, and to the worst case of the
+//! result.
 //!
 //! The formulas, and why they hold, are in docs/guarantees.md.
 
@@ -70,9 +71,9 @@ pub(crate) fn resolve<T: Element>(
     Ok((quantum, terms.map(|terms| terms * quantum.bound())))
 }
 
-/// What a call asks of each operand before the extent of the data is known, rounding apart: the bound, divided among
-/// the errors that can add up if it is on the result. Ranks that ask for the same have the same quantum, and the same error,
-/// for the same extent.
+/// What a call asks of each operand before the extent of the data is known, rounding apart: the
+/// bound, divided among the errors that can add up if it is on the result. Ranks that ask for the
+/// same have the same quantum, and the same error, for the same extent.
 pub(crate) fn ask(
     plan: &Plan,
     schedule: &dyn Schedule,

@@ -1,8 +1,8 @@
 //! How values become bytes.
 //!
-//! A [`Codec`] turns a segment of values into the payload of a frame and back, and can reduce on the
-//! way. A [`Homomorphic`] one also combines two payloads without decoding them. Codecs see plain
-//! slices: no ranks, no transport.
+//! A [`Codec`] turns a segment of values into the payload of a frame and back, and can reduce on
+//! the way. A [`Homomorphic`] one also combines two payloads without decoding them. Codecs see
+//! plain slices: no ranks, no transport.
 //!
 //! Adding one: a new file in `codec/`, one line in `codecs!` below.
 
@@ -107,8 +107,8 @@ pub enum CodecError {
     },
 }
 
-/// Which path blocks took through [`Homomorphic::combine`] (hZCCL's statistics), and how many of the
-/// blocks written are verbatim.
+/// Which path blocks took through [`Homomorphic::combine`] (hZCCL's statistics), and how many of
+/// the blocks written are verbatim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockStats {
     /// Blocks stored as they are, beyond the lattice.
@@ -148,8 +148,9 @@ pub type Fill<'a, T> = dyn FnMut(usize, &mut [T]) -> Result<(), DecodeError> + '
 
 /// Values ⇄ bytes.
 ///
-/// For implementors: `id`, `max_encoded_len`, `encode_with`, `decode_from` and `n_values` are enough; the rest is
-/// chunk by chunk over them (decompress – operate – compress), and worth overriding for speed.
+/// For implementors: `id`, `max_encoded_len`, `encode_with`, `decode_from` and `n_values` are
+/// enough; the rest is chunk by chunk over them (decompress – operate – compress), and worth
+/// overriding for speed.
 pub trait Codec<T: Element>: Sync {
     /// The codec's code in a frame.
     fn id(&self) -> CodecId;
@@ -209,7 +210,8 @@ pub trait Codec<T: Element>: Sync {
         self.decode_from(src, 0, divisor, dst)
     }
 
-    /// As [`decode`](Self::decode) into a caller's output. A codec may take [`Stores::PastCaches`] or leave it.
+    /// As [`decode`](Self::decode) into a caller's output. A codec may take [`Stores::PastCaches`]
+    /// or leave it.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -253,13 +255,15 @@ pub trait Codec<T: Element>: Sync {
         self.refold(op, src, local, dst)
     }
 
-    /// As [`fold`](Self::fold), and the result, each value divided by `divisor`, into the output: what
-    /// the owner of a sum does that sends it on. Bytes and values are those of `fold` and
-    /// [`decode`](Self::decode); the bytes may be others, of the same values, if `src` is valid but nothing
-    /// that this library's encoders write. After an error part of the output may have been written.
+    /// As [`fold`](Self::fold), and the result, each value divided by `divisor`, into the output:
+    /// what the owner of a sum does that sends it on. Bytes and values are those of `fold` and
+    /// [`decode`](Self::decode); the bytes may be others, of the same values, if `src` is valid but
+    /// nothing that this library's encoders write. After an error part of the output may have been
+    /// written.
     ///
     /// # Errors
-    /// As [`fold`](Self::fold); [`DecodeError::Count`] if the output has room for another number of values.
+    /// As [`fold`](Self::fold); [`DecodeError::Count`] if the output has room for another number of
+    /// values.
     fn fold_store(
         &self,
         op: &Op<'_, T>,
@@ -273,8 +277,8 @@ pub trait Codec<T: Element>: Sync {
         Ok(written)
     }
 
-    /// As [`fold`](Self::fold), always by decompressing, operating on floats and compressing, chunk by
-    /// chunk.
+    /// As [`fold`](Self::fold), always by decompressing, operating on floats and compressing, chunk
+    /// by chunk.
     ///
     /// # Errors
     /// As [`fold`](Self::fold).
@@ -304,8 +308,8 @@ pub trait Codec<T: Element>: Sync {
         self.encode_with(n_values, &mut fill, dst)
     }
 
-    /// As [`fold`](Self::fold), leaving the result in `frame`, whose length must not change; `None` if
-    /// the codec cannot. Saves a frame and a pass over memory where it can.
+    /// As [`fold`](Self::fold), leaving the result in `frame`, whose length must not change; `None`
+    /// if the codec cannot. Saves a frame and a pass over memory where it can.
     fn fold_in_place(
         &self,
         op: &Op<'_, T>,
@@ -345,8 +349,8 @@ pub trait Homomorphic<T: Element>: Codec<T> {
         dst: &mut [u8],
     ) -> Result<Written, CodecError>;
 
-    /// As [`combine`](Self::combine), leaving the result in `a`, whose length must not change; `None` if
-    /// the codec cannot.
+    /// As [`combine`](Self::combine), leaving the result in `a`, whose length must not change;
+    /// `None` if the codec cannot.
     fn combine_in_place(
         &self,
         op: &Op<'_, T>,

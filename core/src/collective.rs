@@ -1,7 +1,7 @@
 //! The communicator and its collectives.
 //!
-//! Each collective comes as a blocking method and as `start_…`, which returns an [`Operation`] to be
-//! polled. Both only describe the call; [`Operation`] runs it.
+//! Each collective comes as a blocking method and as `start_…`, which returns an [`Operation`] to
+//! be polled. Both only describe the call; [`Operation`] runs it.
 
 mod operation;
 mod survey;
@@ -34,11 +34,11 @@ pub struct Config {
     /// Lanes, 1…[`MAX_LANES`]: how many segments are under way side by
     /// side. Must be the same on all ranks.
     pub lanes: usize,
-    /// After this long without any progress a call fails with [`Error::Stalled`]; what counts is time in which it is polled.
-    /// [`Operation::with_timeout`] sets it for one call, and says more.
+    /// After this long without any progress a call fails with [`Error::Stalled`]; what counts is
+    /// time in which it is polled. [`Operation::with_timeout`] sets it for one call, and says more.
     pub timeout: Duration,
-    /// A call that is not finished so long after its start fails with [`Error::Deadline`]; `None`: it may take as
-    /// long as it moves. [`Operation::with_deadline`] sets it for one call.
+    /// A call that is not finished so long after its start fails with [`Error::Deadline`]; `None`:
+    /// it may take as long as it moves. [`Operation::with_deadline`] sets it for one call.
     pub deadline: Option<Duration>,
     /// Whether frames carry a checksum; `None`: if the transport asks for it. Must be the same on
     /// all ranks.
@@ -48,8 +48,8 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 4 lanes, 5 minutes without progress (ranks may come late from other work), no deadline, checksums as the
-    /// transport wants, the machine's best kernels.
+    /// 4 lanes, 5 minutes without progress (ranks may come late from other work), no deadline,
+    /// checksums as the transport wants, the machine's best kernels.
     fn default() -> Self {
         let timeout = Duration::from_secs(300);
         Self { lanes: 4, timeout, deadline: None, checksum: None, level: Level::best() }
@@ -58,8 +58,8 @@ impl Default for Config {
 
 /// One rank's end of a group that makes collective calls together.
 ///
-/// All ranks must make the same calls in the same order, with the same count, operation, root and plan.
-/// Ranks that differ get [`Error::Mismatch`].
+/// All ranks must make the same calls in the same order, with the same count, operation, root and
+/// plan. Ranks that differ get [`Error::Mismatch`].
 ///
 /// Lengths: a collective works on a logical array of `count` values; a rank's *share* of it is
 /// [`layout::share`](crate::layout::share).
@@ -122,8 +122,8 @@ impl<X: Transport> Communicator<X> {
         self.transport.size()
     }
 
-    /// Which group this is: 0 for all ranks of the transport, more for each group of survivors that came of it. Groups of one
-    /// epoch are equal or disjoint (docs/failures.md).
+    /// Which group this is: 0 for all ranks of the transport, more for each group of survivors that
+    /// came of it. Groups of one epoch are equal or disjoint (docs/failures.md).
     pub const fn epoch(&self) -> u16 {
         self.epoch
     }
@@ -138,8 +138,8 @@ impl<X: Transport> Communicator<X> {
         &mut self.config
     }
 
-    /// A rank's number in the transport, which is its own unless the communicator was [shrunk](Self::shrink); `None` if it
-    /// is no rank of the communicator.
+    /// A rank's number in the transport, which is its own unless the communicator was
+    /// [shrunk](Self::shrink); `None` if it is no rank of the communicator.
     pub fn transport_rank(&self, rank: Rank) -> Option<Rank> {
         (rank.index() < self.size()).then(|| self.transport.outer(rank))
     }
@@ -221,13 +221,14 @@ collectives! {
         Request::new(Collective::ReduceScatter, send.len()).op(op).split(send, 0, recv, start)
     };
 
-    /// This rank's share of `data` becomes the reduction of all ranks' `data`; the rest is unchanged.
+    /// This rank's share of `data` becomes the reduction of all ranks' `data`; the rest is
+    /// unchanged.
     reduce_scatter_in_place / start_reduce_scatter_in_place(data: &'a mut [T], op: Op<'a, T>) = |_comm| {
         Request::new(Collective::ReduceScatter, data.len()).op(op).in_place(data, 0)
     };
 
-    /// `recv` becomes the concatenation of all ranks' `send`, which are shares of `recv.len()` values
-    /// (equally long if that is a multiple of the size). The same bits on every rank.
+    /// `recv` becomes the concatenation of all ranks' `send`, which are shares of `recv.len()`
+    /// values (equally long if that is a multiple of the size). The same bits on every rank.
     all_gather / start_all_gather(send: &'a [T], recv: &'a mut [T]) = |comm| {
         let (count, start) = (recv.len(), comm.share(recv.len()).start);
         Request::new(Collective::AllGather, count).split(send, start, recv, 0)
@@ -243,22 +244,22 @@ collectives! {
         Request::new(Collective::Broadcast, data.len()).root(root).in_place(data, 0)
     };
 
-    /// `recv` becomes this rank's share of the root's `send` of `count` values; `send` is not looked at
-    /// elsewhere and may be empty.
+    /// `recv` becomes this rank's share of the root's `send` of `count` values; `send` is not
+    /// looked at elsewhere and may be empty.
     scatter / start_scatter(count: usize, send: &'a [T], recv: &'a mut [T], root: Rank) = |comm| {
         let start = comm.share(count).start;
         Request::new(Collective::Scatter, count).root(root).split(send, 0, recv, start)
     };
 
-    /// The root's `recv` of `count` values becomes the concatenation of all ranks' `send`, which are
-    /// shares; `recv` is not touched elsewhere and may be empty.
+    /// The root's `recv` of `count` values becomes the concatenation of all ranks' `send`, which
+    /// are shares; `recv` is not touched elsewhere and may be empty.
     gather / start_gather(count: usize, send: &'a [T], recv: &'a mut [T], root: Rank) = |comm| {
         let start = comm.share(count).start;
         Request::new(Collective::Gather, count).root(root).split(send, start, recv, 0)
     };
 
-    /// The root's `recv` becomes the reduction of all ranks' `send`; `recv` is not touched elsewhere
-    /// and may be empty.
+    /// The root's `recv` becomes the reduction of all ranks' `send`; `recv` is not touched
+    /// elsewhere and may be empty.
     reduce / start_reduce(send: &'a [T], recv: &'a mut [T], op: Op<'a, T>, root: Rank) = |_comm| {
         Request::new(Collective::Reduce, send.len()).op(op).root(root).split(send, 0, recv, 0)
     };
@@ -398,8 +399,8 @@ impl<X: Transport> Communicator<X> {
         self.config.lanes.clamp(1, MAX_LANES)
     }
 
-    /// Makes the engine of a call, or of a look at the extent of its data. Each has a sequence number of its
-    /// own, or a frame of one could be taken for one of the other.
+    /// Makes the engine of a call, or of a look at the extent of its data. Each has a sequence
+    /// number of its own, or a frame of one could be taken for one of the other.
     fn engine<T: Element>(
         &mut self,
         job: Job<'_, T>,
@@ -437,5 +438,6 @@ struct Job<'c, T: Element> {
     division: Division,
 }
 
-/// How ranks exchange what they saw of their data, [`EXTENT_VALUES`] of `f64` by the raw codec, if a bound refers to it.
+/// How ranks exchange what they saw of their data, [`EXTENT_VALUES`] of `f64` by the raw codec, if
+/// a bound refers to it.
 pub static EXTENT_SCHEDULE: &dyn Schedule = &RecursiveDoubling;

@@ -1,7 +1,7 @@
 //! What can be an element of a collective: `f32` and `f64`.
 //!
-//! [`Element`] is sealed: the codecs' integer lattice, the kernels' dispatch tables and the wire's type
-//! codes are tied to the list here.
+//! [`Element`] is sealed: the codecs' integer lattice, the kernels' dispatch tables and the wire's
+//! type codes are tied to the list here.
 
 use crate::kernel::Kernels;
 use core::fmt;
@@ -82,10 +82,11 @@ pub(crate) mod sealed {
         const MAX: Self;
         const QUIET_NAN: Self;
         /// Largest |code| of one operand. Below this, encoding a decoded value gives the same code
-        /// again (docs/guarantees.md, "Idempotence"), and rounding by [`ROUNDER`](Self::ROUNDER) is exact.
+        /// again (docs/guarantees.md, "Idempotence"), and rounding by [`ROUNDER`](Self::ROUNDER) is
+        /// exact.
         const MAX_CODE: f64;
-        /// 1.5 · 2^(mantissa bits): adding and subtracting it rounds |x| ≤ 2^(mantissa bits − 1) to the
-        /// nearest integer, ties to even.
+        /// 1.5 · 2^(mantissa bits): adding and subtracting it rounds |x| ≤ 2^(mantissa bits − 1) to
+        /// the nearest integer, ties to even.
         const ROUNDER: Self;
         fn abs(self) -> Self;
         fn bits(self) -> Self::Bits;

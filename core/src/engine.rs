@@ -1,12 +1,14 @@
-//! The one state machine that runs any schedule through any pipeline with any codec over any transport.
+//! The one state machine that runs any schedule through any pipeline with any codec over any
+//! transport.
 //!
 //! The array is processed in rounds ([`Layout`]); a [`Lane`] runs the whole program for its rounds,
 //! one step at a time. Lanes run side by side, a tag each: while one lane's frame is on the wire,
 //! another's is being folded (ZCCL's PIPE-fZ-light). [`Engine::poll`] does at most one step a lane.
 //!
-//! Why it cannot hang: a lane waits only for a frame of a known peer, for credit on a link, or for a
-//! free frame. While it waits, the engine also listens for abort notices ([`Notices`]), and a time limit covers a
-//! peer that is alive but silent. On any error the engine tells every other rank, and each that waits ends as well.
+//! Why it cannot hang: a lane waits only for a frame of a known peer, for credit on a link, or for
+//! a free frame. While it waits, the engine also listens for abort notices ([`Notices`]), and a
+//! time limit covers a peer that is alive but silent. On any error the engine tells every other
+//! rank, and each that waits ends as well.
 
 mod doing;
 mod frames;
@@ -40,8 +42,8 @@ pub(crate) struct Program {
     pub(crate) pipeline: Pipeline,
     pub(crate) codec: CodecId,
     pub(crate) op: OpCode,
-    /// What peers are told of the call, and must say as well. A look at the extent of the data has that of the call it
-    /// belongs to.
+    /// What peers are told of the call, and must say as well. A look at the extent of the data has
+    /// that of the call it belongs to.
     pub(crate) header: CallHeader,
     pub(crate) layout: Layout,
     pub(crate) checksum: bool,
@@ -193,8 +195,8 @@ impl<F: Frame> Engine<F> {
             return Ok(Progress::Moved);
         }
         let waited = self.wait.look(now, limits.stall);
-        // Where all stall together, the rank that waits for the silent one should name it, and not just hear
-        // that a third one was quicker to give up.
+        // Where all stall together, the rank that waits for the silent one should name it, and not
+        // just hear that a third one was quicker to give up.
         if waited < limits.stall - limits.stall / 8 {
             notices.listen_in_turn(transport, &self.program.header)?;
         }
@@ -210,8 +212,8 @@ impl<F: Frame> Engine<F> {
         self.lanes.iter().filter_map(|lane| lane.waits_for(&self.program))
     }
 
-    /// The rank that an error of time names, and the step. A lane that lacks a free frame may get it when another lane's peer
-    /// moves: that peer is to blame.
+    /// The rank that an error of time names, and the step. A lane that lacks a free frame may get
+    /// it when another lane's peer moves: that peer is to blame.
     fn blamed(&self, to_deliver: Option<(Rank, usize)>) -> (Rank, usize) {
         let own = self.program.rank;
         let mut all = self.awaited().chain(to_deliver);

@@ -9,10 +9,11 @@ use core::fmt;
 
 /// Why a call failed.
 ///
-/// Errors of use ([`is_usage`](Self::is_usage)) leave nothing under way: correct the call and repeat it.
-/// They are found before anything is sent, but for a bound on the result that turns out too small for
-/// the data, which all ranks find together. Every other error of a call ends the communicator: all other ranks
-/// are told, on a tag of its own ([`Tag::CONTROL`](crate::Tag::CONTROL)), and later calls return [`Error::Poisoned`].
+/// Errors of use ([`is_usage`](Self::is_usage)) leave nothing under way: correct the call and
+/// repeat it. They are found before anything is sent, but for a bound on the result that turns out
+/// too small for the data, which all ranks find together. Every other error of a call ends the
+/// communicator: all other ranks are told, on a tag of its own
+/// ([`Tag::CONTROL`](crate::Tag::CONTROL)), and later calls return [`Error::Poisoned`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -60,7 +61,8 @@ pub enum Error {
         rank: Rank,
         /// On what.
         field: Field,
-        /// Our value (its bits, for the quantum, and for the bound on each operand that it comes from).
+        /// Our value (its bits, for the quantum, and for the bound on each operand that it comes
+        /// from).
         ours: u64,
         /// Theirs.
         theirs: u64,
@@ -87,7 +89,8 @@ pub enum Error {
     /// Nothing moved for longer than the time limit.
     #[error("no progress within the time limit: waiting for rank {rank} in step {step}")]
     Stalled {
-        /// Whom we wait for; this rank itself if it has too few frames, for which no peer is to blame.
+        /// Whom we wait for; this rank itself if it has too few frames, for which no peer is to
+        /// blame.
         rank: Rank,
         /// The step of our program; while survivors form a group, the tag whose fence is missing.
         step: usize,
@@ -125,7 +128,8 @@ pub enum Error {
         /// Most there may be.
         max: usize,
     },
-    /// The transport's ranks have formed so many groups of survivors that the next one's number would not be believed.
+    /// The transport's ranks have formed so many groups of survivors that the next one's number
+    /// would not be believed.
     #[error(
         "survivors of these ranks have formed {max} groups, the most there can be; make a new transport"
     )]
@@ -139,7 +143,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the call itself was wrong: nothing is under way, and it can be repeated on the same communicator.
+    /// Whether the call itself was wrong: nothing is under way, and it can be repeated on the same
+    /// communicator.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(

@@ -1,9 +1,10 @@
 //! The header in front of every message: what call it belongs to, which segment it is, a checksum.
 //!
-//! [`Header::emit`] writes it before the payload that a codec has put behind it; [`Header::parse`] checks
-//! it once, after which the payload's length is trusted and its content is the codec's to check. The
-//! header says enough of the call for ranks that disagree to get an error instead of garbage.
-//! Layout: docs/format.md. Forwarded frames keep their header: nothing in it concerns a hop.
+//! [`Header::emit`] writes it before the payload that a codec has put behind it; [`Header::parse`]
+//! checks it once, after which the payload's length is trusted and its content is the codec's to
+//! check. The header says enough of the call for ranks that disagree to get an error instead of
+//! garbage. Layout: docs/format.md. Forwarded frames keep their header: nothing in it concerns a
+//! hop.
 
 use crate::codec::CodecId;
 use crate::element::DType;
@@ -41,8 +42,8 @@ pub enum Kind {
 
 /// What a header's `step` is.
 ///
-/// A call's own messages have the spacing of the lattice. Before it is known, ranks exchange what they saw of their data;
-/// those messages have what is asked of each operand instead.
+/// A call's own messages have the spacing of the lattice. Before it is known, ranks exchange what
+/// they saw of their data; those messages have what is asked of each operand instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Measure {
@@ -66,7 +67,8 @@ impl Measure {
 /// What all messages of one call have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CallHeader {
-    /// Which group: 0 for all ranks of a transport, more for each group of survivors that came of it.
+    /// Which group: 0 for all ranks of a transport, more for each group of survivors that came of
+    /// it.
     pub epoch: u16,
     /// Number of the call on this communicator. A look at the extent of the data counts as a call.
     pub sequence: u32,
@@ -107,7 +109,8 @@ pub struct Header {
     pub n_values: u32,
     /// Bytes of payload.
     pub n_bytes: u32,
-    /// How many ranks' values are combined in the segment: 1 where nothing is reduced, 0 in a notice.
+    /// How many ranks' values are combined in the segment: 1 where nothing is reduced, 0 in a
+    /// notice.
     pub operands: u32,
 }
 

@@ -1,7 +1,7 @@
 //! Which ranks of a transport form a communicator: a [`Transport`] between some of another's ranks.
 //!
-//! At first that is all of them, and nothing is translated. A communicator of survivors has a set of members; they are
-//! numbered `0..n` in the order of the transport's ranks.
+//! At first that is all of them, and nothing is translated. A communicator of survivors has a set
+//! of members; they are numbered `0..n` in the order of the transport's ranks.
 //!
 //! Cost: none for all ranks; for a set, a walk over at most 64 words for each call.
 
@@ -49,8 +49,8 @@ impl<X: Transport> Group<X> {
         self.members.unwrap_or_else(|| RankSet::first(self.inner.size().min(MAX_RANKS)))
     }
 
-    /// A member's rank in the transport. What is no member keeps its number, for the transport to refuse if it
-    /// is out of range.
+    /// A member's rank in the transport. What is no member keeps its number, for the transport to
+    /// refuse if it is out of range.
     pub(crate) fn outer(&self, rank: Rank) -> Rank {
         self.members.and_then(|members| members.nth(rank.index())).unwrap_or(rank)
     }

@@ -1,8 +1,9 @@
-//! Safe entry points to the codec's inner loops, and the one place where an instruction set is chosen.
+//! Safe entry points to the codec's inner loops, and the one place where an instruction set is
+//! chosen.
 //!
-//! Layers, after memchr: `scalar` is the specification; `generic` holds every chunk loop, written once
-//! over the `generic::Isa` trait; `x86_64` implements that trait for AVX2+BMI2 and for AVX-512. All
-//! levels give identical bytes; `tests` below forces each level the machine has.
+//! Layers, after memchr: `scalar` is the specification; `generic` holds every chunk loop, written
+//! once over the `generic::Isa` trait; `x86_64` implements that trait for AVX2+BMI2 and for
+//! AVX-512. All levels give identical bytes; `tests` below forces each level the machine has.
 //!
 //! Unit of work: one *chunk* of up to 4096 values, whose layout is in `chunk` and docs/format.md.
 
@@ -36,7 +37,8 @@ pub(crate) const BLOCKS: usize = CHUNK / BLOCK;
 /// Readable bytes that must follow a chunk: vector loads reach past its last block.
 pub(crate) const PAD: usize = 64;
 
-/// Largest encoding of a chunk of `n_values`, with room for the vector stores that reach past its end.
+/// Largest encoding of a chunk of `n_values`, with room for the vector stores that reach past its
+/// end.
 #[must_use]
 pub(crate) const fn max_chunk_len<T: Element>(n_values: usize) -> usize {
     let blocks = n_values.div_ceil(BLOCK);
@@ -104,8 +106,8 @@ impl fmt::Display for Level {
     }
 }
 
-/// Integer codes: `i32` for `f32`, `i64` for `f64`. All arithmetic wraps: head-room keeps honest sums
-/// in range, and a hostile frame must not be able to cause a panic.
+/// Integer codes: `i32` for `f32`, `i64` for `f64`. All arithmetic wraps: head-room keeps honest
+/// sums in range, and a hostile frame must not be able to cause a panic.
 pub trait Code: bytemuck::Pod + Ord + fmt::Debug {
     /// Bits, and so the largest width of a zig-zag residual.
     const BITS: u32;
@@ -315,8 +317,8 @@ impl<T: Element> Kernel<T> {
             }
             Values::Apart { local, output } => (local.as_ptr(), output.as_mut_ptr()),
         };
-        // SAFETY: as in `encode` and `decode`; the pointers come from slices of that length, both from one or
-        // each from its own.
+        // SAFETY: as in `encode` and `decode`; the pointers come from slices of that length, both
+        // from one or each from its own.
         unsafe { (self.table.fold_store)(op, src, local, lattice, dst, scale, output) }
     }
 

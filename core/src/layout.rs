@@ -1,13 +1,13 @@
 //! How an array is divided: shares of ranks, parts of a schedule, segments of a round.
 //!
-//! A schedule's parts are processed in *rounds*: in each round every part contributes one segment, the
-//! largest that fits a frame in the worst case. Shorter parts contribute empty segments in the last
-//! rounds, so that every rank sees the same sequence of messages whatever the count.
+//! A schedule's parts are processed in *rounds*: in each round every part contributes one segment,
+//! the largest that fits a frame in the worst case. Shorter parts contribute empty segments in the
+//! last rounds, so that every rank sees the same sequence of messages whatever the count.
 //!
-//! Where a part must be a rank's share (reduce-scatter, all-gather, …) it is one contiguous block. An
-//! all-reduce is free to choose, and blocks of real fields compress unequally: the ring then moves at
-//! the pace of its heaviest part. [`Division::Interleaved`] deals neighbouring segments to the parts in
-//! turn, so that all parts weigh about the same in every round.
+//! Where a part must be a rank's share (reduce-scatter, all-gather, …) it is one contiguous block.
+//! An all-reduce is free to choose, and blocks of real fields compress unequally: the ring then
+//! moves at the pace of its heaviest part. [`Division::Interleaved`] deals neighbouring segments to
+//! the parts in turn, so that all parts weigh about the same in every round.
 
 use crate::codec::Codec;
 use crate::element::Element;
@@ -16,8 +16,8 @@ use crate::frame::HEADER_BYTES;
 use crate::kernel::CHUNK;
 use core::ops::Range;
 
-/// The share of rank `index` when `count` values are divided among `size` ranks: contiguous, in rank
-/// order, the first `count % size` shares one value longer than the rest.
+/// The share of rank `index` when `count` values are divided among `size` ranks: contiguous, in
+/// rank order, the first `count % size` shares one value longer than the rest.
 #[must_use]
 pub const fn share(count: usize, size: usize, index: usize) -> Range<usize> {
     let (base, extra) = (count / size, count % size);
@@ -70,8 +70,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The division that a call of `count` values makes by a schedule of `n_parts` parts, in frames of `capacity`
-    /// bytes, with `lanes` lanes.
+    /// The division that a call of `count` values makes by a schedule of `n_parts` parts, in frames
+    /// of `capacity` bytes, with `lanes` lanes.
     ///
     /// # Errors
     /// [`Error::FrameTooSmall`] if not even one value fits a frame.

@@ -1,16 +1,17 @@
 //! Foldwire: compression-accelerated collective communication.
 //!
 //! Collectives (all-reduce, reduce-scatter, all-gather, broadcast, scatter, gather, reduce) of
-//! floating-point values travel compressed, within an error bound that the caller sets, and are reduced
-//! without decompressing.
+//! floating-point values travel compressed, within an error bound that the caller sets, and are
+//! reduced without decompressing.
 //!
 //! A tour, from the caller down to the wire:
 //!
-//! - [`Communicator`] has the collectives; a [`Plan`] says how: a schedule × a pipeline × a codec, and
-//!   a [`Bound`].
-//! - `engine` runs any [`schedule`] through any [`pipeline`]: which part goes to which rank, and where it
-//!   is compressed, reduced and decompressed on its way.
-//! - [`codec`] turns values into bytes; [`kernel`] holds its inner loops, one level an instruction set.
+//! - [`Communicator`] has the collectives; a [`Plan`] says how: a schedule × a pipeline × a codec,
+//!   and a [`Bound`].
+//! - `engine` runs any [`schedule`] through any [`pipeline`]: which part goes to which rank, and
+//!   where it is compressed, reduced and decompressed on its way.
+//! - [`codec`] turns values into bytes; [`kernel`] holds its inner loops, one level an instruction
+//!   set.
 //! - [`shrink`] makes a communicator of the survivors after a failure.
 //! - [`frame`] heads every message; [`transport`] is what the engine asks of a network. Backends
 //!   are crates of their own, such as `foldwire-threads`.

@@ -1,8 +1,8 @@
 //! Reduction operations and the one definition of what each does to two values.
 //!
 //! Every result must be the same bits whichever operand comes first, so that ranks which combine in
-//! different orders agree: sums that are NaN become one canonical NaN, and minimum and maximum order
-//! −0 below +0 and let NaN win (IEEE 754-2019 `minimum`/`maximum`).
+//! different orders agree: sums that are NaN become one canonical NaN, and minimum and maximum
+//! order −0 below +0 and let NaN win (IEEE 754-2019 `minimum`/`maximum`).
 
 use crate::element::Element;
 use core::fmt;
@@ -154,8 +154,8 @@ pub(crate) fn maximum<T: Element>(a: T, b: T) -> T {
     }
 }
 
-/// Expands `$body` once for each operation with `$f` bound to its two-value function, so that the loop
-/// in `$body` is compiled (and vectorised) for each.
+/// Expands `$body` once for each operation with `$f` bound to its two-value function, so that the
+/// loop in `$body` is compiled (and vectorised) for each.
 macro_rules! with_op {
     ($op:expr, |$f:ident| $body:expr) => {
         match $op {

@@ -65,17 +65,17 @@ impl Pipeline {
     }
 
     /// Whether partial reductions are frames with this codec and operation. Products and user
-    /// operations are not defined on codes, and some codecs cannot combine frames; then every pipeline
-    /// keeps floats.
+    /// operations are not defined on codes, and some codecs cannot combine frames; then every
+    /// pipeline keeps floats.
     #[must_use]
     pub fn keeps_frames(&self, codec: CodecId, op: OpCode) -> bool {
         let on_codes = !matches!(op, OpCode::Prod | OpCode::User);
         self.partial == Partial::Frame && codec.is_homomorphic() && (on_codes || codec.is_exact())
     }
 
-    /// Whether frames that are passed on are encoded anew, with this codec and operation ([`OpCode::None`] if nothing is
-    /// reduced). A sum that was kept as a frame goes on as it is: encoded anew as one operand it might leave the lattice,
-    /// and its owner would hold other bits.
+    /// Whether frames that are passed on are encoded anew, with this codec and operation
+    /// ([`OpCode::None`] if nothing is reduced). A sum that was kept as a frame goes on as it is:
+    /// encoded anew as one operand it might leave the lattice, and its owner would hold other bits.
     #[must_use]
     pub fn recodes(&self, codec: CodecId, op: OpCode) -> bool {
         let is_sum = op != OpCode::None && self.keeps_frames(codec, op);
@@ -102,8 +102,8 @@ pub const PER_HOP: Pipeline = Pipeline {
     own: Own::Floats,
 };
 
-/// C-Coll and ZCCL: what only moves is compressed once and forwarded; what is reduced is decompressed,
-/// reduced and compressed (Huang et al., ZCCL).
+/// C-Coll and ZCCL: what only moves is compressed once and forwarded; what is reduced is
+/// decompressed, reduced and compressed (Huang et al., ZCCL).
 pub const COMPRESS_ONCE: Pipeline = Pipeline {
     name: "compress-once",
     passing: Passing::Forward,
@@ -111,7 +111,8 @@ pub const COMPRESS_ONCE: Pipeline = Pipeline {
     own: Own::Floats,
 };
 
-/// hZCCL: every rank compresses its own block, and compressed blocks are added (Huang et al., SC'24).
+/// hZCCL: every rank compresses its own block, and compressed blocks are added (Huang et al.,
+/// SC'24).
 pub const HOMOMORPHIC: Pipeline = Pipeline {
     name: "homomorphic",
     passing: Passing::Forward,
@@ -119,8 +120,8 @@ pub const HOMOMORPHIC: Pipeline = Pipeline {
     own: Own::Encoded,
 };
 
-/// Foldwire's own: a received frame and the rank's own floats go through one pass into the next frame.
-/// The integers, and so the bytes, are those of [`HOMOMORPHIC`].
+/// Foldwire's own: a received frame and the rank's own floats go through one pass into the next
+/// frame. The integers, and so the bytes, are those of [`HOMOMORPHIC`].
 pub const FUSED: Pipeline = Pipeline {
     name: "fused",
     passing: Passing::Forward,

@@ -41,12 +41,13 @@ pub struct Plan {
     pub sampling: Sampling,
 }
 
-/// Whether the range that [`Bound::Relative`] and [`Bound::Psnr`] refer to may be that of a sample: one block of 32
-/// values in 64 of each rank's data.
+/// Whether the range that [`Bound::Relative`] and [`Bound::Psnr`] refer to may be that of a sample:
+/// one block of 32 values in 64 of each rank's data.
 ///
-/// A sample's range is at most the whole range, so the bound is at most the one asked for, and never broken; it
-/// is in [`Report::bound`](crate::Report::bound). Where the halves of the sample disagree, all data are looked
-/// at after all. With a bound on the result ([`Scope::Result`]) they always are.
+/// A sample's range is at most the whole range, so the bound is at most the one asked for, and
+/// never broken; it is in [`Report::bound`](crate::Report::bound). Where the halves of the sample
+/// disagree, all data are looked at after all. With a bound on the result ([`Scope::Result`]) they
+/// always are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Sampling {
     /// Sample arrays of 2²⁰ values or more, where another pass over the data would show.
@@ -118,7 +119,8 @@ impl Plan {
             && self.bound.is_some_and(|bound| bound.needs_extent() || self.scope == Scope::Result)
     }
 
-    /// Whether a call on `count` values that [needs the extent](Self::needs_extent) takes it of a sample first.
+    /// Whether a call on `count` values that [needs the extent](Self::needs_extent) takes it of a
+    /// sample first.
     #[must_use]
     pub fn samples(&self, count: usize) -> bool {
         // A bound on the result needs the largest magnitude for its rounding.
@@ -144,7 +146,8 @@ impl fmt::Debug for Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Preset {
-    /// Plain collectives without compression, by the schedule that suits the length, as MPI libraries have them.
+    /// Plain collectives without compression, by the schedule that suits the length, as MPI
+    /// libraries have them.
     Raw,
     /// Compression in every point-to-point message.
     Cprp2p,

@@ -25,8 +25,8 @@ pub struct Report {
     /// The absolute bound on each operand; 0 for the raw codec.
     pub bound: f64,
     /// The largest error that a value of the result can have, rounding in the element type aside
-    /// (docs/guarantees.md): 0 for exact codecs, `None` where no bound can be given (products and user
-    /// operations by lossy codecs).
+    /// (docs/guarantees.md): 0 for exact codecs, `None` where no bound can be given (products and
+    /// user operations by lossy codecs).
     pub worst_case: Option<f64>,
     /// What the codec did to this rank's blocks: verbatim ones, and the paths of `combine`.
     pub blocks: BlockStats,
@@ -65,7 +65,8 @@ impl Report {
 }
 
 impl AddAssign for Report {
-    /// Adds bytes, messages, times and blocks, as for one call after another; keeps the larger bounds.
+    /// Adds bytes, messages, times and blocks, as for one call after another; keeps the larger
+    /// bounds.
     fn add_assign(&mut self, other: Self) {
         self.raw_bytes += other.raw_bytes;
         self.wire_bytes += other.wire_bytes;

@@ -1,9 +1,10 @@
 //! Who talks to whom, in which order: algorithms as pure functions.
 //!
 //! A schedule cuts the logical array into *parts* and gives every rank a program: step `0`, `1`, …
-//! Each [`Step`] receives at most one part, does one [`Action`], and sends at most one part. A schedule
-//! owns no memory and does no I/O, so a program can be printed, checked (`check`, with `alloc`) and simulated.
-//! The vocabulary is NCCL's (`device/primitives.h`: send, recv, recvReduceSend, …).
+//! Each [`Step`] receives at most one part, does one [`Action`], and sends at most one part. A
+//! schedule owns no memory and does no I/O, so a program can be printed, checked (`check`, with
+//! `alloc`) and simulated. The vocabulary is NCCL's (`device/primitives.h`: send, recv,
+//! recvReduceSend, …).
 //!
 //! Adding one: a new file here and one line in [`ALL`].
 
@@ -29,7 +30,8 @@ use crate::transport::Rank;
 /// Every schedule.
 pub static ALL: &[&dyn Schedule] = &[&Ring, &RecursiveDoubling, &Pairwise, &Binomial, &Chain];
 
-/// The schedule that the published systems use, and [`select`](crate::select) unless it knows better.
+/// The schedule that the published systems use, and [`select`](crate::select) unless it knows
+/// better.
 #[must_use]
 pub fn default_for(collective: Collective) -> &'static dyn Schedule {
     match collective {
@@ -131,12 +133,13 @@ impl Part {
     }
 }
 
-/// One step of one rank: receive (if [`from`](Self::from) is set), act, send (if [`to`](Self::to) is set).
+/// One step of one rank: receive (if [`from`](Self::from) is set), act, send (if [`to`](Self::to)
+/// is set).
 ///
 /// Everything in a step concerns one part. The *holding* of a lane is what an earlier step of the
-/// same lane kept for the same part: a received frame or a partial reduction. A lane has at most one
-/// holding, and while it has one, every step concerns that part. "The local part" is the rank's own
-/// contribution.
+/// same lane kept for the same part: a received frame or a partial reduction. A lane has at most
+/// one holding, and while it has one, every step concerns that part. "The local part" is the rank's
+/// own contribution.
 ///
 /// A step that receives and sends takes its frame first, and only then waits for credit to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +179,8 @@ pub enum Action {
     Forward,
     /// Receive into the output and send on.
     StoreForward,
-    /// Receive and combine with the holding, or with the local part if nothing is held; hold the result.
+    /// Receive and combine with the holding, or with the local part if nothing is held; hold the
+    /// result.
     Reduce,
     /// As `Reduce`, then send the result instead of holding it.
     ReduceSend,
@@ -266,7 +270,8 @@ impl Step {
 /// may overlap the input, the engine relies on one of its rules: a rank never reads its local part
 /// after it stored that part's output.
 ///
-/// `n_parts`, `n_steps` and `step` mean something only for a supported collective and `rank < size`.
+/// `n_parts`, `n_steps` and `step` mean something only for a supported collective and
+/// `rank < size`.
 pub trait Schedule: Sync {
     /// Its name, as the literature has it.
     fn name(&self) -> &'static str;

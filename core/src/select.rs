@@ -1,21 +1,22 @@
 //! Which schedule a call takes when the caller leaves the choice open.
 //!
-//! A small cost model for all-reduces of m bytes over n ranks by pipelines that keep frames; everything
-//! else takes [`schedule::default_for`].
+//! A small cost model for all-reduces of m bytes over n ranks by pipelines that keep frames;
+//! everything else takes [`schedule::default_for`].
 //!
-//! *Short arrays.* A ring takes 2(n − 1) messages one after the other, recursive doubling log₂ n. But it
-//! moves and reduces m bytes in each, where a ring moves 2(n − 1)/n·m and reduces (n − 1)/n·m in all.
-//! With α seconds a message, and C bytes per second moved and reduced, half of it for each,
-//! recursive doubling pays where m·(log₂ n − 3(n − 1)/2n) < α·C·(2(n − 1) − log₂ n).
+//! *Short arrays.* A ring takes 2(n − 1) messages one after the other, recursive doubling log₂ n.
+//! But it moves and reduces m bytes in each, where a ring moves 2(n − 1)/n·m and reduces (n −
+//! 1)/n·m in all. With α seconds a message, and C bytes per second moved and reduced, half of it
+//! for each, recursive doubling pays where m·(log₂ n − 3(n − 1)/2n) < α·C·(2(n − 1) − log₂ n).
 //!
-//! *Slow links.* Ring and pairwise exchange send the same number of values, but a ring sends partial
-//! sums where pairwise sends single operands. Let ρ be the ratio of raw to wire bytes, σ the share of
-//! wire bytes that single operands save, R the link's rate and E the rate at which a rank encodes.
-//! Pairwise saves about 2·σ·m/(ρ·R) on the wire and spends m/E on encoding what a ring folds for free,
-//! so it pays where R < 2·σ·E/ρ.
+//! *Slow links.* Ring and pairwise exchange send the same number of values, but a ring sends
+//! partial sums where pairwise sends single operands. Let ρ be the ratio of raw to wire bytes, σ
+//! the share of wire bytes that single operands save, R the link's rate and E the rate at which a
+//! rank encodes. Pairwise saves about 2·σ·m/(ρ·R) on the wire and spends m/E on encoding what a
+//! ring folds for free, so it pays where R < 2·σ·E/ρ.
 //!
-//! *Broadcast and reduce.* A binomial tree passes ⌈log₂ n⌉ arrays through its root one after the other; a chain
-//! one, in k rounds that need n − 2 more to reach the end. The chain pays where k·(⌈log₂ n⌉ − 1) > n − 2.
+//! *Broadcast and reduce.* A binomial tree passes ⌈log₂ n⌉ arrays through its root one after the
+//! other; a chain one, in k rounds that need n − 2 more to reach the end. The chain pays where
+//! k·(⌈log₂ n⌉ − 1) > n − 2.
 
 use crate::op::OpCode;
 use crate::plan::Plan;
@@ -25,8 +26,9 @@ use crate::schedule::{self, Chain, Collective, Pairwise, RecursiveDoubling, Sche
 const MESSAGE_COST: f64 = 5e-6;
 /// Bytes per second that a rank moves and reduces, codec and cores shared with others included.
 const STEP_RATE: f64 = 1e9;
-/// Wire bytes that single operands save against partial sums: 15 % of the whole all-reduce on the wave
-/// fields of `foldwire stack`, where partial sums are fewer bits wider the fewer ranks there are.
+/// Wire bytes that single operands save against partial sums: 15 % of the whole all-reduce on the
+/// wave fields of `foldwire stack`, where partial sums are fewer bits wider the fewer ranks there
+/// are.
 const SAVED: f64 = 0.15;
 /// Bytes per second that a rank encodes when all cores are busy.
 const ENCODE_RATE: f64 = 4e9;
@@ -35,9 +37,9 @@ const ROUND: usize = 256 << 10;
 /// Raw bytes per wire byte.
 const RATIO: f64 = 5.0;
 
-/// The schedule for `collective` by `op` on an array of `n_bytes` over `size` ranks by this plan, over links of
-/// `link_rate` bytes per second, each way (`None`: unknown, or as fast as memory). Every rank must ask
-/// with the same arguments.
+/// The schedule for `collective` by `op` on an array of `n_bytes` over `size` ranks by this plan,
+/// over links of `link_rate` bytes per second, each way (`None`: unknown, or as fast as memory).
+/// Every rank must ask with the same arguments.
 #[must_use]
 pub fn schedule(
     collective: Collective,

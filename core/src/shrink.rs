@@ -2,15 +2,18 @@
 //!
 //! [`Shrink`] does it in two phases, as often as it takes.
 //!
-//! 1. *Agreeing*: ranks exchange views on [`Tag::CONTROL`] until all members of one view have sent it (`agreement.rs`).
-//! 2. *Fencing*: tag by tag, each sends a fence to each member and drops what comes before a member's. That the fences
-//!    have come shows that all members decided the same; and after them no frame of a failed call is left between them
-//!    (`fences.rs`).
+//! 1. *Agreeing*: ranks exchange views on [`Tag::CONTROL`] until all members of one view have sent
+//!    it (`agreement.rs`).
+//! 2. *Fencing*: tag by tag, each sends a fence to each member and drops what comes before a
+//!    member's. That the fences have come shows that all members decided the same; and after them
+//!    no frame of a failed call is left between them (`fences.rs`).
 //!
-//! Cost: n² messages of 64 + n/8 bytes or twice that, and n² for each lane that was used; no more time than a few
-//! round trips if the transport tells who is lost, and once `patience` if a lost rank is silent.
+//! Cost: n² messages of 64 + n/8 bytes or twice that, and n² for each lane that was used; no more
+//! time than a few round trips if the transport tells who is lost, and once `patience` if a lost
+//! rank is silent.
 //!
-//! Source: `MPIX_Comm_shrink` of ULFM (Bland et al., 2013). The fences are a flush as in group communication.
+//! Source: `MPIX_Comm_shrink` of ULFM (Bland et al., 2013). The fences are a flush as in group
+//! communication.
 
 mod agreement;
 mod ballot;
@@ -39,8 +42,8 @@ const MAX_STALLS: u32 = 3;
 
 /// A communicator of survivors being formed; see [`Communicator::shrink`].
 ///
-/// Drive it with [`poll`](Self::poll), [`wait`](Self::wait), or `.await` it (any executor will do). Dropping it unfinished
-/// leaves the group: the others go on without this rank.
+/// Drive it with [`poll`](Self::poll), [`wait`](Self::wait), or `.await` it (any executor will do).
+/// Dropping it unfinished leaves the group: the others go on without this rank.
 #[must_use = "nothing moves unless it is polled or waited for"]
 pub struct Shrink<X: Transport> {
     /// The communicator that has failed; none once this has ended.
@@ -60,26 +63,32 @@ pub struct Shrink<X: Transport> {
 impl<X: Transport> Communicator<X> {
     /// A communicator of the ranks that call this, after a failure or without one: the survivors.
     ///
-    /// Ranks are numbered anew, `0..size`, in the old order; [`transport_rank`](Self::transport_rank) tells who is who. Ranks
-    /// that have ended are left out, as are those that do not answer for `patience`. So `patience` should cover how much later the
-    /// others may call this; it should be the same everywhere, and well above the network's round trip. If all answer it is never waited for.
-    /// It begins with the first poll, and of the time between two polls a quarter of `patience` counts at most: who was busy otherwise hears
-    /// what came meanwhile before it leaves anybody out.
+    /// Ranks are numbered anew, `0..size`, in the old order;
+    /// [`transport_rank`](Self::transport_rank) tells who is who. Ranks that have ended are left
+    /// out, as are those that do not answer for `patience`. So `patience` should cover how much
+    /// later the others may call this; it should be the same everywhere, and well above the
+    /// network's round trip. If all answer it is never waited for. It begins with the first poll,
+    /// and of the time between two polls a quarter of `patience` counts at most: who was busy
+    /// otherwise hears what came meanwhile before it leaves anybody out.
     ///
     /// A communicator that was shrunk can be shrunk again.
     ///
-    /// What holds: no two communicators that overlap have other members, or else they are told apart and a call between them
-    /// is [`Error::Mismatch`], [`Error::Aborted`] or [`Error::Stalled`], never a wrong result. What does not: a network that falls in two
-    /// may give two communicators, a whole one for each side. If only one may go on, look at [`size`](Self::size): only one can
-    /// have more than half of the ranks. More: docs/failures.md.
+    /// What holds: no two communicators that overlap have other members, or else they are told
+    /// apart and a call between them is [`Error::Mismatch`], [`Error::Aborted`] or
+    /// [`Error::Stalled`], never a wrong result. What does not: a network that falls in two may
+    /// give two communicators, a whole one for each side. If only one may go on, look at
+    /// [`size`](Self::size): only one can have more than half of the ranks. More: docs/failures.md.
     ///
     /// # Errors
     /// Ranks are numbered as in this communicator.
     ///
     /// - [`Error::Excluded`]: the others go on without this rank.
-    /// - [`Error::Stalled`]: ranks answer, but fences do not come, `step` being the tag of one; or [`Error::Transport`]. This rank has then left the others.
-    /// - [`Error::Mismatch`] of [`Field::Members`]: a member has decided for another group, which it does only if it breaks the protocol.
-    /// - [`Error::TooManyRanks`] for transports of more than [`MAX_RANKS`] ranks, and [`Error::TooManyGroups`] after 2¹⁵ − 1 groups.
+    /// - [`Error::Stalled`]: ranks answer, but fences do not come, `step` being the tag of one; or
+    ///   [`Error::Transport`]. This rank has then left the others.
+    /// - [`Error::Mismatch`] of [`Field::Members`]: a member has decided for another group, which
+    ///   it does only if it breaks the protocol.
+    /// - [`Error::TooManyRanks`] for transports of more than [`MAX_RANKS`] ranks, and
+    ///   [`Error::TooManyGroups`] after 2¹⁵ − 1 groups.
     ///
     /// The communicator is gone after any of them, and its transport with it.
     ///
@@ -218,7 +227,8 @@ impl<X: Transport> Shrink<X> {
                     Poll::Pending => break,
                     Poll::Ready(Ok((frame, n_bytes))) => {
                         let message = frame.as_ref().get(..n_bytes).unwrap_or_default();
-                        // A damaged view is as good as none: it is sent again, or its sender is silent.
+                        // A damaged view is as good as none: it is sent again, or its sender is
+                        // silent.
                         if let Ok(header) = Header::parse(message, false) {
                             if header.kind == Kind::View
                                 && let Ok(ballot) = Ballot::read(&header, message, transport.size())
@@ -236,7 +246,8 @@ impl<X: Transport> Shrink<X> {
                         moved = true;
                     }
                     Poll::Ready(Err(_)) => {
-                        // While fences are awaited, a rank that is done may end; those that it sent are here.
+                        // While fences are awaited, a rank that is done may end; those that it sent
+                        // are here.
                         if !self.agreement.is_decided() {
                             self.agreement.remove(from);
                         }
@@ -293,7 +304,8 @@ impl<X: Transport> Shrink<X> {
         })
     }
 
-    /// Leaves out who is silent, begins anew where fences do not come, and ends it where that does not help.
+    /// Leaves out who is silent, begins anew where fences do not come, and ends it where that does
+    /// not help.
     fn mind_the_time(&mut self, moved: bool) -> Result<(), Error> {
         let Some(comm) = &self.comm else { return Ok(()) };
         let now = comm.transport.now();

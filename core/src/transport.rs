@@ -2,8 +2,9 @@
 //! *transport* owns.
 //!
 //! User memory is never lent to a transport. The engine takes an empty frame, encodes straight into
-//! it and hands it over; on the other side it decodes straight out of the frame it was given. That is
-//! safe Rust, fits registered memory and needs no allocator (design after smoltcp's `phy::Device`).
+//! it and hands it over; on the other side it decodes straight out of the frame it was given. That
+//! is safe Rust, fits registered memory and needs no allocator (design after smoltcp's
+//! `phy::Device`).
 //!
 //! For users: pass any `Transport` to [`Communicator::new`](crate::Communicator::new).
 //! For implementors: the contract is on each method; `foldwire-tests` runs the conformance suite
@@ -47,9 +48,9 @@ impl fmt::Display for Rank {
 pub struct Tag(pub u8);
 
 impl Tag {
-    /// Carries abort notices, and what survivors tell each other, of at most [`MIN_FRAME_BYTES`]; has credit of its own
-    /// so that full data links cannot block it. A transport may drop the oldest of more than four frames of a rank's
-    /// that nobody has asked for.
+    /// Carries abort notices, and what survivors tell each other, of at most [`MIN_FRAME_BYTES`];
+    /// has credit of its own so that full data links cannot block it. A transport may drop the
+    /// oldest of more than four frames of a rank's that nobody has asked for.
     pub const CONTROL: Self = Self(MAX_LANES as u8);
     /// Number of different tags.
     pub const COUNT: usize = MAX_LANES + 1;
@@ -69,9 +70,9 @@ pub const MAX_LANES: usize = 8;
 /// One value belongs to one rank and is driven by one thread at a time. No method blocks, except
 /// [`idle`](Self::idle), which may wait as long as its budget.
 pub trait Transport {
-    /// An owned message buffer of [`frame_capacity`](Self::frame_capacity) bytes. Its first byte must
-    /// be aligned to [`FRAME_ALIGN`] bytes. Dropping one instead of recycling it may leak it from
-    /// the pool, but nothing worse.
+    /// An owned message buffer of [`frame_capacity`](Self::frame_capacity) bytes. Its first byte
+    /// must be aligned to [`FRAME_ALIGN`] bytes. Dropping one instead of recycling it may leak it
+    /// from the pool, but nothing worse.
     type Frame: AsRef<[u8]> + AsMut<[u8]>;
     /// Why the transport failed.
     type Error: TransportError;
@@ -88,9 +89,9 @@ pub trait Transport {
     /// Takes an empty frame from the pool. Its content is unspecified.
     ///
     /// `Pending`: none is free now; nothing happened. The pool must hold at least
-    /// [`FRAMES_PER_LANE`] frames per lane. It should hold one for each other rank as well: a rank that gives up tells all
-    /// others at once, each in a frame, and one for whom there is no frame, even after [`progress`](Self::progress), learns it by
-    /// its time limit only.
+    /// [`FRAMES_PER_LANE`] frames per lane. It should hold one for each other rank as well: a rank
+    /// that gives up tells all others at once, each in a frame, and one for whom there is no frame,
+    /// even after [`progress`](Self::progress), learns it by its time limit only.
     ///
     /// # Errors
     /// When the pool can never provide another frame.
@@ -99,7 +100,8 @@ pub trait Transport {
     /// Asks whether the link can take one more frame. After `Ready(Ok)` the next
     /// [`send`](Self::send) with the same `to` and `tag` is accepted.
     ///
-    /// `Pending`: the link is full; nothing happened. A link must hold at least one undelivered frame.
+    /// `Pending`: the link is full; nothing happened. A link must hold at least one undelivered
+    /// frame.
     ///
     /// # Errors
     /// When the peer is gone.
@@ -131,15 +133,16 @@ pub trait Transport {
         tag: Tag,
     ) -> Poll<Result<(Self::Frame, usize), Self::Error>>;
 
-    /// Says that the next frame from `from` with `tag` will be asked for soon, so that a transport can post
-    /// its receive before the frame comes. A hint: it may be repeated, and may be left out.
+    /// Says that the next frame from `from` with `tag` will be asked for soon, so that a transport
+    /// can post its receive before the frame comes. A hint: it may be repeated, and may be left
+    /// out.
     fn expect(&mut self, from: Rank, tag: Tag) {
         let _ = (from, tag);
     }
 
-    /// Says that nothing is needed of `peer`, and that nothing need reach it: what is on its way to it no longer counts as
-    /// [`undelivered`](Self::undelivered). Calls that concern it may still be made, and may then fail as if it were gone. Nothing to
-    /// do where nothing ever counts.
+    /// Says that nothing is needed of `peer`, and that nothing need reach it: what is on its way to
+    /// it no longer counts as [`undelivered`](Self::undelivered). Calls that concern it may still
+    /// be made, and may then fail as if it were gone. Nothing to do where nothing ever counts.
     fn forget(&mut self, peer: Rank) {
         let _ = peer;
     }
@@ -147,8 +150,9 @@ pub trait Transport {
     /// Gives back a frame that is no longer needed.
     fn recycle(&mut self, frame: Self::Frame);
 
-    /// A rank to which something is still on its way that needs this rank's attention to arrive; `None` once nothing
-    /// does. A call ends only then, so that nobody waits for a rank that has gone back to its own work.
+    /// A rank to which something is still on its way that needs this rank's attention to arrive;
+    /// `None` once nothing does. A call ends only then, so that nobody waits for a rank that has
+    /// gone back to its own work.
     fn undelivered(&self) -> Option<Rank> {
         None
     }
@@ -162,12 +166,12 @@ pub trait Transport {
     /// Monotonic time since an arbitrary start; virtual in a simulator.
     fn now(&self) -> Duration;
 
-    /// Called when a pass since the last [`progress`](Self::progress) found nothing to do. May return
-    /// at once, spin, or park until something arrives, but not longer than `budget`.
+    /// Called when a pass since the last [`progress`](Self::progress) found nothing to do. May
+    /// return at once, spin, or park until something arrives, but not longer than `budget`.
     fn idle(&mut self, budget: Duration);
 
-    /// Rate of each rank's link to the network, each way, in bytes per second, if it is known and the
-    /// same on every rank; helps to choose a schedule.
+    /// Rate of each rank's link to the network, each way, in bytes per second, if it is known and
+    /// the same on every rank; helps to choose a schedule.
     fn link_rate(&self) -> Option<f64> {
         None
     }

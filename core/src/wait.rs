@@ -1,9 +1,10 @@
 //! How long a rank has waited in vain, in time in which it looked for what others sent.
 //!
-//! Who does something else between two polls has not waited meanwhile: what others sent is there, or comes as soon as the
-//! network gets attention again. So a wait begins with the first look, not when a call or a shrink was started, and a gap
-//! between two looks counts for a quarter of the limit at most. A rank thus looks several times before it thinks another
-//! silent, however rarely it is polled, but not without end.
+//! Who does something else between two polls has not waited meanwhile: what others sent is there,
+//! or comes as soon as the network gets attention again. So a wait begins with the first look, not
+//! when a call or a shrink was started, and a gap between two looks counts for a quarter of the
+//! limit at most. A rank thus looks several times before it thinks another silent, however rarely
+//! it is polled, but not without end.
 
 use core::time::Duration;
 
@@ -26,7 +27,8 @@ impl Wait {
         *self = Self { looked: Some(now), waited: Duration::ZERO };
     }
 
-    /// Nothing moved: how long that has been so. It exceeds `limit` after [`PARTS`] gaps, if each is long enough.
+    /// Nothing moved: how long that has been so. It exceeds `limit` after [`PARTS`] gaps, if each
+    /// is long enough.
     pub(crate) fn look(&mut self, now: Duration, limit: Duration) -> Duration {
         let gap = now.saturating_sub(self.looked.unwrap_or(now));
         // Not rounded down: so many of the longest gaps exceed the limit.

@@ -1,7 +1,7 @@
 //! Writes first inputs: small valid encodings and messages, which a fuzzer would be long to guess.
 //!
-//! `cargo xtask fuzz` runs it before a run, with a folder that is not kept; what is worth keeping gets into
-//! `corpus/` by `cargo xtask fuzz --keep`.
+//! `cargo xtask fuzz` runs it before a run, with a folder that is not kept; what is worth keeping
+//! gets into `corpus/` by `cargo xtask fuzz --keep`.
 
 use foldwire::codec::CodecId;
 use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind, Measure};
@@ -30,8 +30,8 @@ const HANDSHAKES: [(&str, &[u8]); 6] = [
     ("shares", &[3, 255, 3, 5, 0, 2, 2, 2, 2, 3, 9, 4, 1, 0, 0, 0, 3, 11, 0]),
 ];
 
-/// What a rank says while others form a group; docs of `foldwire_fuzz::survivors` tell the bytes. All but the last is of three
-/// ranks, the last of which lies.
+/// What a rank says while others form a group; docs of `foldwire_fuzz::survivors` tell the bytes.
+/// All but the last is of three ranks, the last of which lies.
 const LIES: [(&str, &[u8]); 10] = [
     ("nothing", &[0x21, 0, 0, 0]),
     ("silent", &[0x21, 2, 0, 0]),
@@ -134,8 +134,8 @@ fn put(folder: &Path, target: &str, name: &str, bytes: &[u8]) -> io::Result<()> 
 /// A field: its name, and the value at an index.
 type Field = (&'static str, fn(usize) -> f64);
 
-/// Fields that take every path of a codec: smooth, rough, constant, with values beyond the lattice, and
-/// sums.
+/// Fields that take every path of a codec: smooth, rough, constant, with values beyond the lattice,
+/// and sums.
 fn encodings<T: Value>(folder: &Path, id: CodecId) -> io::Result<()> {
     let fields: [Field; 4] = [
         ("smooth", |i| (i as f64 * 0.01).sin()),

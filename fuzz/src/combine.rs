@@ -1,4 +1,5 @@
-//! Any bytes as two encodings that are combined: with each other, with themselves, and with a true one.
+//! Any bytes as two encodings that are combined: with each other, with themselves, and with a true
+//! one.
 //!
 //! The order of the two does not matter, and combining in place gives the same bytes.
 

@@ -1,7 +1,7 @@
 //! Any bytes as an encoding: everything that only reads one.
 //!
-//! The whole, a part from a chunk on and a beginning agree; another number of values is refused; what is
-//! encoded again decodes to values within the bound of those it was made from.
+//! The whole, a part from a chunk on and a beginning agree; another number of values is refused;
+//! what is encoded again decodes to values within the bound of those it was made from.
 
 use foldwire::codec::Codec;
 use foldwire::kernel::CHUNK;

@@ -1,6 +1,7 @@
 //! Any bytes as a file of values: an error of use, or exactly as many values as its dimensions say.
 //!
-//! The first byte chooses the file's name and whether dimensions are asked for, the rest is its content.
+//! The first byte chooses the file's name and whether dimensions are asked for, the rest is its
+//! content.
 
 use foldwire_fields::dims::Dims;
 use foldwire_fields::field::Field;

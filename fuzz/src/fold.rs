@@ -1,8 +1,8 @@
 //! Any bytes as an encoding that floats are folded into.
 //!
-//! Folding in place, folding and storing (in place or apart) and plain folding refuse alike or give the
-//! same values, and what is stored is what the bytes decode to. That folding and storing gives the same bytes is
-//! promised for what encoders write only: `roundtrip` asserts it there.
+//! Folding in place, folding and storing (in place or apart) and plain folding refuse alike or give
+//! the same values, and what is stored is what the bytes decode to. That folding and storing gives
+//! the same bytes is promised for what encoders write only: `roundtrip` asserts it there.
 
 use foldwire::codec::{Codec, CodecError, Values, Written};
 

@@ -1,5 +1,5 @@
-//! Any bytes as a message: whatever `Header::parse` accepts is emitted again as the same bytes, and a
-//! checksum finds every bit that was flipped on the way.
+//! Any bytes as a message: whatever `Header::parse` accepts is emitted again as the same bytes, and
+//! a checksum finds every bit that was flipped on the way.
 
 use foldwire::frame::{HEADER_BYTES, Header};
 

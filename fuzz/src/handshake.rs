@@ -1,5 +1,5 @@
-//! Any bytes at each of the four ends of the bootstrap protocol: no panic, no memory beyond what is promised, and
-//! nobody is let in who has not shown that it knows the token.
+//! Any bytes at each of the four ends of the bootstrap protocol: no panic, no memory beyond what is
+//! promised, and nobody is let in who has not shown that it knows the token.
 //!
 //! ```text
 //!   input:  end (1 byte)  size of the pieces in which bytes arrive (1 byte)  acts
@@ -110,8 +110,8 @@ impl Act<'_> {
     }
 }
 
-/// Lets bytes arrive piece by piece; `take` is called after each, and says whether to go on. No more waits than a
-/// message of `longest` bytes and one piece.
+/// Lets bytes arrive piece by piece; `take` is called after each, and says whether to go on. No
+/// more waits than a message of `longest` bytes and one piece.
 fn arrive(
     inbox: &mut Inbox,
     mut bytes: &[u8],

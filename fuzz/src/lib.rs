@@ -1,9 +1,9 @@
 //! The bodies of the fuzz targets: what must hold for any input at all.
 //!
-//! A target is a function of bytes that panics if a claim does not hold. `fuzz_targets/` wraps each for
-//! libFuzzer; the workspace's tests call the same functions with every committed input, without a fuzzer
-//! and on a stable toolchain. So an input that once failed is a regression test by lying in
-//! `corpus/<target>/`.
+//! A target is a function of bytes that panics if a claim does not hold. `fuzz_targets/` wraps each
+//! for libFuzzer; the workspace's tests call the same functions with every committed input, without
+//! a fuzzer and on a stable toolchain. So an input that once failed is a regression test by lying
+//! in `corpus/<target>/`.
 //!
 //! | module | claim |
 //! |---|---|

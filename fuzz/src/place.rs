@@ -1,7 +1,7 @@
 //! Any environment: a place in a group, or an error that names the variable.
 //!
-//! The input is lines of `NAME=VALUE`. A place that is found is one that exists: its rank is below its size, its size
-//! within the limit, and its root reads as it is written.
+//! The input is lines of `NAME=VALUE`. A place that is found is one that exists: its rank is below
+//! its size, its size within the limit, and its root reads as it is written.
 
 use foldwire_bootstrap::{MAX_RANKS, Place, Root};
 use std::cell::RefCell;
@@ -23,7 +23,8 @@ pub fn check(input: &[u8]) {
             assert!(root.parse::<Root>().as_ref() == Ok(&place.root), "{root}");
         }
         Err(error) => {
-            // What a variable holds comes after its name; where rank 0 is nobody may have said at all.
+            // What a variable holds comes after its name; where rank 0 is nobody may have said at
+            // all.
             let text = error.to_string();
             let is_named = asked.borrow().iter().any(|name| text.starts_with(name.as_str()));
             assert!(is_named || text.contains("set FOLDWIRE_ROOT="), "{text}");

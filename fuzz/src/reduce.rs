@@ -1,4 +1,5 @@
-//! Any bytes as an encoding that is reduced into floats: the same as decoding and operating on each value.
+//! Any bytes as an encoding that is reduced into floats: the same as decoding and operating on each
+//! value.
 
 use foldwire::codec::Codec;
 use foldwire::kernel::CHUNK;

@@ -1,5 +1,6 @@
-//! Any values through every codec: each value within the bound or the same bits, NaN and infinities the
-//! same bits, every level the same bytes; and reductions of two operands within the stated worst case.
+//! Any values through every codec: each value within the bound or the same bits, NaN and infinities
+//! the same bits, every level the same bytes; and reductions of two operands within the stated
+//! worst case.
 //!
 //! Folding gives the bytes of combining with the encoded operand.
 
@@ -75,8 +76,8 @@ impl<T: Value> Operands<'_, T> {
         }
     }
 
-    /// Every value is the reduction of the two, or within the worst case of it: the bound for minimum and
-    /// maximum, twice the bound for sums, and what rounding costs.
+    /// Every value is the reduction of the two, or within the worst case of it: the bound for
+    /// minimum and maximum, twice the bound for sums, and what rounding costs.
     fn assert_reduced(&self, op: &Op<'_, T>, reduced: &[T]) {
         let n_bounds = if matches!(op, Op::Sum) { 2.0 } else { 1.0 };
         for (i, ((&a, &b), &got)) in self.left.iter().zip(self.right).zip(reduced).enumerate() {

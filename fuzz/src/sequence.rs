@@ -1,5 +1,6 @@
-//! Any bytes as a sequence of calls, faults and delays on a simulated network: every rank gets the right result or a
-//! typed error, in time, and survivors form a group (`foldwire_tests::soak` says what must hold).
+//! Any bytes as a sequence of calls, faults and delays on a simulated network: every rank gets the
+//! right result or a typed error, in time, and survivors form a group (`foldwire_tests::soak` says
+//! what must hold).
 
 use foldwire_tests::soak::{Scenario, run_scenario};
 

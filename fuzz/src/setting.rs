@@ -11,8 +11,8 @@
 //!   8  the encoding
 //! ```
 //!
-//! Encodings are copied so that the last byte is the last of its allocation: AddressSanitizer then sees
-//! every read behind it. Destinations are as long as the codec asks for and no longer.
+//! Encodings are copied so that the last byte is the last of its allocation: AddressSanitizer then
+//! sees every read behind it. Destinations are as long as the codec asks for and no longer.
 
 use foldwire::codec::{Codec, CodecId, CodecParams};
 use foldwire::kernel::Level;
@@ -116,8 +116,8 @@ impl<'a> Setting<'a> {
         self.codec.instance(&CodecParams { quantum, max_operands, level })
     }
 
-    /// What `outcome` makes of the codec at every level that this machine has; all must agree with the
-    /// scalar one, which is the specification.
+    /// What `outcome` makes of the codec at every level that this machine has; all must agree with
+    /// the scalar one, which is the specification.
     ///
     /// # Panics
     /// If they do not.
@@ -141,8 +141,8 @@ impl<'a> Setting<'a> {
         Placed::new(self.bytes, self.misaligned)
     }
 
-    /// How long a destination for `n_values` is: what the codec asks for, or, as one input in four wants, a
-    /// little less.
+    /// How long a destination for `n_values` is: what the codec asks for, or, as one input in four
+    /// wants, a little less.
     ///
     /// # Panics
     /// If a frame cannot hold so few values as [`MAX_VALUES`].
@@ -152,7 +152,8 @@ impl<'a> Setting<'a> {
         worst.saturating_sub(if self.number % 4 == 3 { self.number / 4 % 64 } else { 0 })
     }
 
-    /// Values to reduce with: on and off the lattice, constant stretches, and now and then one that no lattice holds.
+    /// Values to reduce with: on and off the lattice, constant stretches, and now and then one that
+    /// no lattice holds.
     #[must_use]
     pub fn local<T: Value>(&self, n_values: usize) -> Vec<T> {
         let unit = if self.exponent == i8::MIN { 1.0 } else { 2f64.powi(self.exponent.into()) };

@@ -1,5 +1,5 @@
-//! Any messages of one rank, the *liar*, while the others form groups of survivors on a simulated network: no panic,
-//! an end in time, and ranks that count each other in are in the same group.
+//! Any messages of one rank, the *liar*, while the others form groups of survivors on a simulated
+//! network: no panic, an end in time, and ranks that count each other in are in the same group.
 //!
 //! ```text
 //!   input:  ranks less 2, and 16 × the liar (1 byte)  manner (1 byte)  delays (2 bytes)  acts
@@ -15,8 +15,9 @@
 //!   message: kind  epoch (2 bytes)  members  round: bits 0–3; part: bit 4; checksum: bit 5
 //! ```
 //!
-//! `to` is a rank, or all where there is no such rank. A rank that lies can have others left out, and be in two groups of
-//! one epoch itself (docs/failures.md). So what is asserted is about pairs of ranks that do not lie.
+//! `to` is a rank, or all where there is no such rank. A rank that lies can have others left out,
+//! and be in two groups of one epoch itself (docs/failures.md). So what is asserted is about pairs
+//! of ranks that do not lie.
 
 use foldwire::codec::CodecId;
 use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind, Measure};
@@ -34,8 +35,8 @@ use std::time::Duration;
 
 /// How long survivors wait for each other.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// An end comes within this time of the last lie. Each rank loses patience with each other once at most in each of three
-/// tries, and takes the others along.
+/// An end comes within this time of the last lie. Each rank loses patience with each other once at
+/// most in each of three tries, and takes the others along.
 const LIMIT: Duration = PATIENCE.saturating_mul(100);
 /// How often a rank forms a group and computes in it, until a sum succeeds.
 const ROUNDS: usize = 3;
@@ -251,7 +252,8 @@ async fn end_of(
     .await
 }
 
-/// It is one that forming a group may give, and names another rank, if any. Who lies may use up the numbers of groups.
+/// It is one that forming a group may give, and names another rank, if any. Who lies may use up the
+/// numbers of groups.
 fn check_error(error: Error, own: Rank, size: usize) {
     let named = match error {
         Error::Excluded { rank } | Error::Stalled { rank, .. } | Error::Mismatch { rank, .. } => {

@@ -1,7 +1,7 @@
 //! Values: made from arbitrary input, encoded, compared.
 //!
-//! Values are bit patterns, so NaN payloads, infinities, subnormals and −0 all occur; a few *shapes*
-//! put real chunks (long, smooth, constant, with outliers) within reach of short inputs.
+//! Values are bit patterns, so NaN payloads, infinities, subnormals and −0 all occur; a few
+//! *shapes* put real chunks (long, smooth, constant, with outliers) within reach of short inputs.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use foldwire::codec::Codec;
@@ -114,8 +114,8 @@ pub fn assert_within<T: Value>(bound: f64, values: &[T], returned: &[T]) {
     }
 }
 
-/// The operation on two values as `foldwire::op` documents it, in the plainest words: NaN wins, and −0 is
-/// less than +0.
+/// The operation on two values as `foldwire::op` documents it, in the plainest words: NaN wins, and
+/// −0 is less than +0.
 pub fn operate<T: Value>(op: &Op<'_, T>, a: T, b: T) -> T {
     let smaller_first = || {
         let swap = if a == b { !a.to_f64().is_sign_negative() } else { b < a };

@@ -48,8 +48,8 @@ impl Operation {
     }
 }
 
-/// Whether no rank can be done with such a call before all others have made it. In the others, which have a root, a rank
-/// that only sends may.
+/// Whether no rank can be done with such a call before all others have made it. In the others,
+/// which have a root, a rank that only sends may.
 #[must_use]
 pub const fn needs_all(collective: Collective) -> bool {
     matches!(collective, Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather)
@@ -179,7 +179,8 @@ fn meanings(i: &Indices) -> [bool; AXES.len()] {
     let is_lossy = !CodecId::ALL[i[axis::CODEC]].is_exact();
     let op = Operation::ALL[i[axis::OP]];
     let amplifies = matches!(op, Operation::Prod | Operation::Norm);
-    // The result of a product has no bound to ask for, and no sum with a fill value of 1e37 in floats is within it.
+    // The result of a product has no bound to ask for, and no sum with a fill value of 1e37 in
+    // floats is within it.
     let has_bound = !collective.reduces() || !amplifies && i[axis::ROUGH] == 0;
     let on_result = has_bound && SCOPES[i[axis::SCOPE]] == Scope::Result;
     let mut means = [true; AXES.len()];
@@ -229,8 +230,9 @@ impl Case {
         }
     }
 
-    /// Whether a rank with the case `other`, made of choices as this is, makes the same call: in nothing that others can tell is
-    /// it different. Whether a rank's result replaces its operand is its own concern.
+    /// Whether a rank with the case `other`, made of choices as this is, makes the same call: in
+    /// nothing that others can tell is it different. Whether a rank's result replaces its operand
+    /// is its own concern.
     #[must_use]
     pub fn is_same_call(&self, other: &Self) -> bool {
         let parts = |case: &Self| {
@@ -283,7 +285,8 @@ impl Choice {
         Self(AXES.map(|n| random.below(n)))
     }
 
-    /// Another choice on one axis: what a rank might do that disagrees with the others. It has the same data.
+    /// Another choice on one axis: what a rank might do that disagrees with the others. It has the
+    /// same data.
     #[must_use]
     pub fn twisted(mut self, random: &mut Random) -> Self {
         let may_differ = |axis: &usize| ![axis::SIZE, axis::ROUGH].contains(axis);
@@ -320,7 +323,8 @@ pub fn all() -> impl Iterator<Item = Case> {
     indices.filter(|&i| normalised(i) == i).map(Case::from_indices)
 }
 
-/// Few cases in which every pair of choices on two axes occurs, if there is a case in which both mean something.
+/// Few cases in which every pair of choices on two axes occurs, if there is a case in which both
+/// mean something.
 #[must_use]
 pub fn pairwise() -> Vec<Case> {
     cover().into_iter().map(Case::from_indices).collect()

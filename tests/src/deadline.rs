@@ -1,5 +1,5 @@
-//! Groups of ranks for tests of failures: nobody leaves before all have their result, so that a silent
-//! rank cannot be told by its leaving, and a hang is a failure.
+//! Groups of ranks for tests of failures: nobody leaves before all have their result, so that a
+//! silent rank cannot be told by its leaving, and a hang is a failure.
 
 use foldwire::schedule::Ring;
 use foldwire::{Bound, Communicator, Plan};

@@ -1,8 +1,8 @@
 //! The conformance suite: what every backend, schedule, pipeline and codec must do.
 //!
-//! A [`Case`] is one point of the product; [`Case::check`] runs it on a [`Backend`] and compares every
-//! rank's result with a plain oracle in `f64` and with the other ranks' bits. [`pairwise`] picks few cases
-//! such that every pair of choices occurs in one; [`all`] is the whole product.
+//! A [`Case`] is one point of the product; [`Case::check`] runs it on a [`Backend`] and compares
+//! every rank's result with a plain oracle in `f64` and with the other ranks' bits. [`pairwise`]
+//! picks few cases such that every pair of choices occurs in one; [`all`] is the whole product.
 //!
 //! A new backend implements [`Backend`] and calls [`pairwise`] in one test.
 
@@ -24,21 +24,21 @@ use foldwire::{Communicator, Transport};
 use std::io::Write;
 use std::ops::Range;
 
-/// Says that something is not tested here, and why, where the capture of a test's output does not hide it: `cargo xtask test`
-/// lists these lines.
+/// Says that something is not tested here, and why, where the capture of a test's output does not
+/// hide it: `cargo xtask test` lists these lines.
 pub fn skip(why: &str) {
     // In one piece, as other tests print too. Nobody is left to tell that the output is closed.
     let _ = std::io::stdout().write_all(format!("skipped: {why}\n").as_bytes());
 }
 
-/// A way to run one closure on every rank of a new group: in this process, or in several that all run the
-/// same program, of which this is one.
+/// A way to run one closure on every rank of a new group: in this process, or in several that all
+/// run the same program, of which this is one.
 pub trait Backend {
     /// Its transport.
     type Transport: Transport;
 
-    /// Runs `body` on each of `size` ranks at the same time, and returns the results of those ranks that
-    /// live in this process, in rank order.
+    /// Runs `body` on each of `size` ranks at the same time, and returns the results of those ranks
+    /// that live in this process, in rank order.
     fn run_transports<R: Send>(
         &self,
         size: usize,

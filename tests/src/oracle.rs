@@ -1,4 +1,5 @@
-//! What a reduction should give, in `f64`, and how far a result may be off: docs/guarantees.md, written out once more.
+//! What a reduction should give, in `f64`, and how far a result may be off: docs/guarantees.md,
+//! written out once more.
 
 use crate::Case;
 use crate::case::Operation;
@@ -60,7 +61,8 @@ pub fn encodings(schedule: &str, collective: Collective, n: u64) -> u64 {
     }
 }
 
-/// The first table of section 2: the worst case of a lossy call in bounds of an operand; `None` where none is given.
+/// The first table of section 2: the worst case of a lossy call in bounds of an operand; `None`
+/// where none is given.
 #[must_use]
 pub fn error_terms(case: &Case) -> Option<f64> {
     let keeps_frames = [RAW, HOMOMORPHIC, FUSED].contains(&case.pipeline);
@@ -83,8 +85,8 @@ pub fn error_terms(case: &Case) -> Option<f64> {
 
 /// How far a result may be from the exact one: the codec's share and the rounding of `T`.
 ///
-/// `bound` is the bound on each operand, `worst_case` what [`error_terms`] make of it, if anything; `encodings` how many lossy
-/// encodings can add up.
+/// `bound` is the bound on each operand, `worst_case` what [`error_terms`] make of it, if anything;
+/// `encodings` how many lossy encodings can add up.
 #[must_use]
 pub fn tolerance<T: Element>(
     op: Operation,

@@ -23,11 +23,13 @@ pub fn run_suite<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     }
 }
 
-/// The last rank kills itself in the middle of an all-reduce; the others say what they see of it, shrink, and say how many they
-/// are in a call of their own. Returns once they have; exit then, since the process's own group is beyond repair.
+/// The last rank kills itself in the middle of an all-reduce; the others say what they see of it,
+/// shrink, and say how many they are in a call of their own. Returns once they have; exit then,
+/// since the process's own group is beyond repair.
 ///
 /// # Panics
-/// If a survivor sees anything but a lost peer or a stall, or sees it late, or if the survivors' result is wrong.
+/// If a survivor sees anything but a lost peer or a stall, or sees it late, or if the survivors'
+/// result is wrong.
 pub fn lose_a_rank(backend: &impl Backend, size: usize) {
     let timeout = Duration::from_secs(3);
     let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);

@@ -1,19 +1,23 @@
 //! The soak: whatever goes wrong, every rank gets the right result or a typed error, in time.
 //!
-//! A seed draws a [`Scenario`]: a group, a network, some calls of the suite's tables, and what goes wrong. The scenario
-//! runs on the simulator, and a judge decides whether every rank did what the library promises:
+//! A seed draws a [`Scenario`]: a group, a network, some calls of the suite's tables, and what goes
+//! wrong. The scenario runs on the simulator, and a judge decides whether every rank did what the
+//! library promises:
 //!
-//! - a rank returns a result that the oracle accepts, the same bits on all ranks where the collective promises it; or a
-//!   typed error that names another rank, no later than the time limit after its last frame;
+//! - a rank returns a result that the oracle accepts, the same bits on all ranks where the
+//!   collective promises it; or a typed error that names another rank, no later than the time limit
+//!   after its last frame;
 //! - no rank returns a result to which a contribution is missing;
-//! - errors have a cause: without faults, with delays shorter than the time limit, and where a rank differs in nothing that others
-//!   can tell, every call succeeds; nobody complains of damaged frames or of disagreement where there are none, of a lost peer
-//!   where none left, of a rank that gave up where it did not, or of a silent one where one gave up and nothing else happened;
+//! - errors have a cause: without faults, with delays shorter than the time limit, and where a rank
+//!   differs in nothing that others can tell, every call succeeds; nobody complains of damaged
+//!   frames or of disagreement where there are none, of a lost peer where none left, of a rank that
+//!   gave up where it did not, or of a silent one where one gave up and nothing else happened;
 //! - after a call was given up, and nothing else, all ranks come back in one group;
 //! - after an error every call says that the communicator is unusable;
 //! - nobody panics, nobody hangs, and all frames come back.
 //!
-//! Same seed, same run. What the suite's tables gain (collectives, schedules, codecs, …) is drawn without a change here.
+//! Same seed, same run. What the suite's tables gain (collectives, schedules, codecs, …) is drawn
+//! without a change here.
 
 mod draw;
 mod judge;

@@ -1,8 +1,8 @@
-//! What every backend must do: checks that run on any [`Backend`], whether its ranks are threads of one process or
-//! processes of their own.
+//! What every backend must do: checks that run on any [`Backend`], whether its ranks are threads of
+//! one process or processes of their own.
 //!
-//! `make` gives the backend with frames of some size (`None`: its default). A check panics if something is wrong,
-//! on the rank that finds it.
+//! `make` gives the backend with frames of some size (`None`: its default). A check panics if
+//! something is wrong, on the rank that finds it.
 
 use crate::tamper::tamper;
 use crate::{
@@ -137,7 +137,8 @@ fn disagreement<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
                 comm.config_mut().timeout = PATIENT;
                 let is_odd = comm.rank().index() == size - 1;
                 let first = run_case(if is_odd { &twisted } else { &honest }, &mut comm);
-                // A rank that only sends may have finished before anybody saw its call; its next one must fail.
+                // A rank that only sends may have finished before anybody saw its call; its next
+                // one must fail.
                 let next = comm.all_reduce(&mut [1.0f32; 100], Op::Sum, &Plan::raw());
                 (first, next.is_err())
             });
@@ -243,7 +244,8 @@ fn silence<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     let codes = backend.gather(outcomes.iter().map(code).collect());
     let context = format!("{outcomes:?}, all {codes:?}");
     assert!(!codes.contains(&OK) && !codes.contains(&UNEXPECTED), "{context}");
-    // Which of them names the silent rank depends on when each comes to look; on virtual time it is known (`simulated`).
+    // Which of them names the silent rank depends on when each comes to look; on virtual time it is
+    // known (`simulated`).
     assert!(codes[..size - 1].contains(&STALLED), "{context}");
 }
 
@@ -267,7 +269,8 @@ fn sum<X: Transport>(comm: &mut Communicator<X>, plan: &Plan) -> Result<Vec<u8>,
     Ok(data::bytes(&values))
 }
 
-/// The last rank cancels a call, and leaves or not; the others go on and get what a new group of theirs gets.
+/// The last rank cancels a call, and leaves or not; the others go on and get what a new group of
+/// theirs gets.
 fn go_on<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize, leaves: bool) {
     let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Ring);
     let n_left = if leaves { size - 1 } else { size };

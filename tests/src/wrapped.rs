@@ -6,7 +6,8 @@ use std::time::Duration;
 
 /// What is different. By default nothing is.
 pub trait Hooks {
-    /// Sees a received message of `n_bytes` at the beginning of its frame, and may change it; how long it is then.
+    /// Sees a received message of `n_bytes` at the beginning of its frame, and may change it; how
+    /// long it is then.
     fn received(&mut self, frame: &mut [u8], n_bytes: usize) -> usize {
         let _ = frame;
         n_bytes

@@ -1,5 +1,5 @@
-//! The suite over libfabric: 1, 2, 3 and 5 processes over its providers `tcp` and `shm`. A provider that this libfabric has not
-//! is skipped, saying so.
+//! The suite over libfabric: 1, 2, 3 and 5 processes over its providers `tcp` and `shm`. A provider
+//! that this libfabric has not is skipped, saying so.
 #![cfg(feature = "libfabric")]
 
 use foldwire_tests::skip;
@@ -11,7 +11,8 @@ use std::sync::{PoisonError, RwLock};
 /// Alone, a pair, with a third party, and more than cores; threads try all from 1 to 5.
 const SIZES: [usize; 4] = [1, 2, 3, 5];
 
-/// Suites wait half of their time and may run beside each other; a test that looks at the clock has the machine for itself.
+/// Suites wait half of their time and may run beside each other; a test that looks at the clock has
+/// the machine for itself.
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// Runs `suite libfabric` with some words as `n` processes; their outputs in rank order.
@@ -46,8 +47,8 @@ fn text(outputs: &[Output]) -> String {
     ranks.collect::<Vec<_>>().join("\n")
 }
 
-/// Whether there is a provider here, which says so if not. libfabric's own program decides: a provider that it finds must be
-/// one that can be used.
+/// Whether there is a provider here, which says so if not. libfabric's own program decides: a
+/// provider that it finds must be one that can be used.
 fn is_here(name: &str) -> bool {
     let providers = foldwire_libfabric::providers(&foldwire_libfabric::Settings::default());
     let is_usable = providers.iter().any(|found| found.offer.is_ok() && found.name == name);

@@ -1,5 +1,6 @@
-//! The suite over MPI: 1, 2, 3 and 5 processes started by the library's `mpirun`, which `FOLDWIRE_MPIRUN` names with its
-//! options (`mpirun` unless set). `cargo xtask test` runs this once for each MPI library that it finds.
+//! The suite over MPI: 1, 2, 3 and 5 processes started by the library's `mpirun`, which
+//! `FOLDWIRE_MPIRUN` names with its options (`mpirun` unless set). `cargo xtask test` runs this
+//! once for each MPI library that it finds.
 #![cfg(feature = "mpi")]
 
 use foldwire_tests::suite::N_CHECKS;
@@ -47,8 +48,8 @@ fn up_to_five_ranks_do_what_every_backend_must() {
 
 #[test]
 fn a_killed_rank_ends_every_other_ones_call_and_the_others_go_on() {
-    // By default launchers kill all ranks when one is lost; here the others must tell. MPICH's launcher must not
-    // even notice, so a shell outlives the rank.
+    // By default launchers kill all ranks when one is lost; here the others must tell. MPICH's
+    // launcher must not even notice, so a shell outlives the rank.
     let version = mpi::environment::library_version().unwrap_or_default();
     let output = if version.contains("Open MPI") {
         mpirun(4, &["--enable-recovery"], &[SUITE, "mpi", "--lose-a-rank"])

@@ -25,9 +25,9 @@ pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a program may need of a C library that has neither threads, files nor a heap: what starts it
-/// (`_ITM` and `__gmon` are weak hooks of the start code), what compilers call unasked, and what the
-/// program declares.
+/// What a program may need of a C library that has neither threads, files nor a heap: what starts
+/// it (`_ITM` and `__gmon` are weak hooks of the start code), what compilers call unasked, and what
+/// the program declares.
 const IMPORTS: &[&str] = &[
     "__libc_start_main",
     "__cxa_finalize",
@@ -81,7 +81,8 @@ fn is_allowed_import(name: &str) -> bool {
 /// Whether a mangled name belongs to `std` or `alloc`, or to the hooks of a global allocator.
 fn is_of_std_or_heap(name: &str) -> bool {
     const HOOKS: [&str; 4] = ["__rust_alloc", "__rust_realloc", "__rg_", "__rdl_"];
-    // Legacy mangling writes a path as lengths and names; v0 names a crate `Cs<hash>_<length><name>`.
+    // Legacy mangling writes a path as lengths and names; v0 names a crate
+    // `Cs<hash>_<length><name>`.
     let in_crate = |crate_name: &str| {
         let path = format!("{}{crate_name}", crate_name.len());
         let legacy = name.starts_with(&format!("_ZN{path}"));

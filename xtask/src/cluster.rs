@@ -1,4 +1,5 @@
-//! `cargo xtask cluster`: a cluster on one machine, of which the wire is real and its rate is known.
+//! `cargo xtask cluster`: a cluster on one machine, of which the wire is real and its rate is
+//! known.
 //!
 //! ```text
 //!  node 0            node 1                    network namespaces NAME-0, NAME-1, …
@@ -10,12 +11,12 @@
 //!
 //! Programs run in a node with its network, a host name, System V IPC and `/dev/shm` of its own, so
 //! MPI and libfabric take the nodes for different machines and use TCP. Processors, memory and file
-//! system are shared. There is no added latency: only rates are emulated ([`shape`] says how, and how
-//! well).
+//! system are shared. There is no added latency: only rates are emulated ([`shape`] says how, and
+//! how well).
 //!
-//! Nothing is remembered in files. What exists is found by the names of namespaces, and each of ours
-//! carries a mark ([`nodes`]), so `down` works after a crash, several clusters live side by side under
-//! different names, and namespaces of others are left alone.
+//! Nothing is remembered in files. What exists is found by the names of namespaces, and each of
+//! ours carries a mark ([`nodes`]), so `down` works after a crash, several clusters live side by
+//! side under different names, and namespaces of others are left alone.
 
 mod agent;
 mod counters;

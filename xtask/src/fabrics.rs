@@ -1,8 +1,9 @@
-//! What needs an MPI library or libfabric: which members of the workspace and which features can be built here, and the
-//! steps for a second MPI library.
+//! What needs an MPI library or libfabric: which members of the workspace and which features can be
+//! built here, and the steps for a second MPI library.
 //!
-//! A program is bound to one MPI library when it is built. The workspace is built with the first that is here; another
-//! one has [another target folder](SECOND_TARGET), and builds only what knows MPI.
+//! A program is bound to one MPI library when it is built. The workspace is built with the first
+//! that is here; another one has [another target folder](SECOND_TARGET), and builds only what knows
+//! MPI.
 
 use crate::machine::{Available, MPICH, Mpi, OPEN_MPI};
 use crate::steps::Steps;
@@ -55,7 +56,8 @@ impl Library {
     }
 }
 
-/// cargo with these words on all members of the workspace, with all features, that can be built here.
+/// cargo with these words on all members of the workspace, with all features, that can be built
+/// here.
 pub(crate) fn cargo_on_workspace(steps: &Steps, here: Available, words: &str) -> Command {
     let mut command = steps.cargo(words);
     command.arg("--workspace");
@@ -75,7 +77,8 @@ pub(crate) fn cargo_on_workspace(steps: &Steps, here: Available, words: &str) ->
     command
 }
 
-/// Runs the tests of what the workspace's own did not have: the programs without fabrics, the other MPI libraries.
+/// Runs the tests of what the workspace's own did not have: the programs without fabrics, the other
+/// MPI libraries.
 pub(crate) fn test(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     for (name, is_here) in
         [("Open MPI", here.openmpi), ("MPICH", here.mpich), ("libfabric", here.libfabric)]

@@ -1,7 +1,8 @@
 //! `cargo xtask fuzz`: the targets of `fuzz/` under libFuzzer and AddressSanitizer.
 //!
-//! They are cargo-fuzz targets, and `cargo +nightly fuzz run TARGET` runs one just as well. This builds them all at
-//! once with the flags that cargo-fuzz uses, so that no machine has to install it first (a minute of compiling).
+//! They are cargo-fuzz targets, and `cargo +nightly fuzz run TARGET` runs one just as well. This
+//! builds them all at once with the flags that cargo-fuzz uses, so that no machine has to install
+//! it first (a minute of compiling).
 //!
 //! ```text
 //!   fuzz/corpus/TARGET/     inputs that are kept: small, and regressions (regress-…)

@@ -1,8 +1,8 @@
 //! Project tasks: `cargo xtask <command>`.
 //!
-//! A task is a list of [`steps`]: commands that are shown, timed, and stop the task when they fail. Each
-//! file beside this one holds one command; it depends on nothing of the workspace, so that it runs
-//! however broken that is.
+//! A task is a list of [`steps`]: commands that are shown, timed, and stop the task when they fail.
+//! Each file beside this one holds one command; it depends on nothing of the workspace, so that it
+//! runs however broken that is.
 
 mod bare_metal;
 mod bench;

@@ -1,11 +1,13 @@
-//! The nightly toolchain, which fuzzing and sanitizers need: whether it is there, and for which machine it compiles.
+//! The nightly toolchain, which fuzzing and sanitizers need: whether it is there, and for which
+//! machine it compiles.
 
 use anyhow::{Context, bail};
 use std::process::{Command, Stdio};
 
 /// A nightly toolchain that has been found.
 pub(crate) struct Nightly {
-    /// The target that it compiles for by default. Sanitizers want it named, or build scripts are instrumented too.
+    /// The target that it compiles for by default. Sanitizers want it named, or build scripts are
+    /// instrumented too.
     pub(crate) host: String,
 }
 

@@ -36,8 +36,8 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     bail!("{}", advice(&missing))
 }
 
-/// Installs what is missing if that can be done without asking: as root, with apt-get. Returns what is
-/// missing then.
+/// Installs what is missing if that can be done without asking: as root, with apt-get. Returns what
+/// is missing then.
 ///
 /// # Errors
 /// When apt-get fails.

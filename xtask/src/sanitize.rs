@@ -1,10 +1,13 @@
-//! `cargo xtask sanitize` and `cargo xtask valgrind`: the tests of what has `unsafe` code, under checkers of memory.
+//! `cargo xtask sanitize` and `cargo xtask valgrind`: the tests of what has `unsafe` code, under
+//! checkers of memory.
 //!
-//! AddressSanitizer runs with nightly's precompiled standard library, so it sees accesses in our code and in what is
-//! generic, not those within the library's own compiled functions. ThreadSanitizer does not work that way: it does not
-//! see the library's locks, and reports everything that they guard. loom and `cargo xtask stress` stand in for it.
+//! AddressSanitizer runs with nightly's precompiled standard library, so it sees accesses in our
+//! code and in what is generic, not those within the library's own compiled functions.
+//! ThreadSanitizer does not work that way: it does not see the library's locks, and reports
+//! everything that they guard. loom and `cargo xtask stress` stand in for it.
 //!
-//! Valgrind knows AVX2 and not AVX-512, and says so to programs that ask; so its run covers the levels up to AVX2.
+//! Valgrind knows AVX2 and not AVX-512, and says so to programs that ask; so its run covers the
+//! levels up to AVX2.
 
 use crate::nightly::Nightly;
 use crate::steps::{Steps, Tests};

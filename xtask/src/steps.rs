@@ -1,8 +1,8 @@
-//! Running commands one after another: each is shown, timed and counted; the first that fails ends the
-//! task and is shown in a form that can be pasted into a shell.
+//! Running commands one after another: each is shown, timed and counted; the first that fails ends
+//! the task and is shown in a form that can be pasted into a shell.
 //!
-//! Tests are counted from the `test result:` lines of cargo's own output while it passes through, and what tests say that they
-//! skip (lines that begin with `skipped: `) is kept for the summary.
+//! Tests are counted from the `test result:` lines of cargo's own output while it passes through,
+//! and what tests say that they skip (lines that begin with `skipped: `) is kept for the summary.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -74,8 +74,8 @@ impl Steps {
         &self.root
     }
 
-    /// cargo with these words, of the toolchain that `rust-toolchain.toml`, rustup or a `+nightly` in
-    /// front chooses.
+    /// cargo with these words, of the toolchain that `rust-toolchain.toml`, rustup or a `+nightly`
+    /// in front chooses.
     pub(crate) fn cargo(&self, words: &str) -> Command {
         let mut command = Command::new("cargo");
         command.args(words.split_whitespace()).current_dir(&self.root);
@@ -237,7 +237,8 @@ fn count(line: &str) -> Option<Tests> {
     Some(Tests { passed: number(" passed")?, failed: number(" failed")? })
 }
 
-/// What a line such as `skipped: no provider shm` says. Behind the name of its test, where one runs at a time.
+/// What a line such as `skipped: no provider shm` says. Behind the name of its test, where one runs
+/// at a time.
 fn skipped(line: &str) -> Option<&str> {
     let behind_name = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "));
     let said = behind_name.map_or(line, |(_, said)| said);

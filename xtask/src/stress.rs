@@ -1,4 +1,5 @@
-//! `cargo xtask stress`: short worlds of threads one after another, each checked against the oracle.
+//! `cargo xtask stress`: short worlds of threads one after another, each checked against the
+//! oracle.
 
 use crate::fuzz::time;
 use crate::steps::Steps;

@@ -1,10 +1,12 @@
 //! Rank 0 at the door: who knocks, who is let in, and who is not.
 //!
-//! Nobody is waited for alone. Every connection has its own state and its own deadline, all are served by one loop, and
-//! what a stranger does costs at most some 16 KiB for [`HANDSHAKE_LIMIT`]. When too many knock at once, one of them must knock
-//! again: of those who have not said who they are, if there are any, the one who has waited longest.
+//! Nobody is waited for alone. Every connection has its own state and its own deadline, all are
+//! served by one loop, and what a stranger does costs at most some 16 KiB for [`HANDSHAKE_LIMIT`].
+//! When too many knock at once, one of them must knock again: of those who have not said who they
+//! are, if there are any, the one who has waited longest.
 //!
-//! Who has said something is heard before anybody is put off, since it may be this rank that was slow.
+//! Who has said something is heard before anybody is put off, since it may be this rank that was
+//! slow.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,7 +32,8 @@ use crate::watch::Watch;
 const MAX_STRANGERS: usize = 64;
 /// Most connections that are taken before those who are there are heard again.
 const KNOCKS_PER_PASS: usize = 32;
-/// Longest wait without a look at the listener: the system may have refused a connection for want of files.
+/// Longest wait without a look at the listener: the system may have refused a connection for want
+/// of files.
 const TICK: Duration = Duration::from_millis(100);
 
 const LISTENER: Token = Token(usize::MAX);

@@ -29,7 +29,8 @@ pub trait Exchange {
         self.all_gather(&[]).map(|_| ())
     }
 
-    /// A rank that has ended since the last call without saying goodbye, if this way knows of any. Never waits.
+    /// A rank that has ended since the last call without saying goodbye, if this way knows of any.
+    /// Never waits.
     fn poll_lost(&mut self) -> Option<Rank> {
         None
     }

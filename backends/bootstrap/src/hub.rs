@@ -1,4 +1,5 @@
-//! Rank 0 among the ranks that are in: it carries all-gathers, and tells everyone of ranks that are lost.
+//! Rank 0 among the ranks that are in: it carries all-gathers, and tells everyone of ranks that are
+//! lost.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,8 @@ impl Hub {
         Self { watch, seats }
     }
 
-    /// As [`Exchange::all_gather`](crate::Exchange::all_gather). Every rank gets every part: size² parts leave rank 0.
+    /// As [`Exchange::all_gather`](crate::Exchange::all_gather). Every rank gets every part: size²
+    /// parts leave rank 0.
     pub(crate) fn all_gather(
         &mut self,
         mine: &[u8],
@@ -52,7 +54,8 @@ impl Hub {
         self.seats.take_news()
     }
 
-    /// Waits for something to happen; gives up at the deadline, and tells the others for whom it waited.
+    /// Waits for something to happen; gives up at the deadline, and tells the others for whom it
+    /// waited.
     fn wait(
         &mut self,
         deadline: Instant,

@@ -1,4 +1,5 @@
-//! How ranks find each other before they have a network: who they are, and what the others' addresses are.
+//! How ranks find each other before they have a network: who they are, and what the others'
+//! addresses are.
 //!
 //! ```text
 //!   environment ──▶ Place ──▶ Rendezvous ──join──▶ Party: Exchange ──▶ a backend
@@ -7,9 +8,10 @@
 //!                   root)
 //! ```
 //!
-//! Rank 0 listens, the others connect to it, and the connections stay. Both sides of each show that they know
-//! the group's token; what strangers send to the port does not stop the group: a rank that is put off in a crowd of them knocks
-//! again until its time limit. All of it runs in the caller's thread.
+//! Rank 0 listens, the others connect to it, and the connections stay. Both sides of each show that
+//! they know the group's token; what strangers send to the port does not stop the group: a rank
+//! that is put off in a crowd of them knocks again until its time limit. All of it runs in the
+//! caller's thread.
 //!
 //! | module | what it is |
 //! |---|---|

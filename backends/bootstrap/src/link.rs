@@ -110,15 +110,15 @@ impl Link {
         self.flush();
     }
 
-    /// As [`send`](Self::send), for messages that have been written already, which many links may be given: only what the
-    /// system does not take now is copied.
+    /// As [`send`](Self::send), for messages that have been written already, which many links may
+    /// be given: only what the system does not take now is copied.
     pub(crate) fn send_written(&mut self, messages: &[u8]) {
         let n_sent = if self.flush() { write(&mut self.stream, messages) } else { 0 };
         self.outbox.extend_from_slice(&messages[n_sent..]);
     }
 
-    /// Sends as much as the system takes; whether that was all. A connection that has broken takes everything: the loss is
-    /// told by [`fill`](Self::fill).
+    /// Sends as much as the system takes; whether that was all. A connection that has broken takes
+    /// everything: the loss is told by [`fill`](Self::fill).
     pub(crate) fn flush(&mut self) -> bool {
         self.n_sent += write(&mut self.stream, &self.outbox[self.n_sent..]);
         if self.is_clogged() {
@@ -139,7 +139,8 @@ impl Link {
         while !self.flush() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
-        // What has come and nobody has read makes some systems reset the connection, and lose what was sent.
+        // What has come and nobody has read makes some systems reset the connection, and lose what
+        // was sent.
         while Instant::now() < deadline && self.fill() == Fill::Some {
             self.inbox.clear();
         }

@@ -23,8 +23,8 @@ use crate::watch::Watch;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(250);
 
-/// A rank's connection to rank 0. Dropping it says goodbye, unless the thread panics: then rank 0 is to hear that
-/// this rank is lost.
+/// A rank's connection to rank 0. Dropping it says goodbye, unless the thread panics: then rank 0
+/// is to hear that this rank is lost.
 #[derive(Debug)]
 pub(crate) struct Member {
     root: Root,
@@ -172,14 +172,15 @@ impl Drop for Member {
     }
 }
 
-/// Whether rank 0 may never have heard this rank's answer, and did not let it in: in a crowd at its door it closes connections,
-/// and those that take long. If it has ended instead, nobody listens any more.
+/// Whether rank 0 may never have heard this rank's answer, and did not let it in: in a crowd at its
+/// door it closes connections, and those that take long. If it has ended instead, nobody listens
+/// any more.
 fn is_put_off(error: &Error) -> bool {
     matches!(error, Error::Lost { rank: Rank(0) } | Error::Refused { reason: Refusal::Slow, .. })
 }
 
-/// Shows rank 0 that this process belongs to the group. `None`: whoever listens went away, said nothing in time, or was too
-/// busy to listen.
+/// Shows rank 0 that this process belongs to the group. `None`: whoever listens went away, said
+/// nothing in time, or was too busy to listen.
 fn knock(
     place: &Place,
     stream: TcpStream,
@@ -228,7 +229,8 @@ fn connect(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
     let left = deadline.saturating_duration_since(Instant::now());
     // A limit of zero is refused.
     let stream = TcpStream::connect_timeout(&address, left.max(Duration::from_millis(1)))?;
-    // Without a listener, a connection to a port of one's own machine may be given that very port and meet itself.
+    // Without a listener, a connection to a port of one's own machine may be given that very port
+    // and meet itself.
     if stream.local_addr()? == stream.peer_addr()? {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }

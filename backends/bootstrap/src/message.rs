@@ -7,9 +7,9 @@
 //!   5       n      body
 //! ```
 //!
-//! All numbers are little-endian. Each kind has a largest body, checked before the body has come, so that
-//! nobody can make a rank wait for, or store, more than [`MAX_MESSAGE_BYTES`]. [`parse`] is pure: it reads a
-//! slice and says what is there.
+//! All numbers are little-endian. Each kind has a largest body, checked before the body has come,
+//! so that nobody can make a rank wait for, or store, more than [`MAX_MESSAGE_BYTES`]. [`parse`] is
+//! pure: it reads a slice and says what is there.
 //!
 //! ```text
 //!   rank k                                     rank 0
@@ -196,7 +196,8 @@ mod kind {
 const HELLO_BYTES: usize = MAGIC.len() + 2 + 4 + 4 + NONCE_BYTES;
 const REFUSAL_BYTES: usize = 1 + 4 + 4;
 
-/// The message at the start of `bytes` and how many bytes it takes; `None` if its end is not there yet.
+/// The message at the start of `bytes` and how many bytes it takes; `None` if its end is not there
+/// yet.
 ///
 /// # Errors
 /// When these bytes are no message, however many follow.
@@ -204,8 +205,8 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, Malformed> {
     parse_within(bytes, MAX_MESSAGE_BYTES)
 }
 
-/// As [`parse`], for one who accepts no message of more than `longest` bytes: nobody can make it wait for, or store,
-/// more of them.
+/// As [`parse`], for one who accepts no message of more than `longest` bytes: nobody can make it
+/// wait for, or store, more of them.
 ///
 /// # Errors
 /// As [`parse`]; [`Malformed::Length`] for a longer one.

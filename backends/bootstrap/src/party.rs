@@ -12,11 +12,12 @@ use crate::message::MAX_GIVEN_BYTES;
 
 /// This rank's connection to its group, by way of rank 0.
 ///
-/// Dropping it says goodbye to the others and takes at most a quarter of a second. A process that ends without dropping it,
-/// or drops it in a panic, is lost to the others.
+/// Dropping it says goodbye to the others and takes at most a quarter of a second. A process that
+/// ends without dropping it, or drops it in a panic, is lost to the others.
 ///
-/// Rank 0 passes news on when it calls [`poll_lost`](Exchange::poll_lost) or [`all_gather`](Exchange::all_gather), or drops its
-/// party; after it has left, nobody hears of others that are lost.
+/// Rank 0 passes news on when it calls [`poll_lost`](Exchange::poll_lost) or
+/// [`all_gather`](Exchange::all_gather), or drops its party; after it has left, nobody hears of
+/// others that are lost.
 #[derive(Debug)]
 pub struct Party {
     rank: Rank,

@@ -9,13 +9,15 @@
 //! | another with PMI | `PMI_RANK` | `PMI_SIZE` | `PMI_LOCAL_SIZE` is the size | |
 //! | PMIx | `PMIX_RANK` | `FOLDWIRE_SIZE` | | `PMIX_NAMESPACE` |
 //!
-//! The first whose rank is set counts. Open MPI and Hydra come before Slurm: inside a Slurm job `mpirun` starts one process
-//! of its own per node, and every rank below inherits that process's `SLURM_PROCID`. Hydra is told by
-//! `MPI_LOCALNRANKS` from Slurm's own PMI. Slurm counts only inside a step (`SLURM_STEP_ID`): a
-//! batch script has a `SLURM_PROCID`, but is no rank. If none is set, the process is alone: rank 0 of 1.
+//! The first whose rank is set counts. Open MPI and Hydra come before Slurm: inside a Slurm job
+//! `mpirun` starts one process of its own per node, and every rank below inherits that process's
+//! `SLURM_PROCID`. Hydra is told by `MPI_LOCALNRANKS` from Slurm's own PMI. Slurm counts only
+//! inside a step (`SLURM_STEP_ID`): a batch script has a `SLURM_PROCID`, but is no rank. If none is
+//! set, the process is alone: rank 0 of 1.
 //!
-//! `FOLDWIRE_ROOT` says where rank 0 listens, whoever the launcher is. Otherwise it is loopback if all ranks are on
-//! one machine, else the first node of `SLURM_STEP_NODELIST` or `SLURM_JOB_NODELIST`.
+//! `FOLDWIRE_ROOT` says where rank 0 listens, whoever the launcher is. Otherwise it is loopback if
+//! all ranks are on one machine, else the first node of `SLURM_STEP_NODELIST` or
+//! `SLURM_JOB_NODELIST`.
 
 mod error;
 mod nodes;
@@ -299,8 +301,8 @@ impl Env<'_> {
         Err(PlaceError::RootUnknown { launcher: source.launcher })
     }
 
-    /// The same on every rank of a job, and most likely another for another job. Below the ports that
-    /// systems give away themselves (32768 on).
+    /// The same on every rank of a job, and most likely another for another job. Below the ports
+    /// that systems give away themselves (32768 on).
     fn port(&self, source: &Source) -> Result<u16, PlaceError> {
         const FIRST: u64 = 20_000;
         const COUNT: u64 = 9_000;

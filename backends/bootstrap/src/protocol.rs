@@ -7,10 +7,11 @@
 //!                                   Membership   a rank that is in               ──▶ its fields
 //! ```
 //!
-//! `door`, `seats` and `member` carry bytes between these and their connections. Since nothing here waits, the
-//! whole protocol can be driven with arbitrary bytes, as fuzzing does. What a peer sends makes nothing here
-//! grow beyond what is stated: an [`Inbox`] holds one message of the longest kind that is expected and
-//! [`CHUNK_BYTES`] more, a [`Guest`] one part, a [`Membership`] one part and one piece of news of each rank.
+//! `door`, `seats` and `member` carry bytes between these and their connections. Since nothing here
+//! waits, the whole protocol can be driven with arbitrary bytes, as fuzzing does. What a peer sends
+//! makes nothing here grow beyond what is stated: an [`Inbox`] holds one message of the longest
+//! kind that is expected and [`CHUNK_BYTES`] more, a [`Guest`] one part, a [`Membership`] one part
+//! and one piece of news of each rank.
 
 mod admission;
 mod guest;

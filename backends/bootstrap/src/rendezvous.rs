@@ -1,4 +1,5 @@
-//! How the group comes together: settings, and what happens on either side until all ranks are there.
+//! How the group comes together: settings, and what happens on either side until all ranks are
+//! there.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -52,15 +53,17 @@ impl Rendezvous {
         Ok(Self::new(Place::from_env()?))
     }
 
-    /// The longest wait for others, while joining and in each all-gather (default: a minute). Who waits for rank 0 waits
-    /// five seconds longer, to hear from it who is missing. More than a year counts as a year.
+    /// The longest wait for others, while joining and in each all-gather (default: a minute). Who
+    /// waits for rank 0 waits five seconds longer, to hear from it who is missing. More than a year
+    /// counts as a year.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit.min(LONGEST_LIMIT);
         self
     }
 
-    /// A socket for rank 0 that listens already, instead of one at the place's root. Other ranks ignore it.
+    /// A socket for rank 0 that listens already, instead of one at the place's root. Other ranks
+    /// ignore it.
     #[must_use]
     pub fn listener(mut self, listener: TcpListener) -> Self {
         self.listener = Some(listener);

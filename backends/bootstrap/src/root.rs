@@ -35,8 +35,8 @@ impl Root {
         Self { host: host.into(), port }
     }
 
-    /// Whether only processes of this machine can reach it. Judged by the text alone (`localhost`, 127.…,
-    /// `::1`), so that every rank judges alike, whatever its name server says.
+    /// Whether only processes of this machine can reach it. Judged by the text alone (`localhost`,
+    /// 127.…, `::1`), so that every rank judges alike, whatever its name server says.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         match self.host.parse::<IpAddr>() {

@@ -14,8 +14,8 @@ use crate::protocol::{Departure, Guest};
 /// The longest time that leaving takes, when somebody does not read what is sent.
 pub(crate) const GOODBYE_LIMIT: Duration = Duration::from_millis(250);
 
-/// One seat for each rank. Dropping it says goodbye to all, unless the thread panics: then they are to hear
-/// that rank 0 is lost.
+/// One seat for each rank. Dropping it says goodbye to all, unless the thread panics: then they are
+/// to hear that rank 0 is lost.
 #[derive(Debug)]
 pub(crate) struct Seats {
     /// By rank; the first is rank 0's own.
@@ -120,7 +120,8 @@ impl Seats {
         }
     }
 
-    /// Tells all ranks every rank's part, in one piece for each: a write of its own for each part would be size² of them.
+    /// Tells all ranks every rank's part, in one piece for each: a write of its own for each part
+    /// would be size² of them.
     pub(crate) fn share_out(&mut self, parts: &[Vec<u8>]) {
         let mut shares = Vec::new();
         for (from, bytes) in parts.iter().enumerate() {

@@ -1,12 +1,13 @@
 //! The secret that ranks share, and how each side shows the other that it knows it.
 //!
-//! Both sides draw a nonce; each proves itself by HMAC-SHA-256, keyed by the token, over its role, the protocol's
-//! version, rank, size and both nonces. The token itself never travels. A proof is of no use in another
-//! connection, for another rank, or in the other direction.
+//! Both sides draw a nonce; each proves itself by HMAC-SHA-256, keyed by the token, over its role,
+//! the protocol's version, rank, size and both nonces. The token itself never travels. A proof is
+//! of no use in another connection, for another rank, or in the other direction.
 //!
-//! This keeps strangers out of the bootstrap. It does not hide or protect what is said afterwards: against those who can
-//! change packets on their way, use a network that is yours. Nor does it protect the network that ranks set up by what they
-//! tell each other here: libfabric's endpoints ask nobody for a token.
+//! This keeps strangers out of the bootstrap. It does not hide or protect what is said afterwards:
+//! against those who can change packets on their way, use a network that is yours. Nor does it
+//! protect the network that ranks set up by what they tell each other here: libfabric's endpoints
+//! ask nobody for a token.
 
 use std::fmt;
 
@@ -94,7 +95,8 @@ pub(crate) enum Role {
 /// What one handshake is about: the same on both sides if all is well.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transcript<'a> {
-    /// Absent on loopback only; then the proof shows no more than that both mean the same rank and size.
+    /// Absent on loopback only; then the proof shows no more than that both mean the same rank and
+    /// size.
     pub(crate) token: Option<&'a Token>,
     pub(crate) rank: Rank,
     pub(crate) size: u32,

@@ -26,7 +26,8 @@ impl Watch {
         self.poll.registry()
     }
 
-    /// Waits until something is ready, but not longer than `timeout`; then tells what is ready. A signal ends the wait early.
+    /// Waits until something is ready, but not longer than `timeout`; then tells what is ready. A
+    /// signal ends the wait early.
     pub(crate) fn wait(
         &mut self,
         timeout: Duration,

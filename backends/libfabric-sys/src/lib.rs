@@ -1,10 +1,10 @@
-//! Raw bindings to [libfabric](https://ofiwg.github.io/libfabric/): the C functions, types and constants that
-//! `foldwire-libfabric` needs, under their C names.
+//! Raw bindings to [libfabric](https://ofiwg.github.io/libfabric/): the C functions, types and
+//! constants that `foldwire-libfabric` needs, under their C names.
 //!
-//! The declarations are made at build time from the headers of the libfabric that is installed, so layouts are
-//! always those of the library that is linked. Functions that the headers define `static inline` have no symbol;
-//! a C shim provides one for each. Enumerations are plain integers: a newer library may return values that
-//! these headers do not know.
+//! The declarations are made at build time from the headers of the libfabric that is installed, so
+//! layouts are always those of the library that is linked. Functions that the headers define
+//! `static inline` have no symbol; a C shim provides one for each. Enumerations are plain integers:
+//! a newer library may return values that these headers do not know.
 
 #![allow(unsafe_code, reason = "declarations of C functions")]
 #![allow(non_camel_case_types, non_snake_case, non_upper_case_globals, reason = "C names")]

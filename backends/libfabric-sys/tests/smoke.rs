@@ -33,8 +33,9 @@ fn providers_have_names() {
     let mut n_providers = 0;
     let mut next = list;
     while !next.is_null() {
-        // SAFETY: elements of the list stay valid until fi_freeinfo; every element has a fabric_attr with a
-        // terminated name of the provider when only provider attributes are asked for.
+        // SAFETY: elements of the list stay valid until fi_freeinfo; every element has a
+        // fabric_attr with a terminated name of the provider when only provider attributes are
+        // asked for.
         let (name, after) =
             unsafe { (CStr::from_ptr((*(*next).fabric_attr).prov_name), (*next).next) };
         assert!(name.to_bytes().iter().all(u8::is_ascii_graphic), "{name:?}");

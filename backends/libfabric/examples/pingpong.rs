@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p foldwire-libfabric --example pingpong -- PROVIDER [SECONDS]`
 //!
-//! *Latency* is half the time of a round trip; *bandwidth* is that of a stream one way with a window of 8
-//! messages. Each is the median of 9 repetitions.
+//! *Latency* is half the time of a round trip; *bandwidth* is that of a stream one way with a
+//! window of 8 messages. Each is the median of 9 repetitions.
 
 #[path = "../tests/common/pipes.rs"]
 mod pipes;
@@ -49,7 +49,8 @@ fn main() -> Outcome<()> {
 fn measure(net: &mut Fabric, size: usize, seconds: f64) -> Outcome<(f64, f64)> {
     let mut link = Link::new(net, size)?;
     let each = seconds / REPETITIONS as f64;
-    // As often as fits the time; rank 0 finds out how often, and rank 1 is told by the last message.
+    // As often as fits the time; rank 0 finds out how often, and rank 1 is told by the last
+    // message.
     let mut latencies = Vec::new();
     let mut rates = Vec::new();
     for _ in 0..REPETITIONS {

@@ -1,4 +1,5 @@
-//! Sums an array over all ranks within a bound: `foldwire launch -n 4 -- target/release/examples/sum [VALUES]`.
+//! Sums an array over all ranks within a bound:
+//! `foldwire launch -n 4 -- target/release/examples/sum [VALUES]`.
 
 use foldwire::{Bound, Communicator, Op, Plan};
 use foldwire_bootstrap::Rendezvous;

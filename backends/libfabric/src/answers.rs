@@ -1,9 +1,10 @@
 //! Sends that are complete only when their receiver has posted a receive (`matched`).
 //!
-//! libfabric has a flag for that, `FI_MATCH_COMPLETE`, which hardly any provider accepts; `FI_DELIVERY_COMPLETE` is satisfied
-//! with a message in the provider's memory. So a message that shall be matched says so in its mark, and whoever receives it
-//! sends back an empty answer. The buffer is released when the provider is done with it and the answer is here.
-//! Cost: one small message for each that asks.
+//! libfabric has a flag for that, `FI_MATCH_COMPLETE`, which hardly any provider accepts;
+//! `FI_DELIVERY_COMPLETE` is satisfied with a message in the provider's memory. So a message that
+//! shall be matched says so in its mark, and whoever receives it sends back an empty answer. The
+//! buffer is released when the provider is done with it and the answer is here. Cost: one small
+//! message for each that asks.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -32,7 +33,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// A buffer whose message is both sent and answered. Which message does not matter: all on a link are alike.
+    /// A buffer whose message is both sent and answered. Which message does not matter: all on a
+    /// link are alike.
     fn settle(&mut self) -> Option<Buffer> {
         if self.n_answers == 0 {
             return None;
@@ -57,7 +59,8 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Posts a receive for one more answer on a link, unless one is posted that no message has asked for yet.
+    /// Posts a receive for one more answer on a link, unless one is posted that no message has
+    /// asked for yet.
     pub(crate) fn listen(
         &mut self,
         port: &mut Port<Request>,
@@ -87,7 +90,8 @@ impl Answers {
         self.asked.entry((to, tag)).or_default().n_unanswered += 1;
     }
 
-    /// Notes that the provider is done with a message that asks; the buffer, if it was answered before or never will be.
+    /// Notes that the provider is done with a message that asks; the buffer, if it was answered
+    /// before or never will be.
     pub(crate) fn note_sent(&mut self, to: Rank, tag: Tag, buffer: Buffer) -> Option<Buffer> {
         if self.gone.contains(&to) {
             return Some(buffer);
@@ -115,7 +119,8 @@ impl Answers {
         self.spare.push(empty);
     }
 
-    /// Gives up waiting for the answers of a rank, and answering it, for good; the buffers that waited for it.
+    /// Gives up waiting for the answers of a rank, and answering it, for good; the buffers that
+    /// waited for it.
     pub(crate) fn forget(&mut self, peer: Rank) -> Vec<(Tag, Buffer)> {
         self.gone.insert(peer);
         self.owed.retain(|&(to, _)| to != peer);
@@ -138,8 +143,8 @@ impl Answers {
         !self.owed.is_empty() || !self.under_way.is_empty()
     }
 
-    /// Sends what is owed, as far as the network has room. A rank that it has no room for, perhaps for ever, keeps none of
-    /// the others waiting. On failure the rank that could not be answered.
+    /// Sends what is owed, as far as the network has room. A rank that it has no room for, perhaps
+    /// for ever, keeps none of the others waiting. On failure the rank that could not be answered.
     pub(crate) fn pay(&mut self, port: &mut Port<Request>, me: Rank) -> Result<(), (Rank, Errno)> {
         let mut full: Vec<Rank> = Vec::new();
         for _ in 0..self.owed.len() {

@@ -1,7 +1,8 @@
 //! Which providers can be used here, and what exactly is missing where one cannot.
 //!
-//! A provider is first asked for everything that we need. If it says no (`fi_getinfo` gives no reason), it is
-//! asked for less and less, and the first thing that it cannot do is what is missing.
+//! A provider is first asked for everything that we need. If it says no (`fi_getinfo` gives no
+//! reason), it is asked for less and less, and the first thing that it cannot do is what is
+//! missing.
 
 use std::fmt;
 
@@ -9,22 +10,23 @@ use crate::ffi::{self, Description, Descriptions, Query, Requirements};
 use crate::settings::Settings;
 use crate::{Errno, Version, tags};
 
-/// The providers that are chosen from, best first: networks with hardware of their own, then shared memory, then
-/// TCP.
+/// The providers that are chosen from, best first: networks with hardware of their own, then shared
+/// memory, then TCP.
 pub(crate) const AUTOMATIC: [&str; 8] =
     ["cxi", "psm3", "psm2", "opx", "efa", "verbs", SHARED_MEMORY, "tcp"];
 /// Providers that can be named but are not chosen.
 const OTHERS: [&str; 2] = ["sockets", "udp"];
 /// Providers that listen on IP addresses, and so on the loopback interface unless told otherwise.
 const ON_IP: [&str; 3] = ["tcp", "sockets", "udp"];
-/// The forerunner of the `tcp` of libfabric 1.18. With 1.17 receives that are posted after their message came may
-/// never end, even with few messages: the tests of delivery hang.
+/// The forerunner of the `tcp` of libfabric 1.18. With 1.17 receives that are posted after their
+/// message came may never end, even with few messages: the tests of delivery hang.
 const LOSES_MESSAGES: &str = "net";
 
 /// The provider for ranks on one host, which has neither interfaces nor addresses to choose from.
 pub(crate) const SHARED_MEMORY: &str = "shm";
 
-/// The oldest libfabric whose shared memory passes our tests. With 1.11 they hang; those between are not known.
+/// The oldest libfabric whose shared memory passes our tests. With 1.11 they hang; those between
+/// are not known.
 const SHARED_MEMORY_SINCE: Version = Version { major: 1, minor: 17 };
 
 /// What a provider lacks.
@@ -147,8 +149,8 @@ pub struct Offer {
     pub domain: String,
 }
 
-/// All providers that Foldwire knows or this libfabric has, in the order in which they are tried, those that are
-/// not chosen automatically last.
+/// All providers that Foldwire knows or this libfabric has, in the order in which they are tried,
+/// those that are not chosen automatically last.
 #[must_use]
 pub fn providers(settings: &Settings) -> Vec<Provider> {
     let built: Vec<_> = built_in().unwrap_or_default();

@@ -154,7 +154,8 @@ pub enum JoinError {
         /// libfabric's reason.
         errno: Errno,
     },
-    /// Another rank has no provider, could not open its endpoint, or was told an address that its provider does not accept.
+    /// Another rank has no provider, could not open its endpoint, or was told an address that its
+    /// provider does not accept.
     #[error("rank {rank} could not join; its own error says why")]
     PeerFailed {
         /// The rank.

@@ -1,9 +1,10 @@
 //! The message layer: completions of libfabric's as events of messages between ranks.
 //!
-//! *Who is lost.* Providers tell little of it: `tcp` fails a send that is made just when the connection breaks, and is busy for
-//! ever to later ones; `sockets` fails those too; `shm` says nothing; a receive waits for ever. So the way that the ranks
-//! found each other is asked every [`LOOK_EVERY`], and what it says counts. Sends under way to a lost rank stay with the
-//! provider until the endpoint is closed.
+//! *Who is lost.* Providers tell little of it: `tcp` fails a send that is made just when the
+//! connection breaks, and is busy for ever to later ones; `sockets` fails those too; `shm` says
+//! nothing; a receive waits for ever. So the way that the ranks found each other is asked every
+//! [`LOOK_EVERY`], and what it says counts. Sends under way to a lost rank stay with the provider
+//! until the endpoint is closed.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -78,7 +79,8 @@ impl Fabric {
         }
     }
 
-    /// The message layer alone, without frames and credit: see [`join`](crate::join) for a transport.
+    /// The message layer alone, without frames and credit: see [`join`](crate::join) for a
+    /// transport.
     ///
     /// # Errors
     /// As [`join`](crate::join).

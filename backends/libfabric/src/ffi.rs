@@ -8,12 +8,12 @@
 //! | `contexts.rs` | the `fi_context2` of each request, fixed in memory |
 //! | `port.rs` | endpoint, address vector and completion queue, and the requests under way |
 //!
-//! **Closing.** libfabric refuses to close what others still use. A [`Port`] closes its endpoint first, and only then
-//! gives up the buffers under way; slabs close their registration before they free memory, and hold the domain,
-//! which holds the fabric.
+//! **Closing.** libfabric refuses to close what others still use. A [`Port`] closes its endpoint
+//! first, and only then gives up the buffers under way; slabs close their registration before they
+//! free memory, and hold the domain, which holds the fabric.
 //!
-//! **Threads.** Nothing here is `Send`: a domain and all that is opened in it belong to one thread, as we tell
-//! the provider (`FI_THREAD_DOMAIN`).
+//! **Threads.** Nothing here is `Send`: a domain and all that is opened in it belong to one thread,
+//! as we tell the provider (`FI_THREAD_DOMAIN`).
 #![allow(unsafe_code, reason = "calls the libfabric library")]
 
 mod contexts;
@@ -35,7 +35,8 @@ pub(crate) use info::{
 pub use memory::Buffer;
 pub(crate) use port::{Completion, Port};
 
-/// The interface version that we ask for: the oldest that has all we need, so that every library treats us alike.
+/// The interface version that we ask for: the oldest that has all we need, so that every library
+/// treats us alike.
 const API_VERSION: u32 = (1 << 16) | 11;
 
 /// An error number of libfabric's: one of the system's, or one from 256.
@@ -56,8 +57,8 @@ impl Errno {
         self.0
     }
 
-    /// Whether it says that the other end of a connection is gone, or was never there. (`FI_ENOENT` is what `sockets`
-    /// says.)
+    /// Whether it says that the other end of a connection is gone, or was never there. (`FI_ENOENT`
+    /// is what `sockets` says.)
     pub(crate) const fn is_of_connection(self) -> bool {
         matches!(
             self.0,
@@ -79,7 +80,8 @@ impl Errno {
 
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: returns a terminated string that lives as long as the library (or the thread), for any number.
+        // SAFETY: returns a terminated string that lives as long as the library (or the thread),
+        // for any number.
         let text = unsafe { CStr::from_ptr(sys::fi_strerror(self.0)) };
         write!(f, "{} (error {})", text.to_string_lossy(), self.0)
     }
@@ -136,8 +138,8 @@ fn checked_count(status: isize) -> Result<usize, Errno> {
 /// Its first field must be a `struct fid`.
 unsafe trait Object {}
 
-// SAFETY: in all releases their first field is `struct fid fid` ("All fabric interface descriptors must start with
-// this structure", rdma/fabric.h).
+// SAFETY: in all releases their first field is `struct fid fid` ("All fabric interface descriptors
+// must start with this structure", rdma/fabric.h).
 unsafe impl Object for sys::fid_fabric {}
 // SAFETY: as above.
 unsafe impl Object for sys::fid_domain {}
@@ -181,8 +183,8 @@ impl<T: Object> Handle<T> {
 
 impl<T: Object> Drop for Handle<T> {
     fn drop(&mut self) {
-        // SAFETY: the object is open, and nobody can use it any more. If others still need it, libfabric refuses
-        // and it stays open for good, which harms nobody.
+        // SAFETY: the object is open, and nobody can use it any more. If others still need it,
+        // libfabric refuses and it stays open for good, which harms nobody.
         let _ = unsafe { sys::fi_close(self.fid()) };
     }
 }

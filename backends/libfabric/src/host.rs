@@ -4,9 +4,9 @@ use std::os::unix::fs::MetadataExt;
 use std::time::SystemTime;
 use std::{fs, process};
 
-/// A text that is the same on ranks that can share memory: same kernel, same view of processes and of
-/// `/dev/shm`. Ranks in network namespaces of their own count as hosts of their own, so that an emulated cluster
-/// talks over its network.
+/// A text that is the same on ranks that can share memory: same kernel, same view of processes and
+/// of `/dev/shm`. Ranks in network namespaces of their own count as hosts of their own, so that an
+/// emulated cluster talks over its network.
 pub(crate) fn identity() -> String {
     identity_of("/proc/sys/kernel/random/boot_id", "/dev/shm").unwrap_or_else(|| {
         // Nobody can tell: a host with one rank.

@@ -1,7 +1,8 @@
-//! How ranks come together: they agree on a provider, open an endpoint each, and tell each other its address.
+//! How ranks come together: they agree on a provider, open an endpoint each, and tell each other
+//! its address.
 //!
-//! Every rank takes part in every exchange, whatever has failed on it, so that none waits for another in vain:
-//! a rank that cannot go on says so with an empty message.
+//! Every rank takes part in every exchange, whatever has failed on it, so that none waits for
+//! another in vain: a rank that cannot go on says so with an empty message.
 
 use std::process;
 
@@ -24,8 +25,8 @@ struct Offer {
     process: u32,
     is_on_loopback: bool,
     frame_bytes: usize,
-    /// As libfabric names them in full, best first. They differ between versions of libfabric that cannot
-    /// talk to each other (`tcp;ofi_rxm` and `tcp`).
+    /// As libfabric names them in full, best first. They differ between versions of libfabric that
+    /// cannot talk to each other (`tcp;ofi_rxm` and `tcp`).
     providers: Vec<String>,
 }
 
@@ -137,7 +138,8 @@ fn candidates(settings: &Settings, size: usize) -> Result<Vec<(String, String)>,
     }
 }
 
-/// The first provider that all ranks offer and that reaches all of them. Every rank comes to the same answer.
+/// The first provider that all ranks offer and that reaches all of them. Every rank comes to the
+/// same answer.
 fn choose(mine: &Offer, offers: &[Offer]) -> Result<String, JoinError> {
     let first = |differs: &dyn Fn(&Offer) -> bool| {
         offers
@@ -154,7 +156,8 @@ fn choose(mine: &Offer, offers: &[Offer]) -> Result<String, JoinError> {
         return Err(JoinError::FramesDiffer { rank, there, here });
     }
     let elsewhere = first(&|offer| offer.host != mine.host).map(|(_, rank)| rank);
-    // In one process libfabric 1.17 lets endpoints use each other's memory directly, even after one has unmapped it.
+    // In one process libfabric 1.17 lets endpoints use each other's memory directly, even after one
+    // has unmapped it.
     let shares_process = |offer: &Offer| {
         let same = |other: &&Offer| other.host == offer.host && other.process == offer.process;
         offers.iter().filter(same).count() > 1

@@ -1,7 +1,7 @@
 //! Receives for messages of any rank, as one receive for each rank.
 //!
-//! A receive that ignores the sender's bits would do, if all providers could match it (see `tags.rs`). Notices are rare
-//! and short, so their buffers are small: 1 KiB for each rank.
+//! A receive that ignores the sender's bits would do, if all providers could match it (see
+//! `tags.rs`). Notices are rare and short, so their buffers are small: 1 KiB for each rank.
 
 use std::collections::VecDeque;
 
@@ -28,8 +28,8 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// Asks for a notice of any of `peers`, which are the same each time. Gives the buffer back if one is
-    /// asked for already.
+    /// Asks for a notice of any of `peers`, which are the same each time. Gives the buffer back if
+    /// one is asked for already.
     pub(crate) fn ask(
         &mut self,
         tag: Tag,
@@ -47,8 +47,8 @@ impl Notices {
         Ok(())
     }
 
-    /// Posts what receives are missing, as far as the network has room. On failure the rank concerned, whose receive is
-    /// tried again after those of all others.
+    /// Posts what receives are missing, as far as the network has room. On failure the rank
+    /// concerned, whose receive is tried again after those of all others.
     pub(crate) fn listen(&mut self, port: &mut Port<Request>) -> Result<(), (Rank, Errno)> {
         let Some((tag, n_bytes)) = self.asked else { return Ok(()) };
         while let Some((from, buffer)) = self.unposted.pop_front() {

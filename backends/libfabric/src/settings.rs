@@ -17,15 +17,16 @@ use foldwire_messaging::Options;
 pub struct Settings {
     /// Name of libfabric's provider; chosen automatically if `None`.
     pub provider: Option<String>,
-    /// Network interface or device, as libfabric names domains: `eth0`, `mlx5_0`, `cxi0`. Whoever can reach it can send
-    /// messages in any rank's name: use a network that is yours alone.
+    /// Network interface or device, as libfabric names domains: `eth0`, `mlx5_0`, `cxi0`. Whoever
+    /// can reach it can send messages in any rank's name: use a network that is yours alone.
     pub interface: Option<String>,
-    /// Address of this host to send from and listen on; see [`interface`](Self::interface) for who can reach it.
+    /// Address of this host to send from and listen on; see [`interface`](Self::interface) for who
+    /// can reach it.
     pub address: Option<IpAddr>,
     /// Frames and credit.
     pub options: Options,
-    /// Rate of each rank's link to the network, each way, in bytes per second, if it is known; helps to choose a
-    /// schedule.
+    /// Rate of each rank's link to the network, each way, in bytes per second, if it is known;
+    /// helps to choose a schedule.
     pub link_rate: Option<f64>,
 }
 
@@ -45,8 +46,8 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// The settings in `FOLDWIRE_PROVIDER`, `FOLDWIRE_IFACE` and `FOLDWIRE_ADDRESS`; defaults for those that are not set or
-    /// empty. `FOLDWIRE_PROVIDER=auto` is the default too.
+    /// The settings in `FOLDWIRE_PROVIDER`, `FOLDWIRE_IFACE` and `FOLDWIRE_ADDRESS`; defaults for
+    /// those that are not set or empty. `FOLDWIRE_PROVIDER=auto` is the default too.
     ///
     /// # Errors
     /// When one is not text, or the address is none.
@@ -97,8 +98,8 @@ impl Settings {
         self
     }
 
-    /// The address to use with a provider that listens on IP addresses: nobody from outside can reach it
-    /// unless the user says where.
+    /// The address to use with a provider that listens on IP addresses: nobody from outside can
+    /// reach it unless the user says where.
     pub(crate) fn ip_address(&self) -> Option<IpAddr> {
         match (self.address, &self.interface) {
             (None, None) => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),

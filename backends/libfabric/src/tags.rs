@@ -1,10 +1,11 @@
 //! How a rank and a stream share the tag of a message: `rank << 9 | is an answer << 8 | tag`.
 //!
-//! The sender's rank is in the tag because few providers tell a receiver who sent, and fewer match by it. So
-//! receives need no `FI_DIRECTED_RECV`. With at most 41 bits it fits the providers with the fewest (Slingshot's
-//! has 48).
+//! The sender's rank is in the tag because few providers tell a receiver who sent, and fewer match
+//! by it. So receives need no `FI_DIRECTED_RECV`. With at most 41 bits it fits the providers with
+//! the fewest (Slingshot's has 48).
 //!
-//! No receive ignores bits: `shm` of libfabric 1.17 does not match such a receive with a message that came before it.
+//! No receive ignores bits: `shm` of libfabric 1.17 does not match such a receive with a message
+//! that came before it.
 
 use foldwire::transport::{Rank, Tag};
 

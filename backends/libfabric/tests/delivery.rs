@@ -159,7 +159,8 @@ fn matched_sends_wait(test: Test) {
     });
 }
 
-/// What the network has released before an endpoint is dropped arrives, even if its receive is posted later.
+/// What the network has released before an endpoint is dropped arrives, even if its receive is
+/// posted later.
 fn the_last_words_are_heard(test: Test) {
     test.run(2, |mut driver| {
         let peer = Rank(1 - driver.net.rank().0);
@@ -193,7 +194,8 @@ fn layers_can_be_dropped_at_any_time(test: Test) {
     });
 }
 
-/// Buffers of another endpoint, unknown ranks and too many bytes are refused, and the buffer comes back.
+/// Buffers of another endpoint, unknown ranks and too many bytes are refused, and the buffer comes
+/// back.
 fn misuse_is_refused(test: Test) {
     test.run(1, |mut driver| {
         let misuse = |driver: &mut Driver, to: u32, n_bytes: usize| {

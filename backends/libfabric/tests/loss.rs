@@ -47,8 +47,8 @@ fn crashes_are_told(test: Test) {
     });
 }
 
-/// A crash in the middle of a row of all-reduces ends them on all ranks. The exchange tells rank 0 only, which
-/// waits for its neighbour; rank 1 hears of it from rank 0.
+/// A crash in the middle of a row of all-reduces ends them on all ranks. The exchange tells rank 0
+/// only, which waits for its neighbour; rank 1 hears of it from rank 0.
 fn crashes_end_collectives(test: Test) {
     test.run_transport(3, |endpoint| {
         let rank = endpoint.rank();
@@ -87,8 +87,8 @@ impl Exchange for Ignorant {
     }
 }
 
-/// `sockets` finds out itself, once something is sent. (`tcp` says for ever that it is busy, unless the send is made just when
-/// the connection breaks.)
+/// `sockets` finds out itself, once something is sent. (`tcp` says for ever that it is busy, unless
+/// the send is made just when the connection breaks.)
 fn broken_connections_are_found(test: Test) {
     test.run_with(2, Ignorant, |mut driver| {
         if driver.net.rank() == Rank(1) {
@@ -113,7 +113,8 @@ fn broken_connections_are_found(test: Test) {
     });
 }
 
-/// A rank that cannot be answered keeps none of the others waiting for their answers, and nobody once it is forgotten.
+/// A rank that cannot be answered keeps none of the others waiting for their answers, and nobody
+/// once it is forgotten.
 fn the_unreachable_hold_up_nobody(test: Test) {
     test.run_with(3, Ignorant, |mut driver| match driver.net.rank() {
         Rank(0) => {

@@ -1,17 +1,19 @@
 //! The transport: frames, credit and receives in terms of a [`Net`].
 //!
 //! *Credit.* A link has at most `link_depth` frames in the network. A network completes small sends
-//! before anybody receives them, so every `link_depth`-th frame is sent `matched`: it comes back only
-//! when its receiver has posted the receive, and the next such frame waits for that. Hence no sender is more than
-//! 2·`link_depth` frames ahead, and a receiver's memory is bounded.
+//! before anybody receives them, so every `link_depth`-th frame is sent `matched`: it comes back
+//! only when its receiver has posted the receive, and the next such frame waits for that. Hence no
+//! sender is more than 2·`link_depth` frames ahead, and a receiver's memory is bounded.
 //!
 //! *Receives* are posted one ahead for each link that the engine waits on or says it will
-//! ([`Transport::expect`]), so that messages land in frames. None is posted on a guess, none is stale.
+//! ([`Transport::expect`]), so that messages land in frames. None is posted on a guess, none is
+//! stale.
 //!
-//! *Abort notices* may come from any rank at any time: one wildcard receive with a small buffer waits for them.
+//! *Abort notices* may come from any rank at any time: one wildcard receive with a small buffer
+//! waits for them.
 //!
-//! *The end.* Dropping an endpoint first sees that what it sent is delivered: as long as it takes while all is
-//! well (as `MPI_Finalize` would), a moment once a peer is lost or anybody gave up.
+//! *The end.* Dropping an endpoint first sees that what it sent is delivered: as long as it takes
+//! while all is well (as `MPI_Finalize` would), a moment once a peer is lost or anybody gave up.
 
 use core::task::Poll;
 use std::collections::VecDeque;
@@ -25,7 +27,8 @@ use crate::{Error, Patience};
 
 /// Events taken in one [`Transport::progress`], so that it stays bounded.
 const EVENTS_PER_PASS: usize = 256;
-/// Notices kept for each rank that nobody has asked for: the newest, each of which tells what those before it do.
+/// Notices kept for each rank that nobody has asked for: the newest, each of which tells what those
+/// before it do.
 const NOTICES_PER_RANK: usize = 4;
 
 /// Settings of an endpoint; the same on every rank.
@@ -38,11 +41,11 @@ pub struct Options {
     pub link_depth: usize,
     /// How long frames of a rank that has ended may still come; 0.5 s unless set.
     pub grace: Duration,
-    /// How long a dropped endpoint waits for its frames to be delivered while no rank is lost and none
-    /// has given up; 60 s unless set. Otherwise it waits for `grace`.
+    /// How long a dropped endpoint waits for its frames to be delivered while no rank is lost and
+    /// none has given up; 60 s unless set. Otherwise it waits for `grace`.
     pub linger: Duration,
-    /// Rate of each rank's link, each way, in bytes per second, if you know it: helps to choose a schedule. What the
-    /// message layer says unless set.
+    /// Rate of each rank's link, each way, in bytes per second, if you know it: helps to choose a
+    /// schedule. What the message layer says unless set.
     pub link_rate: Option<f64>,
 }
 

@@ -1,12 +1,12 @@
 //! A Foldwire transport over any two-sided message layer.
 //!
-//! MPI and libfabric offer the same thing in different words: start a send, post a receive, ask what has
-//! completed. A crate that wraps such a layer implements [`Net`]; [`Endpoint`] makes a
-//! [`Transport`](foldwire::Transport) of it, with a pool of frames, credit for each link, receives posted
-//! ahead, one wildcard receive for abort notices, and an orderly end.
+//! MPI and libfabric offer the same thing in different words: start a send, post a receive, ask
+//! what has completed. A crate that wraps such a layer implements [`Net`]; [`Endpoint`] makes a
+//! [`Transport`](foldwire::Transport) of it, with a pool of frames, credit for each link, receives
+//! posted ahead, one wildcard receive for abort notices, and an orderly end.
 //!
-//! For implementors: `net.rs` has the contract, [`Memory`](memory::Memory) buffers that need no registration,
-//! [`Patience`] a way to wait that is kind to ranks on the same core.
+//! For implementors: `net.rs` has the contract, [`Memory`](memory::Memory) buffers that need no
+//! registration, [`Patience`] a way to wait that is kind to ranks on the same core.
 
 mod endpoint;
 mod error;

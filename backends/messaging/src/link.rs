@@ -1,4 +1,5 @@
-//! What an endpoint knows of each peer: credit and posted receives for each tag, and whether it is gone.
+//! What an endpoint knows of each peer: credit and posted receives for each tag, and whether it is
+//! gone.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -73,7 +74,8 @@ impl<B> Peers<B> {
         Self { peers: (0..size).map(|_| Peer { lost: None, links: None }).collect() }
     }
 
-    /// The link with a rank and tag that have been checked, at the latest when a message was accepted.
+    /// The link with a rank and tag that have been checked, at the latest when a message was
+    /// accepted.
     pub(crate) fn link(&mut self, peer: Rank, tag: Tag) -> &mut Link<B> {
         let links = &mut self.peers[peer.index()].links;
         let links = links.get_or_insert_with(|| Box::new(core::array::from_fn(|_| Link::new())));

@@ -4,7 +4,8 @@ use foldwire::transport::FRAME_ALIGN;
 
 /// A buffer of fixed size and place, aligned for frames.
 ///
-/// Alignment comes from allocating a little more and starting at the first aligned byte, which needs no `unsafe`.
+/// Alignment comes from allocating a little more and starting at the first aligned byte, which
+/// needs no `unsafe`.
 pub struct Memory {
     storage: Box<[u8]>,
     start: usize,

@@ -1,9 +1,9 @@
-//! What a message layer must do for an [`Endpoint`](crate::Endpoint): own buffers while it works on them,
-//! and say when it has done so.
+//! What a message layer must do for an [`Endpoint`](crate::Endpoint): own buffers while it works on
+//! them, and say when it has done so.
 //!
-//! A buffer is *moved* into the layer by [`Net::send`] and [`Net::recv`], and comes back by an [`Event`].
-//! So nobody can touch memory that a network reads or writes, and no lifetime is argued outside the crate
-//! that talks to the network.
+//! A buffer is *moved* into the layer by [`Net::send`] and [`Net::recv`], and comes back by an
+//! [`Event`]. So nobody can touch memory that a network reads or writes, and no lifetime is argued
+//! outside the crate that talks to the network.
 
 use core::time::Duration;
 
@@ -11,11 +11,11 @@ use foldwire::transport::{Rank, Tag, TransportError};
 
 /// A two-sided message layer between `size` ranks.
 ///
-/// Messages are reliable, and matched by (sender, tag) in the order sent. Driven by one thread at a time.
-/// No method blocks, except [`idle`](Self::idle).
+/// Messages are reliable, and matched by (sender, tag) in the order sent. Driven by one thread at a
+/// time. No method blocks, except [`idle`](Self::idle).
 pub trait Net {
-    /// An owned message buffer, fixed in memory while the layer has it; the first byte is aligned to
-    /// [`FRAME_ALIGN`](foldwire::transport::FRAME_ALIGN) bytes.
+    /// An owned message buffer, fixed in memory while the layer has it; the first byte is aligned
+    /// to [`FRAME_ALIGN`](foldwire::transport::FRAME_ALIGN) bytes.
     type Buffer: AsRef<[u8]> + AsMut<[u8]>;
     /// Why the layer failed.
     type Error: TransportError + Copy;
@@ -33,10 +33,10 @@ pub trait Net {
     /// When there is no memory, or none that can be registered.
     fn allocate(&mut self, n_bytes: usize) -> Result<Self::Buffer, Self::Error>;
 
-    /// Starts to send the first `n_bytes` of `buffer` to another rank. An accepted buffer comes back by
-    /// [`Event::Released`]. `matched`: only after the receiver has posted its receive; this is how
-    /// the endpoint keeps fast senders from filling slow receivers' memory. A layer without such a mode
-    /// ignores it.
+    /// Starts to send the first `n_bytes` of `buffer` to another rank. An accepted buffer comes
+    /// back by [`Event::Released`]. `matched`: only after the receiver has posted its receive; this
+    /// is how the endpoint keeps fast senders from filling slow receivers' memory. A layer without
+    /// such a mode ignores it.
     ///
     /// # Errors
     /// [`Refused`] with the buffer; nothing has happened.
@@ -50,7 +50,8 @@ pub trait Net {
     ) -> Result<(), Refused<Self::Buffer, Self::Error>>;
 
     /// Posts a receive of at most the length of `buffer`. An accepted buffer comes back by
-    /// [`Event::Received`], or [`Event::Returned`]. Only one is posted at a time for each source and tag.
+    /// [`Event::Received`], or [`Event::Returned`]. Only one is posted at a time for each source
+    /// and tag.
     ///
     /// # Errors
     /// [`Refused`] with the buffer; nothing has happened.
@@ -61,29 +62,30 @@ pub trait Net {
         buffer: Self::Buffer,
     ) -> Result<(), Refused<Self::Buffer, Self::Error>>;
 
-    /// Moves the network along, a bounded amount of work, and tells one thing that has happened, if any
-    /// has. Called until it says `None`.
+    /// Moves the network along, a bounded amount of work, and tells one thing that has happened, if
+    /// any has. Called until it says `None`.
     ///
     /// # Errors
     /// When the layer as a whole has failed, or a message did not fit its buffer.
     fn poll(&mut self) -> Result<Option<Event<Self::Buffer>>, Self::Error>;
 
-    /// Takes back every posted receive that has not matched: they come back by [`Event::Returned`], now or
-    /// in later polls. Called once, before the layer is dropped.
+    /// Takes back every posted receive that has not matched: they come back by [`Event::Returned`],
+    /// now or in later polls. Called once, before the layer is dropped.
     fn cancel_receives(&mut self);
 
-    /// Says that nothing more will be sent to `peer` or received from it: whatever waits for it in the layer is to wait
-    /// no longer. Nothing to do for a layer that keeps no such thing.
+    /// Says that nothing more will be sent to `peer` or received from it: whatever waits for it in
+    /// the layer is to wait no longer. Nothing to do for a layer that keeps no such thing.
     fn forget(&mut self, peer: Rank) {
         let _ = peer;
     }
 
-    /// The ranks part in disorder: somebody gave up, or is lost. Messages that nobody will receive may still
-    /// come, so whatever names this layer's messages must not be used again. Called before the layer is
-    /// dropped; not called when all ended well.
+    /// The ranks part in disorder: somebody gave up, or is lost. Messages that nobody will receive
+    /// may still come, so whatever names this layer's messages must not be used again. Called
+    /// before the layer is dropped; not called when all ended well.
     fn abandon(&mut self) {}
 
-    /// Called when a poll found nothing: may wait until something happens, but not longer than `budget`.
+    /// Called when a poll found nothing: may wait until something happens, but not longer than
+    /// `budget`.
     fn idle(&mut self, budget: Duration);
 
     /// As [`Transport::link_rate`](foldwire::Transport::link_rate).

@@ -1,8 +1,9 @@
 //! How to wait for a network that has no way to wake a thread.
 //!
-//! First spin, since most answers come within microseconds. Then let others have the core: where ranks
-//! share cores, the one that we wait for may need ours. Only after a while sleep, so that an idle rank
-//! costs next to nothing; the longer the wait so far, the longer the sleep, a small share of it.
+//! First spin, since most answers come within microseconds. Then let others have the core: where
+//! ranks share cores, the one that we wait for may need ours. Only after a while sleep, so that an
+//! idle rank costs next to nothing; the longer the wait so far, the longer the sleep, a small share
+//! of it.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Endpoints over a message layer in memory that is as awkward as the contract allows: it refuses sends and receives
-//! at random, completes in any order across links, and loses ranks.
+//! Endpoints over a message layer in memory that is as awkward as the contract allows: it refuses
+//! sends and receives at random, completes in any order across links, and loses ranks.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -389,7 +389,8 @@ fn drive_all(
     results.into_iter().flatten().collect()
 }
 
-/// Frames of a call that was given up fill links that are used again, and the layer refuses at random.
+/// Frames of a call that was given up fill links that are used again, and the layer refuses at
+/// random.
 #[test]
 fn survivors_go_on_whether_a_rank_is_lost_or_silent() {
     for is_told in [true, false] {

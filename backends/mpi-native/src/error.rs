@@ -31,7 +31,8 @@ pub enum Error {
         /// The length of the array.
         count: usize,
     },
-    /// No such call: in place, a root beyond the group, or a function for equal shares of an array that has none.
+    /// No such call: in place, a root beyond the group, or a function for equal shares of an array
+    /// that has none.
     #[error(
         "there is no such {}: it is not done in place, has no such root, or shares are not equal",
         collective.name()

@@ -1,5 +1,5 @@
-//! The only place where MPI's functions are called: communicators and collectives here, control variables in
-//! [`tool`].
+//! The only place where MPI's functions are called: communicators and collectives here, control
+//! variables in [`tool`].
 #![allow(unsafe_code, reason = "calls the MPI library")]
 
 pub(crate) mod tool;
@@ -29,7 +29,8 @@ fn checked(code: c_int) -> Result<(), Error> {
 /// A duplicate of `communicator` that returns errors.
 pub(crate) fn duplicate(communicator: &impl Communicator) -> Result<SimpleCommunicator, Error> {
     let own = communicator.duplicate();
-    // SAFETY: rsmpi's communicator is valid, and its constant was written before the program starts.
+    // SAFETY: rsmpi's communicator is valid, and its constant was written before the program
+    // starts.
     checked(unsafe { ffi::MPI_Comm_set_errhandler(own.as_raw(), ffi::RSMPI_ERRORS_RETURN) })?;
     Ok(own)
 }
@@ -75,8 +76,8 @@ fn operation(op: Operation) -> ffi::MPI_Op {
     }
 }
 
-/// Makes the call. The caller has checked that `memory` is as long as `call` needs on this rank, and that
-/// `call` is for as many ranks as `comm` has.
+/// Makes the call. The caller has checked that `memory` is as long as `call` needs on this rank,
+/// and that `call` is for as many ranks as `comm` has.
 pub(crate) fn collective<T: Element>(
     comm: &SimpleCommunicator,
     call: &Call,
@@ -90,11 +91,12 @@ pub(crate) fn collective<T: Element>(
     let recv = memory.recv.cast::<c_void>();
     let send = memory.send.map_or(foldwire_mpi_in_place().cast_const(), <*const T>::cast);
     let is_equal = call.form == Form::Equal;
-    // SAFETY: the buffers are borrowed until the call returns, and blocking collectives do not touch them
-    // afterwards. The caller has checked their lengths (see `Call::lengths`): MPI reads and writes the
-    // count that is passed with each, or the shares that `counts` and `starts` say, which lie within `call.count` values;
-    // both have one element a rank. `Form::Equal` passes one share for all, and a call has that form only if
-    // all are equal (see `Call::with_form`). Buffers that a rank does not use are not looked at.
+    // SAFETY: the buffers are borrowed until the call returns, and blocking collectives do not
+    // touch them afterwards. The caller has checked their lengths (see `Call::lengths`): MPI reads
+    // and writes the count that is passed with each, or the shares that `counts` and `starts` say,
+    // which lie within `call.count` values; both have one element a rank. `Form::Equal` passes one
+    // share for all, and a call has that form only if all are equal (see `Call::with_form`).
+    // Buffers that a rank does not use are not looked at.
     checked(unsafe {
         match call.collective {
             Collective::AllReduce => ffi::MPI_Allreduce(send, recv, count, dtype, op, comm_raw),

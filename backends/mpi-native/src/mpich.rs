@@ -1,11 +1,13 @@
-//! MPICH: `MPIR_CVAR_<FUNCTION>_INTRA_ALGORITHM` for the library's general algorithms, `…_POSIX_INTRA_ALGORITHM`
-//! for those of shared memory, and whether the device may compose them (`…_DEVICE_COLLECTIVE`).
+//! MPICH: `MPIR_CVAR_<FUNCTION>_INTRA_ALGORITHM` for the library's general algorithms,
+//! `…_POSIX_INTRA_ALGORITHM` for those of shared memory, and whether the device may compose them
+//! (`…_DEVICE_COLLECTIVE`).
 //!
-//! They are read at each call. Where an algorithm cannot do a call (a size that is no power of two, say), MPICH
-//! takes its default without a word, so a name is what was asked for.
+//! They are read at each call. Where an algorithm cannot do a call (a size that is no power of two,
+//! say), MPICH takes its default without a word, so a name is what was asked for.
 //!
-//! MPICH 4.0.2 has a fault of its own here: `MPI_Reduce` with `MPI_IN_PLACE`, three ranks or more on a node and a root
-//! other than rank 0 of it reads address −1 above some hundred bytes, whatever the algorithm.
+//! MPICH 4.0.2 has a fault of its own here: `MPI_Reduce` with `MPI_IN_PLACE`, three ranks or more
+//! on a node and a root other than rank 0 of it reads address −1 above some hundred bytes, whatever
+//! the algorithm.
 
 use crate::ffi::tool::Variable;
 use crate::way::Way;
@@ -58,13 +60,15 @@ fn algorithms(variable: &str) -> Vec<(i32, String)> {
     } else {
         variable.values.clone()
     };
-    // MPI's own reductions commute. The algorithm for others aborts the program where it does not apply.
+    // MPI's own reductions commute. The algorithm for others aborts the program where it does not
+    // apply.
     let is_choice = |name: &str| name != "auto" && name != "noncommutative";
     values.into_iter().filter(|(_, name)| is_choice(name)).collect()
 }
 
-/// The names in a description, in the order of their values: MPICH 4.0 has no enumerations, but generates the values
-/// from lines `name - text`, whose ends it drops (`auto - Internal selectionring  - Force ring algorithm`).
+/// The names in a description, in the order of their values: MPICH 4.0 has no enumerations, but
+/// generates the values from lines `name - text`, whose ends it drops
+/// (`auto - Internal selectionring - Force ring algorithm`).
 fn described(description: &str) -> Vec<String> {
     let name = |before: &str| {
         let before = before.trim_end_matches(' ');

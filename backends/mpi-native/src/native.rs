@@ -1,4 +1,5 @@
-//! MPI's blocking collectives on slices, with the meaning that Foldwire's collectives of the same names have.
+//! MPI's blocking collectives on slices, with the meaning that Foldwire's collectives of the same
+//! names have.
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -13,7 +14,8 @@ use crate::{Buffer, Error};
 /// Which function of a pair is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// The one for shares of the same length, such as `MPI_Allgather` and `MPI_Reduce_scatter_block`; or the only one.
+    /// The one for shares of the same length, such as `MPI_Allgather` and
+    /// `MPI_Reduce_scatter_block`; or the only one.
     Equal,
     /// The one for shares of any length, such as `MPI_Allgatherv` and `MPI_Reduce_scatter`.
     Counts,
@@ -43,8 +45,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// A collective on an array of `count` values between `size` ranks, by its first [`form`](Self::forms). The
-    /// operation and the root are those of collectives that have one.
+    /// A collective on an array of `count` values between `size` ranks, by its first
+    /// [`form`](Self::forms). The operation and the root are those of collectives that have one.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::NoSuchCall`].
@@ -67,8 +69,8 @@ impl Call {
         Ok(Self { collective, count, op, root, form, counts, starts })
     }
 
-    /// The same by the function of this form, one of [`forms`](Self::forms): a function for equal shares would write
-    /// beyond the buffers of others.
+    /// The same by the function of this form, one of [`forms`](Self::forms): a function for equal
+    /// shares would write beyond the buffers of others.
     ///
     /// # Errors
     /// [`Error::NoSuchCall`] for a form that is none of them.
@@ -82,7 +84,8 @@ impl Call {
     }
 
     /// The functions that can do it; what programs call first comes first. Reduce-scatter is
-    /// `MPI_Reduce_scatter`, as in the OSU benchmarks; the others take the function for equal shares if shares are equal.
+    /// `MPI_Reduce_scatter`, as in the OSU benchmarks; the others take the function for equal
+    /// shares if shares are equal.
     #[must_use]
     pub fn forms(collective: Collective, count: usize, size: usize) -> &'static [Form] {
         let is_even = count.is_multiple_of(size);
@@ -120,8 +123,9 @@ impl Call {
 /// The caller's memory.
 #[derive(Debug)]
 pub enum Buffers<'a, T> {
-    /// One buffer of the whole array, with `MPI_IN_PLACE` where MPI has that; broadcast always. What each rank
-    /// contributes is at its place; so is the result, except that a reduce-scatter puts it at the start.
+    /// One buffer of the whole array, with `MPI_IN_PLACE` where MPI has that; broadcast always.
+    /// What each rank contributes is at its place; so is the result, except that a reduce-scatter
+    /// puts it at the start.
     InPlace(&'a mut [T]),
     /// Two buffers, each of the values that this rank sends or receives.
     Split {
@@ -151,7 +155,8 @@ impl Native {
     /// Runs a collective; all ranks make the same call.
     ///
     /// # Errors
-    /// MPI's; [`Error::Length`]; [`Error::NoSuchCall`] for what MPI or Foldwire does not do in place.
+    /// MPI's; [`Error::Length`]; [`Error::NoSuchCall`] for what MPI or Foldwire does not do in
+    /// place.
     pub fn run<T: Element>(&self, call: &Call, buffers: Buffers<'_, T>) -> Result<(), Error> {
         let (rank, collective) = (Rank::new(self.comm.rank() as usize), call.collective);
         let check = |buffer, need, have| match need == have {

@@ -1,7 +1,8 @@
 //! Open MPI's component `tuned`: `coll_tuned_<function>_algorithm` and its segment size.
 //!
-//! A communicator takes the variables' values when it is made, if dynamic rules are allowed. An algorithm of 0,
-//! which every communicator made before or after has, means the fixed rules: the default.
+//! A communicator takes the variables' values when it is made, if dynamic rules are allowed. An
+//! algorithm of 0, which every communicator made before or after has, means the fixed rules: the
+//! default.
 
 use crate::ffi::tool::Variable;
 use crate::way::Way;

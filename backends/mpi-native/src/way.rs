@@ -42,8 +42,8 @@ pub fn library() -> String {
     name.replace("Version:", " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// An environment variable, and its value, that must be set before `MPI_Init` so that [`ways`] has more than
-/// the default; `None` if all is set. It changes no default.
+/// An environment variable, and its value, that must be set before `MPI_Init` so that [`ways`] has
+/// more than the default; `None` if all is set. It changes no default.
 #[must_use]
 pub fn required_environment() -> Option<(&'static str, &'static str)> {
     let (name, value) = open_mpi::DYNAMIC_RULES;
@@ -96,8 +96,8 @@ impl Way {
     }
 }
 
-/// Every way that the library offers for `collective` on arrays that divide evenly among the ranks, or do not;
-/// the default first. Only the default before `MPI_Init`. The same on all ranks.
+/// Every way that the library offers for `collective` on arrays that divide evenly among the ranks,
+/// or do not; the default first. Only the default before `MPI_Init`. The same on all ranks.
 #[must_use]
 pub fn ways(collective: Collective, is_even: bool) -> Vec<Way> {
     let kind = Kind::of(&version());
@@ -179,7 +179,8 @@ impl Tuned {
         &self.way
     }
 
-    /// Sets what the library reads at each call, until what it returns is dropped. In between, run only this.
+    /// Sets what the library reads at each call, until what it returns is dropped. In between, run
+    /// only this.
     ///
     /// # Errors
     /// [`Error::Tool`].

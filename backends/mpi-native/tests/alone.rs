@@ -1,5 +1,6 @@
-//! A group of one rank, which needs no launcher: every way of every collective moves the values that it should.
-//! (Groups of several are checked by `foldwire bench --backend mpi`, which compares every result.)
+//! A group of one rank, which needs no launcher: every way of every collective moves the values
+//! that it should. (Groups of several are checked by `foldwire bench --backend mpi`, which compares
+//! every result.)
 
 use foldwire::{Collective, Rank};
 use foldwire_mpi_native::{Buffer, Buffers, Call, Error, Native, Operation, Tuned, ways};

@@ -1,8 +1,9 @@
-//! The only place where MPI's functions are called: a communicator, and a set of requests with the memory that
-//! MPI works on, both with safe interfaces.
+//! The only place where MPI's functions are called: a communicator, and a set of requests with the
+//! memory that MPI works on, both with safe interfaces.
 //!
-//! Memory under way belongs to a [`Requests`] and is given back only when MPI says that its request is
-//! complete. What is still under way when a `Requests` is dropped is leaked, since MPI may yet touch it.
+//! Memory under way belongs to a [`Requests`] and is given back only when MPI says that its request
+//! is complete. What is still under way when a `Requests` is dropped is leaked, since MPI may yet
+//! touch it.
 #![allow(unsafe_code, reason = "calls the MPI library")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -83,7 +84,8 @@ impl Comm {
     pub(crate) fn duplicate(communicator: &impl Communicator) -> Result<Self, Error> {
         let mut raw = MaybeUninit::uninit();
         let (mut rank, mut size) = (0, 0);
-        // SAFETY: rsmpi's communicator is valid; MPI writes the new one, which is read only after success.
+        // SAFETY: rsmpi's communicator is valid; MPI writes the new one, which is read only after
+        // success.
         unsafe {
             checked(ffi::MPI_Comm_dup(communicator.as_raw(), raw.as_mut_ptr()))?;
             let raw = raw.assume_init();
@@ -101,8 +103,8 @@ impl Comm {
         self.in_memory
     }
 
-    /// Never frees the communicator: a message that nobody received could otherwise meet a later one that MPI gives
-    /// the same number.
+    /// Never frees the communicator: a message that nobody received could otherwise meet a later
+    /// one that MPI gives the same number.
     pub(crate) fn keep_forever(&mut self) {
         self.keep_forever = true;
     }
@@ -142,14 +144,16 @@ unsafe fn share_memory(comm: ffi::MPI_Comm, size: c_int) -> Result<bool, Error> 
 impl Drop for Comm {
     fn drop(&mut self) {
         if !self.keep_forever && mpi::is_initialized() && !mpi::is_finalized() {
-            // SAFETY: the communicator is ours, and MPI is up. Requests that are still under way keep what they
-            // need of it (MPI 4.0, section 7.4.3). An error here has nobody to go to.
+            // SAFETY: the communicator is ours, and MPI is up. Requests that are still under way
+            // keep what they need of it (MPI 4.0, section 7.4.3). An error here has nobody to go
+            // to.
             let _ = unsafe { ffi::MPI_Comm_free(&mut self.raw) };
         }
     }
 }
 
-/// How a request ended: what was received (nothing for sends and cancelled receives), or MPI's error code.
+/// How a request ended: what was received (nothing for sends and cancelled receives), or MPI's
+/// error code.
 pub(crate) type Outcome = Result<Option<(Rank, usize)>, i32>;
 
 /// Requests under way, each with a note `R` and the memory that MPI reads or writes for it.
@@ -195,9 +199,9 @@ impl<R: Copy> Requests<R> {
         };
         let start = if matched { ffi::MPI_Issend } else { ffi::MPI_Isend };
         let mut request = MaybeUninit::uninit();
-        // SAFETY: the first `count` bytes are initialised, stay where they are when `memory` moves (they
-        // are on the heap), and nobody writes them until the request is complete, since we own them. The request is
-        // written before it is read.
+        // SAFETY: the first `count` bytes are initialised, stay where they are when `memory` moves
+        // (they are on the heap), and nobody writes them until the request is complete, since we
+        // own them. The request is written before it is read.
         let code = unsafe {
             start(
                 memory.as_ref().as_ptr().cast(),
@@ -228,8 +232,8 @@ impl<R: Copy> Requests<R> {
     ) -> Result<(), (Memory, i32)> {
         let Some(count) = count(memory.as_ref().len()) else { return Err((memory, COUNT_ERROR)) };
         let mut request = MaybeUninit::uninit();
-        // SAFETY: the bytes are ours and stay where they are when `memory` moves; nobody else reads or writes
-        // them until the request is complete. The request is written before it is read.
+        // SAFETY: the bytes are ours and stay where they are when `memory` moves; nobody else reads
+        // or writes them until the request is complete. The request is written before it is read.
         let code = unsafe {
             ffi::MPI_Irecv(
                 memory.as_mut().as_mut_ptr().cast(),
@@ -256,8 +260,8 @@ impl<R: Copy> Requests<R> {
     ) -> Result<(), Error> {
         let n = self.requests.len();
         let mut n_done = 0;
-        // SAFETY: the three arrays have `n` elements; the requests are ours, and under way or null. MPI
-        // writes as many indices and statuses as it says are done.
+        // SAFETY: the three arrays have `n` elements; the requests are ours, and under way or null.
+        // MPI writes as many indices and statuses as it says are done.
         let code = unsafe {
             ffi::MPI_Testsome(
                 n as c_int,
@@ -313,7 +317,8 @@ fn count(n_bytes: usize) -> Option<c_int> {
 /// Who sent how much, unless the request was cancelled.
 fn received(status: &ffi::MPI_Status) -> Option<(Rank, usize)> {
     let (mut cancelled, mut n_bytes) = (0, 0);
-    // SAFETY: the status is one that MPI has written; both functions only read it and write one integer.
+    // SAFETY: the status is one that MPI has written; both functions only read it and write one
+    // integer.
     unsafe {
         ffi::MPI_Test_cancelled(status, &mut cancelled);
         ffi::MPI_Get_count(status, ffi::RSMPI_UINT8_T, &mut n_bytes);

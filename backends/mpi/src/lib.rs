@@ -1,4 +1,5 @@
-//! Foldwire over MPI: any library that the crate `mpi` (rsmpi) works with; tested with Open MPI and MPICH.
+//! Foldwire over MPI: any library that the crate `mpi` (rsmpi) works with; tested with Open MPI and
+//! MPICH.
 //!
 //! An MPI program adopts it in three lines:
 //!
@@ -13,17 +14,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *What it does.* [`join`] duplicates the communicator, so that no message of Foldwire's meets one of the
-//! program's. Frames travel by `MPI_Isend` and `MPI_Irecv`, and one `MPI_Testsome` in each poll moves all of
-//! them along: no threads, `MPI_THREAD_FUNNELED` suffices. Every `link_depth`-th frame goes by
-//! `MPI_Issend`, which keeps a fast sender from filling a slow receiver's memory.
+//! *What it does.* [`join`] duplicates the communicator, so that no message of Foldwire's meets one
+//! of the program's. Frames travel by `MPI_Isend` and `MPI_Irecv`, and one `MPI_Testsome` in each
+//! poll moves all of them along: no threads, `MPI_THREAD_FUNNELED` suffices. Every `link_depth`-th
+//! frame goes by `MPI_Issend`, which keeps a fast sender from filling a slow receiver's memory.
 //!
-//! *Order of the end.* Drop communicators of Foldwire's before the `Universe`, as those of MPI's. Dropping one waits until
-//! what it sent is delivered, as `MPI_Finalize` does.
+//! *Order of the end.* Drop communicators of Foldwire's before the `Universe`, as those of MPI's.
+//! Dropping one waits until what it sent is delivered, as `MPI_Finalize` does.
 //!
-//! *Errors* come back as values: the duplicate has `MPI_ERRORS_RETURN`. What a lost process means is the
-//! library's affair: most launchers end the whole job, and few libraries tell others of it. Where they do, it is
-//! `PeerLost`; where not, the call ends by its time limit.
+//! *Errors* come back as values: the duplicate has `MPI_ERRORS_RETURN`. What a lost process means
+//! is the library's affair: most launchers end the whole job, and few libraries tell others of it.
+//! Where they do, it is `PeerLost`; where not, the call ends by its time limit.
 
 mod error;
 mod exchange;
@@ -43,7 +44,8 @@ pub type Endpoint = foldwire_messaging::Endpoint<Mpi>;
 /// Why an [`Endpoint`] failed.
 pub type EndpointError = foldwire_messaging::Error<Error>;
 
-/// A transport between the ranks of `communicator`, with default settings. All ranks call it together.
+/// A transport between the ranks of `communicator`, with default settings. All ranks call it
+/// together.
 ///
 /// # Errors
 /// As [`join_with`].

@@ -1,23 +1,27 @@
-//! How long a collective takes on thousands of ranks: the real schedules and lanes, with modelled compute and network.
+//! How long a collective takes on thousands of ranks: the real schedules and lanes, with modelled
+//! compute and network.
 //!
-//! [`predict`] runs the programs that the engine would run (`foldwire`'s [`Schedule`](foldwire::schedule::Schedule)s, its
-//! [`Layout`] of parts, rounds and segments, its rules for lanes) on virtual time. No values are moved. What a step costs
-//! follows from
+//! [`predict`] runs the programs that the engine would run (`foldwire`'s
+//! [`Schedule`](foldwire::schedule::Schedule)s, its [`Layout`] of parts, rounds and segments, its
+//! rules for lanes) on virtual time. No values are moved. What a step costs follows from
 //!
-//! - *compute*: the [`primitives`](Speeds) that its action asks of the codec in this pipeline ([`work`]), n·b / speed for n
-//!   values of b bytes, and for each message `send_overhead`, `recv_overhead` (LogP's o; Culler et al., PPoPP'93) and
-//!   `send_per_byte`, `recv_per_byte` of its frame, where software copies it (LogGOPS's O;
-//!   Hoefler et al., HPDC'10);
-//! - *network*: each rank has one link, full duplex, as in LogGP (Alexandrov et al., SPAA'95) with contention at both ends.
-//!   A frame of w bytes that is sent at t leaves at s = max(t, egress free), occupies the egress for w/rate, reaches
-//!   its receiver at s + latency and occupies the ingress for w/rate from then or from when those before it are
-//!   through. This is the model of the threads backend's rate limit. Switches are not limited.
-//!   A frame longer than `eager` waits for an answer of its receiver first, which both see between steps.
-//! - *what waits for what*: a lane runs its program one step at a time; takes its frame first, then waits for credit, of which
-//!   each (peer, lane) has `link_depth`; lanes of a rank compute in turn, because they share its core; ranks of a node
-//!   share its cores. Credit is back when the receiver takes the frame; a rank that waits for it hears of that a latency later.
-//! - *learning the extent* of the data, where the plan's bound refers to it: a look at the rank's own values, then a raw
-//!   all-reduce of a few numbers; the call begins on each rank when that is over.
+//! - *compute*: the [`primitives`](Speeds) that its action asks of the codec in this pipeline
+//!   ([`work`]), n·b / speed for n values of b bytes, and for each message `send_overhead`,
+//!   `recv_overhead` (LogP's o; Culler et al., PPoPP'93) and `send_per_byte`, `recv_per_byte` of
+//!   its frame, where software copies it (LogGOPS's O; Hoefler et al., HPDC'10);
+//! - *network*: each rank has one link, full duplex, as in LogGP (Alexandrov et al., SPAA'95) with
+//!   contention at both ends. A frame of w bytes that is sent at t leaves at s = max(t, egress
+//!   free), occupies the egress for w/rate, reaches its receiver at s + latency and occupies the
+//!   ingress for w/rate from then or from when those before it are through. This is the model of
+//!   the threads backend's rate limit. Switches are not limited. A frame longer than `eager` waits
+//!   for an answer of its receiver first, which both see between steps.
+//! - *what waits for what*: a lane runs its program one step at a time; takes its frame first, then
+//!   waits for credit, of which each (peer, lane) has `link_depth`; lanes of a rank compute in
+//!   turn, because they share its core; ranks of a node share its cores. Credit is back when the
+//!   receiver takes the frame; a rank that waits for it hears of that a latency later.
+//! - *learning the extent* of the data, where the plan's bound refers to it: a look at the rank's
+//!   own values, then a raw all-reduce of a few numbers; the call begins on each rank when that is
+//!   over.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -91,8 +95,9 @@ pub struct Case {
 }
 
 impl Case {
-    /// A sum (where there is something to reduce) of `count` values over `size` ranks with root 0, 4 lanes, and frames of
-    /// 256 KiB + 4096, from one buffer into another, except a broadcast, which always has one.
+    /// A sum (where there is something to reduce) of `count` values over `size` ranks with root 0,
+    /// 4 lanes, and frames of 256 KiB + 4096, from one buffer into another, except a broadcast,
+    /// which always has one.
     #[must_use]
     pub fn new(collective: Collective, plan: Plan, size: usize, count: usize) -> Self {
         let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
@@ -115,7 +120,8 @@ impl Case {
 pub struct Network {
     /// Seconds from a frame's first byte leaving to its first byte arriving.
     pub latency: f64,
-    /// Bytes per second of each rank's link, each way; `None`: links take no time, as between threads.
+    /// Bytes per second of each rank's link, each way; `None`: links take no time, as between
+    /// threads.
     pub rate: Option<f64>,
     /// Seconds that sending a message keeps the sender's core, whatever its size.
     pub send_overhead: f64,
@@ -125,8 +131,9 @@ pub struct Network {
     pub send_per_byte: f64,
     /// The same of a receiver.
     pub recv_per_byte: f64,
-    /// Bytes up to which a message leaves at once. A longer one asks its receiver first (MPI's rendezvous), and each of the
-    /// two sees what the other says only when it looks at the network. Nor does a short one overtake it. `None`: all leave at once.
+    /// Bytes up to which a message leaves at once. A longer one asks its receiver first (MPI's
+    /// rendezvous), and each of the two sees what the other says only when it looks at the network.
+    /// Nor does a short one overtake it. `None`: all leave at once.
     pub eager: Option<u32>,
     /// Frames that a link may hold, sent and not taken, for each (peer, lane).
     pub link_depth: u32,
@@ -160,7 +167,8 @@ pub struct Host {
     pub cores: usize,
     /// Seconds of a core that it takes an idle rank to wake up and find what has arrived.
     pub wake: f64,
-    /// Seconds after which a rank leaves its core to others that wait for one; until then only if it has nothing to do.
+    /// Seconds after which a rank leaves its core to others that wait for one; until then only if
+    /// it has nothing to do.
     pub time_slice: f64,
 }
 
@@ -344,7 +352,8 @@ fn look<T: Element>(case: &Case, costs: &Costs, rank: usize) -> f64 {
     (own * T::BYTES) as f64 / speed
 }
 
-/// The raw all-reduce of what ranks saw of their data; every rank enters the call when it has its result.
+/// The raw all-reduce of what ranks saw of their data; every rank enters the call when it has its
+/// result.
 fn exchange_extents(
     case: &Case,
     cluster: &Cluster,

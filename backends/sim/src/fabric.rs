@@ -1,8 +1,9 @@
 //! What all ranks share: the clock, the links, the NICs, and the faults that wait for their moment.
 //!
-//! Nothing here runs by itself. When a rank sends, the whole way of its frame is computed at once (NICs, delay, harm),
-//! and the frame is queued at its receiver with the time of its arrival; when time has come that far, the receiver finds
-//! it. Times at which something can newly be found are kept in a heap, so that the executor knows how far to jump.
+//! Nothing here runs by itself. When a rank sends, the whole way of its frame is computed at once
+//! (NICs, delay, harm), and the frame is queued at its receiver with the time of its arrival; when
+//! time has come that far, the receiver finds it. Times at which something can newly be found are
+//! kept in a heap, so that the executor knows how far to jump.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -192,7 +193,8 @@ impl Fabric {
         self.lost[self.pair(rank, peer)] <= self.now
     }
 
-    /// Sends a frame for which there is room, now or, on networks that need attention, when the rank polls again.
+    /// Sends a frame for which there is room, now or, on networks that need attention, when the
+    /// rank polls again.
     pub(crate) fn send(&mut self, from: Rank, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) {
         self.link(from, to, tag).spend();
         let header = self.header(&frame, n_bytes);

@@ -1,10 +1,12 @@
 //! What goes wrong: where, and when.
 //!
-//! Places and times are counted in what ranks do, not in seconds, so that a fault can hit any step of a program: `nth`
-//! counts the frames that a rank has sent, from 0; `after` those that it has sent or received.
+//! Places and times are counted in what ranks do, not in seconds, so that a fault can hit any step
+//! of a program: `nth` counts the frames that a rank has sent, from 0; `after` those that it has
+//! sent or received.
 //!
-//! What the header cannot tell apart, no receiver can: an exact copy of the frame that it expects *is* the frame that it
-//! expects, whoever sent it. Hence strangers' frames here differ in something.
+//! What the header cannot tell apart, no receiver can: an exact copy of the frame that it expects
+//! *is* the frame that it expects, whoever sent it. Hence strangers' frames here differ in
+//! something.
 
 use std::fmt;
 use std::time::Duration;
@@ -32,14 +34,16 @@ pub enum Fault {
         /// For how long; `None`: for ever.
         lasting: Option<Duration>,
     },
-    /// A rank is gone from one moment to the next. What it sent before still arrives, then its peers notice.
+    /// A rank is gone from one moment to the next. What it sent before still arrives, then its
+    /// peers notice.
     Death {
         /// The rank.
         rank: Rank,
         /// How many frames it has moved before.
         after: usize,
     },
-    /// The link on which a frame would leave dies, that frame included, in both directions and for all tags.
+    /// The link on which a frame would leave dies, that frame included, in both directions and for
+    /// all tags.
     Cut {
         /// The sender.
         rank: Rank,

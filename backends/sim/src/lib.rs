@@ -2,14 +2,16 @@
 //!
 //! Two of them, for two questions:
 //!
-//! - *Is it right, whatever happens?* A [`World`] is a [`Transport`](foldwire::Transport) on virtual time: the ranks'
-//!   real state machines, all in one thread, over links whose every delay a seed decides, and which lose, damage and
-//!   repeat frames where a [`Fault`] says so. The same seed gives the same run, event by event ([`Trace`]).
+//! - *Is it right, whatever happens?* A [`World`] is a [`Transport`](foldwire::Transport) on
+//!   virtual time: the ranks' real state machines, all in one thread, over links whose every delay
+//!   a seed decides, and which lose, damage and repeat frames where a [`Fault`] says so. The same
+//!   seed gives the same run, event by event ([`Trace`]).
 //! - *How long will it take?* [`cost`] executes schedules with modelled times.
 //!
-//! How a run goes: [`World::run`] makes an [`Endpoint`] for each rank and a future of the caller's from each endpoint;
-//! an executor polls the futures in an order that the seed decides. When no rank could move a frame, time jumps to the
-//! next event. Nothing waits for real, so that thousands of runs take a second.
+//! How a run goes: [`World::run`] makes an [`Endpoint`] for each rank and a future of the caller's
+//! from each endpoint; an executor polls the futures in an order that the seed decides. When no
+//! rank could move a frame, time jumps to the next event. Nothing waits for real, so that thousands
+//! of runs take a second.
 //!
 //! # Examples
 //! Four ranks average, one of which dies when it has sent a frame:

@@ -6,9 +6,10 @@ use foldwire::transport::{FRAMES_PER_LANE, MAX_LANES};
 
 /// How fast, how deep and how fair a network is. All ranks and links are alike.
 ///
-/// A frame of m bytes leaves when its sender's NIC is free, occupies it for m / `bandwidth`, takes `latency` and up to
-/// `jitter` more, and occupies the receiver's NIC for as long as the sender's; NICs are served in the order in which
-/// frames were sent. Frames of one (sender, receiver, tag) never overtake each other.
+/// A frame of m bytes leaves when its sender's NIC is free, occupies it for m / `bandwidth`, takes
+/// `latency` and up to `jitter` more, and occupies the receiver's NIC for as long as the sender's;
+/// NICs are served in the order in which frames were sent. Frames of one (sender, receiver, tag)
+/// never overtake each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Net {
     /// From one rank to another, for the first byte.
@@ -27,15 +28,15 @@ pub struct Net {
     /// Frames leave only while their sender polls, as on networks without threads of their own, and
     /// [`undelivered`](foldwire::Transport::undelivered) says so.
     pub attended: bool,
-    /// One in so many questions (is there a frame, is there credit, is there a free frame) is answered with "not yet"
-    /// for no reason; 0: none.
+    /// One in so many questions (is there a frame, is there credit, is there a free frame) is
+    /// answered with "not yet" for no reason; 0: none.
     pub refusal: usize,
     /// One in so many times a rank is passed over when it would be polled; 0: never.
     pub neglect: usize,
     /// Time that a poll of a rank takes: uniform in 0…`poll`.
     pub poll: Duration,
-    /// The longest jump of time at once. An eighth of the communicators' time limit lets a stall be noticed soon after
-    /// the limit, in few polls.
+    /// The longest jump of time at once. An eighth of the communicators' time limit lets a stall be
+    /// noticed soon after the limit, in few polls.
     pub jump: Duration,
     /// When nothing has moved for so long, ranks that have not returned have hung.
     pub patience: Duration,

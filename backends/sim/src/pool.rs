@@ -1,8 +1,8 @@
 //! Frames, and the pool that knows where each of them is.
 //!
-//! The pool hands out as many frames as a rank may hold, takes them back, and counts those that were dropped
-//! instead: a dropped frame is a leak on networks whose memory is registered, so tests ask for
-//! [`Pool::n_dropped`] to be 0.
+//! The pool hands out as many frames as a rank may hold, takes them back, and counts those that
+//! were dropped instead: a dropped frame is a leak on networks whose memory is registered, so tests
+//! ask for [`Pool::n_dropped`] to be 0.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

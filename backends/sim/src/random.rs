@@ -1,7 +1,8 @@
 //! Numbers that look random and are the same for the same seed, everywhere.
 
-/// SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): one word
-/// of state, which is the seed. Good enough for inputs and delays, and not for secrets.
+/// SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators",
+/// OOPSLA 2014): one word of state, which is the seed. Good enough for inputs and delays, and not
+/// for secrets.
 #[derive(Clone, Copy, Debug)]
 pub struct Random(pub u64);
 

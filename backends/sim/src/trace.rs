@@ -1,7 +1,7 @@
 //! What happened, event by event.
 //!
-//! Every run has a digest of all its events, so that two runs can be compared; the events themselves are kept only when
-//! asked for.
+//! Every run has a digest of all its events, so that two runs can be compared; the events
+//! themselves are kept only when asked for.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! A group of simulated ranks, and the executor that runs their programs.
 //!
-//! The executor polls all ranks, pass after pass, each pass in another order. A pass in which no rank moved a frame means
-//! that all of them wait: time then jumps to the next event, but never further than [`Net::jump`], and not before a few
-//! such passes if it is far, so that ranks finish what they can do without the network.
+//! The executor polls all ranks, pass after pass, each pass in another order. A pass in which no
+//! rank moved a frame means that all of them wait: time then jumps to the next event, but never
+//! further than [`Net::jump`], and not before a few such passes if it is far, so that ranks finish
+//! what they can do without the network.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -128,8 +129,8 @@ impl World {
 }
 
 impl<R> Run<R> {
-    /// Frames that ranks have neither given back nor sent, dropped ones included. 0 is expected once all communicators
-    /// and operations have ended.
+    /// Frames that ranks have neither given back nor sent, dropped ones included. 0 is expected
+    /// once all communicators and operations have ended.
     #[must_use]
     pub fn n_leaked(&self) -> usize {
         let mut fabric = self.fabric.borrow_mut();
@@ -164,7 +165,8 @@ struct Executor<F: Future> {
 }
 
 impl<F: Future> Executor<F> {
-    /// Polls each rank at most once, and moves time if that led nowhere; `false` when the run is over.
+    /// Polls each rank at most once, and moves time if that led nowhere; `false` when the run is
+    /// over.
     fn pass(&mut self) -> bool {
         let mut order: Vec<usize> = (0..self.tasks.len())
             .filter(|&rank| matches!(self.tasks[rank], Task::Running(_)))

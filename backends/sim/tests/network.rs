@@ -1,4 +1,5 @@
-//! The network itself: how long frames take, what credit and pool allow, what faults do, and how a run ends.
+//! The network itself: how long frames take, what credit and pool allow, what faults do, and how a
+//! run ends.
 
 use foldwire::transport::{Rank, Tag, Transport};
 use foldwire_sim::{Clock, End, Endpoint, Error, Fault, Harm, Net, World};

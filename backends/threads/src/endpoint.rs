@@ -27,8 +27,8 @@ use crate::sync::yield_now;
 /// Looks at the epoch before giving up the core, if every rank can have one: a few microseconds,
 /// about what a sleep and a wake-up cost.
 const N_SPINS: usize = 100;
-/// Times the core is offered to others before a rank sleeps. With more ranks than cores the peer that
-/// is waited for often needs just that.
+/// Times the core is offered to others before a rank sleeps. With more ranks than cores the peer
+/// that is waited for often needs just that.
 const N_YIELDS: usize = 8;
 /// A timed sleep on Linux lasts about this much longer than asked for (timer slack, wake-up).
 const TIMER_SLACK: Duration = Duration::from_micros(60);
@@ -125,8 +125,8 @@ impl Endpoint {
         self.fabric.parker(self.rank).epoch() != self.seen
     }
 
-    /// Waits awake for a moment; whether there was news. Not under loom, to which a moment is as good as
-    /// none and every look multiplies the interleavings.
+    /// Waits awake for a moment; whether there was news. Not under loom, to which a moment is as
+    /// good as none and every look multiplies the interleavings.
     fn has_news_soon(&self) -> bool {
         if self.has_news() {
             return true;
@@ -227,7 +227,8 @@ impl Transport for Endpoint {
 
     /// Spins for a few microseconds if every rank can have a core, offers the core to others, then
     /// sleeps. Ends early when a peer sends to this rank, takes a frame from a link that this rank
-    /// found full, recycles a frame that it was refused, or ends; and when a frame under way is due.
+    /// found full, recycles a frame that it was refused, or ends; and when a frame under way is
+    /// due.
     ///
     /// A zero budget returns at once: so one thread can drive all endpoints of a world in turn.
     fn idle(&mut self, budget: Duration) {

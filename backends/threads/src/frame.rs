@@ -1,6 +1,7 @@
 //! The message buffer: a fixed number of bytes on the heap, aligned, passed on by ownership.
 //!
-//! A frame is allocated once, goes round between pool, ranks and links, and is freed with its world.
+//! A frame is allocated once, goes round between pool, ranks and links, and is freed with its
+//! world.
 
 use std::fmt;
 use std::sync::Weak;

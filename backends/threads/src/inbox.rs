@@ -1,9 +1,9 @@
 //! The receiving half of an endpoint: finds the next frame of a (peer, tag).
 //!
 //! Without a rate limit that is a pop from the link's ring. With one, frames stay in their rings
-//! (they keep occupying the link's depth, as frames under way should) while their headers go through
-//! [`Arrivals`], which says when each is due; a ring is looked through again only after something
-//! has notified this rank.
+//! (they keep occupying the link's depth, as frames under way should) while their headers go
+//! through [`Arrivals`], which says when each is due; a ring is looked through again only after
+//! something has notified this rank.
 
 use std::collections::VecDeque;
 use std::time::Duration;

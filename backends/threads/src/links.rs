@@ -1,7 +1,8 @@
 //! The links of one endpoint in one direction, found by (peer, tag).
 //!
-//! An index of four bytes per possible link (36 bytes per peer) and a dense list of those that exist:
-//! a thousand ranks cost each endpoint 72 KB, and a walk over the links meets only real ones.
+//! An index of four bytes per possible link (36 bytes per peer) and a dense list of those that
+//! exist: a thousand ranks cost each endpoint 72 KB, and a walk over the links meets only real
+//! ones.
 
 use foldwire::transport::{Rank, Tag};
 

@@ -1,6 +1,6 @@
 //! The lock-free parts under loom: every interleaving, and every value that the memory model lets a
-//! load see. A lost wake-up is a deadlock here, which loom reports; so is a sleep that only a timeout
-//! would end.
+//! load see. A lost wake-up is a deadlock here, which loom reports; so is a sleep that only a
+//! timeout would end.
 //!
 //! ```text
 //! cargo xtask loom
@@ -14,11 +14,12 @@
 //! | endpoint | links made at first use by several senders at once, both directions, two tags, full links | `links` |
 //! | the end | frames before it arrive, sleepers wake, both ends at once, links made while the receiver ends, panics in order | `ending` |
 //!
-//! Not modelled: the rate limit (`pace.rs`), which reads a clock and shares nothing but rings; reference counts,
-//! which are `std`'s own.
+//! Not modelled: the rate limit (`pace.rs`), which reads a clock and shares nothing but rings;
+//! reference counts, which are `std`'s own.
 //!
 //! The larger models bound the preemptions of a run, as loom's documentation advises; the bound is
-//! part of each test, and `cargo xtask loom --deeper` allows one more. Each prints how many executions were explored.
+//! part of each test, and `cargo xtask loom --deeper` allows one more. Each prints how many
+//! executions were explored.
 
 mod ending;
 mod links;
@@ -41,7 +42,8 @@ const TAG: Tag = Tag(0);
 /// Preemptions that are allowed on top of each model's bound.
 const MORE: &str = "FOLDWIRE_LOOM_MORE";
 
-/// Explores `model` with at most `n_preemptions` per run, or all of it; prints how many executions there are.
+/// Explores `model` with at most `n_preemptions` per run, or all of it; prints how many executions
+/// there are.
 fn explore(name: &str, n_preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let more = std::env::var(MORE).map_or(0, |n| n.parse().expect("a number of preemptions"));
     let n_preemptions = n_preemptions.map(|n: usize| n + more);

@@ -1,7 +1,7 @@
 //! The rate limit: when a frame would have arrived, had the link been a real one.
 //!
-//! Every rank has one link to the network, full duplex, of `B` bytes per second each way. A frame of
-//! `n` bytes given to the transport at time `t`:
+//! Every rank has one link to the network, full duplex, of `B` bytes per second each way. A frame
+//! of `n` bytes given to the transport at time `t`:
 //!
 //! ```text
 //! start   = max(t, egress free)                  egress free  = start + n/B
@@ -129,8 +129,8 @@ impl Arrivals {
             .saturating_add(self.pace.crossing(frame.n_bytes))
     }
 
-    /// Forgets arrivals up to `now`: the caller is about to look at all links, and need not be woken
-    /// for them.
+    /// Forgets arrivals up to `now`: the caller is about to look at all links, and need not be
+    /// woken for them.
     pub(crate) fn announce(&mut self, now: Duration) {
         while self.unannounced.front().is_some_and(|&arrival| arrival <= now) {
             self.unannounced.pop_front();

@@ -12,10 +12,11 @@
 //! compare-exchange fails, or it comes second and sees the flag. No wake-up is lost.
 //!
 //! The sleep itself is a condition variable. Its lock is held from before the flag is set until the
-//! sleeper waits, so that a waker cannot come in between; `sleeps`, under that lock, lets the first of
-//! several wakers make the system call and spares the others.
+//! sleeper waits, so that a waker cannot come in between; `sleeps`, under that lock, lets the first
+//! of several wakers make the system call and spares the others.
 //!
-//! Cost: a notification is one atomic addition when nobody sleeps; a lock and a futex call otherwise.
+//! Cost: a notification is one atomic addition when nobody sleeps; a lock and a futex call
+//! otherwise.
 
 use std::time::{Duration, Instant};
 

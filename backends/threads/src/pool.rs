@@ -1,13 +1,13 @@
 //! The frames nobody uses, shared by all ranks of a world.
 //!
-//! The most recently used frame is handed out first: it is the likeliest to be in a cache. Ranks keep
-//! up to [`CACHED`] frames to themselves and exchange half as many at a time, so in a balanced
+//! The most recently used frame is handed out first: it is the likeliest to be in a cache. Ranks
+//! keep up to [`CACHED`] frames to themselves and exchange half as many at a time, so in a balanced
 //! schedule (each rank receives as often as it sends) the lock here is never taken.
 //!
-//! **Limit.** At most `limit` frames are allocated: what the ranks may hold, plus [`CACHED`] for each
-//! rank (they may lie idle where nobody else can reach them), plus the depth of every link in use. So
-//! a rank is refused a frame only while the ranks together really hold as many as they may, and
-//! frames under way can never starve them.
+//! **Limit.** At most `limit` frames are allocated: what the ranks may hold, plus [`CACHED`] for
+//! each rank (they may lie idle where nobody else can reach them), plus the depth of every link in
+//! use. So a rank is refused a frame only while the ranks together really hold as many as they may,
+//! and frames under way can never starve them.
 //!
 //! **Waiting.** A refused rank is noted under the lock that guards the free frames; whoever then
 //! brings one (or frees one, or raises the limit) takes the note under the same lock and wakes it.

@@ -1,14 +1,14 @@
 //! The link: a bounded lock-free queue with one producer and one consumer, in a ring of slots.
 //!
-//! `tail` counts items pushed and is written by the producer alone; `head` counts items taken and is
-//! advanced by the consumer alone. Each side keeps a copy of the other's counter and looks at the
-//! real one only when the copy says full (or empty), so that in steady flow the two cores exchange
-//! one cache line per item, not two.
+//! `tail` counts items pushed and is written by the producer alone; `head` counts items taken and
+//! is advanced by the consumer alone. Each side keeps a copy of the other's counter and looks at
+//! the real one only when the copy says full (or empty), so that in steady flow the two cores
+//! exchange one cache line per item, not two.
 //!
 //! Counters advance by 2. Bit 0 of `head` says "the producer found the ring full and wants to hear
 //! of room". The producer sets it with a compare-exchange against the counter it saw, which fails
-//! exactly if the consumer has moved on; the consumer clears it with the same swap that advances the
-//! counter. Both are operations on one word, so they have one order and no wish is lost.
+//! exactly if the consumer has moved on; the consumer clears it with the same swap that advances
+//! the counter. Both are operations on one word, so they have one order and no wish is lost.
 //!
 //! Cost: push is one release store; pop is one swap. Nothing is allocated after [`ring`].
 //!
@@ -33,8 +33,9 @@ struct Ring<T> {
 }
 
 // SAFETY: a slot is accessed by the producer while it lies outside `head..tail` and by the consumer
-// while it lies inside; it changes hands through a release store and an acquire load of a counter. So
-// no two threads access a slot at once, and items only move between threads, which `T: Send` allows.
+// while it lies inside; it changes hands through a release store and an acquire load of a counter.
+// So no two threads access a slot at once, and items only move between threads, which `T: Send`
+// allows.
 unsafe impl<T: Send> Sync for Ring<T> {}
 // SAFETY: the ring owns its items and nothing tied to a thread.
 unsafe impl<T: Send> Send for Ring<T> {}
@@ -50,8 +51,8 @@ impl<T> Drop for Ring<T> {
         let tail = self.tail.0.load(Ordering::Relaxed);
         let mut head = self.head.0.load(Ordering::Relaxed) & !WANTED;
         while head != tail {
-            // SAFETY: both ends are gone (`&mut self`), and what lies in `head..tail` was pushed and
-            // never taken, hence is initialised; each counter value is visited once.
+            // SAFETY: both ends are gone (`&mut self`), and what lies in `head..tail` was pushed
+            // and never taken, hence is initialised; each counter value is visited once.
             self.slot(head).with_mut(|slot| unsafe { (*slot).assume_init_drop() });
             head = head.wrapping_add(ONE);
         }
@@ -103,8 +104,8 @@ impl<T> Producer<T> {
         if head & WANTED != 0 {
             return false;
         }
-        // On success nobody has taken anything since, and whoever does will see the flag. On failure
-        // the counter has moved.
+        // On success nobody has taken anything since, and whoever does will see the flag. On
+        // failure the counter has moved.
         match self.ring.head.0.compare_exchange(
             head,
             head | WANTED,
@@ -156,15 +157,15 @@ impl<T> Consumer<T> {
         self.tail_seen.wrapping_sub(self.head) / ONE > n_skipped
     }
 
-    /// Takes the oldest item. The flag says that the producer found the ring full and should be told
-    /// that it no longer is.
+    /// Takes the oldest item. The flag says that the producer found the ring full and should be
+    /// told that it no longer is.
     pub(crate) fn pop(&mut self) -> Option<(T, bool)> {
         if !self.holds_more_than(0) {
             return None;
         }
-        // SAFETY: `head < tail_seen`, and `tail_seen` was loaded with acquire after the producer had
-        // written this slot; it is not written again before the swap below. This end is the only
-        // consumer, and `head` advances, so the item is moved out once.
+        // SAFETY: `head < tail_seen`, and `tail_seen` was loaded with acquire after the producer
+        // had written this slot; it is not written again before the swap below. This end is the
+        // only consumer, and `head` advances, so the item is moved out once.
         let item = self.ring.slot(self.head).with(|slot| unsafe { (*slot).assume_init_read() });
         self.head = self.head.wrapping_add(ONE);
         let before = self.ring.head.0.swap(self.head, Ordering::Release);

@@ -1,8 +1,8 @@
 //! Atomics, locks and cells: from `std`, or from `loom` under `--cfg loom`, where every
 //! interleaving (and every value an atomic load may see) is explored instead of one.
 //!
-//! The queue and the parker use nothing but this module. loom has no clock, so there a timed wait is
-//! an untimed one: a wake-up that only the timeout would have saved shows up as a deadlock.
+//! The queue and the parker use nothing but this module. loom has no clock, so there a timed wait
+//! is an untimed one: a wake-up that only the timeout would have saved shows up as a deadlock.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -30,8 +30,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives up the lock until `condition` is notified or about `timeout`, if any, has passed; may return
-/// for no reason.
+/// Gives up the lock until `condition` is notified or about `timeout`, if any, has passed; may
+/// return for no reason.
 pub(crate) fn wait<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,

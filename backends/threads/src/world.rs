@@ -133,8 +133,8 @@ impl World {
         self
     }
 
-    /// Calls `body` with every rank's communicator, each on a thread of its own, and returns what the
-    /// calls returned, in rank order.
+    /// Calls `body` with every rank's communicator, each on a thread of its own, and returns what
+    /// the calls returned, in rank order.
     ///
     /// # Panics
     /// As [`run_endpoints`](Self::run_endpoints).
@@ -163,7 +163,8 @@ impl World {
         self.try_run_endpoints(|endpoint| body(communicator(endpoint)))
     }
 
-    /// The communicators of all ranks, in order, to be driven by one thread with [`drive`](crate::drive).
+    /// The communicators of all ranks, in order, to be driven by one thread with
+    /// [`drive`](crate::drive).
     #[must_use]
     pub fn communicators(self) -> Vec<Communicator<Endpoint>> {
         self.endpoints().into_iter().map(communicator).collect()
@@ -191,8 +192,8 @@ impl World {
     /// calls returned, in rank order.
     ///
     /// # Panics
-    /// If a rank panics: with the payload of the rank that panicked first, once every rank has ended.
-    /// The others see [`Error::PeerLost`](crate::Error::PeerLost) if they wait for it.
+    /// If a rank panics: with the payload of the rank that panicked first, once every rank has
+    /// ended. The others see [`Error::PeerLost`](crate::Error::PeerLost) if they wait for it.
     pub fn run_endpoints<R: Send>(self, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
         let (outcomes, first_panic) = self.run_all(body);
         let mut results = Vec::with_capacity(outcomes.len());

@@ -1,8 +1,9 @@
 //! Arrays in files: raw little-endian `.f32` and `.f64`, and NumPy's `.npy`.
 //!
-//! The type of the values goes by the extension, since raw files do not tell. Dimensions come, in this
-//! order, from the caller (`--dims`), from the `.npy` header, or from a name in the manner of SDRBench
-//! that holds them (`P_4x14x48x48.f32`), if their product is the number of values; else the array has one.
+//! The type of the values goes by the extension, since raw files do not tell. Dimensions come, in
+//! this order, from the caller (`--dims`), from the `.npy` header, or from a name in the manner of
+//! SDRBench that holds them (`P_4x14x48x48.f32`), if their product is the number of values; else
+//! the array has one.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -63,8 +64,8 @@ impl Field {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] when the file is missing, empty, not of a known type, or does not hold as many
-    /// values as `dims` say.
+    /// A [`UsageError`] when the file is missing, empty, not of a known type, or does not hold as
+    /// many values as `dims` say.
     pub fn read(path: &Path, dims: Option<&Dims>) -> Result<Self, UsageError> {
         let fault = |message: &str| UsageError::new(format!("{}: {message}", path.display()));
         let unreadable = |error: io::Error| match error.kind() {

@@ -1,5 +1,5 @@
-//! Arrays in files, as the `foldwire` command reads them: a crate of its own so that fuzzing reads them with the same
-//! code and without the command's dependencies.
+//! Arrays in files, as the `foldwire` command reads them: a crate of its own so that fuzzing reads
+//! them with the same code and without the command's dependencies.
 //!
 //! | module | what it does |
 //! |---|---|

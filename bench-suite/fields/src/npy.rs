@@ -1,10 +1,11 @@
 //! The header of NumPy's `.npy` files, as far as arrays of float32 and float64 need it.
 //!
-//! A file is `\x93NUMPY`, two version bytes, the length of the header (u16 in version 1, u32 after),
-//! the header itself, and the values. The header is a Python dictionary literal with the keys `descr`,
-//! `fortran_order` and `shape`, written by `repr`, so looking for the quoted key is enough.
-//! Source: numpy.lib.format, "Format Version 1.0" to "3.0". The crates that read this format bring in a
-//! parser generator, and with it an assembler at build time; these few lines need neither.
+//! A file is `\x93NUMPY`, two version bytes, the length of the header (u16 in version 1, u32
+//! after), the header itself, and the values. The header is a Python dictionary literal with the
+//! keys `descr`, `fortran_order` and `shape`, written by `repr`, so looking for the quoted key is
+//! enough. Source: numpy.lib.format, "Format Version 1.0" to "3.0". The crates that read this
+//! format bring in a parser generator, and with it an assembler at build time; these few lines need
+//! neither.
 
 use std::io::{self, Read};
 
@@ -49,8 +50,8 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// A usage error without the file's name when this is no `.npy` file or holds something else than a
-    /// C-ordered array of float32 or float64.
+    /// A usage error without the file's name when this is no `.npy` file or holds something else
+    /// than a C-ordered array of float32 or float64.
     pub(crate) fn read(file: &mut impl Read) -> Result<Self, UsageError> {
         let text = header_text(file).map_err(|_| {
             UsageError::new(

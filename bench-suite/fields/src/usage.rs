@@ -1,4 +1,5 @@
-//! Errors of use: what the user asked for cannot be done as asked, and the message says what to change.
+//! Errors of use: what the user asked for cannot be done as asked, and the message says what to
+//! change.
 //!
 //! `main` prints them as `error: …` and exits with code 2, the code that clap uses for a malformed
 //! command line. Every other error (a full disk, a bug) exits with code 1.

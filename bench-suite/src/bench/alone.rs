@@ -22,8 +22,8 @@ pub(crate) struct Alone {
 }
 
 impl Alone {
-    /// Seconds of each of `n` runs, after one that does not count: the slowest rank's, from one buffer into another
-    /// with rank 0 as root.
+    /// Seconds of each of `n` runs, after one that does not count: the slowest rank's, from one
+    /// buffer into another with rank 0 as root.
     pub(crate) fn times<T: Element>(&self, n: usize, data: &Data<T>) -> anyhow::Result<Vec<f64>> {
         let ranks = self.world.clone().run(|mut comm| -> anyhow::Result<Vec<f64>> {
             let problem = Problem {

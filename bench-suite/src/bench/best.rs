@@ -1,9 +1,10 @@
 //! The best of several ways to do the same, chosen for each size by trial.
 //!
-//! Every candidate runs once, cold. Those that failed on any rank, or took more than twice as long as the fastest, are
-//! out. The rest take turns for some rounds, and the fastest three of them for more. Which is fastest is told first by
-//! the shortest round (of a round, the slowest rank's time counts), since one disturbance must not put a good one out,
-//! then by the median. Where runs are long there is no second heat. Since ranks tell each other their times, all of them choose alike.
+//! Every candidate runs once, cold. Those that failed on any rank, or took more than twice as long
+//! as the fastest, are out. The rest take turns for some rounds, and the fastest three of them for
+//! more. Which is fastest is told first by the shortest round (of a round, the slowest rank's time
+//! counts), since one disturbance must not put a good one out, then by the median. Where runs are
+//! long there is no second heat. Since ranks tell each other their times, all of them choose alike.
 
 use foldwire::{Communicator, Element, Transport};
 
@@ -51,8 +52,8 @@ impl<C> BestOf<C> {
 }
 
 impl<C> BestOf<C> {
-    /// Runs candidates in turn, given by expected time and index; answers with the time that `sum_up` makes of the
-    /// slowest rank's, and the index, the fastest first.
+    /// Runs candidates in turn, given by expected time and index; answers with the time that
+    /// `sum_up` makes of the slowest rank's, and the index, the fastest first.
     fn race<X: Transport, T: Element>(
         &mut self,
         stage: &mut Stage<'_, X, T>,

@@ -1,8 +1,9 @@
 //! The benchmark as every rank plays it: sizes × rounds × contestants, all ranks in step.
 //!
-//! For each size contestants get ready, run once and have their result checked, warm up, and then take turns: one run
-//! each a round, so that whatever disturbs the machine disturbs all alike. How many rounds there are follows from the
-//! times of the warm-up, which ranks tell each other, so that all of them do the same.
+//! For each size contestants get ready, run once and have their result checked, warm up, and then
+//! take turns: one run each a round, so that whatever disturbs the machine disturbs all alike. How
+//! many rounds there are follows from the times of the warm-up, which ranks tell each other, so
+//! that all of them do the same.
 
 use anyhow::Context;
 use foldwire::{Collective, Communicator, Element, Rank, Report, Transport};

@@ -32,9 +32,9 @@ pub(super) trait Contestant<X: Transport, T: Element> {
         Ok(())
     }
 
-    /// Carries out the problem once, from `buffers.send` (and, in one buffer, `buffers.recv`, which holds it at its
-    /// place) to `buffers.recv`. Calls `start` when it is ready, which waits for all ranks and starts the clock, and
-    /// notes when it has done.
+    /// Carries out the problem once, from `buffers.send` (and, in one buffer, `buffers.recv`, which
+    /// holds it at its place) to `buffers.recv`. Calls `start` when it is ready, which waits for
+    /// all ranks and starts the clock, and notes when it has done.
     fn run(
         &mut self,
         comm: &mut Communicator<X>,

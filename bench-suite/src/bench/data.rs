@@ -1,7 +1,8 @@
-//! The values that ranks send: a function of rank and place, so that every rank can tell the exact result.
+//! The values that ranks send: a function of rank and place, so that every rank can tell the exact
+//! result.
 //!
-//! All ranks have one base array, read from a file or made here. Rank r of n begins at r/n of it, and goes around as
-//! often as it needs.
+//! All ranks have one base array, read from a file or made here. Rank r of n begins at r/n of it,
+//! and goes around as often as it needs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -115,7 +116,8 @@ fn convert<F: Element, T: Element>(values: &[F]) -> Vec<T> {
     values.iter().map(|x| T::from_f64(x.to_f64())).collect()
 }
 
-/// A smooth field between −2 and 2, with noise of 0.1 % of that: waves of several lengths, as in simulations of fluids.
+/// A smooth field between −2 and 2, with noise of 0.1 % of that: waves of several lengths, as in
+/// simulations of fluids.
 fn waves<T: Element>() -> Vec<T> {
     let mut state = 1_u64;
     let mut noise = || {

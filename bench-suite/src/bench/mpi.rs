@@ -1,7 +1,7 @@
 //! One rank of a job of MPI's, and the MPI library's own collectives as contestants.
 //!
-//! The library takes part twice: as it is, on a communicator that nobody has told anything, and (unless
-//! `--mpi-best false`) at the best of its algorithms, chosen by trial for each size.
+//! The library takes part twice: as it is, on a communicator that nobody has told anything, and
+//! (unless `--mpi-best false`) at the best of its algorithms, chosen by trial for each size.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -30,7 +30,8 @@ pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> 
     if args.mpi_best
         && let Some((name, value)) = native::required_environment()
     {
-        // The library reads its environment when it starts, and no thread of ours may change it: start anew.
+        // The library reads its environment when it starts, and no thread of ours may change it:
+        // start anew.
         let program = env::current_exe().context("this program's own file is not known")?;
         let error = Command::new(program).args(env::args_os().skip(1)).env(name, value).exec();
         return Err(error).context(format!("cannot start again; set {name}={value} yourself"));
@@ -188,8 +189,8 @@ fn lend<'a, T: Element>(problem: &Problem, buffers: &'a mut Buffers<T>) -> MpiBu
     }
 }
 
-/// What is left to do when MPI has done: it has no average, and puts the result of a reduce-scatter in place at
-/// the start.
+/// What is left to do when MPI has done: it has no average, and puts the result of a reduce-scatter
+/// in place at the start.
 fn finish<T: Element>(problem: &Problem, buffers: &mut Buffers<T>) -> Done {
     let place = problem.result();
     let at_start = problem.in_place && problem.collective == Collective::ReduceScatter;

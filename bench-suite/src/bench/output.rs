@@ -1,4 +1,5 @@
-//! Results for people (a head and a table, in the manner of the OSU benchmarks) and for programs (one JSON object).
+//! Results for people (a head and a table, in the manner of the OSU benchmarks) and for programs
+//! (one JSON object).
 
 use foldwire::kernel::Level;
 use foldwire::{Communicator, Element, Transport};

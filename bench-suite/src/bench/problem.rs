@@ -95,7 +95,8 @@ impl Problem {
         out.iter_mut().zip(&values).for_each(|(out, value)| *out = value.to_f64());
     }
 
-    /// What rounding in `T` may cost a result whose operands are at most `magnitude` each; movement rounds nothing.
+    /// What rounding in `T` may cost a result whose operands are at most `magnitude` each; movement
+    /// rounds nothing.
     pub(super) fn rounding<T: Element>(&self, magnitude: f64) -> f64 {
         if !self.collective.reduces() {
             return 0.0;

@@ -1,4 +1,5 @@
-//! Where contestants run: one rank's communicator and buffers, the clock, and what ranks tell each other.
+//! Where contestants run: one rank's communicator and buffers, the clock, and what ranks tell each
+//! other.
 
 use std::time::Instant;
 
@@ -75,7 +76,8 @@ impl<'a, X: Transport, T: Element> Stage<'a, X, T> {
         Ok(((done.ended - started).as_secs_f64(), done))
     }
 
-    /// As [`run`](Self::run), into a buffer that held nothing of an earlier result, and then looks at the result.
+    /// As [`run`](Self::run), into a buffer that held nothing of an earlier result, and then looks
+    /// at the result.
     pub(super) fn run_checked(
         &mut self,
         contestant: &mut dyn Contestant<X, T>,

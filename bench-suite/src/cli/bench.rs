@@ -43,18 +43,21 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value_t = BackendArg::Threads)]
     pub backend: BackendArg,
 
-    /// Number of ranks of the threads backend [default: 4]; elsewhere the launcher says it (mpirun -n 4 …)
+    /// Number of ranks of the threads backend [default: 4]; elsewhere the launcher says it
+    /// (mpirun -n 4 …)
     #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub ranks: Option<usize>,
 
-    /// Provider of the libfabric backend, such as tcp, shm, verbs or cxi [default: the best that all ranks have]
+    /// Provider of the libfabric backend, such as tcp, shm, verbs or cxi [default: the best that
+    /// all ranks have]
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
 
-    /// Rate of each rank's link, each way: 10gbit, 250MB/s, … [default: threads: the speed of memory; else unknown]
+    /// Rate of each rank's link, each way: 10gbit, 250MB/s, … [default: threads: the speed of
+    /// memory; else unknown]
     ///
-    /// The threads backend keeps to it. Over MPI and libfabric the network is what it is, and this tells
-    /// Foldwire of it, which chooses another schedule for slow links.
+    /// The threads backend keeps to it. Over MPI and libfabric the network is what it is, and this
+    /// tells Foldwire of it, which chooses another schedule for slow links.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub link: Option<LinkRate>,
 
@@ -82,12 +85,13 @@ pub struct BenchArgs {
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub root: usize,
 
-    /// Give one buffer to each call, which holds the input and then the result (not for scatter and gather; broadcast always does)
+    /// Give one buffer to each call, which holds the input and then the result (not for scatter and
+    /// gather; broadcast always does)
     #[arg(long)]
     pub in_place: bool,
 
-    /// Values to send: .f32, .f64 (raw little-endian) or .npy, cut or repeated; each rank begins elsewhere in
-    /// it [default: built-in waves with a little noise]
+    /// Values to send: .f32, .f64 (raw little-endian) or .npy, cut or repeated; each rank begins
+    /// elsewhere in it [default: built-in waves with a little noise]
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 

@@ -39,7 +39,8 @@ pub struct SimArgs {
     #[arg(value_name = "COLLECTIVE", value_parser = collective(), required_unless_present = "validate")]
     pub collective: Option<Collective>,
 
-    /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (each twice the one before) or FIRST:LAST:FACTOR
+    /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (each twice the one before) or
+    /// FIRST:LAST:FACTOR
     #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks, allow_hyphen_values = true)]
     pub ranks: Sizes,
 
@@ -59,8 +60,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "TIME", default_value = "1us", value_parser = crate::values::time, allow_hyphen_values = true)]
     pub overhead: f64,
 
-    /// Bytes up to which a message leaves at once; longer ones wait for an answer of their receiver (64K with Open MPI
-    /// over TCP) [default: all leave at once]
+    /// Bytes up to which a message leaves at once; longer ones wait for an answer of their receiver
+    /// (64K with Open MPI over TCP) [default: all leave at once]
     #[arg(long, value_name = "SIZE", value_parser = eager, allow_hyphen_values = true)]
     pub eager: Option<u32>,
 
@@ -72,8 +73,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
     pub bound: BoundArg,
 
-    /// Values to measure speeds and ratio on: .f32, .f64 (raw little-endian) or .npy; each rank begins elsewhere in
-    /// them [default: built-in waves with a little noise]
+    /// Values to measure speeds and ratio on: .f32, .f64 (raw little-endian) or .npy; each rank
+    /// begins elsewhere in them [default: built-in waves with a little noise]
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 
@@ -81,13 +82,14 @@ pub struct SimArgs {
     #[arg(long, value_enum)]
     pub dtype: Option<DTypeArg>,
 
-    /// Speeds of the codec: `measure` (this machine's), a .toml or .json file, or those of a publication
-    /// (zccl-1-thread-slow, …-fast, zccl-36-threads-slow, …-fast, hzccl-36-threads-slow, …-fast, gzccl-a100)
+    /// Speeds of the codec: `measure` (this machine's), a .toml or .json file, or those of a
+    /// publication (zccl-1-thread-slow, …-fast, zccl-36-threads-slow, …-fast,
+    /// hzccl-36-threads-slow, …-fast, gzccl-a100)
     #[arg(long, value_name = "SOURCE", default_value = "measure")]
     pub speeds: SpeedsArg,
 
-    /// Threads of a rank's codec: measured on so many cores at once, their speeds added up; ranks that share a machine are
-    /// measured side by side too, as far as there are cores
+    /// Threads of a rank's codec: measured on so many cores at once, their speeds added up; ranks
+    /// that share a machine are measured side by side too, as far as there are cores
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub threads: usize,
 
@@ -119,16 +121,19 @@ pub struct SimArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// Compare predictions with measured times instead: with those in files that `foldwire bench --link RATE --json` wrote, or
-    /// without files with runs between threads of this process
+    /// Compare predictions with measured times instead: with those in files that
+    /// `foldwire bench --link RATE --json` wrote, or without files with runs between threads of
+    /// this process
     ///
-    /// Without files it takes --field, --bound and --dtype, and everything else is laid down. With files it takes --field, --fabric (or
-    /// --overhead), --latency, --eager, --ranks-per-node and --cores; the rest is in the files. Speeds are always this machine's.
+    /// Without files it takes --field, --bound and --dtype, and everything else is laid down. With
+    /// files it takes --field, --fabric (or --overhead), --latency, --eager, --ranks-per-node
+    /// and --cores; the rest is in the files. Speeds are always this machine's.
     #[arg(long, value_name = "RESULTS.json", num_args = 0.., conflicts_with_all = ["collective", "plot"])]
     pub validate: Option<Vec<PathBuf>>,
 
-    /// Files from which to learn what messages take of cores: raw times of one value and of a long array between ranks with a
-    /// core each, and, where ranks share cores, of one value between all of them
+    /// Files from which to learn what messages take of cores: raw times of one value and of a long
+    /// array between ranks with a core each, and, where ranks share cores, of one value between all
+    /// of them
     #[arg(long, value_name = "RESULTS.json", num_args = 1.., requires = "validate", conflicts_with_all = ["collective", "overhead"])]
     pub fabric: Vec<PathBuf>,
 }

@@ -1,8 +1,8 @@
 //! One field at one bound and level: every value checked, then every operation timed.
 //!
-//! The field is one operand. The other is the field rotated by half its length, so that both have the
-//! same statistics and range but no two blocks are the same. `fold` receives the encoding of the other
-//! and adds the field; `combine` adds the two encodings.
+//! The field is one operand. The other is the field rotated by half its length, so that both have
+//! the same statistics and range but no two blocks are the same. `fold` receives the encoding of
+//! the other and adds the field; `combine` adds the two encodings.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -234,8 +234,9 @@ fn error<T: Element>(exact: T, value: T) -> f64 {
     if value.is_finite() { (value - exact.to_f64()).abs() } else { f64::INFINITY }
 }
 
-/// Whether `sum` is x + y within twice the bound and what rounding can cost: one rounding each for the two
-/// operands and the sum in `T`, and one for the sum here; less than 4 u (|x| + |y| + 2·bound).
+/// Whether `sum` is x + y within twice the bound and what rounding can cost: one rounding each for
+/// the two operands and the sum in `T`, and one for the sum here; less than 4 u (|x| + |y| +
+/// 2·bound).
 fn is_sum<T: Element>(sum: T, x: T, y: T, bound: f64) -> bool {
     let (sum, x, y) = (sum.to_f64(), x.to_f64(), y.to_f64());
     let exact = x + y;

@@ -1,5 +1,5 @@
-//! What the user sees of the rows: one table of speeds, one of sizes and errors, and one beside other
-//! compressors where their sizes are known.
+//! What the user sees of the rows: one table of speeds, one of sizes and errors, and one beside
+//! other compressors where their sizes are known.
 
 use std::fmt::Display;
 use std::fmt::Write as _;

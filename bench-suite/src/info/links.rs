@@ -45,8 +45,8 @@ fn ethernet(class: &Path, name: &str) -> Vec<Cell> {
     ]
 }
 
-/// A port of an adapter of the InfiniBand family, Omni-Path among them: state as `4: ACTIVE`, rate as
-/// `100 Gb/sec (4X EDR)`.
+/// A port of an adapter of the InfiniBand family, Omni-Path among them: state as `4: ACTIVE`, rate
+/// as `100 Gb/sec (4X EDR)`.
 fn infiniband(ports: &Path, device: &str, port: &str) -> Vec<Cell> {
     let folder = ports.join(port);
     let state = value(&folder, "state");

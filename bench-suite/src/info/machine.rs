@@ -26,7 +26,8 @@ fn memory() -> Option<u64> {
     n_kib.checked_mul(1024)
 }
 
-/// The first value of a field in a file of `name : value` lines; `None` where there is no such file.
+/// The first value of a field in a file of `name : value` lines; `None` where there is no such
+/// file.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));

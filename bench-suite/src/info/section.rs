@@ -31,8 +31,8 @@ impl Section {
         Self::new(key, format!("Backend {key}")).property("built in", true)
     }
 
-    /// A backend that this program has not, since it was built without the feature of its name. `needs` is what
-    /// building with it takes.
+    /// A backend that this program has not, since it was built without the feature of its name.
+    /// `needs` is what building with it takes.
     #[cfg(not(all(feature = "libfabric", feature = "mpi")))]
     pub(super) fn absent_backend(key: &'static str, needs: &str) -> Self {
         let how = format!("no; build with `cargo build --release --features {key}`");

@@ -72,7 +72,8 @@ impl Lines {
         }
     }
 
-    /// Appends the rest to `out`. A prefixed line gets an end, or another rank's would follow on it.
+    /// Appends the rest to `out`. A prefixed line gets an end, or another rank's would follow on
+    /// it.
     fn finish(&mut self, out: &mut Vec<u8>) {
         if self.held.is_empty() && !self.is_continued {
             return;

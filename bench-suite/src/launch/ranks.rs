@@ -19,14 +19,15 @@ use super::forward::forward;
 use crate::cli::LaunchArgs;
 use crate::usage::UsageError;
 
-/// What `foldwire_libfabric::RECOMMENDED_ENVIRONMENT` asks of launchers (this one is built without libfabric too).
+/// What `foldwire_libfabric::RECOMMENDED_ENVIRONMENT` asks of launchers (this one is built without
+/// libfabric too).
 const RXM_BUFFER: (&str, &str) = ("FI_OFI_RXM_BUFFER_SIZE", "131072");
 
 /// A port of this machine for rank 0.
 pub(super) struct ReservedRoot {
     root: Root,
-    /// Keeps Linux from giving the port to others; with SO_REUSEADDR, rank 0 can listen at it all the same.
-    /// Other systems would not let rank 0, so there the port is free again.
+    /// Keeps Linux from giving the port to others; with SO_REUSEADDR, rank 0 can listen at it all
+    /// the same. Other systems would not let rank 0, so there the port is free again.
     _socket: Option<Socket>,
 }
 
@@ -41,7 +42,8 @@ impl ReservedRoot {
     }
 }
 
-/// The ranks, each the leader of a process group of its own, so that what it has started is signalled with it.
+/// The ranks, each the leader of a process group of its own, so that what it has started is
+/// signalled with it.
 ///
 /// A process is signalled only while it has not been reaped, so its number is still its own.
 pub(super) struct Ranks {

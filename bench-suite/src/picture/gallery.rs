@@ -1,4 +1,5 @@
-//! The pictures of one run of the main job: the exact result, and every preset's result and error beside it.
+//! The pictures of one run of the main job: the exact result, and every preset's result and error
+//! beside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,8 +55,8 @@ impl Gallery {
         Ok(gallery)
     }
 
-    /// Adds `NAME.png` and `NAME-error.png`; the brightest error is `bound` or more. The same `bound` for all makes
-    /// their pictures comparable.
+    /// Adds `NAME.png` and `NAME-error.png`; the brightest error is `bound` or more. The same
+    /// `bound` for all makes their pictures comparable.
     ///
     /// # Errors
     ///
@@ -76,8 +77,8 @@ impl Gallery {
         Ok(())
     }
 
-    /// Writes `overview.png` and answers with its path. The exact result comes first, then the others in bands
-    /// of three, each with its error below it.
+    /// Writes `overview.png` and answers with its path. The exact result comes first, then the
+    /// others in bands of three, each with its error below it.
     ///
     /// # Errors
     ///

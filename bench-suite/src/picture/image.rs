@@ -57,8 +57,8 @@ impl Image {
         self.pixels[y * self.width + x]
     }
 
-    /// Images in rows of `columns`, each under its label, with separators around them. Cells are as large as the largest
-    /// image; `None` leaves one empty.
+    /// Images in rows of `columns`, each under its label, with separators around them. Cells are as
+    /// large as the largest image; `None` leaves one empty.
     ///
     /// # Panics
     ///
@@ -88,7 +88,8 @@ impl Image {
         }
     }
 
-    /// Writes as many characters of `text` as fit `width` pixels from (x, y), the upper left corner.
+    /// Writes as many characters of `text` as fit `width` pixels from (x, y), the upper left
+    /// corner.
     fn write(&mut self, text: &str, x: usize, y: usize, width: usize) {
         let advance = (font::WIDTH + 1) * DOT;
         for (at, character) in text.chars().take(width / advance).enumerate() {

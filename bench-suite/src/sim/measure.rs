@@ -1,14 +1,16 @@
-//! This machine's codec, primitive by primitive, as the engine calls it; and what sums of the field become.
+//! This machine's codec, primitive by primitive, as the engine calls it; and what sums of the field
+//! become.
 //!
-//! *Speeds.* Segments are as long as the engine's. Own values and output stream over arrays as large as those of
-//! all ranks that share the core. A frame that a rank works on was just written by another, so frames come from
-//! a small pool, and between batches another thread writes them anew: they are in its cache, or on their way to
-//! memory. As many threads as will compute at the same time do the same side by side, so that they share the memory as
-//! ranks would. Incoming frames are sums of as many operands as ranks have when a sum is on its way. The time is the
+//! *Speeds.* Segments are as long as the engine's. Own values and output stream over arrays as
+//! large as those of all ranks that share the core. A frame that a rank works on was just written
+//! by another, so frames come from a small pool, and between batches another thread writes them
+//! anew: they are in its cache, or on their way to memory. As many threads as will compute at the
+//! same time do the same side by side, so that they share the memory as ranks would. Incoming
+//! frames are sums of as many operands as ranks have when a sum is on its way. The time is the
 //! median of some passes.
 //!
-//! *Ratio.* Rank r begins at r/n of the field, as in `foldwire bench`. Segments of ranks 0, 1, … are folded one
-//! after the other; sizes are noted at powers of two.
+//! *Ratio.* Rank r begins at r/n of the field, as in `foldwire bench`. Segments of ranks 0, 1, …
+//! are folded one after the other; sizes are noted at powers of two.
 
 use std::hint::black_box;
 use std::sync::{Barrier, Mutex, MutexGuard};
@@ -122,7 +124,8 @@ impl Task {
     /// What the codec says.
     pub(super) fn costs<T: Element>(&self, data: &Data<T>) -> anyhow::Result<Costs> {
         let data = &data.between(self.size);
-        // Where one thread computes, another stands in for the rank or network that its frames come from.
+        // Where one thread computes, another stands in for the rank or network that its frames come
+        // from.
         let n_threads = self.busy.max(2);
         let barrier = Barrier::new(n_threads);
         let pools = (0..n_threads).map(|_| self.pools(data).map(Mutex::new));
@@ -202,7 +205,8 @@ struct Pools {
 }
 
 impl Pools {
-    /// Writes a byte of every cache line anew, as it is, which moves the line to the cache of this core.
+    /// Writes a byte of every cache line anew, as it is, which moves the line to the cache of this
+    /// core.
     fn rewrite(&mut self) {
         const LINE: usize = 64;
         let Self { singles, partials, finals } = self;
@@ -230,7 +234,8 @@ impl Task {
             }
             Ok((sum, len))
         };
-        // On its way a sum has 1 to size − 1 operands before it is folded; more than 32 hardly change its width.
+        // On its way a sum has 1 to size − 1 operands before it is folded; more than 32 hardly
+        // change its width.
         let most = self.size.min(32);
         let partial = |i: usize| 1 + i * most.saturating_sub(1) / POOL;
         let last = if self.reduces { most } else { 1 };

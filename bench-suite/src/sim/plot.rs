@@ -21,7 +21,8 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(213, 94, 0),
 ];
 
-/// Draws the sweep into the file at `path`; the time instead of the speed-up if raw did not take part.
+/// Draws the sweep into the file at `path`; the time instead of the speed-up if raw did not take
+/// part.
 ///
 /// # Errors
 /// When the file cannot be written.

@@ -1,7 +1,8 @@
 //! Where the model's speeds come from: this machine, a file, or a publication.
 //!
-//! A file is TOML or JSON. Only encode, decode and combine of the compressor and copy and add of memory must
-//! be there; what is missing follows from them ([`cost::Speeds::of_parts`]). Without a ratio that of the field is measured.
+//! A file is TOML or JSON. Only encode, decode and combine of the compressor and copy and add of
+//! memory must be there; what is missing follows from them ([`cost::Speeds::of_parts`]). Without a
+//! ratio that of the field is measured.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};

@@ -145,7 +145,8 @@ fn table(rows: &[Row]) -> String {
     table.render()
 }
 
-/// The seconds x with which `predicted(x)`, which grows with x, is `measured`; 0 if it is more even then.
+/// The seconds x with which `predicted(x)`, which grows with x, is `measured`; 0 if it is more even
+/// then.
 fn bisect(measured: f64, predicted: impl Fn(f64) -> anyhow::Result<f64>) -> anyhow::Result<f64> {
     let (mut low, mut high) = (0.0, measured);
     for _ in 0..40 {

@@ -1,8 +1,8 @@
 //! Runs presets against each other: in turn, on the same threads, over the same links.
 //!
 //! All ranks stay alive for the whole race. In each round every preset runs once, so that whatever
-//! disturbs the machine disturbs all alike; ranks start together behind a barrier, and a run lasts from
-//! the first rank's start to the last rank's end. One round warms up and is not counted.
+//! disturbs the machine disturbs all alike; ranks start together behind a barrier, and a run lasts
+//! from the first rank's start to the last rank's end. One round warms up and is not counted.
 
 use foldwire::{Bound, Collective, Element, Error, Op, Plan, Preset, Report};
 use foldwire_threads::World;

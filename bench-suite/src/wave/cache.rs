@@ -1,8 +1,8 @@
 //! Images on disk, one file per shot, so that a second run starts at once.
 //!
-//! A file is the values in little-endian order and then their XXH3 checksum, 8 bytes. It is written under a
-//! temporary name and renamed, so that readers and interrupted runs never see half a file; one that does not
-//! have the right length and checksum counts as absent.
+//! A file is the values in little-endian order and then their XXH3 checksum, 8 bytes. It is written
+//! under a temporary name and renamed, so that readers and interrupted runs never see half a file;
+//! one that does not have the right length and checksum counts as absent.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,8 +1,9 @@
-//! The ground under the survey: five layers, with a flat, a dipping and a domed reflector among them.
+//! The ground under the survey: five layers, with a flat, a dipping and a domed reflector among
+//! them.
 //!
-//! Coordinates are fractions of the volume along y, z (depth) and x, so a volume of any size holds all of it.
-//! Velocities are those of sediments; their small spread keeps the time step, which the fastest layer
-//! sets, long for all.
+//! Coordinates are fractions of the volume along y, z (depth) and x, so a volume of any size holds
+//! all of it. Velocities are those of sediments; their small spread keeps the time step, which the
+//! fastest layer sets, long for all.
 
 /// Velocities of the layers in m/s, from the top.
 const VELOCITIES: [f32; 5] = [2000.0, 2250.0, 2500.0, 2800.0, 3100.0];
@@ -24,7 +25,8 @@ pub(super) fn velocity([y, z, x]: [f32; 3]) -> f32 {
     VELOCITIES[above]
 }
 
-/// Seconds that a wave takes from the surface to the bottom of a volume `depth` metres deep, in its middle.
+/// Seconds that a wave takes from the surface to the bottom of a volume `depth` metres deep, in its
+/// middle.
 pub(super) fn time_to_bottom(depth: f32) -> f32 {
     let mut time = 0.0;
     let mut top = 0.0;

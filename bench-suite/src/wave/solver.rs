@@ -1,20 +1,23 @@
-//! The acoustic wave equation ∂²p/∂t² = v²∇²p + s by explicit finite differences, in single precision.
+//! The acoustic wave equation ∂²p/∂t² = v²∇²p + s by explicit finite differences, in single
+//! precision.
 //!
-//! Second order in time, eighth order in space, on a cubic grid of points `[y][z][x]` (x contiguous):
+//! Second order in time, eighth order in space, on a cubic grid of points `[y][z][x]` (x
+//! contiguous):
 //!
 //! ```text
 //! next = g·(2·now − g·last + (v·dt/h)²·L(now))
 //! ```
 //!
-//! L is the sum of three 9-point second derivatives. g is 1 inside and falls smoothly towards the faces
-//! in a sponge, which damps waves as they leave; because `last` has met g once when it was written, this is
-//! the sponge of Cerjan et al. (Geophysics 50, 1985) in one pass over memory. The time step is a fixed
-//! fraction of the limit of stability, dt ≤ 2h / (v_max·√(3·Σ|c_k|)), from the coefficients themselves.
+//! L is the sum of three 9-point second derivatives. g is 1 inside and falls smoothly towards the
+//! faces in a sponge, which damps waves as they leave; because `last` has met g once when it was
+//! written, this is the sponge of Cerjan et al. (Geophysics 50, 1985) in one pass over memory. The
+//! time step is a fixed fraction of the limit of stability, dt ≤ 2h / (v_max·√(3·Σ|c_k|)), from the
+//! coefficients themselves.
 //!
-//! Nothing arrives sooner than at the highest velocity, so a step only visits the ball around the source
-//! that a wave can have reached, and the numbers ahead of the front that are only dispersion, down to
-//! subnormal ones, are not computed. Each output value depends on the previous fields alone, in a fixed order of
-//! operations: results do not depend on the number of threads.
+//! Nothing arrives sooner than at the highest velocity, so a step only visits the ball around the
+//! source that a wave can have reached, and the numbers ahead of the front that are only
+//! dispersion, down to subnormal ones, are not computed. Each output value depends on the previous
+//! fields alone, in a fixed order of operations: results do not depend on the number of threads.
 //!
 //! Cost: about 70 flops and 16 bytes of memory traffic per point and step.
 
@@ -31,10 +34,12 @@ const STENCIL: [f32; HALO + 1] = [-205.0 / 72.0, 8.0 / 5.0, -1.0 / 5.0, 8.0 / 31
 /// The time step as a fraction of the limit of stability.
 const CFL: f32 = 0.9;
 
-/// Points beyond the ball of the fastest wave that are visited too: the source's onset and dispersion.
+/// Points beyond the ball of the fastest wave that are visited too: the source's onset and
+/// dispersion.
 const MARGIN: f32 = 8.0;
 
-/// Points from the source at which the direct wave has a peak of 1, whatever the grid: p = s·h/(4πr).
+/// Points from the source at which the direct wave has a peak of 1, whatever the grid: p =
+/// s·h/(4πr).
 const REFERENCE: f32 = 100.0;
 
 /// Values of a row that are computed at a time; the sum of one run stays in the first cache.
@@ -58,8 +63,9 @@ pub(super) struct Medium {
 }
 
 impl Medium {
-    /// A medium of `interior` points along y, z and x, `h` metres apart, with `sponge` more on each side.
-    /// `velocity` answers in m/s for a point of the interior; the sponge continues its nearest one.
+    /// A medium of `interior` points along y, z and x, `h` metres apart, with `sponge` more on each
+    /// side. `velocity` answers in m/s for a point of the interior; the sponge continues its
+    /// nearest one.
     pub(super) fn new(
         interior: [usize; 3],
         sponge: usize,
@@ -98,8 +104,8 @@ impl Medium {
     }
 }
 
-/// Damping factors of one axis: exp(−(0.3·d/D)²) at d of D points into the sponge, which for Cerjan's own
-/// D = 20 are his factors.
+/// Damping factors of one axis: exp(−(0.3·d/D)²) at d of D points into the sponge, which for
+/// Cerjan's own D = 20 are his factors.
 fn damping(n: usize, sponge: usize) -> Vec<f32> {
     let border = sponge + HALO;
     let factor = |at: usize| {
@@ -109,8 +115,8 @@ fn damping(n: usize, sponge: usize) -> Vec<f32> {
     (0..n).map(factor).collect()
 }
 
-/// Ricker's wavelet: the second derivative of a Gaussian, with its peak of 1 at `t` = 0 and the maximum of its
-/// spectrum at `hz`.
+/// Ricker's wavelet: the second derivative of a Gaussian, with its peak of 1 at `t` = 0 and the
+/// maximum of its spectrum at `hz`.
 fn ricker(t: f32, hz: f32) -> f32 {
     let a = (PI * hz * t).powi(2);
     (1.0 - 2.0 * a) * (-a).exp()
@@ -136,8 +142,9 @@ pub(super) struct Shot<'a> {
 }
 
 impl<'a> Shot<'a> {
-    /// A source at a point of the interior, before the first step. Its wavelet has its spectrum's maximum at `hz`,
-    /// and in a uniform medium a peak pressure of 1 at [`REFERENCE`] points from the source.
+    /// A source at a point of the interior, before the first step. Its wavelet has its spectrum's
+    /// maximum at `hz`, and in a uniform medium a peak pressure of 1 at [`REFERENCE`] points from
+    /// the source.
     pub(super) fn new(medium: &'a Medium, source: [usize; 3], hz: f32) -> Self {
         let n_points = medium.courant2.len();
         let source = source.map(|at| at + medium.border);

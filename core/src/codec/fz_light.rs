@@ -1,11 +1,11 @@
 //! fZ-light, improved: quantise to a lattice, 1-D Lorenzo difference, fixed-length blocks.
 //!
-//! A payload is a header, an index of chunk ends, the chunks (4096 values each, [`crate::kernel`]) and
-//! 64 zero bytes that vector loads may touch; docs/format.md is exact. After
-//! Huang et al., *ZCCL* (2025) and *hZCCL* (SC'24); what differs, and why, is in docs/algorithms.md.
+//! A payload is a header, an index of chunk ends, the chunks (4096 values each, [`crate::kernel`])
+//! and 64 zero bytes that vector loads may touch; docs/format.md is exact. After Huang et al.,
+//! *ZCCL* (2025) and *hZCCL* (SC'24); what differs, and why, is in docs/algorithms.md.
 //!
-//! Cost: one pass over the values. The bound is checked for every value while encoding; a block with a
-//! value that would break it, or that is not finite, is stored as it is.
+//! Cost: one pass over the values. The bound is checked for every value while encoding; a block
+//! with a value that would break it, or that is not finite, is stored as it is.
 
 #[cfg(feature = "rayon")]
 mod parallel;
@@ -120,7 +120,8 @@ impl<T: Element> FzLight<T> {
         }
     }
 
-    /// Writes header, index and pad around the chunks that `chunk(index, piece, dst)` writes from their pieces.
+    /// Writes header, index and pad around the chunks that `chunk(index, piece, dst)` writes from
+    /// their pieces.
     fn write<P: Pieces>(
         &self,
         n_values: usize,
@@ -134,8 +135,8 @@ impl<T: Element> FzLight<T> {
         })
     }
 
-    /// As [`write`](Self::write) for chunks that do not depend on each other: with the `rayon` feature,
-    /// and enough chunks, several threads write them.
+    /// As [`write`](Self::write) for chunks that do not depend on each other: with the `rayon`
+    /// feature, and enough chunks, several threads write them.
     fn write_independent<P: Pieces + Send>(
         &self,
         n_values: usize,
@@ -205,8 +206,9 @@ impl<T> Pieces for Values<'_, T> {
     }
 }
 
-/// Calls `run(first, values)` for runs of whole chunks that make up `dst`, `first` being a run's first chunk: with
-/// the `rayon` feature, and enough chunks, on several threads; else there is one run.
+/// Calls `run(first, values)` for runs of whole chunks that make up `dst`, `first` being a run's
+/// first chunk: with the `rayon` feature, and enough chunks, on several threads; else there is one
+/// run.
 fn for_each_run<T: Element>(
     dst: &mut [T],
     run: impl Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync,
@@ -218,8 +220,8 @@ fn for_each_run<T: Element>(
     run(0, dst)
 }
 
-/// Writes a run of chunks, the first of which is chunk `first`, and where each ends, counted from the
-/// run's start.
+/// Writes a run of chunks, the first of which is chunk `first`, and where each ends, counted from
+/// the run's start.
 fn write_run<P: Pieces>(
     first: usize,
     mut pieces: P,
@@ -332,8 +334,8 @@ impl<T: Element> Codec<T> for FzLight<T> {
         let (full, rest) = (n_values / CHUNK, n_values % CHUNK);
         let n_chunks = n_values.div_ceil(CHUNK);
         let tail = if rest == 0 { 0 } else { max_chunk_len::<T>(rest) };
-        // One destination's store slack is enough for all chunks, but counting it in each is simpler
-        // and costs 0.4 %.
+        // One destination's store slack is enough for all chunks, but counting it in each is
+        // simpler and costs 0.4 %.
         let chunks = full.checked_mul(max_chunk_len::<T>(CHUNK))?.checked_add(tail)?;
         let total = chunks.checked_add(HEADER_BYTES + INDEX_ENTRY * n_chunks + PAD)?;
         u32::try_from(total).is_ok().then_some(total)

@@ -46,8 +46,8 @@ fn room<T: Element>(n_values: usize, dst: &mut [u8]) -> Result<&mut [u8], Encode
     dst.get_mut(..need).ok_or(EncodeError::Capacity { need, have })
 }
 
-/// Gives the values in `bytes` to `body` in one piece if they are aligned (a frame's payload is), in
-/// copied pieces otherwise.
+/// Gives the values in `bytes` to `body` in one piece if they are aligned (a frame's payload is),
+/// in copied pieces otherwise.
 fn for_each_piece<T: Element>(bytes: &[u8], mut body: impl FnMut(usize, &[T])) {
     if let Ok(values) = bytemuck::try_cast_slice(bytes) {
         return body(0, values);

@@ -38,7 +38,8 @@ pub struct Operation<'a, X: Transport, T: Element> {
 }
 
 enum State<F, T: Element> {
-    /// Exchanging what each rank saw of its data, in a sample or in all; what an earlier exchange cost.
+    /// Exchanging what each rank saw of its data, in a sample or in all; what an earlier exchange
+    /// cost.
     Extent { engine: Engine<F>, values: [f64; survey::N_VALUES], sampled: bool, before: Report },
     /// Running the call itself; what the exchange cost.
     Running { engine: Engine<F>, codec: AnyCodec<T>, before: Report },
@@ -69,23 +70,24 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     }
 
     /// Fails with [`Error::Stalled`] after `timeout` without any progress, whatever
-    /// [`Config::timeout`](crate::Config::timeout) says. Time before the first poll does not count, and of the time between two
-    /// polls a quarter of `timeout` at most.
+    /// [`Config::timeout`](crate::Config::timeout) says. Time before the first poll does not count,
+    /// and of the time between two polls a quarter of `timeout` at most.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.limits.stall = timeout;
         self
     }
 
     /// Fails with [`Error::Deadline`] unless finished in `left` from now, whatever
-    /// [`Config::deadline`](crate::Config::deadline) says. The deadline is this rank's own; the others learn of it as of any
-    /// other failure.
+    /// [`Config::deadline`](crate::Config::deadline) says. The deadline is this rank's own; the
+    /// others learn of it as of any other failure.
     pub fn with_deadline(mut self, left: Duration) -> Self {
         self.limits.deadline = Some(self.comm.transport.now().saturating_add(left));
         self
     }
 
-    /// Gives the call up: the other ranks get [`Error::Aborted`], and the communicator is poisoned. Nothing happens if the result has been
-    /// returned. The caller's buffers hold a part of the result, or none. Dropping an unfinished operation does the same.
+    /// Gives the call up: the other ranks get [`Error::Aborted`], and the communicator is poisoned.
+    /// Nothing happens if the result has been returned. The caller's buffers hold a part of the
+    /// result, or none. Dropping an unfinished operation does the same.
     pub fn cancel(self) {
         drop(self);
     }
@@ -103,7 +105,8 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         }
     }
 
-    /// What peers are told of the call, in a look at the extent of its data as well. The communicator counts it.
+    /// What peers are told of the call, in a look at the extent of its data as well. The
+    /// communicator counts it.
     fn header(&self, measure: Measure, step: f64) -> CallHeader {
         CallHeader {
             epoch: 0,
@@ -168,9 +171,9 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     /// Advances the call by a bounded amount of work.
     ///
     /// # Errors
-    /// [`Error`]; the communicator is then unusable, here and on all other ranks. [`Error::Bound`] is the exception: all ranks find that the
-    /// bound on the result is too small for the data, and the communicator lives.
-    /// [`Error::Finished`] once the result has been returned.
+    /// [`Error`]; the communicator is then unusable, here and on all other ranks. [`Error::Bound`]
+    /// is the exception: all ranks find that the bound on the result is too small for the data, and
+    /// the communicator lives. [`Error::Finished`] once the result has been returned.
     pub fn poll(&mut self) -> Poll<Result<Report, Error>> {
         match self.advance() {
             Ok(Step::Moved | Step::Waiting) => Poll::Pending,
@@ -223,8 +226,8 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
                         let mut before = *before;
                         before += engine.report;
                         let conclusion = survey::conclude(*values, *sampled);
-                        // An unusable bound shows here on all ranks alike, with nothing under way: the
-                        // call ends, the communicator lives.
+                        // An unusable bound shows here on all ranks alike, with nothing under way:
+                        // the call ends, the communicator lives.
                         self.state = State::Finished;
                         self.state = match conclusion {
                             Some(extent) => self.start_running(extent, before)?,

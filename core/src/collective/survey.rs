@@ -1,9 +1,11 @@
-//! How ranks learn the extent of their data: each looks at its own, and a small exact all-reduce finds the extremes.
+//! How ranks learn the extent of their data: each looks at its own, and a small exact all-reduce
+//! finds the extremes.
 //!
-//! A look at everything costs a pass over memory, which for large arrays is a quarter of an all-reduce between
-//! cores. A sample of one block in 64 costs a tenth of that. Its range is at most the whole range, so a
-//! bound relative to it is *at most* what the caller asked for: results are never worse, messages larger
-//! only where the sample misses much. Its two halves show when that is to be feared; then everything is looked at.
+//! A look at everything costs a pass over memory, which for large arrays is a quarter of an
+//! all-reduce between cores. A sample of one block in 64 costs a tenth of that. Its range is at
+//! most the whole range, so a bound relative to it is *at most* what the caller asked for: results
+//! are never worse, messages larger only where the sample misses much. Its two halves show when
+//! that is to be feared; then everything is looked at.
 
 use crate::bound::Extent;
 use crate::element::Element;

@@ -1,7 +1,8 @@
 //! What each action of a step does with what the lane holds.
 //!
-//! A [`Doing`] lives for one step, once nothing is missing for it. It neither waits nor sends: it has [`Work`] compute
-//! on the lane's frames, notes the time, and returns what to send. The frames stay where they are.
+//! A [`Doing`] lives for one step, once nothing is missing for it. It neither waits nor sends: it
+//! has [`Work`] compute on the lane's frames, notes the time, and returns what to send. The frames
+//! stay where they are.
 
 use super::frames::{Frame, Frames, Place};
 use super::lane::{Holding, Lane, misuse};
@@ -104,7 +105,8 @@ impl<F: Frame, X: Transport<Frame = F>, T: Element> Doing<'_, '_, '_, F, X, T> {
         self.program.call.collective.reduces()
     }
 
-    /// The part's values, decoded, into the output; `over_own`: own values of the part have been read.
+    /// The part's values, decoded, into the output; `over_own`: own values of the part have been
+    /// read.
     fn store(&mut self, payload: &Payload, over_own: bool) -> Result<(), Error> {
         let (segment, divisor) = (self.segment, self.program.divisor);
         self.timed(
@@ -305,7 +307,8 @@ impl<F: Frame, X: Transport<Frame = F>, T: Element> Doing<'_, '_, '_, F, X, T> {
             && !self.program.encodes_own()
     }
 
-    /// As [`fold`](Self::fold) for a step that [`folds`](Self::folds), and the result into the output.
+    /// As [`fold`](Self::fold) for a step that [`folds`](Self::folds), and the result into the
+    /// output.
     fn fold_store(&mut self) -> Result<Payload, Error> {
         let mut incoming = self.incoming()?;
         let (segment, divisor) = (self.segment, self.program.divisor);

@@ -1,7 +1,8 @@
 //! The frames that a lane has.
 //!
-//! A frame stays here until it is sent or given back. What is computed with frames names them by their [`Place`] and
-//! borrows them, so whatever fails, none is lost: they are all still here, and the lane gives them back.
+//! A frame stays here until it is sent or given back. What is computed with frames names them by
+//! their [`Place`] and borrows them, so whatever fails, none is lost: they are all still here, and
+//! the lane gives them back.
 
 use super::lane::misuse;
 use crate::error::Error;

@@ -1,8 +1,8 @@
 //! One lane: a cursor in the program, and the frames it holds.
 //!
 //! A turn first gets everything that a step can wait for (the incoming frame, credit to send, spare
-//! frames), keeping what it has if something is missing; then the step is one computation and at most
-//! one send, neither of which waits. So a turn either completes a step or changes nothing that
+//! frames), keeping what it has if something is missing; then the step is one computation and at
+//! most one send, neither of which waits. So a turn either completes a step or changes nothing that
 //! matters, and no state is needed between the two but what the lane holds.
 
 use super::doing::Doing;
@@ -85,7 +85,8 @@ impl<F: Frame> Lane<F> {
             .then(|| program.schedule.step(program.call, program.rank, self.step))
     }
 
-    /// The peer that this lane waits for, or would wait for, and the step; this rank if what lacks is a free frame.
+    /// The peer that this lane waits for, or would wait for, and the step; this rank if what lacks
+    /// is a free frame.
     pub(super) fn waits_for(&self, program: &Program) -> Option<(Rank, usize)> {
         let step = self.current(program)?;
         let from = if self.incoming.is_none() { step.from } else { None };
@@ -237,7 +238,8 @@ impl<F: Frame> Lane<F> {
         Ok(header)
     }
 
-    /// How many ranks' values a message for this action can combine. What is stored must lack nobody's.
+    /// How many ranks' values a message for this action can combine. What is stored must lack
+    /// nobody's.
     fn operands(&self, program: &Program, action: Action) -> RangeInclusive<u32> {
         let all = program.n_operands();
         let others = all.saturating_sub(self.holding.operands());

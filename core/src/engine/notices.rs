@@ -1,14 +1,16 @@
-//! Abort notices: telling all other ranks that this one has given up, and hearing of those that have.
+//! Abort notices: telling all other ranks that this one has given up, and hearing of those that
+//! have.
 //!
-//! Who fails tells *everybody*, so nobody depends on a third rank to pass the news on. Who waits listens to the ranks
-//! it waits for at every pass, and to [`N_OTHERS`] more in turn: it may wait for a rank that is late and knows of
-//! nothing, while the one that failed is another. A call also listens once before it begins, since one that only
-//! sends never waits.
+//! Who fails tells *everybody*, so nobody depends on a third rank to pass the news on. Who waits
+//! listens to the ranks it waits for at every pass, and to [`N_OTHERS`] more in turn: it may wait
+//! for a rank that is late and knows of nothing, while the one that failed is another. A call also
+//! listens once before it begins, since one that only sends never waits.
 //!
-//! A notice ends the call under way unless the sender gave up in a *later* call: then it has sent what this call needs of
-//! it. That notice is remembered, and ends that call when this rank comes to it: a rank sends its notice once, and so of
-//! several the earliest counts. It ends this call only if a lane that has looked for the sender's message *after* the notice
-//! still waits for it: the two count calls differently.
+//! A notice ends the call under way unless the sender gave up in a *later* call: then it has sent
+//! what this call needs of it. That notice is remembered, and ends that call when this rank comes
+//! to it: a rank sends its notice once, and so of several the earliest counts. It ends this call
+//! only if a lane that has looked for the sender's message *after* the notice still waits for it:
+//! the two count calls differently.
 //!
 //! Cost: a few looks at empty queues for each pass that finds nothing to do.
 
@@ -29,9 +31,11 @@ const MESSAGES_PER_LOOK: usize = 16;
 pub(crate) struct Notices {
     /// Whom to listen to next, out of turn.
     next: usize,
-    /// Of calls given up that this rank had not come to: the earliest one's number, and who gave it up.
+    /// Of calls given up that this rank had not come to: the earliest one's number, and who gave it
+    /// up.
     earliest: Option<(Rank, u32)>,
-    /// All that gave up such a call. Of ranks beyond [`MAX_RANKS`](crate::group::MAX_RANKS) it is not remembered.
+    /// All that gave up such a call. Of ranks beyond [`MAX_RANKS`](crate::group::MAX_RANKS) it is
+    /// not remembered.
     gave_up: RankSet,
 }
 
@@ -64,16 +68,17 @@ impl Notices {
         self.listen_in_turn(transport, ours)
     }
 
-    /// While a call waits for the ranks `awaited`: fails if one of them has given up. Whether lanes should look again before
-    /// they wait, since one gave up in a later call, and what it sent before may have come just now.
+    /// While a call waits for the ranks `awaited`: fails if one of them has given up. Whether lanes
+    /// should look again before they wait, since one gave up in a later call, and what it sent
+    /// before may have come just now.
     pub(crate) fn listen<X: Transport>(
         &mut self,
         transport: &mut X,
         ours: &CallHeader,
         awaited: impl Iterator<Item = Rank> + Clone,
     ) -> Result<bool, Error> {
-        // All before any is heard: of ranks heard of in this very pass no lane has looked since, and several lanes may wait
-        // for one rank.
+        // All before any is heard: of ranks heard of in this very pass no lane has looked since,
+        // and several lanes may wait for one rank.
         if let Some(rank) = awaited.clone().find(|&rank| self.gave_up.contains(rank)) {
             return Err(Error::Aborted { rank });
         }
@@ -87,7 +92,8 @@ impl Notices {
         Ok(look_again)
     }
 
-    /// While a call waits: fails if one of the next few ranks in turn has given up this call or one before it.
+    /// While a call waits: fails if one of the next few ranks in turn has given up this call or one
+    /// before it.
     pub(crate) fn listen_in_turn<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -135,8 +141,8 @@ enum Heard {
     Left,
 }
 
-/// What a rank has told, if it has. Views and notices of groups before this one are of no interest any more, nor is the view
-/// that led to it.
+/// What a rank has told, if it has. Views and notices of groups before this one are of no interest
+/// any more, nor is the view that led to it.
 fn hear<X: Transport>(transport: &mut X, from: Rank, epoch: u16) -> Result<Option<Heard>, Error> {
     for _ in 0..MESSAGES_PER_LOOK {
         // A rank that has ended is no failure until something is needed of it.
@@ -160,8 +166,9 @@ fn hear<X: Transport>(transport: &mut X, from: Rank, epoch: u16) -> Result<Optio
     Ok(None)
 }
 
-/// Sends `notice` to all other ranks: all, because a rank that made another call waits on other links than ours.
-/// Best effort: a rank for whose notice there is no credit or no frame ends by its time limit.
+/// Sends `notice` to all other ranks: all, because a rank that made another call waits on other
+/// links than ours. Best effort: a rank for whose notice there is no credit or no frame ends by its
+/// time limit.
 pub(crate) fn tell<X: Transport>(transport: &mut X, notice: &Header, checksum: bool) {
     let own = transport.rank();
     for peer in (0..transport.size()).map(Rank::new).filter(|&peer| peer != own) {

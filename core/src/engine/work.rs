@@ -1,8 +1,9 @@
 //! What a lane computes: the codec applied to the caller's buffers and to frames.
 //!
-//! Nothing here waits or sends. The caller's values are read through [`Buffers::own`] and written, final
-//! results only, through [`Buffers::output`]; partial results live in frames. That is why in-place calls
-//! need no copy, and why ranks without a receive buffer can still take part in a reduction.
+//! Nothing here waits or sends. The caller's values are read through [`Buffers::own`] and written,
+//! final results only, through [`Buffers::output`]; partial results live in frames. That is why
+//! in-place calls need no copy, and why ranks without a receive buffer can still take part in a
+//! reduction.
 
 use super::frames::{Frame, Frames, Place};
 use super::lane::misuse;
@@ -15,7 +16,8 @@ use crate::op::{Op, divide};
 use crate::report::Report;
 use core::ops::Range;
 
-/// Outputs of more bytes are written past the caches. Smaller ones may be there when the caller reads them.
+/// Outputs of more bytes are written past the caches. Smaller ones may be there when the caller
+/// reads them.
 const CACHED_BYTES: usize = 16 << 20;
 
 /// An encoded segment in a frame, behind the room for its header.
@@ -122,8 +124,8 @@ impl<T: Element> Buffers<'_, T> {
         }
     }
 
-    /// How results are written: past the caches if they would not stay there anyway. In place, results that overwrite
-    /// own values, read a moment ago, find their lines in the caches.
+    /// How results are written: past the caches if they would not stay there anyway. In place,
+    /// results that overwrite own values, read a moment ago, find their lines in the caches.
     fn stores(&self, over_own: bool) -> Stores {
         let (output, in_place) = match self {
             Self::InPlace { data, .. } => (data, true),

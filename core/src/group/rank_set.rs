@@ -1,4 +1,5 @@
-//! A set of ranks of one transport: 512 bytes, no allocator, also the form in which ranks tell each other of it.
+//! A set of ranks of one transport: 512 bytes, no allocator, also the form in which ranks tell each
+//! other of it.
 
 use crate::transport::Rank;
 use core::fmt;

@@ -8,10 +8,11 @@
 //! first code     1, 2, 4 or 8  little-endian, signed; the code before the first residual
 //! ```
 //!
-//! The trailer (widths, occupancy, first code) stands last so that an encoder writes the payload where it stays; a
-//! reader finds it from the chunk's end, which the frame's index gives. An occupied block of width
-//! c ≤ 32 (64) is 32 zig-zag residuals of c bits, value i at bit i·c, little-endian: 4·c bytes. Width
-//! [`VERBATIM`] is followed by the block's values themselves, [`REPEAT`] by one value that fills it.
+//! The trailer (widths, occupancy, first code) stands last so that an encoder writes the payload
+//! where it stays; a reader finds it from the chunk's end, which the frame's index gives. An
+//! occupied block of width c ≤ 32 (64) is 32 zig-zag residuals of c bits, value i at bit i·c,
+//! little-endian: 4·c bytes. Width [`VERBATIM`] is followed by the block's values themselves,
+//! [`REPEAT`] by one value that fills it.
 
 use super::{BLOCK, BLOCKS, CHUNK, Code, PAD};
 use crate::codec::DecodeError;
@@ -159,8 +160,8 @@ fn plain_payload_len(widths: &[u8], max: u32) -> Option<usize> {
     (widths.is_empty() || (low >= 1 && u32::from(high) <= max)).then_some(4 * sum as usize)
 }
 
-/// As [`plain_payload_len`] with verbatim blocks; `last` is the number of values in the last occupied
-/// block if that is the chunk's last block.
+/// As [`plain_payload_len`] with verbatim blocks; `last` is the number of values in the last
+/// occupied block if that is the chunk's last block.
 fn special_payload_len<T: Element>(widths: &[u8], last: Option<usize>) -> Option<usize> {
     let mut sum = 0;
     for (i, &width) in widths.iter().enumerate() {

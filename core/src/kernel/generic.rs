@@ -1,11 +1,11 @@
 //! The chunk loops, written once over [`Isa`].
 //!
 //! A loop reads blocks of 32 values, turns them into residuals of lattice codes and hands them to a
-//! [`ChunkWriter`]; or walks a [`ChunkView`] the other way. What is specific to an instruction set is
-//! one block in registers: quantise, difference, prefix sum, bit packing.
+//! [`ChunkWriter`]; or walks a [`ChunkView`] the other way. What is specific to an instruction set
+//! is one block in registers: quantise, difference, prefix sum, bit packing.
 //!
-//! `fold` and `combine` have a fast loop, entered when no block is verbatim, which for sums stays in
-//! the residual domain: differences add like the values do, so no prefix sum is needed and a
+//! `fold` and `combine` have a fast loop, entered when no block is verbatim, which for sums stays
+//! in the residual domain: differences add like the values do, so no prefix sum is needed and a
 //! constant block costs nothing. Everything else (minimum, maximum, verbatim blocks) goes through
 //! [`merge`], which works on absolute codes.
 //!
@@ -31,8 +31,8 @@ use writer::ChunkWriter;
 ///
 /// # Safety
 /// All methods require the instruction set. Pointers to values must be valid for 32 of them,
-/// unaligned; `pack` may write [`STORE_SLACK`](super::STORE_SLACK) bytes past the 4·c it fills, `unpack` may read
-/// [`PAD`](super::PAD) bytes past them.
+/// unaligned; `pack` may write [`STORE_SLACK`](super::STORE_SLACK) bytes past the 4·c it fills,
+/// `unpack` may read [`PAD`](super::PAD) bytes past them.
 pub(super) unsafe trait Isa<T: Element>: Copy {
     /// 32 codes, residuals or zig-zag residuals.
     type Block: Copy;
@@ -74,7 +74,8 @@ pub(super) unsafe fn encode<T: Element, S: Isa<T>>(
     dst: &mut [u8],
 ) -> Encoded {
     let full = src.len() / BLOCK;
-    // SAFETY: full blocks have 32 values, the padded one too; the writer writes what `dst` has room for.
+    // SAFETY: full blocks have 32 values, the padded one too; the writer writes what `dst` has room
+    // for.
     unsafe {
         let mut out = ChunkWriter::<T, S>::new(dst.as_mut_ptr());
         for block in 0..full {
@@ -230,7 +231,8 @@ impl<T: Element, S: Isa<T>> FoldSum<'_, T, S> {
 }
 
 /// # Safety
-/// The level's instruction set; both views have the same number of values; `dst` of `max_chunk_len` bytes.
+/// The level's instruction set; both views have the same number of values; `dst` of `max_chunk_len`
+/// bytes.
 #[inline(always)]
 pub(super) unsafe fn combine<T: Element, S: Isa<T>>(
     op: LatticeOp,
@@ -290,9 +292,9 @@ unsafe fn combine_sum<T: Element, S: Isa<T>>(
 
 /// Smallest and largest finite value, (+MAX, −MAX) if there is none.
 ///
-/// One comparison a side suffices unless the data have infinities: a piece whose extremes are not finite is
-/// looked at again. (A comparison with NaN is false.) From the end to the start, so that the start, where
-/// the codec will begin, is what the caches hold in the end.
+/// One comparison a side suffices unless the data have infinities: a piece whose extremes are not
+/// finite is looked at again. (A comparison with NaN is false.) From the end to the start, so that
+/// the start, where the codec will begin, is what the caches hold in the end.
 #[inline(always)]
 pub(super) fn extent<T: Element>(src: &[T]) -> (T, T) {
     const PIECE: usize = 4096;
@@ -313,9 +315,9 @@ pub(super) fn extent<T: Element>(src: &[T]) -> (T, T) {
     (min, max)
 }
 
-/// Smallest and largest value that is not NaN, but at most MAX and at least −MAX. Many running extremes, so
-/// that the loop is bound by memory, of which it asks for what stands `before` values before, and not by
-/// the latency of a comparison.
+/// Smallest and largest value that is not NaN, but at most MAX and at least −MAX. Many running
+/// extremes, so that the loop is bound by memory, of which it asks for what stands `before` values
+/// before, and not by the latency of a comparison.
 #[inline(always)]
 fn extremes<T: Element>(src: &[T], before: usize) -> (T, T) {
     const LANES: usize = 2 * BLOCK;

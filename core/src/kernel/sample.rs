@@ -1,8 +1,9 @@
 //! The extremes of a sample: one block in 64, chosen by a hash so that no period of the data can
 //! hide from it.
 //!
-//! The sample comes in two halves, which tells something of its worth: where the halves agree on the range, most
-//! of the range is in both; where they do not, extremes are rare and only a full look finds them.
+//! The sample comes in two halves, which tells something of its worth: where the halves agree on
+//! the range, most of the range is in both; where they do not, extremes are rare and only a full
+//! look finds them.
 
 use super::{BLOCK, prefetch};
 use crate::element::Element;
@@ -34,8 +35,8 @@ pub fn extents<T: Element>(src: &[T]) -> [(T, T); 2] {
     })
 }
 
-/// Where the block of a group starts, and in which half it counts: Fibonacci hashing (D. Knuth, TAOCP vol. 3,
-/// section 6.4).
+/// Where the block of a group starts, and in which half it counts: Fibonacci hashing (D. Knuth,
+/// TAOCP vol. 3, section 6.4).
 fn choose(group: usize) -> (usize, usize) {
     let hash = (group as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     let (block, half) = (hash as usize % GROUP, hash as usize / GROUP % 2);

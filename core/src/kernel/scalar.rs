@@ -13,7 +13,8 @@ pub(super) struct Scalar;
 
 /// The whole specification of the arithmetic, for any element type.
 ///
-// SAFETY: needs no instruction set; every pointer access stays within the blocks that the trait names.
+// SAFETY: needs no instruction set; every pointer access stays within the blocks that the trait
+// names.
 unsafe impl<T: Element> Isa<T> for Scalar {
     type Block = [T::Code; BLOCK];
     type Carry = T::Code;

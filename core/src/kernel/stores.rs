@@ -1,11 +1,11 @@
 //! Writing results past the caches.
 //!
-//! A store to memory that no cache holds first reads the line that it overwrites. A non-temporal store does not,
-//! and leaves in the caches what is there: worth it where an array is larger than they are, and only there,
-//! as whoever reads it next takes it from memory. Processors gather such stores by lines, so a line must be written
-//! in one go.
-//! On a virtual machine with Sapphire Rapids cores this writes 22 GB/s on each of two cores instead of 10.
-//! On other architectures it is a copy.
+//! A store to memory that no cache holds first reads the line that it overwrites. A non-temporal
+//! store does not, and leaves in the caches what is there: worth it where an array is larger than
+//! they are, and only there, as whoever reads it next takes it from memory. Processors gather such
+//! stores by lines, so a line must be written in one go. On a virtual machine with Sapphire Rapids
+//! cores this writes 22 GB/s on each of two cores instead of 10. On other architectures it is a
+//! copy.
 
 use super::BLOCK;
 
@@ -19,8 +19,9 @@ pub enum Stores {
     PastCaches,
 }
 
-/// Its end makes what this thread has written past the caches visible before all that it stores later. Non-temporal
-/// stores are weakly ordered: without it another thread could be told of results before it can see them.
+/// Its end makes what this thread has written past the caches visible before all that it stores
+/// later. Non-temporal stores are weakly ordered: without it another thread could be told of
+/// results before it can see them.
 #[derive(Debug)]
 pub(crate) struct Fence(());
 
@@ -75,8 +76,8 @@ pub(super) fn can_stream<T>(at: *const T) -> bool {
     cfg!(target_arch = "x86_64") && at.cast::<u8>().align_offset(VECTOR) == 0
 }
 
-/// Bytes of a vector store, and its alignment. Rust's allocators align long arrays so; a line that two blocks share
-/// is complete before the processor gives up gathering it.
+/// Bytes of a vector store, and its alignment. Rust's allocators align long arrays so; a line that
+/// two blocks share is complete before the processor gives up gathering it.
 const VECTOR: usize = 16;
 
 /// Copies one block.

@@ -26,7 +26,8 @@ impl Random {
     }
 }
 
-/// Data whose blocks need widths from 0 to far beyond the lattice, with every kind of special value.
+/// Data whose blocks need widths from 0 to far beyond the lattice, with every kind of special
+/// value.
 fn field<T: Element>(n: usize, seed: u64, specials: bool) -> Vec<T> {
     let mut random = Random(seed);
     let mut scale = 0.0;
@@ -125,7 +126,8 @@ fn every_level_gives_the_bytes_of_the_scalar_one() {
     levels_agree::<f64>();
 }
 
-/// One pass against two, from values in place and apart, and storing past the caches against decoding.
+/// One pass against two, from values in place and apart, and storing past the caches against
+/// decoding.
 fn one_pass_is_two<T: Element>(codec: &dyn Codec<T>, op: &Op<'_, T>, frame: &[u8], local: &[T]) {
     let n = local.len();
     let room = || vec![0x55; codec.max_encoded_len(n).unwrap()];
@@ -249,7 +251,8 @@ fn every_width_round_trips() {
                 .collect();
             let wide: Vec<f64> = x.iter().map(|x| x * 536_870_912.0 + x).collect();
             let narrow: Vec<f32> = x.iter().map(|&x| x as f32).collect();
-            // Bound 0.5: the step is below 1 and codes differ from the integers, but decoding rounds back.
+            // Bound 0.5: the step is below 1 and codes differ from the integers, but decoding
+            // rounds back.
             let quantum = Quantum::new::<f64>(0.25);
             let codec = FzLight::with_level(quantum, 1, level);
             for x in [&x, &wide] {

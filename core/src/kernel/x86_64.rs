@@ -1,10 +1,10 @@
 //! x86-64: detection, and the entry points of both levels.
 //!
-//! Each entry point is a `#[target_feature]` function into which the generic loop and the level's `Isa`
-//! are inlined whole.
+//! Each entry point is a `#[target_feature]` function into which the generic loop and the level's
+//! `Isa` are inlined whole.
 
-/// `[e(0), e(1), …]`. A closure would do, but it is compiled without the caller's target features, and
-/// intrinsics would then stay calls.
+/// `[e(0), e(1), …]`. A closure would do, but it is compiled without the caller's target features,
+/// and intrinsics would then stay calls.
 macro_rules! unroll {
     (2, |$i:ident| $e:expr) => {
         unroll!(@ $i, $e, 0 1)
@@ -60,8 +60,8 @@ pub(super) fn has_avx512() -> bool {
     avx512_detected::get() && has_lzcnt()
 }
 
-/// LZCNT decodes as BSR where it is missing, so it must be asked for (leaf 0x8000_0001, ECX bit 5). Once:
-/// in a virtual machine CPUID traps, and takes tens of microseconds.
+/// LZCNT decodes as BSR where it is missing, so it must be asked for (leaf 0x8000_0001, ECX bit 5).
+/// Once: in a virtual machine CPUID traps, and takes tens of microseconds.
 fn has_lzcnt() -> bool {
     const UNKNOWN: u8 = 0;
     const MISSING: u8 = 1;

@@ -2,10 +2,10 @@
 //!
 //! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
 //!
-//! Ranks are numbered from the root: *place* v = rank − root (mod n). The parent of place v > 0 is v
-//! with its lowest one bit cleared. The children of v are v + 2ᵏ for every 2ᵏ below v's lowest one bit
-//! (the root: for every k), as far as they are below n. So a subtree is a run of places: v and all
-//! that follow, up to v's lowest one bit, or to the end.
+//! Ranks are numbered from the root: *place* v = rank − root (mod n). The parent of place v > 0 is
+//! v with its lowest one bit cleared. The children of v are v + 2ᵏ for every 2ᵏ below v's lowest
+//! one bit (the root: for every k), as far as they are below n. So a subtree is a run of places: v
+//! and all that follow, up to v's lowest one bit, or to the end.
 //!
 //! *Broadcast.* A rank passes on what it received, to its largest subtree first, because that one
 //! has the longest way to go. Decoding for itself comes last, off the critical path. The root
@@ -15,16 +15,17 @@
 //! first, because that one is complete first, and hands the result to its parent.
 //!
 //! *Scatter.* Part p belongs to rank p. The root sends the parts in descending order of place; each
-//! rank passes on those of its descendants and stores its own, which comes last. As every subtree is
-//! a run of places, descending order is at once "largest subtree first" at every rank, and no
-//! subtree has to wait for the part of a rank above it. The last part to leave the root has one link
-//! to cross.
+//! rank passes on those of its descendants and stores its own, which comes last. As every subtree
+//! is a run of places, descending order is at once "largest subtree first" at every rank, and no
+//! subtree has to wait for the part of a rank above it. The last part to leave the root has one
+//! link to cross.
 //!
 //! *Gather.* The mirror image: every rank sends its own part, then passes on those of its
 //! descendants, in ascending order of place. The root finds the next part always on its way.
 //!
-//! A message is one part's frame, and frames are not merged, so scatter and gather pay a latency for
-//! each part; what the tree saves is links, not messages: a rank talks to ⌈log₂ n⌉ + 1 others at most.
+//! A message is one part's frame, and frames are not merged, so scatter and gather pay a latency
+//! for each part; what the tree saves is links, not messages: a rank talks to ⌈log₂ n⌉ + 1 others
+//! at most.
 //!
 //! Cost for m bytes (scatter and gather: the whole array), with latency α per message, β per byte
 //! sent and γ per byte reduced:
@@ -35,8 +36,8 @@
 //! | reduce | ⌈log₂ n⌉·(α + m·β + m·γ) | n − 1 |
 //! | scatter, gather | (n − 1)·(α + m/n·β) | one bits of 0..n together, about n/2·log₂ n |
 //!
-//! Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations
-//! in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4 (with merged messages).
+//! Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication
+//! operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4 (with merged messages).
 
 use super::{Action, Call, Collective, Part, Schedule, Step};
 use crate::transport::Rank;

@@ -6,23 +6,23 @@
 //! 1. every step is well-formed, and sends and receives match in order and in part;
 //! 2. nothing deadlocks, even if a link holds only one frame, and no frame is left in a link;
 //! 3. holdings are used for the part they belong to, and used up;
-//! 4. no reduction counts a contribution twice, and every output has the contributions that the table
-//!    at [`Collective`] promises; each output is stored once, and nothing else is;
-//! 5. a rank does not read its local part once it has stored output over it, so input and output may
-//!    be the same memory;
+//! 4. no reduction counts a contribution twice, and every output has the contributions that the
+//!    table at [`Collective`] promises; each output is stored once, and nothing else is;
+//! 5. a rank does not read its local part once it has stored output over it, so input and output
+//!    may be the same memory;
 //! 6. *same bits*: ranks that store the same part store the same bits.
 //!
 //! **Links.** A link has one writer and one reader, and both wait rather than ask. Such a network
-//! does the same whatever the relative speed of its ranks (G. Kahn, "The semantics of a simple language
-//! for parallel programming", IFIP 1974; a bounded link is a pair, frames one way and credits the
-//! other). So one execution stands for all, and since more room never makes a rank wait, links of one
-//! frame stand for all links.
+//! does the same whatever the relative speed of its ranks (G. Kahn, "The semantics of a simple
+//! language for parallel programming", IFIP 1974; a bounded link is a pair, frames one way and
+//! credits the other). So one execution stands for all, and since more room never makes a rank
+//! wait, links of one frame stand for all links.
 //!
 //! **Bits.** A value knows its contributors, the tree of combinations that made it, and whether it
-//! went through the wire, which may be lossy. Two ranks store the same bits if the trees are equal up
-//! to swapping operands and either both values are as a receiver decodes them or neither is. Which
-//! operand of a combination had been encoded is left out: a codec for which that matters does not give
-//! the same bits under recursive doubling. A tree is represented by a 64-bit fingerprint.
+//! went through the wire, which may be lossy. Two ranks store the same bits if the trees are equal
+//! up to swapping operands and either both values are as a receiver decodes them or neither is.
+//! Which operand of a combination had been encoded is left out: a codec for which that matters does
+//! not give the same bits under recursive doubling. A tree is represented by a 64-bit fingerprint.
 //!
 //! Cost: O(messages · n/64) time, where n is the number of ranks; O(n · parts) bits of memory.
 
@@ -188,7 +188,8 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Lets `rank` go on until it cannot. Ranks that may be able to go on thereafter become `runnable`.
+    /// Lets `rank` go on until it cannot. Ranks that may be able to go on thereafter become
+    /// `runnable`.
     fn advance(&mut self, rank: Rank, runnable: &mut Vec<Rank>) -> Result<(), Fault> {
         while let Some(step) = self.next_step(rank)? {
             if let Some(from) = step.from

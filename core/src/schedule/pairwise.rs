@@ -2,19 +2,21 @@
 //!
 //! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
 //!
-//! Part p belongs to rank p. *Reduce-scatter*: rank r sends its own contribution to part r + i straight to
-//! rank r + i, for i = 1, …, n − 1 (mod n), and combines what comes from r − i. *All-gather*: rank r sends
-//! part r to r + i and stores what comes from r − i. At each distance i the messages are a permutation
-//! of the ranks, so no link carries two at once. *All-reduce* is both.
+//! Part p belongs to rank p. *Reduce-scatter*: rank r sends its own contribution to part r + i
+//! straight to rank r + i, for i = 1, …, n − 1 (mod n), and combines what comes from r − i.
+//! *All-gather*: rank r sends part r to r + i and stores what comes from r − i. At each distance i
+//! the messages are a permutation of the ranks, so no link carries two at once. *All-reduce* is
+//! both.
 //!
-//! What crosses the wire in the reduce-scatter are single operands, where a ring sends partial sums. Sums
-//! of compressed fields are wider than their operands, so on slow links this saves bytes that a
-//! bandwidth-optimal ring would send; it costs an encoding of every part, where the ring encodes one.
+//! What crosses the wire in the reduce-scatter are single operands, where a ring sends partial
+//! sums. Sums of compressed fields are wider than their operands, so on slow links this saves bytes
+//! that a bandwidth-optimal ring would send; it costs an encoding of every part, where the ring
+//! encodes one.
 //!
 //! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
-//! reduce-scatter (n − 1)·α + (n − 1)/n·m·(β + γ), all-gather (n − 1)·α + (n − 1)/n·m·β.
-//! Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations
-//! in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), pairwise-exchange reduce-scatter.
+//! reduce-scatter (n − 1)·α + (n − 1)/n·m·(β + γ), all-gather (n − 1)·α + (n − 1)/n·m·β. Source: R.
+//! Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
+//! MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), pairwise-exchange reduce-scatter.
 
 use super::{Action, Call, Collective, Part, Schedule, Step};
 use crate::transport::Rank;

@@ -1,9 +1,10 @@
-//! Recursive doubling: in round k, ranks that differ in bit k exchange all that they have and combine.
+//! Recursive doubling: in round k, ranks that differ in bit k exchange all that they have and
+//! combine.
 //!
 //! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
 //!
-//! Let c be the largest power of two that is not above the number of ranks n, and e = n − c. If
-//! e > 0, the first 2e ranks pair up: each even rank hands its contribution to the odd rank after it
+//! Let c be the largest power of two that is not above the number of ranks n, and e = n − c. If e >
+//! 0, the first 2e ranks pair up: each even rank hands its contribution to the odd rank after it
 //! and becomes that rank's *guest*. The odd ones and the rest are the c *core* ranks, numbered
 //! 0..c. In round k = 0..log₂ c, core ranks v and v ⊕ 2ᵏ send each other their partial reduction;
 //! each combines what it received with what it kept. At the end every core rank has the result, and
@@ -11,9 +12,9 @@
 //!
 //! All core ranks combine the same operands in the same tree, up to swapping the two operands of a
 //! combination, so a codec whose combination is commutative and does not care which operand was
-//! encoded gives them the same bits. A guest, though, sees the result only as encoded for the wire. So when there
-//! are guests, *every* core rank stores what a guest decodes ([`Action::FinishAsSent`]), not only the
-//! hosts.
+//! encoded gives them the same bits. A guest, though, sees the result only as encoded for the wire.
+//! So when there are guests, *every* core rank stores what a guest decodes
+//! ([`Action::FinishAsSent`]), not only the hosts.
 //!
 //! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
 //! log₂ n·(α + m·β + m·γ) for a power of two, else (⌊log₂ n⌋ + 2)·(α + m·β) + (⌊log₂ n⌋ + 1)·m·γ.

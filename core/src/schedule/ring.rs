@@ -6,11 +6,11 @@
 //!
 //! *Reduce-scatter.* Part p starts at rank p + 1 and travels once around, gathering each rank's
 //! contribution, so that it is complete when it arrives at its owner, rank p. Seen from rank r: in
-//! step s it handles part r − 1 − s (mod n). It sends its own first (s = 0), adds to those that pass
-//! (0 < s < n − 1), and stores part r (s = n − 1).
+//! step s it handles part r − 1 − s (mod n). It sends its own first (s = 0), adds to those that
+//! pass (0 < s < n − 1), and stores part r (s = n − 1).
 //!
-//! *All-gather.* Part p starts at its owner and travels once around, stored wherever it passes: rank r
-//! handles part r − s in step s.
+//! *All-gather.* Part p starts at its owner and travels once around, stored wherever it passes:
+//! rank r handles part r − s in step s.
 //!
 //! *All-reduce.* One after the other, where the step in which the owner completes its part is also
 //! the first of the all-gather. Both halves follow part r − 1 − s, with s running on, so the

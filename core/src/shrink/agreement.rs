@@ -1,23 +1,26 @@
 //! How ranks agree on who survived: a state machine without clock and network.
 //!
-//! Each rank has a *view*: the ranks that it counts in. It starts with the whole group, sends its view to all, and takes
-//! over what others leave out, so views only shrink. A rank is left out when its transport says that it is lost, or when it has not
-//! answered in time. A view that changes is sent again. When every member of its view has sent that very view, a rank
-//! *decides* it; the caller then sends a fence to each member, and waits for theirs.
+//! Each rank has a *view*: the ranks that it counts in. It starts with the whole group, sends its
+//! view to all, and takes over what others leave out, so views only shrink. A rank is left out when
+//! its transport says that it is lost, or when it has not answered in time. A view that changes is
+//! sent again. When every member of its view has sent that very view, a rank *decides* it; the
+//! caller then sends a fence to each member, and waits for theirs.
 //!
-//! *Epochs.* A rank decides once in an epoch, and keeps its view from then on. If something fails after that, it goes
-//! on to the next epoch, and takes all with it that hear of it.
+//! *Epochs.* A rank decides once in an epoch, and keeps its view from then on. If something fails
+//! after that, it goes on to the next epoch, and takes all with it that hear of it.
 //!
-//! *Why no two groups overlap.* A rank is done in epoch e with members S only after a fence (e, S) of each member, which that
-//! member sends only after it decided (e, S), which it does once. So if one rank is done with (e, S), no member of S is
-//! ever done with (e, S′). Groups of other epochs are told apart by the epoch in each header.
+//! *Why no two groups overlap.* A rank is done in epoch e with members S only after a fence (e, S)
+//! of each member, which that member sends only after it decided (e, S), which it does once. So if
+//! one rank is done with (e, S), no member of S is ever done with (e, S′). Groups of other epochs
+//! are told apart by the epoch in each header.
 //!
-//! *Who is wrong when two leave each other out?* Whoever left out the other is left out in return. At the end, a rank that
-//! was left out by a larger group than its own is the one that was excluded. Of equal ones, it is the one that left out
-//! the other in return only, or else that without the lowest rank.
+//! *Who is wrong when two leave each other out?* Whoever left out the other is left out in return.
+//! At the end, a rank that was left out by a larger group than its own is the one that was
+//! excluded. Of equal ones, it is the one that left out the other in return only, or else that
+//! without the lowest rank.
 //!
-//! Source: after the agreement and shrink of ULFM (Bland et al., 2013), without its failure detector, and the views of
-//! group communication (Birman and Joseph, 1987).
+//! Source: after the agreement and shrink of ULFM (Bland et al., 2013), without its failure
+//! detector, and the views of group communication (Birman and Joseph, 1987).
 
 use super::ballot::{Ballot, View};
 use crate::group::RankSet;
@@ -122,8 +125,8 @@ impl Agreement {
         self.owed.remove(to);
     }
 
-    /// A ballot for those that this rank leaves: it counts in everybody but itself. Who has decided says so in the next epoch,
-    /// since others may be done with this one, and call.
+    /// A ballot for those that this rank leaves: it counts in everybody but itself. Who has decided
+    /// says so in the next epoch, since others may be done with this one, and call.
     pub(super) fn farewell(&self) -> Ballot {
         let members = self.view.members.without(self.own);
         let epoch = self.epoch.saturating_add(u16::from(self.is_decided));
@@ -166,7 +169,8 @@ impl Agreement {
         let members = self.view.members.and(theirs);
         let n_tags = self.view.n_tags.max(ballot.view.n_tags);
         self.set(View { members, n_tags });
-        // What was decided may just have been given up for another epoch, in which `from` has said nothing yet.
+        // What was decided may just have been given up for another epoch, in which `from` has said
+        // nothing yet.
         if (self.epoch, self.view) == (ballot.epoch, ballot.view) {
             self.agreeing.insert(from);
         }

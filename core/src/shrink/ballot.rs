@@ -1,7 +1,8 @@
-//! What ranks tell each other while they form a group of survivors: a message header and a set of ranks.
+//! What ranks tell each other while they form a group of survivors: a message header and a set of
+//! ranks.
 //!
-//! Layout: docs/format.md, section 1. A header holds more fields than a ballot needs; those are fixed, and a ballot is
-//! read only if all of them are as it would have been written.
+//! Layout: docs/format.md, section 1. A header holds more fields than a ballot needs; those are
+//! fixed, and a ballot is read only if all of them are as it would have been written.
 
 use crate::codec::CodecId;
 use crate::element::DType;

@@ -1,7 +1,7 @@
 //! Fences: what members send each other when they have decided for a group, one with each tag.
 //!
-//! A fence is the last message on its link before those of the group's communicator; what comes before a member's is dropped.
-//! Tags take turns, so that one frame of credit a link is enough.
+//! A fence is the last message on its link before those of the group's communicator; what comes
+//! before a member's is dropped. Tags take turns, so that one frame of credit a link is enough.
 
 use super::MESSAGES_PER_POLL;
 use super::agreement::Agreement;
@@ -49,8 +49,8 @@ impl Fences {
         agreement.is_decided() && is_last_tag && self.received.contains(rank)
     }
 
-    /// Sends and takes fences of what was decided, as far as it goes. Whether all have been, on all tags, and left. Members
-    /// that are lost are removed from the agreement.
+    /// Sends and takes fences of what was decided, as far as it goes. Whether all have been, on all
+    /// tags, and left. Members that are lost are removed from the agreement.
     pub(super) fn advance<X: Transport>(
         &mut self,
         transport: &mut X,

@@ -1,8 +1,8 @@
 //! All-reduces between two endpoints on one thread, in static memory: no `std`, no allocator.
 //!
-//! What an embedder on a bare machine writes: a static pool of frames ([`pool`]), a [`Transport`] over
-//! queues of fixed capacity ([`loopback`]), and a loop that polls. The program beside this library
-//! ([`run`] is its whole content) is where linking without `std` is proven.
+//! What an embedder on a bare machine writes: a static pool of frames ([`pool`]), a [`Transport`]
+//! over queues of fixed capacity ([`loopback`]), and a loop that polls. The program beside this
+//! library ([`run`] is its whole content) is where linking without `std` is proven.
 //!
 //! [`Transport`]: foldwire::Transport
 #![no_std]
@@ -25,8 +25,8 @@ const MAX_POLLS: usize = 100_000;
 static F32: ConstStaticCell<[[f32; N_VALUES]; 2]> = ConstStaticCell::new([[0.0; N_VALUES]; 2]);
 static F64: ConstStaticCell<[[f64; N_VALUES]; 2]> = ConstStaticCell::new([[0.0; N_VALUES]; 2]);
 
-/// Runs every check, tells `out` of each, and returns the exit code of the program: 0 if all passed.
-/// The static memory is taken: only the first call of a process can succeed.
+/// Runs every check, tells `out` of each, and returns the exit code of the program: 0 if all
+/// passed. The static memory is taken: only the first call of a process can succeed.
 pub fn run(out: &mut dyn Write) -> i32 {
     match checks(out) {
         Ok(()) => 0,
@@ -160,7 +160,8 @@ fn all_reduce<T: Element>(
     Err(Failure::Hung)
 }
 
-/// A smooth field, different on each rank, of numbers that are exact in `f32`, as is any sum of two.
+/// A smooth field, different on each rank, of numbers that are exact in `f32`, as is any sum of
+/// two.
 fn value(rank: usize, index: usize) -> f64 {
     let t = index as f64 / 2048.0 - 2.0;
     // A parabola, rounded to multiples of 2⁻¹².

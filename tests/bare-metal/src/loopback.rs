@@ -1,7 +1,7 @@
 //! A transport between two ranks on one thread: a queue of frames for each direction and tag.
 //!
-//! The queues are in cells because both ends are driven by the same thread; between an interrupt and
-//! a main loop they would be the two halves of a `heapless::spsc::Queue`.
+//! The queues are in cells because both ends are driven by the same thread; between an interrupt
+//! and a main loop they would be the two halves of a `heapless::spsc::Queue`.
 
 use crate::pool::{FRAME_BYTES, Frame, Free};
 use core::array::from_fn;

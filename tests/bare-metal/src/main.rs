@@ -1,18 +1,20 @@
-//! The proof that core needs neither the standard library nor an allocator: an all-reduce between two
-//! endpoints in a program that has neither.
+//! The proof that core needs neither the standard library nor an allocator: an all-reduce between
+//! two endpoints in a program that has neither.
 //!
-//! `cargo xtask bare-metal` builds it with `panic = "abort"`, runs it and looks at its symbols. It is a
-//! proof because
+//! `cargo xtask bare-metal` builds it with `panic = "abort"`, runs it and looks at its symbols. It
+//! is a proof because
 //!
-//! - were any crate here to use `std`, the panic handler below would be a second one, which is an error
-//!   of the compiler (`duplicate lang item`);
+//! - were any crate here to use `std`, the panic handler below would be a second one, which is an
+//!   error of the compiler (`duplicate lang item`);
 //! - were any to use `alloc`, the compiler would refuse to link without a `#[global_allocator]`;
-//! - xtask refuses a program that imports anything from the C library but the start code, the memory
-//!   functions that every compiler may call (`memcpy`, …), `write` and `abort`: so no `malloc` either.
+//! - xtask refuses a program that imports anything from the C library but the start code, the
+//!   memory functions that every compiler may call (`memcpy`, …), `write` and `abort`: so no
+//!   `malloc` either.
 //!
-//! Everything that happens is in the library beside it; here is only what a platform provides: start,
-//! panic, output. Built with a profile that unwinds (as by `cargo build --workspace`), where a program
-//! without `std` cannot exist on stable Rust, it is an ordinary program that does the same.
+//! Everything that happens is in the library beside it; here is only what a platform provides:
+//! start, panic, output. Built with a profile that unwinds (as by `cargo build --workspace`), where
+//! a program without `std` cannot exist on stable Rust, it is an ordinary program that does the
+//! same.
 
 #![cfg_attr(panic = "abort", no_std, no_main)]
 

@@ -1,7 +1,7 @@
 //! The frames of this machine: static memory, taken once.
 //!
-//! A frame is handed around as a unique reference to its slot, so ownership passes between the ranks
-//! without a copy, as it would between a driver and its DMA engine.
+//! A frame is handed around as a unique reference to its slot, so ownership passes between the
+//! ranks without a copy, as it would between a driver and its DMA engine.
 
 use crate::loopback::{LANES, LINK_DEPTH};
 use foldwire::transport::{FRAMES_PER_LANE, Tag};

@@ -1,4 +1,5 @@
-//! Many seeds of the soak on all cores, or one with all that happened. `cargo xtask soak` builds and runs it.
+//! Many seeds of the soak on all cores, or one with all that happened. `cargo xtask soak` builds
+//! and runs it.
 
 use clap::Parser;
 use foldwire_tests::soak::{Tally, replay, run};

@@ -1,4 +1,5 @@
-//! One rank of the suite for backends whose ranks are processes. Started by a launcher; see `tests/mpi.rs`.
+//! One rank of the suite for backends whose ranks are processes. Started by a launcher; see
+//! `tests/mpi.rs`.
 
 use clap::{Parser, ValueEnum};
 

@@ -1,6 +1,7 @@
 //! One rank's part of a [`Case`]: its buffers, the call, and which of the buffers has the result.
 //!
-//! The call is only started here, so that whoever runs it decides how it is driven: waited for, polled, or dropped.
+//! The call is only started here, so that whoever runs it decides how it is driven: waited for,
+//! polled, or dropped.
 
 use super::Case;
 use crate::data;

@@ -66,7 +66,8 @@ impl Case {
     ) -> Result<(), String> {
         let asked = self.asked(inputs);
         let terms = if self.codec.is_exact() { Some(0.0) } else { oracle::error_terms(self) };
-        // A bound may come out smaller: of a sample's range, or shared among operands. Powers of ten differ in the last bit.
+        // A bound may come out smaller: of a sample's range, or shared among operands. Powers of
+        // ten differ in the last bit.
         let is_kept = report.bound <= asked * (1.0 + 1e-12);
         let worst_case = terms.map(|n| n * report.bound);
         if !is_kept || !is_about(report.worst_case, worst_case) {
@@ -117,7 +118,8 @@ impl Case {
         let exact = oracle::reduce(self.op, &operands);
         let rounded = T::from_f64(exact).to_f64();
         if !rounded.is_finite() {
-            // Beyond T, or not a number to begin with. A product may get there on one way and not on another.
+            // Beyond T, or not a number to begin with. A product may get there on one way and not
+            // on another.
             let is_right = is_same(rounded) || self.multiplies();
             return if is_right { Ok(0.0) } else { Err(format!("{exact} became {got}")) };
         }

@@ -58,7 +58,8 @@ impl Backend for Group {
         assert_eq!(size, self.party.size(), "groups are of all processes");
         let mut settings = Settings::default();
         settings.provider.clone_from(&self.provider);
-        // After each call that fails ranks wait so long for frames that nobody will take; many calls of the suite do.
+        // After each call that fails ranks wait so long for frames that nobody will take; many
+        // calls of the suite do.
         settings.options.grace = Duration::from_millis(100);
         if let Some(bytes) = self.frame_bytes {
             settings.options.frame_bytes = bytes;

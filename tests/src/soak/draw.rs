@@ -176,9 +176,9 @@ impl Scenario {
         scenario
     }
 
-    /// What `bytes` describe, for a fuzzer, which cuts, joins and changes them: words of two bytes, each of which draws
-    /// one thing. How many calls and how many troubles; the delays; group and network; the calls; the troubles. Missing
-    /// words are 0.
+    /// What `bytes` describe, for a fuzzer, which cuts, joins and changes them: words of two bytes,
+    /// each of which draws one thing. How many calls and how many troubles; the delays; group and
+    /// network; the calls; the troubles. Missing words are 0.
     #[must_use]
     pub fn of_bytes(bytes: &[u8]) -> Self {
         let mut words =

@@ -8,7 +8,8 @@ use foldwire::{Collective, Element, Error, Rank, Report};
 use foldwire_sim::{End, Fault};
 use std::time::Duration;
 
-/// Time moves in steps of an eighth of the limit while nothing happens, and a rank looks at the clock between two.
+/// Time moves in steps of an eighth of the limit while nothing happens, and a rank looks at the
+/// clock between two.
 const SLACK: Duration = TIMEOUT.checked_div(2).expect("not by zero");
 
 /// Judges what happened.
@@ -39,7 +40,8 @@ pub(super) fn judge(scenario: &Scenario, performance: &Performance) -> Result<()
     }
 }
 
-/// The call that all ranks make before those that it fails on shrink: of all, or an error with a cause.
+/// The call that all ranks make before those that it fails on shrink: of all, or an error with a
+/// cause.
 fn judge_last(scenario: &Scenario, performance: &Performance) -> Result<(), String> {
     for (rank, last) in performance.last.iter().enumerate() {
         match last {
@@ -53,7 +55,8 @@ fn judge_last(scenario: &Scenario, performance: &Performance) -> Result<(), Stri
     Ok(())
 }
 
-/// What survivors formed: nobody computes with a rank that is not in its group, or takes it for another.
+/// What survivors formed: nobody computes with a rank that is not in its group, or takes it for
+/// another.
 fn judge_groups(scenario: &Scenario, performance: &Performance) -> Result<(), String> {
     let struck = Struck { scenario, performance };
     let all_is_well = struck.nothing_but(|_| false);
@@ -186,8 +189,8 @@ impl Struck<'_> {
         struck.all(|trouble| this(trouble) || self.scenario.is_bearable(trouble))
     }
 
-    /// Whether the notices of a rank that gives up leave: there is room for them when it looks once, and where frames leave only
-    /// while their sender polls, it goes on doing so.
+    /// Whether the notices of a rank that gives up leave: there is room for them when it looks
+    /// once, and where frames leave only while their sender polls, it goes on doing so.
     const fn notices_leave(&self) -> bool {
         let Scenario { net, leaves, shrinks, .. } = self.scenario;
         net.refusal == 0 && (!net.attended || *leaves || *shrinks)
@@ -209,7 +212,8 @@ impl Struck<'_> {
             || self.performance.groups.iter().any(is_out)
     }
 
-    /// Whether a rank has told others that a call is over for it, or may have before a fault ended or silenced it.
+    /// Whether a rank has told others that a call is over for it, or may have before a fault ended
+    /// or silenced it.
     fn gave_up(&self, rank: usize) -> bool {
         let is_over = |called: &Called| !matches!(called.outcome, Outcome::Ok(..));
         self.performance.calls[rank].iter().any(is_over)

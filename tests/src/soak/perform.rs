@@ -15,7 +15,8 @@ pub(super) struct Performance {
     pub(super) ends: Vec<End<()>>,
     /// What each rank's calls gave, as far as it came.
     pub(super) calls: Vec<Vec<Called>>,
-    /// Who took part in a last call of all ranks, before those that it failed on shrink; of each rank that made it.
+    /// Who took part in a last call of all ranks, before those that it failed on shrink; of each
+    /// rank that made it.
     pub(super) last: Vec<Option<Last>>,
     /// What became of each rank in the end, if it was to shrink and came so far.
     pub(super) groups: Vec<Option<Regrouped>>,

@@ -1,7 +1,7 @@
 //! The bound holds for every value, whatever the values, the bound and the way through the ranks.
 //!
-//! Errors are measured in `f64`, sums exactly (with compensation), so nothing is hidden by the rounding
-//! of the test itself.
+//! Errors are measured in `f64`, sums exactly (with compensation), so nothing is hidden by the
+//! rounding of the test itself.
 
 use foldwire::bound::Extent;
 use foldwire::codec::FzLight;
@@ -131,7 +131,8 @@ fn budget() -> impl Strategy<Value = Budget> {
     )
 }
 
-/// Whether the call was accepted, and then every value within the bound; or refused for a good reason.
+/// Whether the call was accepted, and then every value within the bound; or refused for a good
+/// reason.
 fn budget_holds<T: Element>(budget: &Budget) -> Result<bool, TestCaseError> {
     let Budget { size, amplitude, offset, bound, is_average, .. } = *budget;
     let inputs: Vec<Vec<T>> = (0..size as u64)
@@ -217,8 +218,8 @@ fn psnr(x: &[f64], y: &[f64], range: f64) -> f64 {
     20.0 * (range / (squares / x.len() as f64).sqrt()).log10()
 }
 
-/// Errors that fill their bins evenly have a mean square of Δ²/12, 4.9 dB below eb²; the worst data,
-/// half way between two codes everywhere, still keep the promise.
+/// Errors that fill their bins evenly have a mean square of Δ²/12, 4.9 dB below eb²; the worst
+/// data, half way between two codes everywhere, still keep the promise.
 #[test]
 fn the_psnr_of_every_operand_is_at_least_the_one_asked_for() {
     const N: usize = 100_000;
@@ -355,9 +356,9 @@ fn encodings_that_add_up_are_counted_as_the_guarantees_say() {
     }
 }
 
-/// An operand's error is uniform in ±Δ/2, so the sum of n has the standard deviation Δ·√(n/12), and 95 %
-/// of errors are within twice that: (2/√3)·(1 − 2⁻⁶)·√n·eb. (ZCCL's (2/3)·√n·eb supposes errors that are
-/// normal with σ = eb/3; uniform ones are within it in about 76 % of values.)
+/// An operand's error is uniform in ±Δ/2, so the sum of n has the standard deviation Δ·√(n/12), and
+/// 95 % of errors are within twice that: (2/√3)·(1 − 2⁻⁶)·√n·eb. (ZCCL's (2/3)·√n·eb supposes
+/// errors that are normal with σ = eb/3; uniform ones are within it in about 76 % of values.)
 #[test]
 fn ninety_five_percent_of_errors_of_a_sum_are_within_two_standard_deviations() {
     for size in [2, 3, 5, 8, 16] {

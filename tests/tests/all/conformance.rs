@@ -105,7 +105,8 @@ fn arrays_longer_than_caches_give_the_right_result() {
     }
 }
 
-/// The full product, or a part of it: `FOLDWIRE_STRIDE=1000 cargo test --release -- --ignored product`.
+/// The full product, or a part of it:
+/// `FOLDWIRE_STRIDE=1000 cargo test --release -- --ignored product`.
 #[test]
 #[ignore = "hours; on demand"]
 fn the_full_product_gives_the_right_result() {

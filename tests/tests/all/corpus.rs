@@ -1,6 +1,8 @@
-//! Every committed input of the fuzz targets, through the target's own function: what once failed does not fail again.
+//! Every committed input of the fuzz targets, through the target's own function: what once failed
+//! does not fail again.
 //!
-//! No fuzzer and no nightly toolchain is needed: the bodies of the targets are plain functions (`fuzz/src`).
+//! No fuzzer and no nightly toolchain is needed: the bodies of the targets are plain functions
+//! (`fuzz/src`).
 
 use foldwire_fuzz::TARGETS;
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! The cost model counts what the engine does: messages and bytes, and how often it asks its codec for what.
+//! The cost model counts what the engine does: messages and bytes, and how often it asks its codec
+//! for what.
 //!
 //! Cases are those of the conformance suite, so that new collectives and schedules are covered.
 
@@ -21,8 +22,8 @@ const FRAME_BYTES: usize = 20_000;
 const LANES: usize = 4;
 const THREADS: Threads = Threads { frame_bytes: Some(FRAME_BYTES) };
 
-/// A clock that moves by a nanosecond whenever it is looked at, so that a report's times are counts: each piece of work
-/// that the engine times takes one.
+/// A clock that moves by a nanosecond whenever it is looked at, so that a report's times are
+/// counts: each piece of work that the engine times takes one.
 #[derive(Default)]
 struct Ticking(Cell<u64>);
 
@@ -84,7 +85,8 @@ fn steps<T: Element>(case: &Case, rank: usize) -> Vec<Work> {
 
 /// How often the engine looks at its clock for these: (encoding, folding, decoding).
 fn timed(codec: CodecId, works: &[Work]) -> (u64, u64, u64) {
-    // fZ-light is first asked to fold or combine in place, and declines; raw does, and stores by decoding.
+    // fZ-light is first asked to fold or combine in place, and declines; raw does, and stores by
+    // decoding.
     let declines = u64::from(codec != CodecId::Raw);
     let mut sum = (0, 0, 0);
     for work in works {

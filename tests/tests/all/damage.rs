@@ -1,7 +1,8 @@
 //! Damaged bytes never panic, never hang, and never pass for a result where there is a checksum.
 //!
-//! On the wire: a transport that harms what it delivers. In the codec: every prefix of valid frames, and
-//! 10⁵ random mutations of them through everything that reads one. All from fixed seeds.
+//! On the wire: a transport that harms what it delivers. In the codec: every prefix of valid
+//! frames, and 10⁵ random mutations of them through everything that reads one. All from fixed
+//! seeds.
 
 use foldwire::codec::{Codec, FzLight, Values};
 use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind, Measure};

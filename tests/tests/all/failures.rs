@@ -1,7 +1,7 @@
 //! Whatever a rank does wrong, every rank gets a typed error soon: no hang, no garbage, no panic.
 //!
-//! Ranks stay until all have their result, so that a silent rank cannot be told by its leaving, except
-//! where leaving is what is tested. Every run has a deadline of its own.
+//! Ranks stay until all have their result, so that a silent rank cannot be told by its leaving,
+//! except where leaving is what is tested. Every run has a deadline of its own.
 
 use foldwire::codec::CodecId;
 use foldwire::error::Field;
@@ -183,8 +183,8 @@ fn ranks_that_disagree_on_the_collective_get_an_error_on_every_rank() {
     }
 }
 
-/// Schedules have different peers, so a rank may wait for one that knows nothing of it: then only the
-/// time limit ends it.
+/// Schedules have different peers, so a rank may wait for one that knows nothing of it: then only
+/// the time limit ends it.
 #[test]
 fn ranks_that_disagree_on_the_schedule_get_an_error_on_every_rank() {
     for (ours, theirs) in

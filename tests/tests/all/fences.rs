@@ -1,4 +1,5 @@
-//! Where survivors agree and their fences never come, it ends all the same: after three attempts, with a rank that is missing.
+//! Where survivors agree and their fences never come, it ends all the same: after three attempts,
+//! with a rank that is missing.
 
 use foldwire::frame::{Header, Kind};
 use foldwire::{Communicator, Config, Error, Rank};
@@ -29,7 +30,8 @@ impl Hooks for NoFences {
     }
 }
 
-/// How a rank's shrink ended: with these ranks, or an error; how long it took; attempts of which fences were lost.
+/// How a rank's shrink ended: with these ranks, or an error; how long it took; attempts of which
+/// fences were lost.
 type Ended = (Result<Vec<Rank>, Error>, Duration, usize);
 
 async fn shrink(endpoint: Endpoint, clock: Clock) -> Ended {
@@ -75,7 +77,8 @@ fn fences_that_never_come_are_an_error_after_three_attempts() {
                 assert!((3 * PATIENCE..3 * PATIENCE + 4 * jump).contains(took), "{context}");
                 assert_eq!(*n_attempts, 3, "{context}");
             }
-            // Who stalled has left the others. Those that had not yet go on without; with whom, no fence has told.
+            // Who stalled has left the others. Those that had not yet go on without; with whom, no
+            // fence has told.
             for (rank, (outcome, ..)) in
                 ended.iter().enumerate().filter(|(r, _)| !stalled.contains(r))
             {

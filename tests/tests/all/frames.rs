@@ -19,7 +19,8 @@ use std::time::Duration;
 const KIND_AT: usize = 3;
 const LENGTH_AT: usize = 48;
 
-/// Takes the last byte from the `nth` payload, and has the header say so: only the codec can notice.
+/// Takes the last byte from the `nth` payload, and has the header say so: only the codec can
+/// notice.
 fn cut(nth: usize, has_struck: Arc<AtomicBool>) -> Harm {
     let mut left = nth;
     Box::new(move |frame, n_bytes| {
@@ -38,7 +39,8 @@ fn cut(nth: usize, has_struck: Arc<AtomicBool>) -> Harm {
     })
 }
 
-/// The errors of all ranks, where `victim` receives a broken payload as its `nth`; `None` if it received fewer.
+/// The errors of all ranks, where `victim` receives a broken payload as its `nth`; `None` if it
+/// received fewer.
 fn with_a_broken_payload(case: &Case, victim: usize, nth: usize) -> Option<Vec<Option<Error>>> {
     let has_struck = Arc::new(AtomicBool::new(false));
     let net = Net { frame_bytes: 1024, ..Net::default() };

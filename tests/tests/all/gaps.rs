@@ -1,4 +1,5 @@
-//! Time in which a rank does something else than poll is nobody's silence: neither before the first poll nor between two.
+//! Time in which a rank does something else than poll is nobody's silence: neither before the first
+//! poll nor between two.
 //!
 //! One thread drives all ranks, so that it is known who has said what.
 
@@ -54,8 +55,8 @@ fn a_rank_that_was_busy_between_two_polls_leaves_out_nobody_who_answers_then() {
     }
 }
 
-/// Rank 0 broadcasts to rank 1, which does something else for longer than its limit, after so many polls, and is polled
-/// just before rank 0.
+/// Rank 0 broadcasts to rank 1, which does something else for longer than its limit, after so many
+/// polls, and is polled just before rank 0.
 fn broadcast(n_polls: usize) -> Result<(), Error> {
     let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Binomial);
     let [mut root, mut other] = World::new(2).communicators().try_into().expect("two ranks");

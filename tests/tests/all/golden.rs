@@ -1,8 +1,8 @@
 //! The bytes of the formats, written down: frames of every kind of chunk and block, and a message.
 //!
-//! Ranks of different builds talk to each other. If a change of the library changes any of these bytes, it
-//! is a new format: raise `VERSION` in `codec/fz_light.rs` or `frame.rs`, and keep reading the old
-//! one or refuse it by its version. docs/format.md explains every byte.
+//! Ranks of different builds talk to each other. If a change of the library changes any of these
+//! bytes, it is a new format: raise `VERSION` in `codec/fz_light.rs` or `frame.rs`, and keep
+//! reading the old one or refuse it by its version. docs/format.md explains every byte.
 //!
 //! The frames here were not printed by the library but by an encoder written anew from the format's
 //! description, in another language; only checksums are the library's own.
@@ -25,8 +25,8 @@ fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Encoding `values` with bound 0.5 gives header, index and chunks `hex` and 64 zero bytes, at every
-/// level; decoding gives what decoding gave when the bytes were written down.
+/// Encoding `values` with bound 0.5 gives header, index and chunks `hex` and 64 zero bytes, at
+/// every level; decoding gives what decoding gave when the bytes were written down.
 fn check<T: Element>(values: &[T], hex: &str, decoded: &[f64]) {
     let expected = [from_hex(hex), vec![0; 64]].concat();
     for level in Level::available() {
@@ -103,7 +103,8 @@ fn a_dense_chunk() {
 
 #[test]
 fn a_sparse_chunk_with_a_tail() {
-    // Blocks 0 and 2 constant, block 1 a step of 1000, block 3 eight values, the last one lower by 1.
+    // Blocks 0 and 2 constant, block 1 a step of 1000, block 3 eight values, the last one lower
+    // by 1.
     let x = codes((0..104).map(|i| {
         if i < 40 {
             0

@@ -1,7 +1,8 @@
-//! How long a call may take, and giving one up: limits of one call, limits of the configuration, `cancel`.
+//! How long a call may take, and giving one up: limits of one call, limits of the configuration,
+//! `cancel`.
 //!
-//! Limits are a rank's own. What is tested is that the rank that set them ends in time with an error that names
-//! whom it waited for, and that the others are told.
+//! Limits are a rank's own. What is tested is that the rank that set them ends in time with an
+//! error that names whom it waited for, and that the others are told.
 
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Error, Op, Rank};

@@ -1,4 +1,5 @@
-//! No frame is taken for another: not one that comes late or twice, and not one of a rank that has another plan.
+//! No frame is taken for another: not one that comes late or twice, and not one of a rank that has
+//! another plan.
 //!
 //! On the simulator, which repeats any frame behind any number of others.
 
@@ -34,8 +35,8 @@ fn run(case_of: impl Fn(usize) -> Case, size: usize, faults: &[Fault]) -> Run<Ou
     })
 }
 
-/// A part passes each rank of a ring twice: as a partial sum, and finished. The copy of the first must not be taken for
-/// the second, wherever it comes.
+/// A part passes each rank of a ring twice: as a partial sum, and finished. The copy of the first
+/// must not be taken for the second, wherever it comes.
 #[test]
 fn a_late_copy_of_a_partial_sum_is_not_taken_for_the_sum() {
     let mut n_repeated = 0;
@@ -117,7 +118,8 @@ fn a_reduction_to_which_a_rank_is_missing_is_no_result() {
 
 type Twist = (Field, fn(&mut Case));
 
-/// What one rank may do otherwise where all look at the extent of their data first, and on what they then differ.
+/// What one rank may do otherwise where all look at the extent of their data first, and on what
+/// they then differ.
 const TWISTS: [Twist; 12] = [
     (Field::Count, |case| case.count += 1),
     (Field::Op, |case| case.op = Operation::Max),
@@ -141,7 +143,8 @@ fn is_told(error: &Error) -> bool {
     matches!(error, Error::Aborted { .. } | Error::Transport { .. })
 }
 
-/// The look says what call it is for, so nobody waits for a rank that is done with it and has another result.
+/// The look says what call it is for, so nobody waits for a rank that is done with it and has
+/// another result.
 #[test]
 fn ranks_that_differ_find_out_on_what_while_they_look_at_their_data() {
     for size in [2, 3, 4, 5, 8] {

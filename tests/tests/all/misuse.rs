@@ -1,5 +1,5 @@
-//! Calls that are wrong by themselves are refused with an error that says so, and the communicator serves
-//! the next call as if nothing had happened.
+//! Calls that are wrong by themselves are refused with an error that says so, and the communicator
+//! serves the next call as if nothing had happened.
 
 use foldwire::bound::BoundError;
 use foldwire::error::{Buffer, Field};

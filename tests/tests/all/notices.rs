@@ -1,4 +1,5 @@
-//! Who fails is heard by everybody: by ranks that wait for a third one, by ranks that only send, and by no call too early.
+//! Who fails is heard by everybody: by ranks that wait for a third one, by ranks that only send,
+//! and by no call too early.
 
 use foldwire::schedule::{Binomial, Ring};
 use foldwire::transport::Tag;
@@ -68,7 +69,8 @@ fn a_call_given_up_does_not_end_the_call_before_it() {
             gave_up.wait();
         }
         if rank == Rank(1) {
-            // Rank 1 only sends: it can be done with the first call, and give up the second, before rank 2 comes.
+            // Rank 1 only sends: it can be done with the first call, and give up the second, before
+            // rank 2 comes.
             let first = comm.reduce(&send, &mut recv, Op::Sum, Rank(0), &tree).map(|_| ());
             comm.start_all_reduce(&mut recv, Op::Sum, &plan())?.cancel();
             gave_up.wait();
@@ -94,7 +96,8 @@ fn a_call_given_up_does_not_end_the_call_before_it() {
     }
 }
 
-/// Once rank 0 has found nothing of rank 1 on either of two lanes, it waits until rank 1 has sent its messages and a notice.
+/// Once rank 0 has found nothing of rank 1 on either of two lanes, it waits until rank 1 has sent
+/// its messages and a notice.
 struct JustMissed {
     sent: Option<Arc<Barrier>>,
 }

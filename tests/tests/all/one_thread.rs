@@ -1,4 +1,5 @@
-//! One thread can drive all ranks, and then everything is the same every time: for debuggers and tests.
+//! One thread can drive all ranks, and then everything is the same every time: for debuggers and
+//! tests.
 
 use foldwire::{Bound, Communicator, Element, Error, Op, Operation, Plan, Rank, Report, Transport};
 use foldwire_tests::data;

@@ -1,4 +1,5 @@
-//! None of the faults found in the published fZ-light and hZCCL code is possible here: one test a fault.
+//! None of the faults found in the published fZ-light and hZCCL code is possible here: one test a
+//! fault.
 
 use foldwire::codec::{Codec, CodecError, DecodeError, FzLight};
 use foldwire::kernel::Level;
@@ -224,7 +225,8 @@ fn more_operands_than_there_is_head_room_for_are_an_error() {
 fn sums_at_the_limit_of_codes<T: Element>() {
     for operands in [2u32, 3, 7, 64, 1000] {
         let codec = codec::<T>(0.5, operands);
-        // Values around the largest that are still codes, of both signs, so that residuals are widest.
+        // Values around the largest that are still codes, of both signs, so that residuals are
+        // widest.
         let limit = if T::BYTES == 4 { 2f64.powi(21) } else { 2f64.powi(50) };
         let head_room = 2f64.powi(8 * T::BYTES as i32 - 2) / f64::from(operands);
         let edge = limit.min(head_room) * codec.quantum().step();

@@ -1,7 +1,8 @@
-//! On real fields no value leaves the bound, NaNs stay bit-exact, and sizes beat the published codec's.
+//! On real fields no value leaves the bound, NaNs stay bit-exact, and sizes beat the published
+//! codec's.
 //!
-//! The fields lie outside the project, in `../shared/data` beside it; without them the tests say that they
-//! skip. Sizes do not depend on the machine, so comparing them with stored ones is fair.
+//! The fields lie outside the project, in `../shared/data` beside it; without them the tests say
+//! that they skip. Sizes do not depend on the machine, so comparing them with stored ones is fair.
 
 use foldwire::bound::Extent;
 use foldwire::codec::FzLight;

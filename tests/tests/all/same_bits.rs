@@ -1,7 +1,9 @@
-//! Every rank holds the same bits; and where no block is verbatim, so does every way of computing them.
+//! Every rank holds the same bits; and where no block is verbatim, so does every way of computing
+//! them.
 //!
-//! With `Homomorphic` and `Fused` a sum is a sum of integers, so neither schedule, division, lanes, frame
-//! size nor instruction set may show in the result. The oracle is that integer sum, written out.
+//! With `Homomorphic` and `Fused` a sum is a sum of integers, so neither schedule, division, lanes,
+//! frame size nor instruction set may show in the result. The oracle is that integer sum, written
+//! out.
 
 use foldwire::codec::{CodecId, FzLight};
 use foldwire::kernel::Level;
@@ -284,8 +286,8 @@ fn lanes_and_frame_sizes_do_not_show_in_the_bits() {
     lanes_and_frames_do_not_show::<f64>();
 }
 
-/// User operations that ignore part of their operands still meet every rank in the same order or in one
-/// that the operation's commutativity makes the same.
+/// User operations that ignore part of their operands still meet every rank in the same order or in
+/// one that the operation's commutativity makes the same.
 #[test]
 fn a_commutative_user_operation_gives_every_rank_the_same_bits() {
     let larger_magnitude = |a: f32, b: f32| if (a.abs(), a) > (b.abs(), b) { a } else { b };

@@ -1,7 +1,9 @@
-//! After a failure the survivors make a communicator of their own, and its results are right bit by bit.
+//! After a failure the survivors make a communicator of their own, and its results are right bit by
+//! bit.
 //!
-//! What the survivors compute is compared with what a world of that many ranks computes from the same values: frames of
-//! the failed call that were left, or a contribution of a lost rank, would show.
+//! What the survivors compute is compared with what a world of that many ranks computes from the
+//! same values: frames of the failed call that were left, or a contribution of a lost rank, would
+//! show.
 
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
@@ -158,8 +160,8 @@ fn numbered<T>(outcomes: Vec<T>) -> Vec<(usize, T)> {
     outcomes.into_iter().enumerate().collect()
 }
 
-/// Runs `body` with every rank's communicator; ranks wait for each other before they end, but their endpoints
-/// may close.
+/// Runs `body` with every rank's communicator; ranks wait for each other before they end, but their
+/// endpoints may close.
 fn run_owned<R: Send + 'static>(
     size: usize,
     body: impl Fn(Comm) -> R + Send + Sync + 'static,
@@ -282,7 +284,8 @@ fn a_rank_that_dies_or_leaves_while_the_others_shrink_is_left_out() {
                             drop((shrink, done));
                             return None;
                         }
-                        // Once the group is formed with it, the next call fails, and the group shrinks again.
+                        // Once the group is formed with it, the next call fails, and the group
+                        // shrinks again.
                         let mut comm = comm.shrink(PATIENT).expect("the others are there");
                         while let Err(error) = sum(&mut comm) {
                             assert!(!error.is_usage(), "{error}");

@@ -1,7 +1,7 @@
 //! The conformance suite on simulated networks: timing shows in nothing but the time.
 //!
-//! The suite of backends (`suite.rs`) blocks in each rank, which ranks that share a thread cannot; here the same cases
-//! are started and polled.
+//! The suite of backends (`suite.rs`) blocks in each rank, which ranks that share a thread cannot;
+//! here the same cases are started and polled.
 
 use foldwire::schedule::Ring;
 use foldwire::{Collective, Communicator, Config, Element, Error, Rank, Transport};
@@ -63,7 +63,8 @@ fn every_pair_of_choices_gives_the_bits_of_threads_on_any_network() {
     }
 }
 
-/// In a ring rank 0 waits for the last rank, which never calls, and does not believe those that are quicker to give up.
+/// In a ring rank 0 waits for the last rank, which never calls, and does not believe those that are
+/// quicker to give up.
 #[test]
 fn who_waits_for_a_silent_rank_names_it() {
     const LIMIT: Duration = Duration::from_secs(1);

@@ -1,11 +1,13 @@
-//! Worlds of threads one after another: random calls, lanes, frames and links; ranks that end or panic at any call.
+//! Worlds of threads one after another: random calls, lanes, frames and links; ranks that end or
+//! panic at any call.
 //!
-//! What must hold, whatever happens: a call that succeeds has the oracle's result, the same bits on all ranks where all
-//! get it; before a rank goes every call succeeds on every rank; after one call has failed on a rank the next does too;
-//! nobody waits for a rank that is gone until a time limit ends it; and no world hangs.
+//! What must hold, whatever happens: a call that succeeds has the oracle's result, the same bits on
+//! all ranks where all get it; before a rank goes every call succeeds on every rank; after one call
+//! has failed on a rank the next does too; nobody waits for a rank that is gone until a time limit
+//! ends it; and no world hangs.
 //!
-//! Two seconds in an ordinary run; `cargo xtask stress --time 1h` for longer. A failure names the seed of its world, which
-//! `--seed` starts from.
+//! Two seconds in an ordinary run; `cargo xtask stress --time 1h` for longer. A failure names the
+//! seed of its world, which `--seed` starts from.
 
 use foldwire::transport::{MAX_LANES, MIN_FRAME_BYTES, TransportErrorKind};
 use foldwire::{Element, Error};

@@ -1,7 +1,7 @@
 //! Entering a node, and `cluster agent`, by which `mpirun` does.
 //!
-//! `mpirun` starts its daemons with `rsh HOST COMMAND`. Here the agent takes the place of `rsh`: no daemon to
-//! log in to, no keys.
+//! `mpirun` starts its daemons with `rsh HOST COMMAND`. Here the agent takes the place of `rsh`: no
+//! daemon to log in to, no keys.
 
 use super::nodes::{Cluster, NETWORK};
 use anyhow::Context;
@@ -28,12 +28,14 @@ pub(super) fn run(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
     Err(error).context("cannot run ip; it comes with iproute2")
 }
 
-/// What makes a process look alone on a machine, within the mount namespace that `ip netns exec` makes.
+/// What makes a process look alone on a machine, within the mount namespace that `ip netns exec`
+/// makes.
 const ALONE: &str = "echo \"$0\" > /proc/sys/kernel/hostname && \
     mount -t tmpfs foldwire /dev/shm && exec \"$@\"";
 
-/// A command, to be given program and arguments, that becomes the program in a node: with the node's network and host
-/// name, and with System V IPC and `/dev/shm` of its own. No process stands in between.
+/// A command, to be given program and arguments, that becomes the program in a node: with the
+/// node's network and host name, and with System V IPC and `/dev/shm` of its own. No process stands
+/// in between.
 pub(super) fn enter(cluster: &Cluster, index: usize) -> Command {
     let node = cluster.node(index);
     let mut command = Command::new("ip");

@@ -1,15 +1,16 @@
 //! What the kernel counted on a node's link.
 //!
-//! Two counters see the same bytes. The queueing discipline counts packets as they would be on a wire, each with its
-//! headers. The device counts buffers of up to 64 KiB that only a real card would cut into packets, so its headers are
-//! few. Hence both:
+//! Two counters see the same bytes. The queueing discipline counts packets as they would be on a
+//! wire, each with its headers. The device counts buffers of up to 64 KiB that only a real card
+//! would cut into packets, so its headers are few. Hence both:
 //!
-//! - *wire bytes*: the discipline's, from the Ethernet header on, without preamble, checksum and gap (24 bytes a packet).
-//!   They start at 0 again when `up` changes a rate to `none` or back;
-//! - *payload*: the device's bytes − 66 × its buffers. A buffer has Ethernet, IPv4 and TCP headers and the time stamp,
-//!   14 + 20 + 20 + 12 bytes. Exact for TCP but for its selective acknowledgements (up to 24 bytes more, after losses), for
-//!   handshakes (8 to 20 bytes a connection) and for address resolution (24 bytes less a packet). Data sent twice counts
-//!   twice; `retransmitted` tells.
+//! - *wire bytes*: the discipline's, from the Ethernet header on, without preamble, checksum and
+//!   gap (24 bytes a packet). They start at 0 again when `up` changes a rate to `none` or back;
+//! - *payload*: the device's bytes − 66 × its buffers. A buffer has Ethernet, IPv4 and TCP headers
+//!   and the time stamp, 14 + 20 + 20 + 12 bytes. Exact for TCP but for its selective
+//!   acknowledgements (up to 24 bytes more, after losses), for handshakes (8 to 20 bytes a
+//!   connection) and for address resolution (24 bytes less a packet). Data sent twice counts twice;
+//!   `retransmitted` tells.
 
 use super::ip::{ip, shell, tc};
 use super::nodes::Cluster;
@@ -167,7 +168,8 @@ fn first<T: DeserializeOwned>(json: &str) -> anyhow::Result<T> {
 }
 
 fn payload_bytes(bytes: u64, buffers: u64) -> u64 {
-    // If all that was sent is a few packets of address resolution, they are shorter than the headers of TCP.
+    // If all that was sent is a few packets of address resolution, they are shorter than the
+    // headers of TCP.
     bytes.saturating_sub(HEADERS * buffers)
 }
 

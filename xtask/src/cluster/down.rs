@@ -1,7 +1,7 @@
 //! `cluster down`: ends the processes in a cluster and removes its namespaces.
 //!
-//! A namespace lives on without a name as long as a process is in it, with its devices. So processes go
-//! first, and this waits until they have gone.
+//! A namespace lives on without a name as long as a process is in it, with its devices. So
+//! processes go first, and this waits until they have gone.
 
 use super::ip::{ip, require};
 use super::nodes::{BRIDGE, Cluster, Process, links, processes};
@@ -32,7 +32,8 @@ pub(super) fn remove(cluster: &Cluster) -> anyhow::Result<()> {
         found.nodes.iter().map(|&index| cluster.node(index)).chain(switch.clone()).collect();
     end_processes(&namespaces)?;
     if let Some(switch) = switch {
-        // Both ends of a link go with one, at once; those in a deleted namespace go when the kernel gets to it.
+        // Both ends of a link go with one, at once; those in a deleted namespace go when the kernel
+        // gets to it.
         for link in links(&switch)?.iter().filter(|link| link.name != "lo" && link.name != BRIDGE) {
             ip(&format!("-n {switch} link delete dev {}", link.name))?;
         }

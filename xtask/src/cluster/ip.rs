@@ -1,6 +1,7 @@
 //! iproute2 and its relatives, as functions from words to text.
 //!
-//! Arguments are given as one string and split at blanks: names of clusters have none ([`super::nodes`]).
+//! Arguments are given as one string and split at blanks: names of clusters have none
+//! ([`super::nodes`]).
 
 use anyhow::{Context, bail, ensure};
 use std::process::{Command, Stdio};

@@ -1,24 +1,29 @@
-//! `cluster run --mpi`: `mpirun` in node 0, which reaches the others through [`agent`](super::agent).
+//! `cluster run --mpi`: `mpirun` in node 0, which reaches the others through
+//! [`agent`](super::agent).
 //!
 //! Both libraries are at their defaults, except that they are told
 //!
-//! - to use TCP over the node's device: Open MPI by `pml ob1` and `btl tcp,self`, MPICH (ch4:ucx, as in Debian) by
-//!   `UCX_TLS` and `UCX_NET_DEVICES`;
-//! - to yield while they wait, where there are fewer processors than ranks. They take each node for a machine of its own,
-//!   and would spin while another rank has work to do. (Open MPI yields by itself when it sees more ranks than slots.)
-//! - not to bind: Open MPI would bind each rank to the first core of what it takes for a machine of its own, all to the
-//!   same. MPICH binds nothing.
+//! - to use TCP over the node's device: Open MPI by `pml ob1` and `btl tcp,self`, MPICH (ch4:ucx,
+//!   as in Debian) by `UCX_TLS` and `UCX_NET_DEVICES`;
+//! - to yield while they wait, where there are fewer processors than ranks. They take each node for
+//!   a machine of its own, and would spin while another rank has work to do. (Open MPI yields by
+//!   itself when it sees more ranks than slots.)
+//! - not to bind: Open MPI would bind each rank to the first core of what it takes for a machine of
+//!   its own, all to the same. MPICH binds nothing.
 //!
-//! Measured on 2 cores, `MPI_Allreduce` of 64 MiB of floats by 4 ranks at 1 Gbit/s, where a ring cannot take less than
-//! 0.842 s: Open MPI 4.1.4 0.880 s with its ring (`coll_tuned_allreduce_algorithm 4`), 1.21 s with its segmented ring;
-//! MPICH 4.0.2 1.19 s. The links counted 1.5 times the array from each node, to 0.01 %. Programs that compete for the
-//! cores make all of them slower (by up to a half with two compilers beside).
+//! Measured on 2 cores, `MPI_Allreduce` of 64 MiB of floats by 4 ranks at 1 Gbit/s, where a ring
+//! cannot take less than 0.842 s: Open MPI 4.1.4 0.880 s with its ring
+//! (`coll_tuned_allreduce_algorithm 4`), 1.21 s with its segmented ring; MPICH 4.0.2 1.19 s. The
+//! links counted 1.5 times the array from each node, to 0.01 %. Programs that compete for the cores
+//! make all of them slower (by up to a half with two compilers beside).
 //!
-//! MPICH's launcher ends all ranks when one is killed or aborts, but not when the only rank of a machine just exits with
-//! a code: then it waits for ever. So there a shell turns such an exit into a kill, and the exit code is lost. And its
-//! `MPI_Finalize` is kept from hanging (see `mpich_finalize.rs`).
+//! MPICH's launcher ends all ranks when one is killed or aborts, but not when the only rank of a
+//! machine just exits with a code: then it waits for ever. So there a shell turns such an exit into
+//! a kill, and the exit code is lost. And its `MPI_Finalize` is kept from hanging (see
+//! `mpich_finalize.rs`).
 //!
-//! Open MPI may print `plm:rsh: Warning: setpgid … failed in parent`: its agent was faster than it; harmless.
+//! Open MPI may print `plm:rsh: Warning: setpgid … failed in parent`: its agent was faster than it;
+//! harmless.
 
 use super::agent::enter;
 use super::mpich_finalize;
@@ -114,7 +119,8 @@ fn mpich(command: &mut Command, agent: &Path, hosts: &[String]) -> anyhow::Resul
 /// A program without arguments of its own that does what `rsh` does: all that Hydra takes.
 fn agent_script(folder: &Path, cluster: &Cluster) -> anyhow::Result<PathBuf> {
     let path = folder.join("agent");
-    // Through /proc, as the path of the executable may hold anything, and the file may be replaced meanwhile.
+    // Through /proc, as the path of the executable may hold anything, and the file may be replaced
+    // meanwhile.
     let program = format!("/proc/{}/exe", std::process::id());
     let script = format!("#!/bin/sh\nexec {program} cluster agent --name {cluster} -- \"$@\"\n");
     fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;

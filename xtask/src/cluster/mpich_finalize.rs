@@ -1,13 +1,14 @@
 //! Lets programs with MPICH over UCX's TCP end.
 //!
-//! In `MPI_Finalize`, MPICH (4.0.2 with UCX 1.13, as in Debian 12) flushes its connections, for which the other side must
-//! answer, and then waits for all ranks in its launcher's barrier, in which it answers nobody. A rank that gets there before
-//! another's flush has come leaves that one waiting for ever. With 4 ranks on 2 cores, about half of all runs hang like
-//! that, after the program's last word; so do some of a plain `mpirun` with `UCX_TLS=tcp` on one machine.
+//! In `MPI_Finalize`, MPICH (4.0.2 with UCX 1.13, as in Debian 12) flushes its connections, for
+//! which the other side must answer, and then waits for all ranks in its launcher's barrier, in
+//! which it answers nobody. A rank that gets there before another's flush has come leaves that one
+//! waiting for ever. With 4 ranks on 2 cores, about half of all runs hang like that, after the
+//! program's last word; so do some of a plain `mpirun` with `UCX_TLS=tcp` on one machine.
 //!
-//! Hence a preloaded function that leaves the flush out: none of 20 runs hung. What a program measures is done by then.
-//! Data is lost only if the program's last message is still in a sender's memory, that is if nothing, not even a barrier,
-//! follows a send that a receiver has not taken.
+//! Hence a preloaded function that leaves the flush out: none of 20 runs hung. What a program
+//! measures is done by then. Data is lost only if the program's last message is still in a sender's
+//! memory, that is if nothing, not even a barrier, follows a send that a receiver has not taken.
 
 use anyhow::{Context, ensure};
 use std::fs;

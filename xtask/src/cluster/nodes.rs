@@ -1,10 +1,10 @@
-//! What exists: the namespaces of a cluster, whether they are ours and complete, and the processes in
-//! them.
+//! What exists: the namespaces of a cluster, whether they are ours and complete, and the processes
+//! in them.
 //!
-//! A namespace is ours if its loopback device has the alias [`MARK`]. It gets that right after it is
-//! made; a crash in between leaves one with nothing in it but a loopback device that is down, which is
-//! taken for ours too. The switch's bridge gets the same alias as the last act of `up`: a cluster
-//! without it was never finished.
+//! A namespace is ours if its loopback device has the alias [`MARK`]. It gets that right after it
+//! is made; a crash in between leaves one with nothing in it but a loopback device that is down,
+//! which is taken for ours too. The switch's bridge gets the same alias as the last act of `up`: a
+//! cluster without it was never finished.
 
 use super::ip::ip;
 use anyhow::{Context, bail, ensure};

@@ -1,11 +1,13 @@
 //! `cluster run`: one rank in each node.
 //!
-//! Without `--mpi`, each rank is told by its environment what a launcher tells it: `FOLDWIRE_RANK`, `_SIZE`, `_ROOT`,
-//! `_TOKEN`, and `FOLDWIRE_ADDRESS`, its own address. Its output is forwarded line by line with its rank in front. When a
-//! rank fails, the others have some seconds to notice, then they are killed.
+//! Without `--mpi`, each rank is told by its environment what a launcher tells it: `FOLDWIRE_RANK`,
+//! `_SIZE`, `_ROOT`, `_TOKEN`, and `FOLDWIRE_ADDRESS`, its own address. Its output is forwarded
+//! line by line with its rank in front. When a rank fails, the others have some seconds to notice,
+//! then they are killed.
 //!
-//! The token also marks what belongs to this run: when the run is over, or on Ctrl-C, whatever has it in its environment is
-//! killed. If this command is killed so that it cannot do that, at least the ranks, or mpirun, are killed with it.
+//! The token also marks what belongs to this run: when the run is over, or on Ctrl-C, whatever has
+//! it in its environment is killed. If this command is killed so that it cannot do that, at least
+//! the ranks, or mpirun, are killed with it.
 
 use super::agent::enter;
 use super::counters::Counters;
@@ -32,8 +34,8 @@ pub(super) struct Args {
     /// More arguments for mpirun, split at blanks
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true, requires = "mpi")]
     mpirun_args: Vec<String>,
-    /// Print what the kernel counted on each node's link during the run: as a table on standard error, or as
-    /// one line of JSON on standard output
+    /// Print what the kernel counted on each node's link during the run: as a table on standard
+    /// error, or as one line of JSON on standard output
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     node_counters: Option<Form>,
     /// Forward output without ranks in front
@@ -253,7 +255,8 @@ fn forward(
             if line.last() != Some(&b'\n') {
                 line.push(b'\n');
             }
-            // One call a line, so that lines of ranks do not mix. A closed output is no reason to stop the rank.
+            // One call a line, so that lines of ranks do not mix. A closed output is no reason to
+            // stop the rank.
             let _ = to.write_all(&line).and_then(|()| to.flush());
             line.truncate(prefix.len());
         }

@@ -1,28 +1,33 @@
 //! The rate of a link: what `tc` is told for it, and why.
 //!
-//! Each direction has a token bucket (`tbf`) on the sending device. It lets bytes pass at the rate, counted with
-//! Ethernet, IP and TCP headers of each packet, so TCP gets 1448 of 1514 bytes: 956 Mbit/s of 1 Gbit/s.
+//! Each direction has a token bucket (`tbf`) on the sending device. It lets bytes pass at the rate,
+//! counted with Ethernet, IP and TCP headers of each packet, so TCP gets 1448 of 1514 bytes: 956
+//! Mbit/s of 1 Gbit/s.
 //!
-//! **Burst**, the bucket's size, is what passes at once after a pause. Small is realistic. But tokens are lost when the
-//! timer that opens the bucket comes later than burst/rate; and a TCP send of 64 KiB (one buffer, left whole as for a
-//! card with segmentation offload) that is greater than the bucket is cut up by the kernel. With 32 KiB at 1 Gbit/s that
-//! alone fills two cores, and each node of a ring gets 0.4 Gbit/s; with 72 KiB it gets 0.95 and needs a tenth of them.
-//! So: 80 KiB (0.65 ms at 1 Gbit/s) or 0.25 ms, whichever is more; slower links are made to send smaller buffers, and
-//! have 0.65 ms too, at least 16 KiB. Messages much shorter than the burst say nothing about the rate.
+//! **Burst**, the bucket's size, is what passes at once after a pause. Small is realistic. But
+//! tokens are lost when the timer that opens the bucket comes later than burst/rate; and a TCP send
+//! of 64 KiB (one buffer, left whole as for a card with segmentation offload) that is greater than
+//! the bucket is cut up by the kernel. With 32 KiB at 1 Gbit/s that alone fills two cores, and each
+//! node of a ring gets 0.4 Gbit/s; with 72 KiB it gets 0.95 and needs a tenth of them. So: 80 KiB
+//! (0.65 ms at 1 Gbit/s) or 0.25 ms, whichever is more; slower links are made to send smaller
+//! buffers, and have 0.65 ms too, at least 16 KiB. Messages much shorter than the burst say nothing
+//! about the rate.
 //!
-//! **Limit**, the queue in front of the bucket, is what all nodes can have under way on one connection each: the network
-//! drops nothing, as fabrics with flow control do. On the node's side TCP itself keeps the queue short. At the switch it
-//! fills only when several send to one; with 1 MiB there, three that send to one had up to 8000 retransmissions in 3 s
-//! at 1 Gbit/s.
+//! **Limit**, the queue in front of the bucket, is what all nodes can have under way on one
+//! connection each: the network drops nothing, as fabrics with flow control do. On the node's side
+//! TCP itself keeps the queue short. At the switch it fills only when several send to one; with 1
+//! MiB there, three that send to one had up to 8000 retransmissions in 3 s at 1 Gbit/s.
 //!
-//! **Order**: the kernel handles what comes out of a veth on whichever processor sent it, so packets of one connection
-//! overtake each other: some 2000 needless retransmissions in 3 s at 10 Gbit/s. Receive packet steering gives all
-//! packets of a connection to one processor, as a card with several queues does: no retransmissions.
+//! **Order**: the kernel handles what comes out of a veth on whichever processor sent it, so
+//! packets of one connection overtake each other: some 2000 needless retransmissions in 3 s at 10
+//! Gbit/s. Receive packet steering gives all packets of a connection to one processor, as a card
+//! with several queues does: no retransmissions.
 //!
-//! **Offloads** stay as veth has them: TSO on; GRO off, which changes nothing, as buffers arrive whole.
+//! **Offloads** stay as veth has them: TSO on; GRO off, which changes nothing, as buffers arrive
+//! whole.
 //!
-//! Measured with iperf3, Mbit/s of payload, on 2 virtual cores that all nodes share; 4 nodes, 3 s. In brackets: with
-//! two endless loops beside, one for each core.
+//! Measured with iperf3, Mbit/s of payload, on 2 virtual cores that all nodes share; 4 nodes, 3 s.
+//! In brackets: with two endless loops beside, one for each core.
 //!
 //! | rate | one stream | ring, each node | three to one, sum | cores busy in the ring |
 //! |---|---|---|---|---|
@@ -30,8 +35,9 @@
 //! | 10gbit | 9496 (6933) | 4700–5300 (3800–4600) | 9497 (9302) | 2 of 2 |
 //! | none | 10000–15000 | 5600–7100 | 21900 | 2 of 2 |
 //!
-//! At 10 Gbit/s the ring is limited by the two cores, not by the buckets. TCP's congestion control is the machine's:
-//! here BBR; with cubic and reno an all-reduce of 64 MiB over four nodes took the same time.
+//! At 10 Gbit/s the ring is limited by the two cores, not by the buckets. TCP's congestion control
+//! is the machine's: here BBR; with cubic and reno an all-reduce of 64 MiB over four nodes took the
+//! same time.
 
 use super::ip::{ip, shell, tc};
 use super::nodes::{BRIDGE, Cluster, DEVICE};
@@ -111,8 +117,8 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Lets one processor handle all packets of a connection. Kernels without receive packet steering work too,
-/// with retransmissions.
+/// Lets one processor handle all packets of a connection. Kernels without receive packet steering
+/// work too, with retransmissions.
 pub(super) fn keep_order(cluster: &Cluster, index: usize) -> anyhow::Result<()> {
     let mask = processor_mask(available_parallelism().map_or(1, usize::from));
     for (namespace, device) in ends(cluster, index) {

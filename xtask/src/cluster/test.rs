@@ -107,7 +107,8 @@ fn keeps(cluster: &Cluster, rate: Rate) -> anyhow::Result<()> {
     let Rate::Limited(bits) = rate else { anyhow::bail!("there is no rate to keep") };
     // Half a second's worth.
     let n_bytes = bits / 16;
-    // Others may keep the machine from being in time, which makes a link slower, never faster: the best of some.
+    // Others may keep the machine from being in time, which makes a link slower, never faster: the
+    // best of some.
     let mut best = 0.0f64;
     for _ in 0..3 {
         let before = Counters::read(cluster, 0)?;

@@ -1,7 +1,7 @@
 //! `cluster up`: makes the namespaces, joins them, shapes the links.
 //!
-//! A cluster that is there already stays; only its rate is changed. One that was never finished is made
-//! anew. When a step fails, what this call made is removed again.
+//! A cluster that is there already stays; only its rate is changed. One that was never finished is
+//! made anew. When a step fails, what this call made is removed again.
 
 use super::ip::{ip, require, shell};
 use super::nodes::{BRIDGE, Cluster, DEVICE, MARK, MAX_NODES, address};
@@ -78,8 +78,8 @@ fn node(cluster: &Cluster, index: usize, n_nodes: usize, rate: Rate) -> anyhow::
     Ok(())
 }
 
-/// A namespace of ours with its loopback device up, and without IPv6, whose announcements would be counted with what
-/// programs send.
+/// A namespace of ours with its loopback device up, and without IPv6, whose announcements would be
+/// counted with what programs send.
 fn namespace(name: &str) -> anyhow::Result<()> {
     ip(&format!("netns add {name}"))?;
     ip(&format!("-n {name} link set dev lo alias {MARK}"))?;

@@ -1,5 +1,5 @@
-//! Choosing the inputs that are committed: small ones that together reach what a run has reached, as far as few
-//! files can.
+//! Choosing the inputs that are committed: small ones that together reach what a run has reached,
+//! as far as few files can.
 
 use super::Built;
 use anyhow::{Context, ensure};

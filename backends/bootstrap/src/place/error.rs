@@ -77,7 +77,8 @@ pub enum PlaceError {
         /// What it holds.
         value: String,
     },
-    /// The ranks are on several machines, or nobody says that they are not, and nothing says where rank 0 is.
+    /// The ranks are on several machines, or nobody says that they are not, and nothing says where
+    /// rank 0 is.
     #[error("{launcher} does not say where rank 0 is; set FOLDWIRE_ROOT=HOST:PORT, the address of rank 0, on every rank{}", how(*launcher))]
     RootUnknown {
         /// Who started the ranks.

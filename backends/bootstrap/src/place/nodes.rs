@@ -2,8 +2,8 @@
 
 /// The first host of `list`; `None` if its beginning is no node list.
 ///
-/// A host is text with brackets in it; a bracket holds numbers and ranges of numbers, separated by commas. The first host has the
-/// first number of each bracket, with its leading zeros.
+/// A host is text with brackets in it; a bracket holds numbers and ranges of numbers, separated by
+/// commas. The first host has the first number of each bracket, with its leading zeros.
 pub(super) fn first(list: &str) -> Option<String> {
     let mut host = String::new();
     let mut rest = list;

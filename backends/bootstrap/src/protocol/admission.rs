@@ -1,4 +1,5 @@
-//! Rank 0's side of one handshake: a stranger says who it is, is challenged, and shows that it knows the token.
+//! Rank 0's side of one handshake: a stranger says who it is, is challenged, and shows that it
+//! knows the token.
 
 use foldwire::Rank;
 
@@ -44,7 +45,8 @@ impl Admission {
         matches!(self.stage, Stage::Challenged { .. })
     }
 
-    /// Heeds a message. `draw` gives a nonce that nobody has seen, `is_taken` says whether a rank is there already.
+    /// Heeds a message. `draw` gives a nonce that nobody has seen, `is_taken` says whether a rank
+    /// is there already.
     ///
     /// # Errors
     /// Those of `draw`.

@@ -22,8 +22,8 @@ pub enum Answer {
     Proof(Proof),
     /// Rank 0 does not want this rank.
     Refused(Refusal),
-    /// It claims to be rank 0 and does not know the token. An answer would be no proof to it; a refusal lets an honest
-    /// one with another token say why a rank is missing.
+    /// It claims to be rank 0 and does not know the token. An answer would be no proof to it; a
+    /// refusal lets an honest one with another token say why a rank is missing.
     Impostor,
     /// It speaks another protocol.
     Foreign,

@@ -1,4 +1,5 @@
-//! Groups over loopback, one thread per rank: how they come together, what strangers can do to them, and how they come apart.
+//! Groups over loopback, one thread per rank: how they come together, what strangers can do to
+//! them, and how they come apart.
 
 mod apart;
 mod strangers;

@@ -1,4 +1,5 @@
-//! What can go wrong at the door, by mistake or by intent: the group comes together all the same, and whoever is wrong learns why.
+//! What can go wrong at the door, by mistake or by intent: the group comes together all the same,
+//! and whoever is wrong learns why.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -92,7 +93,8 @@ fn a_crowd_of_silent_strangers_does_not_keep_ranks_out() {
     drop(crowd);
 }
 
-/// Rank 0 as far as a rank's answer, which it does not heed; before that, if it is to refuse at once.
+/// Rank 0 as far as a rank's answer, which it does not heed; before that, if it is to refuse at
+/// once.
 fn put_off(listener: &TcpListener, place: &Place, at_once: bool, reason: Option<Refusal>) {
     let (stream, _) = listener.accept().unwrap();
     let (mut admission, mut heard) = (Admission::default(), Vec::new());

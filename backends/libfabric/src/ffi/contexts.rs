@@ -1,8 +1,8 @@
-//! The scratch memory that providers may ask for with each request (`FI_CONTEXT2`), and what tells us later
-//! which request a completion is about.
+//! The scratch memory that providers may ask for with each request (`FI_CONTEXT2`), and what tells
+//! us later which request a completion is about.
 //!
-//! Each context stays where it is for as long as this store lives. A completion's pointer is looked up by its
-//! address and never followed, so a wrong one does no harm.
+//! Each context stays where it is for as long as this store lives. A completion's pointer is looked
+//! up by its address and never followed, so a wrong one does no harm.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -57,8 +57,8 @@ impl Contexts {
 impl Drop for Contexts {
     fn drop(&mut self) {
         for chunk in self.chunks.drain(..) {
-            // SAFETY: it came from a Box, nobody else frees it, and the endpoint that wrote there is closed
-            // (or `abandon` has emptied the list).
+            // SAFETY: it came from a Box, nobody else frees it, and the endpoint that wrote there
+            // is closed (or `abandon` has emptied the list).
             drop(unsafe { Box::from_raw(chunk.as_ptr()) });
         }
     }

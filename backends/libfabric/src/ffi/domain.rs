@@ -17,7 +17,8 @@ impl Domain {
     pub(crate) fn open(description: Description) -> Result<Self, Errno> {
         let info = description.raw();
         let fabric = Handle::open(|fabric| {
-            // SAFETY: a description from fi_getinfo has fabric attributes; `fabric` is a valid place.
+            // SAFETY: a description from fi_getinfo has fabric attributes; `fabric` is a valid
+            // place.
             unsafe { sys::fi_fabric((*info).fabric_attr, fabric, NO_CONTEXT) }
         })?;
         let domain = Handle::open(|domain| {

@@ -83,8 +83,8 @@ impl Descriptions {
 
         // SAFETY: no arguments.
         let hints = Owned(NonNull::new(unsafe { sys::fi_allocinfo() }).ok_or(Errno::NO_MEMORY)?);
-        // SAFETY: fi_allocinfo allocates all attributes that are set here. The name is a pointer of ours, which
-        // outlives the call and is taken out before the hints are freed.
+        // SAFETY: fi_allocinfo allocates all attributes that are set here. The name is a pointer of
+        // ours, which outlives the call and is taken out before the hints are freed.
         unsafe {
             let hints = hints.0.as_ptr();
             fill(hints, query);
@@ -99,7 +99,8 @@ impl Descriptions {
 
     fn ask(node: *const c_char, flags: u64, hints: *const sys::fi_info) -> Result<Self, Errno> {
         let mut list = ptr::null_mut();
-        // SAFETY: node and hints are null or valid for the call; `list` is a valid place for the result.
+        // SAFETY: node and hints are null or valid for the call; `list` is a valid place for the
+        // result.
         let status =
             unsafe { sys::fi_getinfo(API_VERSION, node, ptr::null(), flags, hints, &raw mut list) };
         checked(status)?;
@@ -253,12 +254,14 @@ pub(crate) fn names_of(bits: u64, is_memory_mode: bool) -> String {
     static BUFFER: Mutex<()> = Mutex::new(());
     let kind = if is_memory_mode { sys::FI_TYPE_MR_MODE } else { sys::FI_TYPE_MODE };
     let _guard = BUFFER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // SAFETY: reads an integer of 4 or 8 bytes, whose low half comes first on the machines that Foldwire runs on;
-    // returns null or a terminated string that is valid until the next call, which the lock keeps out.
+    // SAFETY: reads an integer of 4 or 8 bytes, whose low half comes first on the machines that
+    // Foldwire runs on; returns null or a terminated string that is valid until the next call,
+    // which the lock keeps out.
     text(unsafe { sys::fi_tostr((&raw const bits).cast(), kind) })
 }
 
-/// Whether the library has parameters of a provider that it does not list: it is built in, and gave up.
+/// Whether the library has parameters of a provider that it does not list: it is built in, and gave
+/// up.
 pub(crate) fn is_known_by_parameters(provider: &str) -> bool {
     let (mut list, mut n) = (ptr::null_mut(), 0);
     // SAFETY: both are valid places for the result.

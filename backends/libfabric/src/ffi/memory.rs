@@ -21,8 +21,8 @@ const PAGE: usize = 4096;
 /// Each message ends in a byte of ours, which its user does not see.
 const MARK_BYTES: usize = 1;
 
-/// Memory that can be sent and received into. Aligned to [`FRAME_ALIGN`]; stays where it is. Behind its bytes there is
-/// room for a mark.
+/// Memory that can be sent and received into. Aligned to [`FRAME_ALIGN`]; stays where it is. Behind
+/// its bytes there is room for a mark.
 pub struct Buffer {
     first: NonNull<u8>,
     n_bytes: usize,
@@ -39,7 +39,8 @@ impl Buffer {
         self.n_bytes + MARK_BYTES
     }
 
-    /// Writes the mark of a message of `n_bytes`; how long both are together, or `None` if there are not so many bytes.
+    /// Writes the mark of a message of `n_bytes`; how long both are together, or `None` if there
+    /// are not so many bytes.
     pub(super) fn put_mark(&mut self, n_bytes: usize, mark: u8) -> Option<usize> {
         if n_bytes > self.n_bytes {
             return None;
@@ -49,7 +50,8 @@ impl Buffer {
         Some(n_bytes + MARK_BYTES)
     }
 
-    /// Bytes of a message, and its mark, of which `n_arrived` bytes have come together. `None` if that cannot be.
+    /// Bytes of a message, and its mark, of which `n_arrived` bytes have come together. `None` if
+    /// that cannot be.
     pub(crate) fn contents(&self, n_arrived: usize) -> Option<(usize, u8)> {
         let n_bytes = n_arrived.checked_sub(MARK_BYTES)?;
         if n_bytes > self.n_bytes {
@@ -77,8 +79,9 @@ impl Buffer {
 
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the slab lives as long as we do, its bytes are initialised, and no other buffer has these. While
-        // the network has them, the buffer is inside a port, which does not look at them.
+        // SAFETY: the slab lives as long as we do, its bytes are initialised, and no other buffer
+        // has these. While the network has them, the buffer is inside a port, which does not look
+        // at them.
         unsafe { slice::from_raw_parts(self.first.as_ptr(), self.n_bytes) }
     }
 }
@@ -96,7 +99,8 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// Memory for several buffers. Pieces are handed out once and not taken back: buffers are few and reused.
+/// Memory for several buffers. Pieces are handed out once and not taken back: buffers are few and
+/// reused.
 pub(super) struct Slab {
     // Closed in this order.
     registration: RefCell<Option<Registration>>,
@@ -179,7 +183,8 @@ struct Block {
 }
 
 impl Block {
-    /// At least `n_bytes`, more than 0, zeroed by writing: that touches every page now rather than in the first encoder.
+    /// At least `n_bytes`, more than 0, zeroed by writing: that touches every page now rather than
+    /// in the first encoder.
     fn allocate(n_bytes: usize) -> Result<Self, Errno> {
         let layout = Layout::from_size_align(n_bytes, PAGE).map_err(|_| Errno::NO_MEMORY)?;
         // SAFETY: the layout has a size, since slabs are not empty.

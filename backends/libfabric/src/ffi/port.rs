@@ -1,9 +1,9 @@
 //! An endpoint with its address vector, its completion queue, and the requests that are under way.
 //!
-//! Buffers go in by [`Port::send`] and [`Port::recv`] and come out by [`Port::poll`]. In between the provider may read or write
-//! them at any time, and the port does not look at them. A port that is dropped closes the
-//! endpoint first, which ends all requests; if the provider refuses, buffers and contexts are leaked rather
-//! than freed under its hands.
+//! Buffers go in by [`Port::send`] and [`Port::recv`] and come out by [`Port::poll`]. In between
+//! the provider may read or write them at any time, and the port does not look at them. A port that
+//! is dropped closes the endpoint first, which ends all requests; if the provider refuses, buffers
+//! and contexts are leaked rather than freed under its hands.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -28,7 +28,8 @@ const MAX_ADDRESS_BYTES: usize = 1024;
 pub(crate) struct Completion<R> {
     pub(crate) request: R,
     pub(crate) buffer: Buffer,
-    /// Bytes that have come with the mark (of meaning for receives only), or why the request failed.
+    /// Bytes that have come with the mark (of meaning for receives only), or why the request
+    /// failed.
     pub(crate) outcome: Result<usize, Errno>,
 }
 
@@ -114,7 +115,8 @@ impl<R> Port<R> {
         let mut bytes = vec![0u8; MAX_ADDRESS_BYTES];
         let mut n_bytes = bytes.len();
         let endpoint = self.endpoint()?;
-        // SAFETY: the endpoint is open; libfabric writes at most `n_bytes` bytes, and how many it needs.
+        // SAFETY: the endpoint is open; libfabric writes at most `n_bytes` bytes, and how many it
+        // needs.
         checked(unsafe {
             sys::fi_getname(endpoint.fid(), bytes.as_mut_ptr().cast(), &raw mut n_bytes)
         })?;
@@ -124,11 +126,13 @@ impl<R> Port<R> {
 
     /// Adds a peer, whose index is the number of those before it.
     pub(crate) fn add_peer(&mut self, address: &[u8]) -> Result<(), Errno> {
-        // A provider reads as many bytes as its format has, and believes lengths inside: end with zeros.
+        // A provider reads as many bytes as its format has, and believes lengths inside: end with
+        // zeros.
         let mut bytes = vec![0u8; MAX_ADDRESS_BYTES];
         bytes.get_mut(..address.len()).ok_or(Errno::INVALID)?.copy_from_slice(address);
         let mut peer = sys::FI_ADDR_NOTAVAIL;
-        // SAFETY: the address is one address in the provider's format, with room behind it; `peer` is a place for one.
+        // SAFETY: the address is one address in the provider's format, with room behind it; `peer`
+        // is a place for one.
         let n_inserted = unsafe {
             sys::fi_av_insert(
                 self.vector.raw(),
@@ -213,8 +217,9 @@ impl<R> Port<R> {
             return Err((buffer, Errno::INVALID));
         };
         let (index, context) = self.free_context();
-        // SAFETY: the endpoint is open; the bytes belong to `buffer`, which is kept untouched until the completion
-        // if the call succeeds; the context stays where it is and no other request has it.
+        // SAFETY: the endpoint is open; the bytes belong to `buffer`, which is kept untouched until
+        // the completion if the call succeeds; the context stays where it is and no other request
+        // has it.
         let status = unsafe {
             sys::fi_tsend(
                 endpoint,
@@ -259,14 +264,14 @@ impl<R> Port<R> {
         self.started(index, request, buffer, status)
     }
 
-    /// Asks the provider to give up the requests that `which` picks. Those that it does give up complete with
-    /// [`Errno::CANCELED`].
+    /// Asks the provider to give up the requests that `which` picks. Those that it does give up
+    /// complete with [`Errno::CANCELED`].
     pub(crate) fn cancel(&mut self, which: impl Fn(&R) -> bool) {
         let Ok(endpoint) = self.endpoint().map(Handle::fid) else { return };
         for index in 0..self.requests.len() {
             if self.requests[index].as_ref().is_some_and(|(request, _)| which(request)) {
-                // SAFETY: the endpoint is open, and the context is that of a request under way. A request that
-                // cannot be cancelled stays.
+                // SAFETY: the endpoint is open, and the context is that of a request under way. A
+                // request that cannot be cancelled stays.
                 let _ = unsafe { sys::fi_cancel(endpoint, self.contexts.address(index)) };
             }
         }
@@ -282,7 +287,8 @@ impl<R> Port<R> {
 
     fn read(&mut self) -> Result<(), Errno> {
         let mut entries = [const { MaybeUninit::<sys::fi_cq_tagged_entry>::uninit() }; PER_READ];
-        // SAFETY: the queue is open, has the format of these entries, and there is room for that many.
+        // SAFETY: the queue is open, has the format of these entries, and there is room for that
+        // many.
         let n_read = unsafe {
             sys::fi_cq_read(self.queue.raw(), entries.as_mut_ptr().cast(), entries.len())
         };
@@ -352,8 +358,8 @@ mod tests {
     use crate::Settings;
     use crate::check;
 
-    /// Two ports on this thread that know each other, with registered memory though the provider does not ask for it; `None`
-    /// without the provider.
+    /// Two ports on this thread that know each other, with registered memory though the provider
+    /// does not ask for it; `None` without the provider.
     fn pair(provider: &str) -> Option<[Port<()>; 2]> {
         let open = || {
             let description = check::find(provider, &Settings::default(), 2).ok()?;
@@ -369,7 +375,8 @@ mod tests {
         Some(ports)
     }
 
-    /// Messages travel between slabs that are registered, once each; the slabs outlive the port if buffers do.
+    /// Messages travel between slabs that are registered, once each; the slabs outlive the port if
+    /// buffers do.
     #[test]
     fn registered_memory_carries_messages() {
         for provider in ["tcp", "sockets"] {

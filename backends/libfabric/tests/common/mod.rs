@@ -26,8 +26,9 @@ pub struct Test {
 }
 
 impl Test {
-    /// Runs `program` as each of `size` ranks, each a process that runs this test, joined over the provider. All ranks
-    /// must succeed, but for those that were lost. Says so and does nothing if there is no such provider.
+    /// Runs `program` as each of `size` ranks, each a process that runs this test, joined over the
+    /// provider. All ranks must succeed, but for those that were lost. Says so and does nothing if
+    /// there is no such provider.
     ///
     /// Processes, because libfabric's shared memory has one rank in each.
     pub fn run(self, size: u32, program: impl Fn(Driver)) {
@@ -68,7 +69,8 @@ impl Test {
     }
 }
 
-/// Why this libfabric has no such provider to offer. One that libfabric's own program finds, it must offer.
+/// Why this libfabric has no such provider to offer. One that libfabric's own program finds, it
+/// must offer.
 pub fn missing(provider: &str) -> Option<String> {
     let all = providers(&Settings::default());
     let reason = match all.iter().find(|found| found.name == provider) {

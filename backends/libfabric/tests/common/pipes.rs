@@ -1,5 +1,5 @@
-//! Processes that know each other by pipes: rank 0 starts this program again for each other rank. The smallest
-//! real [`Exchange`]; it knows of a rank that has failed.
+//! Processes that know each other by pipes: rank 0 starts this program again for each other rank.
+//! The smallest real [`Exchange`]; it knows of a rank that has failed.
 
 #![allow(
     unreachable_pub,
@@ -19,8 +19,8 @@ use foldwire_bootstrap::Exchange;
 /// Set in children: their rank and the number of ranks.
 const CHILD: &str = "FOLDWIRE_TEST_CHILD";
 
-/// A way to another process. Messages are lines of hexadecimal digits with marks, since a test harness prints to the same
-/// pipe.
+/// A way to another process. Messages are lines of hexadecimal digits with marks, since a test
+/// harness prints to the same pipe.
 struct Pipe {
     from: Box<dyn Read>,
     to: Box<dyn Write>,
@@ -108,7 +108,8 @@ pub struct Pipes {
 }
 
 impl Pipes {
-    /// Joins, in a child; or starts this program again with these arguments as ranks 1 … `size` − 1.
+    /// Joins, in a child; or starts this program again with these arguments as ranks 1 … `size`
+    /// − 1.
     pub fn open(size: u32, args: &[&str]) -> io::Result<Self> {
         if let Ok(child) = env::var(CHILD) {
             let bad = || io::Error::other("unexpected environment");

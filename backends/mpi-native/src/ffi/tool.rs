@@ -38,7 +38,8 @@ pub(crate) struct Variable {
 }
 
 impl Variable {
-    /// The variable of this name, if MPI is up, the library has it, it is an `int`, and it can be set.
+    /// The variable of this name, if MPI is up, the library has it, it is an `int`, and it can be
+    /// set.
     pub(crate) fn open(name: &str) -> Option<Self> {
         if !mpi::is_initialized() || mpi::is_finalized() {
             return None;
@@ -52,8 +53,9 @@ impl Variable {
         let (mut name_bytes, mut description_bytes) = (0, TEXT_BYTES as c_int);
         let (mut verbosity, mut bind, mut scope) = (0, 0, 0);
         let mut n_bytes = 0;
-        // SAFETY: MPI is up, and the interface open. MPI writes the variables that it is given and at most
-        // `description_bytes` bytes of text; what is uninitialised is read only after success.
+        // SAFETY: MPI is up, and the interface open. MPI writes the variables that it is given and
+        // at most `description_bytes` bytes of text; what is uninitialised is read only after
+        // success.
         let values = unsafe {
             checked(ffi::MPI_T_cvar_get_index(c_name.as_ptr(), &mut index)).ok()?;
             checked(ffi::MPI_T_cvar_get_info(

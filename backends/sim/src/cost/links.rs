@@ -1,7 +1,8 @@
 //! Credit and frames that wait to be taken, for each (sender, receiver, lane).
 //!
-//! Links exist only while something is under way on them, so memory is bounded by the messages that are: ring,
-//! trees and chain keep a few for each lane; a pairwise exchange sends a rank's every part before it receives any.
+//! Links exist only while something is under way on them, so memory is bounded by the messages that
+//! are: ring, trees and chain keep a few for each lane; a pairwise exchange sends a rank's every
+//! part before it receives any.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -84,8 +85,8 @@ impl Links {
         has_credit
     }
 
-    /// Whether a frame is to ask its receiver before it leaves: one that `must`, and what comes after one, so that nothing
-    /// is overtaken.
+    /// Whether a frame is to ask its receiver before it leaves: one that `must`, and what comes
+    /// after one, so that nothing is overtaken.
     pub(super) fn asks(&mut self, key: Key, must: bool) -> bool {
         let Some(link) = self.links.get_mut(&key.word()) else { return must };
         let asks = must || link.n_asking > 0;
@@ -119,7 +120,8 @@ impl Links {
         link.newest = at;
     }
 
-    /// Takes the oldest frame that has arrived: its operands, and whether its sender waits for the credit.
+    /// Takes the oldest frame that has arrived: its operands, and whether its sender waits for the
+    /// credit.
     pub(super) fn take(&mut self, key: Key) -> Option<(u32, bool)> {
         let link = self.links.get_mut(&key.word())?;
         let at = link.oldest;

@@ -1,5 +1,6 @@
-//! What steps and messages cost, in picoseconds: [`Speeds`](super::Speeds), [`Network`](super::Network) and
-//! [`Host`](super::Host) as the events of [`run`](super::run) need them.
+//! What steps and messages cost, in picoseconds: [`Speeds`](super::Speeds),
+//! [`Network`](super::Network) and [`Host`](super::Host) as the events of [`run`](super::run) need
+//! them.
 
 use super::Cluster;
 use super::queue::Time;
@@ -38,7 +39,8 @@ impl Overhead {
 pub(super) struct Messages {
     pub(super) received: Option<u32>,
     pub(super) sent: Option<u32>,
-    /// Whether what is sent has a header of this rank's; a frame that is passed on keeps the one it has.
+    /// Whether what is sent has a header of this rank's; a frame that is passed on keeps the one it
+    /// has.
     pub(super) is_new: bool,
 }
 

@@ -1,12 +1,15 @@
-//! A queue of events in order of time, for simulations: no event is scheduled before the one that is being handled.
+//! A queue of events in order of time, for simulations: no event is scheduled before the one that
+//! is being handled.
 //!
-//! A *monotone radix queue* (Ahuja, Mehlhorn, Orlin, Tarjan, "Faster algorithms for the shortest path problem", J. ACM
-//! 37, 1990). Times are numbers of base 64. An event lies in the bucket of the highest digit in which its time differs
-//! from that of the last event taken, and of its own value of that digit. Taking from an empty front redistributes the first
-//! bucket that is not empty, which moves its events at least one digit down.
+//! A *monotone radix queue* (Ahuja, Mehlhorn, Orlin, Tarjan, "Faster algorithms for the shortest
+//! path problem", J. ACM 37, 1990). Times are numbers of base 64. An event lies in the bucket of
+//! the highest digit in which its time differs from that of the last event taken, and of its own
+//! value of that digit. Taking from an empty front redistributes the first bucket that is not
+//! empty, which moves its events at least one digit down.
 //!
-//! Events of the same time lie in the same bucket in the order in which they were scheduled, and redistribution keeps
-//! that order, so they come out first in, first out: a run is deterministic without further keys.
+//! Events of the same time lie in the same bucket in the order in which they were scheduled, and
+//! redistribution keeps that order, so they come out first in, first out: a run is deterministic
+//! without further keys.
 //!
 //! Cost: each event moves at most 11 times, in runs of memory; three to four times in practice.
 

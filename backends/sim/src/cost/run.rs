@@ -11,8 +11,8 @@
 //! | arrive | all of it is there |
 //! | credit | credit has come back to a rank that waited for it |
 //!
-//! Cost: three events for each message, each of which takes about constant time (see [`queue`](super::queue)). Memory
-//! for ranks × lanes, and for the frames under way.
+//! Cost: three events for each message, each of which takes about constant time (see
+//! [`queue`](super::queue)). Memory for ranks × lanes, and for the frames under way.
 
 use std::collections::VecDeque;
 
@@ -313,7 +313,8 @@ impl<'a> Run<'a> {
         self.queue.push(now + duration, Event::Done { rank: rank as u32 });
     }
 
-    /// Begins the first step for which nothing is missing, looking at lanes in turn as the engine does.
+    /// Begins the first step for which nothing is missing, looking at lanes in turn as the engine
+    /// does.
     fn pass(&mut self, rank: usize, now: Time) {
         self.see(rank, now);
         let n_lanes = self.job.n_lanes;
@@ -443,7 +444,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A handshake has come. A rank sees it when it is not in a call, at once if it is idle, else after its current step.
+    /// A handshake has come. A rank sees it when it is not in a call, at once if it is idle, else
+    /// after its current step.
     fn hear(&mut self, rank: usize, handshake: Handshake, now: Time) {
         self.members[rank].unseen.push(handshake);
         match self.members[rank].status {

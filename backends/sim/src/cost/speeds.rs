@@ -1,7 +1,8 @@
 //! How fast a rank computes, and what its values become on the wire.
 //!
-//! A *primitive* is what the engine asks of a codec for one segment. Its speed is given in bytes of uncompressed
-//! values per second, so that a segment of n values of b bytes takes n·b / speed whatever it compresses to.
+//! A *primitive* is what the engine asks of a codec for one segment. Its speed is given in bytes of
+//! uncompressed values per second, so that a segment of n values of b bytes takes n·b / speed
+//! whatever it compresses to.
 
 use foldwire::frame::HEADER_BYTES;
 
@@ -51,8 +52,8 @@ impl Speeds {
         }
     }
 
-    /// What follows if only encoding, decoding, combining, adding floats and copying are known: work done one
-    /// after the other takes the sum of the times.
+    /// What follows if only encoding, decoding, combining, adding floats and copying are known:
+    /// work done one after the other takes the sum of the times.
     ///
     /// | primitive | taken as |
     /// |---|---|
@@ -102,9 +103,9 @@ fn in_turn(speeds: &[f64]) -> f64 {
 
 /// What segments become on the wire: bytes of a segment that holds a sum of k operands.
 ///
-/// A payload of n values takes `fixed + n·w(k)` bytes. w is known at some k and linear in log₂ k between them, because each
-/// doubling of operands makes residuals wider by about as many bits; before the first and after the last it is
-/// constant.
+/// A payload of n values takes `fixed + n·w(k)` bytes. w is known at some k and linear in log₂ k
+/// between them, because each doubling of operands makes residuals wider by about as many bits;
+/// before the first and after the last it is constant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wire {
     fixed: f64,
@@ -129,7 +130,8 @@ impl Wire {
         Self { fixed: 0.0, widths: vec![(1, bytes_per_value as f64 / ratio)] }
     }
 
-    /// Measured: `fixed` bytes of each payload, and (operands, bytes per value), ascending in operands.
+    /// Measured: `fixed` bytes of each payload, and (operands, bytes per value), ascending in
+    /// operands.
     ///
     /// # Panics
     /// If there are no widths, or they do not ascend.

@@ -1,8 +1,9 @@
 //! What a step computes: the engine's `Doing`, with costs in place of frames.
 //!
-//! Core's `engine/doing.rs` says what each action does with what its lane holds, by three properties of the pipeline
-//! and codec: whether frames that pass are encoded anew (*recodes*), whether partial sums stay frames (*keeps frames*), and
-//! whether own values are encoded before they are combined (*encodes own*). This is the same table in primitives:
+//! Core's `engine/doing.rs` says what each action does with what its lane holds, by three
+//! properties of the pipeline and codec: whether frames that pass are encoded anew (*recodes*),
+//! whether partial sums stay frames (*keeps frames*), and whether own values are encoded before
+//! they are combined (*encodes own*). This is the same table in primitives:
 //!
 //! | what happens | keeps frames, own floats (raw, fused) | keeps frames, encodes own (homomorphic) | floats (compress-once, per-hop) |
 //! |---|---|---|---|
@@ -18,8 +19,8 @@
 //! | own values stand for what others decode | encode, decode (raw: copy) | encode, decode | encode, decode |
 //! | what leaves is needed again | copy of the frame | copy of the frame | decode (reductions), nothing (others) |
 //!
-//! *Operands* are the ranks whose values are in a frame; they decide its size on the wire. Dividing by the number of ranks in
-//! an average is not counted: it happens within a decode.
+//! *Operands* are the ranks whose values are in a frame; they decide its size on the wire. Dividing
+//! by the number of ranks in an average is not counted: it happens within a decode.
 
 use foldwire::Plan;
 use foldwire::codec::CodecId;
@@ -38,7 +39,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules of a call of `collective` by `op` and `plan`; `in_place` if it has one buffer for input and result.
+    /// The rules of a call of `collective` by `op` and `plan`; `in_place` if it has one buffer for
+    /// input and result.
     #[must_use]
     pub fn new(collective: Collective, op: OpCode, plan: &Plan, in_place: bool) -> Self {
         let (pipeline, codec): (_, CodecId) = (plan.pipeline, plan.codec);
@@ -97,9 +99,9 @@ struct Doing<'h> {
     work: Work,
 }
 
-/// What `step` computes, given what its lane holds and of how many operands the incoming frame is (anything if the
-/// step receives none); and of how many the frame is that leaves (0 if none does). `holding` becomes what the
-/// lane holds after it.
+/// What `step` computes, given what its lane holds and of how many operands the incoming frame is
+/// (anything if the step receives none); and of how many the frame is that leaves (0 if none does).
+/// `holding` becomes what the lane holds after it.
 #[must_use]
 pub fn act(rules: Rules, step: &Step, holding: &mut Holding, incoming: u32) -> (Work, u32) {
     let mut doing = Doing { rules, holding, incoming, work: Work::default() };

@@ -32,7 +32,8 @@ fn the_end_wakes_a_blocked_sender() {
         let full = frame(&mut first, 1);
         first.send(Rank(1), TAG, full, 1).unwrap();
         let receiver = thread::spawn(move || drop(second));
-        // The receiver may throw the frame away, and so make room, just before it is seen to be gone.
+        // The receiver may throw the frame away, and so make room, just before it is seen to be
+        // gone.
         let end = wait(&mut first, |rank| match rank.poll_ready(Rank(1), TAG) {
             Poll::Ready(Err(end)) => Poll::Ready(end),
             _ => Poll::Pending,
@@ -42,7 +43,8 @@ fn the_end_wakes_a_blocked_sender() {
     });
 }
 
-/// A rank makes a link to one that is ending: the frame is taken or refused, and the end is seen in any case.
+/// A rank makes a link to one that is ending: the frame is taken or refused, and the end is seen in
+/// any case.
 #[test]
 fn a_link_to_a_rank_that_ends() {
     explore("a link to a rank that ends", Some(5), || {
@@ -100,8 +102,8 @@ fn the_end_wakes_everybody() {
     });
 }
 
-/// Of two panics, one of which follows from the other, the cause is the first. Ranks are closed by hand, since loom
-/// runs all threads on one of the system's, which knows one state of panic.
+/// Of two panics, one of which follows from the other, the cause is the first. Ranks are closed by
+/// hand, since loom runs all threads on one of the system's, which knows one state of panic.
 #[test]
 fn the_cause_of_panics_comes_first() {
     explore("panics in order", None, || {

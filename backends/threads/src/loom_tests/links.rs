@@ -5,7 +5,8 @@ use loom::thread;
 
 use super::{TAG, endpoints, explore, receive, send};
 
-/// Two ranks make a link to a third at the same time; it may look for them at any moment, and finds both.
+/// Two ranks make a link to a third at the same time; it may look for them at any moment, and finds
+/// both.
 #[test]
 fn links_of_two_senders_are_found() {
     explore("two senders make links", Some(2), || {
@@ -24,8 +25,9 @@ fn links_of_two_senders_are_found() {
     });
 }
 
-/// Both ranks of a pair send more than a link holds and then receive as much: each sleeps for credit or for frames,
-/// and neither for good. The link of each direction is made while the other's is used.
+/// Both ranks of a pair send more than a link holds and then receive as much: each sleeps for
+/// credit or for frames, and neither for good. The link of each direction is made while the other's
+/// is used.
 #[test]
 fn both_directions_at_once() {
     explore("both directions at once", Some(2), || {
@@ -42,7 +44,8 @@ fn both_directions_at_once() {
     });
 }
 
-/// A full link of one tag does not hold up another tag: the notice arrives though nobody takes the data.
+/// A full link of one tag does not hold up another tag: the notice arrives though nobody takes the
+/// data.
 #[test]
 fn a_full_link_does_not_hold_up_notices() {
     explore("notices pass a full link", Some(3), || {

@@ -41,8 +41,8 @@ fn loses_no_wake_up() {
     });
 }
 
-/// The same through several sleeps in a row: a waker of an earlier one that comes late neither ends a later one
-/// for good nor keeps its waker from it.
+/// The same through several sleeps in a row: a waker of an earlier one that comes late neither ends
+/// a later one for good nor keeps its waker from it.
 #[test]
 fn sleeps_again_and_again() {
     explore("parker through three sleeps", Some(4), || {
@@ -71,7 +71,8 @@ fn sleeps_again_and_again() {
     });
 }
 
-/// A sleep that times out while it is being woken leaves nothing behind that the next one could trip over.
+/// A sleep that times out while it is being woken leaves nothing behind that the next one could
+/// trip over.
 #[test]
 fn a_sleep_that_timed_out_costs_no_later_wake_up() {
     explore("parker after a sleep that timed out", Some(4), || {

@@ -67,8 +67,8 @@ fn a_freed_frame_wakes_whoever_waits() {
     }
 }
 
-/// A rank that recycles more than it may keep to itself gives some to one that waits, whether or not it has seen
-/// that somebody does.
+/// A rank that recycles more than it may keep to itself gives some to one that waits, whether or
+/// not it has seen that somebody does.
 #[test]
 fn frames_beyond_a_cache_reach_whoever_waits() {
     explore("pool, recycled through a cache", None, || {

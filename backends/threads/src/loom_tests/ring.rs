@@ -84,8 +84,8 @@ fn looks_ahead() {
     });
 }
 
-/// A producer that was told "full" is reported to the consumer by exactly one of the pops that follow, unless it
-/// found room itself.
+/// A producer that was told "full" is reported to the consumer by exactly one of the pops that
+/// follow, unless it found room itself.
 #[test]
 fn a_wish_for_room_is_reported() {
     explore("ring reports a wish for room", None, || {

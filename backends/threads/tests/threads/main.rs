@@ -1,5 +1,5 @@
-//! The endpoints as an engine uses them: delivery, shutdown, rate limit; and, here, waiting the way an
-//! engine does.
+//! The endpoints as an engine uses them: delivery, shutdown, rate limit; and, here, waiting the way
+//! an engine does.
 #![cfg(not(loom))]
 
 mod delivery;
@@ -12,8 +12,8 @@ use std::time::Duration;
 use foldwire::transport::{Rank, Tag, Transport};
 use foldwire_threads::{Endpoint, Error, Frame};
 
-/// Longest single sleep. Nothing in these tests takes that long, so a sleep that lasts its budget is a
-/// wake-up lost.
+/// Longest single sleep. Nothing in these tests takes that long, so a sleep that lasts its budget
+/// is a wake-up lost.
 const BUDGET: Duration = Duration::from_secs(30);
 
 /// Polls until ready, asleep in between.

@@ -1,5 +1,5 @@
-//! With a rate limit no frame arrives before it would have crossed the links. Lower bounds only: how
-//! much later a busy machine delivers is not ours to promise.
+//! With a rate limit no frame arrives before it would have crossed the links. Lower bounds only:
+//! how much later a busy machine delivers is not ours to promise.
 
 use std::time::Duration;
 
@@ -61,8 +61,8 @@ fn senders_share_the_receivers_link() {
     );
 }
 
-/// A rank's two directions do not share: a frame each way takes the time of one, at the least, and a
-/// frame to oneself takes none.
+/// A rank's two directions do not share: a frame each way takes the time of one, at the least, and
+/// a frame to oneself takes none.
 #[test]
 fn self_sends_cross_no_link() {
     // An hour per frame: a test that waited for the link would be noticed.

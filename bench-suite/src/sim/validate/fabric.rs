@@ -1,7 +1,8 @@
 //! Predicted times of what `foldwire bench` has measured, on any fabric.
 //!
-//! What the fabric's software takes of cores comes from results of their own, never from those that are compared: raw
-//! exchanges, which the fabric carries as they are. Three times give three numbers, each so that the model gives the time that was measured:
+//! What the fabric's software takes of cores comes from results of their own, never from those that
+//! are compared: raw exchanges, which the fabric carries as they are. Three times give three
+//! numbers, each so that the model gives the time that was measured:
 //!
 //! | raw time | between | gives |
 //! |---|---|---|

@@ -43,7 +43,8 @@ pub(super) struct Times {
 
 impl Results {
     /// # Errors
-    /// Files that are missing, no results of the benchmark, or of calls that the model does not tell apart from others.
+    /// Files that are missing, no results of the benchmark, or of calls that the model does not
+    /// tell apart from others.
     pub(super) fn read(path: &Path) -> Result<Self, UsageError> {
         let fault = |error: String| UsageError::new(format!("{}: {error}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| fault(error.to_string()))?;

@@ -1,9 +1,10 @@
 //! Predicted against measured time between threads of this process.
 //!
-//! Speeds are measured with as many threads busy as ranks can compute at the same time. Two numbers of the threads backend are
-//! found from calls of one value, which are no part of the comparison: what a message costs, from all
-//! ranks of a world driven by one thread; and what waking up costs, from a call of one value in the very world whose calls are
-//! then predicted. No number is fitted to the times that are compared.
+//! Speeds are measured with as many threads busy as ranks can compute at the same time. Two numbers
+//! of the threads backend are found from calls of one value, which are no part of the comparison:
+//! what a message costs, from all ranks of a world driven by one thread; and what waking up costs,
+//! from a call of one value in the very world whose calls are then predicted. No number is fitted
+//! to the times that are compared.
 
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
@@ -46,8 +47,8 @@ const fn us(n: u64) -> Duration {
     Duration::from_micros(n)
 }
 
-/// What is compared: ranks from as many as cores to several a core, links from slower than the codec to as fast as
-/// memory, with latency and without, and the other collectives.
+/// What is compared: ranks from as many as cores to several a core, links from slower than the
+/// codec to as fast as memory, with latency and without, and the other collectives.
 const SHAPES: [Shape; 12] = {
     use Collective::{AllGather, AllReduce, Broadcast, ReduceScatter};
     use Preset::{Cprp2p, Foldwire, Gzccl, Hzccl, Raw, Zccl};
@@ -109,7 +110,8 @@ pub(super) fn compare<T: Element>(args: &SimArgs, source: &Source) -> anyhow::Re
     Ok(Comparison { head, about, rows })
 }
 
-/// What sending and receiving a small message cost together, in seconds: one thread drives all ranks.
+/// What sending and receiving a small message cost together, in seconds: one thread drives all
+/// ranks.
 fn message_cost() -> anyhow::Result<f64> {
     const RANKS: usize = 8;
     let mut comms = World::new(RANKS).communicators();
@@ -218,7 +220,8 @@ impl Shape {
         })
     }
 
-    /// The cluster with what waking up costs in this world: so much that a call of one value is predicted as it is measured.
+    /// The cluster with what waking up costs in this world: so much that a call of one value is
+    /// predicted as it is measured.
     fn with_wake(&self, cluster: Cluster) -> anyhow::Result<Cluster> {
         let plan = Plan::raw().with_schedule(&RecursiveDoubling);
         let times = self.world()?.run(|mut comm| -> Result<Vec<Duration>, foldwire::Error> {

@@ -1,8 +1,8 @@
 //! Chunks by several threads (feature `rayon`); the bytes are those of one thread.
 //!
-//! Where a chunk goes depends on the sizes of all before it, so runs of chunks are first written side by
-//! side, each at the place it would have if all before it were as large as they can be. Then the runs
-//! move together: a copy of compressed bytes, a small part of the work.
+//! Where a chunk goes depends on the sizes of all before it, so runs of chunks are first written
+//! side by side, each at the place it would have if all before it were as large as they can be.
+//! Then the runs move together: a copy of compressed bytes, a small part of the work.
 
 use super::{INDEX_ENTRY, Pieces, write_run};
 use crate::codec::{CodecError, DecodeError, Written};
@@ -53,7 +53,8 @@ pub(super) fn write<T: Element, P: Pieces + Send>(
     Ok(all)
 }
 
-/// Calls `decode(first, values)` for each run of chunks of `dst`, `first` being the run's first chunk.
+/// Calls `decode(first, values)` for each run of chunks of `dst`, `first` being the run's first
+/// chunk.
 pub(super) fn read<T: Element>(
     dst: &mut [T],
     decode: impl Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync,
@@ -70,7 +71,8 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    /// Encoding, fold, combination and decoding of two fields on `threads` threads: the frames, and the sums.
+    /// Encoding, fold, combination and decoding of two fields on `threads` threads: the frames, and
+    /// the sums.
     fn all(threads: usize) -> (Vec<Vec<u8>>, [Vec<u32>; 3]) {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {

@@ -1,10 +1,11 @@
 //! The owner's step of an all-reduce: folds a chunk, writes it and decodes it, in one pass.
 //!
-//! A block of the result is decoded while it is in registers, which spares unpacking it from the frame, and the
-//! arithmetic hides how long the memory takes to give the output's lines. A decoder needs absolute
-//! codes, so these are summed here, not residuals as in [`fold_sum`](super::fold_sum). The bytes are the
-//! same, as every encoder here writes 0 for the residual of a chunk's first code.
-//! Cost: 2/3 to 5/6 of [`fold`](super::fold) and [`decode`](super::decode).
+//! A block of the result is decoded while it is in registers, which spares unpacking it from the
+//! frame, and the arithmetic hides how long the memory takes to give the output's lines. A decoder
+//! needs absolute codes, so these are summed here, not residuals as in
+//! [`fold_sum`](super::fold_sum). The bytes are the same, as every encoder here writes 0 for the
+//! residual of a chunk's first code. Cost: 2/3 to 5/6 of [`fold`](super::fold) and
+//! [`decode`](super::decode).
 
 use super::super::chunk::ChunkView;
 use super::super::prefetch::{self, AHEAD};
@@ -17,8 +18,8 @@ use crate::element::Element;
 use crate::op::LatticeOp;
 
 /// # Safety
-/// The level's instruction set; `dst` of `max_chunk_len` bytes; `local` readable and `output` writable for the
-/// view's number of values, both from one slice or each from its own.
+/// The level's instruction set; `dst` of `max_chunk_len` bytes; `local` readable and `output`
+/// writable for the view's number of values, both from one slice or each from its own.
 #[inline(always)]
 pub(in super::super) unsafe fn fold_store<T: Element, S: Isa<T>>(
     op: LatticeOp,

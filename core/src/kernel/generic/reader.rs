@@ -51,8 +51,8 @@ impl<'a, T: Element> ChunkReader<'a, T> {
     /// The values of a verbatim block.
     ///
     /// # Safety
-    /// `width` must be what [`width`](Self::width) just returned, VERBATIM or REPEAT, for a block of
-    /// `n_values`.
+    /// `width` must be what [`width`](Self::width) just returned, VERBATIM or REPEAT, for a block
+    /// of `n_values`.
     #[inline(always)]
     pub(super) unsafe fn special(&mut self, width: u8, n_values: usize) -> [T; BLOCK] {
         let stored = if width == REPEAT { 1 } else { n_values };
@@ -61,8 +61,8 @@ impl<'a, T: Element> ChunkReader<'a, T> {
     }
 }
 
-/// The values of a verbatim block of which `stored` are there, filled up with the first. It takes no
-/// reader, so that a reader's fields never need to leave their registers.
+/// The values of a verbatim block of which `stored` are there, filled up with the first. It takes
+/// no reader, so that a reader's fields never need to leave their registers.
 ///
 /// # Safety
 /// `src` must be readable for the values.

@@ -84,8 +84,8 @@ impl<T: Element, S: Isa<T>> ChunkWriter<T, S> {
     /// As for [`codes`](Self::codes).
     #[inline(always)]
     pub(super) unsafe fn residuals(&mut self, block: usize, residuals: S::Block) {
-        // SAFETY: the instruction set is the caller's promise. At most 4·BITS bytes are written a block,
-        // which is what `max_chunk_len` counts, plus its slack.
+        // SAFETY: the instruction set is the caller's promise. At most 4·BITS bytes are written a
+        // block, which is what `max_chunk_len` counts, plus its slack.
         unsafe {
             let zigzags = S::zigzag(residuals);
             let width = S::width(zigzags);
@@ -128,7 +128,8 @@ impl<T: Element, S: Isa<T>> ChunkWriter<T, S> {
     #[inline(always)]
     pub(super) unsafe fn verbatim(&mut self, block: usize, values: &[T]) {
         self.verbatim_blocks += 1;
-        // SAFETY: a verbatim block is no larger than the widest packed one, which is in `max_chunk_len`.
+        // SAFETY: a verbatim block is no larger than the widest packed one, which is in
+        // `max_chunk_len`.
         unsafe {
             let (width, n_bytes) = store_verbatim(values, self.payload);
             self.occupy(block, width);
@@ -153,8 +154,9 @@ impl<T: Element, S: Isa<T>> ChunkWriter<T, S> {
         let significant = u64::BITS - self.first.zigzag().leading_zeros();
         let first_size = significant.div_ceil(8).max(1).next_power_of_two();
         tag |= (first_size.trailing_zeros() << FIRST_SIZE_SHIFT) as u8;
-        // SAFETY: tag and trailer are counted in `max_chunk_len`; widths has n_widths ≤ BLOCKS bytes; bitmap
-        // and code are written whole, and what is past their own lengths is within the slack.
+        // SAFETY: tag and trailer are counted in `max_chunk_len`; widths has n_widths ≤ BLOCKS
+        // bytes; bitmap and code are written whole, and what is past their own lengths is within
+        // the slack.
         unsafe {
             self.start.write(tag);
             let mut end = self.payload;
@@ -173,8 +175,8 @@ impl<T: Element, S: Isa<T>> ChunkWriter<T, S> {
     }
 }
 
-/// Writes a verbatim block; its width byte and its bytes. It takes no writer, so that a writer's fields
-/// never need to leave their registers.
+/// Writes a verbatim block; its width byte and its bytes. It takes no writer, so that a writer's
+/// fields never need to leave their registers.
 ///
 /// # Safety
 /// `dst` must be valid for the values.

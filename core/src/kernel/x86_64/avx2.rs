@@ -1,8 +1,9 @@
 //! AVX2 + BMI2: a block of `f32` is four registers of eight codes, a block of `f64` eight of four.
 //!
-//! AVX2 has no conversion between `f64` and 64-bit integers and no 64-bit arithmetic shift. Rounding goes
-//! through the same magic number as the scalar level, whose low mantissa bits *are* the code; the way
-//! back splits a code into 32-bit halves that are exact in `f64` and adds them with one rounding.
+//! AVX2 has no conversion between `f64` and 64-bit integers and no 64-bit arithmetic shift.
+//! Rounding goes through the same magic number as the scalar level, whose low mantissa bits *are*
+//! the code; the way back splits a code into 32-bit halves that are exact in `f64` and adds them
+//! with one rounding.
 
 use super::super::generic::Isa;
 use super::super::scalar::{pack_bits, unpack_bits};
@@ -51,7 +52,8 @@ unsafe fn pack32(z: [__m256i; 4], width: u32, dst: *mut u8) {
     // SAFETY: the caller's promises.
     unsafe {
         if width <= 8 {
-            // Saturating packs keep values below 256; they interleave 128-bit halves, undone at the end.
+            // Saturating packs keep values below 256; they interleave 128-bit halves, undone at the
+            // end.
             let low = _mm256_packus_epi32(z[0], z[1]);
             let high = _mm256_packus_epi32(z[2], z[3]);
             let bytes = _mm256_packus_epi16(low, high);
@@ -103,8 +105,8 @@ unsafe fn words(v: __m256i) -> [u64; 4] {
     words
 }
 
-// SAFETY: loads and stores cover the 32 values or the bytes that the trait names; the packers keep to
-// their slack.
+// SAFETY: loads and stores cover the 32 values or the bytes that the trait names; the packers keep
+// to their slack.
 unsafe impl Isa<f32> for F32 {
     type Block = [__m256i; 4];
     /// In all lanes.
@@ -123,7 +125,8 @@ unsafe impl Isa<f32> for F32 {
             let mut codes = [_mm256_setzero_si256(); 4];
             for i in 0..4 {
                 let x = _mm256_loadu_ps(src.add(8 * i));
-                // What is NaN, infinite or too large converts to the least integer, beyond every limit.
+                // What is NaN, infinite or too large converts to the least integer, beyond every
+                // limit.
                 let q = _mm256_cvtps_epi32(_mm256_mul_ps(x, inverse));
                 let nearest = _mm256_cvtepi32_ps(q);
                 let error = _mm256_sub_ps(x, _mm256_mul_ps(nearest, step));

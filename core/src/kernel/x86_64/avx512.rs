@@ -1,10 +1,12 @@
-//! AVX-512 + VBMI: a block of `f32` is two registers of sixteen codes, a block of `f64` four of eight.
+//! AVX-512 + VBMI: a block of `f32` is two registers of sixteen codes, a block of `f64` four of
+//! eight.
 //!
-//! Packing and unpacking of up to 16 bits stay in vector registers and take one path for all widths,
-//! because the widths of neighbouring blocks are hard to predict. To pack, neighbours are joined to
-//! pairs, fours and eights by shifts, and `vpermb` closes the gaps. To unpack, `vpermb` brings each group
-//! of values into a 64-bit lane, `vpmultishiftqb` takes every byte of the result from any bit position of
-//! that lane, and a mask drops what belongs to the neighbours. Wider values are rare.
+//! Packing and unpacking of up to 16 bits stay in vector registers and take one path for all
+//! widths, because the widths of neighbouring blocks are hard to predict. To pack, neighbours are
+//! joined to pairs, fours and eights by shifts, and `vpermb` closes the gaps. To unpack, `vpermb`
+//! brings each group of values into a 64-bit lane, `vpmultishiftqb` takes every byte of the result
+//! from any bit position of that lane, and a mask drops what belongs to the neighbours. Wider
+//! values are rare.
 
 use super::super::generic::Isa;
 use super::super::scalar::{pack_bits, unpack_bits};
@@ -29,8 +31,8 @@ struct Spread {
     bits: [u8; 64],
 }
 
-/// One [`Spread`] for each width 0…32. Output elements are 16-bit up to width 16 and 32-bit above, so
-/// that a lane holds 4 or 2 of them.
+/// One [`Spread`] for each width 0…32. Output elements are 16-bit up to width 16 and 32-bit above,
+/// so that a lane holds 4 or 2 of them.
 static SPREADS: [Spread; 33] = {
     let mut table = [Spread { bytes: [0; 64], bits: [0; 64] }; 33];
     let mut width = 1;
@@ -41,7 +43,8 @@ static SPREADS: [Spread; 33] = {
         while byte < 64 {
             let (lane, within) = (byte / 8, byte % 8);
             let start = lane * per_lane * width;
-            // A lane's last bytes may lie past its values, and past what was loaded; nothing uses them.
+            // A lane's last bytes may lie past its values, and past what was loaded; nothing uses
+            // them.
             table[width].bytes[byte] = ((start / 8 + within) % 64) as u8;
             let bit = within / element_bytes * width + within % element_bytes * 8;
             table[width].bits[byte] = ((start % 8 + bit) % 64) as u8;
@@ -58,8 +61,8 @@ static SPREADS: [Spread; 33] = {
 struct Join {
     /// Where the bytes of the four groups of eight values, one a 128-bit lane, stand.
     bytes: [u8; 64],
-    /// Shifts of fours, the two of a 128-bit lane swapped: the odd one up to join the even one. (A shift
-    /// by 64 drops a value.)
+    /// Shifts of fours, the two of a 128-bit lane swapped: the odd one up to join the even one. (A
+    /// shift by 64 drops a value.)
     up: [i64; 8],
     /// Shifts of fours: what of the odd one is left for its own lane down.
     down: [i64; 8],
@@ -159,8 +162,8 @@ unsafe fn pack16(z: [__m512i; 2], width: u32, dst: *mut u8) {
     // SAFETY: AVX-512 is the caller's promise; 64 bytes are stored.
     unsafe {
         let low = _mm512_set1_epi64(0xffff_ffff);
-        // Pairs, 2c bits in each 64-bit lane. Shifting the odd value down drops the even one, as that
-        // has at most c ≤ 32 − c bits.
+        // Pairs, 2c bits in each 64-bit lane. Shifting the odd value down drops the even one, as
+        // that has at most c ≤ 32 − c bits.
         let pairs = unroll!(2, |i| {
             let odd = _mm512_srlv_epi64(z[i], _mm512_set1_epi64(join.value));
             _mm512_ternarylogic_epi64::<OR_AND>(odd, z[i], low)
@@ -172,8 +175,8 @@ unsafe fn pack16(z: [__m512i; 2], width: u32, dst: *mut u8) {
         let odd = _mm512_andnot_si512(low, pairs);
         let odd = _mm512_srlv_epi64(odd, _mm512_set1_epi64(join.pair));
         let fours = _mm512_ternarylogic_epi64::<OR_AND>(odd, pairs, low);
-        // Eights, 8c bits in each 128-bit lane: the odd four's low bits join the even one's lane, its
-        // high bits come down in their own.
+        // Eights, 8c bits in each 128-bit lane: the odd four's low bits join the even one's lane,
+        // its high bits come down in their own.
         let swapped = _mm512_shuffle_epi32::<0b01_00_11_10>(fours);
         let up = _mm512_sllv_epi64(swapped, _mm512_load_si512(join.up.as_ptr().cast()));
         let down = _mm512_srlv_epi64(fours, _mm512_load_si512(join.down.as_ptr().cast()));
@@ -220,8 +223,8 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
     }
 }
 
-// SAFETY: loads and stores cover the 32 values or the bytes that the trait names; the packers keep to
-// their slack.
+// SAFETY: loads and stores cover the 32 values or the bytes that the trait names; the packers keep
+// to their slack.
 unsafe impl Isa<f32> for F32 {
     type Block = [__m512i; 2];
     /// In the last lane at least.
@@ -239,8 +242,9 @@ unsafe impl Isa<f32> for F32 {
             let codes = unroll!(2, |i| _mm512_cvtps_epi32(_mm512_mul_ps(x[i], inverse)));
             let nearest = unroll!(2, |i| _mm512_cvtepi32_ps(codes[i]));
             let errors = unroll!(2, |i| _mm512_sub_ps(x[i], _mm512_mul_ps(nearest[i], step)));
-            // What is NaN, infinite or too large converts to the least integer, which is beyond every
-            // limit; so NaN among the errors, which a maximum may lose, is found in the codes.
+            // What is NaN, infinite or too large converts to the least integer, which is beyond
+            // every limit; so NaN among the errors, which a maximum may lose, is found in the
+            // codes.
             let largest = _mm512_range_ps::<LARGER_MAGNITUDE>(nearest[0], nearest[1]);
             let inside = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(largest, limit);
             let error = _mm512_range_ps::<LARGER_MAGNITUDE>(errors[0], errors[1]);

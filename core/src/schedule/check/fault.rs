@@ -5,8 +5,8 @@ use thiserror::Error;
 use crate::schedule::{Collective, Part};
 use crate::transport::Rank;
 
-/// Why [`check`](super::check()) rejects a schedule. `step` is an index into the program of `rank`; see
-/// [`program`](crate::schedule::program) for that program in words.
+/// Why [`check`](super::check()) rejects a schedule. `step` is an index into the program of `rank`;
+/// see [`program`](crate::schedule::program) for that program in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]

@@ -253,7 +253,8 @@ fn kept_is_what_is_needed_again() {
             Table::of(schedule, call).each_damaged(
                 |program, index| {
                     let step = &mut program[index];
-                    // Keeping the local part, rather than a holding, promises only that it may be used again.
+                    // Keeping the local part, rather than a holding, promises only that it may be
+                    // used again.
                     if step.keep || (step.action.sends() && step.action != Action::Send) {
                         step.keep = !step.keep;
                     }

@@ -125,8 +125,8 @@ impl Network {
         }
     }
 
-    /// One thing happens to one rank; one time in `chaos` it dies, and as often it is impatient or believes
-    /// another to be lost.
+    /// One thing happens to one rank; one time in `chaos` it dies, and as often it is impatient or
+    /// believes another to be lost.
     fn step(&mut self, chaos: Option<usize>) {
         let size = self.size();
         let (rank, from) = (self.random.below(size), self.random.below(size));
@@ -310,7 +310,8 @@ fn decided() -> Agreement {
 fn a_ballot_is_not_counted_in_the_epoch_after_its_own() {
     let mut agreement = decided();
     let two = View { members: RankSet::first(2), n_tags: 1 };
-    // Rank 1 has come to leave out rank 2: what was decided does not hold, and rank 1 must say so in the next epoch.
+    // Rank 1 has come to leave out rank 2: what was decided does not hold, and rank 1 must say so
+    // in the next epoch.
     agreement.hear(Rank(1), &Ballot { epoch: 1, view: two, heard: true });
     assert_eq!((agreement.epoch(), *agreement.view()), (2, two));
     assert_eq!(agreement.decide(), None);
