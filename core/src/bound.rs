@@ -14,6 +14,10 @@ pub enum Bound {
     /// |x − x̂| ≤ eb, in the unit of the data.
     Absolute(f64),
     /// eb = this · (max − min) over the finite values of all ranks' data.
+    ///
+    /// That is one range for the whole array. Where the array joins several tensors (a flat buffer
+    /// of gradients) the widest sets eb for all, and values of the others below it come back as 0:
+    /// give each tensor a call of its own, or an absolute bound.
     Relative(f64),
     /// Peak signal-to-noise ratio of each operand in dB, at least: eb = range · 10^(−dB/20), as no
     /// mean square error exceeds eb². Errors of real fields are about uniform, eb²/3, which is 4.8
