@@ -7,8 +7,8 @@
 //! `phy::Device`).
 //!
 //! For users: pass any `Transport` to [`Communicator::new`](crate::Communicator::new).
-//! For implementors: the contract is on each method; `foldwire-tests` runs the conformance suite
-//! over it.
+//! For implementors: the contract is on each method; `foldwire-conformance` is the suite of tests
+//! that a transport must pass.
 
 use core::fmt;
 use core::task::Poll;

@@ -1,91 +1,19 @@
-//! The conformance suite: what every backend, schedule, pipeline and codec must do.
-//!
-//! A [`Case`] is one point of the product; [`Case::check`] runs it on a [`Backend`] and compares
-//! every rank's result with a plain oracle in `f64` and with the other ranks' bits. [`pairwise`]
-//! picks few cases such that every pair of choices occurs in one; [`all`] is the whole product.
-//!
-//! A new backend implements [`Backend`] and calls [`pairwise`] in one test.
+//! What only this workspace's tests need, beside the conformance suite (`foldwire-conformance`,
+//! which is here under its own names).
 
-pub mod case;
 pub mod coding;
-pub mod data;
 pub mod deadline;
-pub mod oracle;
 #[cfg(any(feature = "mpi", feature = "libfabric"))]
 pub mod processes;
 pub mod soak;
-pub mod suite;
-pub mod tamper;
-pub mod wrapped;
 
-pub use case::{Case, Operation, all, pairwise, pairwise_of};
+pub use foldwire_conformance::*;
 
-use foldwire::{Communicator, Transport};
 use std::io::Write;
-use std::ops::Range;
 
 /// Says that something is not tested here, and why, where the capture of a test's output does not
 /// hide it: `cargo xtask test` lists these lines.
 pub fn skip(why: &str) {
     // In one piece, as other tests print too. Nobody is left to tell that the output is closed.
     let _ = std::io::stdout().write_all(format!("skipped: {why}\n").as_bytes());
-}
-
-/// A way to run one closure on every rank of a new group: in this process, or in several that all
-/// run the same program, of which this is one.
-pub trait Backend {
-    /// Its transport.
-    type Transport: Transport;
-
-    /// Runs `body` on each of `size` ranks at the same time, and returns the results of those ranks
-    /// that live in this process, in rank order.
-    fn run_transports<R: Send>(
-        &self,
-        size: usize,
-        body: impl Fn(Self::Transport) -> R + Sync,
-    ) -> Vec<R>;
-
-    /// The same with communicators.
-    fn run<R: Send>(
-        &self,
-        size: usize,
-        body: impl Fn(Communicator<Self::Transport>) -> R + Sync,
-    ) -> Vec<R> {
-        self.run_transports(size, |transport| {
-            body(Communicator::new(transport).expect("frames are large enough"))
-        })
-    }
-
-    /// The ranks of a group of `size` that live in this process.
-    fn ranks(&self, size: usize) -> Range<usize> {
-        0..size
-    }
-
-    /// A word of every rank, in rank order, given those of the ranks here.
-    fn gather(&self, own: Vec<u64>) -> Vec<u64> {
-        own
-    }
-}
-
-/// Ranks as threads.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Threads {
-    /// Bytes of a frame; `None`: the backend's default.
-    pub frame_bytes: Option<usize>,
-}
-
-impl Backend for Threads {
-    type Transport = foldwire_threads::Endpoint;
-
-    fn run_transports<R: Send>(
-        &self,
-        size: usize,
-        body: impl Fn(Self::Transport) -> R + Sync,
-    ) -> Vec<R> {
-        let mut world = foldwire_threads::World::new(size);
-        if let Some(bytes) = self.frame_bytes {
-            world = world.frame_bytes(bytes);
-        }
-        world.run_endpoints(body)
-    }
 }
