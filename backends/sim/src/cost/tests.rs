@@ -350,3 +350,58 @@ fn what_cannot_run_is_refused() {
     let small = refused(Case { frame_bytes: 64, ..case }, host);
     assert!(matches!(small, CostError::Refused(Error::FrameTooSmall { .. })));
 }
+
+/// What `rank`'s program for one round asks of the codec: encodings, decodings, additions of
+/// floats, combinations of frames, folds, copies of values, copies of frames.
+fn tally(collective: Collective, plan: &Plan, schedule: &dyn Schedule, size: usize) -> [usize; 7] {
+    let (rank, call) = (Rank(0), Call { collective, size, root: Rank(0) });
+    let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
+    let rules = Rules::new(collective, op, plan, true);
+    let mut holding = work::Holding::Nothing;
+    let mut sums = [0; 7];
+    for index in 0..schedule.n_steps(call, rank) {
+        let step = schedule.step(call, rank, index);
+        let (w, _) = work::act(rules, &step, &mut holding, 1);
+        let step_sums = [
+            w.encode + w.refold + w.recode,
+            w.decode + w.reduce + w.refold + w.recode,
+            w.reduce + w.refold,
+            w.combine,
+            w.fold + w.fold_store,
+            w.copy,
+            w.copy_frame,
+        ];
+        sums.iter_mut().zip(step_sums).for_each(|(sum, n)| *sum += usize::from(n));
+    }
+    sums
+}
+
+#[test]
+fn presets_work_as_the_page_on_algorithms_says() {
+    use Collective::{AllGather, AllReduce, Broadcast, ReduceScatter};
+    use foldwire::Preset::{Cprp2p, Foldwire, Gzccl, Hzccl, Zccl};
+    for n in [2_usize, 4, 8, 64] {
+        let k = n.ilog2() as usize;
+        let ring: &dyn Schedule = &Ring;
+        for (collective, preset, schedule, expected) in [
+            (AllReduce, Cprp2p, ring, [2 * (n - 1), 3 * (n - 1), n - 1, 0, 0, 0, 0]),
+            (AllReduce, Zccl, ring, [n, 2 * n - 1, n - 1, 0, 0, 0, 0]),
+            (AllReduce, Hzccl, ring, [n, n, 0, n - 1, 0, 0, 0]),
+            (AllReduce, Gzccl, &RecursiveDoubling, [k, 2 * k, k, 0, 0, 1, 0]),
+            (AllReduce, Foldwire, ring, [1, n - 1, 0, 0, n - 1, 0, 0]),
+            (AllReduce, Foldwire, &Pairwise, [n - 1, n, 0, n - 2, 1, 0, n - 1]),
+            (ReduceScatter, Cprp2p, ring, [n - 1, n - 1, n - 1, 0, 0, 0, 0]),
+            (ReduceScatter, Zccl, ring, [n - 1, n - 1, n - 1, 0, 0, 0, 0]),
+            (ReduceScatter, Hzccl, ring, [n, 1, 0, n - 1, 0, 0, 0]),
+            (ReduceScatter, Foldwire, ring, [1, 0, 0, 0, n - 1, 0, 0]),
+            (AllGather, Cprp2p, ring, [n - 1, 2 * (n - 1), 0, 0, 0, 0, 0]),
+            (AllGather, Zccl, ring, [1, n, 0, 0, 0, 0, 0]),
+            (Broadcast, Cprp2p, &Binomial, [k + 1, 1, 0, 0, 0, 0, 0]),
+            (Broadcast, Zccl, &Binomial, [1, 1, 0, 0, 0, 0, k]),
+        ] {
+            let plan = preset.plan(collective, Bound::Absolute(1.0));
+            let found = tally(collective, &plan, schedule, n);
+            assert_eq!(found, expected, "{} by {} of {n}", collective.name(), preset.name());
+        }
+    }
+}
