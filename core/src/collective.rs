@@ -25,7 +25,7 @@ use crate::plan::Plan;
 use crate::report::Report;
 use crate::schedule::{Call, Collective, RecursiveDoubling, Schedule};
 use crate::select;
-use crate::transport::{MAX_LANES, MIN_FRAME_BYTES, Rank, Transport};
+use crate::transport::{MAX_LANES, Rank, Transport};
 use core::time::Duration;
 
 /// What a communicator's calls have in common.
@@ -80,7 +80,9 @@ impl<X: Transport> Communicator<X> {
     /// A communicator over `transport` with the default configuration.
     ///
     /// # Errors
-    /// [`Error::FrameTooSmall`] if frames are smaller than a transport may offer.
+    /// [`Error::FrameTooSmall`] if frames are smaller than a transport may offer;
+    /// [`Error::Transport`] of kind [`Misuse`](crate::transport::TransportErrorKind::Misuse) if its
+    /// rank or size cannot be.
     pub fn new(transport: X) -> Result<Self, Error> {
         Self::with_config(transport, Config::default())
     }
@@ -88,14 +90,12 @@ impl<X: Transport> Communicator<X> {
     /// A communicator over `transport`.
     ///
     /// # Errors
-    /// [`Error::FrameTooSmall`] if frames are smaller than a transport may offer.
+    /// [`Error::FrameTooSmall`] if frames are smaller than a transport may offer;
+    /// [`Error::Transport`] of kind [`Misuse`](crate::transport::TransportErrorKind::Misuse) if its
+    /// rank or size cannot be.
     pub fn with_config(transport: X, config: Config) -> Result<Self, Error> {
-        let have = transport.frame_capacity();
-        if have < MIN_FRAME_BYTES {
-            return Err(Error::FrameTooSmall { need: MIN_FRAME_BYTES, have });
-        }
         Ok(Self {
-            transport: Group::all(transport),
+            transport: Group::all(transport)?,
             config,
             epoch: 0,
             sequence: 0,
@@ -107,7 +107,7 @@ impl<X: Transport> Communicator<X> {
 
     /// The communicator of some of the transport's ranks, between which nothing is under way.
     pub(crate) fn of_survivors(self, members: RankSet, epoch: u16) -> Self {
-        let transport = Group::of(self.transport.into_inner(), members);
+        let transport = self.transport.among(members);
         let notices = self.notices.among(|rank| transport.member(rank));
         Self { transport, epoch, notices, sequence: 0, poisoned: false, n_tags: 0, ..self }
     }

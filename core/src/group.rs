@@ -5,43 +5,60 @@
 //!
 //! Cost: none for all ranks; for a set, a walk over at most 64 words for each call.
 
+mod checked;
 mod rank_set;
 
 pub use rank_set::MAX_RANKS;
 pub(crate) use rank_set::RankSet;
 
-use crate::transport::{Rank, Tag, Transport, TransportError, TransportErrorKind};
+use crate::error::Error;
+use crate::transport::{Rank, Tag, Transport};
+use checked::{Checked, Failure};
 use core::task::Poll;
 use core::time::Duration;
 
 /// A transport between the members of a group.
 #[derive(Debug)]
 pub(crate) struct Group<X> {
-    inner: X,
+    inner: Checked<X>,
     /// The members; `None`: all ranks.
     members: Option<RankSet>,
 }
 
 impl<X: Transport> Group<X> {
-    pub(crate) const fn all(inner: X) -> Self {
-        Self { inner, members: None }
+    /// A group of all ranks.
+    ///
+    /// # Errors
+    /// If what the transport says of itself breaks its contract.
+    pub(crate) fn all(transport: X) -> Result<Self, Error> {
+        Ok(Self { inner: Checked::new(transport)?, members: None })
     }
 
-    /// A group of some ranks, the transport's own among them.
-    pub(crate) const fn of(inner: X, members: RankSet) -> Self {
-        Self { inner, members: Some(members) }
+    /// A group of some of the transport's ranks, its own among them.
+    pub(crate) fn among(self, members: RankSet) -> Self {
+        Self { members: Some(members), ..self }
     }
 
-    pub(crate) const fn inner(&self) -> &X {
+    /// What is between all of the transport's ranks.
+    pub(crate) const fn whole(&self) -> &Checked<X> {
         &self.inner
     }
 
-    pub(crate) const fn inner_mut(&mut self) -> &mut X {
+    /// What is between all of the transport's ranks.
+    pub(crate) const fn whole_mut(&mut self) -> &mut Checked<X> {
         &mut self.inner
     }
 
+    pub(crate) const fn inner(&self) -> &X {
+        self.inner.inner()
+    }
+
+    pub(crate) const fn inner_mut(&mut self) -> &mut X {
+        self.inner.inner_mut()
+    }
+
     pub(crate) fn into_inner(self) -> X {
-        self.inner
+        self.inner.into_inner()
     }
 
     /// The members, as the transport's ranks; of no use for transports of more than [`MAX_RANKS`].
@@ -63,32 +80,15 @@ impl<X: Transport> Group<X> {
         }
     }
 
-    fn error(&self, error: &X::Error) -> GroupError {
-        let peer = error.peer().and_then(|peer| self.member(peer));
-        GroupError { kind: error.kind(), peer }
-    }
-}
-
-/// The transport's error, its peer as a member.
-#[derive(Debug)]
-pub(crate) struct GroupError {
-    kind: TransportErrorKind,
-    peer: Option<Rank>,
-}
-
-impl TransportError for GroupError {
-    fn kind(&self) -> TransportErrorKind {
-        self.kind
-    }
-
-    fn peer(&self) -> Option<Rank> {
-        self.peer
+    /// The failure, its peer as a member.
+    fn error(&self, failure: Failure) -> Failure {
+        Failure { peer: failure.peer.and_then(|peer| self.member(peer)), ..failure }
     }
 }
 
 impl<X: Transport> Transport for Group<X> {
     type Frame = X::Frame;
-    type Error = GroupError;
+    type Error = Failure;
 
     fn rank(&self) -> Rank {
         let own = self.inner.rank();
@@ -103,29 +103,23 @@ impl<X: Transport> Transport for Group<X> {
         self.inner.frame_capacity()
     }
 
-    fn poll_frame(&mut self) -> Poll<Result<X::Frame, GroupError>> {
-        self.inner.poll_frame().map_err(|error| self.error(&error))
+    fn poll_frame(&mut self) -> Poll<Result<X::Frame, Failure>> {
+        self.inner.poll_frame().map_err(|error| self.error(error))
     }
 
-    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), GroupError>> {
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {
         let to = self.outer(to);
-        self.inner.poll_ready(to, tag).map_err(|error| self.error(&error))
+        self.inner.poll_ready(to, tag).map_err(|error| self.error(error))
     }
 
-    fn send(
-        &mut self,
-        to: Rank,
-        tag: Tag,
-        frame: X::Frame,
-        n_bytes: usize,
-    ) -> Result<(), GroupError> {
+    fn send(&mut self, to: Rank, tag: Tag, frame: X::Frame, n_bytes: usize) -> Result<(), Failure> {
         let to = self.outer(to);
-        self.inner.send(to, tag, frame, n_bytes).map_err(|error| self.error(&error))
+        self.inner.send(to, tag, frame, n_bytes).map_err(|error| self.error(error))
     }
 
-    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(X::Frame, usize), GroupError>> {
+    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(X::Frame, usize), Failure>> {
         let from = self.outer(from);
-        self.inner.poll_recv(from, tag).map_err(|error| self.error(&error))
+        self.inner.poll_recv(from, tag).map_err(|error| self.error(error))
     }
 
     fn expect(&mut self, from: Rank, tag: Tag) {
@@ -144,8 +138,8 @@ impl<X: Transport> Transport for Group<X> {
         self.inner.undelivered().and_then(|peer| self.member(peer))
     }
 
-    fn progress(&mut self) -> Result<(), GroupError> {
-        self.inner.progress().map_err(|error| self.error(&error))
+    fn progress(&mut self) -> Result<(), Failure> {
+        self.inner.progress().map_err(|error| self.error(error))
     }
 
     fn now(&self) -> Duration {

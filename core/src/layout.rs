@@ -124,7 +124,7 @@ impl Layout {
                 start..block.end.min(start + self.segment)
             }
             Division::Interleaved => {
-                let stretch = self.n_parts * self.segment;
+                let stretch = self.n_parts.saturating_mul(self.segment);
                 let start = self.count.min(round * stretch);
                 let piece = share(stretch.min(self.count - start), self.n_parts, part);
                 start + piece.start..start + piece.end

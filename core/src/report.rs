@@ -60,7 +60,7 @@ impl Report {
     /// Time in which this rank computed nothing.
     #[must_use]
     pub fn waiting(&self) -> Duration {
-        self.total.saturating_sub(self.encode + self.fold + self.decode)
+        [self.encode, self.fold, self.decode].into_iter().fold(self.total, Duration::saturating_sub)
     }
 }
 
@@ -71,10 +71,11 @@ impl AddAssign for Report {
         self.raw_bytes += other.raw_bytes;
         self.wire_bytes += other.wire_bytes;
         self.n_messages += other.n_messages;
-        self.encode += other.encode;
-        self.fold += other.fold;
-        self.decode += other.decode;
-        self.total += other.total;
+        // A transport's clock may say anything.
+        self.encode = self.encode.saturating_add(other.encode);
+        self.fold = self.fold.saturating_add(other.fold);
+        self.decode = self.decode.saturating_add(other.decode);
+        self.total = self.total.saturating_add(other.total);
         self.bound = self.bound.max(other.bound);
         self.worst_case = match (self.worst_case, other.worst_case) {
             (Some(a), Some(b)) => Some(a.max(b)),

@@ -128,7 +128,7 @@ impl<X: Transport> Communicator<X> {
     /// # Errors
     /// [`Error::TooManyRanks`], [`Error::TooManyGroups`].
     pub fn start_shrink(mut self, patience: Duration) -> Result<Shrink<X>, Error> {
-        let transport = self.transport.inner();
+        let transport = self.transport.whole();
         let size = transport.size();
         if size > MAX_RANKS {
             return Err(Error::TooManyRanks { size, max: MAX_RANKS });
@@ -222,7 +222,7 @@ impl<X: Transport> Shrink<X> {
                 continue;
             }
             for _ in 0..MESSAGES_PER_POLL {
-                let transport = comm.transport.inner_mut();
+                let transport = comm.transport.whole_mut();
                 match transport.poll_recv(from, Tag::CONTROL) {
                     Poll::Pending => break,
                     Poll::Ready(Ok((frame, n_bytes))) => {
@@ -267,7 +267,7 @@ impl<X: Transport> Shrink<X> {
         for to in self.agreement.owed().iter() {
             let ballot = self.agreement.ballot(to);
             let sent =
-                ballot.send(comm.transport.inner_mut(), to, Tag::CONTROL, Kind::View, checksum);
+                ballot.send(comm.transport.whole_mut(), to, Tag::CONTROL, Kind::View, checksum);
             if sent.is_ready() {
                 self.agreement.settle(to);
                 moved = true;
@@ -296,7 +296,7 @@ impl<X: Transport> Shrink<X> {
     fn fence(&mut self, moved: &mut bool) -> Result<bool, Error> {
         let Some(comm) = &mut self.comm else { return Ok(false) };
         let checksum = comm.checksum();
-        let transport = comm.transport.inner_mut();
+        let transport = comm.transport.whole_mut();
         let fenced = self.fences.advance(transport, &mut self.agreement, checksum, moved);
         fenced.map_err(|Differs { from, ours, theirs }| {
             let rank = self.old_rank(from);
@@ -349,7 +349,7 @@ impl<X: Transport> Shrink<X> {
     fn leave(&mut self) {
         let Some(mut comm) = self.comm.take() else { return };
         let (checksum, farewell) = (comm.checksum(), self.agreement.farewell());
-        let transport = comm.transport.inner_mut();
+        let transport = comm.transport.whole_mut();
         for to in self.agreement.others().iter() {
             // Best effort: a rank that does not hear of it waits for its patience.
             let _ = farewell.send(transport, to, Tag::CONTROL, Kind::View, checksum);
@@ -364,10 +364,10 @@ impl<X: Transport> Drop for Shrink<X> {
     }
 }
 
-impl<X: Transport> Future for Shrink<X>
-where
-    Self: Unpin,
-{
+/// Nothing in it is ever pinned, whatever its transport is.
+impl<X: Transport> Unpin for Shrink<X> {}
+
+impl<X: Transport> Future for Shrink<X> {
     type Output = Result<Communicator<X>, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -80,10 +80,11 @@ pub trait Transport {
     /// This process's rank, `0..size()`.
     fn rank(&self) -> Rank;
 
-    /// Number of ranks in the group, at least 1.
+    /// Number of ranks in the group, 1…[`MAX_SIZE`].
     fn size(&self) -> usize;
 
-    /// Bytes in every frame; the same on every rank, at least [`MIN_FRAME_BYTES`].
+    /// Bytes in every frame; the same on every rank, at least [`MIN_FRAME_BYTES`]. A communicator asks
+    /// once, as for rank and size.
     fn frame_capacity(&self) -> usize;
 
     /// Takes an empty frame from the pool. Its content is unspecified.
@@ -185,6 +186,8 @@ pub trait Transport {
 
 /// Alignment of a frame's first byte.
 pub const FRAME_ALIGN: usize = 64;
+/// Most ranks that a transport can have, as in MPI.
+pub const MAX_SIZE: usize = i32::MAX as usize;
 /// Smallest legal [`Transport::frame_capacity`].
 pub const MIN_FRAME_BYTES: usize = 1024;
 /// Frames that one lane may hold at the same time: one received, one accumulated, one outgoing, one
@@ -212,7 +215,9 @@ pub enum TransportErrorKind {
     Truncated,
     /// The pool is empty for good.
     OutOfFrames,
-    /// The engine or the caller broke the contract (not ready, rank out of range, too many bytes).
+    /// A contract was broken: by the engine or the caller (not ready, rank out of range, too many
+    /// bytes), or by the transport (a frame too short or misaligned, a message longer than its
+    /// frame, a rank that is none of its ranks).
     Misuse,
     /// Anything else.
     Other,
@@ -225,7 +230,7 @@ impl fmt::Display for TransportErrorKind {
             Self::Timeout => "the network timed out",
             Self::Truncated => "a message did not fit a frame",
             Self::OutOfFrames => "the frame pool is exhausted",
-            Self::Misuse => "the transport was used against its contract",
+            Self::Misuse => "the contract between engine and transport was broken",
             Self::Other => "the transport failed",
         })
     }

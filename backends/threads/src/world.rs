@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use foldwire::Communicator;
-use foldwire::transport::{FRAMES_PER_LANE, MIN_FRAME_BYTES, Rank, Tag};
+use foldwire::transport::{FRAMES_PER_LANE, MAX_SIZE, MIN_FRAME_BYTES, Rank, Tag};
 
 use crate::Endpoint;
 use crate::fabric::Fabric;
@@ -66,9 +66,9 @@ impl World {
     /// A world of `n_ranks` ranks, with links as fast as memory.
     ///
     /// # Panics
-    /// If `n_ranks` is 0 or does not fit 32 bits.
+    /// If `n_ranks` is 0 or above [`MAX_SIZE`].
     pub fn new(n_ranks: usize) -> Self {
-        assert!(u32::try_from(n_ranks).is_ok(), "a world has at most 2^32 - 1 ranks");
+        assert!(n_ranks <= MAX_SIZE, "a world has at most 2^31 - 1 ranks");
         Self {
             n_ranks: NonZeroUsize::new(n_ranks).expect("a world has at least one rank"),
             frame_bytes: 256 * 1024 + 4096,

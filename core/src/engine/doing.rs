@@ -88,7 +88,9 @@ impl<F: Frame, X: Transport<Frame = F>, T: Element> Doing<'_, '_, '_, F, X, T> {
     ) -> Result<R, Error> {
         let start = self.transport.now();
         let result = body(self.work, &mut self.lane.frames, self.report);
-        *clock(self.report) += self.transport.now().saturating_sub(start);
+        let took = self.transport.now().saturating_sub(start);
+        let clock = clock(self.report);
+        *clock = clock.saturating_add(took);
         result
     }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, Field};
 use crate::frame::{HEADER_BYTES, Header, Kind};
 use crate::report::Report;
 use crate::schedule::{Action, Step};
-use crate::transport::{FRAME_ALIGN, Rank, Tag, Transport, TransportErrorKind};
+use crate::transport::{Rank, Tag, Transport, TransportErrorKind};
 use core::ops::RangeInclusive;
 use core::task::Poll;
 use heapless::Vec;
@@ -165,10 +165,8 @@ impl<F: Frame> Lane<F> {
                     return Ok(Turn::Waiting);
                 }
                 Poll::Ready(frame) => {
-                    let misaligned = frame.as_ref().as_ptr().align_offset(FRAME_ALIGN) != 0;
-                    let too_short = frame.as_ref().len() < transport.frame_capacity();
                     let place = self.keep(frame, transport)?;
-                    if misaligned || too_short || self.spares.push(place).is_err() {
+                    if self.spares.push(place).is_err() {
                         return Err(misuse());
                     }
                 }
@@ -177,7 +175,6 @@ impl<F: Frame> Lane<F> {
         let outgoing =
             Doing { lane: self, program, transport, work, report, segment: &segment }.act(&step)?;
         if let (Some(to), Some(payload)) = (step.to, outgoing) {
-            let mut frame = self.frames.take(payload.at)?;
             let n_bytes = HEADER_BYTES + payload.n_bytes;
             if !payload.has_header {
                 let header = Header {
@@ -189,8 +186,10 @@ impl<F: Frame> Lane<F> {
                     n_bytes: payload.n_bytes as u32,
                     operands: payload.operands,
                 };
-                header.emit(frame.as_mut(), program.checksum);
+                let [bytes] = self.frames.bytes_mut([payload.at])?;
+                header.emit(bytes.get_mut(..n_bytes).ok_or(misuse())?, program.checksum);
             }
+            let frame = self.frames.take(payload.at)?;
             transport.send(to, self.tag, frame, n_bytes).map_err(transport_error)?;
             report.raw_bytes += (segment.len() * T::BYTES) as u64;
             report.wire_bytes += n_bytes as u64;

@@ -17,7 +17,7 @@
 use crate::error::Error;
 use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
 use crate::group::RankSet;
-use crate::transport::{Rank, Tag, Transport};
+use crate::transport::{Rank, Tag, Transport, TransportError, TransportErrorKind};
 use core::cmp::Ordering;
 use core::task::Poll;
 
@@ -145,9 +145,13 @@ enum Heard {
 /// any more, nor is the view that led to it.
 fn hear<X: Transport>(transport: &mut X, from: Rank, epoch: u16) -> Result<Option<Heard>, Error> {
     for _ in 0..MESSAGES_PER_LOOK {
-        // A rank that has ended is no failure until something is needed of it.
-        let Poll::Ready(Ok((frame, n_bytes))) = transport.poll_recv(from, Tag::CONTROL) else {
-            return Ok(None);
+        let (frame, n_bytes) = match transport.poll_recv(from, Tag::CONTROL) {
+            Poll::Ready(Ok(received)) => received,
+            Poll::Ready(Err(error)) if error.kind() == TransportErrorKind::Misuse => {
+                return Err(super::transport_error(error));
+            }
+            // A rank that has ended is no failure until something is needed of it.
+            Poll::Pending | Poll::Ready(Err(_)) => return Ok(None),
         };
         let message = frame.as_ref().get(..n_bytes);
         let notice = message.map(|message| Header::parse(message, false));
@@ -174,7 +178,11 @@ pub(crate) fn tell<X: Transport>(transport: &mut X, notice: &Header, checksum: b
     for peer in (0..transport.size()).map(Rank::new).filter(|&peer| peer != own) {
         let Poll::Ready(Ok(())) = transport.poll_ready(peer, Tag::CONTROL) else { continue };
         let Some(mut frame) = empty_frame(transport) else { continue };
-        notice.emit(frame.as_mut(), checksum);
+        let Some(bytes) = frame.as_mut().get_mut(..HEADER_BYTES) else {
+            transport.recycle(frame);
+            continue;
+        };
+        notice.emit(bytes, checksum);
         // A peer that is gone needs no notice.
         let _ = transport.send(peer, Tag::CONTROL, frame, HEADER_BYTES);
     }

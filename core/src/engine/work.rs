@@ -39,19 +39,20 @@ impl Payload {
     }
 
     /// The payload in its frame's bytes.
-    fn of<'f>(&self, frame: &'f [u8]) -> &'f [u8] {
-        &frame[HEADER_BYTES..HEADER_BYTES + self.n_bytes]
+    fn of<'f>(&self, frame: &'f [u8]) -> Result<&'f [u8], Error> {
+        frame.get(HEADER_BYTES..HEADER_BYTES + self.n_bytes).ok_or(misuse())
     }
 
-    fn of_mut<'f>(&self, frame: &'f mut [u8]) -> &'f mut [u8] {
-        &mut frame[HEADER_BYTES..HEADER_BYTES + self.n_bytes]
+    fn of_mut<'f>(&self, frame: &'f mut [u8]) -> Result<&'f mut [u8], Error> {
+        frame.get_mut(HEADER_BYTES..HEADER_BYTES + self.n_bytes).ok_or(misuse())
     }
 
     /// The same message in another frame.
     pub(super) fn copy<F: Frame>(&self, frames: &mut Frames<F>, to: Place) -> Result<Self, Error> {
         let [src, dst] = frames.bytes_mut([self.at, to])?;
         let n = HEADER_BYTES + self.n_bytes;
-        dst[..n].copy_from_slice(&src[..n]);
+        let (src, dst) = (src.get(..n).ok_or(misuse())?, dst.get_mut(..n).ok_or(misuse())?);
+        dst.copy_from_slice(src);
         Ok(Self { at: to, ..*self })
     }
 }
@@ -66,8 +67,8 @@ pub(super) struct Floats {
 }
 
 /// Room for an encoding in a frame's bytes.
-fn room(frame: &mut [u8]) -> &mut [u8] {
-    &mut frame[HEADER_BYTES..]
+fn room(frame: &mut [u8]) -> Result<&mut [u8], Error> {
+    frame.get_mut(HEADER_BYTES..).ok_or(misuse())
 }
 
 /// `n` floats in a frame's payload.
@@ -185,7 +186,7 @@ impl<T: Element> Work<'_, '_, T> {
         report: &mut Report,
     ) -> Result<Payload, Error> {
         let [dst] = frames.bytes_mut([to])?;
-        let written = self.codec.encode(self.buffers.own(segment), room(dst))?;
+        let written = self.codec.encode(self.buffers.own(segment), room(dst)?)?;
         Ok(Payload::new(to, written, 1, report))
     }
 
@@ -198,7 +199,7 @@ impl<T: Element> Work<'_, '_, T> {
         report: &mut Report,
     ) -> Result<Payload, Error> {
         let [src, dst] = frames.bytes_mut([from.at, to])?;
-        let written = self.codec.encode(floats(src, n)?, room(dst))?;
+        let written = self.codec.encode(floats(src, n)?, room(dst)?)?;
         Ok(Payload::new(to, written, from.operands, report))
     }
 
@@ -211,7 +212,7 @@ impl<T: Element> Work<'_, '_, T> {
         report: &mut Report,
     ) -> Result<Payload, Error> {
         let [src, dst] = frames.bytes_mut([from.at, to])?;
-        let written = self.codec.recode(from.of(src), n, room(dst))?;
+        let written = self.codec.recode(from.of(src)?, n, room(dst)?)?;
         Ok(Payload::new(to, written, from.operands, report))
     }
 
@@ -223,7 +224,7 @@ impl<T: Element> Work<'_, '_, T> {
         to: Place,
     ) -> Result<Floats, Error> {
         let [src, dst] = frames.bytes_mut([from.at, to])?;
-        self.codec.decode(from.of(src), 1, floats_mut(dst, n)?)?;
+        self.codec.decode(from.of(src)?, 1, floats_mut(dst, n)?)?;
         Ok(Floats { at: to, operands: from.operands })
     }
 
@@ -235,7 +236,7 @@ impl<T: Element> Work<'_, '_, T> {
         divisor: u32,
         over_own: bool,
     ) -> Result<(), Error> {
-        let src = from.of(frames.bytes(from.at)?);
+        let src = from.of(frames.bytes(from.at)?)?;
         let stores = self.buffers.stores(over_own);
         Ok(self.codec.store(src, divisor, self.buffers.output(segment), stores)?)
     }
@@ -279,7 +280,7 @@ impl<T: Element> Work<'_, '_, T> {
         to: &mut Floats,
     ) -> Result<(), Error> {
         let [src, dst] = frames.bytes_mut([incoming.at, to.at])?;
-        self.codec.reduce(&self.op, incoming.of(src), floats_mut(dst, n)?)?;
+        self.codec.reduce(&self.op, incoming.of(src)?, floats_mut(dst, n)?)?;
         to.operands += incoming.operands;
         Ok(())
     }
@@ -292,7 +293,7 @@ impl<T: Element> Work<'_, '_, T> {
         incoming: &Payload,
         divisor: u32,
     ) -> Result<(), Error> {
-        let src = incoming.of(frames.bytes(incoming.at)?);
+        let src = incoming.of(frames.bytes(incoming.at)?)?;
         let output = self.buffers.copy_own(segment, Stores::Cached);
         self.codec.reduce(&self.op, src, output)?;
         divide(output, divisor);
@@ -309,7 +310,7 @@ impl<T: Element> Work<'_, '_, T> {
         report: &mut Report,
     ) -> Result<Payload, Error> {
         let [src, dst] = frames.bytes_mut([incoming.at, to])?;
-        let (own, src, dst) = (self.buffers.own(segment), incoming.of(src), room(dst));
+        let (own, src, dst) = (self.buffers.own(segment), incoming.of(src)?, room(dst)?);
         let written = if on_codes {
             self.codec.fold(&self.op, src, own, dst)?
         } else {
@@ -331,7 +332,7 @@ impl<T: Element> Work<'_, '_, T> {
         let [src, dst] = frames.bytes_mut([incoming.at, to])?;
         let values = self.buffers.values(segment);
         let written =
-            self.codec.fold_store(&self.op, incoming.of(src), values, divisor, room(dst))?;
+            self.codec.fold_store(&self.op, incoming.of(src)?, values, divisor, room(dst)?)?;
         Ok(Payload::new(to, written, incoming.operands + 1, report))
     }
 
@@ -344,7 +345,7 @@ impl<T: Element> Work<'_, '_, T> {
     ) -> Result<bool, Error> {
         let [bytes] = frames.bytes_mut([incoming.at])?;
         let own = self.buffers.own(segment);
-        let Some(result) = self.codec.fold_in_place(&self.op, incoming.of_mut(bytes), own) else {
+        let Some(result) = self.codec.fold_in_place(&self.op, incoming.of_mut(bytes)?, own) else {
             return Ok(false);
         };
         incoming.has_header = false;
@@ -362,7 +363,7 @@ impl<T: Element> Work<'_, '_, T> {
     ) -> Result<bool, Error> {
         let codec = self.codec.homomorphic().ok_or(misuse())?;
         let [dst, src] = frames.bytes_mut([a.at, b.at])?;
-        let Some(result) = codec.combine_in_place(&self.op, a.of_mut(dst), b.of(src)) else {
+        let Some(result) = codec.combine_in_place(&self.op, a.of_mut(dst)?, b.of(src)?) else {
             return Ok(false);
         };
         a.has_header = false;
@@ -381,7 +382,7 @@ impl<T: Element> Work<'_, '_, T> {
     ) -> Result<Payload, Error> {
         let codec = self.codec.homomorphic().ok_or(misuse())?;
         let [left, right, dst] = frames.bytes_mut([a.at, b.at, to])?;
-        let written = codec.combine(&self.op, a.of(left), b.of(right), room(dst))?;
+        let written = codec.combine(&self.op, a.of(left)?, b.of(right)?, room(dst)?)?;
         Ok(Payload::new(to, written, a.operands + b.operands, report))
     }
 }

@@ -61,7 +61,12 @@ impl Ballot {
             Poll::Ready(Ok(())) => {}
         }
         let Poll::Ready(Ok(mut frame)) = transport.poll_frame() else { return Poll::Pending };
-        let n_bytes = self.emit(kind, transport.size(), frame.as_mut(), checksum);
+        let size = transport.size();
+        let Some(bytes) = frame.as_mut().get_mut(..HEADER_BYTES + RankSet::n_bytes(size)) else {
+            transport.recycle(frame);
+            return Poll::Ready(());
+        };
+        let n_bytes = self.emit(kind, size, bytes, checksum);
         // A failure shows when the receiver's own messages do not come.
         let _ = transport.send(to, tag, frame, n_bytes);
         Poll::Ready(())

@@ -12,6 +12,7 @@ mod fences;
 mod frames;
 mod gaps;
 mod golden;
+mod lies;
 mod limits;
 mod mistaken;
 mod misuse;

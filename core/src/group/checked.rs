@@ -1,0 +1,166 @@
+//! A transport held to its contract, so that nothing behind this point depends on its honesty.
+//!
+//! What must not change while a communicator lives (rank, size, capacity) is asked once, and checked
+//! then. Each frame that comes out is looked at: a short or misaligned one goes back, and the call
+//! that it was for fails with [`TransportErrorKind::Misuse`], as does a message longer than its
+//! frame. A frame could still shrink later; who reads its bytes asks for them with `get`.
+//!
+//! Cost: a few comparisons for each frame.
+
+use crate::error::Error;
+use crate::transport::{
+    FRAME_ALIGN, MAX_SIZE, MIN_FRAME_BYTES, Rank, Tag, Transport, TransportError,
+    TransportErrorKind,
+};
+use core::task::Poll;
+use core::time::Duration;
+
+/// A transport, and what it said of itself at first.
+#[derive(Debug)]
+pub(crate) struct Checked<X> {
+    inner: X,
+    rank: Rank,
+    size: usize,
+    capacity: usize,
+}
+
+impl<X: Transport> Checked<X> {
+    pub(crate) fn new(inner: X) -> Result<Self, Error> {
+        let (rank, size, capacity) = (inner.rank(), inner.size(), inner.frame_capacity());
+        if capacity < MIN_FRAME_BYTES {
+            return Err(Error::FrameTooSmall { need: MIN_FRAME_BYTES, have: capacity });
+        }
+        if size > MAX_SIZE || rank.index() >= size {
+            let kind = TransportErrorKind::Misuse;
+            return Err(Error::Transport { kind, peer: None });
+        }
+        Ok(Self { inner, rank, size, capacity })
+    }
+
+    pub(crate) const fn inner(&self) -> &X {
+        &self.inner
+    }
+
+    pub(crate) const fn inner_mut(&mut self) -> &mut X {
+        &mut self.inner
+    }
+
+    pub(crate) fn into_inner(self) -> X {
+        self.inner
+    }
+
+    /// The frame, if it is one; otherwise it goes back.
+    fn whole(&mut self, mut frame: X::Frame, n_bytes: usize) -> Result<X::Frame, Failure> {
+        let is_whole = |bytes: &[u8]| {
+            bytes.len() >= self.capacity && bytes.as_ptr().align_offset(FRAME_ALIGN) == 0
+        };
+        if is_whole(frame.as_ref()) && is_whole(frame.as_mut()) && n_bytes <= self.capacity {
+            return Ok(frame);
+        }
+        self.inner.recycle(frame);
+        Err(Failure { kind: TransportErrorKind::Misuse, peer: None })
+    }
+
+    fn failure(&self, error: &X::Error) -> Failure {
+        let peer = error.peer().filter(|peer| peer.index() < self.size);
+        Failure { kind: error.kind(), peer }
+    }
+}
+
+/// A transport's error as the engine sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure {
+    pub(super) kind: TransportErrorKind,
+    pub(super) peer: Option<Rank>,
+}
+
+impl TransportError for Failure {
+    fn kind(&self) -> TransportErrorKind {
+        self.kind
+    }
+
+    fn peer(&self) -> Option<Rank> {
+        self.peer
+    }
+}
+
+impl<X: Transport> Transport for Checked<X> {
+    type Frame = X::Frame;
+    type Error = Failure;
+
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn frame_capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn poll_frame(&mut self) -> Poll<Result<X::Frame, Failure>> {
+        match self.inner.poll_frame() {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(frame)) => Poll::Ready(self.whole(frame, 0)),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.failure(&error))),
+        }
+    }
+
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {
+        self.inner.poll_ready(to, tag).map_err(|error| self.failure(&error))
+    }
+
+    fn send(&mut self, to: Rank, tag: Tag, frame: X::Frame, n_bytes: usize) -> Result<(), Failure> {
+        self.inner.send(to, tag, frame, n_bytes).map_err(|error| self.failure(&error))
+    }
+
+    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(X::Frame, usize), Failure>> {
+        match self.inner.poll_recv(from, tag) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok((frame, n_bytes))) => {
+                Poll::Ready(self.whole(frame, n_bytes).map(|frame| (frame, n_bytes)))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.failure(&error))),
+        }
+    }
+
+    fn expect(&mut self, from: Rank, tag: Tag) {
+        self.inner.expect(from, tag);
+    }
+
+    fn forget(&mut self, peer: Rank) {
+        self.inner.forget(peer);
+    }
+
+    fn recycle(&mut self, frame: X::Frame) {
+        self.inner.recycle(frame);
+    }
+
+    fn undelivered(&self) -> Option<Rank> {
+        // Of a rank that does not exist it is at least said that something is under way.
+        let known = |peer: Rank| if peer.index() < self.size { peer } else { self.rank };
+        self.inner.undelivered().map(known)
+    }
+
+    fn progress(&mut self) -> Result<(), Failure> {
+        self.inner.progress().map_err(|error| self.failure(&error))
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+
+    fn idle(&mut self, budget: Duration) {
+        self.inner.idle(budget);
+    }
+
+    fn link_rate(&self) -> Option<f64> {
+        self.inner.link_rate()
+    }
+
+    fn needs_checksum(&self) -> bool {
+        self.inner.needs_checksum()
+    }
+}

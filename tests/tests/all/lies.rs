@@ -1,0 +1,391 @@
+//! A transport that breaks its contract costs its users an error, never a panic, whatever it lies
+//! about and whenever.
+//!
+//! One rank of a simulated group lies; a panic in a poll is the end of its program, one while an
+//! operation is dropped after another would end this process.
+
+use crate::lies::Lie::{Clock, Frames, Lengths, Messages, Peers, Rate, Size};
+use foldwire::transport::{MAX_SIZE, TransportErrorKind};
+use foldwire::{Communicator, Config, Error, Rank, Tag, Transport};
+use foldwire_sim::{End, Net, World};
+use foldwire_tests::case::ROUTES;
+use foldwire_tests::{Case, Operation};
+use std::cell::Cell;
+use std::task::Poll;
+use std::time::Duration;
+
+const SIZE: usize = 3;
+const LIAR: usize = 1;
+const FRAME_BYTES: usize = 2048;
+
+/// What a lying transport does otherwise than it should.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lie {
+    /// Its empty frames are damaged.
+    Frames(Damage),
+    /// The frames that it receives are.
+    Messages(Damage),
+    /// A message is said to be so long.
+    Lengths(usize),
+    /// It says that it has so many ranks, and is this one.
+    Size(usize, u32),
+    /// It says that frames have so many bytes.
+    Capacity(usize),
+    /// Its time leaps to and fro.
+    Clock,
+    /// It knows links of this rate.
+    Rate(f64),
+    /// It fails, and names ranks that do not exist.
+    Peers,
+}
+
+/// What is wrong with a frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Damage {
+    /// It has so many bytes.
+    Short(usize),
+    /// It begins at such an offset, and has less than a frame's bytes by it.
+    Askew(usize),
+    /// It has all its bytes, though it begins at an offset.
+    Shifted(usize),
+    /// It is whole when it is first looked at so many times, and has so few bytes then.
+    Shrinks(usize, usize),
+}
+
+const LIES: &[Lie] = &[
+    Frames(Damage::Short(0)),
+    Frames(Damage::Short(63)),
+    Frames(Damage::Short(64)),
+    Frames(Damage::Short(FRAME_BYTES - 1)),
+    Frames(Damage::Askew(1)),
+    Frames(Damage::Shifted(4)),
+    Frames(Damage::Shrinks(1, 0)),
+    Frames(Damage::Shrinks(2, 0)),
+    Frames(Damage::Shrinks(2, 64)),
+    Frames(Damage::Shrinks(3, 70)),
+    Frames(Damage::Shrinks(4, 10)),
+    Messages(Damage::Short(0)),
+    Messages(Damage::Short(64)),
+    Messages(Damage::Short(FRAME_BYTES - 1)),
+    Messages(Damage::Askew(3)),
+    Messages(Damage::Shifted(8)),
+    Messages(Damage::Shrinks(2, 0)),
+    Messages(Damage::Shrinks(3, 65)),
+    Messages(Damage::Shrinks(4, 70)),
+    Messages(Damage::Shrinks(5, 0)),
+    Lengths(0),
+    Lengths(FRAME_BYTES + 1),
+    Lengths(usize::MAX),
+    Size(0, 0),
+    Size(1, 0),
+    Size(SIZE, SIZE as u32),
+    Size(2, u32::MAX),
+    Size(usize::MAX, 1),
+    Lie::Capacity(0),
+    Lie::Capacity(64),
+    Lie::Capacity(FRAME_BYTES + 1),
+    Lie::Capacity(usize::MAX),
+    Clock,
+    Rate(f64::NAN),
+    Rate(-1.0),
+    Peers,
+];
+
+/// A frame that may not be what it should.
+struct Frame<F> {
+    inner: F,
+    damage: Option<Damage>,
+    n_looks: Cell<usize>,
+}
+
+impl<F: AsRef<[u8]>> Frame<F> {
+    /// Which bytes of the frame inside it shows.
+    fn range(&self) -> std::ops::Range<usize> {
+        let len = self.inner.as_ref().len();
+        self.n_looks.set(self.n_looks.get() + 1);
+        match self.damage {
+            Some(Damage::Short(n)) => 0..n,
+            // The frames inside are longer than those that are promised.
+            Some(Damage::Askew(offset)) => offset..FRAME_BYTES,
+            Some(Damage::Shifted(offset)) => offset..FRAME_BYTES + offset,
+            Some(Damage::Shrinks(n_looks, n)) if self.n_looks.get() > n_looks => 0..n,
+            _ => 0..len,
+        }
+    }
+}
+
+impl<F: AsRef<[u8]>> AsRef<[u8]> for Frame<F> {
+    fn as_ref(&self) -> &[u8] {
+        &self.inner.as_ref()[self.range()]
+    }
+}
+
+impl<F: AsRef<[u8]> + AsMut<[u8]>> AsMut<[u8]> for Frame<F> {
+    fn as_mut(&mut self) -> &mut [u8] {
+        let range = self.range();
+        &mut self.inner.as_mut()[range]
+    }
+}
+
+/// A transport that tells a lie after so many questions, and from then on.
+struct Liar<X> {
+    inner: X,
+    lie: Option<Lie>,
+    n_honest: Cell<usize>,
+}
+
+impl<X: Transport> Liar<X> {
+    /// The lie, if it is time for it.
+    fn lie(&self) -> Option<Lie> {
+        match self.n_honest.get() {
+            0 => self.lie,
+            left => {
+                self.n_honest.set(left - 1);
+                None
+            }
+        }
+    }
+
+    fn frame(inner: X::Frame, damage: Option<Damage>) -> Frame<X::Frame> {
+        Frame { inner, damage, n_looks: Cell::new(0) }
+    }
+
+    fn empty(&self, inner: X::Frame) -> Frame<X::Frame> {
+        let damage = if let Some(Frames(damage)) = self.lie() { Some(damage) } else { None };
+        Self::frame(inner, damage)
+    }
+}
+
+/// An error, and whom it blames.
+#[derive(Debug)]
+struct Failure(TransportErrorKind, Option<Rank>);
+
+impl foldwire::transport::TransportError for Failure {
+    fn kind(&self) -> TransportErrorKind {
+        self.0
+    }
+
+    fn peer(&self) -> Option<Rank> {
+        self.1
+    }
+}
+
+impl<X: Transport> Liar<X> {
+    fn error(error: &X::Error) -> Failure {
+        use foldwire::transport::TransportError;
+        Failure(error.kind(), error.peer())
+    }
+
+    /// Fails for no reason.
+    fn fails(&self) -> Result<(), Failure> {
+        match self.lie() {
+            Some(Peers) => Err(Failure(TransportErrorKind::PeerLost, Some(Rank(u32::MAX)))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<X: Transport> Transport for Liar<X> {
+    type Frame = Frame<X::Frame>;
+    type Error = Failure;
+
+    fn rank(&self) -> Rank {
+        match self.lie() {
+            Some(Size(_, rank)) => Rank(rank),
+            _ => self.inner.rank(),
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self.lie() {
+            Some(Size(size, _)) => size,
+            _ => self.inner.size(),
+        }
+    }
+
+    fn frame_capacity(&self) -> usize {
+        match self.lie() {
+            Some(Lie::Capacity(n_bytes)) => n_bytes,
+            _ => FRAME_BYTES,
+        }
+    }
+
+    fn poll_frame(&mut self) -> Poll<Result<Self::Frame, Failure>> {
+        let polled = self.inner.poll_frame().map_err(|error| Self::error(&error));
+        polled.map_ok(|inner| self.empty(inner))
+    }
+
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {
+        self.fails()?;
+        self.inner.poll_ready(to, tag).map_err(|error| Self::error(&error))
+    }
+
+    fn send(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        frame: Self::Frame,
+        n_bytes: usize,
+    ) -> Result<(), Failure> {
+        self.inner.send(to, tag, frame.inner, n_bytes).map_err(|error| Self::error(&error))
+    }
+
+    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(Self::Frame, usize), Failure>> {
+        let polled = self.inner.poll_recv(from, tag).map_err(|error| Self::error(&error));
+        polled.map_ok(|(inner, n_bytes)| match self.lie() {
+            Some(Messages(damage)) => (Self::frame(inner, Some(damage)), n_bytes),
+            Some(Lengths(n_bytes)) => (Self::frame(inner, None), n_bytes),
+            _ => (Self::frame(inner, None), n_bytes),
+        })
+    }
+
+    fn recycle(&mut self, frame: Self::Frame) {
+        self.inner.recycle(frame.inner);
+    }
+
+    fn undelivered(&self) -> Option<Rank> {
+        // Not for ever: that would be a transport that waits, which is its right.
+        match self.lie() {
+            Some(Peers) if self.n_honest.replace(2).is_multiple_of(2) => Some(Rank(u32::MAX)),
+            _ => self.inner.undelivered(),
+        }
+    }
+
+    fn progress(&mut self) -> Result<(), Failure> {
+        self.inner.progress().map_err(|error| Self::error(&error))
+    }
+
+    fn now(&self) -> Duration {
+        let now = self.inner.now();
+        match self.lie() {
+            Some(Clock) if now.subsec_nanos() % 2 == 0 => Duration::MAX,
+            Some(Clock) => Duration::ZERO,
+            _ => now,
+        }
+    }
+
+    fn idle(&mut self, budget: Duration) {
+        self.inner.idle(budget);
+    }
+
+    fn link_rate(&self) -> Option<f64> {
+        match self.lie() {
+            Some(Rate(rate)) => Some(rate),
+            _ => self.inner.link_rate(),
+        }
+    }
+}
+
+/// What the ranks do with their communicator.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Deed {
+    /// Call twice, and shrink.
+    Call,
+    /// Poll so often, drop, and shrink.
+    Drop(usize),
+}
+
+async fn perform<X: Transport>(transport: X, case: Case, deed: Deed) -> Result<(), Error> {
+    let config = Config { lanes: 2, timeout: Duration::from_secs(1), ..Config::default() };
+    let mut comm = Communicator::with_config(transport, config)?;
+    let rank = comm.rank().index();
+    let mut outcome = Ok(());
+    for _ in 0..2 {
+        let mut buffers = case.buffers::<f64>(rank);
+        let mut operation = match case.start(&mut comm, &mut buffers) {
+            Ok(operation) => operation,
+            Err(error) => {
+                outcome = Err(error);
+                break;
+            }
+        };
+        if let Deed::Drop(n_polls) = deed {
+            for _ in 0..n_polls {
+                let _ = operation.poll();
+            }
+            continue;
+        }
+        outcome = operation.await.map(|_| ());
+        if outcome.is_err() {
+            break;
+        }
+    }
+    let shrunk = comm.start_shrink(Duration::from_secs(1))?.await;
+    outcome.and(shrunk.map(|_| ()))
+}
+
+/// Runs a case on three ranks, one of which lies from some question on; what it came to. No panic.
+fn outcome(case: &Case, deed: Deed, lie: Lie, n_honest: usize) -> Option<Result<(), Error>> {
+    // Room to show other bytes than those at the beginning.
+    let net = Net {
+        frame_bytes: FRAME_BYTES + 64,
+        jump: Duration::from_millis(125),
+        patience: Duration::from_secs(30),
+        ..Net::default()
+    };
+    let run = World::new(SIZE, 7).net(net).run(|endpoint| {
+        let lie = (endpoint.rank().index() == LIAR).then_some(lie);
+        let liar = Liar { inner: endpoint, lie, n_honest: Cell::new(n_honest) };
+        perform(liar, *case, deed)
+    });
+    for (rank, end) in run.ends.iter().enumerate() {
+        let panicked = matches!(end, End::Panicked(_));
+        assert!(!panicked, "{case:?}, {deed:?}, {lie:?} after {n_honest}, rank {rank}: {end:?}");
+    }
+    assert_eq!(run.n_leaked(), 0, "{case:?}, {deed:?}, {lie:?} after {n_honest}");
+    match run.ends.into_iter().nth(LIAR) {
+        Some(End::Returned(outcome)) => Some(outcome),
+        // Its clock stands still, or leaps back whenever it is looked at.
+        Some(End::Hung) if lie == Clock => None,
+        other => panic!("{case:?}, {deed:?}, {lie:?} after {n_honest}: {other:?}"),
+    }
+}
+
+#[test]
+fn no_lie_of_a_transport_panics_in_any_collective_shrink_or_drop() {
+    let (mut n_runs, mut n_refused) = (0, 0);
+    for (collective, schedule) in ROUTES {
+        let root = SIZE - 1;
+        let case = Case { collective, schedule, root, is_f64: true, ..Case::all_reduce(SIZE, 900) };
+        let ops: &[Operation] = match collective.reduces() {
+            true => &[Operation::Sum, Operation::Prod],
+            false => &[Operation::Sum],
+        };
+        for (&op, &lie) in ops.iter().flat_map(|op| LIES.iter().map(move |lie| (op, lie))) {
+            let case = Case { op, ..case };
+            for n_honest in [0, 3, 10, 24, 25, 26, 27, 60, 120] {
+                let deed = [Deed::Call, Deed::Drop(1), Deed::Drop(3)][n_runs % 3];
+                let outcome = outcome(&case, deed, lie, n_honest);
+                n_refused += usize::from(outcome.is_some_and(|outcome| outcome.is_err()));
+                n_runs += 1;
+            }
+            n_runs += 1;
+        }
+    }
+    assert!(n_refused > 1000, "{n_refused}");
+}
+
+/// What cannot be is refused when the communicator is made, as misuse.
+#[test]
+fn a_rank_or_size_that_cannot_be_is_misuse_from_the_start() {
+    let case = Case { is_f64: true, ..Case::all_reduce(SIZE, 900) };
+    let misuse = Error::Transport { kind: TransportErrorKind::Misuse, peer: None };
+    for (size, rank) in [(0, 0), (SIZE, SIZE as u32), (2, u32::MAX), (MAX_SIZE + 1, 1)] {
+        let found = outcome(&case, Deed::Call, Size(size, rank), 0);
+        assert_eq!(found, Some(Err(misuse)), "{size} ranks, rank {rank}");
+    }
+    let found = outcome(&case, Deed::Call, Lie::Capacity(1000), 0);
+    assert!(matches!(found, Some(Err(Error::FrameTooSmall { need: 1024, have: 1000 }))));
+}
+
+/// A lie about frames is misuse where it is met, and the peers hear that the call was given up.
+#[test]
+fn frames_that_are_none_are_misuse() {
+    let case = Case { is_f64: true, ..Case::all_reduce(SIZE, 900) };
+    let misuse = Error::Transport { kind: TransportErrorKind::Misuse, peer: None };
+    let damages = [Damage::Short(64), Damage::Askew(1), Damage::Shifted(4)];
+    let frames = damages.map(Frames).into_iter().chain(damages.map(Messages));
+    for lie in frames.chain([Lengths(FRAME_BYTES + 1), Lengths(usize::MAX)]) {
+        assert_eq!(outcome(&case, Deed::Call, lie, 0), Some(Err(misuse)), "{lie:?}");
+    }
+}
