@@ -258,7 +258,7 @@ impl<X: Transport> Transport for Liar<X> {
     fn now(&self) -> Duration {
         let now = self.inner.now();
         match self.lie() {
-            Some(Clock) if now.subsec_nanos() % 2 == 0 => Duration::MAX,
+            Some(Clock) if now.subsec_nanos().is_multiple_of(2) => Duration::MAX,
             Some(Clock) => Duration::ZERO,
             _ => now,
         }
