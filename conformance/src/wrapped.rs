@@ -28,6 +28,11 @@ pub trait Hooks {
         now
     }
 
+    /// How many frames it says that it has, if it says so inside.
+    fn n_frames(&self, inside: Option<usize>) -> Option<usize> {
+        inside
+    }
+
     /// Whether bytes can be damaged on the way, if they can or cannot inside.
     fn needs_checksum(&self, inside: bool) -> bool {
         inside
@@ -75,6 +80,10 @@ impl<X: Transport, H: Hooks> Transport for Wrapped<X, H> {
 
     fn poll_frame(&mut self) -> Poll<Result<Self::Frame, Self::Error>> {
         self.inner.poll_frame()
+    }
+
+    fn n_frames(&self) -> Option<usize> {
+        self.hooks.n_frames(self.inner.n_frames())
     }
 
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Self::Error>> {

@@ -25,7 +25,7 @@ use crate::plan::Plan;
 use crate::report::Report;
 use crate::schedule::{Call, Collective, RecursiveDoubling, Schedule};
 use crate::select;
-use crate::transport::{MAX_LANES, Rank, Transport};
+use crate::transport::{FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::time::Duration;
 
 /// What a communicator's calls have in common.
@@ -74,6 +74,8 @@ pub struct Communicator<X: Transport> {
     pub(crate) notices: Notices,
     /// Tags `0..n_tags` have been used.
     pub(crate) n_tags: u8,
+    /// The pool is known to have so many frames.
+    n_frames: usize,
 }
 
 impl<X: Transport> Communicator<X> {
@@ -102,6 +104,7 @@ impl<X: Transport> Communicator<X> {
             poisoned: false,
             notices: Notices::default(),
             n_tags: 0,
+            n_frames: 0,
         })
     }
 
@@ -382,8 +385,25 @@ impl<X: Transport> Communicator<X> {
         check_bound(plan, request.op_code())?;
         let probe = self.codec::<T>(plan.codec, Quantum::LOSSLESS);
         max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
+        self.check_frames()?;
         self.n_tags = self.n_tags.max(self.lanes() as u8);
         Operation::new(self, request, *plan, schedule)
+    }
+
+    /// Sees that the pool has frames for all lanes, which would wait for them in vain otherwise.
+    fn check_frames(&mut self) -> Result<(), Error> {
+        let lanes = self.lanes();
+        let need = lanes * FRAMES_PER_LANE;
+        // Later, frames may be missing because they are under way.
+        let has_sent_nothing = self.epoch == 0 && self.n_tags == 0;
+        if need > self.n_frames && (has_sent_nothing || self.transport.n_frames().is_some()) {
+            let have = self.transport.n_available(need);
+            if have < need {
+                return Err(Error::TooFewFrames { lanes, need, have });
+            }
+            self.n_frames = need;
+        }
+        Ok(())
     }
 
     fn codec<T: Element>(&self, id: CodecId, quantum: Quantum) -> AnyCodec<T> {

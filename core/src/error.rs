@@ -54,6 +54,18 @@ pub enum Error {
         /// Bytes there.
         have: usize,
     },
+    /// The transport's pool has too few frames for the lanes.
+    #[error(
+        "the transport has {have} frames, {lanes} lanes need {need}: enlarge its pool, or set Config::lanes lower on all ranks"
+    )]
+    TooFewFrames {
+        /// Lanes of the communicator.
+        lanes: usize,
+        /// Frames that they can need at the same time.
+        need: usize,
+        /// Frames there.
+        have: usize,
+    },
     /// Two ranks called with different arguments.
     #[error("rank {rank} disagrees on the {field}: {theirs} there, {ours} here")]
     Mismatch {
@@ -154,6 +166,7 @@ impl Error {
                 | Self::Length { .. }
                 | Self::Unsupported { .. }
                 | Self::FrameTooSmall { .. }
+                | Self::TooFewFrames { .. }
                 | Self::Finished
         )
     }

@@ -39,6 +39,12 @@ impl<X: Transport> Group<X> {
         Self { members: Some(members), ..self }
     }
 
+    /// How many of `need` frames the pool has for a rank that holds none and has sent none; `need` if
+    /// that cannot be told.
+    pub(crate) fn n_available(&mut self, need: usize) -> usize {
+        self.inner.n_available(need)
+    }
+
     /// What is between all of the transport's ranks.
     pub(crate) const fn whole(&self) -> &Checked<X> {
         &self.inner
@@ -105,6 +111,10 @@ impl<X: Transport> Transport for Group<X> {
 
     fn poll_frame(&mut self) -> Poll<Result<X::Frame, Failure>> {
         self.inner.poll_frame().map_err(|error| self.error(error))
+    }
+
+    fn n_frames(&self) -> Option<usize> {
+        self.inner.n_frames()
     }
 
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {

@@ -90,13 +90,23 @@ pub trait Transport {
     /// Takes an empty frame from the pool. Its content is unspecified.
     ///
     /// `Pending`: none is free now; nothing happened. The pool must hold at least
-    /// [`FRAMES_PER_LANE`] frames per lane. It should hold one for each other rank as well: a rank
+    /// [`FRAMES_PER_LANE`] frames per lane, or calls are refused with
+    /// [`Error::TooFewFrames`](crate::Error::TooFewFrames). It should hold one for each other rank as well: a rank
     /// that gives up tells all others at once, each in a frame, and one for whom there is no frame,
     /// even after [`progress`](Self::progress), learns it by its time limit only.
     ///
     /// # Errors
     /// When the pool can never provide another frame.
     fn poll_frame(&mut self) -> Poll<Result<Self::Frame, Self::Error>>;
+
+    /// How many frames this rank can hold at the same time, those under way not counted, if that is
+    /// known; more than there can be where memory is the only limit.
+    ///
+    /// `None`: not known. Before anything has been sent, the first call then takes as many frames as
+    /// its lanes can need out of the pool, and gives them back.
+    fn n_frames(&self) -> Option<usize> {
+        None
+    }
 
     /// Asks whether the link can take one more frame. After `Ready(Ok)` the next
     /// [`send`](Self::send) with the same `to` and `tag` is accepted.

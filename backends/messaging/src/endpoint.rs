@@ -315,6 +315,11 @@ impl<N: Net> Transport for Endpoint<N> {
         Poll::Ready(self.frame())
     }
 
+    /// As many as there is memory for.
+    fn n_frames(&self) -> Option<usize> {
+        Some(usize::MAX)
+    }
+
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Self::Error>> {
         self.check(to, tag)?;
         if self.peers.lost(to).is_some() {

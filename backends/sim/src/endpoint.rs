@@ -96,6 +96,10 @@ impl Transport for Endpoint {
         Poll::Ready(Ok(fabric.pool.take()))
     }
 
+    fn n_frames(&self) -> Option<usize> {
+        Some(self.fabric.borrow().net.frames_per_rank)
+    }
+
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Error>> {
         let fabric = &mut *self.fabric.borrow_mut();
         self.check(fabric, to, tag)?;

@@ -178,6 +178,10 @@ impl Transport for Endpoint {
         self.fabric.pool().poll_take(&mut self.cache, self.rank)
     }
 
+    fn n_frames(&self) -> Option<usize> {
+        Some(self.fabric.frames_per_rank())
+    }
+
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Error>> {
         if self.link(to, tag)?.poll_room() { Poll::Ready(Ok(())) } else { Poll::Pending }
     }

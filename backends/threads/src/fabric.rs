@@ -53,6 +53,8 @@ pub(crate) struct Fabric {
     link_depth: usize,
     pace: Option<Pace>,
     spare_cores: bool,
+    /// Frames that each rank can hold if all hold as many.
+    frames_per_rank: usize,
     /// The first rank that panicked, plus one.
     first_panic: AtomicUsize,
 }
@@ -73,6 +75,7 @@ impl Fabric {
             parkers,
             link_depth,
             pace,
+            frames_per_rank: n_held / n_ranks.max(1),
             spare_cores: thread::available_parallelism().is_ok_and(|n| n.get() >= n_ranks),
             first_panic: AtomicUsize::new(0),
         }
@@ -84,6 +87,10 @@ impl Fabric {
 
     pub(crate) fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    pub(crate) fn frames_per_rank(&self) -> usize {
+        self.frames_per_rank
     }
 
     pub(crate) fn pace(&self) -> Option<Pace> {

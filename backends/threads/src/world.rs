@@ -91,7 +91,9 @@ impl World {
 
     /// Sets how many frames the ranks may hold together, those under way on links not counted;
     /// [`FRAMES_PER_LANE`] for each rank and tag unless set. Frames are allocated as they are
-    /// needed, so this bounds memory and costs none.
+    /// needed, so this bounds memory and costs none. Calls of communicators whose lanes need more
+    /// than a rank's part of it are refused with
+    /// [`Error::TooFewFrames`](foldwire::Error::TooFewFrames).
     ///
     /// # Panics
     /// If `n_frames` is below [`FRAMES_PER_LANE`] for each rank.

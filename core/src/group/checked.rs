@@ -9,11 +9,18 @@
 
 use crate::error::Error;
 use crate::transport::{
-    FRAME_ALIGN, MAX_SIZE, MIN_FRAME_BYTES, Rank, Tag, Transport, TransportError,
-    TransportErrorKind,
+    FRAME_ALIGN, FRAMES_PER_LANE, MAX_LANES, MAX_SIZE, MIN_FRAME_BYTES, Rank, Tag, Transport,
+    TransportError, TransportErrorKind,
 };
 use core::task::Poll;
 use core::time::Duration;
+use heapless::Vec;
+
+/// A pool that gives no frame for so long to a rank that has none under way has no more. Pools may
+/// take a moment to make frames.
+const REFUSED_FOR: Duration = Duration::from_millis(100);
+/// Or so often, should the clock stand still.
+const MAX_REFUSED: usize = 1000;
 
 /// A transport, and what it said of itself at first.
 #[derive(Debug)]
@@ -61,6 +68,44 @@ impl<X: Transport> Checked<X> {
         Err(Failure { kind: TransportErrorKind::Misuse, peer: None })
     }
 
+    /// How many of `need` frames the pool has for a rank that holds none and has sent none; `need` if
+    /// that cannot be told. They are taken and given back.
+    pub(super) fn n_available(&mut self, need: usize) -> usize {
+        if let Some(n_frames) = self.inner.n_frames() {
+            return n_frames.min(need);
+        }
+        let mut held = Vec::<X::Frame, { MAX_LANES * FRAMES_PER_LANE }>::new();
+        let start = self.now();
+        let mut n_refused = 0;
+        let found = loop {
+            if held.len() == need {
+                break need;
+            }
+            match self.poll_frame() {
+                Poll::Ready(Ok(frame)) => match held.push(frame) {
+                    Ok(()) => continue,
+                    Err(frame) => self.recycle(frame),
+                },
+                Poll::Ready(Err(Failure { kind: TransportErrorKind::OutOfFrames, .. })) => {
+                    break held.len();
+                }
+                // The call will meet the same, and tell the others.
+                Poll::Ready(Err(_)) => break need,
+                Poll::Pending => {}
+            }
+            n_refused += 1;
+            let waited = self.now().saturating_sub(start);
+            if n_refused > MAX_REFUSED || waited >= REFUSED_FOR || self.progress().is_err() {
+                break held.len();
+            }
+            self.idle(REFUSED_FOR / 100);
+        };
+        for frame in held {
+            self.recycle(frame);
+        }
+        found
+    }
+
     fn failure(&self, error: &X::Error) -> Failure {
         let peer = error.peer().filter(|peer| peer.index() < self.size);
         Failure { kind: error.kind(), peer }
@@ -106,6 +151,10 @@ impl<X: Transport> Transport for Checked<X> {
             Poll::Ready(Ok(frame)) => Poll::Ready(self.whole(frame, 0)),
             Poll::Ready(Err(error)) => Poll::Ready(Err(self.failure(&error))),
         }
+    }
+
+    fn n_frames(&self) -> Option<usize> {
+        self.inner.n_frames()
     }
 
     fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {

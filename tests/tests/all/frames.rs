@@ -6,10 +6,12 @@ use foldwire::codec::CodecId;
 use foldwire::frame::HEADER_BYTES;
 use foldwire::pipeline;
 use foldwire::schedule::Ring;
+use foldwire::transport::FRAMES_PER_LANE;
 use foldwire::{Communicator, Config, Error, Rank, Transport};
 use foldwire_sim::{End, Net, Run, World};
 use foldwire_tests::case::ROUTES;
 use foldwire_tests::tamper::{Harm, tamper};
+use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_tests::{Case, Operation};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,9 +110,42 @@ fn a_broken_payload_costs_no_frame_anywhere() {
     assert!(n_struck > 3000, "{n_struck}");
 }
 
-/// A rank that cannot get the frames for a step names itself, and the step.
+/// Fewer frames than lanes can need are refused before anything is sent, with what to change; a rank
+/// that changes it goes on.
 #[test]
-fn who_has_too_few_frames_names_itself_and_the_step() {
+fn a_pool_too_small_for_the_lanes_is_refused_at_once_and_serves_fewer() {
+    let case = Case { schedule: &Ring, ..Case::all_reduce(2, 100_000) };
+    for is_told in [true, false] {
+        let net = Net { frames_per_rank: 2 * FRAMES_PER_LANE + 1, refusal: 3, ..Net::default() };
+        let run = World::new(case.size, 1).net(net).run(|endpoint| async move {
+            let says = Says(if is_told { endpoint.n_frames() } else { None });
+            let start = endpoint.clock();
+            let mut comm = Communicator::new(Wrapped::new(endpoint, says))?;
+            let mut buffers = case.buffers::<f32>(comm.rank().index());
+            let refused = case.start(&mut comm, &mut buffers).map(|_| ());
+            let expected = Error::TooFewFrames { lanes: 4, need: 16, have: 9 };
+            assert_eq!(refused, Err(expected), "told: {is_told}");
+            assert!(expected.is_usage() && start.now() < Duration::from_millis(1));
+            comm.config_mut().lanes = 2;
+            case.start(&mut comm, &mut buffers)?.await.map(|_| ())
+        });
+        assert_eq!(run.n_leaked(), 0);
+        assert_eq!(errors(run), [None, None], "told: {is_told}");
+    }
+}
+
+/// What a transport says of its pool.
+struct Says(Option<usize>);
+
+impl Hooks for Says {
+    fn n_frames(&self, _: Option<usize>) -> Option<usize> {
+        self.0
+    }
+}
+
+/// A rank whose transport promises frames that it does not have names itself, and the step.
+#[test]
+fn who_has_too_few_frames_for_a_step_names_itself_and_the_step() {
     let case = Case { schedule: &Ring, ..Case::all_reduce(2, 100) };
     // A step needs two spare frames. One of them is sent in step 0; then comes one received.
     for (frames_per_rank, step) in [(1, 0), (2, 1)] {
@@ -118,7 +153,8 @@ fn who_has_too_few_frames_names_itself_and_the_step() {
         let run = World::new(case.size, 1).net(net).run(|endpoint| async {
             let timeout = Duration::from_secs(1);
             let config = Config { lanes: 1, timeout, ..Config::default() };
-            let mut comm = Communicator::with_config(endpoint, config)?;
+            let transport = Wrapped::new(endpoint, Says(Some(usize::MAX)));
+            let mut comm = Communicator::with_config(transport, config)?;
             let mut buffers = case.buffers::<f32>(comm.rank().index());
             case.start(&mut comm, &mut buffers)?.await.map(|_| ())
         });
