@@ -28,6 +28,13 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
     put("e.dat", &values(24));
     put("f.npy", &values(24));
     put("peers.csv", b"a,b\n1,2\n");
+    let npy = |major: u8, shape: &str| {
+        let dict = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n");
+        let start = [0x93, b'N', b'U', b'M', b'P', b'Y', major, 0, dict.len() as u8, 0];
+        [&start[..], dict.as_bytes(), &values(24)].concat()
+    };
+    put("g.npy", &npy(9, "(24,)"));
+    put("h.npy", &npy(1, "(4294967296, 4294967296, 24)"));
     for (args, hint) in [
         ("stack --bound 1e-3", "needs a prefix"),
         ("stack --bound rel:0", "above 0"),
@@ -50,6 +57,9 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("stack --input d.f32", "multiple of 4"),
         ("stack --input e.dat", "NAME.f32"),
         ("stack --input f.npy", "numpy.save"),
+        ("stack --input g.npy", "version 9.0 of the .npy format"),
+        ("codec --field h.npy --bound abs:1", "shape that overflows"),
+        ("stack --input a.f32 --dims 4294967296x4294967296x24", "overflows"),
         ("codec --bound rel:1e-3", "--field"),
         ("codec --field a.f32", "--bound"),
         ("codec --field none.f32 --bound rel:1e-3", "no such file"),

@@ -14,7 +14,7 @@ pub fn check(input: &[u8]) {
     let Some((&choice, content)) = input.split_first() else { return };
     let name = NAMES[usize::from(choice) % NAMES.len()];
     let dims = usize::from(choice) / NAMES.len();
-    let dims = Dims::new(vec![dims % 8, dims / 8]);
+    let dims = Dims::new(vec![dims % 8, dims / 8]).ok();
     let mut rest = content;
     let n_bytes = content.len() as u64;
     match Field::parse(Path::new(name), &mut rest, n_bytes, dims.as_ref()) {

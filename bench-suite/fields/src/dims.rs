@@ -1,19 +1,45 @@
 //! Dimensions of an array, and how they are written: `128x160x160`.
 
 use std::fmt;
+use std::num::IntErrorKind;
 use std::str::FromStr;
 
 use crate::usage::UsageError;
 
-/// Dimensions of an array, slowest first; none is zero and their product fits `usize`.
+/// Most values of an array: as many of 8 bytes as a pointer can reach.
+const MAX_VALUES: usize = isize::MAX as usize / 8;
+
+/// Dimensions of an array, slowest first; none is zero, and memory could have addresses for all
+/// values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dims(Vec<usize>);
 
+/// Why some numbers are no dimensions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DimsError {
+    /// There are none, or one is zero.
+    #[error("has no dimensions or no values")]
+    NoValues,
+    /// The product is beyond what any machine has room for.
+    #[error("has a shape that overflows: no machine has room for so many values")]
+    Overflow,
+}
+
 impl Dims {
-    /// The dimensions, or `None` if there are none, one is zero or their product overflows.
-    pub fn new(dims: Vec<usize>) -> Option<Self> {
-        let n_values = dims.iter().try_fold(1_usize, |n, &dim| n.checked_mul(dim))?;
-        (!dims.is_empty() && n_values > 0).then_some(Self(dims))
+    /// The dimensions.
+    ///
+    /// # Errors
+    ///
+    /// [`DimsError`].
+    pub fn new(dims: Vec<usize>) -> Result<Self, DimsError> {
+        if dims.is_empty() || dims.contains(&0) {
+            return Err(DimsError::NoValues);
+        }
+        let n_values = dims.iter().try_fold(1_usize, |n, &dim| n.checked_mul(dim));
+        match n_values {
+            Some(n_values) if n_values <= MAX_VALUES => Ok(Self(dims)),
+            _ => Err(DimsError::Overflow),
+        }
     }
 
     /// One dimension of `n_values`, which is not zero.
@@ -50,16 +76,30 @@ impl Dims {
     }
 }
 
+/// A dimension as it is written; `usize::MAX`, of which no array can have as many values, for what
+/// is larger still. `None` for what is no whole number.
+pub(crate) fn dimension(text: &str) -> Option<usize> {
+    match text.parse() {
+        Ok(dim) => Some(dim),
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => Some(usize::MAX),
+        Err(_) => None,
+    }
+}
+
 impl FromStr for Dims {
     type Err = UsageError;
 
     fn from_str(text: &str) -> Result<Self, UsageError> {
-        let dims = text.split(['x', 'X', '×']).map(str::parse).collect::<Result<Vec<usize>, _>>();
-        dims.ok().and_then(Self::new).ok_or_else(|| {
-            UsageError::new(format!(
+        let dims: Option<Vec<_>> = text.split(['x', 'X', '×']).map(dimension).collect();
+        match dims.map(Self::new) {
+            Some(Ok(dims)) => Ok(dims),
+            Some(Err(DimsError::Overflow)) => Err(UsageError::new(format!(
+                "`{text}` overflows: no machine has room for so many values; look for a digit too many"
+            ))),
+            Some(Err(DimsError::NoValues)) | None => Err(UsageError::new(format!(
                 "`{text}` are no dimensions: write whole numbers above 0, slowest first, as in 128x160x160"
-            ))
-        })
+            ))),
+        }
     }
 }
 
@@ -69,5 +109,29 @@ impl fmt::Display for Dims {
             write!(f, "{}{dim}", if at == 0 { "" } else { "x" })?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dims_are_whole_and_have_values() {
+        assert_eq!("4x14×48".parse::<Dims>().unwrap().sizes(), [4, 14, 48]);
+        for wrong in ["", "4x", "0x3", "4x-1", "4*3", "18446744073709551616x0"] {
+            let message = wrong.parse::<Dims>().unwrap_err().to_string();
+            assert!(message.contains("no dimensions"), "{wrong}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_shape_that_overflows_is_told_from_one_without_values() {
+        for huge in ["4294967296x4294967296x2", "4611686018427387904", "99999999999999999999x1"] {
+            let message = huge.parse::<Dims>().unwrap_err().to_string();
+            assert!(message.contains("overflows"), "{huge}: {message}");
+        }
+        assert_eq!(Dims::new(vec![usize::MAX, 2, 0]), Err(DimsError::NoValues));
+        assert_eq!(Dims::new(vec![usize::MAX, 2]), Err(DimsError::Overflow));
     }
 }

@@ -1,7 +1,7 @@
 //! The header of NumPy's `.npy` files, as far as arrays of float32 and float64 need it.
 //!
-//! A file is `\x93NUMPY`, two version bytes, the length of the header (u16 in version 1, u32
-//! after), the header itself, and the values. The header is a Python dictionary literal with the
+//! A file is `\x93NUMPY`, the version (major, minor), the length of the header (u16 in version 1.0,
+//! u32 in 2.0 and 3.0), the header itself, and the values. The header is a Python dictionary literal with the
 //! keys `descr`, `fortran_order` and `shape`, written by `repr`, so looking for the quoted key is
 //! enough. Source: numpy.lib.format, "Format Version 1.0" to "3.0". The crates that read this
 //! format bring in a parser generator, and with it an assembler at build time; these few lines need
@@ -9,7 +9,7 @@
 
 use std::io::{self, Read};
 
-use crate::dims::Dims;
+use crate::dims::{Dims, dimension};
 use crate::usage::UsageError;
 
 /// Longest header that is read; NumPy's own are below 1 KiB.
@@ -53,24 +53,36 @@ impl Header {
     /// A usage error without the file's name when this is no `.npy` file or holds something else
     /// than a C-ordered array of float32 or float64.
     pub(crate) fn read(file: &mut impl Read) -> Result<Self, UsageError> {
-        let text = header_text(file).map_err(|_| {
+        let no_npy = |_| {
             UsageError::new(
                 "this is no .npy file; save it with numpy.save, or name raw values .f32 or .f64",
             )
-        })?;
-        parse(&text)
+        };
+        let [major, minor] = version(file).map_err(no_npy)?;
+        if !matches!((major, minor), (1..=3, 0)) {
+            return Err(UsageError::new(format!(
+                "version {major}.{minor} of the .npy format is not known here (1.0, 2.0 and 3.0 are); save the \
+                 array with numpy.save, or its values with array.astype('<f4').tofile('NAME.f32')"
+            )));
+        }
+        parse(&header_text(file, major).map_err(no_npy)?)
     }
 }
 
-fn header_text(file: &mut impl Read) -> io::Result<String> {
-    let bad = || io::Error::from(io::ErrorKind::InvalidData);
+/// Reads the magic string and the version: major, minor.
+fn version(file: &mut impl Read) -> io::Result<[u8; 2]> {
     let mut start = [0; 8];
     file.read_exact(&mut start)?;
-    if start[..6] != *b"\x93NUMPY" {
-        return Err(bad());
+    match start {
+        [0x93, b'N', b'U', b'M', b'P', b'Y', major, minor] => Ok([major, minor]),
+        _ => Err(io::ErrorKind::InvalidData.into()),
     }
+}
+
+fn header_text(file: &mut impl Read, major: u8) -> io::Result<String> {
+    let bad = || io::Error::from(io::ErrorKind::InvalidData);
     let mut n_bytes = [0; 4];
-    file.read_exact(&mut n_bytes[..if start[6] == 1 { 2 } else { 4 }])?;
+    file.read_exact(&mut n_bytes[..if major == 1 { 2 } else { 4 }])?;
     let n_bytes = u32::from_le_bytes(n_bytes) as usize;
     if n_bytes > MAX_HEADER_BYTES {
         return Err(bad());
@@ -103,7 +115,7 @@ fn parse(text: &str) -> Result<Header, UsageError> {
         .split(',')
         .map(str::trim)
         .filter(|size| !size.is_empty())
-        .map(|size| size.parse::<usize>().map_err(|_| damaged()))
+        .map(|size| dimension(size).ok_or_else(damaged))
         .collect::<Result<Vec<_>, _>>()?;
     let fortran = value_of(text, "fortran_order").ok_or_else(damaged)?.starts_with("True");
     if fortran && sizes.len() > 1 {
@@ -111,8 +123,8 @@ fn parse(text: &str) -> Result<Header, UsageError> {
             "the array is in Fortran order; save it in C order with numpy.save(name, numpy.ascontiguousarray(array))",
         ));
     }
-    let dims = Dims::new(sizes).ok_or_else(|| {
-        UsageError::new("the array has no dimensions or no values; nothing can be summed")
+    let dims = Dims::new(sizes).map_err(|fault| {
+        UsageError::new(format!("the array {fault}; nothing can be done with it"))
     })?;
     Ok(Header { dtype, big_endian, dims })
 }
@@ -159,6 +171,18 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn versions_that_nobody_has_described_are_refused() {
+        let dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
+        for (major, minor) in [(0, 0), (1, 1), (4, 0), (9, 0), (255, 0)] {
+            let mut bytes = file(major, dict, &[0; 8]);
+            bytes[7] = minor;
+            let message = Header::read(&mut &bytes[..]).unwrap_err().to_string();
+            assert!(message.starts_with(&format!("version {major}.{minor} of")), "{message}");
+            assert!(message.contains("numpy.save"), "{message}");
+        }
+    }
+
+    #[test]
     fn what_is_not_supported_says_what_to_do() {
         for (dict, hint) in [
             ("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4), }", "ascontiguousarray"),
@@ -166,6 +190,15 @@ pub(crate) mod tests {
             ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,), }", "astype"),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (), }", "no dimensions"),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 3), }", "no values"),
+            (
+                "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296, 4), }",
+                "shape that overflows",
+            ),
+            (
+                "{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999999999999,), }",
+                "shape that overflows",
+            ),
+            ("{'descr': '<f8', 'fortran_order': False, 'shape': (-3,), }", "cannot be read"),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': 3}", "cannot be read"),
             ("{}", "cannot be read"),
         ] {
