@@ -35,6 +35,7 @@ use foldwire::{Config, DType, Element, Transport};
 use indicatif::ProgressBar;
 
 use crate::cli::{BackendArg, BenchArgs};
+use crate::streams;
 use crate::usage::UsageError;
 use contest::{Contest, Settings};
 use contestant::{Contestant, OfPreset};
@@ -45,7 +46,7 @@ use output::{Head, Results};
 /// on stderr.
 ///
 /// # Errors
-/// Errors of use, calls that fail, and results beyond their bound.
+/// Errors of use, calls that fail, output that cannot be written, and results beyond their bound.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     if args.backend != BackendArg::Libfabric && args.provider.is_some() {
         return Err(UsageError::new("--provider is for --backend libfabric").into());
@@ -107,11 +108,14 @@ fn progress(rank: usize) -> ProgressBar {
 }
 
 /// Prints results; on rank 0 only.
+///
+/// # Errors
+/// When they cannot be printed, or are beyond their bound.
 fn show(args: &BenchArgs, results: &Results) -> anyhow::Result<()> {
     if args.json {
-        println!("{}", results.json()?);
+        streams::write(&format!("{}\n", results.json()?))?;
     } else {
-        print!("{}", results.text());
+        streams::write(&results.text())?;
     }
     let faults: Vec<String> = results.outcome.rows.iter().filter_map(row::Row::fault).collect();
     anyhow::ensure!(faults.is_empty(), "wrong results\n  {}", faults.join("\n  "));

@@ -25,6 +25,7 @@ use crate::field::{Field, Values};
 use crate::memory;
 use crate::peers::{DEFAULT_PATH, Peers};
 use crate::progress;
+use crate::streams;
 use crate::usage::UsageError;
 use crate::values::BoundArg;
 use measure::{Bench, Measured};
@@ -53,7 +54,8 @@ struct Row {
 ///
 /// # Errors
 ///
-/// Errors of use; and, when everything is printed, any promise that the codec broke.
+/// Errors of use; output that cannot be written; and, when everything is printed, any promise that
+/// the codec broke.
 pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     let levels = levels(&args.level, &Level::available().collect::<Vec<_>>())?;
     let peers = Peers::load(args.peers.as_deref())?;
@@ -78,20 +80,20 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     let share = disturbance(waited, memory::waited(), start.elapsed());
 
     if args.json {
-        println!("{}", json!({ "rows": rows }));
+        streams::write(&format!("{}\n", json!({ "rows": rows })))?;
     } else {
-        print!("{}", report::text(&rows, &peers));
+        streams::write(&report::text(&rows, &peers))?;
         if peers.is_empty() {
-            eprintln!(
+            streams::remark(format_args!(
                 "note: {DEFAULT_PATH} is not there, so no other compressor is compared; --peers names such a table"
-            );
+            ));
         }
     }
     if share > LARGE_DISTURBANCE {
-        eprintln!(
+        streams::remark(format_args!(
             "note: other programs had the processor for {:.0} % of the time; measure again when the machine is idle",
             100.0 * share
-        );
+        ));
     }
     let faults = faults(&rows);
     if !faults.is_empty() {

@@ -16,13 +16,14 @@ mod threads;
 use serde_json::{Map, Value};
 
 use crate::cli::InfoArgs;
+use crate::streams;
 use section::Section;
 
 /// Runs the subcommand: everything goes to stdout.
 ///
 /// # Errors
 ///
-/// None; what cannot be found out is told in its place.
+/// When stdout cannot be written; what cannot be found out is told in its place.
 pub fn run(args: &InfoArgs) -> anyhow::Result<()> {
     let sections: [Section; 8] = [
         machine::section(),
@@ -37,10 +38,10 @@ pub fn run(args: &InfoArgs) -> anyhow::Result<()> {
     if args.json {
         let object: Map<_, _> =
             sections.iter().map(|section| (section.key.to_owned(), section.json())).collect();
-        println!("{}", Value::Object(object));
+        streams::write(&format!("{}\n", Value::Object(object)))?;
     } else {
         let texts: Vec<_> = sections.iter().map(Section::text).collect();
-        print!("{}", texts.join("\n"));
+        streams::write(&texts.join("\n"))?;
     }
     Ok(())
 }

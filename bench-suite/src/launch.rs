@@ -18,6 +18,7 @@ use foldwire_bootstrap::Token;
 use nix::sys::signal::Signal;
 
 use crate::cli::LaunchArgs;
+use crate::streams::{self, OutputError};
 use crate::usage::UsageError;
 use ranks::{Ranks, ReservedRoot};
 
@@ -38,17 +39,17 @@ enum Event {
     Interrupted,
     /// A rank's output or error output has ended.
     EndOfOutput,
-    /// Nobody reads this process's output any more.
-    NoReader,
+    /// This process's output cannot be written.
+    Unwritable(OutputError),
 }
 
 /// Why the ranks are to end.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum Why {
     Failed { rank: usize, status: ExitStatus },
     Interrupted,
     Timeout(Duration),
-    NoReader,
+    Unwritable(OutputError),
 }
 
 /// How far the end has come.
@@ -69,7 +70,7 @@ enum Stage {
 ///
 /// # Errors
 ///
-/// When a rank cannot be started; all that were are ended.
+/// When a rank cannot be started, or the output cannot be written; all that were started are ended.
 pub fn run(args: &LaunchArgs) -> anyhow::Result<ExitCode> {
     if let Some(rank) = args.env.iter().filter_map(|arg| arg.rank).find(|&rank| rank >= args.ranks)
     {
@@ -85,7 +86,7 @@ pub fn run(args: &LaunchArgs) -> anyhow::Result<ExitCode> {
     let token = Token::random()?;
     let ranks = Ranks::start(args, &root, &token, &sender)?;
     let why = supervise(args, ranks, &events);
-    Ok(conclude(why, args.ranks))
+    Ok(conclude(why, args.ranks)?)
 }
 
 /// Turns signals into events, whatever handlers libraries have installed: some that come with
@@ -123,10 +124,10 @@ fn supervise(args: &LaunchArgs, mut ranks: Ranks, events: &Receiver<Event>) -> O
             }
             Some(Event::Interrupted) => Some(Why::Interrupted),
             // Each output says so, but nobody has asked for haste.
-            Some(Event::NoReader) if matches!(stage, Stage::Asked { .. } | Stage::Killed) => {
+            Some(Event::Unwritable(_)) if matches!(stage, Stage::Asked { .. } | Stage::Killed) => {
                 continue;
             }
-            Some(Event::NoReader) => Some(Why::NoReader),
+            Some(Event::Unwritable(error)) => Some(Why::Unwritable(error)),
             None => args.timeout.map(Why::Timeout),
         };
         why = why.or(next);
@@ -146,6 +147,7 @@ fn supervise(args: &LaunchArgs, mut ranks: Ranks, events: &Receiver<Event>) -> O
     while n_outputs > 0 {
         match wait(events, until) {
             Some(Event::EndOfOutput) => n_outputs -= 1,
+            Some(Event::Unwritable(error)) => why = why.or(Some(Why::Unwritable(error))),
             Some(_) => {}
             None => break,
         }
@@ -174,29 +176,23 @@ fn wait(events: &Receiver<Event>, until: Option<Instant>) -> Option<Event> {
 }
 
 /// Says why the ranks ended, and picks the exit code.
-fn conclude(why: Option<Why>, n_ranks: usize) -> ExitCode {
-    let Some(why) = why else { return ExitCode::SUCCESS };
-    match why {
+fn conclude(why: Option<Why>, n_ranks: usize) -> Result<ExitCode, OutputError> {
+    let Some(why) = why else { return Ok(ExitCode::SUCCESS) };
+    let (fault, code) = match why {
         Why::Failed { rank, status } => {
+            let code = status.code().map(|code| code as u8);
+            let code = code.unwrap_or_else(|| of_signal(status.signal().unwrap_or_default()));
             let others = if n_ranks > 1 { "; the others were ended" } else { "" };
-            eprintln!("error: rank {rank} {}{others}", how(status));
+            (format!("rank {rank} {}{others}", how(status)), code)
         }
-        Why::Interrupted => eprintln!("error: interrupted; all ranks were ended"),
+        Why::Interrupted => ("interrupted; all ranks were ended".to_owned(), INTERRUPTED),
         Why::Timeout(timeout) => {
-            eprintln!("error: the ranks did not end within {} s", timeout.as_secs_f64());
+            (format!("the ranks did not end within {} s", timeout.as_secs_f64()), TIMED_OUT)
         }
-        // As every program in a pipeline ends when nobody reads on.
-        Why::NoReader => {}
-    }
-    ExitCode::from(match why {
-        Why::Failed { status, .. } => match (status.code(), status.signal()) {
-            (Some(code), _) => code as u8,
-            (None, signal) => of_signal(signal.unwrap_or_default()),
-        },
-        Why::Interrupted => INTERRUPTED,
-        Why::Timeout(_) => TIMED_OUT,
-        Why::NoReader => of_signal(Signal::SIGPIPE as i32),
-    })
+        Why::Unwritable(error) => return Err(error),
+    };
+    streams::remark(format_args!("error: {fault}"));
+    Ok(ExitCode::from(code))
 }
 
 /// The exit code that shells give to a program ended by a signal.

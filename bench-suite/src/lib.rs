@@ -10,8 +10,10 @@
 //! | [`quality`] | errors of a result against the exact one |
 //! | [`memory`] | what memory itself can do, and the order of repetitions |
 //! | [`peers`] | sizes and speeds of other compressors |
-//! | [`table`], [`picture`] | what the user sees |
+//! | [`streams`], [`table`], [`picture`] | what the user sees |
 //! | [`stack`], [`codec`], [`bench`](mod@bench), [`sim`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
+
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod bench;
 pub mod cli;
@@ -28,6 +30,7 @@ pub mod quality;
 pub mod sim;
 pub mod sizes;
 pub mod stack;
+pub mod streams;
 pub mod table;
 pub mod values;
 pub mod wave;

@@ -1,30 +1,49 @@
 //! The `foldwire` command: parse, run, and turn errors into exit codes (2 for errors of use, else
 //! 1; `launch` has its ranks').
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 use foldwire_bench::cli::{Cli, Command};
 #[cfg(unix)]
 use foldwire_bench::launch;
+use foldwire_bench::streams::{self, OutputError};
 use foldwire_bench::usage::UsageError;
 use foldwire_bench::{bench, codec, info, sim, stack};
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
-        Command::Stack(args) => stack::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Codec(args) => codec::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Sim(args) => sim::run(&args).map(|()| ExitCode::SUCCESS),
-        #[cfg(unix)]
-        Command::Launch(args) => launch::run(&args),
-        Command::Info(args) => info::run(&args).map(|()| ExitCode::SUCCESS),
+    let result = match Cli::try_parse() {
+        Ok(cli) => run(&cli.command),
+        Err(answer) => tell(&answer),
     };
-    match result {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
+    result.unwrap_or_else(|error| match error.downcast_ref::<OutputError>() {
+        Some(output) if output.is_without_reader() => ExitCode::from(streams::NO_READER),
+        _ => {
+            streams::remark(format_args!("error: {error:#}"));
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
+    })
+}
+
+fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Stack(args) => stack::run(args)?,
+        Command::Codec(args) => codec::run(args)?,
+        Command::Bench(args) => bench::run(args)?,
+        Command::Sim(args) => sim::run(args)?,
+        #[cfg(unix)]
+        Command::Launch(args) => return launch::run(args),
+        Command::Info(args) => info::run(args)?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints clap's answer in place of a command: help and version on stdout, mistakes on stderr.
+fn tell(answer: &clap::Error) -> anyhow::Result<ExitCode> {
+    let printed = answer.print().and_then(|()| io::stdout().flush());
+    if !answer.use_stderr() {
+        printed.map_err(OutputError::from)?;
+    }
+    Ok(ExitCode::from(if answer.use_stderr() { 2 } else { 0 }))
 }

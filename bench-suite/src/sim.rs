@@ -22,6 +22,7 @@ use foldwire::{Collective, DType, Element};
 
 use crate::bench::data::Source;
 use crate::cli::SimArgs;
+use crate::streams;
 use crate::usage::UsageError;
 use speeds::Speeds;
 pub use speeds::SpeedsArg;
@@ -30,7 +31,7 @@ use sweep::{Setting, Sweep};
 /// Runs the subcommand: results on stdout, everything else on stderr.
 ///
 /// # Errors
-/// Errors of use, and files that cannot be written.
+/// Errors of use, and output and files that cannot be written.
 pub fn run(args: &SimArgs) -> anyhow::Result<()> {
     let source = Source::open(args.field.as_deref())?;
     let Some(collective) = args.collective else { return validate::run(args, &source) };
@@ -59,14 +60,14 @@ fn predict<T: Element>(
     let speeds = Speeds::new(args, &setting, &data)?;
     let sweep = Sweep::run::<T>(&setting, &speeds)?;
     if args.json {
-        println!("{}", output::json(&setting, &speeds, &sweep, data.about())?);
+        streams::write(&format!("{}\n", output::json(&setting, &speeds, &sweep, data.about())?))?;
     } else {
-        print!("{}", output::text(&setting, &speeds, &sweep, data.about()));
+        streams::write(&output::text(&setting, &speeds, &sweep, data.about()))?;
     }
     if let Some(path) = &args.plot {
         plot::draw(path, &setting, &sweep)
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
-        eprintln!("plot: {}", path.display());
+        streams::remark(format_args!("plot: {}", path.display()));
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use crate::input::{self, DEFAULT_RANKS, Inputs, Volumes};
 use crate::picture::Gallery;
 use crate::progress;
 use crate::quality::Quality;
+use crate::streams;
 use crate::table::{self, Align, Table};
 use crate::wave::{self, Survey};
 use foldwire::{Element, Preset};
@@ -63,14 +64,14 @@ struct Row {
 /// Runs the subcommand: results on stdout, everything else on stderr.
 ///
 /// # Errors
-/// Errors of use, calls that fail, pictures that cannot be written, and results that break a
-/// promise.
+/// Errors of use, calls that fail, results and pictures that cannot be written, and results that
+/// break a promise.
 pub fn run(args: &StackArgs) -> anyhow::Result<()> {
     let inputs = inputs(args)?;
     for note in &inputs.notes {
-        eprintln!("note: {note}");
+        streams::remark(format_args!("note: {note}"));
     }
-    eprintln!(
+    streams::remark(format_args!(
         "{} ranks, {} values of {} ({}, {}) each: {}",
         inputs.volumes.n_ranks(),
         inputs.dims.n_values(),
@@ -78,7 +79,7 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
         inputs.dims,
         table::bytes(inputs.volumes.n_bytes_per_rank() as u64),
         inputs.source
-    );
+    ));
     let exact = inputs.volumes.exact_sum();
     let rows = match &inputs.volumes {
         Volumes::F32(volumes) => compare(args, volumes, &exact, &inputs)?,
@@ -139,9 +140,9 @@ fn compare<T: Element + Into<f64>>(
         rows.push(row(*preset, args, outcome, exact, rounding, raw_time, inputs));
     }
     if args.json {
-        println!("{}", serde_json::json!({ "rows": rows }));
+        streams::write(&format!("{}\n", serde_json::json!({ "rows": rows })))?;
     } else {
-        print!("{}", render(&rows));
+        streams::write(&render(&rows))?;
     }
     if !args.no_pictures {
         let mut gallery = Gallery::open(&args.out, exact, &inputs.dims)?;
@@ -151,7 +152,7 @@ fn compare<T: Element + Into<f64>>(
             let unit = if *preset == Preset::Raw { largest } else { row.bound_worst };
             gallery.add(preset.name(), title(*preset), &outcome.result, unit)?;
         }
-        eprintln!("pictures: {}", gallery.finish()?.display());
+        streams::remark(format_args!("pictures: {}", gallery.finish()?.display()));
     }
     Ok(rows)
 }

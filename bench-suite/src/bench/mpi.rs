@@ -23,6 +23,7 @@ use super::row::{MPI_BEST, MPI_DEFAULT};
 use super::stage::Barrier;
 use super::{Settings, Source, config, presets, progress, show};
 use crate::cli::{BenchArgs, OpArg};
+use crate::streams;
 use crate::values::LinkRate;
 
 /// Plays this process's rank.
@@ -48,7 +49,7 @@ pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> 
         Ok(_) => Ok(()),
         Err(error) => {
             // Others may wait for this rank in a call of the library's, for ever.
-            eprintln!("error: rank {}: {error:#}", world.rank());
+            streams::remark(format_args!("error: rank {}: {error:#}", world.rank()));
             world.abort(1)
         }
     }

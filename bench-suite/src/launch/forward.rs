@@ -36,11 +36,12 @@ pub(super) fn forward(
             }
             // One call for whole lines, so that those of different ranks do not mix.
             let written = to.write_all(&out).and_then(|()| to.flush());
+            let is_over = n_bytes == 0 || written.is_err();
             // If nobody receives events, the program is at its end.
-            if written.is_err() {
-                let _ = events.send(Event::NoReader);
+            if let Err(error) = written {
+                let _ = events.send(Event::Unwritable(error.into()));
             }
-            if written.is_err() || n_bytes == 0 {
+            if is_over {
                 let _ = events.send(Event::EndOfOutput);
                 return;
             }

@@ -16,13 +16,14 @@ use serde_json::{Map, Value};
 
 use crate::bench::data::Source;
 use crate::cli::SimArgs;
+use crate::streams;
 use crate::table::{self, Align, Table};
 use crate::usage::UsageError;
 
 /// Runs the comparison that the user asked for: results on stdout, everything else on stderr.
 ///
 /// # Errors
-/// Calls that fail, and results that cannot be compared.
+/// Calls that fail, results that cannot be compared, and output that cannot be written.
 pub(super) fn run(args: &SimArgs, source: &Source) -> anyhow::Result<()> {
     let files = args.validate.as_deref().unwrap_or_default();
     if files.is_empty() && !args.fabric.is_empty() {
@@ -37,9 +38,9 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> anyhow::Result<()> {
         _ => threads::compare::<f32>(args, source)?,
     };
     if args.json {
-        println!("{}", comparison.json()?);
+        streams::write(&format!("{}\n", comparison.json()?))?;
     } else {
-        print!("{}", comparison.text());
+        streams::write(&comparison.text())?;
     }
     Ok(())
 }
