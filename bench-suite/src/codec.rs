@@ -21,10 +21,12 @@ use indicatif::ProgressBar;
 use serde_json::json;
 
 use crate::cli::{CodecArgs, LevelArg};
-use crate::field::{Field, Values};
+use crate::field::{Field, SMALLER, Values};
+use crate::input;
 use crate::memory;
 use crate::peers::{DEFAULT_PATH, Peers};
 use crate::progress;
+use crate::room;
 use crate::streams;
 use crate::usage::UsageError;
 use crate::values::BoundArg;
@@ -60,7 +62,7 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     let levels = levels(&args.level, &Level::available().collect::<Vec<_>>())?;
     let peers = Peers::load(args.peers.as_deref())?;
     let mut fields =
-        args.field.iter().map(|path| Field::read(path, None)).collect::<Result<Vec<_>, _>>()?;
+        args.field.iter().map(|path| input::read(path, None)).collect::<Result<Vec<_>, _>>()?;
     tell_apart(&mut fields, &args.field);
     for field in &fields {
         check_length(field)?;
@@ -169,6 +171,9 @@ fn measure_field<T: Element + Into<f64>>(
     progress: &ProgressBar,
 ) -> anyhow::Result<Vec<Row>> {
     let extent = Extent::of(values);
+    room::check(Bench::<T>::n_bytes(values.len())).map_err(|error| {
+        UsageError::new(format!("to measure on {}: {error}; {SMALLER}", field.name))
+    })?;
     let mut bench = Bench::new(values, args.repeat);
     let mut rows = Vec::new();
     for &bound in &args.bound {

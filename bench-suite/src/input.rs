@@ -6,11 +6,12 @@
 //! file whose size the user cannot choose. A file without dimensions is cut the same way, as one
 //! dimension.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use crate::field::{Field, Values};
+use crate::field::{Field, SMALLER, Values};
+use crate::room;
 use crate::usage::UsageError;
 use crate::values::Dims;
 
@@ -110,7 +111,7 @@ pub fn load(
 ) -> Result<Inputs, UsageError> {
     match files {
         [] => panic!("the caller simulates when there are no files"),
-        [file] => cut(Field::read(file, dims)?, ranks.unwrap_or(DEFAULT_RANKS)),
+        [file] => cut(read(file, dims)?, ranks.unwrap_or(DEFAULT_RANKS)),
         files => {
             if let Some(ranks) = ranks.filter(|&ranks| ranks != files.len()) {
                 return Err(UsageError::new(format!(
@@ -119,10 +120,23 @@ pub fn load(
                 )));
             }
             let fields =
-                files.iter().map(|file| Field::read(file, dims)).collect::<Result<Vec<_>, _>>()?;
+                files.iter().map(|file| read(file, dims)).collect::<Result<Vec<_>, _>>()?;
             one_per_rank(fields)
         }
     }
+}
+
+/// Reads the file at `path` if the memory has room for it: see [`Field::read`].
+///
+/// # Errors
+///
+/// A [`UsageError`].
+pub fn read(path: &Path, dims: Option<&Dims>) -> Result<Field, UsageError> {
+    // What is no file is told when it is read.
+    let n_bytes = path.metadata().map_or(0, |about| about.len());
+    room::check(n_bytes.into())
+        .map_err(|error| UsageError::new(format!("{}: {error}; {SMALLER}", path.display())))?;
+    Field::read(path, dims)
 }
 
 fn one_per_rank(fields: Vec<Field>) -> Result<Inputs, UsageError> {
@@ -170,6 +184,8 @@ fn cut(field: Field, ranks: usize) -> Result<Inputs, UsageError> {
             field.name, field.dims
         )));
     }
+    room::check(field.values.n_bytes() as u128)
+        .map_err(|error| UsageError::new(format!("to cut {}: {error}; {SMALLER}", field.name)))?;
     let dims = field.dims.with_slowest(per_rank);
     let n_values = dims.n_values();
     let volumes = match &field.values {

@@ -8,7 +8,7 @@
 //! | [`wave`] | the default input: simulated seismic images |
 //! | [`field`](mod@field), [`input`] | arrays in files, and how ranks share them |
 //! | [`quality`] | errors of a result against the exact one |
-//! | [`memory`] | what memory itself can do, and the order of repetitions |
+//! | [`memory`], [`room`] | what memory itself can do, and the order of repetitions; whether there is enough |
 //! | [`peers`] | sizes and speeds of other compressors |
 //! | [`streams`], [`table`], [`picture`] | what the user sees |
 //! | [`stack`], [`codec`], [`bench`](mod@bench), [`sim`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
@@ -27,6 +27,7 @@ pub mod peers;
 pub mod picture;
 mod progress;
 pub mod quality;
+pub mod room;
 pub mod sim;
 pub mod sizes;
 pub mod stack;

@@ -14,8 +14,11 @@ use crate::input::{self, DEFAULT_RANKS, Inputs, Volumes};
 use crate::picture::Gallery;
 use crate::progress;
 use crate::quality::Quality;
+use crate::room;
 use crate::streams;
 use crate::table::{self, Align, Table};
+use crate::usage::UsageError;
+use crate::values::Dims;
 use crate::wave::{self, Survey};
 use foldwire::{Element, Preset};
 use race::{Outcome, Race};
@@ -101,10 +104,16 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
 
 /// The operands: the user's files, or simulated images.
 fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
+    let n_results = args.presets().len();
     if !args.input.is_empty() {
-        return Ok(input::load(&args.input, args.dims.as_ref(), args.ranks)?);
+        let inputs = input::load(&args.input, args.dims.as_ref(), args.ranks)?;
+        let volumes = &inputs.volumes;
+        check_room(volumes.n_ranks(), n_results, volumes.n_bytes_per_rank(), &inputs.dims)?;
+        return Ok(inputs);
     }
     let survey = Survey::new(args.ranks.unwrap_or(DEFAULT_RANKS));
+    let dims = survey.dims();
+    check_room(survey.n_shots, n_results + 1, dims.n_values() * size_of::<f32>(), &dims)?;
     let cache = args.cache.clone().or_else(wave::default_cache);
     let images = survey.images(cache.as_deref());
     Ok(Inputs {
@@ -112,6 +121,23 @@ fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
         dims: survey.dims(),
         source: survey.describe(),
         notes: images.notes,
+    })
+}
+
+/// Refuses arrays, so many on each rank, that do not fit in memory together with their exact sum.
+fn check_room(
+    n_ranks: usize,
+    n_arrays: usize,
+    n_bytes: usize,
+    dims: &Dims,
+) -> Result<(), UsageError> {
+    let arrays = (n_ranks * n_arrays) as u128 * n_bytes as u128;
+    let exact = (dims.n_values() * size_of::<f64>()) as u128;
+    room::check(arrays + exact).map_err(|error| {
+        UsageError::new(format!(
+            "{n_arrays} arrays of {} on each of {n_ranks} ranks: {error}; ask for fewer --ranks or presets",
+            table::bytes(n_bytes as u64)
+        ))
     })
 }
 

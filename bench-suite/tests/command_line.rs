@@ -79,6 +79,46 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
     }
 }
 
+/// More memory than any machine has is refused before any of it is taken.
+#[test]
+fn what_does_not_fit_in_memory_is_refused_and_says_how_much_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let sparse = |name: &str, n_bytes: u64| {
+        fs::File::create(folder.path().join(name)).unwrap().set_len(n_bytes).unwrap();
+    };
+    sparse("huge.f32", 1 << 43);
+    let dict = "{'descr': '<f8', 'fortran_order': False, 'shape': (1024, 1024, 1048575), }\n";
+    fs::write(folder.path().join("huge.npy"), {
+        let start = [0x93, b'N', b'U', b'M', b'P', b'Y', 1, 0, dict.len() as u8, 0];
+        [&start[..], dict.as_bytes()].concat()
+    })
+    .unwrap();
+    fs::File::options()
+        .append(true)
+        .open(folder.path().join("huge.npy"))
+        .unwrap()
+        .set_len(1 << 43)
+        .unwrap();
+    for (args, hint) in [
+        // Each rank sends and receives a TiB.
+        ("bench allreduce --ranks 4 --sizes 1024G", "8796.1 GB"),
+        ("bench gather --ranks 1024 --root 3 --sizes 4K,512G --preset raw", "1099.5 GB"),
+        ("bench allreduce --field huge.f32", "8796.1 GB"),
+        ("codec --field huge.f32 --bound abs:1", "8796.1 GB"),
+        ("codec --field huge.npy --bound abs:1", "8796.1 GB"),
+        ("stack --input huge.f32", "8796.1 GB"),
+        ("stack --input huge.f32 huge.f32", "8796.1 GB"),
+        ("sim allreduce --field huge.npy", "8796.1 GB"),
+    ] {
+        let output = foldwire(folder.path(), args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args}: {errors}");
+        assert!(errors.contains(hint) && errors.contains("memory"), "{args}: {errors}");
+        assert!(errors.contains("smaller --sizes") || errors.contains("piece"), "{args}: {errors}");
+        assert!(errors.lines().count() == 1 && output.stdout.is_empty(), "{args}: {errors}");
+    }
+}
+
 #[test]
 fn help_shows_examples() {
     let folder = tempfile::tempdir().unwrap();

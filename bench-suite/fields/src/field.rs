@@ -10,8 +10,12 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use crate::dims::Dims;
+use crate::memory::{self, NoMemory};
 use crate::npy::{Dtype, Header};
 use crate::usage::UsageError;
+
+/// What to do about a file that does not fit in memory.
+pub const SMALLER: &str = "use a piece of the file";
 
 /// The values of one array.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,8 +68,8 @@ impl Field {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] when the file is missing, empty, not of a known type, or does not hold as
-    /// many values as `dims` say.
+    /// A [`UsageError`] when the file is missing, empty, not of a known type, does not hold as many
+    /// values as `dims` say, or is too large for the memory.
     pub fn read(path: &Path, dims: Option<&Dims>) -> Result<Self, UsageError> {
         let fault = |message: &str| UsageError::new(format!("{}: {message}", path.display()));
         let unreadable = |error: io::Error| match error.kind() {
@@ -122,11 +126,19 @@ impl Field {
             None => own_dims.unwrap_or_else(|| Dims::flat(n_values)),
         };
 
-        let values = match dtype {
-            Dtype::F32 => read_values(file, n_values, big_endian).map(Values::F32),
-            Dtype::F64 => read_values(file, n_values, big_endian).map(Values::F64),
+        let no_room =
+            |error: NoMemory| fault(&format!("holds {n_values} values: {error}; {SMALLER}"));
+        let read = match dtype {
+            Dtype::F32 => {
+                let mut values = memory::zeroed(n_values).map_err(no_room)?;
+                read_values(file, &mut values, big_endian).map(|()| Values::F32(values))
+            }
+            Dtype::F64 => {
+                let mut values = memory::zeroed(n_values).map_err(no_room)?;
+                read_values(file, &mut values, big_endian).map(|()| Values::F64(values))
+            }
         };
-        let values = values.map_err(|error| match error.kind() {
+        let values = read.map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => too_short(),
             _ => fault(&format!("cannot be read: {error}")),
         })?;
@@ -179,17 +191,16 @@ fn dims_in_name(path: &Path, n_values: usize) -> Option<Dims> {
 
 fn read_values<T: Number>(
     file: &mut impl Read,
-    n_values: usize,
+    values: &mut [T],
     big_endian: bool,
-) -> io::Result<Vec<T>> {
-    let mut values = vec![T::zeroed(); n_values];
-    file.read_exact(bytemuck::cast_slice_mut(&mut values))?;
+) -> io::Result<()> {
+    file.read_exact(bytemuck::cast_slice_mut(values))?;
     if big_endian != cfg!(target_endian = "big") {
-        for value in &mut values {
+        for value in values {
             *value = value.swap_bytes();
         }
     }
-    Ok(values)
+    Ok(())
 }
 
 trait Number: bytemuck::Pod {

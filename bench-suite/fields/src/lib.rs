@@ -5,9 +5,11 @@
 //! |---|---|
 //! | [`field`](mod@field) | a file's bytes, name and size become values with dimensions |
 //! | [`dims`] | dimensions, and how they are written |
+//! | [`memory`] | memory for values, or an error |
 //! | [`usage`] | errors of use, which say what to change |
 
 pub mod dims;
 pub mod field;
+pub mod memory;
 mod npy;
 pub mod usage;

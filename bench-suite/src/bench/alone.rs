@@ -36,7 +36,7 @@ impl Alone {
                 rank: comm.rank().index(),
             };
             let mut wait: Box<Barrier<_>> = Box::new(barrier);
-            let mut stage = Stage::new(&mut comm, wait.as_mut(), problem, data);
+            let mut stage = Stage::new(&mut comm, wait.as_mut(), problem, data)?;
             let mut contestant = OfPreset::new(self.preset, self.bound);
             stage.run(&mut contestant)?;
             (0..n).map(|_| Ok(stage.run(&mut contestant)?.0)).collect()

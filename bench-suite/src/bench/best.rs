@@ -201,7 +201,7 @@ mod tests {
             };
             let data = Data::new(vec![1.0_f32], 2, String::new());
             let mut barrier = barrier;
-            let mut stage = Stage::new(&mut comm, &mut barrier, problem, &data);
+            let mut stage = Stage::new(&mut comm, &mut barrier, problem, &data).ok()?;
             let mut best = BestOf::new("best", "Best", candidates());
             best.prepare(&mut stage).ok()?;
             Contestant::<foldwire_threads::Endpoint, f32>::detail(&best)

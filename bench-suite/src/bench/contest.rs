@@ -5,6 +5,8 @@
 //! many rounds there are follows from the times of the warm-up, which ranks tell each other, so
 //! that all of them do the same.
 
+use std::ops::Range;
+
 use anyhow::Context;
 use foldwire::{Collective, Communicator, Element, Rank, Report, Transport};
 use indicatif::ProgressBar;
@@ -18,6 +20,8 @@ use super::stage::{Barrier, Stage, tell};
 use super::verdict::Verdict;
 use crate::cli::{BenchArgs, OpArg};
 use crate::memory::{Memcpy, gbps, median};
+use crate::room;
+use crate::sizes::Size;
 use crate::usage::UsageError;
 
 /// Rounds of short calls end here, however little time they take.
@@ -78,6 +82,28 @@ impl Settings {
             check: args.check,
         })
     }
+
+    /// Refuses arrays that do not fit in the memory of this machine, on which `ranks` of `size`
+    /// are.
+    pub(super) fn check_room<T: Element>(
+        &self,
+        size: usize,
+        ranks: Range<usize>,
+    ) -> Result<(), UsageError> {
+        let Self { collective, op, root, in_place, .. } = *self;
+        let count = self.counts.iter().copied().max().unwrap_or(0);
+        let n_bytes = |rank| {
+            let problem = Problem { collective, op, root, in_place, count, size, rank };
+            problem.buffer_lens().iter().sum::<usize>() as u128 * T::BYTES as u128
+        };
+        let n_ranks = ranks.len();
+        room::check(ranks.map(n_bytes).sum()).map_err(|error| {
+            UsageError::new(format!(
+                "arrays of {} on {n_ranks} ranks: {error}; ask for smaller --sizes or fewer ranks",
+                Size(count * T::BYTES)
+            ))
+        })
+    }
 }
 
 /// What came of it; the same on every rank.
@@ -133,7 +159,7 @@ impl<X: Transport, T: Element + Into<f64>> Contest<'_, X, T> {
         let Settings { collective, op, root, in_place, .. } = **settings;
         let (size, rank) = (comm.size(), comm.rank().index());
         let problem = Problem { collective, op, root, in_place, count, size, rank };
-        let mut stage = Stage::new(comm, *barrier, problem, data);
+        let mut stage = Stage::new(comm, *barrier, problem, data)?;
         let mut entries: Vec<Entry> = Vec::new();
         for contestant in contestants.iter_mut() {
             progress.set_message(format!("{} bytes, {}", count * T::BYTES, contestant.title()));

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use foldwire::{DType, Element};
 
 use crate::cli::DTypeArg;
-use crate::field::{Field, Values};
+use crate::field::{Field, SMALLER, Values};
+use crate::input;
+use crate::room;
 use crate::usage::UsageError;
 
 /// Rows and columns of the built-in field.
@@ -79,8 +81,15 @@ impl Source {
     /// Reads the file that the user named, if any.
     pub(crate) fn open(field: Option<&Path>) -> Result<Self, UsageError> {
         match field {
-            Some(path) => Field::read(path, None).map(Self::File),
             None => Ok(Self::BuiltIn),
+            Some(path) => {
+                let field = input::read(path, None)?;
+                // The values of the type asked for, while they are collected and for good.
+                room::check(2 * field.values.n_bytes() as u128).map_err(|error| {
+                    UsageError::new(format!("to send {}: {error}; {SMALLER}", field.name))
+                })?;
+                Ok(Self::File(field))
+            }
         }
     }
 

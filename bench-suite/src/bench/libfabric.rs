@@ -28,6 +28,8 @@ pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> 
     }
     fabric.options.link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
     let party = Rendezvous::new(place).join().context("ranks cannot meet")?;
+    // The others hear of it, since the ranks have met. How many share this memory is not known.
+    settings.check_room::<T>(size, rank..rank + 1)?;
     let data = source.data::<T>(party.size());
     let endpoint = foldwire_libfabric::join(&fabric, party)?;
     let backend = format!("libfabric ({})", endpoint.net().provider());

@@ -62,6 +62,8 @@ fn play<T: Element + Into<f64>>(
     settings: &Settings,
 ) -> anyhow::Result<Results> {
     let (size, rank) = (world.size() as usize, world.rank() as usize);
+    // How many ranks share this machine's memory is not known.
+    settings.check_room::<T>(size, rank..rank + 1)?;
     let data = source.data::<T>(size);
     let mut options = foldwire_mpi::Options::default();
     options.frame_bytes = args.frame.unwrap_or(options.frame_bytes);

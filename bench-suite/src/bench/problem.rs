@@ -47,6 +47,12 @@ impl Problem {
         }
     }
 
+    /// Values of this rank's buffers, for what it sends and for what it receives.
+    pub(super) fn buffer_lens(&self) -> [usize; 2] {
+        let recv = if self.one_buffer() { self.count } else { self.result().len() };
+        [self.contribution().len(), recv]
+    }
+
     /// Whether input and result share a buffer of the whole array.
     pub(super) fn one_buffer(&self) -> bool {
         self.in_place || self.collective == Collective::Broadcast

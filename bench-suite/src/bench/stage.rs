@@ -6,6 +6,7 @@ use std::time::Instant;
 use foldwire::layout::share;
 use foldwire::schedule::RecursiveDoubling;
 use foldwire::{Communicator, Element, Op, Plan, Transport};
+use foldwire_fields::memory::{self, NoMemory};
 
 use super::contestant::{Buffers, Contestant, Done};
 use super::data::Data;
@@ -41,19 +42,19 @@ pub(super) struct Stage<'a, X: Transport, T> {
 }
 
 impl<'a, X: Transport, T: Element> Stage<'a, X, T> {
+    /// # Errors
+    /// When there is no memory for the buffers.
     pub(super) fn new(
         comm: &'a mut Communicator<X>,
         barrier: &'a mut Barrier<X>,
         problem: Problem,
         data: &Data<T>,
-    ) -> Self {
-        let nothing = T::from_f64(0.0);
-        let (sent, received) = (problem.contribution(), problem.result());
-        let mut send = vec![nothing; sent.len()];
-        data.fill(problem.rank, sent.start, &mut send);
-        let recv_len = if problem.one_buffer() { problem.count } else { received.len() };
-        let buffers = Buffers { send, recv: vec![nothing; recv_len] };
-        Self { comm, barrier, problem, buffers }
+    ) -> Result<Self, NoMemory> {
+        let [n_sent, n_received] = problem.buffer_lens();
+        let mut send = memory::zeroed(n_sent)?;
+        data.fill(problem.rank, problem.contribution().start, &mut send);
+        let buffers = Buffers { send, recv: memory::zeroed(n_received)? };
+        Ok(Self { comm, barrier, problem, buffers })
     }
 
     /// This rank's time of one run, in seconds.

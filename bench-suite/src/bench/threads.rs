@@ -15,6 +15,7 @@ const DEFAULT_RANKS: usize = 4;
 pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> anyhow::Result<()> {
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
     let settings = Settings::new::<T>(args, size)?;
+    settings.check_room::<T>(size, 0..size)?;
     let data = source.data::<T>(size);
     let mut world = World::new(size);
     let link = args.link.as_ref().and_then(LinkRate::bytes_per_s);

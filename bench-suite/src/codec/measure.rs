@@ -107,6 +107,16 @@ pub(super) struct Bench<'a, T> {
 }
 
 impl<'a, T: Element + Into<f64>> Bench<'a, T> {
+    /// Most bytes that measuring takes beside the field itself: three arrays as long, the scratch,
+    /// and encodings of both operands and their sum.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    pub(super) fn n_bytes(n_values: usize) -> u128 {
+        3 * (n_values * T::BYTES) as u128 + 4 * max_encoded_len::<T>(n_values) as u128
+    }
+
     /// Takes the median of `n_rounds` timings of each operation.
     ///
     /// # Panics
@@ -115,9 +125,7 @@ impl<'a, T: Element + Into<f64>> Bench<'a, T> {
     pub(super) fn new(values: &'a [T], n_rounds: usize) -> Self {
         let mut rotated = values.to_vec();
         rotated.rotate_left(values.len() / 2);
-        let max_len = FzLight::<T>::new(Quantum::LOSSLESS, MAX_OPERANDS)
-            .max_encoded_len(values.len())
-            .expect("the caller has checked the length");
+        let max_len = max_encoded_len::<T>(values.len());
         let (decoded, memcpy) = (values.to_vec(), Memcpy::new(values));
         // Not zeros: those would be promised, not written.
         Self { values, rotated, decoded, memcpy, scratch: vec![1; max_len], n_rounds }
@@ -219,6 +227,14 @@ impl<'a, T: Element + Into<f64>> Bench<'a, T> {
         measured.memcpy_gbps = gbps(4);
         measured.read_gbps = gbps(5);
     }
+}
+
+/// # Panics
+///
+/// When one frame cannot hold the values.
+fn max_encoded_len<T: Element>(n_values: usize) -> usize {
+    let codec = FzLight::<T>::new(Quantum::LOSSLESS, MAX_OPERANDS);
+    codec.max_encoded_len(n_values).expect("the caller has checked the length")
 }
 
 /// The mean time of `work` over as many runs as make [`SHORTEST_TIMING`].
