@@ -117,6 +117,9 @@ fn show(args: &BenchArgs, results: &Results) -> anyhow::Result<()> {
     } else {
         streams::write(&results.text())?;
     }
+    for note in results.outcome.rows.iter().filter_map(row::Row::note) {
+        streams::remark(format_args!("note: {note}"));
+    }
     let faults: Vec<String> = results.outcome.rows.iter().filter_map(row::Row::fault).collect();
     anyhow::ensure!(faults.is_empty(), "wrong results\n  {}", faults.join("\n  "));
     Ok(())

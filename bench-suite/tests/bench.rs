@@ -194,6 +194,30 @@ mod mpi {
         rows.iter().for_each(check_row);
     }
 
+    /// MPI leaves open what its maximum makes of NaN, and no contestant is said to be wrong.
+    #[test]
+    fn what_mpi_makes_of_nan_is_not_called_wrong() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nan.f32");
+        let values = (0..2048_u16).map(|i| if i % 7 == 0 { f32::NAN } else { f32::from(i) });
+        std::fs::write(&path, values.flat_map(f32::to_le_bytes).collect::<Vec<_>>()).unwrap();
+        for collective in ["allreduce", "reduce", "reduce-scatter"] {
+            let args = format!(
+                "{collective} --backend mpi --sizes 8K --preset raw,foldwire --op max --min-time 0 --json --field"
+            );
+            let output = mpirun(2, &format!("{args} {}", path.display()));
+            let rows = object(&output)["rows"].as_array().unwrap().clone();
+            let left_open = |name: &str| {
+                let row = rows.iter().find(|row| row["contestant"] == name).unwrap();
+                row["nans_left_open"].as_u64().unwrap()
+            };
+            assert_eq!(left_open("foldwire") + left_open("raw"), 0, "{collective}");
+            let noted = left_open("mpi-default") + left_open("mpi-best") > 0;
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(noted, errors.contains("MPI leaves open"), "{errors}");
+        }
+    }
+
     #[test]
     fn errors_of_use_are_said_once() {
         let output = mpirun(2, "reduce --backend mpi --root 2");

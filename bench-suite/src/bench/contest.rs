@@ -223,13 +223,13 @@ pub(super) struct Entry {
 }
 
 /// Numbers of an entry before its times.
-const N_HEAD: usize = 12;
+const N_HEAD: usize = 13;
 
 impl Entry {
     /// The entry as numbers, to tell other ranks.
     fn numbers(&self) -> Vec<f64> {
         let report = self.report.unwrap_or_default();
-        let verdict = self.verdict.unwrap_or(Verdict { max_error: 0.0, mismatched_nonfinite: 0 });
+        let verdict = self.verdict.unwrap_or_default();
         let flag = |is: bool| f64::from(u8::from(is));
         let head: [f64; N_HEAD] = [
             flag(self.report.is_some()),
@@ -245,6 +245,7 @@ impl Entry {
             flag(self.verdict.is_some()),
             verdict.max_error,
             verdict.mismatched_nonfinite as f64,
+            verdict.lost_nans as f64,
         ];
         head.into_iter().chain(self.times.iter().copied()).collect()
     }
@@ -263,8 +264,11 @@ impl Entry {
             total: time(5) + time(6) + time(7) + time(8),
             ..Report::default()
         };
-        let verdict =
-            Verdict { max_error: numbers[10], mismatched_nonfinite: numbers[11] as usize };
+        let verdict = Verdict {
+            max_error: numbers[10],
+            mismatched_nonfinite: numbers[11] as usize,
+            lost_nans: numbers[12] as usize,
+        };
         Self {
             times: numbers[N_HEAD..].to_vec(),
             report: (numbers[0] > 0.0).then_some(report),
@@ -302,7 +306,7 @@ mod tests {
             total: ms(10),
             ..Report::default()
         };
-        let verdict = Verdict { max_error: f64::INFINITY, mismatched_nonfinite: 3 };
+        let verdict = Verdict { max_error: f64::INFINITY, mismatched_nonfinite: 3, lost_nans: 2 };
         let full = Entry { times: vec![0.5, 0.25], report: Some(report), verdict: Some(verdict) };
         for entry in [Entry::default(), full] {
             assert_eq!(Entry::from_numbers(&entry.numbers()), entry);

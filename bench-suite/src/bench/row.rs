@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::contest::Entry;
 use super::problem::Problem;
+use super::verdict::Verdict;
+use crate::cli::OpArg;
 
 /// The contestant that sends values as they are.
 pub(super) const RAW: &str = "raw";
@@ -38,8 +40,12 @@ pub(crate) struct Row {
     pub(crate) bound_worst: Option<f64>,
     /// The largest error on any rank; `None` unless checked.
     pub(crate) max_err: Option<f64>,
-    /// NaNs and infinities that came out otherwise; `None` unless checked.
+    /// NaNs and infinities that came out otherwise and should not have; `None` unless checked.
     pub(crate) mismatched_nonfinite: Option<usize>,
+    /// Minima or maxima of operands of which one is NaN that came out as numbers, where nobody
+    /// promises otherwise; `None` unless checked.
+    #[serde(default)]
+    pub(crate) nans_left_open: Option<usize>,
     /// Mean over ranks, of the last round.
     pub(crate) encode_s: Option<f64>,
     pub(crate) fold_s: Option<f64>,
@@ -85,6 +91,18 @@ impl Row {
             if wire == 0 { 1.0 } else { raw as f64 / wire as f64 }
         });
         let verdicts: Option<Vec<_>> = ranks.iter().map(|r| r.verdict).collect();
+        let sum_up = |part: fn(&Verdict) -> usize| {
+            verdicts.as_ref().map(|verdicts| verdicts.iter().map(part).sum::<usize>())
+        };
+        // With Foldwire NaN wins. MPI says nothing of NaN in minima and maxima.
+        let is_open = reports.is_none()
+            && problem.collective.reduces()
+            && matches!(problem.op, OpArg::Min | OpArg::Max);
+        let (mismatched_nonfinite, nans_left_open) = if is_open {
+            (sum_up(|v| v.mismatched_nonfinite - v.lost_nans), sum_up(|v| v.lost_nans))
+        } else {
+            (sum_up(|v| v.mismatched_nonfinite), sum_up(|_| 0))
+        };
         // What is not Foldwire's has no error but rounding.
         let worst_case = reports.as_ref().map_or(Some(0.0), |r| r[0].worst_case);
         Self {
@@ -101,9 +119,8 @@ impl Row {
             bound_abs: reports.as_ref().map(|r| r[0].bound),
             bound_worst: worst_case.map(|worst| worst + rounding),
             max_err: verdicts.as_ref().map(|v| v.iter().map(|v| v.max_error).fold(0.0, f64::max)),
-            mismatched_nonfinite: verdicts
-                .as_ref()
-                .map(|v| v.iter().map(|v| v.mismatched_nonfinite).sum()),
+            mismatched_nonfinite,
+            nans_left_open,
             encode_s: mean(|r| r.encode),
             fold_s: mean(|r| r.fold),
             decode_s: mean(|r| r.decode),
@@ -124,6 +141,16 @@ impl Row {
             (row.speedup_raw, row.speedup_mpi_default) = (speedup(raw), speedup(default));
             row.speedup_mpi_best = speedup(best);
         }
+    }
+
+    /// What others do with NaN and may, if the result was checked and they do.
+    pub(super) fn note(&self) -> Option<String> {
+        let n = self.nans_left_open.filter(|&n| n > 0)?;
+        Some(format!(
+            "{}, {} bytes: {n} results of operands of which one is NaN are numbers; MPI leaves open what \
+             its minimum and maximum make of NaN",
+            self.title, self.n_bytes
+        ))
     }
 
     /// What is wrong with the result, if it was checked and something is.
@@ -160,9 +187,7 @@ pub(super) mod tests {
 
     use foldwire::{Collective, Rank, Report};
 
-    use super::super::verdict::Verdict;
     use super::*;
-    use crate::cli::OpArg;
 
     const PROBLEM: Problem = Problem {
         collective: Collective::AllReduce,
@@ -178,7 +203,7 @@ pub(super) mod tests {
         let encode = Duration::from_millis(4);
         let report =
             Report { raw_bytes: 1000, wire_bytes, encode, total: encode, ..Report::default() };
-        let verdict = Verdict { max_error, mismatched_nonfinite: 0 };
+        let verdict = Verdict { max_error, ..Verdict::default() };
         Entry { times: times.to_vec(), report: Some(report), verdict: Some(verdict) }
     }
 
@@ -221,6 +246,27 @@ pub(super) mod tests {
         assert!(of(f64::INFINITY).is_some());
         let unchecked = Entry { verdict: None, ..entry(&[1.0], 1, 9.0) };
         assert_eq!(Row::new(("a", "A".into()), 4, &PROBLEM, &[unchecked], 0.0).fault(), None);
+    }
+
+    /// MPI leaves it open, so its own results are noted; Foldwire promises that NaN wins.
+    #[test]
+    fn what_mpi_makes_of_nan_is_no_fault_and_what_foldwire_makes_of_it_is() {
+        let of = |op, report: Option<Report>, lost_nans| {
+            let verdict = Verdict { max_error: 0.0, mismatched_nonfinite: 3, lost_nans };
+            let entry = Entry { report, verdict: Some(verdict), ..entry(&[1.0], 1, 0.0) };
+            let problem = Problem { op, ..PROBLEM };
+            let row = Row::new((MPI_BEST, "MPI best".into()), 64, &problem, &[entry], 0.0);
+            (row.fault().is_some(), row.note().is_some())
+        };
+        let ours = Some(Report { wire_bytes: 1, ..Report::default() });
+        for op in [OpArg::Min, OpArg::Max] {
+            assert_eq!(of(op, None, 3), (false, true));
+            assert_eq!(of(op, None, 2), (true, true), "an infinity is no NaN");
+            assert_eq!(of(op, ours, 3), (true, false));
+        }
+        for op in [OpArg::Sum, OpArg::Avg, OpArg::Prod] {
+            assert_eq!(of(op, None, 3), (true, false));
+        }
     }
 
     #[test]

@@ -10,12 +10,14 @@ use crate::quality::Quality;
 const PIECE: usize = 1 << 16;
 
 /// Errors of a result.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Verdict {
     /// Largest |result − exact| of the values that are finite in exact arithmetic.
     pub(super) max_error: f64,
     /// Values that are NaN or infinite in exact arithmetic, and not the same in the result.
     pub(super) mismatched_nonfinite: usize,
+    /// Those of them that are NaN in exact arithmetic.
+    pub(super) lost_nans: usize,
 }
 
 impl Verdict {
@@ -25,7 +27,7 @@ impl Verdict {
         data: &Data<T>,
         result: &[T],
     ) -> Self {
-        let mut verdict = Self { max_error: 0.0, mismatched_nonfinite: 0 };
+        let mut verdict = Self::default();
         let mut exact = vec![0.0; result.len().min(PIECE)];
         let mut first = problem.result().start;
         for piece in result.chunks(PIECE) {
@@ -34,6 +36,8 @@ impl Verdict {
             let quality = Quality::of(piece, exact);
             verdict.max_error = verdict.max_error.max(quality.max_error);
             verdict.mismatched_nonfinite += quality.mismatched_nonfinite;
+            let is_lost = |(value, exact): &(&T, &f64)| exact.is_nan() && !value.to_f64().is_nan();
+            verdict.lost_nans += piece.iter().zip(&*exact).filter(is_lost).count();
             first += piece.len();
         }
         verdict
@@ -63,11 +67,11 @@ mod tests {
         // Rank 1 begins at the third value.
         let mut result: Vec<f32> =
             [4.0, f32::NAN, 4.0, f32::NAN].into_iter().cycle().take(count).collect();
-        let right = Verdict { max_error: 0.0, mismatched_nonfinite: 0 };
+        let right = Verdict::default();
         assert_eq!(Verdict::of(&problem, &data, &result), right);
         result[count - 1] += 0.5;
         result[PIECE + 1] = 6.0;
-        let wrong = Verdict { max_error: 0.5, mismatched_nonfinite: 1 };
+        let wrong = Verdict { max_error: 0.5, mismatched_nonfinite: 1, lost_nans: 1 };
         assert_eq!(Verdict::of(&problem, &data, &result), wrong);
     }
 }

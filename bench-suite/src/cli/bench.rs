@@ -116,6 +116,9 @@ pub struct BenchArgs {
     pub frame: Option<usize>,
 
     /// Whether each contestant's first result of each size is compared with the exact one
+    ///
+    /// MPI leaves open what its minimum and maximum make of NaN: its own results are noted there,
+    /// not judged.
     #[arg(long, value_name = "WHETHER", default_value_t = true, action = clap::ArgAction::Set)]
     pub check: bool,
 
