@@ -81,7 +81,7 @@ fn remarks_that_cannot_be_written_change_no_exit_code() {
         ("stack --input none.f32", 2),
         ("stack --ranks 0", 2),
         ("launch -n 2 -- false", 1),
-        ("launch -n 2 -- ls no-such-file", 1),
+        ("launch -n 2 -- cat no-such-file", 1),
     ] {
         let output = command(folder.path(), args).stderr(full()).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{args}");
