@@ -24,6 +24,7 @@ use crate::bench::data::Source;
 use crate::cli::SimArgs;
 use crate::streams;
 use crate::usage::UsageError;
+pub use plot::PlotFile;
 use speeds::Speeds;
 pub use speeds::SpeedsArg;
 use sweep::{Setting, Sweep};
@@ -64,8 +65,9 @@ fn predict<T: Element>(
     } else {
         streams::write(&output::text(&setting, &speeds, &sweep, data.about()))?;
     }
-    if let Some(path) = &args.plot {
-        plot::draw(path, &setting, &sweep)
+    if let Some(file) = &args.plot {
+        let path = file.path();
+        plot::draw(file, &setting, &sweep)
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
         streams::remark(format_args!("plot: {}", path.display()));
     }

@@ -116,6 +116,41 @@ fn the_table_lines_up_and_the_plot_has_a_line_for_each_preset() {
 }
 
 #[test]
+fn a_plot_whose_name_ends_in_png_is_one_and_has_a_line_for_each_preset() {
+    let folder = folder();
+    let args = "allreduce --ranks 2:32 --size 8M --speeds fast.toml --preset raw,zccl,foldwire --plot out.PNG";
+    let output = sim(folder.path(), args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let file = fs::File::open(folder.path().join("out.PNG")).unwrap();
+    let mut reader = png::Decoder::new(std::io::BufReader::new(file)).read_info().unwrap();
+    let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut bytes).unwrap();
+    assert_eq!((info.width, info.height), (1520, 920));
+    let count = |colour: [u8; 3]| bytes.chunks(3).filter(|pixel| *pixel == colour).count();
+    // Raw, ZCCL (whose line is under Foldwire's, but for the legend) and Foldwire; no hZCCL.
+    for colour in [[120, 120, 120], [86, 180, 233], [213, 94, 0]] {
+        assert!(count(colour) > 100, "{colour:?}: {}", count(colour));
+    }
+    assert_eq!(count([0, 158, 115]), 0);
+    // Letters of caption, axes and legend.
+    assert!(count([0, 0, 0]) > 500, "{}", count([0, 0, 0]));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_plot_that_cannot_be_written_is_an_error() {
+    let folder = folder();
+    for name in ["full.svg", "full.png"] {
+        std::os::unix::fs::symlink("/dev/full", folder.path().join(name)).unwrap();
+        let args = "allreduce --ranks 2 --size 4K --speeds fast.toml --preset raw --plot";
+        let output = sim(folder.path(), &format!("{args} {name}"));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.starts_with(&format!("error: {name}: the plot cannot")), "{errors}");
+    }
+}
+
+#[test]
 fn the_ratio_is_that_of_the_field_unless_it_is_given() {
     let folder = folder();
     let smooth: Vec<u8> =
@@ -239,6 +274,8 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("allreduce --eager big", "64K"),
         ("allreduce --threads 1024", "cores"),
         ("allreduce --frame 17M", "16M at most"),
+        ("allreduce --plot out.jpg", "ends in .svg or .png"),
+        ("allreduce --plot png", "ends in .svg or .png"),
         ("--validate none.json", "none.json"),
         ("--validate fast.toml", "foldwire bench"),
         ("--validate linkless.json", "--link none"),

@@ -6,7 +6,7 @@ use clap::Args;
 use foldwire::{Collective, Preset};
 
 use super::bench::{DTypeArg, PresetArg, collective, frame, lanes, preset};
-use crate::sim::SpeedsArg;
+use crate::sim::{PlotFile, SpeedsArg};
 use crate::sizes::{self, Sizes};
 use crate::values::{BoundArg, LinkRate};
 
@@ -113,9 +113,9 @@ pub struct SimArgs {
     #[arg(long, value_name = "WHETHER", default_value_t = true, action = clap::ArgAction::Set)]
     pub checksum: bool,
 
-    /// Draw the speed-up over raw by ranks into this SVG file
-    #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
+    /// Draw speed-up over ranks into this file, by its ending an SVG or a PNG
+    #[arg(long, value_name = "FILE.svg|.png")]
+    pub plot: Option<PlotFile>,
 
     /// Print one JSON object on stdout instead of the table
     #[arg(long)]

@@ -32,6 +32,17 @@ impl Image {
         Self { width, height, pixels: vec![colour; width * height] }
     }
 
+    /// The image of these pixels, three bytes each, row by row.
+    ///
+    /// # Panics
+    ///
+    /// When they make no whole rows.
+    pub fn from_rgb(width: usize, bytes: &[u8]) -> Self {
+        let (pixels, rest) = bytes.as_chunks();
+        assert!(rest.is_empty() && pixels.len().is_multiple_of(width), "rows are whole");
+        Self { width, height: pixels.len() / width, pixels: pixels.to_vec() }
+    }
+
     /// Draws each pixel by its column and row.
     pub(super) fn draw(
         width: usize,
