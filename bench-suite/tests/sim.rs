@@ -55,8 +55,7 @@ fn every_collective_has_a_row_for_each_number_of_ranks_and_preset() {
     for collective in
         ["allreduce", "reduce-scatter", "allgather", "broadcast", "scatter", "gather", "reduce"]
     {
-        let args =
-            format!("{collective} --ranks 1,2:8,7 --size 4M --speeds zccl-1-thread-fast --json");
+        let args = format!("{collective} --ranks 1,2:8,7 --size 4M --speeds fast.toml --json");
         let object = object(folder.path(), &args);
         let rows = object["rows"].as_array().unwrap();
         assert_eq!(rows.len(), 5 * 6, "{collective}");
@@ -103,6 +102,7 @@ fn the_table_lines_up_and_the_plot_has_a_line_for_each_preset() {
     assert!(errors.contains("out.svg"), "{errors}");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.starts_with("# foldwire all-reduce, simulated: 8.39 MB of f32"), "{text}");
+    assert!(text.contains("; ratio given with the speeds\n"), "{text}");
     let rows: Vec<_> = text.lines().filter(|line| line.trim_start().starts_with("32 ")).collect();
     assert_eq!(rows.len(), 3, "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 200), "{text}");
@@ -156,8 +156,9 @@ fn the_ratio_is_that_of_the_field_unless_it_is_given() {
     let smooth: Vec<u8> =
         (0..200_000).flat_map(|i| (f64::from(i) * 1e-4).sin().to_le_bytes()).collect();
     fs::write(folder.path().join("smooth.f64"), smooth).unwrap();
-    let args =
-        "allgather --ranks 4 --size 8M --preset raw,zccl --speeds zccl-36-threads-fast --json";
+    fs::write(folder.path().join("no-ratio.toml"), SPEEDS.replace("ratio = [[1, 8.0]]", ""))
+        .unwrap();
+    let args = "allgather --ranks 4 --size 8M --preset raw,zccl --speeds no-ratio.toml --json";
     let sent = |more: &str| {
         let object = object(folder.path(), &format!("{args} {more}"));
         number(&object["rows"][1], "wire_bytes") / number(&object["rows"][0], "wire_bytes")
@@ -266,7 +267,7 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("allreduce --ranks 0", "2:512"),
         ("allreduce --size 6", "multiple of 4"),
         ("allreduce --latency 3", "as in 2us"),
-        ("allreduce --speeds mine", "hzccl-36-threads-fast"),
+        ("allreduce --speeds mine", "hzccl-18-threads-fast"),
         ("allreduce --speeds none.toml", "none.toml"),
         ("allreduce --speeds broken.toml", "add"),
         ("allreduce --field none.f32", "no such file"),

@@ -19,8 +19,8 @@ Examples:
       Every preset with this machine's codec, one rank a machine, on built-in data.
   foldwire sim allreduce --ranks 8,64,4096 --link 10gbit --field temperature.f32 --bound rel:1e-4 --json > result.json
       Ratio and speeds measured on your data; stdout holds one JSON object.
-  foldwire sim broadcast --ranks 2:512 --speeds zccl-36-threads-fast --preset raw,zccl
-      With the codec speeds of a publication.
+  foldwire sim broadcast --ranks 2:512 --speeds zccl-multi-thread-fast --preset raw,zccl
+      With the codec speeds and the ratio of a publication.
   foldwire sim allreduce --speeds mine.toml --ranks-per-node 16 --cores 16
       With speeds from a file (docs/scale.md has an example), 16 ranks on the 16 cores of each machine.
   foldwire sim --validate
@@ -83,8 +83,8 @@ pub struct SimArgs {
     pub dtype: Option<DTypeArg>,
 
     /// Speeds of the codec: `measure` (this machine's), a .toml or .json file, or those of a
-    /// publication (zccl-1-thread-slow, …-fast, zccl-36-threads-slow, …-fast,
-    /// hzccl-36-threads-slow, …-fast, gzccl-a100)
+    /// publication with its ratio (zccl-1-thread-slow, …-fast, zccl-multi-thread-slow, …-fast,
+    /// hzccl-18-threads-slow, …-fast, gzccl-a100)
     #[arg(long, value_name = "SOURCE", default_value = "measure")]
     pub speeds: SpeedsArg,
 

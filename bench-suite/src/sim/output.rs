@@ -16,11 +16,16 @@ pub(super) fn text(setting: &Setting, speeds: &Speeds, sweep: &Sweep, data: &str
     let host = &setting.cluster.host;
     let [raw, lossy] = speeds.in_gbps();
     let time = |seconds: f64| table::seconds(Duration::from_secs_f64(seconds));
+    let ratio = if speeds.tell_ratio() {
+        "ratio given with the speeds".to_owned()
+    } else {
+        format!("ratio of {data}")
+    };
     let mut text = format!(
         "# foldwire {}, simulated: {} of {}; nothing was sent\n\
          # links of {} each way, latency {}, {} a message at each end{}; checksums: {}; {} a machine on {}\n\
          # speeds of {}, GB/s of values\n#   {}\n#   {}\n\
-         # bound on each operand: {}; ratio of {data}\n\
+         # bound on each operand: {}; {ratio}\n\
          # {} lanes, frames of {} bytes; {:.1} million events/s\n\n",
         setting.collective.name(),
         table::bytes(setting.n_bytes as u64),

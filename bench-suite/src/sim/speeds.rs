@@ -2,7 +2,7 @@
 //!
 //! A file is TOML or JSON. Only encode, decode and combine of the compressor and copy and add of
 //! memory must be there; what is missing follows from them ([`cost::Speeds::of_parts`]). Without a
-//! ratio that of the field is measured.
+//! ratio that of the field is measured; without speeds for raw it has those of memory.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -31,10 +31,10 @@ const MOST_OPERANDS: usize = 64;
 const PUBLISHED: [(&str, &str); 7] = [
     ("zccl-1-thread-slow", include_str!("published/zccl-1-thread-slow.toml")),
     ("zccl-1-thread-fast", include_str!("published/zccl-1-thread-fast.toml")),
-    ("zccl-36-threads-slow", include_str!("published/zccl-36-threads-slow.toml")),
-    ("zccl-36-threads-fast", include_str!("published/zccl-36-threads-fast.toml")),
-    ("hzccl-36-threads-slow", include_str!("published/hzccl-36-threads-slow.toml")),
-    ("hzccl-36-threads-fast", include_str!("published/hzccl-36-threads-fast.toml")),
+    ("zccl-multi-thread-slow", include_str!("published/zccl-multi-thread-slow.toml")),
+    ("zccl-multi-thread-fast", include_str!("published/zccl-multi-thread-fast.toml")),
+    ("hzccl-18-threads-slow", include_str!("published/hzccl-18-threads-slow.toml")),
+    ("hzccl-18-threads-fast", include_str!("published/hzccl-18-threads-fast.toml")),
     ("gzccl-a100", include_str!("published/gzccl-a100.toml")),
 ];
 
@@ -75,6 +75,9 @@ struct SpeedsFile {
     /// Whose speeds these are.
     about: String,
     memory: Memory,
+    /// What raw is charged with in place of `memory`: an MPI library works on one thread, however
+    /// many the codec has.
+    raw: Option<Memory>,
     codec: Codec,
     /// Pairs of (operands, raw bytes over compressed bytes); measured on the field if empty.
     #[serde(default)]
@@ -108,9 +111,13 @@ struct Codec {
 impl SpeedsFile {
     fn parse(text: &str, is_json: bool) -> anyhow::Result<Self> {
         let file: Self = if is_json { serde_json::from_str(text)? } else { toml::from_str(text)? };
-        let Self { memory, codec, ratio, .. } = &file;
+        let Self { memory, raw, codec, ratio, .. } = &file;
         let must = [memory.copy, memory.add, codec.encode, codec.decode, codec.combine];
         let may = [
+            raw.map(|raw| raw.copy),
+            raw.map(|raw| raw.add),
+            raw.and_then(|raw| raw.look),
+            raw.and_then(|raw| raw.checksum),
             memory.look,
             memory.checksum,
             codec.fold,
@@ -128,7 +135,7 @@ impl SpeedsFile {
     }
 
     fn raw<T: Element>(&self) -> Costs {
-        let Memory { copy, add, look, checksum } = self.memory;
+        let Memory { copy, add, look, checksum } = self.raw.unwrap_or(self.memory);
         // Values are added in the received frame; what is stored as well is copied from it.
         let speeds = cost::Speeds {
             fold: add,
@@ -283,6 +290,11 @@ impl Speeds {
         costs
     }
 
+    /// Whether the ratio came with the speeds; else it is that of the field.
+    pub(super) fn tell_ratio(&self) -> bool {
+        self.wires.is_empty()
+    }
+
     /// Both codecs' speeds.
     pub(super) fn in_gbps(&self) -> [InGbps; 2] {
         let of = |codec: CodecId, costs: &Costs| {
@@ -344,6 +356,17 @@ mod tests {
         assert_eq!((raw.speeds.encode, raw.speeds.fold, raw.speeds.combine), (8e9, 4e9, 4e9));
         assert!((raw.speeds.fold_store - 8e9 / 3.0).abs() < 1.0);
         assert!(raw.look.is_infinite());
+    }
+
+    #[test]
+    fn raw_can_have_another_memory_than_the_codec() {
+        let text = "about = 'me'\nratio = [[1, 8]]\nmemory = { copy = 80, add = 40 }\n\
+            raw = { copy = inf, add = 4 }\ncodec = { encode = 2, decode = 4, combine = 4 }";
+        let file = SpeedsFile::parse(text, false).unwrap();
+        let (raw, lossy) = (file.raw::<f32>().speeds, file.lossy::<f32>(Wire::exact(4)).speeds);
+        assert_eq!((raw.encode, raw.fold, raw.fold_store), (f64::INFINITY, 4e9, 4e9));
+        assert_eq!(lossy.copy, 80e9);
+        assert!(SpeedsFile::parse(&text.replace("inf, add = 4", "0, add = 4"), false).is_err());
     }
 
     #[test]
