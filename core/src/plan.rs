@@ -142,7 +142,8 @@ impl fmt::Debug for Plan {
     }
 }
 
-/// A published system, or our own, as a [`Plan`].
+/// A published system, or our own, as a [`Plan`]. docs/algorithms.md says what each does unlike its
+/// authors' system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Preset {
@@ -155,7 +156,8 @@ pub enum Preset {
     Zccl,
     /// hZCCL: compressed blocks are added.
     Hzccl,
-    /// gZCCL: all-reduce by recursive doubling, fewer compressions in exchange for more bytes.
+    /// gZCCL, as a summary of its paper describes it: all-reduce by recursive doubling, fewer
+    /// compressions in exchange for more bytes.
     Gzccl,
     /// Foldwire's own.
     Foldwire,
