@@ -2,8 +2,10 @@
 
 mod call;
 mod check;
+mod cover;
 
 pub use call::Buffers;
+pub use cover::{all, pairwise, pairwise_of};
 
 use crate::data::{self, Random};
 use foldwire::codec::CodecId;
@@ -202,11 +204,6 @@ fn normalised(i: Indices) -> Indices {
 }
 
 impl Case {
-    /// The case with these choices on the axes.
-    fn from_indices(i: Indices) -> Self {
-        Self::of_size(SIZES[i[axis::SIZE]], i)
-    }
-
     /// The case with these choices on the other axes and this size.
     fn of_size(size: usize, i: Indices) -> Self {
         let i = normalised(i);
@@ -308,69 +305,6 @@ impl Choice {
         let count = [0, 1, size - 1, 31, 100, 500, 2000][self.0[axis::COUNT]];
         Case { count, ..Case::of_size(size, self.0) }
     }
-}
-
-/// The whole product, each case once: two million. Run a stride of it, or all of it on demand.
-pub fn all() -> impl Iterator<Item = Case> {
-    let total: usize = AXES.iter().product();
-    let indices = (0..total).map(|mut index| {
-        AXES.map(|n| {
-            let choice = index % n;
-            index /= n;
-            choice
-        })
-    });
-    indices.filter(|&i| normalised(i) == i).map(Case::from_indices)
-}
-
-/// Few cases in which every pair of choices on two axes occurs, if there is a case in which both
-/// mean something.
-#[must_use]
-pub fn pairwise() -> Vec<Case> {
-    cover().into_iter().map(Case::from_indices).collect()
-}
-
-/// The same cases, all on groups of `size`.
-#[must_use]
-pub fn pairwise_of(size: usize) -> Vec<Case> {
-    cover().into_iter().map(|indices| Case::of_size(size, indices)).collect()
-}
-
-/// Indices in which every possible pair of choices on two axes occurs: greedy, deterministic.
-fn cover() -> Vec<Indices> {
-    let pairs = |i: &Indices| {
-        let (i, means) = (*i, meanings(i));
-        let axes = (0..AXES.len()).filter(move |&axis| means[axis]);
-        axes.flat_map(move |a| (0..a).filter(move |&b| means[b]).map(move |b| (a, i[a], b, i[b])))
-    };
-    let mut missing = std::collections::BTreeSet::new();
-    for (a, &choices) in AXES.iter().enumerate() {
-        for (b, &others) in AXES[..a].iter().enumerate() {
-            missing.extend((0..choices * others).map(|xy| (a, xy / others, b, xy % others)));
-        }
-    }
-    let mut random = Random(42);
-    let mut cases = Vec::new();
-    while let Some(&(a, x, b, y)) = missing.iter().next() {
-        // Of some candidates with the first missing pair, the one with most missing pairs.
-        let candidates = (0..200).map(|_| {
-            let mut indices = AXES.map(|n| random.bits() as usize % n);
-            (indices[a], indices[b]) = (x, y);
-            normalised(indices)
-        });
-        let gain = |i: &Indices| pairs(i).filter(|pair| missing.contains(pair)).count();
-        let candidates = candidates.filter(|i| pairs(i).any(|pair| pair == (a, x, b, y)));
-        let best = candidates.max_by_key(gain);
-        // In no case do both mean something.
-        missing.remove(&(a, x, b, y));
-        if let Some(best) = best {
-            for pair in pairs(&best) {
-                missing.remove(&pair);
-            }
-            cases.push(best);
-        }
-    }
-    cases
 }
 
 /// Cases that differ from `self` in one thing only.

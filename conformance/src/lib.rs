@@ -1,10 +1,39 @@
-//! The conformance suite: what every backend, schedule, pipeline and codec must do.
+//! What every Foldwire transport must do, as tests for whoever writes one.
 //!
-//! A [`Case`] is one point of the product; [`Case::check`] runs it on a [`Backend`] and compares
-//! every rank's result with a plain oracle in `f64` and with the other ranks' bits. [`pairwise`]
-//! picks few cases such that every pair of choices occurs in one; [`all`] is the whole product.
+//! A backend tells how to run something on every rank of a new group, and [`suite::run`] tries it:
 //!
-//! A new backend implements [`Backend`] and calls [`pairwise`] in one test.
+//! ```no_run
+//! use foldwire_conformance::{Backend, suite};
+//! # use foldwire_threads::{Endpoint, World};
+//!
+//! struct Mine;
+//!
+//! impl Backend for Mine {
+//!     type Transport = Endpoint;
+//!
+//!     fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
+//!         World::new(size).run_endpoints(body)
+//!     }
+//! }
+//!
+//! suite::SIZES.into_iter().for_each(|size| suite::run(&|_| Mine, size));
+//! ```
+//!
+//! That takes about ten seconds with two cores, optimised (a debug build of the codecs is ten times
+//! slower). Ranks that are processes all run the same program; two more methods of [`Backend`] say
+//! which rank a process is, and gather a word of each.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`suite`] | the checks: results, calls in a row, disagreement, damage, silence, loss, survivors |
+//! | [`case`](mod@case) | a [`Case`]: a point of the product collective × schedule × pipeline × codec × …; [`pairwise`] picks few such that every pair of choices occurs in one, [`all`] is the whole product |
+//! | [`oracle`] | what a reduction should give, in `f64`, and how far a result may be off |
+//! | [`data`] | inputs, the same on every machine |
+//! | [`wrapped`], [`tamper`] | a transport that differs from the one inside it in a few things; one that damages frames |
+//!
+//! A [`Case`] alone [checks](Case::check) every rank's result against the oracle and against the
+//! other ranks' bits. The results of the threads backend are checked so; those of any other must
+//! have the same bits.
 
 pub mod case;
 pub mod data;

@@ -1,8 +1,8 @@
 //! What every backend must do: checks that run on any [`Backend`], whether its ranks are threads of
 //! one process or processes of their own.
 //!
-//! `make` gives the backend with frames of some size (`None`: its default). A check panics if
-//! something is wrong, on the rank that finds it.
+//! `make` gives the backend with frames of some bytes (`None`: its default; a backend without the
+//! choice always gives that). A check panics if something is wrong, on the rank that finds it.
 
 use crate::tamper::tamper;
 use crate::{
@@ -16,17 +16,21 @@ use foldwire::{Bound, Collective, Communicator, Error, Op, Plan, Rank, Transport
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// The sizes of groups that show every pair of choices: alone, a pair, with a third party, and more
+/// than many machines have cores.
+pub const SIZES: [usize; 4] = [1, 2, 3, 5];
+
 /// A check: its name, and what it runs on groups of a size.
 pub type Check<M> = (&'static str, fn(&M, usize));
 
 /// How many there are.
 pub const N_CHECKS: usize = 8;
 
-/// All checks.
+/// All checks. The first is divided among [`SIZES`], the others are for any size.
 #[must_use]
 pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; N_CHECKS] {
     [
-        ("every pair of choices gives the right result, and that of threads", conformance),
+        ("every pair of choices gives the result of threads, which is right", conformance),
         ("calls in a row on one communicator", many_calls),
         ("ranks that disagree get an error", disagreement),
         ("damaged frames are an error on every rank", damage),
@@ -37,19 +41,30 @@ pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; N_CHECKS] {
     ]
 }
 
+/// Runs all checks on groups of `size`, and says so where rank 0 is: a line `ok: …` for each.
+///
+/// Ranks that are processes all call it, with the number of processes, of which each of [`SIZES`]
+/// should have its turn.
+///
+/// # Panics
+/// If the backend does not do what it must.
+pub fn run<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    for (name, check) in checks() {
+        let start = Instant::now();
+        check(make, size);
+        if make(None).ranks(size).start == 0 {
+            println!("ok: {name}, {size} ranks, {:.2} s", start.elapsed().as_secs_f64());
+        }
+    }
+}
+
 /// Long enough that nothing but a silent rank runs into it.
 const PATIENT: Duration = Duration::from_secs(20);
 
 fn conformance<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
-    for (i, case) in pairwise_of(size).iter().enumerate() {
-        let frame_bytes = [None, Some(40_000), Some(5_000)][i % 3];
-        let backend = make(frame_bytes);
-        let ours = case.check(&backend);
-        // Every process has all ranks' digests: one compares.
-        if backend.ranks(size).start == 0 {
-            let theirs = case.check(&Threads { frame_bytes });
-            assert!(ours == theirs, "{case:?}: other bits than between threads");
-        }
+    let cases = pairwise_of(&SIZES);
+    for (i, case) in cases.iter().enumerate().filter(|(_, case)| case.size == size) {
+        case.compare_with_threads(&make([None, Some(40_000), Some(5_000)][i % 3]));
     }
 }
 

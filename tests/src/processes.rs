@@ -5,23 +5,12 @@ pub mod libfabric;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 
-use crate::{Backend, data, suite};
+use crate::{Backend, data};
 use foldwire::schedule::Ring;
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Error, Op, Plan};
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-/// Runs all checks on groups of `size`, which is the number of processes, and says so on rank 0.
-pub fn run_suite<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
-    for (name, check) in suite::checks() {
-        let start = Instant::now();
-        check(make, size);
-        if make(None).ranks(size).start == 0 {
-            println!("ok: {name}, {size} ranks, {:.2} s", start.elapsed().as_secs_f64());
-        }
-    }
-}
 
 /// The last rank kills itself in the middle of an all-reduce; the others say what they see of it,
 /// shrink, and say how many they are in a call of their own. Returns once they have; exit then,

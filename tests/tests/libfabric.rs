@@ -3,13 +3,10 @@
 #![cfg(feature = "libfabric")]
 
 use foldwire_tests::skip;
-use foldwire_tests::suite::N_CHECKS;
+use foldwire_tests::suite::{N_CHECKS, SIZES};
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock};
-
-/// Alone, a pair, with a third party, and more than cores; threads try all from 1 to 5.
-const SIZES: [usize; 4] = [1, 2, 3, 5];
 
 /// Suites wait half of their time and may run beside each other; a test that looks at the clock has
 /// the machine for itself.

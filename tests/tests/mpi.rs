@@ -3,12 +3,9 @@
 //! once for each MPI library that it finds.
 #![cfg(feature = "mpi")]
 
-use foldwire_tests::suite::N_CHECKS;
+use foldwire_tests::suite::{N_CHECKS, SIZES};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
-
-/// Alone, a pair, with a third party, and more than cores; threads try all from 1 to 5.
-const SIZES: [usize; 4] = [1, 2, 3, 5];
 
 /// One job at a time: MPI libraries spin while they wait.
 static MACHINE: Mutex<()> = Mutex::new(());

@@ -1,11 +1,12 @@
 //! Whether the results of a [`Case`] are right.
 
 use super::{Case, Operation};
-use crate::{Backend, data, oracle};
-use foldwire::{Collective, Element, Report, Scope};
+use crate::{Backend, Threads, data, oracle};
+use foldwire::{Collective, Communicator, Element, Report, Scope, Transport};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 impl Case {
-    /// Runs the case, checks every rank's result, and returns digests of them.
+    /// Runs the case, checks every rank's result, and returns a [word](Self::word) of each.
     ///
     /// # Panics
     /// If a result is wrong, naming the case.
@@ -18,24 +19,67 @@ impl Case {
     }
 
     fn check_as<T: Element, B: Backend>(&self, backend: &B) -> Vec<u64> {
-        let outcomes = backend.run(self.size, |mut comm| {
-            let outcome = self.run_rank::<T, _>(&mut comm);
-            outcome.unwrap_or_else(|error| panic!("{self:?}, rank {}: {error}", comm.rank()))
-        });
+        let outcomes = backend.run(self.size, |mut comm| self.outcome::<T, _>(&mut comm));
         let inputs = self.inputs::<T>();
         for (rank, (result, report)) in backend.ranks(self.size).zip(&outcomes) {
-            let verdict = self.verify(rank, result, report, &inputs);
-            verdict.unwrap_or_else(|wrong| panic!("{self:?}, rank {rank}: {wrong}"));
-        }
-        let digests = outcomes.iter().map(|(result, _)| data::digest(result)).collect();
-        let digests = backend.gather(digests);
-        assert_eq!(digests.len(), self.size, "{self:?}: ranks are missing");
-        if self.is_the_same_everywhere() {
-            for (rank, digest) in digests.iter().enumerate() {
-                assert!(*digest == digests[0], "{self:?}: rank {rank} differs from rank 0");
+            // What has the bits of rank 0's is as right as that.
+            if rank == 0 || !self.is_the_same_everywhere() {
+                let verdict = self.verify(rank, result, report, &inputs);
+                verdict.unwrap_or_else(|wrong| panic!("{self:?}, rank {rank}: {wrong}"));
             }
         }
-        digests
+        let words = outcomes.iter().map(|(result, report)| Self::word(result, report)).collect();
+        let words = backend.gather(words);
+        assert_eq!(words.len(), self.size, "{self:?}: ranks are missing");
+        if self.is_the_same_everywhere() {
+            for (rank, word) in words.iter().enumerate() {
+                assert!(*word == words[0], "{self:?}: rank {rank} differs from rank 0");
+            }
+        }
+        words
+    }
+
+    /// Runs the case, and compares every rank's [word](Self::word) with that of a rank of threads
+    /// with frames of the same capacity, whose results are [checked](Self::check).
+    ///
+    /// # Panics
+    /// If a result has other bits or promises something else, naming the case.
+    pub fn compare_with_threads<B: Backend>(&self, backend: &B) {
+        if self.is_f64 {
+            self.compare_as::<f64, B>(backend);
+        } else {
+            self.compare_as::<f32, B>(backend);
+        }
+    }
+
+    fn compare_as<T: Element, B: Backend>(&self, backend: &B) {
+        let outcomes = backend.run_transports(self.size, |transport| {
+            let n_bytes = transport.frame_capacity();
+            let mut comm = Communicator::new(transport).expect("frames are large enough");
+            let (result, report) = self.outcome::<T, _>(&mut comm);
+            (Self::word(&result, &report), n_bytes)
+        });
+        let (words, n_bytes): (_, Vec<usize>) = outcomes.into_iter().unzip();
+        let words = backend.gather(words);
+        // Every process has the words of all ranks: one compares.
+        if backend.ranks(self.size).start == 0 {
+            let of_threads = self.check(&Threads { frame_bytes: n_bytes.first().copied() });
+            assert!(words == of_threads, "{self:?}: {words:x?}, between threads {of_threads:x?}");
+        }
+    }
+
+    fn outcome<T: Element, X: Transport>(&self, comm: &mut Communicator<X>) -> (Vec<T>, Report) {
+        let outcome = self.run_rank::<T, _>(comm);
+        outcome.unwrap_or_else(|error| panic!("{self:?}, rank {}: {error}", comm.rank()))
+    }
+
+    /// A digest of a rank's result and of what the report promises of it.
+    #[must_use]
+    pub fn word<T: Element>(result: &[T], report: &Report) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let promise = (report.bound.to_bits(), report.worst_case.map(f64::to_bits));
+        (data::digest(result), promise).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Whether all ranks end with the same bits.
@@ -81,9 +125,13 @@ impl Case {
         if result.len() != range.len() {
             return Err(format!("{} values instead of {}", result.len(), range.len()));
         }
+        let mut operands = vec![0.0; self.size];
         for (&got, i) in result.iter().zip(range) {
             let context = |wrong| format!("value {i}: {wrong}; {report:?}");
-            let error = self.error_of(got, i, inputs, report).map_err(context)?;
+            for (operand, input) in operands.iter_mut().zip(inputs) {
+                *operand = input[i].to_f64();
+            }
+            let error = self.error_of(got, i, &operands, report).map_err(context)?;
             if !bound_on_result.is_none_or(|bound| error <= bound) {
                 return Err(context(format!("off by {error:e}")));
             }
@@ -91,12 +139,12 @@ impl Case {
         Ok(())
     }
 
-    /// How far one value is off, or what is wrong with it.
+    /// How far value `i`, made of `operands`, is off, or what is wrong with it.
     fn error_of<T: Element>(
         &self,
         got: T,
         i: usize,
-        inputs: &[Vec<T>],
+        operands: &[f64],
         report: &Report,
     ) -> Result<f64, String> {
         let got = got.to_f64();
@@ -106,7 +154,7 @@ impl Case {
                 Collective::Broadcast | Collective::Scatter => self.root,
                 _ => (0..self.size).find(|&r| self.share(r).contains(&i)).unwrap_or(0),
             };
-            let sent = inputs[owner][i].to_f64();
+            let sent = operands[owner];
             let error = if is_same(sent) { 0.0 } else { (got - sent).abs() };
             return if error <= report.bound {
                 Ok(error)
@@ -114,8 +162,7 @@ impl Case {
                 Err(format!("{sent} became {got}"))
             };
         }
-        let operands: Vec<f64> = inputs.iter().map(|x| x[i].to_f64()).collect();
-        let exact = oracle::reduce(self.op, &operands);
+        let exact = oracle::reduce(self.op, operands);
         let rounded = T::from_f64(exact).to_f64();
         if !rounded.is_finite() {
             // Beyond T, or not a number to begin with. A product may get there on one way and not
@@ -130,7 +177,7 @@ impl Case {
         let (bound, worst_case) = (report.bound, report.worst_case);
         let n = self.size as u64;
         let encodings = oracle::encodings(self.schedule.name(), self.collective, n) as f64;
-        let allowed = oracle::tolerance::<T>(self.op, &operands, bound, worst_case, encodings);
+        let allowed = oracle::tolerance::<T>(self.op, operands, bound, worst_case, encodings);
         let error = (got - exact).abs();
         if error <= allowed {
             Ok(error)

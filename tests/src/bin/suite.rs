@@ -37,7 +37,8 @@ fn main() {
 
 #[cfg(feature = "mpi")]
 fn over_mpi(cli: &Cli) {
-    use foldwire_tests::processes::{lose_a_rank, mpi::World, run_suite};
+    use foldwire_tests::processes::{lose_a_rank, mpi::World};
+    use foldwire_tests::suite;
     use mpi::traits::Communicator;
 
     let (universe, _) =
@@ -55,14 +56,15 @@ fn over_mpi(cli: &Cli) {
         // MPI_Finalize would wait for the lost rank.
         std::process::exit(0);
     }
-    run_suite(&|frame_bytes| World { world: &world, frame_bytes }, size);
+    suite::run(&|frame_bytes| World { world: &world, frame_bytes }, size);
 }
 
 #[cfg(feature = "libfabric")]
 fn over_libfabric(cli: &Cli) {
     use foldwire_bootstrap::{Exchange, Rendezvous};
     use foldwire_tests::processes::libfabric::{Group, SharedParty};
-    use foldwire_tests::processes::{lose_a_rank, run_suite};
+    use foldwire_tests::processes::lose_a_rank;
+    use foldwire_tests::suite;
 
     let party = Rendezvous::from_env().and_then(Rendezvous::join);
     let party = SharedParty::new(party.unwrap_or_else(|error| panic!("no party: {error}")));
@@ -73,5 +75,5 @@ fn over_libfabric(cli: &Cli) {
         lose_a_rank(&make(Some(20_000)), size);
         return;
     }
-    run_suite(&make, size);
+    suite::run(&make, size);
 }

@@ -1,0 +1,143 @@
+//! Which cases are run: all, or few that hold every pair of choices.
+//!
+//! The search is greedy and draws from a fixed seed: everybody gets the same cases. (After AETG:
+//! D. Cohen, S. Dalal, M. Fredman, G. Patton, IEEE TSE 23(7), 1997.)
+
+use super::{AXES, Case, Indices, SIZES, axis, meanings, normalised};
+use crate::data::Random;
+use std::collections::BTreeSet;
+
+/// The whole product, each case once: two million. Run a stride of it, or all of it on demand.
+pub fn all() -> impl Iterator<Item = Case> {
+    let total: usize = AXES.iter().product();
+    let indices = (0..total).map(|mut index| {
+        AXES.map(|n| {
+            let choice = index % n;
+            index /= n;
+            choice
+        })
+    });
+    let indices = indices.filter(|&i| normalised(i) == i);
+    indices.map(|i| Case::of_size(SIZES[i[axis::SIZE]], i))
+}
+
+/// Few cases in which every pair of choices on two axes occurs, if there is a case in which both
+/// mean something.
+#[must_use]
+pub fn pairwise() -> Vec<Case> {
+    pairwise_of(&SIZES)
+}
+
+/// The same on groups of these sizes, one at least, each of which is a choice.
+///
+/// Where nothing is sent (one rank, no values) a pair is shown only if it is of that very choice:
+/// every other pair occurs in a case with messages.
+#[must_use]
+pub fn pairwise_of(sizes: &[usize]) -> Vec<Case> {
+    let cases = cover(sizes).into_iter();
+    cases.map(|i| Case::of_size(sizes[i[axis::SIZE]], i)).collect()
+}
+
+/// Two axes, the later one first, and the choice on each.
+type Pair = [(usize, usize); 2];
+
+/// The pairs of choices that a case shows.
+fn shown<'a>(i: &'a Indices, sizes: &[usize]) -> impl Iterator<Item = Pair> + 'a {
+    let means = meanings(i);
+    let is_alone = sizes[i[axis::SIZE]] == 1;
+    let is_empty = i[axis::COUNT] == 0;
+    let pairs = (0..AXES.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+    let pairs = pairs.filter(move |&(a, b)| {
+        let is_of = |axis| a == axis || b == axis;
+        means[a]
+            && means[b]
+            && (!is_alone || is_of(axis::SIZE))
+            && (!is_empty || is_of(axis::COUNT))
+    });
+    pairs.map(|(a, b)| [(a, i[a]), (b, i[b])])
+}
+
+fn cover(sizes: &[usize]) -> Vec<Indices> {
+    let mut n_choices = AXES;
+    n_choices[axis::SIZE] = sizes.len();
+    let mut missing = BTreeSet::new();
+    for (a, &choices) in n_choices.iter().enumerate() {
+        for (b, &others) in n_choices[..a].iter().enumerate() {
+            missing.extend((0..choices * others).map(|xy| [(a, xy / others), (b, xy % others)]));
+        }
+    }
+    let mut random = Random(42);
+    let mut cases = Vec::new();
+    while let Some(&first) = missing.first() {
+        // Of some candidates with the first missing pair, the one with most missing pairs.
+        let candidates = (0..200).map(|_| {
+            let mut indices = n_choices.map(|n| random.below(n));
+            for (axis, choice) in first {
+                indices[axis] = choice;
+            }
+            normalised(indices)
+        });
+        let gain = |i: &Indices| shown(i, sizes).filter(|pair| missing.contains(pair)).count();
+        let candidates = candidates.filter(|i| shown(i, sizes).any(|pair| pair == first));
+        let best = candidates.max_by_key(gain);
+        // In no case do both mean something.
+        missing.remove(&first);
+        if let Some(best) = best {
+            for pair in shown(&best, sizes) {
+                missing.remove(&pair);
+            }
+            cases.push(best);
+        }
+    }
+    cases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite;
+
+    /// Every pair that any case shows, found without the search: whether choices mean something
+    /// depends on few axes, of which this goes through all.
+    fn possible(sizes: &[usize]) -> BTreeSet<Pair> {
+        const DECISIVE: [usize; 6] =
+            [axis::ROUTE, axis::CODEC, axis::OP, axis::BOUND, axis::SCOPE, axis::ROUGH];
+        let mut n_choices = AXES;
+        n_choices[axis::SIZE] = sizes.len();
+        let total: usize = DECISIVE.iter().map(|&axis| AXES[axis]).product();
+        let mut pairs = BTreeSet::new();
+        for mut index in 0..total {
+            let mut indices = [0; AXES.len()];
+            for axis in DECISIVE {
+                indices[axis] = index % AXES[axis];
+                index /= AXES[axis];
+            }
+            let indices = normalised(indices);
+            let means = meanings(&indices);
+            let choices = |axis: usize| match DECISIVE.contains(&axis) {
+                true => indices[axis]..indices[axis] + 1,
+                false => 0..n_choices[axis],
+            };
+            for a in (0..AXES.len()).filter(|&a| means[a]) {
+                for b in (0..a).filter(|&b| means[b]) {
+                    let both = choices(a).flat_map(|x| choices(b).map(move |y| (x, y)));
+                    pairs.extend(both.map(|(x, y)| [(a, x), (b, y)]));
+                }
+            }
+        }
+        pairs
+    }
+
+    /// The suite's sizes for processes, too, of which each starts a job of its own.
+    #[test]
+    fn every_pair_of_choices_is_in_the_cover_and_few_cases_are() {
+        for sizes in [&SIZES[..], &suite::SIZES] {
+            let cases = cover(sizes);
+            let covered: BTreeSet<Pair> = cases.iter().flat_map(|i| shown(i, sizes)).collect();
+            let lost: Vec<_> = possible(sizes).difference(&covered).copied().collect();
+            assert!(lost.is_empty(), "{sizes:?}: {lost:?}");
+            assert!(cases.len() < 200, "{sizes:?}: {} cases", cases.len());
+            println!("{sizes:?}: {} cases", cases.len());
+        }
+    }
+}
