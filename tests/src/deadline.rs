@@ -4,7 +4,7 @@
 use foldwire::schedule::Ring;
 use foldwire::{Bound, Communicator, Plan};
 use foldwire_threads::{Endpoint, World};
-use std::sync::{Barrier, mpsc};
+use std::sync::{Barrier, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -44,6 +44,21 @@ pub fn within_deadline<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'sta
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(body()));
     receiver.recv_timeout(DEADLINE).expect("hung, or panicked (see above)")
+}
+
+/// Tries every case, eight at a time: for tests in which ranks mostly sleep.
+///
+/// # Panics
+/// If a case does.
+pub fn at_once<C: Send>(cases: impl IntoIterator<Item = C>, test: impl Fn(C) + Sync) {
+    let cases: Vec<C> = cases.into_iter().collect();
+    let cases = Mutex::new(cases.into_iter());
+    let next = || cases.lock().unwrap_or_else(PoisonError::into_inner).next();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| std::iter::from_fn(next).for_each(&test));
+        }
+    });
 }
 
 /// The plan of most calls.

@@ -10,7 +10,7 @@ use foldwire::pipeline;
 use foldwire::schedule::{Binomial, Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Collective, Error, Op, Plan, Rank, Scope};
-use foldwire_tests::deadline::{Comm, PATIENT, plan, run, within_deadline};
+use foldwire_tests::deadline::{Comm, PATIENT, at_once, plan, run, within_deadline};
 use foldwire_tests::{
     Case, Operation,
     case::{ROUTES, needs_all},
@@ -310,37 +310,35 @@ fn a_rank_that_panics_or_leaves_is_lost_to_the_others() {
 
 #[test]
 fn a_rank_that_never_calls_stalls_the_others_and_then_fails_itself() {
-    for (collective, schedule) in ROUTES {
-        for size in [2, 5] {
-            let case = Case { collective, schedule, ..Case::all_reduce(size, 50_000) };
-            let timeout = Duration::from_millis(150);
-            let late = Duration::from_millis(600);
-            let outcomes = run(size, timeout, move |comm| {
-                let start = Instant::now();
-                if comm.rank().index() == size - 1 {
-                    thread::sleep(late);
-                }
-                let first = call(&case, comm);
-                (first, first.and_then(|_| next_call(comm)), start.elapsed())
-            });
-            let context = format!("{case:?}: {outcomes:?}");
-            // The late rank may find that all it needs was sent before the others gave up.
-            let ((first, outcome, _), others) = outcomes.split_last().expect("ranks");
-            assert!(outcome.is_err(), "{context}");
-            assert!(collective != Collective::AllReduce || first.is_err(), "{context}");
-            for (first, outcome, time) in others {
-                let is_stalled =
-                    |e: &Error| matches!(e, Error::Stalled { .. } | Error::Aborted { .. });
-                assert!(outcome.as_ref().is_err_and(is_stalled), "{context}");
-                assert!(!needs_all(collective) || first.is_err(), "{context}");
-                assert!(*time < late, "{context}");
+    let cases = ROUTES.into_iter().flat_map(|route| [(route, 2), (route, 5)]);
+    at_once(cases, |((collective, schedule), size)| {
+        let case = Case { collective, schedule, ..Case::all_reduce(size, 50_000) };
+        let timeout = Duration::from_millis(150);
+        let late = Duration::from_millis(600);
+        let outcomes = run(size, timeout, move |comm| {
+            let start = Instant::now();
+            if comm.rank().index() == size - 1 {
+                thread::sleep(late);
             }
-            let has_stalled = |o: &Result<(), Error>| matches!(o, Err(Error::Stalled { .. }));
-            let stalled = || others.iter().filter(|(_, outcome, _)| has_stalled(outcome));
-            assert!(stalled().count() > 0, "{context}");
-            assert!(stalled().all(|(.., time)| timeout <= *time), "{context}");
+            let first = call(&case, comm);
+            (first, first.and_then(|_| next_call(comm)), start.elapsed())
+        });
+        let context = format!("{case:?}: {outcomes:?}");
+        // The late rank may find that all it needs was sent before the others gave up.
+        let ((first, outcome, _), others) = outcomes.split_last().expect("ranks");
+        assert!(outcome.is_err(), "{context}");
+        assert!(collective != Collective::AllReduce || first.is_err(), "{context}");
+        for (first, outcome, time) in others {
+            let is_stalled = |e: &Error| matches!(e, Error::Stalled { .. } | Error::Aborted { .. });
+            assert!(outcome.as_ref().is_err_and(is_stalled), "{context}");
+            assert!(!needs_all(collective) || first.is_err(), "{context}");
+            assert!(*time < late, "{context}");
         }
-    }
+        let has_stalled = |o: &Result<(), Error>| matches!(o, Err(Error::Stalled { .. }));
+        let stalled = || others.iter().filter(|(_, outcome, _)| has_stalled(outcome));
+        assert!(stalled().count() > 0, "{context}");
+        assert!(stalled().all(|(.., time)| timeout <= *time), "{context}");
+    });
 }
 
 #[test]

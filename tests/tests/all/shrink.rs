@@ -9,7 +9,7 @@ use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Communicator, Config, Error, Op, Plan, Rank, Shrink};
 use foldwire_tests::data;
-use foldwire_tests::deadline::{Comm, PATIENT, within_deadline};
+use foldwire_tests::deadline::{Comm, PATIENT, at_once, within_deadline};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_threads::{Endpoint, World};
 use std::panic::resume_unwind;
@@ -198,39 +198,38 @@ fn after_a_cancel_all_come_back_also_those_that_had_finished() {
 
 #[test]
 fn a_silent_rank_is_left_out_after_the_patience_and_learns_it() {
-    for size in [2, 3, 5] {
-        for silent in [0, size - 1] {
-            let outcomes = run_owned(size, move |mut comm| {
-                let rank = comm.rank().index();
-                comm.config_mut().timeout = Duration::from_millis(100);
-                if rank == silent {
-                    thread::sleep(4 * PATIENCE);
-                    return comm.shrink(PATIENCE).map(|comm| (comm.size(), None));
+    let cases = [2, 3, 5].into_iter().flat_map(|size| [(size, 0), (size, size - 1)]);
+    at_once(cases, |(size, silent)| {
+        let outcomes = run_owned(size, move |mut comm| {
+            let rank = comm.rank().index();
+            comm.config_mut().timeout = Duration::from_millis(100);
+            if rank == silent {
+                thread::sleep(4 * PATIENCE);
+                return comm.shrink(PATIENCE).map(|comm| (comm.size(), None));
+            }
+            assert!(fail(&mut comm, &Ring).is_err(), "a rank is silent");
+            let start = Instant::now();
+            let mut comm = comm.shrink(PATIENCE)?;
+            assert!(start.elapsed() >= PATIENCE && start.elapsed() < 3 * PATIENCE);
+            comm.config_mut().timeout = PATIENT;
+            Ok((comm.size(), Some(sum(&mut comm)?)))
+        });
+        let members: Vec<usize> = (0..size).filter(|&rank| rank != silent).collect();
+        let sum = expected(&members);
+        for (rank, outcome) in outcomes.iter().enumerate() {
+            match outcome {
+                Err(Error::Excluded { rank: by }) if rank == silent => {
+                    assert!(members.contains(&by.index()));
                 }
-                assert!(fail(&mut comm, &Ring).is_err(), "a rank is silent");
-                let start = Instant::now();
-                let mut comm = comm.shrink(PATIENCE)?;
-                assert!(start.elapsed() >= PATIENCE && start.elapsed() < 3 * PATIENCE);
-                comm.config_mut().timeout = PATIENT;
-                Ok((comm.size(), Some(sum(&mut comm)?)))
-            });
-            let members: Vec<usize> = (0..size).filter(|&rank| rank != silent).collect();
-            let sum = expected(&members);
-            for (rank, outcome) in outcomes.iter().enumerate() {
-                match outcome {
-                    Err(Error::Excluded { rank: by }) if rank == silent => {
-                        assert!(members.contains(&by.index()));
-                    }
-                    Ok((n, Some(bytes))) if rank != silent => {
-                        assert!(*n == size - 1 && *bytes == sum, "rank {rank}");
-                    }
-                    other => {
-                        panic!("{size} ranks, {silent} silent: rank {rank}: {:?}", short(other))
-                    }
+                Ok((n, Some(bytes))) if rank != silent => {
+                    assert!(*n == size - 1 && *bytes == sum, "rank {rank}");
+                }
+                other => {
+                    panic!("{size} ranks, {silent} silent: rank {rank}: {:?}", short(other))
                 }
             }
         }
-    }
+    });
 }
 
 fn short(outcome: &Result<(usize, Option<Vec<u8>>), Error>) -> Result<usize, Error> {
