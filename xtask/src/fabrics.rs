@@ -21,7 +21,7 @@ const MPI: Part = Part {
 };
 
 const LIBFABRIC: Part = Part {
-    members: &["foldwire-libfabric", "libfabric-sys"],
+    members: &["foldwire-libfabric", "foldwire-libfabric-sys"],
     features: "foldwire-bench/libfabric,foldwire-tests/libfabric",
 };
 

@@ -15,6 +15,8 @@ mod loom;
 mod machine;
 mod nightly;
 mod packages;
+#[cfg(test)]
+mod published;
 mod sanitize;
 mod soak;
 mod steps;
