@@ -1,0 +1,33 @@
+//! The suite that every backend passes, over the transport from scratch.
+
+use super::wire::{Wire, connect};
+use super::{main, run};
+use foldwire_conformance::{Backend, suite};
+
+struct Wires {
+    frame_bytes: usize,
+}
+
+impl Backend for Wires {
+    type Transport = Wire;
+
+    fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Wire) -> R + Sync) -> Vec<R> {
+        run(connect(size, self.frame_bytes), body)
+    }
+}
+
+#[test]
+fn the_conformance_suite_passes() {
+    for (name, check) in suite::checks() {
+        println!("{name}");
+        check(
+            &|frame_bytes: Option<usize>| Wires { frame_bytes: frame_bytes.unwrap_or(65_536) },
+            3,
+        );
+    }
+}
+
+#[test]
+fn runs() {
+    main().unwrap();
+}
