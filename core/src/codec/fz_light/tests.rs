@@ -1,4 +1,5 @@
 use super::*;
+use crate::bound::{Bound, Extent};
 use std::vec;
 
 #[test]
@@ -28,4 +29,20 @@ fn an_index_beyond_everything_is_damage() {
         damaged[at..at + 4].fill(0xff);
         assert!(codec.decode(&damaged, 1, &mut vec![0.0; 5000]).is_err(), "{entry}");
     }
+}
+
+/// What docs/guarantees.md warns of: one array, one range.
+#[test]
+fn a_relative_bound_on_a_flat_buffer_erases_its_small_tensors() {
+    let wide = (0..4096).map(|i| (i as f32 * 0.01).sin());
+    let small = (0..4096).map(|i| 1e-4 * (i as f32 * 0.01).cos());
+    let flat: vec::Vec<f32> = wide.chain(small).collect();
+    let eb = Bound::Relative(1e-3).absolute(Extent::of(&flat)).unwrap();
+    let codec = FzLight::<f32>::new(Quantum::new::<f32>(eb), 1);
+    let mut bytes = vec![0; codec.max_encoded_len(flat.len()).unwrap()];
+    let n = codec.encode(&flat, &mut bytes).unwrap().n_bytes;
+    let mut values = vec![1.0; flat.len()];
+    codec.decode(&bytes[..n], 1, &mut values).unwrap();
+    assert!(values[4096..].iter().all(|&x| x == 0.0));
+    assert!(values[..4096].iter().any(|&x| x != 0.0));
 }
