@@ -53,6 +53,24 @@ fn every_preset_and_size_has_a_row() {
     );
     assert!(last("foldwire")["ratio"].as_f64().unwrap() > 3.0);
     assert!(last("foldwire")["max_err"].as_f64().unwrap() > 0.0);
+    assert!(last("raw")["times_memcpy"].as_f64().unwrap() > 0.0);
+}
+
+/// The table's lines of a raw broadcast with these options.
+fn broadcast(options: &str) -> String {
+    let args = "broadcast --ranks 2 --sizes 1M --preset raw --repeat 2 --min-time 0";
+    let output = bench(&format!("{args} {options}"));
+    assert!(output.status.success(), "{options}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn ranks_that_share_memory_are_compared_with_a_memcpy_by_all_of_them() {
+    for options in ["", "--link none"] {
+        let text = broadcast(options);
+        assert!(text.contains("x memcpy: time / that of a memcpy"), "{text}");
+    }
+    assert!(!broadcast("--link 10gbit").contains("x memcpy"));
 }
 
 #[test]

@@ -3,19 +3,22 @@
 //! For each size contestants get ready, run once and have their result checked, warm up, and then
 //! take turns: one run each a round, so that whatever disturbs the machine disturbs all alike. How
 //! many rounds there are follows from the times of the warm-up, which ranks tell each other, so
-//! that all of them do the same.
+//! that all of them do the same. Where ranks share memory and no link is given, each round ends with
+//! a copy of as many bytes by every rank at the same time: what a collective could hope for if it had
+//! nothing to do but to read and write one array.
 
 use std::ops::Range;
 
 use anyhow::Context;
 use foldwire::{Collective, Communicator, Element, Rank, Report, Transport};
+use foldwire_fields::memory;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
 use super::contestant::Contestant;
 use super::data::Data;
 use super::problem::Problem;
-use super::row::Row;
+use super::row::{self, Row};
 use super::stage::{Barrier, Stage, tell};
 use super::verdict::Verdict;
 use crate::cli::{BenchArgs, OpArg};
@@ -43,6 +46,8 @@ pub(super) struct Settings {
     /// In seconds.
     pub(super) min_time: f64,
     pub(super) check: bool,
+    /// Whether links have a rate other than that of memory.
+    pub(super) has_links: bool,
 }
 
 impl Settings {
@@ -80,6 +85,7 @@ impl Settings {
             repeat: args.repeat,
             min_time: args.min_time,
             check: args.check,
+            has_links: args.link.as_ref().is_some_and(|link| link.bytes_per_s().is_some()),
         })
     }
 
@@ -94,7 +100,9 @@ impl Settings {
         let count = self.counts.iter().copied().max().unwrap_or(0);
         let n_bytes = |rank| {
             let problem = Problem { collective, op, root, in_place, count, size, rank };
-            problem.buffer_lens().iter().sum::<usize>() as u128 * T::BYTES as u128
+            let [sent, received] = problem.buffer_lens();
+            // And an array that is copied, and its copy.
+            (sent + received + 2 * count) as u128 * T::BYTES as u128
         };
         let n_ranks = ranks.len();
         room::check(ranks.map(n_bytes).sum()).map_err(|error| {
@@ -159,6 +167,11 @@ impl<X: Transport, T: Element + Into<f64>> Contest<'_, X, T> {
         let Settings { collective, op, root, in_place, .. } = **settings;
         let (size, rank) = (comm.size(), comm.rank().index());
         let problem = Problem { collective, op, root, in_place, count, size, rank };
+        let shares_memory = !comm.transport().needs_checksum() && !settings.has_links;
+        let mut own = memory::zeroed(if shares_memory { count } else { 0 })?;
+        data.fill(rank, 0, &mut own);
+        let mut memcpy = shares_memory.then(|| Memcpy::new(&own));
+        let mut copies = Vec::new();
         let mut stage = Stage::new(comm, *barrier, problem, data)?;
         let mut entries: Vec<Entry> = Vec::new();
         for contestant in contestants.iter_mut() {
@@ -179,6 +192,9 @@ impl<X: Transport, T: Element + Into<f64>> Contest<'_, X, T> {
             for contestant in contestants.iter_mut() {
                 round_time += stage.run(contestant.as_mut())?.0;
             }
+            if let Some(memcpy) = &mut memcpy {
+                stage.copy(memcpy)?;
+            }
         }
         let round_time = stage.largest(round_time)?;
         let rounds = rounds(settings.repeat, settings.min_time, round_time);
@@ -187,6 +203,9 @@ impl<X: Transport, T: Element + Into<f64>> Contest<'_, X, T> {
                 let (time, done) = stage.run(contestant.as_mut())?;
                 entry.times.push(time);
                 entry.report = done.report;
+            }
+            if let Some(memcpy) = &mut memcpy {
+                copies.push(stage.copy(memcpy)?);
             }
         }
         let mut rows = Vec::new();
@@ -201,9 +220,16 @@ impl<X: Transport, T: Element + Into<f64>> Contest<'_, X, T> {
             row.algorithm = contestant.detail();
             rows.push(row);
         }
-        Row::compare(&mut rows);
+        let copies = tell(stage.comm, &copies)?;
+        Row::compare(&mut rows, shares_memory.then(|| row::median(&slowest(&copies))));
         Ok(rows)
     }
+}
+
+/// Each round's longest time, of the times of each rank.
+pub(super) fn slowest(ranks: &[Vec<f64>]) -> Vec<f64> {
+    let n_rounds = ranks.first().map_or(0, Vec::len);
+    (0..n_rounds).map(|round| ranks.iter().map(|r| r[round]).fold(0.0, f64::max)).collect()
 }
 
 /// Rounds that count.

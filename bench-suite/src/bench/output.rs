@@ -110,7 +110,12 @@ impl Results {
     /// Head and table.
     pub(super) fn text(&self) -> String {
         let Outcome { rows, memcpy_gbps } = &self.outcome;
-        format!("{}\n{}", self.head.text(*memcpy_gbps), table(rows))
+        let by_all = if rows.iter().any(|row| row.times_memcpy.is_some()) {
+            "# x memcpy: time / that of a memcpy of as many bytes by all ranks at once, in the same rounds\n"
+        } else {
+            ""
+        };
+        format!("{}{by_all}\n{}", self.head.text(*memcpy_gbps), table(rows))
     }
 }
 
@@ -118,6 +123,7 @@ impl Results {
 fn table(rows: &[Row]) -> String {
     let has = |name: &str| rows.iter().any(|row| row.contestant == name);
     let (has_default, has_best) = (has(MPI_DEFAULT), has(MPI_BEST));
+    let has_memcpy = rows.iter().any(|row| row.times_memcpy.is_some());
     let mut columns = vec![
         ("size", "bytes", Align::Right),
         ("contestant", "", Align::Left),
@@ -129,6 +135,9 @@ fn table(rows: &[Row]) -> String {
         ("allowed", "", Align::Right),
         ("speed-up", "x raw", Align::Right),
     ];
+    if has_memcpy {
+        columns.push(("time", "x memcpy", Align::Right));
+    }
     if has_default {
         columns.push(("speed-up", "x MPI", Align::Right));
     }
@@ -152,6 +161,9 @@ fn table(rows: &[Row]) -> String {
             optional(row.bound_worst, table::scientific),
             optional(row.speedup_raw, two_digits),
         ];
+        if has_memcpy {
+            cells.push(optional(row.times_memcpy, two_digits));
+        }
         if has_default {
             cells.push(optional(row.speedup_mpi_default, two_digits));
         }
@@ -208,17 +220,18 @@ pub(crate) mod tests {
     #[test]
     fn columns_of_mpi_are_there_where_it_is() {
         let mut rows = vec![row(RAW, 0.004), row("foldwire", 0.001)];
-        Row::compare(&mut rows);
+        Row::compare(&mut rows, None);
         let text = table(&rows);
-        assert!(text.contains("4000.0") && !text.contains("MPI"), "{text}");
+        assert!(text.contains("4000.0"), "{text}");
+        assert!(!text.contains("MPI") && !text.contains("x memcpy"), "{text}");
         let mut best = row(MPI_BEST, 0.002);
         best.algorithm = Some("MPI_Reduce: chain".into());
         rows.push(best);
-        Row::compare(&mut rows);
+        Row::compare(&mut rows, Some(0.0005));
         let text = table(&rows);
         let foldwire = text.lines().find(|line| line.contains("foldwire")).unwrap();
         let cells: Vec<_> = foldwire.split_whitespace().collect();
-        assert_eq!(cells[cells.len() - 2..], ["4.00", "2.00"], "{text}");
+        assert_eq!(cells[cells.len() - 3..], ["4.00", "2.00", "2.00"], "{text}");
         assert!(text.trim_end().ends_with("MPI_Reduce: chain"), "{text}");
     }
 

@@ -55,6 +55,9 @@ pub(crate) struct Row {
     pub(crate) speedup_raw: Option<f64>,
     pub(crate) speedup_mpi_default: Option<f64>,
     pub(crate) speedup_mpi_best: Option<f64>,
+    /// Time / that of a memcpy of as many bytes by all ranks at once, where they share memory.
+    #[serde(default)]
+    pub(crate) times_memcpy: Option<f64>,
     /// What was chosen, if there was a choice.
     pub(crate) algorithm: Option<String>,
 }
@@ -128,18 +131,21 @@ impl Row {
             speedup_raw: None,
             speedup_mpi_default: None,
             speedup_mpi_best: None,
+            times_memcpy: None,
             algorithm: None,
         }
     }
 
-    /// Fills the speed-ups of the rows of one size.
-    pub(super) fn compare(rows: &mut [Self]) {
+    /// Fills the speed-ups of the rows of one size. `memcpy` is the time of a copy by all ranks at
+    /// once.
+    pub(super) fn compare(rows: &mut [Self], memcpy: Option<f64>) {
         let time = |of: &str| rows.iter().find(|row| row.contestant == of).map(|row| row.time_s);
         let [raw, default, best] = [RAW, MPI_DEFAULT, MPI_BEST].map(time);
         for row in rows {
             let speedup = |other: Option<f64>| other.map(|other| other / row.time_s.max(1e-9));
             (row.speedup_raw, row.speedup_mpi_default) = (speedup(raw), speedup(default));
             row.speedup_mpi_best = speedup(best);
+            row.times_memcpy = memcpy.map(|memcpy| row.time_s / memcpy.max(1e-9));
         }
     }
 
@@ -230,7 +236,8 @@ pub(super) mod tests {
     #[test]
     fn speed_ups_are_over_those_who_take_part() {
         let mut rows = [row(RAW, 4.0), row("foldwire", 1.0), row(MPI_BEST, 2.0)];
-        Row::compare(&mut rows);
+        Row::compare(&mut rows, Some(0.5));
+        assert_eq!((rows[0].times_memcpy, rows[1].times_memcpy), (Some(8.0), Some(2.0)));
         assert_eq!((rows[1].speedup_raw, rows[1].speedup_mpi_best), (Some(4.0), Some(2.0)));
         assert_eq!((rows[0].speedup_raw, rows[1].speedup_mpi_default), (Some(1.0), None));
     }

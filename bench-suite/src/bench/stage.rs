@@ -12,6 +12,7 @@ use super::contestant::{Buffers, Contestant, Done};
 use super::data::Data;
 use super::problem::Problem;
 use super::verdict::Verdict;
+use crate::memory::Memcpy;
 
 /// Waits until all ranks have called it.
 pub(super) type Barrier<X> = dyn FnMut(&mut Communicator<X>) -> anyhow::Result<()>;
@@ -94,6 +95,12 @@ impl<'a, X: Transport, T: Element> Stage<'a, X, T> {
         let at = done.result_at.unwrap_or(default);
         let verdict = Verdict::of(&self.problem, data, &self.buffers.recv[at..at + place.len()]);
         Ok((time, done, verdict))
+    }
+
+    /// This rank's time, in seconds, of a copy of its own while all others copy theirs.
+    pub(super) fn copy(&mut self, memcpy: &mut Memcpy<'_, T>) -> anyhow::Result<f64> {
+        (self.barrier)(self.comm)?;
+        Ok(memcpy.run().as_secs_f64())
     }
 
     /// The largest of all ranks' numbers.
