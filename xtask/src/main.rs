@@ -9,6 +9,7 @@ mod bench;
 mod ci;
 #[cfg(target_os = "linux")]
 mod cluster;
+mod current_mpi;
 mod fabrics;
 mod fuzz;
 mod loom;
@@ -37,6 +38,7 @@ Examples:
   cargo xtask soak --seeds 1e6           a million simulated runs in which things go wrong
   cargo xtask bench                      measurements as JSON in out/bench/
   cargo xtask packages                   what MPI, libfabric and the cluster need of Debian
+  cargo xtask packages --current-mpi     newer MPI libraries to compare with, below target/
   cargo xtask cluster up -n 4            four nodes with links of 1 Gbit/s
   cargo xtask cluster run -- PROGRAM     one rank of a program in each";
 

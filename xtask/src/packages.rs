@@ -2,8 +2,8 @@
 //!
 //! The library, its threads backend and the main job need none of them.
 
-use crate::machine;
 use crate::steps::Steps;
+use crate::{current_mpi, machine};
 use anyhow::bail;
 use std::process::{Command, Stdio};
 
@@ -23,6 +23,10 @@ pub(crate) struct Args {
     /// Only say what is missing, and fail if anything is
     #[arg(long)]
     check: bool,
+    /// Also install current versions of Open MPI and MPICH below target/current-mpi, from PyPI, to
+    /// compare with; no test needs them
+    #[arg(long, conflicts_with = "check")]
+    current_mpi: bool,
 }
 
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
@@ -30,10 +34,10 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     for (part, can) in machine::available().parts() {
         println!("{part:<17} {}", if can { "can be used" } else { "cannot be used" });
     }
-    if missing.is_empty() {
-        return Ok(());
+    if !missing.is_empty() {
+        bail!("{}", advice(&missing))
     }
-    bail!("{}", advice(&missing))
+    if args.current_mpi { current_mpi::install(steps) } else { Ok(()) }
 }
 
 /// Installs what is missing if that can be done without asking: as root, with apt-get. Returns what
@@ -46,17 +50,24 @@ pub(crate) fn install(steps: &mut Steps) -> anyhow::Result<Vec<&'static str>> {
     if missing.is_empty() || !is_root() || !runs("apt-get", &["--version"]) {
         return Ok(missing);
     }
+    install_these(steps, &missing)?;
+    Ok(self::missing())
+}
+
+/// Installs these packages of Debian's.
+///
+/// # Errors
+/// When apt-get fails.
+pub(crate) fn install_these(steps: &mut Steps, packages: &[&str]) -> anyhow::Result<()> {
     let apt_get = |words: &[&str]| {
         let mut command = Command::new("apt-get");
         command.env("DEBIAN_FRONTEND", "noninteractive").args(words);
         command
     };
-    let packages = ["install", "--yes", "--no-install-recommends"];
-    let packages = [&packages[..], &missing].concat();
+    let words = [&["install", "--yes", "--no-install-recommends"], packages].concat();
     // Lists may be absent (in images of containers) or old.
     steps.run("lists of packages", &mut apt_get(&["update"]))?;
-    steps.run("packages", &mut apt_get(&packages))?;
-    Ok(self::missing())
+    steps.run("packages", &mut apt_get(&words)).map(drop)
 }
 
 /// The command that installs them.

@@ -29,7 +29,7 @@ use super::agent::enter;
 use super::mpich_finalize;
 use super::nodes::{Cluster, DEVICE, NETWORK, address};
 use super::run::tied;
-use crate::machine;
+use crate::{current_mpi, machine};
 use anyhow::{Context, ensure};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -49,6 +49,8 @@ pub(super) enum Mpi {
 /// A run under `mpirun`.
 pub(super) struct Job<'a> {
     pub(super) mpi: Mpi,
+    /// Where it is installed, if not with the system's programs.
+    pub(super) home: Option<&'a Path>,
     pub(super) cluster: &'a Cluster,
     pub(super) n_ranks: usize,
     /// More arguments for `mpirun`.
@@ -59,15 +61,19 @@ pub(super) struct Job<'a> {
 
 /// Runs a program, and its arguments.
 pub(super) fn run(job: &Job<'_>, program: &[String]) -> anyhow::Result<()> {
-    let &Job { mpi, cluster, n_ranks, variable: (name, value), .. } = job;
+    let &Job { mpi, home, cluster, n_ranks, variable: (name, value), .. } = job;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let agent = agent_script(folder.path(), cluster)?;
     let hosts: Vec<_> = (0..n_ranks).map(|index| address(index).to_string()).collect();
     let mut command = tied(&enter(cluster, 0));
+    command.arg(match home {
+        Some(home) => current_mpi::mpirun(home)?,
+        None => mpi.mpirun()?.into(),
+    });
     match mpi {
-        Mpi::Openmpi => open_mpi(&mut command, &agent, &hosts)?,
+        Mpi::Openmpi => open_mpi(&mut command, &agent, &hosts),
         Mpi::Mpich => {
-            mpich(&mut command, &agent, &hosts)?;
+            mpich(&mut command, &agent, &hosts);
             match mpich_finalize::compile(folder.path()) {
                 Ok(library) => {
                     command.args(["-genv", "LD_PRELOAD"]).arg(library);
@@ -92,28 +98,33 @@ pub(super) fn run(job: &Job<'_>, program: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn open_mpi(command: &mut Command, agent: &Path, hosts: &[String]) -> anyhow::Result<()> {
-    let mpirun = machine::OPEN_MPI
-        .mpirun()
-        .context("Open MPI is not installed: see `cargo xtask packages`")?;
+impl Mpi {
+    /// The system's launcher.
+    fn mpirun(self) -> anyhow::Result<&'static str> {
+        let (name, mpi) = match self {
+            Self::Openmpi => ("Open MPI", machine::OPEN_MPI),
+            Self::Mpich => ("MPICH", machine::MPICH),
+        };
+        let missing = || format!("{name} is not installed: see `cargo xtask packages`");
+        mpi.mpirun().with_context(missing)
+    }
+}
+
+fn open_mpi(command: &mut Command, agent: &Path, hosts: &[String]) {
     let hosts: Vec<_> = hosts.iter().map(|host| format!("{host}:1")).collect();
-    command.arg(mpirun).args(["--allow-run-as-root", "--bind-to", "none"]);
+    command.args(["--allow-run-as-root", "--bind-to", "none"]);
     command.args(["-n", &hosts.len().to_string(), "--host", &hosts.join(",")]);
     command.args(["--mca", "plm_rsh_agent"]).arg(agent);
     command.args(["--mca", "oob_tcp_if_include", NETWORK]);
     command.args(["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]);
     command.args(["--mca", "btl_tcp_if_include", NETWORK]);
-    Ok(())
 }
 
-fn mpich(command: &mut Command, agent: &Path, hosts: &[String]) -> anyhow::Result<()> {
-    let mpirun =
-        machine::MPICH.mpirun().context("MPICH is not installed: see `cargo xtask packages`")?;
-    command.arg(mpirun).args(["-launcher", "rsh", "-launcher-exec"]).arg(agent);
+fn mpich(command: &mut Command, agent: &Path, hosts: &[String]) {
+    command.args(["-launcher", "rsh", "-launcher-exec"]).arg(agent);
     command.args(["-iface", DEVICE]);
     command.args(["-n", &hosts.len().to_string(), "-ppn", "1", "-hosts", &hosts.join(",")]);
     command.env("UCX_TLS", "tcp,self").env("UCX_NET_DEVICES", DEVICE);
-    Ok(())
 }
 
 /// A program without arguments of its own that does what `rsh` does: all that Hydra takes.

@@ -18,6 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -31,6 +32,9 @@ pub(super) struct Args {
     /// Start them with this MPI's mpirun, over TCP
     #[arg(long, value_enum)]
     mpi: Option<Mpi>,
+    /// Where that MPI is installed, such as target/current-mpi/openmpi [default: the system's]
+    #[arg(long, value_name = "DIR", requires = "mpi")]
+    mpi_home: Option<PathBuf>,
     /// More arguments for mpirun, split at blanks
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true, requires = "mpi")]
     mpirun_args: Vec<String>,
@@ -79,7 +83,9 @@ pub(super) fn run(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
             let words = args.mpirun_args.iter().flat_map(|words| words.split_whitespace());
             let mpirun_args = words.collect();
             let variable = (TOKEN, token.as_str());
-            mpi::run(&mpi::Job { mpi, cluster, n_ranks, mpirun_args, variable }, &args.program)
+            let home = args.mpi_home.as_deref();
+            let job = mpi::Job { mpi, home, cluster, n_ranks, mpirun_args, variable };
+            mpi::run(&job, &args.program)
         }
         None => {
             let grace = Duration::from_secs(args.grace);
