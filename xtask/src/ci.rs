@@ -1,11 +1,12 @@
-//! `cargo xtask ci`: formatting and lints, then everything that must pass.
+//! `cargo xtask ci`: formatting and lints, then all tests.
 
 use crate::steps::Steps;
-use crate::{bare_metal, fabrics, machine, packages, test};
+use crate::{bare_metal, deep, fabrics, machine, packages, test};
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     lint(steps)?;
-    test::run(steps)
+    test::run(steps)?;
+    deep::run(steps)
 }
 
 /// `cargo xtask lint`: formatting and lints of all that can be built here.

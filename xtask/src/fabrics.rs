@@ -48,6 +48,12 @@ fn has_any(here: Available) -> bool {
     here.libfabric || libraries(here).next().is_some()
 }
 
+/// The same machine as if it had none of them: with nearly the same features, what does not know
+/// them is not built again.
+fn without_fabrics(here: Available) -> Available {
+    Available { openmpi: false, mpich: false, libfabric: false, ..here }
+}
+
 impl Library {
     /// Has a command build and run with this library.
     fn choose(&self, command: &mut Command) {
@@ -77,9 +83,8 @@ pub(crate) fn cargo_on_workspace(steps: &Steps, here: Available, words: &str) ->
     command
 }
 
-/// Runs the tests of what the workspace's own did not have: the programs without fabrics, the other
-/// MPI libraries.
-pub(crate) fn test(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
+/// Says what the workspace is built without here.
+pub(crate) fn skip_what_is_missing(steps: &mut Steps, here: Available) {
     for (name, is_here) in
         [("Open MPI", here.openmpi), ("MPICH", here.mpich), ("libfabric", here.libfabric)]
     {
@@ -87,9 +92,15 @@ pub(crate) fn test(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
             steps.skip(name, MISSING);
         }
     }
+}
+
+/// Runs the tests of what the workspace's own did not have: the programs without fabrics, the other
+/// MPI libraries.
+pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     if has_any(here) {
-        let words = "test -p foldwire-bench --test bench --test info";
-        steps.run("command without fabrics", &mut steps.cargo(words))?;
+        let words = "test --test bench --test info";
+        let mut tests = cargo_on_workspace(steps, without_fabrics(here), words);
+        steps.run("command without fabrics", &mut tests)?;
     }
     for library in libraries(here).skip(1) {
         for (what, words) in [
@@ -107,8 +118,8 @@ pub(crate) fn test(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
 /// Lints what looks otherwise without fabrics.
 pub(crate) fn lint(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     if has_any(here) {
-        let words = "clippy -p foldwire-bench -p foldwire-tests --all-targets -- -D warnings";
-        steps.run("lints without fabrics", &mut steps.cargo(words))?;
+        let mut lints = cargo_on_workspace(steps, without_fabrics(here), "clippy --all-targets");
+        steps.run("lints without fabrics", lints.args(["--", "-D", "warnings"]))?;
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 /// Two chunks of f64 in the worst case; longer inputs find nothing new and take longer.
 const MAX_INPUT_BYTES: u32 = 70_000;
 
-/// Time for each target in `cargo xtask test`.
+/// Time for each target in `cargo xtask deep`.
 const BRIEFLY: Duration = Duration::from_secs(4);
 
 /// Options of `cargo xtask fuzz`.
@@ -73,7 +73,7 @@ pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     built.fuzz(steps, &targets, args.time, args.jobs.into())
 }
 
-/// The step of `cargo xtask test`: every target for some seconds, if this machine can.
+/// The step of `cargo xtask deep`: every target for some seconds, if this machine can.
 pub(crate) fn briefly(steps: &mut Steps) -> anyhow::Result<()> {
     if let Err(reason) = can_fuzz() {
         steps.skip("fuzz", &format!("{reason:#}"));

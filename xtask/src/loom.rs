@@ -5,8 +5,8 @@ use anyhow::ensure;
 
 const EXAMPLES: &str = "\
 Examples:
-  cargo xtask loom            as `cargo xtask test` does it
-  cargo xtask loom --deeper   one preemption more in each model: minutes instead of seconds";
+  cargo xtask loom            some seconds
+  cargo xtask loom --deeper   one preemption more in each model, as `cargo xtask deep` does it";
 
 /// Options of `cargo xtask loom`.
 #[derive(Debug, Default, clap::Args)]
@@ -14,7 +14,7 @@ Examples:
 pub(crate) struct Args {
     /// Allow one preemption more in every model that bounds them
     #[arg(long)]
-    deeper: bool,
+    pub(crate) deeper: bool,
 }
 
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {

@@ -10,6 +10,7 @@ mod ci;
 #[cfg(target_os = "linux")]
 mod cluster;
 mod current_mpi;
+mod deep;
 mod fabrics;
 mod fuzz;
 mod loom;
@@ -31,8 +32,9 @@ use steps::Steps;
 
 const EXAMPLES: &str = "\
 Examples:
-  cargo xtask test                       everything that must pass
-  cargo xtask ci                         the same after formatting and lints
+  cargo xtask test                       what a change must pass, in minutes
+  cargo xtask deep                       what takes longer and finds more
+  cargo xtask ci                         both, after formatting and lints
   cargo xtask fuzz                       every fuzz target for a minute each
   cargo xtask fuzz decode --time 10m     one of them for ten
   cargo xtask soak --seeds 1e6           a million simulated runs in which things go wrong
@@ -52,9 +54,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run everything that must pass: tests, features of core, bare metal, loom, documentation
+    /// Run what a change must pass: tests, features of core, bare metal, loom, documentation
     Test,
-    /// Check formatting and lints, then run everything that must pass
+    /// Run what finds more: a longer soak, loom deeper, fuzzing, sanitizers, other MPI libraries
+    Deep,
+    /// Check formatting and lints, then run `test` and `deep`
     Ci,
     /// Check formatting and lints
     Lint,
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
     let mut steps = Steps::new(workspace());
     let result = match Cli::parse().command {
         Command::Test => test::run(&mut steps),
+        Command::Deep => deep::run(&mut steps),
         Command::Ci => ci::run(&mut steps),
         Command::Lint => ci::lint(&mut steps),
         Command::BareMetal => bare_metal::run(&mut steps),

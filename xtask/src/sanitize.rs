@@ -29,7 +29,7 @@ pub(crate) fn address(steps: &mut Steps) -> anyhow::Result<()> {
     something_ran(tests)
 }
 
-/// The step of `cargo xtask test`, if there is a nightly toolchain.
+/// The step of `cargo xtask deep`, if there is a nightly toolchain.
 pub(crate) fn briefly(steps: &mut Steps) -> anyhow::Result<()> {
     if let Err(reason) = Nightly::find() {
         steps.skip("address sanitizer", &format!("{reason:#}"));

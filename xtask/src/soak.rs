@@ -3,11 +3,13 @@
 //! Built as tests are, optimised with all checks: an overflow is a finding too.
 
 use crate::steps::Steps;
+use crate::{fabrics, machine};
 use std::ffi::OsString;
+use std::process::Command;
 
 const EXAMPLES: &str = "\
 Examples:
-  cargo xtask soak                             10000 seeds, as the tests run them
+  cargo xtask soak                             10000 seeds
   cargo xtask soak --seeds 1000000             a million
   cargo xtask soak --seeds 1000000 --from 5e6  another million
   cargo xtask soak --minutes 60 --seeds 1e9    as many as an hour allows
@@ -48,15 +50,22 @@ fn number(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "a whole number is needed, as 1000000 or 1e6".into())
 }
 
+/// The step of `cargo xtask deep`: seeds behind those that the tests run.
+pub(crate) fn deeply(steps: &mut Steps) -> anyhow::Result<()> {
+    let (seed, minutes, threads, json) = (None, None, None, false);
+    run(steps, &Args { seeds: 20_000, from: 4000, minutes, seed, threads, json })
+}
+
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
-    let build = "build --quiet -p foldwire-tests --features soak --bin soak";
-    steps.run("build", &mut steps.cargo(build))?;
-    let mut command = steps.cargo("run --quiet -p foldwire-tests --features soak --bin soak --");
-    command.args(words(args));
+    // With the features of the tests, which have built most of it.
+    let words = "build --quiet --bin soak --target-dir target";
+    steps.run("build", &mut fabrics::cargo_on_workspace(steps, machine::available(), words))?;
+    let mut command = Command::new(steps.root().join("target/debug/soak"));
+    command.args(words_of(args)).current_dir(steps.root());
     steps.run("soak", &mut command).map(|_| ())
 }
 
-fn words(args: &Args) -> Vec<OsString> {
+fn words_of(args: &Args) -> Vec<OsString> {
     let numbers = [
         ("--seeds", Some(args.seeds)),
         ("--from", Some(args.from)),

@@ -1,7 +1,8 @@
-//! `cargo xtask test`: everything that must pass.
+//! `cargo xtask test`: what must pass before a change is committed, in minutes. What takes longer,
+//! and finds what this does not, is [`deep`](crate::deep).
 
 use crate::steps::Steps;
-use crate::{bare_metal, fabrics, fuzz, loom, machine, packages, sanitize};
+use crate::{bare_metal, fabrics, loom, machine, packages};
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let missing = packages::install(steps)?;
@@ -9,6 +10,7 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
         eprintln!("{}", packages::advice(&missing));
     }
     let here = machine::available();
+    fabrics::skip_what_is_missing(steps, here);
     // All features that can be built here; the steps after it take them away again.
     let tests = "test --no-fail-fast";
     steps.run("workspace", &mut fabrics::cargo_on_workspace(steps, here, tests))?;
@@ -24,11 +26,6 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     )?;
     bare_metal::run(steps)?;
     loom::run(steps, &loom::Args::default())?;
-    fuzz::briefly(steps)?;
-    sanitize::briefly(steps)?;
-    fabrics::test(steps, here)?;
-    #[cfg(target_os = "linux")]
-    crate::cluster::test(steps)?;
     let mut documentation = fabrics::cargo_on_workspace(steps, here, "doc --no-deps");
     steps.run("documentation", documentation.env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(())
