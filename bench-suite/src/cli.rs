@@ -15,9 +15,9 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use foldwire::Preset;
+use foldwire::{Bound, Preset};
 
-use crate::values::{BoundArg, Dims, LinkRate};
+use crate::values::{Dims, LinkRate};
 pub use info::InfoArgs;
 #[cfg(unix)]
 pub use launch::{EnvArg, LaunchArgs};
@@ -88,7 +88,7 @@ pub struct StackArgs {
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-4", allow_hyphen_values = true)]
-    pub bound: BoundArg,
+    pub bound: Bound,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
     /// memory
@@ -176,7 +176,7 @@ pub struct CodecArgs {
     /// Error bounds: rel:X times the value range, abs:X, or psnr:X in dB; may be given several
     /// times
     #[arg(long, value_name = "KIND:X", required = true, allow_hyphen_values = true)]
-    pub bound: Vec<BoundArg>,
+    pub bound: Vec<Bound>,
 
     /// Kernel levels to measure; may be given several times [default: the machine's best]
     #[arg(long, value_name = "LEVEL", num_args = 1.., value_enum, value_delimiter = ',')]
@@ -255,7 +255,7 @@ mod tests {
     fn defaults_are_the_documented_ones() {
         let args = stack("").unwrap();
         assert_eq!((args.ranks, args.repeat), (None, 5));
-        assert_eq!(args.bound, BoundArg::Rel(1e-4));
+        assert_eq!(args.bound, Bound::Relative(1e-4));
         assert_eq!(args.link.bytes_per_s(), Some(1.25e9));
         assert_eq!(args.presets(), Preset::ALL);
     }
@@ -278,7 +278,7 @@ mod tests {
             unreachable!("the subcommand is codec")
         };
         assert_eq!(args.field.len(), 2);
-        assert_eq!(args.bound, [BoundArg::Rel(1e-3), BoundArg::Abs(0.1)]);
+        assert_eq!(args.bound, [Bound::Relative(1e-3), Bound::Absolute(0.1)]);
         assert_eq!(args.level, [LevelArg::Scalar, LevelArg::Avx2]);
     }
 

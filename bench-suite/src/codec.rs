@@ -29,7 +29,6 @@ use crate::progress;
 use crate::room;
 use crate::streams;
 use crate::usage::UsageError;
-use crate::values::BoundArg;
 use measure::{Bench, Measured};
 
 /// The share of time lost to other programs above which speeds are not to be trusted.
@@ -43,7 +42,7 @@ struct Row {
     /// Size of the field.
     n_bytes: usize,
     #[serde(serialize_with = "report::as_text")]
-    bound: BoundArg,
+    bound: Bound,
     /// The bound in the unit of the data; 0 where the field has no range.
     bound_abs: f64,
     #[serde(serialize_with = "report::as_text")]
@@ -177,7 +176,7 @@ fn measure_field<T: Element + Into<f64>>(
     let mut bench = Bench::new(values, args.repeat);
     let mut rows = Vec::new();
     for &bound in &args.bound {
-        let bound_abs = Bound::from(bound).absolute(extent)?;
+        let bound_abs = bound.absolute(extent)?;
         for &level in levels {
             rows.push(Row {
                 field: field.name.clone(),
@@ -260,7 +259,7 @@ mod tests {
             field: "a.f32".into(),
             dtype: "f32",
             n_bytes: 4,
-            bound: BoundArg::Abs(1.0),
+            bound: Bound::Absolute(1.0),
             bound_abs: 1.0,
             level,
             measured: Measured { digest, values_over_bound, ..Measured::default() },

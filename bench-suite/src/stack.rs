@@ -151,7 +151,7 @@ fn compare<T: Element + Into<f64>>(
     let presets = args.presets();
     let race = Race {
         presets: presets.clone(),
-        bound: args.bound.into(),
+        bound: args.bound,
         link: args.link.bytes_per_s(),
         repeat: args.repeat,
     };

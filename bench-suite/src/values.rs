@@ -1,5 +1,5 @@
-//! Values of command-line options that have a grammar of their own: bounds, link rates, dimensions,
-//! counts.
+//! Values of command-line options that have a grammar of their own: link rates, dimensions, counts.
+//! (Bounds have the library's.)
 //!
 //! Each parser takes one argument and answers with a value that needs no further check, or with a
 //! message that says what would be accepted.
@@ -7,73 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use foldwire::Bound;
-
 use crate::usage::UsageError;
 pub use foldwire_fields::dims::Dims;
-
-/// An error bound as the user wrote it; the number is positive and finite.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum BoundArg {
-    /// Largest absolute error of a value.
-    Abs(f64),
-    /// Largest error as a fraction of the range (maximum − minimum) of the data.
-    Rel(f64),
-    /// Peak signal-to-noise ratio to keep, in dB.
-    Psnr(f64),
-}
-
-impl FromStr for BoundArg {
-    type Err = UsageError;
-
-    fn from_str(text: &str) -> Result<Self, UsageError> {
-        const FORMS: &str = "write rel:1e-3 (a fraction of the value range), abs:0.5 (in the data's unit) or psnr:60 (dB)";
-        let Some((kind, number)) = text.split_once(':') else {
-            return Err(UsageError::new(format!(
-                "a bound needs a prefix that says its kind: {FORMS}"
-            )));
-        };
-        let make = match kind {
-            "abs" => Self::Abs,
-            "rel" => Self::Rel,
-            "psnr" => Self::Psnr,
-            _ => return Err(UsageError::new(format!("`{kind}:` is no kind of bound: {FORMS}"))),
-        };
-        match number.parse::<f64>() {
-            Ok(value) if value.is_finite() && value > 0.0 => Ok(make(value)),
-            Ok(_) => Err(UsageError::new(format!(
-                "a bound must be above 0 and finite, such as {kind}:{}; for exact results use `--preset raw`",
-                if kind == "psnr" { "60" } else { "1e-3" }
-            ))),
-            Err(_) => Err(UsageError::new(format!("`{number}` is not a number: {FORMS}"))),
-        }
-    }
-}
-
-impl fmt::Display for BoundArg {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, value) = match self {
-            Self::Abs(value) => ("abs", value),
-            Self::Rel(value) => ("rel", value),
-            Self::Psnr(value) => ("psnr", value),
-        };
-        if (1e-3..1e6).contains(value) {
-            write!(f, "{kind}:{value}")
-        } else {
-            write!(f, "{kind}:{value:e}")
-        }
-    }
-}
-
-impl From<BoundArg> for Bound {
-    fn from(bound: BoundArg) -> Self {
-        match bound {
-            BoundArg::Abs(value) => Self::Absolute(value),
-            BoundArg::Rel(value) => Self::Relative(value),
-            BoundArg::Psnr(value) => Self::Psnr(value),
-        }
-    }
-}
 
 /// The rate of one rank's link, each way.
 #[derive(Debug, Clone, PartialEq)]
@@ -185,32 +120,6 @@ fn count(text: &str, max: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bounds_need_a_kind_and_a_positive_number() {
-        assert_eq!("rel:1e-3".parse(), Ok(BoundArg::Rel(1e-3)));
-        assert_eq!("abs:0.5".parse(), Ok(BoundArg::Abs(0.5)));
-        assert_eq!("psnr:60".parse(), Ok(BoundArg::Psnr(60.0)));
-        for (wrong, hint) in [
-            ("1e-3", "prefix"),
-            ("pw:1e-3", "no kind of bound"),
-            ("rel:0", "above 0"),
-            ("rel:-1", "above 0"),
-            ("abs:inf", "finite"),
-            ("abs:nan", "finite"),
-            ("rel:1%", "not a number"),
-        ] {
-            let message = wrong.parse::<BoundArg>().unwrap_err().to_string();
-            assert!(message.contains(hint), "{wrong}: {message}");
-        }
-    }
-
-    #[test]
-    fn bounds_print_as_they_are_written() {
-        for text in ["rel:1e-4", "rel:0.001", "abs:0.5", "psnr:60", "abs:2e7"] {
-            assert_eq!(text.parse::<BoundArg>().unwrap().to_string(), text);
-        }
-    }
 
     #[test]
     fn link_rates_tell_bits_from_bytes() {

@@ -12,7 +12,7 @@ use foldwire::codec::CodecId;
 use foldwire::layout::Division;
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule::{self, Binomial, Chain, Pairwise, RecursiveDoubling, Ring, Schedule};
-use foldwire::{Bound, Collective, Element, Op, Plan, Sampling, Scope};
+use foldwire::{Bound, Collective, Element, Op, Plan, Sampling, Scope, Spacing};
 use std::fmt;
 use std::ops::Range;
 
@@ -249,6 +249,7 @@ impl Case {
             codec: self.codec,
             bound: Some(self.bound),
             scope: self.scope,
+            spacing: Spacing::Widest,
             division: self.division,
             sampling: self.sampling,
         }

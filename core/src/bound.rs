@@ -2,10 +2,16 @@
 //!
 //! A [`Bound`] is resolved to an absolute bound eb on each operand, and that to a [`Quantum`]: the
 //! lattice spacing Δ = 2·eb·(1 − 2⁻⁶). The 2⁻⁶ is room for the roundings of encoder and decoder, so
-//! that values near the middle between two codes still pass the encoder's check.
+//! that values near the middle between two codes still pass the encoder's check. Powers of two need
+//! no such room ([`Spacing`]).
+
+mod quantum;
+mod text;
 
 use crate::element::Element;
-use core::fmt;
+
+pub use quantum::{Quantum, Spacing};
+pub use text::ParseBoundError;
 
 /// An error bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,6 +98,17 @@ pub enum BoundError {
         /// What rounding can cost.
         rounding: f64,
     },
+    /// A bound on a sum that may be beyond the largest value of the element type.
+    #[error(
+        "sums up to {largest:e} may overflow the element type, whose largest value is {max:e}; \
+         scale the data, average, or use a wider type"
+    )]
+    Overflow {
+        /// What a sum can come to, its error included.
+        largest: f64,
+        /// The largest finite value of the element type.
+        max: f64,
+    },
 }
 
 impl Bound {
@@ -108,10 +125,7 @@ impl Bound {
     /// # Errors
     /// [`BoundError::NotPositive`], also of an extent that is NaN.
     pub fn absolute(self, extent: Option<Extent>) -> Result<f64, BoundError> {
-        let (Self::Absolute(value) | Self::Relative(value) | Self::Psnr(value)) = self;
-        if !(value > 0.0 && value.is_finite()) {
-            return Err(BoundError::NotPositive { value });
-        }
+        self.check()?;
         let range = extent.map_or(0.0, Extent::range);
         if range.is_nan() {
             return Err(BoundError::NotPositive { value: range });
@@ -120,6 +134,16 @@ impl Bound {
         let range = range.min(f64::MAX);
         let unit = if self.needs_extent() { range } else { 1.0 };
         Ok((self.factor() * unit).min(f64::MAX))
+    }
+
+    /// Finds what is wrong with the bound whatever the data.
+    fn check(self) -> Result<(), BoundError> {
+        let (Self::Absolute(value) | Self::Relative(value) | Self::Psnr(value)) = self;
+        if value > 0.0 && value.is_finite() {
+            Ok(())
+        } else {
+            Err(BoundError::NotPositive { value })
+        }
     }
 
     /// The bound in units of the range, or of the data for [`Absolute`](Self::Absolute).
@@ -133,71 +157,18 @@ impl Bound {
 
 /// What rounding in `T` can cost a reduction of `n_operands` whose partial results stay within
 /// `magnitude`, on top of the codec's errors: (n + 4)·u·magnitude, one rounding for each addition,
-/// the rest for quantising, decoding and dividing.
+/// the rest for quantising, decoding and dividing. An average may lose
+/// [`underflow`] on top of that.
 #[must_use]
 pub fn rounding<T: Element>(n_operands: usize, magnitude: f64) -> f64 {
     (n_operands as f64 + 4.0) * T::UNIT_ROUNDOFF * magnitude
 }
 
-/// 1 − 2⁻⁶.
-const SHRINK: f64 = 1.0 - 1.0 / 64.0;
-
-/// Spacing of the lattice and the bound that it keeps. All ranks of a call must have the same.
-#[derive(Clone, Copy, PartialEq)]
-pub struct Quantum {
-    step: f64,
-    bound: f64,
-}
-
-impl Quantum {
-    /// No lattice: every value travels exactly.
-    pub const LOSSLESS: Self = Self { step: 0.0, bound: 0.0 };
-
-    /// The quantum that keeps the absolute bound `bound` for elements of type `T`. Too small for a
-    /// normal step in `T` (or not positive): [`LOSSLESS`](Self::LOSSLESS).
-    #[must_use]
-    pub fn new<T: Element>(bound: f64) -> Self {
-        // The step and its reciprocal must both be normal, so that products with codes do not
-        // depend on how a rank treats subnormals.
-        let largest = libm::sqrt(T::MAX.to_f64()) * libm::sqrt(libm::sqrt(T::MAX.to_f64()));
-        let bound = if bound > largest { largest } else { bound };
-        let step = T::from_f64(2.0 * bound * SHRINK);
-        if bound > 0.0 && step.is_normal() && (T::ONE / step).is_normal() {
-            Self { step: step.to_f64(), bound }
-        } else {
-            Self::LOSSLESS
-        }
-    }
-
-    /// Δ, exactly representable in the element type; 0 if lossless.
-    #[must_use]
-    pub const fn step(self) -> f64 {
-        self.step
-    }
-
-    /// The absolute bound eb on each operand.
-    #[must_use]
-    pub const fn bound(self) -> f64 {
-        self.bound
-    }
-
-    /// Whether every value travels exactly.
-    #[must_use]
-    pub fn is_lossless(self) -> bool {
-        self.step == 0.0
-    }
-
-    /// The bound rounded down to `T`.
-    pub(crate) fn bound_in<T: Element>(self) -> T {
-        let bound = T::from_f64(self.bound);
-        if bound.to_f64() > self.bound { bound.next_down() } else { bound }
-    }
-}
-
-impl fmt::Debug for Quantum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Quantum(step {:e}, bound {:e})", self.step, self.bound)
-    }
+/// What an average of `n_operands` can lose on top of its [`rounding`] where operands or result are
+/// subnormal: (2·n + 1)·η, η being the smallest positive value of `T`.
+#[must_use]
+pub fn underflow<T: Element>(n_operands: usize) -> f64 {
+    (2.0 * n_operands as f64 + 1.0) * T::SMALLEST
 }
 
 #[cfg(test)]
@@ -206,9 +177,6 @@ mod tests {
 
     #[test]
     fn what_is_not_a_number_bounds_nothing() {
-        assert_eq!(Quantum::new::<f32>(f64::NAN), Quantum::LOSSLESS);
-        assert_eq!(Quantum::new::<f64>(-1.0), Quantum::LOSSLESS);
-        assert!(Quantum::new::<f32>(f64::INFINITY).bound() > 0.0);
         let extent = Some(Extent { min: f64::NAN, max: 1.0 });
         let bound = Bound::Relative(0.1).absolute(extent);
         assert!(matches!(bound, Err(BoundError::NotPositive { value }) if value.is_nan()));

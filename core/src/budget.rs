@@ -67,7 +67,7 @@ pub(crate) fn resolve<T: Element>(
         }
         _ => bound,
     };
-    let quantum = Quantum::new::<T>(bound);
+    let quantum = Quantum::with_spacing::<T>(bound, plan.spacing)?;
     Ok((quantum, terms.map(|terms| terms * quantum.bound())))
 }
 

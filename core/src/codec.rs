@@ -469,7 +469,7 @@ mod tests {
     #[test]
     fn the_list_says_of_each_codec_what_the_codec_says_of_itself() {
         let params = CodecParams {
-            quantum: Quantum::new::<f32>(0.1),
+            quantum: Quantum::new::<f32>(0.1).unwrap(),
             max_operands: 2,
             level: Level::best(),
         };

@@ -48,6 +48,8 @@ pub trait Element:
     const BYTES: usize = size_of::<Self>();
     /// Unit roundoff u: the relative error of one rounding, 2⁻²⁴ or 2⁻⁵³.
     const UNIT_ROUNDOFF: f64;
+    /// η: the smallest positive value, which is subnormal, 2⁻¹⁴⁹ or 2⁻¹⁰⁷⁴.
+    const SMALLEST: f64;
 
     /// The value rounded to nearest from `f64`.
     #[must_use]
@@ -96,6 +98,7 @@ pub(crate) mod sealed {
         /// `self` must be an integer within the code's range.
         fn to_code(self) -> Self::Code;
         fn next_down(self) -> Self;
+        fn next_up(self) -> Self;
         fn is_normal(self) -> bool;
         fn kernels(level: Level) -> &'static Kernels<Self>;
     }
@@ -106,6 +109,7 @@ macro_rules! element {
         impl Element for $float {
             const DTYPE: DType = DType::$dtype;
             const UNIT_ROUNDOFF: f64 = $float::EPSILON as f64 / 2.0;
+            const SMALLEST: f64 = $float::from_bits(1) as f64;
 
             fn from_f64(value: f64) -> Self {
                 value as Self
@@ -158,6 +162,10 @@ macro_rules! element {
 
             fn next_down(self) -> Self {
                 $float::next_down(self)
+            }
+
+            fn next_up(self) -> Self {
+                $float::next_up(self)
             }
 
             fn is_normal(self) -> bool {

@@ -59,7 +59,7 @@ pub mod transport;
 mod values;
 mod wait;
 
-pub use bound::{Bound, Quantum, Scope};
+pub use bound::{Bound, Quantum, Scope, Spacing};
 pub use collective::{Communicator, Config, Operation};
 pub use element::{DType, Element};
 pub use error::Error;

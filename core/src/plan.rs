@@ -1,6 +1,6 @@
 //! A row of the product schedule × pipeline × codec, and the published systems as such rows.
 
-use crate::bound::{Bound, Scope};
+use crate::bound::{Bound, Scope, Spacing};
 use crate::codec::CodecId;
 use crate::layout::Division;
 use crate::pipeline::{self, Pipeline};
@@ -35,6 +35,8 @@ pub struct Plan {
     pub bound: Option<Bound>,
     /// What the bound bounds.
     pub scope: Scope,
+    /// How far apart the values are that the bound lets a lossy codec choose from.
+    pub spacing: Spacing,
     /// How an all-reduce divides the array.
     pub division: Division,
     /// Whether a relative bound may be taken of a sample.
@@ -69,6 +71,7 @@ impl Plan {
             codec: CodecId::Raw,
             bound: None,
             scope: Scope::PerOperand,
+            spacing: Spacing::Widest,
             division: Division::Blocks,
             sampling: Sampling::Auto,
         }
@@ -112,6 +115,23 @@ impl Plan {
         self
     }
 
+    /// The same with another spacing of the lattice. With [`Spacing::PowerOfTwo`] counts, masks and
+    /// indices come through exactly, and so do their sums.
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::{Bound, Plan, Spacing};
+    ///
+    /// // Whole numbers.
+    /// let plan = Plan::foldwire(Bound::Absolute(0.5)).with_spacing(Spacing::PowerOfTwo);
+    /// # let _ = plan;
+    /// ```
+    #[must_use]
+    pub const fn with_spacing(mut self, spacing: Spacing) -> Self {
+        self.spacing = spacing;
+        self
+    }
+
     /// Whether a call must learn the extent of all ranks' data before it can begin.
     #[must_use]
     pub fn needs_extent(&self) -> bool {
@@ -137,7 +157,7 @@ impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let schedule = self.schedule.map_or("any schedule", Schedule::name);
         write!(f, "{schedule} × {} × {}", self.pipeline.name, self.codec.name())?;
-        write!(f, ", {:?} ({:?})", self.bound, self.scope)?;
+        write!(f, ", {:?} ({:?}, {:?})", self.bound, self.scope, self.spacing)?;
         write!(f, ", {:?}, sampling {:?}", self.division, self.sampling)
     }
 }

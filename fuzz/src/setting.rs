@@ -92,7 +92,7 @@ impl<'a> Setting<'a> {
     pub fn quantum<T: Value>(&self) -> Quantum {
         match self.exponent {
             i8::MIN => Quantum::LOSSLESS,
-            exponent => Quantum::new::<T>(2f64.powi(exponent.into())),
+            exponent => Quantum::new::<T>(2f64.powi(exponent.into())).expect("positive"),
         }
     }
 

@@ -1,6 +1,6 @@
 //! One preset on threads, for those who want only its time: the validation of the cost model.
 
-use foldwire::{Element, Preset, Rank};
+use foldwire::{Bound, Element, Preset, Rank};
 use foldwire_threads::World;
 
 use super::contestant::OfPreset;
@@ -8,7 +8,6 @@ use super::data::Data;
 use super::problem::Problem;
 use super::stage::{Barrier, Stage, barrier};
 use crate::cli::OpArg;
-use crate::values::BoundArg;
 
 /// A collective over threads.
 #[derive(Debug, Clone)]
@@ -16,7 +15,7 @@ pub(crate) struct Alone {
     pub(crate) world: World,
     pub(crate) collective: foldwire::Collective,
     pub(crate) preset: Preset,
-    pub(crate) bound: BoundArg,
+    pub(crate) bound: Bound,
     pub(crate) count: usize,
     pub(crate) size: usize,
 }

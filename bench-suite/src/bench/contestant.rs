@@ -3,12 +3,11 @@
 use std::time::Instant;
 
 use anyhow::Context;
-use foldwire::{Collective, Communicator, Element, Op, Plan, Preset, Report, Transport};
+use foldwire::{Bound, Collective, Communicator, Element, Op, Plan, Preset, Report, Transport};
 
 use super::problem::Problem;
 use super::stage::Stage;
 use crate::cli::{OpArg, title};
-use crate::values::BoundArg;
 
 /// One rank's buffers for a problem.
 #[derive(Debug)]
@@ -67,11 +66,11 @@ pub(super) struct Done {
 #[derive(Debug)]
 pub(super) struct OfPreset {
     preset: Preset,
-    bound: BoundArg,
+    bound: Bound,
 }
 
 impl OfPreset {
-    pub(super) fn new(preset: Preset, bound: BoundArg) -> Self {
+    pub(super) fn new(preset: Preset, bound: Bound) -> Self {
         Self { preset, bound }
     }
 }
@@ -96,7 +95,7 @@ impl<X: Transport, T: Element> Contestant<X, T> for OfPreset {
         buffers: &mut Buffers<T>,
         start: &mut Start<'_, X>,
     ) -> anyhow::Result<Done> {
-        let plan = self.preset.plan(problem.collective, self.bound.into());
+        let plan = self.preset.plan(problem.collective, self.bound);
         start(comm)?;
         let report = call(comm, problem, buffers, &plan)
             .with_context(|| format!("preset {}", self.preset.name()))?;

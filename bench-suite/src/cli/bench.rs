@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use foldwire::{Collective, DType, Preset};
+use foldwire::{Bound, Collective, DType, Preset};
 
 use super::{distinct, title};
 use crate::sizes::{self, MAX_SIZE, Size, Sizes};
 use crate::usage::UsageError;
-use crate::values::{BoundArg, LinkRate};
+use crate::values::LinkRate;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -67,7 +67,7 @@ pub struct BenchArgs {
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
-    pub bound: BoundArg,
+    pub bound: Bound,
 
     /// Presets to run, in this order, or all of them
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',', default_value = "all")]
@@ -308,7 +308,7 @@ mod tests {
     fn defaults_are_the_documented_ones() {
         let args = bench("gather").unwrap();
         assert_eq!((args.backend, args.ranks, args.repeat), (BackendArg::Threads, None, 11));
-        assert_eq!((args.bound, args.op, args.root), (BoundArg::Rel(1e-3), OpArg::Sum, 0));
+        assert_eq!((args.bound, args.op, args.root), (Bound::Relative(1e-3), OpArg::Sum, 0));
         assert!(args.check && args.mpi_best && !args.in_place);
         assert!(!bench("gather --check false").unwrap().check);
         assert_eq!(args.sizes.n_bytes().last(), Some(&(64 << 20)));

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use foldwire::{Collective, Preset};
+use foldwire::{Bound, Collective, Preset};
 
 use super::bench::{DTypeArg, PresetArg, collective, frame, lanes, preset};
 use crate::sim::{PlotFile, SpeedsArg};
 use crate::sizes::{self, Sizes};
-use crate::values::{BoundArg, LinkRate};
+use crate::values::LinkRate;
 
 /// Most ranks that are simulated: steps are quadratic in them.
 const MAX_RANKS: usize = 1 << 16;
@@ -71,7 +71,7 @@ pub struct SimArgs {
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
-    pub bound: BoundArg,
+    pub bound: Bound,
 
     /// Values to measure speeds and ratio on: .f32, .f64 (raw little-endian) or .npy; each rank
     /// begins elsewhere in them [default: built-in waves with a little noise]

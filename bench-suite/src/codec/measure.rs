@@ -133,7 +133,11 @@ impl<'a, T: Element + Into<f64>> Bench<'a, T> {
 
     /// Checks and times the codec at one bound (in the unit of the data) and level.
     pub(super) fn run(&mut self, bound: f64, level: Level) -> Result<Measured, CodecError> {
-        let codec = FzLight::<T>::with_level(Quantum::new::<T>(bound), MAX_OPERANDS, level);
+        let codec = FzLight::<T>::with_level(
+            Quantum::new::<T>(bound).expect("bounds are not negative"),
+            MAX_OPERANDS,
+            level,
+        );
         let n_bytes = codec.encode(self.values, &mut self.scratch)?.n_bytes;
         let own = self.scratch[..n_bytes].to_vec();
         let n_bytes = codec.encode(&self.rotated, &mut self.scratch)?.n_bytes;

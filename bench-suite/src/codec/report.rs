@@ -5,12 +5,12 @@ use std::fmt::Display;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use foldwire::Bound;
 use serde::Serializer;
 
 use super::Row;
 use crate::peers::Peers;
 use crate::table::{Align, Table, scientific};
-use crate::values::BoundArg;
 
 /// The compressor that the project measures itself against: the same block size, no entropy coder.
 const RIVAL: &str = "SZp-b32";
@@ -117,8 +117,8 @@ fn beside_peers(rows: &[Row], peers: &Peers) -> Option<String> {
         .iter()
         .filter(|row| is_first(rows, row))
         .filter_map(|row| match row.bound {
-            BoundArg::Rel(rel) => Some((row, peers.of(&row.field, rel).collect::<Vec<_>>())),
-            BoundArg::Abs(_) | BoundArg::Psnr(_) => None,
+            Bound::Relative(rel) => Some((row, peers.of(&row.field, rel).collect::<Vec<_>>())),
+            _ => None,
         })
         .filter(|(_, peers)| !peers.is_empty())
         .collect();
@@ -238,7 +238,7 @@ mod tests {
             field: format!("a.{dtype}"),
             dtype,
             n_bytes: 1_000_000,
-            bound: BoundArg::Rel(1e-3),
+            bound: Bound::Relative(1e-3),
             bound_abs: 0.25,
             level,
             measured: Measured { ratio, encode_gbps, memcpy_gbps: 10.0, ..Measured::default() },

@@ -66,9 +66,10 @@ impl Task {
     }
 
     fn codec<T: Element>(&self, data: &Data<T>) -> foldwire::codec::AnyCodec<T> {
-        let bound = self.bound.absolute(Extent::of(data.base())).unwrap_or(0.0);
+        let bound = self.bound.absolute(Extent::of(data.base()));
+        let quantum = bound.and_then(Quantum::new::<T>).unwrap_or(Quantum::LOSSLESS);
         let params = CodecParams {
-            quantum: Quantum::new::<T>(bound),
+            quantum,
             max_operands: self.size as u32,
             level: Level::best(),
         };

@@ -214,7 +214,7 @@ impl Speeds {
         let busy = (n_computing * args.threads).min(here);
         let task = |codec: CodecId, size: usize| Task {
             codec,
-            bound: args.bound.into(),
+            bound: args.bound,
             size,
             reduces: setting.collective.reduces(),
             frame_bytes: args.frame,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use foldwire::{Collective, DType, Element, Plan, Preset};
+use foldwire::{Bound, Collective, DType, Element, Plan, Preset};
 use foldwire_sim::cost::{Case, Cluster, CostError, Host, Network, predict};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -10,7 +10,6 @@ use serde::Serialize;
 use super::speeds::Speeds;
 use crate::cli::SimArgs;
 use crate::progress;
-use crate::values::BoundArg;
 
 /// What all predictions have in common.
 #[derive(Debug, Clone)]
@@ -18,7 +17,7 @@ pub(super) struct Setting {
     pub(super) collective: Collective,
     pub(super) ranks: Vec<usize>,
     pub(super) presets: Vec<Preset>,
-    pub(super) bound: BoundArg,
+    pub(super) bound: Bound,
     pub(super) dtype: DType,
     /// Size of the array.
     pub(super) n_bytes: usize,
@@ -57,7 +56,7 @@ impl Setting {
     }
 
     fn plan(&self, preset: Preset) -> Plan {
-        preset.plan(self.collective, self.bound.into())
+        preset.plan(self.collective, self.bound)
     }
 }
 

@@ -34,7 +34,8 @@ const INDEX_ENTRY: usize = 4;
 /// use foldwire::{Quantum, codec::{Codec, FzLight}};
 ///
 /// let values: Vec<f32> = (0..10_000).map(|i| (i as f32 * 1e-3).sin()).collect();
-/// let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3), 8);
+/// let quantum = Quantum::new::<f32>(1e-3).expect("positive");
+/// let codec = FzLight::<f32>::new(quantum, 8);
 /// let mut bytes = vec![0; codec.max_encoded_len(values.len()).unwrap()];
 /// let n_bytes = codec.encode(&values, &mut bytes)?.n_bytes;
 /// let mut decoded = vec![0.0; values.len()];
@@ -70,19 +71,13 @@ impl<T: Element> FzLight<T> {
         // Twice the sum's range must fit the code, as residuals are differences of two sums.
         let head_room = libm::ldexp(1.0, <T as Float>::Code::BITS as i32 - 2);
         let limit = libm::floor(T::MAX_CODE.min(head_room / f64::from(max_operands)));
-        let step = params.quantum.step();
-        // One that was made for another type, where it is none of ours.
-        let quantum = if T::from_f64(step).to_f64() == step {
-            params.quantum
-        } else {
-            Quantum::new::<T>(params.quantum.bound())
-        };
+        let quantum = params.quantum.of_type::<T>();
         let lattice = if quantum.is_lossless() {
             // No |code| is below a negative limit: every block is verbatim.
             Lattice { step: T::ONE, inverse: T::ONE, limit: T::from_f64(-1.0), bound: T::ZERO }
         } else {
             let step = T::from_f64(quantum.step());
-            let bound = quantum.bound_in::<T>();
+            let bound = quantum.limit_of_errors::<T>();
             Lattice { step, inverse: T::ONE / step, limit: T::from_f64(limit), bound }
         };
         Self { quantum, max_operands, lattice, kernel: Kernel::at(params.level) }

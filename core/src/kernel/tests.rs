@@ -90,7 +90,7 @@ fn levels_agree<T: Element>() {
         for specials in [false, true] {
             for bound in [1e-6, 1e-3, 0.3, 1e4] {
                 let (x, y) = (field::<T>(n, 1, specials), field::<T>(n, 2, specials));
-                let quantum = Quantum::new::<T>(bound);
+                let quantum = Quantum::new::<T>(bound).unwrap();
                 let scalar = FzLight::with_level(quantum, 4, Level::Scalar);
                 let (a, b) = (encoded(&scalar, &x), encoded(&scalar, &y));
                 for level in Level::available().skip(1) {
@@ -162,7 +162,10 @@ fn one_pass_is_two<T: Element>(codec: &dyn Codec<T>, op: &Op<'_, T>, frame: &[u8
 fn one_pass_is_two_for_all<T: Element>() {
     let larger = |a: T, b: T| if a.abs() < b.abs() { b } else { a };
     let ops = [Op::Sum, Op::Avg, Op::Min, Op::Max, Op::Prod, Op::User(&larger)];
-    let quanta = [1e-3, 0.3, 1e9].map(Quantum::new::<T>).into_iter().chain([Quantum::LOSSLESS]);
+    let quanta = [1e-3, 0.3, 1e9]
+        .map(|bound| Quantum::new::<T>(bound).unwrap())
+        .into_iter()
+        .chain([Quantum::LOSSLESS]);
     for n in COUNTS {
         // Verbatim blocks on no side, on either alone, on both.
         for specials in 0..4 {
@@ -192,7 +195,7 @@ fn folding_and_storing_at_once_gives_what_folding_and_then_decoding_gives() {
 
 #[test]
 fn an_output_of_another_length_is_refused() {
-    let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3), 2);
+    let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3).unwrap(), 2);
     let local = field::<f32>(100, 5, false);
     let frame = encoded(&codec, &local);
     let mut dst = vec![0; codec.max_encoded_len(100).unwrap()];
@@ -208,7 +211,7 @@ fn bound_holds<T: Element>() {
     for level in Level::available() {
         for bound in [1e-30, 1e-7, 1e-3, 0.3, 1e4, 1e30] {
             let x = field::<T>(20_001, 7, true);
-            let codec = FzLight::with_level(Quantum::new::<T>(bound), 1, level);
+            let codec = FzLight::with_level(Quantum::new::<T>(bound).unwrap(), 1, level);
             let y = decoded(&codec, &encoded(&codec, &x), x.len());
             for (x, y) in x.iter().zip(&y) {
                 let close = (x.to_f64() - y.to_f64()).abs() <= bound;
@@ -229,7 +232,7 @@ fn no_value_leaves_the_bound_and_non_finite_ones_are_exact() {
 fn values_on_the_edge_of_a_bin_stay_within_the_bound() {
     // Midpoints between codes, and their neighbours, at many magnitudes: where rounding decides.
     for exponent in 0..22 {
-        let quantum = Quantum::new::<f32>(0.1);
+        let quantum = Quantum::new::<f32>(0.1).unwrap();
         let middle = (f64::from(1u32 << exponent) + 0.5) * quantum.step();
         let at = (middle as f32).to_bits();
         let x: Vec<f32> = (at - 64..at + 64).map(f32::from_bits).collect();
@@ -253,13 +256,13 @@ fn every_width_round_trips() {
             let narrow: Vec<f32> = x.iter().map(|&x| x as f32).collect();
             // Bound 0.5: the step is below 1 and codes differ from the integers, but decoding
             // rounds back.
-            let quantum = Quantum::new::<f64>(0.25);
+            let quantum = Quantum::new::<f64>(0.25).unwrap();
             let codec = FzLight::with_level(quantum, 1, level);
             for x in [&x, &wide] {
                 let y = decoded(&codec, &encoded(&codec, x), x.len());
                 assert!(x.iter().zip(&y).all(|(x, y)| (x - y).abs() <= 0.25), "{width} {level}");
             }
-            let codec = FzLight::with_level(Quantum::new::<f32>(0.75), 1, level);
+            let codec = FzLight::with_level(Quantum::new::<f32>(0.75).unwrap(), 1, level);
             let y = decoded(&codec, &encoded(&codec, &narrow), x.len());
             assert!(narrow.iter().zip(&y).all(|(x, y)| (x - y).abs() <= 0.75), "{width} {level}");
         }
@@ -269,7 +272,7 @@ fn every_width_round_trips() {
 #[test]
 fn encoding_what_was_decoded_changes_nothing() {
     for bound in [1e-5, 1e-2, 3.0] {
-        let codec = FzLight::<f32>::new(Quantum::new::<f32>(bound), 1);
+        let codec = FzLight::<f32>::new(Quantum::new::<f32>(bound).unwrap(), 1);
         let x = field::<f32>(30_000, 3, true);
         let once = encoded(&codec, &x);
         let twice = encoded(&codec, &decoded(&codec, &once, x.len()));
@@ -279,7 +282,7 @@ fn encoding_what_was_decoded_changes_nothing() {
 
 #[test]
 fn constant_data_cost_a_few_bytes_a_chunk() {
-    let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3), 1);
+    let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3).unwrap(), 1);
     // One tag and one code a chunk (7.0 is 3556 steps), four bytes of index, a header and the pad.
     assert_eq!(encoded(&codec, &[7.0; 8192]).len(), 24 + 2 * (4 + 1 + 2) + PAD);
     // A fill value beyond the lattice is stored once a block.
@@ -303,7 +306,7 @@ fn extent_ignores_what_is_not_finite() {
 
 #[test]
 fn a_chunk_view_refuses_sizes_that_do_not_add_up() {
-    let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3), 1);
+    let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3).unwrap(), 1);
     let bytes = encoded(&codec, &field::<f32>(100, 5, true));
     let chunk = &bytes[28..];
     let len = chunk.len() - PAD;

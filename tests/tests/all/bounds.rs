@@ -26,7 +26,7 @@ fn values<T: Element>(bound: f64) -> impl Strategy<Value = Vec<T>> {
         1 => (any::<i32>(), -1.0..1.0).prop_map(near_lattice),
         // Midpoints between codes, where rounding decides.
         1 => any::<i16>().prop_map(move |q| {
-            let step = Quantum::new::<T>(bound).step();
+            let step = Quantum::new::<T>(bound).expect("a bound").step();
             T::from_f64(step * (f64::from(q) + 0.5))
         }),
         1 => any::<u64>().prop_map(|bits| data::from_bits::<T>(bits.rotate_left(29))),
@@ -51,7 +51,7 @@ fn case<T: Element>() -> impl Strategy<Value = (f64, Vec<T>)> {
 fn bound_or_bits<T: Element>(bound: f64, x: &[T]) -> Result<(), TestCaseError> {
     let mut first = None;
     for level in Level::available() {
-        let codec = FzLight::with_level(Quantum::new::<T>(bound), 3, level);
+        let codec = FzLight::with_level(Quantum::new::<T>(bound).expect("a bound"), 3, level);
         let frame = coding::encode(&codec, x);
         let y = coding::decode(&codec, &frame, x.len());
         for (&x, &y) in x.iter().zip(&y) {
@@ -231,8 +231,9 @@ fn the_psnr_of_every_operand_is_at_least_the_one_asked_for() {
         };
         // The even operands span −1…1.3; between them values at half codes of that range's lattice.
         let extent = Extent::of(&[even(0), even(1)].concat()).expect("finite");
-        let step =
-            Quantum::new::<f64>(Bound::Psnr(db).absolute(Some(extent)).expect("positive")).step();
+        let step = Quantum::new::<f64>(Bound::Psnr(db).absolute(Some(extent)).expect("positive"))
+            .expect("a bound")
+            .step();
         let worst: Vec<f64> = (0..N)
             .map(|i| (((i as f64 * 1e-3).sin() / step).round() * 0.5).trunc() * step + 0.5 * step)
             .collect();

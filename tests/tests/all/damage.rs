@@ -164,7 +164,7 @@ fn without_a_checksum_harm_gives_a_result_of_the_right_length_or_a_typed_error()
 const N_OPERANDS: u32 = 4;
 
 fn codec<T: Element>(level: Level) -> FzLight<T> {
-    FzLight::with_level(Quantum::new::<T>(1e-3), N_OPERANDS, level)
+    FzLight::with_level(Quantum::new::<T>(1e-3).expect("a bound"), N_OPERANDS, level)
 }
 
 /// Frames of every kind of chunk and block, small enough to be mutated often; the values of each.

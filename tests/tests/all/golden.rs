@@ -30,7 +30,7 @@ fn to_hex(bytes: &[u8]) -> String {
 fn check<T: Element>(values: &[T], hex: &str, decoded: &[f64]) {
     let expected = [from_hex(hex), vec![0; 64]].concat();
     for level in Level::available() {
-        let codec = FzLight::<T>::with_level(Quantum::new::<T>(0.5), 4, level);
+        let codec = FzLight::<T>::with_level(Quantum::new::<T>(0.5).expect("a bound"), 4, level);
         let bytes = coding::encode(&codec, values);
         assert!(bytes == expected, "{level} gives\n{}\nfor\n{hex}", to_hex(&bytes));
         let y: Vec<f64> =
@@ -159,7 +159,7 @@ fn repeated_and_verbatim_blocks_with_a_tail() {
 
 #[test]
 fn a_sum_of_two_operands() {
-    let codec = FzLight::<f32>::new(Quantum::new::<f32>(0.5), 4);
+    let codec = FzLight::<f32>::new(Quantum::new::<f32>(0.5).expect("a bound"), 4);
     let x: Vec<f32> = floats(&codes((0..32).map(|i| 5 + i % 2)));
     let frame = coding::encode(&codec, &x);
     let expected = [
@@ -192,7 +192,7 @@ fn chunks_end_where_the_index_says() {
          040024a0860100",
         &x,
     );
-    let codec = FzLight::<f64>::new(Quantum::new::<f64>(0.5), 4);
+    let codec = FzLight::<f64>::new(Quantum::new::<f64>(0.5).expect("a bound"), 4);
     let frame = coding::encode(&codec, &x);
     let mut last = [0.0];
     codec.decode_from(&frame, 4096, 1, &mut last).expect("valid");
@@ -263,7 +263,7 @@ fn the_example_of_the_documentation() {
     x.extend((0..32).map(|i| 300.0 + (i % 3) as f32));
     x.extend([f32::NAN; 32]);
     x.extend([299.0, 1e30, -0.0]);
-    let codec = FzLight::<f32>::new(Quantum::new::<f32>(32.0 / 63.0), 1);
+    let codec = FzLight::<f32>::new(Quantum::new::<f32>(32.0 / 63.0).expect("a bound"), 1);
     let payload = coding::encode(&codec, &x);
     let call = CallHeader {
         epoch: 0,

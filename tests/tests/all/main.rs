@@ -7,6 +7,7 @@ mod conformance;
 mod corpus;
 mod cost;
 mod damage;
+mod exact;
 mod failures;
 mod fences;
 mod frames;

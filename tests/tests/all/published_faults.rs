@@ -10,7 +10,7 @@ use foldwire_tests::data::Random;
 use foldwire_tests::{Backend, Case, Threads, coding, data};
 
 fn codec<T: Element>(bound: f64, operands: u32) -> FzLight<T> {
-    FzLight::new(Quantum::new::<T>(bound), operands)
+    FzLight::new(Quantum::new::<T>(bound).expect("a bound"), operands)
 }
 
 fn round_trip<T: Element>(codec: &FzLight<T>, values: &[T]) -> Vec<T> {
@@ -119,7 +119,8 @@ fn incompressible<T: Element>() {
     let mut random = Random(3);
     for level in Level::available() {
         for n in (0..200).chain([4095, 4096, 4097, 12_345]) {
-            let codec = FzLight::<T>::with_level(Quantum::new::<T>(1e-3), 2, level);
+            let codec =
+                FzLight::<T>::with_level(Quantum::new::<T>(1e-3).expect("a bound"), 2, level);
             let [x, y] = [(); 2]
                 .map(|()| -> Vec<T> { (0..n).map(|_| data::from_bits(random.bits())).collect() });
             // `coding` gives a destination of exactly `max_encoded_len`.
@@ -164,7 +165,8 @@ fn a_frame_is_decoded_without_knowing_how_it_was_made() {
     let frame = coding::encode(&codec(1e-3, 64), &x);
     let theirs = coding::decode(&codec::<f32>(1e-3, 64), &frame, x.len());
     // Another bound, another group size, another instruction set.
-    let other = FzLight::<f32>::with_level(Quantum::new::<f32>(7.0), 3, Level::Scalar);
+    let other =
+        FzLight::<f32>::with_level(Quantum::new::<f32>(7.0).expect("a bound"), 3, Level::Scalar);
     assert_eq!(data::bytes(&coding::decode(&other, &frame, x.len())), data::bytes(&theirs));
 }
 
@@ -189,7 +191,7 @@ fn damaged_streams_are_refused() {
 #[test]
 fn f64_codes_go_beyond_32_bits() {
     let bound = 1e-6;
-    let step = Quantum::new::<f64>(bound).step();
+    let step = Quantum::new::<f64>(bound).expect("a bound").step();
     let mut random = Random(4);
     let mut max_code = 0.0f64;
     for bits in [33, 40, 45, 46] {

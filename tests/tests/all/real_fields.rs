@@ -53,10 +53,11 @@ fn bounds_hold<T: Element>() {
     for (name, values) in fields::<T>() {
         for relative in RELATIVE {
             let bound = absolute(&values, relative);
-            let codec = FzLight::new(Quantum::new::<T>(bound), 2);
+            let codec = FzLight::new(Quantum::new::<T>(bound).expect("a bound"), 2);
             let frame = coding::encode(&codec, &values);
             for level in Level::available() {
-                let codec = FzLight::with_level(Quantum::new::<T>(bound), 2, level);
+                let codec =
+                    FzLight::with_level(Quantum::new::<T>(bound).expect("a bound"), 2, level);
                 let same = coding::encode(&codec, &values) == frame;
                 assert!(same, "{name} at {relative:e}: {level} gives other bytes");
                 let decoded = coding::decode(&codec, &frame, values.len());
@@ -92,7 +93,8 @@ fn the_nans_of_penobscot_are_bit_exact() {
     let (_, values) = penobscot.expect("it is one of the fields");
     assert_eq!(values.iter().filter(|x| x.is_nan()).count(), 39_509);
     for relative in RELATIVE {
-        let codec = FzLight::new(Quantum::new::<f64>(absolute(&values, relative)), 2);
+        let codec =
+            FzLight::new(Quantum::new::<f64>(absolute(&values, relative)).expect("a bound"), 2);
         let decoded = coding::decode(&codec, &coding::encode(&codec, &values), values.len());
         for (x, y) in values.iter().zip(&decoded) {
             assert!(x.is_nan() == y.is_nan() && (!x.is_nan() || x.to_bits() == y.to_bits()));
@@ -108,7 +110,7 @@ fn the_sum_of_two_fields_is_within_two_bounds_folded_or_combined() {
         let (a, b) = (&a[..n], &b[..n]);
         for relative in RELATIVE {
             let bound = absolute(a, relative).max(absolute(b, relative));
-            let codec = FzLight::new(Quantum::new::<f32>(bound), 2);
+            let codec = FzLight::new(Quantum::new::<f32>(bound).expect("a bound"), 2);
             let frames = [coding::encode(&codec, a), coding::encode(&codec, b)];
             let combined = coding::combine(&codec, &Op::Sum, [&frames[0], &frames[1]], n);
             let folded = coding::fold(&codec, &Op::Sum, &frames[0], b);
@@ -155,7 +157,8 @@ fn ratios_on_f32_fields_are_well_above_the_published_ones() {
                 .iter()
                 .find(|(field, bound, _)| field == name && (bound / relative - 1.0).abs() < 1e-6);
             let (_, _, theirs) = row.expect("every field and bound has been measured");
-            let codec = FzLight::new(Quantum::new::<f32>(absolute(values, relative)), 1);
+            let codec =
+                FzLight::new(Quantum::new::<f32>(absolute(values, relative)).expect("a bound"), 1);
             let ours = coding::encode(&codec, values).len() as f64;
             println!("{name} at {relative:e}: {:.3}", theirs / ours);
             assert!(theirs / ours >= 1.08, "{name} at {relative:e}: {ours} bytes, {theirs} theirs");

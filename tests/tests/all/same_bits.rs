@@ -49,7 +49,7 @@ fn inputs<T: Element>(size: usize, count: usize) -> Vec<Vec<T>> {
 
 /// What integer arithmetic on the lattice gives: Σq·Δ, Σq·(Δ/n), min q·Δ, max q·Δ.
 fn on_the_lattice<T: Element>(inputs: &[Vec<T>], op: Operation) -> Vec<u8> {
-    let quantum = Quantum::new::<T>(BOUND);
+    let quantum = Quantum::new::<T>(BOUND).expect("a bound");
     let codec = FzLight::<T>::with_level(quantum, inputs.len() as u32, Level::Scalar);
     let step = quantum.step();
     let codes: Vec<Vec<i64>> = inputs

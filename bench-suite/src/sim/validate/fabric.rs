@@ -181,12 +181,12 @@ impl Machine<'_> {
     }
 
     fn costs<T: Element>(&mut self, results: &Results, times: &Times) -> anyhow::Result<Costs> {
-        let plan = times.preset.plan(results.collective, results.bound.into());
+        let plan = times.preset.plan(results.collective, results.bound);
         let n_ranks = results.ranks.min(self.host.ranks_per_node);
         let busy = n_ranks.min(self.host.cores);
         let task = Task {
             codec: if plan.codec.is_exact() { CodecId::Raw } else { CodecId::FzLight },
-            bound: results.bound.into(),
+            bound: results.bound,
             size: results.ranks,
             reduces: results.collective.reduces(),
             frame_bytes: results.frame_bytes,
@@ -231,7 +231,7 @@ impl Question<'_> {
     fn predicted_with<T: Element>(&self, fabric: Fabric) -> anyhow::Result<f64> {
         let &Results { collective, bound, ranks, root, in_place, .. } = self.results;
         let &Results { lanes, frame_bytes, checksums, ref link, .. } = self.results;
-        let plan = self.times.preset.plan(collective, bound.into());
+        let plan = self.times.preset.plan(collective, bound);
         let case = Case::new(collective, plan, ranks, self.times.n_bytes / T::BYTES);
         let in_place = in_place || case.in_place;
         let case = Case { root: Rank::new(root), in_place, lanes, frame_bytes, ..case };

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use foldwire::{Collective, DType, Preset};
+use foldwire::{Bound, Collective, DType, Preset};
 
 use crate::bench::output::Results as Written;
 use crate::bench::row::Row;
 use crate::usage::UsageError;
-use crate::values::{BoundArg, LinkRate};
+use crate::values::LinkRate;
 
 /// Times of a collective on a fabric.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub(super) struct Results {
     pub(super) dtype: DType,
     pub(super) root: usize,
     pub(super) in_place: bool,
-    pub(super) bound: BoundArg,
+    pub(super) bound: Bound,
     /// What the values are, for people.
     pub(super) data: String,
     pub(super) link: LinkRate,
@@ -102,8 +102,8 @@ impl Times {
     }
 }
 
-fn parse<X: FromStr<Err = UsageError>>(text: &str) -> Result<X, String> {
-    text.parse().map_err(|error: UsageError| error.to_string())
+fn parse<X: FromStr<Err: ToString>>(text: &str) -> Result<X, String> {
+    text.parse().map_err(|error: X::Err| error.to_string())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use foldwire::codec::CodecId;
 use foldwire::schedule::RecursiveDoubling;
-use foldwire::{Collective, Element, Op, Plan, Preset};
+use foldwire::{Bound, Collective, Element, Op, Plan, Preset};
 use foldwire_sim::cost::{Case, Cluster, Costs, Host, Network, predict};
 use foldwire_threads::{World, drive};
 use indicatif::ProgressBar;
@@ -25,7 +25,7 @@ use crate::bench::data::{Data, Source};
 use crate::cli::SimArgs;
 use crate::memory::median;
 use crate::progress;
-use crate::values::{BoundArg, LinkRate};
+use crate::values::LinkRate;
 
 /// Timed runs of each configuration.
 const RUNS: usize = 9;
@@ -150,7 +150,7 @@ impl Shape {
     /// Measures and predicts each preset.
     fn rows<T: Element>(
         &self,
-        bound: BoundArg,
+        bound: Bound,
         cores: usize,
         message: f64,
         data: &Data<T>,
@@ -159,7 +159,7 @@ impl Shape {
         let costs = |codec| {
             let task = Task {
                 codec,
-                bound: bound.into(),
+                bound,
                 size: self.ranks,
                 reduces: self.collective.reduces(),
                 frame_bytes: Case::new(self.collective, Plan::raw(), 1, 0).frame_bytes,
@@ -179,7 +179,7 @@ impl Shape {
         let host = Host { ranks_per_node: self.ranks, cores, ..Host::default() };
         let cluster = self.with_wake(Cluster { network, host })?;
         let row = |&preset: &Preset| {
-            let plan = preset.plan(self.collective, bound.into());
+            let plan = preset.plan(self.collective, bound);
             let costs = if plan.codec.is_exact() { &raw } else { &lossy };
             let row = self.row(preset, &plan, bound, &cluster, costs, data);
             progress.inc(1);
@@ -192,7 +192,7 @@ impl Shape {
         &self,
         preset: Preset,
         plan: &Plan,
-        bound: BoundArg,
+        bound: Bound,
         cluster: &Cluster,
         costs: &Costs,
         data: &Data<T>,

@@ -80,7 +80,7 @@ mod tests {
                 (0..200_001).map(|i| (i as f32 * 1e-3 + phase).sin() + (i % 7) as f32).collect()
             };
             let (x, y) = (field(0.0), field(1.0));
-            let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3), 2);
+            let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3).unwrap(), 2);
             let room = || vec![0; codec.max_encoded_len(x.len()).unwrap()];
             let (mut a, mut b, mut folded, mut combined) = (room(), room(), room(), room());
             let n = codec.encode(&x, &mut a).unwrap().n_bytes;

@@ -4,7 +4,7 @@ use std::vec;
 
 #[test]
 fn a_quantum_of_another_type_is_as_good_as_this_type_can() {
-    let codec = FzLight::<f32>::new(Quantum::new::<f64>(1e60), 1);
+    let codec = FzLight::<f32>::new(Quantum::new::<f64>(1e60).unwrap(), 1);
     let mut bytes = vec![0; codec.max_encoded_len(2).unwrap()];
     let n = codec.encode(&[1.0, -2e30], &mut bytes).unwrap().n_bytes;
     let mut values = [0.0; 2];
@@ -19,7 +19,7 @@ fn a_quantum_of_another_type_is_as_good_as_this_type_can() {
 /// A chunk said to be as long as can be, which on 32 bits might wrap around.
 #[test]
 fn an_index_beyond_everything_is_damage() {
-    let codec = FzLight::<f32>::new(Quantum::new::<f32>(0.1), 1);
+    let codec = FzLight::<f32>::new(Quantum::new::<f32>(0.1).unwrap(), 1);
     let values = vec![1.5; 5000];
     let mut bytes = vec![0; codec.max_encoded_len(5000).unwrap()];
     let n = codec.encode(&values, &mut bytes).unwrap().n_bytes;
@@ -38,7 +38,7 @@ fn a_relative_bound_on_a_flat_buffer_erases_its_small_tensors() {
     let small = (0..4096).map(|i| 1e-4 * (i as f32 * 0.01).cos());
     let flat: vec::Vec<f32> = wide.chain(small).collect();
     let eb = Bound::Relative(1e-3).absolute(Extent::of(&flat)).unwrap();
-    let codec = FzLight::<f32>::new(Quantum::new::<f32>(eb), 1);
+    let codec = FzLight::<f32>::new(Quantum::new::<f32>(eb).unwrap(), 1);
     let mut bytes = vec![0; codec.max_encoded_len(flat.len()).unwrap()];
     let n = codec.encode(&flat, &mut bytes).unwrap().n_bytes;
     let mut values = vec![1.0; flat.len()];

@@ -1,0 +1,183 @@
+//! The lattice that keeps an absolute bound.
+
+use super::BoundError;
+use crate::element::Element;
+use core::fmt;
+
+/// How far apart the points of the lattice are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Spacing {
+    /// As far as the bound allows: Δ = 2·eb·(1 − 2⁻⁶).
+    #[default]
+    Widest,
+    /// The largest power of two that the bound allows: Δ = 2^⌊log₂(2·eb)⌋. At most 1 bit a value
+    /// more, ½ on average.
+    ///
+    /// Multiples of Δ then come through exactly, their sums included: counts, masks and indices with
+    /// a bound of ½ (Δ = 1). [docs/guarantees.md] has the conditions. All ranks must choose the same.
+    ///
+    /// [docs/guarantees.md]: https://docs.rs/foldwire
+    PowerOfTwo,
+}
+
+/// 1 − 2⁻⁶.
+const SHRINK: f64 = 1.0 - 1.0 / 64.0;
+
+/// Spacing of the lattice and the bound that it keeps. All ranks of a call must have the same.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Quantum {
+    step: f64,
+    bound: f64,
+    spacing: Spacing,
+}
+
+impl Quantum {
+    /// No lattice: every value travels exactly.
+    pub const LOSSLESS: Self = Self { step: 0.0, bound: 0.0, spacing: Spacing::Widest };
+
+    /// The widest lattice that keeps the absolute bound `bound` for elements of type `T`. If `bound`
+    /// is 0, or too small for a normal step in `T`, it is [`LOSSLESS`](Self::LOSSLESS).
+    ///
+    /// # Errors
+    /// [`BoundError::NotPositive`] if `bound` is negative or NaN.
+    pub fn new<T: Element>(bound: f64) -> Result<Self, BoundError> {
+        Self::with_spacing::<T>(bound, Spacing::Widest)
+    }
+
+    /// As [`new`](Self::new), of this spacing.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::{Quantum, Spacing};
+    ///
+    /// let quantum = Quantum::with_spacing::<f32>(0.7, Spacing::PowerOfTwo)?;
+    /// assert_eq!((quantum.step(), quantum.bound()), (1.0, 0.5));
+    /// # Ok::<(), foldwire::bound::BoundError>(())
+    /// ```
+    pub fn with_spacing<T: Element>(bound: f64, spacing: Spacing) -> Result<Self, BoundError> {
+        if bound.is_nan() || bound < 0.0 {
+            return Err(BoundError::NotPositive { value: bound });
+        }
+        // Sums of codes times the step must be finite.
+        let largest = libm::sqrt(T::MAX.to_f64()) * libm::sqrt(libm::sqrt(T::MAX.to_f64()));
+        let bound = bound.min(largest);
+        let step = T::from_f64(match spacing {
+            Spacing::Widest => 2.0 * bound * SHRINK,
+            Spacing::PowerOfTwo => power_of_two_below(2.0 * bound),
+        });
+        // The step and its reciprocal must both be normal, so that products with codes do not
+        // depend on how a rank treats subnormals.
+        if !(step.is_normal() && (T::ONE / step).is_normal()) {
+            return Ok(Self::LOSSLESS);
+        }
+        let step = step.to_f64();
+        let bound = match spacing {
+            Spacing::Widest => bound,
+            Spacing::PowerOfTwo => step / 2.0,
+        };
+        Ok(Self { step, bound, spacing })
+    }
+
+    /// Δ, exactly representable in the element type; 0 if lossless.
+    #[must_use]
+    pub const fn step(self) -> f64 {
+        self.step
+    }
+
+    /// The absolute bound eb on each operand that the lattice keeps.
+    #[must_use]
+    pub const fn bound(self) -> f64 {
+        self.bound
+    }
+
+    /// Whether every value travels exactly.
+    #[must_use]
+    pub fn is_lossless(self) -> bool {
+        self.step == 0.0
+    }
+
+    /// The quantum for elements of another type than it was made for.
+    pub(crate) fn of_type<T: Element>(self) -> Self {
+        if T::from_f64(self.step).to_f64() == self.step {
+            return self;
+        }
+        // The bound of a quantum is a bound.
+        Self::with_spacing::<T>(self.bound, self.spacing).unwrap_or(Self::LOSSLESS)
+    }
+
+    /// What the rounded difference of a value and its point of the lattice must be *below*
+    /// (docs/guarantees.md, "The check").
+    pub(crate) fn limit_of_errors<T: Element>(self) -> T {
+        let bound = T::from_f64(self.bound);
+        match self.spacing {
+            Spacing::Widest if bound.to_f64() > self.bound => bound.next_down(),
+            Spacing::Widest => bound,
+            // Such differences are exact, so that one of Δ/2 may pass.
+            Spacing::PowerOfTwo => bound.next_up(),
+        }
+    }
+}
+
+impl fmt::Debug for Quantum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Quantum(step {:e}, bound {:e})", self.step, self.bound)
+    }
+}
+
+/// The largest power of two that is at most `x`; 0 if there is no normal one.
+fn power_of_two_below(x: f64) -> f64 {
+    const EXPONENT: u64 = 0x7ff << 52;
+    f64::from_bits(x.to_bits() & EXPONENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_bound_is_refused() {
+        for spacing in [Spacing::Widest, Spacing::PowerOfTwo] {
+            for value in [-1.0, -5e-324, f64::NEG_INFINITY, f64::NAN] {
+                let [single, double] = [
+                    Quantum::with_spacing::<f32>(value, spacing),
+                    Quantum::with_spacing::<f64>(value, spacing),
+                ];
+                for refused in [single, double] {
+                    assert!(
+                        matches!(refused, Err(BoundError::NotPositive { value: v })
+                            if v.to_bits() == value.to_bits()),
+                        "{value}: {refused:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bounds_without_a_normal_step_are_lossless_and_infinite_ones_finite() {
+        for spacing in [Spacing::Widest, Spacing::PowerOfTwo] {
+            for small in [0.0, -0.0, 5e-324, 1e-39] {
+                assert_eq!(Quantum::with_spacing::<f32>(small, spacing), Ok(Quantum::LOSSLESS));
+            }
+            let largest = Quantum::with_spacing::<f32>(f64::INFINITY, spacing);
+            assert!(largest.is_ok_and(|q| q.bound() > 1e28 && q.bound() < 1e29));
+        }
+    }
+
+    #[test]
+    fn a_power_of_two_is_the_largest_that_the_bound_allows() {
+        for (bound, step) in
+            [(0.5, 1.0), (0.499, 0.5), (0.75, 1.0), (1.0, 2.0), (1e-3, 2f64.powi(-9))]
+        {
+            let quantum = Quantum::with_spacing::<f64>(bound, Spacing::PowerOfTwo).unwrap();
+            assert_eq!((quantum.step(), quantum.bound()), (step, step / 2.0), "{bound}");
+            assert_eq!(quantum.of_type::<f32>(), quantum);
+        }
+        let tiny = Quantum::with_spacing::<f64>(1e-60, Spacing::PowerOfTwo).unwrap();
+        assert_eq!(tiny.of_type::<f32>(), Quantum::LOSSLESS);
+    }
+}
