@@ -100,7 +100,10 @@ pub fn tolerance<T: Element>(
     let rounding = 2.0 * (n + 4.0) * T::UNIT_ROUNDOFF;
     match op {
         Operation::Sum => worst_case.unwrap_or(f64::NAN) + rounding * magnitude,
-        Operation::Avg => worst_case.unwrap_or(f64::NAN) + rounding * magnitude / n,
+        Operation::Avg => {
+            let underflow = (2.0 * n + 1.0) * T::SMALLEST;
+            worst_case.unwrap_or(f64::NAN) + rounding * magnitude / n + underflow
+        }
         Operation::Min | Operation::Max => {
             worst_case.unwrap_or(f64::NAN)
                 + 2.0 * T::UNIT_ROUNDOFF * operands.iter().fold(0.0, |m, x| x.abs().max(m))

@@ -3,11 +3,11 @@
 //!
 //! The formulas, and why they hold, are in docs/guarantees.md.
 
-use crate::bound::{BoundError, Extent, Quantum, Scope, rounding};
+use crate::bound::{Bound, BoundError, Extent, Quantum, Scope, rounding, underflow};
 use crate::element::Element;
 use crate::error::Error;
 use crate::frame::Measure;
-use crate::op::OpCode;
+use crate::op::{OpCode, weight};
 use crate::plan::Plan;
 use crate::schedule::{Call, Schedule};
 
@@ -26,20 +26,35 @@ fn error_terms(schedule: &dyn Schedule, call: Call, plan: &Plan, op: OpCode) -> 
     })
 }
 
-/// The bound on each operand that keeps `bound` on the result, rounding included.
+/// The bound on each operand that keeps `bound` on the result, rounding included; 0 for constant
+/// data with a bound relative to their range, where rounding alone shows.
 fn operand_bound<T: Element>(
-    bound: f64,
+    bound: Bound,
     terms: Option<f64>,
     call: Call,
     op: OpCode,
-    magnitude: f64,
+    extent: Option<Extent>,
 ) -> Result<f64, Error> {
-    let largest = if op == OpCode::Sum { call.size as f64 * magnitude } else { magnitude };
-    let rounding = if op == OpCode::None { 0.0 } else { rounding::<T>(call.size, largest) };
     let terms = terms.ok_or(BoundError::Unbounded)?;
-    let left = bound - rounding;
+    let on_result = bound.absolute(extent)?;
+    let (n, magnitude) = (call.size, extent.map_or(0.0, Extent::magnitude));
+    let largest = if op == OpCode::Sum { n as f64 * magnitude } else { magnitude };
+    let rounding = match op {
+        OpCode::None => return Ok(on_result),
+        OpCode::Avg => rounding::<T>(n, largest) + underflow::<T>(n),
+        _ => rounding::<T>(n, largest),
+    };
+    // Of partial sums as well, in any order. One rank adds nothing.
+    let largest = largest + on_result.max(rounding);
+    if op == OpCode::Sum && n > 1 && largest > T::MAX.to_f64() {
+        return Err(BoundError::Overflow { largest, max: T::MAX.to_f64() }.into());
+    }
+    if bound.needs_extent() && extent.is_none_or(|extent| extent.range() == 0.0) {
+        return Ok(0.0);
+    }
+    let left = on_result - rounding;
     if left <= 0.0 || left.is_nan() {
-        return Err(BoundError::BelowPrecision { bound, rounding }.into());
+        return Err(BoundError::BelowPrecision { bound: on_result, rounding }.into());
     }
     Ok(left / terms.max(1.0))
 }
@@ -56,18 +71,17 @@ pub(crate) fn resolve<T: Element>(
         return Ok((Quantum::LOSSLESS, Some(0.0)));
     }
     let terms = error_terms(schedule, call, plan, op);
-    let bound = match plan.bound {
-        None => 0.0,
-        Some(bound) => bound.absolute(extent)?,
+    let bound = match (plan.bound, plan.scope) {
+        (None, _) => 0.0,
+        (Some(bound), Scope::PerOperand) => bound.absolute(extent)?,
+        (Some(bound), Scope::Result) => operand_bound::<T>(bound, terms, call, op, extent)?,
     };
-    let bound = match plan.scope {
-        Scope::Result if bound > 0.0 => {
-            let magnitude = extent.map_or(0.0, Extent::magnitude);
-            operand_bound::<T>(bound, terms, call, op, magnitude)?
-        }
-        _ => bound,
-    };
-    let quantum = Quantum::with_spacing::<T>(bound, plan.spacing)?;
+    let mut quantum = Quantum::with_spacing::<T>(bound, plan.spacing)?;
+    // Operands of an average enter by a weight; their lattice must be of normal numbers as well.
+    let weight: T = if op == OpCode::Avg { weight(call.size as u32) } else { T::ONE };
+    if !(T::from_f64(quantum.step()) * weight).is_normal() {
+        quantum = Quantum::LOSSLESS;
+    }
     Ok((quantum, terms.map(|terms| terms * quantum.bound())))
 }
 

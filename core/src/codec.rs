@@ -12,7 +12,7 @@ pub mod raw;
 use crate::bound::Quantum;
 use crate::element::{DType, Element};
 use crate::kernel::{CHUNK, Level};
-use crate::op::{Op, with_op};
+use crate::op::{Op, weigh, with_op};
 use core::ops::AddAssign;
 
 pub use crate::kernel::stores::Stores;
@@ -149,8 +149,11 @@ pub type Fill<'a, T> = dyn FnMut(usize, &mut [T]) -> Result<(), DecodeError> + '
 /// Values ⇄ bytes.
 ///
 /// For implementors: `id`, `max_encoded_len`, `encode_with`, `decode_from` and `n_values` are
-/// enough; the rest is chunk by chunk over them (decompress – operate – compress), and worth
-/// overriding for speed.
+/// enough, and `weight` if the codec is made for averages; the rest is chunk by chunk over them
+/// (decompress – operate – compress), and worth overriding for speed.
+///
+/// *Own* values are a rank's, as they are; *partial results* are what frames hold, and what is
+/// decoded from them with divisor 1. They differ by the [`weight`](Self::weight) of own values.
 pub trait Codec<T: Element>: Sync {
     /// The codec's code in a frame.
     fn id(&self) -> CodecId;
@@ -159,7 +162,13 @@ pub trait Codec<T: Element>: Sync {
     /// frame cannot address them.
     fn max_encoded_len(&self, n_values: usize) -> Option<usize>;
 
-    /// Encodes `n_values` values that `fill` gives piece by piece, in order.
+    /// What own values are multiplied by on their way into a partial result: 1, or for averages a
+    /// power of two at which no sum of them overflows ([`CodecParams::averages`]).
+    fn weight(&self) -> T {
+        T::ONE
+    }
+
+    /// Encodes `n_values` partial results that `fill` gives piece by piece, in order.
     ///
     /// # Errors
     /// [`EncodeError`] for the destination; what `fill` returns.
@@ -171,7 +180,8 @@ pub trait Codec<T: Element>: Sync {
     ) -> Result<Written, CodecError>;
 
     /// Decodes values `start..start + dst.len()`, each divided by `divisor` (1: exactly as encoded;
-    /// n: the average of a sum of n operands). `start` must be a multiple of [`CHUNK`].
+    /// n: the average of a sum of n operands, whatever their weight). `start` must be a multiple of
+    /// [`CHUNK`].
     ///
     /// # Errors
     /// [`DecodeError`] if `src` is no valid encoding of at least that many values.
@@ -189,11 +199,24 @@ pub trait Codec<T: Element>: Sync {
     /// [`DecodeError`] if that cannot be told.
     fn n_values(&self, src: &[u8]) -> Result<usize, DecodeError>;
 
-    /// Encodes `src`.
+    /// Encodes own values.
     ///
     /// # Errors
     /// [`EncodeError`] for the destination.
     fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
+        let mut copy = |start: usize, out: &mut [T]| {
+            out.copy_from_slice(&src[start..start + out.len()]);
+            weigh(out, self.weight());
+            Ok(())
+        };
+        self.encode_with(src.len(), &mut copy, dst)
+    }
+
+    /// Encodes partial results.
+    ///
+    /// # Errors
+    /// [`EncodeError`] for the destination.
+    fn encode_partial(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
         let mut copy = |start: usize, out: &mut [T]| {
             out.copy_from_slice(&src[start..start + out.len()]);
             Ok(())
@@ -226,7 +249,7 @@ pub trait Codec<T: Element>: Sync {
         self.decode(src, divisor, dst)
     }
 
-    /// acc ← acc ⊕ decoded, in floats.
+    /// acc ← acc ⊕ decoded, in floats; `acc` are partial results.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -241,7 +264,7 @@ pub trait Codec<T: Element>: Sync {
         Ok(())
     }
 
-    /// Frame ⊕ floats → frame.
+    /// Frame ⊕ own values → frame.
     ///
     /// # Errors
     /// If `src` is invalid, `dst` too small, or the operands do not match.
@@ -292,7 +315,7 @@ pub trait Codec<T: Element>: Sync {
         self.expect_values(src, local.len())?;
         let mut fill = |start: usize, out: &mut [T]| {
             self.decode_from(src, start, 1, out)?;
-            operate(op, out, &local[start..start + out.len()]);
+            operate_own(op, out, &local[start..start + out.len()], self.weight());
             Ok(())
         };
         self.encode_with(local.len(), &mut fill, dst)
@@ -369,6 +392,16 @@ pub(crate) fn operate<T: Element>(op: &Op<'_, T>, acc: &mut [T], other: &[T]) {
     });
 }
 
+/// acc ← acc ⊕ own · weight, value by value.
+pub(crate) fn operate_own<T: Element>(op: &Op<'_, T>, acc: &mut [T], own: &[T], weight: T) {
+    if weight == T::ONE {
+        return operate(op, acc, own);
+    }
+    with_op!(op, |f| for (a, &b) in acc.iter_mut().zip(own) {
+        *a = f(*a, b * weight);
+    });
+}
+
 /// What a codec is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct CodecParams {
@@ -376,6 +409,9 @@ pub struct CodecParams {
     pub quantum: Quantum,
     /// Most operands that a sum can have: the group's size.
     pub max_operands: u32,
+    /// Whether sums are made to be divided by that many: own values then enter at a weight at which
+    /// no sum of them overflows.
+    pub averages: bool,
     /// Instruction set for the kernels.
     pub level: Level,
 }
@@ -471,6 +507,7 @@ mod tests {
         let params = CodecParams {
             quantum: Quantum::new::<f32>(0.1).unwrap(),
             max_operands: 2,
+            averages: false,
             level: Level::best(),
         };
         for &id in CodecId::ALL {

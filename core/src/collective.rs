@@ -383,7 +383,7 @@ impl<X: Transport> Communicator<X> {
         }
         // Whatever the data, a bad bound or frame size shows before anything is sent.
         check_bound(plan, request.op_code())?;
-        let probe = self.codec::<T>(plan.codec, Quantum::LOSSLESS);
+        let probe = self.codec::<T>(plan.codec, Quantum::LOSSLESS, request.op_code());
         max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
         self.check_frames()?;
         self.n_tags = self.n_tags.max(self.lanes() as u8);
@@ -406,9 +406,10 @@ impl<X: Transport> Communicator<X> {
         Ok(())
     }
 
-    fn codec<T: Element>(&self, id: CodecId, quantum: Quantum) -> AnyCodec<T> {
+    fn codec<T: Element>(&self, id: CodecId, quantum: Quantum, op: OpCode) -> AnyCodec<T> {
         let max_operands = self.size().min(u32::MAX as usize) as u32;
-        id.instance(&CodecParams { quantum, max_operands, level: self.config.level })
+        let (averages, level) = (op == OpCode::Avg, self.config.level);
+        id.instance(&CodecParams { quantum, max_operands, averages, level })
     }
 
     pub(crate) fn checksum(&self) -> bool {

@@ -22,7 +22,7 @@ mod x86_64;
 mod tests;
 
 use crate::element::{Element, sealed::Float};
-use crate::op::LatticeOp;
+use crate::op::{LatticeOp, divisor_of_sums};
 use crate::values::Values;
 use chunk::ChunkView;
 use core::fmt;
@@ -187,6 +187,23 @@ pub(crate) struct Lattice<T> {
     /// |x − decoded(x)| must be *below* this. Strictly: the subtraction rounds, and rounding is
     /// monotonic, so a rounded difference below the bound proves the exact one is.
     pub(crate) bound: T,
+    /// What values are multiplied by that are stored verbatim, and decoded codes that meet them:
+    /// 1, or the weight of an average's operands.
+    pub(crate) weight: T,
+}
+
+impl<T: Element> Lattice<T> {
+    /// The lattice of values that have been multiplied by the weight. Codes are the same.
+    pub(crate) fn of_partial_results(self) -> Self {
+        let Self { step, inverse, limit, bound, weight } = self;
+        Self {
+            step: step * weight,
+            inverse: inverse / weight,
+            limit,
+            bound: bound * weight,
+            weight: T::ONE,
+        }
+    }
 }
 
 /// What decoding makes of a chunk: codes times `of_codes`, verbatim values divided by `divisor`.
@@ -197,10 +214,13 @@ pub(crate) struct Scale<T> {
 }
 
 impl<T: Element> Scale<T> {
-    /// Values on a lattice of this step, each divided by `divisor`.
-    pub(crate) fn new(step: f64, divisor: u32) -> Self {
-        let divisor = T::from_f64(f64::from(divisor));
-        Self { of_codes: T::from_f64(step) / divisor, divisor }
+    /// Sums of values on a lattice of this step, each divided by `divisor`; by 1 they keep the
+    /// weight that verbatim ones have.
+    pub(crate) fn new(step: f64, divisor: u32, weight: T) -> Self {
+        let step = T::from_f64(step);
+        let of_codes =
+            if divisor == 1 { step * weight } else { step / T::from_f64(f64::from(divisor)) };
+        Self { of_codes, divisor: divisor_of_sums(divisor, weight) }
     }
 }
 

@@ -64,11 +64,46 @@ impl OpCode {
     }
 }
 
-/// Makes an average of a sum of `divisor` operands; 1 leaves the values as they are.
-pub(crate) fn divide<T: Element>(values: &mut [T], divisor: u32) {
-    if divisor != 1 {
-        let divisor = T::from_f64(f64::from(divisor));
-        values.iter_mut().for_each(|x| *x = *x / divisor);
+/// What operands of an average of `n_operands` are multiplied by before they are added:
+/// 2^−(⌈log₂ n⌉ + 1), 1 for a single one. No sum of them overflows, rounding included, so an average
+/// of finite values is finite; and being a power of two, it changes no bit of a result unless
+/// something underflows.
+pub(crate) fn weight<T: Element>(n_operands: u32) -> T {
+    let doublings = match n_operands {
+        0 | 1 => 0,
+        n => u32::BITS - (n - 1).leading_zeros() + 1,
+    };
+    T::from_f64(libm::ldexp(1.0, -(doublings as i32)))
+}
+
+/// Multiplies operands by their weight.
+pub(crate) fn weigh<T: Element>(values: &mut [T], weight: T) {
+    if weight != T::ONE {
+        values.iter_mut().for_each(|x| *x = *x * weight);
+    }
+}
+
+/// What `divisor` operands of this weight add up to is divided by to get their average; 1 if
+/// nothing is to be divided.
+pub(crate) fn divisor_of_sums<T: Element>(divisor: u32, weight: T) -> T {
+    if divisor == 1 { T::ONE } else { T::from_f64(f64::from(divisor)) * weight }
+}
+
+/// Makes averages of sums; a divisor of 1 leaves the values as they are.
+pub(crate) fn divide<T: Element>(values: &mut [T], divisor: T) {
+    if divisor != T::ONE {
+        values.iter_mut().for_each(|x| *x = quotient(*x, divisor));
+    }
+}
+
+/// sum / divisor, finite if the sum is: rounding alone can take an average past the largest value.
+#[inline(always)]
+pub(crate) fn quotient<T: Element>(sum: T, divisor: T) -> T {
+    let quotient = sum / divisor;
+    if quotient.abs() > T::MAX && sum.abs() <= T::MAX {
+        if sum < T::ZERO { T::ZERO - T::MAX } else { T::MAX }
+    } else {
+        quotient
     }
 }
 

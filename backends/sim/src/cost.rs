@@ -404,7 +404,8 @@ fn account(
 /// How the engine divides the array.
 fn divide<T: Element>(case: &Case, n_parts: usize, division: Division) -> Result<Layout, Error> {
     // What an encoding takes at most depends neither on the quantum nor on the level.
-    let params = CodecParams { quantum: Quantum::LOSSLESS, max_operands: 1, level: Level::Scalar };
+    let (quantum, level) = (Quantum::LOSSLESS, Level::Scalar);
+    let params = CodecParams { quantum, max_operands: 1, averages: false, level };
     let codec = case.plan.codec.instance::<T>(&params);
     let lanes = case.lanes.min(MAX_LANES);
     Layout::for_frames(case.count, n_parts, codec.as_dyn(), case.frame_bytes, lanes, division)

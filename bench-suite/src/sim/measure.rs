@@ -71,6 +71,7 @@ impl Task {
         let params = CodecParams {
             quantum,
             max_operands: self.size as u32,
+            averages: false,
             level: Level::best(),
         };
         self.codec.instance(&params)

@@ -19,7 +19,7 @@ use crate::kernel::stores::{Fence, Stores};
 use crate::kernel::{
     BLOCK, CHUNK, Code, Encoded, Kernel, Lattice, Level, PAD, Scale, max_chunk_len,
 };
-use crate::op::Op;
+use crate::op::{self, Op};
 
 /// Version of the payload format.
 pub const VERSION: u8 = 1;
@@ -48,7 +48,10 @@ const INDEX_ENTRY: usize = 4;
 pub struct FzLight<T: Element> {
     quantum: Quantum,
     max_operands: u32,
+    /// For own values.
     lattice: Lattice<T>,
+    /// For partial results: the same, scaled by the weight of own values.
+    partial: Lattice<T>,
     kernel: Kernel<T>,
 }
 
@@ -57,13 +60,13 @@ impl<T: Element> FzLight<T> {
     /// `max_operands` (at least 1).
     #[must_use]
     pub fn new(quantum: Quantum, max_operands: u32) -> Self {
-        Self::from_params(&CodecParams { quantum, max_operands, level: Level::best() })
+        Self::with_level(quantum, max_operands, Level::best())
     }
 
     /// The codec with the kernels of one level (or the next lower that the machine has).
     #[must_use]
     pub fn with_level(quantum: Quantum, max_operands: u32, level: Level) -> Self {
-        Self::from_params(&CodecParams { quantum, max_operands, level })
+        Self::from_params(&CodecParams { quantum, max_operands, averages: false, level })
     }
 
     pub(super) fn from_params(params: &CodecParams) -> Self {
@@ -71,16 +74,19 @@ impl<T: Element> FzLight<T> {
         // Twice the sum's range must fit the code, as residuals are differences of two sums.
         let head_room = libm::ldexp(1.0, <T as Float>::Code::BITS as i32 - 2);
         let limit = libm::floor(T::MAX_CODE.min(head_room / f64::from(max_operands)));
+        let weight = op::weight(if params.averages { max_operands } else { 1 });
         let quantum = params.quantum.of_type::<T>();
         let lattice = if quantum.is_lossless() {
             // No |code| is below a negative limit: every block is verbatim.
-            Lattice { step: T::ONE, inverse: T::ONE, limit: T::from_f64(-1.0), bound: T::ZERO }
+            let limit = T::from_f64(-1.0);
+            Lattice { step: T::ONE, inverse: T::ONE, limit, bound: T::ZERO, weight }
         } else {
             let step = T::from_f64(quantum.step());
             let bound = quantum.limit_of_errors::<T>();
-            Lattice { step, inverse: T::ONE / step, limit: T::from_f64(limit), bound }
+            Lattice { step, inverse: T::ONE / step, limit: T::from_f64(limit), bound, weight }
         };
-        Self { quantum, max_operands, lattice, kernel: Kernel::at(params.level) }
+        let partial = lattice.of_partial_results();
+        Self { quantum, max_operands, lattice, partial, kernel: Kernel::at(params.level) }
     }
 
     /// The lattice's quantum.
@@ -346,6 +352,16 @@ impl<T: Element> Codec<T> for FzLight<T> {
         })
     }
 
+    fn weight(&self) -> T {
+        self.lattice.weight
+    }
+
+    fn encode_partial(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
+        self.write_independent(src.len(), 1, src, dst, |_, src, dst| {
+            Ok(self.kernel.encode(src, &self.partial, dst).into())
+        })
+    }
+
     fn encode_with(
         &self,
         n_values: usize,
@@ -356,7 +372,7 @@ impl<T: Element> Codec<T> for FzLight<T> {
         self.write(n_values, 1, (), dst, |index, (), dst| {
             let values = &mut buffer[..chunk_len(n_values, index)];
             fill(index * CHUNK, values)?;
-            Ok(self.kernel.encode(values, &self.lattice, dst).into())
+            Ok(self.kernel.encode(values, &self.partial, dst).into())
         })
     }
 
@@ -372,7 +388,7 @@ impl<T: Element> Codec<T> for FzLight<T> {
         if stream.n_values < end {
             return Err(DecodeError::Count { found: stream.n_values, expected: end });
         }
-        let scale = Scale::new(stream.step, divisor);
+        let scale = Scale::new(stream.step, divisor, self.lattice.weight);
         for_each_run(dst, |first, dst| {
             for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
                 let chunk = stream.chunk(start / CHUNK + first + i)?;
@@ -401,7 +417,7 @@ impl<T: Element> Codec<T> for FzLight<T> {
         }
         let stream = Stream::<T>::parse(src)?;
         stream.expect_values(dst.len())?;
-        let scale = Scale::new(stream.step, divisor);
+        let scale = Scale::new(stream.step, divisor, self.lattice.weight);
         for_each_run(dst, |first, dst| {
             let _fence = Fence::at_end();
             for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
@@ -447,7 +463,7 @@ impl<T: Element> Codec<T> for FzLight<T> {
             return Ok(written);
         };
         let operands = self.head_room(stream.operands, 1)?;
-        let scale = Scale::new(self.quantum.step(), divisor);
+        let scale = Scale::new(self.quantum.step(), divisor, self.lattice.weight);
         self.write_independent(stream.n_values, operands, values, dst, |index, values, dst| {
             let chunk = stream.chunk(index)?;
             Ok(self.kernel.fold_store(op, &chunk, values, &self.lattice, dst, &scale).into())

@@ -4,25 +4,33 @@
 //! and touches no other memory than the frame that goes on.
 
 use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, EncodeError, Fill, Homomorphic};
-use super::{Written, operate};
+use super::{Written, operate, operate_own};
 use crate::element::Element;
 use crate::kernel::CHUNK;
 use crate::kernel::stores::{self, Fence, Stores};
-use crate::op::{Op, divide, with_op};
-use core::marker::PhantomData;
+use crate::op::{self, Op, divide, divisor_of_sums, with_op};
 
-/// Values as they are.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Raw<T>(PhantomData<T>);
+/// Values as they are, but for averages, whose operands enter by a weight.
+#[derive(Clone, Copy, Debug)]
+pub struct Raw<T> {
+    weight: T,
+}
 
 impl<T: Element> Raw<T> {
-    /// The codec; it has no parameters.
+    /// The codec for anything but averages; it has no parameters.
     #[must_use]
     pub const fn new() -> Self {
-        Self(PhantomData)
+        Self { weight: T::ONE }
     }
 
-    pub(super) fn from_params(_: &CodecParams) -> Self {
+    pub(super) fn from_params(params: &CodecParams) -> Self {
+        let n_operands = if params.averages { params.max_operands } else { 1 };
+        Self { weight: op::weight(n_operands) }
+    }
+}
+
+impl<T: Element> Default for Raw<T> {
+    fn default() -> Self {
         Self::new()
     }
 }
@@ -87,7 +95,24 @@ impl<T: Element> Codec<T> for Raw<T> {
         count::<T>(src)
     }
 
+    fn weight(&self) -> T {
+        self.weight
+    }
+
     fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
+        if self.weight == T::ONE {
+            return self.encode_partial(src, dst);
+        }
+        let dst = room::<T>(src.len(), dst)?;
+        for_each_piece_mut::<T>(dst, |start, out| {
+            for (out, &x) in out.iter_mut().zip(&src[start..]) {
+                *out = x * self.weight;
+            }
+        });
+        Ok(Written { n_bytes: dst.len(), ..Written::default() })
+    }
+
+    fn encode_partial(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
         let dst = room::<T>(src.len(), dst)?;
         dst.copy_from_slice(bytemuck::cast_slice(src));
         Ok(Written { n_bytes: dst.len(), ..Written::default() })
@@ -122,7 +147,7 @@ impl<T: Element> Codec<T> for Raw<T> {
             return Err(DecodeError::Count { found, expected: end });
         }
         bytemuck::cast_slice_mut(dst).copy_from_slice(&src[start * T::BYTES..end * T::BYTES]);
-        divide(dst, divisor);
+        divide(dst, divisor_of_sums(divisor, self.weight));
         Ok(())
     }
 
@@ -162,9 +187,16 @@ impl<T: Element> Codec<T> for Raw<T> {
             let n = out.len();
             let pieces = out.iter_mut().zip(&local[start..start + n]);
             let src = src[start * T::BYTES..(start + n) * T::BYTES].chunks_exact(T::BYTES);
-            with_op!(op, |f| for ((out, &a), b) in pieces.zip(src) {
-                *out = f(a, bytemuck::pod_read_unaligned(b));
-            });
+            let (weight, read) = (self.weight, bytemuck::pod_read_unaligned::<T>);
+            if weight == T::ONE {
+                with_op!(op, |f| for ((out, &a), b) in pieces.zip(src) {
+                    *out = f(a, read(b));
+                });
+            } else {
+                with_op!(op, |f| for ((out, &a), b) in pieces.zip(src) {
+                    *out = f(a * weight, read(b));
+                });
+            }
         });
         Ok(Written { n_bytes: dst.len(), ..Written::default() })
     }
@@ -180,7 +212,7 @@ impl<T: Element> Codec<T> for Raw<T> {
         }
         for_each_piece_mut(frame, |start, acc| {
             let n = acc.len();
-            operate(op, acc, &local[start..start + n]);
+            operate_own(op, acc, &local[start..start + n], self.weight);
         });
         Some(Ok(()))
     }

@@ -136,7 +136,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
             schedule: EXTENT_SCHEDULE,
             call: Call { collective: Collective::AllReduce, root: Rank(0), ..self.call() },
             pipeline: pipeline::RAW,
-            codec: &self.comm.codec::<f64>(CodecId::Raw, Quantum::LOSSLESS),
+            codec: &self.comm.codec::<f64>(CodecId::Raw, Quantum::LOSSLESS, OpCode::Max),
             op: OpCode::Max,
             count: survey::N_VALUES,
             division: Division::Blocks,
@@ -152,7 +152,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     ) -> Result<State<X::Frame, T>, Error> {
         let (call, op) = (self.call(), self.request.op_code());
         let (quantum, worst_case) = resolve::<T>(&self.plan, self.schedule, call, op, extent)?;
-        let codec = self.comm.codec::<T>(self.plan.codec, quantum);
+        let codec = self.comm.codec::<T>(self.plan.codec, quantum, op);
         let job = Job {
             schedule: self.schedule,
             call,

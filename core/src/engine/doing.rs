@@ -33,7 +33,7 @@ impl<F: Frame, X: Transport<Frame = F>, T: Element> Doing<'_, '_, '_, F, X, T> {
             Action::SendStore => {
                 let payload = self.encode_own()?;
                 if self.program.is_exact() {
-                    self.work.copy_own(self.segment, 1);
+                    self.work.copy_own(self.segment);
                 } else {
                     self.store(&payload, true)?;
                 }
@@ -197,7 +197,7 @@ impl<F: Frame, X: Transport<Frame = F>, T: Element> Doing<'_, '_, '_, F, X, T> {
         self.check_complete()?;
         let divisor = self.program.divisor;
         match self.take_holding() {
-            Holding::Nothing => self.work.copy_own(self.segment, divisor),
+            Holding::Nothing => self.work.copy_own(self.segment),
             Holding::Encoded(payload) => {
                 self.store(&payload, self.reduces())?;
                 self.recycle(payload.at)?;

@@ -12,7 +12,7 @@ use crate::codec::{Codec, Values, Written};
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
 use crate::kernel::stores::{self, Fence, Stores};
-use crate::op::{Op, divide};
+use crate::op::{Op, divide, divisor_of_sums, weigh};
 use crate::report::Report;
 use core::ops::Range;
 
@@ -199,7 +199,7 @@ impl<T: Element> Work<'_, '_, T> {
         report: &mut Report,
     ) -> Result<Payload, Error> {
         let [src, dst] = frames.bytes_mut([from.at, to])?;
-        let written = self.codec.encode(floats(src, n)?, room(dst)?)?;
+        let written = self.codec.encode_partial(floats(src, n)?, room(dst)?)?;
         Ok(Payload::new(to, written, from.operands, report))
     }
 
@@ -241,10 +241,9 @@ impl<T: Element> Work<'_, '_, T> {
         Ok(self.codec.store(src, divisor, self.buffers.output(segment), stores)?)
     }
 
-    pub(super) fn copy_own(&mut self, segment: &Range<usize>, divisor: u32) {
-        // What is divided is read again.
-        let stores = if divisor == 1 { self.buffers.stores(true) } else { Stores::Cached };
-        divide(self.buffers.copy_own(segment, stores), divisor);
+    /// Own values into the output, as they are: of one rank alone, or what only moves.
+    pub(super) fn copy_own(&mut self, segment: &Range<usize>) {
+        self.buffers.copy_own(segment, self.buffers.stores(true));
     }
 
     pub(super) fn copy_floats<F: Frame>(
@@ -256,7 +255,7 @@ impl<T: Element> Work<'_, '_, T> {
     ) -> Result<(), Error> {
         let output = self.buffers.output(segment);
         output.copy_from_slice(floats(frames.bytes(from.at)?, segment.len())?);
-        divide(output, divisor);
+        divide(output, divisor_of_sums(divisor, self.codec.weight()));
         Ok(())
     }
 
@@ -267,7 +266,9 @@ impl<T: Element> Work<'_, '_, T> {
         to: Place,
     ) -> Result<Floats, Error> {
         let [dst] = frames.bytes_mut([to])?;
-        floats_mut(dst, segment.len())?.copy_from_slice(self.buffers.own(segment));
+        let floats = floats_mut(dst, segment.len())?;
+        floats.copy_from_slice(self.buffers.own(segment));
+        weigh(floats, self.codec.weight());
         Ok(Floats { at: to, operands: 1 })
     }
 
@@ -294,9 +295,11 @@ impl<T: Element> Work<'_, '_, T> {
         divisor: u32,
     ) -> Result<(), Error> {
         let src = incoming.of(frames.bytes(incoming.at)?)?;
+        let weight = self.codec.weight();
         let output = self.buffers.copy_own(segment, Stores::Cached);
+        weigh(output, weight);
         self.codec.reduce(&self.op, src, output)?;
-        divide(output, divisor);
+        divide(output, divisor_of_sums(divisor, weight));
         Ok(())
     }
 

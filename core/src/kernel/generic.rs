@@ -24,7 +24,7 @@ use crate::element::Element;
 use crate::op::LatticeOp;
 pub(super) use fold_store::fold_store;
 use merge::merge;
-use reader::{ChunkReader, FromChunk, FromFloats, Output, Source, padded};
+use reader::{ChunkReader, FromChunk, FromFloats, Output, Source, padded, weighed};
 use writer::ChunkWriter;
 
 /// One block of 32 codes in an instruction set's registers.
@@ -106,7 +106,12 @@ unsafe fn encode_block<T: Element, S: Isa<T>>(
         if on_lattice {
             out.codes(block, codes);
         } else {
-            out.verbatim(block, core::slice::from_raw_parts(values, n));
+            let values = core::slice::from_raw_parts(values, n);
+            if lattice.weight == T::ONE {
+                out.verbatim(block, values);
+            } else {
+                out.verbatim(block, &weighed(values.as_ptr(), n, lattice.weight)[..n]);
+            }
         }
     }
 }

@@ -60,7 +60,8 @@ fn model(case: &Case) -> cost::Case {
 fn steps<T: Element>(case: &Case, rank: usize) -> Vec<Work> {
     let model = model(case);
     let call = Call { collective: case.collective, size: case.size, root: model.root };
-    let params = CodecParams { quantum: Quantum::LOSSLESS, max_operands: 1, level: Level::Scalar };
+    let (quantum, level) = (Quantum::LOSSLESS, Level::Scalar);
+    let params = CodecParams { quantum, max_operands: 1, averages: false, level };
     let codec = case.codec.instance::<T>(&params);
     let codec: &dyn Codec<T> = codec.as_dyn();
     let all_reduces = case.collective == Collective::AllReduce;

@@ -8,6 +8,7 @@ mod corpus;
 mod cost;
 mod damage;
 mod exact;
+mod extremes;
 mod failures;
 mod fences;
 mod frames;

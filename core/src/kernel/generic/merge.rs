@@ -54,7 +54,8 @@ pub(super) unsafe fn join<T: Element, S: Isa<T>>(
                 LatticeOp::Max => S::max(x, y),
             }),
             (x, y) => {
-                let (mut x, y) = (x.values(lattice.step), y.values(lattice.step));
+                let step = lattice.step * lattice.weight;
+                let (mut x, y) = (x.values(step), y.values(step));
                 for (x, y) in x.iter_mut().zip(y) {
                     *x = match op {
                         LatticeOp::Sum => op::sum(*x, y),

@@ -6,6 +6,7 @@ use super::super::stores::{self, Stores, can_stream};
 use super::super::{BLOCK, Lattice, Scale};
 use super::Isa;
 use crate::element::Element;
+use crate::op::{divide, weigh};
 use core::marker::PhantomData;
 
 /// Walks the blocks of a chunk in order.
@@ -77,6 +78,20 @@ unsafe fn load_verbatim<T: Element>(src: *const u8, stored: usize) -> [T; BLOCK]
     }
 }
 
+/// Own values of a block that goes verbatim, by their weight; where there are fewer than 32, filled
+/// up with the first.
+///
+/// # Safety
+/// `src` must be readable for `n` values, at least one.
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn weighed<T: Element>(src: *const T, n: usize, weight: T) -> [T; BLOCK] {
+    // SAFETY: by the caller's promise.
+    let mut values = unsafe { load_verbatim::<T>(src.cast(), n) };
+    weigh(&mut values, weight);
+    values
+}
+
 /// The block at `block`, padded with its last value (whose residuals are then zero) if it is short.
 #[inline(always)]
 pub(super) fn padded<T: Element>(src: &[T], block: usize) -> [T; BLOCK] {
@@ -124,9 +139,7 @@ impl<T: Element, S: Isa<T>> Block<T, S> {
                     at.copy_from_nonoverlapping(values.as_ptr(), n);
                 }
                 Self::Values(mut values) => {
-                    if scale.divisor != T::ONE {
-                        values.iter_mut().for_each(|x| *x = *x / scale.divisor);
-                    }
+                    divide(&mut values, scale.divisor);
                     at.copy_from_nonoverlapping(values.as_ptr(), n);
                 }
             }
@@ -239,12 +252,16 @@ impl<T: Element, S: Isa<T>> Source<T, S> for FromFloats<'_, T> {
                 if on_lattice {
                     Block::Codes(codes)
                 } else {
-                    Block::Values(load_verbatim(at.cast(), BLOCK))
+                    Block::Values(weighed(at, BLOCK, self.lattice.weight))
                 }
             } else {
                 let values = padded(core::slice::from_raw_parts(at, n), 0);
                 let (codes, on_lattice) = S::quantise(values.as_ptr(), self.lattice);
-                if on_lattice { Block::Codes(codes) } else { Block::Values(values) }
+                if on_lattice {
+                    Block::Codes(codes)
+                } else {
+                    Block::Values(weighed(values.as_ptr(), BLOCK, self.lattice.weight))
+                }
             }
         }
     }

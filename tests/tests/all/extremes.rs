@@ -1,0 +1,274 @@
+//! Values at the ends of the element type: averages and sums of the largest, of infinities and of
+//! subnormals, in any order of combination.
+
+use foldwire::bound::{BoundError, rounding, underflow};
+use foldwire::codec::CodecId;
+use foldwire::pipeline;
+use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::{Bound, Element, Error, Op, Plan, Report, Scope};
+use foldwire_tests::data::{self, Random};
+use foldwire_tests::{Backend, Threads};
+
+const SCHEDULES: [&dyn Schedule; 3] = [&Ring, &RecursiveDoubling, &Pairwise];
+const SIZES: [usize; 6] = [2, 3, 4, 5, 7, 8];
+
+/// Every schedule × pipeline × codec, with a bound and without.
+fn plans() -> Vec<Plan> {
+    let mut plans = Vec::new();
+    for schedule in SCHEDULES {
+        for pipeline in pipeline::ALL {
+            for codec in CodecId::ALL {
+                for bound in [None, Some(Bound::Absolute(1e-3))] {
+                    let plan = Plan::raw().with_schedule(schedule);
+                    plans.push(Plan { pipeline, codec: *codec, bound, ..plan });
+                }
+            }
+        }
+    }
+    plans
+}
+
+/// Every rank's outcome of an all-reduce of its input.
+fn all_reduce<T: Element>(
+    inputs: &[Vec<T>],
+    op: Op<'_, T>,
+    plan: &Plan,
+) -> Vec<Result<(Vec<T>, Report), Error>> {
+    Threads { frame_bytes: Some(4096) }.run(inputs.len(), |mut comm| {
+        let mut values = inputs[comm.rank().index()].clone();
+        let report = comm.all_reduce(&mut values, op, plan)?;
+        // Whatever came of it, the communicator serves the next call.
+        comm.all_reduce(&mut [T::from_f64(1.0)], Op::Sum, &Plan::raw())?;
+        Ok((values, report))
+    })
+}
+
+/// The result of all ranks, which hold the same bits.
+fn result<T: Element>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> (Vec<T>, Report) {
+    let mut outcomes: Vec<_> = all_reduce(inputs, op, plan)
+        .into_iter()
+        .map(|outcome| outcome.unwrap_or_else(|error| panic!("{op:?}, {plan:?}: {error}")))
+        .collect();
+    let first = data::bytes(&outcomes[0].0);
+    assert!(outcomes.iter().all(|(y, _)| data::bytes(y) == first), "{op:?}, {plan:?}");
+    outcomes.swap_remove(0)
+}
+
+fn max<T: Element>() -> f64 {
+    if T::BYTES == 4 { f64::from(f32::MAX) } else { f64::MAX }
+}
+
+/// Values of either sign, many of them among the largest that there are.
+fn large<T: Element>(rank: usize, count: usize) -> Vec<T> {
+    let mut random = Random(77 + rank as u64);
+    let mut value = |i: usize| match i % 100 {
+        0..20 => max::<T>(),
+        20..40 if rank.is_multiple_of(2) => max::<T>(),
+        20..40 => -max::<T>(),
+        40..60 => -max::<T>(),
+        60..80 => max::<T>() * random.unit(),
+        _ => max::<T>() * (2.0 * random.unit() - 1.0),
+    };
+    (0..count).map(|i| T::from_f64(value(i))).collect()
+}
+
+fn averages_of_the_largest<T: Element>() {
+    // Exact, and far from overflow.
+    let small = |x: T| x.to_f64() * 2f64.powi(-20);
+    for size in SIZES {
+        let inputs: Vec<Vec<T>> = (0..size).map(|rank| large(rank, 1000)).collect();
+        for plan in plans() {
+            let (averages, report) = result(&inputs, Op::Avg, &plan);
+            let lossy = report.worst_case.expect("averages have one");
+            let allowed = (lossy + rounding::<T>(size, max::<T>())) * 2f64.powi(-20);
+            for (i, &y) in averages.iter().enumerate() {
+                let exact = inputs.iter().map(|x| small(x[i])).sum::<f64>() / size as f64;
+                let error = (small(y) - exact).abs();
+                let slack = 1e-15 * exact.abs();
+                let context = format!("{size} ranks, {plan:?}, value {i}");
+                assert!(error <= allowed + slack, "{context}: {y:?}, off by {error:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn averages_of_the_largest_values_are_within_the_bound() {
+    averages_of_the_largest::<f32>();
+    averages_of_the_largest::<f64>();
+}
+
+fn averages_with_an_infinity<T: Element>() {
+    for size in SIZES {
+        for place in 0..size {
+            let mut inputs: Vec<Vec<T>> = vec![vec![T::from_f64(max::<T>()); 70]; size];
+            inputs[place][7] = T::from_f64(f64::NEG_INFINITY);
+            inputs[place][40] = T::from_f64(f64::NAN);
+            for plan in plans() {
+                let (averages, _) = result(&inputs, Op::Avg, &plan);
+                let context = format!("{size} ranks, {place} has it, {plan:?}: {averages:?}");
+                assert!(averages[7].to_f64() == f64::NEG_INFINITY, "{context}");
+                assert!(averages[40].to_f64().is_nan(), "{context}");
+                assert!(averages[6].to_f64().is_finite(), "{context}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_largest_values_and_an_infinity_average_to_the_infinity() {
+    averages_with_an_infinity::<f32>();
+    averages_with_an_infinity::<f64>();
+}
+
+/// Operands enter by a power of two, which must not show.
+fn averages_are_quotients<T: Element>() {
+    for size in SIZES {
+        let inputs: Vec<Vec<T>> = (0..size).map(|rank| data::smooth(rank, 3000)).collect();
+        for plan in plans().into_iter().filter(|plan| plan.bound.is_none()) {
+            let (sums, _) = result(&inputs, Op::Sum, &plan);
+            let (averages, _) = result(&inputs, Op::Avg, &plan);
+            let quotients: Vec<T> =
+                sums.iter().map(|&x| T::from_f64(x.to_f64() / size as f64)).collect();
+            assert!(data::bytes(&averages) == data::bytes(&quotients), "{size} ranks, {plan:?}");
+        }
+    }
+}
+
+#[test]
+fn an_average_is_the_sum_divided_by_the_number_of_ranks() {
+    averages_are_quotients::<f32>();
+    averages_are_quotients::<f64>();
+}
+
+/// Multiples of η, from 0 to a little above the smallest normal number, as multiples and as values.
+fn subnormals<T: Element>(rank: usize, count: usize) -> (Vec<i128>, Vec<T>) {
+    let mut random = Random(5 + rank as u64);
+    let bits = if T::BYTES == 4 { 24 } else { 53 };
+    let mut multiple = |_| {
+        let magnitude = random.bits() >> (64 - 1 - random.below(bits));
+        if random.bits().is_multiple_of(2) { magnitude as i128 } else { -(magnitude as i128) }
+    };
+    let multiples: Vec<i128> = (0..count).map(&mut multiple).collect();
+    // In two steps: neither factor underflows.
+    let value = |&k: &i128| T::from_f64(k as f64 * 2f64.powi(60) * T::SMALLEST * 2f64.powi(-60));
+    let values = multiples.iter().map(value).collect();
+    (multiples, values)
+}
+
+fn averages_of_subnormals<T: Element>() {
+    for size in SIZES {
+        let inputs: Vec<_> = (0..size).map(|rank| subnormals::<T>(rank, 1000)).collect();
+        let values: Vec<Vec<T>> = inputs.iter().map(|(_, values)| values.clone()).collect();
+        let largest = inputs.iter().flat_map(|(multiples, _)| multiples).map(|k| k.abs()).max();
+        let largest = largest.unwrap_or(0) as f64;
+        // In units of η.
+        let allowed = rounding::<T>(size, largest) + underflow::<T>(size) / T::SMALLEST;
+        assert!(allowed <= 3.0 * size as f64 + 5.0, "{allowed}");
+        for plan in plans().into_iter().filter(|plan| plan.bound.is_none()) {
+            let (averages, _) = result(&values, Op::Avg, &plan);
+            for (i, y) in averages.iter().enumerate() {
+                let sum: i128 = inputs.iter().map(|(multiples, _)| multiples[i]).sum();
+                let y = (y.to_f64() * 2f64.powi(60) / T::SMALLEST * 2f64.powi(-60)) as i128;
+                let error = (y * size as i128 - sum).abs() as f64 / size as f64;
+                assert!(error <= allowed, "{size} ranks, {plan:?}, value {i}: off by {error} η");
+            }
+        }
+    }
+}
+
+#[test]
+fn averages_of_subnormals_are_within_rounding_and_underflow() {
+    averages_of_subnormals::<f32>();
+    averages_of_subnormals::<f64>();
+}
+
+/// All ranks are refused alike.
+fn refusal<T: Element>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> Option<BoundError> {
+    // Without the call that follows, which ranks that are refused do not make.
+    let errors = Threads::default().run(inputs.len(), |mut comm| {
+        let mut values = inputs[comm.rank().index()].clone();
+        let first = comm.all_reduce(&mut values, op, plan).err();
+        comm.all_reduce(&mut values, Op::Max, &Plan::raw()).expect("it is still of use");
+        first
+    });
+    assert!(errors.iter().all(|error| *error == errors[0]), "{plan:?}: {errors:?}");
+    match errors[0] {
+        None => None,
+        Some(Error::Bound(error)) => Some(error),
+        Some(error) => panic!("{plan:?}: {error}"),
+    }
+}
+
+/// Plans of every lossy way for a bound on the result.
+fn plans_for(bound: Bound) -> Vec<Plan> {
+    let mut plans = plans();
+    plans.retain(|plan| !plan.codec.is_exact() && plan.bound.is_some());
+    plans.into_iter().map(|p| Plan { bound: Some(bound), scope: Scope::Result, ..p }).collect()
+}
+
+fn sums_beyond_the_type<T: Element>() {
+    let filled = |parts: &[f64]| -> Vec<Vec<T>> {
+        parts.iter().map(|part| vec![T::from_f64(part * max::<T>()); 50]).collect()
+    };
+    for plan in plans_for(Bound::Relative(1e-2)) {
+        // Finite in the end, not on the way, whatever the order.
+        for parts in [&[0.6, 0.6, -0.6][..], &[-0.6, 0.6, 0.6], &[1.0; 2], &[-1.0; 3], &[0.3; 4]] {
+            let mut inputs = filled(parts);
+            let refused = refusal(&inputs, Op::Sum, &plan);
+            assert!(matches!(refused, Some(BoundError::Overflow { .. })), "{parts:?}: {refused:?}");
+            // An infinity is no part of the extent, and would meet another.
+            inputs[0][3] = T::from_f64(f64::NEG_INFINITY);
+            let refused = refusal(&inputs, Op::Sum, &plan);
+            assert!(matches!(refused, Some(BoundError::Overflow { .. })), "{parts:?}: {refused:?}");
+            assert_eq!(refusal(&inputs, Op::Avg, &plan), None, "{parts:?}, {plan:?}");
+            assert_eq!(refusal(&inputs, Op::Max, &plan), None, "{parts:?}, {plan:?}");
+        }
+        // One rank adds nothing.
+        assert_eq!(refusal(&filled(&[1.0]), Op::Sum, &plan), None);
+        let mut inputs = filled(&[0.3, 0.32, 0.29]);
+        inputs[2][9] = T::from_f64(f64::NEG_INFINITY);
+        let (sums, _) = result(&inputs, Op::Sum, &plan);
+        assert!(sums[9].to_f64() == f64::NEG_INFINITY, "{plan:?}: {sums:?}");
+        let share = sums[8].to_f64() / max::<T>();
+        assert!((share - 0.91).abs() <= 0.03 * 1e-2 + 1e-6, "{plan:?}: {share}");
+    }
+}
+
+#[test]
+fn a_bound_on_a_sum_that_may_overflow_is_refused_on_all_ranks() {
+    sums_beyond_the_type::<f32>();
+    sums_beyond_the_type::<f64>();
+}
+
+#[test]
+fn a_bound_on_a_result_that_underflows_is_refused_on_all_ranks() {
+    for bound in [Bound::Relative(1e-300), Bound::Psnr(7000.0), Bound::Psnr(6460.0)] {
+        for plan in plans_for(bound) {
+            for (scale, op) in [(1e-30, Op::Sum), (1e-30, Op::Avg), (5e-324, Op::Sum)] {
+                let inputs = vec![vec![0.0, scale, scale], vec![scale, scale, -scale]];
+                let refused = refusal::<f64>(&inputs, op, &plan);
+                let is_typed = matches!(refused, Some(BoundError::BelowPrecision { .. }));
+                assert!(is_typed, "{scale:e}, {op:?}, {plan:?}: {refused:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bound_on_an_average_below_what_underflow_costs_is_refused() {
+    let tiny = f32::from_bits(1);
+    let inputs = [vec![tiny; 3], vec![0.0; 3]];
+    for plan in plans_for(Bound::Absolute(0.4 * f64::from(tiny))) {
+        let refused = refusal(&inputs, Op::Avg, &plan);
+        assert!(
+            matches!(refused, Some(BoundError::BelowPrecision { .. })),
+            "{plan:?}: {refused:?}"
+        );
+    }
+    for plan in plans_for(Bound::Absolute(6.0 * f64::from(tiny))) {
+        assert_eq!(refusal(&inputs, Op::Avg, &plan), None);
+        let (averages, _) = result(&inputs, Op::Avg, &plan);
+        assert!(averages.iter().all(|y| (f64::from(*y) / f64::from(tiny) - 0.5).abs() <= 6.0));
+    }
+}
