@@ -16,7 +16,8 @@
 //! - [`frame`] heads every message; [`transport`] is what the engine asks of a network. Backends
 //!   are crates of their own, such as `foldwire-threads`.
 //!
-//! The crate is `no_std` and needs no allocator.
+//! The crate is `no_std` and needs no allocator. With the feature `alloc`, `compress` and
+//! `decompress` turn arrays into bytes that say all about themselves.
 //!
 //! # Examples
 //! The caller's side, whatever the transport:
@@ -41,6 +42,8 @@ pub mod bound;
 mod budget;
 pub mod codec;
 pub mod collective;
+#[cfg(feature = "alloc")]
+pub mod compress;
 pub mod element;
 mod engine;
 pub mod error;
@@ -61,6 +64,8 @@ mod wait;
 
 pub use bound::{Bound, Quantum, Scope, Spacing};
 pub use collective::{Communicator, Config, Operation};
+#[cfg(feature = "alloc")]
+pub use compress::{compress, decompress};
 pub use element::{DType, Element};
 pub use error::Error;
 pub use op::Op;

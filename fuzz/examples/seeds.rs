@@ -4,6 +4,7 @@
 //! gets into `corpus/` by `cargo xtask fuzz --keep`.
 
 use foldwire::codec::CodecId;
+use foldwire::compress::compress_with;
 use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind, Measure};
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
@@ -170,6 +171,14 @@ fn encodings<T: Value>(folder: &Path, id: CodecId) -> io::Result<()> {
                     put(folder, target, &name, &input)?;
                 }
             }
+            let array = compress_with(&values, setting.quantum::<T>());
+            let choice = 2 | u8::from(setting.is_f64);
+            put(
+                folder,
+                "decompress",
+                &format!("{}-{name}-{n_values}", T::DTYPE),
+                &[&[choice], &array[..]].concat(),
+            )?;
             let pair = [&one[..], &two].concat();
             let input = Setting { bytes: &pair, number: one.len(), ..setting }.to_bytes();
             put(

@@ -11,6 +11,7 @@
 //! | [`reduce`] | the same for encoding ⊕ floats → floats, which is decoding and operating |
 //! | [`fold`] | the same for encoding ⊕ floats → encoding, and storing on the way |
 //! | [`combine`] | the same for encoding ⊕ encoding → encoding, in either order |
+//! | [`decompress`] | any bytes as a compressed array: a typed error, or as many values as it says |
 //! | [`roundtrip`] | any values: within the bound or the same bits, and sums within the stated worst case |
 //! | [`frame`] | any bytes as a message: a header is refused, or emitted again as the same bytes |
 //! | [`handshake`] | any bytes from a stranger, a rank or rank 0: no panic, no more memory than promised, nobody let in without a proof |
@@ -23,6 +24,7 @@
 
 pub mod combine;
 pub mod decode;
+pub mod decompress;
 pub mod field;
 pub mod fold;
 pub mod frame;
@@ -39,11 +41,12 @@ pub mod values;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, as `[[bin]]` in `Cargo.toml` lists them.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("decode", decode::check),
     ("reduce", reduce::check),
     ("fold", fold::check),
     ("combine", combine::check),
+    ("decompress", decompress::check),
     ("roundtrip", roundtrip::check),
     ("frame", frame::check),
     ("handshake", handshake::check),

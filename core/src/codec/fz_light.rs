@@ -103,6 +103,14 @@ impl<T: Element> FzLight<T> {
         Ok(Stream::<T>::parse(src)?.operands)
     }
 
+    /// Spacing of an encoding's lattice; 0 if it has none.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if `src` is not a valid encoding.
+    pub fn step(&self, src: &[u8]) -> Result<f64, DecodeError> {
+        Ok(Stream::<T>::parse(src)?.step)
+    }
+
     /// Parses an operand of a reduction and checks that it lies on our lattice.
     fn operand<'a>(&self, src: &'a [u8]) -> Result<Stream<'a, T>, CodecError> {
         let stream = Stream::parse(src)?;

@@ -13,7 +13,7 @@ use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
 use foldwire::pipeline;
-use foldwire::{Collective, DType, Element, Op, Quantum};
+use foldwire::{Bound, Collective, DType, Element, Op, Quantum, compress, decompress};
 use foldwire_tests::{coding, data};
 
 fn from_hex(hex: &str) -> Vec<u8> {
@@ -295,6 +295,24 @@ fn the_example_of_the_documentation() {
     ]
     .concat();
     assert_eq!(to_hex(&message), to_hex(&expected));
+}
+
+/// The compressed array that docs/format.md shows byte by byte.
+#[test]
+fn the_compressed_array_of_the_documentation() {
+    let values = [300.0f32; 100];
+    let expected = [
+        from_hex(
+            "46575a3101010000 6400000000000000 000000000000f03f 100441100441e03f 4f33b489835585a8 \
+             5f000000 0101000001000000 000000000000f03f 6400000000000000 03000000 14 2c01",
+        ),
+        vec![0; 64],
+    ]
+    .concat();
+    let bytes = compress(&values, Bound::Absolute(32.0 / 63.0)).expect("positive");
+    assert_eq!(to_hex(&bytes), to_hex(&expected));
+    assert_eq!(decompress(&expected), Ok(values.to_vec()));
+    assert_eq!(foldwire::compress::VERSION, 1);
 }
 
 /// The codes of enumerations on the wire.

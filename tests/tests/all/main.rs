@@ -3,6 +3,7 @@
 //! file of its own for each claim; `cargo test -p foldwire-tests --test all shrink::` runs one.
 
 mod bounds;
+mod compressed;
 mod conformance;
 mod corpus;
 mod cost;

@@ -1,0 +1,251 @@
+//! Arrays as bytes that say all about themselves, for files and for other programs' messages
+//! (feature `alloc`).
+//!
+//! ```text
+//! head (40 bytes): magic, version, element type, count, step, bound, checksum
+//! segments of 2²⁰ values: length (4 bytes), payload of fZ-light (docs/format.md, section 2)
+//! ```
+//!
+//! The layout is in docs/format.md, section 4. A collective's frames are none of these: they leave
+//! out what both ends know. Cost: that of [`FzLight`], a copy of the compressed bytes, and a
+//! checksum over them.
+
+use crate::bound::{Bound, BoundError, Extent, Quantum};
+use crate::codec::{Codec, DecodeError, FzLight};
+use crate::element::{DType, Element};
+use alloc::vec::Vec;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// Version of the format.
+pub const VERSION: u8 = 1;
+/// Bytes before the first segment.
+pub const HEAD_BYTES: usize = 40;
+const MAGIC: [u8; 4] = *b"FWZ1";
+const CHECKSUM_AT: usize = 32;
+const LENGTH_BYTES: usize = 4;
+/// Values of each segment but the last.
+const SEGMENT: usize = 1 << 20;
+
+/// Why bytes could not be decompressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecompressError {
+    /// They do not begin as [`compress`] lets them.
+    #[error("these bytes were not made by `compress`")]
+    NotCompressed,
+    /// An element type that this version does not know.
+    #[error("element type code {code} is unknown to this version of Foldwire")]
+    UnknownType {
+        /// The code found.
+        code: u8,
+    },
+    /// The bytes are not those that were written.
+    #[error("the checksum does not match: the bytes were damaged")]
+    Checksum,
+    /// There is no memory for the values.
+    #[error("no memory for {n_values} values")]
+    Memory {
+        /// Values of the array.
+        n_values: u64,
+    },
+    /// The bytes end early, contradict themselves, or hold another type.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+}
+
+/// What compressed bytes say about themselves in their head.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Info {
+    /// Type of the values.
+    pub dtype: DType,
+    /// Number of values.
+    pub n_values: u64,
+    /// Spacing of the lattice; 0 if every bit is kept.
+    pub step: f64,
+    /// No finite value is off by more; 0 if every bit is kept.
+    pub bound: f64,
+}
+
+impl Info {
+    /// Reads the head. Whether the rest is there, and undamaged, [`decompress`] finds out.
+    ///
+    /// # Errors
+    /// [`DecompressError`] if this is no head, or of another version or type than this library
+    /// knows.
+    pub fn read(bytes: &[u8]) -> Result<Self, DecompressError> {
+        let have = bytes.len();
+        if bytes[..have.min(MAGIC.len())] != MAGIC[..have.min(MAGIC.len())] {
+            return Err(DecompressError::NotCompressed);
+        }
+        let head: &[u8; HEAD_BYTES] =
+            bytes.first_chunk().ok_or(DecodeError::Truncated { need: HEAD_BYTES, have })?;
+        if head[4] != VERSION {
+            return Err(DecodeError::Version { version: head[4] }.into());
+        }
+        let dtype =
+            DType::from_code(head[5]).ok_or(DecompressError::UnknownType { code: head[5] })?;
+        let (step, bound) = (f64::from_bits(word(head, 16)), f64::from_bits(word(head, 24)));
+        let is_sound = step >= 0.0 && bound >= 0.0 && (step == 0.0) == (bound == 0.0);
+        if head[6..8] != [0; 2] || !is_sound || !step.is_finite() || !bound.is_finite() {
+            return Err(DecodeError::Damaged.into());
+        }
+        Ok(Self { dtype, n_values: word(head, 8), step, bound })
+    }
+
+    fn emit<T: Element>(quantum: Quantum, n_values: usize) -> [u8; HEAD_BYTES] {
+        let mut head = [0; HEAD_BYTES];
+        head[..4].copy_from_slice(&MAGIC);
+        head[4] = VERSION;
+        head[5] = T::DTYPE as u8;
+        head[8..16].copy_from_slice(&(n_values as u64).to_le_bytes());
+        head[16..24].copy_from_slice(&quantum.step().to_le_bytes());
+        head[24..32].copy_from_slice(&quantum.bound().to_le_bytes());
+        head
+    }
+}
+
+fn word(head: &[u8; HEAD_BYTES], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&head[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+/// Of the segments, seeded with that of the head: both are covered.
+fn checksum(bytes: &[u8]) -> u64 {
+    let (head, segments) = bytes.split_at(HEAD_BYTES);
+    xxh3_64_with_seed(segments, xxh3_64(&head[..CHECKSUM_AT]))
+}
+
+/// Compresses values within a bound, which is on each value; relative ones and PSNR refer to the
+/// range of these values. Values that are not finite keep their bits (docs/guarantees.md, section
+/// 1).
+///
+/// # Errors
+/// [`BoundError::NotPositive`].
+///
+/// # Examples
+/// ```
+/// use foldwire::{Bound, compress, decompress};
+///
+/// let values: Vec<f64> = (0..10_000).map(|i| (f64::from(i) * 1e-3).sin()).collect();
+/// let bytes = compress(&values, Bound::Absolute(1e-6))?;
+/// assert!(bytes.len() < 8 * values.len() / 3);
+/// let restored: Vec<f64> = decompress(&bytes)?;
+/// assert!(values.iter().zip(&restored).all(|(x, y)| (x - y).abs() <= 1e-6));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn compress<T: Element>(values: &[T], bound: Bound) -> Result<Vec<u8>, BoundError> {
+    let extent = if bound.needs_extent() { Extent::of(values) } else { None };
+    Ok(compress_with(values, Quantum::new::<T>(bound.absolute(extent)?)?))
+}
+
+/// Compresses values on a lattice, such as one of whole numbers
+/// ([`Spacing::PowerOfTwo`](crate::Spacing::PowerOfTwo)) or none at all ([`Quantum::LOSSLESS`]).
+///
+/// # Panics
+/// Only out of memory.
+#[must_use]
+pub fn compress_with<T: Element>(values: &[T], quantum: Quantum) -> Vec<u8> {
+    let codec = FzLight::<T>::new(quantum, 1);
+    let mut bytes = Vec::from(Info::emit::<T>(codec.quantum(), values.len()));
+    let longest = codec.max_encoded_len(values.len().min(SEGMENT));
+    let mut room = alloc::vec![0; longest.expect("a segment is short enough for a payload")];
+    for segment in values.chunks(SEGMENT) {
+        let written = codec.encode(segment, &mut room).expect("there is room for the worst case");
+        bytes.extend_from_slice(&(written.n_bytes as u32).to_le_bytes());
+        bytes.extend_from_slice(&room[..written.n_bytes]);
+    }
+    let checksum = checksum(&bytes);
+    bytes[CHECKSUM_AT..HEAD_BYTES].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// The values that [`compress`] made these bytes of, within its bound.
+///
+/// Memory is taken only for as many values as the bytes describe: at most 4096 for each 4 bytes.
+/// Who reads bytes of strangers may want to look at [`Info::n_values`] first.
+///
+/// # Errors
+/// [`DecompressError`] if the bytes are not a whole, undamaged array of `T`, or there is no memory
+/// for it.
+pub fn decompress<T: Element>(bytes: &[u8]) -> Result<Vec<T>, DecompressError> {
+    let info = Info::read(bytes)?;
+    if info.dtype != T::DTYPE {
+        let (found, expected) = (info.dtype as u8, T::DTYPE);
+        return Err(DecodeError::Type { found, expected }.into());
+    }
+    for payload in Payloads::of(bytes, info.n_values) {
+        payload?;
+    }
+    let head: &[u8; HEAD_BYTES] = bytes.first_chunk().ok_or(DecodeError::Damaged)?;
+    if checksum(bytes) != word(head, CHECKSUM_AT) {
+        return Err(DecompressError::Checksum);
+    }
+    let codec = FzLight::<T>::new(Quantum::LOSSLESS, 1);
+    for payload in Payloads::of(bytes, info.n_values) {
+        let (payload, expected) = payload?;
+        codec.expect_values(payload, expected)?;
+        if codec.operands(payload)? != 1 || codec.step(payload)?.to_bits() != info.step.to_bits() {
+            return Err(DecodeError::Damaged.into());
+        }
+    }
+    let mut values = Vec::new();
+    let no_memory = DecompressError::Memory { n_values: info.n_values };
+    let n_values = usize::try_from(info.n_values).map_err(|_| no_memory)?;
+    values.try_reserve_exact(n_values).map_err(|_| no_memory)?;
+    for payload in Payloads::of(bytes, info.n_values) {
+        let (payload, n_values) = payload?;
+        let start = values.len();
+        values.resize(start + n_values, T::ZERO);
+        codec.decode(payload, 1, &mut values[start..])?;
+    }
+    Ok(values)
+}
+
+/// The payloads after the head, each with the number of values that it should have; an error where
+/// bytes are missing, or left over in the end.
+struct Payloads<'a> {
+    rest: &'a [u8],
+    n_values: u64,
+    ended: bool,
+}
+
+impl<'a> Payloads<'a> {
+    /// `bytes` begin with a head.
+    fn of(bytes: &'a [u8], n_values: u64) -> Self {
+        Self { rest: &bytes[HEAD_BYTES..], n_values, ended: false }
+    }
+
+    fn take(&mut self, n_bytes: usize) -> Result<&'a [u8], DecodeError> {
+        let truncated = DecodeError::Truncated { need: n_bytes, have: self.rest.len() };
+        let (taken, rest) = self.rest.split_at_checked(n_bytes).ok_or(truncated)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn next_payload(&mut self) -> Result<(&'a [u8], usize), DecodeError> {
+        let mut length = [0; LENGTH_BYTES];
+        length.copy_from_slice(self.take(LENGTH_BYTES)?);
+        let payload = self.take(u32::from_le_bytes(length) as usize)?;
+        let n_values = self.n_values.min(SEGMENT as u64);
+        self.n_values -= n_values;
+        Ok((payload, n_values as usize))
+    }
+}
+
+impl<'a> Iterator for Payloads<'a> {
+    type Item = Result<(&'a [u8], usize), DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let item = match self.n_values {
+            0 if self.rest.is_empty() => None,
+            0 => Some(Err(DecodeError::Damaged)),
+            _ => Some(self.next_payload()),
+        };
+        self.ended = !matches!(item, Some(Ok(_)));
+        item
+    }
+}

@@ -1,0 +1,39 @@
+//! Any bytes as a compressed array: a typed error, or as many values as the head says, which come
+//! back from being compressed again.
+//!
+//! Bit 0 of the first byte: the values are `f64`; bit 1: the checksum is made right first, so that
+//! what lies behind it is read. The rest are the bytes.
+
+use foldwire::Quantum;
+use foldwire::compress::{HEAD_BYTES, Info, compress_with, decompress};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::values::Value;
+
+/// The target.
+pub fn check(input: &[u8]) {
+    let Some((&choice, bytes)) = input.split_first() else { return };
+    let mut bytes = bytes.to_vec();
+    if choice & 2 != 0 && bytes.len() >= HEAD_BYTES {
+        let (head, segments) = bytes.split_at(HEAD_BYTES);
+        let checksum = xxh3_64_with_seed(segments, xxh3_64(&head[..HEAD_BYTES - 8]));
+        bytes[HEAD_BYTES - 8..HEAD_BYTES].copy_from_slice(&checksum.to_le_bytes());
+    }
+    if choice & 1 != 0 { read::<f64, f32>(&bytes) } else { read::<f32, f64>(&bytes) }
+}
+
+fn read<T: Value, U: Value>(bytes: &[u8]) {
+    let values = match decompress::<T>(bytes) {
+        Ok(values) => values,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+    };
+    let info = Info::read(bytes).expect("it has been read");
+    assert!(info.n_values == values.len() as u64 && info.dtype == T::DTYPE);
+    assert!(decompress::<U>(bytes).is_err(), "of another type");
+    let again = decompress::<T>(&compress_with(&values, Quantum::LOSSLESS)).expect("ours");
+    let bits = |values: &[T]| values.iter().map(|x| x.raw()).collect::<Vec<_>>();
+    assert_eq!(bits(&values), bits(&again));
+}
