@@ -8,21 +8,18 @@ use foldwire_threads::World;
 fn main() -> Result<(), fw::Error> {
     // Each operand is within 1/10000 of the range of all ranks' data.
     let plan = fw::Plan::foldwire(fw::Bound::Relative(1e-4));
-    let outcomes = World::new(4).run(|mut comm| -> Result<_, fw::Error> {
-        let rank = comm.rank().0 as f32;
-        let mut data: Vec<f32> = (0..1_000_000).map(|i| (i as f32 * 1e-4).sin() + rank).collect();
+    let ranks = World::new(4).run(|mut comm| {
+        let offset = comm.rank().0 as f32;
+        let mut data: Vec<f32> = (0..1_000_000).map(|i| (i as f32 * 1e-4).sin() + offset).collect();
         let report = comm.all_reduce(&mut data, fw::Op::Avg, &plan)?;
 
         // A number is an array of one. The raw plan moves it exactly.
         let mut energy = [data.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>()];
         comm.all_reduce(&mut energy, fw::Op::Sum, &fw::Plan::raw())?;
-        Ok((data[0], energy[0], report))
+        println!("rank {}: {:.4}, {:.1}; {report}", comm.rank(), data[0], energy[0]);
+        Ok(())
     });
-    for (rank, outcome) in outcomes.into_iter().enumerate() {
-        let (first, energy, report) = outcome?;
-        println!("rank {rank}: {first:.4}, {energy:.1}, {report}");
-    }
-    Ok(())
+    ranks.into_iter().collect()
 }
 
 #[test]

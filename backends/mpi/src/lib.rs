@@ -7,10 +7,10 @@
 //! # let universe = mpi::initialize().unwrap();
 //! # let world = universe.world();
 //! # let mut data = vec![1.0f32; 1000];
-//! use foldwire::{Bound, Communicator, Op, Plan};
+//! use foldwire as fw; // `use foldwire::Communicator` would shadow rsmpi's trait of that name
 //!
-//! let mut comm = Communicator::new(foldwire_mpi::join(&world)?)?;
-//! comm.all_reduce(&mut data, Op::Sum, &Plan::foldwire(Bound::Relative(1e-4)))?;
+//! let mut comm = fw::Communicator::new(foldwire_mpi::join(&world)?)?;
+//! comm.all_reduce(&mut data, fw::Op::Sum, &fw::Plan::foldwire(fw::Bound::Relative(1e-4)))?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
