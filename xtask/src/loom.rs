@@ -19,7 +19,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     // A target folder of its own: other flags would rebuild everything in the usual one each time.
-    let words = "test -p foldwire-threads --lib --target-dir target/loom -- loom --nocapture";
+    // The models run none of core's kernels, which take longest to optimise.
+    let words = "test -p foldwire-threads --lib --target-dir target/loom \
+        --config profile.dev.package.foldwire.opt-level=0 -- loom --nocapture";
     let mut command = steps.cargo(words);
     command.env("RUSTFLAGS", "--cfg loom");
     command.env("FOLDWIRE_LOOM_MORE", if args.deeper { "1" } else { "0" });
