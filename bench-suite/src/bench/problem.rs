@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use foldwire::bound::{rounding, underflow};
 use foldwire::layout::share;
 use foldwire::{Collective, Element, Rank};
 
@@ -114,7 +115,11 @@ impl Problem {
             // No partial product is larger.
             OpArg::Prod => magnitude.max(1.0).powf(n),
         };
-        foldwire::bound::rounding::<T>(self.size, largest)
+        let underflow = match self.op {
+            OpArg::Avg => underflow::<T>(self.size),
+            _ => 0.0,
+        };
+        rounding::<T>(self.size, largest) + underflow
     }
 }
 
