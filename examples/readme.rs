@@ -1,8 +1,8 @@
 //! What README shows without what surrounds it, and here with it.
 
+use foldwire::HeapFrame;
 use foldwire::transport::TransportError;
 use foldwire::{Rank, Tag, Transport};
-use foldwire_messaging::memory::Memory as HeapFrame;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 

@@ -49,6 +49,8 @@ mod engine;
 pub mod error;
 pub mod frame;
 mod group;
+#[cfg(feature = "alloc")]
+mod heap_frame;
 pub mod kernel;
 pub mod layout;
 pub mod op;
@@ -68,6 +70,8 @@ pub use collective::{Communicator, Config, Operation};
 pub use compress::{compress, decompress};
 pub use element::{DType, Element};
 pub use error::Error;
+#[cfg(feature = "alloc")]
+pub use heap_frame::HeapFrame;
 pub use op::Op;
 pub use plan::{Plan, Preset, Sampling};
 pub use report::Report;

@@ -1,8 +1,8 @@
 //! The transport: channels of the standard library, one for each sender, receiver and tag.
 
+use foldwire::HeapFrame;
 use foldwire::transport::{TransportError, TransportErrorKind};
 use foldwire::{Rank, Tag, Transport};
-use foldwire_messaging::memory::Memory as HeapFrame;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::task::Poll;
 use std::thread;
@@ -93,8 +93,7 @@ impl Transport for Wire {
 
     /// An empty buffer. A transport with a pool of fixed size says `Pending` while it has none.
     fn poll_frame(&mut self) -> Poll<Result<HeapFrame, Failed>> {
-        let frame =
-            self.free.pop().unwrap_or_else(|| HeapFrame::allocate(self.frame_bytes).unwrap());
+        let frame = self.free.pop().unwrap_or_else(|| HeapFrame::new(self.frame_bytes));
         Poll::Ready(Ok(frame))
     }
 

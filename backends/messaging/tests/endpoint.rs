@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use foldwire::HeapFrame;
 use foldwire::transport::{MIN_FRAME_BYTES, TransportError, TransportErrorKind};
 use foldwire::{Bound, Communicator, Error, Op, Plan, Rank, Report, Tag, Transport};
-use foldwire_messaging::memory::Memory;
 use foldwire_messaging::{Endpoint, Event, Net, Options, Refused, Source};
 
 /// Messages, receives and events of all ranks.
@@ -24,10 +24,10 @@ struct Hub {
 struct Node {
     /// Messages that have come and match no receive yet: sender, tag, bytes.
     unexpected: VecDeque<(Rank, Tag, Vec<u8>)>,
-    posted: Vec<(Source, Tag, Memory)>,
-    events: Vec<Event<Memory>>,
+    posted: Vec<(Source, Tag, HeapFrame)>,
+    events: Vec<Event<HeapFrame>>,
     /// Sends that come back when the receiver takes them: to, tag, buffer.
-    unmatched: Vec<(Rank, Tag, Memory)>,
+    unmatched: Vec<(Rank, Tag, HeapFrame)>,
     n_unexpected_bytes: usize,
     most_unexpected_bytes: usize,
     /// Ranks that it was told to forget.
@@ -73,7 +73,7 @@ impl Hub {
         }
         for (from, tag) in matched {
             let sender = &mut self.nodes[from.index()];
-            let is_it = |&(to, t, _): &(Rank, Tag, Memory)| to == rank && t == tag;
+            let is_it = |&(to, t, _): &(Rank, Tag, HeapFrame)| to == rank && t == tag;
             // The oldest that waits for a match: an earlier one cannot still wait.
             if let Some(at) = sender.unmatched.iter().position(is_it)
                 && !self.nodes[rank.index()].unexpected.iter().any(|m| m.0 == from && m.1 == tag)
@@ -104,7 +104,7 @@ struct Wire {
 }
 
 impl Net for Wire {
-    type Buffer = Memory;
+    type Buffer = HeapFrame;
     type Error = Never;
 
     fn rank(&self) -> Rank {
@@ -113,17 +113,17 @@ impl Net for Wire {
     fn size(&self) -> usize {
         self.hub.borrow().nodes.len()
     }
-    fn allocate(&mut self, n_bytes: usize) -> Result<Memory, Never> {
-        Memory::allocate(n_bytes).ok_or(Never)
+    fn allocate(&mut self, n_bytes: usize) -> Result<HeapFrame, Never> {
+        HeapFrame::try_new(n_bytes).ok_or(Never)
     }
     fn send(
         &mut self,
         to: Rank,
         tag: Tag,
-        buffer: Memory,
+        buffer: HeapFrame,
         n_bytes: usize,
         matched: bool,
-    ) -> Result<(), Refused<Memory, Never>> {
+    ) -> Result<(), Refused<HeapFrame, Never>> {
         let mut hub = self.hub.borrow_mut();
         if hub.is_busy() {
             return Err(Refused::Busy(buffer));
@@ -145,8 +145,8 @@ impl Net for Wire {
         &mut self,
         from: Source,
         tag: Tag,
-        buffer: Memory,
-    ) -> Result<(), Refused<Memory, Never>> {
+        buffer: HeapFrame,
+    ) -> Result<(), Refused<HeapFrame, Never>> {
         let mut hub = self.hub.borrow_mut();
         if hub.is_busy() {
             return Err(Refused::Busy(buffer));
@@ -155,7 +155,7 @@ impl Net for Wire {
         hub.match_at(self.rank);
         Ok(())
     }
-    fn poll(&mut self) -> Result<Option<Event<Memory>>, Never> {
+    fn poll(&mut self) -> Result<Option<Event<HeapFrame>>, Never> {
         let mut hub = self.hub.borrow_mut();
         let (pause, pick) = (hub.is_busy(), hub.draw() as usize);
         let events = &mut hub.nodes[self.rank.index()].events;

@@ -9,8 +9,8 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::{self, MaybeUninit};
 
+use foldwire::HeapFrame;
 use foldwire::transport::{Rank, Tag};
-use foldwire_messaging::memory::Memory;
 use mpi::ffi;
 use mpi::topology::Communicator;
 
@@ -159,7 +159,7 @@ pub(crate) type Outcome = Result<Option<(Rank, usize)>, i32>;
 /// Requests under way, each with a note `R` and the memory that MPI reads or writes for it.
 pub(crate) struct Requests<R> {
     requests: Vec<ffi::MPI_Request>,
-    under_way: Vec<(R, Memory)>,
+    under_way: Vec<(R, HeapFrame)>,
     /// Room for MPI's answers, one for each request.
     indices: Vec<c_int>,
     statuses: Vec<MaybeUninit<ffi::MPI_Status>>,
@@ -175,7 +175,7 @@ impl<R: Copy> Requests<R> {
         }
     }
 
-    fn keep(&mut self, request: ffi::MPI_Request, note: R, memory: Memory) {
+    fn keep(&mut self, request: ffi::MPI_Request, note: R, memory: HeapFrame) {
         self.requests.push(request);
         self.under_way.push((note, memory));
         self.indices.push(0);
@@ -190,10 +190,10 @@ impl<R: Copy> Requests<R> {
         note: R,
         to: Rank,
         tag: Tag,
-        memory: Memory,
+        memory: HeapFrame,
         n_bytes: usize,
         matched: bool,
-    ) -> Result<(), (Memory, i32)> {
+    ) -> Result<(), (HeapFrame, i32)> {
         let Some(count) = count(n_bytes).filter(|_| n_bytes <= memory.as_ref().len()) else {
             return Err((memory, COUNT_ERROR));
         };
@@ -228,8 +228,8 @@ impl<R: Copy> Requests<R> {
         note: R,
         from: Option<Rank>,
         tag: Tag,
-        mut memory: Memory,
-    ) -> Result<(), (Memory, i32)> {
+        mut memory: HeapFrame,
+    ) -> Result<(), (HeapFrame, i32)> {
         let Some(count) = count(memory.as_ref().len()) else { return Err((memory, COUNT_ERROR)) };
         let mut request = MaybeUninit::uninit();
         // SAFETY: the bytes are ours and stay where they are when `memory` moves; nobody else reads
@@ -256,7 +256,7 @@ impl<R: Copy> Requests<R> {
     /// Moves MPI along and hands out what has completed; returns the first error, after all.
     pub(crate) fn test(
         &mut self,
-        mut each: impl FnMut(R, Memory, Outcome) -> Result<(), Error>,
+        mut each: impl FnMut(R, HeapFrame, Outcome) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let n = self.requests.len();
         let mut n_done = 0;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use foldwire::HeapFrame;
 use foldwire::transport::{Rank, Tag};
-use foldwire_messaging::memory::Memory;
 use foldwire_messaging::{Event, Net, Patience, Refused, Source};
 use mpi::topology::Communicator;
 
@@ -17,7 +17,7 @@ pub struct Mpi {
     comm: Comm,
     /// What each request was, at the same index as the request.
     requests: Requests<Request>,
-    events: VecDeque<Event<Memory>>,
+    events: VecDeque<Event<HeapFrame>>,
     patience: Patience,
     /// MPI may be called by the thread only that initialised it.
     one_thread: PhantomData<*const ()>,
@@ -72,7 +72,7 @@ impl Mpi {
 }
 
 impl Net for Mpi {
-    type Buffer = Memory;
+    type Buffer = HeapFrame;
     type Error = Error;
 
     fn rank(&self) -> Rank {
@@ -83,18 +83,18 @@ impl Net for Mpi {
         self.comm.size()
     }
 
-    fn allocate(&mut self, n_bytes: usize) -> Result<Memory, Error> {
-        Memory::allocate(n_bytes).ok_or(Error::new(crate::ffi::NO_MEMORY_ERROR, None))
+    fn allocate(&mut self, n_bytes: usize) -> Result<HeapFrame, Error> {
+        HeapFrame::try_new(n_bytes).ok_or(Error::new(crate::ffi::NO_MEMORY_ERROR, None))
     }
 
     fn send(
         &mut self,
         to: Rank,
         tag: Tag,
-        buffer: Memory,
+        buffer: HeapFrame,
         n_bytes: usize,
         matched: bool,
-    ) -> Result<(), Refused<Memory, Error>> {
+    ) -> Result<(), Refused<HeapFrame, Error>> {
         self.patience.renew();
         let request = Request::Send { to, tag, matched };
         self.requests
@@ -106,8 +106,8 @@ impl Net for Mpi {
         &mut self,
         from: Source,
         tag: Tag,
-        buffer: Memory,
-    ) -> Result<(), Refused<Memory, Error>> {
+        buffer: HeapFrame,
+    ) -> Result<(), Refused<HeapFrame, Error>> {
         let rank = match from {
             Source::Rank(rank) => Some(rank),
             Source::Any => None,
@@ -118,7 +118,7 @@ impl Net for Mpi {
             .map_err(|(buffer, code)| Refused::Failed(buffer, Error::new(code, rank)))
     }
 
-    fn poll(&mut self) -> Result<Option<Event<Memory>>, Error> {
+    fn poll(&mut self) -> Result<Option<Event<HeapFrame>>, Error> {
         if self.events.is_empty() {
             self.test()?;
         }

@@ -9,12 +9,12 @@ use std::fmt;
 use std::mem;
 use std::rc::Rc;
 
-use foldwire_messaging::memory::Memory;
+use foldwire::HeapFrame;
 
 /// A message buffer of the simulated network, aligned as transports must align them.
 pub struct Frame {
     /// `None` only while the frame goes back into its pool.
-    memory: Option<Memory>,
+    memory: Option<HeapFrame>,
     pool: Rc<Pool>,
 }
 
@@ -48,7 +48,7 @@ impl Drop for Frame {
 #[derive(Debug)]
 pub(crate) struct Pool {
     n_bytes: usize,
-    free: RefCell<Vec<Memory>>,
+    free: RefCell<Vec<HeapFrame>>,
     n_allocated: Cell<usize>,
     n_dropped: Cell<usize>,
 }
@@ -71,7 +71,7 @@ impl Pool {
     pub(crate) fn take(self: &Rc<Self>) -> Frame {
         let memory = self.free.borrow_mut().pop().unwrap_or_else(|| {
             self.n_allocated.set(self.n_allocated.get() + 1);
-            Memory::allocate(self.n_bytes).expect("memory for another frame")
+            HeapFrame::new(self.n_bytes)
         });
         Frame { memory: Some(memory), pool: Rc::clone(self) }
     }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Weak;
 
-use foldwire_messaging::memory::Memory;
+use foldwire::HeapFrame;
 
 use crate::Error;
 use crate::pool::Pool;
@@ -16,14 +16,14 @@ use crate::pool::Pool;
 /// Taken from [`poll_frame`](foldwire::transport::Transport::poll_frame) or received; given back by
 /// sending or recycling it. Dropping it frees its memory and lets the pool allocate another.
 pub struct Frame {
-    memory: Memory,
+    memory: HeapFrame,
     /// Weak, because the pool owns idle frames.
     home: Weak<Pool>,
 }
 
 impl Frame {
     pub(crate) fn allocate(n_bytes: usize, home: Weak<Pool>) -> Result<Self, Error> {
-        let memory = Memory::allocate(n_bytes).ok_or(Error::OutOfMemory { need: n_bytes })?;
+        let memory = HeapFrame::try_new(n_bytes).ok_or(Error::OutOfMemory { need: n_bytes })?;
         Ok(Self { memory, home })
     }
 
