@@ -157,6 +157,33 @@ impl World {
         self.run_endpoints(|endpoint| body(communicator(endpoint)))
     }
 
+    /// Like [`run`](Self::run), each rank with an input of its own, in rank order.
+    ///
+    /// # Panics
+    /// As [`run_endpoints`](Self::run_endpoints), and unless there is one input for each rank.
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::{Op, Plan};
+    /// use foldwire_threads::World;
+    ///
+    /// let parts = vec![vec![1.0f32; 100], vec![20.0; 100], vec![300.0; 100]];
+    /// let sums = World::new(3).run_with(parts, |mut comm, mut part| {
+    ///     comm.all_reduce(&mut part, Op::Sum, &Plan::raw()).map(|_| part)
+    /// });
+    /// assert!(sums.into_iter().all(|sum| sum == Ok(vec![321.0; 100])));
+    /// ```
+    pub fn run_with<I: Send, R: Send>(
+        self,
+        inputs: impl IntoIterator<Item = I>,
+        body: impl Fn(Communicator<Endpoint>, I) -> R + Sync,
+    ) -> Vec<R> {
+        let inputs: Vec<I> = inputs.into_iter().collect();
+        let n_ranks = self.n_ranks.get();
+        assert!(inputs.len() == n_ranks, "{} inputs for {n_ranks} ranks", inputs.len());
+        results(self.run_all(inputs, |endpoint, input| body(communicator(endpoint), input)))
+    }
+
     /// Like [`run`](Self::run), but returns a rank's panic in its place.
     pub fn try_run<R: Send>(
         self,
@@ -197,22 +224,8 @@ impl World {
     /// If a rank panics: with the payload of the rank that panicked first, once every rank has
     /// ended. The others see [`Error::PeerLost`](crate::Error::PeerLost) if they wait for it.
     pub fn run_endpoints<R: Send>(self, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
-        let (outcomes, first_panic) = self.run_all(body);
-        let mut results = Vec::with_capacity(outcomes.len());
-        let mut payload = None;
-        for (rank, outcome) in outcomes.into_iter().enumerate() {
-            match outcome {
-                Ok(result) => results.push(result),
-                Err(panic) if payload.is_none() || first_panic == Some(Rank::new(rank)) => {
-                    payload = Some(panic);
-                }
-                Err(_) => {}
-            }
-        }
-        match payload {
-            None => results,
-            Some(payload) => panic::resume_unwind(payload),
-        }
+        let inputs = vec![(); self.n_ranks.get()];
+        results(self.run_all(inputs, |endpoint, ()| body(endpoint)))
     }
 
     /// Like [`run_endpoints`](Self::run_endpoints), but returns a rank's panic in its place, as
@@ -221,26 +234,54 @@ impl World {
         self,
         body: impl Fn(Endpoint) -> R + Sync,
     ) -> Vec<thread::Result<R>> {
-        self.run_all(body).0
+        let inputs = vec![(); self.n_ranks.get()];
+        self.run_all(inputs, |endpoint, ()| body(endpoint)).outcomes
     }
 
-    /// What each rank's call came to, and which panicked first.
-    fn run_all<R: Send>(
+    /// Calls `body` on every rank, each with one of the inputs.
+    fn run_all<I: Send, R: Send>(
         self,
-        body: impl Fn(Endpoint) -> R + Sync,
-    ) -> (Vec<thread::Result<R>>, Option<Rank>) {
+        inputs: Vec<I>,
+        body: impl Fn(Endpoint, I) -> R + Sync,
+    ) -> Outcomes<R> {
         let (endpoints, fabric) = self.into_endpoints_and_fabric();
         let outcomes = thread::scope(|scope| {
             let body = &body;
-            let spawn = |(rank, endpoint)| {
+            let spawn = |(rank, (endpoint, input))| {
                 thread::Builder::new()
                     .name(format!("rank {rank}"))
-                    .spawn_scoped(scope, move || body(endpoint))
+                    .spawn_scoped(scope, move || body(endpoint, input))
                     .expect("the system refused a thread; use fewer ranks")
             };
-            let threads: Vec<_> = endpoints.into_iter().enumerate().map(spawn).collect();
+            let threads: Vec<_> =
+                endpoints.into_iter().zip(inputs).enumerate().map(spawn).collect();
             threads.into_iter().map(thread::ScopedJoinHandle::join).collect()
         });
-        (outcomes, fabric.first_panic())
+        Outcomes { outcomes, first_panic: fabric.first_panic() }
+    }
+}
+
+/// What each rank's call came to.
+struct Outcomes<R> {
+    outcomes: Vec<thread::Result<R>>,
+    first_panic: Option<Rank>,
+}
+
+/// The results in rank order, or the panic of the rank that panicked first.
+fn results<R>(Outcomes { outcomes, first_panic }: Outcomes<R>) -> Vec<R> {
+    let mut results = Vec::with_capacity(outcomes.len());
+    let mut payload = None;
+    for (rank, outcome) in outcomes.into_iter().enumerate() {
+        match outcome {
+            Ok(result) => results.push(result),
+            Err(panic) if payload.is_none() || first_panic == Some(Rank::new(rank)) => {
+                payload = Some(panic);
+            }
+            Err(_) => {}
+        }
+    }
+    match payload {
+        None => results,
+        Some(payload) => panic::resume_unwind(payload),
     }
 }

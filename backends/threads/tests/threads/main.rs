@@ -3,6 +3,7 @@
 #![cfg(not(loom))]
 
 mod delivery;
+mod inputs;
 mod rate;
 mod shutdown;
 
