@@ -35,7 +35,8 @@ pub struct Config {
     /// side. Must be the same on all ranks.
     pub lanes: usize,
     /// After this long without any progress a call fails with [`Error::Stalled`]; what counts is
-    /// time in which it is polled. [`Operation::with_timeout`] sets it for one call, and says more.
+    /// time in which it is polled. [`Config::NEVER`]: it waits without limit for a rank that is
+    /// silent. [`Operation::with_timeout`] sets it for one call, and says more.
     pub timeout: Duration,
     /// A call that is not finished so long after its start fails with [`Error::Deadline`]; `None`:
     /// it may take as long as it moves. [`Operation::with_deadline`] sets it for one call.
@@ -45,6 +46,11 @@ pub struct Config {
     pub checksum: Option<bool>,
     /// Instruction set of the codecs' kernels.
     pub level: Level,
+}
+
+impl Config {
+    /// A limit of time that never ends anything.
+    pub const NEVER: Duration = Duration::MAX;
 }
 
 impl Default for Config {

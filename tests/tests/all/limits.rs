@@ -5,7 +5,8 @@
 //! error that names whom it waited for, and that the others are told.
 
 use foldwire::transport::TransportErrorKind;
-use foldwire::{Error, Op, Rank};
+use foldwire::{Communicator, Config, Error, Op, Rank, Transport};
+use foldwire_sim::Net;
 use foldwire_tests::deadline::{PATIENT, plan, run, within_deadline};
 use foldwire_threads::World;
 use std::thread;
@@ -124,4 +125,36 @@ fn cancelling_a_finished_operation_does_nothing() {
         comm.all_reduce(&mut values, Op::Max, &plan())
     });
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+}
+
+/// Who never gives up waits for half a year, in a call and in a shrink; on virtual time.
+#[test]
+fn who_never_gives_up_waits_for_the_late_rank_however_late() {
+    let half_a_year = Duration::from_secs(180 * 24 * 3600);
+    let net =
+        Net { jump: Duration::from_secs(24 * 3600), patience: 3 * half_a_year, ..Net::default() };
+    let run = foldwire_sim::World::new(3, 1).net(net).run(async |endpoint| {
+        let clock = endpoint.clock();
+        let is_late = endpoint.rank() == Rank(2);
+        let config = Config { timeout: Config::NEVER, ..Config::default() };
+        let mut comm = Communicator::with_config(endpoint, config)?;
+        let mut values = vec![1.5f32; 5000];
+        for _ in 0..2 {
+            if is_late {
+                clock.sleep(half_a_year).await;
+            }
+            comm.start_all_reduce(&mut values, Op::Sum, &plan())?.await?;
+            let operation = comm.start_all_reduce(&mut values, Op::Sum, &plan())?;
+            operation.with_timeout(Config::NEVER).with_deadline(Config::NEVER).await?;
+            if is_late {
+                clock.sleep(half_a_year / 2).await;
+            }
+            comm = comm.start_shrink(Config::NEVER)?.await?;
+        }
+        Ok::<_, Error>(comm.size())
+    });
+    for end in &run.ends {
+        assert_eq!(*end, foldwire_sim::End::Returned(Ok(3)));
+    }
+    assert!(run.time >= 3 * half_a_year);
 }
