@@ -1,7 +1,7 @@
 //! A transport that differs from the one inside it in what a few [`Hooks`] say.
 
 use foldwire::transport::{Rank, Tag, Transport, TransportError, TransportErrorKind};
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 /// What is different. By default nothing is.
@@ -145,6 +145,10 @@ impl<X: Transport, H: Hooks> Transport for Wrapped<X, H> {
 
     fn idle(&mut self, budget: Duration) {
         self.inner.idle(budget);
+    }
+
+    fn register(&mut self, waker: &Waker) -> bool {
+        self.inner.register(waker)
     }
 
     fn link_rate(&self) -> Option<f64> {

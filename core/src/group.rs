@@ -14,7 +14,7 @@ pub(crate) use rank_set::RankSet;
 use crate::error::Error;
 use crate::transport::{Rank, Tag, Transport};
 use checked::{Checked, Failure};
-use core::task::Poll;
+use core::task::{Poll, Waker};
 use core::time::Duration;
 
 /// A transport between the members of a group.
@@ -158,6 +158,10 @@ impl<X: Transport> Transport for Group<X> {
 
     fn idle(&mut self, budget: Duration) {
         self.inner.idle(budget);
+    }
+
+    fn register(&mut self, waker: &Waker) -> bool {
+        self.inner.register(waker)
     }
 
     fn link_rate(&self) -> Option<f64> {

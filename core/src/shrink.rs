@@ -42,7 +42,9 @@ const MAX_STALLS: u32 = 3;
 
 /// A communicator of survivors being formed; see [`Communicator::shrink`].
 ///
-/// Drive it with [`poll`](Self::poll), [`wait`](Self::wait), or `.await` it (any executor will do).
+/// Drive it with [`poll`](Self::poll), [`wait`](Self::wait), or `.await` it. Any executor will do:
+/// the transport wakes the task ([`Transport::register`]), or the task asks to be polled again at
+/// once.
 /// Dropping it unfinished leaves the group: the others go on without this rank.
 #[must_use = "nothing moves unless it is polled or waited for"]
 pub struct Shrink<X: Transport> {
@@ -69,7 +71,8 @@ impl<X: Transport> Communicator<X> {
     /// later the others may call this; it should be the same everywhere, and well above the
     /// network's round trip. If all answer it is never waited for. It begins with the first poll,
     /// and of the time between two polls a quarter of `patience` counts at most: who was busy
-    /// otherwise hears what came meanwhile before it leaves anybody out.
+    /// otherwise hears what came meanwhile before it leaves anybody out. With
+    /// [`Config::NEVER`](crate::Config::NEVER) only ranks that are known to be lost are left out.
     ///
     /// A communicator that was shrunk can be shrunk again.
     ///
@@ -371,11 +374,25 @@ impl<X: Transport> Future for Shrink<X> {
     type Output = Result<Communicator<X>, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let result = Self::poll(&mut self);
-        if result.is_pending() {
-            context.waker().wake_by_ref();
+        let mut progress = self.advance();
+        let registers = |comm: &mut Communicator<X>| comm.transport.register(context.waker());
+        if let Ok(Progress::Waiting) = progress
+            && self.comm.as_mut().is_some_and(registers)
+        {
+            // What came before it was registered is found now.
+            progress = self.advance();
+            if let Ok(Progress::Waiting) = progress {
+                return Poll::Pending;
+            }
         }
-        result
+        match progress {
+            Ok(Progress::Finished) => Poll::Ready(self.finish()),
+            Ok(Progress::Moved | Progress::Waiting) => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        }
     }
 }
 

@@ -11,7 +11,7 @@
 //! that a transport must pass.
 
 use core::fmt;
-use core::task::Poll;
+use core::task::{Poll, Waker};
 use core::time::Duration;
 
 /// A process (or thread) of the group, `0..size`.
@@ -71,7 +71,7 @@ pub const MAX_LANES: usize = 8;
 /// [`idle`](Self::idle), which may wait as long as its budget.
 pub trait Transport {
     /// An owned message buffer of [`frame_capacity`](Self::frame_capacity) bytes. Its first byte
-    /// must be aligned to [`FRAME_ALIGN`] bytes. Dropping one instead of recycling it may leak it
+    /// must be aligned to [`FRAME_ALIGN`] bytes; `HeapFrame` (feature `alloc`) is. Dropping one instead of recycling it may leak it
     /// from the pool, but nothing worse.
     type Frame: AsRef<[u8]> + AsMut<[u8]>;
     /// Why the transport failed.
@@ -180,6 +180,21 @@ pub trait Transport {
     /// Called when a pass since the last [`progress`](Self::progress) found nothing to do. May
     /// return at once, spin, or park until something arrives, but not longer than `budget`.
     fn idle(&mut self, budget: Duration);
+
+    /// Has `waker` woken, once, when anything changes for this rank from this call on: a frame
+    /// comes, a link that was full or a pool that was empty has room again, a peer ends. It takes
+    /// the place of one that was registered before. A future registers, looks at everything once
+    /// more, and then sleeps: what changed before the call it finds, what changes after it wakes it.
+    ///
+    /// Limits of time ([`Config::timeout`](crate::Config::timeout), deadlines, a shrink's patience)
+    /// are noticed in polls. So the waker should be woken every now and then besides, some 50 times
+    /// a second; where a transport has no timer for that, whoever drives the futures must poll them.
+    ///
+    /// `false`: nobody will be woken, and the future asks to be polled again at once.
+    fn register(&mut self, waker: &Waker) -> bool {
+        let _ = waker;
+        false
+    }
 
     /// Rate of each rank's link to the network, each way, in bytes per second, if it is known and
     /// the same on every rank; helps to choose a schedule.

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::hint;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -245,6 +245,15 @@ impl Transport for Endpoint {
         }
     }
 
+    /// Without a rate limit. With one, frames arrive by the clock, of which nobody tells.
+    fn register(&mut self, waker: &Waker) -> bool {
+        if self.fabric.pace().is_some() || !self.fabric.ticks() {
+            return false;
+        }
+        self.fabric.parker(self.rank).register(waker);
+        true
+    }
+
     fn link_rate(&self) -> Option<f64> {
         self.fabric.pace().and_then(Pace::rate)
     }
@@ -256,6 +265,8 @@ impl Transport for Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        // A waker may own what keeps this world alive.
+        drop(self.fabric.parker(self.rank).take_waker());
         self.fabric.close(self.rank, thread::panicking());
         self.fabric.pool().give_all(self.cache.drain(..));
     }

@@ -19,6 +19,7 @@ use crate::parker::Parker;
 use crate::pool::Pool;
 use crate::ring::{Consumer, Producer, ring};
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, Padded, lock};
+use crate::ticker::Ticker;
 
 /// What travels on a link.
 #[derive(Debug)]
@@ -53,6 +54,7 @@ pub(crate) struct Fabric {
     link_depth: usize,
     pace: Option<Pace>,
     spare_cores: bool,
+    ticker: Ticker,
     /// Frames that each rank can hold if all hold as many.
     frames_per_rank: usize,
     /// The first rank that panicked, plus one.
@@ -75,6 +77,7 @@ impl Fabric {
             parkers,
             link_depth,
             pace,
+            ticker: Ticker::default(),
             frames_per_rank: n_held / n_ranks.max(1),
             spare_cores: thread::available_parallelism().is_ok_and(|n| n.get() >= n_ranks),
             first_panic: AtomicUsize::new(0),
@@ -99,6 +102,12 @@ impl Fabric {
 
     pub(crate) fn parker(&self, rank: Rank) -> &Parker {
         &self.parkers[rank.index()]
+    }
+
+    /// Whether registered wakers are woken every now and then. Not under loom, which has no time:
+    /// wake-ups must come from notifications there.
+    pub(crate) fn ticks(&self) -> bool {
+        cfg!(loom) || self.ticker.start(&self.parkers)
     }
 
     /// Whether every rank can have a core of its own.

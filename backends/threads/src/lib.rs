@@ -21,7 +21,7 @@
 //! | `inbox`, `links` | receiving; links by (peer, tag) |
 //! | `fabric` | what ranks share: ports, clock, closing |
 //! | `ring` | the link: a lock-free single-producer single-consumer queue |
-//! | `parker` | sleeping and waking without lost wake-ups |
+//! | `parker`, `ticker` | sleeping and waking without lost wake-ups; wake-ups by the clock |
 //! | `pool`, `frame` | message buffers |
 //! | `pace` | the rate limit |
 //! | `sync` | `std` or `loom` |
@@ -44,6 +44,7 @@ mod pool;
 #[allow(unsafe_code)] // slots that are written and read through shared references
 mod ring;
 mod sync;
+mod ticker;
 mod world;
 
 pub use drive::drive;

@@ -9,9 +9,9 @@
 //! | piece | what is shown | module |
 //! |---|---|---|
 //! | ring | order, capacity, credit, looking ahead, what is dropped when | `ring` |
-//! | parker | no wake-up is lost, by several wakers, after a sleep that timed out, through several sleeps | `parker` |
+//! | parker | no wake-up is lost, by several wakers, after a sleep that timed out, through several sleeps, of a thread or of a task | `parker` |
 //! | pool | who is refused a frame is woken by whoever frees, recycles, drops, ends or makes a link | `pool` |
-//! | endpoint | links made at first use by several senders at once, both directions, two tags, full links | `links` |
+//! | endpoint | links made at first use by several senders at once, both directions, two tags, full links, ranks that are tasks | `links` |
 //! | the end | frames before it arrive, sleepers wake, both ends at once, links made while the receiver ends, panics in order | `ending` |
 //!
 //! Not modelled: the rate limit (`pace.rs`), which reads a clock and shares nothing but rings;
@@ -29,12 +29,13 @@ mod ring;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
+use std::task::{Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use foldwire::transport::{MIN_FRAME_BYTES, Rank, Tag, Transport};
 
 use crate::frame::Frame;
+use crate::sync::{self, Condvar, Mutex, lock};
 use crate::{Endpoint, World};
 
 const TAG: Tag = Tag(0);
@@ -80,6 +81,53 @@ fn wait<R>(endpoint: &mut Endpoint, poll: impl Fn(&mut Endpoint) -> Poll<R>) -> 
             Poll::Ready(result) => return result,
             Poll::Pending => endpoint.idle(Duration::MAX),
         }
+    }
+}
+
+/// What an executor knows of a task: whether it was woken.
+#[derive(Default)]
+struct Task {
+    is_woken: Mutex<bool>,
+    woken: Condvar,
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        *lock(&self.is_woken) = true;
+        self.woken.notify_one();
+    }
+}
+
+impl Task {
+    fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    fn waker(self: &Arc<Self>) -> Waker {
+        Waker::from(Arc::clone(self))
+    }
+
+    /// Until it is woken, or has been since it last slept.
+    fn sleep(&self) {
+        let mut is_woken = lock(&self.is_woken);
+        while !std::mem::take(&mut *is_woken) {
+            is_woken = sync::wait(&self.woken, is_woken, None);
+        }
+    }
+}
+
+/// Runs `poll` on `endpoint` as a future does: looks, registers, looks again, sleeps.
+fn wait_as_task<R>(endpoint: &mut Endpoint, poll: impl Fn(&mut Endpoint) -> Poll<R>) -> R {
+    let task = Task::new();
+    loop {
+        for is_registered in [false, true] {
+            endpoint.progress().expect("progress cannot fail");
+            if let Poll::Ready(result) = poll(endpoint) {
+                return result;
+            }
+            assert!(is_registered || endpoint.register(&task.waker()));
+        }
+        task.sleep();
     }
 }
 

@@ -15,17 +15,26 @@
 //! sleeper waits, so that a waker cannot come in between; `sleeps`, under that lock, lets the first
 //! of several wakers make the system call and spares the others.
 //!
+//! A rank that is a task instead of a thread [registers](Parker::register) a waker, looks at
+//! everything once more, and returns to its executor. Bit 1 of the word says that there is one; a
+//! notification either comes before the bit, and what it tells of is found in that look, or sees the
+//! bit and takes the waker. The waker lies under a lock, as does every change of its bit.
+//!
 //! Cost: a notification is one atomic addition when nobody sleeps; a lock and a futex call
 //! otherwise.
 
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering, Padded, lock, wait};
 
-/// What a notification adds; bit 0 is left for the flag.
-const ONE: usize = 2;
+/// What a notification adds; the bits below are left for the flags.
+const ONE: usize = 4;
 /// Bit 0: the owner sleeps, or is about to.
 const ASLEEP: usize = 1;
+/// Bit 1: the owner's waker is here.
+const HAS_WAKER: usize = 2;
+const FLAGS: usize = ASLEEP | HAS_WAKER;
 
 /// How often a rank had been notified at some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,13 +46,14 @@ pub(crate) struct Parker {
     state: Padded<AtomicUsize>,
     sleeps: Mutex<bool>,
     woken: Condvar,
+    waker: Mutex<Option<Waker>>,
 }
 
 impl Parker {
     /// The present epoch. What was changed before a notification counted in it is visible to the
     /// caller.
     pub(crate) fn epoch(&self) -> Epoch {
-        Epoch(self.state.0.load(Ordering::Acquire) & !ASLEEP)
+        Epoch(self.state.0.load(Ordering::Acquire) & !FLAGS)
     }
 
     /// Tells the owner that something has changed; wakes it if it sleeps.
@@ -51,6 +61,38 @@ impl Parker {
         let before = self.state.0.fetch_add(ONE, Ordering::AcqRel);
         if before & ASLEEP != 0 {
             self.wake();
+        }
+        if before & HAS_WAKER != 0 {
+            self.wake_task();
+        }
+    }
+
+    /// Has `waker` woken at the next notification, if none was registered since. What was changed
+    /// before the notifications so far is visible to the caller afterwards.
+    pub(crate) fn register(&self, waker: &Waker) {
+        let mut slot = lock(&self.waker);
+        match &mut *slot {
+            Some(known) => known.clone_from(waker),
+            None => *slot = Some(waker.clone()),
+        }
+        // While the lock is held, or a notification could take the waker before the bit is set.
+        self.state.0.fetch_or(HAS_WAKER, Ordering::AcqRel);
+    }
+
+    /// The registered waker, which is no longer there then.
+    pub(crate) fn take_waker(&self) -> Option<Waker> {
+        if self.state.0.load(Ordering::Relaxed) & HAS_WAKER == 0 {
+            return None;
+        }
+        let mut slot = lock(&self.waker);
+        self.state.0.fetch_and(!HAS_WAKER, Ordering::Relaxed);
+        slot.take()
+    }
+
+    /// Wakes the task that is registered, if there is one.
+    pub(crate) fn wake_task(&self) {
+        if let Some(waker) = self.take_waker() {
+            waker.wake();
         }
     }
 
@@ -66,17 +108,13 @@ impl Parker {
     /// the epoch has changed already.
     pub(crate) fn park(&self, seen: Epoch, budget: Duration) {
         let mut sleeps = lock(&self.sleeps);
-        let asleep = seen.0 | ASLEEP;
-        if self
-            .state
-            .0
-            .compare_exchange(seen.0, asleep, Ordering::AcqRel, Ordering::Acquire)
-            .is_err()
-        {
+        // Fails only if there was a notification.
+        let fall_asleep = |state| (state & !FLAGS == seen.0).then_some(state | ASLEEP);
+        if self.state.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, fall_asleep).is_err() {
             return;
         }
         let deadline = Instant::now().checked_add(budget);
-        while self.state.0.load(Ordering::Acquire) == asleep {
+        while self.epoch() == seen {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
                 break;

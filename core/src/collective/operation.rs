@@ -24,9 +24,10 @@ use core::time::Duration;
 
 /// A collective call under way.
 ///
-/// Drive it with [`poll`](Self::poll), [`wait`](Self::wait), or `.await` it (any executor will do:
-/// it asks to be polled again at once). Dropping it unfinished ends the communicator on all ranks
-/// ([`cancel`](Self::cancel) says so in the code).
+/// Drive it with [`poll`](Self::poll), [`wait`](Self::wait), or `.await` it. Any executor will do:
+/// the transport wakes the task ([`Transport::register`]), or the task asks to be polled again at
+/// once. Dropping it unfinished ends the communicator on all ranks ([`cancel`](Self::cancel) says so
+/// in the code).
 #[must_use = "nothing moves unless the operation is polled or waited for"]
 pub struct Operation<'a, X: Transport, T: Element> {
     comm: &'a mut Communicator<X>,
@@ -71,7 +72,8 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
 
     /// Fails with [`Error::Stalled`] after `timeout` without any progress, whatever
     /// [`Config::timeout`](crate::Config::timeout) says. Time before the first poll does not count,
-    /// and of the time between two polls a quarter of `timeout` at most.
+    /// and of the time between two polls a quarter of `timeout` at most. With
+    /// [`Config::NEVER`](crate::Config::NEVER) it never does.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.limits.stall = timeout;
         self
@@ -285,11 +287,24 @@ impl<X: Transport, T: Element> Future for Operation<'_, X, T> {
     type Output = Result<Report, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let result = Operation::poll(&mut self);
-        if result.is_pending() {
-            context.waker().wake_by_ref();
+        let mut step = self.advance();
+        if let Ok(Step::Waiting) = step
+            && self.comm.transport.register(context.waker())
+        {
+            // What came before it was registered is found now.
+            step = self.advance();
+            if let Ok(Step::Waiting) = step {
+                return Poll::Pending;
+            }
         }
-        result
+        match step {
+            Ok(Step::Moved | Step::Waiting) => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Ok(Step::Finished(report)) => Poll::Ready(Ok(report)),
+            Err(error) => Poll::Ready(Err(error)),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::transport::{
     FRAME_ALIGN, FRAMES_PER_LANE, MAX_LANES, MAX_SIZE, MIN_FRAME_BYTES, Rank, Tag, Transport,
     TransportError, TransportErrorKind,
 };
-use core::task::Poll;
+use core::task::{Poll, Waker};
 use core::time::Duration;
 use heapless::Vec;
 
@@ -203,6 +203,10 @@ impl<X: Transport> Transport for Checked<X> {
 
     fn idle(&mut self, budget: Duration) {
         self.inner.idle(budget);
+    }
+
+    fn register(&mut self, waker: &Waker) -> bool {
+        self.inner.register(waker)
     }
 
     fn link_rate(&self) -> Option<f64> {

@@ -3,7 +3,7 @@
 use foldwire::transport::{Rank, Tag, Transport};
 use loom::thread;
 
-use super::{TAG, endpoints, explore, receive, send};
+use super::{TAG, endpoints, explore, frame, receive, send, wait_as_task};
 
 /// Two ranks make a link to a third at the same time; it may look for them at any moment, and finds
 /// both.
@@ -56,6 +56,29 @@ fn a_full_link_does_not_hold_up_notices() {
         });
         assert_eq!(receive(&mut second, Rank(0), Tag::CONTROL), 9);
         assert_eq!(receive(&mut second, Rank(0), TAG), 1);
+        sender.join().unwrap();
+    });
+}
+
+/// Ranks that are tasks: one that finds a full link, and one that finds an empty one, are woken.
+#[test]
+fn tasks_on_a_full_link_wake_each_other() {
+    explore("tasks on a full link", Some(2), || {
+        let [mut first, mut second] = endpoints();
+        let sender = thread::spawn(move || {
+            for content in 0..2 {
+                wait_as_task(&mut first, |rank| rank.poll_ready(Rank(1), TAG))
+                    .expect("it is there");
+                let frame = frame(&mut first, content);
+                first.send(Rank(1), TAG, frame, 1).expect("there is room");
+            }
+        });
+        for content in 0..2 {
+            let received = wait_as_task(&mut second, |rank| rank.poll_recv(Rank(0), TAG));
+            let (frame, _) = received.expect("it was sent");
+            assert_eq!(frame.as_ref()[0], content);
+            second.recycle(frame);
+        }
         sender.join().unwrap();
     });
 }

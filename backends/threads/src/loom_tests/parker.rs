@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use loom::thread;
 
-use super::explore;
+use super::{Task, explore};
 use crate::parker::{Epoch, Parker};
 use crate::ring::ring;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
@@ -89,6 +89,57 @@ fn a_sleep_that_timed_out_costs_no_later_wake_up() {
         // A budget of zero: the flag is set and cleared, and the wait itself left out.
         shared.0.park(shared.0.epoch(), Duration::ZERO);
         wait_for(&shared.0, &shared.1, 2);
+        notifier.join().unwrap();
+    });
+}
+
+/// A task that registers, finds its condition still false and goes to sleep is woken by whoever
+/// makes it true, with two notifiers at once.
+#[test]
+fn loses_no_wake_up_of_a_task() {
+    explore("parker with a task and two notifiers", Some(3), || {
+        let shared = Arc::new((Parker::default(), AtomicUsize::new(0)));
+        let notifiers = [(); 2].map(|()| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                shared.1.fetch_add(1, Ordering::Relaxed);
+                shared.0.notify();
+            })
+        });
+        let (parker, n_done) = &*shared;
+        let is_done = || n_done.load(Ordering::Relaxed) == 2;
+        let task = Task::new();
+        while !is_done() {
+            parker.register(&task.waker());
+            if is_done() {
+                break;
+            }
+            task.sleep();
+        }
+        for notifier in notifiers {
+            notifier.join().unwrap();
+        }
+    });
+}
+
+/// A thread that sleeps where a task has been before, whose waker is still there, is woken as well.
+#[test]
+fn a_waker_left_behind_keeps_no_thread_asleep() {
+    explore("parker with a waker left behind", Some(3), || {
+        let shared = Arc::new((Parker::default(), AtomicUsize::new(0)));
+        let task = Task::new();
+        shared.0.register(&task.waker());
+        let notifier = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    shared.1.fetch_add(1, Ordering::Relaxed);
+                    shared.0.notify();
+                }
+            })
+        };
+        wait_for(&shared.0, &shared.1, 2);
+        task.sleep();
         notifier.join().unwrap();
     });
 }

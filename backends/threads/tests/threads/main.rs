@@ -6,6 +6,7 @@ mod delivery;
 mod inputs;
 mod rate;
 mod shutdown;
+mod tasks;
 
 use std::task::Poll;
 use std::time::Duration;
