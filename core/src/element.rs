@@ -39,6 +39,20 @@ impl fmt::Display for DType {
 }
 
 /// A floating-point type that Foldwire can move and reduce: `f32` or `f64`.
+///
+/// Integers are refused by the compiler, with a word on what to do:
+/// ```compile_fail,E0277
+/// use foldwire::{Communicator, Op, Plan, Transport};
+///
+/// fn sum<X: Transport>(comm: &mut Communicator<X>, counts: &mut [i32]) {
+///     let _ = comm.all_reduce(counts, Op::Sum, &Plan::raw());
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "collectives move `f32` and `f64`, not `{Self}`",
+    label = "not an element of a collective",
+    note = "`f64` holds integers up to 2^53 exactly, and `Plan::raw()` moves them unchanged"
+)]
 pub trait Element:
     bytemuck::Pod + PartialOrd + fmt::Debug + Send + Sync + sealed::Float + 'static
 {
