@@ -28,23 +28,22 @@ fn error(averages: &[f32], tensor: usize, n_ranks: usize) -> f64 {
 
 fn main() -> Result<(), fw::Error> {
     let plan = fw::Plan::foldwire(fw::Bound::Relative(1e-3));
-    let outcomes = World::new(4).run(|mut comm| -> Result<_, fw::Error> {
-        let own = tensors(comm.rank().index());
+    let outcomes =
+        World::new(4).run_with((0..4).map(tensors), |mut comm, own| -> Result<_, fw::Error> {
+            let mut flat = own.concat();
+            comm.all_reduce(&mut flat, fw::Op::Avg, &plan)?;
 
-        let mut flat = own.concat();
-        comm.all_reduce(&mut flat, fw::Op::Avg, &plan)?;
-
-        let mut each = own;
-        for tensor in &mut each {
-            comm.all_reduce(tensor, fw::Op::Avg, &plan)?;
-        }
-        let n_ranks = comm.size();
-        let flat = flat.split_at(each[0].len());
-        Ok([
-            [error(flat.0, 0, n_ranks), error(flat.1, 1, n_ranks)],
-            [error(&each[0], 0, n_ranks), error(&each[1], 1, n_ranks)],
-        ])
-    });
+            let mut each = own;
+            for tensor in &mut each {
+                comm.all_reduce(tensor, fw::Op::Avg, &plan)?;
+            }
+            let n_ranks = comm.size();
+            let flat = flat.split_at(each[0].len());
+            Ok([
+                [error(flat.0, 0, n_ranks), error(flat.1, 1, n_ranks)],
+                [error(&each[0], 0, n_ranks), error(&each[1], 1, n_ranks)],
+            ])
+        });
     let [flat, each] = outcomes.into_iter().next().expect("there are ranks")?;
     println!("largest error / largest value    weights      bias");
     println!("one flat buffer                  {:.1e}   {:.1e}", flat[0], flat[1]);
