@@ -29,12 +29,20 @@ impl DType {
     }
 }
 
-impl fmt::Display for DType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl DType {
+    /// The name, as Rust has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::F32 => "f32",
             Self::F64 => "f64",
-        })
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -16,20 +16,21 @@ mod lane;
 mod notices;
 mod work;
 
-pub(crate) use notices::Notices;
+pub(crate) use notices::{Message, Notices};
 pub(crate) use work::{Buffers, Work};
 
 use crate::Element;
 use crate::codec::CodecId;
-use crate::error::{Error, Field};
-use crate::frame::{CallHeader, Header, Kind};
+use crate::error::{Error, Field, Value};
+use crate::frame::{CallHeader, Header};
 use crate::layout::Layout;
 use crate::op::OpCode;
 use crate::pipeline::Pipeline;
 use crate::report::Report;
 use crate::schedule::{Call, Schedule};
-use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError};
-use crate::wait::Wait;
+use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError, TransportErrorKind};
+use crate::wait::{Wait, rest};
+use core::task::Poll;
 use core::time::Duration;
 use frames::Frame;
 use heapless::Vec;
@@ -81,35 +82,27 @@ impl Program {
     fn n_steps(&self) -> usize {
         self.schedule.n_steps(self.call, self.rank)
     }
-
-    /// Compares what a peer says of the call with what we know.
-    fn check(&self, from: Rank, theirs: &CallHeader) -> Result<(), Error> {
-        let ours = &self.header;
-        let fields = [
-            (Field::Epoch, u64::from(ours.epoch), u64::from(theirs.epoch)),
-            (Field::Sequence, u64::from(ours.sequence), u64::from(theirs.sequence)),
-            (Field::Collective, ours.collective as u64, theirs.collective as u64),
-            (Field::Type, ours.dtype as u64, theirs.dtype as u64),
-            (Field::Op, ours.op as u64, theirs.op as u64),
-            (Field::Codec, ours.codec as u64, theirs.codec as u64),
-            (Field::Pipeline, u64::from(ours.pipeline), u64::from(theirs.pipeline)),
-            (Field::Division, ours.division as u64, theirs.division as u64),
-            (Field::Root, u64::from(ours.root), u64::from(theirs.root)),
-            (Field::Count, ours.count, theirs.count),
-            (Field::Bound, ours.measure as u64, theirs.measure as u64),
-            (Field::Quantum, ours.step.to_bits(), theirs.step.to_bits()),
-        ];
-        check_fields(from, &fields)
-    }
 }
 
 /// The first pair that differs, as an error.
 fn check_fields(rank: Rank, fields: &[(Field, u64, u64)]) -> Result<(), Error> {
     match fields.iter().find(|(_, ours, theirs)| ours != theirs) {
-        Some(&(field, ours, theirs)) => Err(Error::Mismatch { rank, field, ours, theirs }),
+        Some(&(field, ours, theirs)) => {
+            let [ours, theirs] = [ours, theirs].map(Value::number);
+            Err(Error::Mismatch { rank, field, ours, theirs })
+        }
         None => Ok(()),
     }
 }
+
+/// An error unless `rank` itself sent the message that came from it.
+fn check_source(rank: Rank, header: &Header) -> Result<(), Error> {
+    check_fields(rank, &[(Field::Source, u64::from(rank.0), u64::from(header.from.0))])
+}
+
+/// How long it is listened to what a lost rank has told last, if the network does not say that
+/// nothing more will come.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long a call may take.
 #[derive(Clone, Copy, Debug)]
@@ -127,6 +120,8 @@ pub(crate) struct Engine<F> {
     has_begun: bool,
     started: Duration,
     wait: Wait,
+    /// A rank that was found lost, when, and the error that says so.
+    lost: Option<(Rank, Duration, Error)>,
     pub(crate) report: Report,
 }
 
@@ -150,11 +145,13 @@ impl<F: Frame> Engine<F> {
             has_begun: false,
             started: now,
             wait: Wait::default(),
+            lost: None,
             report: Report::default(),
         }
     }
 
-    /// Advances every lane by at most one step.
+    /// Advances every lane by at most one step. Once a rank is found lost, no lane goes on; what it
+    /// told before may say why.
     pub(crate) fn poll<X: Transport<Frame = F>, T: Element>(
         &mut self,
         transport: &mut X,
@@ -162,14 +159,47 @@ impl<F: Frame> Engine<F> {
         limits: Limits,
         notices: &mut Notices,
     ) -> Result<Progress, Error> {
+        if self.lost.is_none() {
+            match self.advance(transport, work, limits, notices) {
+                Err(
+                    error @ Error::Transport {
+                        kind: TransportErrorKind::PeerLost,
+                        peer: Some(peer),
+                    },
+                ) => self.lost = Some((peer, transport.now(), error)),
+                result => return result,
+            }
+        }
+        let Some((peer, since, error)) = self.lost else { return Ok(Progress::Waiting) };
+        // That the network as a whole fails is no news.
+        let _ = transport.progress();
+        if let Poll::Ready(told) = notices.last_words(transport, &self.program.header, peer) {
+            return Err(told.unwrap_or(error));
+        }
+        notices.listen_in_turn(transport, &self.program.header)?;
+        let now = transport.now();
+        let is_over = now.saturating_sub(since) >= LAST_WORDS.min(limits.stall)
+            || limits.deadline.is_some_and(|deadline| now >= deadline);
+        if is_over { Err(error) } else { Ok(Progress::Waiting) }
+    }
+
+    /// As [`poll`](Self::poll) while nobody is lost.
+    fn advance<X: Transport<Frame = F>, T: Element>(
+        &mut self,
+        transport: &mut X,
+        work: &mut Work<'_, '_, T>,
+        limits: Limits,
+        notices: &mut Notices,
+    ) -> Result<Progress, Error> {
         transport.progress().map_err(transport_error)?;
+        let (ours, checksum) = (self.program.header, self.program.checksum);
         if !core::mem::replace(&mut self.has_begun, true) {
-            notices.listen_before(transport, &self.program.header)?;
+            notices.begin(transport, &ours, checksum)?;
         }
         let n_lanes = self.lanes.len();
         let (mut moved, mut finished) = (false, true);
         for lane in &mut self.lanes {
-            match lane.turn(&self.program, n_lanes, transport, work, &mut self.report)? {
+            match lane.turn(&self.program, n_lanes, transport, work, notices, &mut self.report)? {
                 Turn::Stepped => (moved, finished) = (true, false),
                 Turn::Waiting => finished = false,
                 Turn::Done => {}
@@ -190,15 +220,22 @@ impl<F: Frame> Engine<F> {
             self.wait.restart(now);
             return Ok(Progress::Moved);
         }
-        let awaited = self.awaited().chain(to_deliver).map(|(rank, _)| rank);
-        if notices.listen(transport, &self.program.header, awaited)? {
+        let awaited: Vec<Rank, { MAX_LANES + 1 }> =
+            self.awaited().chain(to_deliver).map(|(rank, _)| rank).collect();
+        let heard = notices.listen(transport, &ours, &awaited)?;
+        notices.answer(transport, &ours, checksum);
+        if heard {
             return Ok(Progress::Moved);
         }
         let waited = self.wait.look(now, limits.stall);
+        if waited >= ask_after(limits.stall) {
+            let n_needed = self.lanes.iter().map(|lane| lane.n_needed(&self.program)).sum();
+            notices.ask(transport, &ours, &awaited, n_needed, checksum);
+        }
         // Where all stall together, the rank that waits for the silent one should name it, and not
         // just hear that a third one was quicker to give up.
         if waited < limits.stall - limits.stall / 8 {
-            notices.listen_in_turn(transport, &self.program.header)?;
+            notices.listen_in_turn(transport, &ours)?;
         }
         if waited > limits.stall {
             let (rank, step) = self.blamed(to_deliver);
@@ -207,8 +244,14 @@ impl<F: Frame> Engine<F> {
         Ok(Progress::Waiting)
     }
 
+    /// How long to rest before the next poll, if nothing comes before.
+    pub(crate) fn rest(&self, limits: Limits) -> Duration {
+        let ask_after = ask_after(limits.stall);
+        if self.wait.waited() < ask_after { ask_after } else { rest(limits.stall) }
+    }
+
     /// The ranks that lanes wait for, and the lanes' steps.
-    fn awaited(&self) -> impl Iterator<Item = (Rank, usize)> + Clone {
+    fn awaited(&self) -> impl Iterator<Item = (Rank, usize)> {
         self.lanes.iter().filter_map(|lane| lane.waits_for(&self.program))
     }
 
@@ -221,23 +264,25 @@ impl<F: Frame> Engine<F> {
         if first.0 == own { all.find(|(rank, _)| *rank != own).unwrap_or(first) } else { first }
     }
 
-    /// Gives every frame back, and tells all other ranks that this one has given up.
-    pub(crate) fn abort<X: Transport<Frame = F>>(&mut self, transport: &mut X) {
+    /// Gives every frame back, and tells all other ranks that this one has given up: for this error,
+    /// or because its caller wanted it.
+    pub(crate) fn abort<X: Transport<Frame = F>>(
+        &mut self,
+        transport: &mut X,
+        notices: &Notices,
+        error: Option<&Error>,
+    ) {
         for lane in &mut self.lanes {
             lane.release(transport);
         }
-        let call = self.program.header;
-        let notice = Header {
-            kind: Kind::Abort,
-            call,
-            part: 0,
-            round: 0,
-            n_values: 0,
-            n_bytes: 0,
-            operands: 0,
-        };
+        let notice = notices.notice(self.program.header, error, self.program.rank);
         notices::tell(transport, &notice, self.program.checksum);
     }
+}
+
+/// After waiting how long ranks are asked what call they make.
+fn ask_after(stall: Duration) -> Duration {
+    notices::ASK_AFTER.min(stall / 8)
 }
 
 /// A transport's error as ours.

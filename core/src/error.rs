@@ -7,6 +7,12 @@ use crate::schedule::Collective;
 use crate::transport::{Rank, TransportErrorKind};
 use core::fmt;
 
+mod disagreement;
+mod reason;
+
+pub use disagreement::{Field, Value};
+pub use reason::Reason;
+
 /// Why a call failed.
 ///
 /// Errors of use ([`is_usage`](Self::is_usage)) leave nothing under way: correct the call and
@@ -67,17 +73,19 @@ pub enum Error {
         have: usize,
     },
     /// Two ranks called with different arguments.
-    #[error("rank {rank} disagrees on the {field}: {theirs} there, {ours} here")]
+    #[error(
+        "rank {rank} disagrees on the {field}: {} there, {} here",
+        theirs.beside(*ours), ours.beside(*theirs)
+    )]
     Mismatch {
         /// Who disagrees.
         rank: Rank,
         /// On what.
         field: Field,
-        /// Our value (its bits, for the quantum, and for the bound on each operand that it comes
-        /// from).
-        ours: u64,
-        /// Theirs.
-        theirs: u64,
+        /// What this rank says.
+        ours: Value,
+        /// What the other says.
+        theirs: Value,
     },
     /// A message that is none of ours, or was damaged.
     #[error("message from rank {rank}: {error}")]
@@ -116,10 +124,14 @@ pub enum Error {
         step: usize,
     },
     /// Another rank gave up this call or one before it, or has gone on to another group.
-    #[error("rank {rank} gave the operation up")]
+    #[error("rank {rank} gave the operation up: {}", reason.told(*culprit))]
     Aborted {
         /// That rank. It may have heard itself of a third one.
         rank: Rank,
+        /// Where it began: the rank that gave up first, or that the first to give up blames.
+        culprit: Rank,
+        /// What happened there.
+        reason: Reason,
     },
     /// An earlier call on this communicator failed.
     #[error("an earlier call failed; shrink the communicator, or make a new one")]
@@ -199,54 +211,6 @@ impl fmt::Display for Buffer {
         f.write_str(match self {
             Self::Send => "send",
             Self::Recv => "receive",
-        })
-    }
-}
-
-/// What ranks can disagree on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[allow(missing_docs)]
-pub enum Field {
-    Epoch,
-    Members,
-    Sequence,
-    Collective,
-    Type,
-    Op,
-    Codec,
-    Pipeline,
-    Division,
-    Root,
-    Count,
-    Bound,
-    Quantum,
-    Part,
-    Round,
-    Segment,
-    Operands,
-}
-
-impl fmt::Display for Field {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Epoch => "group of survivors",
-            Self::Members => "number of survivors",
-            Self::Sequence => "number of calls made",
-            Self::Collective => "collective",
-            Self::Type => "element type",
-            Self::Op => "operation",
-            Self::Codec => "codec",
-            Self::Pipeline => "pipeline",
-            Self::Division => "division of the array",
-            Self::Root => "root",
-            Self::Count => "count",
-            Self::Bound => "kind of bound (scope, or sampling)",
-            Self::Quantum => "quantum (bound)",
-            Self::Part => "part (schedule)",
-            Self::Round => "round (frame capacity or lanes)",
-            Self::Segment => "segment length (frame capacity)",
-            Self::Operands => "number of values combined (schedule)",
         })
     }
 }

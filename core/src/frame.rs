@@ -3,28 +3,35 @@
 //! [`Header::emit`] writes it before the payload that a codec has put behind it; [`Header::parse`]
 //! checks it once, after which the payload's length is trusted and its content is the codec's to
 //! check. The header says enough of the call for ranks that disagree to get an error instead of
-//! garbage. Layout: docs/format.md. Forwarded frames keep their header: nothing in it concerns a
-//! hop.
+//! garbage, and who sent it, so that a frame on the wrong link is none of ours. Layout:
+//! docs/format.md. A rank that passes a frame on puts its own number into it ([`readdress`]).
+
+mod fields;
 
 use crate::codec::CodecId;
 use crate::element::DType;
 use crate::layout::Division;
 use crate::op::OpCode;
 use crate::schedule::Collective;
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use crate::transport::{MAX_LANES, Rank};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of the header, a multiple of [`FRAME_ALIGN`](crate::transport::FRAME_ALIGN) so that
 /// payloads are aligned too.
 pub const HEADER_BYTES: usize = 64;
 /// Version of the message format.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 const MAGIC: [u8; 2] = *b"FW";
+const FROM_AT: usize = 48;
 const CHECKSUM_AT: usize = 56;
 /// Bits of a pipeline's code, and of that and the division's; the measure shares their byte.
 const PIPELINE_BITS: u32 = 3;
 const MEASURE_AT: u32 = 4;
+/// The byte of flags also holds the number of lanes, less one, and the schedule.
 const HAS_CHECKSUM: u8 = 1;
+const LANES_AT: u32 = 1;
+const SCHEDULE_AT: u32 = 4;
 
 /// What a message is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +45,18 @@ pub enum Kind {
     View = 2,
     /// The last message on its link before those of the survivors' group.
     Fence = 3,
+    /// What call the sender makes, in the hope that the receiver makes the same.
+    Call = 4,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [Self::Data, Self::Abort, Self::View, Self::Fence, Self::Call];
+
+    /// What a message is for, as it says itself; nothing else of it is checked.
+    #[must_use]
+    pub fn of(message: &[u8]) -> Option<Self> {
+        Self::ALL.get(usize::from(*message.get(3)?)).copied()
+    }
 }
 
 /// What a header's `step` is.
@@ -62,6 +81,17 @@ pub enum Measure {
 impl Measure {
     const ALL: [Self; 5] =
         [Self::Lattice, Self::Sample, Self::Range, Self::ResultRange, Self::Result];
+
+    /// What kind of bound it belongs to.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Lattice => "absolute",
+            Self::Sample => "relative to a sample's range",
+            Self::Range => "relative to the range",
+            Self::ResultRange => "on the result, relative to the range",
+            Self::Result => "on the result, absolute",
+        }
+    }
 }
 
 /// What all messages of one call have in common.
@@ -84,6 +114,10 @@ pub struct CallHeader {
     pub division: Division,
     /// What the pipeline does ([`Pipeline::code`](crate::pipeline::Pipeline::code)).
     pub pipeline: u8,
+    /// The schedule ([`schedule::code`](crate::schedule::code)).
+    pub schedule: u8,
+    /// Lanes, 1…[`MAX_LANES`].
+    pub lanes: u8,
     /// The root, 0 where there is none.
     pub root: u32,
     /// Values in the logical array.
@@ -101,13 +135,15 @@ pub struct Header {
     pub kind: Kind,
     /// The call it belongs to.
     pub call: CallHeader,
+    /// Who sent it: a member of the group. In a view and a fence, a rank of the transport.
+    pub from: Rank,
     /// Part of the array.
     pub part: u32,
     /// Round of the segment in its part.
     pub round: u32,
     /// Values in the segment.
     pub n_values: u32,
-    /// Bytes of payload.
+    /// Bytes of payload: what follows the header.
     pub n_bytes: u32,
     /// How many ranks' values are combined in the segment: 1 where nothing is reduced, 0 in a
     /// notice.
@@ -118,7 +154,7 @@ pub struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// Shorter than a header, or than the header says.
+    /// Shorter than a header.
     #[error("a message of {have} bytes, {need} expected")]
     Length {
         /// Bytes expected.
@@ -150,7 +186,7 @@ impl Header {
     /// Writes the header in front of the `n_bytes` of payload in `frame`.
     ///
     /// # Panics
-    /// If `frame` is shorter than header and payload.
+    /// If `frame` is shorter than header and payload, or there are no or too many lanes.
     pub fn emit(&self, frame: &mut [u8], checksum: bool) {
         let (head, payload) = frame.split_at_mut(HEADER_BYTES);
         let payload = &payload[..self.n_bytes as usize];
@@ -163,7 +199,8 @@ impl Header {
         head[5] = call.dtype as u8;
         head[6] = call.op as u8;
         head[7] = call.codec as u8;
-        head[8] = if checksum { HAS_CHECKSUM } else { 0 };
+        assert!((1..=MAX_LANES as u8).contains(&call.lanes) && call.schedule < 16);
+        head[8] = (call.lanes - 1) << LANES_AT | call.schedule << SCHEDULE_AT;
         head[9] = call.pipeline
             | (call.division as u8) << PIPELINE_BITS
             | (call.measure as u8) << MEASURE_AT;
@@ -175,9 +212,10 @@ impl Header {
         head[36..40].copy_from_slice(&self.part.to_le_bytes());
         head[40..44].copy_from_slice(&self.round.to_le_bytes());
         head[44..48].copy_from_slice(&self.n_values.to_le_bytes());
-        head[48..52].copy_from_slice(&self.n_bytes.to_le_bytes());
+        head[FROM_AT..52].copy_from_slice(&self.from.0.to_le_bytes());
         head[52..56].copy_from_slice(&self.operands.to_le_bytes());
         if checksum {
+            head[8] |= HAS_CHECKSUM;
             let sum = checksum_of(&head[..CHECKSUM_AT], payload);
             head[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
         }
@@ -201,29 +239,19 @@ impl Header {
         if head[2] != VERSION {
             return Err(FrameError::Version { version: head[2] });
         }
-        let n_bytes = u32_at(48);
-        let need = HEADER_BYTES.saturating_add(n_bytes as usize);
-        if message.len() != need {
-            return Err(FrameError::Length { need, have: message.len() });
-        }
-        match head[8] {
-            HAS_CHECKSUM if u64_at(CHECKSUM_AT) != checksum_of(&head[..CHECKSUM_AT], payload) => {
+        let checksum = u64_at(CHECKSUM_AT);
+        match head[8] & HAS_CHECKSUM != 0 {
+            true if checksum != checksum_of(&head[..CHECKSUM_AT], payload) => {
                 return Err(FrameError::Checksum);
             }
-            HAS_CHECKSUM => {}
-            0 if want_checksum => return Err(FrameError::NoChecksum),
-            0 if u64_at(CHECKSUM_AT) == 0 => {}
-            _ => return Err(FrameError::Damaged),
+            true => {}
+            false if want_checksum => return Err(FrameError::NoChecksum),
+            false if checksum == 0 => {}
+            false => return Err(FrameError::Damaged),
         }
         let fields = || {
             Some(Self {
-                kind: match head[3] {
-                    0 => Kind::Data,
-                    1 => Kind::Abort,
-                    2 => Kind::View,
-                    3 => Kind::Fence,
-                    _ => return None,
-                },
+                kind: Kind::of(head)?,
                 call: CallHeader {
                     epoch: u16::from_le_bytes([head[10], head[11]]),
                     sequence: u32_at(12),
@@ -238,14 +266,17 @@ impl Header {
                     },
                     measure: *Measure::ALL.get(usize::from(head[9] >> MEASURE_AT))?,
                     pipeline: head[9] & ((1 << PIPELINE_BITS) - 1),
+                    schedule: head[8] >> SCHEDULE_AT,
+                    lanes: (head[8] >> LANES_AT & (MAX_LANES as u8 - 1)) + 1,
                     root: u32_at(32),
                     count: u64_at(16),
                     step: f64::from_bits(u64_at(24)),
                 },
+                from: Rank(u32_at(FROM_AT)),
                 part: u32_at(36),
                 round: u32_at(40),
                 n_values: u32_at(44),
-                n_bytes,
+                n_bytes: u32::try_from(payload.len()).ok()?,
                 operands: u32_at(52),
             })
         };
@@ -253,9 +284,26 @@ impl Header {
     }
 }
 
-/// xxh3 of the payload, seeded with xxh3 of the header: both are covered, neither is copied.
+/// Puts `from` into the header of a message that was parsed. What it costs does not depend on the
+/// payload, of whose checksum the message's is a sum.
+///
+/// # Panics
+/// If `frame` is shorter than a header.
+pub fn readdress(frame: &mut [u8], from: Rank) {
+    let head = &mut frame[..HEADER_BYTES];
+    let has_checksum = head[8] & HAS_CHECKSUM != 0;
+    let before = xxh3_64(&head[..CHECKSUM_AT]);
+    head[FROM_AT..FROM_AT + 4].copy_from_slice(&from.0.to_le_bytes());
+    if has_checksum {
+        let change = before ^ xxh3_64(&head[..CHECKSUM_AT]);
+        let mut change = change.to_le_bytes().into_iter();
+        head[CHECKSUM_AT..].iter_mut().for_each(|byte| *byte ^= change.next().unwrap_or(0));
+    }
+}
+
+/// xxh3 of the header ⊕ xxh3 of the payload: both are covered, neither is copied.
 fn checksum_of(head: &[u8], payload: &[u8]) -> u64 {
-    xxh3_64_with_seed(payload, xxh3_64(head))
+    xxh3_64(head) ^ xxh3_64(payload)
 }
 
 fn collective_code(collective: Collective) -> u8 {
@@ -284,11 +332,14 @@ mod tests {
                 codec: CodecId::FzLight,
                 division: Division::Interleaved,
                 pipeline: 2,
+                schedule: 3,
+                lanes: 8,
                 root: 0,
                 count: 1 << 40,
                 measure: Measure::ResultRange,
                 step: 0.5,
             },
+            from: Rank(9),
             part: 3,
             round: 2,
             n_values: 10,
@@ -307,6 +358,17 @@ mod tests {
             assert_eq!(Header::parse(&bytes, checksum), Ok(header));
         }
         assert_eq!(Header::parse(&message(false).1, true), Err(FrameError::NoChecksum));
+    }
+
+    #[test]
+    fn a_message_passed_on_is_as_if_the_last_sender_had_made_it() {
+        for checksum in [false, true] {
+            let (header, mut bytes) = message(checksum);
+            readdress(&mut bytes, Rank(70_000));
+            let mut expected = bytes.clone();
+            Header { from: Rank(70_000), ..header }.emit(&mut expected, checksum);
+            assert_eq!(bytes, expected);
+        }
     }
 
     #[test]

@@ -37,6 +37,17 @@ pub enum Division {
     Interleaved = 1,
 }
 
+impl Division {
+    pub(crate) const ALL: [Self; 2] = [Self::Blocks, Self::Interleaved];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Blocks => "blocks",
+            Self::Interleaved => "interleaved",
+        }
+    }
+}
+
 /// The largest segment whose frame is sure to fit `capacity` bytes, in values.
 pub(crate) fn max_segment<T: Element>(
     codec: &dyn Codec<T>,

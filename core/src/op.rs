@@ -62,6 +62,20 @@ impl OpCode {
             _ => return None,
         })
     }
+
+    /// The name in lower case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Sum => "sum",
+            Self::Avg => "avg",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Prod => "prod",
+            Self::User => "an operation of the user's",
+        }
+    }
 }
 
 /// What operands of an average of `n_operands` are multiplied by before they are added:

@@ -30,6 +30,19 @@ use crate::transport::Rank;
 /// Every schedule.
 pub static ALL: &[&dyn Schedule] = &[&Ring, &RecursiveDoubling, &Pairwise, &Binomial, &Chain];
 
+/// A schedule's number in a message's header: its place in [`ALL`], or 15 for one of yours.
+#[must_use]
+pub fn code(schedule: &dyn Schedule) -> u8 {
+    let place = ALL.iter().position(|known| known.name() == schedule.name());
+    place.map_or(15, |place| place.min(15) as u8)
+}
+
+/// The name of the schedule of this [`code`].
+#[must_use]
+pub fn name_of(code: u8) -> &'static str {
+    ALL.get(usize::from(code)).map_or("another", |schedule| schedule.name())
+}
+
 /// The schedule that the published systems use, and [`select`](crate::select) unless it knows
 /// better.
 #[must_use]

@@ -22,8 +22,8 @@ mod fences;
 pub use crate::group::MAX_RANKS;
 
 use crate::collective::Communicator;
-use crate::engine::{Notices, Progress, transport_error};
-use crate::error::{Error, Field};
+use crate::engine::{Message, Notices, Progress, transport_error};
+use crate::error::{Error, Field, Value};
 use crate::frame::{Header, Kind};
 use crate::transport::{Rank, Tag, Transport};
 use crate::wait::{Wait, rest};
@@ -234,15 +234,17 @@ impl<X: Transport> Shrink<X> {
                         // silent.
                         if let Ok(header) = Header::parse(message, false) {
                             if header.kind == Kind::View
-                                && let Ok(ballot) = Ballot::read(&header, message, transport.size())
+                                && let Ok(ballot) =
+                                    Ballot::read(&header, message, from, transport.size())
                             {
                                 self.agreement.hear(from, &ballot);
-                            } else if header.kind == Kind::Abort
-                                && self.agreement.is_decided()
+                            } else if self.agreement.is_decided()
                                 && header.call.epoch == self.agreement.epoch()
+                                && let Some(message) = Message::read(&header, message)
                             {
-                                // It is done already, and has given up its first call.
-                                comm.notices.keep(from, header.call.sequence);
+                                // It is done already, and has given up its first call, or asks
+                                // about it.
+                                comm.notices.keep(from, message);
                             }
                         }
                         transport.recycle(frame);
@@ -303,6 +305,7 @@ impl<X: Transport> Shrink<X> {
         let fenced = self.fences.advance(transport, &mut self.agreement, checksum, moved);
         fenced.map_err(|Differs { from, ours, theirs }| {
             let rank = self.old_rank(from);
+            let [ours, theirs] = [ours, theirs].map(Value::number);
             Error::Mismatch { rank, field: Field::Members, ours, theirs }
         })
     }

@@ -48,12 +48,28 @@ impl fmt::Display for Rank {
 pub struct Tag(pub u8);
 
 impl Tag {
-    /// Carries abort notices, and what survivors tell each other, of at most [`MIN_FRAME_BYTES`];
-    /// has credit of its own so that full data links cannot block it. A transport may drop the
-    /// oldest of more than four frames of a rank's that nobody has asked for.
+    /// Carries abort notices, questions what call a rank makes and answers to them, and what
+    /// survivors tell each other, of at most [`MIN_FRAME_BYTES`]; has credit of its own so that
+    /// full data links cannot block it. Its links should hold [`CONTROL_DEPTH`] frames: on one that
+    /// holds fewer an unread question can be in the way of a notice. A transport may drop the oldest
+    /// of more than four frames of a rank's that nobody has asked for.
+    ///
+    /// [`CONTROL_DEPTH`]: Self::CONTROL_DEPTH
     pub const CONTROL: Self = Self(MAX_LANES as u8);
+    /// What a link of [`CONTROL`](Self::CONTROL) may have to hold: a question, an answer, a notice.
+    pub const CONTROL_DEPTH: usize = 3;
     /// Number of different tags.
     pub const COUNT: usize = MAX_LANES + 1;
+
+    /// Frames that a link with this tag holds, where links are made to hold `depth`.
+    #[must_use]
+    pub const fn depth(self, depth: usize) -> usize {
+        if self.0 == Self::CONTROL.0 && depth < Self::CONTROL_DEPTH {
+            Self::CONTROL_DEPTH
+        } else {
+            depth
+        }
+    }
 
     /// This tag as an array index, below [`Tag::COUNT`].
     #[must_use]

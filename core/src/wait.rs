@@ -27,6 +27,11 @@ impl Wait {
         *self = Self { looked: Some(now), waited: Duration::ZERO };
     }
 
+    /// How long nothing had moved when it was last looked.
+    pub(crate) const fn waited(&self) -> Duration {
+        self.waited
+    }
+
     /// Nothing moved: how long that has been so. It exceeds `limit` after [`PARTS`] gaps, if each
     /// is long enough.
     pub(crate) fn look(&mut self, now: Duration, limit: Duration) -> Duration {

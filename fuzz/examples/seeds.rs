@@ -10,7 +10,7 @@ use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
 use foldwire::pipeline;
-use foldwire::{Collective, Element, Op};
+use foldwire::{Collective, Element, Op, Rank};
 use foldwire_fuzz::setting::{N_OPS, Setting};
 use foldwire_fuzz::values::{Value, encode};
 use std::fs;
@@ -203,13 +203,24 @@ fn message(collective: Collective, checksum: bool) -> Vec<u8> {
         codec: CodecId::Raw,
         division: Division::Blocks,
         pipeline: pipeline::RAW.code(),
+        schedule: 0,
+        lanes: 4,
         root: 0,
         count: 2,
         measure: Measure::Lattice,
         step: 0.5,
     };
-    Header { kind: Kind::Data, call, part: 0, round: 0, n_values: 2, n_bytes: 8, operands: 1 }
-        .emit(&mut bytes, checksum);
+    let segment = Header {
+        kind: Kind::Data,
+        call,
+        from: Rank(1),
+        part: 0,
+        round: 0,
+        n_values: 2,
+        n_bytes: 8,
+        operands: 1,
+    };
+    segment.emit(&mut bytes, checksum);
     bytes
 }
 

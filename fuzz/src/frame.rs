@@ -3,8 +3,8 @@
 
 use foldwire::frame::{HEADER_BYTES, Header};
 
-/// Where the header says whether there is a checksum (docs/format.md).
-const HAS_CHECKSUM_AT: usize = 8;
+/// Where the header says whether there is a checksum, in bit 0 (docs/format.md).
+const FLAGS_AT: usize = 8;
 
 /// The target. The last byte says which bit is flipped.
 pub fn check(message: &[u8]) {
@@ -13,7 +13,7 @@ pub fn check(message: &[u8]) {
     let Ok(header) = Header::parse(message, false) else { return };
     assert_eq!(header.n_bytes as usize, message.len() - HEADER_BYTES);
     let mut again = message.to_vec();
-    header.emit(&mut again, message[HAS_CHECKSUM_AT] != 0);
+    header.emit(&mut again, message[FLAGS_AT] & 1 != 0);
     assert!(again == message, "{header:?}");
 
     header.emit(&mut again, true);

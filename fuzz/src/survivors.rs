@@ -23,6 +23,8 @@ use foldwire::codec::CodecId;
 use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind, Measure};
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
+use foldwire::pipeline;
+use foldwire::schedule::{self, RecursiveDoubling};
 use foldwire::transport::{MIN_FRAME_BYTES, Tag};
 use foldwire::{
     Collective, Communicator, Config, Element, Error, Op, Plan, Rank, Shrink, Transport,
@@ -38,6 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// An end comes within this time of the last lie. Each rank loses patience with each other once at
 /// most in each of three tries, and takes the others along.
 const LIMIT: Duration = PATIENCE.saturating_mul(100);
+/// Lanes of each rank.
+const LANES: usize = 2;
 /// How often a rank forms a group and computes in it, until a sum succeeds.
 const ROUNDS: usize = 3;
 /// Most that the liar does: more finds nothing new and takes longer.
@@ -137,7 +141,7 @@ impl Scenario<'_> {
     async fn survive(&self, endpoint: Endpoint, witness: &Witness) {
         let (clock, own) = (endpoint.clock(), endpoint.rank().index());
         let checksum = Some(self.has(5));
-        let config = Config { lanes: 2, timeout: PATIENCE / 2, checksum, ..Config::default() };
+        let config = Config { lanes: LANES, timeout: PATIENCE / 2, checksum, ..Config::default() };
         let comm = Communicator::with_config(endpoint, config);
         let mut comm = comm.expect("frames are large enough");
         if self.has(4) {
@@ -186,14 +190,17 @@ impl Scenario<'_> {
     async fn lie(&self, mut endpoint: Endpoint, witness: &Witness) {
         let clock = endpoint.clock();
         let mut heard = None;
-        for act in (Script { rest: self.script, size: self.size }).take(MAX_ACTS) {
+        let script = Script { rest: self.script, size: self.size, liar: self.liar };
+        for act in script.take(MAX_ACTS) {
             match act {
                 Act::Wait(time) => clock.sleep(time).await,
                 Act::Say { to, tag, lie } => {
                     let (first, last) = to.map_or((0, self.size - 1), |rank| (rank, rank));
                     let message = match lie {
                         Lie::New(message) => message,
-                        Lie::Answer(changes) => changes.of(heard.as_deref()).unwrap_or_default(),
+                        Lie::Answer(changes) => {
+                            changes.of(self.liar, heard.as_deref()).unwrap_or_default()
+                        }
                     };
                     for to in (first..=last).filter(|&to| to != self.liar) {
                         say(&mut endpoint, &clock, Rank::new(to), tag, &message).await;
@@ -297,7 +304,7 @@ struct Changes {
 
 impl Changes {
     /// Another message in place of this one.
-    fn of(&self, message: Option<&[u8]>) -> Option<Vec<u8>> {
+    fn of(&self, liar: usize, message: Option<&[u8]>) -> Option<Vec<u8>> {
         let mut message = message?.to_vec();
         let mut header = Header::parse(&message, false).ok()?;
         header.kind = match header.kind {
@@ -305,6 +312,7 @@ impl Changes {
             Kind::Fence if self.how & 1 == 1 => Kind::View,
             kind => kind,
         };
+        header.from = Rank::new(liar);
         header.part ^= u32::from(self.how >> 1 & 1);
         header.call.epoch = header.call.epoch.wrapping_add(self.epoch.into());
         header.round = header.round.wrapping_add(self.round.into());
@@ -322,6 +330,7 @@ impl Changes {
 struct Script<'a> {
     rest: &'a [u8],
     size: usize,
+    liar: usize,
 }
 
 impl<'a> Script<'a> {
@@ -339,12 +348,21 @@ impl<'a> Script<'a> {
 
     fn message(&mut self) -> Option<Vec<u8>> {
         let [kind, low, high, members, flags] = *self.bytes(5) else { return None };
-        let kind = [Kind::Data, Kind::Abort, Kind::View, Kind::Fence][usize::from(kind % 4)];
+        let kind = match kind {
+            4 => Kind::Call,
+            kind => [Kind::Data, Kind::Abort, Kind::View, Kind::Fence][usize::from(kind % 4)],
+        };
         let is_ballot = matches!(kind, Kind::View | Kind::Fence);
         // A set of ranks, a share of a sum, or nothing.
         let payload = match kind {
             Kind::Data => vec![members; self.size * size_of::<f64>()],
-            Kind::Abort => Vec::new(),
+            // Of any reason, by any rank.
+            Kind::Abort => {
+                let mut notice = vec![0; 16];
+                (notice[0], notice[1], notice[4]) = (members % 16, flags % 32, flags % 8);
+                notice
+            }
+            Kind::Call => Vec::new(),
             Kind::View | Kind::Fence => vec![members],
         };
         let header = Header {
@@ -357,12 +375,15 @@ impl<'a> Script<'a> {
                 op: if is_ballot { OpCode::None } else { OpCode::Sum },
                 codec: CodecId::Raw,
                 division: Division::Blocks,
-                pipeline: 0,
+                pipeline: if is_ballot { 0 } else { pipeline::RAW.code() },
+                schedule: if is_ballot { 0 } else { schedule::code(&RecursiveDoubling) },
+                lanes: if is_ballot { 1 } else { LANES as u8 },
                 root: 0,
                 count: self.size as u64,
                 measure: Measure::Lattice,
                 step: 0.0,
             },
+            from: Rank::new(self.liar),
             part: u32::from(flags >> 4 & 1),
             round: u32::from(flags % 16),
             n_values: if is_ballot { members.count_ones() } else { self.size as u32 },

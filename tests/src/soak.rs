@@ -12,6 +12,7 @@
 //!   differs in nothing that others can tell, every call succeeds; nobody complains of damaged
 //!   frames or of disagreement where there are none, of a lost peer where none left, of a rank that
 //!   gave up where it did not, or of a silent one where one gave up and nothing else happened;
+//! - where ranks made different calls, and that is all, each that fails says on what;
 //! - after a call was given up, and nothing else, all ranks come back in one group;
 //! - after an error every call says that the communicator is unusable;
 //! - nobody panics, nobody hangs, and all frames come back.

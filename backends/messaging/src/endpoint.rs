@@ -19,6 +19,7 @@ use core::task::Poll;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use foldwire::frame::Kind;
 use foldwire::transport::{MIN_FRAME_BYTES, Rank, Tag, Transport, TransportError};
 
 use crate::link::Peers;
@@ -210,7 +211,7 @@ impl<N: Net> Endpoint<N> {
     }
 
     fn keep_notice(&mut self, from: Rank, message: &[u8]) {
-        self.given_up = true;
+        self.given_up |= gives_up(message);
         let is_senders = |notice: &Notice| notice.from == from;
         if self.notices.iter().filter(|notice| is_senders(notice)).count() == NOTICES_PER_RANK
             && let Some(oldest) = self.notices.iter().position(is_senders)
@@ -325,7 +326,7 @@ impl<N: Net> Transport for Endpoint<N> {
         if self.peers.lost(to).is_some() {
             return Poll::Ready(Err(Error::PeerLost { peer: to }));
         }
-        let depth = self.options.link_depth;
+        let depth = tag.depth(self.options.link_depth);
         if self.peers.link(to, tag).has_room(depth) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
@@ -340,7 +341,7 @@ impl<N: Net> Transport for Endpoint<N> {
             self.recycle(frame);
             return Err(error);
         }
-        self.given_up |= tag == Tag::CONTROL;
+        self.given_up |= tag == Tag::CONTROL && gives_up(&frame.as_ref()[..n_bytes]);
         let (depth, is_own) = (self.options.link_depth, to == self.net.rank());
         let link = self.peers.link(to, tag);
         if is_own {
@@ -430,6 +431,11 @@ impl<N: Net> Transport for Endpoint<N> {
     fn needs_checksum(&self) -> bool {
         self.net.needs_checksum()
     }
+}
+
+/// Whether a message on the control tag says that a call failed: all do but questions and answers.
+fn gives_up(message: &[u8]) -> bool {
+    Kind::of(message) != Some(Kind::Call)
 }
 
 impl<N: Net> Drop for Endpoint<N> {

@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use foldwire::HeapFrame;
+use foldwire::error::Reason;
 use foldwire::transport::{MIN_FRAME_BYTES, TransportError, TransportErrorKind};
 use foldwire::{Bound, Communicator, Error, Op, Plan, Rank, Report, Tag, Transport};
 use foldwire_messaging::{Endpoint, Event, Net, Options, Refused, Source};
@@ -341,7 +342,8 @@ fn a_notice_finds_a_rank_that_waits_for_data() {
             break outcome;
         }
     };
-    assert_eq!(outcome, Err(Error::Aborted { rank: Rank(1) }));
+    let (rank, reason) = (Rank(1), Reason::Dropped);
+    assert_eq!(outcome, Err(Error::Aborted { rank, culprit: rank, reason }));
     drop(waiting);
     drop(comms);
     assert!(hub.borrow().nodes.iter().all(|node| node.abandoned));

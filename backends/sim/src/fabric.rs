@@ -38,6 +38,8 @@ pub(crate) struct Fabric {
     /// Links (row to column) that swallow all frames.
     cut: Vec<bool>,
     wakes: BinaryHeap<Reverse<Time>>,
+    /// What ranks were sent, for replays.
+    records: Vec<(Rank, Vec<u8>)>,
 }
 
 /// What the network knows of a rank.
@@ -82,6 +84,7 @@ impl Fabric {
             lost: vec![NEVER; size * size],
             cut: vec![false; size * size],
             wakes: BinaryHeap::new(),
+            records: Vec::new(),
             net,
         }
     }
@@ -184,7 +187,7 @@ impl Fabric {
     }
 
     pub(crate) fn has_room(&mut self, from: Rank, to: Rank, tag: Tag) -> bool {
-        let (depth, now) = (self.net.depth.max(1), self.now);
+        let (depth, now) = (tag.depth(self.net.depth.max(1)), self.now);
         self.link(from, to, tag).has_room(depth, now)
     }
 
@@ -291,10 +294,11 @@ impl Fabric {
             Some(Harm::Lose) => return self.pool.give(parcel.frame),
             Some(Harm::Swap) => return self.link(from, to, tag).swap(parcel),
             Some(Harm::Foreign(foreign)) => {
-                let (forged, on) = self.forge(&parcel, foreign, tag);
-                self.link(from, to, on).push(forged);
+                let (forged, (from, to, tag)) = self.forge(&parcel, foreign, (from, to, tag));
+                self.link(from, to, tag).push(forged);
             }
         }
+        self.record(&parcel, to);
         if let Some(repeated) = self.link(from, to, tag).push(parcel) {
             self.strike(repeated);
         }
@@ -308,8 +312,33 @@ impl Fabric {
         Parcel { frame, n_bytes, arrival, is_credited: false }
     }
 
-    /// A frame that nobody sent, and the tag it comes with.
-    fn forge(&mut self, model: &Parcel, foreign: Foreign, tag: Tag) -> (Parcel, Tag) {
+    /// Keeps what a rank is sent, if some of it is to be replayed.
+    fn record(&mut self, parcel: &Parcel, to: Rank) {
+        let replays = |(fault, has_struck): &(Fault, bool)| {
+            let is_replay =
+                matches!(fault, Fault::Harm { harm: Harm::Foreign(Foreign::Replay), .. });
+            is_replay && !has_struck
+        };
+        if self.faults.iter().any(replays) {
+            self.records.push((to, parcel.frame.as_ref()[..parcel.n_bytes].to_vec()));
+        }
+    }
+
+    /// Another rank than these two, or one of them if there is none.
+    fn third(&mut self, a: Rank, b: Rank) -> Rank {
+        let others = (0..self.size).map(Rank::new).filter(|&rank| rank != a && rank != b);
+        let others: Vec<_> = others.collect();
+        if others.is_empty() { a } else { *self.random.pick(&others) }
+    }
+
+    /// A frame that nobody sent, and the link on which it comes, if `link` is where its model is.
+    fn forge(
+        &mut self,
+        model: &Parcel,
+        foreign: Foreign,
+        link: (Rank, Rank, Tag),
+    ) -> (Parcel, (Rank, Rank, Tag)) {
+        let (from, to, tag) = link;
         let mut forged = self.copy(model);
         let Parcel { frame, n_bytes, .. } = &mut forged;
         let message = &mut frame.as_mut()[..*n_bytes];
@@ -317,7 +346,7 @@ impl Fabric {
         let (Ok(mut header), true) = (header, foreign != Foreign::Stranger) else {
             *n_bytes = self.random.below(self.net.frame_bytes + 1);
             frame.as_mut().iter_mut().for_each(|byte| *byte = self.random.bits() as u8);
-            return (forged, tag);
+            return (forged, link);
         };
         let has_checksum = message[HEADER_BYTES - 8..HEADER_BYTES] != [0; 8];
         match foreign {
@@ -335,11 +364,24 @@ impl Fabric {
             Foreign::OtherPart => header.part ^= 1 << self.random.below(3),
             Foreign::OtherTag => {
                 let other = (tag.index() + 1 + self.random.below(Tag::COUNT - 1)) % Tag::COUNT;
-                return (forged, Tag(other as u8));
+                return (forged, (from, to, Tag(other as u8)));
+            }
+            Foreign::OtherSender => return (forged, (self.third(from, to), to, tag)),
+            Foreign::OtherReceiver => return (forged, (from, self.third(to, from), tag)),
+            Foreign::Replay => {
+                let own = self.records.iter().filter(|(whose, _)| *whose == to);
+                let own: Vec<_> = own.map(|(_, message)| message).collect();
+                // The first has nothing before it, and is repeated itself.
+                if !own.is_empty() {
+                    let message = *self.random.pick(&own);
+                    frame.as_mut()[..message.len()].copy_from_slice(message);
+                    *n_bytes = message.len();
+                }
+                return (forged, link);
             }
         }
         header.emit(message, has_checksum);
-        (forged, tag)
+        (forged, link)
     }
 
     /// Cuts the link between two ranks, both ways.

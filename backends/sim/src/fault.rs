@@ -5,8 +5,8 @@
 //! sent or received.
 //!
 //! What the header cannot tell apart, no receiver can: an exact copy of the frame that it expects
-//! *is* the frame that it expects, whoever sent it. Hence strangers' frames here differ in
-//! something.
+//! *is* the frame that it expects. Hence frames that nobody sent differ here in something, or are
+//! on a link where they do not belong.
 
 use std::fmt;
 use std::time::Duration;
@@ -96,11 +96,17 @@ pub enum Foreign {
     OtherPart,
     /// The frame itself, but it is meant for another tag.
     OtherTag,
+    /// The frame itself, but it comes from another rank.
+    OtherSender,
+    /// The frame itself, but it comes to another rank.
+    OtherReceiver,
+    /// A frame that the receiver got before, from any rank.
+    Replay,
 }
 
 impl Harm {
     /// Every kind; repeats directly behind the frame.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Flip,
         Self::Truncate,
         Self::Lose,
@@ -111,6 +117,9 @@ impl Harm {
         Self::Foreign(Foreign::OtherCollective),
         Self::Foreign(Foreign::OtherPart),
         Self::Foreign(Foreign::OtherTag),
+        Self::Foreign(Foreign::OtherSender),
+        Self::Foreign(Foreign::OtherReceiver),
+        Self::Foreign(Foreign::Replay),
     ];
 }
 
@@ -136,6 +145,9 @@ impl Fault {
                 Harm::Foreign(Foreign::OtherCollective) => "other collective's frame",
                 Harm::Foreign(Foreign::OtherPart) => "other part's frame",
                 Harm::Foreign(Foreign::OtherTag) => "other tag's frame",
+                Harm::Foreign(Foreign::OtherSender) => "other sender's frame",
+                Harm::Foreign(Foreign::OtherReceiver) => "other receiver's frame",
+                Harm::Foreign(Foreign::Replay) => "replayed frame",
             },
         }
     }

@@ -122,7 +122,8 @@ impl Fabric {
 
     /// Makes a link and posts its receiving end to `to`.
     pub(crate) fn open_link(&self, from: Rank, to: Rank, tag: Tag) -> Producer<Parcel> {
-        let (producer, consumer) = ring(self.link_depth);
+        let depth = tag.depth(self.link_depth);
+        let (producer, consumer) = ring(depth);
         let port = &self.ports[to.index()];
         let mut post = lock(&port.post);
         post.push(Posted { from, tag, consumer });
@@ -130,7 +131,7 @@ impl Fabric {
         // that looks for the link after having seen the push's notification.
         port.n_posted.fetch_add(1, Ordering::Release);
         drop(post);
-        self.pool.raise_limit(self.link_depth);
+        self.pool.raise_limit(depth);
         producer
     }
 

@@ -82,6 +82,11 @@ impl Quantum {
         Ok(Self { step, bound, spacing })
     }
 
+    /// The bound that the widest lattice of this spacing keeps, but for rounding.
+    pub(crate) fn bound_of_step(step: f64) -> f64 {
+        step / (2.0 * SHRINK)
+    }
+
     /// Δ, exactly representable in the element type; 0 if lossless.
     #[must_use]
     pub const fn step(self) -> f64 {

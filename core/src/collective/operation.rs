@@ -14,9 +14,8 @@ use crate::op::{Op, OpCode};
 use crate::pipeline;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::schedule::{Call, Collective, Schedule};
+use crate::schedule::{self, Call, Collective, Schedule};
 use crate::transport::{Rank, Transport};
-use crate::wait::rest;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -119,6 +118,8 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
             codec: self.plan.codec,
             division: self.division(),
             pipeline: self.plan.pipeline.code(),
+            schedule: schedule::code(self.schedule),
+            lanes: self.comm.lanes() as u8,
             root: self.request.root.0,
             count: self.request.count as u64,
             measure,
@@ -189,12 +190,12 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     /// # Errors
     /// As [`poll`](Self::poll).
     pub fn wait(mut self) -> Result<Report, Error> {
-        let rest = rest(self.limits.stall);
         loop {
             match self.advance()? {
                 Step::Finished(report) => return Ok(report),
                 Step::Moved => {}
                 Step::Waiting => {
+                    let rest = self.rest();
                     let transport = &mut self.comm.transport;
                     let left = self.limits.deadline.map(|d| d.saturating_sub(transport.now()));
                     transport.idle(left.map_or(rest, |left| left.min(rest)));
@@ -203,12 +204,21 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         }
     }
 
+    fn rest(&self) -> Duration {
+        match &self.state {
+            State::Extent { engine, .. } | State::Running { engine, .. } => {
+                engine.rest(self.limits)
+            }
+            State::Finished => Duration::ZERO,
+        }
+    }
+
     fn advance(&mut self) -> Result<Step, Error> {
         let result = self.try_advance();
         match &result {
             Ok(Step::Finished(_)) | Err(Error::Finished) => self.state = State::Finished,
             Ok(_) => {}
-            Err(_) => self.give_up(),
+            Err(error) => self.give_up(Some(error)),
         }
         result
     }
@@ -257,11 +267,12 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     }
 
     /// Tells the other ranks, and makes the communicator refuse further calls.
-    fn give_up(&mut self) {
+    fn give_up(&mut self, error: Option<&Error>) {
         match core::mem::replace(&mut self.state, State::Finished) {
             State::Finished => {}
             State::Extent { mut engine, .. } | State::Running { mut engine, .. } => {
-                engine.abort(&mut self.comm.transport);
+                let Communicator { transport, notices, .. } = &mut *self.comm;
+                engine.abort(transport, notices, error);
                 self.comm.poisoned = true;
             }
         }
@@ -276,7 +287,7 @@ enum Step {
 
 impl<X: Transport, T: Element> Drop for Operation<'_, X, T> {
     fn drop(&mut self) {
-        self.give_up();
+        self.give_up(None);
     }
 }
 

@@ -43,6 +43,11 @@ impl<F: Frame> Frames<F> {
         self.places[place.0].take().ok_or(misuse())
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.places.iter().flatten().count()
+    }
+
     /// Takes any frame out; `None` if there is none left.
     pub(super) fn take_any(&mut self) -> Option<F> {
         self.places.iter_mut().find_map(Option::take)

@@ -8,13 +8,13 @@
 use super::doing::Doing;
 use super::frames::{Frame, Frames, Place};
 use super::work::{Floats, Payload, Work};
-use super::{Program, check_fields, transport_error};
+use super::{Notices, Program, check_fields, check_source, transport_error};
 use crate::Element;
-use crate::error::{Error, Field};
-use crate::frame::{HEADER_BYTES, Header, Kind};
+use crate::error::{Error, Field, Reason, Value};
+use crate::frame::{self, FrameError, HEADER_BYTES, Header, Kind};
 use crate::report::Report;
 use crate::schedule::{Action, Step};
-use crate::transport::{Rank, Tag, Transport, TransportErrorKind};
+use crate::transport::{FRAMES_PER_LANE, Rank, Tag, Transport, TransportErrorKind};
 use core::ops::RangeInclusive;
 use core::task::Poll;
 use heapless::Vec;
@@ -94,6 +94,12 @@ impl<F: Frame> Lane<F> {
         Some((peer.unwrap_or(program.rank), self.step))
     }
 
+    /// Frames that the lane may still want at the same time.
+    pub(super) fn n_needed(&self, program: &Program) -> usize {
+        let is_done = self.current(program).is_none();
+        if is_done { 0 } else { FRAMES_PER_LANE.saturating_sub(self.frames.len()) }
+    }
+
     /// Whom the lane receives from next, after the current step.
     fn next_source(&self, program: &Program, n_lanes: usize) -> Option<Rank> {
         let (call, rank, n_steps) = (program.call, program.rank, program.n_steps());
@@ -132,6 +138,7 @@ impl<F: Frame> Lane<F> {
         n_lanes: usize,
         transport: &mut X,
         work: &mut Work<'_, '_, T>,
+        notices: &mut Notices,
         report: &mut Report,
     ) -> Result<Turn, Error> {
         let Some(step) = self.current(program) else { return Ok(Turn::Done) };
@@ -144,8 +151,9 @@ impl<F: Frame> Lane<F> {
                     let at = self.keep(frame, transport)?;
                     let message = self.frames.bytes(at)?.get(..n_bytes);
                     let Header { n_bytes, operands, .. } =
-                        self.check(program, from, &step, segment.len(), message)?;
+                        self.check(program, notices, from, &step, segment.len(), message)?;
                     let n_bytes = n_bytes as usize;
+                    work.check_length(&self.frames, at, n_bytes, segment.len())?;
                     self.incoming = Some(Payload { at, n_bytes, operands, has_header: true });
                     if let Some(next) = self.next_source(program, n_lanes) {
                         transport.expect(next, self.tag);
@@ -176,18 +184,22 @@ impl<F: Frame> Lane<F> {
             Doing { lane: self, program, transport, work, report, segment: &segment }.act(&step)?;
         if let (Some(to), Some(payload)) = (step.to, outgoing) {
             let n_bytes = HEADER_BYTES + payload.n_bytes;
-            if !payload.has_header {
+            let [bytes] = self.frames.bytes_mut([payload.at])?;
+            let bytes = bytes.get_mut(..n_bytes).ok_or(misuse())?;
+            if payload.has_header {
+                frame::readdress(bytes, program.rank);
+            } else {
                 let header = Header {
                     kind: Kind::Data,
                     call: program.header,
+                    from: program.rank,
                     part: step.part.0,
                     round: self.round as u32,
                     n_values: segment.len() as u32,
                     n_bytes: payload.n_bytes as u32,
                     operands: payload.operands,
                 };
-                let [bytes] = self.frames.bytes_mut([payload.at])?;
-                header.emit(bytes.get_mut(..n_bytes).ok_or(misuse())?, program.checksum);
+                header.emit(bytes, program.checksum);
             }
             let frame = self.frames.take(payload.at)?;
             transport.send(to, self.tag, frame, n_bytes).map_err(transport_error)?;
@@ -210,17 +222,27 @@ impl<F: Frame> Lane<F> {
     fn check(
         &self,
         program: &Program,
+        notices: &mut Notices,
         rank: Rank,
         step: &Step,
         n_values: usize,
         message: Option<&[u8]>,
     ) -> Result<Header, Error> {
-        let header = Header::parse(message.ok_or(misuse())?, program.checksum)
+        let message = message.ok_or(misuse())?;
+        let header = Header::parse(message, program.checksum)
             .map_err(|error| Error::Frame { rank, error })?;
-        if header.kind != Kind::Data {
-            return Err(Error::Aborted { rank });
+        match header.kind {
+            Kind::Data => {}
+            Kind::View | Kind::Fence => {
+                return Err(Error::Aborted { rank, culprit: rank, reason: Reason::Left });
+            }
+            // These have a tag of their own.
+            Kind::Abort | Kind::Call => {
+                return Err(Error::Frame { rank, error: FrameError::Damaged });
+            }
         }
-        program.check(rank, &header.call)?;
+        notices.check(rank, &program.header, &header.call)?;
+        check_source(rank, &header)?;
         check_fields(
             rank,
             &[
@@ -231,7 +253,8 @@ impl<F: Frame> Lane<F> {
         )?;
         let need = self.operands(program, step.action);
         if !need.contains(&header.operands) {
-            let (ours, theirs) = (u64::from(*need.end()), u64::from(header.operands));
+            let [ours, theirs] =
+                [*need.end(), header.operands].map(|n| Value::number(u64::from(n)));
             return Err(Error::Mismatch { rank, field: Field::Operands, ours, theirs });
         }
         Ok(header)

@@ -1,10 +1,9 @@
-//! Abort notices: telling all other ranks that this one has given up, and hearing of those that
-//! have.
+//! What a call hears of the other ranks' calls: who gave one up, and who makes another.
 //!
-//! Who fails tells *everybody*, so nobody depends on a third rank to pass the news on. Who waits
-//! listens to the ranks it waits for at every pass, and to [`N_OTHERS`] more in turn: it may wait
-//! for a rank that is late and knows of nothing, while the one that failed is another. A call also
-//! listens once before it begins, since one that only sends never waits.
+//! *Notices.* Who fails tells *everybody* why, so nobody depends on a third rank to pass the news
+//! on. Who waits listens to the ranks it waits for at every pass, and to [`N_OTHERS`] more in turn:
+//! it may wait for a rank that is late and knows of nothing, while the one that failed is another. A
+//! call also listens once before it begins, since one that only sends never waits.
 //!
 //! A notice ends the call under way unless the sender gave up in a *later* call: then it has sent
 //! what this call needs of it. That notice is remembered, and ends that call when this rank comes
@@ -12,60 +11,121 @@
 //! only if a lane that has looked for the sender's message *after* the notice still waits for it:
 //! the two count calls differently.
 //!
-//! Cost: a few looks at empty queues for each pass that finds nothing to do.
+//! *Questions.* Ranks that make different calls may wait for each other's messages in a circle, so
+//! that no message shows the difference. So who has waited for a moment tells those it waits for
+//! what call it makes. A rank compares that with its own call of the same number, and answers with
+//! it, now or when it comes to that call. In a circle of ranks that wait, all are in a call of the
+//! same number, and neighbours have compared: if all make the same call, its schedule has no circle.
+//! A link may be full of messages of an earlier call that nobody wanted, so a question says what its
+//! sender made before, too.
+//!
+//! A rank asks another once in a call, and in a later call only if it has been answered. So a link
+//! holds at most one question and one answer, and leaves room for a notice.
+//!
+//! Cost: a few looks at empty queues for each pass that finds nothing to do; one message to each
+//! rank waited for, if it takes longer than [`ASK_AFTER`].
 
-use crate::error::Error;
-use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
+mod calls;
+mod message;
+
+pub(crate) use message::{Content, Message};
+
+use crate::error::{Error, Reason};
+use crate::frame::CallHeader;
 use crate::group::RankSet;
-use crate::transport::{Rank, Tag, Transport, TransportError, TransportErrorKind};
-use core::cmp::Ordering;
+use crate::transport::{FRAMES_PER_LANE, MAX_LANES, Rank, Tag, Transport};
+use calls::Calls;
 use core::task::Poll;
+use core::time::Duration;
+use heapless::Vec;
+use message::{Heard, empty_frame, hear, listen};
 
 /// Ranks listened to in a pass beside those waited for.
 const N_OTHERS: usize = 4;
-/// Messages of no interest that are passed over in one look at a rank.
-const MESSAGES_PER_LOOK: usize = 16;
+/// After waiting this long a rank asks those it waits for what call they make.
+pub(crate) const ASK_AFTER: Duration = Duration::from_millis(1);
 
-/// What a communicator knows of ranks that gave up.
+/// What a communicator knows of other ranks' calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Notices {
     /// Whom to listen to next, out of turn.
     next: usize,
-    /// Of calls given up that this rank had not come to: the earliest one's number, and who gave it
-    /// up.
-    earliest: Option<(Rank, u32)>,
+    /// This rank, once a call has begun.
+    own: Option<Rank>,
+    /// Of calls given up that this rank had not come to: the earliest one's notice, and whose.
+    earliest: Option<(Rank, Message)>,
     /// All that gave up such a call. Of ranks beyond [`MAX_RANKS`](crate::group::MAX_RANKS) it is
     /// not remembered.
     gave_up: RankSet,
+    /// Own calls.
+    calls: Calls,
+    /// The own call that another rank was found to make differently.
+    disputed: Option<CallHeader>,
+    /// Who was asked, and has not answered.
+    asked: RankSet,
+    /// Who has answered in this call, and is not asked again.
+    answered: RankSet,
+    /// Who has asked, and is to be answered when this rank has come to the call of number `until`.
+    owed: RankSet,
+    until: u32,
 }
 
 impl Notices {
     /// What is known, for another numbering of ranks.
     pub(crate) fn among(self, number: impl Fn(Rank) -> Option<Rank>) -> Self {
-        let earliest = self.earliest.and_then(|(rank, call)| Some((number(rank)?, call)));
-        let mut gave_up = RankSet::EMPTY;
-        self.gave_up.iter().filter_map(number).for_each(|rank| gave_up.insert(rank));
-        Self { next: 0, earliest, gave_up }
+        let renumbered = |set: &RankSet| {
+            let mut numbered = RankSet::EMPTY;
+            set.iter().filter_map(&number).for_each(|rank| numbered.insert(rank));
+            numbered
+        };
+        let earliest = self.earliest.and_then(|(rank, notice)| Some((number(rank)?, notice)));
+        Self {
+            earliest,
+            gave_up: renumbered(&self.gave_up),
+            owed: renumbered(&self.owed),
+            until: self.until,
+            ..Self::default()
+        }
     }
 
-    /// Keeps a notice of a call that this rank has not come to.
-    pub(crate) fn keep(&mut self, rank: Rank, sequence: u32) {
-        self.gave_up.insert(rank);
-        if self.earliest.is_none_or(|(_, known)| is_later(known, sequence)) {
-            self.earliest = Some((rank, sequence));
+    /// Keeps a message about a call that this rank has not come to.
+    pub(crate) fn keep(&mut self, rank: Rank, message: Message) {
+        let sequence = message.call.sequence;
+        match message.content {
+            Content::GaveUp { .. } => {
+                self.gave_up.insert(rank);
+                let is_earliest =
+                    |known: &(Rank, Message)| is_later(known.1.call.sequence, sequence);
+                if self.earliest.as_ref().is_none_or(is_earliest) {
+                    self.earliest = Some((rank, message));
+                }
+            }
+            Content::Asks(_) => {
+                if self.owed == RankSet::EMPTY || is_later(sequence, self.until) {
+                    self.until = sequence;
+                }
+                self.owed.insert(rank);
+            }
+            Content::Answers => {}
         }
     }
 
     /// When a call begins: fails if a rank is known to have given it up, or one before it.
-    pub(crate) fn listen_before<X: Transport>(
+    pub(crate) fn begin<X: Transport>(
         &mut self,
         transport: &mut X,
         ours: &CallHeader,
+        checksum: bool,
     ) -> Result<(), Error> {
-        if let Some((rank, sequence)) = self.earliest {
-            self.weigh(rank, Heard::GaveUp(sequence), ours)?;
+        self.own = Some(transport.rank());
+        self.calls.insert(*ours);
+        self.answered = RankSet::EMPTY;
+        if let Some((rank, notice)) = self.earliest {
+            self.weigh(rank, &Heard::Message(notice), ours)?;
         }
-        self.listen_in_turn(transport, ours)
+        self.listen_in_turn(transport, ours)?;
+        self.answer(transport, ours, checksum);
+        Ok(())
     }
 
     /// While a call waits for the ranks `awaited`: fails if one of them has given up. Whether lanes
@@ -75,17 +135,17 @@ impl Notices {
         &mut self,
         transport: &mut X,
         ours: &CallHeader,
-        awaited: impl Iterator<Item = Rank> + Clone,
+        awaited: &[Rank],
     ) -> Result<bool, Error> {
         // All before any is heard: of ranks heard of in this very pass no lane has looked since,
         // and several lanes may wait for one rank.
-        if let Some(rank) = awaited.clone().find(|&rank| self.gave_up.contains(rank)) {
-            return Err(Error::Aborted { rank });
+        if let Some(&rank) = awaited.iter().find(|&&rank| self.gave_up.contains(rank)) {
+            return Err(self.count_differently(rank));
         }
         let mut look_again = false;
-        for rank in awaited {
+        for &rank in awaited {
             if let Some(heard) = hear(transport, rank, ours.epoch)? {
-                self.weigh(rank, heard, ours)?;
+                self.weigh(rank, &heard, ours)?;
                 look_again = true;
             }
         }
@@ -93,7 +153,7 @@ impl Notices {
     }
 
     /// While a call waits: fails if one of the next few ranks in turn has given up this call or one
-    /// before it.
+    /// before it, or makes another.
     pub(crate) fn listen_in_turn<X: Transport>(
         &mut self,
         transport: &mut X,
@@ -102,21 +162,184 @@ impl Notices {
         for _ in 0..N_OTHERS.min(transport.size()) {
             let rank = self.next_in_turn(transport);
             if let Some(heard) = hear(transport, rank, ours.epoch)? {
-                self.weigh(rank, heard, ours)?;
+                self.weigh(rank, &heard, ours)?;
             }
         }
         Ok(())
     }
 
-    /// A call that was given up ends those from it on; those before it can be finished.
-    fn weigh(&mut self, rank: Rank, heard: Heard, ours: &CallHeader) -> Result<(), Error> {
-        match heard {
-            Heard::GaveUp(sequence) if is_later(sequence, ours.sequence) => {
-                self.keep(rank, sequence);
-                Ok(())
+    /// What a rank that is lost has told before: an error that says more than that it is gone.
+    /// `Pending` while something may still be on its way.
+    pub(crate) fn last_words<X: Transport>(
+        &mut self,
+        transport: &mut X,
+        ours: &CallHeader,
+        lost: Rank,
+    ) -> Poll<Option<Error>> {
+        while let Poll::Ready(heard) = listen(transport, lost, ours.epoch) {
+            let told = match heard {
+                Ok(Some(heard)) => self.weigh(lost, &heard, ours).err(),
+                Ok(None) if !self.gave_up.contains(lost) => return Poll::Ready(None),
+                Ok(None) => Some(self.count_differently(lost)),
+                Err(error) => Some(error),
+            };
+            if told.is_some() {
+                return Poll::Ready(told);
             }
-            Heard::GaveUp(_) | Heard::Left => Err(Error::Aborted { rank }),
         }
+        Poll::Pending
+    }
+
+    /// Asks the ranks that this one waits for, each once, what call they make: as far as there is
+    /// credit, and frames beyond the `n_needed` that lanes may still want.
+    pub(crate) fn ask<X: Transport>(
+        &mut self,
+        transport: &mut X,
+        ours: &CallHeader,
+        awaited: &[Rank],
+        n_needed: usize,
+        checksum: bool,
+    ) {
+        let own = transport.rank();
+        for &to in awaited.iter().filter(|&&rank| rank != own) {
+            // Nothing is asked of ranks of which no set can say that they were asked.
+            let may_ask =
+                RankSet::can_hold(to) && !self.asked.contains(to) && !self.answered.contains(to);
+            if !may_ask || !is_ready(transport, to) {
+                continue;
+            }
+            let Some(frame) = surplus_frame(transport, n_needed) else { return };
+            let question = Message { call: *ours, content: Content::Asks(self.calls) };
+            question.send(transport, to, frame, checksum);
+            self.asked.insert(to);
+        }
+    }
+
+    /// Answers those that asked about this call or one before it, as far as there is room.
+    pub(crate) fn answer<X: Transport>(
+        &mut self,
+        transport: &mut X,
+        ours: &CallHeader,
+        checksum: bool,
+    ) {
+        if self.owed == RankSet::EMPTY || is_later(self.until, ours.sequence) {
+            return;
+        }
+        for to in self.owed.iter() {
+            if !is_ready(transport, to) {
+                continue;
+            }
+            let Some(frame) = empty_frame(transport) else { return };
+            let answer = Message { call: *ours, content: Content::Answers };
+            answer.send(transport, to, frame, checksum);
+            self.owed.remove(to);
+        }
+    }
+
+    /// What a message means for this call.
+    fn weigh(&mut self, rank: Rank, heard: &Heard, ours: &CallHeader) -> Result<(), Error> {
+        let message = match heard {
+            Heard::Left => return Err(self.left(rank)),
+            Heard::Message(message) => message,
+        };
+        let is_ahead = is_later(message.call.sequence, ours.sequence);
+        match message.content {
+            // A call that was given up ends those from it on; those before it can be finished.
+            Content::GaveUp { .. } if is_ahead => self.keep(rank, *message),
+            Content::GaveUp { .. } => return Err(self.told(rank, message)),
+            Content::Asks(_) | Content::Answers => {
+                if let Content::Asks(past) = message.content {
+                    for theirs in past.before(message.call.sequence) {
+                        if let Some(call) = self.calls.of(theirs.sequence) {
+                            self.compare(rank, &call, &theirs)?;
+                        }
+                    }
+                }
+                if let Some(call) = self.calls.of(message.call.sequence) {
+                    self.compare(rank, &call, &message.call)?;
+                }
+                if message.content == Content::Answers {
+                    self.asked.remove(rank);
+                    self.answered.insert(rank);
+                }
+                self.keep(rank, *message);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails if `rank` sends messages of another call. If this one has made the call of that number
+    /// before, they differ in that.
+    pub(super) fn check(
+        &mut self,
+        rank: Rank,
+        ours: &CallHeader,
+        theirs: &CallHeader,
+    ) -> Result<(), Error> {
+        if let Some(call) = self.calls.of(theirs.sequence).filter(|call| call.epoch == theirs.epoch)
+        {
+            self.compare(rank, &call, theirs)?;
+        }
+        self.compare(rank, ours, theirs)
+    }
+
+    fn compare(&mut self, rank: Rank, ours: &CallHeader, theirs: &CallHeader) -> Result<(), Error> {
+        let mismatch = ours.mismatch(rank, theirs);
+        if mismatch.is_some() {
+            self.disputed = Some(*ours);
+        }
+        mismatch.map_or(Ok(()), Err)
+    }
+
+    /// What the others are told of this rank, which gives `ours` up for this error. A call that was
+    /// made differently is given up from there on.
+    pub(super) fn notice(&self, ours: CallHeader, error: Option<&Error>, own: Rank) -> Message {
+        let is_mismatch = matches!(error, Some(Error::Mismatch { .. }));
+        let call = self.disputed.filter(|_| is_mismatch).unwrap_or(ours);
+        Message::gives_up(call, error, own)
+    }
+
+    /// The error of a rank that is waited for in this call, and has given up a later one.
+    fn count_differently(&mut self, rank: Rank) -> Error {
+        match self.earliest {
+            Some((first, notice)) if first == rank => self.told(rank, &notice),
+            // Of several notices only the earliest call's is kept.
+            _ => Error::Aborted { rank, culprit: rank, reason: Reason::Dropped },
+        }
+    }
+
+    /// The error of a rank that has gone on to another group: why it did, if it told so before.
+    fn left(&mut self, rank: Rank) -> Error {
+        match self.earliest {
+            Some((first, notice)) if self.gave_up.contains(rank) => match self.told(first, &notice)
+            {
+                Error::Aborted { culprit, reason, .. } => Error::Aborted { rank, culprit, reason },
+                error => error,
+            },
+            _ => Error::Aborted { rank, culprit: rank, reason: Reason::Left },
+        }
+    }
+
+    /// What a notice of `rank` means here. If ranks disagree, with whom this one does.
+    fn told(&mut self, rank: Rank, notice: &Message) -> Error {
+        let Content::GaveUp { reason, culprit, said } = notice.content else {
+            return Error::Aborted { rank, culprit: rank, reason: Reason::Dropped };
+        };
+        if let Reason::Mismatch(field) = reason
+            && let Some(call) = self.calls.of(notice.call.sequence)
+        {
+            // With the teller itself, or else with whom it disagrees; never with this rank itself,
+            // whatever has come to others in its name.
+            let with_teller = call.mismatch(rank, &notice.call);
+            let is_culprits =
+                self.own != Some(culprit) && call.number(field).is_some_and(|ours| ours != said);
+            let with_culprit = || is_culprits.then(|| call.mismatch_in(field, culprit, said));
+            if let Some(error) = with_teller.or_else(with_culprit) {
+                self.disputed = Some(call);
+                return error;
+            }
+        }
+        Error::Aborted { rank, culprit, reason }
     }
 
     /// Another rank, or this one, of which nothing is ever heard.
@@ -132,74 +355,43 @@ const fn is_later(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() > 0
 }
 
-/// What a rank has told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
-    /// It gave up the call of this number.
-    GaveUp(u32),
-    /// It is forming another group, or belongs to a later one. Calls are counted anew there.
-    Left,
+fn is_ready<X: Transport>(transport: &mut X, to: Rank) -> bool {
+    matches!(transport.poll_ready(to, Tag::CONTROL), Poll::Ready(Ok(())))
 }
 
-/// What a rank has told, if it has. Views and notices of groups before this one are of no interest
-/// any more, nor is the view that led to it.
-fn hear<X: Transport>(transport: &mut X, from: Rank, epoch: u16) -> Result<Option<Heard>, Error> {
-    for _ in 0..MESSAGES_PER_LOOK {
-        let (frame, n_bytes) = match transport.poll_recv(from, Tag::CONTROL) {
-            Poll::Ready(Ok(received)) => received,
-            Poll::Ready(Err(error)) if error.kind() == TransportErrorKind::Misuse => {
-                return Err(super::transport_error(error));
-            }
-            // A rank that has ended is no failure until something is needed of it.
-            Poll::Pending | Poll::Ready(Err(_)) => return Ok(None),
-        };
-        let message = frame.as_ref().get(..n_bytes);
-        let notice = message.map(|message| Header::parse(message, false));
-        transport.recycle(frame);
-        match notice {
-            Some(Ok(Header { kind, call, .. })) => match call.epoch.cmp(&epoch) {
-                Ordering::Less => {}
-                Ordering::Equal if kind == Kind::View => {}
-                Ordering::Equal => return Ok(Some(Heard::GaveUp(call.sequence))),
-                Ordering::Greater => return Ok(Some(Heard::Left)),
-            },
-            Some(Err(error)) => return Err(Error::Frame { rank: from, error }),
-            None => return Err(super::lane::misuse()),
+/// A frame, if the pool has `n_needed` more.
+fn surplus_frame<X: Transport>(transport: &mut X, n_needed: usize) -> Option<X::Frame> {
+    let mut frames = Vec::<X::Frame, { MAX_LANES * FRAMES_PER_LANE }>::new();
+    let mut surplus = None;
+    while let Poll::Ready(Ok(frame)) = transport.poll_frame() {
+        if frames.len() == n_needed {
+            surplus = Some(frame);
+            break;
+        }
+        if let Err(frame) = frames.push(frame) {
+            transport.recycle(frame);
+            break;
         }
     }
-    Ok(None)
+    frames.into_iter().for_each(|frame| transport.recycle(frame));
+    surplus
 }
 
-/// Sends `notice` to all other ranks: all, because a rank that made another call waits on other
+/// Sends a notice to all other ranks: all, because a rank that made another call waits on other
 /// links than ours. Best effort: a rank for whose notice there is no credit or no frame ends by its
 /// time limit.
-pub(crate) fn tell<X: Transport>(transport: &mut X, notice: &Header, checksum: bool) {
+pub(crate) fn tell<X: Transport>(transport: &mut X, notice: &Message, checksum: bool) {
     let own = transport.rank();
     for peer in (0..transport.size()).map(Rank::new).filter(|&peer| peer != own) {
-        let Poll::Ready(Ok(())) = transport.poll_ready(peer, Tag::CONTROL) else { continue };
-        let Some(mut frame) = empty_frame(transport) else { continue };
-        let Some(bytes) = frame.as_mut().get_mut(..HEADER_BYTES) else {
-            transport.recycle(frame);
+        if !is_ready(transport, peer) {
             continue;
-        };
-        notice.emit(bytes, checksum);
-        // A peer that is gone needs no notice.
-        let _ = transport.send(peer, Tag::CONTROL, frame, HEADER_BYTES);
+        }
+        if let Some(frame) = empty_frame(transport) {
+            notice.send(transport, peer, frame, checksum);
+        }
     }
     // Let the notices leave before the caller drops the transport.
     let _ = transport.progress();
-}
-
-/// An empty frame, if need be one that a notice before has come back from.
-fn empty_frame<X: Transport>(transport: &mut X) -> Option<X::Frame> {
-    if let Poll::Ready(frame) = transport.poll_frame() {
-        return frame.ok();
-    }
-    transport.progress().ok()?;
-    match transport.poll_frame() {
-        Poll::Ready(frame) => frame.ok(),
-        Poll::Pending => None,
-    }
 }
 
 #[cfg(test)]

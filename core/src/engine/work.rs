@@ -8,7 +8,7 @@
 use super::frames::{Frame, Frames, Place};
 use super::lane::misuse;
 use crate::Element;
-use crate::codec::{Codec, Values, Written};
+use crate::codec::{Codec, DecodeError, Values, Written};
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
 use crate::kernel::stores::{self, Fence, Stores};
@@ -178,6 +178,22 @@ pub(crate) struct Work<'w, 'b, T: Element> {
 
 /// What frames are written to is named `to`. It may hold anything after an error.
 impl<T: Element> Work<'_, '_, T> {
+    /// An error unless a payload of `n_bytes` says that it holds `n_values`: a frame that is only
+    /// passed on is not decoded here.
+    pub(super) fn check_length<F: Frame>(
+        &self,
+        frames: &Frames<F>,
+        at: Place,
+        n_bytes: usize,
+        n_values: usize,
+    ) -> Result<(), Error> {
+        let payload = frames.bytes(at)?.get(HEADER_BYTES..HEADER_BYTES + n_bytes).ok_or(misuse())?;
+        match self.codec.n_values(payload)? {
+            found if found == n_values => Ok(()),
+            found => Err(DecodeError::Count { found, expected: n_values }.into()),
+        }
+    }
+
     pub(super) fn encode_own<F: Frame>(
         &self,
         frames: &mut Frames<F>,

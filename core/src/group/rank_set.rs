@@ -27,6 +27,11 @@ impl RankSet {
         Self { words: core::array::from_fn(word) }
     }
 
+    /// Whether a set can tell this rank from others.
+    pub(crate) const fn can_hold(rank: Rank) -> bool {
+        rank.index() < MAX_RANKS
+    }
+
     pub(crate) fn contains(&self, rank: Rank) -> bool {
         let (word, bit) = place(rank);
         self.words.get(word).is_some_and(|word| word & bit != 0)

@@ -38,8 +38,15 @@ pub(super) struct Ballot {
 
 impl Ballot {
     /// Writes the ballot of a transport of `size` ranks; the message's bytes.
-    pub(super) fn emit(&self, kind: Kind, size: usize, frame: &mut [u8], checksum: bool) -> usize {
-        let header = self.header(kind, size);
+    pub(super) fn emit(
+        &self,
+        kind: Kind,
+        from: Rank,
+        size: usize,
+        frame: &mut [u8],
+        checksum: bool,
+    ) -> usize {
+        let header = self.header(kind, from, size);
         let end = HEADER_BYTES + header.n_bytes as usize;
         self.view.members.write(&mut frame[HEADER_BYTES..end]);
         header.emit(frame, checksum);
@@ -66,20 +73,25 @@ impl Ballot {
             transport.recycle(frame);
             return Poll::Ready(());
         };
-        let n_bytes = self.emit(kind, size, bytes, checksum);
+        let n_bytes = self.emit(kind, transport.rank(), size, bytes, checksum);
         // A failure shows when the receiver's own messages do not come.
         let _ = transport.send(to, tag, frame, n_bytes);
         Poll::Ready(())
     }
 
-    /// Reads the ballot of a message with this header.
-    pub(super) fn read(header: &Header, message: &[u8], size: usize) -> Result<Self, FrameError> {
+    /// Reads the ballot of a message with this header, which came from rank `from`.
+    pub(super) fn read(
+        header: &Header,
+        message: &[u8],
+        from: Rank,
+        size: usize,
+    ) -> Result<Self, FrameError> {
         let payload = message.get(HEADER_BYTES..).unwrap_or_default();
         let members = RankSet::read(payload, size).ok_or(FrameError::Damaged)?;
         let n_tags = u8::try_from(header.round).map_err(|_| FrameError::Damaged)?;
         let view = View { members, n_tags };
         let ballot = Self { epoch: header.call.epoch, view, heard: header.part == 1 };
-        let is_sound = ballot.header(header.kind, size) == *header
+        let is_sound = ballot.header(header.kind, from, size) == *header
             && (header.kind == Kind::View || header.kind == Kind::Fence && ballot.heard)
             && header.call.step.to_bits() == 0
             && (1..=MAX_EPOCH).contains(&ballot.epoch)
@@ -87,9 +99,10 @@ impl Ballot {
         is_sound.then_some(ballot).ok_or(FrameError::Damaged)
     }
 
-    fn header(&self, kind: Kind, size: usize) -> Header {
+    fn header(&self, kind: Kind, from: Rank, size: usize) -> Header {
         Header {
             kind,
+            from,
             call: CallHeader {
                 epoch: self.epoch,
                 sequence: 0,
@@ -99,6 +112,8 @@ impl Ballot {
                 codec: CodecId::Raw,
                 division: Division::Blocks,
                 pipeline: 0,
+                schedule: 0,
+                lanes: 1,
                 root: 0,
                 count: size as u64,
                 measure: Measure::Lattice,
@@ -127,12 +142,13 @@ mod tests {
             for (kind, heard) in [(Kind::View, false), (Kind::View, true), (Kind::Fence, true)] {
                 let ballot = Ballot { epoch: 77, view, heard };
                 let mut frame = vec![0xaa; MIN_FRAME_BYTES];
-                let n_bytes = ballot.emit(kind, size, &mut frame, true);
+                let n_bytes = ballot.emit(kind, Rank(0), size, &mut frame, true);
                 let message = &frame[..n_bytes];
                 let header = Header::parse(message, true).expect("what was emitted");
                 assert_eq!(header.kind, kind);
-                assert_eq!(Ballot::read(&header, message, size), Ok(ballot));
-                assert!(Ballot::read(&header, message, size + 8).is_err());
+                assert_eq!(Ballot::read(&header, message, Rank(0), size), Ok(ballot));
+                assert!(Ballot::read(&header, message, Rank(0), size + 8).is_err());
+                assert!(Ballot::read(&header, message, Rank(1), size).is_err());
             }
         }
     }
@@ -142,7 +158,7 @@ mod tests {
         let view = View { members: RankSet::first(5), n_tags: 4 };
         let ballot = Ballot { epoch: 1, view, heard: true };
         let mut frame = vec![0; MIN_FRAME_BYTES];
-        let n_bytes = ballot.emit(Kind::View, 5, &mut frame, false);
+        let n_bytes = ballot.emit(Kind::View, Rank(3), 5, &mut frame, false);
         let message = &frame[..n_bytes];
         let good = Header::parse(message, false).expect("what was emitted");
         let call = |change: fn(&mut CallHeader)| {
@@ -158,6 +174,9 @@ mod tests {
             call(|call| call.step = 1.0),
             call(|call| call.measure = Measure::Range),
             call(|call| call.codec = CodecId::FzLight),
+            call(|call| call.schedule = 1),
+            call(|call| call.lanes = 2),
+            Header { from: Rank(2), ..good },
             Header { part: 2, ..good },
             Header { kind: Kind::Fence, part: 0, ..good },
             Header { round: 9, ..good },
@@ -165,9 +184,10 @@ mod tests {
             Header { n_values: 4, ..good },
         ];
         for header in bad {
-            assert_eq!(Ballot::read(&header, message, 5), Err(FrameError::Damaged), "{header:?}");
+            let read = Ballot::read(&header, message, Rank(3), 5);
+            assert_eq!(read, Err(FrameError::Damaged), "{header:?}");
         }
-        assert_eq!(Ballot::read(&good, message, 5), Ok(ballot));
+        assert_eq!(Ballot::read(&good, message, Rank(3), 5), Ok(ballot));
     }
 
     /// Whatever bits come: what is read is what is emitted again, bit for bit.
@@ -176,16 +196,16 @@ mod tests {
         let view = View { members: RankSet::first(11).without(Rank(4)), n_tags: 4 };
         let ballot = Ballot { epoch: 1, view, heard: false };
         let mut frame = vec![0; MIN_FRAME_BYTES];
-        let n_bytes = ballot.emit(Kind::View, 11, &mut frame, false);
+        let n_bytes = ballot.emit(Kind::View, Rank(6), 11, &mut frame, false);
         let mut n_read = 0;
         for bit in 0..8 * n_bytes {
             let mut message = frame[..n_bytes].to_vec();
             message[bit / 8] ^= 1 << (bit % 8);
             let Ok(header) = Header::parse(&message, false) else { continue };
-            let Ok(read) = Ballot::read(&header, &message, 11) else { continue };
+            let Ok(read) = Ballot::read(&header, &message, Rank(6), 11) else { continue };
             n_read += 1;
             let mut again = vec![0; MIN_FRAME_BYTES];
-            let n_again = read.emit(header.kind, 11, &mut again, false);
+            let n_again = read.emit(header.kind, Rank(6), 11, &mut again, false);
             assert_eq!(again[..n_again], message, "bit {bit}");
         }
         // Other epochs, other numbers of tags, a rank that has heard us.
@@ -198,13 +218,14 @@ mod tests {
         let view = View { members: RankSet::first(11).without(Rank(4)), n_tags: 4 };
         let with = |kind, part| {
             std::format!(
-                "465702{kind:02x}0001000000000200 00000000 0b00000000000000 0000000000000000 \
-                 00000000 {part:02x}000000 04000000 0a000000 02000000 00000000 0000000000000000 ef07"
+                "465703{kind:02x}0001000000000200 00000000 0b00000000000000 0000000000000000 \
+                 00000000 {part:02x}000000 04000000 0a000000 07000000 00000000 0000000000000000 ef07"
             )
         };
         for (kind, heard) in [(Kind::View, false), (Kind::Fence, true)] {
             let mut frame = vec![0xaa; MIN_FRAME_BYTES];
-            let n_bytes = Ballot { epoch: 2, view, heard }.emit(kind, 11, &mut frame, false);
+            let n_bytes =
+                Ballot { epoch: 2, view, heard }.emit(kind, Rank(7), 11, &mut frame, false);
             let hex: std::string::String =
                 frame[..n_bytes].iter().map(|byte| std::format!("{byte:02x}")).collect();
             let expected = with(kind as u8, u8::from(heard));

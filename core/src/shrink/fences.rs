@@ -72,7 +72,7 @@ impl Fences {
                 match transport.poll_recv(from, self.tag()) {
                     Poll::Pending => break,
                     Poll::Ready(Ok((frame, n_bytes))) => {
-                        let theirs = read(&frame, n_bytes, transport.size());
+                        let theirs = read(&frame, n_bytes, from, transport.size());
                         transport.recycle(frame);
                         *moved = true;
                         let Some(theirs) = theirs.filter(|theirs| theirs.epoch == epoch) else {
@@ -110,8 +110,8 @@ impl Fences {
 }
 
 /// The fence in a message; `None` if it is anything else.
-fn read<F: AsRef<[u8]>>(frame: &F, n_bytes: usize, size: usize) -> Option<Ballot> {
+fn read<F: AsRef<[u8]>>(frame: &F, n_bytes: usize, from: Rank, size: usize) -> Option<Ballot> {
     let message = frame.as_ref().get(..n_bytes)?;
     let header = Header::parse(message, false).ok().filter(|header| header.kind == Kind::Fence)?;
-    Ballot::read(&header, message, size).ok()
+    Ballot::read(&header, message, from, size).ok()
 }

@@ -206,15 +206,16 @@ impl Scenario {
         let levels: Vec<Level> = Level::available().collect();
         let levels = (0..size).map(|_| *random.pick(&levels)).collect();
         let (leaves, shrinks) = (random.one_in(2), random.one_in(3));
-        // No more frames than the lanes need.
-        net.frames_per_rank = lanes * FRAMES_PER_LANE;
+        // No more frames than the lanes need, and one to ask others with.
+        net.frames_per_rank = lanes * FRAMES_PER_LANE + 1;
         Self { seed, size, net, lanes, levels, calls, leaves, troubles: Vec::new(), shrinks }
     }
 
     fn add_trouble(&mut self, random: &mut Random) {
         let trouble = Trouble::draw(random, self.size, &self.calls);
         if let Trouble::Lanes { lanes, .. } = trouble {
-            self.net.frames_per_rank = self.net.frames_per_rank.max(lanes * FRAMES_PER_LANE);
+            let n_frames = lanes * FRAMES_PER_LANE + 1;
+            self.net.frames_per_rank = self.net.frames_per_rank.max(n_frames);
         }
         self.troubles.push(trouble);
     }

@@ -3,6 +3,7 @@
 use super::draw::{Scenario, TIMEOUT, Trouble};
 use super::perform::{Called, Outcome, Performance, Regrouped, Values};
 use crate::{Case, data};
+use foldwire::error::Reason;
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Collective, Element, Error, Rank, Report};
 use foldwire_sim::{End, Fault};
@@ -212,6 +213,20 @@ impl Struck<'_> {
             || self.performance.groups.iter().any(is_out)
     }
 
+    /// Whether all that happened is that ranks made different calls, and all that made one failed:
+    /// none returned before the others came, or was refused at once.
+    fn is_disagreement(&self) -> bool {
+        let differs =
+            |trouble: &Trouble| matches!(trouble, Trouble::Twist { .. } | Trouble::Lanes { .. });
+        let failed = |calls: &Vec<Called>| match calls.last().map(|called| &called.outcome) {
+            Some(Outcome::Err { error, .. }) => !error.is_usage(),
+            _ => false,
+        };
+        self.nothing_but(differs)
+            && self.notices_leave()
+            && self.performance.calls.iter().all(failed)
+    }
+
     /// Whether a rank has told others that a call is over for it, or may have before a fault ended
     /// or silenced it.
     fn gave_up(&self, rank: usize) -> bool {
@@ -220,6 +235,12 @@ impl Struck<'_> {
             || matches!(self.performance.last[rank], Some(Err(_)))
             || !matches!(self.performance.ends[rank], End::Returned(()))
     }
+}
+
+/// Whether an error says on what ranks disagree: this one, or others in a call that it has not
+/// come to.
+const fn tells_of_it(error: &Error) -> bool {
+    matches!(error, Error::Mismatch { .. } | Error::Aborted { reason: Reason::Mismatch(_), .. })
 }
 
 fn judge_error(
@@ -234,6 +255,9 @@ fn judge_error(
         return Err("but nothing had happened that a call must not bear".into());
     }
     let named = match *error {
+        _ if struck.is_disagreement() && !tells_of_it(error) => {
+            return Err("but ranks disagreed, and each can know on what".into());
+        }
         Error::Mismatch { .. } | Error::Frame { .. } if !struck.in_frames() => {
             return Err("but no frame was touched and no rank differed".into());
         }
@@ -246,12 +270,12 @@ fn judge_error(
             return Err("but nobody left".into());
         }
         // A frame that nobody sent may look like a notice.
-        Error::Aborted { rank } if !struck.in_frames() && !struck.gave_up(rank.index()) => {
+        Error::Aborted { rank, .. } if !struck.in_frames() && !struck.gave_up(rank.index()) => {
             return Err("but it did not give up".into());
         }
         Error::Mismatch { rank, .. }
         | Error::Frame { rank, .. }
-        | Error::Aborted { rank }
+        | Error::Aborted { rank, .. }
         | Error::Stalled { rank, .. } => Some(rank),
         Error::Transport { kind: TransportErrorKind::PeerLost, peer } => peer,
         _ => return Err("is not what a rank should see of it".into()),

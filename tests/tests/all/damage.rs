@@ -12,7 +12,9 @@ use foldwire::op::OpCode;
 use foldwire::pipeline;
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::{Transport, TransportErrorKind};
-use foldwire::{Bound, Collective, Communicator, Config, DType, Element, Error, Op, Plan, Quantum};
+use foldwire::{
+    Bound, Collective, Communicator, Config, DType, Element, Error, Op, Plan, Quantum, Rank,
+};
 use foldwire_tests::data::Random;
 use foldwire_tests::tamper::{Harm, tamper};
 use foldwire_tests::{coding, data};
@@ -330,11 +332,14 @@ fn a_hundred_thousand_mutations_of_message_headers_are_refused_or_consistent() {
             codec: foldwire::codec::CodecId::FzLight,
             division: Division::Interleaved,
             pipeline: 2,
+            schedule: 3,
+            lanes: 4,
             root: 2,
             count: 1000,
             measure: Measure::Lattice,
             step: 1.25,
         },
+        from: Rank(1),
         part: 1,
         round: 4,
         n_values: 17,

@@ -17,12 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Where the header says that a message is a segment, and how long its payload is.
+/// Where the header says that a message is a segment.
 const KIND_AT: usize = 3;
-const LENGTH_AT: usize = 48;
 
-/// Takes the last byte from the `nth` payload, and has the header say so: only the codec can
-/// notice.
+/// Takes the last byte from the `nth` payload: without a checksum only the codec can notice.
 fn cut(nth: usize, has_struck: Arc<AtomicBool>) -> Harm {
     let mut left = nth;
     Box::new(move |frame, n_bytes| {
@@ -35,8 +33,6 @@ fn cut(nth: usize, has_struck: Arc<AtomicBool>) -> Harm {
             return n_bytes;
         }
         has_struck.store(true, Ordering::Relaxed);
-        let shorter = (n_bytes - HEADER_BYTES - 1) as u32;
-        frame[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&shorter.to_le_bytes());
         n_bytes - 1
     })
 }

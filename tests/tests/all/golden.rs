@@ -13,7 +13,7 @@ use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
 use foldwire::pipeline;
-use foldwire::{Bound, Collective, DType, Element, Op, Quantum, compress, decompress};
+use foldwire::{Bound, Collective, DType, Element, Op, Quantum, Rank, compress, decompress};
 use foldwire_tests::{coding, data};
 
 fn from_hex(hex: &str) -> Vec<u8> {
@@ -54,7 +54,7 @@ fn codes(codes: impl IntoIterator<Item = i32>) -> Vec<f64> {
 
 #[test]
 fn the_versions_are_those_of_these_bytes() {
-    assert_eq!((fz_light::VERSION, frame::VERSION), (1, 2));
+    assert_eq!((fz_light::VERSION, frame::VERSION), (1, 3));
 }
 
 #[test]
@@ -212,11 +212,14 @@ fn a_message() {
             codec: CodecId::FzLight,
             division: Division::Interleaved,
             pipeline: pipeline::FUSED.code(),
+            schedule: 4,
+            lanes: 3,
             root: 0x0102,
             count: 0x0001_0203_0405,
             measure: Measure::Lattice,
             step: STEP,
         },
+        from: Rank(0x0a0b),
         part: 3,
         round: 2,
         n_values: 10,
@@ -226,13 +229,13 @@ fn a_message() {
     for (checksum, hex) in [
         (
             false,
-            "4657020000010101000a0000 07000000 0504030201000000 000000000080ef3f \
-         0201000003000000020000000a00000004000000 06000000 0000000000000000 01020304",
+            "4657030000010101440a0000 07000000 0504030201000000 000000000080ef3f \
+         0201000003000000020000000a0000000b0a0000 06000000 0000000000000000 01020304",
         ),
         (
             true,
-            "4657020000010101010a0000 07000000 0504030201000000 000000000080ef3f \
-         0201000003000000020000000a00000004000000 06000000 3e9284d0441c5aaf 01020304",
+            "4657030000010101450a0000 07000000 0504030201000000 000000000080ef3f \
+         0201000003000000020000000a0000000b0a0000 06000000 a6a337eb609bd019 01020304",
         ),
     ] {
         let mut message = vec![0xAA; HEADER_BYTES];
@@ -247,8 +250,8 @@ fn a_message() {
     assert_eq!(
         to_hex(&message),
         to_hex(&from_hex(
-            "4657020100010101010a0000 07000000 0504030201000000 000000000080ef3f \
-         0201000003000000020000000a00000000000000 00000000 3130b755b29d6fd1"
+            "4657030100010101450a0000 07000000 0504030201000000 000000000080ef3f \
+         0201000003000000020000000a0000000b0a0000 00000000 0994f7e3ff9038e3"
         ))
     );
     let call = CallHeader { epoch: 0x0201, ..header.call };
@@ -274,20 +277,30 @@ fn the_example_of_the_documentation() {
         codec: CodecId::FzLight,
         division: Division::Interleaved,
         pipeline: pipeline::FUSED.code(),
+        schedule: 0,
+        lanes: 4,
         root: 0,
         count: 99,
         measure: Measure::Lattice,
         step: 1.0,
     };
     let n_bytes = payload.len() as u32;
-    let header =
-        Header { kind: Kind::Data, call, part: 0, round: 0, n_values: 99, n_bytes, operands: 1 };
+    let header = Header {
+        kind: Kind::Data,
+        call,
+        from: Rank(1),
+        part: 0,
+        round: 0,
+        n_values: 99,
+        n_bytes,
+        operands: 1,
+    };
     let mut message = [vec![0; HEADER_BYTES], payload].concat();
     header.emit(&mut message, true);
     let expected = [
         from_hex(
-            "4657020000010101010a0000 01000000 6300000000000000 000000000000f03f \
-             00000000 00000000 00000000 63000000 7b000000 01000000 e48325a89e47f3d3 \
+            "4657030000010101070a0000 01000000 6300000000000000 000000000000f03f \
+             00000000 00000000 00000000 63000000 01000000 01000000 8c20b9f73d554070 \
              0101000001000000 000000000000f03f 6300000000000000 1f000000 12 e8baaeebbaaeebba 0000c07f \
              00809543caf2497100000080 02feff 0e 2c01",
         ),
@@ -324,8 +337,8 @@ fn codes_of_types_operations_codecs_and_collectives() {
     assert_eq!(OpCode::User as u8, 6);
     assert_eq!([CodecId::Raw, CodecId::FzLight].map(|x| x as u8), [0, 1]);
     assert_eq!([Division::Blocks, Division::Interleaved].map(|x| x as u8), [0, 1]);
-    let kinds = [Kind::Data, Kind::Abort, Kind::View, Kind::Fence];
-    assert_eq!(kinds.map(|x| x as u8), [0, 1, 2, 3]);
+    let kinds = [Kind::Data, Kind::Abort, Kind::View, Kind::Fence, Kind::Call];
+    assert_eq!(kinds.map(|x| x as u8), [0, 1, 2, 3, 4]);
     let names = Collective::ALL.map(Collective::name);
     let expected =
         ["all-reduce", "reduce-scatter", "all-gather", "broadcast", "scatter", "gather", "reduce"];

@@ -1,10 +1,11 @@
 //! Who fails is heard by everybody: by ranks that wait for a third one, by ranks that only send,
 //! and by no call too early.
 
+use foldwire::error::{Field, Reason};
 use foldwire::schedule::{Binomial, Ring};
 use foldwire::transport::Tag;
 use foldwire::{Bound, Communicator, Config, Error, Op, Plan, Rank};
-use foldwire_tests::deadline::{Comm, PATIENT, run};
+use foldwire_tests::deadline::{Comm, PATIENT, run, within_deadline};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_threads::World;
 use std::sync::{Arc, Barrier};
@@ -15,6 +16,11 @@ const LATE: Duration = Duration::from_millis(800);
 
 fn plan() -> Plan {
     Plan::foldwire(Bound::Absolute(1e-3))
+}
+
+/// What is heard of a rank whose caller dropped the operation.
+const fn dropped_by(rank: Rank) -> Result<(), Error> {
+    Err(Error::Aborted { rank, culprit: rank, reason: Reason::Dropped })
 }
 
 #[test]
@@ -139,7 +145,7 @@ fn what_came_just_before_a_notice_is_not_missed() {
         assert_eq!(first, Ok(()));
         assert!(values.iter().all(|x| (x - 2.0).abs() <= 1e-3), "what rank 1 sent");
         let second = comm.broadcast(&mut values, Rank(1), &plan).map(|_| ());
-        assert_eq!(second, Err(Error::Aborted { rank: Rank(1) }));
+        assert_eq!(second, dropped_by(Rank(1)));
     });
 }
 
@@ -177,9 +183,9 @@ fn of_two_calls_that_were_given_up_the_earlier_one_ends() {
         }
         outcomes
     });
-    let aborted = Err(Error::Aborted { rank: Rank(0) });
-    assert_eq!(outcomes[1], [Ok(()), Ok(()), aborted]);
-    assert_eq!(outcomes[2], [Ok(()), aborted]);
+    let dropped = dropped_by(Rank(0));
+    assert_eq!(outcomes[1], [Ok(()), Ok(()), dropped]);
+    assert_eq!(outcomes[2], [Ok(()), dropped]);
 }
 
 #[test]
@@ -209,5 +215,57 @@ fn a_rank_that_counts_its_calls_otherwise_is_not_waited_for_whoever_else_gave_up
         }
         outcome
     });
-    assert_eq!(outcomes, [Ok(()), Ok(()), Err(Error::Aborted { rank: Rank(1) })]);
+    assert_eq!(outcomes, [Ok(()), Ok(()), dropped_by(Rank(1))]);
+}
+
+/// Ranks that leave as soon as they have an error, one of which wanted something else.
+#[test]
+fn who_leaves_after_a_disagreement_has_said_on_what() {
+    for round in 0..200 {
+        let size = 2 + round % 5;
+        let odd = round % size;
+        let outcomes = within_deadline(move || {
+            World::new(size).frame_bytes(20_000).run(|mut comm| {
+                comm.config_mut().timeout = PATIENT;
+                let op = if comm.rank().index() == odd { Op::Avg } else { Op::Sum };
+                comm.all_reduce(&mut vec![1.5f32; 3000], op, &plan()).map(|_| ())
+            })
+        });
+        for (rank, outcome) in outcomes.iter().enumerate() {
+            let Err(error @ Error::Mismatch { field: Field::Op, .. }) = outcome else {
+                panic!("rank {rank}, where rank {odd} of {size} differs: {outcomes:?}");
+            };
+            let [here, there] = if rank == odd { ["avg", "sum"] } else { ["sum", "avg"] };
+            let said = error.to_string();
+            assert!(said.ends_with(&format!("operation: {there} there, {here} here")), "{said}");
+        }
+    }
+}
+
+/// The first culprit is named, and what happened to it, however many ranks passed the news on.
+#[test]
+fn who_hears_of_a_failure_hears_of_the_first_culprit_and_the_reason() {
+    for size in [3, 5, 9] {
+        let outcomes = within_deadline(move || {
+            World::new(size).run(|mut comm| {
+                comm.config_mut().timeout = PATIENT;
+                let (mut values, ring) = (vec![1.5f32; 3000], plan().with_schedule(&Ring));
+                let is_culprit = comm.rank() == Rank(1);
+                let call = comm.start_all_reduce(&mut values, Op::Sum, &ring)?;
+                if is_culprit {
+                    call.cancel();
+                    return Ok(());
+                }
+                call.wait().map(|_| ())
+            })
+        });
+        for outcome in &outcomes {
+            match outcome {
+                Ok(()) => {}
+                Err(Error::Aborted { culprit: Rank(1), reason: Reason::Dropped, .. }) => {}
+                other => panic!("{other:?} among {outcomes:?}"),
+            }
+        }
+        assert_eq!(outcomes.iter().filter(|outcome| outcome.is_err()).count(), size - 1);
+    }
 }

@@ -1,9 +1,11 @@
 //! Notices over a transport in memory, of which the tests know all that is under way.
 
+use super::message::MESSAGES_PER_LOOK;
 use super::*;
 use crate::codec::CodecId;
 use crate::element::DType;
-use crate::frame::Measure;
+use crate::error::Field;
+use crate::frame::{HEADER_BYTES, Header, Kind, Measure};
 use crate::layout::Division;
 use crate::op::OpCode;
 use crate::schedule::Collective;
@@ -41,9 +43,21 @@ impl Memory {
     }
 
     fn comes(&mut self, from: usize, kind: Kind, epoch: u16, sequence: u32) {
-        let mut message = vec![0; HEADER_BYTES];
-        header(kind, epoch, sequence).emit(&mut message, false);
+        let (header, payload) = match kind {
+            Kind::Abort => (Header { n_bytes: 16, ..header(kind, epoch, sequence) }, 16),
+            _ => (header(kind, epoch, sequence), 0),
+        };
+        let mut message = vec![0; HEADER_BYTES + payload];
+        Header { from: Rank::new(from), ..header }.emit(&mut message, false);
         self.came[from].push_back(message);
+    }
+
+    /// As [`comes`](Self::comes), of any call.
+    fn says(&mut self, from: usize, call: CallHeader, content: Content) {
+        let mut frame = vec![0; MIN_FRAME_BYTES];
+        let n_bytes = Message { call, content }.emit(Rank::new(from), &mut frame, false);
+        frame.truncate(n_bytes.expect("room for it"));
+        self.came[from].push_back(frame);
     }
 }
 
@@ -83,12 +97,17 @@ impl Transport for Memory {
 
     fn poll_recv(&mut self, from: Rank, _: Tag) -> Poll<Result<(Vec<u8>, usize), Never>> {
         match self.came[from.index()].pop_front() {
-            Some(message) => Poll::Ready(Ok((message, HEADER_BYTES))),
+            Some(message) => {
+                let n_bytes = message.len();
+                Poll::Ready(Ok((message, n_bytes)))
+            }
             None => Poll::Pending,
         }
     }
 
-    fn recycle(&mut self, _: Vec<u8>) {}
+    fn recycle(&mut self, _: Vec<u8>) {
+        self.n_free += 1;
+    }
 
     fn progress(&mut self) -> Result<(), Never> {
         self.n_free += core::mem::take(&mut self.n_under_way);
@@ -112,21 +131,26 @@ fn header(kind: Kind, epoch: u16, sequence: u32) -> Header {
         codec: CodecId::Raw,
         division: Division::Blocks,
         pipeline: 0,
+        schedule: 0,
+        lanes: 1,
         root: 0,
         count: 1,
         measure: Measure::Lattice,
         step: 0.0,
     };
-    Header { kind, call, part: 0, round: 0, n_values: 0, n_bytes: 0, operands: 0 }
+    let from = Rank(0);
+    Header { kind, call, from, part: 0, round: 0, n_values: 0, n_bytes: 0, operands: 0 }
 }
 
 /// What a call of this epoch and number finds while it waits for rank 1.
 fn wait(transport: &mut Memory, epoch: u16, sequence: u32) -> Result<bool, Error> {
     let ours = header(Kind::Data, epoch, sequence).call;
-    Notices::default().listen(transport, &ours, [Rank(1)].into_iter())
+    Notices::default().listen(transport, &ours, &[Rank(1)])
 }
 
-const ABORTED: Result<bool, Error> = Err(Error::Aborted { rank: Rank(1) });
+const fn aborted(reason: Reason, culprit: Rank) -> Result<bool, Error> {
+    Err(Error::Aborted { rank: Rank(1), culprit, reason })
+}
 
 #[test]
 fn later_calls_are_later_also_where_numbers_wrap() {
@@ -138,7 +162,8 @@ fn later_calls_are_later_also_where_numbers_wrap() {
 fn all_are_told_where_there_are_fewer_frames_than_ranks_and_they_come_back() {
     for n_free in 1..8 {
         let mut transport = Memory::new(7, n_free);
-        tell(&mut transport, &header(Kind::Abort, 0, 1), false);
+        let notice = Message::gives_up(header(Kind::Abort, 0, 1).call, None, Rank(0));
+        tell(&mut transport, &notice, false);
         assert_eq!(transport.sent_to, (1..7).map(Rank::new).collect::<Vec<_>>(), "{n_free} frames");
     }
 }
@@ -150,7 +175,8 @@ fn who_goes_on_to_another_group_ends_any_call_whatever_its_number() {
         for (kind, theirs) in [(Kind::View, 0), (Kind::Abort, sequence.wrapping_add(1))] {
             let mut transport = Memory::new(2, 0);
             transport.comes(1, kind, 3, theirs);
-            assert_eq!(wait(&mut transport, 2, sequence), ABORTED, "{kind:?} in call {sequence}");
+            let left = aborted(Reason::Left, Rank(1));
+            assert_eq!(wait(&mut transport, 2, sequence), left, "{kind:?} in call {sequence}");
         }
     }
 }
@@ -166,5 +192,146 @@ fn what_is_of_no_interest_is_passed_over_and_one_look_ends() {
     assert_eq!(wait(&mut transport, 2, 5), Ok(false));
     assert_eq!(transport.came[1].len(), MESSAGES_PER_LOOK + 2);
     assert_eq!(wait(&mut transport, 2, 5), Ok(false));
-    assert_eq!(wait(&mut transport, 2, 5), ABORTED);
+    assert_eq!(wait(&mut transport, 2, 5), aborted(Reason::Dropped, Rank(0)));
+}
+
+/// The call of number 5 in epoch 2, with this operation.
+fn call(op: OpCode) -> CallHeader {
+    CallHeader { op, ..header(Kind::Data, 2, 5).call }
+}
+
+/// What rank 0 says while it waits for rank 1 in the call of number 5.
+fn sum(transport: &mut Memory) -> (Notices, Result<bool, Error>) {
+    let mut notices = Notices::default();
+    notices.begin(transport, &call(OpCode::Sum), false).expect("nothing has come");
+    let found = notices.listen(transport, &call(OpCode::Sum), &[Rank(1)]);
+    (notices, found)
+}
+
+fn disagrees(found: Result<bool, Error>, with: Rank) -> std::string::String {
+    match found {
+        Err(error @ Error::Mismatch { rank, field: Field::Op, .. }) if rank == with => {
+            std::string::ToString::to_string(&error)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_hears_of_a_disagreement_says_with_whom_it_disagrees_itself() {
+    // Rank 1, which wants a sum as this rank does, disagrees with rank 2; or the reverse.
+    let gave_up = |culprit: Rank, said: OpCode| Content::GaveUp {
+        reason: Reason::Mismatch(Field::Op),
+        culprit,
+        said: said as u64,
+    };
+    for (teller, said, with, expected) in [
+        (
+            OpCode::Sum,
+            OpCode::Avg,
+            Rank(2),
+            "rank 2 disagrees on the operation: avg there, sum here",
+        ),
+        (
+            OpCode::Avg,
+            OpCode::Sum,
+            Rank(1),
+            "rank 1 disagrees on the operation: avg there, sum here",
+        ),
+        (
+            OpCode::Min,
+            OpCode::Max,
+            Rank(1),
+            "rank 1 disagrees on the operation: min there, sum here",
+        ),
+    ] {
+        let mut transport = Memory::new(3, 0);
+        let mut notices = Notices::default();
+        notices.begin(&mut transport, &call(OpCode::Sum), false).expect("nothing has come");
+        transport.says(1, call(teller), gave_up(Rank(2), said));
+        let found = notices.listen(&mut transport, &call(OpCode::Sum), &[Rank(1)]);
+        assert_eq!(disagrees(found, with), expected);
+    }
+}
+
+#[test]
+fn a_question_about_another_call_is_a_disagreement_and_one_about_the_same_is_answered() {
+    let mut transport = Memory::new(3, 9);
+    transport.says(1, call(OpCode::Avg), Content::Asks(Calls::default()));
+    let mut notices = Notices::default();
+    let found = notices.begin(&mut transport, &call(OpCode::Sum), false).map(|()| true);
+    assert_eq!(disagrees(found, Rank(1)), "rank 1 disagrees on the operation: avg there, sum here");
+
+    let mut transport = Memory::new(3, 9);
+    transport.says(1, call(OpCode::Sum), Content::Asks(Calls::default()));
+    let (mut notices, found) = sum(&mut transport);
+    assert_eq!(found, Ok(false));
+    assert_eq!(transport.sent_to, [Rank(1)]);
+    notices.answer(&mut transport, &call(OpCode::Sum), false);
+    assert_eq!(transport.sent_to, [Rank(1)], "once");
+}
+
+#[test]
+fn who_asks_about_a_later_call_is_answered_when_it_comes() {
+    let mut transport = Memory::new(3, 9);
+    let later = CallHeader { sequence: 7, ..call(OpCode::Sum) };
+    transport.says(1, later, Content::Asks(Calls::default()));
+    let (mut notices, _) = sum(&mut transport);
+    for sequence in [6, 7] {
+        assert_eq!(transport.sent_to, []);
+        let ours = CallHeader { sequence, ..call(OpCode::Sum) };
+        notices.begin(&mut transport, &ours, false).expect("the same call");
+    }
+    assert_eq!(transport.sent_to, [Rank(1)]);
+}
+
+#[test]
+fn a_rank_that_is_behind_is_compared_with_the_call_it_is_in() {
+    for (theirs, differs) in [(OpCode::Sum, false), (OpCode::Avg, true)] {
+        let mut transport = Memory::new(2, 9);
+        let (mut notices, _) = sum(&mut transport);
+        let next = CallHeader { sequence: 6, op: OpCode::Max, ..call(OpCode::Sum) };
+        notices.begin(&mut transport, &next, false).expect("nothing has come");
+        transport.says(1, call(theirs), Content::Asks(Calls::default()));
+        let found = notices.listen(&mut transport, &next, &[Rank(1)]);
+        assert_eq!(found.is_err(), differs, "{found:?}");
+    }
+}
+
+#[test]
+fn nobody_is_asked_twice_before_it_answers_nor_with_a_frame_that_a_lane_may_want() {
+    let mut transport = Memory::new(3, 5);
+    let (mut notices, _) = sum(&mut transport);
+    let ours = call(OpCode::Sum);
+    notices.ask(&mut transport, &ours, &[Rank(1)], 5, false);
+    assert_eq!((&transport.sent_to[..], transport.n_free), (&[][..], 5));
+    for _ in 0..2 {
+        notices.ask(&mut transport, &ours, &[Rank(1), Rank(0)], 4, false);
+        assert_eq!((&transport.sent_to[..], transport.n_free), (&[Rank(1)][..], 4));
+    }
+    transport.says(1, ours, Content::Answers);
+    assert_eq!(notices.listen(&mut transport, &ours, &[Rank(1)]), Ok(true));
+    notices.ask(&mut transport, &ours, &[Rank(1)], 0, false);
+    assert_eq!(transport.sent_to, [Rank(1)], "not twice in a call");
+    let next = CallHeader { sequence: 6, ..ours };
+    notices.begin(&mut transport, &next, false).expect("nothing has come");
+    notices.ask(&mut transport, &next, &[Rank(1)], 0, false);
+    assert_eq!(transport.sent_to, [Rank(1), Rank(1)]);
+}
+
+#[test]
+fn a_question_tells_of_earlier_calls_as_well() {
+    let mut past = Calls::default();
+    for sequence in 1..=5 {
+        let op = if sequence == 3 { OpCode::Avg } else { OpCode::Sum };
+        past.insert(CallHeader { sequence, op, ..call(OpCode::Sum) });
+    }
+    let mut transport = Memory::new(2, 9);
+    transport.says(1, call(OpCode::Sum), Content::Asks(past));
+    assert_eq!(transport.came[1][0].len(), 5 * HEADER_BYTES);
+    let mut notices = Notices::default();
+    notices.calls.insert(CallHeader { sequence: 3, ..call(OpCode::Sum) });
+    let found = notices.begin(&mut transport, &call(OpCode::Sum), false).map(|()| true);
+    let said = disagrees(found, Rank(1));
+    assert_eq!(said, "rank 1 disagrees on the operation: avg there, sum here");
 }

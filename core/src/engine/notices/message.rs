@@ -1,0 +1,238 @@
+//! What ranks tell each other on the control tag while they make calls.
+//!
+//! A notice says that its sender gave a call up, and why. A question says what call its sender
+//! makes, and made last; who hears it compares that with its own calls, and answers with the one it
+//! makes. Layout: docs/format.md, section 1.
+
+use super::calls::{Calls, N_CALLS};
+use crate::engine::{check_source, lane::misuse, transport_error};
+use crate::error::{Error, Reason};
+use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind};
+use crate::transport::{Rank, Tag, Transport, TransportError, TransportErrorKind};
+use core::cmp::Ordering;
+use core::task::Poll;
+
+/// Messages of no interest that are passed over in one look at a rank.
+pub(super) const MESSAGES_PER_LOOK: usize = 16;
+/// Payload of a notice: reason, field, 0, culprit, what the culprit said.
+const NOTICE_BYTES: usize = 16;
+
+/// What one rank tells another of a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Message {
+    /// The sender's call.
+    pub(crate) call: CallHeader,
+    pub(crate) content: Content,
+}
+
+/// What it says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is no heap, and few live at a time")]
+pub(crate) enum Content {
+    /// The sender gave the call up.
+    GaveUp {
+        reason: Reason,
+        /// Who is to blame.
+        culprit: Rank,
+        /// What it said, as a [number](CallHeader::number), if the sender disagreed with it.
+        said: u64,
+    },
+    /// The sender makes the call, made these before, and wants to hear what the receiver makes.
+    Asks(Calls),
+    /// The sender makes the call, and was asked.
+    Answers,
+}
+
+/// What a rank has told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is no heap, and few live at a time")]
+pub(crate) enum Heard {
+    Message(Message),
+    /// It is forming another group, or belongs to a later one. Calls are counted anew there.
+    Left,
+}
+
+impl Message {
+    /// Why the sender, with this error, gives a call up; without one its caller dropped it.
+    pub(crate) fn gives_up(call: CallHeader, error: Option<&Error>, own: Rank) -> Self {
+        let (reason, culprit) = match error {
+            Some(error) => Reason::of(error, own),
+            None => (Reason::Dropped, own),
+        };
+        let said = match error {
+            Some(Error::Mismatch { theirs, .. }) => theirs.as_number(),
+            _ => 0,
+        };
+        Self { call, content: Content::GaveUp { reason, culprit, said } }
+    }
+
+    /// Sends it in this frame, for which there is credit.
+    pub(crate) fn send<X: Transport>(
+        &self,
+        transport: &mut X,
+        to: Rank,
+        mut frame: X::Frame,
+        checksum: bool,
+    ) {
+        let from = transport.rank();
+        if let Some(n_bytes) = self.emit(from, frame.as_mut(), checksum) {
+            // A peer that is gone needs no message.
+            let _ = transport.send(to, Tag::CONTROL, frame, n_bytes);
+        } else {
+            transport.recycle(frame);
+        }
+    }
+
+    /// Writes it; its bytes. `None` if the frame is too short.
+    pub(super) fn emit(&self, from: Rank, frame: &mut [u8], checksum: bool) -> Option<usize> {
+        let header = self.header(from);
+        let end = HEADER_BYTES + header.n_bytes as usize;
+        let payload = frame.get_mut(HEADER_BYTES..end)?;
+        if let Content::GaveUp { reason, culprit, said } = self.content {
+            let (reason, field) = reason.code();
+            payload[..4].copy_from_slice(&[reason, field, 0, 0]);
+            payload[4..8].copy_from_slice(&culprit.0.to_le_bytes());
+            payload[8..].copy_from_slice(&said.to_le_bytes());
+        }
+        if let Content::Asks(past) = self.content {
+            let places = payload.chunks_exact_mut(HEADER_BYTES);
+            for (call, place) in past.before(self.call.sequence).zip(places) {
+                Self { call, content: Content::Answers }.header(from).emit(place, false);
+            }
+        }
+        header.emit(frame.get_mut(..end)?, checksum);
+        Some(end)
+    }
+
+    fn header(&self, from: Rank) -> Header {
+        let (kind, part, n_bytes) = match self.content {
+            Content::GaveUp { .. } => (Kind::Abort, 0, NOTICE_BYTES as u32),
+            Content::Asks(past) => {
+                let n_past = past.before(self.call.sequence).count();
+                (Kind::Call, 0, (n_past * HEADER_BYTES) as u32)
+            }
+            Content::Answers => (Kind::Call, 1, 0),
+        };
+        Header { kind, call: self.call, from, part, round: 0, n_values: 0, n_bytes, operands: 0 }
+    }
+
+    /// Reads the message of this header; `None` unless it is as it would have been written.
+    pub(crate) fn read(header: &Header, message: &[u8]) -> Option<Self> {
+        let content = match (header.kind, header.part) {
+            (Kind::Abort, 0) => {
+                let payload: &[u8; NOTICE_BYTES] = message.get(HEADER_BYTES..)?.try_into().ok()?;
+                let [reason, field, 0, 0, a, b, c, d, said @ ..] = *payload else { return None };
+                Content::GaveUp {
+                    reason: Reason::from_code((reason, field))?,
+                    culprit: Rank(u32::from_le_bytes([a, b, c, d])),
+                    said: u64::from_le_bytes(said),
+                }
+            }
+            (Kind::Call, 0) => Content::Asks(read_calls(header, message.get(HEADER_BYTES..)?)?),
+            (Kind::Call, 1) => Content::Answers,
+            _ => return None,
+        };
+        let read = Self { call: header.call, content };
+        (read.header(header.from) == *header).then_some(read)
+    }
+}
+
+/// The calls that the sender of a question made before; `None` unless they are as it would write
+/// them.
+fn read_calls(question: &Header, payload: &[u8]) -> Option<Calls> {
+    let mut calls = Calls::default();
+    let headers = payload.chunks(HEADER_BYTES);
+    if headers.len() >= N_CALLS {
+        return None;
+    }
+    let mut end = question.call.sequence.wrapping_sub(headers.len() as u32);
+    for bytes in headers {
+        let header = Header::parse(bytes, false).ok()?;
+        let expected = Message { call: header.call, content: Content::Answers };
+        let is_sound = header == expected.header(question.from)
+            && header.call.epoch == question.call.epoch
+            && header.call.sequence == end;
+        if !is_sound {
+            return None;
+        }
+        calls.insert(header.call);
+        end = end.wrapping_add(1);
+    }
+    Some(calls)
+}
+
+/// What a rank has told, if it has.
+pub(super) fn hear<X: Transport>(
+    transport: &mut X,
+    from: Rank,
+    epoch: u16,
+) -> Result<Option<Heard>, Error> {
+    match listen(transport, from, epoch) {
+        Poll::Ready(heard) => heard,
+        Poll::Pending => Ok(None),
+    }
+}
+
+/// What a rank has told; `None` if it is gone, and all it has told was heard. Views and messages of
+/// groups before this one are of no interest any more, nor is the view that led to it.
+pub(super) fn listen<X: Transport>(
+    transport: &mut X,
+    from: Rank,
+    epoch: u16,
+) -> Poll<Result<Option<Heard>, Error>> {
+    for _ in 0..MESSAGES_PER_LOOK {
+        let (frame, n_bytes) = match transport.poll_recv(from, Tag::CONTROL) {
+            Poll::Ready(Ok(received)) => received,
+            Poll::Ready(Err(error)) if error.kind() == TransportErrorKind::Misuse => {
+                return Poll::Ready(Err(transport_error(error)));
+            }
+            // A rank that has ended is no failure until something is needed of it.
+            Poll::Ready(Err(_)) => return Poll::Ready(Ok(None)),
+            Poll::Pending => return Poll::Pending,
+        };
+        let heard = frame.as_ref().get(..n_bytes).map(|message| read(message, from, epoch));
+        transport.recycle(frame);
+        let heard = heard.ok_or(misuse())??;
+        if let Some(Heard::Message(Message { content: Content::GaveUp { culprit, .. }, .. })) =
+            heard
+            && culprit.index() >= transport.size()
+        {
+            return Poll::Ready(Err(damaged(from)));
+        }
+        if heard.is_some() {
+            return Poll::Ready(Ok(heard));
+        }
+    }
+    Poll::Pending
+}
+
+/// What the bytes of a message on the control tag say to a group of this epoch.
+fn read(message: &[u8], from: Rank, epoch: u16) -> Result<Option<Heard>, Error> {
+    let header = Header::parse(message, false);
+    let header = header.map_err(|error| Error::Frame { rank: from, error })?;
+    match header.call.epoch.cmp(&epoch) {
+        Ordering::Less => return Ok(None),
+        Ordering::Greater => return Ok(Some(Heard::Left)),
+        Ordering::Equal if matches!(header.kind, Kind::View | Kind::Fence) => return Ok(None),
+        Ordering::Equal => {}
+    }
+    check_source(from, &header)?;
+    let message = Message::read(&header, message);
+    message.map(Heard::Message).map(Some).ok_or(damaged(from))
+}
+
+const fn damaged(rank: Rank) -> Error {
+    Error::Frame { rank, error: FrameError::Damaged }
+}
+
+/// An empty frame, if need be one that a notice before has come back from.
+pub(super) fn empty_frame<X: Transport>(transport: &mut X) -> Option<X::Frame> {
+    if let Poll::Ready(frame) = transport.poll_frame() {
+        return frame.ok();
+    }
+    transport.progress().ok()?;
+    match transport.poll_frame() {
+        Poll::Ready(frame) => frame.ok(),
+        Poll::Pending => None,
+    }
+}

@@ -1,0 +1,173 @@
+//! What ranks can disagree on, and what each of them says, in words.
+
+use core::fmt::{self, Write as _};
+
+macro_rules! fields {
+    ($($field:ident: $words:literal,)*) => {
+        /// What ranks can disagree on.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        #[allow(missing_docs)]
+        pub enum Field {
+            $($field,)*
+        }
+
+        impl Field {
+            /// By their wire codes.
+            const ALL: &[Self] = &[$(Self::$field),*];
+
+            const fn words(self) -> &'static str {
+                match self {
+                    $(Self::$field => $words,)*
+                }
+            }
+        }
+    };
+}
+
+fields! {
+    Epoch: "group of survivors",
+    Members: "number of survivors",
+    Sequence: "number of calls made",
+    Collective: "collective",
+    Type: "element type",
+    Op: "operation",
+    Codec: "codec",
+    Pipeline: "pipeline",
+    Schedule: "schedule",
+    Lanes: "number of lanes",
+    Division: "division of the array",
+    Root: "root",
+    Count: "count",
+    Bound: "kind of bound (scope, or sampling)",
+    Quantum: "bound",
+    Source: "sender of the message",
+    Part: "part (schedule)",
+    Round: "round (frame capacity or lanes)",
+    Segment: "segment length (frame capacity)",
+    Operands: "number of values combined (schedule)",
+}
+
+impl Field {
+    /// The field of this wire code.
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words())
+    }
+}
+
+/// What a rank says of a [`Field`]. `Display` shows it in words: `sum`, `f32`, `1e-4`, a number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Value {
+    /// As it travels.
+    number: u64,
+    shown: Shown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Shown {
+    /// A count, a rank, a number of calls.
+    Number,
+    /// The name of a choice.
+    Word(&'static str),
+    /// An error bound on each operand, in the unit of the data or of their range. It is computed
+    /// from what travels, so its last digits are not the caller's.
+    Bound(f64),
+}
+
+impl Value {
+    pub(crate) const fn number(number: u64) -> Self {
+        Self { number, shown: Shown::Number }
+    }
+
+    pub(crate) const fn word(number: u64, word: &'static str) -> Self {
+        Self { number, shown: Shown::Word(word) }
+    }
+
+    pub(crate) const fn bound(number: u64, bound: f64) -> Self {
+        Self { number, shown: Shown::Bound(bound) }
+    }
+
+    /// As it travels: a number, a code, the bits of a spacing.
+    pub(crate) const fn as_number(self) -> u64 {
+        self.number
+    }
+
+    /// The value as it is shown next to the other rank's: bounds in six digits, unless those are
+    /// the same.
+    pub(super) fn beside(self, other: Self) -> impl fmt::Display {
+        Beside { value: self, exactly: self.rounded() == other.rounded() }
+    }
+
+    /// A bound in six digits.
+    fn rounded(self) -> Shown {
+        let Shown::Bound(bound) = self.shown else { return self.shown };
+        let mut digits = heapless::String::<32>::new();
+        let is_written = write!(digits, "{bound:.5e}").is_ok();
+        let rounded = if is_written { digits.parse().ok() } else { None };
+        Shown::Bound(rounded.unwrap_or(bound))
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rounded() {
+            Shown::Number => self.number.fmt(f),
+            Shown::Word(word) => f.write_str(word),
+            Shown::Bound(bound) => write!(f, "{bound:e}"),
+        }
+    }
+}
+
+struct Beside {
+    value: Value,
+    exactly: bool,
+}
+
+impl fmt::Display for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.value.shown {
+            Shown::Bound(bound) if self.exactly => write!(f, "{bound:e}"),
+            _ => self.value.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::transport::Rank;
+    use std::string::ToString;
+
+    #[test]
+    fn codes_of_fields_are_their_places() {
+        for (place, &field) in Field::ALL.iter().enumerate() {
+            assert_eq!(field as usize, place);
+            assert_eq!(Field::from_code(place as u8), Some(field));
+        }
+        assert_eq!(Field::from_code(Field::ALL.len() as u8), None);
+    }
+
+    #[test]
+    fn people_read_words_and_bounds_as_they_wrote_them() {
+        let said = |field, ours, theirs| {
+            let message = Error::Mismatch { rank: Rank(3), field, ours, theirs }.to_string();
+            message.strip_prefix("rank 3 disagrees on the ").unwrap_or_default().to_string()
+        };
+        let [sum, avg] = ["sum", "avg"].map(|word| Value::word(0, word));
+        assert_eq!(said(Field::Op, sum, avg), "operation: avg there, sum here");
+        let [a, b] = [1e-4 * (1.0 + 1e-9), 1e-3].map(|bound| Value::bound(0, bound));
+        assert_eq!(said(Field::Quantum, a, b), "bound: 1e-3 there, 1e-4 here");
+        let close = Value::bound(0, 1e-3 * (1.0 + 1e-9));
+        assert_eq!(said(Field::Quantum, b, close), "bound: 1.000000001e-3 there, 1e-3 here");
+        let count = said(Field::Count, Value::number(5), Value::number(6));
+        assert_eq!(count, "count: 6 there, 5 here");
+    }
+}

@@ -1,0 +1,124 @@
+//! Why a rank gave up, as it tells the others.
+
+use super::{Error, Field};
+use crate::transport::{Rank, TransportErrorKind};
+use core::fmt;
+
+/// Why the first of the ranks that gave up did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Its caller cancelled or dropped the operation, or nobody knows why it gave up.
+    Dropped,
+    /// It made another call than the others.
+    Mismatch(Field),
+    /// It ended, or its connections broke.
+    PeerLost,
+    /// It was waited for longer than the time limit.
+    Stalled,
+    /// It was waited for when another rank's deadline passed.
+    Deadline,
+    /// A message of it was damaged.
+    Damaged,
+    /// It could not encode, decode or combine a segment.
+    Codec,
+    /// Its transport failed.
+    Transport,
+    /// It went on to another group of survivors.
+    Left,
+}
+
+impl Reason {
+    /// Why rank `own` gives up on this error, and whom it blames.
+    pub(crate) fn of(error: &Error, own: Rank) -> (Self, Rank) {
+        match *error {
+            Error::Mismatch { rank, field, .. } => (Self::Mismatch(field), rank),
+            Error::Frame { rank, .. } => (Self::Damaged, rank),
+            Error::Stalled { rank, .. } => (Self::Stalled, rank),
+            Error::Deadline { rank, .. } => (Self::Deadline, rank),
+            Error::Aborted { culprit, reason, .. } => (reason, culprit),
+            Error::Transport { kind: TransportErrorKind::PeerLost, peer: Some(peer) } => {
+                (Self::PeerLost, peer)
+            }
+            Error::Codec(_) => (Self::Codec, own),
+            _ => (Self::Transport, own),
+        }
+    }
+
+    /// The wire code, and that of the field.
+    pub(crate) const fn code(self) -> (u8, u8) {
+        match self {
+            Self::Dropped => (0, 0),
+            Self::Mismatch(field) => (1, field as u8),
+            Self::PeerLost => (2, 0),
+            Self::Stalled => (3, 0),
+            Self::Deadline => (4, 0),
+            Self::Damaged => (5, 0),
+            Self::Codec => (6, 0),
+            Self::Transport => (7, 0),
+            Self::Left => (8, 0),
+        }
+    }
+
+    /// The reason of these codes.
+    pub(crate) fn from_code(code: (u8, u8)) -> Option<Self> {
+        Some(match code {
+            (0, 0) => Self::Dropped,
+            (1, field) => Self::Mismatch(Field::from_code(field)?),
+            (2, 0) => Self::PeerLost,
+            (3, 0) => Self::Stalled,
+            (4, 0) => Self::Deadline,
+            (5, 0) => Self::Damaged,
+            (6, 0) => Self::Codec,
+            (7, 0) => Self::Transport,
+            (8, 0) => Self::Left,
+            _ => return None,
+        })
+    }
+
+    /// What happened, where `culprit` is to blame.
+    pub(super) fn told(self, culprit: Rank) -> impl fmt::Display {
+        Told { reason: self, culprit }
+    }
+}
+
+struct Told {
+    reason: Reason,
+    culprit: Rank,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let culprit = self.culprit;
+        match self.reason {
+            Reason::Dropped => write!(f, "rank {culprit} dropped it"),
+            Reason::Mismatch(field) => write!(f, "rank {culprit} disagrees on the {field}"),
+            Reason::PeerLost => write!(f, "rank {culprit} is gone"),
+            Reason::Stalled => write!(f, "rank {culprit} was waited for in vain"),
+            Reason::Deadline => write!(f, "the deadline passed while it waited for rank {culprit}"),
+            Reason::Damaged => write!(f, "a message of rank {culprit} was damaged"),
+            Reason::Codec => write!(f, "rank {culprit} could not code its values"),
+            Reason::Transport => write!(f, "the transport of rank {culprit} failed"),
+            Reason::Left => write!(f, "rank {culprit} went on to another group"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut n_known = 0;
+        for code in 0..=u8::MAX {
+            for field in 0..=u8::MAX {
+                if let Some(reason) = Reason::from_code((code, field)) {
+                    assert_eq!(reason.code(), (code, field));
+                    n_known += 1;
+                }
+            }
+        }
+        assert!(n_known > 20);
+    }
+}

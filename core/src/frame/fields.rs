@@ -1,0 +1,100 @@
+//! A call's parameters one by one, as numbers to compare and in words to show.
+
+use super::{CallHeader, Measure};
+use crate::bound::Quantum;
+use crate::codec::CodecId;
+use crate::element::DType;
+use crate::error::{Error, Field, Value};
+use crate::layout::Division;
+use crate::op::OpCode;
+use crate::pipeline;
+use crate::schedule::{self, Collective};
+use crate::transport::Rank;
+
+/// In the order in which they are compared: a rank that makes another kind of call hears that, not
+/// that its counts differ.
+const FIELDS: [Field; 14] = [
+    Field::Epoch,
+    Field::Sequence,
+    Field::Collective,
+    Field::Type,
+    Field::Op,
+    Field::Codec,
+    Field::Pipeline,
+    Field::Division,
+    Field::Root,
+    Field::Count,
+    Field::Bound,
+    Field::Schedule,
+    Field::Quantum,
+    Field::Lanes,
+];
+
+impl CallHeader {
+    /// A field as a number; `None` for what is no parameter of a call.
+    pub(crate) const fn number(&self, field: Field) -> Option<u64> {
+        Some(match field {
+            Field::Epoch => self.epoch as u64,
+            Field::Sequence => self.sequence as u64,
+            Field::Collective => self.collective as u64,
+            Field::Type => self.dtype as u64,
+            Field::Op => self.op as u64,
+            Field::Codec => self.codec as u64,
+            Field::Pipeline => self.pipeline as u64,
+            Field::Schedule => self.schedule as u64,
+            Field::Lanes => self.lanes as u64,
+            Field::Division => self.division as u64,
+            Field::Root => self.root as u64,
+            Field::Count => self.count,
+            Field::Bound => self.measure as u64,
+            Field::Quantum => self.step.to_bits(),
+            _ => return None,
+        })
+    }
+
+    /// The first field in which another rank's call is another.
+    fn difference(&self, theirs: &Self) -> Option<Field> {
+        FIELDS.into_iter().find(|&field| self.number(field) != theirs.number(field))
+    }
+
+    /// A number of this field, in words.
+    fn value(&self, field: Field, number: u64) -> Value {
+        let code = u8::try_from(number).unwrap_or(u8::MAX);
+        let word = match field {
+            Field::Collective => Collective::ALL.get(usize::from(code)).map(|c| c.name()),
+            Field::Type => DType::from_code(code).map(DType::name),
+            Field::Op => OpCode::from_code(code).map(OpCode::name),
+            Field::Codec => CodecId::from_code(code).map(CodecId::name),
+            // The raw pipeline is the fused one, for the raw codec.
+            Field::Pipeline => {
+                let mut known = pipeline::ALL.iter().rev();
+                known.find(|known| known.code() == code).map(|known| known.name)
+            }
+            Field::Schedule => Some(schedule::name_of(code)),
+            Field::Division => Division::ALL.get(usize::from(code)).map(|d| d.name()),
+            Field::Bound => Measure::ALL.get(usize::from(code)).map(|m| m.name()),
+            Field::Quantum => {
+                return match (f64::from_bits(number), self.measure) {
+                    (0.0, _) => Value::word(number, "lossless"),
+                    (step, Measure::Lattice) => Value::bound(number, Quantum::bound_of_step(step)),
+                    (asked, _) => Value::bound(number, asked),
+                };
+            }
+            _ => None,
+        };
+        word.map_or(Value::number(number), |word| Value::word(number, word))
+    }
+
+    /// The error that another rank makes another call; `None` if it makes the same.
+    pub(crate) fn mismatch(&self, rank: Rank, theirs: &Self) -> Option<Error> {
+        let field = self.difference(theirs)?;
+        Some(self.mismatch_in(field, rank, theirs.number(field)?))
+    }
+
+    /// The error that another rank says `theirs` of this field.
+    pub(crate) fn mismatch_in(&self, field: Field, rank: Rank, theirs: u64) -> Error {
+        let ours = self.number(field).unwrap_or(0);
+        let [ours, theirs] = [ours, theirs].map(|number| self.value(field, number));
+        Error::Mismatch { rank, field, ours, theirs }
+    }
+}
