@@ -179,7 +179,8 @@ pub trait Transport {
 
     /// A rank to which something is still on its way that needs this rank's attention to arrive;
     /// `None` once nothing does. A call ends only then, so that nobody waits for a rank that has
-    /// gone back to its own work.
+    /// gone back to its own work. Never a rank that has ended: what is on its way to it needs nobody,
+    /// and a call that waited for it would end by its time limit only.
     fn undelivered(&self) -> Option<Rank> {
         None
     }
