@@ -19,13 +19,13 @@
 //! suite::SIZES.into_iter().for_each(|size| suite::run(&|_| Mine, size));
 //! ```
 //!
-//! That takes about ten seconds with two cores, optimised (a debug build of the codecs is ten times
-//! slower). Ranks that are processes all run the same program; two more methods of [`Backend`] say
-//! which rank a process is, and gather a word of each.
+//! That takes about twelve seconds with two cores, optimised (a debug build of the codecs is ten
+//! times slower). Ranks that are processes all run the same program; two more methods of [`Backend`]
+//! say which rank a process is, and gather a word of each.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`suite`] | the checks: results, calls in a row, disagreement, damage, silence, loss, survivors |
+//! | [`suite`] | the checks: results, calls in a row, disagreement, damage, silence, loss, survivors, inattention |
 //! | [`case`](mod@case) | a [`Case`]: a point of the product collective × schedule × pipeline × codec × …; [`pairwise`] picks few such that every pair of choices occurs in one, [`all`] is the whole product |
 //! | [`oracle`] | what a reduction should give, in `f64`, and how far a result may be off |
 //! | [`data`] | inputs, the same on every machine |

@@ -10,7 +10,7 @@ use crate::{
     case::{ROUTES, needs_all},
     data, pairwise_of,
 };
-use foldwire::schedule::Ring;
+use foldwire::schedule::{Binomial, Ring};
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Collective, Communicator, Error, Op, Plan, Rank, Transport};
 use std::thread;
@@ -24,7 +24,7 @@ pub const SIZES: [usize; 4] = [1, 2, 3, 5];
 pub type Check<M> = (&'static str, fn(&M, usize));
 
 /// How many there are.
-pub const N_CHECKS: usize = 8;
+pub const N_CHECKS: usize = 9;
 
 /// All checks. The first is divided among [`SIZES`], the others are for any size.
 #[must_use]
@@ -38,6 +38,7 @@ pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; N_CHECKS] {
         ("a silent rank stalls the others no longer than the time limit", silence),
         ("after a cancelled call all ranks go on", go_on_after_cancel),
         ("survivors of a rank that leaves go on", go_on_without_a_rank),
+        ("what a rank sent in a call arrives while it does other work", inattention),
     ]
 }
 
@@ -328,4 +329,61 @@ fn go_on<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize, leaves: b
     });
     let codes = backend.gather(codes.collect());
     assert_eq!(codes, vec![OK; size]);
+}
+
+/// When receivers come to a call, and when its root polls again, after both set out together.
+const LATE: Duration = Duration::from_millis(50);
+const AWAY: Duration = Duration::from_millis(250);
+/// So often receivers may be slow for no reason, as on a busy machine.
+const N_TRIES: usize = 5;
+
+/// A root that only sends ends its call, if it can, before its receivers come, and then polls no
+/// more for a while. They must not wait for it: a transport whose frames need their sender's
+/// attention to arrive says so in [`Transport::undelivered`], which keeps the root in the call.
+fn inattention<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    if size == 1 {
+        return;
+    }
+    let plan = Plan::raw().with_schedule(&Binomial);
+    // In one frame, and in a few of each lane, which many a link holds.
+    for count in [100, 12_000] {
+        let outcomes = make(Some(5_000)).run(size, |mut comm| -> Result<f64, Error> {
+            comm.config_mut().timeout = PATIENT;
+            let is_root = comm.rank() == Rank(0);
+            let mut values = vec![1.0f32; count];
+            let mut quickest = f64::INFINITY;
+            for _ in 0..N_TRIES {
+                comm.all_reduce(&mut [0.0f64], Op::Sum, &Plan::raw())?;
+                let start = Instant::now();
+                if !is_root {
+                    thread::sleep(LATE);
+                }
+                comm.broadcast(&mut values, Rank(0), &plan)?;
+                let mut slowest = [if is_root { 0.0 } else { start.elapsed().as_secs_f64() }];
+                if is_root {
+                    thread::sleep(AWAY);
+                }
+                comm.all_reduce(&mut slowest, Op::Max, &Plan::raw())?;
+                quickest = quickest.min(slowest[0]);
+                if is_prompt(quickest) {
+                    break;
+                }
+            }
+            Ok(quickest)
+        });
+        for outcome in outcomes {
+            let seconds = outcome.expect("a correct call");
+            assert!(
+                is_prompt(seconds),
+                "{count} values, {size} ranks: after a call in which it only sends, a rank polls \
+                 no more for {AWAY:?}. The others have its values after {seconds:.3} s, {LATE:?} \
+                 of which they do something else. Does `Transport::undelivered` tell?"
+            );
+        }
+    }
+}
+
+/// Whether receivers that need so long in all cannot have waited until the root polled again.
+fn is_prompt(seconds: f64) -> bool {
+    seconds < ((LATE + AWAY) / 2).as_secs_f64()
 }

@@ -15,6 +15,7 @@ mod fences;
 mod frames;
 mod gaps;
 mod golden;
+mod inattention;
 mod lies;
 mod limits;
 mod mistaken;

@@ -1,0 +1,137 @@
+//! The suite tells whether a transport says that its frames need their sender's attention.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Poll;
+use std::time::Duration;
+
+use foldwire::transport::{Rank, Tag, Transport};
+use foldwire_tests::{Backend, Threads, suite};
+use foldwire_threads::Endpoint;
+
+type Frame = <Endpoint as Transport>::Frame;
+type Failure = <Endpoint as Transport>::Error;
+
+/// How many frames wait at most.
+const DEPTH: usize = 16;
+
+/// Ranks as threads, whose frames leave only in [`Transport::progress`], one at a time.
+struct Attended {
+    inner: Endpoint,
+    waiting: VecDeque<(Rank, Tag, Frame, usize)>,
+    is_honest: bool,
+}
+
+impl Attended {
+    fn send_next(&mut self) -> Result<(), Failure> {
+        let Some(&(to, tag, ..)) = self.waiting.front() else { return Ok(()) };
+        if self.inner.poll_ready(to, tag)?.is_pending() {
+            return Ok(());
+        }
+        let next = self.waiting.pop_front();
+        next.map_or(Ok(()), |(to, tag, frame, n_bytes)| self.inner.send(to, tag, frame, n_bytes))
+    }
+}
+
+impl Drop for Attended {
+    fn drop(&mut self) {
+        while !self.waiting.is_empty() && self.send_next().is_ok() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Transport for Attended {
+    type Frame = Frame;
+    type Error = Failure;
+
+    fn rank(&self) -> Rank {
+        self.inner.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.inner.size()
+    }
+
+    fn frame_capacity(&self) -> usize {
+        self.inner.frame_capacity()
+    }
+
+    fn poll_frame(&mut self) -> Poll<Result<Frame, Failure>> {
+        self.inner.poll_frame()
+    }
+
+    fn n_frames(&self) -> Option<usize> {
+        self.inner.n_frames()
+    }
+
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {
+        let is_full = self.waiting.len() >= DEPTH;
+        if is_full { Poll::Pending } else { self.inner.poll_ready(to, tag) }
+    }
+
+    fn send(&mut self, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) -> Result<(), Failure> {
+        self.waiting.push_back((to, tag, frame, n_bytes));
+        Ok(())
+    }
+
+    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(Frame, usize), Failure>> {
+        self.inner.poll_recv(from, tag)
+    }
+
+    fn recycle(&mut self, frame: Frame) {
+        self.inner.recycle(frame);
+    }
+
+    fn undelivered(&self) -> Option<Rank> {
+        self.waiting.front().filter(|_| self.is_honest).map(|&(to, ..)| to)
+    }
+
+    fn progress(&mut self) -> Result<(), Failure> {
+        self.inner.progress()?;
+        self.send_next()
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+
+    fn idle(&mut self, _: Duration) {
+        std::thread::yield_now();
+    }
+}
+
+struct AttendedThreads {
+    inside: Threads,
+    is_honest: bool,
+}
+
+impl Backend for AttendedThreads {
+    type Transport = Attended;
+
+    fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Attended) -> R + Sync) -> Vec<R> {
+        self.inside.run_transports(size, |inner| {
+            body(Attended { inner, waiting: VecDeque::new(), is_honest: self.is_honest })
+        })
+    }
+}
+
+/// Whether such a transport passes the check with these words in its name.
+fn passes(is_honest: bool, words: &str) -> bool {
+    let make = |frame_bytes| AttendedThreads { inside: Threads { frame_bytes }, is_honest };
+    let mut checks = suite::checks().into_iter().filter(|(name, _)| name.contains(words));
+    let (_, check) = checks.next().expect("a check of that name");
+    [2, 3].into_iter().all(|size| catch_unwind(AssertUnwindSafe(|| check(&make, size))).is_ok())
+}
+
+#[test]
+fn a_transport_that_does_not_say_that_its_frames_need_attention_fails() {
+    assert!(!passes(false, "does other work"));
+}
+
+#[test]
+fn a_transport_that_says_that_its_frames_need_attention_passes() {
+    for words in ["does other work", "calls in a row"] {
+        assert!(passes(true, words), "{words}");
+    }
+}
