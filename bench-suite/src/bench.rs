@@ -99,7 +99,7 @@ fn presets<'a, X: Transport, T: Element>(args: &BenchArgs) -> Vec<Box<dyn Contes
 /// The communicators' settings.
 fn config(args: &BenchArgs) -> Config {
     let default = Config::default();
-    Config { lanes: args.lanes.unwrap_or(default.lanes), ..default }
+    default.with_lanes(args.lanes.unwrap_or(default.lanes))
 }
 
 /// A bar on stderr, where that is a terminal and this is rank 0.

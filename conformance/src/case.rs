@@ -12,7 +12,7 @@ use foldwire::codec::CodecId;
 use foldwire::layout::Division;
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule::{self, Binomial, Chain, Pairwise, RecursiveDoubling, Ring, Schedule};
-use foldwire::{Bound, Collective, Element, Op, Plan, Sampling, Scope, Spacing};
+use foldwire::{Bound, Collective, Element, Op, Plan, Sampling, Scope};
 use std::fmt;
 use std::ops::Range;
 
@@ -243,16 +243,14 @@ impl Case {
     /// The plan of the case.
     #[must_use]
     pub fn plan(&self) -> Plan {
-        Plan {
-            schedule: Some(self.schedule),
-            pipeline: self.pipeline,
-            codec: self.codec,
-            bound: Some(self.bound),
-            scope: self.scope,
-            spacing: Spacing::Widest,
-            division: self.division,
-            sampling: self.sampling,
-        }
+        Plan::raw()
+            .with_schedule(self.schedule)
+            .with_pipeline(self.pipeline)
+            .with_codec(self.codec)
+            .with_bound(self.bound)
+            .with_scope(self.scope)
+            .with_division(self.division)
+            .with_sampling(self.sampling)
     }
 
     fn input<T: Element>(&self, rank: usize) -> Vec<T> {

@@ -29,7 +29,20 @@ use crate::transport::{FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::time::Duration;
 
 /// What a communicator's calls have in common.
+///
+/// More fields may come. Start from [`Config::default`], and change it by methods or by fields.
+///
+/// # Examples
+/// ```
+/// use foldwire::Config;
+/// use std::time::Duration;
+///
+/// let mut config = Config::default().with_lanes(2).with_timeout(Duration::from_secs(30));
+/// config.checksum = Some(true);
+/// # assert_eq!((config.lanes, config.timeout), (2, Duration::from_secs(30)));
+/// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// Lanes, 1…[`MAX_LANES`]: how many segments are under way side by
     /// side. Must be the same on all ranks.
@@ -51,6 +64,42 @@ pub struct Config {
 impl Config {
     /// A limit of time that never ends anything.
     pub const NEVER: Duration = Duration::MAX;
+
+    /// The same with so many [`lanes`](Self::lanes).
+    #[must_use]
+    pub const fn with_lanes(mut self, lanes: usize) -> Self {
+        self.lanes = lanes;
+        self
+    }
+
+    /// The same with another [`timeout`](Self::timeout).
+    #[must_use]
+    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The same with a [`deadline`](Self::deadline) so long after a call's start.
+    #[must_use]
+    pub const fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// The same with a [`checksum`](Self::checksum) in each frame or without, whatever the
+    /// transport asks for.
+    #[must_use]
+    pub const fn with_checksum(mut self, checksum: bool) -> Self {
+        self.checksum = Some(checksum);
+        self
+    }
+
+    /// The same with kernels of another [`level`](Self::level).
+    #[must_use]
+    pub const fn with_level(mut self, level: Level) -> Self {
+        self.level = level;
+        self
+    }
 }
 
 impl Default for Config {

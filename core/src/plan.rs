@@ -14,6 +14,9 @@ const LONG: usize = 1 << 20;
 
 /// How a collective is to be carried out. All ranks of a call must use the same.
 ///
+/// More fields may come. Start from [`Plan::raw`], [`Plan::foldwire`] or [`Preset::plan`], and
+/// change it by methods or by fields.
+///
 /// # Examples
 /// ```
 /// use foldwire::{Bound, Plan, Scope, schedule};
@@ -22,8 +25,15 @@ const LONG: usize = 1 << 20;
 ///     .with_scope(Scope::Result)
 ///     .with_schedule(&schedule::RecursiveDoubling);
 /// # let _ = plan;
+///
+/// // With other parts than the preset's.
+/// let other = plan
+///     .with_pipeline(foldwire::pipeline::COMPRESS_ONCE)
+///     .with_division(foldwire::layout::Division::Blocks);
+/// # let _ = other;
 /// ```
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct Plan {
     /// Who talks to whom; `None`: what [`select::schedule`] thinks fastest.
     pub schedule: Option<&'static dyn Schedule>,
@@ -98,6 +108,34 @@ impl Plan {
     #[must_use]
     pub const fn with_schedule(mut self, schedule: &'static dyn Schedule) -> Self {
         self.schedule = Some(schedule);
+        self
+    }
+
+    /// The same in another pipeline.
+    #[must_use]
+    pub const fn with_pipeline(mut self, pipeline: Pipeline) -> Self {
+        self.pipeline = pipeline;
+        self
+    }
+
+    /// The same with another codec.
+    #[must_use]
+    pub const fn with_codec(mut self, codec: CodecId) -> Self {
+        self.codec = codec;
+        self
+    }
+
+    /// The same within another bound.
+    #[must_use]
+    pub const fn with_bound(mut self, bound: Bound) -> Self {
+        self.bound = Some(bound);
+        self
+    }
+
+    /// The same with another division of the array.
+    #[must_use]
+    pub const fn with_division(mut self, division: Division) -> Self {
+        self.division = division;
         self
     }
 

@@ -5,8 +5,9 @@ use core::fmt;
 use core::ops::AddAssign;
 use core::time::Duration;
 
-/// One rank's account of a call.
+/// One rank's account of a call. More fields may come: start from [`Report::default`] to make one.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Report {
     /// Bytes of the values that this rank sent, uncompressed.
     pub raw_bytes: u64,

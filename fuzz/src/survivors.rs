@@ -140,8 +140,10 @@ impl Scenario<'_> {
     /// One rank that does not lie.
     async fn survive(&self, endpoint: Endpoint, witness: &Witness) {
         let (clock, own) = (endpoint.clock(), endpoint.rank().index());
-        let checksum = Some(self.has(5));
-        let config = Config { lanes: LANES, timeout: PATIENCE / 2, checksum, ..Config::default() };
+        let config = Config::default()
+            .with_lanes(LANES)
+            .with_timeout(PATIENCE / 2)
+            .with_checksum(self.has(5));
         let comm = Communicator::with_config(endpoint, config);
         let mut comm = comm.expect("frames are large enough");
         if self.has(4) {

@@ -279,17 +279,15 @@ impl Entry {
     /// The entry that another rank has told.
     fn from_numbers(numbers: &[f64]) -> Self {
         let time = |at: usize| std::time::Duration::from_secs_f64(numbers[at]);
-        let report = Report {
-            raw_bytes: numbers[1] as u64,
-            wire_bytes: numbers[2] as u64,
-            bound: numbers[3],
-            worst_case: Some(numbers[4]).filter(|x| !x.is_nan()),
-            encode: time(5),
-            fold: time(6),
-            decode: time(7),
-            total: time(5) + time(6) + time(7) + time(8),
-            ..Report::default()
-        };
+        let mut report = Report::default();
+        report.raw_bytes = numbers[1] as u64;
+        report.wire_bytes = numbers[2] as u64;
+        report.bound = numbers[3];
+        report.worst_case = Some(numbers[4]).filter(|x| !x.is_nan());
+        report.encode = time(5);
+        report.fold = time(6);
+        report.decode = time(7);
+        report.total = time(5) + time(6) + time(7) + time(8);
         let verdict = Verdict {
             max_error: numbers[10],
             mismatched_nonfinite: numbers[11] as usize,
@@ -321,17 +319,15 @@ mod tests {
     #[test]
     fn an_entry_comes_back_from_its_numbers() {
         let ms = Duration::from_millis;
-        let report = Report {
-            raw_bytes: 1 << 40,
-            wire_bytes: 17,
-            bound: 0.5,
-            worst_case: None,
-            encode: ms(1),
-            fold: ms(2),
-            decode: ms(3),
-            total: ms(10),
-            ..Report::default()
-        };
+        let mut report = Report::default();
+        report.raw_bytes = 1 << 40;
+        report.wire_bytes = 17;
+        report.bound = 0.5;
+        report.worst_case = None;
+        report.encode = ms(1);
+        report.fold = ms(2);
+        report.decode = ms(3);
+        report.total = ms(10);
         let verdict = Verdict { max_error: f64::INFINITY, mismatched_nonfinite: 3, lost_nans: 2 };
         let full = Entry { times: vec![0.5, 0.25], report: Some(report), verdict: Some(verdict) };
         for entry in [Entry::default(), full] {

@@ -207,8 +207,9 @@ pub(super) mod tests {
 
     fn entry(times: &[f64], wire_bytes: u64, max_error: f64) -> Entry {
         let encode = Duration::from_millis(4);
-        let report =
-            Report { raw_bytes: 1000, wire_bytes, encode, total: encode, ..Report::default() };
+        let mut report = Report::default();
+        (report.raw_bytes, report.wire_bytes) = (1000, wire_bytes);
+        (report.encode, report.total) = (encode, encode);
         let verdict = Verdict { max_error, ..Verdict::default() };
         Entry { times: times.to_vec(), report: Some(report), verdict: Some(verdict) }
     }
@@ -265,7 +266,9 @@ pub(super) mod tests {
             let row = Row::new((MPI_BEST, "MPI best".into()), 64, &problem, &[entry], 0.0);
             (row.fault().is_some(), row.note().is_some())
         };
-        let ours = Some(Report { wire_bytes: 1, ..Report::default() });
+        let mut report = Report::default();
+        report.wire_bytes = 1;
+        let ours = Some(report);
         for op in [OpArg::Min, OpArg::Max] {
             assert_eq!(of(op, None, 3), (false, true));
             assert_eq!(of(op, None, 2), (true, true), "an infinity is no NaN");

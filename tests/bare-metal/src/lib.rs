@@ -82,7 +82,7 @@ fn checks(out: &mut dyn Write) -> Result<(), Failure> {
     let f32s = F32.try_take().ok_or(Failure::StaticsTaken)?;
     let f64s = F64.try_take().ok_or(Failure::StaticsTaken)?;
     let net = Net::new(pool::take().ok_or(Failure::StaticsTaken)?);
-    let config = Config { lanes: LANES, ..Config::default() };
+    let config = Config::default().with_lanes(LANES);
     let mut ranks = [
         Communicator::with_config(Loopback::new(&net, 0), config)?,
         Communicator::with_config(Loopback::new(&net, 1), config)?,

@@ -222,13 +222,10 @@ impl Scenario {
 
     /// The configuration of `rank`.
     pub(super) fn config(&self, rank: usize) -> Config {
-        let mut config = Config {
-            lanes: self.lanes,
-            timeout: TIMEOUT,
-            deadline: None,
-            checksum: None,
-            level: self.levels[rank],
-        };
+        let mut config = Config::default()
+            .with_lanes(self.lanes)
+            .with_timeout(TIMEOUT)
+            .with_level(self.levels[rank]);
         for trouble in &self.troubles {
             match *trouble {
                 Trouble::Lanes { rank: whose, lanes } if whose == rank => config.lanes = lanes,

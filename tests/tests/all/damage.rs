@@ -81,12 +81,9 @@ fn all_reduce<T: Element>(
             Some(kind) => harm(kind, 6, seed + rank as u64, Arc::clone(&harmed)),
             None => Box::new(|_, n_bytes| n_bytes),
         };
-        let config = Config {
-            // With a checksum all harm is noticed at once; without, a rank may wait in vain.
-            timeout: Duration::from_millis(if checksum { 10_000 } else { 300 }),
-            checksum: Some(checksum),
-            ..Config::default()
-        };
+        // With a checksum all harm is noticed at once; without, a rank may wait in vain.
+        let timeout = Duration::from_millis(if checksum { 10_000 } else { 300 });
+        let config = Config::default().with_timeout(timeout).with_checksum(checksum);
         let transport = tamper(endpoint, harm);
         let mut comm = Communicator::with_config(transport, config).expect("large frames");
         let mut values: Vec<T> = data::rough(rank, count);

@@ -19,8 +19,10 @@ fn plans() -> Vec<Plan> {
         for pipeline in pipeline::ALL {
             for codec in CodecId::ALL {
                 for bound in [None, Some(Bound::Absolute(1e-3))] {
-                    let plan = Plan::raw().with_schedule(schedule);
-                    plans.push(Plan { pipeline, codec: *codec, bound, ..plan });
+                    let plan = Plan::raw().with_schedule(schedule).with_pipeline(pipeline);
+                    let mut plan = plan.with_codec(*codec);
+                    plan.bound = bound;
+                    plans.push(plan);
                 }
             }
         }
@@ -204,7 +206,7 @@ fn refusal<T: Element>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> Option<
 fn plans_for(bound: Bound) -> Vec<Plan> {
     let mut plans = plans();
     plans.retain(|plan| !plan.codec.is_exact() && plan.bound.is_some());
-    plans.into_iter().map(|p| Plan { bound: Some(bound), scope: Scope::Result, ..p }).collect()
+    plans.into_iter().map(|p| p.with_bound(bound).with_scope(Scope::Result)).collect()
 }
 
 fn sums_beyond_the_type<T: Element>() {

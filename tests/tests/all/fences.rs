@@ -37,7 +37,7 @@ type Ended = (Result<Vec<Rank>, Error>, Duration, usize);
 async fn shrink(endpoint: Endpoint, clock: Clock) -> Ended {
     let hooks = NoFences::default();
     let epochs = Rc::clone(&hooks.epochs);
-    let config = Config { lanes: 2, ..Config::default() };
+    let config = Config::default().with_lanes(2);
     let comm = Communicator::with_config(Wrapped::new(endpoint, hooks), config).expect("frames");
     let start = clock.now();
     let shrunk = comm.start_shrink(PATIENCE).expect("few ranks").await;

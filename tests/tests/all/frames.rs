@@ -51,7 +51,7 @@ fn with_a_broken_payload(case: &Case, victim: usize, nth: usize) -> Option<Vec<O
         };
         async move {
             // A checksum would tell.
-            let config = Config { lanes: 2, checksum: Some(false), ..Config::default() };
+            let config = Config::default().with_lanes(2).with_checksum(false);
             let mut comm = Communicator::with_config(tamper(endpoint, harm), config)?;
             let mut buffers = case.buffers::<f32>(comm.rank().index());
             case.start(&mut comm, &mut buffers)?.await.map(|_| ())
@@ -147,8 +147,7 @@ fn who_has_too_few_frames_for_a_step_names_itself_and_the_step() {
     for (frames_per_rank, step) in [(1, 0), (2, 1)] {
         let net = Net { frames_per_rank, ..Net::default() };
         let run = World::new(case.size, 1).net(net).run(|endpoint| async {
-            let timeout = Duration::from_secs(1);
-            let config = Config { lanes: 1, timeout, ..Config::default() };
+            let config = Config::default().with_lanes(1).with_timeout(Duration::from_secs(1));
             let transport = Wrapped::new(endpoint, Says(Some(usize::MAX)));
             let mut comm = Communicator::with_config(transport, config)?;
             let mut buffers = case.buffers::<f32>(comm.rank().index());

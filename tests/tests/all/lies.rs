@@ -286,7 +286,7 @@ enum Deed {
 }
 
 async fn perform<X: Transport>(transport: X, case: Case, deed: Deed) -> Result<(), Error> {
-    let config = Config { lanes: 2, timeout: Duration::from_secs(1), ..Config::default() };
+    let config = Config::default().with_lanes(2).with_timeout(Duration::from_secs(1));
     let mut comm = Communicator::with_config(transport, config)?;
     let rank = comm.rank().index();
     let mut outcome = Ok(());

@@ -136,7 +136,7 @@ fn who_never_gives_up_waits_for_the_late_rank_however_late() {
     let run = foldwire_sim::World::new(3, 1).net(net).run(async |endpoint| {
         let clock = endpoint.clock();
         let is_late = endpoint.rank() == Rank(2);
-        let config = Config { timeout: Config::NEVER, ..Config::default() };
+        let config = Config::default().with_timeout(Config::NEVER);
         let mut comm = Communicator::with_config(endpoint, config)?;
         let mut values = vec![1.5f32; 5000];
         for _ in 0..2 {

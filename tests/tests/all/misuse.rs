@@ -81,7 +81,7 @@ const MISUSES: [Misuse; 15] = [
     ),
     (
         "bound of 0 for the raw codec",
-        |comm| all_reduce_with(comm, &Plan { bound: Some(Bound::Absolute(0.0)), ..Plan::raw() }),
+        |comm| all_reduce_with(comm, &Plan::raw().with_bound(Bound::Absolute(0.0))),
         |e| matches!(e, Error::Bound(BoundError::NotPositive { .. })),
     ),
     (

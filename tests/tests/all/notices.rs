@@ -125,7 +125,7 @@ fn what_came_just_before_a_notice_is_not_missed() {
     let sent = Arc::new(Barrier::new(2));
     let world = World::new(2).frame_bytes(1024);
     let [receiver, sender] = world.communicators().try_into().expect("two ranks");
-    let config = Config { lanes: 2, ..Config::default() };
+    let config = Config::default().with_lanes(2);
     let plan = plan().with_schedule(&Binomial);
     thread::scope(|scope| {
         scope.spawn(|| {

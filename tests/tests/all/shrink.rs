@@ -395,7 +395,7 @@ impl Hooks for Untold {
 fn a_rank_that_leaves_when_the_others_are_done_is_not_waited_for() {
     let comms = World::new(3).communicators().into_iter().map(|comm| {
         let transport = Wrapped::new(comm.into_transport(), Untold);
-        let config = Config { timeout: PATIENT, ..Config::default() };
+        let config = Config::default().with_timeout(PATIENT);
         Communicator::with_config(transport, config).expect("frames as before")
     });
     let shrinks: Vec<_> = comms.map(|comm| comm.start_shrink(PATIENT).expect("small")).collect();

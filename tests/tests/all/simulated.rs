@@ -77,7 +77,7 @@ fn who_waits_for_a_silent_rank_names_it() {
                 }
                 // Rank 0 is the last to give up.
                 let timeout = if rank == 0 { LIMIT } else { LIMIT * 9 / 10 };
-                let config = Config { timeout, ..Config::default() };
+                let config = Config::default().with_timeout(timeout);
                 let mut comm =
                     Communicator::with_config(endpoint, config).expect("frames are large enough");
                 let mut buffers = case.buffers::<f32>(rank);

@@ -242,7 +242,7 @@ fn a_relative_bound_waits_for_the_slowest_look() {
     for (count, look) in [(short, 4e-9 * 1000.0), (long, 4e-9 * f64::from(1 << 21) / 8.0)] {
         let prediction = predict::<f32>(&case(count), &Cluster::default(), &costs).unwrap();
         assert_close(prediction.seconds, look, "the look");
-        let absolute = Plan { bound: Some(Bound::Absolute(1.0)), ..plan };
+        let absolute = plan.with_bound(Bound::Absolute(1.0));
         let without = Case { plan: absolute, ..case(count) };
         let without = predict::<f32>(&without, &Cluster::default(), &costs).unwrap();
         // Recursive doubling takes three rounds.
