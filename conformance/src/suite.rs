@@ -10,6 +10,7 @@ use crate::{
     case::{ROUTES, needs_all},
     data, pairwise_of,
 };
+use foldwire::frame::Kind;
 use foldwire::schedule::{Binomial, Ring};
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Collective, Communicator, Error, Op, Plan, Rank, Transport};
@@ -190,10 +191,13 @@ fn damage<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
             let is_victim = transport.rank() == Rank(0);
             let mut n_seen = 0;
             let harm = Box::new(move |message: &mut [u8], n_bytes: usize| {
-                if is_victim && n_seen == nth && byte < n_bytes {
-                    message[byte] ^= 0x10;
+                // Questions of ranks that wait long come in between.
+                if Kind::of(message) == Some(Kind::Data) {
+                    if is_victim && n_seen == nth && byte < n_bytes {
+                        message[byte] ^= 0x10;
+                    }
+                    n_seen += 1;
                 }
-                n_seen += 1;
                 n_bytes
             });
             let mut comm = Communicator::new(tamper(transport, harm))?;

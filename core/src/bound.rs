@@ -78,7 +78,7 @@ impl Extent {
 pub enum BoundError {
     /// Zero, negative, NaN or infinite.
     #[error(
-        "the bound {value} is not a positive finite number; for exact results use the raw codec"
+        "the bound {value} is not a finite number above 0; for exact results use the raw codec"
     )]
     NotPositive {
         /// What was given.

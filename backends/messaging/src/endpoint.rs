@@ -78,6 +78,8 @@ pub struct Endpoint<N: Net> {
     notice_buffer: Option<N::Buffer>,
     /// Somebody has given up: this rank, or one that said so.
     given_up: bool,
+    /// This rank has sent something on the control tag, which its receiver may never take.
+    has_told: bool,
     failed: Option<Error<N::Error>>,
 }
 
@@ -115,6 +117,7 @@ impl<N: Net> Endpoint<N> {
             notices: VecDeque::new(),
             notice_buffer: Some(notice_buffer),
             given_up: false,
+            has_told: false,
             failed: None,
         };
         endpoint.listen_for_notices();
@@ -341,6 +344,7 @@ impl<N: Net> Transport for Endpoint<N> {
             self.recycle(frame);
             return Err(error);
         }
+        self.has_told |= tag == Tag::CONTROL;
         self.given_up |= tag == Tag::CONTROL && gives_up(&frame.as_ref()[..n_bytes]);
         let (depth, is_own) = (self.options.link_depth, to == self.net.rank());
         let link = self.peers.link(to, tag);
@@ -413,7 +417,9 @@ impl<N: Net> Transport for Endpoint<N> {
     fn undelivered(&self) -> Option<Rank> {
         let own = self.net.rank();
         let mut others = (0..self.net.size()).map(Rank::new).filter(|&peer| peer != own);
-        others.find(|&peer| self.peers.lost(peer).is_none() && self.peers.n_in_flight(peer) > 0)
+        // Nobody depends on a question, and its receiver may have ended; a notice must arrive.
+        let in_flight = |peer| self.peers.n_in_flight(peer, self.given_up);
+        others.find(|&peer| self.peers.lost(peer).is_none() && in_flight(peer) > 0)
     }
 
     fn now(&self) -> Duration {
@@ -457,7 +463,7 @@ impl<N: Net> Drop for Endpoint<N> {
         }
         self.net.cancel_receives();
         self.take_events();
-        if self.given_up || self.failed.is_some() || self.peers.any_lost() {
+        if self.given_up || self.has_told || self.failed.is_some() || self.peers.any_lost() {
             self.net.abandon();
         }
     }

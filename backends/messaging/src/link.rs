@@ -95,9 +95,11 @@ impl<B> Peers<B> {
     }
 
     /// Frames to a rank that the network still has.
-    pub(crate) fn n_in_flight(&self, peer: Rank) -> usize {
+    /// Without those of the control tag, if so wanted.
+    pub(crate) fn n_in_flight(&self, peer: Rank, with_control: bool) -> usize {
+        let n_tags = if with_control { Tag::COUNT } else { Tag::CONTROL.index() };
         let links = self.peers.get(peer.index()).and_then(|peer| peer.links.as_deref());
-        links.map_or(0, |links| links.iter().map(|link| link.in_flight).sum())
+        links.map_or(0, |links| links.iter().take(n_tags).map(|link| link.in_flight).sum())
     }
 
     pub(crate) fn any_lost(&self) -> bool {

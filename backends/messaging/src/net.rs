@@ -79,9 +79,9 @@ pub trait Net {
         let _ = peer;
     }
 
-    /// The ranks part in disorder: somebody gave up, or is lost. Messages that nobody will receive
-    /// may still come, so whatever names this layer's messages must not be used again. Called
-    /// before the layer is dropped; not called when all ended well.
+    /// The ranks part in disorder: somebody gave up, or is lost, or has asked others something.
+    /// Messages that nobody will receive may still come, so whatever names this layer's messages
+    /// must not be used again. Called before the layer is dropped; not called when all ended well.
     fn abandon(&mut self) {}
 
     /// Called when a poll found nothing: may wait until something happens, but not longer than
