@@ -188,6 +188,37 @@ impl<T: Element> FzLight<T> {
         body[written.n_bytes..written.n_bytes + PAD].fill(0);
         Ok(Written { n_bytes: body_at + written.n_bytes + PAD, ..written })
     }
+
+    /// The first values of a chunk. Apart, so that nobody else has the buffer on the stack.
+    #[cold]
+    #[inline(never)]
+    fn decode_part(&self, chunk: &ChunkView<'_, T>, scale: &Scale<T>, dst: &mut [T]) {
+        let mut whole = [T::ZERO; CHUNK];
+        self.kernel.decode(chunk, scale, &mut whole[..chunk.n_values()], Stores::Cached);
+        dst.copy_from_slice(&whole[..dst.len()]);
+    }
+
+    /// Frame ⊕ frame in floats. Apart, so that combining on the lattice has no buffers on the
+    /// stack.
+    #[inline(never)]
+    fn recombine(
+        &self,
+        op: &Op<'_, T>,
+        left_src: &[u8],
+        right_src: &[u8],
+        n_values: usize,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let mut right = [T::ZERO; CHUNK];
+        let mut fill = |start: usize, left: &mut [T]| {
+            let right = &mut right[..left.len()];
+            self.decode_from(left_src, start, 1, left)?;
+            self.decode_from(right_src, start, 1, right)?;
+            operate(op, left, right);
+            Ok(())
+        };
+        self.encode_with(n_values, &mut fill, dst)
+    }
 }
 
 /// What the chunks of a segment are written from, dealt to them in order.
@@ -403,10 +434,7 @@ impl<T: Element> Codec<T> for FzLight<T> {
                 if chunk.n_values() == dst.len() {
                     self.kernel.decode(&chunk, &scale, dst, Stores::Cached);
                 } else {
-                    let mut whole = [T::ZERO; CHUNK];
-                    let n_values = chunk.n_values();
-                    self.kernel.decode(&chunk, &scale, &mut whole[..n_values], Stores::Cached);
-                    dst.copy_from_slice(&whole[..dst.len()]);
+                    self.decode_part(&chunk, &scale, dst);
                 }
             }
             Ok(())
@@ -494,15 +522,7 @@ impl<T: Element> Homomorphic<T> for FzLight<T> {
         let (a, b) = (self.operand(left_src)?, self.operand(right_src)?);
         b.expect_values(a.n_values)?;
         let Some(lattice_op) = op.on_lattice() else {
-            let mut right = [T::ZERO; CHUNK];
-            let mut fill = |start: usize, left: &mut [T]| {
-                let right = &mut right[..left.len()];
-                self.decode_from(left_src, start, 1, left)?;
-                self.decode_from(right_src, start, 1, right)?;
-                operate(op, left, right);
-                Ok(())
-            };
-            return self.encode_with(a.n_values, &mut fill, dst);
+            return self.recombine(op, left_src, right_src, a.n_values, dst);
         };
         let operands = self.head_room(a.operands, b.operands)?;
         self.write_independent(a.n_values, operands, (), dst, |index, (), dst| {

@@ -57,9 +57,16 @@ fn room<T: Element>(n_values: usize, dst: &mut [u8]) -> Result<&mut [u8], Encode
 /// Gives the values in `bytes` to `body` in one piece if they are aligned (a frame's payload is),
 /// in copied pieces otherwise.
 fn for_each_piece<T: Element>(bytes: &[u8], mut body: impl FnMut(usize, &[T])) {
-    if let Ok(values) = bytemuck::try_cast_slice(bytes) {
-        return body(0, values);
+    match bytemuck::try_cast_slice(bytes) {
+        Ok(values) => body(0, values),
+        Err(_) => for_each_copy(bytes, &mut body),
     }
+}
+
+/// Apart, so that aligned bytes have no buffer on the stack.
+#[cold]
+#[inline(never)]
+fn for_each_copy<T: Element>(bytes: &[u8], body: &mut dyn FnMut(usize, &[T])) {
     let mut buffer = [T::ZERO; CHUNK];
     for (i, piece) in bytes.chunks(CHUNK * T::BYTES).enumerate() {
         let values = &mut buffer[..piece.len() / T::BYTES];
@@ -73,6 +80,13 @@ fn for_each_piece_mut<T: Element>(bytes: &mut [u8], mut body: impl FnMut(usize, 
     if let Ok(values) = bytemuck::try_cast_slice_mut(bytes) {
         return body(0, values);
     }
+    for_each_copy_mut(bytes, &mut body);
+}
+
+/// As [`for_each_copy`], writing the values back.
+#[cold]
+#[inline(never)]
+fn for_each_copy_mut<T: Element>(bytes: &mut [u8], body: &mut dyn FnMut(usize, &mut [T])) {
     let mut buffer = [T::ZERO; CHUNK];
     for (i, piece) in bytes.chunks_mut(CHUNK * T::BYTES).enumerate() {
         let values = &mut buffer[..piece.len() / T::BYTES];

@@ -29,5 +29,6 @@ mod same_bits;
 mod shrink;
 mod simulated;
 mod soak;
+mod stack;
 mod stress;
 mod suite;

@@ -1,0 +1,218 @@
+//! A call takes no more stack than the documentation of `foldwire` says.
+//!
+//! A stack that overflows ends the process, so each check is a process of its own: this program
+//! again, told by its environment how large the stacks of its ranks are. In it every collective
+//! goes through every schedule, pipeline, codec and operation; ranks fail, and the survivors
+//! shrink; and the codecs read and write bytes that are not aligned. To find the least that is
+//! enough, run a child by hand: `FOLDWIRE_STACK=f64:80000 cargo test -p foldwire-tests --test all
+//! stack::a_call`. With `empty` in place of the elements a child takes 64 KiB and nothing else,
+//! which tells what the thread takes.
+
+use foldwire::codec::{Codec, CodecId, FzLight, Raw};
+use foldwire::{
+    Bound, Communicator, Element, Error, Op, Operation, Plan, Quantum, Rank, Report, Shrink,
+};
+use foldwire::{kernel::Level, pipeline, schedule};
+use foldwire_threads::{Endpoint, World};
+use std::hint::black_box;
+use std::process::Command;
+use std::time::Duration;
+use std::{env, thread};
+
+/// Tells a child its elements and the bytes of a rank's stack: `f32:65536`.
+const VARIABLE: &str = "FOLDWIRE_STACK";
+/// What a thread takes of its stack before the ranks' code begins; where tests are built without
+/// all optimisation, also what that costs.
+const ALLOWANCE: usize = if cfg!(debug_assertions) { 24 * 1024 } else { 8 * 1024 };
+
+const SIZE: usize = 3;
+/// More than a chunk, and no whole number of them.
+const COUNT: usize = 5001;
+const ROOT: Rank = Rank(1);
+
+type Comm = Communicator<Endpoint>;
+type CallFn<T> = fn(&mut Comm, &mut [T], &mut [T], Op<'_, T>, &Plan) -> Result<Report, Error>;
+
+/// Every reduction that a communicator has.
+fn reductions<T: Element>() -> [CallFn<T>; 6] {
+    [
+        |comm, a, _, op, plan| comm.all_reduce(a, op, plan),
+        |comm, a, b, op, plan| comm.all_reduce_into(a, b, op, plan),
+        |comm, a, b, op, plan| {
+            let n = comm.share(COUNT).len();
+            comm.reduce_scatter(a, &mut b[..n], op, plan)
+        },
+        |comm, a, _, op, plan| comm.reduce_scatter_in_place(a, op, plan),
+        |comm, a, b, op, plan| comm.reduce(a, b, op, ROOT, plan),
+        |comm, a, _, op, plan| comm.reduce_in_place(a, op, ROOT, plan),
+    ]
+}
+
+/// Every call that only moves values.
+fn moves<T: Element>() -> [CallFn<T>; 5] {
+    [
+        |comm, a, b, _, plan| {
+            let share = comm.share(COUNT);
+            comm.all_gather(&a[share], b, plan)
+        },
+        |comm, a, _, _, plan| comm.all_gather_in_place(a, plan),
+        |comm, a, _, _, plan| comm.broadcast(a, ROOT, plan),
+        |comm, a, b, _, plan| {
+            let n = comm.share(COUNT).len();
+            comm.scatter(COUNT, a, &mut b[..n], ROOT, plan)
+        },
+        |comm, a, b, _, plan| {
+            let share = comm.share(COUNT);
+            comm.gather(COUNT, &a[share], b, ROOT, plan)
+        },
+    ]
+}
+
+fn larger<T: Element>(a: T, b: T) -> T {
+    if a > b { a } else { b }
+}
+
+fn ops<T: Element>() -> [Op<'static, T>; 6] {
+    [Op::Sum, Op::Avg, Op::Min, Op::Max, Op::Prod, Op::User(&larger)]
+}
+
+/// Schedule × pipeline × codec. The bound needs a survey, which is a call within the call.
+fn plans() -> impl Iterator<Item = Plan> {
+    let plan = |schedule, pipeline, codec| {
+        let mut plan = Plan::foldwire(Bound::Relative(1e-3)).with_schedule(schedule);
+        (plan.pipeline, plan.codec) = (pipeline, codec);
+        plan
+    };
+    let pairs = pipeline::ALL.into_iter().flat_map(|p| CodecId::ALL.iter().map(move |&c| (p, c)));
+    pairs.flat_map(move |(p, c)| schedule::ALL.iter().map(move |&s| plan(s, p, c)))
+}
+
+fn fill<T: Element>(values: &mut [T], rank: Rank) {
+    for (i, x) in values.iter_mut().enumerate() {
+        *x = T::from_f64(1.0 + ((i * 37 + rank.index()) % 101) as f64 / 500.0);
+    }
+}
+
+/// All calls of one rank. Buffers and communicator lie on the heap, as what they take is the
+/// caller's to choose.
+fn all_calls<T: Element>(comm: &mut Comm) {
+    let (mut a, mut b) = (vec![T::ZERO; COUNT], vec![T::ZERO; COUNT]);
+    for plan in plans() {
+        let reductions = reductions().into_iter().flat_map(|call| ops().map(|op| (call, op)));
+        let moves = moves().into_iter().map(|call| (call, Op::Sum));
+        for (call, op) in reductions.chain(moves) {
+            fill(&mut a, comm.rank());
+            match call(comm, &mut a, &mut b, op, &plan) {
+                Ok(_) | Err(Error::Unsupported { .. }) => {}
+                Err(error) => panic!("{op:?}, {plan:?}: {error}"),
+            }
+        }
+    }
+}
+
+/// The last rank leaves; the others hear of it and go on without it.
+fn shrinks<T: Element>(mut comm: Box<Comm>) {
+    if comm.rank().index() == SIZE - 1 {
+        return;
+    }
+    let (mut values, plan) = (vec![T::ONE; COUNT], Plan::foldwire(Bound::Absolute(1e-3)));
+    let failed = comm.all_reduce(&mut values, Op::Sum, &plan);
+    assert!(failed.is_err(), "a rank is missing");
+    let mut comm = comm.shrink(Duration::from_secs(100)).expect("two ranks are left");
+    assert_eq!(comm.size(), SIZE - 1);
+    comm.all_reduce(&mut values, Op::Prod, &plan).expect("both are there");
+}
+
+/// Whatever a codec can be asked, of bytes that are not aligned.
+fn codes<T: Element>(codec: &dyn Codec<T>) {
+    let mut values = vec![T::ZERO; COUNT];
+    fill(&mut values, ROOT);
+    let capacity = codec.max_encoded_len(COUNT).expect("short enough");
+    let [mut left, mut right, mut out] = [(); 3].map(|()| vec![0u64; capacity / 8 + 2]);
+    let [left, right, out] =
+        [&mut left, &mut right, &mut out].map(|b| &mut bytemuck::cast_slice_mut::<_, u8>(b)[1..]);
+    let n_bytes = codec.encode(&values, left).expect("there is room").n_bytes;
+    right[..n_bytes].copy_from_slice(&left[..n_bytes]);
+    let right = &right[..n_bytes];
+    codec.decode(right, 1, &mut values).expect("valid");
+    // A part of a chunk.
+    codec.decode_from(right, 0, 1, &mut values[..100]).expect("valid");
+    codec.recode(right, COUNT, out).expect("there is room");
+    for op in ops() {
+        codec.reduce(&op, right, &mut values).expect("valid");
+        fill(&mut values, ROOT);
+        codec.fold(&op, right, &values, out).expect("there is room");
+        codec.refold(&op, right, &values, out).expect("there is room");
+        let homomorphic = codec.homomorphic().expect("both are");
+        homomorphic.combine(&op, &left[..n_bytes], right, out).expect("there is room");
+        if let Some(outcome) = codec.fold_in_place(&op, &mut left[..n_bytes], &values) {
+            outcome.expect("valid");
+            left[..n_bytes].copy_from_slice(right);
+        }
+    }
+}
+
+fn rank<T: Element>(mut comm: Box<Comm>) {
+    codes::<T>(&Raw::new());
+    let quantum = Quantum::new::<T>(1e-3).expect("a step");
+    for level in Level::available() {
+        codes::<T>(&FzLight::with_level(quantum, SIZE as u32, level));
+        comm.config_mut().level = level;
+        all_calls::<T>(&mut comm);
+    }
+    shrinks::<T>(comm);
+}
+
+/// Does all of it on stacks of `n_bytes`.
+fn on_stacks(n_bytes: usize, body: fn(Box<Comm>)) {
+    let comms = World::new(SIZE).frame_bytes(50_000).communicators();
+    let threads: Vec<_> = comms
+        .into_iter()
+        .map(Box::new)
+        .map(|comm| thread::Builder::new().stack_size(n_bytes).spawn(move || body(comm)))
+        .collect();
+    for thread in threads {
+        thread.expect("a thread").join().expect("no panic");
+    }
+}
+
+/// Takes 64 KiB and nothing else.
+fn empty(_: Box<Comm>) {
+    black_box(&mut [1u8; 64 * 1024]);
+}
+
+fn child(task: &str) {
+    let (element, n_bytes) = task.split_once(':').expect("element:bytes");
+    let n_bytes = n_bytes.parse().expect("a number of bytes");
+    match element {
+        "f32" => on_stacks(n_bytes, rank::<f32>),
+        "f64" => on_stacks(n_bytes, rank::<f64>),
+        _ => on_stacks(n_bytes, empty),
+    }
+}
+
+#[test]
+fn a_call_takes_no_more_stack_than_is_said() {
+    if let Ok(task) = env::var(VARIABLE) {
+        return child(&task);
+    }
+    for (element, need) in [("f32", 48 * 1024), ("f64", 80 * 1024)] {
+        let this = env::current_exe().expect("this program has a file");
+        let child = Command::new(this)
+            .args(["--exact", "stack::a_call_takes_no_more_stack_than_is_said"])
+            .env(VARIABLE, format!("{element}:{}", need + ALLOWANCE))
+            .output()
+            .expect("this program runs again");
+        let said = String::from_utf8_lossy(&child.stderr);
+        assert!(child.status.success(), "{element} in {need} bytes: {}: {said}", child.status);
+    }
+}
+
+#[test]
+fn communicators_operations_and_shrinks_are_no_larger_than_is_said() {
+    let transport = size_of::<Endpoint>();
+    assert!(size_of::<Comm>() - transport <= 4096, "{}", size_of::<Comm>());
+    assert!(size_of::<Operation<'_, Endpoint, f32>>() <= 4096);
+    assert!(size_of::<Operation<'_, Endpoint, f64>>() <= 4096);
+    assert!(size_of::<Shrink<Endpoint>>() - transport <= 8192, "{}", size_of::<Shrink<Endpoint>>());
+}
