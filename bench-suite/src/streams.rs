@@ -1,7 +1,7 @@
 //! What the command writes: results to stdout, in full or with an error, and remarks to stderr.
 //!
-//! `print!` and `eprintln!` panic where a disk is full or nobody reads. Results that are lost are an
-//! error here. A remark that is lost has nobody who could be told.
+//! `print!` and `eprintln!` panic where a disk is full or nobody reads. Results that are lost are
+//! an error here. A remark that is lost has nobody who could be told.
 
 use std::fmt::Display;
 use std::io::{self, Write};

@@ -20,8 +20,8 @@
 //! ```
 //!
 //! That takes about twelve seconds with two cores, optimised (a debug build of the codecs is ten
-//! times slower). Ranks that are processes all run the same program; two more methods of [`Backend`]
-//! say which rank a process is, and gather a word of each.
+//! times slower). Ranks that are processes all run the same program; two more methods of
+//! [`Backend`] say which rank a process is, and gather a word of each.
 //!
 //! | module | what it is |
 //! |---|---|

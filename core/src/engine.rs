@@ -264,8 +264,8 @@ impl<F: Frame> Engine<F> {
         if first.0 == own { all.find(|(rank, _)| *rank != own).unwrap_or(first) } else { first }
     }
 
-    /// Gives every frame back, and tells all other ranks that this one has given up: for this error,
-    /// or because its caller wanted it.
+    /// Gives every frame back, and tells all other ranks that this one has given up: for this
+    /// error, or because its caller wanted it.
     pub(crate) fn abort<X: Transport<Frame = F>>(
         &mut self,
         transport: &mut X,

@@ -39,8 +39,8 @@ impl<X: Transport> Group<X> {
         Self { members: Some(members), ..self }
     }
 
-    /// How many of `need` frames the pool has for a rank that holds none and has sent none; `need` if
-    /// that cannot be told.
+    /// How many of `need` frames the pool has for a rank that holds none and has sent none; `need`
+    /// if that cannot be told.
     pub(crate) fn n_available(&mut self, need: usize) -> usize {
         self.inner.n_available(need)
     }

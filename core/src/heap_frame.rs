@@ -7,8 +7,8 @@ use core::fmt;
 
 /// A message buffer of fixed size and place, aligned as [`Transport::Frame`] must be.
 ///
-/// Alignment comes from allocating a little more and starting at the first aligned byte, which needs
-/// no `unsafe`. Moving the frame leaves its bytes where they are.
+/// Alignment comes from allocating a little more and starting at the first aligned byte, which
+/// needs no `unsafe`. Moving the frame leaves its bytes where they are.
 ///
 /// # Examples
 /// ```

@@ -78,9 +78,9 @@ impl OpCode {
     }
 }
 
-/// What operands of an average of `n_operands` are multiplied by before they are added:
-/// 2^−(⌈log₂ n⌉ + 1), 1 for a single one. No sum of them overflows, rounding included, so an average
-/// of finite values is finite; and being a power of two, it changes no bit of a result unless
+/// What operands of an average of `n_operands` are multiplied by before they are added: 2^−(⌈log₂
+/// n⌉ + 1), 1 for a single one. No sum of them overflows, rounding included, so an average of
+/// finite values is finite; and being a power of two, it changes no bit of a result unless
 /// something underflows.
 pub(crate) fn weight<T: Element>(n_operands: u32) -> T {
     let doublings = match n_operands {

@@ -51,8 +51,8 @@ impl Tag {
     /// Carries abort notices, questions what call a rank makes and answers to them, and what
     /// survivors tell each other, of at most [`MIN_FRAME_BYTES`]; has credit of its own so that
     /// full data links cannot block it. Its links should hold [`CONTROL_DEPTH`] frames: on one that
-    /// holds fewer an unread question can be in the way of a notice. A transport may drop the oldest
-    /// of more than four frames of a rank's that nobody has asked for.
+    /// holds fewer an unread question can be in the way of a notice. A transport may drop the
+    /// oldest of more than four frames of a rank's that nobody has asked for.
     ///
     /// [`CONTROL_DEPTH`]: Self::CONTROL_DEPTH
     pub const CONTROL: Self = Self(MAX_LANES as u8);
@@ -87,8 +87,8 @@ pub const MAX_LANES: usize = 8;
 /// [`idle`](Self::idle), which may wait as long as its budget.
 pub trait Transport {
     /// An owned message buffer of [`frame_capacity`](Self::frame_capacity) bytes. Its first byte
-    /// must be aligned to [`FRAME_ALIGN`] bytes; `HeapFrame` (feature `alloc`) is. Dropping one instead of recycling it may leak it
-    /// from the pool, but nothing worse.
+    /// must be aligned to [`FRAME_ALIGN`] bytes; `HeapFrame` (feature `alloc`) is. Dropping one
+    /// instead of recycling it may leak it from the pool, but nothing worse.
     type Frame: AsRef<[u8]> + AsMut<[u8]>;
     /// Why the transport failed.
     type Error: TransportError;
@@ -99,17 +99,18 @@ pub trait Transport {
     /// Number of ranks in the group, 1…[`MAX_SIZE`].
     fn size(&self) -> usize;
 
-    /// Bytes in every frame; the same on every rank, at least [`MIN_FRAME_BYTES`]. A communicator asks
-    /// once, as for rank and size.
+    /// Bytes in every frame; the same on every rank, at least [`MIN_FRAME_BYTES`]. A communicator
+    /// asks once, as for rank and size.
     fn frame_capacity(&self) -> usize;
 
     /// Takes an empty frame from the pool. Its content is unspecified.
     ///
     /// `Pending`: none is free now; nothing happened. The pool must hold at least
     /// [`FRAMES_PER_LANE`] frames per lane, or calls are refused with
-    /// [`Error::TooFewFrames`](crate::Error::TooFewFrames). It should hold one for each other rank as well: a rank
-    /// that gives up tells all others at once, each in a frame, and one for whom there is no frame,
-    /// even after [`progress`](Self::progress), learns it by its time limit only.
+    /// [`Error::TooFewFrames`](crate::Error::TooFewFrames). It should hold one for each other rank
+    /// as well: a rank that gives up tells all others at once, each in a frame, and one for whom
+    /// there is no frame, even after [`progress`](Self::progress), learns it by its time limit
+    /// only.
     ///
     /// # Errors
     /// When the pool can never provide another frame.
@@ -118,8 +119,8 @@ pub trait Transport {
     /// How many frames this rank can hold at the same time, those under way not counted, if that is
     /// known; more than there can be where memory is the only limit.
     ///
-    /// `None`: not known. Before anything has been sent, the first call then takes as many frames as
-    /// its lanes can need out of the pool, and gives them back.
+    /// `None`: not known. Before anything has been sent, the first call then takes as many frames
+    /// as its lanes can need out of the pool, and gives them back.
     fn n_frames(&self) -> Option<usize> {
         None
     }
@@ -179,8 +180,8 @@ pub trait Transport {
 
     /// A rank to which something is still on its way that needs this rank's attention to arrive;
     /// `None` once nothing does. A call ends only then, so that nobody waits for a rank that has
-    /// gone back to its own work. Never a rank that has ended: what is on its way to it needs nobody,
-    /// and a call that waited for it would end by its time limit only.
+    /// gone back to its own work. Never a rank that has ended: what is on its way to it needs
+    /// nobody, and a call that waited for it would end by its time limit only.
     fn undelivered(&self) -> Option<Rank> {
         None
     }
@@ -201,11 +202,13 @@ pub trait Transport {
     /// Has `waker` woken, once, when anything changes for this rank from this call on: a frame
     /// comes, a link that was full or a pool that was empty has room again, a peer ends. It takes
     /// the place of one that was registered before. A future registers, looks at everything once
-    /// more, and then sleeps: what changed before the call it finds, what changes after it wakes it.
+    /// more, and then sleeps: what changed before the call it finds, what changes after it wakes
+    /// it.
     ///
     /// Limits of time ([`Config::timeout`](crate::Config::timeout), deadlines, a shrink's patience)
     /// are noticed in polls. So the waker should be woken every now and then besides, some 50 times
-    /// a second; where a transport has no timer for that, whoever drives the futures must poll them.
+    /// a second; where a transport has no timer for that, whoever drives the futures must poll
+    /// them.
     ///
     /// `false`: nobody will be woken, and the future asks to be polled again at once.
     fn register(&mut self, waker: &Waker) -> bool {

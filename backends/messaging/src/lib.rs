@@ -5,8 +5,8 @@
 //! [`Transport`](foldwire::Transport) of it, with a pool of frames, credit for each link, receives
 //! posted ahead, one wildcard receive for abort notices, and an orderly end.
 //!
-//! For implementors: `net.rs` has the contract, `foldwire::HeapFrame` is a buffer for layers
-//! that need no registered memory, [`Patience`] a way to wait that is kind to ranks on the same core.
+//! For implementors: `net.rs` has the contract, `foldwire::HeapFrame` is a buffer for layers that
+//! need no registered memory, [`Patience`] a way to wait that is kind to ranks on the same core.
 
 mod endpoint;
 mod error;

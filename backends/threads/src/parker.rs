@@ -17,8 +17,8 @@
 //!
 //! A rank that is a task instead of a thread [registers](Parker::register) a waker, looks at
 //! everything once more, and returns to its executor. Bit 1 of the word says that there is one; a
-//! notification either comes before the bit, and what it tells of is found in that look, or sees the
-//! bit and takes the waker. The waker lies under a lock, as does every change of its bit.
+//! notification either comes before the bit, and what it tells of is found in that look, or sees
+//! the bit and takes the waker. The waker lies under a lock, as does every change of its bit.
 //!
 //! Cost: a notification is one atomic addition when nobody sleeps; a lock and a futex call
 //! otherwise.

@@ -1,11 +1,11 @@
 //! The header of NumPy's `.npy` files, as far as arrays of float32 and float64 need it.
 //!
 //! A file is `\x93NUMPY`, the version (major, minor), the length of the header (u16 in version 1.0,
-//! u32 in 2.0 and 3.0), the header itself, and the values. The header is a Python dictionary literal
-//! with the keys `descr`, `fortran_order` and `shape`, written by `repr`, so looking for the quoted
-//! key is enough. Source: numpy.lib.format, "Format Version 1.0" to "3.0". The crates that read this
-//! format bring in a parser generator, and with it an assembler at build time; these few lines need
-//! neither.
+//! u32 in 2.0 and 3.0), the header itself, and the values. The header is a Python dictionary
+//! literal with the keys `descr`, `fortran_order` and `shape`, written by `repr`, so looking for
+//! the quoted key is enough. Source: numpy.lib.format, "Format Version 1.0" to "3.0". The crates
+//! that read this format bring in a parser generator, and with it an assembler at build time; these
+//! few lines need neither.
 
 use std::io::{self, Read};
 

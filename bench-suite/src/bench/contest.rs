@@ -3,9 +3,9 @@
 //! For each size contestants get ready, run once and have their result checked, warm up, and then
 //! take turns: one run each a round, so that whatever disturbs the machine disturbs all alike. How
 //! many rounds there are follows from the times of the warm-up, which ranks tell each other, so
-//! that all of them do the same. Where ranks share memory and no link is given, each round ends with
-//! a copy of as many bytes by every rank at the same time: what a collective could hope for if it had
-//! nothing to do but to read and write one array.
+//! that all of them do the same. Where ranks share memory and no link is given, each round ends
+//! with a copy of as many bytes by every rank at the same time: what a collective could hope for if
+//! it had nothing to do but to read and write one array.
 
 use std::ops::Range;
 

@@ -14,8 +14,9 @@ pub enum Spacing {
     /// The largest power of two that the bound allows: Δ = 2^⌊log₂(2·eb)⌋. At most 1 bit a value
     /// more, ½ on average.
     ///
-    /// Multiples of Δ then come through exactly, their sums included: counts, masks and indices with
-    /// a bound of ½ (Δ = 1). [docs/guarantees.md] has the conditions. All ranks must choose the same.
+    /// Multiples of Δ then come through exactly, their sums included: counts, masks and indices
+    /// with a bound of ½ (Δ = 1). [docs/guarantees.md] has the conditions. All ranks must choose
+    /// the same.
     ///
     /// [docs/guarantees.md]: https://docs.rs/foldwire
     PowerOfTwo,
@@ -36,8 +37,8 @@ impl Quantum {
     /// No lattice: every value travels exactly.
     pub const LOSSLESS: Self = Self { step: 0.0, bound: 0.0, spacing: Spacing::Widest };
 
-    /// The widest lattice that keeps the absolute bound `bound` for elements of type `T`. If `bound`
-    /// is 0, or too small for a normal step in `T`, it is [`LOSSLESS`](Self::LOSSLESS).
+    /// The widest lattice that keeps the absolute bound `bound` for elements of type `T`. If
+    /// `bound` is 0, or too small for a normal step in `T`, it is [`LOSSLESS`](Self::LOSSLESS).
     ///
     /// # Errors
     /// [`BoundError::NotPositive`] if `bound` is negative or NaN.

@@ -25,8 +25,8 @@ use core::time::Duration;
 ///
 /// Drive it with [`poll`](Self::poll), [`wait`](Self::wait), or `.await` it. Any executor will do:
 /// the transport wakes the task ([`Transport::register`]), or the task asks to be polled again at
-/// once. Dropping it unfinished ends the communicator on all ranks ([`cancel`](Self::cancel) says so
-/// in the code).
+/// once. Dropping it unfinished ends the communicator on all ranks ([`cancel`](Self::cancel) says
+/// so in the code).
 #[must_use = "nothing moves unless the operation is polled or waited for"]
 pub struct Operation<'a, X: Transport, T: Element> {
     comm: &'a mut Communicator<X>,

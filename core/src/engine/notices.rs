@@ -2,8 +2,8 @@
 //!
 //! *Notices.* Who fails tells *everybody* why, so nobody depends on a third rank to pass the news
 //! on. Who waits listens to the ranks it waits for at every pass, and to [`N_OTHERS`] more in turn:
-//! it may wait for a rank that is late and knows of nothing, while the one that failed is another. A
-//! call also listens once before it begins, since one that only sends never waits.
+//! it may wait for a rank that is late and knows of nothing, while the one that failed is another.
+//! A call also listens once before it begins, since one that only sends never waits.
 //!
 //! A notice ends the call under way unless the sender gave up in a *later* call: then it has sent
 //! what this call needs of it. That notice is remembered, and ends that call when this rank comes
@@ -15,9 +15,9 @@
 //! that no message shows the difference. So who has waited for a moment tells those it waits for
 //! what call it makes. A rank compares that with its own call of the same number, and answers with
 //! it, now or when it comes to that call. In a circle of ranks that wait, all are in a call of the
-//! same number, and neighbours have compared: if all make the same call, its schedule has no circle.
-//! A link may be full of messages of an earlier call that nobody wanted, so a question says what its
-//! sender made before, too.
+//! same number, and neighbours have compared: if all make the same call, its schedule has no
+//! circle. A link may be full of messages of an earlier call that nobody wanted, so a question says
+//! what its sender made before, too.
 //!
 //! A rank asks another once in a call, and in a later call only if it has been answered. So a link
 //! holds at most one question and one answer, and leaves room for a notice.

@@ -1,9 +1,9 @@
 //! A transport held to its contract, so that nothing behind this point depends on its honesty.
 //!
-//! What must not change while a communicator lives (rank, size, capacity) is asked once, and checked
-//! then. Each frame that comes out is looked at: a short or misaligned one goes back, and the call
-//! that it was for fails with [`TransportErrorKind::Misuse`], as does a message longer than its
-//! frame. A frame could still shrink later; who reads its bytes asks for them with `get`.
+//! What must not change while a communicator lives (rank, size, capacity) is asked once, and
+//! checked then. Each frame that comes out is looked at: a short or misaligned one goes back, and
+//! the call that it was for fails with [`TransportErrorKind::Misuse`], as does a message longer
+//! than its frame. A frame could still shrink later; who reads its bytes asks for them with `get`.
 //!
 //! Cost: a few comparisons for each frame.
 
@@ -68,8 +68,8 @@ impl<X: Transport> Checked<X> {
         Err(Failure { kind: TransportErrorKind::Misuse, peer: None })
     }
 
-    /// How many of `need` frames the pool has for a rank that holds none and has sent none; `need` if
-    /// that cannot be told. They are taken and given back.
+    /// How many of `need` frames the pool has for a rank that holds none and has sent none; `need`
+    /// if that cannot be told. They are taken and given back.
     pub(super) fn n_available(&mut self, need: usize) -> usize {
         if let Some(n_frames) = self.inner.n_frames() {
             return n_frames.min(need);

@@ -106,8 +106,8 @@ fn a_broken_payload_costs_no_frame_anywhere() {
     assert!(n_struck > 3000, "{n_struck}");
 }
 
-/// Fewer frames than lanes can need are refused before anything is sent, with what to change; a rank
-/// that changes it goes on.
+/// Fewer frames than lanes can need are refused before anything is sent, with what to change; a
+/// rank that changes it goes on.
 #[test]
 fn a_pool_too_small_for_the_lanes_is_refused_at_once_and_serves_fewer() {
     let case = Case { schedule: &Ring, ..Case::all_reduce(2, 100_000) };
