@@ -5,12 +5,27 @@ pub mod libfabric;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 
+use crate::suite::SIZES;
 use crate::{Backend, data};
 use foldwire::schedule::Ring;
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Error, Op, Plan};
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+/// For how many processes the suites are run: the sizes that `FOLDWIRE_SUITE_SIZES` lists, all of
+/// the suite's unless it is set. Each size has cases of its own.
+///
+/// # Panics
+/// If it lists anything else.
+#[must_use]
+pub fn sizes() -> Vec<usize> {
+    let Ok(list) = std::env::var("FOLDWIRE_SUITE_SIZES") else { return SIZES.to_vec() };
+    let sizes: Vec<_> = list.split(',').map_while(|size| size.parse().ok()).collect();
+    let are_known = sizes.iter().all(|size| SIZES.contains(size)) && !sizes.is_empty();
+    assert!(are_known, "FOLDWIRE_SUITE_SIZES={list}: sizes of the suite are {SIZES:?}");
+    sizes
+}
 
 /// The last rank kills itself in the middle of an all-reduce; the others say what they see of it,
 /// shrink, and say how many they are in a call of their own. Returns once they have; exit then,

@@ -2,8 +2,9 @@
 //! that this libfabric has not is skipped, saying so.
 #![cfg(feature = "libfabric")]
 
+use foldwire_tests::processes::sizes;
 use foldwire_tests::skip;
-use foldwire_tests::suite::{N_CHECKS, SIZES};
+use foldwire_tests::suite::N_CHECKS;
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock};
@@ -67,7 +68,7 @@ fn check_suite(provider: &str) {
         return;
     }
     let _turn = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
-    for n in SIZES {
+    for n in sizes() {
         let outputs = launch(n, &["--provider", provider]);
         let text = text(&outputs);
         assert!(outputs.iter().all(|output| output.status.success()), "{provider}, {n}\n{text}");

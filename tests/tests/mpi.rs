@@ -3,7 +3,8 @@
 //! once for each MPI library that it finds.
 #![cfg(feature = "mpi")]
 
-use foldwire_tests::suite::{N_CHECKS, SIZES};
+use foldwire_tests::processes::sizes;
+use foldwire_tests::suite::N_CHECKS;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
@@ -38,7 +39,7 @@ fn check_suite(n: usize) {
 
 #[test]
 fn up_to_five_ranks_do_what_every_backend_must() {
-    for n in SIZES {
+    for n in sizes() {
         check_suite(n);
     }
 }

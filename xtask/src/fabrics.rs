@@ -28,6 +28,10 @@ const LIBFABRIC: Part = Part {
 /// Where an MPI library that is not the first has its builds.
 const SECOND_TARGET: &str = "target/second-mpi";
 
+/// The variable that says for how many processes the suites over MPI and libfabric are run; all of
+/// the suite's sizes unless set.
+pub(crate) const SUITE_SIZES: &str = "FOLDWIRE_SUITE_SIZES";
+
 const MISSING: &str = "not installed (`cargo xtask packages` says what is needed)";
 
 /// An MPI library.
@@ -94,13 +98,21 @@ pub(crate) fn skip_what_is_missing(steps: &mut Steps, here: Available) {
     }
 }
 
-/// Runs the tests of what the workspace's own did not have: the programs without fabrics, the other
-/// MPI libraries.
+/// Runs the tests of what the workspace's own did not have: the programs without fabrics, suites of
+/// many processes, the other MPI libraries.
 pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     if has_any(here) {
         let words = "test --test bench --test info";
         let mut tests = cargo_on_workspace(steps, without_fabrics(here), words);
         steps.run("command without fabrics", &mut tests)?;
+    }
+    let suites = [("mpi", libraries(here).next().is_some()), ("libfabric", here.libfabric)];
+    let suites = suites.into_iter().filter(|(_, is_here)| *is_here);
+    let suites: Vec<_> = suites.map(|(name, _)| format!("--test {name}")).collect();
+    if !suites.is_empty() {
+        let words = format!("test {}", suites.join(" "));
+        let mut tests = cargo_on_workspace(steps, here, &words);
+        steps.run("suites of five processes", tests.env(SUITE_SIZES, "5"))?;
     }
     for library in libraries(here).skip(1) {
         for (what, words) in [

@@ -54,9 +54,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run what a change must pass: tests, features of core, bare metal, loom, documentation
+    /// Run what a change must pass: tests, features of core, bare metal, documentation
     Test,
-    /// Run what finds more: a longer soak, loom deeper, fuzzing, sanitizers, other MPI libraries
+    /// Run what finds more: a longer soak, loom, five processes, fuzzing, sanitizers, other MPI libraries
     Deep,
     /// Check formatting and lints, then run `test` and `deep`
     Ci,

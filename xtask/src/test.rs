@@ -2,7 +2,7 @@
 //! and finds what this does not, is [`deep`](crate::deep).
 
 use crate::steps::Steps;
-use crate::{bare_metal, fabrics, loom, machine, packages};
+use crate::{bare_metal, fabrics, machine, packages};
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let missing = packages::install(steps)?;
@@ -12,8 +12,9 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let here = machine::available();
     fabrics::skip_what_is_missing(steps, here);
     // All features that can be built here; the steps after it take them away again.
-    let tests = "test --no-fail-fast";
-    steps.run("workspace", &mut fabrics::cargo_on_workspace(steps, here, tests))?;
+    let mut tests = fabrics::cargo_on_workspace(steps, here, "test --no-fail-fast");
+    // Five processes on two cores take as long as all the others; `deep` runs them.
+    steps.run("workspace", tests.env(fabrics::SUITE_SIZES, "1,2,3"))?;
     // Each alone, as resolved features of the whole workspace are a union.
     steps.run("core, no features", &mut steps.cargo("test -p foldwire --no-default-features"))?;
     steps.run(
@@ -25,7 +26,6 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
         &mut steps.cargo("check -p foldwire --no-default-features --features std"),
     )?;
     bare_metal::run(steps)?;
-    loom::run(steps, &loom::Args::default())?;
     let mut documentation = fabrics::cargo_on_workspace(steps, here, "doc --no-deps");
     steps.run("documentation", documentation.env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(())
