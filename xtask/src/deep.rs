@@ -11,7 +11,7 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let here = machine::available();
     fabrics::skip_what_is_missing(steps, here);
     soak::deeply(steps)?;
-    loom::run(steps, &loom::Args { deeper: true })?;
+    loom::run(steps, &loom::Args::default())?;
     fuzz::briefly(steps)?;
     sanitize::briefly(steps)?;
     fabrics::test_others(steps, here)?;

@@ -5,8 +5,8 @@ use anyhow::ensure;
 
 const EXAMPLES: &str = "\
 Examples:
-  cargo xtask loom            some seconds
-  cargo xtask loom --deeper   one preemption more in each model, as `cargo xtask deep` does it";
+  cargo xtask loom            as `cargo xtask deep` does it
+  cargo xtask loom --deeper   one preemption more in each model, which takes many minutes";
 
 /// Options of `cargo xtask loom`.
 #[derive(Debug, Default, clap::Args)]
