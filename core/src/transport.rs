@@ -84,7 +84,8 @@ pub const MAX_LANES: usize = 8;
 /// Reliable frames, delivered in order per (peer, tag).
 ///
 /// One value belongs to one rank and is driven by one thread at a time. No method blocks, except
-/// [`idle`](Self::idle), which may wait as long as its budget.
+/// [`idle`](Self::idle), which may wait as long as its budget. A peer is always another rank: there
+/// need be no link from a rank to itself.
 pub trait Transport {
     /// An owned message buffer of [`frame_capacity`](Self::frame_capacity) bytes. Its first byte
     /// must be aligned to [`FRAME_ALIGN`] bytes; `HeapFrame` (feature `alloc`) is. Dropping one

@@ -161,12 +161,15 @@ fn read_calls(question: &Header, payload: &[u8]) -> Option<Calls> {
     Some(calls)
 }
 
-/// What a rank has told, if it has.
+/// What a rank has told, if it has. A rank tells itself nothing, and has no link to itself.
 pub(super) fn hear<X: Transport>(
     transport: &mut X,
     from: Rank,
     epoch: u16,
 ) -> Result<Option<Heard>, Error> {
+    if from == transport.rank() {
+        return Ok(None);
+    }
     match listen(transport, from, epoch) {
         Poll::Ready(heard) => heard,
         Poll::Pending => Ok(None),
