@@ -22,6 +22,7 @@ trait Net {
 }
 
 type Lost = foldwire_threads::Error;
+type Polled<T> = Poll<Result<T, Lost>>;
 
 struct Wire {
     net: Box<dyn Net<Lost = Lost>>,
@@ -36,16 +37,15 @@ impl Transport for Wire {
     fn rank(&self) -> Rank { self.net.rank() }
     fn size(&self) -> usize { self.net.size() }
     fn frame_capacity(&self) -> usize { 65_536 }
-    // An empty buffer; Pending while there is none. FRAMES_PER_LANE for each lane suffice.
-    fn poll_frame(&mut self) -> Poll<Result<HeapFrame, Lost>> { self.net.buffer() }
+    fn poll_frame(&mut self) -> Polled<HeapFrame> { self.net.buffer() } // Pending: none is free
     fn recycle(&mut self, frame: HeapFrame) { self.net.give_back(frame) }
     // Is there room for one more? After Ready the next send is accepted.
-    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Lost>> { self.net.room(to, tag) }
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Polled<()> { self.net.room(to, tag) }
     fn send(&mut self, to: Rank, tag: Tag, frame: HeapFrame, n_bytes: usize) -> Result<(), Lost> {
         self.net.push(to, tag, frame, n_bytes)
     }
     // What was accepted arrives, in order for each (peer, tag).
-    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(HeapFrame, usize), Lost>> {
+    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Polled<(HeapFrame, usize)> {
         self.net.pop(from, tag)
     }
     // A rank for which something accepted has not left yet: until there is none, the call goes on.
