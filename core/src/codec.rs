@@ -417,7 +417,7 @@ pub struct CodecParams {
 }
 
 macro_rules! codecs {
-    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, exact: $exact:literal, homomorphic: $homomorphic:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, exact: $exact:literal, homomorphic: $homomorphic:literal, in_place: $in_place:literal;)*) => {
         /// A codec, by name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
@@ -451,6 +451,15 @@ macro_rules! codecs {
             pub const fn is_homomorphic(self) -> bool {
                 match self {
                     $(Self::$variant => $homomorphic,)*
+                }
+            }
+
+            /// Whether it combines into a received frame itself: [`Codec::fold_in_place`] and
+            /// [`Homomorphic::combine_in_place`] give something.
+            #[must_use]
+            pub const fn is_in_place(self) -> bool {
+                match self {
+                    $(Self::$variant => $in_place,)*
                 }
             }
 
@@ -493,9 +502,9 @@ macro_rules! codecs {
 
 codecs! {
     /// The values themselves.
-    Raw = 0, "raw", exact: true, homomorphic: true;
+    Raw = 0, "raw", exact: true, homomorphic: true, in_place: true;
     /// Quantise, 1-D Lorenzo, fixed-length blocks; reduces without decoding.
-    FzLight = 1, "fz-light", exact: false, homomorphic: true;
+    FzLight = 1, "fz-light", exact: false, homomorphic: true, in_place: false;
 }
 
 #[cfg(test)]
@@ -520,6 +529,13 @@ mod tests {
                 "{}",
                 id.name()
             );
+            let codec = codec.as_dyn();
+            let in_place = codec.fold_in_place(&Op::Sum, &mut [], &[]).is_some();
+            assert_eq!(in_place, id.is_in_place(), "{}", id.name());
+            let in_place = codec
+                .homomorphic()
+                .map(|codec| codec.combine_in_place(&Op::Sum, &mut [], &[]).is_some());
+            assert_eq!(in_place, id.is_homomorphic().then_some(id.is_in_place()), "{}", id.name());
         }
     }
 }

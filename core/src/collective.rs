@@ -22,6 +22,7 @@ use crate::layout::{Division, Layout, max_segment, share};
 use crate::op::{Op, OpCode};
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
+use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::{Call, Collective, RecursiveDoubling, Schedule};
 use crate::select;
@@ -490,14 +491,11 @@ impl<X: Transport> Communicator<X> {
         let program = Program {
             schedule,
             call,
-            pipeline,
-            codec: codec.id(),
-            op,
+            rules: Rules::new(call.collective, &pipeline, codec.id(), op),
             header: CallHeader { epoch: self.epoch, sequence: self.sequence, ..header },
             layout,
             checksum: self.checksum(),
             rank: self.rank(),
-            divisor: if op == OpCode::Avg { call.size as u32 } else { 1 },
         };
         Ok(Engine::new(program, lanes, self.transport.now()))
     }

@@ -10,70 +10,44 @@
 //! time limit covers a peer that is alive but silent. On any error the engine tells every other
 //! rank, and each that waits ends as well.
 
-mod doing;
-mod frames;
+mod compute;
 mod lane;
 mod notices;
+mod slots;
 mod work;
 
+pub(crate) use compute::Compute;
 pub(crate) use notices::{Message, Notices};
 pub(crate) use work::{Buffers, Work};
 
-use crate::Element;
-use crate::codec::CodecId;
 use crate::error::{Error, Field, Value};
 use crate::frame::{CallHeader, Header};
 use crate::layout::Layout;
-use crate::op::OpCode;
-use crate::pipeline::Pipeline;
+use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::{Call, Schedule};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError, TransportErrorKind};
 use crate::wait::{Wait, rest};
 use core::task::Poll;
 use core::time::Duration;
-use frames::Frame;
 use heapless::Vec;
 use lane::{Lane, Turn};
+use slots::Frame;
 
 /// Everything about a call that does not change while it runs.
 pub(crate) struct Program {
     pub(crate) schedule: &'static dyn Schedule,
     pub(crate) call: Call,
-    pub(crate) pipeline: Pipeline,
-    pub(crate) codec: CodecId,
-    pub(crate) op: OpCode,
+    pub(crate) rules: Rules,
     /// What peers are told of the call, and must say as well. A look at the extent of the data has
     /// that of the call it belongs to.
     pub(crate) header: CallHeader,
     pub(crate) layout: Layout,
     pub(crate) checksum: bool,
     pub(crate) rank: Rank,
-    /// An average divides by this when the result is stored; 1 otherwise.
-    pub(crate) divisor: u32,
 }
 
 impl Program {
-    /// Whether decoding gives back exactly what was encoded.
-    pub(crate) fn is_exact(&self) -> bool {
-        self.codec.is_exact()
-    }
-
-    /// Whether frames that are passed on are encoded anew.
-    pub(crate) fn recodes(&self) -> bool {
-        self.pipeline.recodes(self.codec, self.op)
-    }
-
-    /// Whether partial reductions are kept as frames.
-    pub(crate) fn keeps_frames(&self) -> bool {
-        self.pipeline.keeps_frames(self.codec, self.op)
-    }
-
-    /// Whether own values are encoded before they are combined.
-    pub(crate) fn encodes_own(&self) -> bool {
-        self.pipeline.encodes_own(self.codec, self.op)
-    }
-
     /// How many ranks' values a value of the result combines.
     fn n_operands(&self) -> u32 {
         if self.call.collective.reduces() { self.call.size as u32 } else { 1 }
@@ -152,15 +126,15 @@ impl<F: Frame> Engine<F> {
 
     /// Advances every lane by at most one step. Once a rank is found lost, no lane goes on; what it
     /// told before may say why.
-    pub(crate) fn poll<X: Transport<Frame = F>, T: Element>(
+    pub(crate) fn poll<X: Transport<Frame = F>>(
         &mut self,
         transport: &mut X,
-        work: &mut Work<'_, '_, T>,
+        compute: &mut dyn Compute,
         limits: Limits,
         notices: &mut Notices,
     ) -> Result<Progress, Error> {
         if self.lost.is_none() {
-            match self.advance(transport, work, limits, notices) {
+            match self.advance(transport, compute, limits, notices) {
                 Err(
                     error @ Error::Transport {
                         kind: TransportErrorKind::PeerLost,
@@ -184,10 +158,10 @@ impl<F: Frame> Engine<F> {
     }
 
     /// As [`poll`](Self::poll) while nobody is lost.
-    fn advance<X: Transport<Frame = F>, T: Element>(
+    fn advance<X: Transport<Frame = F>>(
         &mut self,
         transport: &mut X,
-        work: &mut Work<'_, '_, T>,
+        compute: &mut dyn Compute,
         limits: Limits,
         notices: &mut Notices,
     ) -> Result<Progress, Error> {
@@ -201,7 +175,14 @@ impl<F: Frame> Engine<F> {
         let n_lanes = self.lanes.len();
         let (mut moved, mut finished) = (false, true);
         for lane in &mut self.lanes {
-            match lane.turn(&self.program, n_lanes, transport, work, notices, &mut self.report)? {
+            match lane.turn(
+                &self.program,
+                n_lanes,
+                transport,
+                compute,
+                notices,
+                &mut self.report,
+            )? {
                 Turn::Stepped => (moved, finished) = (true, false),
                 Turn::Waiting => finished = false,
                 Turn::Done => {}
@@ -291,3 +272,6 @@ fn ask_after(stall: Duration) -> Duration {
 pub(crate) fn transport_error<E: TransportError>(error: E) -> Error {
     Error::Transport { kind: error.kind(), peer: error.peer() }
 }
+
+#[cfg(test)]
+mod tests;

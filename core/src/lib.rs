@@ -75,6 +75,7 @@ pub mod layout;
 pub mod op;
 pub mod pipeline;
 pub mod plan;
+pub mod primitive;
 pub mod report;
 pub mod schedule;
 pub mod select;

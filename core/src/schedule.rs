@@ -1,10 +1,10 @@
 //! Who talks to whom, in which order: algorithms as pure functions.
 //!
 //! A schedule cuts the logical array into *parts* and gives every rank a program: step `0`, `1`, …
-//! Each [`Step`] receives at most one part, does one [`Action`], and sends at most one part. A
-//! schedule owns no memory and does no I/O, so a program can be printed, checked (`check`, with
-//! `alloc`) and simulated. The vocabulary is NCCL's (`device/primitives.h`: send, recv,
-//! recvReduceSend, …).
+//! Each [`Step`] receives at most one part, combines, keeps or stores it, and sends at most one
+//! part. A schedule owns no memory and does no I/O, so a program can be printed, checked (`check`,
+//! with `alloc`) and simulated. A step is flags, as in NCCL (`device/primitives.h`: one generic
+//! operation behind send, recv, recvReduceSend, …).
 //!
 //! Adding one: a new file here and one line in [`ALL`].
 
@@ -17,6 +17,7 @@ mod pairwise;
 mod print;
 mod recursive_doubling;
 mod ring;
+mod step;
 
 pub use binomial::Binomial;
 pub use chain::Chain;
@@ -24,6 +25,7 @@ pub use pairwise::Pairwise;
 pub use print::program;
 pub use recursive_doubling::RecursiveDoubling;
 pub use ring::Ring;
+pub use step::Step;
 
 use crate::transport::Rank;
 
@@ -143,136 +145,6 @@ impl Part {
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
-    }
-}
-
-/// One step of one rank: receive (if [`from`](Self::from) is set), act, send (if [`to`](Self::to)
-/// is set).
-///
-/// Everything in a step concerns one part. The *holding* of a lane is what an earlier step of the
-/// same lane kept for the same part: a received frame or a partial reduction. A lane has at most
-/// one holding, and while it has one, every step concerns that part. "The local part" is the rank's
-/// own contribution.
-///
-/// A step that receives and sends takes its frame first, and only then waits for credit to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// What to do.
-    pub action: Action,
-    /// The part concerned.
-    pub part: Part,
-    /// Whom to receive from; set exactly for the actions that receive.
-    pub from: Option<Rank>,
-    /// Whom to send to; set exactly for the actions that send.
-    pub to: Option<Rank>,
-    /// For the actions that send: the part is needed again by a later step of this rank, so keep it
-    /// as the holding. After a `Send` of the local part that is the local part itself: nothing is
-    /// held, and the later step uses the local part again.
-    pub keep: bool,
-}
-
-/// What a step does. Names say receive–combine–keep–send in that order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Action {
-    /// Send the holding, or the local part if nothing is held.
-    Send,
-    /// As `Send` of the local part; also put what the others will decode into the local output.
-    SendStore,
-    /// Receive into the holding, to be sent on or stored by later steps.
-    Hold,
-    /// Put the holding into the output and drop it. With nothing held: copy the local part there.
-    Finish,
-    /// As `Finish`, where some other rank received this very result through the wire: store what
-    /// that rank decodes, so that all ranks hold the same bits.
-    FinishAsSent,
-    /// Receive into the output.
-    Store,
-    /// Receive and send on; keep nothing.
-    Forward,
-    /// Receive into the output and send on.
-    StoreForward,
-    /// Receive and combine with the holding, or with the local part if nothing is held; hold the
-    /// result.
-    Reduce,
-    /// As `Reduce`, then send the result instead of holding it.
-    ReduceSend,
-    /// As `Reduce`, then put the result into the output instead of holding it.
-    ReduceStore,
-    /// As `Reduce`, then send the result and put what the receiver decodes into the output.
-    ReduceStoreSend,
-}
-
-impl Action {
-    /// Whether the step receives a frame.
-    #[must_use]
-    pub const fn receives(self) -> bool {
-        !matches!(self, Self::Send | Self::SendStore | Self::Finish | Self::FinishAsSent)
-    }
-
-    /// Whether the step sends a frame.
-    #[must_use]
-    pub const fn sends(self) -> bool {
-        matches!(
-            self,
-            Self::Send
-                | Self::SendStore
-                | Self::Forward
-                | Self::StoreForward
-                | Self::ReduceSend
-                | Self::ReduceStoreSend
-        )
-    }
-
-    /// Whether the step combines what it receives with what the rank has.
-    #[must_use]
-    pub const fn reduces(self) -> bool {
-        matches!(self, Self::Reduce | Self::ReduceSend | Self::ReduceStore | Self::ReduceStoreSend)
-    }
-
-    /// Whether the step writes the output.
-    #[must_use]
-    pub const fn stores(self) -> bool {
-        matches!(
-            self,
-            Self::SendStore
-                | Self::Finish
-                | Self::FinishAsSent
-                | Self::Store
-                | Self::StoreForward
-                | Self::ReduceStore
-                | Self::ReduceStoreSend
-        )
-    }
-}
-
-impl Step {
-    /// A step without peers; add them with [`from`](Self::from), [`to`](Self::to) and
-    /// [`keeping`](Self::keeping).
-    #[must_use]
-    pub const fn new(action: Action, part: Part) -> Self {
-        Self { action, part, from: None, to: None, keep: false }
-    }
-
-    /// Receive from this rank.
-    #[must_use]
-    pub const fn from(mut self, rank: Rank) -> Self {
-        self.from = Some(rank);
-        self
-    }
-
-    /// Send to this rank.
-    #[must_use]
-    pub const fn to(mut self, rank: Rank) -> Self {
-        self.to = Some(rank);
-        self
-    }
-
-    /// Keep the part as the holding if `keep`.
-    #[must_use]
-    pub const fn keeping(mut self, keep: bool) -> Self {
-        self.keep = keep;
-        self
     }
 }
 

@@ -6,7 +6,7 @@
 //! rules for lanes) on virtual time. No values are moved. What a step costs follows from
 //!
 //! - *compute*: the [`primitives`](Speeds) that its action asks of the codec in this pipeline
-//!   ([`work`]), n·b / speed for n values of b bytes, and for each message `send_overhead`,
+//!   (`work`), n·b / speed for n values of b bytes, and for each message `send_overhead`,
 //!   `recv_overhead` (LogP's o; Culler et al., PPoPP'93) and `send_per_byte`, `recv_per_byte` of
 //!   its frame, where software copies it (LogGOPS's O; Hoefler et al., HPDC'10);
 //! - *network*: each rank has one link, full duplex, as in LogGP (Alexandrov et al., SPAA'95) with
@@ -26,7 +26,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `speeds` | speeds of primitives; bytes on the wire |
-//! | `work` | actions × pipelines → primitives |
+//! | `work` | a step's primitives, counted |
 //! | `run` | the events |
 //! | `prices` | what steps and messages cost |
 //! | `links` | credit, frames that wait |
@@ -55,7 +55,7 @@ mod run;
 mod speeds;
 #[cfg(test)]
 mod tests;
-pub mod work;
+mod work;
 
 pub use speeds::{Speeds, Wire};
 
@@ -64,12 +64,12 @@ use foldwire::collective::{EXTENT_SCHEDULE, EXTENT_VALUES};
 use foldwire::kernel::Level;
 use foldwire::layout::{Division, Layout};
 use foldwire::op::OpCode;
+use foldwire::primitive::Rules;
 use foldwire::schedule::Call;
 use foldwire::transport::{MAX_LANES, Rank};
 use foldwire::{Collective, Element, Error, Plan, Quantum, layout, select};
 use prices::picoseconds;
 use run::{Account, Entry, Job, Run};
-use work::Rules;
 
 /// The call to be predicted.
 #[derive(Clone, Copy, Debug)]
@@ -328,7 +328,8 @@ pub fn predict<T: Element>(
         call,
         layout,
         n_lanes: lanes.min(MAX_LANES).min(layout.n_rounds()),
-        rules: Rules::new(collective, case.op, &case.plan, case.in_place),
+        rules: Rules::new(collective, &case.plan.pipeline, case.plan.codec, case.op),
+        in_place: case.in_place,
         bytes_per_value: T::BYTES,
         speeds: &costs.speeds,
         wire: &wire,
@@ -370,7 +371,8 @@ fn exchange_extents(
         call,
         layout,
         n_lanes: 1,
-        rules: Rules::new(Collective::AllReduce, OpCode::Max, &plan, true),
+        rules: Rules::new(Collective::AllReduce, &plan.pipeline, plan.codec, OpCode::Max),
+        in_place: true,
         bytes_per_value: f64::BYTES,
         speeds: &Speeds::FREE,
         wire: &wire,

@@ -230,7 +230,8 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
             State::Extent { engine, values, sampled, before } => {
                 let codec = AnyCodec::<f64>::Raw(crate::codec::Raw::new());
                 let mut buffers = Buffers::InPlace { start: 0, data: values };
-                let mut work = Work { codec: codec.as_dyn(), op: Op::Max, buffers: &mut buffers };
+                let codec = codec.as_dyn();
+                let mut work = Work { codec, op: Op::Max, divisor: 1, buffers: &mut buffers };
                 Ok(match engine.poll(transport, &mut work, self.limits, notices)? {
                     Progress::Moved => Step::Moved,
                     Progress::Waiting => Step::Waiting,
@@ -252,7 +253,8 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
             State::Running { engine, codec, before } => {
                 let buffers = &mut self.request.buffers;
                 let op = self.request.op.unwrap_or(Op::Sum);
-                let mut work = Work { codec: codec.as_dyn(), op, buffers };
+                let divisor = if op.code() == OpCode::Avg { transport.size() as u32 } else { 1 };
+                let mut work = Work { codec: codec.as_dyn(), op, divisor, buffers };
                 Ok(match engine.poll(transport, &mut work, self.limits, notices)? {
                     Progress::Moved => Step::Moved,
                     Progress::Waiting => Step::Waiting,

@@ -1,26 +1,25 @@
 //! One lane: a cursor in the program, and the frames it holds.
 //!
 //! A turn first gets everything that a step can wait for (the incoming frame, credit to send, spare
-//! frames), keeping what it has if something is missing; then the step is one computation and at
-//! most one send, neither of which waits. So a turn either completes a step or changes nothing that
-//! matters, and no state is needed between the two but what the lane holds.
+//! frames), keeping what it has if something is missing. Then the step is a short list of
+//! primitives, which may be pending, and at most one send, which does not wait. What is left of the
+//! list and what is in the slots is all the state there is.
 
-use super::doing::Doing;
-use super::frames::{Frame, Frames, Place};
-use super::work::{Floats, Payload, Work};
+use super::compute::Compute;
+use super::slots::{Frame, Slots};
 use super::{Notices, Program, check_fields, check_source, transport_error};
-use crate::Element;
+use crate::codec::DecodeError;
 use crate::error::{Error, Field, Reason, Value};
 use crate::frame::{self, FrameError, HEADER_BYTES, Header, Kind};
+use crate::primitive::{Content, Form, Primitive, Primitives, Slot};
 use crate::report::Report;
-use crate::schedule::{Action, Step};
+use crate::schedule::Step;
 use crate::transport::{FRAMES_PER_LANE, Rank, Tag, Transport, TransportErrorKind};
-use core::ops::RangeInclusive;
+use core::ops::{Range, RangeInclusive};
 use core::task::Poll;
-use heapless::Vec;
+use core::time::Duration;
 
-/// Spare frames that one step can use: one to send, one for scratch.
-const SPARES: usize = 2;
+const _: () = assert!(Slot::COUNT == FRAMES_PER_LANE);
 
 /// What a turn did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,54 +29,20 @@ pub(super) enum Turn {
     Done,
 }
 
-/// What the lane keeps of the current part between steps.
-#[derive(Default)]
-pub(super) enum Holding {
-    /// Nothing; the rank's own values stand for themselves.
-    #[default]
-    Nothing,
-    /// An encoded segment.
-    Encoded(Payload),
-    /// A segment as floats.
-    Floats(Floats),
-}
-
-impl Holding {
-    /// How many ranks' values are combined in it.
-    pub(super) const fn operands(&self) -> u32 {
-        match self {
-            Self::Nothing => 1,
-            Self::Encoded(payload) => payload.operands,
-            Self::Floats(floats) => floats.operands,
-        }
-    }
-}
-
 pub(super) struct Lane<F> {
     tag: Tag,
     round: usize,
     step: usize,
     /// The last turn found no free frame.
     is_starved: bool,
-    /// All frames that the lane has; what follows says what is in them.
-    pub(super) frames: Frames<F>,
-    pub(super) incoming: Option<Payload>,
-    pub(super) holding: Holding,
-    pub(super) spares: Vec<Place, SPARES>,
+    slots: Slots<F>,
+    /// What is left to compute of the current step, in reverse order, once that has begun.
+    to_do: Option<Primitives>,
 }
 
 impl<F: Frame> Lane<F> {
     pub(super) fn new(tag: Tag, round: usize) -> Self {
-        Self {
-            tag,
-            round,
-            step: 0,
-            is_starved: false,
-            frames: Frames::new(),
-            incoming: None,
-            holding: Holding::Nothing,
-            spares: Vec::new(),
-        }
+        Self { tag, round, step: 0, is_starved: false, slots: Slots::new(), to_do: None }
     }
 
     fn current(&self, program: &Program) -> Option<Step> {
@@ -89,7 +54,7 @@ impl<F: Frame> Lane<F> {
     /// is a free frame.
     pub(super) fn waits_for(&self, program: &Program) -> Option<(Rank, usize)> {
         let step = self.current(program)?;
-        let from = if self.incoming.is_none() { step.from } else { None };
+        let from = step.from.filter(|_| self.slots.content(Slot::In).is_none());
         let peer = if self.is_starved { None } else { from.or(step.to) };
         Some((peer.unwrap_or(program.rank), self.step))
     }
@@ -97,7 +62,7 @@ impl<F: Frame> Lane<F> {
     /// Frames that the lane may still want at the same time.
     pub(super) fn n_needed(&self, program: &Program) -> usize {
         let is_done = self.current(program).is_none();
-        if is_done { 0 } else { FRAMES_PER_LANE.saturating_sub(self.frames.len()) }
+        if is_done { 0 } else { FRAMES_PER_LANE.saturating_sub(self.slots.n_frames()) }
     }
 
     /// Whom the lane receives from next, after the current step.
@@ -112,49 +77,45 @@ impl<F: Frame> Lane<F> {
 
     /// Gives every frame back.
     pub(super) fn release<X: Transport<Frame = F>>(&mut self, transport: &mut X) {
-        (self.incoming, self.holding) = (None, Holding::Nothing);
-        self.spares.clear();
-        while let Some(frame) = self.frames.take_any() {
+        self.to_do = None;
+        while let Some(frame) = self.slots.take_any() {
             transport.recycle(frame);
         }
     }
 
-    /// Keeps a frame that the transport gave.
-    fn keep<X: Transport<Frame = F>>(
-        &mut self,
-        frame: F,
-        transport: &mut X,
-    ) -> Result<Place, Error> {
-        self.frames.put(frame).map_err(|frame| {
-            transport.recycle(frame);
-            misuse()
-        })
-    }
-
     /// Completes the current step if nothing is missing for it.
-    pub(super) fn turn<X: Transport<Frame = F>, T: Element>(
+    pub(super) fn turn<X: Transport<Frame = F>>(
         &mut self,
         program: &Program,
         n_lanes: usize,
         transport: &mut X,
-        work: &mut Work<'_, '_, T>,
+        compute: &mut dyn Compute,
         notices: &mut Notices,
         report: &mut Report,
     ) -> Result<Turn, Error> {
         let Some(step) = self.current(program) else { return Ok(Turn::Done) };
         let segment = program.layout.segment(step.part.index(), self.round);
         self.is_starved = false;
-        if let (Some(from), None) = (step.from, &self.incoming) {
+        if let (Some(from), None) = (step.from, self.slots.content(Slot::In)) {
             match transport.poll_recv(from, self.tag).map_err(transport_error)? {
                 Poll::Pending => return Ok(Turn::Waiting),
                 Poll::Ready((frame, n_bytes)) => {
-                    let at = self.keep(frame, transport)?;
-                    let message = self.frames.bytes(at)?.get(..n_bytes);
-                    let Header { n_bytes, operands, .. } =
+                    self.put(Slot::In, frame, transport)?;
+                    let message = self.slots.bytes(Slot::In)?.get(..n_bytes);
+                    let message = message.ok_or(misuse())?;
+                    let header =
                         self.check(program, notices, from, &step, segment.len(), message)?;
-                    let n_bytes = n_bytes as usize;
-                    work.check_length(&self.frames, at, n_bytes, segment.len())?;
-                    self.incoming = Some(Payload { at, n_bytes, operands, has_header: true });
+                    // A frame that is only passed on is not decoded here.
+                    let n_bytes = header.n_bytes as usize;
+                    let payload = message.get(HEADER_BYTES..HEADER_BYTES + n_bytes);
+                    let (found, expected) =
+                        (compute.n_values(payload.ok_or(misuse())?)?, segment.len());
+                    if found != expected {
+                        return Err(DecodeError::Count { found, expected }.into());
+                    }
+                    let operands = header.operands;
+                    let content = Content { form: Form::Frame, operands, as_received: true };
+                    self.slots.fill(Slot::In, content, n_bytes);
                     if let Some(next) = self.next_source(program, n_lanes) {
                         transport.expect(next, self.tag);
                     }
@@ -166,47 +127,30 @@ impl<F: Frame> Lane<F> {
         {
             return Ok(Turn::Waiting);
         }
-        while !self.spares.is_full() {
+        for slot in [Slot::Out, Slot::Spare] {
+            if self.slots.has_frame(slot) {
+                continue;
+            }
             match transport.poll_frame().map_err(transport_error)? {
                 Poll::Pending => {
                     self.is_starved = true;
                     return Ok(Turn::Waiting);
                 }
-                Poll::Ready(frame) => {
-                    let place = self.keep(frame, transport)?;
-                    if self.spares.push(place).is_err() {
-                        return Err(misuse());
-                    }
-                }
+                Poll::Ready(frame) => self.put(slot, frame, transport)?,
             }
         }
-        let outgoing =
-            Doing { lane: self, program, transport, work, report, segment: &segment }.act(&step)?;
-        if let (Some(to), Some(payload)) = (step.to, outgoing) {
-            let n_bytes = HEADER_BYTES + payload.n_bytes;
-            let [bytes] = self.frames.bytes_mut([payload.at])?;
-            let bytes = bytes.get_mut(..n_bytes).ok_or(misuse())?;
-            if payload.has_header {
-                frame::readdress(bytes, program.rank);
-            } else {
-                let header = Header {
-                    kind: Kind::Data,
-                    call: program.header,
-                    from: program.rank,
-                    part: step.part.0,
-                    round: self.round as u32,
-                    n_values: segment.len() as u32,
-                    n_bytes: payload.n_bytes as u32,
-                    operands: payload.operands,
-                };
-                header.emit(bytes, program.checksum);
-            }
-            let frame = self.frames.take(payload.at)?;
+        if self.compute(program, &step, &segment, transport, compute, report)?.is_pending() {
+            return Ok(Turn::Waiting);
+        }
+        if let Some(to) = step.to {
+            let n_bytes = self.address(program, &step, segment.len())?;
+            let frame = self.slots.take_message()?;
             transport.send(to, self.tag, frame, n_bytes).map_err(transport_error)?;
-            report.raw_bytes += (segment.len() * T::BYTES) as u64;
+            report.raw_bytes += (segment.len() * compute.bytes_per_value()) as u64;
             report.wire_bytes += n_bytes as u64;
             report.n_messages += 1;
         }
+        self.slots.end_step(step.keep).for_each(|frame| transport.recycle(frame));
         self.step += 1;
         if self.step == program.n_steps() {
             self.step = 0;
@@ -218,6 +162,75 @@ impl<F: Frame> Lane<F> {
         Ok(Turn::Stepped)
     }
 
+    /// Puts a frame that the transport gave into a slot.
+    fn put<X: Transport<Frame = F>>(
+        &mut self,
+        slot: Slot,
+        frame: F,
+        transport: &mut X,
+    ) -> Result<(), Error> {
+        self.slots.put(slot, frame).map_err(|frame| {
+            transport.recycle(frame);
+            misuse()
+        })
+    }
+
+    /// Computes what the step says; `Pending` if something is left to do.
+    fn compute<X: Transport<Frame = F>>(
+        &mut self,
+        program: &Program,
+        step: &Step,
+        segment: &Range<usize>,
+        transport: &X,
+        compute: &mut dyn Compute,
+        report: &mut Report,
+    ) -> Poll<Result<(), Error>> {
+        if self.to_do.is_none() {
+            if step.from.is_none() && step.store {
+                self.check_complete(program)?;
+            }
+            let held = self.slots.content(Slot::Held).map(|content| content.form);
+            let mut primitives = program.rules.primitives(step, held);
+            primitives.reverse();
+            self.to_do = Some(primitives);
+        }
+        while let Some(&primitive) = self.to_do.as_ref().and_then(|to_do| to_do.last()) {
+            let clock = clock(primitive).map(|clock| (clock, transport.now()));
+            let done = self.slots.carry_out(primitive, compute, segment, report);
+            if let Some((clock, start)) = clock {
+                let clock = clock(report);
+                *clock = clock.saturating_add(transport.now().saturating_sub(start));
+            }
+            core::task::ready!(done)?;
+            self.to_do.as_mut().and_then(heapless::Vec::pop);
+        }
+        self.to_do = None;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes the header of the message in `Out`; of one that is passed on, only who sends it. How
+    /// many bytes are to be sent.
+    fn address(&mut self, program: &Program, step: &Step, n_values: usize) -> Result<usize, Error> {
+        let (part, round) = (step.part.0, self.round as u32);
+        let (message, content) = self.slots.message()?;
+        if content.as_received {
+            frame::readdress(message, program.rank);
+        } else {
+            let header = Header {
+                kind: Kind::Data,
+                call: program.header,
+                from: program.rank,
+                part,
+                round,
+                n_values: n_values as u32,
+                n_bytes: (message.len() - HEADER_BYTES) as u32,
+                operands: content.operands,
+            };
+            header.emit(message, program.checksum);
+        }
+        Ok(message.len())
+    }
+
     /// Checks a received message against what this step expects; its header.
     fn check(
         &self,
@@ -226,9 +239,8 @@ impl<F: Frame> Lane<F> {
         rank: Rank,
         step: &Step,
         n_values: usize,
-        message: Option<&[u8]>,
+        message: &[u8],
     ) -> Result<Header, Error> {
-        let message = message.ok_or(misuse())?;
         let header = Header::parse(message, program.checksum)
             .map_err(|error| Error::Frame { rank, error })?;
         match header.kind {
@@ -251,7 +263,7 @@ impl<F: Frame> Lane<F> {
                 (Field::Segment, n_values as u64, u64::from(header.n_values)),
             ],
         )?;
-        let need = self.operands(program, step.action);
+        let need = self.operands(program, step);
         if !need.contains(&header.operands) {
             let [ours, theirs] =
                 [*need.end(), header.operands].map(|n| Value::number(u64::from(n)));
@@ -260,23 +272,53 @@ impl<F: Frame> Lane<F> {
         Ok(header)
     }
 
-    /// How many ranks' values a message for this action can combine. What is stored must lack
+    /// How many ranks' values are in what the rank has.
+    fn own_operands(&self) -> u32 {
+        self.slots.content(Slot::Held).map_or(1, |content| content.operands)
+    }
+
+    /// How many ranks' values a message for this step can combine. What is stored must lack
     /// nobody's.
-    fn operands(&self, program: &Program, action: Action) -> RangeInclusive<u32> {
+    fn operands(&self, program: &Program, step: &Step) -> RangeInclusive<u32> {
         let all = program.n_operands();
-        let others = all.saturating_sub(self.holding.operands());
-        match action {
-            Action::Store | Action::StoreForward => all..=all,
-            Action::ReduceStore | Action::ReduceStoreSend => others..=others,
-            Action::Reduce | Action::ReduceSend => 1..=others,
-            _ => 1..=all,
-        }
+        let most = if step.own { all.saturating_sub(self.own_operands()) } else { all };
+        if step.store { most..=most } else { 1..=most }
+    }
+
+    /// An error unless a value of every rank went into what the rank has.
+    fn check_complete(&self, program: &Program) -> Result<(), Error> {
+        let (ours, theirs) = (program.n_operands(), self.own_operands());
+        let rank = self.last_source(program);
+        check_fields(rank, &[(Field::Operands, u64::from(ours), u64::from(theirs))])
     }
 
     /// Whom the lane last received from in this round; this rank if from nobody.
-    pub(super) fn last_source(&self, program: &Program) -> Rank {
+    fn last_source(&self, program: &Program) -> Rank {
         let source = |index| program.schedule.step(program.call, program.rank, index).from;
         (0..self.step).rev().find_map(source).unwrap_or(program.rank)
+    }
+}
+
+/// The clock of a report that a primitive's time goes into.
+const fn clock(primitive: Primitive) -> Option<fn(&mut Report) -> &mut Duration> {
+    match primitive {
+        Primitive::EncodeOwn { .. } | Primitive::Encode { .. } | Primitive::Recode { .. } => {
+            Some(|report| &mut report.encode)
+        }
+        Primitive::Decode { .. } | Primitive::Store { .. } => Some(|report| &mut report.decode),
+        Primitive::CopyOwn { .. }
+        | Primitive::Fold
+        | Primitive::FoldInPlace
+        | Primitive::FoldStore
+        | Primitive::Refold
+        | Primitive::Combine { .. }
+        | Primitive::CombineInPlace { .. }
+        | Primitive::Reduce { .. }
+        | Primitive::ReduceStore => Some(|report| &mut report.fold),
+        Primitive::Copy { .. }
+        | Primitive::Move { .. }
+        | Primitive::StoreFloats { .. }
+        | Primitive::StoreOwn => None,
     }
 }
 

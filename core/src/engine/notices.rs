@@ -29,6 +29,8 @@ mod calls;
 mod message;
 
 pub(crate) use message::{Content, Message};
+#[cfg(test)]
+pub(crate) use tests::Memory;
 
 use crate::error::{Error, Reason};
 use crate::frame::CallHeader;

@@ -39,7 +39,7 @@
 //! Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication
 //! operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4 (with merged messages).
 
-use super::{Action, Call, Collective, Part, Schedule, Step};
+use super::{Call, Collective, Part, Schedule, Step};
 use crate::transport::Rank;
 
 /// Broadcast, reduce, scatter and gather along a binomial tree.
@@ -112,16 +112,16 @@ impl Tree {
         let n_children = self.n_children(place);
         let send_to = |nth: usize| {
             let child = self.child(place, n_children - 1 - nth);
-            Step::new(Action::Send, WHOLE).to(child).keeping(true)
+            Step::own(WHOLE).to(child).keep()
         };
         match self.parent(place) {
-            None if n_children == 0 => Step::new(Action::Finish, WHOLE),
+            None if n_children == 0 => Step::own(WHOLE).store(),
             None if index < n_children => send_to(index),
-            None => Step::new(Action::FinishAsSent, WHOLE),
-            Some(parent) if n_children == 0 => Step::new(Action::Store, WHOLE).from(parent),
-            Some(parent) if index == 0 => Step::new(Action::Hold, WHOLE).from(parent),
+            None => Step::own(WHOLE).store_as_sent(),
+            Some(parent) if n_children == 0 => Step::receive(WHOLE, parent).store(),
+            Some(parent) if index == 0 => Step::receive(WHOLE, parent).keep(),
             Some(_) if index <= n_children => send_to(index - 1),
-            Some(_) => Step::new(Action::Finish, WHOLE),
+            Some(_) => Step::own(WHOLE).store(),
         }
     }
 
@@ -130,15 +130,15 @@ impl Tree {
         let parent = self.parent(place);
         if n_children == 0 {
             return match parent {
-                None => Step::new(Action::Finish, WHOLE),
-                Some(parent) => Step::new(Action::Send, WHOLE).to(parent),
+                None => Step::own(WHOLE).store(),
+                Some(parent) => Step::own(WHOLE).to(parent),
             };
         }
         let child = self.child(place, index);
         match parent {
-            _ if index + 1 < n_children => Step::new(Action::Reduce, WHOLE).from(child),
-            None => Step::new(Action::ReduceStore, WHOLE).from(child),
-            Some(parent) => Step::new(Action::ReduceSend, WHOLE).from(child).to(parent),
+            _ if index + 1 < n_children => Step::receive(WHOLE, child).reduce().keep(),
+            None => Step::receive(WHOLE, child).reduce().store(),
+            Some(parent) => Step::receive(WHOLE, child).reduce().to(parent),
         }
     }
 
@@ -146,12 +146,10 @@ impl Tree {
         let subject = place + self.n_below(place) - index;
         let part = self.part(subject);
         match self.parent(place) {
-            None if subject == place => Step::new(Action::Finish, part),
-            None => Step::new(Action::Send, part).to(self.child_towards(place, subject)),
-            Some(parent) if subject == place => Step::new(Action::Store, part).from(parent),
-            Some(parent) => {
-                Step::new(Action::Forward, part).from(parent).to(self.child_towards(place, subject))
-            }
+            None if subject == place => Step::own(part).store(),
+            None => Step::own(part).to(self.child_towards(place, subject)),
+            Some(parent) if subject == place => Step::receive(part, parent).store(),
+            Some(parent) => Step::receive(part, parent).to(self.child_towards(place, subject)),
         }
     }
 
@@ -159,12 +157,10 @@ impl Tree {
         let subject = place + index;
         let part = self.part(subject);
         match self.parent(place) {
-            None if subject == place => Step::new(Action::Finish, part),
-            None => Step::new(Action::Store, part).from(self.child_towards(place, subject)),
-            Some(parent) if subject == place => Step::new(Action::Send, part).to(parent),
-            Some(parent) => {
-                Step::new(Action::Forward, part).from(self.child_towards(place, subject)).to(parent)
-            }
+            None if subject == place => Step::own(part).store(),
+            None => Step::receive(part, self.child_towards(place, subject)).store(),
+            Some(parent) if subject == place => Step::own(part).to(parent),
+            Some(parent) => Step::receive(part, self.child_towards(place, subject)).to(parent),
         }
     }
 

@@ -14,7 +14,7 @@
 //! "Optimal broadcast for fully connected processor-node networks", J. Parallel Distrib. Comput. 68
 //! (2008), section 1, "linear pipeline".
 
-use super::{Action, Call, Collective, Part, Schedule, Step};
+use super::{Call, Collective, Part, Schedule, Step};
 use crate::transport::Rank;
 
 /// Broadcast and reduce along a chain.
@@ -55,15 +55,14 @@ impl Schedule for Chain {
         let farther = (place + 1 < n).then(|| Rank::new((rank.index() + 1) % n));
         let reduces = call.collective == Collective::Reduce;
         let (from, to) = if reduces { (farther, nearer) } else { (nearer, farther) };
-        let action = match (from, to) {
-            (None, None) => Action::Finish,
-            (None, Some(_)) if reduces => Action::Send,
-            (None, Some(_)) => Action::SendStore,
-            (Some(_), Some(_)) if reduces => Action::ReduceSend,
-            (Some(_), Some(_)) => Action::StoreForward,
-            (Some(_), None) if reduces => Action::ReduceStore,
-            (Some(_), None) => Action::Store,
+        let received = |from| Step::receive(WHOLE, from);
+        let step = match from {
+            None => Step::own(WHOLE),
+            Some(from) if reduces => received(from).reduce(),
+            Some(from) => received(from),
         };
-        Step { action, part: WHOLE, from, to, keep: false }
+        // All but the ranks that pass partial sums on have a result.
+        let step = if reduces && to.is_some() { step } else { step.store() };
+        Step { to, ..step }
     }
 }

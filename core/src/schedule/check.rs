@@ -36,7 +36,7 @@ use alloc::vec::Vec;
 
 use self::bit_set::BitSet;
 pub use self::fault::Fault;
-use super::{Action, Call, Collective, Part, Schedule, Step};
+use super::{Call, Collective, Part, Schedule, Step};
 use crate::transport::Rank;
 
 /// What a checked schedule does, all ranks together.
@@ -217,11 +217,8 @@ impl<'a> Group<'a> {
             return Ok(None);
         }
         let step = self.schedule.step(self.call, rank, index);
-        let Step { action, part, from, to, keep } = step;
-        if from.is_some() != action.receives()
-            || to.is_some() != action.sends()
-            || (keep && !action.sends())
-        {
+        let Step { part, from, to, .. } = step;
+        if !step.is_well_formed() {
             return Err(Fault::Malformed { rank, step: index });
         }
         let is_bad = |peer: &Rank| *peer == rank || peer.index() >= self.call.size;
@@ -249,7 +246,7 @@ impl<'a> Group<'a> {
 
     /// Carries out a step whose frame is received and whose link has room.
     fn act(&mut self, rank: Rank, step: Step) -> Result<(), Fault> {
-        let Step { action, part, to, keep, .. } = step;
+        let Step { part, to, keep, .. } = step;
         let size = self.call.size;
         let state = self.state(rank);
         let index = state.next_step;
@@ -260,29 +257,28 @@ impl<'a> Group<'a> {
         }
 
         let received = state.received.take().map(|frame| frame.value);
-        let kept_local = action == Action::Send && keep && state.held.is_none();
-        let own = match action {
-            Action::Hold | Action::Store | Action::Forward | Action::StoreForward => None,
-            Action::SendStore => Some(state.local_value(size, rank, part, false)?),
-            _ => match state.held.take() {
-                Some((_, value)) => Some(value),
-                None => Some(state.local_value(size, rank, part, kept_local)?),
-            },
+        let kept_local = received.is_none() && keep && state.held.is_none();
+        let own = match state.held.take() {
+            held if !step.own => {
+                state.held = held;
+                None
+            }
+            Some((_, value)) => Some(value),
+            None => Some(state.local_value(size, rank, part, kept_local)?),
         };
         let mut value = match (received, own) {
             (Some(received), Some(own)) => received.combined_with(&own).map_err(|contributor| {
                 Fault::DoubleCount { rank, step: index, part, contributor }
             })?,
             (Some(value), None) | (None, Some(value)) => value,
-            (None, None) => unreachable!("an action receives or uses what the rank has"),
+            (None, None) => unreachable!("a well-formed step receives or uses what the rank has"),
         };
 
-        let holds = action == Action::Hold || action == Action::Reduce || (keep && !kept_local);
-        if holds && state.held.replace((part, value.clone())).is_some() {
+        if keep && !kept_local && state.held.replace((part, value.clone())).is_some() {
             return Err(Fault::HoldingLost { rank, step: index, part });
         }
-        value.as_sent |= action.sends() || action == Action::FinishAsSent;
-        if action.stores() {
+        value.as_sent |= to.is_some() || step.as_sent;
+        if step.store {
             self.store(rank, part, &value)?;
         }
         if let Some(to) = to {

@@ -18,7 +18,7 @@
 //! Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
 //! MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), pairwise-exchange reduce-scatter.
 
-use super::{Action, Call, Collective, Part, Schedule, Step};
+use super::{Call, Collective, Part, Schedule, Step};
 use crate::transport::Rank;
 
 /// All-reduce, reduce-scatter and all-gather by direct exchange.
@@ -67,30 +67,30 @@ impl Schedule for Pairwise {
         let others = n - 1;
         let own = Part::new(rank.index());
         if others == 0 {
-            return Step::new(Action::Finish, own);
+            return Step::own(own).store();
         }
         let after = |distance: usize| Rank::new((rank.index() + distance) % n);
         let before = |distance: usize| Rank::new((rank.index() + n - distance) % n);
         let gather = |index: usize| {
             if index < others {
-                Step::new(Action::Send, own).to(after(index + 1)).keeping(true)
+                Step::own(own).to(after(index + 1)).keep()
             } else if index == others {
-                Step::new(Action::FinishAsSent, own)
+                Step::own(own).store_as_sent()
             } else {
                 let from = before(index - others);
-                Step::new(Action::Store, Part::new(from.index())).from(from)
+                Step::receive(Part::new(from.index()), from).store()
             }
         };
         match call.collective {
             Collective::AllGather => gather(index),
             _ if index < others => {
                 let to = after(index + 1);
-                Step::new(Action::Send, Part::new(to.index())).to(to)
+                Step::own(Part::new(to.index())).to(to)
             }
             _ if index < 2 * others => {
                 let last = call.collective == Collective::ReduceScatter && index == 2 * others - 1;
-                let action = if last { Action::ReduceStore } else { Action::Reduce };
-                Step::new(action, own).from(before(index - others + 1))
+                let step = Step::receive(own, before(index - others + 1)).reduce();
+                if last { step.store() } else { step.keep() }
             }
             _ => gather(index - 2 * others),
         }

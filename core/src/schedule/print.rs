@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-use super::{Action, Call, Part, Schedule, Step};
+use super::{Call, Part, Schedule, Step};
 use crate::transport::Rank;
 
 /// The program of `rank`, one line for each step.
@@ -33,36 +33,41 @@ pub fn program(schedule: &dyn Schedule, call: Call, rank: Rank) -> impl fmt::Dis
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} part {}", self.action, self.part)?;
-        if let Some(from) = self.from {
+        let Self { part, from, to, .. } = *self;
+        write!(f, "{} part {part}", self.name())?;
+        if let Some(from) = from {
             write!(f, " from {from}")?;
         }
-        if let Some(to) = self.to {
+        if let Some(to) = to {
             write!(f, " to {to}")?;
         }
-        if self.keep {
+        // Without a peer to send to it is in the name.
+        if self.keep && (to.is_some() || self.store) {
             f.write_str(", keep")?;
         }
         Ok(())
     }
 }
 
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Send => "send",
-            Self::SendStore => "send-store",
-            Self::Hold => "hold",
-            Self::Finish => "finish",
-            Self::FinishAsSent => "finish-as-sent",
-            Self::Store => "store",
-            Self::Forward => "forward",
-            Self::StoreForward => "store-forward",
-            Self::Reduce => "reduce",
-            Self::ReduceSend => "reduce-send",
-            Self::ReduceStore => "reduce-store",
-            Self::ReduceStoreSend => "reduce-store-send",
-        })
+impl Step {
+    /// What the step does, in words; the table at [`Step`] has them all.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        let Self { own, store, as_sent, .. } = *self;
+        match (self.from.is_some(), own, store, self.to.is_some()) {
+            (false, _, false, _) => "send",
+            (false, _, true, true) => "send-store",
+            (false, _, true, false) if as_sent => "finish-as-sent",
+            (false, _, true, false) => "finish",
+            (true, false, false, false) => "hold",
+            (true, false, true, false) => "store",
+            (true, false, false, true) => "forward",
+            (true, false, true, true) => "store-forward",
+            (true, true, false, false) => "reduce",
+            (true, true, false, true) => "reduce-send",
+            (true, true, true, false) => "reduce-store",
+            (true, true, true, true) => "reduce-store-send",
+        }
     }
 }
 

@@ -14,7 +14,7 @@
 //! combination, so a codec whose combination is commutative and does not care which operand was
 //! encoded gives them the same bits. A guest, though, sees the result only as encoded for the wire.
 //! So when there are guests, *every* core rank stores what a guest decodes
-//! ([`Action::FinishAsSent`]), not only the hosts.
+//! ([`Step::as_sent`]), not only the hosts.
 //!
 //! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
 //! log₂ n·(α + m·β + m·γ) for a power of two, else (⌊log₂ n⌋ + 2)·(α + m·β) + (⌊log₂ n⌋ + 1)·m·γ.
@@ -22,7 +22,7 @@
 //! R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
 //! MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4.
 
-use super::{Action, Call, Collective, Part, Schedule, Step};
+use super::{Call, Collective, Part, Schedule, Step};
 use crate::transport::Rank;
 
 /// All-reduce by exchanging with partners at doubling distances.
@@ -69,15 +69,15 @@ impl Schedule for RecursiveDoubling {
         debug_assert!(index < self.n_steps(call, rank));
         let group = Group::new(call.size);
         match group.role(rank) {
-            Role::Guest { host } if index == 0 => Step::new(Action::Send, WHOLE).to(host),
-            Role::Guest { host } => Step::new(Action::Store, WHOLE).from(host),
+            Role::Guest { host } if index == 0 => Step::own(WHOLE).to(host),
+            Role::Guest { host } => Step::receive(WHOLE, host).store(),
             Role::Core { number, guest: None } => group.core_step(number, index),
             Role::Core { number, guest: Some(guest) } => {
                 let farewell = 1 + 2 * group.n_rounds();
                 if index == 0 {
-                    Step::new(Action::Reduce, WHOLE).from(guest)
+                    Step::receive(WHOLE, guest).reduce().keep()
                 } else if index == farewell {
-                    Step::new(Action::Send, WHOLE).to(guest).keeping(true)
+                    Step::own(WHOLE).to(guest).keep()
                 } else if index < farewell {
                     group.core_step(number, index - 1)
                 } else {
@@ -133,14 +133,14 @@ impl Group {
     fn core_step(&self, number: usize, index: usize) -> Step {
         let round = index / 2;
         if round == self.n_rounds() {
-            let end = if self.n_guests > 0 { Action::FinishAsSent } else { Action::Finish };
-            return Step::new(end, WHOLE);
+            let end = Step::own(WHOLE);
+            return if self.n_guests > 0 { end.store_as_sent() } else { end.store() };
         }
         let partner = self.core_rank(number ^ (1 << round));
         if index.is_multiple_of(2) {
-            Step::new(Action::Send, WHOLE).to(partner).keeping(true)
+            Step::own(WHOLE).to(partner).keep()
         } else {
-            Step::new(Action::Reduce, WHOLE).from(partner)
+            Step::receive(WHOLE, partner).reduce().keep()
         }
     }
 }

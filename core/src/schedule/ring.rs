@@ -30,7 +30,7 @@
 
 use core::cmp::Ordering;
 
-use super::{Action, Call, Collective, Part, Schedule, Step};
+use super::{Call, Collective, Part, Schedule, Step};
 use crate::transport::Rank;
 
 /// All-reduce, reduce-scatter and all-gather around a ring.
@@ -74,7 +74,7 @@ impl Schedule for Ring {
     fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
         let n = call.size;
         if n == 1 {
-            return Step::new(Action::Finish, Part::new(0));
+            return Step::own(Part::new(0)).store();
         }
         let n_steps = self.n_steps(call, rank);
         debug_assert!(index < n_steps);
@@ -86,23 +86,15 @@ impl Schedule for Ring {
         let part = Part::new((rank.index() + (2 * n - 1) - position) % n);
 
         let is_last = index + 1 == n_steps;
-        let action = match position.cmp(&completion) {
-            Ordering::Less if index == 0 => Action::Send,
-            Ordering::Less => Action::ReduceSend,
-            Ordering::Equal if all_gather => Action::SendStore,
-            Ordering::Equal if is_last => Action::ReduceStore,
-            Ordering::Equal => Action::ReduceStoreSend,
-            Ordering::Greater if is_last => Action::Store,
-            Ordering::Greater => Action::StoreForward,
-        };
         let before = Rank::new((rank.index() + n - 1) % n);
         let after = Rank::new((rank.index() + 1) % n);
-        Step {
-            action,
-            part,
-            from: action.receives().then_some(before),
-            to: action.sends().then_some(after),
-            keep: false,
-        }
+        let step = match position.cmp(&completion) {
+            Ordering::Less if index == 0 => Step::own(part),
+            Ordering::Less => Step::receive(part, before).reduce(),
+            Ordering::Equal if all_gather => Step::own(part).store(),
+            Ordering::Equal => Step::receive(part, before).reduce().store(),
+            Ordering::Greater => Step::receive(part, before).store(),
+        };
+        if is_last { step } else { step.to(after) }
     }
 }

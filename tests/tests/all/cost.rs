@@ -1,5 +1,5 @@
-//! The cost model counts what the engine does: messages and bytes, and how often it asks its codec
-//! for what.
+//! The engine does what the rules say, step by step, and the cost model counts its messages and
+//! bytes.
 //!
 //! Cases are those of the conformance suite, so that new collectives and schedules are covered.
 
@@ -10,9 +10,9 @@ use foldwire::codec::{Codec, CodecId, CodecParams};
 use foldwire::kernel::Level;
 use foldwire::layout::{Division, Layout};
 use foldwire::op::Op;
+use foldwire::primitive::{Content, Contents, Form, Primitive, Rules, Slot};
 use foldwire::schedule::Call;
 use foldwire::{Bound, Collective, Communicator, Element, Plan, Quantum, Rank, Report, Scope};
-use foldwire_sim::cost::work::{Holding, Rules, Work, act};
 use foldwire_sim::cost::{self, Cluster, Costs};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_tests::{Backend, Case, Threads, pairwise};
@@ -56,8 +56,8 @@ fn model(case: &Case) -> cost::Case {
     }
 }
 
-/// What the model says that a rank computes, step by step.
-fn steps<T: Element>(case: &Case, rank: usize) -> Vec<Work> {
+/// What the rules say that a rank computes.
+fn primitives<T: Element>(case: &Case, rank: usize) -> Vec<Primitive> {
     let model = model(case);
     let call = Call { collective: case.collective, size: case.size, root: model.root };
     let (quantum, level) = (Quantum::LOSSLESS, Level::Scalar);
@@ -68,50 +68,56 @@ fn steps<T: Element>(case: &Case, rank: usize) -> Vec<Work> {
     let division = if all_reduces { case.division } else { Division::Blocks };
     let n_parts = case.schedule.n_parts(call);
     let layout = Layout::for_frames(case.count, n_parts, codec, FRAME_BYTES, LANES, division);
-    let rules = Rules::new(case.collective, model.op, &model.plan, case.in_place);
+    let rules = Rules::new(case.collective, &model.plan.pipeline, case.codec, model.op);
     let rank = Rank::new(rank);
-    let mut works = Vec::new();
+    let mut all = Vec::new();
     for _round in 0..layout.expect("frames are large enough").n_rounds() {
-        let mut holding = Holding::Nothing;
+        let mut held: Option<Content> = None;
         for index in 0..case.schedule.n_steps(call, rank) {
             let step = case.schedule.step(call, rank, index);
-            let (work, outgoing) = act(rules, &step, &mut holding, 1);
-            assert_eq!(outgoing > 0, step.action.sends(), "{case:?}: {step:?}");
-            works.push(work);
+            let mut contents: Contents = [None; Slot::COUNT];
+            let received = Content { form: Form::Frame, operands: 1, as_received: true };
+            contents[Slot::In.index()] = step.from.map(|_| received);
+            contents[Slot::Held.index()] = held;
+            for primitive in rules.primitives(&step, held.map(|held| held.form)) {
+                contents = primitive.after(contents).expect("a list that can be carried out");
+                all.push(primitive);
+            }
+            held = contents[Slot::Held.index()].filter(|_| step.keep);
         }
-        assert_eq!(holding, Holding::Nothing, "{case:?}: something is left over");
+        assert_eq!(held, None, "{case:?}: something is left over");
     }
-    works
+    all
 }
 
-/// How often the engine looks at its clock for these: (encoding, folding, decoding).
-fn timed(codec: CodecId, works: &[Work]) -> (u64, u64, u64) {
-    // fZ-light is first asked to fold or combine in place, and declines; raw does, and stores by
-    // decoding.
-    let declines = u64::from(codec != CodecId::Raw);
-    let mut sum = (0, 0, 0);
-    for work in works {
-        let n = |count: u8| u64::from(count);
-        let in_place = n(work.fold) + n(work.fold_store) + n(work.combine);
-        // Encoded own values are combined only after folding them in place was declined.
-        let own_encoded = n(work.encode.min(work.combine));
-        sum.0 += n(work.encode) + n(work.recode);
-        sum.1 += in_place * (1 + declines) + own_encoded + n(work.reduce) + n(work.refold);
-        sum.2 += n(work.decode) + n(work.fold_store) * (1 - declines);
+/// How often the engine looks at its clock for these: encoding, folding, decoding.
+fn timed(primitives: &[Primitive]) -> [u64; 3] {
+    let mut sums = [0; 3];
+    for primitive in primitives {
+        let clock = match primitive {
+            Primitive::EncodeOwn { .. } | Primitive::Encode { .. } | Primitive::Recode { .. } => 0,
+            Primitive::Decode { .. } | Primitive::Store { .. } => 2,
+            // No work of a codec.
+            Primitive::Copy { .. }
+            | Primitive::Move { .. }
+            | Primitive::StoreFloats { .. }
+            | Primitive::StoreOwn => continue,
+            _ => 1,
+        };
+        sums[clock] += 1;
     }
-    sum
+    sums
 }
 
 fn compare<T: Element>(case: &Case) {
     for (rank, report) in run::<T>(case).iter().enumerate() {
         let times = [report.encode, report.fold, report.decode].map(|time| time.as_nanos() as u64);
-        let (encode, fold, decode) = timed(case.codec, &steps::<T>(case, rank));
-        assert_eq!(times, [encode, fold, decode], "{case:?}, rank {rank}");
+        assert_eq!(times, timed(&primitives::<T>(case, rank)), "{case:?}, rank {rank}");
     }
 }
 
 #[test]
-fn each_action_asks_the_codec_for_what_the_model_says() {
+fn each_step_asks_the_codec_for_what_the_rules_say() {
     let mut n_lossy = 0;
     for case in pairwise() {
         // A bound of this kind needs no exchange of extents, which would count.

@@ -17,14 +17,15 @@
 use std::collections::VecDeque;
 
 use foldwire::layout::Layout;
-use foldwire::schedule::{Action, Call, Schedule, Step};
+use foldwire::primitive::{Content, Rules};
+use foldwire::schedule::{Call, Schedule, Step};
 use foldwire::transport::Rank;
 
 use super::links::{Key, Links};
 use super::prices::{Messages, Prices};
 use super::queue::{Queue, Time};
 use super::speeds::{Speeds, Table};
-use super::work::{Holding, Rules, act};
+use super::work::act;
 use super::{Cluster, CostError};
 
 /// One program, and what its steps cost.
@@ -35,6 +36,8 @@ pub(super) struct Job<'a> {
     /// At most as many as there are rounds.
     pub(super) n_lanes: usize,
     pub(super) rules: Rules,
+    /// There is one buffer for input and result.
+    pub(super) in_place: bool,
     pub(super) bytes_per_value: usize,
     pub(super) speeds: &'a Speeds,
     pub(super) wire: &'a Table,
@@ -98,7 +101,7 @@ struct Lane {
     n_values: usize,
     /// Operands of the frame that was taken for it.
     incoming: Option<u32>,
-    holding: Holding,
+    held: Option<Content>,
     /// Operands of the frame that leaves when the step is done.
     outgoing: u32,
 }
@@ -182,10 +185,9 @@ impl<'a> Run<'a> {
                 account: Account::default(),
             });
             for round in 0..job.n_lanes {
-                let holding = Holding::Nothing;
                 let (index, n_values, outgoing) = (0, 0, 0);
-                let (step, incoming) = (None, None);
-                run.lanes.push(Lane { round, index, step, n_values, incoming, holding, outgoing });
+                let (step, incoming, held) = (None, None, None);
+                run.lanes.push(Lane { round, index, step, n_values, incoming, held, outgoing });
                 run.look_up(rank, round);
             }
             run.queue.push(entry.at, Event::Call { rank: rank as u32 });
@@ -361,21 +363,16 @@ impl<'a> Run<'a> {
 
     /// Does what the step does with what the lane holds; how long that takes.
     fn begin(&mut self, rank: usize, lane: usize, step: &Step) -> Time {
-        let (rules, wire) = (self.job.rules, self.job.wire);
+        let (rules, in_place, wire) = (self.job.rules, self.job.in_place, self.job.wire);
         let state = self.lane_mut(rank, lane);
         let (n_values, incoming) = (state.n_values, state.incoming.take());
-        let held_frame = matches!(state.holding, Holding::Encoded(_));
-        let (work, outgoing) = act(rules, step, &mut state.holding, incoming.unwrap_or(0));
-        state.outgoing = outgoing;
-        // Frames that are passed on keep their header and checksum.
-        let passes = matches!(step.action, Action::Forward | Action::StoreForward)
-            && work.recode == 0
-            || step.action == Action::Send && held_frame && !rules.reduces();
+        let (work, sent) = act(rules, in_place, step, &mut state.held, incoming);
+        state.outgoing = sent.map_or(0, |content| content.operands);
         let frame = |operands| wire.message(n_values, operands);
         let messages = Messages {
             received: incoming.map(frame),
-            sent: step.to.map(|_| frame(outgoing)),
-            is_new: !passes,
+            sent: sent.map(|content| frame(content.operands)),
+            is_new: sent.is_some_and(|content| !content.as_received),
         };
         self.prices.of_step(n_values, &work, &messages)
     }

@@ -356,12 +356,12 @@ fn what_cannot_run_is_refused() {
 fn tally(collective: Collective, plan: &Plan, schedule: &dyn Schedule, size: usize) -> [usize; 7] {
     let (rank, call) = (Rank(0), Call { collective, size, root: Rank(0) });
     let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
-    let rules = Rules::new(collective, op, plan, true);
-    let mut holding = work::Holding::Nothing;
+    let rules = Rules::new(collective, &plan.pipeline, plan.codec, op);
+    let mut held = None;
     let mut sums = [0; 7];
     for index in 0..schedule.n_steps(call, rank) {
         let step = schedule.step(call, rank, index);
-        let (w, _) = work::act(rules, &step, &mut holding, 1);
+        let (w, _) = work::act(rules, true, &step, &mut held, step.from.map(|_| 1));
         let step_sums = [
             w.encode + w.refold + w.recode,
             w.decode + w.reduce + w.refold + w.recode,

@@ -16,7 +16,7 @@ use std::vec;
 use std::vec::Vec;
 
 #[derive(Debug)]
-struct Never;
+pub(crate) struct Never;
 
 impl TransportError for Never {
     fn kind(&self) -> TransportErrorKind {
@@ -29,16 +29,16 @@ impl TransportError for Never {
 }
 
 /// Rank 0's end: what each rank has sent to it on the control tag, and to whom it has sent.
-struct Memory {
+pub(crate) struct Memory {
     came: Vec<VecDeque<Vec<u8>>>,
-    sent_to: Vec<Rank>,
+    pub(crate) sent_to: Vec<Rank>,
     n_free: usize,
     /// Frames that are free again after the next progress.
     n_under_way: usize,
 }
 
 impl Memory {
-    fn new(size: usize, n_free: usize) -> Self {
+    pub(crate) fn new(size: usize, n_free: usize) -> Self {
         Self { came: vec![VecDeque::new(); size], sent_to: vec![], n_free, n_under_way: 0 }
     }
 

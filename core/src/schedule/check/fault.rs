@@ -20,7 +20,9 @@ pub enum Fault {
     #[error("{n_parts} parts among {size} ranks: this collective needs one for each rank")]
     PartCount { n_parts: usize, size: usize },
 
-    #[error("rank {rank}, step {step}: its peers or `keep` do not suit its action")]
+    #[error(
+        "rank {rank}, step {step}: makes nothing of something: its flags do not suit its peers"
+    )]
     Malformed { rank: Rank, step: usize },
 
     #[error("rank {rank}, step {step}: peer {peer} is itself or not in the group")]

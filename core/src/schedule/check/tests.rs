@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::{Fault, Summary, check};
 use crate::schedule::{
-    ALL, Action, Binomial, Call, Collective, Part, RecursiveDoubling, Ring, Schedule, Step, program,
+    ALL, Binomial, Call, Collective, Part, RecursiveDoubling, Ring, Schedule, Step, program,
 };
 use crate::transport::Rank;
 
@@ -255,7 +255,7 @@ fn kept_is_what_is_needed_again() {
                     let step = &mut program[index];
                     // Keeping the local part, rather than a holding, promises only that it may be
                     // used again.
-                    if step.keep || (step.action.sends() && step.action != Action::Send) {
+                    if step.keep || step.from.is_some() {
                         step.keep = !step.keep;
                     }
                 },
@@ -297,12 +297,12 @@ fn ill_formed_steps_are_found() {
     let ring = call(Collective::AllReduce, 4, 0);
     let (rank, step) = (Rank(2), 3);
     assert_eq!(
-        fault_after(&Ring, ring, |programs| programs[2][3].to = None),
-        Fault::Malformed { rank, step }
+        fault_after(&Ring, ring, |programs| programs[2][2].to = None),
+        Fault::Malformed { rank, step: 2 }
     );
     assert_eq!(
-        fault_after(&Ring, ring, |programs| programs[2][6].keep = true),
-        Fault::Malformed { rank, step: 6 }
+        fault_after(&Ring, ring, |programs| programs[2][0].own = false),
+        Fault::Malformed { rank, step: 0 }
     );
     assert_eq!(
         fault_after(&Ring, ring, |programs| programs[2][3].to = Some(rank)),
@@ -365,8 +365,8 @@ fn a_ring_that_receives_before_it_sends_is_found() {
 fn a_deadlock_that_longer_links_would_hide_is_found() {
     let all_reduce = call(Collective::AllReduce, 2, 0);
     let program = |peer: Rank| {
-        let send = |p| Step::new(Action::Send, Part(p)).to(peer).keeping(true);
-        let reduce = |p| Step::new(Action::ReduceStore, Part(p)).from(peer);
+        let send = |p| Step::own(Part(p)).to(peer).keep();
+        let reduce = |p| Step::receive(Part(p), peer).reduce().store();
         vec![send(0), reduce(0), send(1), reduce(1)]
     };
     let exchange = Table { n_parts: 2, programs: vec![program(Rank(1)), program(Rank(0))] };
@@ -386,14 +386,19 @@ fn misused_holdings_are_found() {
     assert_eq!(fault, Fault::OtherPartHeld { rank, step: 2, part, held });
 
     let reduce = call(Collective::Reduce, 4, 0);
-    let last = |programs: &mut [Vec<Step>], action| programs[0][1].action = action;
     let part = Part(0);
     assert_eq!(
-        fault_after(&Binomial, reduce, |programs| last(programs, Action::Hold)),
+        fault_after(&Binomial, reduce, |programs| {
+            let last = &mut programs[0][1];
+            (last.own, last.keep, last.store) = (false, true, false);
+        }),
         Fault::HoldingLost { rank, step: 1, part }
     );
     assert_eq!(
-        fault_after(&Binomial, reduce, |programs| last(programs, Action::Reduce)),
+        fault_after(&Binomial, reduce, |programs| {
+            let last = &mut programs[0][1];
+            (last.keep, last.store) = (true, false);
+        }),
         Fault::HoldingLeft { rank, part }
     );
 }
@@ -420,7 +425,7 @@ fn a_local_part_that_was_overwritten_is_found() {
     let fault = fault_after(&RecursiveDoubling, all_reduce, |programs| {
         // The guest still has its local part when the result comes; not after.
         programs[0][0].keep = true;
-        programs[0].push(Step::new(Action::Send, Part(0)).to(Rank(1)));
+        programs[0].push(Step::own(Part(0)).to(Rank(1)));
     });
     assert_eq!(fault, Fault::NoLocal { rank: Rank(0), step: 2, part: Part(0) });
 }
@@ -456,21 +461,18 @@ fn an_incomplete_reduction_is_found() {
 #[test]
 fn wrong_outputs_are_found() {
     let fault = fault_after(&Ring, call(Collective::ReduceScatter, 3, 0), |programs| {
-        programs[0][1].action = Action::ReduceStoreSend;
+        programs[0][1].store = true;
     });
     assert_eq!(fault, Fault::NotOutput { rank: Rank(0), step: 1, part: Part(1) });
 
     let fault = fault_after(&Binomial, call(Collective::Broadcast, 4, 0), |programs| {
-        let store_forward = Step::new(Action::StoreForward, Part(0));
-        programs[2] = vec![
-            store_forward.from(Rank(0)).to(Rank(3)).keeping(true),
-            Step::new(Action::Finish, Part(0)),
-        ];
+        let store_forward = Step::receive(Part(0), Rank(0)).store().to(Rank(3));
+        programs[2] = vec![store_forward.keep(), Step::own(Part(0)).store()];
     });
     assert_eq!(fault, Fault::StoredTwice { rank: Rank(2), step: 1, part: Part(0) });
 
     let fault = fault_after(&Ring, call(Collective::AllGather, 3, 0), |programs| {
-        programs[0][1].action = Action::Forward;
+        programs[0][1].store = false;
     });
     assert_eq!(fault, Fault::NeverStored { rank: Rank(0), part: Part(2) });
 }
@@ -484,8 +486,8 @@ fn a_private_copy_of_what_others_received_is_found() {
     ] {
         let fault = fault_after(schedule, call, |programs| {
             let end = programs[rank].last_mut().expect("no program is empty");
-            assert_eq!(end.action, Action::FinishAsSent);
-            end.action = Action::Finish;
+            assert!(end.as_sent);
+            end.as_sent = false;
         });
         assert!(matches!(fault, Fault::DifferentBits { .. }), "{fault}");
     }
@@ -495,9 +497,9 @@ fn a_private_copy_of_what_others_received_is_found() {
 fn an_order_of_reduction_that_depends_on_the_rank_is_found() {
     let program = |r: usize| {
         let others = [1, 2].map(|distance| Rank::new((r + distance) % 3));
-        let send = |to| Step::new(Action::Send, Part(0)).to(to).keeping(true);
-        let reduce = |from| Step::new(Action::Reduce, Part(0)).from(from);
-        let end = Step::new(Action::Finish, Part(0));
+        let send = |to| Step::own(Part(0)).to(to).keep();
+        let reduce = |from| Step::receive(Part(0), from).reduce().keep();
+        let end = Step::own(Part(0)).store();
         vec![send(others[0]), send(others[1]), reduce(others[0]), reduce(others[1]), end]
     };
     let everyone_adds_up = Table { n_parts: 1, programs: (0..3).map(program).collect() };

@@ -1,0 +1,86 @@
+//! Computing without knowing the type of the elements: what the engine asks of codec, operation and
+//! the caller's buffers, so that it is compiled once for each transport.
+
+use super::lane::misuse;
+use crate::codec::{DecodeError, Written};
+use crate::error::Error;
+use crate::primitive::{Primitive, Slot};
+use core::ops::Range;
+use core::task::Poll;
+
+/// What a lane has computed.
+pub(crate) trait Compute {
+    /// Bytes of a value.
+    fn bytes_per_value(&self) -> usize;
+
+    /// How many values a received payload says that it holds.
+    fn n_values(&self, payload: &[u8]) -> Result<usize, DecodeError>;
+
+    /// Carries a primitive out on a segment of the array. `Pending`: not done yet; the same is
+    /// asked again. What is written to a slot may be anything after an error.
+    fn compute(
+        &mut self,
+        primitive: Primitive,
+        payloads: &mut Payloads<'_>,
+        segment: &Range<usize>,
+    ) -> Poll<Result<Written, Error>>;
+}
+
+/// The frames of a lane behind the room for their headers.
+pub(crate) struct Payloads<'f> {
+    rooms: [&'f mut [u8]; Slot::COUNT],
+    n_bytes: [usize; Slot::COUNT],
+}
+
+impl<'f> Payloads<'f> {
+    pub(super) const fn new(
+        rooms: [&'f mut [u8]; Slot::COUNT],
+        n_bytes: [usize; Slot::COUNT],
+    ) -> Self {
+        Self { rooms, n_bytes }
+    }
+
+    /// What is in a slot.
+    pub(super) fn of(&self, slot: Slot) -> Result<&[u8], Error> {
+        self.rooms[slot.index()].get(..self.n_bytes[slot.index()]).ok_or(misuse())
+    }
+
+    pub(super) fn of_mut(&mut self, slot: Slot) -> Result<&mut [u8], Error> {
+        self.rooms[slot.index()].get_mut(..self.n_bytes[slot.index()]).ok_or(misuse())
+    }
+
+    /// All the room in a slot.
+    pub(super) fn room(&mut self, slot: Slot) -> &mut [u8] {
+        self.rooms[slot.index()]
+    }
+
+    /// What is in a slot, and all the room in another.
+    pub(super) fn to(&mut self, from: Slot, to: Slot) -> Result<(&[u8], &mut [u8]), Error> {
+        let n_bytes = self.n_bytes[from.index()];
+        let [src, dst] = self.disjoint([from, to])?;
+        Ok((src.get(..n_bytes).ok_or(misuse())?, dst))
+    }
+
+    /// What is in two slots, the second to be changed.
+    pub(super) fn into(&mut self, from: Slot, into: Slot) -> Result<(&[u8], &mut [u8]), Error> {
+        let n_bytes = self.n_bytes[into.index()];
+        let (src, dst) = self.to(from, into)?;
+        Ok((src, dst.get_mut(..n_bytes).ok_or(misuse())?))
+    }
+
+    /// What is in two slots, and all the room in a third.
+    pub(super) fn both_to(
+        &mut self,
+        [a, b]: [Slot; 2],
+        to: Slot,
+    ) -> Result<(&[u8], &[u8], &mut [u8]), Error> {
+        let [n_a, n_b] = [a, b].map(|slot| self.n_bytes[slot.index()]);
+        let [a, b, dst] = self.disjoint([a, b, to])?;
+        Ok((a.get(..n_a).ok_or(misuse())?, b.get(..n_b).ok_or(misuse())?, dst))
+    }
+
+    fn disjoint<const N: usize>(&mut self, slots: [Slot; N]) -> Result<[&mut [u8]; N], Error> {
+        let rooms = self.rooms.get_disjoint_mut(slots.map(Slot::index)).map_err(|_| misuse())?;
+        Ok(rooms.map(|room| &mut **room))
+    }
+}

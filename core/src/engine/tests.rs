@@ -1,0 +1,91 @@
+//! The engine over computations that take their time.
+
+use super::compute::Payloads;
+use super::notices::Memory;
+use super::*;
+use crate::codec::{CodecId, DecodeError, Written};
+use crate::element::DType;
+use crate::frame::Measure;
+use crate::layout::Division;
+use crate::op::OpCode;
+use crate::pipeline::HOMOMORPHIC;
+use crate::primitive::Primitive;
+use crate::schedule::{Collective, Pairwise};
+use core::ops::Range;
+use std::vec;
+use std::vec::Vec;
+
+/// Is asked for everything twice in vain.
+#[derive(Default)]
+struct Slow {
+    n_asked: usize,
+    done: Vec<Primitive>,
+}
+
+impl Compute for Slow {
+    fn bytes_per_value(&self) -> usize {
+        4
+    }
+
+    fn n_values(&self, payload: &[u8]) -> Result<usize, DecodeError> {
+        Ok(payload.len() / 4)
+    }
+
+    fn compute(
+        &mut self,
+        primitive: Primitive,
+        _: &mut Payloads<'_>,
+        segment: &Range<usize>,
+    ) -> Poll<Result<Written, Error>> {
+        self.n_asked += 1;
+        if !self.n_asked.is_multiple_of(3) {
+            return Poll::Pending;
+        }
+        self.done.push(primitive);
+        Poll::Ready(Ok(Written { n_bytes: 4 * segment.len(), ..Written::default() }))
+    }
+}
+
+#[test]
+fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
+    // Rank 0 of 2 gathers: it encodes its part, sends it, keeps it, and stores it as sent. What
+    // rank 1 sends never comes.
+    let call = Call { collective: Collective::AllGather, size: 2, root: Rank(0) };
+    let header = CallHeader {
+        epoch: 0,
+        sequence: 1,
+        collective: call.collective,
+        dtype: DType::F32,
+        op: OpCode::None,
+        codec: CodecId::FzLight,
+        division: Division::Blocks,
+        pipeline: HOMOMORPHIC.code(),
+        schedule: 0,
+        lanes: 1,
+        root: 0,
+        count: 200,
+        measure: Measure::Lattice,
+        step: 1e-3,
+    };
+    let codec = crate::codec::Raw::<f32>::new();
+    let mut transport = Memory::new(2, 8);
+    let layout = Layout::for_frames(200, 2, &codec, 1024, 1, Division::Blocks).expect("a layout");
+    let rules = Rules::new(call.collective, &HOMOMORPHIC, CodecId::FzLight, OpCode::None);
+    let schedule = &Pairwise;
+    let program = Program { schedule, call, rules, header, layout, checksum: false, rank: Rank(0) };
+    let mut engine = Engine::new(program, 1, Duration::ZERO);
+    let (mut slow, mut notices) = (Slow::default(), Notices::default());
+    let limits = Limits { stall: Duration::from_secs(1), deadline: None };
+    let mut progress = vec![];
+    for _ in 0..8 {
+        let found = engine.poll(&mut transport, &mut slow, limits, &mut notices);
+        progress.push(found.expect("nothing fails"));
+    }
+    use Progress::{Moved, Waiting};
+    assert_eq!(progress, [Waiting, Waiting, Moved, Waiting, Waiting, Moved, Waiting, Waiting]);
+    assert_eq!(slow.n_asked, 6, "nothing is asked while the other's part has not come");
+    let [Primitive::EncodeOwn { .. }, Primitive::Store { .. }] = slow.done[..] else {
+        panic!("{:?}", slow.done)
+    };
+    assert_eq!(transport.sent_to, [Rank(1)]);
+}

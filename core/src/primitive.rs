@@ -1,0 +1,444 @@
+//! What a step computes: the one place that says it.
+//!
+//! [`Rules`] are what codec, pipeline, operation and collective say of every step of a call.
+//! [`Rules::primitives`] makes of a step, and of what its lane holds, a short list of
+//! [`Primitive`]s. The engine carries the list out on frames; the cost model of `foldwire-sim`
+//! prices it.
+//!
+//! | what happens | partial results stay frames, own floats (raw, fused) | the same, own values encoded (homomorphic) | floats (compress-once, per-hop) |
+//! |---|---|---|---|
+//! | own values leave | encode | encode | encode |
+//! | a frame meets own values | fold | encode, combine | copy own, reduce |
+//! | … and the result leaves | fold | encode, combine | refold |
+//! | … and is stored | fold-store (raw: fold, store) | encode, combine, store | reduce-store |
+//! | … and both | fold-store (raw: fold, store) | encode, combine, store | refold, store |
+//! | a frame meets a partial result | combine | combine | reduce |
+//! | a partial result leaves | nothing | nothing | encode; decode, if it is needed again |
+//! | a frame passes | nothing (per-hop: recode) | nothing | nothing (per-hop: recode) |
+//! | own values stand for what others decode | encode, store (raw: copy) | encode, store | encode, store |
+//! | what leaves is needed again | copy of the frame | copy of the frame | decode (reductions), nothing (others) |
+
+use crate::codec::CodecId;
+use crate::op::OpCode;
+use crate::pipeline::Pipeline;
+use crate::schedule::{Collective, Step};
+use heapless::Vec;
+
+/// Most primitives of a step.
+pub const MAX_PRIMITIVES: usize = 8;
+
+/// What a step computes, in order.
+pub type Primitives = Vec<Primitive, MAX_PRIMITIVES>;
+
+/// The places of a lane; a frame fits each. After a step, what is in `Out` is sent if the step
+/// sends, what is in `Held` stays if the step keeps, and all else is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// What the step received.
+    In,
+    /// What an earlier step kept.
+    Held,
+    /// What will be sent.
+    Out,
+    /// Scratch.
+    Spare,
+}
+
+impl Slot {
+    /// Number of slots.
+    pub const COUNT: usize = 4;
+
+    /// This slot as an array index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// How the values of a segment lie in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As the codec encodes them.
+    Frame,
+    /// As they are.
+    Floats,
+}
+
+/// What is in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// How it lies there.
+    pub form: Form,
+    /// How many ranks' values are combined in it.
+    pub operands: u32,
+    /// It is a message as it was received, header and all.
+    pub as_received: bool,
+}
+
+/// What is in each slot.
+pub type Contents = [Option<Content>; Slot::COUNT];
+
+/// One thing that a lane does with a segment: own values, or what its slots hold, into a slot or
+/// the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Primitive {
+    /// Own values → frame.
+    EncodeOwn {
+        /// Where to.
+        to: Slot,
+    },
+    /// Own values → floats.
+    CopyOwn {
+        /// Where to.
+        to: Slot,
+    },
+    /// Floats → frame.
+    Encode {
+        /// Floats.
+        from: Slot,
+        /// Where to.
+        to: Slot,
+    },
+    /// Frame → floats.
+    Decode {
+        /// A frame.
+        from: Slot,
+        /// Where to.
+        to: Slot,
+    },
+    /// Frame → floats → frame.
+    Recode {
+        /// A frame.
+        from: Slot,
+        /// Where to.
+        to: Slot,
+    },
+    /// Frame → the same frame again.
+    Copy {
+        /// A frame.
+        from: Slot,
+        /// Where to.
+        to: Slot,
+    },
+    /// What is in one slot is in another from now on; nothing is computed.
+    Move {
+        /// Anything.
+        from: Slot,
+        /// Where to.
+        to: Slot,
+    },
+    /// `In` ⊕ own values → frame in `Out`.
+    Fold,
+    /// `In` ⊕ own values → `In` itself.
+    FoldInPlace,
+    /// As `Fold`, and the result into the output.
+    FoldStore,
+    /// As `Fold`, through floats: decompress, operate, compress.
+    Refold,
+    /// `In` ⊕ another frame → frame in `Out`.
+    Combine {
+        /// The other frame.
+        with: Slot,
+    },
+    /// `In` ⊕ another frame → `In` itself.
+    CombineInPlace {
+        /// The other frame.
+        with: Slot,
+    },
+    /// `In`, decoded, ⊕ floats → the same floats.
+    Reduce {
+        /// The floats.
+        into: Slot,
+    },
+    /// Own values ⊕ `In`, decoded → output.
+    ReduceStore,
+    /// Frame → output.
+    Store {
+        /// A frame.
+        from: Slot,
+        /// Own values of the segment have been read, so that where results overwrite them their
+        /// memory is in the caches.
+        over_own: bool,
+    },
+    /// Floats → output.
+    StoreFloats {
+        /// Floats.
+        from: Slot,
+    },
+    /// Own values → output, as they are.
+    StoreOwn,
+}
+
+impl Primitive {
+    /// The slot that is written; `None` if that is the output.
+    #[must_use]
+    pub const fn target(self) -> Option<Slot> {
+        match self {
+            Self::EncodeOwn { to }
+            | Self::CopyOwn { to }
+            | Self::Encode { to, .. }
+            | Self::Decode { to, .. }
+            | Self::Recode { to, .. }
+            | Self::Copy { to, .. }
+            | Self::Move { to, .. }
+            | Self::Reduce { into: to } => Some(to),
+            Self::Fold | Self::FoldStore | Self::Refold | Self::Combine { .. } => Some(Slot::Out),
+            Self::FoldInPlace | Self::CombineInPlace { .. } => Some(Slot::In),
+            Self::ReduceStore | Self::Store { .. } | Self::StoreFloats { .. } | Self::StoreOwn => {
+                None
+            }
+        }
+    }
+
+    /// What is in the slots afterwards; `None` if a slot that it reads does not hold what it needs.
+    #[must_use]
+    pub fn after(self, mut contents: Contents) -> Option<Contents> {
+        let of = |slot: Slot, form| contents[slot.index()].filter(|content| content.form == form);
+        let operands = |slot, form| Some(of(slot, form)?.operands);
+        let received = || operands(Slot::In, Form::Frame);
+        let (form, operands) = match self {
+            Self::EncodeOwn { .. } => (Form::Frame, 1),
+            Self::CopyOwn { .. } => (Form::Floats, 1),
+            Self::Encode { from, .. } => (Form::Frame, operands(from, Form::Floats)?),
+            Self::Decode { from, .. } => (Form::Floats, operands(from, Form::Frame)?),
+            Self::Recode { from, .. } => (Form::Frame, operands(from, Form::Frame)?),
+            Self::Fold | Self::FoldInPlace | Self::FoldStore | Self::Refold => {
+                (Form::Frame, received()?.checked_add(1)?)
+            }
+            Self::Combine { with } | Self::CombineInPlace { with } => {
+                (Form::Frame, received()?.checked_add(operands(with, Form::Frame)?)?)
+            }
+            Self::Reduce { into } => {
+                (Form::Floats, received()?.checked_add(operands(into, Form::Floats)?)?)
+            }
+            Self::Copy { from, to } => {
+                contents[to.index()] = Some(of(from, Form::Frame)?);
+                return Some(contents);
+            }
+            Self::Move { from, to } => {
+                contents[to.index()] = Some(contents[from.index()].take()?);
+                return Some(contents);
+            }
+            Self::ReduceStore => return received().map(|_| contents),
+            Self::Store { from, .. } => return of(from, Form::Frame).map(|_| contents),
+            Self::StoreFloats { from } => return of(from, Form::Floats).map(|_| contents),
+            Self::StoreOwn => return Some(contents),
+        };
+        contents[self.target()?.index()] = Some(Content { form, operands, as_received: false });
+        Some(contents)
+    }
+}
+
+/// What codec, pipeline, operation and collective say of every step of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Decoding gives back what was encoded.
+    exact: bool,
+    /// Frames that are passed on are encoded anew.
+    recodes: bool,
+    /// Partial reductions are kept as frames.
+    keeps_frames: bool,
+    /// Own values are encoded before they are combined.
+    encodes_own: bool,
+    /// The codec combines into a received frame itself.
+    in_place: bool,
+    /// The call combines values.
+    reduces: bool,
+}
+
+impl Rules {
+    /// The rules of a call.
+    #[must_use]
+    pub fn new(collective: Collective, pipeline: &Pipeline, codec: CodecId, op: OpCode) -> Self {
+        Self {
+            exact: codec.is_exact(),
+            recodes: pipeline.recodes(codec, op),
+            keeps_frames: pipeline.keeps_frames(codec, op),
+            encodes_own: pipeline.encodes_own(codec, op),
+            in_place: codec.is_in_place(),
+            reduces: collective.reduces(),
+        }
+    }
+
+    /// What `step` computes in a lane that holds something in this form, or nothing.
+    #[must_use]
+    pub fn primitives(self, step: &Step, held: Option<Form>) -> Primitives {
+        let own_is_read = step.own && held.is_none();
+        let over_own = self.reduces || step.as_sent || own_is_read;
+        let mut list = List { rules: self, step, over_own, primitives: Vec::new() };
+        match (step.from.is_some(), held.filter(|_| step.own)) {
+            (false, None) => list.own(),
+            (false, Some(Form::Frame)) => list.leave_frame(Slot::Held),
+            (false, Some(Form::Floats)) => list.leave_floats(),
+            (true, _) if !step.own => list.pass(),
+            (true, None) => list.meet_own(),
+            (true, Some(form)) => list.meet_held(form),
+        }
+        list.primitives
+    }
+}
+
+/// The list of a step while it is written.
+struct List<'s> {
+    rules: Rules,
+    step: &'s Step,
+    over_own: bool,
+    primitives: Primitives,
+}
+
+impl List<'_> {
+    fn push(&mut self, primitive: Primitive) {
+        let pushed = self.primitives.push(primitive);
+        debug_assert!(pushed.is_ok(), "no step has more than {MAX_PRIMITIVES} primitives");
+    }
+
+    fn store(&mut self, from: Slot) {
+        if self.step.store {
+            self.push(Primitive::Store { from, over_own: self.over_own });
+        }
+    }
+
+    /// What is in `from` becomes the holding.
+    fn hold(&mut self, from: Slot) {
+        if from != Slot::Held {
+            self.push(Primitive::Move { from, to: Slot::Held });
+        }
+    }
+
+    /// Own values alone.
+    fn own(&mut self) {
+        let Rules { exact, recodes, keeps_frames, encodes_own, reduces, .. } = self.rules;
+        let Step { keep, store, to, .. } = *self.step;
+        let stores_decoded = self.step.stores_as_sent() && !exact;
+        if to.is_some() || stores_decoded {
+            self.push(Primitive::EncodeOwn { to: Slot::Out });
+        }
+        if keep && to.is_some() && !exact {
+            if reduces && !keeps_frames {
+                // The receiver adds what it decodes; so must we, or results would differ.
+                self.push(Primitive::Decode { from: Slot::Out, to: Slot::Spare });
+                self.hold(Slot::Spare);
+            } else if encodes_own && reduces || !reduces && !recodes {
+                self.push(Primitive::Copy { from: Slot::Out, to: Slot::Spare });
+                self.hold(Slot::Spare);
+            }
+        }
+        if stores_decoded {
+            self.store(Slot::Out);
+        } else if store {
+            self.push(Primitive::StoreOwn);
+        }
+    }
+
+    /// A received frame alone.
+    fn pass(&mut self) {
+        let Step { keep, to, .. } = *self.step;
+        if !self.rules.recodes {
+            return self.leave_frame(Slot::In);
+        }
+        if to.is_some() {
+            self.push(Primitive::Recode { from: Slot::In, to: Slot::Out });
+        }
+        self.store(if to.is_some() { Slot::Out } else { Slot::In });
+        if keep {
+            self.push(Primitive::Decode { from: Slot::In, to: Slot::Spare });
+            self.hold(Slot::Spare);
+        }
+    }
+
+    /// A received frame, and own values.
+    fn meet_own(&mut self) {
+        let Step { keep, store, to, .. } = *self.step;
+        let Rules { in_place, keeps_frames, encodes_own, .. } = self.rules;
+        if encodes_own {
+            self.push(Primitive::EncodeOwn { to: Slot::Spare });
+            self.combine(Slot::Spare);
+        } else if keeps_frames && in_place {
+            self.push(Primitive::FoldInPlace);
+            self.leave_frame(Slot::In);
+        } else if keeps_frames && store {
+            self.push(Primitive::FoldStore);
+            self.leave_stored_frame(Slot::Out);
+        } else if keeps_frames {
+            self.push(Primitive::Fold);
+            self.leave_frame(Slot::Out);
+        } else if to.is_some() && !keep {
+            self.push(Primitive::Refold);
+            self.leave_frame(Slot::Out);
+        } else if store && !self.step.stores_as_sent() && !keep {
+            self.push(Primitive::ReduceStore);
+        } else {
+            self.push(Primitive::CopyOwn { to: Slot::Spare });
+            self.push(Primitive::Reduce { into: Slot::Spare });
+            self.hold(Slot::Spare);
+            self.leave_floats();
+        }
+    }
+
+    /// A received frame, and what is held.
+    fn meet_held(&mut self, form: Form) {
+        match form {
+            Form::Frame => self.combine(Slot::Held),
+            Form::Floats => {
+                self.push(Primitive::Reduce { into: Slot::Held });
+                self.leave_floats();
+            }
+        }
+    }
+
+    /// A received frame, and another.
+    fn combine(&mut self, with: Slot) {
+        if self.rules.in_place {
+            self.push(Primitive::CombineInPlace { with });
+            self.leave_frame(Slot::In);
+        } else {
+            self.push(Primitive::Combine { with });
+            self.leave_frame(Slot::Out);
+        }
+    }
+
+    /// The value of the step is this frame.
+    fn leave_frame(&mut self, at: Slot) {
+        self.store(at);
+        self.leave_stored_frame(at);
+    }
+
+    fn leave_stored_frame(&mut self, at: Slot) {
+        match (self.step.keep, self.step.to.is_some()) {
+            (false, false) => {}
+            (true, false) => self.hold(at),
+            (true, true) if at == Slot::Out => {
+                self.push(Primitive::Copy { from: at, to: Slot::Spare });
+                self.hold(Slot::Spare);
+            }
+            (true, true) => {
+                self.push(Primitive::Copy { from: at, to: Slot::Out });
+                self.hold(at);
+            }
+            (false, true) if at == Slot::Out => {}
+            (false, true) => self.push(Primitive::Move { from: at, to: Slot::Out }),
+        }
+    }
+
+    /// The value of the step are the floats that are held.
+    fn leave_floats(&mut self) {
+        let Step { keep, store, to, .. } = *self.step;
+        let Rules { exact, reduces, .. } = self.rules;
+        let stores_decoded = self.step.stores_as_sent() && !exact;
+        if to.is_some() || stores_decoded {
+            self.push(Primitive::Encode { from: Slot::Held, to: Slot::Out });
+        }
+        if stores_decoded {
+            self.store(Slot::Out);
+        } else if store {
+            self.push(Primitive::StoreFloats { from: Slot::Held });
+        }
+        if keep && to.is_some() && reduces {
+            // As for own values.
+            self.push(Primitive::Decode { from: Slot::Out, to: Slot::Held });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
