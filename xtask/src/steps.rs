@@ -14,7 +14,10 @@ use std::time::{Duration, Instant};
 /// The steps of a task so far.
 pub(crate) struct Steps {
     root: PathBuf,
+    start: Instant,
     done: Vec<Done>,
+    /// Of steps that run beside others: what they print, until the others are done.
+    said: Option<Vec<u8>>,
 }
 
 struct Done {
@@ -66,7 +69,20 @@ impl std::error::Error for Failed {}
 
 impl Steps {
     pub(crate) fn new(root: PathBuf) -> Self {
-        Self { root, done: Vec::new() }
+        Self { root, start: Instant::now(), done: Vec::new(), said: None }
+    }
+
+    /// Steps that run beside these, and print what they have to say when they are
+    /// [appended](Self::append).
+    pub(crate) fn aside(&self) -> Self {
+        Self { said: Some(Vec::new()), ..Self::new(self.root.clone()) }
+    }
+
+    /// Adds steps that ran beside these.
+    pub(crate) fn append(&mut self, aside: Self) {
+        // Nobody is left to tell that the output is closed.
+        let _ = io::stdout().write_all(&aside.said.unwrap_or_default());
+        self.done.extend(aside.done);
     }
 
     /// The workspace's root, where every command runs.
@@ -84,7 +100,13 @@ impl Steps {
 
     /// Runs a command, passing its output through. Returns how many tests it ran.
     pub(crate) fn run(&mut self, name: &str, command: &mut Command) -> anyhow::Result<Tests> {
-        self.run_into(name, command, &mut io::stdout())
+        let Some(mut said) = self.said.take() else {
+            return self.run_into(name, command, &mut io::stdout());
+        };
+        // What cargo says on standard error would come between the lines of others.
+        let result = self.run_into(name, command.env("CARGO_TERM_QUIET", "true"), &mut said);
+        self.said = Some(said);
+        result
     }
 
     /// As [`run`](Self::run), with its standard output into `out`.
@@ -196,7 +218,7 @@ impl Steps {
             };
             row(&done.name, done.time, done.seen.tests, verdict);
         }
-        row("total", self.done.iter().map(|done| done.time).sum(), self.tests(), "");
+        row("total", self.start.elapsed(), self.tests(), "");
         for done in &self.done {
             for why in &done.seen.skips {
                 let _ = writeln!(table, "skipped in {}: {why}", done.name);

@@ -1,8 +1,12 @@
 //! `cargo xtask test`: what must pass before a change is committed, in minutes. What takes longer,
 //! and finds what this does not, is [`deep`](crate::deep).
 
+use crate::machine::Available;
 use crate::steps::Steps;
 use crate::{bare_metal, fabrics, machine, packages};
+use std::io::{self, Write};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let missing = packages::install(steps)?;
@@ -11,10 +15,32 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     }
     let here = machine::available();
     fabrics::skip_what_is_missing(steps, here);
-    // All features that can be built here; the steps after it take them away again.
+    // All features that can be built here; the others take them away again.
+    steps.run("compiling", &mut fabrics::cargo_on_workspace(steps, here, "test --no-run"))?;
     let mut tests = fabrics::cargo_on_workspace(steps, here, "test --no-fail-fast");
     // Five processes on two cores take as long as all the others; `deep` runs them.
-    steps.run("workspace", tests.env(fabrics::SUITE_SIZES, "1,2,3"))?;
+    tests.env(fabrics::SUITE_SIZES, "1,2,3");
+    // Ranks of processes wait for each other most of the time. The rest fills that, once cargo has
+    // let go of its lock on the target folder: when the first test speaks.
+    let (begun, first_test) = channel();
+    let mut aside = steps.aside();
+    let beside = &mut aside;
+    let (ran, rested) = thread::scope(|scope| {
+        let rest = scope.spawn(move || {
+            // Without a test it begins when there can be none any more.
+            let _ = first_test.recv();
+            rest(beside, here)
+        });
+        let ran = steps.run_into("workspace", &mut tests, &mut Tells { begun: Some(begun) });
+        (ran, rest.join())
+    });
+    steps.append(aside);
+    ran?;
+    rested.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// What is built otherwise than the tests of the workspace.
+fn rest(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     // Each alone, as resolved features of the whole workspace are a union.
     steps.run("core, no features", &mut steps.cargo("test -p foldwire --no-default-features"))?;
     steps.run(
@@ -29,4 +55,20 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let mut documentation = fabrics::cargo_on_workspace(steps, here, "doc --no-deps");
     steps.run("documentation", documentation.env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(())
+}
+
+/// Standard output that tells when it is first written to, or dropped.
+struct Tells {
+    begun: Option<Sender<()>>,
+}
+
+impl Write for Tells {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.begun = None;
+        io::stdout().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush()
+    }
 }
