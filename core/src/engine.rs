@@ -168,9 +168,10 @@ impl<F: Frame> Engine<F> {
         transport.progress().map_err(transport_error)?;
         let (ours, checksum) = (self.program.header, self.program.checksum);
         if !core::mem::replace(&mut self.has_begun, true) {
-            notices.begin(transport, &ours, checksum)?;
-            // What was sent before a notice that has just come is found only now.
-            transport.progress().map_err(transport_error)?;
+            // What was sent before a notice that has just come is found only by another look.
+            if notices.begin(transport, &ours, checksum)? {
+                transport.progress().map_err(transport_error)?;
+            }
         }
         let n_lanes = self.lanes.len();
         let (mut moved, mut finished) = (false, true);

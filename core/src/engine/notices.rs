@@ -112,22 +112,23 @@ impl Notices {
         }
     }
 
-    /// When a call begins: fails if a rank is known to have given it up, or one before it.
+    /// When a call begins: fails if a rank is known to have given it up, or one before it. Whether
+    /// something was heard: what its sender sent before may have come just now.
     pub(crate) fn begin<X: Transport>(
         &mut self,
         transport: &mut X,
         ours: &CallHeader,
         checksum: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         self.own = Some(transport.rank());
         self.calls.insert(*ours);
         self.answered = RankSet::EMPTY;
         if let Some((rank, notice)) = self.earliest {
             self.weigh(rank, &Heard::Message(notice), ours)?;
         }
-        self.listen_in_turn(transport, ours)?;
+        let heard = self.listen_in_turn(transport, ours)?;
         self.answer(transport, ours, checksum);
-        Ok(())
+        Ok(heard)
     }
 
     /// While a call waits for the ranks `awaited`: fails if one of them has given up. Whether lanes
@@ -155,19 +156,21 @@ impl Notices {
     }
 
     /// While a call waits: fails if one of the next few ranks in turn has given up this call or one
-    /// before it, or makes another.
+    /// before it, or makes another. Whether something was heard.
     pub(crate) fn listen_in_turn<X: Transport>(
         &mut self,
         transport: &mut X,
         ours: &CallHeader,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
+        let mut any = false;
         for _ in 0..N_OTHERS.min(transport.size()) {
             let rank = self.next_in_turn(transport);
             if let Some(heard) = hear(transport, rank, ours.epoch)? {
                 self.weigh(rank, &heard, ours)?;
+                any = true;
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     /// What a rank that is lost has told before: an error that says more than that it is gone.

@@ -260,7 +260,7 @@ fn a_question_about_another_call_is_a_disagreement_and_one_about_the_same_is_ans
     let mut transport = Memory::new(3, 9);
     transport.says(1, call(OpCode::Avg), Content::Asks(Calls::default()));
     let mut notices = Notices::default();
-    let found = notices.begin(&mut transport, &call(OpCode::Sum), false).map(|()| true);
+    let found = notices.begin(&mut transport, &call(OpCode::Sum), false);
     assert_eq!(disagrees(found, Rank(1)), "rank 1 disagrees on the operation: avg there, sum here");
 
     let mut transport = Memory::new(3, 9);
@@ -332,7 +332,7 @@ fn a_question_tells_of_earlier_calls_as_well() {
     assert_eq!(transport.came[1][0].len(), 5 * HEADER_BYTES);
     let mut notices = Notices::default();
     notices.calls.insert(CallHeader { sequence: 3, ..call(OpCode::Sum) });
-    let found = notices.begin(&mut transport, &call(OpCode::Sum), false).map(|()| true);
+    let found = notices.begin(&mut transport, &call(OpCode::Sum), false);
     let said = disagrees(found, Rank(1));
     assert_eq!(said, "rank 1 disagrees on the operation: avg there, sum here");
 }
