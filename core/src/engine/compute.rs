@@ -73,10 +73,10 @@ impl<'f> Payloads<'f> {
         &mut self,
         [a, b]: [Slot; 2],
         to: Slot,
-    ) -> Result<(&[u8], &[u8], &mut [u8]), Error> {
+    ) -> Result<([&[u8]; 2], &mut [u8]), Error> {
         let [n_a, n_b] = [a, b].map(|slot| self.n_bytes[slot.index()]);
         let [a, b, dst] = self.disjoint([a, b, to])?;
-        Ok((a.get(..n_a).ok_or(misuse())?, b.get(..n_b).ok_or(misuse())?, dst))
+        Ok(([a.get(..n_a).ok_or(misuse())?, b.get(..n_b).ok_or(misuse())?], dst))
     }
 
     fn disjoint<const N: usize>(&mut self, slots: [Slot; N]) -> Result<[&mut [u8]; N], Error> {

@@ -198,7 +198,7 @@ impl<T: Element> Work<'_, '_, T> {
                 written = codec.refold(&op, src, buffers.own(segment), dst)?;
             }
             Primitive::Combine { with } => {
-                let (a, b, dst) = payloads.both_to([Slot::In, with], Slot::Out)?;
+                let ([a, b], dst) = payloads.both_to([Slot::In, with], Slot::Out)?;
                 written = codec.homomorphic().ok_or(misuse())?.combine(&op, a, b, dst)?;
             }
             Primitive::CombineInPlace { with } => {
