@@ -11,7 +11,9 @@ use crate::data::{self, Random};
 use foldwire::codec::CodecId;
 use foldwire::layout::Division;
 use foldwire::pipeline::{self, Pipeline};
-use foldwire::schedule::{self, Binomial, Chain, Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::schedule::{
+    self, Binomial, Chain, Linear, Pairwise, RecursiveDoubling, Ring, Schedule,
+};
 use foldwire::{Bound, Collective, Element, Op, Plan, Sampling, Scope};
 use std::fmt;
 use std::ops::Range;
@@ -54,7 +56,13 @@ impl Operation {
 /// which have a root, a rank that only sends may.
 #[must_use]
 pub const fn needs_all(collective: Collective) -> bool {
-    matches!(collective, Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather)
+    matches!(
+        collective,
+        Collective::AllReduce
+            | Collective::ReduceScatter
+            | Collective::AllGather
+            | Collective::AllToAll
+    )
 }
 
 /// What a bound may bound.
@@ -64,7 +72,7 @@ const SCOPES: [Scope; 2] = [Scope::PerOperand, Scope::Result];
 pub const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(70.0)];
 
 /// Every collective with every schedule that has it.
-pub const ROUTES: [(Collective, &dyn Schedule); 13] = [
+pub const ROUTES: [(Collective, &dyn Schedule); 15] = [
     (Collective::AllReduce, &Ring),
     (Collective::AllReduce, &RecursiveDoubling),
     (Collective::AllReduce, &Pairwise),
@@ -78,6 +86,8 @@ pub const ROUTES: [(Collective, &dyn Schedule); 13] = [
     (Collective::Reduce, &Binomial),
     (Collective::Broadcast, &Chain),
     (Collective::Reduce, &Chain),
+    (Collective::AllToAll, &Linear),
+    (Collective::AllToAll, &Pairwise),
 ];
 
 /// The sizes of the suite.
@@ -261,9 +271,35 @@ impl Case {
         foldwire::layout::share(self.count, self.size, rank)
     }
 
-    /// The part of the logical array that `rank` ends with, if any.
+    /// Whether the result replaces the operand: an all-to-all can do that with equal shares only.
+    fn is_in_place(&self) -> bool {
+        let is_even =
+            self.collective != Collective::AllToAll || self.count.is_multiple_of(self.size);
+        self.in_place && is_even
+    }
+
+    /// Where in the ranks' inputs the value is that `rank` finds at this place of its result: whose
+    /// it is if nothing is reduced, and where.
+    fn origin(&self, rank: usize, place: usize) -> (usize, usize) {
+        let owner = match self.collective {
+            Collective::Broadcast | Collective::Scatter => self.root,
+            Collective::AllToAll => {
+                let share = self.share(rank);
+                return (place / share.len(), share.start + place % share.len());
+            }
+            Collective::AllGather | Collective::Gather => {
+                (0..self.size).find(|&r| self.share(r).contains(&place)).unwrap_or(0)
+            }
+            _ => 0,
+        };
+        (owner, place)
+    }
+
+    /// The part of the logical array that `rank` ends with, if any; of an all-to-all, the places of
+    /// its result.
     fn result_range(&self, rank: usize) -> Range<usize> {
         match self.collective {
+            Collective::AllToAll => 0..self.size * self.share(rank).len(),
             Collective::ReduceScatter | Collective::Scatter => self.share(rank),
             Collective::Gather | Collective::Reduce if rank != self.root => 0..0,
             _ => 0..self.count,

@@ -8,10 +8,12 @@ use crate::tamper::tamper;
 use crate::{
     Backend, Case, Operation, Threads,
     case::{ROUTES, needs_all},
-    data, pairwise_of,
+    data,
+    data::Random,
+    pairwise_of,
 };
 use foldwire::frame::Kind;
-use foldwire::schedule::{Binomial, Ring};
+use foldwire::schedule::{Binomial, Linear, Pairwise, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Collective, Communicator, Error, Op, Plan, Rank, Transport};
 use std::thread;
@@ -25,13 +27,14 @@ pub const SIZES: [usize; 4] = [1, 2, 3, 5];
 pub type Check<M> = (&'static str, fn(&M, usize));
 
 /// How many there are.
-pub const N_CHECKS: usize = 9;
+pub const N_CHECKS: usize = 10;
 
 /// All checks. The first is divided among [`SIZES`], the others are for any size.
 #[must_use]
 pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; N_CHECKS] {
     [
         ("every pair of choices gives the result of threads, which is right", conformance),
+        ("shares may be of any lengths", unequal_shares),
         ("calls in a row on one communicator", many_calls),
         ("ranks that disagree get an error", disagreement),
         ("damaged frames are an error on every rank", damage),
@@ -67,6 +70,93 @@ fn conformance<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     let cases = pairwise_of(&SIZES);
     for (i, case) in cases.iter().enumerate().filter(|(_, case)| case.size == size) {
         case.compare_with_threads(&make([None, Some(40_000), Some(5_000)][i % 3]));
+    }
+}
+
+/// Gathers and exchanges of shares whose lengths a seed draws, many of them empty.
+fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    let lossy = Plan::foldwire(Bound::Absolute(1e-3));
+    let plans = [Plan::raw(), lossy, lossy.with_bound(Bound::Relative(1e-3))];
+    let gathers: [&dyn Schedule; 2] = [&Ring, &Pairwise];
+    let exchanges: [&dyn Schedule; 2] = [&Linear, &Pairwise];
+    for seed in 0..6 {
+        let mut random = Random(size as u64 * 100 + seed);
+        let mut len = || *random.pick(&[0, 0, 1, 31, 4096, 4097, 9000, 30_011]);
+        // What each rank has for each.
+        let matrix: Vec<Vec<usize>> =
+            (0..size).map(|_| (0..size).map(|_| len()).collect()).collect();
+        let plan = plans[seed as usize % plans.len()];
+        let (gather, exchange) = (gathers[seed as usize / 3], exchanges[seed as usize / 3]);
+        let backend = make(Some(20_000));
+        let digests = backend.run(size, |mut comm| -> Result<u64, Error> {
+            comm.config_mut().timeout = PATIENT;
+            let rank = comm.rank().index();
+            // The values of a part are known by its ends.
+            let part = |source: usize, to: usize| {
+                data::smooth::<f32>(source * size + to, matrix[source][to])
+            };
+            let all = |got: &[f32], want: Vec<f32>, bound: f64, what: &str| {
+                assert_eq!(got.len(), want.len());
+                for (got, want) in got.iter().zip(&want) {
+                    let off = (f64::from(*got) - f64::from(*want)).abs();
+                    assert!(off <= bound, "{what} {seed}: {want} became {got}, bound {bound:e}");
+                }
+            };
+
+            let counts = &matrix[0];
+            let starts: Vec<usize> = (0..size).map(|r| counts[..r].iter().sum()).collect();
+            let mut recv = vec![-77.0; counts.iter().sum()];
+            let plan = plan.with_schedule(gather);
+            let report = comm.all_gather_v(&part(0, rank), &mut recv, counts, &plan)?;
+            let want = (0..size).flat_map(|r| part(0, r)).collect();
+            all(&recv, want, report.bound, "gather");
+            let mut data = vec![-77.0; recv.len()];
+            data[starts[rank]..][..counts[rank]].copy_from_slice(&part(0, rank));
+            comm.all_gather_v_in_place(&mut data, counts, &plan)?;
+            assert!(data::bits(&data) == data::bits(&recv), "gather {seed} in place");
+
+            let send: Vec<f32> = (0..size).flat_map(|to| part(rank, to)).collect();
+            let want: Vec<f32> = (0..size).flat_map(|source| part(source, rank)).collect();
+            let recv_counts: Vec<usize> = matrix.iter().map(|row| row[rank]).collect();
+            let mut exchanged = vec![-77.0; want.len()];
+            let plan = plan.with_schedule(exchange);
+            let counts = &matrix[rank];
+            let report = comm.all_to_all_v(&send, counts, &mut exchanged, &recv_counts, &plan)?;
+            all(&exchanged, want, report.bound, "exchange");
+            Ok(data::digest(&recv))
+        });
+        let digests: Result<Vec<u64>, Error> = digests.into_iter().collect();
+        let digests = backend.gather(digests.unwrap_or_else(|error| panic!("{seed}: {error}")));
+        assert!(digests.iter().all(|digest| *digest == digests[0]), "{seed}: other bits");
+    }
+    if size > 1 {
+        unequal_expectations(make, size);
+    }
+}
+
+/// What one rank sends to another is not what that expects, be it more or less: not all ranks can
+/// have a result.
+fn unequal_expectations<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    for (sent, expected) in [(5, 6), (9000, 30_000), (30_000, 9000), (0, 1), (1, 0)] {
+        let backend = make(Some(20_000));
+        let outcomes = backend.run(size, |mut comm| {
+            comm.config_mut().timeout = PATIENT;
+            let rank = comm.rank().index();
+            let (mut send_counts, mut recv_counts) = (vec![7; size], vec![7; size]);
+            if rank == 0 {
+                send_counts[1] = sent;
+            } else if rank == 1 {
+                recv_counts[0] = expected;
+            }
+            let send = vec![1.0f32; send_counts.iter().sum()];
+            let mut recv = vec![0.0f32; recv_counts.iter().sum()];
+            comm.all_to_all_v(&send, &send_counts, &mut recv, &recv_counts, &Plan::raw())
+                .map(|_| ())
+        });
+        let codes = backend.gather(outcomes.iter().map(code).collect());
+        let context = format!("{sent} sent, {expected} expected: {outcomes:?}, all {codes:?}");
+        assert!(codes[1] == MISMATCH, "{context}");
+        assert!(!codes.contains(&UNEXPECTED) && !codes.contains(&STALLED), "{context}");
     }
 }
 

@@ -18,13 +18,13 @@ use crate::error::{Buffer, Error};
 use crate::frame::CallHeader;
 use crate::group::{Group, RankSet};
 use crate::kernel::Level;
-use crate::layout::{Division, Layout, max_segment, share};
+use crate::layout::{Division, Layout, Shares, Window, max_segment, share};
 use crate::op::{Op, OpCode};
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
 use crate::primitive::Rules;
 use crate::report::Report;
-use crate::schedule::{Call, Collective, RecursiveDoubling, Schedule};
+use crate::schedule::{Call, Collective, Portion, RecursiveDoubling, Schedule};
 use crate::select;
 use crate::transport::{FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::time::Duration;
@@ -266,73 +266,106 @@ macro_rules! collectives {
 collectives! {
     /// `data` becomes the reduction of all ranks' `data`, the same bits on every rank.
     all_reduce / start_all_reduce(data: &'a mut [T], op: Op<'a, T>) = |_comm| {
-        Request::new(Collective::AllReduce, data.len()).op(op).in_place(data, 0)
+        Request::new(Collective::AllReduce, data.len()).op(op).in_place(data)
     };
 
     /// As [`all_reduce`](Self::all_reduce), from `send` into `recv` of the same length.
     all_reduce_into / start_all_reduce_into(send: &'a [T], recv: &'a mut [T], op: Op<'a, T>) = |_comm| {
-        Request::new(Collective::AllReduce, send.len()).op(op).split(send, 0, recv, 0)
+        Request::new(Collective::AllReduce, send.len()).op(op).split(send, recv)
     };
 
     /// `recv` becomes this rank's share of the reduction of all ranks' `send`.
-    reduce_scatter / start_reduce_scatter(send: &'a [T], recv: &'a mut [T], op: Op<'a, T>) = |comm| {
-        let start = comm.share(send.len()).start;
-        Request::new(Collective::ReduceScatter, send.len()).op(op).split(send, 0, recv, start)
+    reduce_scatter / start_reduce_scatter(send: &'a [T], recv: &'a mut [T], op: Op<'a, T>) = |_comm| {
+        Request::new(Collective::ReduceScatter, send.len()).op(op).split(send, recv)
     };
 
     /// This rank's share of `data` becomes the reduction of all ranks' `data`; the rest is
     /// unchanged.
     reduce_scatter_in_place / start_reduce_scatter_in_place(data: &'a mut [T], op: Op<'a, T>) = |_comm| {
-        Request::new(Collective::ReduceScatter, data.len()).op(op).in_place(data, 0)
+        Request::new(Collective::ReduceScatter, data.len()).op(op).in_place(data)
     };
 
     /// `recv` becomes the concatenation of all ranks' `send`, which are shares of `recv.len()`
     /// values (equally long if that is a multiple of the size). The same bits on every rank.
-    all_gather / start_all_gather(send: &'a [T], recv: &'a mut [T]) = |comm| {
-        let (count, start) = (recv.len(), comm.share(recv.len()).start);
-        Request::new(Collective::AllGather, count).split(send, start, recv, 0)
+    all_gather / start_all_gather(send: &'a [T], recv: &'a mut [T]) = |_comm| {
+        Request::new(Collective::AllGather, recv.len()).split(send, recv)
     };
 
     /// As [`all_gather`](Self::all_gather), from this rank's share of `data`.
     all_gather_in_place / start_all_gather_in_place(data: &'a mut [T]) = |_comm| {
-        Request::new(Collective::AllGather, data.len()).in_place(data, 0)
+        Request::new(Collective::AllGather, data.len()).in_place(data)
+    };
+
+    /// `recv` becomes the concatenation of all ranks' `send`, of which that of rank r has
+    /// `counts[r]` values. The same bits on every rank. All ranks give the same `counts`.
+    all_gather_v / start_all_gather_v(send: &'a [T], recv: &'a mut [T], counts: &'a [usize]) = |_comm| {
+        Request::new(Collective::AllGather, 0).shares(Shares::Given(counts)).split(send, recv)
+    };
+
+    /// As [`all_gather_v`](Self::all_gather_v), from this rank's share of `data`.
+    all_gather_v_in_place / start_all_gather_v_in_place(data: &'a mut [T], counts: &'a [usize]) = |_comm| {
+        Request::new(Collective::AllGather, 0).shares(Shares::Given(counts)).in_place(data)
     };
 
     /// `data` becomes the root's `data`, the same bits on every rank, the root's included.
     broadcast / start_broadcast(data: &'a mut [T], root: Rank) = |_comm| {
-        Request::new(Collective::Broadcast, data.len()).root(root).in_place(data, 0)
+        Request::new(Collective::Broadcast, data.len()).root(root).in_place(data)
     };
 
     /// `recv` becomes this rank's share of the root's `send` of `count` values; `send` is not
     /// looked at elsewhere and may be empty.
-    scatter / start_scatter(count: usize, send: &'a [T], recv: &'a mut [T], root: Rank) = |comm| {
-        let start = comm.share(count).start;
-        Request::new(Collective::Scatter, count).root(root).split(send, 0, recv, start)
+    scatter / start_scatter(count: usize, send: &'a [T], recv: &'a mut [T], root: Rank) = |_comm| {
+        Request::new(Collective::Scatter, count).root(root).split(send, recv)
     };
 
     /// The root's `recv` of `count` values becomes the concatenation of all ranks' `send`, which
     /// are shares; `recv` is not touched elsewhere and may be empty.
-    gather / start_gather(count: usize, send: &'a [T], recv: &'a mut [T], root: Rank) = |comm| {
-        let start = comm.share(count).start;
-        Request::new(Collective::Gather, count).root(root).split(send, start, recv, 0)
+    gather / start_gather(count: usize, send: &'a [T], recv: &'a mut [T], root: Rank) = |_comm| {
+        Request::new(Collective::Gather, count).root(root).split(send, recv)
     };
 
     /// The root's `recv` becomes the reduction of all ranks' `send`; `recv` is not touched
     /// elsewhere and may be empty.
     reduce / start_reduce(send: &'a [T], recv: &'a mut [T], op: Op<'a, T>, root: Rank) = |_comm| {
-        Request::new(Collective::Reduce, send.len()).op(op).root(root).split(send, 0, recv, 0)
+        Request::new(Collective::Reduce, send.len()).op(op).root(root).split(send, recv)
     };
 
     /// The root's `data` becomes the reduction of all ranks' `data`; elsewhere it is unchanged.
     reduce_in_place / start_reduce_in_place(data: &'a mut [T], op: Op<'a, T>, root: Rank) = |_comm| {
-        Request::new(Collective::Reduce, data.len()).op(op).root(root).in_place(data, 0)
+        Request::new(Collective::Reduce, data.len()).op(op).root(root).in_place(data)
+    };
+
+    /// Each rank sends its share r of `send` to rank r; `recv` becomes the concatenation of what
+    /// all ranks have for this one, by their ranks. `send` is as long on every rank, and `recv` has
+    /// room for as many shares as there are ranks. What a rank has for itself is copied as it is.
+    all_to_all / start_all_to_all(send: &'a [T], recv: &'a mut [T]) = |_comm| {
+        Request::new(Collective::AllToAll, send.len()).split(send, recv)
+    };
+
+    /// As [`all_to_all`](Self::all_to_all), from `data` into `data`, whose length is a multiple of
+    /// the size.
+    all_to_all_in_place / start_all_to_all_in_place(data: &'a mut [T]) = |_comm| {
+        Request::new(Collective::AllToAll, data.len()).in_place(data)
+    };
+
+    /// As [`all_to_all`](Self::all_to_all): `send` has `send_counts[r]` values for rank r, and
+    /// `recv` room for `recv_counts[r]` values from it, one after the other by rank. What one rank
+    /// sends to another must be as many as that expects.
+    all_to_all_v / start_all_to_all_v(
+        send: &'a [T],
+        send_counts: &'a [usize],
+        recv: &'a mut [T],
+        recv_counts: &'a [usize]
+    ) = |_comm| {
+        let shares = Shares::Exchanged { send: send_counts, recv: recv_counts };
+        Request::new(Collective::AllToAll, 0).shares(shares).split(send, recv)
     };
 }
 
 /// A call before its arguments are checked.
 struct Request<'a, T> {
     collective: Collective,
-    count: usize,
+    shares: Shares<'a>,
     op: Option<Op<'a, T>>,
     root: Rank,
     buffers: Buffers<'a, T>,
@@ -340,77 +373,79 @@ struct Request<'a, T> {
 
 impl<'a, T: Element> Request<'a, T> {
     fn new(collective: Collective, count: usize) -> Self {
-        let buffers = Buffers::InPlace { start: 0, data: &mut [] };
-        Self { collective, count, op: None, root: Rank(0), buffers }
+        let (shares, buffers) = (Shares::Even(count), Buffers::InPlace(&mut []));
+        Self { collective, shares, op: None, root: Rank(0), buffers }
     }
 
-    fn op(mut self, op: Op<'a, T>) -> Self {
-        self.op = Some(op);
-        self
+    fn shares(self, shares: Shares<'a>) -> Self {
+        Self { shares, ..self }
     }
 
-    fn root(mut self, root: Rank) -> Self {
-        self.root = root;
-        self
+    fn op(self, op: Op<'a, T>) -> Self {
+        Self { op: Some(op), ..self }
     }
 
-    fn in_place(mut self, data: &'a mut [T], start: usize) -> Self {
-        self.buffers = Buffers::InPlace { start, data };
-        self
+    fn root(self, root: Rank) -> Self {
+        Self { root, ..self }
     }
 
-    fn split(
-        mut self,
-        send: &'a [T],
-        send_start: usize,
-        recv: &'a mut [T],
-        recv_start: usize,
-    ) -> Self {
-        self.buffers = Buffers::Split { send_start, send, recv_start, recv };
-        self
+    fn in_place(self, data: &'a mut [T]) -> Self {
+        Self { buffers: Buffers::InPlace(data), ..self }
     }
 
-    /// The values that this rank contributes, as a range of the logical array.
-    fn contribution(&self, size: usize, rank: Rank) -> core::ops::Range<usize> {
-        match self.collective {
-            Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce => 0..self.count,
-            Collective::AllGather | Collective::Gather => share(self.count, size, rank.index()),
-            Collective::Broadcast | Collective::Scatter if rank == self.root => 0..self.count,
-            Collective::Broadcast | Collective::Scatter => 0..0,
-        }
+    fn split(self, send: &'a [T], recv: &'a mut [T]) -> Self {
+        Self { buffers: Buffers::Split { send, recv }, ..self }
     }
 
-    /// How many values of result this rank has.
-    fn result_len(&self, size: usize, rank: Rank) -> usize {
-        match self.collective {
-            Collective::AllReduce | Collective::AllGather | Collective::Broadcast => self.count,
-            Collective::ReduceScatter | Collective::Scatter => {
-                share(self.count, size, rank.index()).len()
-            }
-            Collective::Gather | Collective::Reduce if rank == self.root => self.count,
-            Collective::Gather | Collective::Reduce => 0,
-        }
+    fn call(&self, size: usize) -> Call {
+        Call { collective: self.collective, size, root: self.root }
     }
 
-    /// Checks root and buffer lengths. Windows that a rank does not use may have any length.
+    /// The values that this rank contributes.
+    fn own_values(&self, size: usize, rank: Rank) -> &[T] {
+        let (portion, own) = (self.call(size).input(rank), self.buffers.all_own());
+        let range = match self.buffers.window() {
+            Window::Whole => self.shares.within_whole(portion, size, rank),
+            Window::Own => 0..self.shares.len(portion, size, rank),
+        };
+        own.get(range).unwrap_or_default()
+    }
+
+    /// Checks root and lengths. Buffers that a rank does not use may have any.
     fn check(&self, size: usize, rank: Rank) -> Result<(), Error> {
         if self.root.index() >= size {
             return Err(Error::Root { root: self.root, size });
         }
-        // In-place windows are `count` long by construction.
-        let Buffers::Split { send, recv, .. } = &self.buffers else { return Ok(()) };
-        let elsewhere = rank != self.root;
-        let sends = !(elsewhere && self.collective == Collective::Scatter);
-        let receives =
-            !(elsewhere && matches!(self.collective, Collective::Gather | Collective::Reduce));
-        let lengths = [
-            (Buffer::Send, sends, self.contribution(size, rank).len(), send.len()),
-            (Buffer::Recv, receives, self.result_len(size, rank), recv.len()),
-        ];
-        match lengths.into_iter().find(|&(_, used, need, have)| used && need != have) {
-            Some((buffer, _, need, have)) => Err(Error::Length { buffer, need, have }),
-            None => Ok(()),
+        let counts = match self.shares {
+            Shares::Even(_) => [size; 2],
+            Shares::Given(counts) => [counts.len(); 2],
+            Shares::Exchanged { send, recv } => [send.len(), recv.len()],
+        };
+        if let Some(&have) = counts.iter().find(|&&have| have != size) {
+            return Err(Error::Length { buffer: Buffer::Counts, need: size, have });
         }
+        let call = self.call(size);
+        let lengths = match &self.buffers {
+            Buffers::InPlace(data) => {
+                // What comes must fit where what went was.
+                let portion = match call.output(rank) {
+                    Portion::Column => Portion::Column,
+                    _ => Portion::Whole,
+                };
+                [(Buffer::Recv, portion, data.len()); 2]
+            }
+            Buffers::Split { send, recv } => [
+                (Buffer::Send, call.input(rank), send.len()),
+                (Buffer::Recv, call.output(rank), recv.len()),
+            ],
+        };
+        for (buffer, portion, have) in lengths {
+            let need = self.shares.len(portion, size, rank);
+            if portion != Portion::Nothing && need != have {
+                return Err(Error::Length { buffer, need, have });
+            }
+        }
+        Ok(())
     }
 
     fn op_code(&self) -> OpCode {
@@ -429,7 +464,7 @@ impl<X: Transport> Communicator<X> {
         }
         let (size, rank) = (self.size(), self.rank());
         request.check(size, rank)?;
-        let n_bytes = request.count.saturating_mul(T::BYTES);
+        let n_bytes = request.shares.count().saturating_mul(T::BYTES);
         let link_rate = self.transport.link_rate();
         let schedule =
             select::schedule(request.collective, request.op_code(), plan, size, n_bytes, link_rate);
@@ -478,15 +513,16 @@ impl<X: Transport> Communicator<X> {
 
     /// Makes the engine of a call, or of a look at the extent of its data. Each has a sequence
     /// number of its own, or a frame of one could be taken for one of the other.
-    fn engine<T: Element>(
+    fn engine<'s, T: Element>(
         &mut self,
-        job: Job<'_, T>,
+        job: Job<'_, 's, T>,
         header: CallHeader,
-    ) -> Result<Engine<X::Frame>, Error> {
-        let Job { schedule, call, pipeline, op, count, division, .. } = job;
-        let (codec, lanes) = (job.codec.as_dyn(), self.lanes());
-        let (n_parts, capacity) = (schedule.n_parts(call), self.transport.frame_capacity());
-        let layout = Layout::for_frames(count, n_parts, codec, capacity, lanes, division)?;
+    ) -> Result<Engine<'s, X::Frame>, Error> {
+        let Job { schedule, call, pipeline, op, shares, window, division, .. } = job;
+        let (codec, lanes, rank) = (job.codec.as_dyn(), self.lanes(), self.rank());
+        let (n_parts, fits) =
+            (schedule.n_parts(call), max_segment(codec, self.transport.frame_capacity())?);
+        let layout = Layout::new(call, rank, shares, window, n_parts, division, fits, lanes);
         self.sequence = self.sequence.wrapping_add(1);
         let program = Program {
             schedule,
@@ -495,20 +531,21 @@ impl<X: Transport> Communicator<X> {
             header: CallHeader { epoch: self.epoch, sequence: self.sequence, ..header },
             layout,
             checksum: self.checksum(),
-            rank: self.rank(),
+            rank,
         };
         Ok(Engine::new(program, lanes, self.transport.now()))
     }
 }
 
 /// What an engine does, whatever peers are told.
-struct Job<'c, T: Element> {
+struct Job<'c, 's, T: Element> {
     schedule: &'static dyn Schedule,
     call: Call,
     pipeline: Pipeline,
     codec: &'c AnyCodec<T>,
     op: OpCode,
-    count: usize,
+    shares: Shares<'s>,
+    window: Window,
     division: Division,
 }
 

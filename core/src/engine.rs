@@ -25,7 +25,7 @@ use crate::frame::{CallHeader, Header};
 use crate::layout::Layout;
 use crate::primitive::Rules;
 use crate::report::Report;
-use crate::schedule::{Call, Schedule};
+use crate::schedule::{Call, Part, Schedule};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError, TransportErrorKind};
 use crate::wait::{Wait, rest};
 use core::task::Poll;
@@ -35,22 +35,29 @@ use lane::{Lane, Turn};
 use slots::Frame;
 
 /// Everything about a call that does not change while it runs.
-pub(crate) struct Program {
+pub(crate) struct Program<'a> {
     pub(crate) schedule: &'static dyn Schedule,
     pub(crate) call: Call,
     pub(crate) rules: Rules,
     /// What peers are told of the call, and must say as well. A look at the extent of the data has
     /// that of the call it belongs to.
     pub(crate) header: CallHeader,
-    pub(crate) layout: Layout,
+    pub(crate) layout: Layout<'a>,
     pub(crate) checksum: bool,
     pub(crate) rank: Rank,
 }
 
-impl Program {
+impl Program<'_> {
     /// How many ranks' values a value of the result combines.
     fn n_operands(&self) -> u32 {
         if self.call.collective.reduces() { self.call.size as u32 } else { 1 }
+    }
+
+    /// What peers are told of the call in a message of this part: where they do not know how long
+    /// the part is, that in place of the length of the array.
+    fn header_of(&self, part: Part) -> CallHeader {
+        let len = self.layout.told_len(part);
+        CallHeader { count: len.map_or(self.header.count, |len| len as u64), ..self.header }
     }
 
     fn n_steps(&self) -> usize {
@@ -88,8 +95,10 @@ pub(crate) struct Limits {
 }
 
 /// A running call.
-pub(crate) struct Engine<F> {
-    program: Program,
+pub(crate) struct Engine<'a, F> {
+    program: Program<'a>,
+    /// Lanes of every rank; one that has nothing to do is not here.
+    n_lanes: usize,
     lanes: Vec<Lane<F>, MAX_LANES>,
     has_begun: bool,
     started: Duration,
@@ -110,10 +119,11 @@ pub(crate) enum Progress {
     Waiting,
 }
 
-impl<F: Frame> Engine<F> {
-    pub(crate) fn new(program: Program, lanes: usize, now: Duration) -> Self {
-        let lanes = lanes.min(program.layout.n_rounds());
+impl<'a, F: Frame> Engine<'a, F> {
+    pub(crate) fn new(program: Program<'a>, n_lanes: usize, now: Duration) -> Self {
+        let lanes = n_lanes.min(program.layout.n_rounds());
         Self {
+            n_lanes,
             lanes: (0..lanes).map(|i| Lane::new(Tag(i as u8), i)).collect(),
             program,
             has_begun: false,
@@ -173,7 +183,7 @@ impl<F: Frame> Engine<F> {
                 transport.progress().map_err(transport_error)?;
             }
         }
-        let n_lanes = self.lanes.len();
+        let n_lanes = self.n_lanes;
         let (mut moved, mut finished) = (false, true);
         for lane in &mut self.lanes {
             match lane.turn(

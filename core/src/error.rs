@@ -204,6 +204,8 @@ pub enum Buffer {
     Send,
     /// Room for the result.
     Recv,
+    /// The lengths of ranks' shares: one for each rank.
+    Counts,
 }
 
 impl fmt::Display for Buffer {
@@ -211,6 +213,7 @@ impl fmt::Display for Buffer {
         f.write_str(match self {
             Self::Send => "send",
             Self::Recv => "receive",
+            Self::Counts => "counts",
         })
     }
 }

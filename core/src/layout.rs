@@ -1,8 +1,11 @@
-//! How an array is divided: shares of ranks, parts of a schedule, segments of a round.
+//! Who has what, and how an array is divided: shares of ranks, parts of a schedule, segments of a
+//! round.
 //!
 //! A schedule's parts are processed in *rounds*: in each round every part contributes one segment,
 //! the largest that fits a frame in the worst case. Shorter parts contribute empty segments in the
-//! last rounds, so that every rank sees the same sequence of messages whatever the count.
+//! last rounds, so that every rank sees the same sequence of messages whatever the count. Where no
+//! rank knows the lengths of all parts ([`Shares::Exchanged`]), a part has only the rounds that it
+//! needs, and one at least.
 //!
 //! Where a part must be a rank's share (reduce-scatter, all-gather, …) it is one contiguous block.
 //! An all-reduce is free to choose, and blocks of real fields compress unequally: the ring then
@@ -14,6 +17,8 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
 use crate::kernel::CHUNK;
+use crate::schedule::{Call, Collective, Part, Portion};
+use crate::transport::Rank;
 use core::ops::Range;
 
 /// The share of rank `index` when `count` values are divided among `size` ranks: contiguous, in
@@ -49,10 +54,10 @@ impl Division {
 }
 
 /// The largest segment whose frame is sure to fit `capacity` bytes, in values.
-pub(crate) fn max_segment<T: Element>(
-    codec: &dyn Codec<T>,
-    capacity: usize,
-) -> Result<usize, Error> {
+///
+/// # Errors
+/// [`Error::FrameTooSmall`] if not even one value fits a frame.
+pub fn max_segment<T: Element>(codec: &dyn Codec<T>, capacity: usize) -> Result<usize, Error> {
     let room = capacity.saturating_sub(HEADER_BYTES);
     // Partial sums are kept in frames as floats, so those must fit as well.
     let fits = |n: usize| {
@@ -70,53 +75,177 @@ pub(crate) fn max_segment<T: Element>(
     Ok(low)
 }
 
-/// The division of one call's array into parts, and of parts into the segments of rounds.
+/// How many values are whose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    count: usize,
+pub enum Shares<'a> {
+    /// So many, divided as evenly as can be ([`share`]). In an all-to-all, those of one rank.
+    Even(usize),
+    /// The length of each rank's share.
+    Given(&'a [usize]),
+    /// In an all-to-all, what this rank sends to each, and what it receives from each.
+    Exchanged {
+        /// Values to each rank.
+        send: &'a [usize],
+        /// Values from each rank.
+        recv: &'a [usize],
+    },
+}
+
+impl Shares<'_> {
+    /// Values in the logical array; 0 where no rank knows that.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Even(count) => *count,
+            Self::Given(lens) => sum(lens),
+            Self::Exchanged { .. } => 0,
+        }
+    }
+
+    /// Whether ranks know only their own lengths.
+    #[must_use]
+    pub const fn is_exchanged(&self) -> bool {
+        matches!(self, Self::Exchanged { .. })
+    }
+
+    /// Share `index` of `n`.
+    fn share(&self, n: usize, index: usize) -> Range<usize> {
+        match self {
+            Self::Even(count) => share(*count, n, index),
+            Self::Given(_) if n == 1 => 0..self.count(),
+            Self::Given(lens) => place(lens, index),
+            Self::Exchanged { .. } => 0..0,
+        }
+    }
+
+    /// How many values a rank has of this portion.
+    pub(crate) fn len(&self, portion: Portion, size: usize, rank: Rank) -> usize {
+        match (portion, self) {
+            (Portion::Nothing, _) => 0,
+            (Portion::Share, _) => self.share(size, rank.index()).len(),
+            (Portion::Row, Self::Exchanged { send: lens, .. })
+            | (Portion::Column, Self::Exchanged { recv: lens, .. }) => sum(lens),
+            (Portion::Column, _) => size * self.share(size, rank.index()).len(),
+            (Portion::Whole | Portion::Row, _) => self.count(),
+        }
+    }
+
+    /// Where a rank's own portion lies in a buffer that holds the whole array.
+    pub(crate) fn within_whole(&self, portion: Portion, size: usize, rank: Rank) -> Range<usize> {
+        match portion {
+            Portion::Share => self.share(size, rank.index()),
+            portion => 0..self.len(portion, size, rank),
+        }
+    }
+
+    /// Length of the longest part that the rank knows of.
+    fn longest(&self, n_parts: usize, call: Call) -> usize {
+        let longest = |lens: &[usize]| lens.iter().copied().max().unwrap_or(0);
+        match self {
+            Self::Even(count) if call.collective == Collective::AllToAll => {
+                count.div_ceil(call.size)
+            }
+            Self::Even(count) => count.div_ceil(n_parts),
+            Self::Given(_) if n_parts == 1 => self.count(),
+            Self::Given(lens) => longest(lens),
+            Self::Exchanged { send, recv } => longest(send).max(longest(recv)),
+        }
+    }
+}
+
+/// Where the `index`th of things of these lengths lies.
+fn place(lens: &[usize], index: usize) -> Range<usize> {
+    let start = sum(&lens[..index.min(lens.len())]);
+    start..start.saturating_add(lens.get(index).copied().unwrap_or(0))
+}
+
+/// More than any buffer can have, if that is what a caller says.
+fn sum(lens: &[usize]) -> usize {
+    lens.iter().fold(0, |sum, len| sum.saturating_add(*len))
+}
+
+/// What a step is about: so many values, and where they lie in the rank's own buffers, if it has
+/// them there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Values.
+    pub len: usize,
+    /// The first in the buffer of own values.
+    pub input: usize,
+    /// The first in the output.
+    pub output: usize,
+}
+
+impl Segment {
+    /// Where it lies among own values.
+    #[must_use]
+    pub const fn in_input(&self) -> Range<usize> {
+        self.input..self.input + self.len
+    }
+
+    /// Where it lies in the output.
+    #[must_use]
+    pub const fn in_output(&self) -> Range<usize> {
+        self.output..self.output + self.len
+    }
+}
+
+/// Which part of the logical array a rank's buffers hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// One buffer of the whole array for both, as calls in place have.
+    Whole,
+    /// Two, each of just what the rank has and gets.
+    Own,
+}
+
+/// The division of one call's array into parts, and of parts into the segments of rounds, as one
+/// rank sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout<'a> {
+    call: Call,
+    rank: Rank,
+    shares: Shares<'a>,
     n_parts: usize,
     segment: usize,
     n_rounds: usize,
     division: Division,
+    /// Where the buffers begin in the logical array.
+    input_start: usize,
+    output_start: usize,
 }
 
-impl Layout {
-    /// The division that a call of `count` values makes by a schedule of `n_parts` parts, in frames
-    /// of `capacity` bytes, with `lanes` lanes.
-    ///
-    /// # Errors
-    /// [`Error::FrameTooSmall`] if not even one value fits a frame.
-    pub fn for_frames<T: Element>(
-        count: usize,
+impl<'a> Layout<'a> {
+    /// The division that `rank` makes in a call by a schedule of `n_parts` parts, in segments of at
+    /// most `max_segment` values ([`max_segment`]), with `lanes` lanes.
+    #[must_use]
+    pub fn new(
+        call: Call,
+        rank: Rank,
+        shares: Shares<'a>,
+        window: Window,
         n_parts: usize,
-        codec: &dyn Codec<T>,
-        capacity: usize,
-        lanes: usize,
         division: Division,
-    ) -> Result<Self, Error> {
-        let fits = max_segment(codec, capacity)?;
-        // Whole chunks encode best; short parts go in one frame anyway.
-        let max_segment = if fits > CHUNK { fits / CHUNK * CHUNK } else { fits };
-        Ok(Self::new(count, n_parts, max_segment, CHUNK, lanes, division))
-    }
-
-    /// Divides `count` values into `n_parts` and those into segments of at most `max_segment`, all
-    /// about equally long, and multiples of `unit` where that is possible; into as many as keep all
-    /// lanes busy to the end, unless they would get shorter than two units.
-    pub(crate) fn new(
-        count: usize,
-        n_parts: usize,
         max_segment: usize,
-        unit: usize,
         lanes: usize,
-        division: Division,
     ) -> Self {
-        let longest = count.div_ceil(n_parts);
-        let needed = longest.div_ceil(max_segment).max(1);
-        let balanced = needed.next_multiple_of(lanes);
-        let n_rounds = if longest / balanced >= 2 * unit { balanced } else { needed };
-        let even = longest.div_ceil(n_rounds).next_multiple_of(unit).min(max_segment).max(1);
-        Self { count, n_parts, segment: even, n_rounds: longest.div_ceil(even).max(1), division }
+        // Whole chunks encode best; short parts go in one frame anyway.
+        let max_segment =
+            if max_segment > CHUNK { max_segment / CHUNK * CHUNK } else { max_segment };
+        let longest = shares.longest(n_parts, call);
+        // Where ranks do not know each other's lengths, they cannot agree on anything better.
+        let segment = if shares.is_exchanged() {
+            max_segment
+        } else {
+            even_segment(longest, max_segment, CHUNK, lanes)
+        };
+        let start = |portion| match window {
+            Window::Whole => 0,
+            Window::Own => shares.within_whole(portion, call.size, rank).start,
+        };
+        let n_rounds = longest.div_ceil(segment).max(1);
+        let (input_start, output_start) = (start(call.input(rank)), start(call.output(rank)));
+        Self { call, rank, shares, n_parts, segment, n_rounds, division, input_start, output_start }
     }
 
     /// Rounds, at least one, so that even an empty call compares its parameters.
@@ -125,23 +254,79 @@ impl Layout {
         self.n_rounds
     }
 
-    /// Where the segment of `part` in `round` lies in the array.
+    /// Whether nothing is sent of `part` in `round`, which is beyond its end. Where all ranks know
+    /// all lengths, they rather send the same sequence of messages whatever those are.
     #[must_use]
-    pub fn segment(&self, part: usize, round: usize) -> Range<usize> {
+    pub fn skips(&self, part: Part, round: usize) -> bool {
+        self.shares.is_exchanged() && round > 0 && self.segment(part, round).len == 0
+    }
+
+    /// The length of a part where each message says it, because no rank knows them all.
+    #[must_use]
+    pub fn told_len(&self, part: Part) -> Option<usize> {
+        self.shares.is_exchanged().then(|| self.part(part).len)
+    }
+
+    /// Where the segment of `part` in `round` lies.
+    #[must_use]
+    pub fn segment(&self, part: Part, round: usize) -> Segment {
         match self.division {
             Division::Blocks => {
-                let block = share(self.count, self.n_parts, part);
-                let start = block.end.min(block.start + round * self.segment);
-                start..block.end.min(start + self.segment)
+                let part = self.part(part);
+                let start = part.len.min(round.saturating_mul(self.segment));
+                Segment {
+                    len: self.segment.min(part.len - start),
+                    input: part.input + start,
+                    output: part.output + start,
+                }
             }
             Division::Interleaved => {
+                let count = self.shares.count();
                 let stretch = self.n_parts.saturating_mul(self.segment);
-                let start = self.count.min(round * stretch);
-                let piece = share(stretch.min(self.count - start), self.n_parts, part);
-                start + piece.start..start + piece.end
+                let start = count.min(round * stretch);
+                let piece = share(stretch.min(count - start), self.n_parts, part.index());
+                let start = start + piece.start;
+                Segment { len: piece.len(), input: start, output: start }
             }
         }
     }
+
+    /// All of a part that is a block.
+    fn part(&self, part: Part) -> Segment {
+        if self.call.collective != Collective::AllToAll {
+            let block = self.shares.share(self.n_parts, part.index());
+            // A rank has places only for the parts that it has.
+            let input = block.start.saturating_sub(self.input_start);
+            let output = block.start.saturating_sub(self.output_start);
+            return Segment { len: block.len(), input, output };
+        }
+        let (source, destination) = self.call.ends_of(part);
+        match self.shares {
+            Shares::Even(count) => {
+                let block = share(count, self.call.size, destination.index());
+                let len = block.len();
+                Segment { len, input: block.start, output: source.index() * len }
+            }
+            Shares::Exchanged { send, recv } => {
+                let sent = place(send, destination.index());
+                let received = place(recv, source.index());
+                let len = if source == self.rank { sent.len() } else { received.len() };
+                Segment { len, input: sent.start, output: received.start }
+            }
+            // No collective has these.
+            Shares::Given(_) => Segment::default(),
+        }
+    }
+}
+
+/// The length of segments into which parts, of which `longest` is the longest, are divided: at most
+/// `max_segment`, all about equally long, and multiples of `unit` where that is possible; as many as
+/// keep all lanes busy to the end, unless they would get shorter than two units.
+fn even_segment(longest: usize, max_segment: usize, unit: usize, lanes: usize) -> usize {
+    let needed = longest.div_ceil(max_segment).max(1);
+    let balanced = needed.next_multiple_of(lanes);
+    let n_rounds = if longest / balanced >= 2 * unit { balanced } else { needed };
+    longest.div_ceil(n_rounds).next_multiple_of(unit).min(max_segment).max(1)
 }
 
 #[cfg(test)]
@@ -165,36 +350,122 @@ mod tests {
         }
     }
 
+    fn call(collective: Collective, size: usize) -> Call {
+        Call { collective, size, root: Rank(0) }
+    }
+
+    fn layout(
+        call: Call,
+        rank: usize,
+        shares: Shares<'_>,
+        window: Window,
+        division: Division,
+        max_segment: usize,
+        lanes: usize,
+    ) -> Layout<'_> {
+        let n_parts = call.collective.n_parts(call.size);
+        Layout::new(call, Rank::new(rank), shares, window, n_parts, division, max_segment, lanes)
+    }
+
     #[test]
     fn segments_cover_every_part_and_fit() {
-        for (count, n_parts, max_segment, unit) in [
-            (0, 3, 10, 1),
-            (1, 3, 10, 4),
-            (100, 3, 10, 4),
-            (100_003, 7, 5000, 4096),
-            (9, 1, 100, 64),
-        ] {
+        for (count, size, max_segment) in
+            [(0, 3, 10), (1, 3, 10), (100, 3, 10), (100_003, 7, 5000), (9, 1, 100)]
+        {
             for (division, lanes) in [(Division::Blocks, 1), (Division::Interleaved, 4)] {
-                let layout = Layout::new(count, n_parts, max_segment, unit, lanes, division);
-                let mut segments: Vec<_> = (0..n_parts)
+                let call = call(Collective::AllReduce, size);
+                let shares = Shares::Even(count);
+                let layout = layout(call, 0, shares, Window::Whole, division, max_segment, lanes);
+                let mut segments: Vec<_> = (0..size)
                     .flat_map(|part| (0..layout.n_rounds()).map(move |round| (part, round)))
-                    .map(|(part, round)| layout.segment(part, round))
-                    .filter(|segment| !segment.is_empty())
+                    .map(|(part, round)| layout.segment(Part::new(part), round))
+                    .filter(|segment| segment.len > 0)
                     .collect();
-                segments.sort_by_key(|segment| segment.start);
+                segments.sort_by_key(|segment| segment.input);
                 let mut end = 0;
                 for segment in segments {
-                    assert!(segment.start == end && segment.len() <= max_segment);
-                    end = segment.end;
+                    assert_eq!(segment.in_input(), segment.in_output());
+                    assert!(segment.input == end && segment.len <= max_segment);
+                    end = segment.in_input().end;
                 }
                 assert_eq!(end, count);
             }
         }
     }
 
+    /// Every rank's parts cover its buffers, and both ends of a part agree on its segments.
+    #[test]
+    fn portions_are_covered_and_ranks_agree() {
+        let lens = [3, 0, 25, 1];
+        // What rank r sends to rank s.
+        let matrix = [[1, 0, 30, 2], [7, 4, 0, 0], [12, 0, 0, 5], [0, 1, 10, 11]];
+        let columns: [[usize; 4]; 4] = core::array::from_fn(|r| matrix.map(|row| row[r]));
+        for collective in Collective::ALL {
+            for kind in 0..3 {
+                let call = call(collective, 4);
+                let shares = |rank: usize| match kind {
+                    0 => Some(Shares::Even(29)),
+                    1 => (collective != Collective::AllToAll).then_some(Shares::Given(&lens)),
+                    _ => (collective == Collective::AllToAll)
+                        .then_some(Shares::Exchanged { send: &matrix[rank], recv: &columns[rank] }),
+                };
+                if shares(0).is_none() {
+                    continue;
+                }
+                let of = |rank: usize| {
+                    let shares = shares(rank).unwrap_or(Shares::Even(0));
+                    (layout(call, rank, shares, Window::Own, Division::Blocks, 4, 1), shares)
+                };
+                for rank in (0..4).map(Rank::new) {
+                    let (layout, shares) = of(rank.index());
+                    for (portion, is_input) in
+                        [(call.input(rank), true), (call.output(rank), false)]
+                    {
+                        let mut covered = std::vec![0; shares.len(portion, 4, rank)];
+                        for part in (0..layout.n_parts).map(Part::new) {
+                            if !call.has(portion, rank, part) {
+                                continue;
+                            }
+                            for round in 0..layout.n_rounds() {
+                                let segment = layout.segment(part, round);
+                                let range =
+                                    if is_input { segment.in_input() } else { segment.in_output() };
+                                covered[range].iter_mut().for_each(|n| *n += 1);
+                            }
+                        }
+                        assert!(covered.iter().all(|&n| n == 1), "{call:?} {rank}: {covered:?}");
+                    }
+                }
+                for part in (0..of(0).0.n_parts).map(Part::new) {
+                    let ends = if collective == Collective::AllToAll {
+                        let (source, destination) = call.ends_of(part);
+                        [source.index(), destination.index()]
+                    } else {
+                        [0, 3]
+                    };
+                    let [a, b] = ends.map(|rank| of(rank).0);
+                    for round in 0..a.n_rounds().min(b.n_rounds()) {
+                        assert_eq!(a.segment(part, round).len, b.segment(part, round).len);
+                        assert_eq!(a.skips(part, round), b.skips(part, round));
+                    }
+                    // Whoever has more rounds has nothing to send in them.
+                    for (short, long) in [(&a, &b), (&b, &a)] {
+                        for round in short.n_rounds()..long.n_rounds() {
+                            assert!(long.skips(part, round), "{call:?}, {part}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn long_parts_give_all_lanes_the_same_number_of_rounds() {
-        let rounds = |count| Layout::new(count, 8, 61_440, 4096, 4, Division::Blocks).n_rounds();
+        let call = call(Collective::AllReduce, 8);
+        let rounds = |count| {
+            let shares = Shares::Even(count);
+            layout(call, 0, shares, Window::Whole, Division::Blocks, 61_440, 4).n_rounds()
+        };
         assert_eq!(
             [0, 8, 8 * 4096, 8 * 8192 * 4, 8 * 61_440, 8 * 500_000].map(rounds),
             [1, 1, 1, 4, 4, 12]

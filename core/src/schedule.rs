@@ -13,6 +13,7 @@ pub mod check;
 
 mod binomial;
 mod chain;
+mod linear;
 mod pairwise;
 mod print;
 mod recursive_doubling;
@@ -21,6 +22,7 @@ mod step;
 
 pub use binomial::Binomial;
 pub use chain::Chain;
+pub use linear::Linear;
 pub use pairwise::Pairwise;
 pub use print::program;
 pub use recursive_doubling::RecursiveDoubling;
@@ -30,7 +32,8 @@ pub use step::Step;
 use crate::transport::Rank;
 
 /// Every schedule.
-pub static ALL: &[&dyn Schedule] = &[&Ring, &RecursiveDoubling, &Pairwise, &Binomial, &Chain];
+pub static ALL: &[&dyn Schedule] =
+    &[&Ring, &RecursiveDoubling, &Pairwise, &Binomial, &Chain, &Linear];
 
 /// A schedule's number in a message's header: its place in [`ALL`], or 15 for one of yours.
 #[must_use]
@@ -54,6 +57,7 @@ pub fn default_for(collective: Collective) -> &'static dyn Schedule {
         Collective::Broadcast | Collective::Scatter | Collective::Gather | Collective::Reduce => {
             &Binomial
         }
+        Collective::AllToAll => &Linear,
     }
 }
 
@@ -69,6 +73,7 @@ pub fn default_for(collective: Collective) -> &'static dyn Schedule {
 /// | scatter | root: `count` values | its share |
 /// | gather | its share | root: all shares |
 /// | reduce | `count` values | root: the reduction |
+/// | all-to-all | `count` values, a share for each rank | of each rank what it has for this one |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -80,11 +85,27 @@ pub enum Collective {
     Scatter,
     Gather,
     Reduce,
+    AllToAll,
+}
+
+/// What of the logical array a rank has, before a call or after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Portion {
+    /// Nothing.
+    Nothing,
+    /// All of it.
+    Whole,
+    /// Its share.
+    Share,
+    /// Of an all-to-all, what it has for each rank: the parts of which it is the source.
+    Row,
+    /// Of an all-to-all, what each rank has for it: the parts of which it is the destination.
+    Column,
 }
 
 impl Collective {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::AllReduce,
         Self::ReduceScatter,
         Self::AllGather,
@@ -92,7 +113,34 @@ impl Collective {
         Self::Scatter,
         Self::Gather,
         Self::Reduce,
+        Self::AllToAll,
     ];
+
+    /// What each rank starts with and ends with: the root, or where there is none any rank; and
+    /// the others.
+    const fn portions(self) -> [[Portion; 2]; 2] {
+        use Portion::{Column, Nothing, Row, Share, Whole};
+        match self {
+            Self::AllReduce => [[Whole, Whole], [Whole, Whole]],
+            Self::ReduceScatter => [[Whole, Whole], [Share, Share]],
+            Self::AllGather => [[Share, Share], [Whole, Whole]],
+            Self::Broadcast => [[Whole, Nothing], [Whole, Whole]],
+            Self::Scatter => [[Whole, Nothing], [Share, Share]],
+            Self::Gather => [[Share, Share], [Whole, Nothing]],
+            Self::Reduce => [[Whole, Whole], [Whole, Nothing]],
+            Self::AllToAll => [[Row, Row], [Column, Column]],
+        }
+    }
+
+    /// Into how many parts the array is divided where every rank's is its own: what a schedule says
+    /// unless it moves the array as a whole.
+    #[must_use]
+    pub const fn n_parts(self, size: usize) -> usize {
+        match self {
+            Self::AllToAll => size * size,
+            _ => size,
+        }
+    }
 
     /// Whether values are combined (as opposed to only moved).
     #[must_use]
@@ -111,6 +159,7 @@ impl Collective {
             Self::Scatter => "scatter",
             Self::Gather => "gather",
             Self::Reduce => "reduce",
+            Self::AllToAll => "all-to-all",
         }
     }
 }
@@ -124,6 +173,45 @@ pub struct Call {
     pub size: usize,
     /// The root, for the collectives that have one; rank 0 otherwise.
     pub root: Rank,
+}
+
+impl Call {
+    /// What `rank` starts with.
+    #[must_use]
+    pub const fn input(self, rank: Rank) -> Portion {
+        self.collective.portions()[0][(rank.0 != self.root.0) as usize]
+    }
+
+    /// What `rank` ends with.
+    #[must_use]
+    pub const fn output(self, rank: Rank) -> Portion {
+        self.collective.portions()[1][(rank.0 != self.root.0) as usize]
+    }
+
+    /// The part of an all-to-all that goes from one rank to another.
+    #[must_use]
+    pub const fn part_between(self, source: Rank, destination: Rank) -> Part {
+        Part::new(source.index() * self.size + destination.index())
+    }
+
+    /// Source and destination of a part of an all-to-all.
+    #[must_use]
+    pub const fn ends_of(self, part: Part) -> (Rank, Rank) {
+        (Rank::new(part.index() / self.size), Rank::new(part.index() % self.size))
+    }
+
+    /// Whether a part is in a rank's portion. Where the array is one part, whoever has a share has
+    /// it.
+    #[must_use]
+    pub const fn has(self, portion: Portion, rank: Rank, part: Part) -> bool {
+        match portion {
+            Portion::Nothing => false,
+            Portion::Whole => true,
+            Portion::Share => part.0 == rank.0,
+            Portion::Row => self.ends_of(part).0.0 == rank.0,
+            Portion::Column => self.ends_of(part).1.0 == rank.0,
+        }
+    }
 }
 
 /// A share of the logical array, `0..Schedule::n_parts`.
@@ -164,7 +252,8 @@ pub trait Schedule: Sync {
     /// Whether it can do this collective (for every size and root).
     fn supports(&self, collective: Collective) -> bool;
 
-    /// Into how many parts it divides the array: 1, or `call.size` (one share per rank).
+    /// Into how many parts it divides the array: 1, or as many as the collective has
+    /// ([`Collective::n_parts`]): a share per rank, or one for each pair of ranks.
     fn n_parts(&self, call: Call) -> usize;
 
     /// Number of steps in `rank`'s program.

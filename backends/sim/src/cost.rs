@@ -62,10 +62,10 @@ pub use speeds::{Speeds, Wire};
 use foldwire::codec::CodecParams;
 use foldwire::collective::{EXTENT_SCHEDULE, EXTENT_VALUES};
 use foldwire::kernel::Level;
-use foldwire::layout::{Division, Layout};
+use foldwire::layout::{Division, Layout, Shares, Window};
 use foldwire::op::OpCode;
 use foldwire::primitive::Rules;
-use foldwire::schedule::Call;
+use foldwire::schedule::{Call, Portion};
 use foldwire::transport::{MAX_LANES, Rank};
 use foldwire::{Collective, Element, Error, Plan, Quantum, layout, select};
 use prices::picoseconds;
@@ -308,20 +308,20 @@ pub fn predict<T: Element>(
     if !schedule.supports(collective) {
         return Err(Error::Unsupported { schedule: schedule.name(), collective }.into());
     }
+    let call = Call { collective, size, root };
     let mut ranks = vec![RankPrediction::default(); size];
     let mut entries = vec![Entry::default(); size];
     let mut n_events = 0;
     if case.plan.needs_extent() {
         for (rank, entry) in entries.iter_mut().enumerate() {
-            entry.prelude = picoseconds(look::<T>(case, costs, rank));
+            entry.prelude = picoseconds(look::<T>(case, call, costs, rank));
         }
         n_events += exchange_extents(case, cluster, &mut ranks, &mut entries)?;
     }
 
-    let call = Call { collective, size, root };
     let division =
         if collective == Collective::AllReduce { case.plan.division } else { Division::Blocks };
-    let layout = divide::<T>(case, schedule.n_parts(call), division)?;
+    let layout = divide::<T>(case, call, schedule.n_parts(call), division)?;
     let wire = costs.wire.table(size);
     let job = Job {
         schedule,
@@ -341,12 +341,11 @@ pub fn predict<T: Element>(
 }
 
 /// Seconds that a rank looks at its own values.
-fn look<T: Element>(case: &Case, costs: &Costs, rank: usize) -> f64 {
-    let own = match case.collective {
-        Collective::AllGather | Collective::Gather => {
-            layout::share(case.count, case.size, rank).len()
-        }
-        Collective::Broadcast | Collective::Scatter if rank != case.root.index() => 0,
+fn look<T: Element>(case: &Case, call: Call, costs: &Costs, rank: usize) -> f64 {
+    let rank = Rank::new(rank);
+    let own = match call.input(rank) {
+        Portion::Nothing => 0,
+        Portion::Share => layout::share(case.count, case.size, rank.index()).len(),
         _ => case.count,
     };
     let speed = if case.plan.samples(case.count) { costs.sample } else { costs.look };
@@ -365,7 +364,7 @@ fn exchange_extents(
     let exchange = Case { plan, count: EXTENT_VALUES, ..*case };
     let call = Call { collective: Collective::AllReduce, size: case.size, root: Rank(0) };
     let wire = Wire::exact(f64::BYTES).table(case.size);
-    let layout = divide::<f64>(&exchange, EXTENT_SCHEDULE.n_parts(call), Division::Blocks)?;
+    let layout = divide::<f64>(&exchange, call, EXTENT_SCHEDULE.n_parts(call), Division::Blocks)?;
     let job = Job {
         schedule: EXTENT_SCHEDULE,
         call,
@@ -404,11 +403,18 @@ fn account(
 }
 
 /// How the engine divides the array.
-fn divide<T: Element>(case: &Case, n_parts: usize, division: Division) -> Result<Layout, Error> {
+fn divide<T: Element>(
+    case: &Case,
+    call: Call,
+    n_parts: usize,
+    division: Division,
+) -> Result<Layout<'static>, Error> {
     // What an encoding takes at most depends neither on the quantum nor on the level.
     let (quantum, level) = (Quantum::LOSSLESS, Level::Scalar);
     let params = CodecParams { quantum, max_operands: 1, averages: false, level };
     let codec = case.plan.codec.instance::<T>(&params);
-    let lanes = case.lanes.min(MAX_LANES);
-    Layout::for_frames(case.count, n_parts, codec.as_dyn(), case.frame_bytes, lanes, division)
+    let fits = layout::max_segment(codec.as_dyn(), case.frame_bytes)?;
+    let (shares, lanes) = (Shares::Even(case.count), case.lanes.min(MAX_LANES));
+    // Lengths are the same for every rank.
+    Ok(Layout::new(call, Rank(0), shares, Window::Whole, n_parts, division, fits, lanes))
 }

@@ -56,7 +56,7 @@ impl Case {
         let rank = comm.rank().index();
         let (share, count) = (self.share(rank), self.count);
         let Buffers { data, recv } = buffers;
-        match (self.collective, self.in_place) {
+        match (self.collective, self.is_in_place()) {
             (Collective::AllReduce, true) => comm.start_all_reduce(data, op, plan),
             (Collective::AllReduce, false) => comm.start_all_reduce_into(data, recv, op, plan),
             (Collective::ReduceScatter, true) => comm.start_reduce_scatter_in_place(data, op, plan),
@@ -72,6 +72,8 @@ impl Case {
             (Collective::Gather, _) => comm.start_gather(count, &data[share], recv, root, plan),
             (Collective::Reduce, true) => comm.start_reduce_in_place(data, op, root, plan),
             (Collective::Reduce, false) => comm.start_reduce(data, recv, op, root, plan),
+            (Collective::AllToAll, true) => comm.start_all_to_all_in_place(data, plan),
+            (Collective::AllToAll, false) => comm.start_all_to_all(data, recv, plan),
             (other, _) => panic!("the suite has no call for {}", other.name()),
         }
     }
@@ -88,8 +90,8 @@ impl Case {
             let others = |x: &[T]| data::bits(&[&x[..share.start], &x[share.end..]].concat());
             assert!(others(&before) == others(&data), "{self:?}: other shares changed");
         }
-        let is_in_data =
-            self.in_place && !matches!(self.collective, Collective::Scatter | Collective::Gather);
+        let is_in_data = self.is_in_place()
+            && !matches!(self.collective, Collective::Scatter | Collective::Gather);
         if is_in_data { data[self.result_range(rank)].to_vec() } else { recv }
     }
 

@@ -128,10 +128,11 @@ impl Case {
         let mut operands = vec![0.0; self.size];
         for (&got, i) in result.iter().zip(range) {
             let context = |wrong| format!("value {i}: {wrong}; {report:?}");
+            let (owner, at) = self.origin(rank, i);
             for (operand, input) in operands.iter_mut().zip(inputs) {
-                *operand = input[i].to_f64();
+                *operand = input[at].to_f64();
             }
-            let error = self.error_of(got, i, &operands, report).map_err(context)?;
+            let error = self.error_of(got, owner, &operands, report).map_err(context)?;
             if !bound_on_result.is_none_or(|bound| error <= bound) {
                 return Err(context(format!("off by {error:e}")));
             }
@@ -139,21 +140,18 @@ impl Case {
         Ok(())
     }
 
-    /// How far value `i`, made of `operands`, is off, or what is wrong with it.
+    /// How far a value, made of `operands`, is off, or what is wrong with it. If nothing is
+    /// reduced, it is the operand of `owner`.
     fn error_of<T: Element>(
         &self,
         got: T,
-        i: usize,
+        owner: usize,
         operands: &[f64],
         report: &Report,
     ) -> Result<f64, String> {
         let got = got.to_f64();
         let is_same = |want: f64| got == want || (got.is_nan() && want.is_nan());
         if !self.collective.reduces() {
-            let owner = match self.collective {
-                Collective::Broadcast | Collective::Scatter => self.root,
-                _ => (0..self.size).find(|&r| self.share(r).contains(&i)).unwrap_or(0),
-            };
             let sent = operands[owner];
             let error = if is_same(sent) { 0.0 } else { (got - sent).abs() };
             return if error <= report.bound {

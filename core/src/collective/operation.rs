@@ -9,7 +9,7 @@ use crate::element::Element;
 use crate::engine::{Buffers, Engine, Limits, Progress, Work};
 use crate::error::Error;
 use crate::frame::{CallHeader, Measure};
-use crate::layout::Division;
+use crate::layout::{Division, Shares, Window};
 use crate::op::{Op, OpCode};
 use crate::pipeline;
 use crate::plan::Plan;
@@ -34,15 +34,20 @@ pub struct Operation<'a, X: Transport, T: Element> {
     plan: Plan,
     schedule: &'static dyn Schedule,
     limits: Limits,
-    state: State<X::Frame, T>,
+    state: State<'a, X::Frame, T>,
 }
 
-enum State<F, T: Element> {
+enum State<'a, F, T: Element> {
     /// Exchanging what each rank saw of its data, in a sample or in all; what an earlier exchange
     /// cost.
-    Extent { engine: Engine<F>, values: [f64; survey::N_VALUES], sampled: bool, before: Report },
+    Extent {
+        engine: Engine<'static, F>,
+        values: [f64; survey::N_VALUES],
+        sampled: bool,
+        before: Report,
+    },
     /// Running the call itself; what the exchange cost.
-    Running { engine: Engine<F>, codec: AnyCodec<T>, before: Report },
+    Running { engine: Engine<'a, F>, codec: AnyCodec<T>, before: Report },
     /// Its result has been returned.
     Finished,
 }
@@ -61,7 +66,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         };
         let mut operation = Self { comm, request, plan, schedule, limits, state: State::Finished };
         operation.state = if plan.needs_extent() {
-            let sampled = plan.samples(operation.request.count);
+            let sampled = plan.samples(operation.request.shares.count());
             operation.start_extent(sampled, Report::default())?
         } else {
             operation.start_running(None, Report::default())?
@@ -94,8 +99,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     }
 
     fn call(&self) -> Call {
-        let Request { collective, root, .. } = self.request;
-        Call { collective, size: self.comm.size(), root }
+        self.request.call(self.comm.size())
     }
 
     fn division(&self) -> Division {
@@ -121,15 +125,18 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
             schedule: schedule::code(self.schedule),
             lanes: self.comm.lanes() as u8,
             root: self.request.root.0,
-            count: self.request.count as u64,
+            count: self.request.shares.count() as u64,
             measure,
             step,
         }
     }
 
-    fn start_extent(&mut self, sampled: bool, before: Report) -> Result<State<X::Frame, T>, Error> {
-        let range = self.request.contribution(self.comm.size(), self.comm.rank());
-        let own = self.request.buffers.own(&range);
+    fn start_extent(
+        &mut self,
+        sampled: bool,
+        before: Report,
+    ) -> Result<State<'a, X::Frame, T>, Error> {
+        let own = self.request.own_values(self.comm.size(), self.comm.rank());
         let values = survey::look(own, self.comm.config.level, sampled);
         let schedule = self.schedule;
         let (measure, asked) =
@@ -141,7 +148,8 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
             pipeline: pipeline::RAW,
             codec: &self.comm.codec::<f64>(CodecId::Raw, Quantum::LOSSLESS, OpCode::Max),
             op: OpCode::Max,
-            count: survey::N_VALUES,
+            shares: Shares::Even(survey::N_VALUES),
+            window: Window::Whole,
             division: Division::Blocks,
         };
         let engine = self.comm.engine(job, header)?;
@@ -152,7 +160,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         &mut self,
         extent: Option<Extent>,
         before: Report,
-    ) -> Result<State<X::Frame, T>, Error> {
+    ) -> Result<State<'a, X::Frame, T>, Error> {
         let (call, op) = (self.call(), self.request.op_code());
         let (quantum, worst_case) = resolve::<T>(&self.plan, self.schedule, call, op, extent)?;
         let codec = self.comm.codec::<T>(self.plan.codec, quantum, op);
@@ -162,7 +170,8 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
             pipeline: self.plan.pipeline,
             codec: &codec,
             op,
-            count: self.request.count,
+            shares: self.request.shares,
+            window: self.request.buffers.window(),
             division: self.division(),
         };
         let mut engine = self.comm.engine(job, self.header(Measure::Lattice, quantum.step()))?;
@@ -229,7 +238,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
             State::Finished => Err(Error::Finished),
             State::Extent { engine, values, sampled, before } => {
                 let codec = AnyCodec::<f64>::Raw(crate::codec::Raw::new());
-                let mut buffers = Buffers::InPlace { start: 0, data: values };
+                let mut buffers = Buffers::InPlace(values);
                 let codec = codec.as_dyn();
                 let mut work = Work { codec, op: Op::Max, divisor: 1, buffers: &mut buffers };
                 Ok(match engine.poll(transport, &mut work, self.limits, notices)? {
@@ -328,6 +337,7 @@ impl<X: Transport, T: Element> core::fmt::Debug for Operation<'_, X, T> {
             State::Running { .. } => "running",
             State::Finished => "finished",
         };
-        write!(f, "{} of {} values, {state}", self.request.collective.name(), self.request.count)
+        let (name, count) = (self.request.collective.name(), self.request.shares.count());
+        write!(f, "{name} of {count} values, {state}")
     }
 }

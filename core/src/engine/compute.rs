@@ -4,8 +4,8 @@
 use super::lane::misuse;
 use crate::codec::{DecodeError, Written};
 use crate::error::Error;
+use crate::layout::Segment;
 use crate::primitive::{Primitive, Slot};
-use core::ops::Range;
 use core::task::Poll;
 
 /// What a lane has computed.
@@ -22,7 +22,7 @@ pub(crate) trait Compute {
         &mut self,
         primitive: Primitive,
         payloads: &mut Payloads<'_>,
-        segment: &Range<usize>,
+        segment: &Segment,
     ) -> Poll<Result<Written, Error>>;
 }
 

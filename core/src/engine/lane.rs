@@ -10,12 +10,13 @@ use super::slots::{Frame, Slots};
 use super::{Notices, Program, check_fields, check_source, transport_error};
 use crate::codec::DecodeError;
 use crate::error::{Error, Field, Reason, Value};
-use crate::frame::{self, FrameError, HEADER_BYTES, Header, Kind};
+use crate::frame::{self, CallHeader, FrameError, HEADER_BYTES, Header, Kind};
+use crate::layout::Segment;
 use crate::primitive::{Content, Form, Primitive, Primitives, Slot};
 use crate::report::Report;
 use crate::schedule::Step;
 use crate::transport::{FRAMES_PER_LANE, Rank, Tag, Transport, TransportErrorKind};
-use core::ops::{Range, RangeInclusive};
+use core::ops::RangeInclusive;
 use core::task::Poll;
 use core::time::Duration;
 
@@ -45,14 +46,14 @@ impl<F: Frame> Lane<F> {
         Self { tag, round, step: 0, is_starved: false, slots: Slots::new(), to_do: None }
     }
 
-    fn current(&self, program: &Program) -> Option<Step> {
+    fn current(&self, program: &Program<'_>) -> Option<Step> {
         (self.round < program.layout.n_rounds() && self.step < program.n_steps())
             .then(|| program.schedule.step(program.call, program.rank, self.step))
     }
 
     /// The peer that this lane waits for, or would wait for, and the step; this rank if what lacks
     /// is a free frame.
-    pub(super) fn waits_for(&self, program: &Program) -> Option<(Rank, usize)> {
+    pub(super) fn waits_for(&self, program: &Program<'_>) -> Option<(Rank, usize)> {
         let step = self.current(program)?;
         let from = step.from.filter(|_| self.slots.content(Slot::In).is_none());
         let peer = if self.is_starved { None } else { from.or(step.to) };
@@ -60,13 +61,13 @@ impl<F: Frame> Lane<F> {
     }
 
     /// Frames that the lane may still want at the same time.
-    pub(super) fn n_needed(&self, program: &Program) -> usize {
+    pub(super) fn n_needed(&self, program: &Program<'_>) -> usize {
         let is_done = self.current(program).is_none();
         if is_done { 0 } else { FRAMES_PER_LANE.saturating_sub(self.slots.n_frames()) }
     }
 
     /// Whom the lane receives from next, after the current step.
-    fn next_source(&self, program: &Program, n_lanes: usize) -> Option<Rank> {
+    fn next_source(&self, program: &Program<'_>, n_lanes: usize) -> Option<Rank> {
         let (call, rank, n_steps) = (program.call, program.rank, program.n_steps());
         let source = |index| program.schedule.step(call, rank, index).from;
         (self.step + 1..n_steps).find_map(source).or_else(|| {
@@ -86,7 +87,7 @@ impl<F: Frame> Lane<F> {
     /// Completes the current step if nothing is missing for it.
     pub(super) fn turn<X: Transport<Frame = F>>(
         &mut self,
-        program: &Program,
+        program: &Program<'_>,
         n_lanes: usize,
         transport: &mut X,
         compute: &mut dyn Compute,
@@ -94,7 +95,11 @@ impl<F: Frame> Lane<F> {
         report: &mut Report,
     ) -> Result<Turn, Error> {
         let Some(step) = self.current(program) else { return Ok(Turn::Done) };
-        let segment = program.layout.segment(step.part.index(), self.round);
+        if program.layout.skips(step.part, self.round) {
+            self.next_step(program, n_lanes, transport);
+            return Ok(Turn::Stepped);
+        }
+        let segment = program.layout.segment(step.part, self.round);
         self.is_starved = false;
         if let (Some(from), None) = (step.from, self.slots.content(Slot::In)) {
             match transport.poll_recv(from, self.tag).map_err(transport_error)? {
@@ -103,13 +108,12 @@ impl<F: Frame> Lane<F> {
                     self.put(Slot::In, frame, transport)?;
                     let message = self.slots.bytes(Slot::In)?.get(..n_bytes);
                     let message = message.ok_or(misuse())?;
-                    let header =
-                        self.check(program, notices, from, &step, segment.len(), message)?;
+                    let header = self.check(program, notices, from, &step, segment.len, message)?;
                     // A frame that is only passed on is not decoded here.
                     let n_bytes = header.n_bytes as usize;
                     let payload = message.get(HEADER_BYTES..HEADER_BYTES + n_bytes);
                     let (found, expected) =
-                        (compute.n_values(payload.ok_or(misuse())?)?, segment.len());
+                        (compute.n_values(payload.ok_or(misuse())?)?, segment.len);
                     if found != expected {
                         return Err(DecodeError::Count { found, expected }.into());
                     }
@@ -143,14 +147,24 @@ impl<F: Frame> Lane<F> {
             return Ok(Turn::Waiting);
         }
         if let Some(to) = step.to {
-            let n_bytes = self.address(program, &step, segment.len())?;
+            let n_bytes = self.address(program, &step, segment.len)?;
             let frame = self.slots.take_message()?;
             transport.send(to, self.tag, frame, n_bytes).map_err(transport_error)?;
-            report.raw_bytes += (segment.len() * compute.bytes_per_value()) as u64;
+            report.raw_bytes += (segment.len * compute.bytes_per_value()) as u64;
             report.wire_bytes += n_bytes as u64;
             report.n_messages += 1;
         }
         self.slots.end_step(step.keep).for_each(|frame| transport.recycle(frame));
+        self.next_step(program, n_lanes, transport);
+        Ok(Turn::Stepped)
+    }
+
+    fn next_step<X: Transport<Frame = F>>(
+        &mut self,
+        program: &Program<'_>,
+        n_lanes: usize,
+        transport: &mut X,
+    ) {
         self.step += 1;
         if self.step == program.n_steps() {
             self.step = 0;
@@ -159,7 +173,6 @@ impl<F: Frame> Lane<F> {
         if self.current(program).is_none() {
             self.release(transport);
         }
-        Ok(Turn::Stepped)
     }
 
     /// Puts a frame that the transport gave into a slot.
@@ -178,9 +191,9 @@ impl<F: Frame> Lane<F> {
     /// Computes what the step says; `Pending` if something is left to do.
     fn compute<X: Transport<Frame = F>>(
         &mut self,
-        program: &Program,
+        program: &Program<'_>,
         step: &Step,
-        segment: &Range<usize>,
+        segment: &Segment,
         transport: &X,
         compute: &mut dyn Compute,
         report: &mut Report,
@@ -210,7 +223,12 @@ impl<F: Frame> Lane<F> {
 
     /// Writes the header of the message in `Out`; of one that is passed on, only who sends it. How
     /// many bytes are to be sent.
-    fn address(&mut self, program: &Program, step: &Step, n_values: usize) -> Result<usize, Error> {
+    fn address(
+        &mut self,
+        program: &Program<'_>,
+        step: &Step,
+        n_values: usize,
+    ) -> Result<usize, Error> {
         let (part, round) = (step.part.0, self.round as u32);
         let (message, content) = self.slots.message()?;
         if content.as_received {
@@ -218,7 +236,7 @@ impl<F: Frame> Lane<F> {
         } else {
             let header = Header {
                 kind: Kind::Data,
-                call: program.header,
+                call: program.header_of(step.part),
                 from: program.rank,
                 part,
                 round,
@@ -234,7 +252,7 @@ impl<F: Frame> Lane<F> {
     /// Checks a received message against what this step expects; its header.
     fn check(
         &self,
-        program: &Program,
+        program: &Program<'_>,
         notices: &mut Notices,
         rank: Rank,
         step: &Step,
@@ -253,8 +271,14 @@ impl<F: Frame> Lane<F> {
                 return Err(Error::Frame { rank, error: FrameError::Damaged });
             }
         }
-        notices.check(rank, &program.header, &header.call)?;
+        let told_len = program.layout.told_len(step.part);
+        let is_told = told_len.is_some() && header.call.collective == program.header.collective;
+        let count = if is_told { program.header.count } else { header.call.count };
+        notices.check(rank, &program.header, &CallHeader { count, ..header.call })?;
         check_source(rank, &header)?;
+        if let Some(len) = told_len {
+            check_fields(rank, &[(Field::Count, len as u64, header.call.count)])?;
+        }
         check_fields(
             rank,
             &[
@@ -279,21 +303,21 @@ impl<F: Frame> Lane<F> {
 
     /// How many ranks' values a message for this step can combine. What is stored must lack
     /// nobody's.
-    fn operands(&self, program: &Program, step: &Step) -> RangeInclusive<u32> {
+    fn operands(&self, program: &Program<'_>, step: &Step) -> RangeInclusive<u32> {
         let all = program.n_operands();
         let most = if step.own { all.saturating_sub(self.own_operands()) } else { all };
         if step.store { most..=most } else { 1..=most }
     }
 
     /// An error unless a value of every rank went into what the rank has.
-    fn check_complete(&self, program: &Program) -> Result<(), Error> {
+    fn check_complete(&self, program: &Program<'_>) -> Result<(), Error> {
         let (ours, theirs) = (program.n_operands(), self.own_operands());
         let rank = self.last_source(program);
         check_fields(rank, &[(Field::Operands, u64::from(ours), u64::from(theirs))])
     }
 
     /// Whom the lane last received from in this round; this rank if from nobody.
-    fn last_source(&self, program: &Program) -> Rank {
+    fn last_source(&self, program: &Program<'_>) -> Rank {
         let source = |index| program.schedule.step(program.call, program.rank, index).from;
         (0..self.step).rev().find_map(source).unwrap_or(program.rank)
     }

@@ -7,9 +7,9 @@ use super::compute::{Compute, Payloads};
 use super::lane::misuse;
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
+use crate::layout::Segment;
 use crate::primitive::{Content, Contents, Primitive, Slot};
 use crate::report::Report;
-use core::ops::Range;
 use core::task::Poll;
 
 /// A transport's frame.
@@ -113,7 +113,7 @@ impl<F: Frame> Slots<F> {
         &mut self,
         primitive: Primitive,
         compute: &mut dyn Compute,
-        segment: &Range<usize>,
+        segment: &Segment,
         report: &mut Report,
     ) -> Poll<Result<(), Error>> {
         let Some(after) = primitive.after(self.contents) else {

@@ -6,12 +6,11 @@ use super::*;
 use crate::codec::{CodecId, DecodeError, Written};
 use crate::element::DType;
 use crate::frame::Measure;
-use crate::layout::Division;
+use crate::layout::{Division, Segment, Shares, Window};
 use crate::op::OpCode;
 use crate::pipeline::HOMOMORPHIC;
 use crate::primitive::Primitive;
 use crate::schedule::{Collective, Pairwise};
-use core::ops::Range;
 use std::vec;
 use std::vec::Vec;
 
@@ -35,14 +34,14 @@ impl Compute for Slow {
         &mut self,
         primitive: Primitive,
         _: &mut Payloads<'_>,
-        segment: &Range<usize>,
+        segment: &Segment,
     ) -> Poll<Result<Written, Error>> {
         self.n_asked += 1;
         if !self.n_asked.is_multiple_of(3) {
             return Poll::Pending;
         }
         self.done.push(primitive);
-        Poll::Ready(Ok(Written { n_bytes: 4 * segment.len(), ..Written::default() }))
+        Poll::Ready(Ok(Written { n_bytes: 4 * segment.len, ..Written::default() }))
     }
 }
 
@@ -67,9 +66,9 @@ fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
         measure: Measure::Lattice,
         step: 1e-3,
     };
-    let codec = crate::codec::Raw::<f32>::new();
     let mut transport = Memory::new(2, 8);
-    let layout = Layout::for_frames(200, 2, &codec, 1024, 1, Division::Blocks).expect("a layout");
+    let (shares, window) = (Shares::Even(200), Window::Own);
+    let layout = Layout::new(call, Rank(0), shares, window, 2, Division::Blocks, 200, 1);
     let rules = Rules::new(call.collective, &HOMOMORPHIC, CodecId::FzLight, OpCode::None);
     let schedule = &Pairwise;
     let program = Program { schedule, call, rules, header, layout, checksum: false, rank: Rank(0) };

@@ -11,6 +11,7 @@ use crate::Element;
 use crate::codec::{Codec, DecodeError, Values, Written};
 use crate::error::Error;
 use crate::kernel::stores::{self, Fence, Stores};
+use crate::layout::{Segment, Window};
 use crate::op::{Op, divide, divisor_of_sums, weigh};
 use crate::primitive::{Primitive, Slot};
 use core::ops::Range;
@@ -31,54 +32,54 @@ fn floats_mut<T: Element>(room: &mut [u8], n: usize) -> Result<&mut [T], Error> 
     bytemuck::try_cast_slice_mut(bytes).map_err(|_| misuse())
 }
 
-/// The caller's values: windows into the logical array of `count` values.
+/// The caller's values; a [`Segment`] says where in them it lies.
 pub(crate) enum Buffers<'b, T> {
-    /// One window for both.
-    InPlace {
-        /// First value of the window.
-        start: usize,
-        /// Own values, overwritten by results.
-        data: &'b mut [T],
-    },
-    /// Windows of their own.
+    /// Own values, overwritten by results.
+    InPlace(&'b mut [T]),
+    /// Two buffers.
     Split {
-        /// First value of `send`.
-        send_start: usize,
         /// Own values.
         send: &'b [T],
-        /// First value of `recv`.
-        recv_start: usize,
         /// Room for results.
         recv: &'b mut [T],
     },
 }
 
-/// Where a segment lies in the window that begins at `start`. Empty segments may lie outside.
-fn within(start: usize, segment: &Range<usize>) -> Range<usize> {
-    if segment.is_empty() { 0..0 } else { segment.start - start..segment.end - start }
-}
-
 impl<T: Element> Buffers<'_, T> {
-    /// Own values of a segment.
-    pub(crate) fn own(&self, segment: &Range<usize>) -> &[T] {
+    /// What the buffers hold of the array.
+    pub(crate) const fn window(&self) -> Window {
         match self {
-            Self::InPlace { start, data } => &data[within(*start, segment)],
-            Self::Split { send_start, send, .. } => &send[within(*send_start, segment)],
+            Self::InPlace(_) => Window::Whole,
+            Self::Split { .. } => Window::Own,
         }
     }
 
-    fn output(&mut self, segment: &Range<usize>) -> &mut [T] {
+    /// All own values that there is room for.
+    pub(crate) fn all_own(&self) -> &[T] {
         match self {
-            Self::InPlace { start, data } => &mut data[within(*start, segment)],
-            Self::Split { recv_start, recv, .. } => &mut recv[within(*recv_start, segment)],
+            Self::InPlace(data) => data,
+            Self::Split { send, .. } => send,
         }
+    }
+
+    /// Own values of a segment.
+    fn own(&self, segment: &Segment) -> Result<&[T], Error> {
+        within(self.all_own(), segment.in_input())
+    }
+
+    fn output(&mut self, segment: &Segment) -> Result<&mut [T], Error> {
+        let recv = match self {
+            Self::InPlace(data) => data,
+            Self::Split { recv, .. } => recv,
+        };
+        within_mut(recv, segment.in_output())
     }
 
     /// How results are written: past the caches if they would not stay there anyway. In place,
     /// results that overwrite own values, read a moment ago, find their lines in the caches.
     fn stores(&self, over_own: bool) -> Stores {
         let (output, in_place) = match self {
-            Self::InPlace { data, .. } => (data, true),
+            Self::InPlace(data) => (data, true),
             Self::Split { recv, .. } => (recv, false),
         };
         if output.len() * T::BYTES > CACHED_BYTES && !(in_place && over_own) {
@@ -88,20 +89,21 @@ impl<T: Element> Buffers<'_, T> {
         }
     }
 
-    /// Own values and output of a segment.
-    fn values(&mut self, segment: &Range<usize>) -> Values<'_, T> {
-        match self {
-            Self::InPlace { start, data } => Values::InPlace(&mut data[within(*start, segment)]),
-            Self::Split { send_start, send, recv_start, recv } => Values::Apart {
-                local: &send[within(*send_start, segment)],
-                output: &mut recv[within(*recv_start, segment)],
+    /// Own values and output of a segment. In place they are at the same place: that is so wherever
+    /// a step needs both.
+    fn values(&mut self, segment: &Segment) -> Result<Values<'_, T>, Error> {
+        Ok(match self {
+            Self::InPlace(data) => Values::InPlace(within_mut(data, segment.in_output())?),
+            Self::Split { send, recv } => Values::Apart {
+                local: within(send, segment.in_input())?,
+                output: within_mut(recv, segment.in_output())?,
             },
-        }
+        })
     }
 
     /// Own values of a segment into the output.
-    fn copy_own(&mut self, segment: &Range<usize>, stores: Stores) -> &mut [T] {
-        match self.values(segment) {
+    fn copy_own(&mut self, segment: &Segment, stores: Stores) -> Result<&mut [T], Error> {
+        Ok(match self.values(segment)? {
             Values::InPlace(values) => values,
             Values::Apart { local, output } => {
                 match stores {
@@ -114,8 +116,17 @@ impl<T: Element> Buffers<'_, T> {
                 }
                 output
             }
-        }
+        })
     }
+}
+
+/// A range of values. Empty segments may lie outside.
+fn within<T>(values: &[T], range: Range<usize>) -> Result<&[T], Error> {
+    if range.is_empty() { Ok(&[]) } else { values.get(range).ok_or(misuse()) }
+}
+
+fn within_mut<T>(values: &mut [T], range: Range<usize>) -> Result<&mut [T], Error> {
+    if range.is_empty() { Ok(&mut []) } else { values.get_mut(range).ok_or(misuse()) }
 }
 
 /// Codec, operation and buffers of a call.
@@ -140,7 +151,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         &mut self,
         primitive: Primitive,
         payloads: &mut Payloads<'_>,
-        segment: &Range<usize>,
+        segment: &Segment,
     ) -> Poll<Result<Written, Error>> {
         Poll::Ready(self.at_once(primitive, payloads, segment))
     }
@@ -151,19 +162,19 @@ impl<T: Element> Work<'_, '_, T> {
         &mut self,
         primitive: Primitive,
         payloads: &mut Payloads<'_>,
-        segment: &Range<usize>,
+        segment: &Segment,
     ) -> Result<Written, Error> {
         let Self { codec, op, divisor, ref mut buffers } = *self;
-        let n = segment.len();
+        let n = segment.len;
         let floats_written = Written { n_bytes: n * T::BYTES, ..Written::default() };
         let mut written = Written::default();
         match primitive {
             Primitive::EncodeOwn { to } => {
-                written = codec.encode(buffers.own(segment), payloads.room(to))?;
+                written = codec.encode(buffers.own(segment)?, payloads.room(to))?;
             }
             Primitive::CopyOwn { to } => {
                 let floats = floats_mut(payloads.room(to), n)?;
-                floats.copy_from_slice(buffers.own(segment));
+                floats.copy_from_slice(buffers.own(segment)?);
                 weigh(floats, codec.weight());
                 written = floats_written;
             }
@@ -182,20 +193,20 @@ impl<T: Element> Work<'_, '_, T> {
             }
             Primitive::Fold => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
-                written = codec.fold(&op, src, buffers.own(segment), dst)?;
+                written = codec.fold(&op, src, buffers.own(segment)?, dst)?;
             }
             Primitive::FoldInPlace => {
                 let frame = payloads.of_mut(Slot::In)?;
                 written.n_bytes = frame.len();
-                codec.fold_in_place(&op, frame, buffers.own(segment)).ok_or(misuse())??;
+                codec.fold_in_place(&op, frame, buffers.own(segment)?).ok_or(misuse())??;
             }
             Primitive::FoldStore => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
-                written = codec.fold_store(&op, src, buffers.values(segment), divisor, dst)?;
+                written = codec.fold_store(&op, src, buffers.values(segment)?, divisor, dst)?;
             }
             Primitive::Refold => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
-                written = codec.refold(&op, src, buffers.own(segment), dst)?;
+                written = codec.refold(&op, src, buffers.own(segment)?, dst)?;
             }
             Primitive::Combine { with } => {
                 let ([a, b], dst) = payloads.both_to([Slot::In, with], Slot::Out)?;
@@ -214,22 +225,22 @@ impl<T: Element> Work<'_, '_, T> {
             }
             Primitive::ReduceStore => {
                 let weight = codec.weight();
-                let output = buffers.copy_own(segment, Stores::Cached);
+                let output = buffers.copy_own(segment, Stores::Cached)?;
                 weigh(output, weight);
                 codec.reduce(&op, payloads.of(Slot::In)?, output)?;
                 divide(output, divisor_of_sums(divisor, weight));
             }
             Primitive::Store { from, over_own } => {
                 let stores = buffers.stores(over_own);
-                codec.store(payloads.of(from)?, divisor, buffers.output(segment), stores)?;
+                codec.store(payloads.of(from)?, divisor, buffers.output(segment)?, stores)?;
             }
             Primitive::StoreFloats { from } => {
-                let output = buffers.output(segment);
+                let output = buffers.output(segment)?;
                 output.copy_from_slice(floats(payloads.of(from)?)?);
                 divide(output, divisor_of_sums(divisor, codec.weight()));
             }
             Primitive::StoreOwn => {
-                buffers.copy_own(segment, buffers.stores(true));
+                buffers.copy_own(segment, buffers.stores(true))?;
             }
             // A lane's own.
             Primitive::Copy { .. } | Primitive::Move { .. } => return Err(misuse()),

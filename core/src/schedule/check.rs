@@ -9,7 +9,7 @@
 //! 4. no reduction counts a contribution twice, and every output has the contributions that the
 //!    table at [`Collective`] promises; each output is stored once, and nothing else is;
 //! 5. a rank does not read its local part once it has stored output over it, so input and output
-//!    may be the same memory;
+//!    may be the same memory (an all-to-all stores a part over the one that goes the other way);
 //! 6. *same bits*: ranks that store the same part store the same bits.
 //!
 //! **Links.** A link has one writer and one reader, and both wait rather than ask. Such a network
@@ -149,14 +149,15 @@ impl<'a> Group<'a> {
             collective,
             Collective::AllReduce | Collective::Broadcast | Collective::Reduce
         );
-        if n_parts != size && !(may_be_whole && n_parts == 1) {
+        if n_parts != collective.n_parts(size) && !(may_be_whole && n_parts == 1) {
             return Err(Fault::PartCount { n_parts, size });
         }
         let ranks = (0..size)
             .map(|r| {
                 let rank = Rank::new(r);
                 let mut local = BitSet::new(n_parts);
-                (0..n_parts).filter(|&p| starts_with(call, rank, p)).for_each(|p| local.insert(p));
+                let starts_with = |&p: &usize| call.has(call.input(rank), rank, Part::new(p));
+                (0..n_parts).filter(starts_with).for_each(|p| local.insert(p));
                 State {
                     n_steps: schedule.n_steps(call, rank),
                     next_step: 0,
@@ -296,14 +297,21 @@ impl<'a> Group<'a> {
         let call = self.call;
         let state = self.state(rank);
         let step = state.next_step;
-        if !ends_with(call, rank, part.index()) {
+        if !call.has(call.output(rank), rank, part) {
             return Err(Fault::NotOutput { rank, step, part });
         }
         if state.stored.contains(part.index()) {
             return Err(Fault::StoredTwice { rank, step, part });
         }
         state.stored.insert(part.index());
-        state.local.remove(part.index());
+        // In place an all-to-all stores a part where the one was that went the other way.
+        let overwritten = if call.collective == Collective::AllToAll {
+            let (source, destination) = call.ends_of(part);
+            call.part_between(destination, source)
+        } else {
+            part
+        };
+        state.local.remove(overwritten.index());
 
         if let Some(r) = contributors(call, part).first_difference(&value.contributors) {
             let contributor = Rank::new(r);
@@ -329,8 +337,9 @@ impl<'a> Group<'a> {
             if let Some((part, _)) = state.held {
                 return Err(Fault::HoldingLeft { rank, part });
             }
-            let is_missing =
-                |&p: &usize| ends_with(self.call, rank, p) && !state.stored.contains(p);
+            let output = self.call.output(rank);
+            let ends_with = |p: usize| self.call.has(output, rank, Part::new(p));
+            let is_missing = |&p: &usize| ends_with(p) && !state.stored.contains(p);
             if let Some(p) = (0..self.n_parts).find(is_missing) {
                 return Err(Fault::NeverStored { rank, part: Part::new(p) });
             }
@@ -419,34 +428,14 @@ impl Value {
     }
 }
 
-/// Whether `rank` starts with local values for part `p`.
-fn starts_with(call: Call, rank: Rank, p: usize) -> bool {
-    match call.collective {
-        Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce => true,
-        Collective::AllGather | Collective::Gather => rank.index() == p,
-        Collective::Broadcast | Collective::Scatter => rank == call.root,
-    }
-}
-
-/// Whether `rank` is to end with part `p` in its output.
-fn ends_with(call: Call, rank: Rank, p: usize) -> bool {
-    match call.collective {
-        Collective::AllReduce | Collective::AllGather | Collective::Broadcast => true,
-        Collective::ReduceScatter | Collective::Scatter => rank.index() == p,
-        Collective::Gather | Collective::Reduce => rank == call.root,
-    }
-}
-
 /// The ranks whose values make up `part` of the output.
 fn contributors(call: Call, part: Part) -> BitSet {
     if call.collective.reduces() {
         return BitSet::full(call.size);
     }
     let mut origin = BitSet::new(call.size);
-    origin.insert(match call.collective {
-        Collective::Broadcast | Collective::Scatter => call.root.index(),
-        _ => part.index(),
-    });
+    let starts_with = |&rank: &Rank| call.has(call.input(rank), rank, part);
+    (0..call.size).map(Rank::new).filter(starts_with).for_each(|rank| origin.insert(rank.index()));
     origin
 }
 

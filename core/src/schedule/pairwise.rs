@@ -8,20 +8,25 @@
 //! the messages are a permutation of the ranks, so no link carries two at once. *All-reduce* is
 //! both.
 //!
+//! *All-to-all*: in turn k, for k = 0, …, n − 1, rank r exchanges with rank k − r (mod n), which
+//! exchanges with r in that very turn. What one of them sends is read before what comes from the
+//! other is stored, so it can be done in place.
+//!
 //! What crosses the wire in the reduce-scatter are single operands, where a ring sends partial
 //! sums. Sums of compressed fields are wider than their operands, so on slow links this saves bytes
 //! that a bandwidth-optimal ring would send; it costs an encoding of every part, where the ring
 //! encodes one.
 //!
 //! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
-//! reduce-scatter (n − 1)·α + (n − 1)/n·m·(β + γ), all-gather (n − 1)·α + (n − 1)/n·m·β. Source: R.
+//! reduce-scatter (n − 1)·α + (n − 1)/n·m·(β + γ), all-gather (n − 1)·α + (n − 1)/n·m·β, all-to-all
+//! n·α + m·β (a rank has a turn for itself). Source: R.
 //! Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
 //! MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), pairwise-exchange reduce-scatter.
 
 use super::{Call, Collective, Part, Schedule, Step};
 use crate::transport::Rank;
 
-/// All-reduce, reduce-scatter and all-gather by direct exchange.
+/// All-reduce, reduce-scatter, all-gather and all-to-all by direct exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct Pairwise;
 
@@ -33,12 +38,15 @@ impl Schedule for Pairwise {
     fn supports(&self, collective: Collective) -> bool {
         matches!(
             collective,
-            Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather
+            Collective::AllReduce
+                | Collective::ReduceScatter
+                | Collective::AllGather
+                | Collective::AllToAll
         )
     }
 
     fn n_parts(&self, call: Call) -> usize {
-        call.size
+        call.collective.n_parts(call.size)
     }
 
     fn n_steps(&self, call: Call, _: Rank) -> usize {
@@ -46,8 +54,8 @@ impl Schedule for Pairwise {
         match call.collective {
             _ if others == 0 => 1,
             Collective::ReduceScatter => 2 * others,
-            // Sends, the own part, receives.
-            Collective::AllGather => 2 * others + 1,
+            // Sends, the own part, receives; or a send and a receive with each, and the own part.
+            Collective::AllGather | Collective::AllToAll => 2 * others + 1,
             _ => 4 * others + 1,
         }
     }
@@ -83,6 +91,7 @@ impl Schedule for Pairwise {
         };
         match call.collective {
             Collective::AllGather => gather(index),
+            Collective::AllToAll => exchange(call, rank, index),
             _ if index < others => {
                 let to = after(index + 1);
                 Step::own(Part::new(to.index())).to(to)
@@ -94,5 +103,25 @@ impl Schedule for Pairwise {
             }
             _ => gather(index - 2 * others),
         }
+    }
+}
+
+/// A step of an all-to-all: two for each other rank, and one for the own part, in the turn in which
+/// a rank would exchange with itself.
+fn exchange(call: Call, rank: Rank, index: usize) -> Step {
+    let n = call.size;
+    let own_turn = 2 * rank.index() % n;
+    let (turn, is_second) = match index {
+        before if before < 2 * own_turn => (before / 2, before % 2 == 1),
+        own if own == 2 * own_turn => (own_turn, false),
+        after => (after.div_ceil(2), after % 2 == 0),
+    };
+    let partner = Rank::new((turn + n - rank.index()) % n);
+    if partner == rank {
+        Step::own(call.part_between(rank, rank)).store()
+    } else if is_second {
+        Step::receive(call.part_between(partner, rank), partner).store()
+    } else {
+        Step::own(call.part_between(rank, partner)).to(partner)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use foldwire::codec::{Codec, CodecId, CodecParams};
 use foldwire::kernel::Level;
-use foldwire::layout::{Division, Layout};
+use foldwire::layout::{Division, Layout, Shares, Window, max_segment};
 use foldwire::op::Op;
 use foldwire::primitive::{Content, Contents, Form, Primitive, Rules, Slot};
 use foldwire::schedule::Call;
@@ -67,11 +67,13 @@ fn primitives<T: Element>(case: &Case, rank: usize) -> Vec<Primitive> {
     let all_reduces = case.collective == Collective::AllReduce;
     let division = if all_reduces { case.division } else { Division::Blocks };
     let n_parts = case.schedule.n_parts(call);
-    let layout = Layout::for_frames(case.count, n_parts, codec, FRAME_BYTES, LANES, division);
+    let fits = max_segment(codec, FRAME_BYTES).expect("frames are large enough");
+    let (shares, window) = (Shares::Even(case.count), Window::Whole);
+    let layout = Layout::new(call, Rank::new(rank), shares, window, n_parts, division, fits, LANES);
     let rules = Rules::new(case.collective, &model.plan.pipeline, case.codec, model.op);
     let rank = Rank::new(rank);
     let mut all = Vec::new();
-    for _round in 0..layout.expect("frames are large enough").n_rounds() {
+    for _round in 0..layout.n_rounds() {
         let mut held: Option<Content> = None;
         for index in 0..case.schedule.n_steps(call, rank) {
             let step = case.schedule.step(call, rank, index);

@@ -32,7 +32,7 @@ use super::{Cluster, CostError};
 pub(super) struct Job<'a> {
     pub(super) schedule: &'static dyn Schedule,
     pub(super) call: Call,
-    pub(super) layout: Layout,
+    pub(super) layout: Layout<'static>,
     /// At most as many as there are rounds.
     pub(super) n_lanes: usize,
     pub(super) rules: Rules,
@@ -262,7 +262,7 @@ impl<'a> Run<'a> {
         let lane = self.lane_mut(rank, lane);
         if lane.round < job.layout.n_rounds() && lane.index < n_steps {
             let step = job.schedule.step(job.call, Rank::new(rank), lane.index);
-            lane.n_values = job.layout.segment(step.part.index(), lane.round).len();
+            lane.n_values = job.layout.segment(step.part, lane.round).len;
             lane.step = Some(step);
         } else {
             lane.step = None;
