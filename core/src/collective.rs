@@ -18,7 +18,7 @@ use crate::error::{Buffer, Error};
 use crate::frame::CallHeader;
 use crate::group::{Group, RankSet};
 use crate::kernel::Level;
-use crate::layout::{Division, Layout, Shares, Window, max_segment, share};
+use crate::layout::{Cut, Division, Layout, Shares, Window, max_segment, share};
 use crate::op::{Op, OpCode};
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
@@ -312,6 +312,13 @@ collectives! {
         Request::new(Collective::Broadcast, data.len()).root(root).in_place(data)
     };
 
+    /// What the root may call in place of [`broadcast`](Self::broadcast), while the others call that
+    /// with this rank as the root: `data` are only read. Unless the codec is exact, the root's
+    /// values then differ from the others', by the bound at most.
+    broadcast_from / start_broadcast_from(data: &'a [T]) = |comm| {
+        Request::new(Collective::Broadcast, data.len()).root(comm.rank()).read_only(data)
+    };
+
     /// `recv` becomes this rank's share of the root's `send` of `count` values; `send` is not
     /// looked at elsewhere and may be empty.
     scatter / start_scatter(count: usize, send: &'a [T], recv: &'a mut [T], root: Rank) = |_comm| {
@@ -397,6 +404,10 @@ impl<'a, T: Element> Request<'a, T> {
         Self { buffers: Buffers::Split { send, recv }, ..self }
     }
 
+    fn read_only(self, send: &'a [T]) -> Self {
+        Self { buffers: Buffers::ReadOnly(send), ..self }
+    }
+
     fn call(&self, size: usize) -> Call {
         Call { collective: self.collective, size, root: self.root }
     }
@@ -406,7 +417,7 @@ impl<'a, T: Element> Request<'a, T> {
         let (portion, own) = (self.call(size).input(rank), self.buffers.all_own());
         let range = match self.buffers.window() {
             Window::Whole => self.shares.within_whole(portion, size, rank),
-            Window::Own => 0..self.shares.len(portion, size, rank),
+            Window::Own | Window::Input => 0..self.shares.len(portion, size, rank),
         };
         own.get(range).unwrap_or_default()
     }
@@ -434,6 +445,7 @@ impl<'a, T: Element> Request<'a, T> {
                 };
                 [(Buffer::Recv, portion, data.len()); 2]
             }
+            Buffers::ReadOnly(send) => [(Buffer::Send, call.input(rank), send.len()); 2],
             Buffers::Split { send, recv } => [
                 (Buffer::Send, call.input(rank), send.len()),
                 (Buffer::Recv, call.output(rank), recv.len()),
@@ -520,14 +532,15 @@ impl<X: Transport> Communicator<X> {
     ) -> Result<Engine<'s, X::Frame>, Error> {
         let Job { schedule, call, pipeline, op, shares, window, division, .. } = job;
         let (codec, lanes, rank) = (job.codec.as_dyn(), self.lanes(), self.rank());
-        let (n_parts, fits) =
-            (schedule.n_parts(call), max_segment(codec, self.transport.frame_capacity())?);
-        let layout = Layout::new(call, rank, shares, window, n_parts, division, fits, lanes);
+        let max_segment = max_segment(codec, self.transport.frame_capacity())?;
+        let cut = Cut { n_parts: schedule.n_parts(call), division, max_segment, lanes };
+        let layout = Layout::new(call, rank, shares, window, cut);
+        let rules = Rules::new(call.collective, &pipeline, codec.id(), op);
         self.sequence = self.sequence.wrapping_add(1);
         let program = Program {
             schedule,
             call,
-            rules: Rules::new(call.collective, &pipeline, codec.id(), op),
+            rules: if window == Window::Input { rules.reading_only() } else { rules },
             header: CallHeader { epoch: self.epoch, sequence: self.sequence, ..header },
             layout,
             checksum: self.checksum(),

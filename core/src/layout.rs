@@ -197,6 +197,21 @@ pub enum Window {
     Whole,
     /// Two, each of just what the rank has and gets.
     Own,
+    /// One, of just what the rank has: nothing is stored.
+    Input,
+}
+
+/// How an array is cut; the same on all ranks.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// Parts of the schedule.
+    pub n_parts: usize,
+    /// How an all-reduce divides the array among them.
+    pub division: Division,
+    /// Most values of a segment ([`max_segment`]).
+    pub max_segment: usize,
+    /// Lanes, which should all have something to do.
+    pub lanes: usize,
 }
 
 /// The division of one call's array into parts, and of parts into the segments of rounds, as one
@@ -216,19 +231,10 @@ pub struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    /// The division that `rank` makes in a call by a schedule of `n_parts` parts, in segments of at
-    /// most `max_segment` values ([`max_segment`]), with `lanes` lanes.
+    /// The division that `rank` makes in a call.
     #[must_use]
-    pub fn new(
-        call: Call,
-        rank: Rank,
-        shares: Shares<'a>,
-        window: Window,
-        n_parts: usize,
-        division: Division,
-        max_segment: usize,
-        lanes: usize,
-    ) -> Self {
+    pub fn new(call: Call, rank: Rank, shares: Shares<'a>, window: Window, cut: Cut) -> Self {
+        let Cut { n_parts, division, max_segment, lanes } = cut;
         // Whole chunks encode best; short parts go in one frame anyway.
         let max_segment =
             if max_segment > CHUNK { max_segment / CHUNK * CHUNK } else { max_segment };
@@ -241,7 +247,7 @@ impl<'a> Layout<'a> {
         };
         let start = |portion| match window {
             Window::Whole => 0,
-            Window::Own => shares.within_whole(portion, call.size, rank).start,
+            Window::Own | Window::Input => shares.within_whole(portion, call.size, rank).start,
         };
         let n_rounds = longest.div_ceil(segment).max(1);
         let (input_start, output_start) = (start(call.input(rank)), start(call.output(rank)));
@@ -364,7 +370,8 @@ mod tests {
         lanes: usize,
     ) -> Layout<'_> {
         let n_parts = call.collective.n_parts(call.size);
-        Layout::new(call, Rank::new(rank), shares, window, n_parts, division, max_segment, lanes)
+        let cut = Cut { n_parts, division, max_segment, lanes };
+        Layout::new(call, Rank::new(rank), shares, window, cut)
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Foldwire: compression-accelerated collective communication.
 //!
-//! Collectives (all-reduce, reduce-scatter, all-gather, broadcast, scatter, gather, reduce) of
-//! floating-point values travel compressed, within an error bound that the caller sets, and are
-//! reduced without decompressing.
+//! Collectives (all-reduce, reduce-scatter, all-gather, broadcast, scatter, gather, reduce,
+//! all-to-all) of floating-point values travel compressed, within an error bound that the caller
+//! sets, and are reduced without decompressing.
 //!
 //! A tour, from the caller down to the wire:
 //!

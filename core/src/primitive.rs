@@ -244,6 +244,8 @@ pub struct Rules {
     in_place: bool,
     /// The call combines values.
     reduces: bool,
+    /// Nothing is stored.
+    reads_only: bool,
 }
 
 impl Rules {
@@ -257,12 +259,21 @@ impl Rules {
             encodes_own: pipeline.encodes_own(codec, op),
             in_place: codec.is_in_place(),
             reduces: collective.reduces(),
+            reads_only: false,
         }
+    }
+
+    /// The same for a rank that has no room for a result.
+    #[must_use]
+    pub const fn reading_only(self) -> Self {
+        Self { reads_only: true, ..self }
     }
 
     /// What `step` computes in a lane that holds something in this form, or nothing.
     #[must_use]
     pub fn primitives(self, step: &Step, held: Option<Form>) -> Primitives {
+        let silent = Step { store: false, as_sent: false, ..*step };
+        let step = if self.reads_only { &silent } else { step };
         let own_is_read = step.own && held.is_none();
         let over_own = self.reduces || step.as_sent || own_is_read;
         let mut list = List { rules: self, step, over_own, primitives: Vec::new() };

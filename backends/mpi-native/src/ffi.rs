@@ -91,11 +91,18 @@ pub(crate) fn collective<T: Element>(
     let recv = memory.recv.cast::<c_void>();
     let send = memory.send.map_or(foldwire_mpi_in_place().cast_const(), <*const T>::cast);
     let is_equal = call.form == Form::Equal;
+    // What an all-to-all receives: as many values from each rank, one after the other.
+    let is_exchange = call.collective == Collective::AllToAll && !is_equal;
+    let size = if is_exchange { call.counts.len() as c_int } else { 0 };
+    let from_each: Vec<c_int> = (0..size).map(|_| share).collect();
+    let from_at: Vec<c_int> = (0..size).map(|source| source * share).collect();
+    let (from_each, from_at) = (from_each.as_ptr(), from_at.as_ptr());
     // SAFETY: the buffers are borrowed until the call returns, and blocking collectives do not
     // touch them afterwards. The caller has checked their lengths (see `Call::lengths`): MPI reads
     // and writes the count that is passed with each, or the shares that `counts` and `starts` say,
     // which lie within `call.count` values; both have one element a rank. `Form::Equal` passes one
-    // share for all, and a call has that form only if all are equal (see `Call::with_form`).
+    // share for all, and a call has that form only if all are equal (see `Call::with_form`). An
+    // all-to-all receives as many values from each rank as the share that `lengths` multiplies.
     // Buffers that a rank does not use are not looked at.
     checked(unsafe {
         match call.collective {
@@ -125,6 +132,12 @@ pub(crate) fn collective<T: Element>(
             Collective::Gather => {
                 ffi::MPI_Gatherv(send, share, dtype, recv, counts, starts, dtype, root, comm_raw)
             }
+            Collective::AllToAll if is_equal => {
+                ffi::MPI_Alltoall(send, share, dtype, recv, share, dtype, comm_raw)
+            }
+            Collective::AllToAll => ffi::MPI_Alltoallv(
+                send, counts, starts, dtype, recv, from_each, from_at, dtype, comm_raw,
+            ),
             Collective::Reduce if rank != call.root => {
                 // Only the root may say that it reduces in place.
                 let send = memory.send.map_or(recv.cast_const(), <*const T>::cast);

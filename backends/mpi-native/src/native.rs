@@ -60,7 +60,8 @@ impl Call {
         if root.index() >= size {
             return Err(Error::NoSuchCall { collective });
         }
-        if c_int::try_from(count).is_err() {
+        // What an all-to-all receives may be longer by a value for each rank.
+        if c_int::try_from(count.saturating_add(size)).is_err() {
             return Err(Error::TooLong { count });
         }
         let shares = (0..size).map(|rank| share(count, size, rank));
@@ -91,13 +92,19 @@ impl Call {
         let is_even = count.is_multiple_of(size);
         match collective {
             Collective::ReduceScatter if is_even => &[Form::Counts, Form::Equal],
-            Collective::AllGather | Collective::Scatter | Collective::Gather if is_even => {
+            Collective::AllGather
+            | Collective::Scatter
+            | Collective::Gather
+            | Collective::AllToAll
+                if is_even =>
+            {
                 &[Form::Equal, Form::Counts]
             }
             Collective::ReduceScatter
             | Collective::AllGather
             | Collective::Scatter
-            | Collective::Gather => &[Form::Counts],
+            | Collective::Gather
+            | Collective::AllToAll => &[Form::Counts],
             _ => &[Form::Equal],
         }
     }
@@ -114,6 +121,7 @@ impl Call {
             Collective::Scatter => (at_root, share),
             Collective::Gather => (share, at_root),
             Collective::Reduce => (all, at_root),
+            Collective::AllToAll => (all, share * self.counts.len()),
             // Broadcast, which has one buffer.
             _ => (0, all),
         }
@@ -175,6 +183,13 @@ impl Native {
             Buffers::Split { .. } if collective == Collective::Broadcast => {
                 return Err(Error::NoSuchCall { collective });
             }
+            // What comes must fit where what went was.
+            Buffers::InPlace(_)
+                if collective == Collective::AllToAll
+                    && !call.count.is_multiple_of(call.counts.len()) =>
+            {
+                return Err(Error::NoSuchCall { collective });
+            }
             Buffers::InPlace(data) => {
                 check(Buffer::Recv, call.count, data.len())?;
                 Memory::in_place(data)
@@ -226,6 +241,8 @@ mod tests {
         assert_eq!((&call.counts[..], &call.starts[..]), (&[3, 2, 2][..], &[0, 3, 5][..]));
         assert_eq!(call.lengths(Rank(0)), (3, 0));
         assert_eq!(call.lengths(Rank(2)), (2, 7));
+        let exchange = Call::new(Collective::AllToAll, 7, 3, Operation::Sum, Rank(0)).unwrap();
+        assert_eq!([0, 1].map(|rank| exchange.lengths(Rank(rank))), [(7, 9), (7, 6)]);
     }
 
     #[test]

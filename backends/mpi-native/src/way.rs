@@ -132,6 +132,8 @@ fn function(collective: Collective, form: Form) -> &'static str {
         (Collective::Gather, Form::Equal) => "gather",
         (Collective::Gather, Form::Counts) => "gatherv",
         (Collective::Reduce, _) => "reduce",
+        (Collective::AllToAll, Form::Equal) => "alltoall",
+        (Collective::AllToAll, Form::Counts) => "alltoallv",
         (other, _) => other.name(),
     }
 }

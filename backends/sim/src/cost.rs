@@ -62,7 +62,7 @@ pub use speeds::{Speeds, Wire};
 use foldwire::codec::CodecParams;
 use foldwire::collective::{EXTENT_SCHEDULE, EXTENT_VALUES};
 use foldwire::kernel::Level;
-use foldwire::layout::{Division, Layout, Shares, Window};
+use foldwire::layout::{Cut, Division, Layout, Shares, Window};
 use foldwire::op::OpCode;
 use foldwire::primitive::Rules;
 use foldwire::schedule::{Call, Portion};
@@ -413,8 +413,8 @@ fn divide<T: Element>(
     let (quantum, level) = (Quantum::LOSSLESS, Level::Scalar);
     let params = CodecParams { quantum, max_operands: 1, averages: false, level };
     let codec = case.plan.codec.instance::<T>(&params);
-    let fits = layout::max_segment(codec.as_dyn(), case.frame_bytes)?;
-    let (shares, lanes) = (Shares::Even(case.count), case.lanes.min(MAX_LANES));
+    let max_segment = layout::max_segment(codec.as_dyn(), case.frame_bytes)?;
+    let cut = Cut { n_parts, division, max_segment, lanes: case.lanes.min(MAX_LANES) };
     // Lengths are the same for every rank.
-    Ok(Layout::new(call, Rank(0), shares, Window::Whole, n_parts, division, fits, lanes))
+    Ok(Layout::new(call, Rank(0), Shares::Even(case.count), Window::Whole, cut))
 }

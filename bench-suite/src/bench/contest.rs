@@ -75,12 +75,20 @@ impl Settings {
                 ))
             })
         });
+        let counts = counts.collect::<Result<Vec<_>, _>>()?;
+        let is_exchange = args.in_place && args.collective == Collective::AllToAll;
+        if is_exchange && counts.iter().any(|count| !count.is_multiple_of(size)) {
+            return Err(UsageError::new(format!(
+                "an all-to-all is done in place with equal shares only; write --sizes that divide \
+                 evenly among {size} ranks, or leave out --in-place"
+            )));
+        }
         Ok(Self {
             collective: args.collective,
             op: args.op,
             root: Rank::new(args.root),
             in_place: args.in_place,
-            counts: counts.collect::<Result<_, _>>()?,
+            counts,
             warmup: args.warmup,
             repeat: args.repeat,
             min_time: args.min_time,

@@ -130,6 +130,8 @@ fn call<X: Transport, T: Element>(
         (Collective::Gather, _) => comm.gather(problem.count, send, recv, root, plan),
         (Collective::Reduce, false) => comm.reduce(send, recv, op, root, plan),
         (Collective::Reduce, true) => comm.reduce_in_place(recv, op, root, plan),
+        (Collective::AllToAll, false) => comm.all_to_all(send, recv, plan),
+        (Collective::AllToAll, true) => comm.all_to_all_in_place(recv, plan),
         (collective, _) => {
             let schedule = foldwire::schedule::default_for(collective).name();
             Err(foldwire::Error::Unsupported { schedule, collective })

@@ -39,9 +39,10 @@ impl Problem {
         }
     }
 
-    /// What this rank receives, as a range of the array.
+    /// What this rank receives, as a range of the array; of an all-to-all, as places of its result.
     pub(super) fn result(&self) -> Range<usize> {
         match self.collective {
+            Collective::AllToAll => 0..self.size * self.own_share().len(),
             Collective::ReduceScatter | Collective::Scatter => self.own_share(),
             Collective::Gather | Collective::Reduce if !self.is_root() => 0..0,
             _ => 0..self.count,
@@ -87,6 +88,18 @@ impl Problem {
             }
             Collective::Broadcast | Collective::Scatter => {
                 data.fill(self.root.index(), first, &mut values);
+            }
+            Collective::AllToAll => {
+                let share = self.own_share();
+                let mut place = first;
+                while place < first + values.len() {
+                    // As far as the values of one rank go.
+                    let (source, offset) = (place / share.len(), place % share.len());
+                    let end = (first + values.len()).min(place - offset + share.len());
+                    let piece = &mut values[place - first..end - first];
+                    data.fill(source, share.start + offset, piece);
+                    place = end;
+                }
             }
             _ => {
                 let end = first + values.len();
@@ -158,6 +171,7 @@ mod tests {
         assert_eq!(ranges(Collective::Scatter, 1), (0..7, 3..5));
         assert_eq!(ranges(Collective::Gather, 0), (0..3, 0..0));
         assert_eq!(ranges(Collective::Reduce, 1), (0..7, 0..7));
+        assert_eq!(ranges(Collective::AllToAll, 0), (0..7, 0..9));
     }
 
     #[test]
@@ -179,6 +193,10 @@ mod tests {
         assert_eq!(moved(Collective::Broadcast), [4.0, 8.0, 16.0, 32.0, 1.0, 2.0, 4.0]);
         // Three values of rank 0, then two of rank 1, then two of rank 2.
         assert_eq!(moved(Collective::Gather), [1.0, 2.0, 4.0, 32.0, 1.0, 8.0, 16.0]);
+        // The first three values of each rank, which begin at 1, 4 and 16.
+        let mut exchanged = [0.0; 9];
+        problem(Collective::AllToAll, 0).exact(&data, 0, &mut exchanged);
+        assert_eq!(exchanged, [1.0, 2.0, 4.0, 4.0, 8.0, 16.0, 16.0, 32.0, 1.0]);
         let mut piece = [0.0; 3];
         problem(Collective::Gather, 0).exact(&data, 2, &mut piece);
         assert_eq!(piece, [4.0, 32.0, 1.0]);

@@ -6,7 +6,7 @@ use super::*;
 use crate::codec::{CodecId, DecodeError, Written};
 use crate::element::DType;
 use crate::frame::Measure;
-use crate::layout::{Division, Segment, Shares, Window};
+use crate::layout::{Cut, Division, Segment, Shares, Window};
 use crate::op::OpCode;
 use crate::pipeline::HOMOMORPHIC;
 use crate::primitive::Primitive;
@@ -68,7 +68,8 @@ fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
     };
     let mut transport = Memory::new(2, 8);
     let (shares, window) = (Shares::Even(200), Window::Own);
-    let layout = Layout::new(call, Rank(0), shares, window, 2, Division::Blocks, 200, 1);
+    let cut = Cut { n_parts: 2, division: Division::Blocks, max_segment: 200, lanes: 1 };
+    let layout = Layout::new(call, Rank(0), shares, window, cut);
     let rules = Rules::new(call.collective, &HOMOMORPHIC, CodecId::FzLight, OpCode::None);
     let schedule = &Pairwise;
     let program = Program { schedule, call, rules, header, layout, checksum: false, rank: Rank(0) };

@@ -43,6 +43,8 @@ pub(crate) enum Buffers<'b, T> {
         /// Room for results.
         recv: &'b mut [T],
     },
+    /// Own values, and no room for results.
+    ReadOnly(&'b [T]),
 }
 
 impl<T: Element> Buffers<'_, T> {
@@ -51,6 +53,7 @@ impl<T: Element> Buffers<'_, T> {
         match self {
             Self::InPlace(_) => Window::Whole,
             Self::Split { .. } => Window::Own,
+            Self::ReadOnly(_) => Window::Input,
         }
     }
 
@@ -58,7 +61,7 @@ impl<T: Element> Buffers<'_, T> {
     pub(crate) fn all_own(&self) -> &[T] {
         match self {
             Self::InPlace(data) => data,
-            Self::Split { send, .. } => send,
+            Self::Split { send, .. } | Self::ReadOnly(send) => send,
         }
     }
 
@@ -68,9 +71,10 @@ impl<T: Element> Buffers<'_, T> {
     }
 
     fn output(&mut self, segment: &Segment) -> Result<&mut [T], Error> {
-        let recv = match self {
+        let recv: &mut [T] = match self {
             Self::InPlace(data) => data,
             Self::Split { recv, .. } => recv,
+            Self::ReadOnly(_) => &mut [],
         };
         within_mut(recv, segment.in_output())
     }
@@ -79,8 +83,9 @@ impl<T: Element> Buffers<'_, T> {
     /// results that overwrite own values, read a moment ago, find their lines in the caches.
     fn stores(&self, over_own: bool) -> Stores {
         let (output, in_place) = match self {
-            Self::InPlace(data) => (data, true),
-            Self::Split { recv, .. } => (recv, false),
+            Self::InPlace(data) => (&**data, true),
+            Self::Split { recv, .. } => (&**recv, false),
+            Self::ReadOnly(_) => (&[][..], false),
         };
         if output.len() * T::BYTES > CACHED_BYTES && !(in_place && over_own) {
             Stores::PastCaches
@@ -98,6 +103,7 @@ impl<T: Element> Buffers<'_, T> {
                 local: within(send, segment.in_input())?,
                 output: within_mut(recv, segment.in_output())?,
             },
+            Self::ReadOnly(_) => return Err(misuse()),
         })
     }
 

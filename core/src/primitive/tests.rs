@@ -99,6 +99,22 @@ fn every_list_can_be_carried_out_and_does_what_its_step_says() {
 }
 
 #[test]
+fn who_only_reads_stores_nothing_and_sends_the_same() {
+    for rules in all_rules() {
+        for step in all_steps().filter(|step| step.is_well_formed() && step.from.is_none()) {
+            let contents = [None; Slot::COUNT];
+            let outcome = |rules: Rules| {
+                let list = rules.primitives(&step, None);
+                let (after, n_stores) = carry_out(&list, contents, &std::format!("{list:?}"));
+                (after[Slot::Out.index()].filter(|_| step.to.is_some()), n_stores)
+            };
+            let (sent, _) = outcome(rules);
+            assert_eq!(outcome(rules.reading_only()), (sent, 0), "{step} by {rules:?}");
+        }
+    }
+}
+
+#[test]
 fn what_is_not_there_is_not_read() {
     let nothing = [None; Slot::COUNT];
     for primitive in [

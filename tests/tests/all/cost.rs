@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use foldwire::codec::{Codec, CodecId, CodecParams};
 use foldwire::kernel::Level;
-use foldwire::layout::{Division, Layout, Shares, Window, max_segment};
+use foldwire::layout::{Cut, Division, Layout, Shares, Window, max_segment};
 use foldwire::op::Op;
 use foldwire::primitive::{Content, Contents, Form, Primitive, Rules, Slot};
 use foldwire::schedule::Call;
@@ -67,9 +67,10 @@ fn primitives<T: Element>(case: &Case, rank: usize) -> Vec<Primitive> {
     let all_reduces = case.collective == Collective::AllReduce;
     let division = if all_reduces { case.division } else { Division::Blocks };
     let n_parts = case.schedule.n_parts(call);
-    let fits = max_segment(codec, FRAME_BYTES).expect("frames are large enough");
-    let (shares, window) = (Shares::Even(case.count), Window::Whole);
-    let layout = Layout::new(call, Rank::new(rank), shares, window, n_parts, division, fits, LANES);
+    let max_segment = max_segment(codec, FRAME_BYTES).expect("frames are large enough");
+    let cut = Cut { n_parts, division, max_segment, lanes: LANES };
+    let shares = Shares::Even(case.count);
+    let layout = Layout::new(call, Rank::new(rank), shares, Window::Whole, cut);
     let rules = Rules::new(case.collective, &model.plan.pipeline, case.codec, model.op);
     let rank = Rank::new(rank);
     let mut all = Vec::new();

@@ -33,7 +33,7 @@ use crate::{current_mpi, machine};
 use anyhow::{Context, ensure};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::Command;
 use std::thread::available_parallelism;
 
@@ -74,6 +74,10 @@ pub(super) fn run(job: &Job<'_>, program: &[String]) -> anyhow::Result<()> {
         Mpi::Openmpi => open_mpi(&mut command, &agent, &hosts),
         Mpi::Mpich => {
             mpich(&mut command, &agent, &hosts);
+            if let Some(home) = home {
+                // Hydra hands nothing of its own environment on.
+                command.args(["-genv", "LD_LIBRARY_PATH"]).arg(path::absolute(home.join("lib"))?);
+            }
             match mpich_finalize::compile(folder.path()) {
                 Ok(library) => {
                     command.args(["-genv", "LD_PRELOAD"]).arg(library);
