@@ -417,7 +417,7 @@ pub struct CodecParams {
 }
 
 macro_rules! codecs {
-    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, exact: $exact:literal, homomorphic: $homomorphic:literal, in_place: $in_place:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, exact: $exact:literal, free: $free:literal, homomorphic: $homomorphic:literal, in_place: $in_place:literal;)*) => {
         /// A codec, by name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
@@ -443,6 +443,14 @@ macro_rules! codecs {
             pub const fn is_exact(self) -> bool {
                 match self {
                     $(Self::$variant => $exact,)*
+                }
+            }
+
+            /// Whether encoding and decoding are copies: what was encoded once need not be kept.
+            #[must_use]
+            pub const fn is_free(self) -> bool {
+                match self {
+                    $(Self::$variant => $free,)*
                 }
             }
 
@@ -502,9 +510,9 @@ macro_rules! codecs {
 
 codecs! {
     /// The values themselves.
-    Raw = 0, "raw", exact: true, homomorphic: true, in_place: true;
+    Raw = 0, "raw", exact: true, free: true, homomorphic: true, in_place: true;
     /// Quantise, 1-D Lorenzo, fixed-length blocks; reduces without decoding.
-    FzLight = 1, "fz-light", exact: false, homomorphic: true, in_place: false;
+    FzLight = 1, "fz-light", exact: false, free: false, homomorphic: true, in_place: false;
 }
 
 #[cfg(test)]

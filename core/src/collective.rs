@@ -480,7 +480,7 @@ impl<X: Transport> Communicator<X> {
         let link_rate = self.transport.link_rate();
         let schedule =
             select::schedule(request.collective, request.op_code(), plan, size, n_bytes, link_rate);
-        if !schedule.supports(request.collective) {
+        if size > request.collective.max_size() || !schedule.supports(request.collective) {
             let (schedule, collective) = (schedule.name(), request.collective);
             return Err(Error::Unsupported { schedule, collective });
         }

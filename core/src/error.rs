@@ -106,6 +106,10 @@ pub enum Error {
         /// The peer concerned, if any.
         peer: Option<Rank>,
     },
+    /// The library contradicts itself: a defect of it, or of a schedule or codec that is not its
+    /// own. Please report it.
+    #[error("a defect of Foldwire, or of a schedule or codec of yours; please report it")]
+    Internal,
     /// Nothing moved for longer than the time limit.
     #[error("no progress within the time limit: waiting for rank {rank} in step {step}")]
     Stalled {

@@ -79,13 +79,13 @@ impl Pipeline {
     #[must_use]
     pub fn recodes(&self, codec: CodecId, op: OpCode) -> bool {
         let is_sum = op != OpCode::None && self.keeps_frames(codec, op);
-        self.passing == Passing::Recode && !codec.is_exact() && !is_sum
+        self.passing == Passing::Recode && !codec.is_free() && !is_sum
     }
 
     /// Whether own values are encoded before they are combined, with this codec and operation.
     #[must_use]
     pub fn encodes_own(&self, codec: CodecId, op: OpCode) -> bool {
-        self.own == Own::Encoded && self.keeps_frames(codec, op) && !codec.is_exact()
+        self.own == Own::Encoded && self.keeps_frames(codec, op) && !codec.is_free()
     }
 }
 

@@ -234,6 +234,8 @@ impl Primitive {
 pub struct Rules {
     /// Decoding gives back what was encoded.
     exact: bool,
+    /// Encoding and decoding are copies.
+    free: bool,
     /// Frames that are passed on are encoded anew.
     recodes: bool,
     /// Partial reductions are kept as frames.
@@ -254,6 +256,7 @@ impl Rules {
     pub fn new(collective: Collective, pipeline: &Pipeline, codec: CodecId, op: OpCode) -> Self {
         Self {
             exact: codec.is_exact(),
+            free: codec.is_free(),
             recodes: pipeline.recodes(codec, op),
             keeps_frames: pipeline.keeps_frames(codec, op),
             encodes_own: pipeline.encodes_own(codec, op),
@@ -318,14 +321,14 @@ impl List<'_> {
 
     /// Own values alone.
     fn own(&mut self) {
-        let Rules { exact, recodes, keeps_frames, encodes_own, reduces, .. } = self.rules;
+        let Rules { exact, free, recodes, keeps_frames, encodes_own, reduces, .. } = self.rules;
         let Step { keep, store, to, .. } = *self.step;
         let stores_decoded = self.step.stores_as_sent() && !exact;
         if to.is_some() || stores_decoded {
             self.push(Primitive::EncodeOwn { to: Slot::Out });
         }
-        if keep && to.is_some() && !exact {
-            if reduces && !keeps_frames {
+        if keep && to.is_some() && !free {
+            if reduces && !keeps_frames && !exact {
                 // The receiver adds what it decodes; so must we, or results would differ.
                 self.push(Primitive::Decode { from: Slot::Out, to: Slot::Spare });
                 self.hold(Slot::Spare);
@@ -444,7 +447,7 @@ impl List<'_> {
         } else if store {
             self.push(Primitive::StoreFloats { from: Slot::Held });
         }
-        if keep && to.is_some() && reduces {
+        if keep && to.is_some() && reduces && !exact {
             // As for own values.
             self.push(Primitive::Decode { from: Slot::Out, to: Slot::Held });
         }

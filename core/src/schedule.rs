@@ -29,7 +29,7 @@ pub use recursive_doubling::RecursiveDoubling;
 pub use ring::Ring;
 pub use step::Step;
 
-use crate::transport::Rank;
+use crate::transport::{MAX_SIZE, Rank};
 
 /// Every schedule.
 pub static ALL: &[&dyn Schedule] =
@@ -129,6 +129,15 @@ impl Collective {
             Self::Gather => [[Share, Share], [Whole, Nothing]],
             Self::Reduce => [[Whole, Whole], [Whole, Nothing]],
             Self::AllToAll => [[Row, Row], [Column, Column]],
+        }
+    }
+
+    /// Most ranks that can do it: those of a transport, but parts have numbers of 32 bits.
+    #[must_use]
+    pub const fn max_size(self) -> usize {
+        match self {
+            Self::AllToAll => 1 << 16,
+            _ => MAX_SIZE,
         }
     }
 

@@ -305,7 +305,7 @@ pub fn predict<T: Element>(
         case.count.saturating_mul(T::BYTES),
         cluster.network.rate,
     );
-    if !schedule.supports(collective) {
+    if size > collective.max_size() || !schedule.supports(collective) {
         return Err(Error::Unsupported { schedule: schedule.name(), collective }.into());
     }
     let call = Call { collective, size, root };

@@ -80,7 +80,8 @@ impl<'f> Payloads<'f> {
     }
 
     fn disjoint<const N: usize>(&mut self, slots: [Slot; N]) -> Result<[&mut [u8]; N], Error> {
-        let rooms = self.rooms.get_disjoint_mut(slots.map(Slot::index)).map_err(|_| misuse())?;
+        let rooms =
+            self.rooms.get_disjoint_mut(slots.map(Slot::index)).map_err(|_| Error::Internal)?;
         Ok(rooms.map(|room| &mut **room))
     }
 }

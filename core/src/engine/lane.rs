@@ -184,7 +184,7 @@ impl<F: Frame> Lane<F> {
     ) -> Result<(), Error> {
         self.slots.put(slot, frame).map_err(|frame| {
             transport.recycle(frame);
-            misuse()
+            Error::Internal
         })
     }
 

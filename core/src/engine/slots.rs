@@ -63,14 +63,14 @@ impl<F: Frame> Slots<F> {
 
     /// A frame's bytes, header and all.
     pub(super) fn bytes(&self, slot: Slot) -> Result<&[u8], Error> {
-        self.frames[slot.index()].as_ref().map(AsRef::as_ref).ok_or(misuse())
+        self.frames[slot.index()].as_ref().map(AsRef::as_ref).ok_or(Error::Internal)
     }
 
     /// What is to be sent: header and payload in `Out`.
     pub(super) fn message(&mut self) -> Result<(&mut [u8], Content), Error> {
         let out = Slot::Out.index();
-        let content = self.contents[out].ok_or(misuse())?;
-        let bytes = self.frames[out].as_mut().ok_or(misuse())?.as_mut();
+        let content = self.contents[out].ok_or(Error::Internal)?;
+        let bytes = self.frames[out].as_mut().ok_or(Error::Internal)?.as_mut();
         let bytes = bytes.get_mut(..HEADER_BYTES + self.n_bytes[out]).ok_or(misuse())?;
         Ok((bytes, content))
     }
@@ -78,7 +78,7 @@ impl<F: Frame> Slots<F> {
     /// Takes the frame in `Out`, to send it.
     pub(super) fn take_message(&mut self) -> Result<F, Error> {
         self.contents[Slot::Out.index()] = None;
-        self.frames[Slot::Out.index()].take().ok_or(misuse())
+        self.frames[Slot::Out.index()].take().ok_or(Error::Internal)
     }
 
     /// Takes any frame out; `None` if there is none left.
@@ -117,7 +117,7 @@ impl<F: Frame> Slots<F> {
         report: &mut Report,
     ) -> Poll<Result<(), Error>> {
         let Some(after) = primitive.after(self.contents) else {
-            return Poll::Ready(Err(misuse()));
+            return Poll::Ready(Err(Error::Internal));
         };
         match primitive {
             Primitive::Move { from, to } => {
@@ -149,7 +149,9 @@ impl<F: Frame> Slots<F> {
     fn copy(&mut self, from: Slot, to: Slot) -> Result<(), Error> {
         let n_bytes = self.n_bytes[from.index()];
         let frames = self.frames.get_disjoint_mut([from.index(), to.index()]);
-        let [Some(src), Some(dst)] = frames.map_err(|_| misuse())? else { return Err(misuse()) };
+        let [Some(src), Some(dst)] = frames.map_err(|_| Error::Internal)? else {
+            return Err(Error::Internal);
+        };
         let src = src.as_ref().get(..HEADER_BYTES + n_bytes).ok_or(misuse())?;
         dst.as_mut().get_mut(..src.len()).ok_or(misuse())?.copy_from_slice(src);
         self.n_bytes[to.index()] = n_bytes;

@@ -103,7 +103,7 @@ impl<T: Element> Buffers<'_, T> {
                 local: within(send, segment.in_input())?,
                 output: within_mut(recv, segment.in_output())?,
             },
-            Self::ReadOnly(_) => return Err(misuse()),
+            Self::ReadOnly(_) => return Err(Error::Internal),
         })
     }
 
@@ -128,11 +128,11 @@ impl<T: Element> Buffers<'_, T> {
 
 /// A range of values. Empty segments may lie outside.
 fn within<T>(values: &[T], range: Range<usize>) -> Result<&[T], Error> {
-    if range.is_empty() { Ok(&[]) } else { values.get(range).ok_or(misuse()) }
+    if range.is_empty() { Ok(&[]) } else { values.get(range).ok_or(Error::Internal) }
 }
 
 fn within_mut<T>(values: &mut [T], range: Range<usize>) -> Result<&mut [T], Error> {
-    if range.is_empty() { Ok(&mut []) } else { values.get_mut(range).ok_or(misuse()) }
+    if range.is_empty() { Ok(&mut []) } else { values.get_mut(range).ok_or(Error::Internal) }
 }
 
 /// Codec, operation and buffers of a call.
@@ -204,7 +204,7 @@ impl<T: Element> Work<'_, '_, T> {
             Primitive::FoldInPlace => {
                 let frame = payloads.of_mut(Slot::In)?;
                 written.n_bytes = frame.len();
-                codec.fold_in_place(&op, frame, buffers.own(segment)?).ok_or(misuse())??;
+                codec.fold_in_place(&op, frame, buffers.own(segment)?).ok_or(Error::Internal)??;
             }
             Primitive::FoldStore => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
@@ -216,13 +216,13 @@ impl<T: Element> Work<'_, '_, T> {
             }
             Primitive::Combine { with } => {
                 let ([a, b], dst) = payloads.both_to([Slot::In, with], Slot::Out)?;
-                written = codec.homomorphic().ok_or(misuse())?.combine(&op, a, b, dst)?;
+                written = codec.homomorphic().ok_or(Error::Internal)?.combine(&op, a, b, dst)?;
             }
             Primitive::CombineInPlace { with } => {
                 let (b, a) = payloads.into(with, Slot::In)?;
                 written.n_bytes = a.len();
-                let codec = codec.homomorphic().ok_or(misuse())?;
-                codec.combine_in_place(&op, a, b).ok_or(misuse())??;
+                let codec = codec.homomorphic().ok_or(Error::Internal)?;
+                codec.combine_in_place(&op, a, b).ok_or(Error::Internal)??;
             }
             Primitive::Reduce { into } => {
                 let (src, dst) = payloads.to(Slot::In, into)?;
@@ -249,7 +249,7 @@ impl<T: Element> Work<'_, '_, T> {
                 buffers.copy_own(segment, buffers.stores(true))?;
             }
             // A lane's own.
-            Primitive::Copy { .. } | Primitive::Move { .. } => return Err(misuse()),
+            Primitive::Copy { .. } | Primitive::Move { .. } => return Err(Error::Internal),
         }
         Ok(written)
     }

@@ -26,6 +26,8 @@ pub enum Reason {
     Transport,
     /// It went on to another group of survivors.
     Left,
+    /// Its library contradicted itself.
+    Internal,
 }
 
 impl Reason {
@@ -41,6 +43,7 @@ impl Reason {
                 (Self::PeerLost, peer)
             }
             Error::Codec(_) => (Self::Codec, own),
+            Error::Internal => (Self::Internal, own),
             _ => (Self::Transport, own),
         }
     }
@@ -57,6 +60,7 @@ impl Reason {
             Self::Codec => (6, 0),
             Self::Transport => (7, 0),
             Self::Left => (8, 0),
+            Self::Internal => (9, 0),
         }
     }
 
@@ -72,6 +76,7 @@ impl Reason {
             (6, 0) => Self::Codec,
             (7, 0) => Self::Transport,
             (8, 0) => Self::Left,
+            (9, 0) => Self::Internal,
             _ => return None,
         })
     }
@@ -100,6 +105,7 @@ impl fmt::Display for Told {
             Reason::Codec => write!(f, "rank {culprit} could not code its values"),
             Reason::Transport => write!(f, "the transport of rank {culprit} failed"),
             Reason::Left => write!(f, "rank {culprit} went on to another group"),
+            Reason::Internal => write!(f, "rank {culprit} found a defect of Foldwire"),
         }
     }
 }

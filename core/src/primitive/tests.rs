@@ -15,8 +15,11 @@ fn all_rules() -> List<Rules> {
             for &codec in CodecId::ALL {
                 for &op in ops {
                     let rules = Rules::new(collective, pipeline, codec, op);
-                    if !all.contains(&rules) {
-                        all.push(rules);
+                    // Also of a codec that is exact, but not for free.
+                    for rules in [rules, Rules { exact: true, ..rules }] {
+                        if !all.contains(&rules) {
+                            all.push(rules);
+                        }
                     }
                 }
             }

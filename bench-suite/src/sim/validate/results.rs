@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn what_cannot_be_predicted_is_refused_with_what_to_do() {
         for (from, to, hint) in [
-            ("\"reduce\"", "\"all-to-all\"", "no collective"),
+            ("\"reduce\"", "\"all-to-none\"", "no collective"),
             ("\"f32\"", "\"f16\"", "no type of values"),
             ("\"sum\"", "\"min\"", "only those of sums"),
             ("\"1gbit\"", "null", "--link none"),
