@@ -68,11 +68,14 @@ impl<F: Frame> Lane<F> {
 
     /// Whom the lane receives from next, after the current step.
     fn next_source(&self, program: &Program<'_>, n_lanes: usize) -> Option<Rank> {
-        let (call, rank, n_steps) = (program.call, program.rank, program.n_steps());
-        let source = |index| program.schedule.step(call, rank, index).from;
-        (self.step + 1..n_steps).find_map(source).or_else(|| {
-            let goes_on = self.round + n_lanes < program.layout.n_rounds();
-            if goes_on { (0..=self.step).find_map(source) } else { None }
+        let source = |index, round| {
+            let step = program.schedule.step(program.call, program.rank, index);
+            step.from.filter(|_| !program.layout.skips(step.part, round))
+        };
+        let (round, next) = (self.round, self.round + n_lanes);
+        (self.step + 1..program.n_steps()).find_map(|index| source(index, round)).or_else(|| {
+            let goes_on = next < program.layout.n_rounds();
+            if goes_on { (0..=self.step).find_map(|index| source(index, next)) } else { None }
         })
     }
 
