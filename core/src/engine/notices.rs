@@ -9,7 +9,8 @@
 //! what this call needs of it. That notice is remembered, and ends that call when this rank comes
 //! to it: a rank sends its notice once, and so of several the earliest counts. It ends this call
 //! only if a lane that has looked for the sender's message *after* the notice still waits for it:
-//! the two count calls differently.
+//! the two count calls differently. Nor does it end this call that the sender has gone on to form
+//! another group since.
 //!
 //! *Questions.* Ranks that make different calls may wait for each other's messages in a circle, so
 //! that no message shows the difference. So who has waited for a moment tells those it waits for
@@ -244,7 +245,11 @@ impl Notices {
     /// What a message means for this call.
     fn weigh(&mut self, rank: Rank, heard: &Heard, ours: &CallHeader) -> Result<(), Error> {
         let message = match heard {
-            Heard::Left => return Err(self.left(rank)),
+            // It gave up a later call before: this one can be finished, if what it sent is here.
+            Heard::Left if self.gave_up.contains(rank) => return Ok(()),
+            Heard::Left => {
+                return Err(Error::Aborted { rank, culprit: rank, reason: Reason::Left });
+            }
             Heard::Message(message) => message,
         };
         let is_ahead = is_later(message.call.sequence, ours.sequence);
@@ -310,18 +315,6 @@ impl Notices {
             Some((first, notice)) if first == rank => self.told(rank, &notice),
             // Of several notices only the earliest call's is kept.
             _ => Error::Aborted { rank, culprit: rank, reason: Reason::Dropped },
-        }
-    }
-
-    /// The error of a rank that has gone on to another group: why it did, if it told so before.
-    fn left(&mut self, rank: Rank) -> Error {
-        match self.earliest {
-            Some((first, notice)) if self.gave_up.contains(rank) => match self.told(first, &notice)
-            {
-                Error::Aborted { culprit, reason, .. } => Error::Aborted { rank, culprit, reason },
-                error => error,
-            },
-            _ => Error::Aborted { rank, culprit: rank, reason: Reason::Left },
         }
     }
 

@@ -183,6 +183,27 @@ fn who_goes_on_to_another_group_ends_any_call_whatever_its_number() {
 }
 
 #[test]
+fn who_goes_on_after_a_later_call_leaves_this_one_to_be_finished() {
+    let mut transport = Memory::new(3, 0);
+    let ours = header(Kind::Data, 2, 5).call;
+    let mut notices = Notices::default();
+    notices.begin(&mut transport, &ours, false).expect("nothing has come");
+    // Rank 1 was through with call 5, gave up call 6, and shrinks.
+    transport.comes(1, Kind::Abort, 2, 6);
+    transport.comes(1, Kind::View, 3, 0);
+    for _ in 0..3 {
+        assert!(notices.listen(&mut transport, &ours, &[Rank(2)]).is_ok());
+        notices.listen_in_turn(&mut transport, &ours).expect("call 5 can be finished");
+    }
+    assert!(transport.came[1].is_empty(), "both were heard");
+    // Who still waits for it counts differently, and so does the next call.
+    let told = aborted(Reason::Dropped, Rank(0));
+    assert_eq!(notices.listen(&mut transport, &ours, &[Rank(1)]), told);
+    let next = CallHeader { sequence: 6, ..ours };
+    assert_eq!(notices.begin(&mut transport, &next, false), told);
+}
+
+#[test]
 fn what_is_of_no_interest_is_passed_over_and_one_look_ends() {
     let mut transport = Memory::new(2, 0);
     for _ in 0..2 * MESSAGES_PER_LOOK {
