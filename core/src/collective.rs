@@ -7,6 +7,7 @@ mod operation;
 mod survey;
 
 pub use operation::Operation;
+pub(crate) use operation::{Step, Underway};
 pub use survey::N_VALUES as EXTENT_VALUES;
 
 use crate::bound::Quantum;
@@ -256,7 +257,7 @@ macro_rules! collectives {
                         let $comm = &*self;
                         $request
                     };
-                    self.start(request, plan)
+                    Operation::new(self, request, plan)
                 }
             )*
         }
@@ -370,41 +371,41 @@ collectives! {
 }
 
 /// A call before its arguments are checked.
-struct Request<'a, T> {
+pub(crate) struct Request<'b, 's, T> {
     collective: Collective,
-    shares: Shares<'a>,
-    op: Option<Op<'a, T>>,
+    shares: Shares<'s>,
+    op: Option<Op<'b, T>>,
     root: Rank,
-    buffers: Buffers<'a, T>,
+    buffers: Buffers<'b, T>,
 }
 
-impl<'a, T: Element> Request<'a, T> {
-    fn new(collective: Collective, count: usize) -> Self {
+impl<'b, 's, T: Element> Request<'b, 's, T> {
+    pub(crate) fn new(collective: Collective, count: usize) -> Self {
         let (shares, buffers) = (Shares::Even(count), Buffers::InPlace(&mut []));
         Self { collective, shares, op: None, root: Rank(0), buffers }
     }
 
-    fn shares(self, shares: Shares<'a>) -> Self {
+    fn shares(self, shares: Shares<'s>) -> Self {
         Self { shares, ..self }
     }
 
-    fn op(self, op: Op<'a, T>) -> Self {
+    pub(crate) fn op(self, op: Op<'b, T>) -> Self {
         Self { op: Some(op), ..self }
     }
 
-    fn root(self, root: Rank) -> Self {
+    pub(crate) fn root(self, root: Rank) -> Self {
         Self { root, ..self }
     }
 
-    fn in_place(self, data: &'a mut [T]) -> Self {
+    pub(crate) fn in_place(self, data: &'b mut [T]) -> Self {
         Self { buffers: Buffers::InPlace(data), ..self }
     }
 
-    fn split(self, send: &'a [T], recv: &'a mut [T]) -> Self {
+    fn split(self, send: &'b [T], recv: &'b mut [T]) -> Self {
         Self { buffers: Buffers::Split { send, recv }, ..self }
     }
 
-    fn read_only(self, send: &'a [T]) -> Self {
+    fn read_only(self, send: &'b [T]) -> Self {
         Self { buffers: Buffers::ReadOnly(send), ..self }
     }
 
@@ -466,11 +467,12 @@ impl<'a, T: Element> Request<'a, T> {
 }
 
 impl<X: Transport> Communicator<X> {
-    fn start<'a, T: Element>(
-        &'a mut self,
-        request: Request<'a, T>,
+    /// Checks a call, and chooses its schedule.
+    pub(crate) fn prepare<T: Element>(
+        &mut self,
+        request: &Request<'_, '_, T>,
         plan: &Plan,
-    ) -> Result<Operation<'a, X, T>, Error> {
+    ) -> Result<&'static dyn Schedule, Error> {
         if self.poisoned {
             return Err(Error::Poisoned);
         }
@@ -490,7 +492,7 @@ impl<X: Transport> Communicator<X> {
         max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
         self.check_frames()?;
         self.n_tags = self.n_tags.max(self.lanes() as u8);
-        Operation::new(self, request, *plan, schedule)
+        Ok(schedule)
     }
 
     /// Sees that the pool has frames for all lanes, which would wait for them in vain otherwise.

@@ -18,6 +18,7 @@ mod work;
 
 pub(crate) use compute::Compute;
 pub(crate) use notices::{Message, Notices};
+pub(crate) use slots::Frame;
 pub(crate) use work::{Buffers, Work};
 
 use crate::error::{Error, Field, Value};
@@ -32,7 +33,6 @@ use core::task::Poll;
 use core::time::Duration;
 use heapless::Vec;
 use lane::{Lane, Turn};
-use slots::Frame;
 
 /// Everything about a call that does not change while it runs.
 pub(crate) struct Program<'a> {

@@ -76,6 +76,8 @@ pub mod op;
 pub mod pipeline;
 pub mod plan;
 pub mod primitive;
+#[cfg(feature = "alloc")]
+mod queue;
 pub mod report;
 pub mod schedule;
 pub mod select;
@@ -94,6 +96,8 @@ pub use error::Error;
 pub use heap_frame::HeapFrame;
 pub use op::Op;
 pub use plan::{Plan, Preset, Sampling};
+#[cfg(feature = "alloc")]
+pub use queue::{Finished, Queue};
 pub use report::Report;
 pub use schedule::Collective;
 pub use shrink::Shrink;

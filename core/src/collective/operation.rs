@@ -6,7 +6,7 @@ use crate::bound::{Extent, Quantum};
 use crate::budget::{ask, resolve};
 use crate::codec::{AnyCodec, CodecId};
 use crate::element::Element;
-use crate::engine::{Buffers, Engine, Limits, Progress, Work};
+use crate::engine::{Buffers, Engine, Frame, Limits, Progress, Work};
 use crate::error::Error;
 use crate::frame::{CallHeader, Measure};
 use crate::layout::{Division, Shares, Window};
@@ -30,48 +30,18 @@ use core::time::Duration;
 #[must_use = "nothing moves unless the operation is polled or waited for"]
 pub struct Operation<'a, X: Transport, T: Element> {
     comm: &'a mut Communicator<X>,
-    request: Request<'a, T>,
-    plan: Plan,
-    schedule: &'static dyn Schedule,
-    limits: Limits,
-    state: State<'a, X::Frame, T>,
-}
-
-enum State<'a, F, T: Element> {
-    /// Exchanging what each rank saw of its data, in a sample or in all; what an earlier exchange
-    /// cost.
-    Extent {
-        engine: Engine<'static, F>,
-        values: [f64; survey::N_VALUES],
-        sampled: bool,
-        before: Report,
-    },
-    /// Running the call itself; what the exchange cost.
-    Running { engine: Engine<'a, F>, codec: AnyCodec<T>, before: Report },
-    /// Its result has been returned.
-    Finished,
+    request: Request<'a, 'a, T>,
+    call: Underway<'a, X::Frame, T>,
 }
 
 impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     pub(super) fn new(
         comm: &'a mut Communicator<X>,
-        request: Request<'a, T>,
-        plan: Plan,
-        schedule: &'static dyn Schedule,
+        request: Request<'a, 'a, T>,
+        plan: &Plan,
     ) -> Result<Self, Error> {
-        let now = comm.transport.now();
-        let limits = Limits {
-            stall: comm.config.timeout,
-            deadline: comm.config.deadline.map(|left| now.saturating_add(left)),
-        };
-        let mut operation = Self { comm, request, plan, schedule, limits, state: State::Finished };
-        operation.state = if plan.needs_extent() {
-            let sampled = plan.samples(operation.request.shares.count());
-            operation.start_extent(sampled, Report::default())?
-        } else {
-            operation.start_running(None, Report::default())?
-        };
-        Ok(operation)
+        let call = Underway::start(comm, &request, plan)?;
+        Ok(Self { comm, request, call })
     }
 
     /// Fails with [`Error::Stalled`] after `timeout` without any progress, whatever
@@ -79,7 +49,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     /// and of the time between two polls a quarter of `timeout` at most. With
     /// [`Config::NEVER`](crate::Config::NEVER) it never does.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.limits.stall = timeout;
+        self.call.limits.stall = timeout;
         self
     }
 
@@ -87,7 +57,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     /// [`Config::deadline`](crate::Config::deadline) says. The deadline is this rank's own; the
     /// others learn of it as of any other failure.
     pub fn with_deadline(mut self, left: Duration) -> Self {
-        self.limits.deadline = Some(self.comm.transport.now().saturating_add(left));
+        self.call.limits.deadline = Some(self.comm.transport.now().saturating_add(left));
         self
     }
 
@@ -96,88 +66,6 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     /// result, or none. Dropping an unfinished operation does the same.
     pub fn cancel(self) {
         drop(self);
-    }
-
-    fn call(&self) -> Call {
-        self.request.call(self.comm.size())
-    }
-
-    fn division(&self) -> Division {
-        match self.request.collective {
-            Collective::AllReduce => self.plan.division,
-            // Elsewhere parts are ranks' shares.
-            _ => Division::Blocks,
-        }
-    }
-
-    /// What peers are told of the call, in a look at the extent of its data as well. The
-    /// communicator counts it.
-    fn header(&self, measure: Measure, step: f64) -> CallHeader {
-        CallHeader {
-            epoch: 0,
-            sequence: 0,
-            collective: self.request.collective,
-            dtype: T::DTYPE,
-            op: self.request.op_code(),
-            codec: self.plan.codec,
-            division: self.division(),
-            pipeline: self.plan.pipeline.code(),
-            schedule: schedule::code(self.schedule),
-            lanes: self.comm.lanes() as u8,
-            root: self.request.root.0,
-            count: self.request.shares.count() as u64,
-            measure,
-            step,
-        }
-    }
-
-    fn start_extent(
-        &mut self,
-        sampled: bool,
-        before: Report,
-    ) -> Result<State<'a, X::Frame, T>, Error> {
-        let own = self.request.own_values(self.comm.size(), self.comm.rank());
-        let values = survey::look(own, self.comm.config.level, sampled);
-        let schedule = self.schedule;
-        let (measure, asked) =
-            ask(&self.plan, schedule, self.call(), self.request.op_code(), sampled);
-        let header = self.header(measure, asked);
-        let job = Job {
-            schedule: EXTENT_SCHEDULE,
-            call: Call { collective: Collective::AllReduce, root: Rank(0), ..self.call() },
-            pipeline: pipeline::RAW,
-            codec: &self.comm.codec::<f64>(CodecId::Raw, Quantum::LOSSLESS, OpCode::Max),
-            op: OpCode::Max,
-            shares: Shares::Even(survey::N_VALUES),
-            window: Window::Whole,
-            division: Division::Blocks,
-        };
-        let engine = self.comm.engine(job, header)?;
-        Ok(State::Extent { engine, values, sampled, before })
-    }
-
-    fn start_running(
-        &mut self,
-        extent: Option<Extent>,
-        before: Report,
-    ) -> Result<State<'a, X::Frame, T>, Error> {
-        let (call, op) = (self.call(), self.request.op_code());
-        let (quantum, worst_case) = resolve::<T>(&self.plan, self.schedule, call, op, extent)?;
-        let codec = self.comm.codec::<T>(self.plan.codec, quantum, op);
-        let job = Job {
-            schedule: self.schedule,
-            call,
-            pipeline: self.plan.pipeline,
-            codec: &codec,
-            op,
-            shares: self.request.shares,
-            window: self.request.buffers.window(),
-            division: self.division(),
-        };
-        let mut engine = self.comm.engine(job, self.header(Measure::Lattice, quantum.step()))?;
-        engine.report.bound = quantum.bound();
-        engine.report.worst_case = worst_case;
-        Ok(State::Running { engine, codec, before })
     }
 
     /// Advances the call by a bounded amount of work.
@@ -203,14 +91,164 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
             match self.advance()? {
                 Step::Finished(report) => return Ok(report),
                 Step::Moved => {}
-                Step::Waiting => {
-                    let rest = self.rest();
-                    let transport = &mut self.comm.transport;
-                    let left = self.limits.deadline.map(|d| d.saturating_sub(transport.now()));
-                    transport.idle(left.map_or(rest, |left| left.min(rest)));
-                }
+                Step::Waiting => self.call.idle(self.comm),
             }
         }
+    }
+
+    fn advance(&mut self) -> Result<Step, Error> {
+        self.call.advance(self.comm, &mut self.request)
+    }
+}
+
+/// A call under way, without the communicator and the buffers that it works on: whoever has those
+/// lends them at each poll, and gives the call up if it is not finished.
+pub(crate) struct Underway<'s, F, T: Element> {
+    plan: Plan,
+    schedule: &'static dyn Schedule,
+    limits: Limits,
+    state: State<'s, F, T>,
+}
+
+enum State<'s, F, T: Element> {
+    /// Exchanging what each rank saw of its data, in a sample or in all; what an earlier exchange
+    /// cost.
+    Extent {
+        engine: Engine<'static, F>,
+        values: [f64; survey::N_VALUES],
+        sampled: bool,
+        before: Report,
+    },
+    /// Running the call itself; what the exchange cost.
+    Running { engine: Engine<'s, F>, codec: AnyCodec<T>, before: Report },
+    /// Its result has been returned.
+    Finished,
+}
+
+impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
+    /// Starts a call.
+    ///
+    /// # Errors
+    /// Errors of use, and [`Error::Poisoned`].
+    pub(crate) fn start<X: Transport<Frame = F>>(
+        comm: &mut Communicator<X>,
+        request: &Request<'_, 's, T>,
+        plan: &Plan,
+    ) -> Result<Self, Error> {
+        let schedule = comm.prepare(request, plan)?;
+        let now = comm.transport.now();
+        let limits = Limits {
+            stall: comm.config.timeout,
+            deadline: comm.config.deadline.map(|left| now.saturating_add(left)),
+        };
+        let mut call = Self { plan: *plan, schedule, limits, state: State::Finished };
+        call.state = if plan.needs_extent() {
+            let sampled = plan.samples(request.shares.count());
+            call.start_extent(comm, request, sampled, Report::default())?
+        } else {
+            call.start_running(comm, request, None, Report::default())?
+        };
+        Ok(call)
+    }
+
+    const fn division(&self, collective: Collective) -> Division {
+        match collective {
+            Collective::AllReduce => self.plan.division,
+            // Elsewhere parts are ranks' shares.
+            _ => Division::Blocks,
+        }
+    }
+
+    /// What peers are told of the call, in a look at the extent of its data as well. The
+    /// communicator counts it.
+    fn header<X: Transport<Frame = F>>(
+        &self,
+        comm: &Communicator<X>,
+        request: &Request<'_, 's, T>,
+        measure: Measure,
+        step: f64,
+    ) -> CallHeader {
+        CallHeader {
+            epoch: 0,
+            sequence: 0,
+            collective: request.collective,
+            dtype: T::DTYPE,
+            op: request.op_code(),
+            codec: self.plan.codec,
+            division: self.division(request.collective),
+            pipeline: self.plan.pipeline.code(),
+            schedule: schedule::code(self.schedule),
+            lanes: comm.lanes() as u8,
+            root: request.root.0,
+            count: request.shares.count() as u64,
+            measure,
+            step,
+        }
+    }
+
+    fn start_extent<X: Transport<Frame = F>>(
+        &self,
+        comm: &mut Communicator<X>,
+        request: &Request<'_, 's, T>,
+        sampled: bool,
+        before: Report,
+    ) -> Result<State<'s, F, T>, Error> {
+        let own = request.own_values(comm.size(), comm.rank());
+        let values = survey::look(own, comm.config.level, sampled);
+        let schedule = self.schedule;
+        let (measure, asked) =
+            ask(&self.plan, schedule, request.call(comm.size()), request.op_code(), sampled);
+        let header = self.header(comm, request, measure, asked);
+        let job = Job {
+            schedule: EXTENT_SCHEDULE,
+            call: Call {
+                collective: Collective::AllReduce,
+                root: Rank(0),
+                ..request.call(comm.size())
+            },
+            pipeline: pipeline::RAW,
+            codec: &comm.codec::<f64>(CodecId::Raw, Quantum::LOSSLESS, OpCode::Max),
+            op: OpCode::Max,
+            shares: Shares::Even(survey::N_VALUES),
+            window: Window::Whole,
+            division: Division::Blocks,
+        };
+        let engine = comm.engine(job, header)?;
+        Ok(State::Extent { engine, values, sampled, before })
+    }
+
+    fn start_running<X: Transport<Frame = F>>(
+        &self,
+        comm: &mut Communicator<X>,
+        request: &Request<'_, 's, T>,
+        extent: Option<Extent>,
+        before: Report,
+    ) -> Result<State<'s, F, T>, Error> {
+        let (call, op) = (request.call(comm.size()), request.op_code());
+        let (quantum, worst_case) = resolve::<T>(&self.plan, self.schedule, call, op, extent)?;
+        let codec = comm.codec::<T>(self.plan.codec, quantum, op);
+        let job = Job {
+            schedule: self.schedule,
+            call,
+            pipeline: self.plan.pipeline,
+            codec: &codec,
+            op,
+            shares: request.shares,
+            window: request.buffers.window(),
+            division: self.division(request.collective),
+        };
+        let mut engine =
+            comm.engine(job, self.header(comm, request, Measure::Lattice, quantum.step()))?;
+        engine.report.bound = quantum.bound();
+        engine.report.worst_case = worst_case;
+        Ok(State::Running { engine, codec, before })
+    }
+
+    /// Rests until something comes, or until it is time to look.
+    pub(crate) fn idle<X: Transport<Frame = F>>(&self, comm: &mut Communicator<X>) {
+        let (rest, transport) = (self.rest(), &mut comm.transport);
+        let left = self.limits.deadline.map(|at| at.saturating_sub(transport.now()));
+        transport.idle(left.map_or(rest, |left| left.min(rest)));
     }
 
     fn rest(&self) -> Duration {
@@ -222,18 +260,26 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         }
     }
 
-    fn advance(&mut self) -> Result<Step, Error> {
-        let result = self.try_advance();
+    pub(crate) fn advance<X: Transport<Frame = F>>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        request: &mut Request<'_, 's, T>,
+    ) -> Result<Step, Error> {
+        let result = self.try_advance(comm, request);
         match &result {
             Ok(Step::Finished(_)) | Err(Error::Finished) => self.state = State::Finished,
             Ok(_) => {}
-            Err(error) => self.give_up(Some(error)),
+            Err(error) => self.give_up(comm, Some(error)),
         }
         result
     }
 
-    fn try_advance(&mut self) -> Result<Step, Error> {
-        let Communicator { transport, notices, .. } = &mut *self.comm;
+    fn try_advance<X: Transport<Frame = F>>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        request: &mut Request<'_, 's, T>,
+    ) -> Result<Step, Error> {
+        let Communicator { transport, notices, .. } = &mut *comm;
         match &mut self.state {
             State::Finished => Err(Error::Finished),
             State::Extent { engine, values, sampled, before } => {
@@ -252,16 +298,16 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
                         // the call ends, the communicator lives.
                         self.state = State::Finished;
                         self.state = match conclusion {
-                            Some(extent) => self.start_running(extent, before)?,
-                            None => self.start_extent(false, before)?,
+                            Some(extent) => self.start_running(comm, request, extent, before)?,
+                            None => self.start_extent(comm, request, false, before)?,
                         };
                         Step::Moved
                     }
                 })
             }
             State::Running { engine, codec, before } => {
-                let buffers = &mut self.request.buffers;
-                let op = self.request.op.unwrap_or(Op::Sum);
+                let buffers = &mut request.buffers;
+                let op = request.op.unwrap_or(Op::Sum);
                 let divisor = if op.code() == OpCode::Avg { transport.size() as u32 } else { 1 };
                 let mut work = Work { codec: codec.as_dyn(), op, divisor, buffers };
                 Ok(match engine.poll(transport, &mut work, self.limits, notices)? {
@@ -278,19 +324,24 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     }
 
     /// Tells the other ranks, and makes the communicator refuse further calls.
-    fn give_up(&mut self, error: Option<&Error>) {
+    pub(crate) fn give_up<X: Transport<Frame = F>>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        error: Option<&Error>,
+    ) {
         match core::mem::replace(&mut self.state, State::Finished) {
             State::Finished => {}
             State::Extent { mut engine, .. } | State::Running { mut engine, .. } => {
-                let Communicator { transport, notices, .. } = &mut *self.comm;
+                let Communicator { transport, notices, .. } = &mut *comm;
                 engine.abort(transport, notices, error);
-                self.comm.poisoned = true;
+                comm.poisoned = true;
             }
         }
     }
 }
 
-enum Step {
+/// What an advance came to.
+pub(crate) enum Step {
     Moved,
     Waiting,
     Finished(Report),
@@ -298,7 +349,7 @@ enum Step {
 
 impl<X: Transport, T: Element> Drop for Operation<'_, X, T> {
     fn drop(&mut self) {
-        self.give_up(None);
+        self.call.give_up(self.comm, None);
     }
 }
 
@@ -332,7 +383,7 @@ impl<X: Transport, T: Element> Future for Operation<'_, X, T> {
 
 impl<X: Transport, T: Element> core::fmt::Debug for Operation<'_, X, T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let state = match self.state {
+        let state = match self.call.state {
             State::Extent { .. } => "learning the extent",
             State::Running { .. } => "running",
             State::Finished => "finished",

@@ -23,6 +23,7 @@ mod misuse;
 mod notices;
 mod one_thread;
 mod published_faults;
+mod queue;
 mod real_fields;
 mod reports;
 mod same_bits;

@@ -1,0 +1,252 @@
+//! Calls in a row on buffers that they own: for whoever cannot borrow a buffer as long as a call
+//! lasts, such as an event loop, or MPI's progress.
+
+use crate::Communicator;
+use crate::collective::{Request, Step, Underway};
+use crate::element::Element;
+use crate::error::Error;
+use crate::op::Op;
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::schedule::Collective;
+use crate::transport::{Rank, Transport};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+use core::task::Poll;
+
+/// A communicator and the calls that it is to make, one after the other.
+///
+/// Each takes its array by value and gives it back with the result in it. Nothing moves unless the
+/// queue is [polled](Self::poll); it has no lifetime but that of user operations, so it can be kept
+/// anywhere. All ranks must submit the same calls in the same order, as they would make them.
+///
+/// Dropping it while a call is under way gives that up on all ranks, as dropping an
+/// [`Operation`](crate::Operation) does.
+///
+/// # Examples
+/// ```
+/// use core::task::Poll;
+/// use foldwire::{Bound, Communicator, Error, Op, Plan, Queue, Transport};
+///
+/// /// Sums gradients while the caller computes the next ones.
+/// fn train<X: Transport>(
+///     comm: Communicator<X>,
+///     mut backward: impl FnMut(usize) -> Vec<f32>,
+/// ) -> Result<Vec<Vec<f32>>, Error> {
+///     let plan = Plan::foldwire(Bound::Relative(1e-3));
+///     let mut queue = Queue::new(comm);
+///     let mut done = Vec::new();
+///     for layer in 0..20 {
+///         queue.all_reduce(backward(layer), Op::Avg, &plan);
+///         // Without waiting: as much as can be done now.
+///         while let Poll::Ready(Some(finished)) = queue.poll() {
+///             done.push(finished.into_result()?.0);
+///         }
+///     }
+///     while let Some(finished) = queue.wait() {
+///         done.push(finished.into_result()?.0);
+///     }
+///     Ok(done)
+/// }
+/// ```
+pub struct Queue<'f, X: Transport, T: Element> {
+    /// Until it is given back.
+    comm: Option<Communicator<X>>,
+    calls: VecDeque<Submitted<'f, T>>,
+    /// The first of them, once it has begun.
+    first: Option<Underway<'static, X::Frame, T>>,
+}
+
+/// A call in place.
+struct Submitted<'f, T> {
+    collective: Collective,
+    data: Vec<T>,
+    op: Option<Op<'f, T>>,
+    root: Rank,
+    plan: Plan,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+#[must_use = "the array is here"]
+pub struct Finished<T> {
+    /// The array, with the result in it; with anything after an error that is not one of use.
+    pub data: Vec<T>,
+    /// The report, or why the call failed.
+    pub outcome: Result<Report, Error>,
+}
+
+impl<T> Finished<T> {
+    /// Array and report, or why the call failed.
+    ///
+    /// # Errors
+    /// That.
+    pub fn into_result(self) -> Result<(Vec<T>, Report), Error> {
+        self.outcome.map(|report| (self.data, report))
+    }
+}
+
+impl<T: Element> Submitted<'_, T> {
+    fn request(&mut self) -> Request<'_, 'static, T> {
+        let request = Request::new(self.collective, self.data.len()).root(self.root);
+        let request = match self.op {
+            Some(op) => request.op(op),
+            None => request,
+        };
+        request.in_place(&mut self.data)
+    }
+}
+
+impl<'f, X: Transport, T: Element> Queue<'f, X, T> {
+    /// No calls yet.
+    pub const fn new(comm: Communicator<X>) -> Self {
+        Self { comm: Some(comm), calls: VecDeque::new(), first: None }
+    }
+
+    /// Submits what [`Communicator::all_reduce`] does.
+    pub fn all_reduce(&mut self, data: Vec<T>, op: Op<'f, T>, plan: &Plan) {
+        self.submit(Collective::AllReduce, data, Some(op), Rank(0), plan);
+    }
+
+    /// Submits what [`Communicator::reduce_scatter_in_place`] does.
+    pub fn reduce_scatter(&mut self, data: Vec<T>, op: Op<'f, T>, plan: &Plan) {
+        self.submit(Collective::ReduceScatter, data, Some(op), Rank(0), plan);
+    }
+
+    /// Submits what [`Communicator::all_gather_in_place`] does.
+    pub fn all_gather(&mut self, data: Vec<T>, plan: &Plan) {
+        self.submit(Collective::AllGather, data, None, Rank(0), plan);
+    }
+
+    /// Submits what [`Communicator::broadcast`] does.
+    pub fn broadcast(&mut self, data: Vec<T>, root: Rank, plan: &Plan) {
+        self.submit(Collective::Broadcast, data, None, root, plan);
+    }
+
+    /// Submits what [`Communicator::reduce_in_place`] does.
+    pub fn reduce(&mut self, data: Vec<T>, op: Op<'f, T>, root: Rank, plan: &Plan) {
+        self.submit(Collective::Reduce, data, Some(op), root, plan);
+    }
+
+    /// Submits what [`Communicator::all_to_all_in_place`] does.
+    pub fn all_to_all(&mut self, data: Vec<T>, plan: &Plan) {
+        self.submit(Collective::AllToAll, data, None, Rank(0), plan);
+    }
+
+    fn submit(
+        &mut self,
+        collective: Collective,
+        data: Vec<T>,
+        op: Option<Op<'f, T>>,
+        root: Rank,
+        plan: &Plan,
+    ) {
+        self.calls.push_back(Submitted { collective, data, op, root, plan: *plan });
+    }
+
+    /// Calls that are not finished.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Whether all calls are finished.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// The communicator, to ask it for rank and size.
+    ///
+    /// # Panics
+    /// Never: it is there as long as the queue is.
+    pub fn comm(&self) -> &Communicator<X> {
+        self.comm.as_ref().expect("it is given back with the queue")
+    }
+
+    /// As [`comm`](Self::comm), to change its configuration for calls that have not begun, or to
+    /// have its transport wake a task ([`Transport::register`]).
+    ///
+    /// # Panics
+    /// Never.
+    pub fn comm_mut(&mut self) -> &mut Communicator<X> {
+        self.comm.as_mut().expect("it is given back with the queue")
+    }
+
+    /// Gives the communicator back, as to shrink it after a failure, and the arrays of the calls
+    /// that are not finished. One that is under way is given up on all ranks.
+    ///
+    /// # Panics
+    /// Never.
+    pub fn into_parts(mut self) -> (Communicator<X>, Vec<Vec<T>>) {
+        self.give_up();
+        let data = self.calls.drain(..).map(|call| call.data).collect();
+        (self.comm.take().expect("it is given back with the queue"), data)
+    }
+
+    fn give_up(&mut self) {
+        if let (Some(comm), Some(mut first)) = (&mut self.comm, self.first.take()) {
+            first.give_up(comm, None);
+        }
+    }
+
+    /// Advances the first call as far as it goes without waiting. `Ready(None)`: there is none.
+    ///
+    /// A call that fails says so when its turn comes. After an error that is not one of use all
+    /// calls that follow fail with [`Error::Poisoned`], and give their arrays back.
+    pub fn poll(&mut self) -> Poll<Option<Finished<T>>> {
+        loop {
+            match self.advance() {
+                None => return Poll::Ready(None),
+                Some(Ok(Step::Moved)) => {}
+                Some(Ok(Step::Waiting)) => return Poll::Pending,
+                Some(Ok(Step::Finished(report))) => return Poll::Ready(self.finish(Ok(report))),
+                Some(Err(error)) => return Poll::Ready(self.finish(Err(error))),
+            }
+        }
+    }
+
+    /// Drives the first call to its end; `None` if there is none.
+    pub fn wait(&mut self) -> Option<Finished<T>> {
+        loop {
+            if let Poll::Ready(finished) = self.poll() {
+                return finished;
+            }
+            if let (Some(comm), Some(first)) = (&mut self.comm, &self.first) {
+                first.idle(comm);
+            }
+        }
+    }
+
+    fn advance(&mut self) -> Option<Result<Step, Error>> {
+        let (comm, call) = (self.comm.as_mut()?, self.calls.front_mut()?);
+        let plan = call.plan;
+        let mut request = call.request();
+        let first = match &mut self.first {
+            Some(first) => first,
+            none => match Underway::start(comm, &request, &plan) {
+                Ok(first) => none.insert(first),
+                Err(error) => return Some(Err(error)),
+            },
+        };
+        Some(first.advance(comm, &mut request))
+    }
+
+    fn finish(&mut self, outcome: Result<Report, Error>) -> Option<Finished<T>> {
+        self.first = None;
+        self.calls.pop_front().map(|call| Finished { data: call.data, outcome })
+    }
+}
+
+impl<X: Transport, T: Element> Drop for Queue<'_, X, T> {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+impl<X: Transport, T: Element> fmt::Debug for Queue<'_, X, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} calls, {} under way", self.calls.len(), usize::from(self.first.is_some()))
+    }
+}
