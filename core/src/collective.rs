@@ -7,6 +7,7 @@ mod operation;
 mod survey;
 
 pub use operation::Operation;
+#[cfg(feature = "alloc")]
 pub(crate) use operation::{Step, Underway};
 pub use survey::N_VALUES as EXTENT_VALUES;
 
