@@ -314,8 +314,8 @@ collectives! {
         Request::new(Collective::Broadcast, data.len()).root(root).in_place(data)
     };
 
-    /// What the root may call in place of [`broadcast`](Self::broadcast), while the others call that
-    /// with this rank as the root: `data` are only read. Unless the codec is exact, the root's
+    /// What the root may call in place of [`broadcast`](Self::broadcast), while the others call
+    /// that with this rank as the root: `data` are only read. Unless the codec is exact, the root's
     /// values then differ from the others', by the bound at most.
     broadcast_from / start_broadcast_from(data: &'a [T]) = |comm| {
         Request::new(Collective::Broadcast, data.len()).root(comm.rank()).read_only(data)

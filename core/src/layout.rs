@@ -326,8 +326,8 @@ impl<'a> Layout<'a> {
 }
 
 /// The length of segments into which parts, of which `longest` is the longest, are divided: at most
-/// `max_segment`, all about equally long, and multiples of `unit` where that is possible; as many as
-/// keep all lanes busy to the end, unless they would get shorter than two units.
+/// `max_segment`, all about equally long, and multiples of `unit` where that is possible; as many
+/// as keep all lanes busy to the end, unless they would get shorter than two units.
 fn even_segment(longest: usize, max_segment: usize, unit: usize, lanes: usize) -> usize {
     let needed = longest.div_ceil(max_segment).max(1);
     let balanced = needed.next_multiple_of(lanes);

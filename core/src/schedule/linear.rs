@@ -2,15 +2,15 @@
 //!
 //! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
 //!
-//! *All-to-all*: rank r sends what it has for r + i straight to it, for i = 1, …, n − 1 (mod n), and
-//! then stores what comes from r − i. Nobody is sent to by all at once. All sends are under way
+//! *All-to-all*: rank r sends what it has for r + i straight to it, for i = 1, …, n − 1 (mod n),
+//! and then stores what comes from r − i. Nobody is sent to by all at once. All sends are under way
 //! before anything is received: ranks wait for each other least, and each link holds a frame of
 //! each lane.
 //!
 //! Cost for m bytes a rank, with latency α per message and β per byte sent: (n − 1)·α + (n −
-//! 1)/n·m·β. Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication
-//! operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), all-to-all of messages of
-//! medium length.
+//! 1)/n·m·β. Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective
+//! communication operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), all-to-all of
+//! messages of medium length.
 
 use super::{Call, Collective, Schedule, Step};
 use crate::transport::Rank;

@@ -6,9 +6,9 @@ use crate::transport::Rank;
 /// One step of one rank. It makes one value of one part: what it receives (`from`), what the rank
 /// has (`own`), or the two combined. The value is then stored, kept, and sent, as the flags say.
 ///
-/// *What the rank has* is its *holding*, if an earlier step of the same lane kept one, and its local
-/// part otherwise: its own contribution. A lane has at most one holding, and while it has one, every
-/// step concerns that part. What a step holds is used up unless it keeps it again.
+/// *What the rank has* is its *holding*, if an earlier step of the same lane kept one, and its
+/// local part otherwise: its own contribution. A lane has at most one holding, and while it has
+/// one, every step concerns that part. What a step holds is used up unless it keeps it again.
 ///
 /// A step that receives and sends takes its frame first, and only then waits for credit to send.
 ///
