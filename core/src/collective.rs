@@ -125,6 +125,8 @@ impl Default for Config {
 pub struct Communicator<X: Transport> {
     pub(crate) transport: Group<X>,
     config: Config,
+    /// The channel of the transport's tags that calls use.
+    pub(crate) context: u8,
     /// 0 for all ranks of the transport, more for each group of survivors.
     pub(crate) epoch: u16,
     sequence: u32,
@@ -157,6 +159,7 @@ impl<X: Transport> Communicator<X> {
         Ok(Self {
             transport: Group::all(transport)?,
             config,
+            context: 0,
             epoch: 0,
             sequence: 0,
             poisoned: false,
@@ -544,7 +547,12 @@ impl<X: Transport> Communicator<X> {
             schedule,
             call,
             rules: if window == Window::Input { rules.reading_only() } else { rules },
-            header: CallHeader { epoch: self.epoch, sequence: self.sequence, ..header },
+            header: CallHeader {
+                context: self.context,
+                epoch: self.epoch,
+                sequence: self.sequence,
+                ..header
+            },
             layout,
             checksum: self.checksum(),
             rank,

@@ -124,7 +124,7 @@ impl<'a, F: Frame> Engine<'a, F> {
         let lanes = n_lanes.min(program.layout.n_rounds());
         Self {
             n_lanes,
-            lanes: (0..lanes).map(|i| Lane::new(Tag(i as u8), i)).collect(),
+            lanes: (0..lanes).map(|i| Lane::new(Tag(i as u16), i)).collect(),
             program,
             has_begun: false,
             started: now,

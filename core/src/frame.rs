@@ -20,11 +20,14 @@ use xxhash_rust::xxh3::xxh3_64;
 /// payloads are aligned too.
 pub const HEADER_BYTES: usize = 64;
 /// Version of the message format.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 const MAGIC: [u8; 2] = *b"FW";
+const CONTEXT_AT: usize = 5;
 const FROM_AT: usize = 48;
 const CHECKSUM_AT: usize = 56;
+/// The element type shares its byte with the collective.
+const DTYPE_AT: u32 = 4;
 /// Bits of a pipeline's code, and of that and the division's; the measure shares their byte.
 const PIPELINE_BITS: u32 = 3;
 const MEASURE_AT: u32 = 4;
@@ -97,6 +100,9 @@ impl Measure {
 /// What all messages of one call have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CallHeader {
+    /// Which calls of the sender's: the channel of the tags that their messages travel with, 0
+    /// where calls are made one after the other.
+    pub context: u8,
     /// Which group: 0 for all ranks of a transport, more for each group of survivors that came of
     /// it.
     pub epoch: u16,
@@ -195,8 +201,8 @@ impl Header {
         head[..2].copy_from_slice(&MAGIC);
         head[2] = VERSION;
         head[3] = self.kind as u8;
-        head[4] = collective_code(call.collective);
-        head[5] = call.dtype as u8;
+        head[4] = collective_code(call.collective) | (call.dtype as u8) << DTYPE_AT;
+        head[CONTEXT_AT] = call.context;
         head[6] = call.op as u8;
         head[7] = call.codec as u8;
         assert!((1..=MAX_LANES as u8).contains(&call.lanes) && call.schedule < 16);
@@ -253,10 +259,11 @@ impl Header {
             Some(Self {
                 kind: Kind::of(head)?,
                 call: CallHeader {
+                    context: head[CONTEXT_AT],
                     epoch: u16::from_le_bytes([head[10], head[11]]),
                     sequence: u32_at(12),
-                    collective: collective_of(head[4])?,
-                    dtype: DType::from_code(head[5])?,
+                    collective: collective_of(head[4] & ((1 << DTYPE_AT) - 1))?,
+                    dtype: DType::from_code(head[4] >> DTYPE_AT)?,
                     op: OpCode::from_code(head[6])?,
                     codec: CodecId::from_code(head[7])?,
                     division: if head[9] >> PIPELINE_BITS & 1 == 0 {
@@ -306,6 +313,13 @@ fn checksum_of(head: &[u8], payload: &[u8]) -> u64 {
     xxh3_64(head) ^ xxh3_64(payload)
 }
 
+/// The [context](CallHeader::context) of a message, as it says itself; nothing else of it is
+/// checked.
+#[must_use]
+pub fn context_of(message: &[u8]) -> Option<u8> {
+    message.get(CONTEXT_AT).copied()
+}
+
 fn collective_code(collective: Collective) -> u8 {
     Collective::ALL.iter().position(|&c| c == collective).map_or(u8::MAX, |i| i as u8)
 }
@@ -324,6 +338,7 @@ mod tests {
         let header = Header {
             kind: Kind::Data,
             call: CallHeader {
+                context: 200,
                 epoch: 5,
                 sequence: 7,
                 collective: Collective::AllReduce,

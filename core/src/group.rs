@@ -13,7 +13,7 @@ pub(crate) use rank_set::RankSet;
 
 use crate::error::Error;
 use crate::transport::{Rank, Tag, Transport};
-use checked::{Checked, Failure};
+pub(crate) use checked::{Checked, Failure};
 use core::task::{Poll, Waker};
 use core::time::Duration;
 
@@ -109,6 +109,10 @@ impl<X: Transport> Transport for Group<X> {
         self.inner.frame_capacity()
     }
 
+    fn n_channels(&self) -> usize {
+        self.inner.n_channels()
+    }
+
     fn poll_frame(&mut self) -> Poll<Result<X::Frame, Failure>> {
         self.inner.poll_frame().map_err(|error| self.error(error))
     }
@@ -146,6 +150,10 @@ impl<X: Transport> Transport for Group<X> {
 
     fn undelivered(&self) -> Option<Rank> {
         self.inner.undelivered().and_then(|peer| self.member(peer))
+    }
+
+    fn undelivered_of(&self, channel: usize) -> Option<Rank> {
+        self.inner.undelivered_of(channel).and_then(|peer| self.member(peer))
     }
 
     fn progress(&mut self) -> Result<(), Failure> {

@@ -28,7 +28,8 @@ use crate::frame::{Header, Kind};
 use crate::transport::{Rank, Tag, Transport};
 use crate::wait::{Wait, rest};
 use agreement::{Agreement, Decision};
-use ballot::{Ballot, MAX_EPOCH};
+use ballot::Ballot;
+pub(crate) use ballot::MAX_EPOCH;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -140,7 +141,8 @@ impl<X: Transport> Communicator<X> {
             return Err(Error::TooManyGroups { max: MAX_EPOCH });
         }
         let members = self.transport.members();
-        let agreement = Agreement::new(transport.rank(), members, self.epoch + 1, self.n_tags);
+        let agreement =
+            Agreement::new(transport.rank(), members, (self.context, self.epoch + 1), self.n_tags);
         self.notices = Notices::default();
         Ok(Shrink {
             comm: Some(self),
@@ -239,6 +241,7 @@ impl<X: Transport> Shrink<X> {
                             {
                                 self.agreement.hear(from, &ballot);
                             } else if self.agreement.is_decided()
+                                && header.call.context == comm.context
                                 && header.call.epoch == self.agreement.epoch()
                                 && let Some(message) = Message::read(&header, message)
                             {

@@ -42,10 +42,13 @@ impl fmt::Display for Rank {
     }
 }
 
-/// Tells apart independent streams of frames between the same two ranks. The engine uses one tag
-/// for each lane, `0..MAX_LANES`, and [`Tag::CONTROL`].
+/// Tells apart independent streams of frames between the same two ranks.
+///
+/// Tags come in *channels* of [`Tag::COUNT`]: one tag for each lane, `0..MAX_LANES`, and
+/// [`Tag::CONTROL`]. A call under way has a channel of its own. A transport has at least the first
+/// ([`Transport::n_channels`]); tag t of channel c is number c · `COUNT` + t.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tag(pub u8);
+pub struct Tag(pub u16);
 
 impl Tag {
     /// Carries abort notices, questions what call a rank makes and answers to them, and what
@@ -55,23 +58,41 @@ impl Tag {
     /// oldest of more than four frames of a rank's that nobody has asked for.
     ///
     /// [`CONTROL_DEPTH`]: Self::CONTROL_DEPTH
-    pub const CONTROL: Self = Self(MAX_LANES as u8);
+    pub const CONTROL: Self = Self(MAX_LANES as u16);
     /// What a link of [`CONTROL`](Self::CONTROL) may have to hold: a question, an answer, a notice.
     pub const CONTROL_DEPTH: usize = 3;
-    /// Number of different tags.
+    /// Number of different tags of a channel.
     pub const COUNT: usize = MAX_LANES + 1;
+
+    /// This tag of the first channel as one of channel `channel`.
+    ///
+    /// # Panics
+    /// If the channel is none of [`MAX_CHANNELS`].
+    #[must_use]
+    pub const fn of_channel(self, channel: usize) -> Self {
+        assert!(channel < MAX_CHANNELS && self.index() < Self::COUNT);
+        Self(self.0 + (channel * Self::COUNT) as u16)
+    }
+
+    /// The channel that this tag is of.
+    #[must_use]
+    pub const fn channel(self) -> usize {
+        self.index() / Self::COUNT
+    }
+
+    /// Whether it is a channel's [`CONTROL`](Self::CONTROL).
+    #[must_use]
+    pub const fn is_control(self) -> bool {
+        self.index() % Self::COUNT == Self::CONTROL.index()
+    }
 
     /// Frames that a link with this tag holds, where links are made to hold `depth`.
     #[must_use]
     pub const fn depth(self, depth: usize) -> usize {
-        if self.0 == Self::CONTROL.0 && depth < Self::CONTROL_DEPTH {
-            Self::CONTROL_DEPTH
-        } else {
-            depth
-        }
+        if self.is_control() && depth < Self::CONTROL_DEPTH { Self::CONTROL_DEPTH } else { depth }
     }
 
-    /// This tag as an array index, below [`Tag::COUNT`].
+    /// This tag as an array index, below [`Tag::COUNT`] for each channel.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -80,6 +101,8 @@ impl Tag {
 
 /// Most lanes a communicator can have.
 pub const MAX_LANES: usize = 8;
+/// Most channels a transport can have.
+pub const MAX_CHANNELS: usize = 256;
 
 /// Reliable frames, delivered in order per (peer, tag).
 ///
@@ -103,6 +126,14 @@ pub trait Transport {
     /// Bytes in every frame; the same on every rank, at least [`MIN_FRAME_BYTES`]. A communicator
     /// asks once, as for rank and size.
     fn frame_capacity(&self) -> usize;
+
+    /// How many channels of tags there are, 1…[`MAX_CHANNELS`]: as many calls can be under way at
+    /// the same time. The same on every rank; asked once. A frame that nobody asks for is in the
+    /// way of no other channel's: each (peer, tag) has credit of its own, and frames under way are
+    /// none of those that a rank may hold.
+    fn n_channels(&self) -> usize {
+        1
+    }
 
     /// Takes an empty frame from the pool. Its content is unspecified.
     ///
@@ -185,6 +216,14 @@ pub trait Transport {
     /// nobody, and a call that waited for it would end by its time limit only.
     fn undelivered(&self) -> Option<Rank> {
         None
+    }
+
+    /// As [`undelivered`](Self::undelivered), of frames with a tag of this channel. A transport of
+    /// several channels for which anything counts as undelivered must tell them apart: a call that
+    /// waited for another one's frames could wait for ever.
+    fn undelivered_of(&self, channel: usize) -> Option<Rank> {
+        let _ = channel;
+        self.undelivered()
     }
 
     /// Moves the network along; a bounded amount of work. Called before each pass over the lanes.

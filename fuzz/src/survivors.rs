@@ -223,7 +223,7 @@ impl Scenario<'_> {
         endpoint.progress().expect("nobody dies here");
         let links = (0..self.size).flat_map(|from| (0..Tag::COUNT).map(move |tag| (from, tag)));
         for (from, tag) in links.filter(|&(from, _)| self.has(0) && from != self.liar) {
-            let (from, tag) = (Rank::new(from), Tag(tag as u8));
+            let (from, tag) = (Rank::new(from), Tag(tag as u16));
             while let Poll::Ready(Ok((frame, n_bytes))) = endpoint.poll_recv(from, tag) {
                 *heard = Some(frame.as_ref()[..n_bytes].to_vec());
                 endpoint.recycle(frame);
@@ -370,6 +370,7 @@ impl<'a> Script<'a> {
         let header = Header {
             kind,
             call: CallHeader {
+                context: 0,
                 epoch: u16::from_le_bytes([low, high]),
                 sequence: if is_ballot { 0 } else { members.into() },
                 collective: Collective::AllReduce,
@@ -407,7 +408,7 @@ impl Iterator for Script<'_> {
             return Some(Act::Wait(PATIENCE * u32::from(self.byte()?) / 64));
         }
         let to = Some(usize::from(self.byte()?)).filter(|&rank| rank < self.size);
-        let tag = Tag(self.byte()? % Tag::COUNT as u8);
+        let tag = Tag(u16::from(self.byte()?) % Tag::COUNT as u16);
         if act == 4 {
             let [how, epoch, round, members] = *self.bytes(4) else { return None };
             let lie = Lie::Answer(Changes { how, epoch, round, members });

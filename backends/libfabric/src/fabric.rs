@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use foldwire::transport::{Rank, Tag};
 use foldwire_bootstrap::Exchange;
-use foldwire_messaging::{Event, Net, Patience, Refused, Source};
+use foldwire_messaging::{Event, Net, Patience, Refused, Source, on_wire};
 
 use crate::answers::{ASKS, Answers, PLAIN};
 use crate::ffi::{Buffer, Completion, Port};
@@ -263,7 +263,7 @@ impl Net for Fabric {
             return Err(self.refused(to, buffer, errno));
         }
         let mark = if matched { ASKS } else { PLAIN };
-        let packed = tags::message(self.parts.rank, tag);
+        let packed = tags::message(self.parts.rank, on_wire(tag));
         let request = Request::Send { to, tag, asks: matched };
         match self.port.send(to.index(), packed, buffer, n_bytes, mark, request) {
             Ok(()) => {

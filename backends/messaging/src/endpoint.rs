@@ -10,7 +10,7 @@
 //! stale.
 //!
 //! *Abort notices* may come from any rank at any time: one wildcard receive with a small buffer
-//! waits for them.
+//! waits for them, those of all channels; the channel is in their headers.
 //!
 //! *The end.* Dropping an endpoint first sees that what it sent is delivered: as long as it takes
 //! while all is well (as `MPI_Finalize` would), a moment once a peer is lost or anybody gave up.
@@ -19,8 +19,8 @@ use core::task::Poll;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use foldwire::frame::Kind;
-use foldwire::transport::{MIN_FRAME_BYTES, Rank, Tag, Transport, TransportError};
+use foldwire::frame::{Kind, context_of};
+use foldwire::transport::{MAX_CHANNELS, MIN_FRAME_BYTES, Rank, Tag, Transport, TransportError};
 
 use crate::link::Peers;
 use crate::net::{Event, Net, Refused, Source};
@@ -93,6 +93,8 @@ struct Outgoing<B> {
 
 struct Notice {
     from: Rank,
+    /// Which channel it is for, as it says itself.
+    channel: usize,
     n_bytes: usize,
     bytes: [u8; MIN_FRAME_BYTES],
 }
@@ -138,7 +140,7 @@ impl<N: Net> Endpoint<N> {
         if rank.index() >= size {
             return Err(Error::NoSuchRank { rank, size });
         }
-        if tag.index() >= Tag::COUNT {
+        if tag.channel() >= MAX_CHANNELS {
             return Err(Error::NoSuchTag { tag });
         }
         Ok(())
@@ -215,13 +217,15 @@ impl<N: Net> Endpoint<N> {
 
     fn keep_notice(&mut self, from: Rank, message: &[u8]) {
         self.given_up |= gives_up(message);
-        let is_senders = |notice: &Notice| notice.from == from;
+        let channel = usize::from(context_of(message).unwrap_or(0));
+        let is_senders = |notice: &Notice| notice.from == from && notice.channel == channel;
         if self.notices.iter().filter(|notice| is_senders(notice)).count() == NOTICES_PER_RANK
             && let Some(oldest) = self.notices.iter().position(is_senders)
         {
             self.notices.remove(oldest);
         }
-        let mut notice = Notice { from, n_bytes: message.len(), bytes: [0; MIN_FRAME_BYTES] };
+        let mut notice =
+            Notice { from, channel, n_bytes: message.len(), bytes: [0; MIN_FRAME_BYTES] };
         notice.bytes[..message.len()].copy_from_slice(message);
         self.notices.push_back(notice);
     }
@@ -273,10 +277,15 @@ impl<N: Net> Endpoint<N> {
         }
     }
 
-    /// The oldest notice of a rank, in a frame.
+    /// The oldest notice of a rank for a channel, in a frame.
     #[allow(clippy::type_complexity, reason = "Option<Result<…>> reads as what it is")]
-    fn take_notice(&mut self, from: Rank) -> Option<Result<(N::Buffer, usize), Error<N::Error>>> {
-        let at = self.notices.iter().position(|notice| notice.from == from)?;
+    fn take_notice(
+        &mut self,
+        from: Rank,
+        channel: usize,
+    ) -> Option<Result<(N::Buffer, usize), Error<N::Error>>> {
+        let is_wanted = |notice: &Notice| notice.from == from && notice.channel == channel;
+        let at = self.notices.iter().position(is_wanted)?;
         let notice = self.notices.remove(at)?;
         Some(self.frame().map(|mut frame| {
             frame.as_mut()[..notice.n_bytes].copy_from_slice(&notice.bytes[..notice.n_bytes]);
@@ -284,14 +293,20 @@ impl<N: Net> Endpoint<N> {
         }))
     }
 
+    /// A rank to which something is still on its way, on one channel or on any.
+    fn undelivered_among(&self, channel: Option<usize>) -> Option<Rank> {
+        let own = self.net.rank();
+        let mut others = (0..self.net.size()).map(Rank::new).filter(|&peer| peer != own);
+        // Nobody depends on a question, and its receiver may have ended; a notice must arrive.
+        let in_flight = |peer| self.peers.n_in_flight(peer, channel, self.given_up);
+        others.find(|&peer| self.peers.lost(peer).is_none() && in_flight(peer) > 0)
+    }
+
     fn try_send(&mut self, to: Rank, tag: Tag, n_bytes: usize) -> Result<(), Error<N::Error>> {
         if self.poll_ready(to, tag)?.is_pending() {
             return Err(Error::NotReady { to, tag });
         }
-        let have = match tag {
-            Tag::CONTROL => MIN_FRAME_BYTES,
-            _ => self.options.frame_bytes,
-        };
+        let have = if tag.is_control() { MIN_FRAME_BYTES } else { self.options.frame_bytes };
         if n_bytes > have {
             return Err(Error::TooLong { need: n_bytes, have });
         }
@@ -313,6 +328,10 @@ impl<N: Net> Transport for Endpoint<N> {
 
     fn frame_capacity(&self) -> usize {
         self.options.frame_bytes
+    }
+
+    fn n_channels(&self) -> usize {
+        MAX_CHANNELS
     }
 
     fn poll_frame(&mut self) -> Poll<Result<N::Buffer, Self::Error>> {
@@ -344,8 +363,8 @@ impl<N: Net> Transport for Endpoint<N> {
             self.recycle(frame);
             return Err(error);
         }
-        self.has_told |= tag == Tag::CONTROL;
-        self.given_up |= tag == Tag::CONTROL && gives_up(&frame.as_ref()[..n_bytes]);
+        self.has_told |= tag.is_control();
+        self.given_up |= tag.is_control() && gives_up(&frame.as_ref()[..n_bytes]);
         let (depth, is_own) = (self.options.link_depth, to == self.net.rank());
         let link = self.peers.link(to, tag);
         if is_own {
@@ -354,7 +373,7 @@ impl<N: Net> Transport for Endpoint<N> {
             link.arrived.push_back((frame, n_bytes));
             return Ok(());
         }
-        let matched = tag != Tag::CONTROL && link.is_match_due(depth);
+        let matched = !tag.is_control() && link.is_match_due(depth);
         link.sent(matched);
         self.outbox.push_back(Outgoing { to, tag, buffer: frame, n_bytes, matched });
         self.empty_outbox();
@@ -371,8 +390,8 @@ impl<N: Net> Transport for Endpoint<N> {
             }
             return Poll::Ready(Ok(arrived));
         }
-        if tag == Tag::CONTROL {
-            if let Some(notice) = self.take_notice(from) {
+        if tag.is_control() {
+            if let Some(notice) = self.take_notice(from, tag.channel()) {
                 return Poll::Ready(notice);
             }
         } else {
@@ -387,7 +406,7 @@ impl<N: Net> Transport for Endpoint<N> {
     }
 
     fn expect(&mut self, from: Rank, tag: Tag) {
-        if self.check(from, tag).is_ok() && tag != Tag::CONTROL {
+        if self.check(from, tag).is_ok() && !tag.is_control() {
             self.post(from, tag);
         }
     }
@@ -415,11 +434,11 @@ impl<N: Net> Transport for Endpoint<N> {
     }
 
     fn undelivered(&self) -> Option<Rank> {
-        let own = self.net.rank();
-        let mut others = (0..self.net.size()).map(Rank::new).filter(|&peer| peer != own);
-        // Nobody depends on a question, and its receiver may have ended; a notice must arrive.
-        let in_flight = |peer| self.peers.n_in_flight(peer, self.given_up);
-        others.find(|&peer| self.peers.lost(peer).is_none() && in_flight(peer) > 0)
+        self.undelivered_among(None)
+    }
+
+    fn undelivered_of(&self, channel: usize) -> Option<Rank> {
+        self.undelivered_among(Some(channel))
     }
 
     fn now(&self) -> Duration {

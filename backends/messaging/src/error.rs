@@ -1,6 +1,8 @@
 //! What can go wrong at an endpoint, or below it.
 
-use foldwire::transport::{MIN_FRAME_BYTES, Rank, Tag, TransportError, TransportErrorKind as Kind};
+use foldwire::transport::{
+    MAX_CHANNELS, MIN_FRAME_BYTES, Rank, Tag, TransportError, TransportErrorKind as Kind,
+};
 
 /// Why an [`Endpoint`](crate::Endpoint) refused; `E` is the message layer's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +31,7 @@ pub enum Error<E> {
         size: usize,
     },
     /// There is no such tag.
-    #[error("tag {} is out of range; tags are below {}", tag.0, Tag::COUNT)]
+    #[error("tag {} is out of range; tags are below {}", tag.0, MAX_CHANNELS * Tag::COUNT)]
     NoSuchTag {
         /// The tag asked for.
         tag: Tag,

@@ -16,5 +16,5 @@ mod patience;
 
 pub use endpoint::{Endpoint, Options};
 pub use error::Error;
-pub use net::{Event, Net, Refused, Source};
+pub use net::{Event, Net, Refused, Source, on_wire};
 pub use patience::Patience;

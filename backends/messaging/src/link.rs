@@ -60,8 +60,8 @@ impl<B> Link<B> {
 struct Peer<B> {
     /// When it was found to be gone.
     lost: Option<Duration>,
-    /// A link for each tag; none until the first is used.
-    links: Option<Box<[Link<B>; Tag::COUNT]>>,
+    /// The links of the tags up to the highest that was used.
+    links: Vec<Link<B>>,
 }
 
 /// All peers, this rank itself included.
@@ -71,14 +71,16 @@ pub(crate) struct Peers<B> {
 
 impl<B> Peers<B> {
     pub(crate) fn new(size: usize) -> Self {
-        Self { peers: (0..size).map(|_| Peer { lost: None, links: None }).collect() }
+        Self { peers: (0..size).map(|_| Peer { lost: None, links: Vec::new() }).collect() }
     }
 
     /// The link with a rank and tag that have been checked, at the latest when a message was
     /// accepted.
     pub(crate) fn link(&mut self, peer: Rank, tag: Tag) -> &mut Link<B> {
         let links = &mut self.peers[peer.index()].links;
-        let links = links.get_or_insert_with(|| Box::new(core::array::from_fn(|_| Link::new())));
+        if links.len() <= tag.index() {
+            links.resize_with(tag.index() + 1, Link::new);
+        }
         &mut links[tag.index()]
     }
 
@@ -94,12 +96,23 @@ impl<B> Peers<B> {
         self.peers.get(peer.index()).and_then(|peer| peer.lost)
     }
 
-    /// Frames to a rank that the network still has.
-    /// Without those of the control tag, if so wanted.
-    pub(crate) fn n_in_flight(&self, peer: Rank, with_control: bool) -> usize {
+    /// Frames to a rank that the network still has, of one channel or of all; without those of the
+    /// control tag, if so wanted.
+    pub(crate) fn n_in_flight(
+        &self,
+        peer: Rank,
+        channel: Option<usize>,
+        with_control: bool,
+    ) -> usize {
+        let links = self.peers.get(peer.index()).map_or(&[][..], |peer| &peer.links);
         let n_tags = if with_control { Tag::COUNT } else { Tag::CONTROL.index() };
-        let links = self.peers.get(peer.index()).and_then(|peer| peer.links.as_deref());
-        links.map_or(0, |links| links.iter().take(n_tags).map(|link| link.in_flight).sum())
+        let in_flight =
+            |links: &[Link<B>]| links.iter().take(n_tags).map(|link| link.in_flight).sum::<usize>();
+        let mut channels = links.chunks(Tag::COUNT);
+        match channel {
+            Some(channel) => channels.nth(channel).map_or(0, in_flight),
+            None => channels.map(in_flight).sum(),
+        }
     }
 
     pub(crate) fn any_lost(&self) -> bool {

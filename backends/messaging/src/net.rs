@@ -11,7 +11,7 @@ use foldwire::transport::{Rank, Tag, TransportError};
 
 /// A two-sided message layer between `size` ranks.
 ///
-/// Messages are reliable, and matched by (sender, tag) in the order sent. Driven by one thread at a
+/// Messages are reliable, and matched by (sender, [tag on the wire](on_wire)) in the order sent. Driven by one thread at a
 /// time. No method blocks, except [`idle`](Self::idle).
 pub trait Net {
     /// An owned message buffer, fixed in memory while the layer has it; the first byte is aligned
@@ -97,6 +97,13 @@ pub trait Net {
     fn needs_checksum(&self) -> bool {
         true
     }
+}
+
+/// A tag as messages carry it: all that channels have on their control tags travels with the first
+/// one's, so that one receive takes it from all of them.
+#[must_use]
+pub const fn on_wire(tag: Tag) -> Tag {
+    if tag.is_control() { Tag::CONTROL } else { tag }
 }
 
 /// Whose messages a receive takes.

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use foldwire::HeapFrame;
 use foldwire::error::Reason;
-use foldwire::transport::{MIN_FRAME_BYTES, TransportError, TransportErrorKind};
+use foldwire::transport::{MAX_CHANNELS, MIN_FRAME_BYTES, TransportError, TransportErrorKind};
 use foldwire::{Bound, Communicator, Error, Op, Plan, Rank, Report, Tag, Transport};
-use foldwire_messaging::{Endpoint, Event, Net, Options, Refused, Source};
+use foldwire_messaging::{Endpoint, Event, Net, Options, Refused, Source, on_wire};
 
 /// Messages, receives and events of all ranks.
 struct Hub {
@@ -132,11 +132,11 @@ impl Net for Wire {
             return Err(Refused::Busy(buffer));
         }
         let node = &mut hub.nodes[to.index()];
-        node.unexpected.push_back((self.rank, tag, buffer.as_ref()[..n_bytes].to_vec()));
+        node.unexpected.push_back((self.rank, on_wire(tag), buffer.as_ref()[..n_bytes].to_vec()));
         node.n_unexpected_bytes += n_bytes;
         node.most_unexpected_bytes = node.most_unexpected_bytes.max(node.n_unexpected_bytes);
         let me = &mut hub.nodes[self.rank.index()];
-        me.has_told |= tag == Tag::CONTROL;
+        me.has_told |= tag.is_control();
         if matched {
             me.unmatched.push((to, tag, buffer));
         } else {
@@ -322,7 +322,7 @@ fn misuse_is_refused_and_gives_the_frame_back() {
     };
     let misuse = Err(TransportErrorKind::Misuse);
     assert_eq!(refused(Rank(2), Tag(0), 1), misuse);
-    assert_eq!(refused(Rank(1), Tag(9), 1), misuse);
+    assert_eq!(refused(Rank(1), Tag((MAX_CHANNELS * Tag::COUNT) as u16), 1), misuse);
     assert_eq!(refused(Rank(1), Tag(0), 2049), misuse);
     assert_eq!(refused(Rank(1), Tag::CONTROL, MIN_FRAME_BYTES + 1), misuse);
     assert_eq!(refused(Rank(1), Tag(0), 2048), Ok(()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use foldwire::HeapFrame;
 use foldwire::transport::{Rank, Tag};
-use foldwire_messaging::{Event, Net, Patience, Refused, Source};
+use foldwire_messaging::{Event, Net, Patience, Refused, Source, on_wire};
 use mpi::topology::Communicator;
 
 use crate::Error;
@@ -98,7 +98,7 @@ impl Net for Mpi {
         self.patience.renew();
         let request = Request::Send { to, tag, matched };
         self.requests
-            .send(&self.comm, request, to, tag, buffer, n_bytes, matched)
+            .send(&self.comm, request, to, on_wire(tag), buffer, n_bytes, matched)
             .map_err(|(buffer, code)| Refused::Failed(buffer, Error::new(code, Some(to))))
     }
 

@@ -38,8 +38,8 @@ impl Endpoint {
         if peer.index() >= size {
             return Err(Error::NoSuchRank { rank: peer, size });
         }
-        if tag.index() >= Tag::COUNT {
-            return Err(Error::NoSuchTag { tag });
+        if tag.index() >= fabric.n_tags() {
+            return Err(Error::NoSuchTag { tag, n_tags: fabric.n_tags() });
         }
         self.live(fabric)
     }
@@ -83,6 +83,10 @@ impl Transport for Endpoint {
 
     fn frame_capacity(&self) -> usize {
         self.fabric.borrow().pool.n_bytes()
+    }
+
+    fn n_channels(&self) -> usize {
+        self.fabric.borrow().net.channels.max(1)
     }
 
     fn poll_frame(&mut self) -> Poll<Result<Frame, Error>> {
@@ -144,7 +148,11 @@ impl Transport for Endpoint {
     }
 
     fn undelivered(&self) -> Option<Rank> {
-        self.fabric.borrow().undelivered(self.rank)
+        self.fabric.borrow().undelivered(self.rank, |_| true)
+    }
+
+    fn undelivered_of(&self, channel: usize) -> Option<Rank> {
+        self.fabric.borrow().undelivered(self.rank, |tag| tag.channel() == channel)
     }
 
     fn progress(&mut self) -> Result<(), Error> {

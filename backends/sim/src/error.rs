@@ -32,10 +32,12 @@ pub enum Error {
         size: usize,
     },
     /// There is no such tag.
-    #[error("tag {} is out of range; tags are below {}", tag.0, Tag::COUNT)]
+    #[error("tag {} is out of range; tags are below {n_tags}; raise Net::channels", tag.0)]
     NoSuchTag {
         /// The tag asked for.
         tag: Tag,
+        /// Tags of all channels.
+        n_tags: usize,
     },
     /// More bytes were to be sent than a frame holds.
     #[error("{need} bytes do not fit a frame of {have}; raise Net::frame_bytes")]

@@ -80,7 +80,9 @@ impl Fabric {
             n_moves: 0,
             is_idle: false,
             faults: faults.into_iter().map(|fault| (fault, false)).collect(),
-            links: (0..size * size * Tag::COUNT).map(|_| Link::default()).collect(),
+            links: (0..size * size * net.channels.max(1) * Tag::COUNT)
+                .map(|_| Link::default())
+                .collect(),
             lost: vec![NEVER; size * size],
             cut: vec![false; size * size],
             wakes: BinaryHeap::new(),
@@ -90,8 +92,13 @@ impl Fabric {
     }
 
     fn link(&mut self, from: Rank, to: Rank, tag: Tag) -> &mut Link {
-        let pair = self.pair(from, to);
-        &mut self.links[pair * Tag::COUNT + tag.index()]
+        let first = self.pair(from, to) * self.n_tags();
+        &mut self.links[first + tag.index()]
+    }
+
+    /// Tags of all channels.
+    pub(crate) fn n_tags(&self) -> usize {
+        self.net.channels.max(1) * Tag::COUNT
     }
 
     fn pair(&self, from: Rank, to: Rank) -> usize {
@@ -180,7 +187,7 @@ impl Fabric {
         let now = self.now;
         let seat = self.seat(rank);
         seat.n_moved += 1;
-        if tag != Tag::CONTROL {
+        if !tag.is_control() {
             seat.last_move = now;
         }
         self.tick(rank);
@@ -234,9 +241,10 @@ impl Fabric {
         }
     }
 
-    /// Whom the oldest frame goes to that waits for its sender's attention.
-    pub(crate) fn undelivered(&self, rank: Rank) -> Option<Rank> {
-        self.seats[rank.index()].outbox.front().map(|&(to, ..)| to)
+    /// Whom the oldest frame goes to that waits for its sender's attention, of those that count.
+    pub(crate) fn undelivered(&self, rank: Rank, counts: impl Fn(Tag) -> bool) -> Option<Rank> {
+        let mut outbox = self.seats[rank.index()].outbox.iter();
+        outbox.find(|&&(_, tag, ..)| counts(tag)).map(|&(to, ..)| to)
     }
 
     /// Puts a frame on the wire: computes when it arrives, and in which state.
@@ -363,8 +371,9 @@ impl Fabric {
             }
             Foreign::OtherPart => header.part ^= 1 << self.random.below(3),
             Foreign::OtherTag => {
-                let other = (tag.index() + 1 + self.random.below(Tag::COUNT - 1)) % Tag::COUNT;
-                return (forged, (from, to, Tag(other as u8)));
+                let n_tags = self.n_tags();
+                let other = (tag.index() + 1 + self.random.below(n_tags - 1)) % n_tags;
+                return (forged, (from, to, Tag(other as u16)));
             }
             Foreign::OtherSender => return (forged, (self.third(from, to), to, tag)),
             Foreign::OtherReceiver => return (forged, (from, self.third(to, from), tag)),

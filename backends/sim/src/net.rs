@@ -20,10 +20,13 @@ pub struct Net {
     pub bandwidth: f64,
     /// Frames that each (sender, receiver, tag) may have under way, at least 1.
     pub depth: usize,
+    /// [Channels](foldwire::Transport::n_channels): most calls under way at the same time, at least
+    /// 1.
+    pub channels: usize,
     /// Bytes in every frame.
     pub frame_bytes: usize,
     /// Frames that a rank may hold at a time. Ranks need
-    /// [`FRAMES_PER_LANE`] for each of their lanes.
+    /// [`FRAMES_PER_LANE`] for each lane of each call under way.
     pub frames_per_rank: usize,
     /// Frames leave only while their sender polls, as on networks without threads of their own, and
     /// [`undelivered`](foldwire::Transport::undelivered) says so.
@@ -50,6 +53,7 @@ impl Default for Net {
             jitter: Duration::from_micros(1),
             bandwidth: 1.25e9,
             depth: 4,
+            channels: 1,
             frame_bytes: 64 * 1024,
             frames_per_rank: MAX_LANES * FRAMES_PER_LANE,
             attended: false,

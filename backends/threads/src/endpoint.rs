@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use foldwire::transport::{Rank, Tag, Transport};
+use foldwire::transport::{MAX_CHANNELS, Rank, Tag, Transport};
 
 use crate::Error;
 use crate::fabric::{Fabric, Parcel};
@@ -66,7 +66,7 @@ impl Endpoint {
         if peer.index() >= self.fabric.size() {
             let size = self.fabric.size() as u32;
             Err(Error::NoSuchRank { rank: peer, size })
-        } else if tag.index() >= Tag::COUNT {
+        } else if tag.channel() >= MAX_CHANNELS {
             Err(Error::NoSuchTag { tag })
         } else {
             Ok(())
@@ -172,6 +172,10 @@ impl Transport for Endpoint {
 
     fn frame_capacity(&self) -> usize {
         self.fabric.pool().frame_bytes()
+    }
+
+    fn n_channels(&self) -> usize {
+        MAX_CHANNELS
     }
 
     fn poll_frame(&mut self) -> Poll<Result<Frame, Error>> {

@@ -1,6 +1,6 @@
 //! What can go wrong between threads: little more than a peer that has ended.
 
-use foldwire::transport::{Rank, Tag, TransportError, TransportErrorKind};
+use foldwire::transport::{MAX_CHANNELS, Rank, Tag, TransportError, TransportErrorKind};
 
 /// Why an [`Endpoint`](crate::Endpoint) refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +29,7 @@ pub enum Error {
         size: u32,
     },
     /// There is no such tag.
-    #[error("tag {} is out of range; tags are below {}", tag.0, Tag::COUNT)]
+    #[error("tag {} is out of range; tags are below {}", tag.0, MAX_CHANNELS * Tag::COUNT)]
     NoSuchTag {
         /// The tag asked for.
         tag: Tag,

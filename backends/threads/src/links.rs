@@ -1,38 +1,43 @@
 //! The links of one endpoint in one direction, found by (peer, tag).
 //!
-//! An index of four bytes per possible link (36 bytes per peer) and a dense list of those that
-//! exist: a thousand ranks cost each endpoint 72 KB, and a walk over the links meets only real
-//! ones.
+//! An index of four bytes per peer for each tag in use, and a dense list of the links that exist:
+//! one call at a time among a thousand ranks costs each endpoint 72 KB, and a walk over the links
+//! meets only real ones.
 
 use foldwire::transport::{Rank, Tag};
 
 #[derive(Debug)]
 pub(crate) struct Links<T> {
-    /// Position in `list` plus one; 0: no such link yet.
-    index: Box<[u32]>,
+    n_ranks: usize,
+    /// For each tag in use, and each rank: position in `list` plus one; 0: no such link yet.
+    index: Vec<Box<[u32]>>,
     list: Vec<T>,
 }
 
 impl<T> Links<T> {
-    pub(crate) fn new(n_ranks: usize) -> Self {
-        Self { index: vec![0; n_ranks * Tag::COUNT].into_boxed_slice(), list: Vec::new() }
+    pub(crate) const fn new(n_ranks: usize) -> Self {
+        Self { n_ranks, index: Vec::new(), list: Vec::new() }
     }
 
     pub(crate) fn find(&mut self, peer: Rank, tag: Tag) -> Option<&mut T> {
-        let position = self.index[key(peer, tag)].checked_sub(1)?;
+        let of_tag = self.index.get(tag.index())?;
+        let position = of_tag.get(peer.index())?.checked_sub(1)?;
         Some(&mut self.list[position as usize])
     }
 
     pub(crate) fn insert(&mut self, peer: Rank, tag: Tag, link: T) {
         self.list.push(link);
-        self.index[key(peer, tag)] = self.list.len() as u32;
+        if self.index.len() <= tag.index() {
+            self.index.resize(tag.index() + 1, Box::default());
+        }
+        let of_tag = &mut self.index[tag.index()];
+        if of_tag.is_empty() {
+            *of_tag = vec![0; self.n_ranks].into_boxed_slice();
+        }
+        of_tag[peer.index()] = self.list.len() as u32;
     }
 
     pub(crate) fn all(&mut self) -> &mut [T] {
         &mut self.list
     }
-}
-
-const fn key(peer: Rank, tag: Tag) -> usize {
-    peer.index() * Tag::COUNT + tag.index()
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use foldwire::Communicator;
-use foldwire::transport::{FRAMES_PER_LANE, MAX_SIZE, MIN_FRAME_BYTES, Rank, Tag};
+use foldwire::transport::{FRAMES_PER_LANE, MAX_CHANNELS, MAX_SIZE, MIN_FRAME_BYTES, Rank, Tag};
 
 use crate::Endpoint;
 use crate::fabric::Fabric;
@@ -72,7 +72,7 @@ impl World {
         Self {
             n_ranks: NonZeroUsize::new(n_ranks).expect("a world has at least one rank"),
             frame_bytes: 256 * 1024 + 4096,
-            n_held: n_ranks * Tag::COUNT * FRAMES_PER_LANE,
+            n_held: n_ranks * MAX_CHANNELS * Tag::COUNT * FRAMES_PER_LANE,
             link_depth: 4,
             bytes_per_second: None,
             latency: Duration::ZERO,

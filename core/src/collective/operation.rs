@@ -169,6 +169,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         step: f64,
     ) -> CallHeader {
         CallHeader {
+            context: 0,
             epoch: 0,
             sequence: 0,
             collective: request.collective,

@@ -148,7 +148,7 @@ impl Notices {
         }
         let mut look_again = false;
         for &rank in awaited {
-            if let Some(heard) = hear(transport, rank, ours.epoch)? {
+            if let Some(heard) = hear(transport, rank, ours)? {
                 self.weigh(rank, &heard, ours)?;
                 look_again = true;
             }
@@ -166,7 +166,7 @@ impl Notices {
         let mut any = false;
         for _ in 0..N_OTHERS.min(transport.size()) {
             let rank = self.next_in_turn(transport);
-            if let Some(heard) = hear(transport, rank, ours.epoch)? {
+            if let Some(heard) = hear(transport, rank, ours)? {
                 self.weigh(rank, &heard, ours)?;
                 any = true;
             }
@@ -182,7 +182,7 @@ impl Notices {
         ours: &CallHeader,
         lost: Rank,
     ) -> Poll<Option<Error>> {
-        while let Poll::Ready(heard) = listen(transport, lost, ours.epoch) {
+        while let Poll::Ready(heard) = listen(transport, lost, ours) {
             let told = match heard {
                 Ok(Some(heard)) => self.weigh(lost, &heard, ours).err(),
                 Ok(None) if !self.gave_up.contains(lost) => return Poll::Ready(None),

@@ -51,6 +51,7 @@ fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
     // rank 1 sends never comes.
     let call = Call { collective: Collective::AllGather, size: 2, root: Rank(0) };
     let header = CallHeader {
+        context: 0,
         epoch: 0,
         sequence: 1,
         collective: call.collective,

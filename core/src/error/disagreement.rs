@@ -47,6 +47,7 @@ fields! {
     Round: "round (frame capacity or lanes)",
     Segment: "segment length (frame capacity)",
     Operands: "number of values combined (schedule)",
+    Context: "context (communicator, or number of calls under way)",
 }
 
 impl Field {

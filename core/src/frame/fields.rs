@@ -13,7 +13,8 @@ use crate::transport::Rank;
 
 /// In the order in which they are compared: a rank that makes another kind of call hears that, not
 /// that its counts differ.
-const FIELDS: [Field; 14] = [
+const FIELDS: [Field; 15] = [
+    Field::Context,
     Field::Epoch,
     Field::Sequence,
     Field::Collective,
@@ -34,6 +35,7 @@ impl CallHeader {
     /// A field as a number; `None` for what is no parameter of a call.
     pub(crate) const fn number(&self, field: Field) -> Option<u64> {
         Some(match field {
+            Field::Context => self.context as u64,
             Field::Epoch => self.epoch as u64,
             Field::Sequence => self.sequence as u64,
             Field::Collective => self.collective as u64,

@@ -9,8 +9,8 @@
 
 use crate::error::Error;
 use crate::transport::{
-    FRAME_ALIGN, FRAMES_PER_LANE, MAX_LANES, MAX_SIZE, MIN_FRAME_BYTES, Rank, Tag, Transport,
-    TransportError, TransportErrorKind,
+    FRAME_ALIGN, FRAMES_PER_LANE, MAX_CHANNELS, MAX_LANES, MAX_SIZE, MIN_FRAME_BYTES, Rank, Tag,
+    Transport, TransportError, TransportErrorKind,
 };
 use core::task::{Poll, Waker};
 use core::time::Duration;
@@ -29,6 +29,7 @@ pub(crate) struct Checked<X> {
     rank: Rank,
     size: usize,
     capacity: usize,
+    n_channels: usize,
 }
 
 impl<X: Transport> Checked<X> {
@@ -37,11 +38,13 @@ impl<X: Transport> Checked<X> {
         if capacity < MIN_FRAME_BYTES {
             return Err(Error::FrameTooSmall { need: MIN_FRAME_BYTES, have: capacity });
         }
-        if size > MAX_SIZE || rank.index() >= size {
+        let n_channels = inner.n_channels();
+        let has_channels = (1..=MAX_CHANNELS).contains(&n_channels);
+        if size > MAX_SIZE || rank.index() >= size || !has_channels {
             let kind = TransportErrorKind::Misuse;
             return Err(Error::Transport { kind, peer: None });
         }
-        Ok(Self { inner, rank, size, capacity })
+        Ok(Self { inner, rank, size, capacity, n_channels })
     }
 
     pub(crate) const fn inner(&self) -> &X {
@@ -106,6 +109,11 @@ impl<X: Transport> Checked<X> {
         found
     }
 
+    /// For a rank that does not exist, this one: that something is under way is said at least.
+    fn known(&self, peer: Rank) -> Rank {
+        if peer.index() < self.size { peer } else { self.rank }
+    }
+
     fn failure(&self, error: &X::Error) -> Failure {
         let peer = error.peer().filter(|peer| peer.index() < self.size);
         Failure { kind: error.kind(), peer }
@@ -115,8 +123,8 @@ impl<X: Transport> Checked<X> {
 /// A transport's error as the engine sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failure {
-    pub(super) kind: TransportErrorKind,
-    pub(super) peer: Option<Rank>,
+    pub(crate) kind: TransportErrorKind,
+    pub(crate) peer: Option<Rank>,
 }
 
 impl TransportError for Failure {
@@ -143,6 +151,10 @@ impl<X: Transport> Transport for Checked<X> {
 
     fn frame_capacity(&self) -> usize {
         self.capacity
+    }
+
+    fn n_channels(&self) -> usize {
+        self.n_channels
     }
 
     fn poll_frame(&mut self) -> Poll<Result<X::Frame, Failure>> {
@@ -188,9 +200,11 @@ impl<X: Transport> Transport for Checked<X> {
     }
 
     fn undelivered(&self) -> Option<Rank> {
-        // Of a rank that does not exist it is at least said that something is under way.
-        let known = |peer: Rank| if peer.index() < self.size { peer } else { self.rank };
-        self.inner.undelivered().map(known)
+        self.inner.undelivered().map(|peer| self.known(peer))
+    }
+
+    fn undelivered_of(&self, channel: usize) -> Option<Rank> {
+        self.inner.undelivered_of(channel).map(|peer| self.known(peer))
     }
 
     fn progress(&mut self) -> Result<(), Failure> {

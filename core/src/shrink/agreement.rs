@@ -32,6 +32,7 @@ pub(super) struct Agreement {
     own: Rank,
     /// Who is asked.
     group: RankSet,
+    context: u8,
     epoch: u16,
     view: View,
     is_decided: bool,
@@ -72,11 +73,12 @@ pub(super) enum Decision {
 }
 
 impl Agreement {
-    /// Among `group`, `own` included.
-    pub(super) fn new(own: Rank, group: RankSet, epoch: u16, n_tags: u8) -> Self {
+    /// Among `group`, `own` included, for the first time in this context and epoch.
+    pub(super) fn new(own: Rank, group: RankSet, (context, epoch): (u8, u16), n_tags: u8) -> Self {
         Self {
             own,
             group,
+            context,
             epoch,
             view: View { members: group, n_tags },
             is_decided: false,
@@ -90,6 +92,11 @@ impl Agreement {
 
     pub(super) const fn epoch(&self) -> u16 {
         self.epoch
+    }
+
+    /// What its members are sent once it is decided.
+    pub(super) const fn fence(&self) -> Ballot {
+        Ballot { context: self.context, epoch: self.epoch, view: self.view, heard: true }
     }
 
     pub(super) const fn view(&self) -> &View {
@@ -117,7 +124,12 @@ impl Agreement {
 
     /// What to send to `to`.
     pub(super) fn ballot(&self, to: Rank) -> Ballot {
-        Ballot { epoch: self.epoch, view: self.view, heard: self.heard.contains(to) }
+        Ballot {
+            context: self.context,
+            epoch: self.epoch,
+            view: self.view,
+            heard: self.heard.contains(to),
+        }
     }
 
     /// The ballot was sent, or cannot be.
@@ -130,12 +142,13 @@ impl Agreement {
     pub(super) fn farewell(&self) -> Ballot {
         let members = self.view.members.without(self.own);
         let epoch = self.epoch.saturating_add(u16::from(self.is_decided));
-        Ballot { epoch, view: View { members, ..self.view }, heard: true }
+        let view = View { members, ..self.view };
+        Ballot { context: self.context, epoch, view, heard: true }
     }
 
     /// Takes in another's ballot.
     pub(super) fn hear(&mut self, from: Rank, ballot: &Ballot) {
-        if !self.others().contains(from) {
+        if !self.others().contains(from) || ballot.context != self.context {
             return;
         }
         if ballot.epoch > self.epoch {

@@ -15,7 +15,7 @@ use crate::transport::{MAX_LANES, Rank, Tag, Transport};
 use core::task::Poll;
 
 /// Largest epoch that is believed, and formed.
-pub(super) const MAX_EPOCH: u16 = u16::MAX / 2;
+pub(crate) const MAX_EPOCH: u16 = u16::MAX / 2;
 
 /// What ranks must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub(super) struct View {
 /// One message of a rank's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ballot {
+    /// Of the communicator that has failed.
+    pub(super) context: u8,
     /// The group that is being formed.
     pub(super) epoch: u16,
     pub(super) view: View,
@@ -90,7 +92,8 @@ impl Ballot {
         let members = RankSet::read(payload, size).ok_or(FrameError::Damaged)?;
         let n_tags = u8::try_from(header.round).map_err(|_| FrameError::Damaged)?;
         let view = View { members, n_tags };
-        let ballot = Self { epoch: header.call.epoch, view, heard: header.part == 1 };
+        let (context, epoch) = (header.call.context, header.call.epoch);
+        let ballot = Self { context, epoch, view, heard: header.part == 1 };
         let is_sound = ballot.header(header.kind, from, size) == *header
             && (header.kind == Kind::View || header.kind == Kind::Fence && ballot.heard)
             && header.call.step.to_bits() == 0
@@ -104,6 +107,7 @@ impl Ballot {
             kind,
             from,
             call: CallHeader {
+                context: self.context,
                 epoch: self.epoch,
                 sequence: 0,
                 collective: Collective::AllReduce,
@@ -140,7 +144,7 @@ mod tests {
             let members = RankSet::first(size).without(Rank::new(size / 2));
             let view = View { members, n_tags: 3 };
             for (kind, heard) in [(Kind::View, false), (Kind::View, true), (Kind::Fence, true)] {
-                let ballot = Ballot { epoch: 77, view, heard };
+                let ballot = Ballot { context: 5, epoch: 77, view, heard };
                 let mut frame = vec![0xaa; MIN_FRAME_BYTES];
                 let n_bytes = ballot.emit(kind, Rank(0), size, &mut frame, true);
                 let message = &frame[..n_bytes];
@@ -156,7 +160,7 @@ mod tests {
     #[test]
     fn whatever_else_differs_is_refused() {
         let view = View { members: RankSet::first(5), n_tags: 4 };
-        let ballot = Ballot { epoch: 1, view, heard: true };
+        let ballot = Ballot { context: 0, epoch: 1, view, heard: true };
         let mut frame = vec![0; MIN_FRAME_BYTES];
         let n_bytes = ballot.emit(Kind::View, Rank(3), 5, &mut frame, false);
         let message = &frame[..n_bytes];
@@ -194,7 +198,7 @@ mod tests {
     #[test]
     fn every_flipped_bit_is_refused_or_means_something() {
         let view = View { members: RankSet::first(11).without(Rank(4)), n_tags: 4 };
-        let ballot = Ballot { epoch: 1, view, heard: false };
+        let ballot = Ballot { context: 0, epoch: 1, view, heard: false };
         let mut frame = vec![0; MIN_FRAME_BYTES];
         let n_bytes = ballot.emit(Kind::View, Rank(6), 11, &mut frame, false);
         let mut n_read = 0;
@@ -208,8 +212,8 @@ mod tests {
             let n_again = read.emit(header.kind, Rank(6), 11, &mut again, false);
             assert_eq!(again[..n_again], message, "bit {bit}");
         }
-        // Other epochs, other numbers of tags, a rank that has heard us.
-        assert_eq!(n_read, 14 + 3 + 1);
+        // Other contexts, epochs, numbers of tags, a rank that has heard us.
+        assert_eq!(n_read, 8 + 14 + 3 + 1);
     }
 
     /// The bytes of docs/format.md.
@@ -218,14 +222,19 @@ mod tests {
         let view = View { members: RankSet::first(11).without(Rank(4)), n_tags: 4 };
         let with = |kind, part| {
             std::format!(
-                "465703{kind:02x}0001000000000200 00000000 0b00000000000000 0000000000000000 \
+                "465704{kind:02x}1009000000000200 00000000 0b00000000000000 0000000000000000 \
                  00000000 {part:02x}000000 04000000 0a000000 07000000 00000000 0000000000000000 ef07"
             )
         };
         for (kind, heard) in [(Kind::View, false), (Kind::Fence, true)] {
             let mut frame = vec![0xaa; MIN_FRAME_BYTES];
-            let n_bytes =
-                Ballot { epoch: 2, view, heard }.emit(kind, Rank(7), 11, &mut frame, false);
+            let n_bytes = Ballot { context: 9, epoch: 2, view, heard }.emit(
+                kind,
+                Rank(7),
+                11,
+                &mut frame,
+                false,
+            );
             let hex: std::string::String =
                 frame[..n_bytes].iter().map(|byte| std::format!("{byte:02x}")).collect();
             let expected = with(kind as u8, u8::from(heard));

@@ -36,7 +36,7 @@ impl Fences {
     }
 
     pub(super) const fn tag(&self) -> Tag {
-        Tag(self.tag)
+        Tag(self.tag as u16)
     }
 
     pub(super) const fn received(&self) -> &RankSet {
@@ -58,9 +58,9 @@ impl Fences {
         checksum: bool,
         moved: &mut bool,
     ) -> Result<bool, Differs> {
-        let (view, epoch) = (*agreement.view(), agreement.epoch());
+        let fence = agreement.fence();
+        let Ballot { context, epoch, view, .. } = fence;
         let others = agreement.others().and(&view.members);
-        let fence = Ballot { epoch, view, heard: true };
         for to in others.minus(&self.sent).iter() {
             if fence.send(transport, to, self.tag(), Kind::Fence, checksum).is_ready() {
                 self.sent.insert(to);
@@ -75,7 +75,9 @@ impl Fences {
                         let theirs = read(&frame, n_bytes, from, transport.size());
                         transport.recycle(frame);
                         *moved = true;
-                        let Some(theirs) = theirs.filter(|theirs| theirs.epoch == epoch) else {
+                        let Some(theirs) = theirs
+                            .filter(|theirs| (theirs.context, theirs.epoch) == (context, epoch))
+                        else {
                             continue;
                         };
                         if theirs.view != view {

@@ -321,6 +321,7 @@ fn a_hundred_thousand_mutations_of_message_headers_are_refused_or_consistent() {
     let header = Header {
         kind: Kind::Data,
         call: CallHeader {
+            context: 0,
             epoch: 0,
             sequence: 3,
             collective: Collective::Reduce,

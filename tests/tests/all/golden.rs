@@ -54,7 +54,7 @@ fn codes(codes: impl IntoIterator<Item = i32>) -> Vec<f64> {
 
 #[test]
 fn the_versions_are_those_of_these_bytes() {
-    assert_eq!((fz_light::VERSION, frame::VERSION), (1, 3));
+    assert_eq!((fz_light::VERSION, frame::VERSION), (1, 4));
 }
 
 #[test]
@@ -204,6 +204,7 @@ fn a_message() {
     let header = Header {
         kind: Kind::Data,
         call: CallHeader {
+            context: 12,
             epoch: 0,
             sequence: 7,
             collective: Collective::AllReduce,
@@ -229,13 +230,13 @@ fn a_message() {
     for (checksum, hex) in [
         (
             false,
-            "4657030000010101440a0000 07000000 0504030201000000 000000000080ef3f \
+            "46570400100c0101440a0000 07000000 0504030201000000 000000000080ef3f \
          0201000003000000020000000a0000000b0a0000 06000000 0000000000000000 01020304",
         ),
         (
             true,
-            "4657030000010101450a0000 07000000 0504030201000000 000000000080ef3f \
-         0201000003000000020000000a0000000b0a0000 06000000 a6a337eb609bd019 01020304",
+            "46570400100c0101450a0000 07000000 0504030201000000 000000000080ef3f \
+         0201000003000000020000000a0000000b0a0000 06000000 a0cad0963514f0b6 01020304",
         ),
     ] {
         let mut message = vec![0xAA; HEADER_BYTES];
@@ -250,8 +251,8 @@ fn a_message() {
     assert_eq!(
         to_hex(&message),
         to_hex(&from_hex(
-            "4657030100010101450a0000 07000000 0504030201000000 000000000080ef3f \
-         0201000003000000020000000a0000000b0a0000 00000000 0994f7e3ff9038e3"
+            "46570401100c0101450a0000 07000000 0504030201000000 000000000080ef3f \
+         0201000003000000020000000a0000000b0a0000 00000000 40d001898f769e86"
         ))
     );
     let call = CallHeader { epoch: 0x0201, ..header.call };
@@ -269,6 +270,7 @@ fn the_example_of_the_documentation() {
     let codec = FzLight::<f32>::new(Quantum::new::<f32>(32.0 / 63.0).expect("a bound"), 1);
     let payload = coding::encode(&codec, &x);
     let call = CallHeader {
+        context: 0,
         epoch: 0,
         sequence: 1,
         collective: Collective::AllReduce,
@@ -299,8 +301,8 @@ fn the_example_of_the_documentation() {
     header.emit(&mut message, true);
     let expected = [
         from_hex(
-            "4657030000010101070a0000 01000000 6300000000000000 000000000000f03f \
-             00000000 00000000 00000000 63000000 01000000 01000000 8c20b9f73d554070 \
+            "4657040010000101070a0000 01000000 6300000000000000 000000000000f03f \
+             00000000 00000000 00000000 63000000 01000000 01000000 e266c90a4f05f4a5 \
              0101000001000000 000000000000f03f 6300000000000000 1f000000 12 e8baaeebbaaeebba 0000c07f \
              00809543caf2497100000080 02feff 0e 2c01",
         ),

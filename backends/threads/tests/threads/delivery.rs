@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::{forward, recv, send, wait};
 use foldwire::transport::{
-    FRAMES_PER_LANE, MIN_FRAME_BYTES, Rank, Tag, Transport, TransportError, TransportErrorKind,
+    FRAMES_PER_LANE, MAX_CHANNELS, MIN_FRAME_BYTES, Rank, Tag, Transport, TransportError,
+    TransportErrorKind,
 };
 use foldwire_threads::{Endpoint, Error, Frame, World};
 
@@ -40,7 +41,7 @@ fn order_holds_per_peer_and_tag() {
             endpoint.progress().unwrap();
             let n_before = n_left;
             for (peer, tag) in streams() {
-                let (to, lane) = (Rank::new(peer), Tag(tag as u8));
+                let (to, lane) = (Rank::new(peer), Tag(tag as u16));
                 let number = &mut sent[peer][tag];
                 if *number < N_FRAMES
                     && endpoint.poll_ready(to, lane).map(Result::unwrap).is_ready()
@@ -233,7 +234,7 @@ fn one_thread_drives_all_ranks() {
 fn misuse_is_an_error() {
     let [mut a, _b] = small(2).endpoints().try_into().unwrap();
     let [mut other] = small(1).endpoints().try_into().unwrap();
-    let (rank, tag) = (Rank(2), Tag(Tag::COUNT as u8));
+    let (rank, tag) = (Rank(2), Tag((MAX_CHANNELS * Tag::COUNT) as u16));
     let no_rank = Error::NoSuchRank { rank, size: 2 };
     assert_eq!(a.poll_ready(rank, TAG), Poll::Ready(Err(no_rank)));
     assert_eq!(a.poll_recv(rank, TAG).map(Result::unwrap_err), Poll::Ready(no_rank));

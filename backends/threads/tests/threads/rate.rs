@@ -45,13 +45,13 @@ fn senders_share_the_receivers_link() {
     World::new(SENDERS as usize + 1).frame_bytes(N).link_rate(RATE).run_endpoints(
         |mut endpoint| {
             if endpoint.rank() != Rank(0) {
-                let tag = Tag(endpoint.rank().0 as u8);
+                let tag = Tag(endpoint.rank().0 as u16);
                 send_full(&mut endpoint, Rank(0), tag);
                 return;
             }
             let mut arrivals = Vec::new();
             for from in (1..=SENDERS).rev() {
-                let (frame, _) = recv(&mut endpoint, Rank(from), Tag(from as u8)).unwrap();
+                let (frame, _) = recv(&mut endpoint, Rank(from), Tag(from as u16)).unwrap();
                 endpoint.recycle(frame);
                 arrivals.push(endpoint.now());
             }

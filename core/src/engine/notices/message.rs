@@ -150,6 +150,7 @@ fn read_calls(question: &Header, payload: &[u8]) -> Option<Calls> {
         let header = Header::parse(bytes, false).ok()?;
         let expected = Message { call: header.call, content: Content::Answers };
         let is_sound = header == expected.header(question.from)
+            && header.call.context == question.call.context
             && header.call.epoch == question.call.epoch
             && header.call.sequence == end;
         if !is_sound {
@@ -165,12 +166,12 @@ fn read_calls(question: &Header, payload: &[u8]) -> Option<Calls> {
 pub(super) fn hear<X: Transport>(
     transport: &mut X,
     from: Rank,
-    epoch: u16,
+    ours: &CallHeader,
 ) -> Result<Option<Heard>, Error> {
     if from == transport.rank() {
         return Ok(None);
     }
-    match listen(transport, from, epoch) {
+    match listen(transport, from, ours) {
         Poll::Ready(heard) => heard,
         Poll::Pending => Ok(None),
     }
@@ -181,7 +182,7 @@ pub(super) fn hear<X: Transport>(
 pub(super) fn listen<X: Transport>(
     transport: &mut X,
     from: Rank,
-    epoch: u16,
+    ours: &CallHeader,
 ) -> Poll<Result<Option<Heard>, Error>> {
     for _ in 0..MESSAGES_PER_LOOK {
         let (frame, n_bytes) = match transport.poll_recv(from, Tag::CONTROL) {
@@ -193,7 +194,7 @@ pub(super) fn listen<X: Transport>(
             Poll::Ready(Err(_)) => return Poll::Ready(Ok(None)),
             Poll::Pending => return Poll::Pending,
         };
-        let heard = frame.as_ref().get(..n_bytes).map(|message| read(message, from, epoch));
+        let heard = frame.as_ref().get(..n_bytes).map(|message| read(message, from, ours));
         transport.recycle(frame);
         let heard = heard.ok_or(misuse())??;
         if let Some(Heard::Message(Message { content: Content::GaveUp { culprit, .. }, .. })) =
@@ -209,11 +210,14 @@ pub(super) fn listen<X: Transport>(
     Poll::Pending
 }
 
-/// What the bytes of a message on the control tag say to a group of this epoch.
-fn read(message: &[u8], from: Rank, epoch: u16) -> Result<Option<Heard>, Error> {
+/// What the bytes of a message on the control tag say to the group that makes this call.
+fn read(message: &[u8], from: Rank, ours: &CallHeader) -> Result<Option<Heard>, Error> {
     let header = Header::parse(message, false);
     let header = header.map_err(|error| Error::Frame { rank: from, error })?;
-    match header.call.epoch.cmp(&epoch) {
+    if header.call.context != ours.context {
+        return Err(damaged(from));
+    }
+    match header.call.epoch.cmp(&ours.epoch) {
         Ordering::Less => return Ok(None),
         Ordering::Greater => return Ok(Some(Heard::Left)),
         Ordering::Equal if matches!(header.kind, Kind::View | Kind::Fence) => return Ok(None),

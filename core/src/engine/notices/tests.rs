@@ -124,6 +124,7 @@ impl Transport for Memory {
 
 fn header(kind: Kind, epoch: u16, sequence: u32) -> Header {
     let call = CallHeader {
+        context: 0,
         epoch,
         sequence,
         collective: Collective::AllReduce,

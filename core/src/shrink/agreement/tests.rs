@@ -46,7 +46,7 @@ impl Network {
     fn new(seed: u64, size: usize) -> Self {
         let all = RankSet::first(size);
         let node = |rank| Node {
-            agreement: Agreement::new(Rank::new(rank), all, 1, (rank % 3) as u8),
+            agreement: Agreement::new(Rank::new(rank), all, (0, 1), (rank % 3) as u8),
             fences: RankSet::EMPTY,
             outcome: Outcome::Busy,
         };
@@ -261,18 +261,22 @@ fn survivors_end_in_one_group_and_know_it_whenever_the_others_die() {
 #[test]
 fn a_late_rank_is_excluded_and_not_a_group_of_its_own() {
     let all = RankSet::first(3);
-    let mut late = Agreement::new(Rank(0), all, 1, 1);
+    let mut late = Agreement::new(Rank(0), all, (0, 1), 1);
     for from in [Rank(1), Rank(2)] {
         let members = all.without(Rank(0));
-        let ballot = Ballot { epoch: 1, view: View { members, n_tags: 1 }, heard: false };
+        let ballot =
+            Ballot { context: 0, epoch: 1, view: View { members, n_tags: 1 }, heard: false };
         assert_eq!(late.decide(), None);
         late.hear(from, &ballot);
     }
     assert!(matches!(late.decide(), Some(Decision::Excluded(Rank(1 | 2)))));
     // Also where the groups are equal.
-    let mut late = Agreement::new(Rank(0), RankSet::first(2), 1, 1);
+    let mut late = Agreement::new(Rank(0), RankSet::first(2), (0, 1), 1);
     let members = RankSet::first(2).without(Rank(0));
-    late.hear(Rank(1), &Ballot { epoch: 1, view: View { members, n_tags: 1 }, heard: false });
+    late.hear(
+        Rank(1),
+        &Ballot { context: 0, epoch: 1, view: View { members, n_tags: 1 }, heard: false },
+    );
     assert_eq!(late.decide(), Some(Decision::Excluded(Rank(1))));
 }
 
@@ -281,26 +285,27 @@ fn an_impatient_rank_excludes_itself() {
     let all = RankSet::first(4);
     let mut alone = RankSet::EMPTY;
     alone.insert(Rank(3));
-    let mut patient = Agreement::new(Rank(0), all, 1, 1);
-    let ballot = Ballot { epoch: 1, view: View { members: alone, n_tags: 1 }, heard: false };
+    let mut patient = Agreement::new(Rank(0), all, (0, 1), 1);
+    let ballot =
+        Ballot { context: 0, epoch: 1, view: View { members: alone, n_tags: 1 }, heard: false };
     patient.hear(Rank(3), &ballot);
     let three = View { members: RankSet::first(3), n_tags: 1 };
     for from in [Rank(1), Rank(2)] {
-        patient.hear(from, &Ballot { epoch: 1, view: three, heard: true });
+        patient.hear(from, &Ballot { context: 0, epoch: 1, view: three, heard: true });
     }
     assert_eq!(patient.decide(), Some(Decision::Group));
-    let mut impatient = Agreement::new(Rank(3), all, 1, 1);
+    let mut impatient = Agreement::new(Rank(3), all, (0, 1), 1);
     impatient.remove_silent();
-    impatient.hear(Rank(0), &Ballot { epoch: 1, view: three, heard: true });
+    impatient.hear(Rank(0), &Ballot { context: 0, epoch: 1, view: three, heard: true });
     assert_eq!(impatient.decide(), Some(Decision::Excluded(Rank(0))));
 }
 
 /// Rank 0 of three, which has decided for all of them in epoch 1.
 fn decided() -> Agreement {
     let all = View { members: RankSet::first(3), n_tags: 1 };
-    let mut agreement = Agreement::new(Rank(0), all.members, 1, 1);
+    let mut agreement = Agreement::new(Rank(0), all.members, (0, 1), 1);
     for from in [Rank(1), Rank(2)] {
-        agreement.hear(from, &Ballot { epoch: 1, view: all, heard: true });
+        agreement.hear(from, &Ballot { context: 0, epoch: 1, view: all, heard: true });
     }
     assert_eq!(agreement.decide(), Some(Decision::Group));
     agreement
@@ -312,10 +317,10 @@ fn a_ballot_is_not_counted_in_the_epoch_after_its_own() {
     let two = View { members: RankSet::first(2), n_tags: 1 };
     // Rank 1 has come to leave out rank 2: what was decided does not hold, and rank 1 must say so
     // in the next epoch.
-    agreement.hear(Rank(1), &Ballot { epoch: 1, view: two, heard: true });
+    agreement.hear(Rank(1), &Ballot { context: 0, epoch: 1, view: two, heard: true });
     assert_eq!((agreement.epoch(), *agreement.view()), (2, two));
     assert_eq!(agreement.decide(), None);
-    agreement.hear(Rank(1), &Ballot { epoch: 2, view: two, heard: true });
+    agreement.hear(Rank(1), &Ballot { context: 0, epoch: 2, view: two, heard: true });
     assert_eq!(agreement.decide(), Some(Decision::Group));
 }
 
@@ -325,10 +330,10 @@ fn who_leaves_after_the_decision_is_missed_in_the_next_epoch() {
     let farewell = decided().farewell();
     assert_eq!((farewell.epoch, farewell.view.members), (2, all.members.without(Rank(0))));
     // Whether another member has decided or not.
-    let mut undecided = Agreement::new(Rank(1), all.members, 1, 1);
+    let mut undecided = Agreement::new(Rank(1), all.members, (0, 1), 1);
     let mut fencing = undecided.clone();
     for from in [Rank(0), Rank(2)] {
-        fencing.hear(from, &Ballot { epoch: 1, view: all, heard: true });
+        fencing.hear(from, &Ballot { context: 0, epoch: 1, view: all, heard: true });
     }
     assert_eq!(fencing.decide(), Some(Decision::Group));
     for agreement in [&mut undecided, &mut fencing] {
@@ -337,6 +342,6 @@ fn who_leaves_after_the_decision_is_missed_in_the_next_epoch() {
         assert_eq!((agreement.epoch(), *agreement.view()), (2, farewell.view));
     }
     // Before the decision nobody can be done.
-    let leaves_early = Agreement::new(Rank(0), all.members, 1, 1);
+    let leaves_early = Agreement::new(Rank(0), all.members, (0, 1), 1);
     assert_eq!(leaves_early.farewell().epoch, 1);
 }
