@@ -9,8 +9,8 @@
 //! what this call needs of it. That notice is remembered, and ends that call when this rank comes
 //! to it: a rank sends its notice once, and so of several the earliest counts. It ends this call
 //! only if a lane that has looked for the sender's message *after* the notice still waits for it:
-//! the two count calls differently. Nor does it end this call that the sender has gone on to form
-//! another group since.
+//! the two count calls differently. So it is with a rank that has gone on to form another group: it
+//! has sent what this call needs of it, or else is waited for in vain.
 //!
 //! *Questions.* Ranks that make different calls may wait for each other's messages in a circle, so
 //! that no message shows the difference. So who has waited for a moment tells those it waits for
@@ -60,6 +60,9 @@ pub(crate) struct Notices {
     /// All that gave up such a call. Of ranks beyond [`MAX_RANKS`](crate::group::MAX_RANKS) it is
     /// not remembered.
     gave_up: RankSet,
+    /// All that have gone on to form another group. They have sent what calls need of them that
+    /// they have finished.
+    left: RankSet,
     /// Own calls.
     calls: Calls,
     /// The own call that another rank was found to make differently.
@@ -143,8 +146,8 @@ impl Notices {
     ) -> Result<bool, Error> {
         // All before any is heard: of ranks heard of in this very pass no lane has looked since,
         // and several lanes may wait for one rank.
-        if let Some(&rank) = awaited.iter().find(|&&rank| self.gave_up.contains(rank)) {
-            return Err(self.count_differently(rank));
+        if let Some(error) = awaited.iter().find_map(|&rank| self.departure(rank)) {
+            return Err(error);
         }
         let mut look_again = false;
         for &rank in awaited {
@@ -185,8 +188,7 @@ impl Notices {
         while let Poll::Ready(heard) = listen(transport, lost, ours) {
             let told = match heard {
                 Ok(Some(heard)) => self.weigh(lost, &heard, ours).err(),
-                Ok(None) if !self.gave_up.contains(lost) => return Poll::Ready(None),
-                Ok(None) => Some(self.count_differently(lost)),
+                Ok(None) => return Poll::Ready(self.departure(lost)),
                 Err(error) => Some(error),
             };
             if told.is_some() {
@@ -245,11 +247,12 @@ impl Notices {
     /// What a message means for this call.
     fn weigh(&mut self, rank: Rank, heard: &Heard, ours: &CallHeader) -> Result<(), Error> {
         let message = match heard {
-            // It gave up a later call before: this one can be finished, if what it sent is here.
-            Heard::Left if self.gave_up.contains(rank) => return Ok(()),
-            Heard::Left => {
-                return Err(Error::Aborted { rank, culprit: rank, reason: Reason::Left });
+            // This call can be finished, if what it sent is here.
+            Heard::Left if RankSet::can_hold(rank) => {
+                self.left.insert(rank);
+                return Ok(());
             }
+            Heard::Left => return Err(left(rank)),
             Heard::Message(message) => message,
         };
         let is_ahead = is_later(message.call.sequence, ours.sequence);
@@ -309,6 +312,16 @@ impl Notices {
         Message::gives_up(call, error, own)
     }
 
+    /// Why nothing more comes from a rank that is waited for, if it has said so before the last
+    /// look for its messages.
+    fn departure(&mut self, rank: Rank) -> Option<Error> {
+        if self.gave_up.contains(rank) {
+            Some(self.count_differently(rank))
+        } else {
+            self.left.contains(rank).then(|| left(rank))
+        }
+    }
+
     /// The error of a rank that is waited for in this call, and has given up a later one.
     fn count_differently(&mut self, rank: Rank) -> Error {
         match self.earliest {
@@ -346,6 +359,11 @@ impl Notices {
         self.next = rank.index() + 1;
         rank
     }
+}
+
+/// The error that a rank belongs to another group.
+const fn left(rank: Rank) -> Error {
+    Error::Aborted { rank, culprit: rank, reason: Reason::Left }
 }
 
 /// Whether call `a` comes after call `b`; numbers wrap.
