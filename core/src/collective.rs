@@ -5,6 +5,7 @@
 
 mod operation;
 mod survey;
+pub(crate) mod table;
 
 pub use operation::Operation;
 #[cfg(feature = "alloc")]
@@ -30,6 +31,7 @@ use crate::schedule::{Call, Collective, Portion, RecursiveDoubling, Schedule};
 use crate::select;
 use crate::transport::{FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::time::Duration;
+use table::{borrowed, each_collective, starts};
 
 /// What a communicator's calls have in common.
 ///
@@ -229,10 +231,11 @@ impl<X: Transport> Communicator<X> {
     }
 }
 
-macro_rules! collectives {
+macro_rules! methods {
     ($(
         $(#[$doc:meta])*
-        $name:ident / $start:ident ($($arg:ident: $type:ty),*) = |$comm:ident| $request:expr;
+        $name:ident / $start:ident [$($buffers:ident)*] ($($arg:ident: $kind:ident),*) =
+            |$own:ident| $request:expr;
     )*) => {
         impl<X: Transport> Communicator<X> {
             $(
@@ -242,23 +245,23 @@ macro_rules! collectives {
                 /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
                 pub fn $name<'a, T: Element>(
                     &'a mut self,
-                    $($arg: $type,)*
+                    $($arg: borrowed!('a, T, $kind),)*
                     plan: &Plan,
                 ) -> Result<Report, Error> {
                     self.$start($($arg,)* plan)?.wait()
                 }
 
-                #[doc = concat!("Starts what [`", stringify!($name), "`](Self::", stringify!($name), ") does.")]
+                #[doc = starts!($name)]
                 ///
                 /// # Errors
                 /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
                 pub fn $start<'a, T: Element>(
                     &'a mut self,
-                    $($arg: $type,)*
+                    $($arg: borrowed!('a, T, $kind),)*
                     plan: &Plan,
                 ) -> Result<Operation<'a, X, T>, Error> {
                     let request = {
-                        let $comm = &*self;
+                        let $own = self.rank();
                         $request
                     };
                     Operation::new(self, request, plan)
@@ -268,111 +271,7 @@ macro_rules! collectives {
     };
 }
 
-collectives! {
-    /// `data` becomes the reduction of all ranks' `data`, the same bits on every rank.
-    all_reduce / start_all_reduce(data: &'a mut [T], op: Op<'a, T>) = |_comm| {
-        Request::new(Collective::AllReduce, data.len()).op(op).in_place(data)
-    };
-
-    /// As [`all_reduce`](Self::all_reduce), from `send` into `recv` of the same length.
-    all_reduce_into / start_all_reduce_into(send: &'a [T], recv: &'a mut [T], op: Op<'a, T>) = |_comm| {
-        Request::new(Collective::AllReduce, send.len()).op(op).split(send, recv)
-    };
-
-    /// `recv` becomes this rank's share of the reduction of all ranks' `send`.
-    reduce_scatter / start_reduce_scatter(send: &'a [T], recv: &'a mut [T], op: Op<'a, T>) = |_comm| {
-        Request::new(Collective::ReduceScatter, send.len()).op(op).split(send, recv)
-    };
-
-    /// This rank's share of `data` becomes the reduction of all ranks' `data`; the rest is
-    /// unchanged.
-    reduce_scatter_in_place / start_reduce_scatter_in_place(data: &'a mut [T], op: Op<'a, T>) = |_comm| {
-        Request::new(Collective::ReduceScatter, data.len()).op(op).in_place(data)
-    };
-
-    /// `recv` becomes the concatenation of all ranks' `send`, which are shares of `recv.len()`
-    /// values (equally long if that is a multiple of the size). The same bits on every rank.
-    all_gather / start_all_gather(send: &'a [T], recv: &'a mut [T]) = |_comm| {
-        Request::new(Collective::AllGather, recv.len()).split(send, recv)
-    };
-
-    /// As [`all_gather`](Self::all_gather), from this rank's share of `data`.
-    all_gather_in_place / start_all_gather_in_place(data: &'a mut [T]) = |_comm| {
-        Request::new(Collective::AllGather, data.len()).in_place(data)
-    };
-
-    /// `recv` becomes the concatenation of all ranks' `send`, of which that of rank r has
-    /// `counts[r]` values. The same bits on every rank. All ranks give the same `counts`.
-    all_gather_v / start_all_gather_v(send: &'a [T], recv: &'a mut [T], counts: &'a [usize]) = |_comm| {
-        Request::new(Collective::AllGather, 0).shares(Shares::Given(counts)).split(send, recv)
-    };
-
-    /// As [`all_gather_v`](Self::all_gather_v), from this rank's share of `data`.
-    all_gather_v_in_place / start_all_gather_v_in_place(data: &'a mut [T], counts: &'a [usize]) = |_comm| {
-        Request::new(Collective::AllGather, 0).shares(Shares::Given(counts)).in_place(data)
-    };
-
-    /// `data` becomes the root's `data`, the same bits on every rank, the root's included.
-    broadcast / start_broadcast(data: &'a mut [T], root: Rank) = |_comm| {
-        Request::new(Collective::Broadcast, data.len()).root(root).in_place(data)
-    };
-
-    /// What the root may call in place of [`broadcast`](Self::broadcast), while the others call
-    /// that with this rank as the root: `data` are only read. Unless the codec is exact, the root's
-    /// values then differ from the others', by the bound at most.
-    broadcast_from / start_broadcast_from(data: &'a [T]) = |comm| {
-        Request::new(Collective::Broadcast, data.len()).root(comm.rank()).read_only(data)
-    };
-
-    /// `recv` becomes this rank's share of the root's `send` of `count` values; `send` is not
-    /// looked at elsewhere and may be empty.
-    scatter / start_scatter(count: usize, send: &'a [T], recv: &'a mut [T], root: Rank) = |_comm| {
-        Request::new(Collective::Scatter, count).root(root).split(send, recv)
-    };
-
-    /// The root's `recv` of `count` values becomes the concatenation of all ranks' `send`, which
-    /// are shares; `recv` is not touched elsewhere and may be empty.
-    gather / start_gather(count: usize, send: &'a [T], recv: &'a mut [T], root: Rank) = |_comm| {
-        Request::new(Collective::Gather, count).root(root).split(send, recv)
-    };
-
-    /// The root's `recv` becomes the reduction of all ranks' `send`; `recv` is not touched
-    /// elsewhere and may be empty.
-    reduce / start_reduce(send: &'a [T], recv: &'a mut [T], op: Op<'a, T>, root: Rank) = |_comm| {
-        Request::new(Collective::Reduce, send.len()).op(op).root(root).split(send, recv)
-    };
-
-    /// The root's `data` becomes the reduction of all ranks' `data`; elsewhere it is unchanged.
-    reduce_in_place / start_reduce_in_place(data: &'a mut [T], op: Op<'a, T>, root: Rank) = |_comm| {
-        Request::new(Collective::Reduce, data.len()).op(op).root(root).in_place(data)
-    };
-
-    /// Each rank sends its share r of `send` to rank r; `recv` becomes the concatenation of what
-    /// all ranks have for this one, by their ranks. `send` is as long on every rank, and `recv` has
-    /// room for as many shares as there are ranks. What a rank has for itself is copied as it is.
-    all_to_all / start_all_to_all(send: &'a [T], recv: &'a mut [T]) = |_comm| {
-        Request::new(Collective::AllToAll, send.len()).split(send, recv)
-    };
-
-    /// As [`all_to_all`](Self::all_to_all), from `data` into `data`, whose length is a multiple of
-    /// the size.
-    all_to_all_in_place / start_all_to_all_in_place(data: &'a mut [T]) = |_comm| {
-        Request::new(Collective::AllToAll, data.len()).in_place(data)
-    };
-
-    /// As [`all_to_all`](Self::all_to_all): `send` has `send_counts[r]` values for rank r, and
-    /// `recv` room for `recv_counts[r]` values from it, one after the other by rank. What one rank
-    /// sends to another must be as many as that expects.
-    all_to_all_v / start_all_to_all_v(
-        send: &'a [T],
-        send_counts: &'a [usize],
-        recv: &'a mut [T],
-        recv_counts: &'a [usize]
-    ) = |_comm| {
-        let shares = Shares::Exchanged { send: send_counts, recv: recv_counts };
-        Request::new(Collective::AllToAll, 0).shares(shares).split(send, recv)
-    };
-}
+each_collective!(methods);
 
 /// A call before its arguments are checked.
 pub(crate) struct Request<'b, 's, T> {
@@ -389,7 +288,7 @@ impl<'b, 's, T: Element> Request<'b, 's, T> {
         Self { collective, shares, op: None, root: Rank(0), buffers }
     }
 
-    fn shares(self, shares: Shares<'s>) -> Self {
+    pub(crate) fn shares(self, shares: Shares<'s>) -> Self {
         Self { shares, ..self }
     }
 
@@ -405,11 +304,11 @@ impl<'b, 's, T: Element> Request<'b, 's, T> {
         Self { buffers: Buffers::InPlace(data), ..self }
     }
 
-    fn split(self, send: &'b [T], recv: &'b mut [T]) -> Self {
+    pub(crate) fn split(self, send: &'b [T], recv: &'b mut [T]) -> Self {
         Self { buffers: Buffers::Split { send, recv }, ..self }
     }
 
-    fn read_only(self, send: &'b [T]) -> Self {
+    pub(crate) fn read_only(self, send: &'b [T]) -> Self {
         Self { buffers: Buffers::ReadOnly(send), ..self }
     }
 
