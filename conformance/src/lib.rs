@@ -35,6 +35,7 @@
 //! other ranks' bits. The results of the threads backend are checked so; those of any other must
 //! have the same bits.
 
+mod at_once;
 pub mod case;
 pub mod data;
 pub mod oracle;

@@ -4,6 +4,7 @@
 //! `make` gives the backend with frames of some bytes (`None`: its default; a backend without the
 //! choice always gives that). A check panics if something is wrong, on the rank that finds it.
 
+use crate::at_once::at_once;
 use crate::tamper::tamper;
 use crate::{
     Backend, Case, Operation, Threads,
@@ -27,7 +28,7 @@ pub const SIZES: [usize; 4] = [1, 2, 3, 5];
 pub type Check<M> = (&'static str, fn(&M, usize));
 
 /// How many there are.
-pub const N_CHECKS: usize = 10;
+pub const N_CHECKS: usize = 11;
 
 /// All checks. The first is divided among [`SIZES`], the others are for any size.
 #[must_use]
@@ -36,6 +37,7 @@ pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; N_CHECKS] {
         ("every pair of choices gives the result of threads, which is right", conformance),
         ("shares may be of any lengths", unequal_shares),
         ("calls in a row on one communicator", many_calls),
+        ("calls at once, on groups that overlap", at_once),
         ("ranks that disagree get an error", disagreement),
         ("damaged frames are an error on every rank", damage),
         ("a dropped operation is an error on the others", dropped_operation),
@@ -64,7 +66,7 @@ pub fn run<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
 }
 
 /// Long enough that nothing but a silent rank runs into it.
-const PATIENT: Duration = Duration::from_secs(20);
+pub(crate) const PATIENT: Duration = Duration::from_secs(20);
 
 fn conformance<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
     let cases = pairwise_of(&SIZES);

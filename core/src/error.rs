@@ -140,6 +140,22 @@ pub enum Error {
     /// An earlier call on this communicator failed.
     #[error("an earlier call failed; shrink the communicator, or make a new one")]
     Poisoned,
+    /// So many calls are under way on the communicator as it was made for.
+    #[error("{max} calls are under way already: wait for one, or make the communicator for more")]
+    TooManyCalls {
+        /// Calls that it was made for.
+        max: usize,
+    },
+    /// The transport has no channels left for the calls of another communicator.
+    #[error(
+        "calls need {need} channels, {have} are free: drop other communicators, or use a transport with more channels and frames"
+    )]
+    TooFewChannels {
+        /// Channels that the communicator needs.
+        need: usize,
+        /// Those that are free on all of its ranks, and for which there are frames.
+        have: usize,
+    },
     /// The survivors go on without this rank.
     #[error(
         "rank {rank} and others went on without this rank, which came late or could not be reached"
@@ -183,6 +199,8 @@ impl Error {
                 | Self::Unsupported { .. }
                 | Self::FrameTooSmall { .. }
                 | Self::TooFewFrames { .. }
+                | Self::TooManyCalls { .. }
+                | Self::TooFewChannels { .. }
                 | Self::Finished
         )
     }

@@ -12,6 +12,8 @@
 //!   where it is compressed, reduced and decompressed on its way.
 //! - [`codec`] turns values into bytes; [`kernel`] holds its inner loops, one level an instruction
 //!   set.
+//! - `SharedCommunicator` (feature `alloc`) makes several calls at once, and communicators of some of
+//!   its ranks; `Queue` makes calls in a row on arrays that it owns.
 //! - [`shrink`] makes a communicator of the survivors after a failure.
 //! - [`frame`] heads every message; [`transport`] is what the engine asks of a network. Backends
 //!   are crates of their own, such as `foldwire-threads`.
@@ -72,6 +74,8 @@ mod group;
 mod heap_frame;
 pub mod kernel;
 pub mod layout;
+#[cfg(feature = "alloc")]
+mod node;
 pub mod op;
 pub mod pipeline;
 pub mod plan;
@@ -81,6 +85,8 @@ mod queue;
 pub mod report;
 pub mod schedule;
 pub mod select;
+#[cfg(feature = "alloc")]
+mod shared;
 pub mod shrink;
 pub mod transport;
 mod values;
@@ -100,5 +106,7 @@ pub use plan::{Plan, Preset, Sampling};
 pub use queue::{Finished, Queue};
 pub use report::Report;
 pub use schedule::Collective;
+#[cfg(feature = "alloc")]
+pub use shared::{Pending, SharedCommunicator, Split};
 pub use shrink::Shrink;
 pub use transport::{Rank, Tag, Transport};

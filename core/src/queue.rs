@@ -70,19 +70,19 @@ struct Submitted<'f, T> {
 /// What came of a call.
 #[derive(Debug)]
 #[must_use = "the array is here"]
-pub struct Finished<T> {
+pub struct Finished<B> {
     /// The array, with the result in it; with anything after an error that is not one of use.
-    pub data: Vec<T>,
+    pub data: B,
     /// The report, or why the call failed.
     pub outcome: Result<Report, Error>,
 }
 
-impl<T> Finished<T> {
+impl<B> Finished<B> {
     /// Array and report, or why the call failed.
     ///
     /// # Errors
     /// That.
-    pub fn into_result(self) -> Result<(Vec<T>, Report), Error> {
+    pub fn into_result(self) -> Result<(B, Report), Error> {
         self.outcome.map(|report| (self.data, report))
     }
 }
@@ -195,7 +195,7 @@ impl<'f, X: Transport, T: Element> Queue<'f, X, T> {
     ///
     /// A call that fails says so when its turn comes. After an error that is not one of use all
     /// calls that follow fail with [`Error::Poisoned`], and give their arrays back.
-    pub fn poll(&mut self) -> Poll<Option<Finished<T>>> {
+    pub fn poll(&mut self) -> Poll<Option<Finished<Vec<T>>>> {
         loop {
             match self.advance() {
                 None => return Poll::Ready(None),
@@ -208,7 +208,7 @@ impl<'f, X: Transport, T: Element> Queue<'f, X, T> {
     }
 
     /// Drives the first call to its end; `None` if there is none.
-    pub fn wait(&mut self) -> Option<Finished<T>> {
+    pub fn wait(&mut self) -> Option<Finished<Vec<T>>> {
         loop {
             if let Poll::Ready(finished) = self.poll() {
                 return finished;
@@ -233,7 +233,7 @@ impl<'f, X: Transport, T: Element> Queue<'f, X, T> {
         Some(first.advance(comm, &mut request))
     }
 
-    fn finish(&mut self, outcome: Result<Report, Error>) -> Option<Finished<T>> {
+    fn finish(&mut self, outcome: Result<Report, Error>) -> Option<Finished<Vec<T>>> {
         self.first = None;
         self.calls.pop_front().map(|call| Finished { data: call.data, outcome })
     }

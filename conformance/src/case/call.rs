@@ -5,7 +5,10 @@
 
 use super::Case;
 use crate::data;
-use foldwire::{Collective, Communicator, Element, Error, Operation, Rank, Report, Transport};
+use foldwire::{
+    Collective, Communicator, Element, Error, Operation, Pending, Rank, Report, SharedCommunicator,
+    Transport,
+};
 
 /// One rank's values before the call and after it.
 #[derive(Clone, Debug)]
@@ -75,6 +78,61 @@ impl Case {
             (Collective::AllToAll, true) => comm.start_all_to_all_in_place(data, plan),
             (Collective::AllToAll, false) => comm.start_all_to_all(data, recv, plan),
             (other, _) => panic!("the suite has no call for {}", other.name()),
+        }
+    }
+
+    /// Starts one rank's call beside others. What it gives back is for
+    /// [`result_at_once`](Self::result_at_once).
+    ///
+    /// # Errors
+    /// The call's.
+    ///
+    /// # Panics
+    /// If the suite does not know the collective.
+    pub fn start_at_once<'a, T: Element, X: Transport + 'a>(
+        &self,
+        comm: &SharedCommunicator<'a, X>,
+    ) -> Result<Pending<'a, X, T, Vec<T>>, Error> {
+        let (plan, op, root) = (&self.plan(), self.op.op::<T>(), Rank::new(self.root));
+        let rank = comm.rank().index();
+        let (share, count) = (self.share(rank), self.count);
+        let Buffers { data, recv } = self.buffers::<T>(rank);
+        match (self.collective, self.is_in_place()) {
+            (Collective::AllReduce, true) => comm.start_all_reduce(data, op, plan),
+            (Collective::AllReduce, false) => comm.start_all_reduce_into(data, recv, op, plan),
+            (Collective::ReduceScatter, true) => comm.start_reduce_scatter_in_place(data, op, plan),
+            (Collective::ReduceScatter, false) => comm.start_reduce_scatter(data, recv, op, plan),
+            (Collective::AllGather, true) => comm.start_all_gather_in_place(data, plan),
+            (Collective::AllGather, false) => {
+                let own = Vec::from(&data[share]);
+                comm.start_all_gather(own, recv, plan)
+            }
+            (Collective::Broadcast, true) => comm.start_broadcast(data, root, plan),
+            (Collective::Broadcast, false) => comm.start_broadcast(recv, root, plan),
+            (Collective::Scatter, _) => {
+                let send = if rank == self.root { data } else { Vec::new() };
+                comm.start_scatter(count, send, recv, root, plan)
+            }
+            (Collective::Gather, _) => {
+                let own = Vec::from(&data[share]);
+                comm.start_gather(count, own, recv, root, plan)
+            }
+            (Collective::Reduce, true) => comm.start_reduce_in_place(data, op, root, plan),
+            (Collective::Reduce, false) => comm.start_reduce(data, recv, op, root, plan),
+            (Collective::AllToAll, true) => comm.start_all_to_all_in_place(data, plan),
+            (Collective::AllToAll, false) => comm.start_all_to_all(data, recv, plan),
+            (other, _) => panic!("the suite has no call for {}", other.name()),
+        }
+    }
+
+    /// As [`result`](Self::result), of what a call beside others gave back.
+    #[must_use]
+    pub fn result_at_once<T: Element>(&self, rank: usize, given_back: Vec<T>) -> Vec<T> {
+        let moves_apart = matches!(self.collective, Collective::Scatter | Collective::Gather);
+        if self.is_in_place() && !moves_apart {
+            self.result(rank, Buffers { data: given_back, recv: Vec::new() })
+        } else {
+            given_back
         }
     }
 

@@ -106,7 +106,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
 pub(crate) struct Underway<'s, F, T: Element> {
     plan: Plan,
     schedule: &'static dyn Schedule,
-    limits: Limits,
+    pub(crate) limits: Limits,
     state: State<'s, F, T>,
 }
 
@@ -252,7 +252,8 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         transport.idle(left.map_or(rest, |left| left.min(rest)));
     }
 
-    fn rest(&self) -> Duration {
+    /// How long to rest before the next look.
+    pub(crate) fn rest(&self) -> Duration {
         match &self.state {
             State::Extent { engine, .. } | State::Running { engine, .. } => {
                 engine.rest(self.limits)

@@ -1,0 +1,151 @@
+//! Several calls under way at once, on one communicator and on groups that overlap.
+
+use crate::suite::{PATIENT, SIZES};
+use crate::{Backend, Case, Threads, pairwise_of};
+use foldwire::{Config, Element, Error, Op, Plan, SharedCommunicator, Transport};
+
+/// Calls under way at once on a communicator.
+const N_CALLS: usize = 6;
+/// Cases that are run so.
+const N_CASES: usize = 24;
+
+/// A transport of one channel has nothing to show here.
+pub(crate) fn at_once<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    let backend = make(Some(20_000));
+    let cases: Vec<Case> =
+        pairwise_of(&SIZES).into_iter().filter(|case| case.size == size).collect();
+    let step = cases.len().div_ceil(N_CASES).max(1);
+    let cases: Vec<Case> = cases.into_iter().step_by(step).collect();
+    let outcomes = backend.run_transports(size, |transport| {
+        let n_bytes = transport.frame_capacity();
+        let has_channels = transport.n_channels() >= 2 * N_CALLS + 4;
+        has_channels.then(|| {
+            let world = world(transport);
+            let words = words(&world, &cases).unwrap_or_else(|error| panic!("{error}"));
+            groups(&world).unwrap_or_else(|error| panic!("{error}"));
+            (words, n_bytes)
+        })
+    });
+    for (rank, outcome) in backend.ranks(size).zip(outcomes) {
+        let Some((words, n_bytes)) = outcome else { continue };
+        for (case, word) in cases.iter().zip(words) {
+            let expected = case.check(&Threads { frame_bytes: Some(n_bytes) });
+            assert!(word == expected[rank], "{case:?} beside others, rank {rank}: other bits");
+        }
+    }
+}
+
+fn world<'a, X: Transport + 'a>(transport: X) -> SharedCommunicator<'a, X> {
+    // Of the lanes that a communicator has by itself, or the frames would be others.
+    let config = Config::default().with_timeout(PATIENT);
+    let world = SharedCommunicator::with_config(transport, config, N_CALLS);
+    world.expect("there are channels and frames enough")
+}
+
+/// A word of each case, of which [`N_CALLS`] are under way at once.
+fn words<'a, X: Transport + 'a>(
+    world: &SharedCommunicator<'a, X>,
+    cases: &[Case],
+) -> Result<Vec<u64>, Error> {
+    let mut words = Vec::new();
+    for cases in cases.chunks(N_CALLS) {
+        words.extend(batch(world, cases)?);
+    }
+    Ok(words)
+}
+
+/// Ranks wait for their calls in different orders.
+fn batch<'a, X: Transport + 'a>(
+    world: &SharedCommunicator<'a, X>,
+    cases: &[Case],
+) -> Result<Vec<u64>, Error> {
+    type Wait<'w> = Box<dyn FnOnce() -> Result<u64, Error> + 'w>;
+    let mut waits: Vec<Option<Wait<'_>>> = Vec::new();
+    for case in cases {
+        waits.push(Some(if case.is_f64 {
+            let call = case.start_at_once::<f64, X>(world)?;
+            Box::new(move || word(case, world.rank().index(), call.wait().into_result()?))
+        } else {
+            let call = case.start_at_once::<f32, X>(world)?;
+            Box::new(move || word(case, world.rank().index(), call.wait().into_result()?))
+        }));
+    }
+    if cases.len() == N_CALLS {
+        let one_more = world.start_all_reduce(vec![1.0f32], Op::Sum, &Plan::raw());
+        assert!(matches!(one_more, Err(Error::TooManyCalls { max: N_CALLS })));
+    }
+    let mut words = vec![0; cases.len()];
+    for turn in 0..cases.len() {
+        let at = (turn * 5 + world.rank().index()) % cases.len();
+        let at = (0..cases.len()).map(|next| (at + next) % cases.len());
+        if let Some((at, wait)) = at.filter_map(|at| Some((at, waits[at].take()?))).next() {
+            words[at] = wait()?;
+        }
+    }
+    Ok(words)
+}
+
+fn word<T: Element>(
+    case: &Case,
+    rank: usize,
+    (given_back, report): (Vec<T>, foldwire::Report),
+) -> Result<u64, Error> {
+    Ok(Case::word(&case.result_at_once(rank, given_back), &report))
+}
+
+/// Calls at once on groups that are disjoint, equal, and overlapping, which ranks start and wait
+/// for in different orders.
+fn groups<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<(), Error> {
+    let (rank, size) = (world.rank().0, world.size() as u32);
+    let is_odd = rank % 2 == 1;
+    // Sums of (rank in the world) + 1, exactly.
+    let sum =
+        |ranks: &mut dyn Iterator<Item = u32>| ranks.map(|rank| f64::from(rank + 1)).sum::<f64>();
+    let input = || vec![f64::from(rank + 1); 3000];
+    let all = |values: &[f64], want: f64| values.iter().all(|&value| value == want);
+
+    for round in 0..3 {
+        let (plan, key) = (&Plan::raw(), if round == 1 { -(rank as i32) } else { 0 });
+        let parity = world.split(Some(rank % 2), key, 1)?.ok_or(Error::Internal)?;
+        let twin = world.duplicate(2)?;
+        let but_last = world.split((rank + 1 < size || size == 1).then_some(7), 0, 1)?;
+        let but_first = world.split((rank > 0 || size == 1).then_some(9), 0, 1)?;
+        if round == 1 {
+            // The highest of each parity comes first.
+            let highest = (0..size).rev().find(|other| other % 2 == rank % 2);
+            assert_eq!(parity.transport_rank(foldwire::Rank(0)).map(|rank| rank.0), highest);
+        }
+        let mut groups = vec![
+            (&parity, sum(&mut (0..size).filter(|other| other % 2 == rank % 2))),
+            (&twin, sum(&mut (0..size))),
+        ];
+        if let Some(group) = &but_last {
+            groups.push((group, sum(&mut (0..(size - 1).max(1)))));
+        }
+        if let Some(group) = &but_first {
+            groups.push((group, sum(&mut (u32::from(size > 1)..size))));
+        }
+        if is_odd {
+            groups.reverse();
+        }
+        let mut calls = Vec::new();
+        for (group, want) in &groups {
+            calls.push((group.start_all_reduce(input(), Op::Sum, plan)?, *want));
+        }
+        // A call that waits drives the others.
+        let mut together = input();
+        twin.all_reduce(&mut together, Op::Sum, plan)?;
+        assert!(all(&together, sum(&mut (0..size))));
+        calls.rotate_left(rank as usize % groups.len());
+        for (call, want) in calls {
+            let (values, _) = call.wait().into_result()?;
+            assert!(all(&values, want), "rank {rank} of {size}: {} for {want}", values[0]);
+        }
+    }
+    // What was dropped is free again: the same can be done as often as one likes.
+    for _ in 0..20 {
+        let again = world.duplicate(N_CALLS + 1)?;
+        assert_eq!((again.rank(), again.size()), (world.rank(), world.size()));
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! A transport of one channel of a node's, between some of its ranks.
+
+use super::Node;
+use crate::group::Failure;
+use crate::transport::{FRAMES_PER_LANE, Rank, Tag, Transport};
+use alloc::rc::Rc;
+use core::task::{Poll, Waker};
+use core::time::Duration;
+
+pub(crate) struct Port<'a, X: Transport> {
+    node: Rc<Node<'a, X>>,
+    channel: usize,
+    /// The members in the order of their ranks, as the transport's ranks; `None`: all of those.
+    members: Option<Rc<[Rank]>>,
+    own: Rank,
+}
+
+impl<'a, X: Transport> Port<'a, X> {
+    /// Of a rank among `members`.
+    pub(super) fn new(node: Rc<Node<'a, X>>, channel: usize, members: Option<Rc<[Rank]>>) -> Self {
+        let mut port = Self { own: node.rank(), node, channel, members };
+        port.own = port.member(port.own).unwrap_or(port.own);
+        port
+    }
+
+    /// A member's rank in the transport. What is no member becomes a rank out of range, for the
+    /// transport to refuse.
+    pub(crate) fn outer(&self, rank: Rank) -> Rank {
+        match &self.members {
+            None => rank,
+            Some(members) => members.get(rank.index()).copied().unwrap_or(Rank(u32::MAX)),
+        }
+    }
+
+    /// A rank of the transport's as a member.
+    fn member(&self, outer: Rank) -> Option<Rank> {
+        match &self.members {
+            None => Some(outer),
+            Some(members) => members.iter().position(|&rank| rank == outer).map(Rank::new),
+        }
+    }
+
+    /// The failure, its peer as a member.
+    fn error(&self, failure: Failure) -> Failure {
+        Failure { peer: failure.peer.and_then(|peer| self.member(peer)), ..failure }
+    }
+
+    const fn tag(&self, tag: Tag) -> Tag {
+        tag.of_channel(self.channel)
+    }
+}
+
+impl<X: Transport> Transport for Port<'_, X> {
+    type Frame = X::Frame;
+    type Error = Failure;
+
+    fn rank(&self) -> Rank {
+        self.own
+    }
+
+    fn size(&self) -> usize {
+        self.members.as_ref().map_or_else(|| self.node.size(), |members| members.len())
+    }
+
+    fn frame_capacity(&self) -> usize {
+        self.node.transport.borrow().frame_capacity()
+    }
+
+    fn poll_frame(&mut self) -> Poll<Result<X::Frame, Failure>> {
+        self.node.transport.borrow_mut().poll_frame().map_err(|error| self.error(error))
+    }
+
+    /// What is set aside for a channel.
+    fn n_frames(&self) -> Option<usize> {
+        let n_frames = self.node.transport.borrow().n_frames();
+        n_frames.map(|n_frames| n_frames.min(self.node.config.lanes * FRAMES_PER_LANE))
+    }
+
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {
+        let (to, tag) = (self.outer(to), self.tag(tag));
+        self.node.transport.borrow_mut().poll_ready(to, tag).map_err(|error| self.error(error))
+    }
+
+    fn send(&mut self, to: Rank, tag: Tag, frame: X::Frame, n_bytes: usize) -> Result<(), Failure> {
+        let (to, tag) = (self.outer(to), self.tag(tag));
+        let sent = self.node.transport.borrow_mut().send(to, tag, frame, n_bytes);
+        sent.map_err(|error| self.error(error))
+    }
+
+    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(X::Frame, usize), Failure>> {
+        let (from, tag) = (self.outer(from), self.tag(tag));
+        self.node.transport.borrow_mut().poll_recv(from, tag).map_err(|error| self.error(error))
+    }
+
+    fn expect(&mut self, from: Rank, tag: Tag) {
+        self.node.transport.borrow_mut().expect(self.outer(from), self.tag(tag));
+    }
+
+    fn forget(&mut self, peer: Rank) {
+        self.node.transport.borrow_mut().forget(self.outer(peer));
+    }
+
+    fn recycle(&mut self, frame: X::Frame) {
+        self.node.transport.borrow_mut().recycle(frame);
+    }
+
+    fn undelivered(&self) -> Option<Rank> {
+        let peer = self.node.transport.borrow().undelivered_of(self.channel)?;
+        Some(self.member(peer).unwrap_or(self.own))
+    }
+
+    /// Drives the node's other calls as well, unless it is them that look.
+    fn progress(&mut self) -> Result<(), Failure> {
+        if self.node.is_fresh.replace(false) {
+            return Ok(());
+        }
+        self.node.pass().map(drop).map_err(|error| self.error(error))
+    }
+
+    fn now(&self) -> Duration {
+        self.node.transport.borrow().now()
+    }
+
+    fn idle(&mut self, budget: Duration) {
+        self.node.idle(budget);
+    }
+
+    fn register(&mut self, waker: &Waker) -> bool {
+        self.node.register(waker)
+    }
+
+    fn link_rate(&self) -> Option<f64> {
+        self.node.transport.borrow().link_rate()
+    }
+
+    fn needs_checksum(&self) -> bool {
+        self.node.transport.borrow().needs_checksum()
+    }
+}

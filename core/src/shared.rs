@@ -1,0 +1,317 @@
+//! A communicator with several calls under way, that can be split.
+
+mod pending;
+mod split;
+
+pub use pending::Pending;
+pub use split::Split;
+
+use crate::collective::table::{borrowed, each_collective, starts};
+use crate::collective::{Communicator, Config, Request};
+use crate::element::Element;
+use crate::error::Error;
+use crate::layout::Shares;
+use crate::node::{Node, Port, Seat};
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::schedule::Collective;
+use crate::transport::{Rank, Transport};
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::fmt;
+
+/// A communicator that makes several calls at once, and from which others can be made.
+///
+/// `start_…` takes buffers by value, a `Vec` or a slice that outlives the communicator. It returns a
+/// [`Pending`] call, which gives them back. The other methods return when their call is done.
+/// Whoever waits for one call, of this communicator or of another over the same transport, drives
+/// all that are under way.
+///
+/// All ranks must start the same calls on a communicator in the same order. They may wait for them
+/// in any order, and start calls on different communicators in any order.
+///
+/// It belongs to one thread. It can hold so many calls as it was made for ([`n_calls`]); one more
+/// is [`Error::TooManyCalls`] until the oldest is done. Each takes a
+/// [channel](Transport::n_channels) of the transport's, and frames for its lanes.
+///
+/// [`n_calls`]: Self::n_calls
+///
+/// # Examples
+/// Two sums at once, and one among every other rank:
+/// ```
+/// use foldwire::{Error, Op, Plan, SharedCommunicator, Transport};
+///
+/// fn sums<X: Transport>(transport: X, a: Vec<f32>, b: Vec<f32>) -> Result<(), Error> {
+///     let world = SharedCommunicator::new(transport, 2)?;
+///     let a = world.start_all_reduce(a, Op::Sum, &Plan::raw())?;
+///     let b = world.start_all_reduce(b, Op::Sum, &Plan::raw())?;
+///     // This drives both.
+///     let (b, _) = b.wait().into_result()?;
+///     let (mut a, _) = a.wait().into_result()?;
+///
+///     let color = world.rank().0 % 2;
+///     if let Some(half) = world.split(Some(color), 0, 1)? {
+///         half.all_reduce(&mut a, Op::Sum, &Plan::raw())?;
+///     }
+/// #   drop(b);
+///     Ok(())
+/// }
+/// ```
+pub struct SharedCommunicator<'a, X: Transport> {
+    node: Rc<Node<'a, X>>,
+    seats: Rc<[Rc<Seat<'a, X>>]>,
+    /// The seat of the next call.
+    next: Cell<usize>,
+    /// The members in the order of their ranks, as the transport's ranks; `None`: all of those.
+    members: Option<Rc<[Rank]>>,
+    rank: Rank,
+}
+
+impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
+    /// A communicator of all of the transport's ranks for `n_calls` calls at once, at least one,
+    /// with the default configuration.
+    ///
+    /// # Errors
+    /// As [`with_config`](Self::with_config).
+    pub fn new(transport: X, n_calls: usize) -> Result<Self, Error> {
+        Self::with_config(transport, Config::default(), n_calls)
+    }
+
+    /// A communicator of all of the transport's ranks for `n_calls` calls at once, at least one.
+    /// The configuration is that of all communicators that are made from it.
+    ///
+    /// # Errors
+    /// [`Error::TooFewChannels`] if the transport has fewer channels than that, or its pool fewer
+    /// frames than their lanes need; as [`Communicator::with_config`].
+    pub fn with_config(transport: X, config: Config, n_calls: usize) -> Result<Self, Error> {
+        let node = Node::new(transport, config)?;
+        let offer = node.offer();
+        let (need, free) = (n_calls.max(1), offer.channels().collect::<Vec<usize>>());
+        let channels = free.get(..need).ok_or(Error::TooFewChannels { need, have: free.len() })?;
+        Self::among(node, channels, None, 0)
+    }
+
+    /// A communicator of `members` on these channels, which are free.
+    fn among(
+        node: Rc<Node<'a, X>>,
+        channels: &[usize],
+        members: Option<Rc<[Rank]>>,
+        epoch: u16,
+    ) -> Result<Self, Error> {
+        let seats = node.seats(channels, members.as_ref(), epoch)?;
+        let own = node.rank();
+        let position = |members: &Rc<[Rank]>| members.iter().position(|&member| member == own);
+        let rank = members.as_ref().and_then(position).map_or(own, Rank::new);
+        Ok(Self { node, seats, next: Cell::new(0), members, rank })
+    }
+
+    /// This rank.
+    pub const fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// Number of ranks.
+    pub fn size(&self) -> usize {
+        self.members.as_ref().map_or_else(|| self.node.size(), |members| members.len())
+    }
+
+    /// A rank's number in the transport; `None` if it is no rank of the communicator.
+    pub fn transport_rank(&self, rank: Rank) -> Option<Rank> {
+        match &self.members {
+            None => (rank.index() < self.size()).then_some(rank),
+            Some(members) => members.get(rank.index()).copied(),
+        }
+    }
+
+    /// How many calls can be under way at once.
+    pub fn n_calls(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// Whether a call has failed, so that all further ones return [`Error::Poisoned`].
+    pub fn is_poisoned(&self) -> bool {
+        self.seats.iter().any(|seat| {
+            seat.comm
+                .try_borrow()
+                .is_ok_and(|comm| comm.as_ref().is_none_or(Communicator::is_poisoned))
+        })
+    }
+
+    /// Advances all calls under way over this transport by a bounded amount of work. Whether one
+    /// moved; a loop that has nothing else to do should rest if none did.
+    pub fn progress(&self) -> bool {
+        // An error of the transport's shows in each call.
+        self.node.pass().unwrap_or(false)
+    }
+
+    /// The seat of the next call.
+    fn seat(&self) -> Result<&Rc<Seat<'a, X>>, Error> {
+        if self.is_poisoned() {
+            return Err(Error::Poisoned);
+        }
+        let max = self.seats.len();
+        let seat = self.seats.get(self.next.get()).ok_or(Error::Internal)?;
+        if seat.is_taken.get() { Err(Error::TooManyCalls { max }) } else { Ok(seat) }
+    }
+
+    /// The next call takes the next seat.
+    fn advance(&self) {
+        self.next.set((self.next.get() + 1) % self.seats.len());
+    }
+
+    /// Makes a call on the next seat. The call says when it has begun: one whose arguments are
+    /// refused leaves the seat to the next.
+    fn call(
+        &self,
+        call: impl FnOnce(&mut Communicator<Port<'a, X>>, &dyn Fn()) -> Result<Report, Error>,
+    ) -> Result<Report, Error> {
+        let seat = self.seat()?;
+        let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+        let comm = comm.as_mut().ok_or(Error::Poisoned)?;
+        seat.is_taken.set(true);
+        let result = call(comm, &|| self.advance());
+        seat.is_taken.set(false);
+        result
+    }
+
+    /// Starts a call on the next seat.
+    fn start<T: Element, R: AsMut<[T]> + 'a>(
+        &self,
+        request: Box<pending::MakeRequest<'a, T>>,
+        send: Box<dyn AsRef<[T]> + 'a>,
+        recv: R,
+        plan: &Plan,
+    ) -> Result<Pending<'a, X, T, R>, Error> {
+        let pending = Pending::start(
+            Rc::clone(&self.node),
+            Rc::clone(self.seat()?),
+            request,
+            send,
+            recv,
+            plan,
+        )?;
+        self.advance();
+        Ok(pending)
+    }
+}
+
+/// The slice that an argument of this kind stands for, while a call is being driven.
+macro_rules! lent {
+    (data, $argument:ident, $send:ident, $recv:ident) => {
+        $recv
+    };
+    (recv, $argument:ident, $send:ident, $recv:ident) => {
+        $recv
+    };
+    (send, $argument:ident, $send:ident, $recv:ident) => {
+        $send
+    };
+    ($kind:ident, $argument:ident, $send:ident, $recv:ident) => {
+        $argument
+    };
+}
+
+/// The type of an argument of this kind that a pending call keeps.
+macro_rules! kept {
+    ($life:lifetime, $value:ident, $send:ident, $recv:ident, data) => {
+        $recv
+    };
+    ($life:lifetime, $value:ident, $send:ident, $recv:ident, recv) => {
+        $recv
+    };
+    ($life:lifetime, $value:ident, $send:ident, $recv:ident, send) => {
+        $send
+    };
+    ($life:lifetime, $value:ident, $send:ident, $recv:ident, $kind:ident) => {
+        borrowed!($life, $value, $kind)
+    };
+}
+
+macro_rules! start_method {
+    ([read_only $data:ident] $($rest:tt)*) => {};
+    (
+        [in_place $data:ident] $start:ident $name:ident ($($arg:ident: $kind:ident),*) $own:ident
+        $request:expr
+    ) => {
+        #[doc = starts!($name)]
+        ///
+        /// # Errors
+        /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
+        pub fn $start<T: Element, R: AsMut<[T]> + 'a>(
+            &self,
+            $($arg: kept!('a, T, S, R, $kind),)*
+            plan: &Plan,
+        ) -> Result<Pending<'a, X, T, R>, Error> {
+            let $own = self.rank();
+            let kept = $data;
+            let request: Box<pending::MakeRequest<'a, T>> = Box::new(move |_send, recv, _| {
+                $(let $arg = lent!($kind, $arg, _send, recv);)*
+                $request
+            });
+            self.start(request, Box::new([]), kept, plan)
+        }
+    };
+    (
+        [split $send:ident $recv:ident] $start:ident $name:ident ($($arg:ident: $kind:ident),*)
+        $own:ident $request:expr
+    ) => {
+        #[doc = starts!($name)]
+        ///
+        /// # Errors
+        /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
+        pub fn $start<T: Element, S: AsRef<[T]> + 'a, R: AsMut<[T]> + 'a>(
+            &self,
+            $($arg: kept!('a, T, S, R, $kind),)*
+            plan: &Plan,
+        ) -> Result<Pending<'a, X, T, R>, Error> {
+            let $own = self.rank();
+            let (kept_send, kept_recv) = ($send, $recv);
+            let request: Box<pending::MakeRequest<'a, T>> = Box::new(move |send, recv, _| {
+                $(let $arg = lent!($kind, $arg, send, recv);)*
+                $request
+            });
+            self.start(request, Box::new(kept_send), kept_recv, plan)
+        }
+    };
+}
+
+macro_rules! methods {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident / $start:ident [$($buffers:ident)*] ($($arg:ident: $kind:ident),*) =
+            |$own:ident| $request:expr;
+    )*) => {
+        impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+                pub fn $name<T: Element>(
+                    &self,
+                    $($arg: borrowed!('_, T, $kind),)*
+                    plan: &Plan,
+                ) -> Result<Report, Error> {
+                    self.call(|comm, has_begun| {
+                        let operation = comm.$start($($arg,)* plan)?;
+                        has_begun();
+                        operation.wait()
+                    })
+                }
+
+                start_method! { [$($buffers)*] $start $name ($($arg: $kind),*) $own $request }
+            )*
+        }
+    };
+}
+
+each_collective!(methods);
+
+impl<'a, X: Transport + 'a> fmt::Debug for SharedCommunicator<'a, X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n_taken = self.seats.iter().filter(|seat| seat.is_taken.get()).count();
+        write!(f, "rank {} of {}, {n_taken} calls under way", self.rank, self.size())
+    }
+}

@@ -1,0 +1,269 @@
+//! A call under way that owns its buffers.
+
+use crate::collective::{Request, Step, Underway};
+use crate::element::Element;
+use crate::error::{Buffer, Error};
+use crate::node::{Drive, Node, Seat};
+use crate::plan::Plan;
+use crate::queue::Finished;
+use crate::report::Report;
+use crate::transport::Transport;
+use alloc::boxed::Box;
+use alloc::rc::{Rc, Weak};
+use core::cell::RefCell;
+use core::fmt;
+use core::future::Future;
+use core::marker::PhantomData;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+
+/// Makes the call of its buffers, anew for each time that it is driven.
+pub(super) type MakeRequest<'a, T> =
+    dyn for<'b> Fn(&'b [T], &'b mut [T], Within<'b, 'a>) -> Request<'b, 'a, T> + 'a;
+/// Says that `'a` outlasts `'b`, so that what is borrowed for `'a` can go into a request.
+pub(super) type Within<'b, 'a> = PhantomData<&'b &'a ()>;
+
+/// A call under way that owns its buffers, or borrows them for longer than the communicator lives.
+///
+/// [`wait`](Self::wait) for it, [`poll`](Self::poll) it, or `.await` it. It moves whenever any call
+/// over the same transport is waited for, or
+/// [`progress`](crate::SharedCommunicator::progress) is called. Dropping it unfinished gives it up
+/// on all ranks, and the communicator with it.
+#[must_use = "a call that is dropped is given up"]
+pub struct Pending<'a, X: Transport, T: Element, R> {
+    node: Rc<Node<'a, X>>,
+    /// `None` once its result has been taken.
+    flight: Option<Rc<RefCell<Flight<'a, X, T, R>>>>,
+}
+
+/// The call, as the node drives it.
+struct Flight<'a, X: Transport, T: Element, R> {
+    seat: Rc<Seat<'a, X>>,
+    call: Underway<'a, X::Frame, T>,
+    request: Box<MakeRequest<'a, T>>,
+    send: Box<dyn AsRef<[T]> + 'a>,
+    recv: R,
+    /// How long the buffers were at first.
+    lengths: [usize; 2],
+    outcome: Option<Result<Report, Error>>,
+}
+
+impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R> {
+    pub(super) fn start(
+        node: Rc<Node<'a, X>>,
+        seat: Rc<Seat<'a, X>>,
+        request: Box<MakeRequest<'a, T>>,
+        send: Box<dyn AsRef<[T]> + 'a>,
+        mut recv: R,
+        plan: &Plan,
+    ) -> Result<Self, Error> {
+        let (sent, received) = ((*send).as_ref(), recv.as_mut());
+        let lengths = [sent.len(), received.len()];
+        let call = {
+            let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+            let comm = comm.as_mut().ok_or(Error::Poisoned)?;
+            Underway::start(comm, &request(sent, received, PhantomData), plan)?
+        };
+        seat.is_taken.set(true);
+        let flight = Flight { seat, call, request, send, recv, lengths, outcome: None };
+        let flight = Rc::new(RefCell::new(flight));
+        let driven: Rc<RefCell<dyn Drive + 'a>> = flight.clone();
+        let driven: Weak<RefCell<dyn Drive + 'a>> = Rc::downgrade(&driven);
+        node.add(driven);
+        Ok(Self { node, flight: Some(flight) })
+    }
+
+    /// Advances all calls over the transport by a bounded amount of work each. `Ready` once this
+    /// one is done, as often as it is asked; [`wait`](Self::wait) then gives the buffer.
+    ///
+    /// # Errors
+    /// As [`Operation::poll`](crate::Operation::poll).
+    pub fn poll(&mut self) -> Poll<Result<Report, Error>> {
+        if let Some(outcome) = self.outcome() {
+            return Poll::Ready(outcome);
+        }
+        // An error of the transport's shows in the call.
+        let _ = self.node.pass();
+        self.outcome().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Drives all calls over the transport until this one is done.
+    ///
+    /// # Panics
+    /// In a user's operation that this very call is computing with.
+    pub fn wait(mut self) -> Finished<R> {
+        loop {
+            if let Some(finished) = self.take() {
+                return finished;
+            }
+            let moved = if self.node.is_in_pass() {
+                // In a user's operation, on behalf of another call.
+                let flight = self.flight.as_ref().map(|flight| flight.try_borrow_mut());
+                flight.and_then(Result::ok).expect("a call cannot wait for itself").drive()
+            } else {
+                // An error of the transport's shows in the call.
+                self.node.pass().unwrap_or(false)
+            };
+            if !moved {
+                self.node.idle(self.rest());
+            }
+        }
+    }
+
+    /// Fails with [`Error::Stalled`] after `timeout` without any progress, as
+    /// [`Operation::with_timeout`](crate::Operation::with_timeout).
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        self.change(|call| call.limits.stall = timeout);
+        self
+    }
+
+    /// Fails with [`Error::Deadline`] unless finished in `left` from now, as
+    /// [`Operation::with_deadline`](crate::Operation::with_deadline).
+    pub fn with_deadline(self, left: Duration) -> Self {
+        let deadline = self.node.now().saturating_add(left);
+        self.change(|call| call.limits.deadline = Some(deadline));
+        self
+    }
+
+    /// Gives the call up: the other ranks get [`Error::Aborted`], and the communicator is poisoned.
+    /// Dropping it unfinished does the same.
+    pub fn cancel(self) {
+        drop(self);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Underway<'a, X::Frame, T>)) {
+        if let Some(Ok(mut flight)) = self.flight.as_ref().map(|flight| flight.try_borrow_mut()) {
+            change(&mut flight.call);
+        }
+    }
+
+    fn outcome(&self) -> Option<Result<Report, Error>> {
+        self.flight.as_ref()?.try_borrow().ok()?.outcome
+    }
+
+    /// The result, once the call is done, for the first time.
+    fn take(&mut self) -> Option<Finished<R>> {
+        let outcome = self.outcome()?;
+        // The node knows the call only weakly, and nobody drives one that is done.
+        let flight = Rc::into_inner(self.flight.take()?)?.into_inner();
+        Some(Finished { data: flight.recv, outcome })
+    }
+
+    /// How long to rest before the next look.
+    fn rest(&self) -> Duration {
+        let flight = self.flight.as_ref().map(|flight| flight.try_borrow());
+        let Some(Ok(flight)) = flight else { return Duration::ZERO };
+        let left = flight.call.limits.deadline.map(|at| at.saturating_sub(self.node.now()));
+        let rest = flight.call.rest();
+        left.map_or(rest, |left| left.min(rest))
+    }
+}
+
+impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Flight<'a, X, T, R> {
+    fn advance(&mut self) -> Result<Step, Error> {
+        let mut comm = self.seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+        let comm = comm.as_mut().ok_or(Error::Poisoned)?;
+        let (send, recv) = ((*self.send).as_ref(), self.recv.as_mut());
+        let lengths = [(Buffer::Send, send.len()), (Buffer::Recv, recv.len())];
+        for ((buffer, have), need) in lengths.into_iter().zip(self.lengths) {
+            if have != need {
+                let error = Error::Length { buffer, need, have };
+                self.call.give_up(comm, Some(&error));
+                return Err(error);
+            }
+        }
+        self.call.advance(comm, &mut (self.request)(send, recv, PhantomData))
+    }
+}
+
+impl<X: Transport, T: Element, R> Flight<'_, X, T, R> {
+    /// Tells the other ranks that this one has given up, unless it is done.
+    fn give_up(&mut self) {
+        if let Ok(mut comm) = self.seat.comm.try_borrow_mut()
+            && let Some(comm) = comm.as_mut()
+        {
+            self.call.give_up(comm, None);
+        }
+        self.seat.is_taken.set(false);
+    }
+}
+
+impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Drive for Flight<'a, X, T, R> {
+    fn drive(&mut self) -> bool {
+        if self.is_finished() {
+            return false;
+        }
+        let outcome = match self.advance() {
+            Ok(Step::Moved) => return true,
+            Ok(Step::Waiting) => return false,
+            Ok(Step::Finished(report)) => Ok(report),
+            Err(error) => Err(error),
+        };
+        self.outcome = Some(outcome);
+        self.seat.is_taken.set(false);
+        true
+    }
+
+    fn is_finished(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    fn channel(&self) -> usize {
+        self.seat.channel
+    }
+
+    fn abandon(&mut self) {
+        self.give_up();
+        self.outcome = Some(Err(Error::Poisoned));
+    }
+}
+
+/// Dropped unfinished, it gives the call up.
+impl<X: Transport, T: Element, R> Drop for Pending<'_, X, T, R> {
+    fn drop(&mut self) {
+        if let Some(flight) = self.flight.take()
+            && let Ok(mut flight) = flight.try_borrow_mut()
+            && flight.outcome.is_none()
+        {
+            flight.give_up();
+        }
+    }
+}
+
+/// Nothing in it is ever pinned.
+impl<X: Transport, T: Element, R> Unpin for Pending<'_, X, T, R> {}
+
+/// Once it has returned its result, it is pending for ever.
+impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Future for Pending<'a, X, T, R> {
+    type Output = Finished<R>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Finished<R>> {
+        if let Some(finished) = self.take() {
+            return Poll::Ready(finished);
+        }
+        let mut moved = self.node.pass().unwrap_or(false);
+        if !moved && self.node.register(context.waker()) {
+            // What came before it was registered is found now.
+            moved = self.node.pass().unwrap_or(false);
+            if !moved {
+                return self.take().map_or(Poll::Pending, Poll::Ready);
+            }
+        }
+        if let Some(finished) = self.take() {
+            return Poll::Ready(finished);
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl<X: Transport, T: Element, R> fmt::Debug for Pending<'_, X, T, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_done = self
+            .flight
+            .as_ref()
+            .is_none_or(|flight| flight.try_borrow().is_ok_and(|flight| flight.outcome.is_some()));
+        f.write_str(if is_done { "a call, done" } else { "a call, under way" })
+    }
+}

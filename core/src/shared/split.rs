@@ -1,0 +1,246 @@
+//! Communicators made from a communicator: split, duplicated, of survivors.
+//!
+//! All ranks tell all others, in one exact all-gather, which group they want to be in, which
+//! channels they have free, and the latest epoch that they know of. So the members of a group find
+//! the same ranks in the same order, the same free channels, and an epoch later than any that was
+//! used on them. Ranks of different groups may take the same channels: they have no link in common.
+//!
+//! Cost: an all-gather of 12 `f64` for each rank.
+//!
+//! Source: `MPI_Comm_split`, `MPI_Comm_dup` (MPI 4.1, §7.4.2).
+
+use super::{Pending, SharedCommunicator};
+use crate::error::{Error, Field, Value};
+use crate::node::Offer;
+use crate::plan::Plan;
+use crate::shrink::MAX_EPOCH;
+use crate::transport::{MAX_CHANNELS, Rank, Transport};
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+
+/// Channels in a number: as many bits as an `f64` surely holds exactly.
+const BITS: usize = 32;
+/// Numbers that say which channels are free.
+const N_MASKS: usize = MAX_CHANNELS / BITS;
+
+/// What a rank tells the others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Entry {
+    color: Option<u32>,
+    key: i32,
+    n_calls: u32,
+    epoch: u16,
+    /// A bit for each free channel.
+    free: [u32; N_MASKS],
+}
+
+impl Entry {
+    /// Numbers that an entry travels as.
+    const N_VALUES: usize = 4 + N_MASKS;
+
+    fn write(&self, place: &mut [f64]) {
+        let color = self.color.map_or(-1.0, f64::from);
+        let first = [color, self.key.into(), self.n_calls.into(), self.epoch.into()];
+        let free = self.free.map(f64::from);
+        for (place, value) in place.iter_mut().zip(first.into_iter().chain(free)) {
+            *place = value;
+        }
+    }
+
+    fn read(values: &[f64]) -> Self {
+        let at = |at: usize| values.get(at).copied().unwrap_or(0.0);
+        Self {
+            color: (at(0) >= 0.0).then_some(at(0) as u32),
+            key: at(1) as i32,
+            n_calls: at(2) as u32,
+            epoch: at(3) as u16,
+            free: core::array::from_fn(|mask| at(4 + mask) as u32),
+        }
+    }
+}
+
+impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
+    /// Communicators of the ranks that give the same color, for `n_calls` calls at once, at least
+    /// one; `None` for a rank that gives none. Ranks are numbered by `key`, and by their old rank
+    /// where that is the same. All ranks of this communicator call it together, between the same
+    /// two calls; those of one color with the same `n_calls`.
+    ///
+    /// A communicator that is dropped gives its channels back.
+    ///
+    /// # Errors
+    /// As a call of [`all_gather`](Self::all_gather);
+    /// [`Error::TooFewChannels`] on all ranks of a color for which there are too few;
+    /// [`Error::Mismatch`] of [`Field::Context`] if they differ in `n_calls`;
+    /// [`Error::TooManyGroups`] after 2¹⁵ − 1 communicators.
+    pub fn split(
+        &self,
+        color: Option<u32>,
+        key: i32,
+        n_calls: usize,
+    ) -> Result<Option<Self>, Error> {
+        self.start_split(color, key, n_calls)?.wait()
+    }
+
+    /// Starts what [`split`](Self::split) does. Until it is done, other communicators over the same
+    /// transport find no free channels.
+    ///
+    /// # Errors
+    /// As [`start_all_gather`](Self::start_all_gather).
+    pub fn start_split(
+        &self,
+        color: Option<u32>,
+        key: i32,
+        n_calls: usize,
+    ) -> Result<Split<'_, 'a, X>, Error> {
+        let offer = self.node.offer();
+        let mut free = [0; N_MASKS];
+        for channel in offer.channels() {
+            free[channel / BITS] |= 1 << (channel % BITS);
+        }
+        let n_calls = n_calls.clamp(1, MAX_CHANNELS + 1) as u32;
+        let own = Entry { color, key, n_calls, epoch: self.node.epoch(), free };
+        let mut all = vec![0.0; self.size() * Entry::N_VALUES];
+        let place = self.rank.index() * Entry::N_VALUES;
+        own.write(&mut all[place..place + Entry::N_VALUES]);
+        let exchange = self.start_all_gather_in_place(all, &Plan::raw())?;
+        Ok(Split { parent: self, exchange, offer })
+    }
+
+    /// A communicator of the same ranks for `n_calls` calls at once, at least one. Its calls and
+    /// those of this one are apart from each other. All ranks call it together, between the same
+    /// two calls.
+    ///
+    /// # Errors
+    /// As [`split`](Self::split).
+    pub fn duplicate(&self, n_calls: usize) -> Result<Self, Error> {
+        self.split(Some(0), 0, n_calls)?.ok_or(Error::Internal)
+    }
+
+    /// A communicator of the ranks that call this, after a failure or without one, for `n_calls`
+    /// calls at once: what [`Communicator::shrink`](crate::Communicator::shrink) does. Calls under
+    /// way on this one are given up, and its channels are not used again.
+    ///
+    /// A rank that is left out counts as lost for the transport, and so for other communicators
+    /// over it as well.
+    ///
+    /// # Errors
+    /// As [`Communicator::shrink`](crate::Communicator::shrink), and [`split`](Self::split).
+    pub fn shrink(self, patience: Duration, n_calls: usize) -> Result<Self, Error> {
+        self.seats.iter().for_each(|seat| self.node.give_up(seat));
+        // What the survivors agree on travels on the first channel.
+        let mut seats = self.seats.iter().map(|seat| seat.comm.try_borrow_mut());
+        let mut first = seats.next().and_then(Result::ok).ok_or(Error::Internal)?;
+        let shrunk = first.take().ok_or(Error::Poisoned)?.shrink(patience)?;
+        for seat in seats {
+            seat.map_err(|_| Error::Internal)?.take();
+        }
+        let members = (0..shrunk.size()).map(Rank::new);
+        let outer = members.filter_map(|rank| self.transport_rank(shrunk.transport_rank(rank)?));
+        let (rank, outer) = (shrunk.rank(), outer.collect());
+        *first = Some(shrunk);
+        drop(first);
+        let survivors = Self {
+            node: Rc::clone(&self.node),
+            seats: self.seats.iter().take(1).cloned().collect(),
+            next: Cell::new(0),
+            members: Some(outer),
+            rank,
+        };
+        survivors.duplicate(n_calls)
+    }
+}
+
+/// A communicator being made; see [`SharedCommunicator::split`].
+///
+/// [`wait`](Self::wait) for it, or `.await` it. Dropping it unfinished gives up the communicator
+/// that is being split.
+#[must_use = "nothing comes of it unless it is waited for"]
+pub struct Split<'s, 'a, X: Transport> {
+    parent: &'s SharedCommunicator<'a, X>,
+    exchange: Pending<'a, X, f64, Vec<f64>>,
+    offer: Offer<'a, X>,
+}
+
+impl<'a, X: Transport + 'a> Split<'_, 'a, X> {
+    /// Drives all calls over the transport until it is done.
+    ///
+    /// # Errors
+    /// As [`SharedCommunicator::split`].
+    pub fn wait(self) -> Result<Option<SharedCommunicator<'a, X>>, Error> {
+        let (all, _) = self.exchange.wait().into_result()?;
+        conclude(self.parent, &all, &self.offer)
+    }
+}
+
+/// Once it has returned its result, it is pending for ever.
+impl<'a, X: Transport + 'a> Future for Split<'_, 'a, X> {
+    type Output = Result<Option<SharedCommunicator<'a, X>>, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let finished = core::task::ready!(Pin::new(&mut self.exchange).poll(context));
+        let (all, _) = finished.into_result()?;
+        Poll::Ready(conclude(self.parent, &all, &self.offer))
+    }
+}
+
+/// The communicator of this rank's color, of what all ranks told.
+fn conclude<'a, X: Transport + 'a>(
+    parent: &SharedCommunicator<'a, X>,
+    all: &[f64],
+    offer: &Offer<'a, X>,
+) -> Result<Option<SharedCommunicator<'a, X>>, Error> {
+    let entries: Vec<Entry> = all.chunks_exact(Entry::N_VALUES).map(Entry::read).collect();
+    let own = entries[parent.rank.index()];
+    if own.color.is_none() {
+        return Ok(None);
+    }
+    let mut members: Vec<(i32, Rank)> = entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| entry.color == own.color)
+        .map(|(rank, entry)| (entry.key, Rank::new(rank)))
+        .collect();
+    members.sort_unstable();
+    let mut together = own;
+    for &(_, rank) in &members {
+        let theirs = entries[rank.index()];
+        if theirs.n_calls != own.n_calls {
+            let [ours, theirs] = [own, theirs].map(|entry| Value::number(entry.n_calls.into()));
+            return Err(Error::Mismatch { rank, field: Field::Context, ours, theirs });
+        }
+        together.epoch = together.epoch.max(theirs.epoch);
+        together.free = core::array::from_fn(|at| together.free[at] & theirs.free[at]);
+    }
+    if together.epoch >= MAX_EPOCH {
+        return Err(Error::TooManyGroups { max: MAX_EPOCH });
+    }
+    let is_free = |&channel: &usize| together.free[channel / BITS] >> (channel % BITS) & 1 == 1;
+    let free: Vec<usize> = offer.channels().filter(is_free).collect();
+    let need = own.n_calls as usize;
+    let channels = free.get(..need).ok_or(Error::TooFewChannels { need, have: free.len() })?;
+    let outer = members.iter().filter_map(|&(_, rank)| parent.transport_rank(rank)).collect();
+    let (node, epoch) = (Rc::clone(&parent.node), together.epoch + 1);
+    SharedCommunicator::among(node, channels, Some(outer), epoch).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_survives_its_way() {
+        for color in [None, Some(0), Some(u32::MAX)] {
+            let free = core::array::from_fn(|at| u32::MAX - at as u32);
+            let entry = Entry { color, key: i32::MIN, n_calls: 257, epoch: u16::MAX, free };
+            let mut values = [0.5; Entry::N_VALUES];
+            entry.write(&mut values);
+            assert_eq!(Entry::read(&values), entry);
+        }
+    }
+}
