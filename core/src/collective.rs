@@ -4,7 +4,7 @@
 //! be polled. Both only describe the call; [`Operation`] runs it.
 
 mod operation;
-mod survey;
+pub(crate) mod survey;
 pub(crate) mod table;
 
 pub use operation::Operation;

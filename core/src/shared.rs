@@ -1,5 +1,6 @@
 //! A communicator with several calls under way, that can be split.
 
+mod group;
 mod pending;
 mod split;
 

@@ -135,13 +135,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         request: &Request<'_, 's, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let schedule = comm.prepare(request, plan)?;
-        let now = comm.transport.now();
-        let limits = Limits {
-            stall: comm.config.timeout,
-            deadline: comm.config.deadline.map(|left| now.saturating_add(left)),
-        };
-        let mut call = Self { plan: *plan, schedule, limits, state: State::Finished };
+        let mut call = Self::prepare(comm, request, plan)?;
         call.state = if plan.needs_extent() {
             let sampled = plan.samples(request.shares.count());
             call.start_extent(comm, request, sampled, Report::default())?
@@ -149,6 +143,36 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             call.start_running(comm, request, None, Report::default())?
         };
         Ok(call)
+    }
+
+    /// Starts a call of which all ranks have found the extent of the data, if the bound needs that.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start), and [`Error::Bound`] on all ranks alike.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn start_knowing<X: Transport<Frame = F>>(
+        comm: &mut Communicator<X>,
+        request: &Request<'_, 's, T>,
+        plan: &Plan,
+        extent: Option<Extent>,
+    ) -> Result<Self, Error> {
+        let mut call = Self::prepare(comm, request, plan)?;
+        call.state = call.start_running(comm, request, extent, Report::default())?;
+        Ok(call)
+    }
+
+    fn prepare<X: Transport<Frame = F>>(
+        comm: &mut Communicator<X>,
+        request: &Request<'_, 's, T>,
+        plan: &Plan,
+    ) -> Result<Self, Error> {
+        let schedule = comm.prepare(request, plan)?;
+        let now = comm.transport.now();
+        let limits = Limits {
+            stall: comm.config.timeout,
+            deadline: comm.config.deadline.map(|left| now.saturating_add(left)),
+        };
+        Ok(Self { plan: *plan, schedule, limits, state: State::Finished })
     }
 
     const fn division(&self, collective: Collective) -> Division {

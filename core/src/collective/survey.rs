@@ -17,7 +17,7 @@ pub const N_VALUES: usize = 4;
 const AGREEMENT: f64 = 0.75;
 
 /// One rank's look at its values.
-pub(super) fn look<T: Element>(values: &[T], level: Level, sampled: bool) -> [f64; N_VALUES] {
+pub(crate) fn look<T: Element>(values: &[T], level: Level, sampled: bool) -> [f64; N_VALUES] {
     let halves =
         if sampled { sample::extents(values) } else { [Kernel::at(level).extent(values); 2] };
     let [(a, b), (c, d)] = halves.map(|(min, max)| (-min.to_f64(), max.to_f64()));
@@ -25,7 +25,7 @@ pub(super) fn look<T: Element>(values: &[T], level: Level, sampled: bool) -> [f6
 }
 
 /// What all looks together say; `None` if everything must be looked at.
-pub(super) fn conclude(all: [f64; N_VALUES], sampled: bool) -> Option<Option<Extent>> {
+pub(crate) fn conclude(all: [f64; N_VALUES], sampled: bool) -> Option<Option<Extent>> {
     let [a, b, c, d] = all;
     let whole = Extent { min: -a.max(c), max: b.max(d) };
     let least = (a + b).min(c + d);

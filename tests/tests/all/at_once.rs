@@ -222,3 +222,120 @@ fn many_times_sixty_four_calls_on_overlapping_groups() {
 fn a_thousand_times_sixty_four_calls_on_overlapping_groups() {
     sixty_four_calls_on_overlapping_groups(1000);
 }
+
+/// Whatever each array's length, scale and bound, and however few calls may be under way.
+#[test]
+fn a_group_of_arrays_has_the_bits_of_a_call_for_each() {
+    for n_calls in [1, 3, 16] {
+        Threads::default().run_transports(3, |transport| {
+            let world = SharedCommunicator::new(transport, n_calls).unwrap();
+            let rank = world.rank().index();
+            let lengths = [0, 1, 5000, 200_000, 2, 31, 4096, 70_000, 12, 100];
+            let array = |at: usize| {
+                let scale = 10f32.powi(at as i32 * 3 - 12);
+                let smooth = data::smooth::<f32>(rank + at, lengths[at]);
+                smooth.into_iter().map(|x| scale * x).collect::<Vec<_>>()
+            };
+            let bound = |at: usize| match at % 3 {
+                0 => Bound::Relative(1e-3),
+                1 => Bound::Absolute(1e-2),
+                _ => Bound::Psnr(60.0),
+            };
+            let plan = Plan::foldwire(Bound::Relative(1e-6));
+            let mut together: Vec<_> = (0..lengths.len()).map(array).collect();
+            let mut arrays: Vec<_> =
+                together.iter_mut().enumerate().map(|(at, x)| (&mut x[..], bound(at))).collect();
+            let reports = world.all_reduce_group(&mut arrays, Op::Avg, &plan).unwrap();
+            for (at, (array_of_group, report)) in together.iter().zip(&reports).enumerate() {
+                let mut alone = array(at);
+                let plan = plan.with_bound(bound(at));
+                let of_one = world.all_reduce(&mut alone, Op::Avg, &plan).unwrap();
+                assert!(data::bits(array_of_group) == data::bits(&alone), "array {at}");
+                assert_eq!((report.bound, report.worst_case), (of_one.bound, of_one.worst_case));
+            }
+            // Ten looks at the extent are one, or two where a sample missed something.
+            assert!(world.all_reduce_group::<f64>(&mut [], Op::Sum, &plan).unwrap().is_empty());
+        });
+    }
+}
+
+#[test]
+fn a_group_with_one_wrong_bound_sends_nothing() {
+    Threads::default().run_transports(2, |transport| {
+        let world = SharedCommunicator::new(transport, 2).unwrap();
+        let (mut a, mut b) = ([1.0f32; 100], [2.0f32; 100]);
+        let mut arrays =
+            [(&mut a[..], Bound::Absolute(1e-3)), (&mut b[..], Bound::Absolute(f64::NAN))];
+        let plan = Plan::foldwire(Bound::Absolute(1.0));
+        let wrong = world.all_reduce_group(&mut arrays, Op::Sum, &plan);
+        assert!(matches!(wrong, Err(Error::Bound(_))), "{wrong:?}");
+        arrays[1].1 = Bound::Absolute(1e-3);
+        world.all_reduce_group(&mut arrays, Op::Sum, &plan).unwrap();
+        assert!((a[7] - 2.0).abs() < 2e-3 && (b[7] - 4.0).abs() < 2e-3);
+    });
+}
+
+/// Ranks whose groups differ find out, and nobody waits for ever.
+#[test]
+fn groups_of_different_arrays_are_a_mismatch() {
+    Threads::default().run_transports(3, |transport| {
+        let world = SharedCommunicator::new(transport, 4).unwrap();
+        let n_arrays = if world.rank() == Rank(1) { 2 } else { 3 };
+        let mut data = vec![vec![1.0f32; 50]; n_arrays];
+        let mut arrays: Vec<_> =
+            data.iter_mut().map(|x| (&mut x[..], Bound::Relative(1e-3))).collect();
+        let plan = Plan::foldwire(Bound::Relative(1e-3));
+        let outcome = world.all_reduce_group(&mut arrays, Op::Sum, &plan);
+        assert!(
+            matches!(outcome, Err(Error::Mismatch { .. } | Error::Aborted { .. })),
+            "{outcome:?}"
+        );
+    });
+}
+
+/// Two communicators' calls as futures that are woken, on two tasks of one thread for each rank.
+#[test]
+fn futures_of_several_calls_are_woken() {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Wake, Waker};
+
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    Threads::default().run_transports(3, |transport| {
+        let world = SharedCommunicator::new(transport, 4).unwrap();
+        let mut n_polls = 0;
+        for round in 0..20 {
+            let a = world.start_all_reduce(vec![1.0f64; 40_000], Op::Sum, &raw()).unwrap();
+            let b = world.start_all_reduce(vec![2.0f64; 9], Op::Sum, &raw()).unwrap();
+            if world.rank() == Rank(round % 3) {
+                std::thread::sleep(Duration::from_millis(3));
+            }
+            let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+            let mut context = Context::from_waker(&waker);
+            let (mut a, mut b) = (pin!(a), pin!(b));
+            let (mut has_a, mut has_b) = (false, false);
+            while !(has_a && has_b) {
+                for (call, has, want) in
+                    [(a.as_mut(), &mut has_a, 3.0), (b.as_mut(), &mut has_b, 6.0)]
+                {
+                    n_polls += 1;
+                    if !*has && let Poll::Ready(finished) = call.poll(&mut context) {
+                        assert!(finished.into_result().unwrap().0.iter().all(|&x| x == want));
+                        *has = true;
+                    }
+                }
+                if !(has_a && has_b) {
+                    std::thread::park();
+                }
+            }
+        }
+        assert!(n_polls < 20_000, "{n_polls} polls: tasks did not sleep");
+    });
+}
