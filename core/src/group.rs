@@ -12,7 +12,7 @@ pub use rank_set::MAX_RANKS;
 pub(crate) use rank_set::RankSet;
 
 use crate::error::Error;
-use crate::transport::{Rank, Tag, Transport};
+use crate::transport::{Distance, Rank, Tag, Transport};
 pub(crate) use checked::{Checked, Failure};
 use core::task::{Poll, Waker};
 use core::time::Duration;
@@ -174,6 +174,10 @@ impl<X: Transport> Transport for Group<X> {
 
     fn link_rate(&self) -> Option<f64> {
         self.inner.link_rate()
+    }
+
+    fn distance(&self, peer: Rank) -> Distance {
+        self.inner.distance(self.outer(peer))
     }
 
     fn needs_checksum(&self) -> bool {

@@ -107,6 +107,6 @@ pub use queue::{Finished, Queue};
 pub use report::Report;
 pub use schedule::Collective;
 #[cfg(feature = "alloc")]
-pub use shared::{Pending, SharedCommunicator, Split};
+pub use shared::{Pending, SharedCommunicator, Split, TwoLevels};
 pub use shrink::Shrink;
-pub use transport::{Rank, Tag, Transport};
+pub use transport::{Distance, Rank, Tag, Transport};

@@ -18,7 +18,7 @@ pub(crate) use port::Port;
 use crate::collective::{Communicator, Config};
 use crate::error::Error;
 use crate::group::{Checked, Failure};
-use crate::transport::{FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
+use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use alloc::rc::{Rc, Weak};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -110,6 +110,11 @@ impl<'a, X: Transport> Node<'a, X> {
 
     pub(crate) fn now(&self) -> Duration {
         self.transport.borrow().now()
+    }
+
+    /// Whether a rank of the transport's shares this one's node.
+    pub(crate) fn is_near(&self, rank: Rank) -> bool {
+        self.transport.borrow().distance(rank) < Distance::Network
     }
 
     /// The latest epoch of any channel, as far as this rank knows.

@@ -3,15 +3,17 @@
 mod group;
 mod pending;
 mod split;
+mod two_levels;
 
 pub use pending::Pending;
 pub use split::Split;
+pub use two_levels::TwoLevels;
 
 use crate::collective::table::{borrowed, each_collective, starts};
 use crate::collective::{Communicator, Config, Request};
 use crate::element::Element;
 use crate::error::Error;
-use crate::layout::Shares;
+use crate::layout::{Shares, share};
 use crate::node::{Node, Port, Seat};
 use crate::plan::Plan;
 use crate::report::Report;
@@ -116,6 +118,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// Number of ranks.
     pub fn size(&self) -> usize {
         self.members.as_ref().map_or_else(|| self.node.size(), |members| members.len())
+    }
+
+    /// This rank's share of `count` values.
+    pub fn share(&self, count: usize) -> core::ops::Range<usize> {
+        share(count, self.size(), self.rank.index())
     }
 
     /// A rank's number in the transport; `None` if it is no rank of the communicator.

@@ -262,11 +262,30 @@ pub trait Transport {
         None
     }
 
+    /// How near a peer is; the same seen from there. Helps to compress between nodes only
+    /// (`SharedCommunicator::two_levels`).
+    fn distance(&self, peer: Rank) -> Distance {
+        let _ = peer;
+        Distance::Network
+    }
+
     /// Whether bytes can be damaged on the way, so that frames carry a checksum unless the caller
     /// says otherwise. `false` suits frames that never leave the process.
     fn needs_checksum(&self) -> bool {
         true
     }
+}
+
+/// Classes of links, from the nearest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Distance {
+    /// Within a process.
+    Process,
+    /// Within a node, through its memory.
+    Node,
+    /// Between nodes, or not known.
+    Network,
 }
 
 /// Alignment of a frame's first byte.

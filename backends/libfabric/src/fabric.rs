@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use foldwire::transport::{Rank, Tag};
+use foldwire::transport::{Distance, Rank, Tag};
 use foldwire_bootstrap::Exchange;
 use foldwire_messaging::{Event, Net, Patience, Refused, Source, on_wire};
 
@@ -48,6 +48,8 @@ pub(crate) struct Parts {
     pub(crate) size: usize,
     pub(crate) provider: String,
     pub(crate) is_in_memory: bool,
+    /// Which ranks share this one's host.
+    pub(crate) is_near: Vec<bool>,
     pub(crate) link_rate: Option<f64>,
     pub(crate) watch: Watch,
 }
@@ -337,6 +339,11 @@ impl Net for Fabric {
 
     fn link_rate(&self) -> Option<f64> {
         self.parts.link_rate
+    }
+
+    fn distance(&self, peer: Rank) -> Distance {
+        let is_near = self.parts.is_near.get(peer.index()).is_some_and(|&near| near);
+        if is_near { Distance::Node } else { Distance::Network }
     }
 
     fn needs_checksum(&self) -> bool {

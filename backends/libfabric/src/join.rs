@@ -103,6 +103,7 @@ pub(crate) fn join<X: Exchange>(
         rank,
         size,
         is_in_memory: check::core_name(&provider) == SHARED_MEMORY,
+        is_near: offers.iter().map(|offer| offer.host == mine.host).collect(),
         provider,
         link_rate: settings.link_rate,
         watch: watch(exchange),

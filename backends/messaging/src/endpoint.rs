@@ -20,7 +20,9 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use foldwire::frame::{Kind, context_of};
-use foldwire::transport::{MAX_CHANNELS, MIN_FRAME_BYTES, Rank, Tag, Transport, TransportError};
+use foldwire::transport::{
+    Distance, MAX_CHANNELS, MIN_FRAME_BYTES, Rank, Tag, Transport, TransportError,
+};
 
 use crate::link::Peers;
 use crate::net::{Event, Net, Refused, Source};
@@ -451,6 +453,10 @@ impl<N: Net> Transport for Endpoint<N> {
 
     fn link_rate(&self) -> Option<f64> {
         self.options.link_rate.or(self.net.link_rate())
+    }
+
+    fn distance(&self, peer: Rank) -> Distance {
+        if self.check(peer, Tag(0)).is_ok() { self.net.distance(peer) } else { Distance::Network }
     }
 
     fn needs_checksum(&self) -> bool {

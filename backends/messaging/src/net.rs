@@ -7,7 +7,7 @@
 
 use core::time::Duration;
 
-use foldwire::transport::{Rank, Tag, TransportError};
+use foldwire::transport::{Distance, Rank, Tag, TransportError};
 
 /// A two-sided message layer between `size` ranks.
 ///
@@ -91,6 +91,12 @@ pub trait Net {
     /// As [`Transport::link_rate`](foldwire::Transport::link_rate).
     fn link_rate(&self) -> Option<f64> {
         None
+    }
+
+    /// As [`Transport::distance`](foldwire::Transport::distance), of a rank of the group.
+    fn distance(&self, peer: Rank) -> Distance {
+        let _ = peer;
+        Distance::Network
     }
 
     /// As [`Transport::needs_checksum`](foldwire::Transport::needs_checksum).

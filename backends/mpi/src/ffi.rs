@@ -74,8 +74,8 @@ pub(crate) struct Comm {
     raw: ffi::MPI_Comm,
     rank: Rank,
     size: usize,
-    /// All ranks share memory.
-    in_memory: bool,
+    /// Of each rank, the lowest that shares memory with it.
+    nodes: Vec<c_int>,
     keep_forever: bool,
 }
 
@@ -92,15 +92,20 @@ impl Comm {
             checked(ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN))?;
             checked(ffi::MPI_Comm_rank(raw, &mut rank))?;
             checked(ffi::MPI_Comm_size(raw, &mut size))?;
-            let in_memory = share_memory(raw, size)?;
+            let nodes = nodes(raw, rank, size)?;
             let (rank, size) = (Rank::new(rank as usize), size as usize);
-            Ok(Self { raw, rank, size, in_memory, keep_forever: false })
+            Ok(Self { raw, rank, size, nodes, keep_forever: false })
         }
     }
 
     /// Whether all ranks share memory, so that messages cross no network.
-    pub(crate) const fn is_in_memory(&self) -> bool {
-        self.in_memory
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.nodes.iter().all(|&node| node == 0)
+    }
+
+    /// Whether a rank shares memory with this one.
+    pub(crate) fn shares_memory_with(&self, peer: Rank) -> bool {
+        self.nodes.get(peer.index()) == self.nodes.get(self.rank.index())
     }
 
     /// Never frees the communicator: a message that nobody received could otherwise meet a later
@@ -118,27 +123,40 @@ impl Comm {
     }
 }
 
-/// Whether all `size` ranks of a communicator share memory. All ranks call it together.
+/// Of each rank, the lowest that shares memory with it, so that messages between them cross no
+/// network. All ranks call it together.
 ///
 /// # Safety
-/// The communicator must be valid.
-unsafe fn share_memory(comm: ffi::MPI_Comm, size: c_int) -> Result<bool, Error> {
+/// The communicator must be valid, with this rank and size.
+unsafe fn nodes(comm: ffi::MPI_Comm, rank: c_int, size: c_int) -> Result<Vec<c_int>, Error> {
     let mut near = MaybeUninit::uninit();
-    let mut n_near = 0;
+    let mut lowest = rank;
+    let mut nodes = vec![0; size as usize];
     // SAFETY: by the caller's promise; the new communicator is read only after success, and freed.
+    // Its ranks are in the order of the old ones, so the broadcast from its first one gives all the
+    // lowest. The gather writes one integer for each rank into as many.
     unsafe {
         checked(ffi::MPI_Comm_split_type(
             comm,
             ffi::RSMPI_COMM_TYPE_SHARED,
-            0,
+            rank,
             ffi::RSMPI_INFO_NULL,
             near.as_mut_ptr(),
         ))?;
         let mut near = near.assume_init();
-        checked(ffi::MPI_Comm_size(near, &mut n_near))?;
+        checked(ffi::MPI_Bcast((&raw mut lowest).cast(), 1, ffi::RSMPI_INT32_T, 0, near))?;
         checked(ffi::MPI_Comm_free(&mut near))?;
+        checked(ffi::MPI_Allgather(
+            (&raw const lowest).cast(),
+            1,
+            ffi::RSMPI_INT32_T,
+            nodes.as_mut_ptr().cast(),
+            1,
+            ffi::RSMPI_INT32_T,
+            comm,
+        ))?;
     }
-    Ok(n_near == size)
+    Ok(nodes)
 }
 
 impl Drop for Comm {

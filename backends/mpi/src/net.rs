@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use foldwire::HeapFrame;
-use foldwire::transport::{Rank, Tag};
+use foldwire::transport::{Distance, Rank, Tag};
 use foldwire_messaging::{Event, Net, Patience, Refused, Source, on_wire};
 use mpi::topology::Communicator;
 
@@ -135,6 +135,10 @@ impl Net for Mpi {
 
     fn abandon(&mut self) {
         self.comm.keep_forever();
+    }
+
+    fn distance(&self, peer: Rank) -> Distance {
+        if self.comm.shares_memory_with(peer) { Distance::Node } else { Distance::Network }
     }
 
     fn needs_checksum(&self) -> bool {

@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use foldwire::transport::{MAX_CHANNELS, Rank, Tag, Transport};
+use foldwire::transport::{Distance, MAX_CHANNELS, Rank, Tag, Transport};
 
 use crate::Error;
 use crate::fabric::{Fabric, Parcel};
@@ -102,7 +102,9 @@ impl Endpoint {
             return Err((Error::ForeignFrame, frame));
         }
         let start = match &self.departures {
-            Some(departures) if to != self.rank => departures.next_start(self.fabric.now()),
+            Some(departures) if self.fabric.crosses_links(self.rank, to) => {
+                departures.next_start(self.fabric.now())
+            }
             _ => Duration::ZERO,
         };
         let link = match self.link(to, tag) {
@@ -114,7 +116,7 @@ impl Endpoint {
         }
         self.fabric.parker(to).notify();
         if let Some(departures) = &mut self.departures
-            && to != self.rank
+            && self.fabric.crosses_links(self.rank, to)
         {
             departures.depart(start, n_bytes);
         }
@@ -260,6 +262,10 @@ impl Transport for Endpoint {
 
     fn link_rate(&self) -> Option<f64> {
         self.fabric.pace().and_then(Pace::rate)
+    }
+
+    fn distance(&self, peer: Rank) -> Distance {
+        self.fabric.distance(self.rank, peer)
     }
 
     fn needs_checksum(&self) -> bool {

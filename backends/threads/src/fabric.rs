@@ -7,11 +7,12 @@
 //! A rank that ends closes its port, *after* everything it sent is visible and *before* it notifies
 //! everybody. Whoever sees the port closed and then finds a link empty has received all there was.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use foldwire::transport::{Rank, Tag};
+use foldwire::transport::{Distance, Rank, Tag};
 
 use crate::frame::Frame;
 use crate::pace::Pace;
@@ -57,6 +58,8 @@ pub(crate) struct Fabric {
     ticker: Ticker,
     /// Frames that each rank can hold if all hold as many.
     frames_per_rank: usize,
+    /// Ranks that share a node, if not all are a process.
+    ranks_per_node: Option<NonZeroUsize>,
     /// The first rank that panicked, plus one.
     first_panic: AtomicUsize,
 }
@@ -79,9 +82,29 @@ impl Fabric {
             pace,
             ticker: Ticker::default(),
             frames_per_rank: n_held / n_ranks.max(1),
+            ranks_per_node: None,
             spare_cores: thread::available_parallelism().is_ok_and(|n| n.get() >= n_ranks),
             first_panic: AtomicUsize::new(0),
         }
+    }
+
+    /// The same with so many ranks in each node.
+    pub(crate) fn with_nodes(self, ranks_per_node: Option<NonZeroUsize>) -> Self {
+        Self { ranks_per_node, ..self }
+    }
+
+    /// How near two ranks are.
+    pub(crate) fn distance(&self, a: Rank, b: Rank) -> Distance {
+        match self.ranks_per_node {
+            None => Distance::Process,
+            Some(n) if a.index() / n == b.index() / n => Distance::Node,
+            Some(_) => Distance::Network,
+        }
+    }
+
+    /// Whether frames from one rank to another cross links, with a rate limit.
+    pub(crate) fn crosses_links(&self, from: Rank, to: Rank) -> bool {
+        from != to && self.distance(from, to) != Distance::Node
     }
 
     pub(crate) fn size(&self) -> usize {

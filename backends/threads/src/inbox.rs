@@ -132,8 +132,7 @@ impl Inbox {
                 let header = |parcel: &Parcel| (parcel.start, parcel.n_bytes);
                 while let Some((start, n_bytes)) = link.consumer.inspect(link.n_seen, header) {
                     link.n_seen += 1;
-                    if link.from == self.rank {
-                        // What a rank sends to itself crosses no link.
+                    if !fabric.crosses_links(link.from, self.rank) {
                         link.due.push_back(Duration::ZERO);
                     } else {
                         arrivals.expect(position, start, n_bytes);

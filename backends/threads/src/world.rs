@@ -54,6 +54,7 @@ pub struct World {
     link_depth: usize,
     bytes_per_second: Option<f64>,
     latency: Duration,
+    ranks_per_node: Option<NonZeroUsize>,
 }
 
 /// # Panics
@@ -76,6 +77,7 @@ impl World {
             link_depth: 4,
             bytes_per_second: None,
             latency: Duration::ZERO,
+            ranks_per_node: None,
         }
     }
 
@@ -122,6 +124,17 @@ impl World {
     /// Sets the time from a frame's first byte leaving to its first byte arriving; zero unless set.
     pub fn link_latency(mut self, latency: Duration) -> Self {
         self.latency = latency;
+        self
+    }
+
+    /// Says that each `n_ranks` ranks in a row are a node. Frames between ranks of a node cross no
+    /// link, so their rate is not limited; each rank has a link of its own to the other nodes. All
+    /// ranks are one process unless set.
+    ///
+    /// # Panics
+    /// If `n_ranks` is 0.
+    pub fn ranks_per_node(mut self, n_ranks: usize) -> Self {
+        self.ranks_per_node = Some(NonZeroUsize::new(n_ranks).expect("a node has ranks"));
         self
     }
 
@@ -211,7 +224,8 @@ impl World {
         let is_paced = self.bytes_per_second.is_some() || !self.latency.is_zero();
         let pace = is_paced.then(|| Pace::new(self.bytes_per_second, self.latency));
         let (n, depth) = (self.n_ranks.get(), self.link_depth);
-        let fabric = Arc::new(Fabric::new(n, self.frame_bytes, self.n_held, depth, pace));
+        let fabric = Fabric::new(n, self.frame_bytes, self.n_held, depth, pace);
+        let fabric = Arc::new(fabric.with_nodes(self.ranks_per_node));
         let endpoints =
             (0..n).map(|rank| Endpoint::new(Rank::new(rank), Arc::clone(&fabric))).collect();
         (endpoints, fabric)

@@ -9,8 +9,8 @@
 
 use crate::error::Error;
 use crate::transport::{
-    FRAME_ALIGN, FRAMES_PER_LANE, MAX_CHANNELS, MAX_LANES, MAX_SIZE, MIN_FRAME_BYTES, Rank, Tag,
-    Transport, TransportError, TransportErrorKind,
+    Distance, FRAME_ALIGN, FRAMES_PER_LANE, MAX_CHANNELS, MAX_LANES, MAX_SIZE, MIN_FRAME_BYTES,
+    Rank, Tag, Transport, TransportError, TransportErrorKind,
 };
 use core::task::{Poll, Waker};
 use core::time::Duration;
@@ -225,6 +225,10 @@ impl<X: Transport> Transport for Checked<X> {
 
     fn link_rate(&self) -> Option<f64> {
         self.inner.link_rate()
+    }
+
+    fn distance(&self, peer: Rank) -> Distance {
+        self.inner.distance(peer)
     }
 
     fn needs_checksum(&self) -> bool {

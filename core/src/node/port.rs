@@ -2,7 +2,7 @@
 
 use super::Node;
 use crate::group::Failure;
-use crate::transport::{FRAMES_PER_LANE, Rank, Tag, Transport};
+use crate::transport::{Distance, FRAMES_PER_LANE, Rank, Tag, Transport};
 use alloc::rc::Rc;
 use core::task::{Poll, Waker};
 use core::time::Duration;
@@ -131,6 +131,10 @@ impl<X: Transport> Transport for Port<'_, X> {
 
     fn link_rate(&self) -> Option<f64> {
         self.node.transport.borrow().link_rate()
+    }
+
+    fn distance(&self, peer: Rank) -> Distance {
+        self.node.transport.borrow().distance(self.outer(peer))
     }
 
     fn needs_checksum(&self) -> bool {

@@ -34,3 +34,4 @@ mod soak;
 mod stack;
 mod stress;
 mod suite;
+mod two_levels;
