@@ -22,6 +22,7 @@ const READY: &[u8] = b"ready";
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Offer {
     host: String,
+    node: String,
     process: u32,
     is_on_loopback: bool,
     frame_bytes: usize,
@@ -35,6 +36,7 @@ impl Offer {
     fn encode(&self) -> Vec<u8> {
         let mut lines = vec![
             self.host.clone(),
+            self.node.clone(),
             self.process.to_string(),
             self.is_on_loopback.to_string(),
             self.frame_bytes.to_string(),
@@ -46,10 +48,11 @@ impl Offer {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut lines = std::str::from_utf8(bytes).ok()?.split('\n').map(str::to_owned);
         let host = lines.next()?;
+        let node = lines.next()?;
         let process = lines.next()?.parse().ok()?;
         let is_on_loopback = lines.next()?.parse().ok()?;
         let frame_bytes = lines.next()?.parse().ok()?;
-        Some(Self { host, process, is_on_loopback, frame_bytes, providers: lines.collect() })
+        Some(Self { host, node, process, is_on_loopback, frame_bytes, providers: lines.collect() })
     }
 }
 
@@ -64,6 +67,7 @@ pub(crate) fn join<X: Exchange>(
     let found = candidates(settings, size);
     let mine = Offer {
         host: host::identity(),
+        node: host::node(),
         process: process::id(),
         is_on_loopback: settings.is_on_loopback(),
         frame_bytes: settings.options.frame_bytes,
@@ -103,7 +107,10 @@ pub(crate) fn join<X: Exchange>(
         rank,
         size,
         is_in_memory: check::core_name(&provider) == SHARED_MEMORY,
-        is_near: offers.iter().map(|offer| offer.host == mine.host).collect(),
+        is_near: offers
+            .iter()
+            .map(|offer| !mine.node.is_empty() && offer.node == mine.node)
+            .collect(),
         provider,
         link_rate: settings.link_rate,
         watch: watch(exchange),
@@ -220,6 +227,7 @@ mod tests {
         let providers = providers.iter().copied().map(str::to_owned).collect();
         Offer {
             host: host.to_owned(),
+            node: host.to_owned(),
             process,
             is_on_loopback: false,
             frame_bytes: 4096,

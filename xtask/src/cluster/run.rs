@@ -1,4 +1,4 @@
-//! `cluster run`: one rank in each node.
+//! `cluster run`: one rank in each node, or as many as are wanted.
 //!
 //! Without `--mpi`, each rank is told by its environment what a launcher tells it: `FOLDWIRE_RANK`,
 //! `_SIZE`, `_ROOT`, `_TOKEN`, and `FOLDWIRE_ADDRESS`, its own address. Its output is forwarded
@@ -26,9 +26,12 @@ use std::time::{Duration, Instant};
 /// Options of `cargo xtask cluster run`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Number of ranks, in the first so many nodes [default: one in each node]
+    /// Number of ranks, in the first nodes [default: all nodes full]
     #[arg(short, value_name = "K")]
     n: Option<usize>,
+    /// Ranks that share a node, one after the other
+    #[arg(long, value_name = "K", default_value_t = 1, conflicts_with = "mpi")]
+    per_node: usize,
     /// Start them with this MPI's mpirun, over TCP
     #[arg(long, value_enum)]
     mpi: Option<Mpi>,
@@ -66,18 +69,21 @@ const TOKEN: &str = "FOLDWIRE_TOKEN";
 const RXM_BUFFER: (&str, &str) = ("FI_OFI_RXM_BUFFER_SIZE", "131072");
 
 pub(super) fn run(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
-    let size = cluster.size()?;
-    let n_ranks = args.n.unwrap_or(size);
+    let (size, per_node) = (cluster.size()?, args.per_node.max(1));
+    let most = size * per_node;
+    let n_ranks = args.n.unwrap_or(most);
     ensure!(
-        (1..=size).contains(&n_ranks),
-        "cluster `{cluster}` has {size} nodes, and a node takes one rank: use -n 1 to -n {size}"
+        (1..=most).contains(&n_ranks),
+        "cluster `{cluster}` has {size} nodes, and a node takes {per_node} ranks: use -n 1 to \
+         -n {most}, or another --per-node"
     );
+    let n_nodes = n_ranks.div_ceil(per_node);
     let read = || -> anyhow::Result<Vec<_>> {
-        (0..n_ranks).map(|index| Counters::read(cluster, index)).collect()
+        (0..n_nodes).map(|index| Counters::read(cluster, index)).collect()
     };
     let before = read()?;
     let token = random_token()?;
-    end_when_interrupted(cluster, n_ranks, &token)?;
+    end_when_interrupted(cluster, n_nodes, &token)?;
     let result = match args.mpi {
         Some(mpi) => {
             let words = args.mpirun_args.iter().flat_map(|words| words.split_whitespace());
@@ -89,12 +95,12 @@ pub(super) fn run(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
         }
         None => {
             let grace = Duration::from_secs(args.grace);
-            let ranks =
-                Ranks { cluster, n_ranks, token: &token, grace, has_prefix: !args.no_prefix };
+            let has_prefix = !args.no_prefix;
+            let ranks = Ranks { cluster, n_ranks, per_node, token: &token, grace, has_prefix };
             ranks.run(&args.program)
         }
     };
-    end_processes(cluster, n_ranks, &token)?;
+    end_processes(cluster, n_nodes, &token)?;
     if let Some(form) = args.node_counters {
         let after = read()?;
         let counters: Vec<_> =
@@ -111,13 +117,15 @@ pub(super) fn run(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
 pub(super) struct Ranks<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) n_ranks: usize,
+    /// Ranks that share a node.
+    pub(super) per_node: usize,
     pub(super) token: &'a str,
     pub(super) grace: Duration,
     pub(super) has_prefix: bool,
 }
 
 impl Ranks<'_> {
-    /// Runs a program (and its arguments) once in each of the first nodes.
+    /// Runs a program (and its arguments) once for each rank, in the first nodes.
     ///
     /// # Errors
     /// When a rank cannot be started or fails: the first that was seen to.
@@ -148,7 +156,7 @@ impl Ranks<'_> {
             .collect();
         let result = wait(&mut children, self.grace);
         // A process that a rank left behind would hold the output open.
-        end_processes(self.cluster, self.n_ranks, self.token)?;
+        end_processes(self.cluster, self.n_ranks.div_ceil(self.per_node), self.token)?;
         for forwarder in forwarders {
             // It cannot fail; it stops when there is nobody left to print to.
             let _ = forwarder.join();
@@ -157,12 +165,13 @@ impl Ranks<'_> {
     }
 
     fn start(&self, rank: usize, root: &str, program: &[String]) -> anyhow::Result<Child> {
-        tied(&enter(self.cluster, rank))
+        let node = rank / self.per_node;
+        tied(&enter(self.cluster, node))
             .args(program)
             .env("FOLDWIRE_RANK", rank.to_string())
             .env("FOLDWIRE_SIZE", self.n_ranks.to_string())
             .env("FOLDWIRE_ROOT", root)
-            .env("FOLDWIRE_ADDRESS", address(rank).to_string())
+            .env("FOLDWIRE_ADDRESS", address(node).to_string())
             .env(
                 RXM_BUFFER.0,
                 std::env::var_os(RXM_BUFFER.0).unwrap_or_else(|| RXM_BUFFER.1.into()),

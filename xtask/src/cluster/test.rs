@@ -172,7 +172,14 @@ fn nothing_left(cluster: &Cluster) -> anyhow::Result<()> {
 }
 
 fn ranks<'a>(cluster: &'a Cluster, token: &'a str) -> Ranks<'a> {
-    Ranks { cluster, n_ranks: N_NODES, token, grace: Duration::from_millis(500), has_prefix: true }
+    Ranks {
+        cluster,
+        n_ranks: N_NODES,
+        per_node: 1,
+        token,
+        grace: Duration::from_millis(500),
+        has_prefix: true,
+    }
 }
 
 fn sh(line: &str) -> Vec<String> {

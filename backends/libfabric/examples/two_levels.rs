@@ -1,0 +1,71 @@
+//! All-reduces with compression between nodes only, beside those of one call among all ranks.
+//!
+//!     cargo build --release -p foldwire-libfabric --example two_levels
+//!     cargo xtask cluster up -n 2 --rate 1gbit
+//!     cargo xtask cluster run -n 4 --per-node 2 --node-counters -- \
+//!         target/release/examples/two_levels field.f32
+//!
+//! The argument is a file of little-endian `f32`, which is repeated to 64 MiB; without one the
+//! values are a sine's. Run it for `flat`, `ring` or `levels` alone (the second argument) to see in the
+//! counters what crosses the links.
+
+use foldwire as fw;
+use foldwire::schedule::Ring;
+use foldwire_bootstrap::Rendezvous;
+use foldwire_libfabric::{Settings, join};
+use std::time::{Duration, Instant};
+
+const N_VALUES: usize = 16 << 20;
+const N_ROUNDS: usize = 9;
+/// One call as the library chooses it, one by a ring, and two levels.
+const WAYS: [&str; 3] = ["flat", "ring", "levels"];
+
+fn values(rank: usize) -> Result<Vec<f32>, std::io::Error> {
+    let pattern: Vec<f32> = match std::env::args().nth(1).filter(|path| path != "-") {
+        None => (0..1 << 20).map(|i| (i as f32 * 1e-3).sin()).collect(),
+        Some(path) => {
+            let bytes = std::fs::read(path)?;
+            bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+        }
+    };
+    // Another part of the field on each rank.
+    let start = rank * pattern.len() / 7;
+    Ok(pattern.iter().cycle().skip(start).take(N_VALUES).copied().collect())
+}
+
+fn median(mut times: Vec<Duration>) -> f64 {
+    times.sort();
+    times[times.len() / 2].as_secs_f64() * 1e3
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let transport = join(&Settings::from_env()?, Rendezvous::from_env()?.join()?)?;
+    let world = fw::SharedCommunicator::new(transport, 1)?;
+    let levels = world.two_levels()?;
+    let plan = fw::Plan::foldwire(fw::Bound::Relative(1e-3));
+    let input = values(world.rank().index())?;
+    let which = std::env::args().nth(2);
+    let (mut data, mut times) = (input.clone(), [const { Vec::new() }; 3]);
+    for _ in 0..N_ROUNDS {
+        for (way, times) in WAYS.iter().zip(&mut times) {
+            if which.as_deref().is_some_and(|only| only != *way) {
+                continue;
+            }
+            data.copy_from_slice(&input);
+            world.all_reduce(&mut [0.0f32], fw::Op::Max, &fw::Plan::raw())?;
+            let start = Instant::now();
+            match *way {
+                "flat" => world.all_reduce(&mut data, fw::Op::Sum, &plan)?,
+                "ring" => world.all_reduce(&mut data, fw::Op::Sum, &plan.with_schedule(&Ring))?,
+                _ => levels.all_reduce(&mut data, fw::Op::Sum, &plan)?,
+            };
+            times.push(start.elapsed());
+        }
+    }
+    if world.rank() == fw::Rank(0) {
+        for (way, times) in WAYS.iter().zip(times).filter(|(_, t)| !t.is_empty()) {
+            println!("{way}: {:.1} ms, median of {N_ROUNDS}", median(times));
+        }
+    }
+    Ok(())
+}
