@@ -4,7 +4,7 @@
 //! The formulas, and why they hold, are in docs/guarantees.md.
 
 use crate::bound::{Bound, BoundError, Extent, Quantum, Scope, rounding, underflow};
-use crate::element::Element;
+use crate::element::{Element, sealed::Wide};
 use crate::error::Error;
 use crate::frame::Measure;
 use crate::op::{OpCode, weight};
@@ -79,7 +79,7 @@ pub(crate) fn resolve<T: Element>(
     let mut quantum = Quantum::with_spacing::<T>(bound, plan.spacing)?;
     // Operands of an average enter by a weight; their lattice must be of normal numbers as well.
     let weight: T = if op == OpCode::Avg { weight(call.size as u32) } else { T::ONE };
-    if !(T::from_f64(quantum.step()) * weight).is_normal() {
+    if !(T::Wide::nearest(quantum.step()) * weight.widen()).is_normal() {
         quantum = Quantum::LOSSLESS;
     }
     Ok((quantum, terms.map(|terms| terms * quantum.bound())))

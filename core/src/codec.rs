@@ -12,7 +12,7 @@ pub mod raw;
 use crate::bound::Quantum;
 use crate::element::{DType, Element};
 use crate::kernel::{CHUNK, Level};
-use crate::op::{Op, weigh, with_op};
+use crate::op::{Op, weigh, weighted, with_op};
 use core::ops::AddAssign;
 
 pub use crate::kernel::stores::Stores;
@@ -398,7 +398,7 @@ pub(crate) fn operate_own<T: Element>(op: &Op<'_, T>, acc: &mut [T], own: &[T], 
         return operate(op, acc, own);
     }
     with_op!(op, |f| for (a, &b) in acc.iter_mut().zip(own) {
-        *a = f(*a, b * weight);
+        *a = f(*a, weighted(b, weight));
     });
 }
 

@@ -85,9 +85,10 @@ pub trait Element:
 pub(crate) mod sealed {
     use super::Kernels;
     use crate::kernel::{Code, Level};
+    use core::fmt;
     use core::ops::{Add, Div, Mul, Sub};
 
-    /// The arithmetic that codecs and reference loops need, and the way to the kernels.
+    /// An element as reductions and codecs see it, and the way to the kernels.
     pub trait Float:
         Sized
         + Copy
@@ -97,32 +98,61 @@ pub(crate) mod sealed {
         + Mul<Output = Self>
         + Div<Output = Self>
     {
-        /// Lattice codes: as wide as the float.
+        /// Lattice codes.
         type Code: Code;
+        /// What is computed in, and rounded once for each result.
+        type Wide: Wide<Code = Self::Code>;
         /// The float's bits.
         type Bits: Copy + PartialEq;
         const ZERO: Self;
         const ONE: Self;
+        /// Largest finite value.
         const MAX: Self;
+        /// −MAX.
+        const MIN: Self;
         const QUIET_NAN: Self;
-        /// Largest |code| of one operand. Below this, encoding a decoded value gives the same code
-        /// again (docs/guarantees.md, "Idempotence"), and rounding by [`ROUNDER`](Self::ROUNDER) is
-        /// exact.
+        /// Largest |code| of one operand (docs/guarantees.md, "Limit on codes").
         const MAX_CODE: f64;
-        /// 1.5 · 2^(mantissa bits): adding and subtracting it rounds |x| ≤ 2^(mantissa bits − 1) to
-        /// the nearest integer, ties to even.
-        const ROUNDER: Self;
         fn abs(self) -> Self;
         fn bits(self) -> Self::Bits;
         fn finite(self) -> bool;
         fn is_negative_zero(self) -> bool;
+        /// The value, exactly.
+        fn widen(self) -> Self::Wide;
+        /// Rounded to nearest.
+        fn narrow(value: Self::Wide) -> Self;
+        fn kernels(level: Level) -> &'static Kernels<Self>;
+    }
+
+    /// A type to compute in, with codes as wide as itself.
+    pub trait Wide:
+        Copy
+        + PartialOrd
+        + fmt::Debug
+        + Send
+        + Sync
+        + Add<Output = Self>
+        + Sub<Output = Self>
+        + Mul<Output = Self>
+        + Div<Output = Self>
+        + 'static
+    {
+        type Code: Code;
+        const ONE: Self;
+        const MAX: Self;
+        /// 1.5 · 2^(mantissa bits): adding and subtracting it rounds |x| ≤ 2^(mantissa bits − 1) to
+        /// the nearest integer, ties to even.
+        const ROUNDER: Self;
+        /// `value` rounded to nearest.
+        fn nearest(value: f64) -> Self;
+        fn to_f64(self) -> f64;
+        fn abs(self) -> Self;
         fn from_code(code: Self::Code) -> Self;
         /// `self` must be an integer within the code's range.
         fn to_code(self) -> Self::Code;
         fn next_down(self) -> Self;
         fn next_up(self) -> Self;
         fn is_normal(self) -> bool;
-        fn kernels(level: Level) -> &'static Kernels<Self>;
     }
 }
 
@@ -144,13 +174,14 @@ macro_rules! element {
 
         impl sealed::Float for $float {
             type Code = $code;
+            type Wide = Self;
             type Bits = $bits;
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const MAX: Self = $float::MAX;
+            const MIN: Self = $float::MIN;
             const QUIET_NAN: Self = $float::NAN;
             const MAX_CODE: f64 = $max_code;
-            const ROUNDER: Self = $rounder;
 
             #[inline(always)]
             fn abs(self) -> Self {
@@ -173,6 +204,41 @@ macro_rules! element {
             }
 
             #[inline(always)]
+            fn widen(self) -> Self {
+                self
+            }
+
+            #[inline(always)]
+            fn narrow(value: Self) -> Self {
+                value
+            }
+
+            #[inline]
+            fn kernels(level: crate::kernel::Level) -> &'static Kernels<Self> {
+                crate::kernel::$float(level)
+            }
+        }
+
+        impl sealed::Wide for $float {
+            type Code = $code;
+            const ONE: Self = 1.0;
+            const MAX: Self = $float::MAX;
+            const ROUNDER: Self = $rounder;
+
+            fn nearest(value: f64) -> Self {
+                value as Self
+            }
+
+            fn to_f64(self) -> f64 {
+                f64::from(self)
+            }
+
+            #[inline(always)]
+            fn abs(self) -> Self {
+                $float::abs(self)
+            }
+
+            #[inline(always)]
             fn from_code(code: $code) -> Self {
                 code as Self
             }
@@ -192,11 +258,6 @@ macro_rules! element {
 
             fn is_normal(self) -> bool {
                 $float::is_normal(self)
-            }
-
-            #[inline]
-            fn kernels(level: crate::kernel::Level) -> &'static Kernels<Self> {
-                crate::kernel::$float(level)
             }
         }
     };

@@ -21,7 +21,10 @@ mod x86_64;
 #[cfg(test)]
 mod tests;
 
-use crate::element::{Element, sealed::Float};
+use crate::element::{
+    Element,
+    sealed::{Float, Wide},
+};
 use crate::op::{LatticeOp, divisor_of_sums};
 use crate::values::Values;
 use chunk::ChunkView;
@@ -175,18 +178,19 @@ macro_rules! code {
 code!(i32, u32);
 code!(i64, u64);
 
-/// A lattice k·step in `T`, and when a value counts as represented by it.
+/// A lattice k·step, and when a value counts as represented by it. Codes are computed in the type
+/// that `T` is widened to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Lattice<T> {
+pub(crate) struct Lattice<T: Float> {
     /// Spacing Δ.
-    pub(crate) step: T,
+    pub(crate) step: T::Wide,
     /// 1/Δ, rounded.
-    pub(crate) inverse: T,
+    pub(crate) inverse: T::Wide,
     /// Largest |code| that one operand may have; negative: nothing is on the lattice.
-    pub(crate) limit: T,
+    pub(crate) limit: T::Wide,
     /// |x − decoded(x)| must be *below* this. Strictly: the subtraction rounds, and rounding is
     /// monotonic, so a rounded difference below the bound proves the exact one is.
-    pub(crate) bound: T,
+    pub(crate) bound: T::Wide,
     /// What values are multiplied by that are stored verbatim, and decoded codes that meet them:
     /// 1, or the weight of an average's operands.
     pub(crate) weight: T,
@@ -196,11 +200,12 @@ impl<T: Element> Lattice<T> {
     /// The lattice of values that have been multiplied by the weight. Codes are the same.
     pub(crate) fn of_partial_results(self) -> Self {
         let Self { step, inverse, limit, bound, weight } = self;
+        let factor = weight.widen();
         Self {
-            step: step * weight,
-            inverse: inverse / weight,
+            step: step * factor,
+            inverse: inverse / factor,
             limit,
-            bound: bound * weight,
+            bound: bound * factor,
             weight: T::ONE,
         }
     }
@@ -208,18 +213,21 @@ impl<T: Element> Lattice<T> {
 
 /// What decoding makes of a chunk: codes times `of_codes`, verbatim values divided by `divisor`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scale<T> {
-    of_codes: T,
-    divisor: T,
+pub(crate) struct Scale<T: Float> {
+    of_codes: T::Wide,
+    divisor: T::Wide,
 }
 
 impl<T: Element> Scale<T> {
     /// Sums of values on a lattice of this step, each divided by `divisor`; by 1 they keep the
     /// weight that verbatim ones have.
     pub(crate) fn new(step: f64, divisor: u32, weight: T) -> Self {
-        let step = T::from_f64(step);
-        let of_codes =
-            if divisor == 1 { step * weight } else { step / T::from_f64(f64::from(divisor)) };
+        let step = T::Wide::nearest(step);
+        let of_codes = if divisor == 1 {
+            step * weight.widen()
+        } else {
+            step / T::Wide::nearest(divisor.into())
+        };
         Self { of_codes, divisor: divisor_of_sums(divisor, weight) }
     }
 }

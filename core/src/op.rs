@@ -4,7 +4,7 @@
 //! different orders agree: sums that are NaN become one canonical NaN, and minimum and maximum
 //! order −0 below +0 and let NaN win (IEEE 754-2019 `minimum`/`maximum`).
 
-use crate::element::Element;
+use crate::element::{Element, sealed::Wide};
 use core::fmt;
 
 /// How values of different ranks are combined.
@@ -90,32 +90,39 @@ pub(crate) fn weight<T: Element>(n_operands: u32) -> T {
     T::from_f64(libm::ldexp(1.0, -(doublings as i32)))
 }
 
+/// An operand by its weight.
+#[inline(always)]
+pub(crate) fn weighted<T: Element>(x: T, weight: T) -> T {
+    T::narrow(x.widen() * weight.widen())
+}
+
 /// Multiplies operands by their weight.
 pub(crate) fn weigh<T: Element>(values: &mut [T], weight: T) {
     if weight != T::ONE {
-        values.iter_mut().for_each(|x| *x = *x * weight);
+        values.iter_mut().for_each(|x| *x = weighted(*x, weight));
     }
 }
 
 /// What `divisor` operands of this weight add up to is divided by to get their average; 1 if
 /// nothing is to be divided.
-pub(crate) fn divisor_of_sums<T: Element>(divisor: u32, weight: T) -> T {
-    if divisor == 1 { T::ONE } else { T::from_f64(f64::from(divisor)) * weight }
+pub(crate) fn divisor_of_sums<T: Element>(divisor: u32, weight: T) -> T::Wide {
+    if divisor == 1 { T::Wide::ONE } else { T::Wide::nearest(divisor.into()) * weight.widen() }
 }
 
 /// Makes averages of sums; a divisor of 1 leaves the values as they are.
-pub(crate) fn divide<T: Element>(values: &mut [T], divisor: T) {
-    if divisor != T::ONE {
+pub(crate) fn divide<T: Element>(values: &mut [T], divisor: T::Wide) {
+    if divisor != T::Wide::ONE {
         values.iter_mut().for_each(|x| *x = quotient(*x, divisor));
     }
 }
 
 /// sum / divisor, finite if the sum is: rounding alone can take an average past the largest value.
 #[inline(always)]
-pub(crate) fn quotient<T: Element>(sum: T, divisor: T) -> T {
-    let quotient = sum / divisor;
-    if quotient.abs() > T::MAX && sum.abs() <= T::MAX {
-        if sum < T::ZERO { T::ZERO - T::MAX } else { T::MAX }
+pub(crate) fn quotient<T: Element>(sum: T, divisor: T::Wide) -> T {
+    let (sum, max) = (sum.widen(), T::MAX.widen());
+    let quotient = T::narrow(sum / divisor);
+    if quotient.widen().abs() > max && sum.abs() <= max {
+        if sum < T::ZERO.widen() { T::MIN } else { T::MAX }
     } else {
         quotient
     }
@@ -164,27 +171,28 @@ impl<T> fmt::Debug for Op<'_, T> {
 /// a + b, NaN canonical.
 #[inline(always)]
 pub(crate) fn sum<T: Element>(a: T, b: T) -> T {
-    canonical(a + b)
+    canonical(a.widen() + b.widen())
 }
 
 /// a · b, NaN canonical.
 #[inline(always)]
 pub(crate) fn product<T: Element>(a: T, b: T) -> T {
-    canonical(a * b)
+    canonical(a.widen() * b.widen())
 }
 
 #[inline(always)]
 #[expect(clippy::eq_op, reason = "only NaN differs from itself")]
-fn canonical<T: Element>(x: T) -> T {
-    if x == x { x } else { T::QUIET_NAN }
+fn canonical<T: Element>(x: T::Wide) -> T {
+    if x == x { T::narrow(x) } else { T::QUIET_NAN }
 }
 
 /// The smaller value; −0 < +0; NaN if either is NaN.
 #[inline(always)]
 pub(crate) fn minimum<T: Element>(a: T, b: T) -> T {
-    if a < b || (a == b && a.is_negative_zero()) {
+    let (x, y) = (a.widen(), b.widen());
+    if x < y || (x == y && a.is_negative_zero()) {
         a
-    } else if b <= a {
+    } else if y <= x {
         b
     } else {
         T::QUIET_NAN
@@ -194,9 +202,10 @@ pub(crate) fn minimum<T: Element>(a: T, b: T) -> T {
 /// The larger value; −0 < +0; NaN if either is NaN.
 #[inline(always)]
 pub(crate) fn maximum<T: Element>(a: T, b: T) -> T {
-    if a > b || (a == b && b.is_negative_zero()) {
+    let (x, y) = (a.widen(), b.widen());
+    if x > y || (x == y && b.is_negative_zero()) {
         a
-    } else if b >= a {
+    } else if y >= x {
         b
     } else {
         T::QUIET_NAN
@@ -236,6 +245,7 @@ pub(crate) use with_op;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::sealed::Float;
 
     #[test]
     fn results_do_not_depend_on_operand_order() {
@@ -256,5 +266,4 @@ mod tests {
         assert!(minimum(f64::NAN, 1.0).is_nan() && maximum(1.0, f64::NAN).is_nan());
         assert_eq!((minimum(2.0f64, 1.0), maximum(2.0f64, 1.0)), (1.0, 2.0));
     }
-    use crate::element::sealed::Float as _;
 }

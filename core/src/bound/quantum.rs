@@ -1,7 +1,7 @@
 //! The lattice that keeps an absolute bound.
 
 use super::BoundError;
-use crate::element::Element;
+use crate::element::{Element, sealed::Wide};
 use core::fmt;
 
 /// How far apart the points of the lattice are.
@@ -66,13 +66,13 @@ impl Quantum {
         // Sums of codes times the step must be finite.
         let largest = libm::sqrt(T::MAX.to_f64()) * libm::sqrt(libm::sqrt(T::MAX.to_f64()));
         let bound = bound.min(largest);
-        let step = T::from_f64(match spacing {
+        let step = T::Wide::nearest(match spacing {
             Spacing::Widest => 2.0 * bound * SHRINK,
             Spacing::PowerOfTwo => power_of_two_below(2.0 * bound),
         });
         // The step and its reciprocal must both be normal, so that products with codes do not
         // depend on how a rank treats subnormals.
-        if !(step.is_normal() && (T::ONE / step).is_normal()) {
+        if !(step.is_normal() && (T::Wide::ONE / step).is_normal()) {
             return Ok(Self::LOSSLESS);
         }
         let step = step.to_f64();
@@ -108,7 +108,7 @@ impl Quantum {
 
     /// The quantum for elements of another type than it was made for.
     pub(crate) fn of_type<T: Element>(self) -> Self {
-        if T::from_f64(self.step).to_f64() == self.step {
+        if T::Wide::nearest(self.step).to_f64() == self.step {
             return self;
         }
         // The bound of a quantum is a bound.
@@ -117,8 +117,8 @@ impl Quantum {
 
     /// What the rounded difference of a value and its point of the lattice must be *below*
     /// (docs/guarantees.md, "The check").
-    pub(crate) fn limit_of_errors<T: Element>(self) -> T {
-        let bound = T::from_f64(self.bound);
+    pub(crate) fn limit_of_errors<T: Element>(self) -> T::Wide {
+        let bound = T::Wide::nearest(self.bound);
         match self.spacing {
             Spacing::Widest if bound.to_f64() > self.bound => bound.next_down(),
             Spacing::Widest => bound,

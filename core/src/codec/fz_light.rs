@@ -13,7 +13,10 @@ mod parallel;
 use super::{BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, EncodeError, Fill};
 use super::{Homomorphic, Values, Written, operate};
 use crate::bound::Quantum;
-use crate::element::{Element, sealed::Float};
+use crate::element::{
+    Element,
+    sealed::{Float, Wide},
+};
 use crate::kernel::chunk::ChunkView;
 use crate::kernel::stores::{Fence, Stores};
 use crate::kernel::{
@@ -76,14 +79,15 @@ impl<T: Element> FzLight<T> {
         let limit = libm::floor(T::MAX_CODE.min(head_room / f64::from(max_operands)));
         let weight = op::weight(if params.averages { max_operands } else { 1 });
         let quantum = params.quantum.of_type::<T>();
+        let one = T::Wide::ONE;
         let lattice = if quantum.is_lossless() {
             // No |code| is below a negative limit: every block is verbatim.
-            let limit = T::from_f64(-1.0);
-            Lattice { step: T::ONE, inverse: T::ONE, limit, bound: T::ZERO, weight }
+            let (limit, bound) = (T::Wide::nearest(-1.0), T::Wide::nearest(0.0));
+            Lattice { step: one, inverse: one, limit, bound, weight }
         } else {
-            let step = T::from_f64(quantum.step());
+            let (step, limit) = (T::Wide::nearest(quantum.step()), T::Wide::nearest(limit));
             let bound = quantum.limit_of_errors::<T>();
-            Lattice { step, inverse: T::ONE / step, limit: T::from_f64(limit), bound, weight }
+            Lattice { step, inverse: one / step, limit, bound, weight }
         };
         let partial = lattice.of_partial_results();
         Self { quantum, max_operands, lattice, partial, kernel: Kernel::at(params.level) }

@@ -8,7 +8,7 @@ use super::{Written, operate, operate_own};
 use crate::element::Element;
 use crate::kernel::CHUNK;
 use crate::kernel::stores::{self, Fence, Stores};
-use crate::op::{self, Op, divide, divisor_of_sums, with_op};
+use crate::op::{self, Op, divide, divisor_of_sums, weighted, with_op};
 
 /// Values as they are, but for averages, whose operands enter by a weight.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +120,7 @@ impl<T: Element> Codec<T> for Raw<T> {
         let dst = room::<T>(src.len(), dst)?;
         for_each_piece_mut::<T>(dst, |start, out| {
             for (out, &x) in out.iter_mut().zip(&src[start..]) {
-                *out = x * self.weight;
+                *out = weighted(x, self.weight);
             }
         });
         Ok(Written { n_bytes: dst.len(), ..Written::default() })
@@ -208,7 +208,7 @@ impl<T: Element> Codec<T> for Raw<T> {
                 });
             } else {
                 with_op!(op, |f| for ((out, &a), b) in pieces.zip(src) {
-                    *out = f(a * weight, read(b));
+                    *out = f(weighted(a, weight), read(b));
                 });
             }
         });

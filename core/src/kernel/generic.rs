@@ -1,4 +1,4 @@
-//! The chunk loops, written once over [`Isa`].
+//! The chunk loops, written once over [`Isa`] and [`Convert`].
 //!
 //! A loop reads blocks of 32 values, turns them into residuals of lattice codes and hands them to a
 //! [`ChunkWriter`]; or walks a [`ChunkView`] the other way. What is specific to an instruction set
@@ -27,25 +27,20 @@ use merge::merge;
 use reader::{ChunkReader, FromChunk, FromFloats, Output, Source, padded, weighed};
 use writer::ChunkWriter;
 
-/// One block of 32 codes in an instruction set's registers.
+/// One block of 32 codes in an instruction set's registers. It knows the code type, not the element.
 ///
 /// # Safety
-/// All methods require the instruction set. Pointers to values must be valid for 32 of them,
-/// unaligned; `pack` may write [`STORE_SLACK`](super::STORE_SLACK) bytes past the 4·c it fills,
-/// `unpack` may read [`PAD`](super::PAD) bytes past them.
-pub(super) unsafe trait Isa<T: Element>: Copy {
+/// All methods require the instruction set. `pack` may write
+/// [`STORE_SLACK`](super::STORE_SLACK) bytes past the 4·c it fills, `unpack` may read
+/// [`PAD`](super::PAD) bytes past them.
+pub(super) unsafe trait Isa<C: Code>: Copy {
     /// 32 codes, residuals or zig-zag residuals.
     type Block: Copy;
     /// One code in a form that `diff` and `scan` can use.
     type Carry: Copy;
 
-    /// Codes of 32 values, and whether every value is on the lattice (docs/guarantees.md, "Check"):
-    /// q = round-to-even(x·inverse); |q| ≤ limit; |x − q·step| < bound.
-    unsafe fn quantise(src: *const T, lattice: &Lattice<T>) -> (Self::Block, bool);
-    /// dst = codes · scale.
-    unsafe fn dequantise(codes: Self::Block, scale: T, dst: *mut T);
-    unsafe fn splat(code: T::Code) -> Self::Carry;
-    unsafe fn first(codes: Self::Block) -> T::Code;
+    unsafe fn splat(code: C) -> Self::Carry;
+    unsafe fn first(codes: Self::Block) -> C;
     unsafe fn last(codes: Self::Block) -> Self::Carry;
     /// Every code equal to the carry.
     unsafe fn fill(code: Self::Carry) -> Self::Block;
@@ -65,10 +60,22 @@ pub(super) unsafe trait Isa<T: Element>: Copy {
     unsafe fn unpack(src: *const u8, width: u32) -> Self::Block;
 }
 
+/// From 32 values to their codes and back: all that an instruction set knows of an element type.
+///
+/// # Safety
+/// All methods require the instruction set. Pointers must be valid for 32 values, unaligned.
+pub(super) unsafe trait Convert<T: Element>: Isa<T::Code> {
+    /// Codes of 32 values, and whether every value is on the lattice (docs/guarantees.md, "Check"):
+    /// q = round-to-even(x·inverse); |q| ≤ limit; |x − q·step| < bound.
+    unsafe fn quantise(src: *const T, lattice: &Lattice<T>) -> (Self::Block, bool);
+    /// dst = codes · scale.
+    unsafe fn dequantise(codes: Self::Block, scale: T::Wide, dst: *mut T);
+}
+
 /// # Safety
 /// The level's instruction set; `dst` of `max_chunk_len` bytes; 1…4096 values.
 #[inline(always)]
-pub(super) unsafe fn encode<T: Element, S: Isa<T>>(
+pub(super) unsafe fn encode<T: Element, S: Convert<T>>(
     src: &[T],
     lattice: &Lattice<T>,
     dst: &mut [u8],
@@ -93,7 +100,7 @@ pub(super) unsafe fn encode<T: Element, S: Isa<T>>(
 /// # Safety
 /// As for [`ChunkWriter::codes`]; 32 values, of which `n` are the chunk's.
 #[inline(always)]
-unsafe fn encode_block<T: Element, S: Isa<T>>(
+unsafe fn encode_block<T: Element, S: Convert<T>>(
     out: &mut ChunkWriter<T, S>,
     block: usize,
     values: *const T,
@@ -119,7 +126,7 @@ unsafe fn encode_block<T: Element, S: Isa<T>>(
 /// # Safety
 /// The level's instruction set; `dst.len()` equals the view's number of values.
 #[inline(always)]
-pub(super) unsafe fn decode<T: Element, S: Isa<T>>(
+pub(super) unsafe fn decode<T: Element, S: Convert<T>>(
     view: &ChunkView<'_, T>,
     scale: &Scale<T>,
     dst: &mut [T],
@@ -144,7 +151,7 @@ pub(super) unsafe fn decode<T: Element, S: Isa<T>>(
 /// # Safety
 /// As for [`encode`] and [`decode`].
 #[inline(always)]
-pub(super) unsafe fn fold<T: Element, S: Isa<T>>(
+pub(super) unsafe fn fold<T: Element, S: Convert<T>>(
     op: LatticeOp,
     view: &ChunkView<'_, T>,
     local: &[T],
@@ -170,7 +177,7 @@ pub(super) unsafe fn fold<T: Element, S: Isa<T>>(
 /// # Safety
 /// As for [`fold`]; the view has no verbatim block.
 #[inline(always)]
-unsafe fn fold_sum<T: Element, S: Isa<T>>(
+unsafe fn fold_sum<T: Element, S: Convert<T>>(
     view: &ChunkView<'_, T>,
     local: &[T],
     lattice: &Lattice<T>,
@@ -203,13 +210,13 @@ unsafe fn fold_sum<T: Element, S: Isa<T>>(
     }
 }
 
-struct FoldSum<'a, T: Element, S: Isa<T>> {
+struct FoldSum<'a, T: Element, S: Convert<T>> {
     reader: ChunkReader<'a, T>,
     before: S::Carry,
     out: ChunkWriter<T, S>,
 }
 
-impl<T: Element, S: Isa<T>> FoldSum<'_, T, S> {
+impl<T: Element, S: Convert<T>> FoldSum<'_, T, S> {
     /// Adds one block; `false` if its values are not on the lattice.
     ///
     /// # Safety
@@ -239,7 +246,7 @@ impl<T: Element, S: Isa<T>> FoldSum<'_, T, S> {
 /// The level's instruction set; both views have the same number of values; `dst` of `max_chunk_len`
 /// bytes.
 #[inline(always)]
-pub(super) unsafe fn combine<T: Element, S: Isa<T>>(
+pub(super) unsafe fn combine<T: Element, S: Convert<T>>(
     op: LatticeOp,
     a: &ChunkView<'_, T>,
     b: &ChunkView<'_, T>,
@@ -262,7 +269,7 @@ pub(super) unsafe fn combine<T: Element, S: Isa<T>>(
 /// # Safety
 /// As for [`combine`]; no view has a verbatim block.
 #[inline(always)]
-unsafe fn combine_sum<T: Element, S: Isa<T>>(
+unsafe fn combine_sum<T: Element, S: Convert<T>>(
     a: &ChunkView<'_, T>,
     b: &ChunkView<'_, T>,
     dst: &mut [u8],
@@ -303,45 +310,45 @@ unsafe fn combine_sum<T: Element, S: Isa<T>>(
 #[inline(always)]
 pub(super) fn extent<T: Element>(src: &[T]) -> (T, T) {
     const PIECE: usize = 4096;
-    let lowest = T::ZERO - T::MAX;
-    let (mut min, mut max) = (T::MAX, lowest);
+    let (lowest, highest) = (T::MIN.widen(), T::MAX.widen());
+    let (mut min, mut max) = (highest, lowest);
     for piece in src.rchunks(PIECE) {
         let (low, high) = extremes(piece, PIECE);
-        if low >= lowest && high <= T::MAX {
+        if low >= lowest && high <= highest {
             min = if low < min { low } else { min };
             max = if high > max { high } else { max };
         } else {
-            for &x in piece.iter().filter(|x| x.finite()) {
+            for x in piece.iter().filter(|x| x.finite()).map(|x| x.widen()) {
                 min = if x < min { x } else { min };
                 max = if x > max { x } else { max };
             }
         }
     }
-    (min, max)
+    (T::narrow(min), T::narrow(max))
 }
 
 /// Smallest and largest value that is not NaN, but at most MAX and at least −MAX. Many running
 /// extremes, so that the loop is bound by memory, of which it asks for what stands `before` values
 /// before, and not by the latency of a comparison.
 #[inline(always)]
-fn extremes<T: Element>(src: &[T], before: usize) -> (T, T) {
+fn extremes<T: Element>(src: &[T], before: usize) -> (T::Wide, T::Wide) {
     const LANES: usize = 2 * BLOCK;
-    let mut low = [T::MAX; LANES];
-    let mut high = [T::ZERO - T::MAX; LANES];
-    let lower = |x: T, low: T| if x < low { x } else { low };
-    let higher = |x: T, high: T| if x > high { x } else { high };
+    let mut low = [T::MAX.widen(); LANES];
+    let mut high = [T::MIN.widen(); LANES];
+    let lower = |x: T::Wide, low: T::Wide| if x < low { x } else { low };
+    let higher = |x: T::Wide, high: T::Wide| if x > high { x } else { high };
     let mut rows = src.chunks_exact(LANES);
     for row in &mut rows {
         let earlier = row.as_ptr().wrapping_sub(before);
         prefetch::block(earlier);
         prefetch::block(earlier.wrapping_add(BLOCK));
         for i in 0..LANES {
-            low[i] = lower(row[i], low[i]);
-            high[i] = higher(row[i], high[i]);
+            low[i] = lower(row[i].widen(), low[i]);
+            high[i] = higher(row[i].widen(), high[i]);
         }
     }
-    let rest = rows.remainder();
-    let min = low.iter().chain(rest).fold(T::MAX, |min, &x| lower(x, min));
-    let max = high.iter().chain(rest).fold(T::ZERO - T::MAX, |max, &x| higher(x, max));
+    let rest = rows.remainder().iter().map(|x| x.widen());
+    let min = low.into_iter().chain(rest.clone()).fold(T::MAX.widen(), |min, x| lower(x, min));
+    let max = high.into_iter().chain(rest).fold(T::MIN.widen(), |max, x| higher(x, max));
     (min, max)
 }

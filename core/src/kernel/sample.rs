@@ -15,23 +15,24 @@ const GROUPS_AHEAD: usize = 8;
 
 /// Smallest and largest finite value of each half of the sample; (+MAX, −MAX) if there is none.
 pub fn extents<T: Element>(src: &[T]) -> [(T, T); 2] {
-    let lowest = T::ZERO - T::MAX;
-    let mut halves = [([T::MAX; BLOCK], [lowest; BLOCK]); 2];
+    let (lowest, highest) = (T::MIN.widen(), T::MAX.widen());
+    let mut halves = [([highest; BLOCK], [lowest; BLOCK]); 2];
     let n_groups = src.len() / (GROUP * BLOCK);
     for group in 0..n_groups {
         prefetch::block(src.as_ptr().wrapping_add(choose(group + GROUPS_AHEAD).0));
         let (start, half) = choose(group);
         let (low, high) = &mut halves[half];
-        for ((low, high), &x) in low.iter_mut().zip(high).zip(&src[start..][..BLOCK]) {
+        for ((low, high), x) in low.iter_mut().zip(high).zip(&src[start..][..BLOCK]) {
+            let x = x.widen();
             // Comparisons with NaN are false; infinities fail the second one.
             *low = if x < *low && x >= lowest { x } else { *low };
-            *high = if x > *high && x <= T::MAX { x } else { *high };
+            *high = if x > *high && x <= highest { x } else { *high };
         }
     }
     halves.map(|(low, high)| {
-        let least = low.iter().fold(T::MAX, |least, &x| if x < least { x } else { least });
-        let most = high.iter().fold(lowest, |most, &x| if x > most { x } else { most });
-        (least, most)
+        let least = low.into_iter().fold(highest, |least, x| if x < least { x } else { least });
+        let most = high.into_iter().fold(lowest, |most, x| if x > most { x } else { most });
+        (T::narrow(least), T::narrow(most))
     })
 }
 

@@ -2,23 +2,18 @@
 //!
 //! Other levels must give the same bytes. Cost: about 1 to 2 GB/s of uncompressed `f32` a core.
 
-use super::generic::{self, Isa};
+use super::generic::{self, Convert, Isa};
 use super::{BLOCK, Code, Kernels, Lattice};
-use crate::element::Element;
+use crate::element::{Element, sealed::Wide};
 use core::array;
 
 /// Portable Rust.
 #[derive(Clone, Copy)]
 pub(super) struct Scalar;
 
-/// The whole specification of the arithmetic, for any element type.
-///
 // SAFETY: needs no instruction set; every pointer access stays within the blocks that the trait
 // names.
-unsafe impl<T: Element> Isa<T> for Scalar {
-    type Block = [T::Code; BLOCK];
-    type Carry = T::Code;
-
+unsafe impl<T: Element> Convert<T> for Scalar {
     #[inline(always)]
     unsafe fn quantise(src: *const T, lattice: &Lattice<T>) -> (Self::Block, bool) {
         // SAFETY: the caller gives 32 readable values.
@@ -26,9 +21,10 @@ unsafe impl<T: Element> Isa<T> for Scalar {
         let mut codes = [T::Code::ZERO; BLOCK];
         let mut on_lattice = true;
         for (code, x) in codes.iter_mut().zip(values) {
+            let x = x.widen();
             let t = x * lattice.inverse;
-            let nearest = (t + T::ROUNDER) - T::ROUNDER;
-            let error = (x - nearest * lattice.step).abs();
+            let nearest = (t + T::Wide::ROUNDER) - T::Wide::ROUNDER;
+            let error = (x - T::narrow(nearest * lattice.step).widen()).abs();
             on_lattice &= (nearest.abs() <= lattice.limit) & (error < lattice.bound);
             *code = nearest.to_code();
         }
@@ -36,38 +32,45 @@ unsafe impl<T: Element> Isa<T> for Scalar {
     }
 
     #[inline(always)]
-    unsafe fn dequantise(codes: Self::Block, scale: T, dst: *mut T) {
+    unsafe fn dequantise(codes: Self::Block, scale: T::Wide, dst: *mut T) {
+        let values = codes.map(|q| T::narrow(T::Wide::from_code(q) * scale));
         // SAFETY: the caller gives room for 32 values.
-        unsafe { dst.cast::<[T; BLOCK]>().write_unaligned(codes.map(|q| T::from_code(q) * scale)) };
+        unsafe { dst.cast::<[T; BLOCK]>().write_unaligned(values) };
     }
+}
+
+// SAFETY: as above.
+unsafe impl<C: Code> Isa<C> for Scalar {
+    type Block = [C; BLOCK];
+    type Carry = C;
 
     #[inline(always)]
-    unsafe fn splat(code: T::Code) -> T::Code {
+    unsafe fn splat(code: C) -> C {
         code
     }
 
     #[inline(always)]
-    unsafe fn first(codes: Self::Block) -> T::Code {
+    unsafe fn first(codes: Self::Block) -> C {
         codes[0]
     }
 
     #[inline(always)]
-    unsafe fn last(codes: Self::Block) -> T::Code {
+    unsafe fn last(codes: Self::Block) -> C {
         codes[BLOCK - 1]
     }
 
     #[inline(always)]
-    unsafe fn fill(code: T::Code) -> Self::Block {
+    unsafe fn fill(code: C) -> Self::Block {
         [code; BLOCK]
     }
 
     #[inline(always)]
-    unsafe fn diff(codes: Self::Block, before: T::Code) -> Self::Block {
+    unsafe fn diff(codes: Self::Block, before: C) -> Self::Block {
         array::from_fn(|i| codes[i].minus(if i == 0 { before } else { codes[i - 1] }))
     }
 
     #[inline(always)]
-    unsafe fn scan(mut residuals: Self::Block, before: T::Code) -> Self::Block {
+    unsafe fn scan(mut residuals: Self::Block, before: C) -> Self::Block {
         let mut code = before;
         for residual in &mut residuals {
             code = code.plus(*residual);
@@ -93,12 +96,12 @@ unsafe impl<T: Element> Isa<T> for Scalar {
 
     #[inline(always)]
     unsafe fn zigzag(residuals: Self::Block) -> Self::Block {
-        residuals.map(|d| T::Code::from_bits(d.zigzag()))
+        residuals.map(|d| C::from_bits(d.zigzag()))
     }
 
     #[inline(always)]
     unsafe fn unzigzag(bits: Self::Block) -> Self::Block {
-        bits.map(|z| T::Code::unzigzag(z.bits()))
+        bits.map(|z| C::unzigzag(z.bits()))
     }
 
     #[inline(always)]
@@ -117,7 +120,7 @@ unsafe impl<T: Element> Isa<T> for Scalar {
     #[inline(always)]
     unsafe fn unpack(src: *const u8, width: u32) -> Self::Block {
         // SAFETY: the caller gives 4·width readable bytes and PAD more.
-        unsafe { unpack_bits(src, width) }.map(T::Code::from_bits)
+        unsafe { unpack_bits(src, width) }.map(C::from_bits)
     }
 }
 

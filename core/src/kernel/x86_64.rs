@@ -163,19 +163,19 @@ macro_rules! level {
     };
 }
 
-level!(AVX2_F32, avx2_f32, f32, avx2::F32, "avx2,bmi1,bmi2,lzcnt,popcnt");
-level!(AVX2_F64, avx2_f64, f64, avx2::F64, "avx2,bmi1,bmi2,lzcnt,popcnt");
+level!(AVX2_F32, avx2_f32, f32, avx2::I32, "avx2,bmi1,bmi2,lzcnt,popcnt");
+level!(AVX2_F64, avx2_f64, f64, avx2::I64, "avx2,bmi1,bmi2,lzcnt,popcnt");
 level!(
     AVX512_F32,
     avx512_f32,
     f32,
-    avx512::F32,
+    avx512::I32,
     "avx2,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi"
 );
 level!(
     AVX512_F64,
     avx512_f64,
     f64,
-    avx512::F64,
+    avx512::I64,
     "avx2,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi"
 );

@@ -10,7 +10,7 @@
 use super::super::chunk::ChunkView;
 use super::super::prefetch::{self, AHEAD};
 use super::super::{BLOCK, Encoded, Lattice, Scale};
-use super::Isa;
+use super::Convert;
 use super::merge::join;
 use super::reader::{FromChunk, FromFloats, Source};
 use super::writer::ChunkWriter;
@@ -21,7 +21,7 @@ use crate::op::LatticeOp;
 /// The level's instruction set; `dst` of `max_chunk_len` bytes; `local` readable and `output`
 /// writable for the view's number of values, both from one slice or each from its own.
 #[inline(always)]
-pub(in super::super) unsafe fn fold_store<T: Element, S: Isa<T>>(
+pub(in super::super) unsafe fn fold_store<T: Element, S: Convert<T>>(
     op: LatticeOp,
     view: &ChunkView<'_, T>,
     local: *const T,
@@ -57,7 +57,7 @@ pub(in super::super) unsafe fn fold_store<T: Element, S: Isa<T>>(
     }
 }
 
-struct Pass<'a, T: Element, S: Isa<T>> {
+struct Pass<'a, T: Element, S: Convert<T>> {
     op: LatticeOp,
     incoming: FromChunk<'a, T, S>,
     own: FromFloats<'a, T>,
@@ -66,7 +66,7 @@ struct Pass<'a, T: Element, S: Isa<T>> {
     output: *mut T,
 }
 
-impl<T: Element, S: Isa<T>> Pass<'_, T, S> {
+impl<T: Element, S: Convert<T>> Pass<'_, T, S> {
     /// One block of `n` values. Own ones have been read when their place is written.
     ///
     /// # Safety

@@ -2,7 +2,7 @@
 //! chunks with verbatim blocks.
 
 use super::super::{BLOCK, Encoded, Lattice};
-use super::Isa;
+use super::Convert;
 use super::reader::{Block, Source};
 use super::writer::ChunkWriter;
 use crate::element::Element;
@@ -13,7 +13,7 @@ use crate::op::{self, LatticeOp};
 /// # Safety
 /// The level's instruction set; `dst` of `max_chunk_len` bytes; sources of `n_values`.
 #[inline(always)]
-pub(super) unsafe fn merge<T: Element, S: Isa<T>>(
+pub(super) unsafe fn merge<T: Element, S: Convert<T>>(
     op: LatticeOp,
     mut a: impl Source<T, S>,
     mut b: impl Source<T, S>,
@@ -39,7 +39,7 @@ pub(super) unsafe fn merge<T: Element, S: Isa<T>>(
 /// # Safety
 /// The level's instruction set.
 #[inline(always)]
-pub(super) unsafe fn join<T: Element, S: Isa<T>>(
+pub(super) unsafe fn join<T: Element, S: Convert<T>>(
     op: LatticeOp,
     x: Block<T, S>,
     y: Block<T, S>,
@@ -54,7 +54,7 @@ pub(super) unsafe fn join<T: Element, S: Isa<T>>(
                 LatticeOp::Max => S::max(x, y),
             }),
             (x, y) => {
-                let step = lattice.step * lattice.weight;
+                let step = lattice.step * lattice.weight.widen();
                 let (mut x, y) = (x.values(step), y.values(step));
                 for (x, y) in x.iter_mut().zip(y) {
                     *x = match op {

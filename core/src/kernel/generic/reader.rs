@@ -4,7 +4,7 @@ use super::super::chunk::{ChunkView, REPEAT};
 use super::super::prefetch;
 use super::super::stores::{self, Stores, can_stream};
 use super::super::{BLOCK, Lattice, Scale};
-use super::Isa;
+use super::Convert;
 use crate::element::Element;
 use crate::op::{divide, weigh};
 use core::marker::PhantomData;
@@ -103,16 +103,16 @@ pub(super) fn padded<T: Element>(src: &[T], block: usize) -> [T; BLOCK] {
 
 /// A block between reading and writing: codes, or values that are on no lattice.
 #[derive(Clone, Copy)]
-pub(super) enum Block<T: Element, S: Isa<T>> {
+pub(super) enum Block<T: Element, S: Convert<T>> {
     Codes(S::Block),
     Values([T; BLOCK]),
 }
 
-impl<T: Element, S: Isa<T>> Block<T, S> {
+impl<T: Element, S: Convert<T>> Block<T, S> {
     /// # Safety
     /// The level's instruction set.
     #[inline(always)]
-    pub(super) unsafe fn values(self, step: T) -> [T; BLOCK] {
+    pub(super) unsafe fn values(self, step: T::Wide) -> [T; BLOCK] {
         match self {
             Self::Values(values) => values,
             Self::Codes(codes) => {
@@ -171,7 +171,7 @@ impl<T: Element> Output<T> {
     /// # Safety
     /// The level's instruction set; room for the values.
     #[inline(always)]
-    pub(super) unsafe fn put<S: Isa<T>>(
+    pub(super) unsafe fn put<S: Convert<T>>(
         &self,
         block: usize,
         n: usize,
@@ -193,18 +193,18 @@ impl<T: Element> Output<T> {
 }
 
 /// Blocks in order, from a chunk or from floats.
-pub(super) trait Source<T: Element, S: Isa<T>> {
+pub(super) trait Source<T: Element, S: Convert<T>> {
     /// # Safety
     /// The level's instruction set; call once for each block in order; `n` is the block's length.
     unsafe fn next(&mut self, block: usize, n: usize) -> Block<T, S>;
 }
 
-pub(super) struct FromChunk<'a, T: Element, S: Isa<T>> {
+pub(super) struct FromChunk<'a, T: Element, S: Convert<T>> {
     reader: ChunkReader<'a, T>,
     before: S::Carry,
 }
 
-impl<'a, T: Element, S: Isa<T>> FromChunk<'a, T, S> {
+impl<'a, T: Element, S: Convert<T>> FromChunk<'a, T, S> {
     /// # Safety
     /// The level's instruction set.
     #[inline(always)]
@@ -214,7 +214,7 @@ impl<'a, T: Element, S: Isa<T>> FromChunk<'a, T, S> {
     }
 }
 
-impl<T: Element, S: Isa<T>> Source<T, S> for FromChunk<'_, T, S> {
+impl<T: Element, S: Convert<T>> Source<T, S> for FromChunk<'_, T, S> {
     #[inline(always)]
     unsafe fn next(&mut self, block: usize, n: usize) -> Block<T, S> {
         let width = self.reader.width(block);
@@ -236,12 +236,12 @@ impl<T: Element, S: Isa<T>> Source<T, S> for FromChunk<'_, T, S> {
 }
 
 /// Floats, as many as blocks are asked for. A pointer, because the output may be in the same place.
-pub(super) struct FromFloats<'a, T> {
+pub(super) struct FromFloats<'a, T: Element> {
     pub(super) values: *const T,
     pub(super) lattice: &'a Lattice<T>,
 }
 
-impl<T: Element, S: Isa<T>> Source<T, S> for FromFloats<'_, T> {
+impl<T: Element, S: Convert<T>> Source<T, S> for FromFloats<'_, T> {
     #[inline(always)]
     unsafe fn next(&mut self, block: usize, n: usize) -> Block<T, S> {
         // SAFETY: the block's values are there; the instruction set by the caller's promise.

@@ -2,12 +2,12 @@
 
 use super::super::chunk::{CONSTANT, DENSE, FIRST_SIZE_SHIFT, REPEAT, SPECIAL, VERBATIM};
 use super::super::{BLOCKS, Code, Encoded};
-use super::Isa;
+use super::Convert;
 use super::reader::Block;
 use crate::element::Element;
 
 /// Writes a chunk block by block.
-pub(super) struct ChunkWriter<T: Element, S: Isa<T>> {
+pub(super) struct ChunkWriter<T: Element, S: Convert<T>> {
     start: *mut u8,
     payload: *mut u8,
     pub(super) first: T::Code,
@@ -18,7 +18,7 @@ pub(super) struct ChunkWriter<T: Element, S: Isa<T>> {
     verbatim_blocks: u32,
 }
 
-impl<T: Element, S: Isa<T>> ChunkWriter<T, S> {
+impl<T: Element, S: Convert<T>> ChunkWriter<T, S> {
     /// # Safety
     /// `dst` must be valid for [`max_chunk_len`](super::max_chunk_len) bytes of the chunk written.
     #[inline(always)]

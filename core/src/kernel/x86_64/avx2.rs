@@ -1,24 +1,22 @@
-//! AVX2 + BMI2: a block of `f32` is four registers of eight codes, a block of `f64` eight of four.
+//! AVX2 + BMI2: a block of 32-bit codes is four registers of eight, one of 64-bit codes eight of four.
 //!
-//! AVX2 has no conversion between `f64` and 64-bit integers and no 64-bit arithmetic shift.
-//! Rounding goes through the same magic number as the scalar level, whose low mantissa bits *are*
-//! the code; the way back splits a code into 32-bit halves that are exact in `f64` and adds them
-//! with one rounding.
+//! AVX2 has no 64-bit arithmetic shift, minimum or maximum: comparisons take their place.
 
+mod convert;
+
+use super::super::BLOCK;
 use super::super::generic::Isa;
 use super::super::scalar::{pack_bits, unpack_bits};
-use super::super::{BLOCK, Lattice};
 use super::bits;
-use crate::element::sealed::Float;
 use core::arch::x86_64::*;
 
-/// Codes of `f32`.
+/// Codes of 32 bits.
 #[derive(Clone, Copy)]
-pub(in super::super) struct F32;
+pub(in super::super) struct I32;
 
-/// Codes of `f64`.
+/// Codes of 64 bits.
 #[derive(Clone, Copy)]
-pub(in super::super) struct F64;
+pub(in super::super) struct I64;
 
 /// The permutation that moves every lane up by one and the last to the front.
 macro_rules! rotate_up {
@@ -105,52 +103,11 @@ unsafe fn words(v: __m256i) -> [u64; 4] {
     words
 }
 
-// SAFETY: loads and stores cover the 32 values or the bytes that the trait names; the packers keep
-// to their slack.
-unsafe impl Isa<f32> for F32 {
+// SAFETY: loads and stores cover the bytes that the trait names; the packers keep to their slack.
+unsafe impl Isa<i32> for I32 {
     type Block = [__m256i; 4];
     /// In all lanes.
     type Carry = __m256i;
-
-    #[inline(always)]
-    unsafe fn quantise(src: *const f32, lattice: &Lattice<f32>) -> (Self::Block, bool) {
-        // SAFETY: 32 readable values; AVX2 is the caller's promise.
-        unsafe {
-            let step = _mm256_set1_ps(lattice.step);
-            let inverse = _mm256_set1_ps(lattice.inverse);
-            let limit = _mm256_set1_ps(lattice.limit);
-            let bound = _mm256_set1_ps(lattice.bound);
-            let magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fff_ffff));
-            let mut good = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
-            let mut codes = [_mm256_setzero_si256(); 4];
-            for i in 0..4 {
-                let x = _mm256_loadu_ps(src.add(8 * i));
-                // What is NaN, infinite or too large converts to the least integer, beyond every
-                // limit.
-                let q = _mm256_cvtps_epi32(_mm256_mul_ps(x, inverse));
-                let nearest = _mm256_cvtepi32_ps(q);
-                let error = _mm256_sub_ps(x, _mm256_mul_ps(nearest, step));
-                let error = _mm256_and_ps(error, magnitude);
-                let inside = _mm256_cmp_ps::<_CMP_LE_OQ>(_mm256_and_ps(nearest, magnitude), limit);
-                let close = _mm256_cmp_ps::<_CMP_LT_OQ>(error, bound);
-                good = _mm256_and_ps(good, _mm256_and_ps(inside, close));
-                codes[i] = q;
-            }
-            (codes, _mm256_movemask_ps(good) == 0xff)
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn dequantise(codes: Self::Block, scale: f32, dst: *mut f32) {
-        // SAFETY: room for 32 values; AVX2 is the caller's promise.
-        unsafe {
-            let scale = _mm256_set1_ps(scale);
-            for i in 0..4 {
-                let q = codes[i];
-                _mm256_storeu_ps(dst.add(8 * i), _mm256_mul_ps(_mm256_cvtepi32_ps(q), scale));
-            }
-        }
-    }
 
     #[inline(always)]
     unsafe fn splat(code: i32) -> __m256i {
@@ -271,62 +228,11 @@ unsafe impl Isa<f32> for F32 {
     }
 }
 
-// SAFETY: as for `F32`.
-unsafe impl Isa<f64> for F64 {
+// SAFETY: as for `I32`.
+unsafe impl Isa<i64> for I64 {
     type Block = [__m256i; 8];
     /// In all lanes.
     type Carry = __m256i;
-
-    #[inline(always)]
-    unsafe fn quantise(src: *const f64, lattice: &Lattice<f64>) -> (Self::Block, bool) {
-        // SAFETY: 32 readable values; AVX2 is the caller's promise.
-        unsafe {
-            let step = _mm256_set1_pd(lattice.step);
-            let inverse = _mm256_set1_pd(lattice.inverse);
-            let limit = _mm256_set1_pd(lattice.limit);
-            let bound = _mm256_set1_pd(lattice.bound);
-            let rounder = _mm256_set1_pd(f64::ROUNDER);
-            let magnitude = _mm256_castsi256_pd(_mm256_set1_epi64x(i64::MAX));
-            let mut good = _mm256_castsi256_pd(_mm256_set1_epi64x(-1));
-            let mut codes = [_mm256_setzero_si256(); 8];
-            for i in 0..8 {
-                let x = _mm256_loadu_pd(src.add(4 * i));
-                let t = _mm256_mul_pd(x, inverse);
-                let raised = _mm256_add_pd(t, rounder);
-                let nearest = _mm256_sub_pd(raised, rounder);
-                let error =
-                    _mm256_and_pd(_mm256_sub_pd(x, _mm256_mul_pd(nearest, step)), magnitude);
-                let inside = _mm256_cmp_pd::<_CMP_LE_OQ>(_mm256_and_pd(nearest, magnitude), limit);
-                let close = _mm256_cmp_pd::<_CMP_LT_OQ>(error, bound);
-                good = _mm256_and_pd(good, _mm256_and_pd(inside, close));
-                // raised = rounder + q exactly, in the binade where one unit is one ulp.
-                codes[i] =
-                    _mm256_sub_epi64(_mm256_castpd_si256(raised), _mm256_castpd_si256(rounder));
-            }
-            (codes, _mm256_movemask_pd(good) == 0xf)
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn dequantise(codes: Self::Block, scale: f64, dst: *mut f64) {
-        // SAFETY: room for 32 values; AVX2 is the caller's promise.
-        unsafe {
-            let scale = _mm256_set1_pd(scale);
-            // high half: 2^84 + 2^63 with the upper 32 bits (sign flipped) in its mantissa;
-            // low half: 2^52 with the lower 32 bits in its mantissa.
-            let high_magic = _mm256_set1_epi64x(0x4530_0000_8000_0000);
-            let low_magic = _mm256_set1_epi64x(0x4330_0000_0000_0000);
-            let both = _mm256_castsi256_pd(_mm256_set1_epi64x(0x4530_0000_8010_0000));
-            for i in 0..8 {
-                let q = codes[i];
-                let high = _mm256_xor_si256(_mm256_srli_epi64::<32>(q), high_magic);
-                let low = _mm256_blend_epi32::<0b0101_0101>(low_magic, q);
-                let high = _mm256_sub_pd(_mm256_castsi256_pd(high), both);
-                let value = _mm256_add_pd(high, _mm256_castsi256_pd(low));
-                _mm256_storeu_pd(dst.add(4 * i), _mm256_mul_pd(value, scale));
-            }
-        }
-    }
 
     #[inline(always)]
     unsafe fn splat(code: i64) -> __m256i {

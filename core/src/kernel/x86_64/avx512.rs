@@ -1,4 +1,4 @@
-//! AVX-512 + VBMI: a block of `f32` is two registers of sixteen codes, a block of `f64` four of
+//! AVX-512 + VBMI: a block of 32-bit codes is two registers of sixteen, one of 64-bit codes four of
 //! eight.
 //!
 //! Packing and unpacking of up to 16 bits stay in vector registers and take one path for all
@@ -8,18 +8,20 @@
 //! from any bit position of that lane, and a mask drops what belongs to the neighbours. Wider
 //! values are rare.
 
+mod convert;
+
+use super::super::BLOCK;
 use super::super::generic::Isa;
 use super::super::scalar::{pack_bits, unpack_bits};
-use super::super::{BLOCK, Lattice};
 use core::arch::x86_64::*;
 
-/// Codes of `f32`.
+/// Codes of 32 bits.
 #[derive(Clone, Copy)]
-pub(in super::super) struct F32;
+pub(in super::super) struct I32;
 
-/// Codes of `f64`.
+/// Codes of 64 bits.
 #[derive(Clone, Copy)]
-pub(in super::super) struct F64;
+pub(in super::super) struct I64;
 
 /// How to spread packed values of one width over 64-bit lanes.
 #[derive(Clone, Copy)]
@@ -127,9 +129,6 @@ unsafe fn scan8(v: __m512i) -> __m512i {
     }
 }
 
-/// The larger of two magnitudes, without sign, as the immediate of a range instruction.
-const LARGER_MAGNITUDE: i32 = 0b10_11;
-
 /// a | (b & c), as the immediate of a ternary logic instruction.
 const OR_AND: i32 = 0xf8;
 
@@ -223,46 +222,11 @@ unsafe fn unpack32(src: *const u8, width: u32) -> [__m512i; 2] {
     }
 }
 
-// SAFETY: loads and stores cover the 32 values or the bytes that the trait names; the packers keep
-// to their slack.
-unsafe impl Isa<f32> for F32 {
+// SAFETY: loads and stores cover the bytes that the trait names; the packers keep to their slack.
+unsafe impl Isa<i32> for I32 {
     type Block = [__m512i; 2];
     /// In the last lane at least.
     type Carry = __m512i;
-
-    #[inline(always)]
-    unsafe fn quantise(src: *const f32, lattice: &Lattice<f32>) -> (Self::Block, bool) {
-        // SAFETY: 32 readable values; AVX-512 is the caller's promise.
-        unsafe {
-            let step = _mm512_set1_ps(lattice.step);
-            let inverse = _mm512_set1_ps(lattice.inverse);
-            let limit = _mm512_set1_ps(lattice.limit);
-            let bound = _mm512_set1_ps(lattice.bound);
-            let x = unroll!(2, |i| _mm512_loadu_ps(src.add(16 * i)));
-            let codes = unroll!(2, |i| _mm512_cvtps_epi32(_mm512_mul_ps(x[i], inverse)));
-            let nearest = unroll!(2, |i| _mm512_cvtepi32_ps(codes[i]));
-            let errors = unroll!(2, |i| _mm512_sub_ps(x[i], _mm512_mul_ps(nearest[i], step)));
-            // What is NaN, infinite or too large converts to the least integer, which is beyond
-            // every limit; so NaN among the errors, which a maximum may lose, is found in the
-            // codes.
-            let largest = _mm512_range_ps::<LARGER_MAGNITUDE>(nearest[0], nearest[1]);
-            let inside = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(largest, limit);
-            let error = _mm512_range_ps::<LARGER_MAGNITUDE>(errors[0], errors[1]);
-            (codes, _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(inside, error, bound) == !0)
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn dequantise(codes: Self::Block, scale: f32, dst: *mut f32) {
-        // SAFETY: room for 32 values; AVX-512 is the caller's promise.
-        unsafe {
-            let scale = _mm512_set1_ps(scale);
-            for i in 0..2 {
-                let q = codes[i];
-                _mm512_storeu_ps(dst.add(16 * i), _mm512_mul_ps(_mm512_cvtepi32_ps(q), scale));
-            }
-        }
-    }
 
     #[inline(always)]
     unsafe fn splat(code: i32) -> __m512i {
@@ -375,47 +339,11 @@ unsafe impl Isa<f32> for F32 {
     }
 }
 
-// SAFETY: as for `F32`.
-unsafe impl Isa<f64> for F64 {
+// SAFETY: as for `I32`.
+unsafe impl Isa<i64> for I64 {
     type Block = [__m512i; 4];
     /// In the last lane at least.
     type Carry = __m512i;
-
-    #[inline(always)]
-    unsafe fn quantise(src: *const f64, lattice: &Lattice<f64>) -> (Self::Block, bool) {
-        // SAFETY: 32 readable values; AVX-512 is the caller's promise.
-        unsafe {
-            let step = _mm512_set1_pd(lattice.step);
-            let inverse = _mm512_set1_pd(lattice.inverse);
-            let limit = _mm512_set1_pd(lattice.limit);
-            let bound = _mm512_set1_pd(lattice.bound);
-            let x = unroll!(4, |i| _mm512_loadu_pd(src.add(8 * i)));
-            let codes = unroll!(4, |i| _mm512_cvtpd_epi64(_mm512_mul_pd(x[i], inverse)));
-            let nearest = unroll!(4, |i| _mm512_cvtepi64_pd(codes[i]));
-            let errors = unroll!(4, |i| _mm512_sub_pd(x[i], _mm512_mul_pd(nearest[i], step)));
-            // As for `f32`.
-            let mut inside = !0;
-            for pair in [0, 2] {
-                let largest = _mm512_range_pd::<LARGER_MAGNITUDE>(nearest[pair], nearest[pair + 1]);
-                inside = _mm512_mask_cmp_pd_mask::<_CMP_LE_OQ>(inside, largest, limit);
-                let error = _mm512_range_pd::<LARGER_MAGNITUDE>(errors[pair], errors[pair + 1]);
-                inside = _mm512_mask_cmp_pd_mask::<_CMP_LT_OQ>(inside, error, bound);
-            }
-            (codes, inside == !0)
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn dequantise(codes: Self::Block, scale: f64, dst: *mut f64) {
-        // SAFETY: room for 32 values; AVX-512 is the caller's promise.
-        unsafe {
-            let scale = _mm512_set1_pd(scale);
-            for i in 0..4 {
-                let q = codes[i];
-                _mm512_storeu_pd(dst.add(8 * i), _mm512_mul_pd(_mm512_cvtepi64_pd(q), scale));
-            }
-        }
-    }
 
     #[inline(always)]
     unsafe fn splat(code: i64) -> __m512i {

@@ -1,0 +1,85 @@
+//! Values and their codes on AVX-512.
+
+use super::super::super::Lattice;
+use super::super::super::generic::Convert;
+use super::{I32, I64};
+use core::arch::x86_64::*;
+
+/// The larger of two magnitudes, without sign, as the immediate of a range instruction.
+const LARGER_MAGNITUDE: i32 = 0b10_11;
+
+// SAFETY: loads and stores cover the 32 values that the trait names.
+unsafe impl Convert<f32> for I32 {
+    #[inline(always)]
+    unsafe fn quantise(src: *const f32, lattice: &Lattice<f32>) -> (Self::Block, bool) {
+        // SAFETY: 32 readable values; AVX-512 is the caller's promise.
+        unsafe {
+            let step = _mm512_set1_ps(lattice.step);
+            let inverse = _mm512_set1_ps(lattice.inverse);
+            let limit = _mm512_set1_ps(lattice.limit);
+            let bound = _mm512_set1_ps(lattice.bound);
+            let x = unroll!(2, |i| _mm512_loadu_ps(src.add(16 * i)));
+            let codes = unroll!(2, |i| _mm512_cvtps_epi32(_mm512_mul_ps(x[i], inverse)));
+            let nearest = unroll!(2, |i| _mm512_cvtepi32_ps(codes[i]));
+            let errors = unroll!(2, |i| _mm512_sub_ps(x[i], _mm512_mul_ps(nearest[i], step)));
+            // What is NaN, infinite or too large converts to the least integer, which is beyond
+            // every limit; so NaN among the errors, which a maximum may lose, is found in the
+            // codes.
+            let largest = _mm512_range_ps::<LARGER_MAGNITUDE>(nearest[0], nearest[1]);
+            let inside = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(largest, limit);
+            let error = _mm512_range_ps::<LARGER_MAGNITUDE>(errors[0], errors[1]);
+            (codes, _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(inside, error, bound) == !0)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dequantise(codes: Self::Block, scale: f32, dst: *mut f32) {
+        // SAFETY: room for 32 values; AVX-512 is the caller's promise.
+        unsafe {
+            let scale = _mm512_set1_ps(scale);
+            for i in 0..2 {
+                let q = codes[i];
+                _mm512_storeu_ps(dst.add(16 * i), _mm512_mul_ps(_mm512_cvtepi32_ps(q), scale));
+            }
+        }
+    }
+}
+
+// SAFETY: as for `f32`.
+unsafe impl Convert<f64> for I64 {
+    #[inline(always)]
+    unsafe fn quantise(src: *const f64, lattice: &Lattice<f64>) -> (Self::Block, bool) {
+        // SAFETY: 32 readable values; AVX-512 is the caller's promise.
+        unsafe {
+            let step = _mm512_set1_pd(lattice.step);
+            let inverse = _mm512_set1_pd(lattice.inverse);
+            let limit = _mm512_set1_pd(lattice.limit);
+            let bound = _mm512_set1_pd(lattice.bound);
+            let x = unroll!(4, |i| _mm512_loadu_pd(src.add(8 * i)));
+            let codes = unroll!(4, |i| _mm512_cvtpd_epi64(_mm512_mul_pd(x[i], inverse)));
+            let nearest = unroll!(4, |i| _mm512_cvtepi64_pd(codes[i]));
+            let errors = unroll!(4, |i| _mm512_sub_pd(x[i], _mm512_mul_pd(nearest[i], step)));
+            // As for `f32`.
+            let mut inside = !0;
+            for pair in [0, 2] {
+                let largest = _mm512_range_pd::<LARGER_MAGNITUDE>(nearest[pair], nearest[pair + 1]);
+                inside = _mm512_mask_cmp_pd_mask::<_CMP_LE_OQ>(inside, largest, limit);
+                let error = _mm512_range_pd::<LARGER_MAGNITUDE>(errors[pair], errors[pair + 1]);
+                inside = _mm512_mask_cmp_pd_mask::<_CMP_LT_OQ>(inside, error, bound);
+            }
+            (codes, inside == !0)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dequantise(codes: Self::Block, scale: f64, dst: *mut f64) {
+        // SAFETY: room for 32 values; AVX-512 is the caller's promise.
+        unsafe {
+            let scale = _mm512_set1_pd(scale);
+            for i in 0..4 {
+                let q = codes[i];
+                _mm512_storeu_pd(dst.add(8 * i), _mm512_mul_pd(_mm512_cvtepi64_pd(q), scale));
+            }
+        }
+    }
+}
