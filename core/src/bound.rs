@@ -157,11 +157,12 @@ impl Bound {
 
 /// What rounding in `T` can cost a reduction of `n_operands` whose partial results stay within
 /// `magnitude`, on top of the codec's errors: (n + 4)·u·magnitude, one rounding for each addition,
-/// the rest for quantising, decoding and dividing. An average may lose
-/// [`underflow`] on top of that.
+/// the rest for quantising, decoding and dividing. Of `f16` and `bf16`, η/2 more: what is decoded
+/// may be subnormal. An average may lose [`underflow`] on top of that.
 #[must_use]
 pub fn rounding<T: Element>(n_operands: usize, magnitude: f64) -> f64 {
-    (n_operands as f64 + 4.0) * T::UNIT_ROUNDOFF * magnitude
+    let decoding = if T::IS_NARROW { T::SMALLEST / 2.0 } else { 0.0 };
+    (n_operands as f64 + 4.0) * T::UNIT_ROUNDOFF * magnitude + decoding
 }
 
 /// What an average of `n_operands` can lose on top of its [`rounding`] where operands or result are

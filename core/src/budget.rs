@@ -39,10 +39,12 @@ fn operand_bound<T: Element>(
     let on_result = bound.absolute(extent)?;
     let (n, magnitude) = (call.size, extent.map_or(0.0, Extent::magnitude));
     let largest = if op == OpCode::Sum { n as f64 * magnitude } else { magnitude };
+    // Errors make partial results larger, which shows where digits are few.
+    let reach = if T::IS_NARROW { largest + on_result } else { largest };
     let rounding = match op {
         OpCode::None => return Ok(on_result),
-        OpCode::Avg => rounding::<T>(n, largest) + underflow::<T>(n),
-        _ => rounding::<T>(n, largest),
+        OpCode::Avg => rounding::<T>(n, reach) + underflow::<T>(n),
+        _ => rounding::<T>(n, reach),
     };
     // Of partial sums as well, in any order. One rank adds nothing.
     let largest = largest + on_result.max(rounding);

@@ -1,10 +1,15 @@
-//! What can be an element of a collective: `f32` and `f64`.
+//! What can be an element of a collective: `f32`, `f64`, `f16` and `bf16`.
 //!
 //! [`Element`] is sealed: the codecs' integer lattice, the kernels' dispatch tables and the wire's
-//! type codes are tied to the list here.
+//! type codes are tied to the list here. The types of 16 bits only store values: what is computed
+//! is computed in `f32` and rounded once for each result (`sixteen`).
+
+mod sixteen;
 
 use crate::kernel::Kernels;
 use core::fmt;
+
+pub use half::{bf16, f16};
 
 /// The type of the elements, as it travels in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,27 +20,38 @@ pub enum DType {
     F32 = 1,
     /// IEEE 754 binary64.
     F64 = 2,
+    /// IEEE 754 binary16: 5 bits of exponent, 10 of fraction.
+    F16 = 3,
+    /// bfloat16, the upper half of a binary32: 8 bits of exponent, 7 of fraction.
+    Bf16 = 4,
 }
 
 impl DType {
+    /// Every type.
+    pub const ALL: [Self; 4] = [Self::F32, Self::F64, Self::F16, Self::Bf16];
+
     /// The type with this wire code.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::F32),
             2 => Some(Self::F64),
+            3 => Some(Self::F16),
+            4 => Some(Self::Bf16),
             _ => None,
         }
     }
 }
 
 impl DType {
-    /// The name, as Rust has it.
+    /// The name, as Rust and the crate `half` have it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
             Self::F64 => "f64",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
         }
     }
 }
@@ -46,7 +62,10 @@ impl fmt::Display for DType {
     }
 }
 
-/// A floating-point type that Foldwire can move and reduce: `f32` or `f64`.
+/// A floating-point type that Foldwire can move and reduce: `f32`, `f64`, [`f16`] or [`bf16`].
+///
+/// The types of 16 bits are those of the crate `half`. Sums in them have 11 and 8 binary digits, and
+/// those of `f16` end at 65504: docs/guarantees.md says what that means.
 ///
 /// Integers are refused by the compiler, with a word on what to do:
 /// ```compile_fail,E0277
@@ -57,7 +76,7 @@ impl fmt::Display for DType {
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "collectives move `f32` and `f64`, not `{Self}`",
+    message = "collectives move `f32`, `f64`, `f16` and `bf16`, not `{Self}`",
     label = "not an element of a collective",
     note = "`f64` holds integers up to 2^53 exactly, and `Plan::raw()` moves them unchanged"
 )]
@@ -68,9 +87,10 @@ pub trait Element:
     const DTYPE: DType;
     /// Bytes of one value.
     const BYTES: usize = size_of::<Self>();
-    /// Unit roundoff u: the relative error of one rounding, 2⁻²⁴ or 2⁻⁵³.
+    /// Unit roundoff u: the relative error of one rounding, 2⁻²⁴ for `f32`, 2⁻⁵³ for `f64`, 2⁻¹¹
+    /// for `f16`, 2⁻⁸ for `bf16`.
     const UNIT_ROUNDOFF: f64;
-    /// η: the smallest positive value, which is subnormal, 2⁻¹⁴⁹ or 2⁻¹⁰⁷⁴.
+    /// η: the smallest positive value, which is subnormal: 2⁻¹⁴⁹, 2⁻¹⁰⁷⁴, 2⁻²⁴, 2⁻¹³³.
     const SMALLEST: f64;
 
     /// The value rounded to nearest from `f64`.
@@ -113,6 +133,9 @@ pub(crate) mod sealed {
         const QUIET_NAN: Self;
         /// Largest |code| of one operand (docs/guarantees.md, "Limit on codes").
         const MAX_CODE: f64;
+        /// Whether [`narrow`](Self::narrow) rounds. The lattices of such types are of powers of two,
+        /// whose points next to a value are values (docs/guarantees.md, "Types of 16 bits").
+        const IS_NARROW: bool;
         fn abs(self) -> Self;
         fn bits(self) -> Self::Bits;
         fn finite(self) -> bool;
@@ -182,6 +205,7 @@ macro_rules! element {
             const MIN: Self = $float::MIN;
             const QUIET_NAN: Self = $float::NAN;
             const MAX_CODE: f64 = $max_code;
+            const IS_NARROW: bool = false;
 
             #[inline(always)]
             fn abs(self) -> Self {

@@ -21,10 +21,8 @@ mod x86_64;
 #[cfg(test)]
 mod tests;
 
-use crate::element::{
-    Element,
-    sealed::{Float, Wide},
-};
+use crate::element::sealed::{Float, Wide};
+use crate::element::{Element, bf16, f16};
 use crate::op::{LatticeOp, divisor_of_sums};
 use crate::values::Values;
 use chunk::ChunkView;
@@ -45,7 +43,9 @@ pub(crate) const PAD: usize = 64;
 #[must_use]
 pub(crate) const fn max_chunk_len<T: Element>(n_values: usize) -> usize {
     let blocks = n_values.div_ceil(BLOCK);
-    1 + T::BYTES + blocks * (BLOCK * T::BYTES + 1) + blocks.div_ceil(8) + STORE_SLACK
+    // No type is wider than its codes.
+    let width = size_of::<<T as Float>::Code>();
+    1 + width + blocks * (BLOCK * width + 1) + blocks.div_ceil(8) + STORE_SLACK
 }
 
 /// Bytes that a vector store may write beyond the encoded end.
@@ -57,7 +57,7 @@ const STORE_SLACK: usize = 64;
 pub enum Level {
     /// Portable Rust; the specification.
     Scalar,
-    /// x86-64 with AVX2, BMI1, BMI2 and LZCNT (2013 on; fast BMI2 on AMD from Zen 3).
+    /// x86-64 with AVX2, BMI1, BMI2, LZCNT and F16C (2013 on; fast BMI2 on AMD from Zen 3).
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ, VL and VBMI (Ice Lake, Zen 4 and later).
     Avx512,
@@ -109,7 +109,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// Integer codes: `i32` for `f32`, `i64` for `f64`. All arithmetic wraps: head-room keeps honest
+/// Integer codes: `i64` for `f64`, `i32` for the other types. All arithmetic wraps: head-room keeps honest
 /// sums in range, and a hostile frame must not be able to cause a panic.
 pub trait Code: bytemuck::Pod + Ord + fmt::Debug {
     /// Bits, and so the largest width of a zig-zag residual.
@@ -379,24 +379,21 @@ fn check_chunk<T: Element>(n_values: usize, capacity: usize) {
     assert!(capacity >= max_chunk_len::<T>(n_values), "destination below max_chunk_len");
 }
 
-/// The table for `f32`; the level must be available.
-pub(crate) fn f32(level: Level) -> &'static Kernels<f32> {
-    match level {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => &x86_64::AVX512_F32,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => &x86_64::AVX2_F32,
-        _ => &scalar::F32,
-    }
+macro_rules! tables {
+    ($float:ident, $scalar:ident, $avx2:ident, $avx512:ident) => {
+        /// The table for this type; the level must be available.
+        pub(crate) fn $float(level: Level) -> &'static Kernels<$float> {
+            match level {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 => &x86_64::$avx512,
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 => &x86_64::$avx2,
+                _ => &scalar::$scalar,
+            }
+        }
+    };
 }
-
-/// The table for `f64`; the level must be available.
-pub(crate) fn f64(level: Level) -> &'static Kernels<f64> {
-    match level {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => &x86_64::AVX512_F64,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => &x86_64::AVX2_F64,
-        _ => &scalar::F64,
-    }
-}
+tables!(f32, F32, AVX2_F32, AVX512_F32);
+tables!(f64, F64, AVX2_F64, AVX512_F64);
+tables!(f16, F16, AVX2_F16, AVX512_F16);
+tables!(bf16, BF16, AVX2_BF16, AVX512_BF16);

@@ -8,7 +8,8 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Spacing {
-    /// As far as the bound allows: Δ = 2·eb·(1 − 2⁻⁶).
+    /// As far as the bound allows: Δ = 2·eb·(1 − 2⁻⁶). Of `f16` and `bf16` it is a power of two, as
+    /// other points are no values of these types.
     #[default]
     Widest,
     /// The largest power of two that the bound allows: Δ = 2^⌊log₂(2·eb)⌋. At most 1 bit a value
@@ -37,7 +38,8 @@ impl Quantum {
     /// No lattice: every value travels exactly.
     pub const LOSSLESS: Self = Self { step: 0.0, bound: 0.0, spacing: Spacing::Widest };
 
-    /// The widest lattice that keeps the absolute bound `bound` for elements of type `T`. If
+    /// The widest lattice that keeps the absolute bound `bound` for elements of type `T` (of `f16`
+    /// and `bf16` among those of powers of two). If
     /// `bound` is 0, or too small for a normal step in `T`, it is [`LOSSLESS`](Self::LOSSLESS).
     ///
     /// # Errors
@@ -66,6 +68,7 @@ impl Quantum {
         // Sums of codes times the step must be finite.
         let largest = libm::sqrt(T::MAX.to_f64()) * libm::sqrt(libm::sqrt(T::MAX.to_f64()));
         let bound = bound.min(largest);
+        let spacing = if T::IS_NARROW { Spacing::PowerOfTwo } else { spacing };
         let step = T::Wide::nearest(match spacing {
             Spacing::Widest => 2.0 * bound * SHRINK,
             Spacing::PowerOfTwo => power_of_two_below(2.0 * bound),
@@ -108,7 +111,8 @@ impl Quantum {
 
     /// The quantum for elements of another type than it was made for.
     pub(crate) fn of_type<T: Element>(self) -> Self {
-        if T::Wide::nearest(self.step).to_f64() == self.step {
+        let is_of_type = T::Wide::nearest(self.step).to_f64() == self.step;
+        if is_of_type && (!T::IS_NARROW || self.spacing == Spacing::PowerOfTwo) {
             return self;
         }
         // The bound of a quantum is a bound.
@@ -143,6 +147,7 @@ fn power_of_two_below(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::{bf16, f16};
 
     #[test]
     fn what_is_no_bound_is_refused() {
@@ -185,5 +190,14 @@ mod tests {
         }
         let tiny = Quantum::with_spacing::<f64>(1e-60, Spacing::PowerOfTwo).unwrap();
         assert_eq!(tiny.of_type::<f32>(), Quantum::LOSSLESS);
+    }
+
+    #[test]
+    fn types_of_sixteen_bits_have_powers_of_two() {
+        let single = Quantum::new::<f32>(0.7).unwrap();
+        for quantum in [Quantum::new::<f16>(0.7).unwrap(), single.of_type::<bf16>()] {
+            assert_eq!((quantum.step(), quantum.bound()), (1.0, 0.5));
+            assert_eq!(quantum.of_type::<f16>(), quantum);
+        }
     }
 }

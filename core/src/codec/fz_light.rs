@@ -72,13 +72,15 @@ impl<T: Element> FzLight<T> {
         Self::from_params(&CodecParams { quantum, max_operands, averages: false, level })
     }
 
-    pub(super) fn from_params(params: &CodecParams) -> Self {
+    pub(crate) fn from_params(params: &CodecParams) -> Self {
         let max_operands = params.max_operands.max(1);
         // Twice the sum's range must fit the code, as residuals are differences of two sums.
         let head_room = libm::ldexp(1.0, <T as Float>::Code::BITS as i32 - 2);
-        let limit = libm::floor(T::MAX_CODE.min(head_room / f64::from(max_operands)));
         let weight = op::weight(if params.averages { max_operands } else { 1 });
         let quantum = params.quantum.of_type::<T>();
+        // No point is beyond the type's largest value, so that averages of points are not.
+        let last = T::MAX.to_f64() / quantum.step();
+        let limit = libm::floor(T::MAX_CODE.min(head_room / f64::from(max_operands)).min(last));
         let one = T::Wide::ONE;
         let lattice = if quantum.is_lossless() {
             // No |code| is below a negative limit: every block is verbatim.

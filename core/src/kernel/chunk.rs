@@ -62,7 +62,7 @@ impl<'a, T: Element> ChunkView<'a, T> {
         let every: u128 = if n_blocks == BLOCKS { u128::MAX } else { (1 << n_blocks) - 1 };
         let tag = bytes[0];
         let n_first = 1 << ((tag & FIRST_SIZE) >> FIRST_SIZE_SHIFT);
-        if n_first > T::BYTES || len < 1 + n_first {
+        if n_first > size_of::<T::Code>() || len < 1 + n_first {
             return damaged;
         }
         let first_at = len - n_first;

@@ -66,9 +66,10 @@ pub(super) unsafe trait Isa<C: Code>: Copy {
 /// All methods require the instruction set. Pointers must be valid for 32 values, unaligned.
 pub(super) unsafe trait Convert<T: Element>: Isa<T::Code> {
     /// Codes of 32 values, and whether every value is on the lattice (docs/guarantees.md, "Check"):
-    /// q = round-to-even(x·inverse); |q| ≤ limit; |x − q·step| < bound.
+    /// q = round-to-even(x·inverse); |q| ≤ limit; |x − q·step| < bound. (Rounding q·step to `T`
+    /// changes nothing: what passes is a value.)
     unsafe fn quantise(src: *const T, lattice: &Lattice<T>) -> (Self::Block, bool);
-    /// dst = codes · scale.
+    /// dst = codes · scale, rounded to `T`.
     unsafe fn dequantise(codes: Self::Block, scale: T::Wide, dst: *mut T);
 }
 

@@ -4,7 +4,8 @@
 
 use super::generic::{self, Convert, Isa};
 use super::{BLOCK, Code, Kernels, Lattice};
-use crate::element::{Element, sealed::Wide};
+use crate::element::sealed::Wide;
+use crate::element::{Element, bf16, f16};
 use core::array;
 
 /// Portable Rust.
@@ -24,7 +25,7 @@ unsafe impl<T: Element> Convert<T> for Scalar {
             let x = x.widen();
             let t = x * lattice.inverse;
             let nearest = (t + T::Wide::ROUNDER) - T::Wide::ROUNDER;
-            let error = (x - T::narrow(nearest * lattice.step).widen()).abs();
+            let error = (x - nearest * lattice.step).abs();
             on_lattice &= (nearest.abs() <= lattice.limit) & (error < lattice.bound);
             *code = nearest.to_code();
         }
@@ -177,3 +178,5 @@ macro_rules! table {
 }
 table!(F32, f32);
 table!(F64, f64);
+table!(F16, f16);
+table!(BF16, bf16);

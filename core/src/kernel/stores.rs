@@ -86,7 +86,7 @@ const VECTOR: usize = 16;
 /// Both must be valid for 32 values; `dst` must pass [`can_stream`].
 #[inline(always)]
 pub(super) unsafe fn block<T>(src: *const T, dst: *mut T) {
-    // SAFETY: by the caller's promise; a block of values of 4 or 8 bytes is 2 or 4 lines.
+    // SAFETY: by the caller's promise; a block of values of 2, 4 or 8 bytes is 1, 2 or 4 lines.
     unsafe {
         for line in 0..BLOCK * size_of::<T>() / 64 {
             stream::<64>(src.cast::<u8>().add(64 * line), dst.cast::<u8>().add(64 * line));

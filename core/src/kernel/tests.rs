@@ -1,9 +1,11 @@
 //! Every level through one runner: the bytes of the scalar level, and the bound, are the oracle.
 
+mod sixteen;
+
 use super::chunk::ChunkView;
 use super::*;
 use crate::bound::Quantum;
-use crate::codec::{Codec, DecodeError, FzLight, Homomorphic, Raw, Values};
+use crate::codec::{Codec, CodecParams, DecodeError, FzLight, Homomorphic, Raw, Values};
 use crate::op::Op;
 use std::vec;
 use std::vec::Vec;
@@ -124,6 +126,8 @@ fn bits<T: Element>(values: &[T]) -> Vec<u8> {
 fn every_level_gives_the_bytes_of_the_scalar_one() {
     levels_agree::<f32>();
     levels_agree::<f64>();
+    levels_agree::<f16>();
+    levels_agree::<bf16>();
 }
 
 /// One pass against two, from values in place and apart, and storing past the caches against
@@ -139,7 +143,7 @@ fn one_pass_is_two<T: Element>(codec: &dyn Codec<T>, op: &Op<'_, T>, frame: &[u8
 
         // At addresses that vectors can stream to, and at others.
         for offset in [0, 16 / T::BYTES, 1] {
-            let mut output = vec![T::ONE; n + 4];
+            let mut output = vec![T::ONE; n + 8];
             let stored = &mut output[offset..offset + n];
             codec.store(bytes, divisor, stored, Stores::PastCaches).unwrap();
             assert!(bits(stored) == bits(&values), "past the caches, {op:?}, {n} / {divisor}");
@@ -191,6 +195,8 @@ fn one_pass_is_two_for_all<T: Element>() {
 fn folding_and_storing_at_once_gives_what_folding_and_then_decoding_gives() {
     one_pass_is_two_for_all::<f32>();
     one_pass_is_two_for_all::<f64>();
+    one_pass_is_two_for_all::<f16>();
+    one_pass_is_two_for_all::<bf16>();
 }
 
 #[test]
@@ -226,6 +232,8 @@ fn bound_holds<T: Element>() {
 fn no_value_leaves_the_bound_and_non_finite_ones_are_exact() {
     bound_holds::<f32>();
     bound_holds::<f64>();
+    bound_holds::<f16>();
+    bound_holds::<bf16>();
 }
 
 #[test]

@@ -34,6 +34,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use super::chunk::ChunkView;
 use super::{Encoded, Kernels, Lattice, Scale, Stores, generic};
+use crate::element::{bf16, f16};
 use crate::op::LatticeOp;
 
 cpufeatures::new!(avx2_detected, "avx2", "bmi1", "bmi2", "popcnt");
@@ -50,27 +51,30 @@ cpufeatures::new!(
     "avx512vbmi"
 );
 
-/// AVX2, BMI1, BMI2 and LZCNT.
+/// AVX2, BMI1, BMI2, LZCNT and F16C.
 pub(super) fn has_avx2() -> bool {
-    avx2_detected::get() && has_lzcnt()
+    avx2_detected::get() && has_lzcnt_and_f16c()
 }
 
 /// AVX-512 F, BW, DQ, VL and VBMI on top of AVX2's set; includes the operating system's consent.
 pub(super) fn has_avx512() -> bool {
-    avx512_detected::get() && has_lzcnt()
+    avx512_detected::get() && has_lzcnt_and_f16c()
 }
 
-/// LZCNT decodes as BSR where it is missing, so it must be asked for (leaf 0x8000_0001, ECX bit 5).
-/// Once: in a virtual machine CPUID traps, and takes tens of microseconds.
-fn has_lzcnt() -> bool {
+/// LZCNT decodes as BSR where it is missing, so it must be asked for (leaf 0x8000_0001, ECX bit 5);
+/// F16C is bit 29 of ECX of leaf 1. Once: in a virtual machine CPUID traps, and takes tens of
+/// microseconds.
+fn has_lzcnt_and_f16c() -> bool {
+    use core::arch::x86_64::__cpuid;
     const UNKNOWN: u8 = 0;
     const MISSING: u8 = 1;
     const PRESENT: u8 = 2;
     static FOUND: AtomicU8 = AtomicU8::new(UNKNOWN);
     let mut found = FOUND.load(Ordering::Relaxed);
     if found == UNKNOWN {
-        let is_present = core::arch::x86_64::__cpuid(0x8000_0001).ecx >> 5 & 1 == 1;
-        found = if is_present { PRESENT } else { MISSING };
+        let has_lzcnt = __cpuid(0x8000_0001).ecx >> 5 & 1 == 1;
+        let has_f16c = __cpuid(1).ecx >> 29 & 1 == 1;
+        found = if has_lzcnt && has_f16c { PRESENT } else { MISSING };
         // Threads that come here together store the same.
         FOUND.store(found, Ordering::Relaxed);
     }
@@ -163,19 +167,35 @@ macro_rules! level {
     };
 }
 
-level!(AVX2_F32, avx2_f32, f32, avx2::I32, "avx2,bmi1,bmi2,lzcnt,popcnt");
-level!(AVX2_F64, avx2_f64, f64, avx2::I64, "avx2,bmi1,bmi2,lzcnt,popcnt");
+level!(AVX2_F32, avx2_f32, f32, avx2::I32, "avx2,bmi1,bmi2,f16c,lzcnt,popcnt");
+level!(AVX2_F64, avx2_f64, f64, avx2::I64, "avx2,bmi1,bmi2,f16c,lzcnt,popcnt");
+level!(AVX2_F16, avx2_f16, f16, avx2::I32, "avx2,bmi1,bmi2,f16c,lzcnt,popcnt");
+level!(AVX2_BF16, avx2_bf16, bf16, avx2::I32, "avx2,bmi1,bmi2,f16c,lzcnt,popcnt");
 level!(
     AVX512_F32,
     avx512_f32,
     f32,
     avx512::I32,
-    "avx2,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi"
+    "avx2,bmi1,bmi2,f16c,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi"
 );
 level!(
     AVX512_F64,
     avx512_f64,
     f64,
     avx512::I64,
-    "avx2,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi"
+    "avx2,bmi1,bmi2,f16c,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi"
+);
+level!(
+    AVX512_F16,
+    avx512_f16,
+    f16,
+    avx512::I32,
+    "avx2,bmi1,bmi2,f16c,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi"
+);
+level!(
+    AVX512_BF16,
+    avx512_bf16,
+    bf16,
+    avx512::I32,
+    "avx2,bmi1,bmi2,f16c,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi"
 );

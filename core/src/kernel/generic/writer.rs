@@ -129,7 +129,7 @@ impl<T: Element, S: Convert<T>> ChunkWriter<T, S> {
     pub(super) unsafe fn verbatim(&mut self, block: usize, values: &[T]) {
         self.verbatim_blocks += 1;
         // SAFETY: a verbatim block is no larger than the widest packed one, which is in
-        // `max_chunk_len`.
+        // `max_chunk_len`: no type is wider than its codes.
         unsafe {
             let (width, n_bytes) = store_verbatim(values, self.payload);
             self.occupy(block, width);

@@ -3,6 +3,7 @@
 //! AVX2 has no 64-bit arithmetic shift, minimum or maximum: comparisons take their place.
 
 mod convert;
+mod sixteen;
 
 use super::super::BLOCK;
 use super::super::generic::Isa;

@@ -9,6 +9,7 @@
 //! values are rare.
 
 mod convert;
+mod sixteen;
 
 use super::super::BLOCK;
 use super::super::generic::Isa;

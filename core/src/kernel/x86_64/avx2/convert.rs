@@ -7,14 +7,42 @@
 use super::super::super::Lattice;
 use super::super::super::generic::Convert;
 use super::{I32, I64};
-use crate::element::sealed::Wide;
+use crate::element::{Element, sealed::Wide};
 use core::arch::x86_64::*;
 
-// SAFETY: loads and stores cover the 32 values that the trait names.
-unsafe impl Convert<f32> for I32 {
+/// Eight values of a type that is computed with as `f32`.
+///
+/// # Safety
+/// All methods require AVX2 and F16C; pointers must be valid for the values.
+pub(super) unsafe trait Eight: Element<Wide = f32, Code = i32> {
+    unsafe fn load(src: *const Self) -> __m256;
+    /// Rounds and stores sixteen.
+    unsafe fn store(wide: [__m256; 2], dst: *mut Self);
+}
+
+// SAFETY: eight values are loaded, sixteen stored.
+unsafe impl Eight for f32 {
     #[inline(always)]
-    unsafe fn quantise(src: *const f32, lattice: &Lattice<f32>) -> (Self::Block, bool) {
-        // SAFETY: 32 readable values; AVX2 is the caller's promise.
+    unsafe fn load(src: *const Self) -> __m256 {
+        // SAFETY: the caller's promises.
+        unsafe { _mm256_loadu_ps(src) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(wide: [__m256; 2], dst: *mut Self) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            _mm256_storeu_ps(dst, wide[0]);
+            _mm256_storeu_ps(dst.add(8), wide[1]);
+        }
+    }
+}
+
+// SAFETY: loads and stores cover the 32 values that the trait names.
+unsafe impl<T: Eight> Convert<T> for I32 {
+    #[inline(always)]
+    unsafe fn quantise(src: *const T, lattice: &Lattice<T>) -> (Self::Block, bool) {
+        // SAFETY: 32 readable values; AVX2 and F16C are the caller's promise.
         unsafe {
             let step = _mm256_set1_ps(lattice.step);
             let inverse = _mm256_set1_ps(lattice.inverse);
@@ -24,7 +52,7 @@ unsafe impl Convert<f32> for I32 {
             let mut good = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
             let mut codes = [_mm256_setzero_si256(); 4];
             for i in 0..4 {
-                let x = _mm256_loadu_ps(src.add(8 * i));
+                let x = T::load(src.add(8 * i));
                 // What is NaN, infinite or too large converts to the least integer, beyond every
                 // limit.
                 let q = _mm256_cvtps_epi32(_mm256_mul_ps(x, inverse));
@@ -41,19 +69,20 @@ unsafe impl Convert<f32> for I32 {
     }
 
     #[inline(always)]
-    unsafe fn dequantise(codes: Self::Block, scale: f32, dst: *mut f32) {
-        // SAFETY: room for 32 values; AVX2 is the caller's promise.
+    unsafe fn dequantise(codes: Self::Block, scale: f32, dst: *mut T) {
+        // SAFETY: room for 32 values; AVX2 and F16C are the caller's promise.
         unsafe {
             let scale = _mm256_set1_ps(scale);
-            for i in 0..4 {
-                let q = codes[i];
-                _mm256_storeu_ps(dst.add(8 * i), _mm256_mul_ps(_mm256_cvtepi32_ps(q), scale));
+            for i in [0, 2] {
+                let low = _mm256_mul_ps(_mm256_cvtepi32_ps(codes[i]), scale);
+                let high = _mm256_mul_ps(_mm256_cvtepi32_ps(codes[i + 1]), scale);
+                T::store([low, high], dst.add(8 * i));
             }
         }
     }
 }
 
-// SAFETY: as for `f32`.
+// SAFETY: as for the others.
 unsafe impl Convert<f64> for I64 {
     #[inline(always)]
     unsafe fn quantise(src: *const f64, lattice: &Lattice<f64>) -> (Self::Block, bool) {

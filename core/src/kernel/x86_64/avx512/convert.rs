@@ -3,22 +3,48 @@
 use super::super::super::Lattice;
 use super::super::super::generic::Convert;
 use super::{I32, I64};
+use crate::element::Element;
 use core::arch::x86_64::*;
 
 /// The larger of two magnitudes, without sign, as the immediate of a range instruction.
 const LARGER_MAGNITUDE: i32 = 0b10_11;
 
-// SAFETY: loads and stores cover the 32 values that the trait names.
-unsafe impl Convert<f32> for I32 {
+/// Sixteen values of a type that is computed with as `f32`.
+///
+/// # Safety
+/// All methods require AVX-512; pointers must be valid for the values.
+pub(super) unsafe trait Sixteen: Element<Wide = f32, Code = i32> {
+    unsafe fn load(src: *const Self) -> __m512;
+    /// Rounds and stores.
+    unsafe fn store(wide: __m512, dst: *mut Self);
+}
+
+// SAFETY: sixteen values are loaded and stored.
+unsafe impl Sixteen for f32 {
     #[inline(always)]
-    unsafe fn quantise(src: *const f32, lattice: &Lattice<f32>) -> (Self::Block, bool) {
+    unsafe fn load(src: *const Self) -> __m512 {
+        // SAFETY: the caller's promises.
+        unsafe { _mm512_loadu_ps(src) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(wide: __m512, dst: *mut Self) {
+        // SAFETY: the caller's promises.
+        unsafe { _mm512_storeu_ps(dst, wide) };
+    }
+}
+
+// SAFETY: loads and stores cover the 32 values that the trait names.
+unsafe impl<T: Sixteen> Convert<T> for I32 {
+    #[inline(always)]
+    unsafe fn quantise(src: *const T, lattice: &Lattice<T>) -> (Self::Block, bool) {
         // SAFETY: 32 readable values; AVX-512 is the caller's promise.
         unsafe {
             let step = _mm512_set1_ps(lattice.step);
             let inverse = _mm512_set1_ps(lattice.inverse);
             let limit = _mm512_set1_ps(lattice.limit);
             let bound = _mm512_set1_ps(lattice.bound);
-            let x = unroll!(2, |i| _mm512_loadu_ps(src.add(16 * i)));
+            let x = unroll!(2, |i| T::load(src.add(16 * i)));
             let codes = unroll!(2, |i| _mm512_cvtps_epi32(_mm512_mul_ps(x[i], inverse)));
             let nearest = unroll!(2, |i| _mm512_cvtepi32_ps(codes[i]));
             let errors = unroll!(2, |i| _mm512_sub_ps(x[i], _mm512_mul_ps(nearest[i], step)));
@@ -33,19 +59,18 @@ unsafe impl Convert<f32> for I32 {
     }
 
     #[inline(always)]
-    unsafe fn dequantise(codes: Self::Block, scale: f32, dst: *mut f32) {
+    unsafe fn dequantise(codes: Self::Block, scale: f32, dst: *mut T) {
         // SAFETY: room for 32 values; AVX-512 is the caller's promise.
         unsafe {
             let scale = _mm512_set1_ps(scale);
             for i in 0..2 {
-                let q = codes[i];
-                _mm512_storeu_ps(dst.add(16 * i), _mm512_mul_ps(_mm512_cvtepi32_ps(q), scale));
+                T::store(_mm512_mul_ps(_mm512_cvtepi32_ps(codes[i]), scale), dst.add(16 * i));
             }
         }
     }
 }
 
-// SAFETY: as for `f32`.
+// SAFETY: as for the others.
 unsafe impl Convert<f64> for I64 {
     #[inline(always)]
     unsafe fn quantise(src: *const f64, lattice: &Lattice<f64>) -> (Self::Block, bool) {
@@ -59,7 +84,7 @@ unsafe impl Convert<f64> for I64 {
             let codes = unroll!(4, |i| _mm512_cvtpd_epi64(_mm512_mul_pd(x[i], inverse)));
             let nearest = unroll!(4, |i| _mm512_cvtepi64_pd(codes[i]));
             let errors = unroll!(4, |i| _mm512_sub_pd(x[i], _mm512_mul_pd(nearest[i], step)));
-            // As for `f32`.
+            // As for the others.
             let mut inside = !0;
             for pair in [0, 2] {
                 let largest = _mm512_range_pd::<LARGER_MAGNITUDE>(nearest[pair], nearest[pair + 1]);

@@ -1,0 +1,149 @@
+//! `f16` and `bf16`, which have so few values that all can be tried.
+
+use super::*;
+
+/// Every bit pattern: in order, so that blocks are of one magnitude; and scattered, so that one bad
+/// value spoils others.
+fn all_patterns<T: Element>() -> Vec<T> {
+    let in_order = 0..=u16::MAX;
+    let scattered = (0..=u16::MAX).map(|i| i.wrapping_mul(0x9e37));
+    // Of ordinary magnitude, so that whole blocks are on the lattice.
+    let ordinary = (0..=u16::MAX).map(|i| (i.wrapping_mul(0x9e37) & 0x83ff) | 0x3c00);
+    let all: Vec<u16> = in_order.chain(scattered).chain(ordinary).collect();
+    bytemuck::cast_slice(&all).to_vec()
+}
+
+/// Steps finer and coarser than the distances of values.
+fn quanta<T: Element>() -> Vec<Quantum> {
+    let bounds = (-40..20).map(|exponent| libm::ldexp(0.7, exponent)).chain([1e-30, 1e30]);
+    let quanta = bounds.map(|bound| Quantum::new::<T>(bound).unwrap());
+    quanta.chain([Quantum::LOSSLESS]).collect()
+}
+
+fn every_pattern<T: Element>() {
+    let x = all_patterns::<T>();
+    for quantum in quanta::<T>() {
+        for n_operands in [1, 8] {
+            let codec = |level| FzLight::<T>::with_level(quantum, n_operands, level);
+            let frame = encoded(&codec(Level::Scalar), &x);
+            let y = decoded(&codec(Level::Scalar), &frame, x.len());
+            for (x, y) in x.iter().zip(&y) {
+                let close = (x.to_f64() - y.to_f64()).abs() <= quantum.bound();
+                assert!(close || x.bits() == y.bits(), "{x:?} became {y:?} at {quantum:?}");
+                assert!(x.finite() || x.bits() == y.bits());
+            }
+            let again = encoded(&codec(Level::Scalar), &y);
+            let z = decoded(&codec(Level::Scalar), &again, x.len());
+            assert!(bits(&z) == bits(&y), "encoding what was decoded, {quantum:?}");
+            for level in Level::available().skip(1) {
+                assert!(encoded(&codec(level), &x) == frame, "{level}, {quantum:?}");
+                let same = bits(&decoded(&codec(level), &frame, x.len())) == bits(&y);
+                assert!(same, "{level}, {quantum:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_pattern_is_within_the_bound_stays_there_and_is_the_same_at_every_level() {
+    every_pattern::<f16>();
+    every_pattern::<bf16>();
+}
+
+/// The claim that makes recoding harmless (docs/guarantees.md, "Types of 16 bits"): whatever code is
+/// decoded, encoding the value gives it back.
+fn decoded_values_are_fixed<T: Element>() {
+    for quantum in quanta::<T>().into_iter().filter(|quantum| !quantum.is_lossless()) {
+        let codec = FzLight::<T>::new(quantum, 1);
+        let step = T::Wide::nearest(quantum.step());
+        let x: Vec<T> = (-1 << 17..=1 << 17)
+            .map(|q| T::narrow(T::Wide::nearest(f64::from(q)) * step))
+            .collect();
+        let y = decoded(&codec, &encoded(&codec, &x), x.len());
+        // Equal values: of a sum that underflows, −0 becomes +0.
+        let changed = x.iter().zip(&y).find(|(x, y)| x != y);
+        assert!(changed.is_none(), "{changed:?} at {quantum:?}");
+    }
+}
+
+#[test]
+fn encoding_any_decoded_code_gives_the_value_back() {
+    decoded_values_are_fixed::<f16>();
+    decoded_values_are_fixed::<bf16>();
+}
+
+/// Every finite value whose code is within the limit is on the lattice, and its point is a value, so
+/// that nothing is rounded but sums.
+fn no_value_within_the_limit_is_verbatim<T: Element>() {
+    let x = all_patterns::<T>();
+    for quantum in quanta::<T>().into_iter().filter(|quantum| !quantum.is_lossless()) {
+        let codec = FzLight::<T>::new(quantum, 1);
+        for &x in &x {
+            let code = libm::rint(x.to_f64() / quantum.step());
+            let point = code * quantum.step();
+            let is_code = x.finite() && code.abs() <= 65_536.0 && point.abs() <= T::MAX.to_f64();
+            let is_verbatim = encoded(&codec, &[x])[28] & 2 != 0;
+            assert_eq!(is_verbatim, !is_code, "{x:?} at {quantum:?}");
+            assert!(!is_code || T::from_f64(point).to_f64() == point, "{x:?} at {quantum:?}");
+        }
+    }
+}
+
+/// Sums of many operands keep codes apart from their rounding: n equal operands give n times their
+/// point, rounded once. (In a loop of additions in `bf16` they would come to 256 times at most.)
+fn sums_are_rounded_once<T: Element>() {
+    const N: u32 = 1000;
+    for bound in [1e-4, 1e-3, 0.01, 0.3] {
+        let quantum = Quantum::new::<T>(bound).unwrap();
+        let codec = FzLight::<T>::new(quantum, N);
+        let points: Vec<f64> = (0..4096).map(|i| f64::from(i % 100) * quantum.step()).collect();
+        let x: Vec<T> = points.iter().map(|&x| T::from_f64(x)).collect();
+        let mut frame = encoded(&codec, &x);
+        for _ in 1..N {
+            frame = folded(&codec, &Op::Sum, &frame, &x);
+        }
+        for (sum, point) in decoded(&codec, &frame, x.len()).iter().zip(points) {
+            let exact = f64::from(N) * point;
+            let error = (sum.to_f64() - exact).abs();
+            assert!(error <= 1.001 * T::UNIT_ROUNDOFF * exact, "{sum:?} for {exact}");
+        }
+    }
+}
+
+#[test]
+fn finite_values_that_are_not_far_beyond_the_bound_are_never_verbatim() {
+    no_value_within_the_limit_is_verbatim::<f16>();
+    no_value_within_the_limit_is_verbatim::<bf16>();
+}
+
+#[test]
+fn sums_of_codes_are_exact_and_rounded_once() {
+    sums_are_rounded_once::<f16>();
+    sums_are_rounded_once::<bf16>();
+}
+
+#[test]
+fn sums_beyond_the_largest_value_are_infinite_and_averages_are_not() {
+    let quantum = Quantum::new::<f16>(100.0).unwrap();
+    let x = [f16::MAX, f16::MIN, f16::from_f32(40_000.0), f16::from_f32(-10_000.0)].repeat(8);
+    for level in Level::available() {
+        let params = |averages| CodecParams { quantum, max_operands: 4, averages, level };
+        for averages in [false, true] {
+            let codec = FzLight::<f16>::from_params(&params(averages));
+            let mut frame = encoded(&codec, &x);
+            for _ in 1..4 {
+                frame = folded(&codec, &Op::Sum, &frame, &x);
+            }
+            let mut y = vec![f16::ZERO; x.len()];
+            codec.decode(&frame, if averages { 4 } else { 1 }, &mut y).unwrap();
+            for (y, x) in y.iter().zip(&x) {
+                let exact = if averages { x.to_f64() } else { 4.0 * x.to_f64() };
+                if averages || exact.abs() < 65_000.0 {
+                    assert!((y.to_f64() - exact).abs() <= 400.0, "{x:?}: {y:?}, {level}");
+                } else {
+                    assert_eq!(y.to_f64(), f64::INFINITY.copysign(exact), "{level}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Values of 16 bits on AVX2: eight at a time, as `f32`.
+
+use super::convert::Eight;
+use crate::element::{bf16, f16};
+use core::arch::x86_64::*;
+
+// SAFETY: eight values are loaded, sixteen stored.
+unsafe impl Eight for f16 {
+    #[inline(always)]
+    unsafe fn load(src: *const Self) -> __m256 {
+        // SAFETY: the caller's promises.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(src.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(wide: [__m256; 2], dst: *mut Self) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let [low, high] = wide;
+            let low = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(low);
+            let high = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(high);
+            _mm256_storeu_si256(dst.cast(), _mm256_set_m128i(high, low));
+        }
+    }
+}
+
+/// The upper halves, rounded to nearest, of numbers that are not NaN; the lower halves are what they
+/// happen to be.
+///
+/// # Safety
+/// AVX2.
+#[inline(always)]
+unsafe fn round_up(wide: __m256) -> __m256i {
+    // SAFETY: AVX2 is the caller's promise.
+    unsafe {
+        let bits = _mm256_castps_si256(wide);
+        let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+        _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)))
+    }
+}
+
+// SAFETY: as for `f16`.
+unsafe impl Eight for bf16 {
+    #[inline(always)]
+    unsafe fn load(src: *const Self) -> __m256 {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let narrow = _mm256_cvtepu16_epi32(_mm_loadu_si128(src.cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(narrow))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(wide: [__m256; 2], dst: *mut Self) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let [low, high] = wide;
+            let low = _mm256_srli_epi32::<16>(round_up(low));
+            let high = _mm256_srli_epi32::<16>(round_up(high));
+            let packed = _mm256_permute4x64_epi64::<0xd8>(_mm256_packus_epi32(low, high));
+            _mm256_storeu_si256(dst.cast(), packed);
+        }
+    }
+}
