@@ -47,6 +47,16 @@ pub fn bytes<T: Element>(values: &[T]) -> Vec<u8> {
     bytemuck::cast_slice(values).to_vec()
 }
 
+/// The values whose memory is `bytes`.
+///
+/// # Panics
+/// If they are no whole number of values.
+#[must_use]
+pub fn from_bytes<T: Element>(bytes: &[u8]) -> Vec<T> {
+    assert!(bytes.len().is_multiple_of(T::BYTES), "{} bytes", bytes.len());
+    bytes.chunks(T::BYTES).map(bytemuck::pod_read_unaligned).collect()
+}
+
 /// The value whose memory is the low bytes of `bits`.
 #[must_use]
 pub fn from_bits<T: Element>(bits: u64) -> T {

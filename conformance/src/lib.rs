@@ -48,6 +48,43 @@ pub use case::{Case, Operation, all, pairwise, pairwise_of};
 use foldwire::{Communicator, Transport};
 use std::ops::Range;
 
+/// Evaluates an expression with the element type of a [`DType`](foldwire::DType) by a name.
+///
+/// # Examples
+/// ```
+/// use foldwire::{DType, Element};
+/// use foldwire_conformance::with_type;
+///
+/// assert_eq!(with_type!(DType::F16, T => T::BYTES), 2);
+/// ```
+///
+/// # Panics
+/// If the suite does not know the type.
+#[macro_export]
+macro_rules! with_type {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            ::foldwire::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            ::foldwire::DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            ::foldwire::DType::F16 => {
+                type $T = ::foldwire::f16;
+                $body
+            }
+            ::foldwire::DType::Bf16 => {
+                type $T = ::foldwire::bf16;
+                $body
+            }
+            other => panic!("the suite does not know {other}"),
+        }
+    };
+}
+
 /// A way to run one closure on every rank of a new group: in this process, or in several that all
 /// run the same program, of which this is one.
 pub trait Backend {

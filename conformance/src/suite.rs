@@ -11,12 +11,12 @@ use crate::{
     case::{ROUTES, needs_all},
     data,
     data::Random,
-    pairwise_of,
+    pairwise_of, with_type,
 };
 use foldwire::frame::Kind;
 use foldwire::schedule::{Binomial, Linear, Pairwise, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
-use foldwire::{Bound, Collective, Communicator, Error, Op, Plan, Rank, Transport};
+use foldwire::{Bound, Collective, Communicator, DType, Error, Op, Plan, Rank, Transport};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -223,16 +223,12 @@ type Twist = (&'static str, fn(&mut Case));
 const TWISTS: [Twist; 4] = [
     ("count", |case| case.count += 1),
     ("op", |case| case.op = Operation::Max),
-    ("type", |case| case.is_f64 = !case.is_f64),
+    ("type", |case| case.dtype = DType::Bf16),
     ("bound", |case| case.bound = Bound::Absolute(1.1e-3)),
 ];
 
 fn run_case<X: Transport>(case: &Case, comm: &mut Communicator<X>) -> Result<(), Error> {
-    if case.is_f64 {
-        case.run_rank::<f64, _>(comm).map(|_| ())
-    } else {
-        case.run_rank::<f32, _>(comm).map(|_| ())
-    }
+    with_type!(case.dtype, T => case.run_rank::<T, _>(comm).map(|_| ()))
 }
 
 fn disagreement<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {

@@ -1,7 +1,7 @@
 //! Whether the results of a [`Case`] are right.
 
 use super::{Case, Operation};
-use crate::{Backend, Threads, data, oracle};
+use crate::{Backend, Threads, data, oracle, with_type};
 use foldwire::{Collective, Communicator, Element, Report, Scope, Transport};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -11,11 +11,7 @@ impl Case {
     /// # Panics
     /// If a result is wrong, naming the case.
     pub fn check<B: Backend>(&self, backend: &B) -> Vec<u64> {
-        if self.is_f64 {
-            self.check_as::<f64, B>(backend)
-        } else {
-            self.check_as::<f32, B>(backend)
-        }
+        with_type!(self.dtype, T => self.check_as::<T, B>(backend))
     }
 
     fn check_as<T: Element, B: Backend>(&self, backend: &B) -> Vec<u64> {
@@ -45,11 +41,7 @@ impl Case {
     /// # Panics
     /// If a result has other bits or promises something else, naming the case.
     pub fn compare_with_threads<B: Backend>(&self, backend: &B) {
-        if self.is_f64 {
-            self.compare_as::<f64, B>(backend);
-        } else {
-            self.compare_as::<f32, B>(backend);
-        }
+        with_type!(self.dtype, T => self.compare_as::<T, B>(backend));
     }
 
     fn compare_as<T: Element, B: Backend>(&self, backend: &B) {

@@ -1,8 +1,8 @@
 //! Whether every rank did what the library promises.
 
 use super::draw::{Scenario, TIMEOUT, Trouble};
-use super::perform::{Called, Outcome, Performance, Regrouped, Values};
-use crate::{Case, data};
+use super::perform::{Called, Outcome, Performance, Regrouped};
+use crate::{Case, data, with_type};
 use foldwire::error::Reason;
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Collective, Element, Error, Rank, Report};
@@ -129,10 +129,9 @@ fn judge_call(scenario: &Scenario, performance: &Performance, call: usize) -> Re
                         "a result without rank {other}, which never called"
                     )));
                 }
-                let digest = match values {
-                    Values::F32(values) => verify(case, rank, values, report),
-                    Values::F64(values) => verify(case, rank, values, report),
-                };
+                let digest = with_type!(case.dtype, T => {
+                    verify(case, rank, &data::from_bytes::<T>(values), report)
+                });
                 let digest = digest.map_err(context)?;
                 if case.is_the_same_everywhere() && !is_twisted {
                     digests.push((rank, digest));

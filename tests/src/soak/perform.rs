@@ -1,8 +1,8 @@
 //! Running a [`Scenario`] on the simulator, and writing down what every rank saw.
 
 use super::draw::{PATIENCE, Scenario, TIMEOUT, Trouble};
-use crate::Case;
 use crate::case::Buffers;
+use crate::{Case, data, with_type};
 use foldwire::{Communicator, Element, Error, Op, Operation, Plan, Rank, Report, Transport};
 use foldwire_sim::{Clock, End, Endpoint, Fault, Trace, World};
 use std::cell::RefCell;
@@ -48,7 +48,8 @@ pub(super) enum Outcome {
         /// What the next call said.
         next: Option<Error>,
     },
-    Ok(Values, Report),
+    /// The bytes of the result.
+    Ok(Vec<u8>, Report),
     Err {
         error: Error,
         /// From the rank's last frame, or the start of the call, to the error.
@@ -70,12 +71,6 @@ pub(super) enum Regrouped {
     },
     /// It is in none.
     Out(Error),
-}
-
-/// A result.
-pub(super) enum Values {
-    F32(Vec<f32>),
-    F64(Vec<f64>),
 }
 
 type Log = RefCell<Vec<Vec<Called>>>;
@@ -170,11 +165,7 @@ async fn play(scenario: &Scenario, endpoint: Endpoint, log: &Log) -> Communicato
         });
         let (case, is_twisted) = scenario.case_of(call, rank);
         log.borrow_mut()[rank].push(Called { case, is_twisted, outcome: Outcome::UnderWay });
-        let outcome = if case.is_f64 {
-            make::<f64>(&case, &mut comm, &clock, polls, Values::F64).await
-        } else {
-            make::<f32>(&case, &mut comm, &clock, polls, Values::F32).await
-        };
+        let outcome = with_type!(case.dtype, T => make::<T>(&case, &mut comm, &clock, polls).await);
         clock.note(|| format!("call {call}: {outcome}"));
         let goes_on = matches!(outcome, Outcome::Ok(..));
         let mut log = log.borrow_mut();
@@ -222,7 +213,6 @@ async fn make<T: Element>(
     comm: &mut Communicator<Endpoint>,
     clock: &Clock,
     polls: Option<usize>,
-    values: fn(Vec<T>) -> Values,
 ) -> Outcome {
     let rank = comm.rank().index();
     let mut buffers: Buffers<T> = case.buffers(rank);
@@ -235,7 +225,7 @@ async fn make<T: Element>(
         // What a dead rank saw of its own death.
         _ if clock.is_dead() => Outcome::UnderWay,
         None => Outcome::Dropped { next: case.start(comm, &mut buffers).err() },
-        Some(Ok(report)) => Outcome::Ok(values(case.result(rank, buffers)), report),
+        Some(Ok(report)) => Outcome::Ok(data::bytes(&case.result(rank, buffers)), report),
         Some(Err(error)) => {
             let after = clock.now().saturating_sub(start.max(clock.last_move()));
             // An error of use leaves the communicator as it was.

@@ -8,7 +8,9 @@ use foldwire::codec::FzLight;
 use foldwire::kernel::Level;
 use foldwire::pipeline::{self, COMPRESS_ONCE, FUSED, HOMOMORPHIC, PER_HOP, Pipeline};
 use foldwire::schedule::{Call, Pairwise, RecursiveDoubling, Ring, Schedule};
-use foldwire::{Bound, Collective, Element, Error, Op, Plan, Quantum, Rank, Report, Scope};
+use foldwire::{
+    Bound, Collective, Element, Error, Op, Plan, Quantum, Rank, Report, Scope, bf16, f16,
+};
 use foldwire_tests::case::ROUTES;
 use foldwire_tests::data::Random;
 use foldwire_tests::{Backend, Case, Operation, Threads, coding, data, oracle};
@@ -75,6 +77,16 @@ proptest! {
 
     #[test]
     fn any_f64_is_within_any_bound_or_bit_exact((bound, x) in case::<f64>()) {
+        bound_or_bits(bound, &x)?;
+    }
+
+    #[test]
+    fn any_f16_is_within_any_bound_or_bit_exact((bound, x) in case::<f16>()) {
+        bound_or_bits(bound, &x)?;
+    }
+
+    #[test]
+    fn any_bf16_is_within_any_bound_or_bit_exact((bound, x) in case::<bf16>()) {
         bound_or_bits(bound, &x)?;
     }
 }
@@ -169,7 +181,12 @@ fn budget_holds<T: Element>(budget: &Budget) -> Result<bool, TestCaseError> {
                 let magnitude =
                     inputs.iter().flatten().fold(0.0f64, |m, x| m.max(x.to_f64().abs()));
                 let largest = if is_average { magnitude } else { size as f64 * magnitude };
-                let rounding = (size as f64 + 4.0) * T::UNIT_ROUNDOFF * largest;
+                // In 16 bits errors count among what is rounded, and underflow shows.
+                let (reach, underflow) = match T::BYTES {
+                    2 => (largest + allowed, (2.0 * size as f64 + 2.0) * T::SMALLEST),
+                    _ => (largest, 0.0),
+                };
+                let rounding = (size as f64 + 4.0) * T::UNIT_ROUNDOFF * reach + underflow;
                 prop_assert!(allowed <= 1.001 * rounding, "{budget:?}: {allowed:e}, {rounding:e}");
                 continue;
             }
@@ -187,13 +204,31 @@ fn budget_holds<T: Element>(budget: &Budget) -> Result<bool, TestCaseError> {
     Ok(n_accepted > 0)
 }
 
+impl Budget {
+    /// The same of smaller data, whose sums fit every type, with a bound that is as much coarser in
+    /// their unit.
+    fn scaled(self, by: f64, coarser: f64) -> Self {
+        let bound = match self.bound {
+            Bound::Absolute(bound) => Bound::Absolute(bound * by * coarser),
+            Bound::Relative(bound) => Bound::Relative(bound * coarser),
+            Bound::Psnr(db) => Bound::Psnr((db - 20.0 * coarser.log10()).max(1.0)),
+            other => other,
+        };
+        Self { amplitude: self.amplitude * by, offset: self.offset * by, bound, ..self }
+    }
+}
+
 /// On 400 budgets, at least `least` of which can be kept.
 fn budgets_hold<T: Element>(least: u32) {
     let accepted = Cell::new(0);
     let config =
         ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };
     let mut runner = TestRunner::new(config);
-    let run = runner.run(&budget(), |budget| {
+    let budget = budget().prop_map(|budget| match T::BYTES {
+        2 => budget.scaled(0.02, 0.5 * T::UNIT_ROUNDOFF / f64::from(f32::EPSILON) / 100.0),
+        _ => budget,
+    });
+    let run = runner.run(&budget, |budget| {
         accepted.set(accepted.get() + u32::from(budget_holds::<T>(&budget)?));
         Ok(())
     });
@@ -210,6 +245,13 @@ fn a_bound_on_the_result_holds_for_f32() {
 #[test]
 fn a_bound_on_the_result_holds_for_f64() {
     budgets_hold::<f64>(400);
+}
+
+#[test]
+fn a_bound_on_the_result_holds_in_sixteen_bits() {
+    // Bounds below 10⁻² or so of the data are beyond `f16`, and below 10⁻¹ beyond `bf16`.
+    budgets_hold::<f16>(40);
+    budgets_hold::<bf16>(40);
 }
 
 /// 20·log₁₀(range / root mean square error).

@@ -3,7 +3,7 @@
 use foldwire::bound::{BoundError, Extent};
 use foldwire::codec::DecodeError;
 use foldwire::compress::{DecompressError, HEAD_BYTES, Info, compress_with};
-use foldwire::{Bound, DType, Element, Quantum, Spacing, compress, decompress};
+use foldwire::{Bound, DType, Element, Quantum, Spacing, bf16, compress, decompress, f16};
 use foldwire_tests::data::{self, Random};
 use proptest::prelude::*;
 
@@ -40,6 +40,8 @@ fn every_length<T: Element>() {
 fn arrays_of_every_length_come_back_within_the_bound() {
     every_length::<f32>();
     every_length::<f64>();
+    every_length::<f16>();
+    every_length::<bf16>();
 }
 
 proptest! {

@@ -2,7 +2,7 @@
 
 use foldwire::codec::CodecId;
 use foldwire::schedule::{self, Schedule};
-use foldwire::{Collective, Report, Sampling, Scope, pipeline};
+use foldwire::{Collective, DType, Report, Sampling, Scope, pipeline};
 use foldwire_tests::case::{BOUNDS, ROUTES};
 use foldwire_tests::{Backend, Case, Operation, Threads, all, pairwise};
 use std::collections::BTreeSet;
@@ -100,7 +100,7 @@ fn arrays_longer_than_caches_give_the_right_result() {
                 schedule,
                 codec,
                 in_place,
-                is_f64: true,
+                dtype: DType::F64,
                 ..Case::all_reduce(2, (16 << 20) / 8 + 4097)
             };
             case.check(&Threads::default());

@@ -15,7 +15,7 @@ use foldwire::schedule::Call;
 use foldwire::{Bound, Collective, Communicator, Element, Plan, Quantum, Rank, Report, Scope};
 use foldwire_sim::cost::{self, Cluster, Costs};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
-use foldwire_tests::{Backend, Case, Threads, pairwise};
+use foldwire_tests::{Backend, Case, Threads, pairwise, with_type};
 
 /// Frames of the model and of the threads backend.
 const FRAME_BYTES: usize = 20_000;
@@ -126,7 +126,7 @@ fn each_step_asks_the_codec_for_what_the_rules_say() {
         // A bound of this kind needs no exchange of extents, which would count.
         let case = Case { bound: Bound::Absolute(1e-3), scope: Scope::PerOperand, ..case };
         n_lossy += usize::from(!case.codec.is_exact());
-        if case.is_f64 { compare::<f64>(&case) } else { compare::<f32>(&case) }
+        with_type!(case.dtype, T => compare::<T>(&case));
     }
     assert!(n_lossy > 50, "the suite has lossy cases");
 }
@@ -146,7 +146,7 @@ fn compare_bytes<T: Element>(case: &Case) {
 fn raw_messages_and_bytes_are_those_of_the_engine() {
     for case in pairwise() {
         let case = Case { codec: CodecId::Raw, ..case };
-        if case.is_f64 { compare_bytes::<f64>(&case) } else { compare_bytes::<f32>(&case) }
+        with_type!(case.dtype, T => compare_bytes::<T>(&case));
     }
 }
 

@@ -13,7 +13,8 @@ use foldwire::pipeline;
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::{Transport, TransportErrorKind};
 use foldwire::{
-    Bound, Collective, Communicator, Config, DType, Element, Error, Op, Plan, Quantum, Rank,
+    Bound, Collective, Communicator, Config, DType, Element, Error, Op, Plan, Quantum, Rank, bf16,
+    f16,
 };
 use foldwire_tests::data::Random;
 use foldwire_tests::tamper::{Harm, tamper};
@@ -136,6 +137,7 @@ fn a_checksum_finds_all_harm<T: Element>() {
 fn with_a_checksum_harm_is_always_a_frame_error_and_never_a_wrong_value() {
     a_checksum_finds_all_harm::<f32>();
     a_checksum_finds_all_harm::<f64>();
+    a_checksum_finds_all_harm::<f16>();
 }
 
 fn harm_without_checksum_is_survived<T: Element>() {
@@ -158,6 +160,7 @@ fn harm_without_checksum_is_survived<T: Element>() {
 fn without_a_checksum_harm_gives_a_result_of_the_right_length_or_a_typed_error() {
     harm_without_checksum_is_survived::<f32>();
     harm_without_checksum_is_survived::<f64>();
+    harm_without_checksum_is_survived::<f16>();
 }
 
 const N_OPERANDS: u32 = 4;
@@ -219,6 +222,8 @@ fn every_prefix_is_refused<T: Element>() {
 fn every_prefix_of_a_frame_is_refused() {
     every_prefix_is_refused::<f32>();
     every_prefix_is_refused::<f64>();
+    every_prefix_is_refused::<f16>();
+    every_prefix_is_refused::<bf16>();
 }
 
 /// One to four random changes.

@@ -5,7 +5,9 @@ use foldwire::codec::FzLight;
 use foldwire::kernel::Level;
 use foldwire::pipeline;
 use foldwire::schedule::{Binomial, Pairwise, RecursiveDoubling, Ring, Schedule};
-use foldwire::{Bound, Element, Error, Op, Plan, Quantum, Rank, Report, Scope, Spacing};
+use foldwire::{
+    Bound, DType, Element, Error, Op, Plan, Quantum, Rank, Report, Scope, Spacing, bf16, f16,
+};
 use foldwire_tests::data::{self, Random};
 use foldwire_tests::{Backend, Threads, coding};
 use proptest::prelude::*;
@@ -15,10 +17,11 @@ const SCHEDULES: [&dyn Schedule; 3] = [&Ring, &RecursiveDoubling, &Pairwise];
 /// Whole numbers: small, large, constant, and some that no code can have.
 fn whole<T: Element>(rank: usize, count: usize, largest: f64) -> Vec<T> {
     let mut random = Random(9 + rank as u64);
+    let some = largest.min(79.0);
     let mut value = |i: usize| match i / 500 % 4 {
-        0 => (i % 80) as f64,
+        0 => (i % (some as usize + 1)) as f64,
         1 => ((2.0 * random.unit() - 1.0) * largest).round(),
-        2 => 79.0,
+        2 => some,
         _ => (random.unit() * 2.0).floor(),
     };
     (0..count).map(|i| T::from_f64(value(i))).collect()
@@ -34,7 +37,11 @@ fn sums<T: Element>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> Vec<(Vec<T
 
 fn whole_numbers_are_exact<T: Element>() {
     // Sums of eight fit the mantissa; codes end at 2²¹ and 2⁵⁰.
-    let largest = if T::BYTES == 4 { 2f64.powi(21) } else { 2f64.powi(50) };
+    let largest = match T::BYTES {
+        2 => 1.0 / (8.0 * T::UNIT_ROUNDOFF),
+        4 => 2f64.powi(21),
+        _ => 2f64.powi(50),
+    };
     for size in [1, 2, 3, 4, 5, 8] {
         let inputs: Vec<Vec<T>> = (0..size).map(|rank| whole(rank, 9000, largest)).collect();
         let total = |f: fn(f64, f64) -> f64| -> Vec<f64> {
@@ -82,6 +89,8 @@ fn whole_numbers_are_exact<T: Element>() {
 fn whole_numbers_and_their_sums_come_through_exactly() {
     whole_numbers_are_exact::<f32>();
     whole_numbers_are_exact::<f64>();
+    whole_numbers_are_exact::<f16>();
+    whole_numbers_are_exact::<bf16>();
 }
 
 /// What the option is for.
@@ -148,7 +157,9 @@ fn values<T: Element>(step: f64) -> impl Strategy<Value = Vec<T>> {
 fn points_are_exact<T: Element>(bound: f64, x: &[T]) -> Result<(), TestCaseError> {
     let quantum = Quantum::with_spacing::<T>(bound, Spacing::PowerOfTwo).expect("positive");
     let (step, kept) = (quantum.step(), quantum.bound());
-    prop_assert!(step == 0.0 || step <= 2.0 * bound && 2.0 * step > 2.0 * bound.min(1e28));
+    // The largest bound is MAX^(3/4).
+    let largest = if T::DTYPE == DType::F16 { 4090.0 } else { 1e28 };
+    prop_assert!(step == 0.0 || step <= 2.0 * bound && 2.0 * step > 2.0 * bound.min(largest));
     let mut first = None;
     for level in Level::available() {
         let codec = FzLight::with_level(quantum, 3, level);
@@ -181,6 +192,20 @@ proptest! {
     #[test]
     fn any_multiple_of_the_step_is_kept_in_f32(
         (bound, x) in bounds().prop_flat_map(|b| (Just(b), values::<f32>(2f64.powi((2.0 * b).log2().floor() as i32))))
+    ) {
+        points_are_exact(bound, &x)?;
+    }
+
+    #[test]
+    fn any_multiple_of_the_step_is_kept_in_f16(
+        (bound, x) in bounds().prop_flat_map(|b| (Just(b), values::<f16>(2f64.powi((2.0 * b).log2().floor() as i32))))
+    ) {
+        points_are_exact(bound, &x)?;
+    }
+
+    #[test]
+    fn any_multiple_of_the_step_is_kept_in_bf16(
+        (bound, x) in bounds().prop_flat_map(|b| (Just(b), values::<bf16>(2f64.powi((2.0 * b).log2().floor() as i32))))
     ) {
         points_are_exact(bound, &x)?;
     }

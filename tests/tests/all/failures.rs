@@ -9,12 +9,12 @@ use foldwire::layout::Division;
 use foldwire::pipeline;
 use foldwire::schedule::{Binomial, Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::TransportErrorKind;
-use foldwire::{Bound, Collective, Error, Op, Plan, Rank, Scope};
+use foldwire::{Bound, Collective, DType, Error, Op, Plan, Rank, Scope};
 use foldwire_tests::deadline::{Comm, PATIENT, at_once, plan, run, within_deadline};
 use foldwire_tests::{
     Case, Operation,
     case::{ROUTES, needs_all},
-    data,
+    data, with_type,
 };
 use foldwire_threads::World;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,11 +25,7 @@ use std::time::{Duration, Instant};
 /// One call of the case on this rank, by its type; a hash of the result's bits.
 fn call(case: &Case, comm: &mut Comm) -> Result<u64, Error> {
     let mut hasher = DefaultHasher::new();
-    if case.is_f64 {
-        data::bits(&case.run_rank::<f64, _>(comm)?.0).hash(&mut hasher);
-    } else {
-        data::bits(&case.run_rank::<f32, _>(comm)?.0).hash(&mut hasher);
-    }
+    with_type!(case.dtype, T => data::bits(&case.run_rank::<T, _>(comm)?.0).hash(&mut hasher));
     Ok(hasher.finish())
 }
 
@@ -77,7 +73,7 @@ const TWISTS: [Twist; 6] = [
     ("count", |case| case.count += 1),
     ("many more values", |case| case.count += 50_000),
     ("op", |case| case.op = Operation::Max),
-    ("type", |case| case.is_f64 = !case.is_f64),
+    ("type", |case| case.dtype = DType::F16),
     ("bound", |case| case.bound = Bound::Absolute(1.1e-3)),
     ("codec", |case| case.codec = CodecId::Raw),
 ];

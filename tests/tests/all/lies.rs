@@ -6,7 +6,7 @@
 
 use crate::lies::Lie::{Clock, Frames, Lengths, Messages, Peers, Rate, Size};
 use foldwire::transport::{MAX_SIZE, TransportErrorKind};
-use foldwire::{Communicator, Config, Error, Rank, Tag, Transport};
+use foldwire::{Communicator, Config, DType, Error, Rank, Tag, Transport};
 use foldwire_sim::{End, Net, World};
 use foldwire_tests::case::ROUTES;
 use foldwire_tests::{Case, Operation};
@@ -346,7 +346,8 @@ fn no_lie_of_a_transport_panics_in_any_collective_shrink_or_drop() {
     let (mut n_runs, mut n_refused) = (0, 0);
     for (collective, schedule) in ROUTES {
         let root = SIZE - 1;
-        let case = Case { collective, schedule, root, is_f64: true, ..Case::all_reduce(SIZE, 900) };
+        let case =
+            Case { collective, schedule, root, dtype: DType::F64, ..Case::all_reduce(SIZE, 900) };
         let ops: &[Operation] = match collective.reduces() {
             true => &[Operation::Sum, Operation::Prod],
             false => &[Operation::Sum],
@@ -368,7 +369,7 @@ fn no_lie_of_a_transport_panics_in_any_collective_shrink_or_drop() {
 /// What cannot be is refused when the communicator is made, as misuse.
 #[test]
 fn a_rank_or_size_that_cannot_be_is_misuse_from_the_start() {
-    let case = Case { is_f64: true, ..Case::all_reduce(SIZE, 900) };
+    let case = Case { dtype: DType::F64, ..Case::all_reduce(SIZE, 900) };
     let misuse = Error::Transport { kind: TransportErrorKind::Misuse, peer: None };
     for (size, rank) in [(0, 0), (SIZE, SIZE as u32), (2, u32::MAX), (MAX_SIZE + 1, 1)] {
         let found = outcome(&case, Deed::Call, Size(size, rank), 0);
@@ -381,7 +382,7 @@ fn a_rank_or_size_that_cannot_be_is_misuse_from_the_start() {
 /// A lie about frames is misuse where it is met, and the peers hear that the call was given up.
 #[test]
 fn frames_that_are_none_are_misuse() {
-    let case = Case { is_f64: true, ..Case::all_reduce(SIZE, 900) };
+    let case = Case { dtype: DType::F64, ..Case::all_reduce(SIZE, 900) };
     let misuse = Error::Transport { kind: TransportErrorKind::Misuse, peer: None };
     let damages = [Damage::Short(64), Damage::Askew(1), Damage::Shifted(4)];
     let frames = damages.map(Frames).into_iter().chain(damages.map(Messages));

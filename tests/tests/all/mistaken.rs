@@ -10,7 +10,7 @@ use foldwire::schedule::{Binomial, Chain, RecursiveDoubling, Ring, Schedule};
 use foldwire::{Bound, Collective, Communicator, Error, Op, Plan, Rank, Report, Sampling, Scope};
 use foldwire_sim::{End, Endpoint, Fault, Foreign, Harm, Net, Run, World};
 use foldwire_tests::case::{Choice, ROUTES, needs_all};
-use foldwire_tests::{Case, Operation};
+use foldwire_tests::{Case, Operation, with_type};
 use std::time::Duration;
 
 /// One lane, so that a link's frames are one program's.
@@ -221,13 +221,10 @@ fn run_calls(case_of: impl Fn(usize) -> Case, size: usize, seed: u64) -> Run<Res
         let rank = comm.rank().index();
         let case = case_of(rank);
         async move {
-            if case.is_f64 {
-                let mut buffers = case.buffers::<f64>(rank);
+            with_type!(case.dtype, T => {
+                let mut buffers = case.buffers::<T>(rank);
                 case.start(&mut comm, &mut buffers)?.await?;
-            } else {
-                let mut buffers = case.buffers::<f32>(rank);
-                case.start(&mut comm, &mut buffers)?.await?;
-            }
+            });
             comm.start_all_reduce(&mut [1.0f32], Op::Sum, &Plan::raw())?.await.map(|_| ())
         }
     })

@@ -4,7 +4,7 @@
 use foldwire::codec::{Codec, CodecError, DecodeError, FzLight};
 use foldwire::kernel::Level;
 use foldwire::pipeline::{FUSED, HOMOMORPHIC};
-use foldwire::{Bound, Element, Op, Plan, Quantum};
+use foldwire::{Bound, DType, Element, Op, Plan, Quantum, bf16, f16};
 use foldwire_tests::case::ROUTES;
 use foldwire_tests::data::Random;
 use foldwire_tests::{Backend, Case, Threads, coding, data};
@@ -141,6 +141,8 @@ fn incompressible<T: Element>() {
 fn incompressible_input_fits_the_promised_size() {
     incompressible::<f32>();
     incompressible::<f64>();
+    incompressible::<f16>();
+    incompressible::<bf16>();
 }
 
 #[test]
@@ -148,9 +150,9 @@ fn fewer_values_than_ranks_are_reduced_and_moved() {
     for (collective, schedule) in ROUTES {
         for pipeline in [HOMOMORPHIC, FUSED] {
             for (size, count) in [(9, 1), (9, 8), (16, 3), (16, 0), (5, 5)] {
-                for is_f64 in [false, true] {
+                for dtype in DType::ALL {
                     let case = Case::all_reduce(size, count);
-                    let case = Case { collective, schedule, pipeline, is_f64, ..case };
+                    let case = Case { collective, schedule, pipeline, dtype, ..case };
                     case.check(&Threads { frame_bytes: Some(4096) });
                 }
             }

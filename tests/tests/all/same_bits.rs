@@ -5,13 +5,13 @@
 //! frame size nor instruction set may show in the result. The oracle is that integer sum, written
 //! out.
 
-use foldwire::codec::{CodecId, FzLight};
+use foldwire::codec::CodecId;
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::pipeline::{self, FUSED, HOMOMORPHIC, PER_HOP, Pipeline};
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
-use foldwire::{Bound, Config, Element, Op, Plan, Quantum, Rank, Report};
-use foldwire_tests::{Backend, Operation, Threads, coding, data};
+use foldwire::{Bound, Config, Element, Op, Plan, Quantum, Rank, Report, bf16, f16};
+use foldwire_tests::{Backend, Operation, Threads, data};
 
 const BOUND: f64 = 1e-3;
 const SCHEDULES: [&dyn Schedule; 3] = [&Ring, &RecursiveDoubling, &Pairwise];
@@ -50,15 +50,14 @@ fn inputs<T: Element>(size: usize, count: usize) -> Vec<Vec<T>> {
 /// What integer arithmetic on the lattice gives: Σq·Δ, Σq·(Δ/n), min q·Δ, max q·Δ.
 fn on_the_lattice<T: Element>(inputs: &[Vec<T>], op: Operation) -> Vec<u8> {
     let quantum = Quantum::new::<T>(BOUND).expect("a bound");
-    let codec = FzLight::<T>::with_level(quantum, inputs.len() as u32, Level::Scalar);
     let step = quantum.step();
-    let codes: Vec<Vec<i64>> = inputs
-        .iter()
-        .map(|x| coding::decode(&codec, &coding::encode(&codec, x), x.len()))
-        .map(|x| x.iter().map(|x| (x.to_f64() / step).round() as i64).collect())
-        .collect();
+    // Types of 16 bits are computed with as `f32`.
+    let compute = |x: f64| if T::BYTES == 8 { x } else { f64::from(x as f32) };
+    let inverse = compute(1.0 / step);
+    let code = |x: &T| compute(x.to_f64() * inverse).round_ties_even() as i64;
+    let codes: Vec<Vec<i64>> = inputs.iter().map(|x| x.iter().map(code).collect()).collect();
     let scale = match op {
-        Operation::Avg => T::from_f64(step / inputs.len() as f64).to_f64(),
+        Operation::Avg => compute(step / inputs.len() as f64),
         _ => step,
     };
     let result: Vec<T> = (0..inputs[0].len())
@@ -69,7 +68,7 @@ fn on_the_lattice<T: Element>(inputs: &[Vec<T>], op: Operation) -> Vec<u8> {
                 Operation::Max => operands.max().unwrap_or(0),
                 _ => operands.sum(),
             };
-            T::from_f64(T::from_f64(code as f64).to_f64() * scale)
+            T::from_f64(compute(compute(code as f64) * scale))
         })
         .collect();
     data::bytes(&result)
@@ -112,6 +111,12 @@ fn schedules_pipelines_and_divisions_give_the_same_bits_in_f32() {
 #[test]
 fn schedules_pipelines_and_divisions_give_the_same_bits_in_f64() {
     every_way_gives_the_same_bits::<f64>(&[1, 4097, 100_003]);
+}
+
+#[test]
+fn schedules_pipelines_and_divisions_give_the_same_bits_in_sixteen_bits() {
+    every_way_gives_the_same_bits::<f16>(&[4097, 50_003]);
+    every_way_gives_the_same_bits::<bf16>(&[4097, 50_003]);
 }
 
 fn assert_all_equal(results: &[Vec<u8>], context: &str) {
@@ -160,6 +165,12 @@ fn rough_data_give_every_rank_the_same_bits_in_f32() {
 #[test]
 fn rough_data_give_every_rank_the_same_bits_in_f64() {
     rough_data_give_every_rank_the_same_bits::<f64>();
+}
+
+#[test]
+fn rough_data_give_every_rank_the_same_bits_in_sixteen_bits() {
+    rough_data_give_every_rank_the_same_bits::<f16>();
+    rough_data_give_every_rank_the_same_bits::<bf16>();
 }
 
 /// The three choices of a pipeline in all combinations, also those that nobody has named.
@@ -250,6 +261,8 @@ fn ranks_with_different_instruction_sets_get_the_bits_of_the_scalar_one() {
         mixed_levels_do_not_show(&inputs::<f64>(size, 10_001));
         mixed_levels_do_not_show(&rough::<f32>(size, 10_001));
         mixed_levels_do_not_show(&rough::<f64>(size, 10_001));
+        mixed_levels_do_not_show(&rough::<f16>(size, 10_001));
+        mixed_levels_do_not_show(&rough::<bf16>(size, 10_001));
     }
 }
 
@@ -284,6 +297,8 @@ fn lanes_and_frames_do_not_show<T: Element>() {
 fn lanes_and_frame_sizes_do_not_show_in_the_bits() {
     lanes_and_frames_do_not_show::<f32>();
     lanes_and_frames_do_not_show::<f64>();
+    lanes_and_frames_do_not_show::<f16>();
+    lanes_and_frames_do_not_show::<bf16>();
 }
 
 /// User operations that ignore part of their operands still meet every rank in the same order or in

@@ -6,7 +6,7 @@
 use foldwire::schedule::Ring;
 use foldwire::{Collective, Communicator, Config, Element, Error, Rank, Transport};
 use foldwire_sim::{End, Net, World};
-use foldwire_tests::{Case, Threads, pairwise};
+use foldwire_tests::{Case, Threads, pairwise, with_type};
 use std::time::Duration;
 
 /// Two networks that are as different as they can be.
@@ -48,11 +48,7 @@ fn every_pair_of_choices_gives_the_bits_of_threads_on_any_network() {
         let net = nets()[i % 2];
         let expected = case.check(&Threads { frame_bytes: Some(net.frame_bytes) });
         for seed in 0..2 {
-            let found = if case.is_f64 {
-                words::<f64>(case, net, seed)
-            } else {
-                words::<f32>(case, net, seed)
-            };
+            let found = with_type!(case.dtype, T => words::<T>(case, net, seed));
             assert!(found == expected, "{case:?} on {net:?}, seed {seed}");
         }
     }

@@ -11,10 +11,10 @@
 
 use foldwire::transport::{MAX_LANES, MIN_FRAME_BYTES, TransportErrorKind};
 use foldwire::{Element, Error};
-use foldwire_tests::Case;
 use foldwire_tests::case::Choice;
 use foldwire_tests::data::{self, Random};
 use foldwire_tests::deadline::{Comm, within_deadline};
+use foldwire_tests::{Case, with_type};
 use foldwire_threads::World;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
@@ -133,8 +133,7 @@ impl Story {
                 }
                 _ => {}
             }
-            let result =
-                if case.is_f64 { call::<f64>(case, comm) } else { call::<f32>(case, comm) };
+            let result = with_type!(case.dtype, T => call::<T>(case, comm));
             match (result, ended.error) {
                 (Ok(digest), None) => ended.digests.push(digest),
                 (Err(error), None) => ended.error = Some(error),
