@@ -13,7 +13,9 @@ use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
 use foldwire::pipeline;
-use foldwire::{Bound, Collective, DType, Element, Op, Quantum, Rank, compress, decompress};
+use foldwire::{
+    Bound, Collective, DType, Element, Op, Quantum, Rank, bf16, compress, decompress, f16,
+};
 use foldwire_tests::{coding, data};
 
 fn from_hex(hex: &str) -> Vec<u8> {
@@ -155,6 +157,46 @@ fn repeated_and_verbatim_blocks_with_a_tail() {
          03ea8ca039593e2946a8aaaaaaaaaaaaaa000000000000f87f000000000000d03ffe02ff00",
         &x,
     );
+}
+
+/// Types of 16 bits have codes of 32, and steps of powers of two: here 1.
+fn sixteen_bits<T: Element>([constant, mixed]: [&str; 2]) {
+    check::<T>(&floats(&[7.0; 100]), constant, &[7.0; 100]);
+    // A repeated infinity, points and what lies half way between two, values that are no closer
+    // than points are, verbatim ones.
+    let mut x = vec![f64::INFINITY; 32];
+    x.extend((0..32).map(|i| 0.5 * f64::from(i)));
+    x.extend((0..32).map(|i| 300.0 + 2.0 * f64::from(i % 3)));
+    x.extend((0..32).map(|i| 2050.0 * f64::from(1 + i % 2)));
+    x.extend([f64::NAN, 0.25]);
+    let x = floats::<T>(&x);
+    let mut y: Vec<f64> = x.iter().map(|x| x.to_f64()).collect();
+    y[32..64].iter_mut().for_each(|y| *y = y.round_ties_even());
+    check(&x, mixed, &y);
+}
+
+#[test]
+fn f16_and_bf16() {
+    sixteen_bits::<f16>([
+        "0103000001000000 000000000000f03f 6400000000000000 \
+         02000000 \
+         0407",
+        "0103000001000000 000000000000f03f 8200000000000000 \
+         71000000 \
+         03007ca0a0a0a0a0a0a0a0381240c0010410700001041c400001071040c0010410700001041c4000 \
+         01071040c0010410700001a88d000e4002380009e00024800390000e4002380009e0002480039000 \
+         0e4002380009e00024800390000e4002380009e0002480007e0034fe020a0dff00",
+    ]);
+    sixteen_bits::<bf16>([
+        "0104000001000000 000000000000f03f 6400000000000000 \
+         02000000 \
+         0407",
+        "0104000001000000 000000000000f03f 8200000000000000 \
+         71000000 \
+         03807fa0a0a0a0a0a0a0a0381240c0010410700001041c400001071040c0010410700001041c4000 \
+         01071040c0010410700001a40d00fe3f00f8ff00e0ff0380ff0f00fe3f00f8ff00e0ff0380ff0f00 \
+         fe3f00f8ff00e0ff0380ff0f00fe3f00f8ff00e0ff0380c07f803efe020a0dff00",
+    ]);
 }
 
 #[test]

@@ -10,7 +10,8 @@
 
 use foldwire::codec::{Codec, CodecId, FzLight, Raw};
 use foldwire::{
-    Bound, Communicator, Element, Error, Op, Operation, Plan, Quantum, Rank, Report, Shrink,
+    Bound, Communicator, Element, Error, Op, Operation, Plan, Quantum, Rank, Report, Shrink, bf16,
+    f16,
 };
 use foldwire::{kernel::Level, pipeline, schedule};
 use foldwire_threads::{Endpoint, World};
@@ -187,6 +188,8 @@ fn child(task: &str) {
     match element {
         "f32" => on_stacks(n_bytes, rank::<f32>),
         "f64" => on_stacks(n_bytes, rank::<f64>),
+        "f16" => on_stacks(n_bytes, rank::<f16>),
+        "bf16" => on_stacks(n_bytes, rank::<bf16>),
         _ => on_stacks(n_bytes, empty),
     }
 }
@@ -196,7 +199,8 @@ fn a_call_takes_no_more_stack_than_is_said() {
     if let Ok(task) = env::var(VARIABLE) {
         return child(&task);
     }
-    for (element, need) in [("f32", 48 * 1024), ("f64", 80 * 1024)] {
+    let small = 48 * 1024;
+    for (element, need) in [("f32", small), ("f64", 80 * 1024), ("f16", small), ("bf16", small)] {
         let this = env::current_exe().expect("this program has a file");
         let child = Command::new(this)
             .args(["--exact", "stack::a_call_takes_no_more_stack_than_is_said"])
