@@ -10,7 +10,7 @@ use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::op::OpCode;
 use foldwire::pipeline;
-use foldwire::{Collective, Element, Op, Rank};
+use foldwire::{Collective, Element, Op, Rank, bf16, f16};
 use foldwire_fuzz::setting::{N_OPS, Setting};
 use foldwire_fuzz::values::{Value, encode};
 use std::fs;
@@ -102,6 +102,8 @@ fn main() -> io::Result<()> {
     for &codec in CodecId::ALL {
         encodings::<f32>(&folder, codec)?;
         encodings::<f64>(&folder, codec)?;
+        encodings::<f16>(&folder, codec)?;
+        encodings::<bf16>(&folder, codec)?;
     }
     for (i, &collective) in Collective::ALL.iter().enumerate() {
         for checksum in [false, true] {
@@ -148,7 +150,7 @@ fn encodings<T: Value>(folder: &Path, id: CodecId) -> io::Result<()> {
         for n_values in COUNTS {
             let setting = Setting {
                 codec: id,
-                is_f64: T::BYTES == 8,
+                dtype: T::DTYPE,
                 op: (nth + n_values) as u8 % N_OPS,
                 exponent: -6,
                 max_operands: 8,
@@ -172,7 +174,8 @@ fn encodings<T: Value>(folder: &Path, id: CodecId) -> io::Result<()> {
                 }
             }
             let array = compress_with(&values, setting.quantum::<T>());
-            let choice = 2 | u8::from(setting.is_f64);
+            let nth_type = T::DTYPE as u8 - 1;
+            let choice = 2 | nth_type & 1 | nth_type >> 1 << 2;
             put(
                 folder,
                 "decompress",

@@ -4,19 +4,17 @@
 //! The order of the two does not matter, and combining in place gives the same bytes.
 
 use foldwire::codec::{Codec, CodecError, Written};
+use foldwire_tests::with_type;
 
 use crate::setting::{Placed, Setting, n_values};
 use crate::values::{MAX_VALUES, Value, encode};
 
 /// The target.
 pub fn check(input: &[u8]) {
-    match Setting::read(input) {
-        None => {}
-        Some(setting) if setting.is_f64 => {
-            setting.at_every_level(|codec| pairs::<f64>(&setting, codec))
-        }
-        Some(setting) => setting.at_every_level(|codec| pairs::<f32>(&setting, codec)),
-    }
+    let Some(setting) = Setting::read(input) else { return };
+    with_type!(setting.dtype, T => {
+        setting.at_every_level(|codec| pairs::<T>(&setting, codec));
+    });
 }
 
 /// What the levels must agree on.

@@ -1,11 +1,11 @@
 //! Any bytes as a compressed array: a typed error, or as many values as the head says, which come
 //! back from being compressed again.
 //!
-//! Bit 0 of the first byte: the values are `f64`; bit 1: the checksum is made right first, so that
-//! what lies behind it is read. The rest are the bytes.
+//! Bits 0 and 2 of the first byte are the type of the values; bit 1: the checksum is made right
+//! first, so that what lies behind it is read. The rest are the bytes.
 
-use foldwire::Quantum;
 use foldwire::compress::{HEAD_BYTES, Info, compress_with, decompress};
+use foldwire::{Quantum, bf16, f16};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::values::Value;
@@ -19,7 +19,12 @@ pub fn check(input: &[u8]) {
         let checksum = xxh3_64_with_seed(segments, xxh3_64(&head[..HEAD_BYTES - 8]));
         bytes[HEAD_BYTES - 8..HEAD_BYTES].copy_from_slice(&checksum.to_le_bytes());
     }
-    if choice & 1 != 0 { read::<f64, f32>(&bytes) } else { read::<f32, f64>(&bytes) }
+    match (choice & 1, choice >> 2 & 1) {
+        (0, 0) => read::<f32, f64>(&bytes),
+        (0, _) => read::<f16, bf16>(&bytes),
+        (_, 0) => read::<f64, f32>(&bytes),
+        (..) => read::<bf16, f16>(&bytes),
+    }
 }
 
 fn read<T: Value, U: Value>(bytes: &[u8]) {

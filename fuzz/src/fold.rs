@@ -5,19 +5,17 @@
 //! the same bytes is promised for what encoders write only: `roundtrip` asserts it there.
 
 use foldwire::codec::{Codec, CodecError, Values, Written};
+use foldwire_tests::with_type;
 
 use crate::setting::{Placed, Setting, canonical, n_values};
 use crate::values::Value;
 
 /// The target.
 pub fn check(input: &[u8]) {
-    match Setting::read(input) {
-        None => {}
-        Some(setting) if setting.is_f64 => {
-            setting.at_every_level(|codec| fold::<f64>(&setting, codec))
-        }
-        Some(setting) => setting.at_every_level(|codec| fold::<f32>(&setting, codec)),
-    }
+    let Some(setting) = Setting::read(input) else { return };
+    with_type!(setting.dtype, T => {
+        setting.at_every_level(|codec| fold::<T>(&setting, codec));
+    });
 }
 
 /// What the levels must agree on: of folding, and of decompressing, operating and compressing.

@@ -3,19 +3,17 @@
 
 use foldwire::codec::Codec;
 use foldwire::kernel::CHUNK;
+use foldwire_tests::with_type;
 
 use crate::setting::{Setting, canonical, n_values};
 use crate::values::{Value, operate};
 
 /// The target.
 pub fn check(input: &[u8]) {
-    match Setting::read(input) {
-        None => {}
-        Some(setting) if setting.is_f64 => {
-            setting.at_every_level(|codec| reduce::<f64>(&setting, codec))
-        }
-        Some(setting) => setting.at_every_level(|codec| reduce::<f32>(&setting, codec)),
-    }
+    let Some(setting) = Setting::read(input) else { return };
+    with_type!(setting.dtype, T => {
+        setting.at_every_level(|codec| reduce::<T>(&setting, codec));
+    });
 }
 
 fn reduce<T: Value>(setting: &Setting<'_>, codec: &dyn Codec<T>) -> Result<Vec<u64>, String> {

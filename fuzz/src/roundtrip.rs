@@ -8,7 +8,8 @@ use arbitrary::{Result, Unstructured};
 use foldwire::bound::rounding;
 use foldwire::codec::{AnyCodec, Codec, CodecId, CodecParams, Values};
 use foldwire::kernel::Level;
-use foldwire::{Op, Quantum};
+use foldwire::{DType, Op, Quantum};
+use foldwire_tests::with_type;
 
 use crate::values::{MAX_VALUES, Value, assert_within, bound, encode, operate, values};
 
@@ -16,7 +17,9 @@ use crate::values::{MAX_VALUES, Value, assert_within, bound, encode, operate, va
 pub fn check(input: &[u8]) {
     let mut u = Unstructured::new(input);
     // An input that ends early is no finding.
-    let _ = if u.arbitrary().unwrap_or_default() { of::<f32>(&mut u) } else { of::<f64>(&mut u) };
+    let choice: u8 = u.arbitrary().unwrap_or_default();
+    let dtype = DType::ALL[usize::from(1 - (choice & 1) | choice >> 7 << 1)];
+    let _ = with_type!(dtype, T => of::<T>(&mut u));
 }
 
 fn of<T: Value>(u: &mut Unstructured<'_>) -> Result<()> {

@@ -16,7 +16,7 @@
 
 use foldwire::codec::{Codec, CodecId, CodecParams};
 use foldwire::kernel::Level;
-use foldwire::{Op, Quantum};
+use foldwire::{DType, Op, Quantum};
 use std::fmt::Debug;
 
 use crate::values::{MAX_VALUES, Value};
@@ -32,8 +32,8 @@ pub const N_OPS: u8 = 6;
 pub struct Setting<'a> {
     /// The codec.
     pub codec: CodecId,
-    /// Whether elements are `f64`.
-    pub is_f64: bool,
+    /// The type of the elements.
+    pub dtype: DType,
     /// The reduction, below [`N_OPS`].
     pub op: u8,
     /// log₂ of the bound; [`i8::MIN`] for none.
@@ -58,8 +58,8 @@ impl<'a> Setting<'a> {
         let nth = CodecId::ALL[usize::from(head[0]) % CodecId::ALL.len()];
         Some(Self {
             codec: CodecId::from_code(head[0]).unwrap_or(nth),
-            is_f64: head[1] & 1 == 1,
-            op: (head[1] >> 1) % N_OPS,
+            dtype: DType::ALL[usize::from(head[1] & 1 | head[1] >> 7 << 1)],
+            op: (head[1] >> 1 & 0x3f) % N_OPS,
             exponent: head[2].cast_signed(),
             max_operands: if head[3] == 0 { u32::MAX } else { head[3].into() },
             divisor: u32::from(head[4]) + 1,
@@ -73,9 +73,10 @@ impl<'a> Setting<'a> {
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let [low, high] = (self.number as u16).to_le_bytes();
+        let nth_type = self.dtype as u8 - 1;
         let mut input = vec![
             self.codec as u8,
-            u8::from(self.is_f64) | self.op << 1,
+            nth_type & 1 | self.op << 1 | nth_type >> 1 << 7,
             self.exponent.cast_unsigned(),
             u8::try_from(self.max_operands).unwrap_or(0),
             (self.divisor - 1) as u8,

@@ -5,38 +5,33 @@
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use foldwire::codec::Codec;
-use foldwire::{Element, Op};
+use foldwire::{Element, Op, bf16, f16};
 
 /// Most values of an input: two chunks and a bit.
 pub const MAX_VALUES: usize = 2 * 4096 + 40;
 
-/// What the targets need of `f32` and `f64`.
+/// What the targets need of the element types.
 pub trait Value: Element {
-    /// The value with these bits (the low ones, for `f32`).
+    /// The value with these bits (the low ones, for types of less than 64).
     fn from_raw(bits: u64) -> Self;
     /// The value's bits.
     fn raw(self) -> u64;
 }
 
-impl Value for f32 {
-    fn from_raw(bits: u64) -> Self {
-        Self::from_bits(bits as u32)
-    }
+macro_rules! value {
+    ($($float:ident: $bits:ident;)*) => {
+        $(impl Value for $float {
+            fn from_raw(bits: u64) -> Self {
+                Self::from_bits(bits as $bits)
+            }
 
-    fn raw(self) -> u64 {
-        self.to_bits().into()
-    }
+            fn raw(self) -> u64 {
+                self.to_bits().into()
+            }
+        })*
+    };
 }
-
-impl Value for f64 {
-    fn from_raw(bits: u64) -> Self {
-        Self::from_bits(bits)
-    }
-
-    fn raw(self) -> u64 {
-        self.to_bits()
-    }
-}
+value! { f32: u32; f64: u64; f16: u16; bf16: u16; }
 
 /// How values come from bytes.
 #[derive(Arbitrary, Clone, Copy, Debug)]
