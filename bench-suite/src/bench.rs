@@ -31,7 +31,7 @@ mod stage;
 mod threads;
 mod verdict;
 
-use foldwire::{Config, DType, Element, Transport};
+use foldwire::{Config, DType, Element, Transport, bf16, f16};
 use indicatif::ProgressBar;
 
 use crate::cli::{BackendArg, BenchArgs};
@@ -60,6 +60,8 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let source = Source::open(args.field.as_deref())?;
     match (args.backend, source.dtype(args.dtype)) {
         (backend, DType::F64) => run_with::<f64>(args, backend, &source),
+        (backend, DType::F16) => run_with::<f16>(args, backend, &source),
+        (backend, DType::Bf16) => run_with::<bf16>(args, backend, &source),
         (backend, _) => run_with::<f32>(args, backend, &source),
     }
 }

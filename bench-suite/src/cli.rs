@@ -97,8 +97,8 @@ pub struct StackArgs {
 
     /// Your own data instead of the simulation: one file per rank, or one file to be cut in pieces.
     ///
-    /// Types go by the extension: .f32 and .f64 are raw little-endian values, .npy is NumPy's
-    /// format (float32 or float64, C order). Several files are one operand per rank. A single file
+    /// Types go by the extension: .f32, .f64, .f16 and .bf16 are raw little-endian values, .npy is
+    /// NumPy's format (float32, float64 or float16, C order). Several files are one operand per rank. A single file
     /// is cut into one piece per rank along its slowest dimension; what does not divide evenly is
     /// left out, with a note.
     #[arg(long, value_name = "FILE", num_args = 1..)]
@@ -169,8 +169,9 @@ Every value is checked against its bound; the exit code is 1 if one is beyond it
 #[derive(Debug, Clone, Args)]
 #[command(after_help = CODEC_EXAMPLES)]
 pub struct CodecArgs {
-    /// Arrays to measure on, one or several: .f32, .f64 (raw little-endian values) or .npy
-    #[arg(long, value_name = "FILE.f32|.f64|.npy", num_args = 1.., required = true)]
+    /// Arrays to measure on, one or several: .f32, .f64, .f16, .bf16 (raw little-endian values) or
+    /// .npy
+    #[arg(long, value_name = "FILE.f32|.f64|.f16|.bf16|.npy", num_args = 1.., required = true)]
     pub field: Vec<PathBuf>,
 
     /// Error bounds: rel:X times the value range, abs:X, or psnr:X in dB; may be given several

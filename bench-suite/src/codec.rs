@@ -21,7 +21,7 @@ use indicatif::ProgressBar;
 use serde_json::json;
 
 use crate::cli::{CodecArgs, LevelArg};
-use crate::field::{Field, SMALLER, Values};
+use crate::field::{Field, SMALLER};
 use crate::input;
 use crate::memory;
 use crate::peers::{DEFAULT_PATH, Peers};
@@ -29,6 +29,7 @@ use crate::progress;
 use crate::room;
 use crate::streams;
 use crate::usage::UsageError;
+use foldwire_fields::with_values;
 use measure::{Bench, Measured};
 
 /// The share of time lost to other programs above which speeds are not to be trusted.
@@ -72,10 +73,9 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for field in &fields {
         progress.set_message(field.name.clone());
-        rows.extend(match &field.values {
-            Values::F32(values) => measure_field(field, values, args, &levels, &progress),
-            Values::F64(values) => measure_field(field, values, args, &levels, &progress),
-        }?);
+        rows.extend(with_values!(&field.values, values => {
+            measure_field(field, values, args, &levels, &progress)
+        })?);
     }
     progress.finish_and_clear();
     let share = disturbance(waited, memory::waited(), start.elapsed());
@@ -148,12 +148,11 @@ fn tell_apart(fields: &mut [Field], paths: &[PathBuf]) {
 
 /// One frame must be able to hold the field.
 fn check_length(field: &Field) -> Result<(), UsageError> {
+    fn fits<T: Element>(values: &[T]) -> bool {
+        FzLight::<T>::new(Quantum::LOSSLESS, 1).max_encoded_len(values.len()).is_some()
+    }
     let n_values = field.values.n_values();
-    let fits = match field.values {
-        Values::F32(_) => FzLight::<f32>::new(Quantum::LOSSLESS, 1).max_encoded_len(n_values),
-        Values::F64(_) => FzLight::<f64>::new(Quantum::LOSSLESS, 1).max_encoded_len(n_values),
-    };
-    if fits.is_none() {
+    if !with_values!(&field.values, values => fits(values)) {
         return Err(UsageError::new(format!(
             "{}: {n_values} values are too many for one frame; measure on a piece of the file (under 4 GB)",
             field.name

@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
+use foldwire::{bf16, f16};
 use rayon::prelude::*;
 
 use crate::field::{Field, SMALLER, Values};
@@ -25,31 +26,44 @@ pub enum Volumes {
     F32(Vec<Vec<f32>>),
     /// Double precision.
     F64(Vec<Vec<f64>>),
+    /// Half precision.
+    F16(Vec<Vec<f16>>),
+    /// The upper halves of single precision.
+    Bf16(Vec<Vec<bf16>>),
 }
+
+/// Evaluates an expression with the ranks' values by a name, whatever their type.
+macro_rules! with_volumes {
+    ($all:expr, $volumes:ident => $body:expr) => {
+        match $all {
+            $crate::input::Volumes::F32($volumes) => $body,
+            $crate::input::Volumes::F64($volumes) => $body,
+            $crate::input::Volumes::F16($volumes) => $body,
+            $crate::input::Volumes::Bf16($volumes) => $body,
+        }
+    };
+}
+pub(crate) use with_volumes;
 
 impl Volumes {
     /// Number of ranks.
     pub fn n_ranks(&self) -> usize {
-        match self {
-            Self::F32(volumes) => volumes.len(),
-            Self::F64(volumes) => volumes.len(),
-        }
+        with_volumes!(self, volumes => volumes.len())
     }
 
-    /// `f32` or `f64`.
+    /// `f32`, `f64`, `f16` or `bf16`.
     pub fn dtype(&self) -> &'static str {
         match self {
             Self::F32(_) => "f32",
             Self::F64(_) => "f64",
+            Self::F16(_) => "f16",
+            Self::Bf16(_) => "bf16",
         }
     }
 
     /// Bytes of one rank's volume.
     pub fn n_bytes_per_rank(&self) -> usize {
-        match self {
-            Self::F32(volumes) => volumes.first().map_or(0, |volume| size_of_val(&volume[..])),
-            Self::F64(volumes) => volumes.first().map_or(0, |volume| size_of_val(&volume[..])),
-        }
+        with_volumes!(self, volumes => volumes.first().map_or(0, |volume| size_of_val(&volume[..])))
     }
 
     /// The sum over ranks, value by value, in f64.
@@ -58,10 +72,7 @@ impl Volumes {
     /// an ulp or so of exact even for f64 input. Infinities and NaN come out as IEEE 754 addition
     /// has them.
     pub fn exact_sum(&self) -> Vec<f64> {
-        match self {
-            Self::F32(volumes) => exact_sum(volumes),
-            Self::F64(volumes) => exact_sum(volumes),
-        }
+        with_volumes!(self, volumes => exact_sum(volumes))
     }
 }
 
@@ -163,14 +174,21 @@ fn one_per_rank(fields: Vec<Field>) -> Result<Inputs, UsageError> {
         }
     }
     let source = format!("{} files, one per rank, from {} on", fields.len(), first.name);
-    let (mut singles, mut doubles) = (Vec::new(), Vec::new());
-    for field in fields {
-        match field.values {
-            Values::F32(values) => singles.push(values),
-            Values::F64(values) => doubles.push(values),
-        }
+    macro_rules! of_type {
+        ($kind:ident) => {{
+            let values = fields.into_iter().filter_map(|field| match field.values {
+                Values::$kind(values) => Some(values),
+                _ => None,
+            });
+            Volumes::$kind(values.collect())
+        }};
     }
-    let volumes = if doubles.is_empty() { Volumes::F32(singles) } else { Volumes::F64(doubles) };
+    let volumes = match &first.values {
+        Values::F32(_) => of_type!(F32),
+        Values::F64(_) => of_type!(F64),
+        Values::F16(_) => of_type!(F16),
+        Values::Bf16(_) => of_type!(Bf16),
+    };
     Ok(Inputs { volumes, dims, source, notes: Vec::new() })
 }
 
@@ -189,12 +207,10 @@ fn cut(field: Field, ranks: usize) -> Result<Inputs, UsageError> {
     let dims = field.dims.with_slowest(per_rank);
     let n_values = dims.n_values();
     let volumes = match &field.values {
-        Values::F32(values) => {
-            Volumes::F32(values.chunks_exact(n_values).take(ranks).map(<[_]>::to_vec).collect())
-        }
-        Values::F64(values) => {
-            Volumes::F64(values.chunks_exact(n_values).take(ranks).map(<[_]>::to_vec).collect())
-        }
+        Values::F32(values) => Volumes::F32(pieces(values, n_values, ranks)),
+        Values::F64(values) => Volumes::F64(pieces(values, n_values, ranks)),
+        Values::F16(values) => Volumes::F16(pieces(values, n_values, ranks)),
+        Values::Bf16(values) => Volumes::Bf16(pieces(values, n_values, ranks)),
     };
     let left = slowest % ranks;
     let notes = if left == 0 {
@@ -209,6 +225,10 @@ fn cut(field: Field, ranks: usize) -> Result<Inputs, UsageError> {
     let whole = format!("{} ({})", field.name, field.dims);
     let source = if ranks == 1 { whole } else { format!("{whole}, cut into {ranks} pieces") };
     Ok(Inputs { volumes, dims, source, notes })
+}
+
+fn pieces<T: Clone>(values: &[T], n_values: usize, ranks: usize) -> Vec<Vec<T>> {
+    values.chunks_exact(n_values).take(ranks).map(<[_]>::to_vec).collect()
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ mod sweep;
 mod validate;
 
 use anyhow::Context;
-use foldwire::{Collective, DType, Element};
+use foldwire::{Collective, DType, Element, bf16, f16};
 
 use crate::bench::data::Source;
 use crate::cli::SimArgs;
@@ -38,6 +38,8 @@ pub fn run(args: &SimArgs) -> anyhow::Result<()> {
     let Some(collective) = args.collective else { return validate::run(args, &source) };
     match source.dtype(args.dtype) {
         DType::F64 => predict::<f64>(args, collective, &source),
+        DType::F16 => predict::<f16>(args, collective, &source),
+        DType::Bf16 => predict::<bf16>(args, collective, &source),
         _ => predict::<f32>(args, collective, &source),
     }
 }

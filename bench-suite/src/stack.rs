@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::time::Duration;
 
 use crate::cli::{StackArgs, title};
-use crate::input::{self, DEFAULT_RANKS, Inputs, Volumes};
+use crate::input::{self, DEFAULT_RANKS, Inputs, Volumes, with_volumes};
 use crate::picture::Gallery;
 use crate::progress;
 use crate::quality::Quality;
@@ -84,10 +84,7 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
         inputs.source
     ));
     let exact = inputs.volumes.exact_sum();
-    let rows = match &inputs.volumes {
-        Volumes::F32(volumes) => compare(args, volumes, &exact, &inputs)?,
-        Volumes::F64(volumes) => compare(args, volumes, &exact, &inputs)?,
-    };
+    let rows = with_volumes!(&inputs.volumes, volumes => compare(args, volumes, &exact, &inputs)?);
     for row in &rows {
         anyhow::ensure!(row.same_bits, "{}: ranks hold different results", row.preset);
         anyhow::ensure!(

@@ -1,4 +1,4 @@
-//! Arrays in files: raw little-endian `.f32` and `.f64`, and NumPy's `.npy`.
+//! Arrays in files: raw little-endian `.f32`, `.f64`, `.f16` and `.bf16`, and NumPy's `.npy`.
 //!
 //! The type of the values goes by the extension, since raw files do not tell. Dimensions come, in
 //! this order, from the caller (`--dims`), from the `.npy` header, or from a name in the manner of
@@ -13,6 +13,7 @@ use crate::dims::Dims;
 use crate::memory::{self, NoMemory};
 use crate::npy::{Dtype, Header};
 use crate::usage::UsageError;
+use half::{bf16, f16};
 
 /// What to do about a file that does not fit in memory.
 pub const SMALLER: &str = "use a piece of the file";
@@ -24,31 +25,44 @@ pub enum Values {
     F32(Vec<f32>),
     /// Double precision.
     F64(Vec<f64>),
+    /// Half precision.
+    F16(Vec<f16>),
+    /// The upper halves of single precision.
+    Bf16(Vec<bf16>),
+}
+
+/// Evaluates an expression with the slice of [`Values`] by a name, whatever their type.
+#[macro_export]
+macro_rules! with_values {
+    ($values:expr, $slice:ident => $body:expr) => {
+        match $values {
+            $crate::field::Values::F32($slice) => $body,
+            $crate::field::Values::F64($slice) => $body,
+            $crate::field::Values::F16($slice) => $body,
+            $crate::field::Values::Bf16($slice) => $body,
+        }
+    };
 }
 
 impl Values {
-    /// `f32` or `f64`.
+    /// `f32`, `f64`, `f16` or `bf16`.
     pub fn dtype(&self) -> &'static str {
         match self {
             Self::F32(_) => "f32",
             Self::F64(_) => "f64",
+            Self::F16(_) => "f16",
+            Self::Bf16(_) => "bf16",
         }
     }
 
     /// Number of values.
     pub fn n_values(&self) -> usize {
-        match self {
-            Self::F32(values) => values.len(),
-            Self::F64(values) => values.len(),
-        }
+        with_values!(self, values => values.len())
     }
 
     /// Number of bytes in memory.
     pub fn n_bytes(&self) -> usize {
-        match self {
-            Self::F32(values) => size_of_val(&values[..]),
-            Self::F64(values) => size_of_val(&values[..]),
-        }
+        with_values!(self, values => size_of_val(&values[..]))
     }
 }
 
@@ -137,6 +151,14 @@ impl Field {
                 let mut values = memory::zeroed(n_values).map_err(no_room)?;
                 read_values(file, &mut values, big_endian).map(|()| Values::F64(values))
             }
+            Dtype::F16 => {
+                let mut values = memory::zeroed(n_values).map_err(no_room)?;
+                read_values(file, &mut values, big_endian).map(|()| Values::F16(values))
+            }
+            Dtype::Bf16 => {
+                let mut values = memory::zeroed(n_values).map_err(no_room)?;
+                read_values(file, &mut values, big_endian).map(|()| Values::Bf16(values))
+            }
         };
         let values = read.map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => too_short(),
@@ -158,10 +180,12 @@ impl Format {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("f32") => Ok(Self::Raw(Dtype::F32)),
             Some("f64") => Ok(Self::Raw(Dtype::F64)),
+            Some("f16") => Ok(Self::Raw(Dtype::F16)),
+            Some("bf16") => Ok(Self::Raw(Dtype::Bf16)),
             Some("npy") => Ok(Self::Npy),
             _ => Err(UsageError::new(
                 "the type of the values is not known from this name; rename or link raw little-endian values to \
-                 NAME.f32 or NAME.f64, or save a NumPy array as .npy",
+                 NAME.f32, NAME.f64, NAME.f16 or NAME.bf16, or save a NumPy array as .npy",
             )),
         }
     }
@@ -207,17 +231,16 @@ trait Number: bytemuck::Pod {
     fn swap_bytes(self) -> Self;
 }
 
-impl Number for f32 {
-    fn swap_bytes(self) -> Self {
-        Self::from_bits(self.to_bits().swap_bytes())
-    }
+macro_rules! number {
+    ($($float:ident)*) => {
+        $(impl Number for $float {
+            fn swap_bytes(self) -> Self {
+                Self::from_bits(self.to_bits().swap_bytes())
+            }
+        })*
+    };
 }
-
-impl Number for f64 {
-    fn swap_bytes(self) -> Self {
-        Self::from_bits(self.to_bits().swap_bytes())
-    }
-}
+number!(f32 f64 f16 bf16);
 
 #[cfg(test)]
 mod tests {
@@ -246,6 +269,13 @@ mod tests {
         let double = Field::read(&put(&folder, "a.f64", &0.1_f64.to_le_bytes()), None).unwrap();
         assert_eq!(double.values, Values::F64(vec![0.1]));
         assert_eq!((double.values.dtype(), double.values.n_bytes()), ("f64", 8));
+        let half = Field::read(&put(&folder, "a.f16", &[0, 0x3e, 0, 0xfc]), None).unwrap();
+        assert_eq!(half.values, Values::F16(vec![f16::from_f32(1.5), f16::NEG_INFINITY]));
+        let upper = Field::read(&put(&folder, "a.bf16", &[0xc0, 0x3f]), None).unwrap();
+        assert_eq!(upper.values, Values::Bf16(vec![bf16::from_f32(1.5)]));
+        let npy = npy(1, "{'descr': '>f2', 'fortran_order': False, 'shape': (1,), }", &[0x3e, 0]);
+        let half = Field::read(&put(&folder, "a.npy", &npy), None).unwrap();
+        assert_eq!(half.values, Values::F16(vec![f16::from_f32(1.5)]));
     }
 
     #[test]

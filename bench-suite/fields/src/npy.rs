@@ -1,4 +1,5 @@
-//! The header of NumPy's `.npy` files, as far as arrays of float32 and float64 need it.
+//! The header of NumPy's `.npy` files, as far as arrays of float16, float32 and float64 need it.
+//! (NumPy has no bfloat16.)
 //!
 //! A file is `\x93NUMPY`, the version (major, minor), the length of the header (u16 in version 1.0,
 //! u32 in 2.0 and 3.0), the header itself, and the values. The header is a Python dictionary
@@ -22,6 +23,10 @@ pub(crate) enum Dtype {
     F32,
     /// 8-byte IEEE 754.
     F64,
+    /// 2-byte IEEE 754.
+    F16,
+    /// bfloat16.
+    Bf16,
 }
 
 impl Dtype {
@@ -30,6 +35,7 @@ impl Dtype {
         match self {
             Self::F32 => 4,
             Self::F64 => 8,
+            Self::F16 | Self::Bf16 => 2,
         }
     }
 }
@@ -51,7 +57,7 @@ impl Header {
     /// # Errors
     ///
     /// A usage error without the file's name when this is no `.npy` file or holds something else
-    /// than a C-ordered array of float32 or float64.
+    /// than a C-ordered array of float16, float32 or float64.
     pub(crate) fn read(file: &mut impl Read) -> Result<Self, UsageError> {
         let no_npy = |_| {
             UsageError::new(
@@ -100,8 +106,10 @@ fn parse(text: &str) -> Result<Header, UsageError> {
     let (dtype, big_endian) = match descr.trim_matches(['\'', '"']) {
         "<f4" => (Dtype::F32, false),
         "<f8" => (Dtype::F64, false),
+        "<f2" => (Dtype::F16, false),
         ">f4" => (Dtype::F32, true),
         ">f8" => (Dtype::F64, true),
+        ">f2" => (Dtype::F16, true),
         other => {
             return Err(UsageError::new(format!(
                 "values of type `{other}` are not supported; convert with array.astype('<f4') or '<f8'"

@@ -14,6 +14,7 @@ use crate::field::{Field, SMALLER, Values};
 use crate::input;
 use crate::room;
 use crate::usage::UsageError;
+use foldwire_fields::with_values;
 
 /// Rows and columns of the built-in field.
 const SIDE: usize = 1024;
@@ -97,8 +98,13 @@ impl Source {
     pub(crate) fn dtype(&self, asked: Option<DTypeArg>) -> DType {
         match (asked, self) {
             (Some(dtype), _) => dtype.into(),
-            (None, Self::File(Field { values: Values::F64(_), .. })) => DType::F64,
-            (None, _) => DType::F32,
+            (None, Self::File(field)) => match field.values {
+                Values::F32(_) => DType::F32,
+                Values::F64(_) => DType::F64,
+                Values::F16(_) => DType::F16,
+                Values::Bf16(_) => DType::Bf16,
+            },
+            (None, Self::BuiltIn) => DType::F32,
         }
     }
 
@@ -109,10 +115,7 @@ impl Source {
                 (waves(), format!("built-in: waves with 0.1 % noise, {SIDE} x {SIDE}"))
             }
             Self::File(field) => {
-                let base = match &field.values {
-                    Values::F32(values) => convert(values),
-                    Values::F64(values) => convert(values),
-                };
+                let base = with_values!(&field.values, values => convert(values));
                 (base, format!("{} ({}, {})", field.name, field.dims, field.values.dtype()))
             }
         };

@@ -90,8 +90,8 @@ pub struct BenchArgs {
     #[arg(long)]
     pub in_place: bool,
 
-    /// Values to send: .f32, .f64 (raw little-endian) or .npy, cut or repeated; each rank begins
-    /// elsewhere in it [default: built-in waves with a little noise]
+    /// Values to send: .f32, .f64, .f16, .bf16 (raw little-endian) or .npy, cut or repeated; each
+    /// rank begins elsewhere in it [default: built-in waves with a little noise]
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 
@@ -207,6 +207,10 @@ pub enum DTypeArg {
     F32,
     /// double precision
     F64,
+    /// half precision
+    F16,
+    /// bfloat16, the upper half of single precision
+    Bf16,
 }
 
 impl From<DTypeArg> for DType {
@@ -214,6 +218,8 @@ impl From<DTypeArg> for DType {
         match arg {
             DTypeArg::F32 => Self::F32,
             DTypeArg::F64 => Self::F64,
+            DTypeArg::F16 => Self::F16,
+            DTypeArg::Bf16 => Self::Bf16,
         }
     }
 }

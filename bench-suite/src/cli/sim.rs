@@ -73,8 +73,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
     pub bound: Bound,
 
-    /// Values to measure speeds and ratio on: .f32, .f64 (raw little-endian) or .npy; each rank
-    /// begins elsewhere in them [default: built-in waves with a little noise]
+    /// Values to measure speeds and ratio on: .f32, .f64, .f16, .bf16 (raw little-endian) or .npy;
+    /// each rank begins elsewhere in them [default: built-in waves with a little noise]
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 

@@ -10,7 +10,7 @@ mod fabric;
 mod results;
 mod threads;
 
-use foldwire::DType;
+use foldwire::{DType, bf16, f16};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -35,6 +35,8 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> anyhow::Result<()> {
     let comparison = match source.dtype(args.dtype) {
         _ if !files.is_empty() => fabric::compare(args, files, source)?,
         DType::F64 => threads::compare::<f64>(args, source)?,
+        DType::F16 => threads::compare::<f16>(args, source)?,
+        DType::Bf16 => threads::compare::<bf16>(args, source)?,
         _ => threads::compare::<f32>(args, source)?,
     };
     if args.json {

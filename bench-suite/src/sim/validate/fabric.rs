@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use foldwire::codec::CodecId;
 use foldwire::transport::Rank;
-use foldwire::{DType, Element, Preset};
+use foldwire::{DType, Element, Preset, bf16, f16};
 use foldwire_sim::cost::{Case, Cluster, Costs, Host, Network, predict};
 use serde_json::json;
 
@@ -175,6 +175,8 @@ impl Machine<'_> {
     ) -> anyhow::Result<Question<'r>> {
         let costs = match results.dtype {
             DType::F64 => self.costs::<f64>(results, times)?,
+            DType::F16 => self.costs::<f16>(results, times)?,
+            DType::Bf16 => self.costs::<bf16>(results, times)?,
             _ => self.costs::<f32>(results, times)?,
         };
         Ok(Question { results, times, host: self.host, costs })
@@ -224,6 +226,8 @@ impl Question<'_> {
     fn predicted(&self, fabric: Fabric) -> anyhow::Result<f64> {
         match self.results.dtype {
             DType::F64 => self.predicted_with::<f64>(fabric),
+            DType::F16 => self.predicted_with::<f16>(fabric),
+            DType::Bf16 => self.predicted_with::<bf16>(fabric),
             _ => self.predicted_with::<f32>(fabric),
         }
     }

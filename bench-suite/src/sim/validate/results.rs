@@ -64,7 +64,7 @@ impl Results {
         if let Some(op) = head.op.filter(|op| op != "sum") {
             return Err(format!("results of `--op {op}`; only those of sums are predicted"));
         }
-        let dtype = [DType::F32, DType::F64].into_iter().find(|t| t.to_string() == head.dtype);
+        let dtype = DType::ALL.into_iter().find(|t| t.to_string() == head.dtype);
         let dtype =
             dtype.ok_or_else(|| format!("`{}` is no type of values; {SOURCE}", head.dtype))?;
         let link = head.link.ok_or_else(|| {
@@ -133,7 +133,7 @@ mod tests {
     fn what_cannot_be_predicted_is_refused_with_what_to_do() {
         for (from, to, hint) in [
             ("\"reduce\"", "\"all-to-none\"", "no collective"),
-            ("\"f32\"", "\"f16\"", "no type of values"),
+            ("\"f32\"", "\"f8\"", "no type of values"),
             ("\"sum\"", "\"min\"", "only those of sums"),
             ("\"1gbit\"", "null", "--link none"),
             ("\"1gbit\"", "\"1\"", "no link rate"),
