@@ -11,7 +11,7 @@ pub mod raw;
 
 use crate::bound::Quantum;
 use crate::element::{DType, Element};
-use crate::kernel::{CHUNK, Level};
+use crate::kernel::{CHUNK, Kernel, Level};
 use crate::op::{Op, weigh, weighted, with_op};
 use core::ops::AddAssign;
 
@@ -387,6 +387,10 @@ pub trait Homomorphic<T: Element>: Codec<T> {
 
 /// acc ← acc ⊕ other, value by value.
 pub(crate) fn operate<T: Element>(op: &Op<'_, T>, acc: &mut [T], other: &[T]) {
+    // Compilers make vectors of the loop below, but not of conversions that processors have.
+    if T::IS_NARROW && matches!(op, Op::Sum | Op::Avg) {
+        return Kernel::at(Level::best()).sum(acc, other);
+    }
     with_op!(op, |f| for (a, &b) in acc.iter_mut().zip(other) {
         *a = f(*a, b);
     });

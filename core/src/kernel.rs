@@ -265,6 +265,7 @@ pub struct Kernels<T: Float> {
         &mut [u8],
     ) -> Encoded,
     extent: unsafe fn(&[T]) -> (T, T),
+    sum: unsafe fn(&mut [T], &[T]),
 }
 
 /// A kernel table's level is proven available: the only constructor checks it.
@@ -371,6 +372,14 @@ impl<T: Element> Kernel<T> {
     pub(crate) fn extent(self, src: &[T]) -> (T, T) {
         // SAFETY: the level is available; any slice will do.
         unsafe { (self.table.extent)(src) }
+    }
+
+    /// acc ← acc + other, value by value, as [`op::sum`](crate::op::sum).
+    #[inline]
+    pub(crate) fn sum(self, acc: &mut [T], other: &[T]) {
+        assert_eq!(acc.len(), other.len());
+        // SAFETY: the level is available; the lengths are equal.
+        unsafe { (self.table.sum)(acc, other) }
     }
 }
 

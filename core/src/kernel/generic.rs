@@ -21,7 +21,7 @@ use super::chunk::ChunkView;
 use super::prefetch::{self, AHEAD};
 use super::{BLOCK, Code, Encoded, Lattice, Scale, Stores};
 use crate::element::Element;
-use crate::op::LatticeOp;
+use crate::op::{self, LatticeOp};
 pub(super) use fold_store::fold_store;
 use merge::merge;
 use reader::{ChunkReader, FromChunk, FromFloats, Output, Source, padded, weighed};
@@ -71,6 +71,13 @@ pub(super) unsafe trait Convert<T: Element>: Isa<T::Code> {
     unsafe fn quantise(src: *const T, lattice: &Lattice<T>) -> (Self::Block, bool);
     /// dst = codes · scale, rounded to `T`.
     unsafe fn dequantise(codes: Self::Block, scale: T::Wide, dst: *mut T);
+    /// acc ← acc + other, 32 values each, as [`op::sum`](crate::op::sum).
+    unsafe fn sum(acc: *mut T, other: *const T) {
+        for i in 0..BLOCK {
+            // SAFETY: both have 32 values.
+            unsafe { *acc.add(i) = op::sum(*acc.add(i), *other.add(i)) };
+        }
+    }
 }
 
 /// # Safety
@@ -300,6 +307,22 @@ unsafe fn combine_sum<T: Element, S: Convert<T>>(
             }
         }
         out.finish(a.n_values().div_ceil(BLOCK))
+    }
+}
+
+/// acc ← acc + other, value by value.
+///
+/// # Safety
+/// The level's instruction set; both are of one length.
+#[inline(always)]
+pub(super) unsafe fn sum<T: Element, S: Convert<T>>(acc: &mut [T], other: &[T]) {
+    let full = acc.len() / BLOCK;
+    for block in 0..full {
+        // SAFETY: full blocks have 32 values.
+        unsafe { S::sum(acc.as_mut_ptr().add(block * BLOCK), other.as_ptr().add(block * BLOCK)) };
+    }
+    for (acc, &other) in acc.iter_mut().zip(other).skip(full * BLOCK) {
+        *acc = op::sum(*acc, other);
     }
 }
 

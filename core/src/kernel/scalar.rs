@@ -173,6 +173,7 @@ macro_rules! table {
             fold_store: generic::fold_store::<$float, Scalar>,
             combine: generic::combine::<$float, Scalar>,
             extent: generic::extent::<$float>,
+            sum: generic::sum::<$float, Scalar>,
         };
     };
 }

@@ -153,6 +153,12 @@ macro_rules! level {
             pub(super) unsafe fn extent(src: &[$float]) -> ($float, $float) {
                 generic::extent(src)
             }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn sum(acc: &mut [$float], other: &[$float]) {
+                // SAFETY: as for `encode`.
+                unsafe { generic::sum::<$float, $isa>(acc, other) }
+            }
         }
 
         /// The kernels of this level and element type; the level must be available.
@@ -163,6 +169,7 @@ macro_rules! level {
             fold_store: $module::fold_store,
             combine: $module::combine,
             extent: $module::extent,
+            sum: $module::sum,
         };
     };
 }

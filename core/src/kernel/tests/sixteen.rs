@@ -1,6 +1,7 @@
 //! `f16` and `bf16`, which have so few values that all can be tried.
 
 use super::*;
+use crate::op;
 
 /// Every bit pattern: in order, so that blocks are of one magnitude; and scattered, so that one bad
 /// value spoils others.
@@ -10,7 +11,10 @@ fn all_patterns<T: Element>() -> Vec<T> {
     // Of ordinary magnitude, so that whole blocks are on the lattice.
     let ordinary = (0..=u16::MAX).map(|i| (i.wrapping_mul(0x9e37) & 0x83ff) | 0x3c00);
     let all: Vec<u16> = in_order.chain(scattered).chain(ordinary).collect();
-    bytemuck::cast_slice(&all).to_vec()
+    bytemuck::cast_slice::<u16, u8>(&all)
+        .chunks_exact(T::BYTES)
+        .map(bytemuck::pod_read_unaligned)
+        .collect()
 }
 
 /// Steps finer and coarser than the distances of values.
@@ -146,4 +150,25 @@ fn sums_beyond_the_largest_value_are_infinite_and_averages_are_not() {
             }
         }
     }
+}
+
+fn values_are_added_alike<T: Element>() {
+    let (x, y) = (all_patterns::<T>(), all_patterns::<T>());
+    let y: Vec<T> = y.iter().rev().copied().skip(777).chain(x[..777].iter().copied()).collect();
+    for n in [x.len(), 0, 1, 31, 33, 70] {
+        let expected: Vec<T> = x.iter().zip(&y).take(n).map(|(&x, &y)| op::sum(x, y)).collect();
+        for level in Level::available() {
+            let mut sums = x[..n].to_vec();
+            Kernel::at(level).sum(&mut sums, &y[..n]);
+            assert!(bits(&sums) == bits(&expected), "{n} values, {level}");
+        }
+    }
+}
+
+#[test]
+fn every_level_adds_values_as_the_definition_of_a_sum_does() {
+    values_are_added_alike::<f16>();
+    values_are_added_alike::<bf16>();
+    values_are_added_alike::<f32>();
+    values_are_added_alike::<f64>();
 }

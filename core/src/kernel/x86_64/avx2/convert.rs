@@ -80,6 +80,22 @@ unsafe impl<T: Eight> Convert<T> for I32 {
             }
         }
     }
+
+    #[inline(always)]
+    unsafe fn sum(acc: *mut T, other: *const T) {
+        // SAFETY: 32 values each; AVX2 and F16C are the caller's promise.
+        unsafe {
+            for i in [0, 16] {
+                let sums = unroll!(2, |half| {
+                    let at = i + 8 * half;
+                    let sum = _mm256_add_ps(T::load(acc.add(at)), T::load(other.add(at)));
+                    let is_nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(sum, sum);
+                    _mm256_blendv_ps(sum, _mm256_set1_ps(f32::NAN), is_nan)
+                });
+                T::store(sums, acc.add(i));
+            }
+        }
+    }
 }
 
 // SAFETY: as for the others.

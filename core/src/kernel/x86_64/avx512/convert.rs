@@ -68,6 +68,19 @@ unsafe impl<T: Sixteen> Convert<T> for I32 {
             }
         }
     }
+
+    #[inline(always)]
+    unsafe fn sum(acc: *mut T, other: *const T) {
+        // SAFETY: 32 values each; AVX-512 is the caller's promise.
+        unsafe {
+            for i in [0, 16] {
+                let sum = _mm512_add_ps(T::load(acc.add(i)), T::load(other.add(i)));
+                let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(sum, sum);
+                let nan = _mm512_set1_ps(f32::NAN);
+                T::store(_mm512_mask_mov_ps(sum, is_nan, nan), acc.add(i));
+            }
+        }
+    }
 }
 
 // SAFETY: as for the others.
