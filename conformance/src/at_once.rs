@@ -1,7 +1,7 @@
 //! Several calls under way at once, on one communicator and on groups that overlap.
 
 use crate::suite::{PATIENT, SIZES};
-use crate::{Backend, Case, Threads, pairwise_of};
+use crate::{Backend, Case, Threads, pairwise_of, with_type};
 use foldwire::{Config, Element, Error, Op, Plan, SharedCommunicator, Transport};
 
 /// Calls under way at once on a communicator.
@@ -62,13 +62,10 @@ fn batch<'a, X: Transport + 'a>(
     type Wait<'w> = Box<dyn FnOnce() -> Result<u64, Error> + 'w>;
     let mut waits: Vec<Option<Wait<'_>>> = Vec::new();
     for case in cases {
-        waits.push(Some(if case.is_f64 {
-            let call = case.start_at_once::<f64, X>(world)?;
+        waits.push(Some(with_type!(case.dtype, T => {
+            let call = case.start_at_once::<T, X>(world)?;
             Box::new(move || word(case, world.rank().index(), call.wait().into_result()?))
-        } else {
-            let call = case.start_at_once::<f32, X>(world)?;
-            Box::new(move || word(case, world.rank().index(), call.wait().into_result()?))
-        }));
+        })));
     }
     if cases.len() == N_CALLS {
         let one_more = world.start_all_reduce(vec![1.0f32], Op::Sum, &Plan::raw());

@@ -88,6 +88,11 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R>
         self.outcome().map_or(Poll::Pending, Poll::Ready)
     }
 
+    /// Whether it is done, as far as it has been driven.
+    pub fn is_finished(&self) -> bool {
+        self.outcome().is_some()
+    }
+
     /// Drives all calls over the transport until this one is done.
     ///
     /// # Panics

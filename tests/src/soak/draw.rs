@@ -31,8 +31,10 @@ pub struct Scenario {
     pub lanes: usize,
     /// The kernels of each rank.
     pub levels: Vec<Level>,
-    /// The calls, one after the other on one communicator.
+    /// The calls on one communicator.
     pub calls: Vec<Choice>,
+    /// They are under way at the same time, not one after the other.
+    pub at_once: bool,
     /// Ranks leave when they are done, not when all are.
     pub leaves: bool,
     /// What goes wrong.
@@ -206,16 +208,24 @@ impl Scenario {
         let levels: Vec<Level> = Level::available().collect();
         let levels = (0..size).map(|_| *random.pick(&levels)).collect();
         let (leaves, shrinks) = (random.one_in(2), random.one_in(3));
-        // No more frames than the lanes need, and one to ask others with.
-        net.frames_per_rank = lanes * FRAMES_PER_LANE + 1;
-        Self { seed, size, net, lanes, levels, calls, leaves, troubles: Vec::new(), shrinks }
+        let at_once = Random(!seed).one_in(4);
+        let (shrinks, troubles) = (shrinks && !at_once, Vec::new());
+        net.channels = if at_once { calls.len() } else { 1 };
+        let mut drawn =
+            Self { seed, size, net, lanes, levels, calls, at_once, leaves, troubles, shrinks };
+        drawn.net.frames_per_rank = drawn.n_frames(lanes);
+        drawn
+    }
+
+    /// No more frames than so many lanes of each call at a time need, and one to ask others with.
+    const fn n_frames(&self, lanes: usize) -> usize {
+        lanes * FRAMES_PER_LANE * self.net.channels + 1
     }
 
     fn add_trouble(&mut self, random: &mut Random) {
         let trouble = Trouble::draw(random, self.size, &self.calls);
         if let Trouble::Lanes { lanes, .. } = trouble {
-            let n_frames = lanes * FRAMES_PER_LANE + 1;
-            self.net.frames_per_rank = self.net.frames_per_rank.max(n_frames);
+            self.net.frames_per_rank = self.net.frames_per_rank.max(self.n_frames(lanes));
         }
         self.troubles.push(trouble);
     }
@@ -310,8 +320,9 @@ fn net(random: &mut Random) -> Net {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, size, net, lanes, leaves, shrinks, .. } = self;
-        write!(f, "seed {seed}: {size} ranks, {lanes} lanes, leaving early: {leaves}, ")?;
+        let Self { seed, size, net, lanes, at_once, leaves, shrinks, .. } = self;
+        write!(f, "seed {seed}: {size} ranks, {lanes} lanes, calls at once: {at_once}, ")?;
+        write!(f, "leaving early: {leaves}, ")?;
         writeln!(f, "shrinking in the end: {shrinks}, {net:?}")?;
         for call in 0..self.calls.len() {
             writeln!(f, "call {call}: {:?}", self.case(call))?;

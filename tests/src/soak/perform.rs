@@ -3,11 +3,13 @@
 use super::draw::{PATIENCE, Scenario, TIMEOUT, Trouble};
 use crate::case::Buffers;
 use crate::{Case, data, with_type};
-use foldwire::{Communicator, Element, Error, Op, Operation, Plan, Rank, Report, Transport};
+use foldwire::{
+    Communicator, Element, Error, Op, Operation, Plan, Rank, Report, SharedCommunicator, Transport,
+};
 use foldwire_sim::{Clock, End, Endpoint, Fault, Trace, World};
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 /// What happened.
@@ -80,7 +82,7 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     let log: Log = RefCell::new((0..scenario.size).map(|_| Vec::new()).collect());
     let last = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     let groups = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
-    let staying = RefCell::new(Vec::new());
+    let (staying, staying_at_once) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
     let faults = scenario.troubles.iter().filter_map(|trouble| match trouble {
         Trouble::Net(fault) => Some(*fault),
         _ => None,
@@ -88,6 +90,13 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     let world = World::new(scenario.size, scenario.seed).net(scenario.net).faults(faults);
     let run = world.keep_trace(keep_trace).run(|endpoint| async {
         let (rank, clock) = (endpoint.rank().index(), endpoint.clock());
+        if scenario.at_once {
+            let comm = play_at_once(scenario, endpoint, &log).await;
+            if !scenario.leaves {
+                staying_at_once.borrow_mut().push(comm);
+            }
+            return;
+        }
         let mut comm = Some(play(scenario, endpoint, &log).await);
         let is_over = |comm: &mut Communicator<Endpoint>| comm.is_poisoned() && !clock.is_dead();
         if let Some(comm) =
@@ -112,7 +121,7 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
             staying.borrow_mut().push(comm);
         }
     });
-    drop(staying);
+    drop((staying, staying_at_once));
     let calls = log.into_inner();
     let struck = scenario.troubles.iter().filter(|trouble| struck(trouble, &run.struck, &calls));
     Performance {
@@ -149,20 +158,8 @@ async fn play(scenario: &Scenario, endpoint: Endpoint, log: &Log) -> Communicato
     let mut comm =
         Communicator::with_config(endpoint, config(rank)).expect("frames are large enough");
     for call in 0..scenario.calls.len() {
-        for trouble in &scenario.troubles {
-            match *trouble {
-                Trouble::Late { rank: who, call: which, by } if (who, which) == (rank, call) => {
-                    clock.sleep(by).await;
-                }
-                _ => {}
-            }
-        }
-        let polls = scenario.troubles.iter().find_map(|trouble| match *trouble {
-            Trouble::Drop { rank: who, call: which, after } if (who, which) == (rank, call) => {
-                Some(after)
-            }
-            _ => None,
-        });
+        come_late(scenario, &clock, rank, call).await;
+        let polls = polls(scenario, rank, call);
         let (case, is_twisted) = scenario.case_of(call, rank);
         log.borrow_mut()[rank].push(Called { case, is_twisted, outcome: Outcome::UnderWay });
         let outcome = with_type!(case.dtype, T => make::<T>(&case, &mut comm, &clock, polls).await);
@@ -177,6 +174,99 @@ async fn play(scenario: &Scenario, endpoint: Endpoint, log: &Log) -> Communicato
         }
     }
     comm
+}
+
+/// What makes a rank late for a call.
+async fn come_late(scenario: &Scenario, clock: &Clock, rank: usize, call: usize) {
+    for trouble in &scenario.troubles {
+        match *trouble {
+            Trouble::Late { rank: who, call: which, by } if (who, which) == (rank, call) => {
+                clock.sleep(by).await;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// After how many polls a rank drops a call, if it does.
+fn polls(scenario: &Scenario, rank: usize, call: usize) -> Option<usize> {
+    scenario.troubles.iter().find_map(|trouble| match *trouble {
+        Trouble::Drop { rank: who, call: which, after } if (who, which) == (rank, call) => {
+            Some(after)
+        }
+        _ => None,
+    })
+}
+
+type Comm = SharedCommunicator<'static, Endpoint>;
+/// Looks at a call; the bytes of its result. `None` if it was to be dropped, and was not done.
+type Look = Box<dyn FnMut(bool) -> Poll<Option<Result<(Vec<u8>, Report), Error>>>>;
+
+/// One rank's program where all calls are under way at once.
+async fn play_at_once(scenario: &Scenario, endpoint: Endpoint, log: &Log) -> Comm {
+    let (clock, rank) = (endpoint.clock(), endpoint.rank().index());
+    let (n_calls, config) = (scenario.calls.len(), scenario.config(rank));
+    let comm = SharedCommunicator::with_config(endpoint, config, n_calls);
+    let comm = comm.expect("there are channels and frames enough");
+    let mut under_way = Vec::new();
+    for call in 0..n_calls {
+        come_late(scenario, &clock, rank, call).await;
+        let (case, is_twisted) = scenario.case_of(call, rank);
+        log.borrow_mut()[rank].push(Called { case, is_twisted, outcome: Outcome::UnderWay });
+        let look = with_type!(case.dtype, T => start::<T>(case, &comm));
+        let look = look.unwrap_or_else(|error| Box::new(move |_| Poll::Ready(Some(Err(error)))));
+        under_way.push((call, case, look, polls(scenario, rank, call)));
+    }
+    // Before, the rank looked at none.
+    let start = clock.now();
+    poll_fn(|_| {
+        under_way.retain_mut(|(call, case, look, polls)| {
+            let Poll::Ready(result) = look(*polls == Some(0)) else {
+                polls.iter_mut().for_each(|left| *left -= 1);
+                return true;
+            };
+            let next = || with_type!(case.dtype, T => start_again::<T>(case, &comm));
+            let outcome = match result {
+                // What a dead rank saw of its own death.
+                _ if clock.is_dead() => Outcome::UnderWay,
+                None => Outcome::Dropped { next: next() },
+                Some(Ok((bytes, report))) => Outcome::Ok(bytes, report),
+                Some(Err(error)) => {
+                    let after = clock.now().saturating_sub(start.max(clock.last_move()));
+                    let next = if error.is_usage() { None } else { next() };
+                    Outcome::Err { error, after, next }
+                }
+            };
+            clock.note(|| format!("call {call}: {outcome}"));
+            if let Some(called) = log.borrow_mut()[rank].get_mut(*call) {
+                called.outcome = outcome;
+            }
+            false
+        });
+        if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    comm
+}
+
+fn start<T: Element>(case: Case, comm: &Comm) -> Result<Look, Error> {
+    let mut call = Some(case.start_at_once::<T, _>(comm)?);
+    let rank = comm.rank().index();
+    Ok(Box::new(move |drops| {
+        if drops && call.take_if(|call| !call.is_finished()).is_some() {
+            return Poll::Ready(None);
+        }
+        let Some(under_way) = &mut call else { return Poll::Pending };
+        let outcome = ready!(under_way.poll());
+        let values = call.take().map(|call| call.wait().data).unwrap_or_default();
+        let bytes = || data::bytes(&case.result_at_once(rank, values));
+        Poll::Ready(Some(outcome.map(|report| (bytes(), report))))
+    }))
+}
+
+/// What another call says.
+fn start_again<T: Element>(case: &Case, comm: &Comm) -> Option<Error> {
+    case.start_at_once::<T, _>(comm).err()
 }
 
 /// Forms a group with whoever else is left, and sums up in it who that is.
