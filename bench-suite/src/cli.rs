@@ -98,9 +98,9 @@ pub struct StackArgs {
     /// Your own data instead of the simulation: one file per rank, or one file to be cut in pieces.
     ///
     /// Types go by the extension: .f32, .f64, .f16 and .bf16 are raw little-endian values, .npy is
-    /// NumPy's format (float32, float64 or float16, C order). Several files are one operand per rank. A single file
-    /// is cut into one piece per rank along its slowest dimension; what does not divide evenly is
-    /// left out, with a note.
+    /// NumPy's format (float32, float64 or float16, C order). Several files are one operand per
+    /// rank. A single file is cut into one piece per rank along its slowest dimension; what does
+    /// not divide evenly is left out, with a note.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub input: Vec<PathBuf>,
 

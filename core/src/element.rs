@@ -62,10 +62,11 @@ impl fmt::Display for DType {
     }
 }
 
-/// A floating-point type that Foldwire can move and reduce: `f32`, `f64`, [`f16`] or [`bf16`].
+/// A floating-point type that Foldwire can move and reduce: `f32`, `f64`,
+/// [`f16`](struct@f16) or [`bf16`].
 ///
-/// The types of 16 bits are those of the crate `half`. Sums in them have 11 and 8 binary digits, and
-/// those of `f16` end at 65504: docs/guarantees.md says what that means.
+/// The types of 16 bits are those of the crate `half`. Sums in them have 11 and 8 binary digits,
+/// and those of `f16` end at 65504: docs/guarantees.md says what that means.
 ///
 /// Integers are refused by the compiler, with a word on what to do:
 /// ```compile_fail,E0277
@@ -133,8 +134,8 @@ pub(crate) mod sealed {
         const QUIET_NAN: Self;
         /// Largest |code| of one operand (docs/guarantees.md, "Limit on codes").
         const MAX_CODE: f64;
-        /// Whether [`narrow`](Self::narrow) rounds. The lattices of such types are of powers of two,
-        /// whose points next to a value are values (docs/guarantees.md, "Types of 16 bits").
+        /// Whether [`narrow`](Self::narrow) rounds. The lattices of such types are of powers of
+        /// two, whose points next to a value are values (docs/guarantees.md, "Types of 16 bits").
         const IS_NARROW: bool;
         fn abs(self) -> Self;
         fn bits(self) -> Self::Bits;

@@ -109,8 +109,8 @@ impl fmt::Display for Level {
     }
 }
 
-/// Integer codes: `i64` for `f64`, `i32` for the other types. All arithmetic wraps: head-room keeps honest
-/// sums in range, and a hostile frame must not be able to cause a panic.
+/// Integer codes: `i64` for `f64`, `i32` for the other types. All arithmetic wraps: head-room keeps
+/// honest sums in range, and a hostile frame must not be able to cause a panic.
 pub trait Code: bytemuck::Pod + Ord + fmt::Debug {
     /// Bits, and so the largest width of a zig-zag residual.
     const BITS: u32;

@@ -68,8 +68,8 @@ fn narrow_bf16(value: f32) -> bf16 {
     bf16::from_bits(((if is_nan { bits | QUIET } else { rounded }) >> 16) as u16)
 }
 
-/// `value` in `f32`, rounded to odd: rounding the result to fewer digits gives what rounding `value`
-/// gives. (S. Boldo, G. Melquiond, IEEE TC 57(4), 2008.)
+/// `value` in `f32`, rounded to odd: rounding the result to fewer digits gives what rounding
+/// `value` gives. (S. Boldo, G. Melquiond, IEEE TC 57(4), 2008.)
 fn to_odd(value: f64) -> f32 {
     let nearest = value as f32;
     let back = f64::from(nearest);

@@ -27,7 +27,8 @@ use merge::merge;
 use reader::{ChunkReader, FromChunk, FromFloats, Output, Source, padded, weighed};
 use writer::ChunkWriter;
 
-/// One block of 32 codes in an instruction set's registers. It knows the code type, not the element.
+/// One block of 32 codes in an instruction set's registers. It knows the code type, not the
+/// element.
 ///
 /// # Safety
 /// All methods require the instruction set. `pack` may write

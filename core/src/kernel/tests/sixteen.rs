@@ -54,8 +54,8 @@ fn every_pattern_is_within_the_bound_stays_there_and_is_the_same_at_every_level(
     every_pattern::<bf16>();
 }
 
-/// The claim that makes recoding harmless (docs/guarantees.md, "Types of 16 bits"): whatever code is
-/// decoded, encoding the value gives it back.
+/// The claim that makes recoding harmless (docs/guarantees.md, "Types of 16 bits"): whatever code
+/// is decoded, encoding the value gives it back.
 fn decoded_values_are_fixed<T: Element>() {
     for quantum in quanta::<T>().into_iter().filter(|quantum| !quantum.is_lossless()) {
         let codec = FzLight::<T>::new(quantum, 1);
@@ -76,8 +76,8 @@ fn encoding_any_decoded_code_gives_the_value_back() {
     decoded_values_are_fixed::<bf16>();
 }
 
-/// Every finite value whose code is within the limit is on the lattice, and its point is a value, so
-/// that nothing is rounded but sums.
+/// Every finite value whose code is within the limit is on the lattice, and its point is a value,
+/// so that nothing is rounded but sums.
 fn no_value_within_the_limit_is_verbatim<T: Element>() {
     let x = all_patterns::<T>();
     for quantum in quanta::<T>().into_iter().filter(|quantum| !quantum.is_lossless()) {

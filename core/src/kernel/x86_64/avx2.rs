@@ -1,4 +1,5 @@
-//! AVX2 + BMI2: a block of 32-bit codes is four registers of eight, one of 64-bit codes eight of four.
+//! AVX2 + BMI2: a block of 32-bit codes is four registers of eight, one of 64-bit codes eight of
+//! four.
 //!
 //! AVX2 has no 64-bit arithmetic shift, minimum or maximum: comparisons take their place.
 

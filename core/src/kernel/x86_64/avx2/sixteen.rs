@@ -24,8 +24,8 @@ unsafe impl Eight for f16 {
     }
 }
 
-/// The upper halves, rounded to nearest, of numbers that are not NaN; the lower halves are what they
-/// happen to be.
+/// The upper halves, rounded to nearest, of numbers that are not NaN; the lower halves are what
+/// they happen to be. (A canonical NaN stays one.)
 ///
 /// # Safety
 /// AVX2.
