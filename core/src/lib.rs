@@ -62,6 +62,7 @@ extern crate std;
 
 pub mod bound;
 mod budget;
+pub mod bundle;
 pub mod codec;
 pub mod collective;
 #[cfg(feature = "alloc")]

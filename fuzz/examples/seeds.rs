@@ -3,6 +3,7 @@
 //! `cargo xtask fuzz` runs it before a run, with a folder that is not kept; what is worth keeping
 //! gets into `corpus/` by `cargo xtask fuzz --keep`.
 
+use foldwire::bundle;
 use foldwire::codec::CodecId;
 use foldwire::compress::compress_with;
 use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind, Measure};
@@ -20,6 +21,9 @@ use std::path::{Path, PathBuf};
 const COUNTS: [usize; 7] = [0, 1, 33, 300, 4095, 4096, 4500];
 /// Longest input that is written.
 const MAX_BYTES: usize = 4096;
+
+/// Bytes of the segments of bundles.
+const BUNDLES: [&[usize]; 4] = [&[70], &[0, 0], &[100, 3, 64], &[3, 200, 0, 64, 7, 500, 1, 90]];
 
 /// What is said at each end; docs of `foldwire_fuzz::handshake` tell the bytes.
 const HANDSHAKES: [(&str, &[u8]); 6] = [
@@ -110,6 +114,9 @@ fn main() -> io::Result<()> {
             put(&folder, "frame", &format!("{i}-{checksum}"), &message(collective, checksum))?;
         }
     }
+    for (i, lens) in BUNDLES.iter().enumerate() {
+        put(&folder, "bundle", &i.to_string(), &bundle_of(lens))?;
+    }
     for (name, script) in HANDSHAKES {
         put(&folder, "handshake", name, script)?;
     }
@@ -132,6 +139,20 @@ fn put(folder: &Path, target: &str, name: &str, bytes: &[u8]) -> io::Result<()> 
     }
     fs::create_dir_all(folder.join(target))?;
     fs::write(folder.join(target).join(format!("seed-{name}")), bytes)
+}
+
+/// A bundle of segments of so many bytes; docs of `foldwire_fuzz::bundle` tell the first two.
+fn bundle_of(lens: &[usize]) -> Vec<u8> {
+    let mut room = vec![0; bundle::n_bytes(lens.iter().copied())];
+    let mut n_bytes = 0;
+    for (index, &len) in lens.iter().enumerate() {
+        let free = bundle::free(&room, lens.len(), n_bytes).expect("room");
+        let written = free.start..free.start + len;
+        room[written.clone()].fill(index as u8);
+        n_bytes = bundle::end_segment(&mut room, lens.len(), index, written).expect("room");
+    }
+    let split = lens.len() / 2;
+    [vec![lens.len() as u8 - 1, split as u8], room].concat()
 }
 
 /// A field: its name, and the value at an index.

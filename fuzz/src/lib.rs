@@ -14,6 +14,7 @@
 //! | [`decompress`] | any bytes as a compressed array: a typed error, or as many values as it says |
 //! | [`roundtrip`] | any values: within the bound or the same bits, and sums within the stated worst case |
 //! | [`frame`] | any bytes as a message: a header is refused, or emitted again as the same bytes |
+//! | [`bundle`] | any bytes as a bundle of segments: refused, or the same segments after it was split and joined |
 //! | [`handshake`] | any bytes from a stranger, a rank or rank 0: no panic, no more memory than promised, nobody let in without a proof |
 //! | [`field`] | any bytes as a file of values: an error of use, or as many values as the dimensions say |
 //! | [`place`] | any environment: a place that exists, or an error |
@@ -22,6 +23,7 @@
 //!
 //! Codecs come from `CodecId::ALL`, so a new one is fuzzed by being listed there.
 
+pub mod bundle;
 pub mod combine;
 pub mod decode;
 pub mod decompress;
@@ -41,7 +43,7 @@ pub mod values;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, as `[[bin]]` in `Cargo.toml` lists them.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("decode", decode::check),
     ("reduce", reduce::check),
     ("fold", fold::check),
@@ -49,6 +51,7 @@ pub const TARGETS: [Target; 12] = [
     ("decompress", decompress::check),
     ("roundtrip", roundtrip::check),
     ("frame", frame::check),
+    ("bundle", bundle::check),
     ("handshake", handshake::check),
     ("place", place::check),
     ("field", field::check),

@@ -1,0 +1,133 @@
+//! Bundles come out as they were put in, however they are split and joined, and none that lies is
+//! believed.
+
+use super::*;
+use std::vec;
+use std::vec::Vec;
+
+/// Segments of these lengths, each of bytes of its own.
+fn segments(lens: &[usize]) -> Vec<Vec<u8>> {
+    lens.iter().zip(1_u8..).map(|(&len, byte)| vec![byte; len]).collect()
+}
+
+/// A room full of something else, with a bundle of these segments, which has so many bytes.
+fn bundle(segments: &[Vec<u8>], n_room: usize) -> (Vec<u8>, usize) {
+    let mut room = vec![0xaa; n_room];
+    let mut n_bytes = 0;
+    for (index, segment) in segments.iter().enumerate() {
+        let free = free(&room, segments.len(), n_bytes).expect("room");
+        let written = free.start..free.start + segment.len();
+        room[written.clone()].copy_from_slice(segment);
+        n_bytes = end_segment(&mut room, segments.len(), index, written).expect("room");
+    }
+    (room, n_bytes)
+}
+
+fn payload(segments: &[Vec<u8>]) -> Vec<u8> {
+    let (mut room, n_bytes) = bundle(segments, 8192);
+    room.truncate(n_bytes);
+    room
+}
+
+/// The segments of a bundle that is believed.
+fn unpacked(payload: &[u8], n_parts: usize) -> Vec<Vec<u8>> {
+    assert_eq!(check(payload, n_parts), Ok(()));
+    let range = |index| segment(payload, n_parts, index).expect("it was checked");
+    (0..n_parts).map(|index| payload[range(index)].to_vec()).collect()
+}
+
+const LENS: [&[usize]; 6] =
+    [&[0], &[100], &[0, 0], &[64, 1, 0], &[88, 128, 63, 65], &[3, 200, 0, 64, 7, 500, 1, 90]];
+
+#[test]
+fn the_bytes_are_those_of_the_page_on_the_format() {
+    let (one, two) = (vec![7; 5], vec![8; 64]);
+    let zeros = |n| vec![0; n];
+    let index = vec![5, 0, 0, 0, 128, 0, 0, 0, 2, 0, 0, 0];
+    let expected = [one.clone(), zeros(59), two.clone(), index].concat();
+    assert_eq!(payload(&[one.clone(), two]), expected);
+    assert_eq!(payload(core::slice::from_ref(&one)), one);
+}
+
+#[test]
+fn what_is_packed_is_unpacked_and_fits_where_it_should() {
+    for lens in LENS {
+        let segments = segments(lens);
+        let bytes = payload(&segments);
+        assert_eq!(unpacked(&bytes, lens.len()), segments);
+        assert_eq!(n_bytes(lens.iter().copied()), bytes.len());
+        // As long a room as it takes is enough for as many as should fit, and no shorter one.
+        let longest = lens.iter().copied().max().unwrap_or(0);
+        let equal = vec![vec![9; longest]; lens.len()];
+        let need = payload(&equal).len();
+        assert_eq!(bundle(&equal, need).1, need);
+        assert!(max_parts(longest, need) == lens.len() || lens.len() == 1);
+        assert!(lens.len() == 1 || max_parts(longest, need - 1) < lens.len());
+        assert_eq!(free(&vec![0; need], lens.len(), need + 1), None);
+    }
+    assert_eq!((max_parts(1000, 0), max_parts(0, 3), max_parts(usize::MAX / 2, 100)), (1, 1, 1));
+}
+
+#[test]
+fn bundles_are_split_and_joined_anywhere() {
+    for lens in LENS {
+        let segments = segments(lens);
+        let (n, bytes) = (lens.len(), payload(&segments));
+        for n_first in 1..=n {
+            let mut first = bytes.clone();
+            let n_bytes = keep_first(&mut first, n, n_first).expect("some are left");
+            assert_eq!(first[..n_bytes], payload(&segments[..n_first]));
+            let n_last = n - n_first;
+            if n_last == 0 {
+                continue;
+            }
+            let mut last = vec![0xbb; bytes.len()];
+            let n_last_bytes = copy_last(&bytes, n, n_last, &mut last).expect("room");
+            assert_eq!(last[..n_last_bytes], payload(&segments[n_first..]));
+
+            let mut room = vec![0xcc; bytes.len()];
+            room[..n_bytes].copy_from_slice(&first[..n_bytes]);
+            let other = (&last[..n_last_bytes], n_last);
+            let joined = join(&mut room, (n_bytes, n_first), other).expect("room");
+            assert_eq!(room[..joined], bytes, "{lens:?} at {n_first}");
+            room.pop();
+            room[..n_bytes].copy_from_slice(&first[..n_bytes]);
+            assert_eq!(join(&mut room, (n_bytes, n_first), other), None, "too short a room");
+        }
+        let mut copy = vec![0; bytes.len()];
+        assert_eq!(copy_last(&bytes, n, n, &mut copy), Some(bytes.len()));
+        assert_eq!(copy, bytes);
+        copy.pop();
+        assert_eq!(copy_last(&bytes, n, n, &mut copy).is_none(), !bytes.is_empty());
+    }
+}
+
+#[test]
+fn an_index_that_lies_is_refused() {
+    let segments = segments(&[100, 3, 64]);
+    let bytes = payload(&segments);
+    for n in 0..bytes.len() {
+        assert!(check(&bytes[..n], 3).is_err(), "{n} bytes of {}", bytes.len());
+    }
+    for n_parts in [0, 2, 4, 1000, usize::MAX / 8] {
+        assert!(check(&bytes, n_parts).is_err(), "{n_parts} parts");
+    }
+    let ends = bytes.len() - index_bytes(3);
+    for (entry, end) in
+        [(0, 0), (0, 129), (0, 1 << 31), (1, 127), (1, 257), (2, 191), (2, 300), (2, u32::MAX)]
+    {
+        let mut lie = bytes.clone();
+        lie[ends + ENTRY * entry..][..ENTRY].copy_from_slice(&end.to_le_bytes());
+        let sound = check(&lie, 3);
+        // What ends elsewhere in the same 64 bytes is a segment of another length.
+        let may_be = (entry, end) == (0, 0) || sound == Err(DecodeError::Damaged);
+        assert!(may_be, "entry {entry} says {end}: {sound:?}");
+        // Whatever is done with it, it is done within its bytes.
+        let mut room = vec![0; 4096];
+        for n in 0..=3 {
+            let _ = (segment(&lie, 3, n), copy_last(&lie, 3, n, &mut room));
+            let _ =
+                (keep_first(&mut lie.clone(), 3, n), join(&mut room, (lie.len(), 3), (&lie, 3)));
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Any bytes as a bundle of segments: refused, or segments in order that come out the same after
+//! the bundle was split and joined anywhere; never anything outside its bytes.
+
+use foldwire::bundle;
+use foldwire::transport::FRAME_ALIGN;
+
+/// Most parts that are tried.
+const MAX_PARTS: u8 = 40;
+
+/// The target. The first two bytes say of how many parts the bundle should be, and after how many
+/// it is split; the rest is the bundle.
+pub fn check(input: &[u8]) {
+    let [n_parts, n_first, payload @ ..] = input else { return };
+    let n_parts = usize::from(1 + n_parts % MAX_PARTS);
+    let n_first = 1 + usize::from(*n_first) % n_parts;
+    let is_sound = bundle::check(payload, n_parts).is_ok();
+    let ranges: Option<Vec<_>> =
+        (0..n_parts).map(|index| bundle::segment(payload, n_parts, index)).collect();
+    let split = split_and_join(payload, n_parts, n_first);
+    if !is_sound {
+        return;
+    }
+    assert!(n_parts == 1 || bundle::n_parts(payload) == Some(n_parts));
+    let ranges = ranges.expect("each segment is found");
+    assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start));
+    assert!(ranges.iter().all(|range| range.start % FRAME_ALIGN == 0));
+    let lens = ranges.iter().map(ExactSizeIterator::len);
+    assert_eq!(bundle::n_bytes(lens), payload.len());
+    let again = split.expect("there is room for what there was room for");
+    assert_eq!(bundle::check(&again, n_parts), Ok(()));
+    for (index, range) in ranges.into_iter().enumerate() {
+        let same = bundle::segment(&again, n_parts, index).expect("it was checked");
+        assert!(payload[range] == again[same], "segment {index} of {n_parts}");
+    }
+}
+
+/// The bundle, made anew of its first segments and its last ones.
+fn split_and_join(payload: &[u8], n_parts: usize, n_first: usize) -> Option<Vec<u8>> {
+    let mut room = payload.to_vec();
+    let mut last = vec![0; payload.len()];
+    let n_last = n_parts - n_first;
+    let n_last_bytes = match n_last {
+        0 => 0,
+        _ => bundle::copy_last(payload, n_parts, n_last, &mut last)?,
+    };
+    let n_bytes = bundle::keep_first(&mut room, n_parts, n_first)?;
+    if n_last > 0 {
+        let other = (&last[..n_last_bytes], n_last);
+        let joined = bundle::join(&mut room, (n_bytes, n_first), other)?;
+        room.truncate(joined);
+    }
+    Some(room)
+}
