@@ -313,7 +313,7 @@ impl<'b, 's, T: Element> Request<'b, 's, T> {
     }
 
     fn call(&self, size: usize) -> Call {
-        Call { collective: self.collective, size, root: self.root }
+        Call::new(self.collective, size, self.root)
     }
 
     /// The values that this rank contributes.

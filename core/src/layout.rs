@@ -21,6 +21,10 @@ use crate::schedule::{Call, Collective, Part, Portion};
 use crate::transport::Rank;
 use core::ops::Range;
 
+mod run;
+
+pub use run::Run;
+
 /// The share of rank `index` when `count` values are divided among `size` ranks: contiguous, in
 /// rank order, the first `count % size` shares one value longer than the rest.
 #[must_use]
@@ -267,10 +271,29 @@ impl<'a> Layout<'a> {
         self.shares.is_exchanged() && round > 0 && self.segment(part, round).len == 0
     }
 
+    /// Values in the logical array; 0 where no rank knows that.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.shares.count()
+    }
+
     /// The length of a part where each message says it, because no rank knows them all.
     #[must_use]
     pub fn told_len(&self, part: Part) -> Option<usize> {
         self.shares.is_exchanged().then(|| self.part(part).len)
+    }
+
+    /// The length of the longest part, if all ranks know it and whole parts fit a frame.
+    #[must_use]
+    pub fn longest_short_part(&self) -> Option<usize> {
+        let is_short = self.n_rounds == 1 && !self.shares.is_exchanged();
+        is_short.then(|| self.shares.longest(self.n_parts, self.call))
+    }
+
+    /// The segments of a run of parts in `round`.
+    #[must_use]
+    pub fn run(&self, part: Part, n_parts: u16, round: usize) -> Run<'_> {
+        Run::new(self, part, n_parts, round)
     }
 
     /// Where the segment of `part` in `round` lies.
@@ -357,7 +380,7 @@ mod tests {
     }
 
     fn call(collective: Collective, size: usize) -> Call {
-        Call { collective, size, root: Rank(0) }
+        Call::new(collective, size, Rank(0))
     }
 
     fn layout(

@@ -17,6 +17,13 @@
 //! | a frame passes | nothing (per-hop: recode) | nothing | nothing (per-hop: recode) |
 //! | own values stand for what others decode | encode, store (raw: copy) | encode, store | encode, store |
 //! | what leaves is needed again | copy of the frame | copy of the frame | decode (reductions), nothing (others) |
+//! | own values are taken | encode | encode | encode (reductions, per-hop: copy own) |
+//! | what is kept is put behind what is held | join | join | join |
+//!
+//! A step on a run of parts asks for the same, of each segment of the run in turn: a slot then holds
+//! a segment of each part. What takes no look at values ([`Primitive::Copy`], [`Primitive::Move`],
+//! [`Primitive::Join`]) is done to all of them at once. Where more is held than the step concerns,
+//! its parts are the last ones, and leave as a copy.
 
 use crate::codec::CodecId;
 use crate::op::OpCode;
@@ -31,7 +38,7 @@ pub const MAX_PRIMITIVES: usize = 8;
 pub type Primitives = Vec<Primitive, MAX_PRIMITIVES>;
 
 /// The places of a lane; a frame fits each. After a step, what is in `Out` is sent if the step
-/// sends, what is in `Held` stays if the step keeps, and all else is forgotten.
+/// sends, what is in `Held` stays as [`held_after`] says, and all else is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// What the step received.
@@ -55,7 +62,7 @@ impl Slot {
     }
 }
 
-/// How the values of a segment lie in a slot.
+/// How the values of segments lie in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As the codec encodes them.
@@ -73,10 +80,24 @@ pub struct Content {
     pub operands: u32,
     /// It is a message as it was received, header and all.
     pub as_received: bool,
+    /// Segments, one for each part of a run.
+    pub n_parts: u16,
 }
 
 /// What is in each slot.
 pub type Contents = [Option<Content>; Slot::COUNT];
+
+/// What is held after a step that leaves this in the slots: what it keeps, and what lies before the
+/// parts that it used up.
+#[must_use]
+pub fn held_after(step: &Step, contents: &Contents) -> Option<Content> {
+    let held = contents[Slot::Held.index()]?;
+    if step.keep || !step.own {
+        return Some(held);
+    }
+    let n_parts = held.n_parts.checked_sub(step.n_parts).filter(|left| *left > 0)?;
+    Some(Content { n_parts, as_received: false, ..held })
+}
 
 /// One thing that a lane does with a segment: own values, or what its slots hold, into a slot or
 /// the output.
@@ -113,7 +134,7 @@ pub enum Primitive {
         /// Where to.
         to: Slot,
     },
-    /// Frame → the same frame again.
+    /// Frame → the same frame again; of more parts than the step's, the last.
     Copy {
         /// A frame.
         from: Slot,
@@ -126,6 +147,11 @@ pub enum Primitive {
         from: Slot,
         /// Where to.
         to: Slot,
+    },
+    /// What is in a slot → behind what is in `Held`.
+    Join {
+        /// Segments of the same form.
+        from: Slot,
     },
     /// `In` ⊕ own values → frame in `Out`.
     Fold,
@@ -182,6 +208,7 @@ impl Primitive {
             | Self::Copy { to, .. }
             | Self::Move { to, .. }
             | Self::Reduce { into: to } => Some(to),
+            Self::Join { .. } => Some(Slot::Held),
             Self::Fold | Self::FoldStore | Self::Refold | Self::Combine { .. } => Some(Slot::Out),
             Self::FoldInPlace | Self::CombineInPlace { .. } => Some(Slot::In),
             Self::ReduceStore | Self::Store { .. } | Self::StoreFloats { .. } | Self::StoreOwn => {
@@ -190,10 +217,20 @@ impl Primitive {
         }
     }
 
-    /// What is in the slots afterwards; `None` if a slot that it reads does not hold what it needs.
+    /// Whether it changes what is in its target, and leaves it where it is.
     #[must_use]
-    pub fn after(self, mut contents: Contents) -> Option<Contents> {
-        let of = |slot: Slot, form| contents[slot.index()].filter(|content| content.form == form);
+    pub const fn is_in_place(self) -> bool {
+        matches!(self, Self::FoldInPlace | Self::CombineInPlace { .. } | Self::Reduce { .. })
+    }
+
+    /// What is in the slots after it was done for a run of `n_parts`; `None` if a slot that it reads
+    /// does not hold what it needs, or what it would overwrite is still needed.
+    #[must_use]
+    pub fn after(self, mut contents: Contents, n_parts: u16) -> Option<Contents> {
+        let of = |slot: Slot, form| {
+            contents[slot.index()]
+                .filter(|content| content.form == form && content.n_parts >= n_parts)
+        };
         let operands = |slot, form| Some(of(slot, form)?.operands);
         let received = || operands(Slot::In, Form::Frame);
         let (form, operands) = match self {
@@ -212,11 +249,25 @@ impl Primitive {
                 (Form::Floats, received()?.checked_add(operands(into, Form::Floats)?)?)
             }
             Self::Copy { from, to } => {
-                contents[to.index()] = Some(of(from, Form::Frame)?);
+                let content = of(from, Form::Frame)?;
+                let as_received = content.as_received && content.n_parts == n_parts;
+                contents[to.index()] = Some(Content { n_parts, as_received, ..content });
                 return Some(contents);
             }
             Self::Move { from, to } => {
-                contents[to.index()] = Some(contents[from.index()].take()?);
+                let content = contents[from.index()].take_if(|moved| moved.n_parts == n_parts);
+                contents[to.index()] = Some(content?);
+                return Some(contents);
+            }
+            Self::Join { from } => {
+                let (content, held) = (contents[from.index()]?, contents[Slot::Held.index()]?);
+                let alike = |content: Content| (content.form, content.operands);
+                if alike(content) != alike(held) {
+                    return None;
+                }
+                let n_parts = held.n_parts.checked_add(content.n_parts)?;
+                let joined = Content { n_parts, as_received: false, ..held };
+                contents[Slot::Held.index()] = Some(joined);
                 return Some(contents);
             }
             Self::ReduceStore => return received().map(|_| contents),
@@ -224,7 +275,11 @@ impl Primitive {
             Self::StoreFloats { from } => return of(from, Form::Floats).map(|_| contents),
             Self::StoreOwn => return Some(contents),
         };
-        contents[self.target()?.index()] = Some(Content { form, operands, as_received: false });
+        let target = &mut contents[self.target()?.index()];
+        if target.is_some_and(|content| content.n_parts > n_parts) {
+            return None;
+        }
+        *target = Some(Content { form, operands, as_received: false, n_parts });
         Some(contents)
     }
 }
@@ -272,15 +327,17 @@ impl Rules {
         Self { reads_only: true, ..self }
     }
 
-    /// What `step` computes in a lane that holds something in this form, or nothing.
+    /// What `step` computes in a lane that holds this, or nothing.
     #[must_use]
-    pub fn primitives(self, step: &Step, held: Option<Form>) -> Primitives {
+    pub fn primitives(self, step: &Step, held: Option<Content>) -> Primitives {
+        let takes = step.takes();
         let silent = Step { store: false, as_sent: false, ..*step };
         let step = if self.reads_only { &silent } else { step };
         let own_is_read = step.own && held.is_none();
         let over_own = self.reduces || step.as_sent || own_is_read;
-        let mut list = List { rules: self, step, over_own, primitives: Vec::new() };
-        match (step.from.is_some(), held.filter(|_| step.own)) {
+        let mut list = List { rules: self, step, held, takes, over_own, primitives: Vec::new() };
+        let form = held.map(|content| content.form);
+        match (step.from.is_some(), form.filter(|_| step.own)) {
             (false, None) => list.own(),
             (false, Some(Form::Frame)) => list.leave_frame(Slot::Held),
             (false, Some(Form::Floats)) => list.leave_floats(),
@@ -296,6 +353,9 @@ impl Rules {
 struct List<'s> {
     rules: Rules,
     step: &'s Step,
+    held: Option<Content>,
+    /// Own values become the holding.
+    takes: bool,
     over_own: bool,
     primitives: Primitives,
 }
@@ -312,17 +372,32 @@ impl List<'_> {
         }
     }
 
-    /// What is in `from` becomes the holding.
+    /// What is in `from` becomes the holding, or the end of it.
     fn hold(&mut self, from: Slot) {
-        if from != Slot::Held {
-            self.push(Primitive::Move { from, to: Slot::Held });
+        if from == Slot::Held {
+            return;
         }
+        let joins = self.held.is_some() && !self.step.own;
+        self.push(if joins {
+            Primitive::Join { from }
+        } else {
+            Primitive::Move { from, to: Slot::Held }
+        });
     }
 
     /// Own values alone.
     fn own(&mut self) {
         let Rules { exact, free, recodes, keeps_frames, encodes_own, reduces, .. } = self.rules;
         let Step { keep, store, to, .. } = *self.step;
+        if self.takes {
+            let as_floats = if reduces { !keeps_frames } else { recodes };
+            self.push(if as_floats {
+                Primitive::CopyOwn { to: Slot::Spare }
+            } else {
+                Primitive::EncodeOwn { to: Slot::Spare }
+            });
+            return self.hold(Slot::Spare);
+        }
         let stores_decoded = self.step.stores_as_sent() && !exact;
         if to.is_some() || stores_decoded {
             self.push(Primitive::EncodeOwn { to: Slot::Out });
@@ -430,8 +505,16 @@ impl List<'_> {
                 self.hold(at);
             }
             (false, true) if at == Slot::Out => {}
+            (false, true) if at == Slot::Held && self.holds_more() => {
+                self.push(Primitive::Copy { from: at, to: Slot::Out });
+            }
             (false, true) => self.push(Primitive::Move { from: at, to: Slot::Out }),
         }
+    }
+
+    /// Whether more is held than the step concerns.
+    fn holds_more(&self) -> bool {
+        self.held.is_some_and(|held| held.n_parts > self.step.n_parts)
     }
 
     /// The value of the step are the floats that are held.

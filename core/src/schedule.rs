@@ -2,9 +2,10 @@
 //!
 //! A schedule cuts the logical array into *parts* and gives every rank a program: step `0`, `1`, …
 //! Each [`Step`] receives at most one part, combines, keeps or stores it, and sends at most one
-//! part. A schedule owns no memory and does no I/O, so a program can be printed, checked (`check`,
-//! with `alloc`) and simulated. A step is flags, as in NCCL (`device/primitives.h`: one generic
-//! operation behind send, recv, recvReduceSend, …).
+//! part; where parts are short, a run of them in one message. A schedule owns no memory and does no
+//! I/O, so a program can be printed, checked (`check`, with `alloc`) and simulated. A step is
+//! flags, as in NCCL (`device/primitives.h`: one generic operation behind send, recv,
+//! recvReduceSend, …).
 //!
 //! Adding one: a new file here and one line in [`ALL`].
 
@@ -182,9 +183,23 @@ pub struct Call {
     pub size: usize,
     /// The root, for the collectives that have one; rank 0 otherwise.
     pub root: Rank,
+    /// Most parts that a message may carry, at least 1.
+    pub max_run: u16,
 }
 
 impl Call {
+    /// A call whose messages carry one part each.
+    #[must_use]
+    pub const fn new(collective: Collective, size: usize, root: Rank) -> Self {
+        Self { collective, size, root, max_run: 1 }
+    }
+
+    /// The same call where so many parts fit a frame.
+    #[must_use]
+    pub const fn with_runs(self, max_run: u16) -> Self {
+        Self { max_run, ..self }
+    }
+
     /// What `rank` starts with.
     #[must_use]
     pub const fn input(self, rank: Rank) -> Portion {

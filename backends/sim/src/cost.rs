@@ -308,7 +308,7 @@ pub fn predict<T: Element>(
     if size > collective.max_size() || !schedule.supports(collective) {
         return Err(Error::Unsupported { schedule: schedule.name(), collective }.into());
     }
-    let call = Call { collective, size, root };
+    let call = Call::new(collective, size, root);
     let mut ranks = vec![RankPrediction::default(); size];
     let mut entries = vec![Entry::default(); size];
     let mut n_events = 0;
@@ -362,9 +362,10 @@ fn exchange_extents(
 ) -> Result<u64, CostError> {
     let plan = Plan::raw();
     let exchange = Case { plan, count: EXTENT_VALUES, ..*case };
-    let call = Call { collective: Collective::AllReduce, size: case.size, root: Rank(0) };
+    let call = Call::new(Collective::AllReduce, case.size, Rank(0));
     let wire = Wire::exact(f64::BYTES).table(case.size);
-    let layout = divide::<f64>(&exchange, call, EXTENT_SCHEDULE.n_parts(call), Division::Blocks)?;
+    let n_parts = EXTENT_SCHEDULE.n_parts(call);
+    let layout = divide::<f64>(&exchange, call, n_parts, Division::Blocks)?;
     let job = Job {
         schedule: EXTENT_SCHEDULE,
         call,

@@ -8,10 +8,11 @@
 use super::compute::Compute;
 use super::slots::{Frame, Slots};
 use super::{Notices, Program, check_fields, check_source, transport_error};
+use crate::bundle;
 use crate::codec::DecodeError;
 use crate::error::{Error, Field, Reason, Value};
 use crate::frame::{self, CallHeader, FrameError, HEADER_BYTES, Header, Kind};
-use crate::layout::Segment;
+use crate::layout::Run;
 use crate::primitive::{Content, Form, Primitive, Primitives, Slot};
 use crate::report::Report;
 use crate::schedule::Step;
@@ -39,11 +40,13 @@ pub(super) struct Lane<F> {
     slots: Slots<F>,
     /// What is left to compute of the current step, in reverse order, once that has begun.
     to_do: Option<Primitives>,
+    /// Of how many parts of its run the next of them is done.
+    n_done: u16,
 }
 
 impl<F: Frame> Lane<F> {
     pub(super) fn new(tag: Tag, round: usize) -> Self {
-        Self { tag, round, step: 0, is_starved: false, slots: Slots::new(), to_do: None }
+        Self { tag, round, step: 0, is_starved: false, slots: Slots::new(), to_do: None, n_done: 0 }
     }
 
     fn current(&self, program: &Program<'_>) -> Option<Step> {
@@ -102,7 +105,7 @@ impl<F: Frame> Lane<F> {
             self.next_step(program, n_lanes, transport);
             return Ok(Turn::Stepped);
         }
-        let segment = program.layout.segment(step.part, self.round);
+        let run = program.layout.run(step.part, step.n_parts, self.round);
         self.is_starved = false;
         if let (Some(from), None) = (step.from, self.slots.content(Slot::In)) {
             match transport.poll_recv(from, self.tag).map_err(transport_error)? {
@@ -111,17 +114,16 @@ impl<F: Frame> Lane<F> {
                     self.put(Slot::In, frame, transport)?;
                     let message = self.slots.bytes(Slot::In)?.get(..n_bytes);
                     let message = message.ok_or(misuse())?;
-                    let header = self.check(program, notices, from, &step, segment.len, message)?;
-                    // A frame that is only passed on is not decoded here.
+                    let header = self.check(program, notices, from, &step, &run, message)?;
                     let n_bytes = header.n_bytes as usize;
                     let payload = message.get(HEADER_BYTES..HEADER_BYTES + n_bytes);
-                    let (found, expected) =
-                        (compute.n_values(payload.ok_or(misuse())?)?, segment.len);
-                    if found != expected {
-                        return Err(DecodeError::Count { found, expected }.into());
-                    }
-                    let operands = header.operands;
-                    let content = Content { form: Form::Frame, operands, as_received: true };
+                    check_payload(from, &run, payload.ok_or(misuse())?, compute)?;
+                    let content = Content {
+                        form: Form::Frame,
+                        operands: header.operands,
+                        as_received: true,
+                        n_parts: step.n_parts,
+                    };
                     self.slots.fill(Slot::In, content, n_bytes);
                     if let Some(next) = self.next_source(program, n_lanes) {
                         transport.expect(next, self.tag);
@@ -146,18 +148,20 @@ impl<F: Frame> Lane<F> {
                 Poll::Ready(frame) => self.put(slot, frame, transport)?,
             }
         }
-        if self.compute(program, &step, &segment, transport, compute, report)?.is_pending() {
+        if self.compute(program, &step, &run, transport, compute, report)?.is_pending() {
             return Ok(Turn::Waiting);
         }
         if let Some(to) = step.to {
-            let n_bytes = self.address(program, &step, segment.len)?;
+            let n_values = run.n_values();
+            let n_bytes = self.address(program, &step, n_values)?;
             let frame = self.slots.take_message()?;
             transport.send(to, self.tag, frame, n_bytes).map_err(transport_error)?;
-            report.raw_bytes += (segment.len * compute.bytes_per_value()) as u64;
+            report.raw_bytes += (n_values * compute.bytes_per_value()) as u64;
             report.wire_bytes += n_bytes as u64;
             report.n_messages += 1;
         }
-        self.slots.end_step(step.keep).for_each(|frame| transport.recycle(frame));
+        let held = self.slots.keep_held(&step)?;
+        self.slots.end_step(held).for_each(|frame| transport.recycle(frame));
         self.next_step(program, n_lanes, transport);
         Ok(Turn::Stepped)
     }
@@ -196,7 +200,7 @@ impl<F: Frame> Lane<F> {
         &mut self,
         program: &Program<'_>,
         step: &Step,
-        segment: &Segment,
+        run: &Run<'_>,
         transport: &X,
         compute: &mut dyn Compute,
         report: &mut Report,
@@ -205,14 +209,14 @@ impl<F: Frame> Lane<F> {
             if step.from.is_none() && step.store {
                 self.check_complete(program)?;
             }
-            let held = self.slots.content(Slot::Held).map(|content| content.form);
+            let held = self.slots.content(Slot::Held);
             let mut primitives = program.rules.primitives(step, held);
             primitives.reverse();
             self.to_do = Some(primitives);
         }
         while let Some(&primitive) = self.to_do.as_ref().and_then(|to_do| to_do.last()) {
             let clock = clock(primitive).map(|clock| (clock, transport.now()));
-            let done = self.slots.carry_out(primitive, compute, segment, report);
+            let done = self.slots.carry_out(primitive, compute, run, &mut self.n_done, report);
             if let Some((clock, start)) = clock {
                 let clock = clock(report);
                 *clock = clock.saturating_add(transport.now().saturating_sub(start));
@@ -259,7 +263,7 @@ impl<F: Frame> Lane<F> {
         notices: &mut Notices,
         rank: Rank,
         step: &Step,
-        n_values: usize,
+        run: &Run<'_>,
         message: &[u8],
     ) -> Result<Header, Error> {
         let header = Header::parse(message, program.checksum)
@@ -287,7 +291,7 @@ impl<F: Frame> Lane<F> {
             &[
                 (Field::Part, u64::from(step.part.0), u64::from(header.part)),
                 (Field::Round, self.round as u64, u64::from(header.round)),
-                (Field::Segment, n_values as u64, u64::from(header.n_values)),
+                (Field::Segment, run.n_values() as u64, u64::from(header.n_values)),
             ],
         )?;
         let need = self.operands(program, step);
@@ -326,6 +330,33 @@ impl<F: Frame> Lane<F> {
     }
 }
 
+/// Checks that a payload of `rank`'s has a segment for each part of a run, of as many values as it
+/// should. A payload that is only passed on is not decoded here.
+fn check_payload(
+    rank: Rank,
+    run: &Run<'_>,
+    payload: &[u8],
+    compute: &dyn Compute,
+) -> Result<(), Error> {
+    let n_parts = usize::from(run.n_parts());
+    if n_parts == 1 {
+        return check_segment(payload, run.n_values(), compute);
+    }
+    let theirs = bundle::n_parts(payload).unwrap_or(0);
+    check_fields(rank, &[(Field::Run, n_parts as u64, theirs as u64)])?;
+    bundle::check(payload, n_parts)?;
+    for (place, n_values) in run.lens().enumerate() {
+        let segment = bundle::segment(payload, n_parts, place).and_then(|at| payload.get(at));
+        check_segment(segment.ok_or(DecodeError::Damaged)?, n_values, compute)?;
+    }
+    Ok(())
+}
+
+fn check_segment(segment: &[u8], expected: usize, compute: &dyn Compute) -> Result<(), Error> {
+    let found = compute.n_values(segment)?;
+    if found == expected { Ok(()) } else { Err(DecodeError::Count { found, expected }.into()) }
+}
+
 /// The clock of a report that a primitive's time goes into.
 const fn clock(primitive: Primitive) -> Option<fn(&mut Report) -> &mut Duration> {
     match primitive {
@@ -344,6 +375,7 @@ const fn clock(primitive: Primitive) -> Option<fn(&mut Report) -> &mut Duration>
         | Primitive::ReduceStore => Some(|report| &mut report.fold),
         Primitive::Copy { .. }
         | Primitive::Move { .. }
+        | Primitive::Join { .. }
         | Primitive::StoreFloats { .. }
         | Primitive::StoreOwn => None,
     }

@@ -5,11 +5,13 @@
 
 use super::compute::{Compute, Payloads};
 use super::lane::misuse;
+use crate::bundle;
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
-use crate::layout::Segment;
-use crate::primitive::{Content, Contents, Primitive, Slot};
+use crate::layout::{Run, Segment};
+use crate::primitive::{Content, Contents, Primitive, Slot, held_after};
 use crate::report::Report;
+use crate::schedule::Step;
 use core::task::Poll;
 
 /// A transport's frame.
@@ -21,7 +23,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]>> Frame for F {}
 pub(super) struct Slots<F> {
     frames: [Option<F>; Slot::COUNT],
     contents: Contents,
-    /// Bytes of the contents, without the header.
+    /// Bytes of the contents, without the header; while they are written, so far.
     n_bytes: [usize; Slot::COUNT],
 }
 
@@ -87,10 +89,22 @@ impl<F: Frame> Slots<F> {
         self.frames.iter_mut().find_map(Option::take)
     }
 
+    /// What stays held after the step, which used up the last of it.
+    pub(super) fn keep_held(&mut self, step: &Step) -> Result<Option<Content>, Error> {
+        let held = held_after(step, &self.contents);
+        if let (Some(before), Some(held)) = (self.content(Slot::Held), held)
+            && held.n_parts < before.n_parts
+        {
+            let payload = self.payload_mut(Slot::Held)?;
+            let n_bytes = bundle::keep_first(payload, before.n_parts.into(), held.n_parts.into());
+            self.n_bytes[Slot::Held.index()] = n_bytes.ok_or(misuse())?;
+        }
+        Ok(held)
+    }
+
     /// Forgets what the step leaves nothing of, and makes empty frames the next step's spares.
     /// Returns the frames that are too many.
-    pub(super) fn end_step(&mut self, keep: bool) -> impl Iterator<Item = F> {
-        let held = self.contents[Slot::Held.index()].filter(|_| keep);
+    pub(super) fn end_step(&mut self, held: Option<Content>) -> impl Iterator<Item = F> {
         self.contents = [None; Slot::COUNT];
         self.contents[Slot::Held.index()] = held;
         let mut surplus = [None, None];
@@ -108,15 +122,17 @@ impl<F: Frame> Slots<F> {
         surplus.into_iter().flatten()
     }
 
-    /// Carries a primitive out on a segment. An error leaves anything in the frames.
+    /// Carries a primitive out on a run, of whose parts it is done with `n_done`. An error leaves
+    /// anything in the frames.
     pub(super) fn carry_out(
         &mut self,
         primitive: Primitive,
         compute: &mut dyn Compute,
-        segment: &Segment,
+        run: &Run<'_>,
+        n_done: &mut u16,
         report: &mut Report,
     ) -> Poll<Result<(), Error>> {
-        let Some(after) = primitive.after(self.contents) else {
+        let Some(after) = primitive.after(self.contents, run.n_parts()) else {
             return Poll::Ready(Err(Error::Internal));
         };
         match primitive {
@@ -124,29 +140,130 @@ impl<F: Frame> Slots<F> {
                 self.frames.swap(from.index(), to.index());
                 self.n_bytes.swap(from.index(), to.index());
             }
-            Primitive::Copy { from, to } => self.copy(from, to)?,
+            Primitive::Copy { from, to } => self.copy(from, to, run.n_parts())?,
+            Primitive::Join { from } => self.join(from)?,
+            _ if run.n_parts() == 1 && !self.holds_run() => {
+                core::task::ready!(self.compute(primitive, compute, &run.segment(0), report))?;
+            }
             _ => {
-                let bytes = self.frames.each_mut().map(|frame| {
-                    let bytes = frame.as_mut().map(AsMut::as_mut);
-                    bytes.and_then(|bytes| bytes.get_mut(HEADER_BYTES..)).unwrap_or_default()
-                });
-                let mut payloads = Payloads::new(bytes, self.n_bytes);
-                let Poll::Ready(written) = compute.compute(primitive, &mut payloads, segment)?
-                else {
-                    return Poll::Pending;
-                };
-                report.blocks += written.blocks;
-                if let Some(to) = primitive.target() {
-                    self.n_bytes[to.index()] = written.n_bytes;
+                while *n_done < run.n_parts() {
+                    core::task::ready!(
+                        self.compute_part(primitive, compute, run, *n_done, report)
+                    )?;
+                    *n_done += 1;
                 }
+                *n_done = 0;
             }
         }
         self.contents = after;
         Poll::Ready(Ok(()))
     }
 
-    /// The same message in another frame.
-    fn copy(&mut self, from: Slot, to: Slot) -> Result<(), Error> {
+    /// Whether segments of several parts are held.
+    fn holds_run(&self) -> bool {
+        self.content(Slot::Held).is_some_and(|held| held.n_parts > 1)
+    }
+
+    /// Carries a primitive out on frames of one segment.
+    fn compute(
+        &mut self,
+        primitive: Primitive,
+        compute: &mut dyn Compute,
+        segment: &Segment,
+        report: &mut Report,
+    ) -> Poll<Result<(), Error>> {
+        let rooms = self.frames.each_mut().map(|frame| {
+            let bytes = frame.as_mut().map(AsMut::as_mut);
+            bytes.and_then(|bytes| bytes.get_mut(HEADER_BYTES..)).unwrap_or_default()
+        });
+        let mut payloads = Payloads::new(rooms, self.n_bytes);
+        let written = core::task::ready!(compute.compute(primitive, &mut payloads, segment))?;
+        report.blocks += written.blocks;
+        if let Some(to) = primitive.target() {
+            self.n_bytes[to.index()] = written.n_bytes;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Carries a primitive out on one segment of a run, after those before it.
+    fn compute_part(
+        &mut self,
+        primitive: Primitive,
+        compute: &mut dyn Compute,
+        run: &Run<'_>,
+        place: u16,
+        report: &mut Report,
+    ) -> Poll<Result<(), Error>> {
+        let (n_parts, place) = (usize::from(run.n_parts()), usize::from(place));
+        let written = primitive.target().filter(|_| !primitive.is_in_place());
+        let mut begin = 0;
+        let mut n_bytes = [0; Slot::COUNT];
+        let mut rooms: [&mut [u8]; Slot::COUNT] = Default::default();
+        let frames = self.frames.iter_mut().zip(self.contents).zip(self.n_bytes);
+        for (slot, ((frame, content), n_used)) in frames.enumerate() {
+            let Some(frame) = frame else { continue };
+            let room = frame.as_mut().get_mut(HEADER_BYTES..).unwrap_or_default();
+            let range = if written.is_some_and(|written| written.index() == slot) {
+                begin = if place == 0 { 0 } else { n_used };
+                bundle::free(room, n_parts, begin)
+            } else if let Some(content) = content {
+                // Of more parts than the step's, the last.
+                let n_there = usize::from(content.n_parts);
+                let place = (n_there + place).checked_sub(n_parts);
+                let bundle = room.get(..n_used).ok_or(misuse())?;
+                place.and_then(|place| bundle::segment(bundle, n_there, place))
+            } else {
+                continue;
+            };
+            let range = range.ok_or(misuse())?;
+            n_bytes[slot] = range.len();
+            rooms[slot] = room.get_mut(range).ok_or(misuse())?;
+        }
+        let mut payloads = Payloads::new(rooms, n_bytes);
+        let done = compute.compute(primitive, &mut payloads, &run.segment(place));
+        let done = core::task::ready!(done)?;
+        report.blocks += done.blocks;
+        if let Some(to) = written {
+            let room = self.room(to)?;
+            let range = begin..begin + done.n_bytes;
+            let end = bundle::end_segment(room, n_parts, place, range);
+            self.n_bytes[to.index()] = end.ok_or(misuse())?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// What is in a frame behind the room for its header.
+    fn room(&mut self, slot: Slot) -> Result<&mut [u8], Error> {
+        let frame = self.frames[slot.index()].as_mut().ok_or(Error::Internal)?;
+        frame.as_mut().get_mut(HEADER_BYTES..).ok_or(misuse())
+    }
+
+    fn payload_mut(&mut self, slot: Slot) -> Result<&mut [u8], Error> {
+        let n_bytes = self.n_bytes[slot.index()];
+        self.room(slot)?.get_mut(..n_bytes).ok_or(misuse())
+    }
+
+    /// A slot's payload, and all the room in another.
+    fn payload_and_room(&mut self, from: Slot, to: Slot) -> Result<(&[u8], &mut [u8]), Error> {
+        let n_bytes = self.n_bytes[from.index()];
+        let frames = self.frames.get_disjoint_mut([from.index(), to.index()]);
+        let [Some(src), Some(dst)] = frames.map_err(|_| Error::Internal)? else {
+            return Err(Error::Internal);
+        };
+        let src: &F = src;
+        let src = src.as_ref().get(HEADER_BYTES..HEADER_BYTES + n_bytes).ok_or(misuse())?;
+        Ok((src, dst.as_mut().get_mut(HEADER_BYTES..).ok_or(misuse())?))
+    }
+
+    /// The same message in another frame; of more than `n_parts`, the last.
+    fn copy(&mut self, from: Slot, to: Slot, n_parts: u16) -> Result<(), Error> {
+        let content = self.content(from).ok_or(Error::Internal)?;
+        if content.n_parts > n_parts {
+            let (src, dst) = self.payload_and_room(from, to)?;
+            let n_bytes = bundle::copy_last(src, content.n_parts.into(), n_parts.into(), dst);
+            self.n_bytes[to.index()] = n_bytes.ok_or(misuse())?;
+            return Ok(());
+        }
         let n_bytes = self.n_bytes[from.index()];
         let frames = self.frames.get_disjoint_mut([from.index(), to.index()]);
         let [Some(src), Some(dst)] = frames.map_err(|_| Error::Internal)? else {
@@ -155,6 +272,17 @@ impl<F: Frame> Slots<F> {
         let src = src.as_ref().get(..HEADER_BYTES + n_bytes).ok_or(misuse())?;
         dst.as_mut().get_mut(..src.len()).ok_or(misuse())?.copy_from_slice(src);
         self.n_bytes[to.index()] = n_bytes;
+        Ok(())
+    }
+
+    /// What is in a slot behind what is held.
+    fn join(&mut self, from: Slot) -> Result<(), Error> {
+        let [n_parts, n_held] = [from, Slot::Held]
+            .map(|slot| self.content(slot).map_or(0, |content| usize::from(content.n_parts)));
+        let held = (self.n_bytes[Slot::Held.index()], n_held);
+        let (src, room) = self.payload_and_room(from, Slot::Held)?;
+        let n_bytes = bundle::join(room, held, (src, n_parts));
+        self.n_bytes[Slot::Held.index()] = n_bytes.ok_or(misuse())?;
         Ok(())
     }
 }

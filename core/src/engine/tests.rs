@@ -49,7 +49,7 @@ impl Compute for Slow {
 fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
     // Rank 0 of 2 gathers: it encodes its part, sends it, keeps it, and stores it as sent. What
     // rank 1 sends never comes.
-    let call = Call { collective: Collective::AllGather, size: 2, root: Rank(0) };
+    let call = Call::new(Collective::AllGather, 2, Rank(0));
     let header = CallHeader {
         context: 0,
         epoch: 0,

@@ -249,7 +249,9 @@ impl<T: Element> Work<'_, '_, T> {
                 buffers.copy_own(segment, buffers.stores(true))?;
             }
             // A lane's own.
-            Primitive::Copy { .. } | Primitive::Move { .. } => return Err(Error::Internal),
+            Primitive::Copy { .. } | Primitive::Move { .. } | Primitive::Join { .. } => {
+                return Err(Error::Internal);
+            }
         }
         Ok(written)
     }

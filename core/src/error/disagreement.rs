@@ -48,6 +48,7 @@ fields! {
     Segment: "segment length (frame capacity)",
     Operands: "number of values combined (schedule)",
     Context: "context (communicator, or number of calls under way)",
+    Run: "number of parts in a message (frame capacity)",
 }
 
 impl Field {

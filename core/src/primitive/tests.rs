@@ -28,9 +28,9 @@ fn all_rules() -> List<Rules> {
     all
 }
 
-/// All steps that make something of something.
-fn all_steps() -> impl Iterator<Item = Step> {
-    (0..64_u32).map(|bits| {
+/// All steps that make something of something, on a run of `n_parts`.
+fn all_steps(n_parts: u16) -> impl Iterator<Item = Step> {
+    (0..64_u32).map(move |bits| {
         let is_set = |bit: u32| bits >> bit & 1 == 1;
         let peer = |bit| is_set(bit).then_some(Rank(1));
         Step {
@@ -40,13 +40,18 @@ fn all_steps() -> impl Iterator<Item = Step> {
             keep: is_set(3),
             store: is_set(4),
             as_sent: is_set(5),
-            ..Step::own(Part(0))
+            ..Step::own(Part(0)).run(n_parts.into())
         }
     })
 }
 
 /// What a list leaves, and how often it writes the output; panics where a lane could not go on.
-fn carry_out(list: &Primitives, mut contents: Contents, name: &str) -> (Contents, usize) {
+fn carry_out(
+    list: &Primitives,
+    n_parts: u16,
+    mut contents: Contents,
+    name: &str,
+) -> (Contents, usize) {
     // Nothing is in a slot without a frame: all but an empty `Held` and `In` have one.
     let mut has_frame = contents.map(|content| content.is_some());
     has_frame[Slot::Out.index()] = true;
@@ -60,55 +65,100 @@ fn carry_out(list: &Primitives, mut contents: Contents, name: &str) -> (Contents
         assert!(writes.is_none_or(|slot| has_frame[slot.index()]), "{name}: {primitive:?}");
         let stores = writes.is_none() || *primitive == Primitive::FoldStore;
         n_stores += usize::from(stores);
-        contents = primitive.after(contents).unwrap_or_else(|| panic!("{name}: {primitive:?}"));
+        contents =
+            primitive.after(contents, n_parts).unwrap_or_else(|| panic!("{name}: {primitive:?}"));
     }
     (contents, n_stores)
+}
+
+/// What may be held when a step on a run of `n_parts` begins: as much as it concerns, or more. Of
+/// `operands`.
+fn all_held(n_parts: u16, operands: u32) -> impl Iterator<Item = Option<Content>> {
+    let held = move |form, more| {
+        Some(Content { form, operands, as_received: more == 0, n_parts: n_parts + more })
+    };
+    let forms = [Form::Frame, Form::Floats].into_iter();
+    core::iter::once(None).chain(forms.flat_map(move |form| [0, 2].map(|more| held(form, more))))
+}
+
+/// Whether the step puts what it received behind what is held.
+fn joins(step: &Step, held: Option<Content>) -> bool {
+    step.from.is_some() && step.keep && !step.own && held.is_some()
 }
 
 #[test]
 fn every_list_can_be_carried_out_and_does_what_its_step_says() {
     let mut n_lists = 0;
-    for rules in all_rules() {
-        for step in all_steps().filter(Step::is_well_formed) {
-            for held in [None, Some(Form::Frame), Some(Form::Floats)] {
+    for (rules, n_parts) in all_rules().into_iter().flat_map(|rules| [(rules, 1), (rules, 3)]) {
+        for step in all_steps(n_parts).filter(Step::is_well_formed) {
+            let received = if step.from.is_some() { 8 } else { 0 };
+            let is_alone = !step.own;
+            for held in all_held(n_parts, if is_alone { 8 } else { 4 }) {
+                let has_more = held.is_some_and(|held| held.n_parts > n_parts);
+                let is_reduced = step.reduces() && held.is_some();
+                // A partial result goes on as a whole.
+                if has_more && (is_reduced || rules.reduces && step.keep) {
+                    continue;
+                }
+                // What is held and what is put behind it went the same way.
+                let received_form = if rules.recodes { Form::Floats } else { Form::Frame };
+                if joins(&step, held) && held.is_some_and(|held| held.form != received_form) {
+                    continue;
+                }
                 let list = rules.primitives(&step, held);
                 let name = std::format!("{step} holding {held:?} by {rules:?}: {list:?}");
-                let content = |form, operands, as_received| Content { form, operands, as_received };
                 let mut contents = [None; Slot::COUNT];
-                contents[Slot::In.index()] = step.from.map(|_| content(Form::Frame, 8, true));
-                contents[Slot::Held.index()] = held.map(|form| content(form, 4, false));
-                let (after, n_stores) = carry_out(&list, contents, &name);
+                contents[Slot::In.index()] = step.from.map(|_| Content {
+                    form: Form::Frame,
+                    operands: 8,
+                    as_received: true,
+                    n_parts,
+                });
+                contents[Slot::Held.index()] = held;
+                let (after, n_stores) = carry_out(&list, n_parts, contents, &name);
 
                 assert_eq!(n_stores, usize::from(step.store), "{name}");
-                let received = if step.from.is_some() { 8 } else { 0 };
                 let own = if held.is_some() { 4 } else { 1 };
                 let operands = received + if step.own { own } else { 0 };
                 if step.to.is_some() {
                     let out = after[Slot::Out.index()].expect(&name);
                     assert_eq!((out.form, out.operands), (Form::Frame, operands), "{name}");
-                    let passes = !step.own && !rules.recodes;
+                    assert_eq!(out.n_parts, n_parts, "{name}");
+                    let of_held = step.from.is_none() && !has_more;
+                    let passes = match held {
+                        Some(held) if of_held && held.form == Form::Frame => held.as_received,
+                        _ => !step.own && !rules.recodes,
+                    };
                     assert_eq!(out.as_received, passes, "{name}");
                 }
-                let is_local = step.from.is_none() && held.is_none();
+                let is_local = step.from.is_none() && held.is_none() && !step.takes();
+                let left = held_after(&step, &after);
                 if step.keep && !is_local {
-                    let kept = after[Slot::Held.index()].expect(&name);
+                    let kept = left.expect(&name);
                     assert_eq!(kept.operands, operands, "{name}");
+                    let n_held = held.map_or(0, |held| held.n_parts);
+                    let n_before = if joins(&step, held) { n_held } else { 0 };
+                    assert_eq!(kept.n_parts, n_held.max(n_before + n_parts), "{name}");
+                } else if step.own && !step.keep {
+                    let n_left = left.map_or(0, |left| left.n_parts);
+                    let n_held = held.map_or(n_parts, |held| held.n_parts);
+                    assert_eq!(n_left, n_held - n_parts, "{name}");
                 }
                 n_lists += 1;
             }
         }
     }
-    assert!(n_lists > 1000, "{n_lists}");
+    assert!(n_lists > 4000, "{n_lists}");
 }
 
 #[test]
 fn who_only_reads_stores_nothing_and_sends_the_same() {
     for rules in all_rules() {
-        for step in all_steps().filter(|step| step.is_well_formed() && step.from.is_none()) {
+        for step in all_steps(2).filter(|step| step.is_well_formed() && step.from.is_none()) {
             let contents = [None; Slot::COUNT];
             let outcome = |rules: Rules| {
                 let list = rules.primitives(&step, None);
-                let (after, n_stores) = carry_out(&list, contents, &std::format!("{list:?}"));
+                let (after, n_stores) = carry_out(&list, 2, contents, &std::format!("{list:?}"));
                 (after[Slot::Out.index()].filter(|_| step.to.is_some()), n_stores)
             };
             let (sent, _) = outcome(rules);
@@ -128,12 +178,22 @@ fn what_is_not_there_is_not_read() {
         Primitive::CombineInPlace { with: Slot::Held },
         Primitive::ReduceStore,
         Primitive::Store { from: Slot::Held, over_own: false },
+        Primitive::Join { from: Slot::In },
     ] {
-        assert_eq!(primitive.after(nothing), None, "{primitive:?}");
+        assert_eq!(primitive.after(nothing, 1), None, "{primitive:?}");
     }
-    let floats = Content { form: Form::Floats, operands: 3, as_received: false };
+    let floats = Content { form: Form::Floats, operands: 3, as_received: false, n_parts: 2 };
     let mut contents = nothing;
     contents[Slot::Held.index()] = Some(floats);
-    assert_eq!(Primitive::Store { from: Slot::Held, over_own: true }.after(contents), None);
-    assert_eq!(Primitive::StoreFloats { from: Slot::Held }.after(contents), Some(contents));
+    assert_eq!(Primitive::Store { from: Slot::Held, over_own: true }.after(contents, 2), None);
+    let store = Primitive::StoreFloats { from: Slot::Held };
+    assert_eq!(store.after(contents, 1), Some(contents));
+    assert_eq!(store.after(contents, 2), Some(contents));
+    assert_eq!(store.after(contents, 3), None, "more than is there");
+    let part = Primitive::Move { from: Slot::Held, to: Slot::Out };
+    assert_eq!(part.after(contents, 1), None, "some of what is held");
+    let over = Primitive::CopyOwn { to: Slot::Held };
+    assert_eq!(over.after(contents, 1), None, "over what is still needed");
+    contents[Slot::In.index()] = Some(Content { form: Form::Frame, ..floats });
+    assert_eq!(Primitive::Join { from: Slot::In }.after(contents, 2), None, "other forms");
 }

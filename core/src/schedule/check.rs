@@ -3,9 +3,10 @@
 //! It stands beside the flow: tests put every schedule through it, and so should anyone who writes
 //! one. For one [`Call`] it proves that
 //!
-//! 1. every step is well-formed, and sends and receives match in order and in part;
+//! 1. every step is well-formed, and sends and receives match in order, in part, and in the length of
+//!    the run, which fits a message;
 //! 2. nothing deadlocks, even if a link holds only one frame, and no frame is left in a link;
-//! 3. holdings are used for the part they belong to, and used up;
+//! 3. holdings are used for the parts they belong to, from the last one on, and used up;
 //! 4. no reduction counts a contribution twice, and every output has the contributions that the
 //!    table at [`Collective`] promises; each output is stored once, and nothing else is;
 //! 5. a rank does not read its local part once it has stored output over it, so input and output
@@ -47,8 +48,10 @@ pub struct Summary {
     pub n_steps: usize,
     /// Steps of the rank that has most.
     pub max_steps: usize,
-    /// Frames sent, if each part fits one.
+    /// Frames sent, if each run fits one.
     pub n_messages: usize,
+    /// Frames sent by the root.
+    pub n_root_messages: usize,
     /// Time in messages, where a message takes one unit, a rank can send one and receive one at the
     /// same time, links have room, and all else is free: the factor of α in the cost formulas.
     pub critical_path: usize,
@@ -64,7 +67,7 @@ pub struct Summary {
 /// use foldwire::schedule::{Call, Collective, Ring, check::check};
 /// use foldwire::transport::Rank;
 ///
-/// let call = Call { collective: Collective::AllReduce, size: 5, root: Rank(0) };
+/// let call = Call::new(Collective::AllReduce, 5, Rank(0));
 /// assert_eq!(check(&Ring, call)?.critical_path, 2 * (5 - 1));
 /// # Ok::<(), foldwire::schedule::check::Fault>(())
 /// ```
@@ -93,7 +96,7 @@ struct State {
     next_step: usize,
     /// Received by the next step, which waits for credit to send.
     received: Option<Frame>,
-    held: Option<(Part, Value)>,
+    held: Option<Run>,
     /// Parts whose local value can still be used.
     local: BitSet,
     /// Parts that are stored in the output.
@@ -113,9 +116,15 @@ struct Clock {
 
 /// A message.
 struct Frame {
-    part: Part,
-    value: Value,
+    run: Run,
     departure: usize,
+}
+
+/// Values of parts that follow each other.
+#[derive(Clone)]
+struct Run {
+    part: Part,
+    values: Vec<Value>,
 }
 
 /// What is known of some values.
@@ -137,8 +146,8 @@ struct Output {
 
 impl<'a> Group<'a> {
     fn new(schedule: &'a dyn Schedule, call: Call) -> Result<Self, Fault> {
-        let Call { collective, size, root } = call;
-        if root.index() >= size {
+        let Call { collective, size, root, max_run } = call;
+        if root.index() >= size || max_run == 0 {
             return Err(Fault::BadCall { root, size });
         }
         if !schedule.supports(collective) {
@@ -218,7 +227,7 @@ impl<'a> Group<'a> {
             return Ok(None);
         }
         let step = self.schedule.step(self.call, rank, index);
-        let Step { part, from, to, .. } = step;
+        let Step { part, n_parts, from, to, .. } = step;
         if !step.is_well_formed() {
             return Err(Fault::Malformed { rank, step: index });
         }
@@ -229,14 +238,23 @@ impl<'a> Group<'a> {
         if part.index() >= self.n_parts {
             return Err(Fault::BadPart { rank, step: index, part, n_parts: self.n_parts });
         }
+        let (n_parts, max) = (usize::from(n_parts), self.max_run());
+        if n_parts > max {
+            return Err(Fault::LongRun { rank, step: index, n_parts, max });
+        }
         Ok(Some(step))
     }
 
     fn receive(&mut self, rank: Rank, from: Rank, step: Step, frame: Frame) -> Result<(), Fault> {
         let state = self.state(rank);
-        if frame.part != step.part {
-            let (expected, arrived) = (step.part, frame.part);
-            return Err(Fault::WrongPart { rank, step: state.next_step, from, expected, arrived });
+        let index = state.next_step;
+        if frame.run.part != step.part {
+            let (expected, arrived) = (step.part, frame.run.part);
+            return Err(Fault::WrongPart { rank, step: index, from, expected, arrived });
+        }
+        let (expected, arrived) = (usize::from(step.n_parts), frame.run.values.len());
+        if arrived != expected {
+            return Err(Fault::WrongRun { rank, step: index, from, expected, arrived });
         }
         let clock = &mut state.clock;
         clock.received = clock.received.max(frame.departure) + 1;
@@ -248,49 +266,117 @@ impl<'a> Group<'a> {
     /// Carries out a step whose frame is received and whose link has room.
     fn act(&mut self, rank: Rank, step: Step) -> Result<(), Fault> {
         let Step { part, to, keep, .. } = step;
-        let size = self.call.size;
-        let state = self.state(rank);
-        let index = state.next_step;
-        if let Some((held, _)) = state.held
-            && held != part
-        {
-            return Err(Fault::OtherPartHeld { rank, step: index, part, held });
+        let index = self.ranks[rank.index()].next_step;
+        let received = self.state(rank).received.take().map(|frame| frame.run);
+        let held = self.ranks[rank.index()].held.as_ref();
+        let joins = keep && !step.own;
+        // Says only that a later step uses the local part again.
+        let keeps_local = step.from.is_none() && keep && held.is_none() && !step.takes();
+        if !joins && let Some(held) = held {
+            self.check_is_last_of(held, rank, step)?;
+            if step.takes() {
+                return Err(Fault::HoldingLost { rank, step: index, part });
+            }
         }
 
-        let received = state.received.take().map(|frame| frame.value);
-        let kept_local = received.is_none() && keep && state.held.is_none();
-        let own = match state.held.take() {
-            held if !step.own => {
-                state.held = held;
-                None
+        let own = if step.own { Some(self.own(rank, step, keeps_local)?) } else { None };
+        let mut run = match (received, own) {
+            (Some(mut received), Some(own)) => {
+                for (place, (value, own)) in received.values.iter_mut().zip(&own.values).enumerate()
+                {
+                    let part = self.part(part, place);
+                    *value = value.clone().combined_with(own).map_err(|contributor| {
+                        Fault::DoubleCount { rank, step: index, part, contributor }
+                    })?;
+                }
+                received
             }
-            Some((_, value)) => Some(value),
-            None => Some(state.local_value(size, rank, part, kept_local)?),
-        };
-        let mut value = match (received, own) {
-            (Some(received), Some(own)) => received.combined_with(&own).map_err(|contributor| {
-                Fault::DoubleCount { rank, step: index, part, contributor }
-            })?,
-            (Some(value), None) | (None, Some(value)) => value,
+            (Some(run), None) | (None, Some(run)) => run,
             (None, None) => unreachable!("a well-formed step receives or uses what the rank has"),
         };
 
-        if keep && !kept_local && state.held.replace((part, value.clone())).is_some() {
-            return Err(Fault::HoldingLost { rank, step: index, part });
+        if keep && !keeps_local {
+            self.hold(rank, step, run.clone())?;
         }
-        value.as_sent |= to.is_some() || step.as_sent;
-        if step.store {
-            self.store(rank, part, &value)?;
+        for (place, value) in run.values.iter_mut().enumerate() {
+            value.as_sent |= to.is_some() || step.as_sent;
+            if step.store {
+                self.store(rank, self.part(part, place), value)?;
+            }
         }
         if let Some(to) = to {
             let clock = &mut self.state(rank).clock;
             let departure = clock.now.max(clock.sent);
             clock.sent = departure + 1;
-            self.links.insert((rank, to), Frame { part, value, departure });
+            self.links.insert((rank, to), Frame { run, departure });
             self.summary.n_messages += 1;
+            self.summary.n_root_messages += usize::from(rank == self.call.root);
         }
         self.state(rank).next_step += 1;
         Ok(())
+    }
+
+    /// What the rank has of the parts of a step, which is used up, but for a local part that is
+    /// kept.
+    fn own(&mut self, rank: Rank, step: Step, keeps_local: bool) -> Result<Run, Fault> {
+        let (size, part) = (self.call.size, step.part);
+        let n_parts = usize::from(step.n_parts);
+        let parts: Vec<Part> = (0..n_parts).map(|place| self.part(part, place)).collect();
+        let state = self.state(rank);
+        if let Some(held) = &mut state.held {
+            let values = held.values.split_off(held.values.len() - n_parts);
+            if held.values.is_empty() {
+                state.held = None;
+            }
+            return Ok(Run { part, values });
+        }
+        let local = |part| state.local_value(size, rank, part, keeps_local);
+        Ok(Run { part, values: parts.into_iter().map(local).collect::<Result<_, _>>()? })
+    }
+
+    /// An error unless the step concerns the last parts of what is held.
+    fn check_is_last_of(&self, held: &Run, rank: Rank, step: Step) -> Result<(), Fault> {
+        let first = held.values.len().checked_sub(usize::from(step.n_parts));
+        if first.map(|first| self.part(held.part, first)) == Some(step.part) {
+            return Ok(());
+        }
+        let (part, held) = (step.part, held.part);
+        let step = self.ranks[rank.index()].next_step;
+        Err(Fault::OtherPartHeld { rank, step, part, held })
+    }
+
+    /// Puts a run behind what is held.
+    fn hold(&mut self, rank: Rank, step: Step, run: Run) -> Result<(), Fault> {
+        let (n_all, max) = (self.n_parts, self.max_run());
+        let next = |held: &Run| (held.part.index() + held.values.len()) % n_all;
+        let state = &mut self.ranks[rank.index()];
+        let (index, part) = (state.next_step, step.part);
+        let Some(held) = &mut state.held else {
+            state.held = Some(run);
+            return Ok(());
+        };
+        let n_parts = held.values.len() + run.values.len();
+        if n_parts > n_all {
+            return Err(Fault::HoldingLost { rank, step: index, part });
+        }
+        if n_parts > max {
+            return Err(Fault::LongRun { rank, step: index, n_parts, max });
+        }
+        if next(held) != part.index() {
+            return Err(Fault::OtherPartHeld { rank, step: index, part, held: held.part });
+        }
+        held.values.extend(run.values);
+        Ok(())
+    }
+
+    /// Most parts of a run.
+    fn max_run(&self) -> usize {
+        usize::from(self.call.max_run).min(self.n_parts)
+    }
+
+    /// The part that is so many places after another.
+    fn part(&self, first: Part, place: usize) -> Part {
+        Part::new((first.index() + place) % self.n_parts)
     }
 
     fn store(&mut self, rank: Rank, part: Part, value: &Value) -> Result<(), Fault> {
@@ -330,11 +416,11 @@ impl<'a> Group<'a> {
     fn conclude(mut self) -> Result<Summary, Fault> {
         self.find_stuck()?;
         if let Some((&(from, to), frame)) = self.links.first_key_value() {
-            return Err(Fault::Undelivered { from, to, part: frame.part });
+            return Err(Fault::Undelivered { from, to, part: frame.run.part });
         }
         for (r, state) in self.ranks.iter().enumerate() {
             let rank = Rank::new(r);
-            if let Some((part, _)) = state.held {
+            if let Some(Run { part, .. }) = state.held {
                 return Err(Fault::HoldingLeft { rank, part });
             }
             let output = self.call.output(rank);

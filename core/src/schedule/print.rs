@@ -14,7 +14,7 @@ use crate::transport::Rank;
 /// use foldwire::schedule::{Call, Collective, Ring, program};
 /// use foldwire::transport::Rank;
 ///
-/// let call = Call { collective: Collective::ReduceScatter, size: 3, root: Rank(0) };
+/// let call = Call::new(Collective::ReduceScatter, 3, Rank(0));
 /// assert_eq!(
 ///     program(&Ring, call, Rank(1)).to_string(),
 ///     "0: send part 0 to 2\n\
@@ -33,8 +33,11 @@ pub fn program(schedule: &dyn Schedule, call: Call, rank: Rank) -> impl fmt::Dis
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { part, from, to, .. } = *self;
+        let Self { part, n_parts, from, to, .. } = *self;
         write!(f, "{} part {part}", self.name())?;
+        if n_parts > 1 {
+            write!(f, " and {} more", n_parts - 1)?;
+        }
         if let Some(from) = from {
             write!(f, " from {from}")?;
         }
@@ -55,7 +58,8 @@ impl Step {
     pub const fn name(&self) -> &'static str {
         let Self { own, store, as_sent, .. } = *self;
         match (self.from.is_some(), own, store, self.to.is_some()) {
-            (false, _, false, _) => "send",
+            (false, _, false, false) => "take",
+            (false, _, false, true) => "send",
             (false, _, true, true) => "send-store",
             (false, _, true, false) if as_sent => "finish-as-sent",
             (false, _, true, false) => "finish",

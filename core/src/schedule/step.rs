@@ -10,6 +10,12 @@ use crate::transport::Rank;
 /// local part otherwise: its own contribution. A lane has at most one holding, and while it has
 /// one, every step concerns that part. What a step holds is used up unless it keeps it again.
 ///
+/// *Runs.* A step may concern a run of parts alike, which follow each other, the first after the
+/// last; its messages then carry a segment of each. So a holding is a run. A step that uses it
+/// concerns the last of its parts: those are used up unless the step keeps them, and the others
+/// stay. What is received and kept while something is held is put behind that, whose parts it must
+/// follow.
+///
 /// A step that receives and sends takes its frame first, and only then waits for credit to send.
 ///
 /// | name in print | `from` | `own` | `keep` | `store` | `to` |
@@ -17,6 +23,7 @@ use crate::transport::Rank;
 /// | send | | yes | if needed again | | yes |
 /// | send-store | | yes | | yes | yes |
 /// | finish | | yes | | yes | |
+/// | take | | yes | yes | | |
 /// | hold | yes | | yes | | |
 /// | store | yes | | | yes | |
 /// | forward | yes | | | | yes |
@@ -37,14 +44,16 @@ use crate::transport::Rank;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
-    /// The part concerned.
+    /// The part concerned, or the first of a run.
     pub part: Part,
+    /// How many parts the step concerns, at most [`Call::max_run`](super::Call::max_run).
+    pub n_parts: u16,
     /// Whom to receive from.
     pub from: Option<Rank>,
     /// What the rank has enters. Set wherever nothing is received.
     pub own: bool,
-    /// The value becomes the holding. If it is the local part itself, nothing is held: a later step
-    /// uses the local part again.
+    /// The value becomes the holding. If it is the local part itself, sent or stored as well,
+    /// nothing is held: a later step uses the local part again.
     pub keep: bool,
     /// The value goes into the output: if it is sent, what the receiver decodes.
     pub store: bool,
@@ -60,7 +69,17 @@ impl Step {
     #[must_use]
     pub const fn own(part: Part) -> Self {
         let (from, to) = (None, None);
-        Self { part, from, own: true, keep: false, store: false, as_sent: false, to }
+        Self { part, n_parts: 1, from, own: true, keep: false, store: false, as_sent: false, to }
+    }
+
+    /// The same for a run of so many parts.
+    ///
+    /// # Panics
+    /// If `n_parts` does not fit 16 bits.
+    #[must_use]
+    pub const fn run(self, n_parts: usize) -> Self {
+        assert!(n_parts <= u16::MAX as usize);
+        Self { n_parts: n_parts as u16, ..self }
     }
 
     /// A step on what it receives from this rank.
@@ -103,9 +122,16 @@ impl Step {
     /// rank has, and sends, keeps or stores it; and stores it as sent only if it stores.
     #[must_use]
     pub const fn is_well_formed(&self) -> bool {
-        (self.from.is_some() || self.own)
-            && (self.to.is_some() || self.store || self.keep && self.from.is_some())
+        self.n_parts > 0
+            && (self.from.is_some() || self.own)
+            && (self.to.is_some() || self.store || self.keep)
             && (self.store || !self.as_sent)
+    }
+
+    /// Whether the rank's own values become the holding, and nothing else is made of them.
+    #[must_use]
+    pub const fn takes(&self) -> bool {
+        self.from.is_none() && self.keep && !self.store && self.to.is_none()
     }
 
     /// Whether it combines what it receives with what the rank has.

@@ -386,12 +386,12 @@ fn encodings_that_add_up_are_counted_as_the_guarantees_say() {
         (&Ring, 5, 5),
         (&RecursiveDoubling, 5, 8),
     ] {
-        let call = Call { collective: Collective::AllReduce, size, root: Rank(0) };
+        let call = Call::new(Collective::AllReduce, size, Rank(0));
         assert_eq!(schedule.n_encodings(call), expected, "{}, {size} ranks", schedule.name());
     }
     for (collective, schedule) in ROUTES.into_iter().filter(|(c, _)| c.reduces()) {
         for size in 2..=100 {
-            let call = Call { collective, size, root: Rank(0) };
+            let call = Call::new(collective, size, Rank(0));
             let expected = oracle::encodings(schedule.name(), collective, size as u64);
             let context = format!("{} by {}, {size} ranks", collective.name(), schedule.name());
             assert_eq!(schedule.n_encodings(call), expected, "{context}");

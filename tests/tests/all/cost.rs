@@ -10,7 +10,7 @@ use foldwire::codec::{Codec, CodecId, CodecParams};
 use foldwire::kernel::Level;
 use foldwire::layout::{Cut, Division, Layout, Shares, Window, max_segment};
 use foldwire::op::Op;
-use foldwire::primitive::{Content, Contents, Form, Primitive, Rules, Slot};
+use foldwire::primitive::{Content, Contents, Form, Primitive, Rules, Slot, held_after};
 use foldwire::schedule::Call;
 use foldwire::{Bound, Collective, Communicator, Element, Plan, Quantum, Rank, Report, Scope};
 use foldwire_sim::cost::{self, Cluster, Costs};
@@ -59,7 +59,7 @@ fn model(case: &Case) -> cost::Case {
 /// What the rules say that a rank computes.
 fn primitives<T: Element>(case: &Case, rank: usize) -> Vec<Primitive> {
     let model = model(case);
-    let call = Call { collective: case.collective, size: case.size, root: model.root };
+    let call = Call::new(case.collective, case.size, model.root);
     let (quantum, level) = (Quantum::LOSSLESS, Level::Scalar);
     let params = CodecParams { quantum, max_operands: 1, averages: false, level };
     let codec = case.codec.instance::<T>(&params);
@@ -79,14 +79,16 @@ fn primitives<T: Element>(case: &Case, rank: usize) -> Vec<Primitive> {
         for index in 0..case.schedule.n_steps(call, rank) {
             let step = case.schedule.step(call, rank, index);
             let mut contents: Contents = [None; Slot::COUNT];
-            let received = Content { form: Form::Frame, operands: 1, as_received: true };
+            let n_parts = step.n_parts;
+            let received = Content { form: Form::Frame, operands: 1, as_received: true, n_parts };
             contents[Slot::In.index()] = step.from.map(|_| received);
             contents[Slot::Held.index()] = held;
-            for primitive in rules.primitives(&step, held.map(|held| held.form)) {
-                contents = primitive.after(contents).expect("a list that can be carried out");
+            for primitive in rules.primitives(&step, held) {
+                contents =
+                    primitive.after(contents, n_parts).expect("a list that can be carried out");
                 all.push(primitive);
             }
-            held = contents[Slot::Held.index()].filter(|_| step.keep);
+            held = held_after(&step, &contents);
         }
         assert_eq!(held, None, "{case:?}: something is left over");
     }
@@ -103,6 +105,7 @@ fn timed(primitives: &[Primitive]) -> [u64; 3] {
             // No work of a codec.
             Primitive::Copy { .. }
             | Primitive::Move { .. }
+            | Primitive::Join { .. }
             | Primitive::StoreFloats { .. }
             | Primitive::StoreOwn => continue,
             _ => 1,

@@ -15,6 +15,7 @@
 //! [`queue`](super::queue)). Memory for ranks × lanes, and for the frames under way.
 
 use std::collections::VecDeque;
+use std::iter;
 
 use foldwire::layout::Layout;
 use foldwire::primitive::{Content, Rules};
@@ -42,6 +43,17 @@ pub(super) struct Job<'a> {
     pub(super) speeds: &'a Speeds,
     pub(super) wire: &'a Table,
     pub(super) cluster: &'a Cluster,
+}
+
+impl Job<'_> {
+    /// Bytes of the message of a step on `n_values`, header included.
+    fn message(&self, step: &Step, round: usize, n_values: usize, operands: u32) -> u32 {
+        if step.n_parts == 1 {
+            return self.wire.message(iter::once(n_values), operands);
+        }
+        let run = self.layout.run(step.part, step.n_parts, round);
+        self.wire.message(run.lens(), operands)
+    }
 }
 
 /// When a rank makes its call, and for how long it first computes on its own.
@@ -96,14 +108,14 @@ enum Status {
 struct Lane {
     round: usize,
     index: usize,
-    /// The current step, and the values of its segment; `None` once all rounds are done.
+    /// The current step, and the values of its segments; `None` once all rounds are done.
     step: Option<Step>,
     n_values: usize,
     /// Operands of the frame that was taken for it.
     incoming: Option<u32>,
     held: Option<Content>,
-    /// Operands of the frame that leaves when the step is done.
-    outgoing: u32,
+    /// Operands and bytes of the frame that leaves when the step is done.
+    outgoing: (u32, u32),
 }
 
 #[derive(Debug)]
@@ -185,7 +197,7 @@ impl<'a> Run<'a> {
                 account: Account::default(),
             });
             for round in 0..job.n_lanes {
-                let (index, n_values, outgoing) = (0, 0, 0);
+                let (index, n_values, outgoing) = (0, 0, (0, 0));
                 let (step, incoming, held) = (None, None, None);
                 run.lanes.push(Lane { round, index, step, n_values, incoming, held, outgoing });
                 run.look_up(rank, round);
@@ -262,7 +274,7 @@ impl<'a> Run<'a> {
         let lane = self.lane_mut(rank, lane);
         if lane.round < job.layout.n_rounds() && lane.index < n_steps {
             let step = job.schedule.step(job.call, Rank::new(rank), lane.index);
-            lane.n_values = job.layout.segment(step.part, lane.round).len;
+            lane.n_values = job.layout.run(step.part, step.n_parts, lane.round).n_values();
             lane.step = Some(step);
         } else {
             lane.step = None;
@@ -363,15 +375,17 @@ impl<'a> Run<'a> {
 
     /// Does what the step does with what the lane holds; how long that takes.
     fn begin(&mut self, rank: usize, lane: usize, step: &Step) -> Time {
-        let (rules, in_place, wire) = (self.job.rules, self.job.in_place, self.job.wire);
+        let (job, rules, in_place) = (self.job, self.job.rules, self.job.in_place);
         let state = self.lane_mut(rank, lane);
+        let round = state.round;
         let (n_values, incoming) = (state.n_values, state.incoming.take());
         let (work, sent) = act(rules, in_place, step, &mut state.held, incoming);
-        state.outgoing = sent.map_or(0, |content| content.operands);
-        let frame = |operands| wire.message(n_values, operands);
+        let frame = |operands| job.message(step, round, n_values, operands);
+        let outgoing = sent.map(|content| (content.operands, frame(content.operands)));
+        state.outgoing = outgoing.unwrap_or_default();
         let messages = Messages {
             received: incoming.map(frame),
-            sent: sent.map(|content| frame(content.operands)),
+            sent: outgoing.map(|(_, n_bytes)| n_bytes),
             is_new: sent.is_some_and(|content| !content.as_received),
         };
         self.prices.of_step(n_values, &work, &messages)
@@ -397,25 +411,27 @@ impl<'a> Run<'a> {
         let n_steps = self.members[rank].n_steps;
         let n_lanes = self.job.n_lanes;
         let state = self.lane_mut(rank, lane);
-        let (step, n_values, operands) = (state.step, state.n_values, state.outgoing);
+        let (step, frame) = (state.step, state.outgoing);
         state.index += 1;
         if state.index == n_steps {
             state.index = 0;
             state.round += n_lanes;
         }
-        if let Some(to) = step.and_then(|step| step.to) {
+        if let Some(step) = step
+            && let Some(to) = step.to
+        {
             let key = Key { from: rank as u32, to: to.0, lane: lane as u32 };
-            self.send(key, n_values, operands, now);
+            let (operands, n_bytes) = frame;
+            self.send(Frame { key, operands, n_bytes }, now);
         }
         self.look_up(rank, lane);
     }
 
-    fn send(&mut self, key: Key, n_values: usize, operands: u32, now: Time) {
-        let n_bytes = self.job.wire.message(n_values, operands);
+    fn send(&mut self, frame: Frame, now: Time) {
+        let Frame { key, n_bytes, .. } = frame;
         let member = &mut self.members[key.from as usize];
         member.account.wire_bytes += u64::from(n_bytes);
         member.account.n_messages += 1;
-        let frame = Frame { key, operands, n_bytes };
         let eager = self.job.cluster.network.eager;
         if eager.is_some_and(|eager| self.links.asks(key, n_bytes > eager)) {
             // The question is short, and queues behind what was sent before.

@@ -4,6 +4,7 @@
 //! uncompressed values per second, so that a segment of n values of b bytes takes n·b / speed
 //! whatever it compresses to.
 
+use foldwire::bundle;
 use foldwire::frame::HEADER_BYTES;
 
 /// Speeds in bytes of uncompressed values per second. `f64::INFINITY` takes no time.
@@ -173,10 +174,16 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Bytes of a message of `n_values` that are sums of `operands`, header included.
-    pub(super) fn message(&self, n_values: usize, operands: u32) -> u32 {
+    /// Bytes of a message of segments of so many values each that are sums of `operands`, header
+    /// included.
+    pub(super) fn message(
+        &self,
+        n_values: impl ExactSizeIterator<Item = usize>,
+        operands: u32,
+    ) -> u32 {
         let width = self.widths[(operands as usize).min(self.widths.len() - 1)];
-        HEADER_BYTES as u32 + (self.fixed + n_values as f64 * width).round() as u32
+        let segment = |n_values| (self.fixed + n_values as f64 * width).round() as usize;
+        (HEADER_BYTES + bundle::n_bytes(n_values.map(segment))) as u32
     }
 }
 
@@ -191,9 +198,12 @@ mod tests {
             assert!((wire.width(operands) - width).abs() < 1e-12, "{operands}");
         }
         let table = wire.table(8);
-        assert_eq!(table.message(1000, 4), 64 + 88 + 700);
-        assert_eq!(Wire::exact(4).table(1).message(1000, 7), 64 + 4000);
-        assert_eq!(Wire::with_ratio(8, 4.0).table(1).message(1000, 1), 64 + 2000);
+        let one = |table: &Table, operands| table.message([1000].into_iter(), operands);
+        assert_eq!(one(&table, 4), 64 + 88 + 700);
+        assert_eq!(one(&Wire::exact(4).table(1), 7), 64 + 4000);
+        assert_eq!(one(&Wire::with_ratio(8, 4.0).table(1), 1), 64 + 2000);
+        let three = Wire::exact(4).table(1).message([16, 1, 17].into_iter(), 1);
+        assert_eq!(three, 64 + 64 + 64 + 128 + 16, "each padded, and an index");
     }
 
     #[test]

@@ -354,7 +354,7 @@ fn what_cannot_run_is_refused() {
 /// What `rank`'s program for one round asks of the codec: encodings, decodings, additions of
 /// floats, combinations of frames, folds, copies of values, copies of frames.
 fn tally(collective: Collective, plan: &Plan, schedule: &dyn Schedule, size: usize) -> [usize; 7] {
-    let (rank, call) = (Rank(0), Call { collective, size, root: Rank(0) });
+    let (rank, call) = (Rank(0), Call::new(collective, size, Rank(0)));
     let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
     let rules = Rules::new(collective, &plan.pipeline, plan.codec, op);
     let mut held = None;

@@ -5,7 +5,7 @@
 //! by the number of ranks in an average is not counted: it happens within a decode. Storing a frame
 //! is decoding it.
 
-use foldwire::primitive::{Content, Contents, Form, Primitive, Rules, Slot};
+use foldwire::primitive::{Content, Contents, Form, Primitive, Rules, Slot, held_after};
 use foldwire::schedule::Step;
 
 /// Primitives of a step, each a number of times, by the names of [`Speeds`](super::Speeds).
@@ -23,6 +23,8 @@ pub(super) struct Work {
     pub(super) copy: u8,
     /// Of a frame; of how many operands is in what leaves.
     pub(super) copy_frame: u8,
+    /// Of what came in, behind what is held.
+    pub(super) join: u8,
 }
 
 impl Work {
@@ -33,6 +35,7 @@ impl Work {
             Primitive::Decode { .. } | Primitive::Store { .. } => self.decode += 1,
             Primitive::Recode { .. } => self.recode += 1,
             Primitive::Copy { .. } => self.copy_frame += 1,
+            Primitive::Join { .. } => self.join += 1,
             Primitive::Move { .. } => {}
             Primitive::Fold | Primitive::FoldInPlace => self.fold += 1,
             Primitive::FoldStore => self.fold_store += 1,
@@ -59,15 +62,17 @@ pub(super) fn act(
     held: &mut Option<Content>,
     incoming: Option<u32>,
 ) -> (Work, Option<Content>) {
+    let n_parts = step.n_parts;
+    let received = |operands| Content { form: Form::Frame, operands, as_received: true, n_parts };
     let mut contents: Contents = [None; Slot::COUNT];
-    contents[Slot::In.index()] =
-        incoming.map(|operands| Content { form: Form::Frame, operands, as_received: true });
+    contents[Slot::In.index()] = incoming.map(received);
     contents[Slot::Held.index()] = *held;
     let mut work = Work::default();
-    for primitive in rules.primitives(step, held.map(|content| content.form)) {
+    for primitive in rules.primitives(step, *held) {
         work.add(primitive, in_place);
-        contents = primitive.after(contents).expect("a step's primitives follow from its holding");
+        let after = primitive.after(contents, n_parts);
+        contents = after.expect("a step's primitives follow from its holding");
     }
-    *held = contents[Slot::Held.index()].filter(|_| step.keep);
+    *held = held_after(step, &contents);
     (work, contents[Slot::Out.index()].filter(|_| step.to.is_some()))
 }

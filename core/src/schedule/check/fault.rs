@@ -34,6 +34,14 @@ pub enum Fault {
     #[error("rank {rank}, step {step}: expects part {expected} from {from}, which sent {arrived}")]
     WrongPart { rank: Rank, step: usize, from: Rank, expected: Part, arrived: Part },
 
+    #[error(
+        "rank {rank}, step {step}: a run of {n_parts} parts, where messages carry {max} at most"
+    )]
+    LongRun { rank: Rank, step: usize, n_parts: usize, max: usize },
+
+    #[error("rank {rank}, step {step}: expects {expected} parts from {from}, which sent {arrived}")]
+    WrongRun { rank: Rank, step: usize, from: Rank, expected: usize, arrived: usize },
+
     #[error("rank {rank}, step {step}: waits for a frame from {from}, whose program has ended")]
     NeverSent { rank: Rank, step: usize, from: Rank },
 

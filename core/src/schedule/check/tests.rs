@@ -14,7 +14,7 @@ use crate::transport::Rank;
 const LARGE_SIZES: [usize; 6] = [100, 127, 128, 129, 257, 1000];
 
 fn call(collective: Collective, size: usize, root: usize) -> Call {
-    Call { collective, size, root: Rank::new(root) }
+    Call::new(collective, size, Rank::new(root))
 }
 
 fn roots(collective: Collective, size: usize) -> Vec<usize> {
@@ -146,6 +146,7 @@ fn ring_costs_what_its_documentation_says() {
                 n_steps: n * (n_messages + 1),
                 max_steps: n_messages + 1,
                 n_messages: n * n_messages,
+                n_root_messages: n_messages,
                 critical_path: n_messages,
             };
             assert_eq!(summary(collective), expected, "{} of {n}", collective.name());
