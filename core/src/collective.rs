@@ -440,6 +440,8 @@ impl<X: Transport> Communicator<X> {
         let max_segment = max_segment(codec, self.transport.frame_capacity())?;
         let cut = Cut { n_parts: schedule.n_parts(call), division, max_segment, lanes };
         let layout = Layout::new(call, rank, shares, window, cut);
+        let max_run = select::max_run(call, codec, self.transport.frame_capacity(), &layout);
+        let call = call.with_runs(max_run);
         let rules = Rules::new(call.collective, &pipeline, codec.id(), op);
         self.sequence = self.sequence.wrapping_add(1);
         let program = Program {

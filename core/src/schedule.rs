@@ -183,7 +183,8 @@ pub struct Call {
     pub size: usize,
     /// The root, for the collectives that have one; rank 0 otherwise.
     pub root: Rank,
-    /// Most parts that a message may carry, at least 1.
+    /// Most parts that a message may carry, at least 1
+    /// ([`select::max_run`](crate::select::max_run)).
     pub max_run: u16,
 }
 

@@ -1,4 +1,5 @@
-//! Which schedule a call takes when the caller leaves the choice open.
+//! Which schedule a call takes when the caller leaves the choice open, and how many parts its
+//! messages may carry.
 //!
 //! A small cost model for all-reduces of m bytes over n ranks by pipelines that keep frames;
 //! everything else takes [`schedule::default_for`].
@@ -17,10 +18,21 @@
 //! *Broadcast and reduce.* A binomial tree passes ⌈log₂ n⌉ arrays through its root one after the
 //! other; a chain one, in k rounds that need n − 2 more to reach the end. The chain pays where
 //! k·(⌈log₂ n⌉ − 1) > n − 2.
+//!
+//! *Runs of parts.* Along a binomial tree that packs short parts, ⌈log₂ n⌉ messages leave the root
+//! of a scatter in place of n − 1, of which each costs it α at least, where the others overlap. But
+//! what is packed waits until the last part of its run is encoded, and is copied where a run is
+//! divided: about a pass over the array, or over the m/ρ bytes that a lossy codec makes of it. So
+//! runs pay where that is less than α·C·(n − 1 − ⌈log₂ n⌉).
 
+use crate::bundle;
+use crate::codec::{Codec, CodecId};
+use crate::element::Element;
+use crate::frame::HEADER_BYTES;
+use crate::layout::Layout;
 use crate::op::OpCode;
 use crate::plan::Plan;
-use crate::schedule::{self, Chain, Collective, Pairwise, RecursiveDoubling, Schedule};
+use crate::schedule::{self, Call, Chain, Collective, Pairwise, RecursiveDoubling, Schedule};
 
 /// Seconds that a message costs whatever its size: MPI on a fast fabric, or a thread's wake-up.
 const MESSAGE_COST: f64 = 5e-6;
@@ -73,11 +85,47 @@ pub fn schedule(
     }
 }
 
+/// Most parts that a message of a scatter or gather may carry ([`Call::max_run`]), in frames of
+/// `capacity` bytes: as many as are sure to fit together, if that is sooner. Parts that take several
+/// rounds travel alone, and so do those of other collectives. Every rank must ask with the same
+/// arguments.
+pub fn max_run<T: Element>(
+    call: Call,
+    codec: &dyn Codec<T>,
+    capacity: usize,
+    layout: &Layout<'_>,
+) -> u16 {
+    if !matches!(call.collective, Collective::Scatter | Collective::Gather) {
+        return 1;
+    }
+    let n_bytes = layout.count().saturating_mul(T::BYTES);
+    let longest = layout.longest_short_part();
+    let Some(longest) = longest.filter(|_| runs_pay(codec.id(), call.size, n_bytes)) else {
+        return 1;
+    };
+    let Some(encoded) = codec.max_encoded_len(longest) else { return 1 };
+    // Floats must fit as well.
+    let n_bytes = encoded.max(longest * T::BYTES);
+    let n_parts = bundle::max_parts(n_bytes, capacity.saturating_sub(HEADER_BYTES));
+    u16::try_from(n_parts).unwrap_or(u16::MAX)
+}
+
+/// Whether messages should carry as many parts as fit, of an array of `n_bytes` over `size` ranks.
+fn runs_pay(codec: CodecId, size: usize, n_bytes: usize) -> bool {
+    let n_saved = size.saturating_sub(1 + n_doublings(size));
+    let ratio = if codec.is_exact() { 1.0 } else { RATIO };
+    (n_bytes as f64) < ratio * MESSAGE_COST * STEP_RATE * n_saved as f64
+}
+
+/// ⌈log₂ n⌉ for n ≥ 1.
+const fn n_doublings(size: usize) -> usize {
+    size.next_power_of_two().ilog2() as usize
+}
+
 /// Whether a chain is through sooner than a tree.
 fn is_long_for_a_chain(size: usize, n_bytes: usize) -> bool {
     let n_rounds = n_bytes / ROUND;
-    let doublings = size.next_power_of_two().ilog2() as usize;
-    n_rounds * doublings.saturating_sub(1) > size.saturating_sub(2)
+    n_rounds * n_doublings(size).saturating_sub(1) > size.saturating_sub(2)
 }
 
 /// Whether messages cost more than bytes.
@@ -133,6 +181,16 @@ mod tests {
         assert_eq!(broadcast(2, LONG), "binomial");
         assert_eq!(broadcast(4096, LONG), "binomial");
         assert_eq!(broadcast(4096, 1 << 30), "chain");
+    }
+
+    #[test]
+    fn short_parts_are_packed_where_that_saves_messages() {
+        for size in 1..=3 {
+            assert!(!runs_pay(CodecId::Raw, size, 0), "{size} ranks");
+        }
+        assert!(runs_pay(CodecId::Raw, 16, 50_000) && !runs_pay(CodecId::Raw, 16, 60_000));
+        assert!(runs_pay(CodecId::FzLight, 16, 200_000));
+        assert!(runs_pay(CodecId::Raw, 64, 200_000) && !runs_pay(CodecId::FzLight, 64, LONG));
     }
 
     #[test]

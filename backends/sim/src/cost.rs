@@ -321,7 +321,7 @@ pub fn predict<T: Element>(
 
     let division =
         if collective == Collective::AllReduce { case.plan.division } else { Division::Blocks };
-    let layout = divide::<T>(case, call, schedule.n_parts(call), division)?;
+    let (call, layout) = divide::<T>(case, call, schedule.n_parts(call), division)?;
     let wire = costs.wire.table(size);
     let job = Job {
         schedule,
@@ -365,7 +365,7 @@ fn exchange_extents(
     let call = Call::new(Collective::AllReduce, case.size, Rank(0));
     let wire = Wire::exact(f64::BYTES).table(case.size);
     let n_parts = EXTENT_SCHEDULE.n_parts(call);
-    let layout = divide::<f64>(&exchange, call, n_parts, Division::Blocks)?;
+    let (call, layout) = divide::<f64>(&exchange, call, n_parts, Division::Blocks)?;
     let job = Job {
         schedule: EXTENT_SCHEDULE,
         call,
@@ -403,13 +403,13 @@ fn account(
     Ok(n_events)
 }
 
-/// How the engine divides the array.
+/// How the engine divides the array, and how many parts it lets messages carry.
 fn divide<T: Element>(
     case: &Case,
     call: Call,
     n_parts: usize,
     division: Division,
-) -> Result<Layout<'static>, Error> {
+) -> Result<(Call, Layout<'static>), Error> {
     // What an encoding takes at most depends neither on the quantum nor on the level.
     let (quantum, level) = (Quantum::LOSSLESS, Level::Scalar);
     let params = CodecParams { quantum, max_operands: 1, averages: false, level };
@@ -417,5 +417,7 @@ fn divide<T: Element>(
     let max_segment = layout::max_segment(codec.as_dyn(), case.frame_bytes)?;
     let cut = Cut { n_parts, division, max_segment, lanes: case.lanes.min(MAX_LANES) };
     // Lengths are the same for every rank.
-    Ok(Layout::new(call, Rank(0), Shares::Even(case.count), Window::Whole, cut))
+    let layout = Layout::new(call, Rank(0), Shares::Even(case.count), Window::Whole, cut);
+    let max_run = select::max_run(call, codec.as_dyn(), case.frame_bytes, &layout);
+    Ok((call.with_runs(max_run), layout))
 }

@@ -14,18 +14,19 @@
 //! *Reduce.* The other way around: a rank combines the results of its children, smallest subtree
 //! first, because that one is complete first, and hands the result to its parent.
 //!
-//! *Scatter.* Part p belongs to rank p. The root sends the parts in descending order of place; each
-//! rank passes on those of its descendants and stores its own, which comes last. As every subtree
-//! is a run of places, descending order is at once "largest subtree first" at every rank, and no
-//! subtree has to wait for the part of a rank above it. The last part to leave the root has one
-//! link to cross.
+//! *Scatter.* Part p belongs to rank p. Places are divided into *blocks* of B, a power of two, the
+//! most of which the parts fit a message together; so a block's first place, its *head*, has all of
+//! it in its subtree, and heads form a tree of blocks. The root sends the blocks in descending
+//! order, each whole to its head; each head passes on those of its descendants. Of its own block a
+//! head sends each of its children there, the largest subtree first, the run of parts of that
+//! subtree, who does the same with it, and stores its own part last. Descending order is "largest
+//! subtree first" everywhere, and no subtree waits for the part of a rank above it. The last part
+//! to leave the root has one link to cross. Where B = 1 every part is a message of its own; where
+//! B ≥ n/2 every subtree is one.
 //!
-//! *Gather.* The mirror image: every rank sends its own part, then passes on those of its
-//! descendants, in ascending order of place. The root finds the next part always on its way.
-//!
-//! A message is one part's frame, and frames are not merged, so scatter and gather pay a latency
-//! for each part; what the tree saves is links, not messages: a rank talks to ⌈log₂ n⌉ + 1 others
-//! at most.
+//! *Gather.* The mirror image: a rank takes its own part, puts the runs of its children in its block
+//! behind it, smallest subtree first, sends all that to its parent, and passes on the blocks of its
+//! descendants in ascending order. The root finds the next part always on its way.
 //!
 //! Cost for m bytes (scatter and gather: the whole array), with latency α per message, β per byte
 //! sent and γ per byte reduced:
@@ -34,13 +35,16 @@
 //! |---|---|---|
 //! | broadcast | ⌈log₂ n⌉·(α + m·β) | n − 1 |
 //! | reduce | ⌈log₂ n⌉·(α + m·β + m·γ) | n − 1 |
-//! | scatter, gather | (n − 1)·(α + m/n·β) | one bits of 0..n together, about n/2·log₂ n |
+//! | scatter, gather, B ≥ n/2 | ⌈log₂ n⌉·α + (n − 1)/n·m·β | n − 1 |
+//! | scatter, gather | (⌈n/B⌉ − 1 + log₂ B)·α + (n − 1)/n·m·β | one bits of 0..⌈n/B⌉ together, and n − ⌈n/B⌉ |
 //!
 //! Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication
-//! operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4 (with merged messages).
+//! operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4. gZCCL's scatter (J.
+//! Huang et al., ICS'24) packs compressed parts in the same way.
 
 use super::{Call, Collective, Part, Schedule, Step};
 use crate::transport::Rank;
+use core::ops::Range;
 
 /// Broadcast, reduce, scatter and gather along a binomial tree.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +73,7 @@ impl Schedule for Binomial {
     }
 
     fn n_steps(&self, call: Call, rank: Rank) -> usize {
-        let tree = Tree { size: call.size, root: call.root };
+        let tree = Tree::of(call);
         let place = tree.place(rank);
         let n_children = tree.n_children(place);
         match call.collective {
@@ -77,7 +81,7 @@ impl Schedule for Binomial {
             Collective::Broadcast if place == 0 => n_children + 1,
             Collective::Broadcast => n_children + 2,
             Collective::Reduce => n_children.max(1),
-            Collective::Scatter | Collective::Gather => tree.n_below(place) + 1,
+            Collective::Scatter | Collective::Gather => tree.n_moves(place),
             _ => 0,
         }
     }
@@ -89,7 +93,7 @@ impl Schedule for Binomial {
 
     fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
         debug_assert!(index < self.n_steps(call, rank));
-        let tree = Tree { size: call.size, root: call.root };
+        let tree = Tree::of(call);
         let place = tree.place(rank);
         match call.collective {
             Collective::Broadcast => tree.broadcast(place, index),
@@ -105,9 +109,15 @@ impl Schedule for Binomial {
 struct Tree {
     size: usize,
     root: Rank,
+    /// Places of a block, a power of two.
+    block: usize,
 }
 
 impl Tree {
+    const fn of(call: Call) -> Self {
+        Self { size: call.size, root: call.root, block: 1 << call.max_run.ilog2() }
+    }
+
     fn broadcast(&self, place: usize, index: usize) -> Step {
         let n_children = self.n_children(place);
         let send_to = |nth: usize| {
@@ -142,26 +152,105 @@ impl Tree {
         }
     }
 
+    /// Steps of a scatter or gather.
+    fn n_moves(&self, place: usize) -> usize {
+        let own = self.own_places(place).len();
+        // A run is received or sent before or after it is divided or put together.
+        let passes_run = place > 0 && own > 1;
+        self.n_blocks_below(place) + usize::from(passes_run) + ceil_log2(own) + 1
+    }
+
     fn scatter(&self, place: usize, index: usize) -> Step {
-        let subject = place + self.n_below(place) - index;
-        let part = self.part(subject);
-        match self.parent(place) {
-            None if subject == place => Step::own(part).store(),
-            None => Step::own(part).to(self.child_towards(place, subject)),
-            Some(parent) if subject == place => Step::receive(part, parent).store(),
-            Some(parent) => Step::receive(part, parent).to(self.child_towards(place, subject)),
+        let n_passed = self.n_blocks_below(place);
+        if index < n_passed {
+            let block = self.block_below(place, n_passed - index);
+            let to = self.child_towards(place, block.start);
+            return self.incoming(place, block).to(to);
+        }
+        let own = self.own_places(place);
+        let n_children = ceil_log2(own.len());
+        if place > 0 && own.len() > 1 && index == n_passed {
+            return self.incoming(place, own).keep();
+        }
+        // What is left to do: the children's runs, and the own part.
+        match self.n_moves(place) - 1 - index {
+            0 if n_children == 0 => self.incoming(place, own).store(),
+            0 => self.run(place..place + 1).store(),
+            left => {
+                let child = left - 1;
+                self.run(self.child_places(place, child)).to(self.child(place, child))
+            }
         }
     }
 
     fn gather(&self, place: usize, index: usize) -> Step {
-        let subject = place + index;
-        let part = self.part(subject);
-        match self.parent(place) {
-            None if subject == place => Step::own(part).store(),
-            None => Step::receive(part, self.child_towards(place, subject)).store(),
-            Some(parent) if subject == place => Step::own(part).to(parent),
-            Some(parent) => Step::receive(part, self.child_towards(place, subject)).to(parent),
+        let n_own = self.n_moves(place) - self.n_blocks_below(place);
+        if index >= n_own {
+            let block = self.block_below(place, index - n_own + 1);
+            let from = self.child_towards(place, block.start);
+            return self.outgoing(place, self.receive(from, block));
         }
+        let own = self.own_places(place);
+        let n_children = ceil_log2(own.len());
+        let is_root = place == 0;
+        match index {
+            0 if is_root || n_children == 0 => self.outgoing(place, self.run(place..place + 1)),
+            0 => self.run(place..place + 1).keep(),
+            _ if index <= n_children => {
+                let child = index - 1;
+                let (from, places) = (self.child(place, child), self.child_places(place, child));
+                let step = self.receive(from, places);
+                if is_root { step.store() } else { step.keep() }
+            }
+            _ => self.outgoing(place, self.run(own)),
+        }
+    }
+
+    /// A step on what a rank has of the parts of these places.
+    fn run(&self, places: Range<usize>) -> Step {
+        Step::own(self.part(places.start)).run(places.len())
+    }
+
+    /// The same on what it receives from another.
+    fn receive(&self, from: Rank, places: Range<usize>) -> Step {
+        Step::receive(self.part(places.start), from).run(places.len())
+    }
+
+    /// A step on what comes from the parent; at the root, on what it has.
+    fn incoming(&self, place: usize, places: Range<usize>) -> Step {
+        match self.parent(place) {
+            None => self.run(places),
+            Some(parent) => self.receive(parent, places),
+        }
+    }
+
+    /// The step, whose value goes to the parent; at the root, into the output.
+    fn outgoing(&self, place: usize, step: Step) -> Step {
+        match self.parent(place) {
+            None => step.store(),
+            Some(parent) => step.to(parent),
+        }
+    }
+
+    /// The places of the subtree of `place` that are in its block: they follow each other.
+    fn own_places(&self, place: usize) -> Range<usize> {
+        place..(place + self.block).min(place + self.n_below(place) + 1)
+    }
+
+    /// The places of the subtree of child `k` in the same block.
+    fn child_places(&self, place: usize, k: usize) -> Range<usize> {
+        place + (1 << k)..(place + (2 << k)).min(self.own_places(place).end)
+    }
+
+    /// Number of other blocks in the subtree of `place`.
+    fn n_blocks_below(&self, place: usize) -> usize {
+        (self.n_below(place) + 1).div_ceil(self.block) - 1
+    }
+
+    /// The places of the `nth` block after that of a head.
+    fn block_below(&self, head: usize, nth: usize) -> Range<usize> {
+        let start = head + nth * self.block;
+        start..(start + self.block).min(self.size)
     }
 
     fn place(&self, rank: Rank) -> usize {

@@ -12,7 +12,9 @@ use foldwire::layout::{Cut, Division, Layout, Shares, Window, max_segment};
 use foldwire::op::Op;
 use foldwire::primitive::{Content, Contents, Form, Primitive, Rules, Slot, held_after};
 use foldwire::schedule::Call;
-use foldwire::{Bound, Collective, Communicator, Element, Plan, Quantum, Rank, Report, Scope};
+use foldwire::{
+    Bound, Collective, Communicator, Element, Plan, Quantum, Rank, Report, Scope, select,
+};
 use foldwire_sim::cost::{self, Cluster, Costs};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_tests::{Backend, Case, Threads, pairwise, with_type};
@@ -71,6 +73,7 @@ fn primitives<T: Element>(case: &Case, rank: usize) -> Vec<Primitive> {
     let cut = Cut { n_parts, division, max_segment, lanes: LANES };
     let shares = Shares::Even(case.count);
     let layout = Layout::new(call, Rank::new(rank), shares, Window::Whole, cut);
+    let call = call.with_runs(select::max_run(call, codec, FRAME_BYTES, &layout));
     let rules = Rules::new(case.collective, &model.plan.pipeline, case.codec, model.op);
     let rank = Rank::new(rank);
     let mut all = Vec::new();

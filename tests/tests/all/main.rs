@@ -27,6 +27,7 @@ mod published_faults;
 mod queue;
 mod real_fields;
 mod reports;
+mod runs;
 mod same_bits;
 mod shrink;
 mod simulated;

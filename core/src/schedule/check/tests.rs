@@ -28,14 +28,22 @@ fn roots(collective: Collective, size: usize) -> Vec<usize> {
     vec![0, 1, size / 2, size - 1]
 }
 
+/// How many parts messages may carry where schedules make use of it.
+fn max_runs(collective: Collective) -> &'static [u16] {
+    use Collective::{Gather, Scatter};
+    if matches!(collective, Scatter | Gather) { &[1, 2, 3, 4, 8, u16::MAX] } else { &[1] }
+}
+
 /// All calls that `schedule` supports with these sizes.
 fn calls(schedule: &dyn Schedule, sizes: impl Iterator<Item = usize> + Clone) -> Vec<Call> {
     let supported = Collective::ALL.into_iter().filter(|&c| schedule.supports(c));
     supported
         .flat_map(|c| {
-            sizes
-                .clone()
-                .flat_map(move |n| roots(c, n).into_iter().map(move |root| call(c, n, root)))
+            let with_root = move |n, root| {
+                max_runs(c).iter().map(move |&max_run| call(c, n, root).with_runs(max_run))
+            };
+            let of_size = move |n| roots(c, n).into_iter().flat_map(move |root| with_root(n, root));
+            sizes.clone().flat_map(of_size)
         })
         .collect()
 }
@@ -167,13 +175,37 @@ fn recursive_doubling_costs_what_its_documentation_says() {
 fn binomial_costs_what_its_documentation_says() {
     for call in calls(&Binomial, (2..=64).chain(LARGE_SIZES)) {
         let n = call.size;
+        let block = 1 << call.max_run.ilog2();
+        let n_blocks = n.div_ceil(block);
         let (critical_path, n_messages) = match call.collective {
             Collective::Broadcast | Collective::Reduce => (ceil_log2(n), n - 1),
-            _ => (n - 1, (0..n).map(|place| place.count_ones() as usize).sum()),
+            _ => (
+                n_blocks - 1 + ceil_log2(block.min(n)),
+                (0..n_blocks).map(|head| head.count_ones() as usize).sum::<usize>() + n - n_blocks,
+            ),
         };
         let summary = expect_right(&Binomial, call);
         assert_eq!(summary.critical_path, critical_path, "{call:?}");
         assert_eq!(summary.n_messages, n_messages, "{call:?}");
+        if call.collective == Collective::Scatter {
+            assert_eq!(summary.n_root_messages, critical_path, "{call:?}");
+        }
+    }
+}
+
+#[test]
+fn short_parts_take_as_many_messages_as_there_are_levels() {
+    for n in (2..=64).chain(LARGE_SIZES) {
+        // All parts of a subtree fit a message if half of all do.
+        for max_run in [n.next_power_of_two() as u16 / 2, n as u16, u16::MAX] {
+            let scatter = call(Collective::Scatter, n, n / 3).with_runs(max_run);
+            let gather = call(Collective::Gather, n, n / 3).with_runs(max_run);
+            let [scatter, gather] = [scatter, gather].map(|call| expect_right(&Binomial, call));
+            assert_eq!(scatter.n_root_messages, ceil_log2(n), "{n} ranks");
+            assert_eq!(scatter.critical_path, ceil_log2(n), "{n} ranks");
+            assert_eq!(gather.critical_path, ceil_log2(n), "{n} ranks");
+            assert_eq!((scatter.n_messages, gather.n_messages), (n - 1, n - 1), "{n} ranks");
+        }
     }
 }
 
@@ -248,6 +280,24 @@ fn every_part_is_the_right_one() {
                         check(table, call).is_err(),
                         "{call:?}, other part in {index} of {rank}"
                     );
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn every_run_is_as_long_as_it_must_be() {
+    for shorter in [false, true] {
+        for call in calls(&Binomial, 2..=9).into_iter().filter(|call| call.max_run > 1) {
+            Table::of(&Binomial, call).each_damaged(
+                |program, index| {
+                    let n_parts = &mut program[index].n_parts;
+                    *n_parts = if shorter { *n_parts - 1 } else { *n_parts + 1 };
+                },
+                |table, rank, index| {
+                    let found = check(table, call);
+                    assert!(found.is_err(), "{call:?}, other run in {index} of {rank}");
                 },
             );
         }
@@ -407,6 +457,41 @@ fn a_deadlock_that_longer_links_would_hide_is_found() {
 }
 
 #[test]
+fn misused_runs_are_found() {
+    let scatter = call(Collective::Scatter, 4, 0).with_runs(2);
+    // Rank 0 sends parts 2 and 3 to rank 2, which sends part 3 on.
+    let (rank, from) = (Rank(2), Rank(0));
+    assert_eq!(
+        fault_after(&Binomial, scatter, |programs| programs[0][0].n_parts = 3),
+        Fault::LongRun { rank: from, step: 0, n_parts: 3, max: 2 }
+    );
+    assert_eq!(
+        fault_after(&Binomial, scatter, |programs| programs[2][0].n_parts = 1),
+        Fault::WrongRun { rank, step: 0, from, expected: 1, arrived: 2 }
+    );
+    assert_eq!(
+        fault_after(&Binomial, scatter, |programs| programs[2].swap(1, 2)),
+        Fault::OtherPartHeld { rank, step: 1, part: Part(2), held: Part(2) }
+    );
+    let gather = call(Collective::Gather, 8, 7).with_runs(4);
+    // Rank 3 takes its own part, puts those of ranks 4, 5 and 6 behind it, and sends them all.
+    let (rank, held) = (Rank(3), Part(3));
+    assert_eq!(
+        fault_after(&Binomial, gather, |programs| programs[3].swap(1, 2)),
+        Fault::OtherPartHeld { rank, step: 1, part: Part(5), held }
+    );
+    assert_eq!(
+        fault_after(&Binomial, gather, |programs| {
+            let last = programs[3].last_mut().expect("no program is empty");
+            (last.part, last.n_parts) = (Part(5), 2);
+            let received = &mut programs[7][3];
+            (received.part, received.n_parts) = (Part(5), 2);
+        }),
+        Fault::HoldingLeft { rank, part: held }
+    );
+}
+
+#[test]
 fn misused_holdings_are_found() {
     let rank = Rank(0);
     let fault = fault_after(&Ring, call(Collective::AllGather, 3, 0), |programs| {
@@ -547,6 +632,13 @@ fn programs_and_faults_read_well() {
          2: reduce part 0 from 2\n\
          3: send part 0 to 0, keep\n\
          4: finish-as-sent part 0\n"
+    );
+    let gather = call(Collective::Gather, 4, 1).with_runs(4);
+    assert_eq!(
+        program(&Binomial, gather, Rank(3)).to_string(),
+        "0: take part 3\n\
+         1: hold part 0 from 0\n\
+         2: send part 3 and 1 more to 1\n"
     );
     assert_eq!(
         Fault::NeverSent { rank: Rank(1), step: 3, from: Rank(0) }.to_string(),
