@@ -10,7 +10,7 @@ use crate::layout::{Cut, Division, Segment, Shares, Window};
 use crate::op::OpCode;
 use crate::pipeline::HOMOMORPHIC;
 use crate::primitive::Primitive;
-use crate::schedule::{Collective, Pairwise};
+use crate::schedule::{Binomial, Collective, Pairwise};
 use std::vec;
 use std::vec::Vec;
 
@@ -19,6 +19,8 @@ use std::vec::Vec;
 struct Slow {
     n_asked: usize,
     done: Vec<Primitive>,
+    /// Where in the input each was done.
+    places: Vec<usize>,
 }
 
 impl Compute for Slow {
@@ -41,15 +43,13 @@ impl Compute for Slow {
             return Poll::Pending;
         }
         self.done.push(primitive);
+        self.places.push(segment.input);
         Poll::Ready(Ok(Written { n_bytes: 4 * segment.len, ..Written::default() }))
     }
 }
 
-#[test]
-fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
-    // Rank 0 of 2 gathers: it encodes its part, sends it, keeps it, and stores it as sent. What
-    // rank 1 sends never comes.
-    let call = Call::new(Collective::AllGather, 2, Rank(0));
+/// What rank 0 does in a call on 200 values.
+fn engine<F: Frame>(call: Call, schedule: &'static dyn Schedule) -> Engine<'static, F> {
     let header = CallHeader {
         context: 0,
         epoch: 0,
@@ -67,14 +67,21 @@ fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
         measure: Measure::Lattice,
         step: 1e-3,
     };
-    let mut transport = Memory::new(2, 8);
     let (shares, window) = (Shares::Even(200), Window::Own);
-    let cut = Cut { n_parts: 2, division: Division::Blocks, max_segment: 200, lanes: 1 };
+    let n_parts = schedule.n_parts(call);
+    let cut = Cut { n_parts, division: Division::Blocks, max_segment: 200, lanes: 1 };
     let layout = Layout::new(call, Rank(0), shares, window, cut);
     let rules = Rules::new(call.collective, &HOMOMORPHIC, CodecId::FzLight, OpCode::None);
-    let schedule = &Pairwise;
     let program = Program { schedule, call, rules, header, layout, checksum: false, rank: Rank(0) };
-    let mut engine = Engine::new(program, 1, Duration::ZERO);
+    Engine::new(program, 1, Duration::ZERO)
+}
+
+#[test]
+fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
+    // Rank 0 of 2 gathers: it encodes its part, sends it, keeps it, and stores it as sent. What
+    // rank 1 sends never comes.
+    let mut transport = Memory::new(2, 8);
+    let mut engine = engine(Call::new(Collective::AllGather, 2, Rank(0)), &Pairwise);
     let (mut slow, mut notices) = (Slow::default(), Notices::default());
     let limits = Limits { stall: Duration::from_secs(1), deadline: None };
     let mut progress = vec![];
@@ -89,4 +96,21 @@ fn a_step_whose_computation_is_pending_goes_on_where_it_was() {
         panic!("{:?}", slow.done)
     };
     assert_eq!(transport.sent_to, [Rank(1)]);
+}
+
+#[test]
+fn a_run_whose_computation_is_pending_goes_on_with_the_part_where_it_was() {
+    // The root of 4 scatters: it encodes parts 2 and 3 into one message, part 1 into another, and
+    // copies part 0.
+    let mut transport = Memory::new(4, 8);
+    let mut engine = engine(Call::new(Collective::Scatter, 4, Rank(0)).with_runs(2), &Binomial);
+    let (mut slow, mut notices) = (Slow::default(), Notices::default());
+    let limits = Limits { stall: Duration::from_secs(1), deadline: None };
+    let mut n_polls = 1;
+    while engine.poll(&mut transport, &mut slow, limits, &mut notices) != Ok(Progress::Finished) {
+        n_polls += 1;
+    }
+    assert_eq!((slow.n_asked, n_polls), (12, 12), "each part is asked for three times");
+    assert_eq!(slow.places, [100, 150, 50, 0]);
+    assert_eq!((transport.sent_to, engine.report.n_messages), (vec![Rank(2), Rank(1)], 2));
 }
