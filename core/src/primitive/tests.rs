@@ -1,7 +1,9 @@
 //! Every list that can be made is one that a lane can carry out, and does what its step says.
 
 use super::*;
-use crate::schedule::Part;
+use crate::codec::CodecId;
+use crate::op::OpCode;
+use crate::schedule::{Collective, Part};
 use crate::transport::Rank;
 use std::vec::Vec as List;
 

@@ -31,12 +31,14 @@ mod bit_set;
 mod fault;
 #[cfg(test)]
 mod tests;
+mod value;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use self::bit_set::BitSet;
 pub use self::fault::Fault;
+use self::value::Value;
 use super::{Call, Collective, Part, Schedule, Step};
 use crate::transport::Rank;
 
@@ -125,16 +127,6 @@ struct Frame {
 struct Run {
     part: Part,
     values: Vec<Value>,
-}
-
-/// What is known of some values.
-#[derive(Clone)]
-struct Value {
-    contributors: BitSet,
-    /// Fingerprint of the tree of combinations.
-    tree: u64,
-    /// Whether these are the values a receiver decodes.
-    as_sent: bool,
 }
 
 /// Who stored a part first, and what identifies its bits.
@@ -493,27 +485,6 @@ impl State {
     }
 }
 
-impl Value {
-    fn local(size: usize, rank: Rank, part: Part) -> Self {
-        let mut contributors = BitSet::new(size);
-        contributors.insert(rank.index());
-        let tree = scramble(u64::from(rank.0) << 32 | u64::from(part.0));
-        Self { contributors, tree, as_sent: false }
-    }
-
-    /// The reduction of both, or a rank that contributed to both.
-    fn combined_with(mut self, other: &Self) -> Result<Self, Rank> {
-        if let Some(r) = self.contributors.first_common(&other.contributors) {
-            return Err(Rank::new(r));
-        }
-        self.contributors.unite(&other.contributors);
-        // Symmetric, so that swapped operands give the same tree.
-        self.tree = scramble(self.tree.wrapping_add(other.tree));
-        self.as_sent = false;
-        Ok(self)
-    }
-}
-
 /// The ranks whose values make up `part` of the output.
 fn contributors(call: Call, part: Part) -> BitSet {
     if call.collective.reduces() {
@@ -523,12 +494,4 @@ fn contributors(call: Call, part: Part) -> BitSet {
     let starts_with = |&rank: &Rank| call.has(call.input(rank), rank, part);
     (0..call.size).map(Rank::new).filter(starts_with).for_each(|rank| origin.insert(rank.index()));
     origin
-}
-
-/// A bijection that leaves no pattern (the output function of SplitMix64; Steele, Lea, Flood 2014).
-fn scramble(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
 }

@@ -1,0 +1,45 @@
+//! Values as symbols: who contributed, in which tree of combinations, and whether the wire came
+//! between.
+
+use super::bit_set::BitSet;
+use crate::schedule::Part;
+use crate::transport::Rank;
+
+/// What is known of some values.
+#[derive(Clone)]
+pub(super) struct Value {
+    pub(super) contributors: BitSet,
+    /// Fingerprint of the tree of combinations.
+    pub(super) tree: u64,
+    /// Whether these are the values a receiver decodes.
+    pub(super) as_sent: bool,
+}
+
+impl Value {
+    pub(super) fn local(size: usize, rank: Rank, part: Part) -> Self {
+        let mut contributors = BitSet::new(size);
+        contributors.insert(rank.index());
+        let tree = scramble(u64::from(rank.0) << 32 | u64::from(part.0));
+        Self { contributors, tree, as_sent: false }
+    }
+
+    /// The reduction of both, or a rank that contributed to both.
+    pub(super) fn combined_with(mut self, other: &Self) -> Result<Self, Rank> {
+        if let Some(r) = self.contributors.first_common(&other.contributors) {
+            return Err(Rank::new(r));
+        }
+        self.contributors.unite(&other.contributors);
+        // Symmetric, so that swapped operands give the same tree.
+        self.tree = scramble(self.tree.wrapping_add(other.tree));
+        self.as_sent = false;
+        Ok(self)
+    }
+}
+
+/// A bijection that leaves no pattern (the output function of SplitMix64; Steele, Lea, Flood 2014).
+fn scramble(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
