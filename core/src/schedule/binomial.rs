@@ -14,15 +14,15 @@
 //! *Reduce.* The other way around: a rank combines the results of its children, smallest subtree
 //! first, because that one is complete first, and hands the result to its parent.
 //!
-//! *Scatter.* Part p belongs to rank p. Places are divided into *blocks* of B, a power of two, the
-//! most of which the parts fit a message together; so a block's first place, its *head*, has all of
-//! it in its subtree, and heads form a tree of blocks. The root sends the blocks in descending
-//! order, each whole to its head; each head passes on those of its descendants. Of its own block a
-//! head sends each of its children there, the largest subtree first, the run of parts of that
-//! subtree, who does the same with it, and stores its own part last. Descending order is "largest
-//! subtree first" everywhere, and no subtree waits for the part of a rank above it. The last part
-//! to leave the root has one link to cross. Where B = 1 every part is a message of its own; where
-//! B ≥ n/2 every subtree is one.
+//! *Scatter.* Part p belongs to rank p. Places are divided into *blocks* of B, the greatest power of
+//! two of which a message may carry the parts. The first place of a block, its *head*, has all of it
+//! in its subtree, so heads form a tree of blocks. The root sends the other blocks in descending
+//! order, each in one message, and heads pass on those that are not theirs. Its own block a head
+//! divides: each child there gets the run of parts of its subtree, the largest first, and does the
+//! same with it. Everybody's own part comes last. Descending order is "largest subtree first"
+//! everywhere, and no subtree waits for the part of a rank above it. The last part to leave the root
+//! has one link to cross. Where B = 1 every part is a message of its own; where B ≥ n/2 every
+//! subtree is one.
 //!
 //! *Gather.* The mirror image: a rank takes its own part, puts the runs of its children in its block
 //! behind it, smallest subtree first, sends all that to its parent, and passes on the blocks of its
@@ -39,8 +39,8 @@
 //! | scatter, gather | (⌈n/B⌉ − 1 + log₂ B)·α + (n − 1)/n·m·β | one bits of 0..⌈n/B⌉ together, and n − ⌈n/B⌉ |
 //!
 //! Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication
-//! operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4. gZCCL's scatter (J.
-//! Huang et al., ICS'24) packs compressed parts in the same way.
+//! operations in MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), §4. Compressed parts are
+//! packed likewise in gZCCL's scatter (J. Huang et al., ICS'24).
 
 use super::{Call, Collective, Part, Schedule, Step};
 use crate::transport::Rank;
