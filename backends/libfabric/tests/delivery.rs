@@ -12,7 +12,7 @@ use foldwire_messaging::{Net, Refused, Source};
 /// What message number `n` of a link holds; lengths around every limit that providers have.
 fn content(from: Rank, tag: Tag, n: usize) -> Vec<u8> {
     let length = [8, 64, 1000, 5000, 17_000, 70_000, 150_000][n % 7] + n;
-    let mut bytes = vec![(from.0 as u8) ^ tag.0 ^ n as u8; length];
+    let mut bytes = vec![(from.0 as u8) ^ tag.0 as u8 ^ n as u8; length];
     bytes[..8].copy_from_slice(&(n as u64).to_le_bytes());
     bytes
 }
