@@ -219,6 +219,7 @@ fn encodings<T: Value>(folder: &Path, id: CodecId) -> io::Result<()> {
 fn message(collective: Collective, checksum: bool) -> Vec<u8> {
     let mut bytes = vec![7; HEADER_BYTES + 8];
     let call = CallHeader {
+        context: 0,
         epoch: 0,
         sequence: 1,
         collective,
