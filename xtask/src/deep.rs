@@ -2,6 +2,7 @@
 
 use crate::steps::Steps;
 use crate::{fabrics, fuzz, loom, machine, packages, sanitize, soak};
+use std::thread;
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let missing = packages::install(steps)?;
@@ -11,10 +12,20 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let here = machine::available();
     fabrics::skip_what_is_missing(steps, here);
     soak::deeply(steps)?;
-    loom::run(steps, &loom::Args::default())?;
-    fuzz::briefly(steps)?;
-    sanitize::briefly(steps)?;
-    fabrics::test_others(steps, here)?;
+    // Ranks of processes wait for each other most of the time. What computes fills that.
+    let mut aside = steps.aside();
+    let beside = &mut aside;
+    let (others, computed) = thread::scope(|scope| {
+        let computing = scope.spawn(move || {
+            loom::run(beside, &loom::Args::default())?;
+            fuzz::briefly(beside)?;
+            sanitize::briefly(beside)
+        });
+        (fabrics::test_others(steps, here), computing.join())
+    });
+    steps.append(aside);
+    others?;
+    computed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     #[cfg(target_os = "linux")]
     crate::cluster::test(steps)?;
     Ok(())

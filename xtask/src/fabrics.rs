@@ -115,14 +115,12 @@ pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<
         steps.run("suites of five processes", tests.env(SUITE_SIZES, "5"))?;
     }
     for library in libraries(here).skip(1) {
-        for (what, words) in [
-            ("crates", "test -p foldwire-mpi -p foldwire-mpi-native"),
-            ("suite", "test -p foldwire-tests --features mpi --test mpi"),
-        ] {
-            let mut command = steps.cargo(words);
-            library.choose(command.args(["--target-dir", SECOND_TARGET]));
-            steps.run(&format!("{}, {what}", library.name), &mut command)?;
-        }
+        // The crates that know MPI and the suite in one build.
+        let words = "test -p foldwire-mpi -p foldwire-mpi-native -p foldwire-tests \
+                     --features foldwire-tests/mpi --lib --test alone --test mpi";
+        let mut command = steps.cargo(words);
+        library.choose(command.args(["--target-dir", SECOND_TARGET]));
+        steps.run(library.name, &mut command)?;
     }
     Ok(())
 }
