@@ -62,7 +62,7 @@ use core::fmt;
 ///     Ok(())
 /// }
 /// ```
-pub struct SharedCommunicator<'a, X: Transport> {
+pub struct SharedCommunicator<'a, X: Transport + 'a> {
     node: Rc<Node<'a, X>>,
     seats: Rc<[Rc<Seat<'a, X>>]>,
     /// The seat of the next call.

@@ -31,7 +31,7 @@ pub(super) type Within<'b, 'a> = PhantomData<&'b &'a ()>;
 /// [`progress`](crate::SharedCommunicator::progress) is called. Dropping it unfinished gives it up
 /// on all ranks, and the communicator with it.
 #[must_use = "a call that is dropped is given up"]
-pub struct Pending<'a, X: Transport, T: Element, R> {
+pub struct Pending<'a, X: Transport + 'a, T: Element, R> {
     node: Rc<Node<'a, X>>,
     /// `None` once its result has been taken.
     flight: Option<Rc<RefCell<Flight<'a, X, T, R>>>>,

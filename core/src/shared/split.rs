@@ -161,7 +161,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 /// [`wait`](Self::wait) for it, or `.await` it. Dropping it unfinished gives up the communicator
 /// that is being split.
 #[must_use = "nothing comes of it unless it is waited for"]
-pub struct Split<'s, 'a, X: Transport> {
+pub struct Split<'s, 'a, X: Transport + 'a> {
     parent: &'s SharedCommunicator<'a, X>,
     exchange: Pending<'a, X, f64, Vec<f64>>,
     offer: Offer<'a, X>,
