@@ -3,7 +3,7 @@
 use foldwire::HeapFrame;
 use foldwire::transport::TransportError;
 use foldwire::{Rank, Tag, Transport};
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 trait Net {
@@ -18,7 +18,6 @@ trait Net {
     fn queued(&self) -> Option<Rank>;
     fn pump(&mut self) -> Result<(), Self::Lost>;
     fn wait(&mut self, budget: Duration);
-    fn wake(&mut self, waker: &Waker) -> bool;
 }
 
 type Lost = foldwire_threads::Error;
@@ -53,8 +52,6 @@ impl Transport for Wire {
     fn progress(&mut self) -> Result<(), Lost> { self.net.pump() }
     fn now(&self) -> Duration { self.start.elapsed() }
     fn idle(&mut self, budget: Duration) { self.net.wait(budget) }
-    // Wakes a future when something changes; where nothing can, executors poll it again at once.
-    fn register(&mut self, waker: &Waker) -> bool { self.net.wake(waker) }
 }
 
 #[test]

@@ -2,7 +2,10 @@
 //!
 //! Three calls: a reduce-scatter of floats among the ranks of each node, an all-reduce of each
 //! rank's share with the ranks of the same place in the other nodes, an all-gather of floats in the
-//! node. With k ranks in each of N nodes, each rank sends 2·m/k·(N − 1)/N between nodes, all
+//! node. A long array is cut into pieces, each of which makes its three calls on channels of its
+//! own, so that what happens inside nodes overlaps with what travels between them.
+//!
+//! With k ranks in each of N nodes, each rank sends 2·m/k·(N − 1)/N between nodes, all
 //! together 2·m·(N − 1); a ring through all ranks takes 2·m·(n − 1)/n over each of its N links
 //! between nodes if neighbours share nodes, and over all n if not.
 //!
@@ -15,13 +18,21 @@
 
 use super::SharedCommunicator;
 use crate::bound::{Bound, Extent, Scope};
-use crate::collective::survey;
+use crate::collective::{Request, Step, Underway, survey};
 use crate::element::Element;
 use crate::error::Error;
 use crate::op::{Op, OpCode};
 use crate::plan::Plan;
 use crate::report::Report;
+use crate::schedule::Collective;
 use crate::transport::{Rank, Transport};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// Pieces of an array that is long enough.
+const N_PIECES: usize = 4;
+/// Values that a piece has at least.
+const MIN_PIECE: usize = 1 << 16;
 
 /// The communicators of an all-reduce of two levels; see [`SharedCommunicator::two_levels`].
 #[derive(Debug)]
@@ -38,7 +49,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// of its [links](Transport::distance). All ranks call it together, between the same two calls.
     ///
     /// # Errors
-    /// As [`split`](Self::split): three communicators of one call each are made.
+    /// As [`split`](Self::split): communicators of one, four and four calls are made.
     ///
     /// # Examples
     /// ```
@@ -58,11 +69,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             rank == self.rank || outer.is_some_and(|outer| self.node.is_near(outer))
         };
         let lowest = (0..self.size()).map(Rank::new).find(is_near).unwrap_or(self.rank);
-        let node = self.split(Some(lowest.0), 0, 1)?.ok_or(Error::Internal)?;
+        let node = self.split(Some(lowest.0), 0, N_PIECES)?.ok_or(Error::Internal)?;
         let mut sizes = [node.size() as f64, -(node.size() as f64)];
         self.all_reduce(&mut sizes, Op::Max, &Plan::raw())?;
         let are_alike = sizes[0] == -sizes[1];
-        let across = self.split(are_alike.then_some(node.rank().0), 0, 1)?;
+        let across = self.split(are_alike.then_some(node.rank().0), 0, N_PIECES)?;
         Ok(TwoLevels { all, node, across })
     }
 }
@@ -109,12 +120,20 @@ impl<'a, X: Transport + 'a> TwoLevels<'a, X> {
             Some(0.0) => Plan { bound: None, ..*plan },
             Some(bound) => plan.with_bound(Bound::Absolute(bound * n_summed)),
         };
-        report += self.node.reduce_scatter_in_place(data, op, &Plan::raw())?;
-        let share = self.node.share(data.len());
-        let between = across.all_reduce(&mut data[share], op, &plan)?;
-        report += between;
-        report += self.node.all_gather_in_place(data, &Plan::raw())?;
-        Ok(Report { bound: between.bound / n_summed, worst_case: between.worst_case, ..report })
+        let n_pieces = (data.len() / MIN_PIECE).clamp(1, N_PIECES);
+        let mut pieces = Vec::new();
+        let mut rest = data;
+        for at in 0..n_pieces {
+            let piece;
+            (piece, rest) = rest.split_at_mut(rest.len() / (n_pieces - at));
+            pieces.push(Piece { data: piece, call: None, level: 0 });
+        }
+        let plans = [Plan::raw(), plan, Plan::raw()];
+        let mut run = Run { levels: [&self.node, across, &self.node], op, plans, pieces };
+        let (between, cost) = run.finish()?;
+        report += cost;
+        let bound = between.bound / n_summed;
+        Ok(Report { bound, worst_case: between.worst_case, ..report })
     }
 
     /// The plan's bound as an absolute one, from the range of all ranks' data; `None` if there is
@@ -136,5 +155,97 @@ impl<'a, X: Transport + 'a> TwoLevels<'a, X> {
         let report = self.all.all_reduce(&mut seen, Op::Max, &Plan::raw())?;
         let extent: Option<Extent> = survey::conclude(seen, false).flatten();
         Ok((Some(bound.absolute(extent)?), report))
+    }
+}
+
+/// A piece of the array, and the call that it is in.
+struct Piece<'b, F, T: Element> {
+    data: &'b mut [T],
+    call: Option<Underway<'static, F, T>>,
+    /// Which of the three calls is its next one.
+    level: usize,
+}
+
+/// An all-reduce under way: each piece on the seat of its number.
+struct Run<'s, 'a, 'b, X: Transport + 'a, T: Element> {
+    levels: [&'s SharedCommunicator<'a, X>; 3],
+    op: Op<'b, T>,
+    plans: [Plan; 3],
+    pieces: Vec<Piece<'b, X::Frame, T>>,
+}
+
+impl<'a, X: Transport + 'a, T: Element> Run<'_, 'a, '_, X, T> {
+    /// Makes all calls; what one between nodes reports, and what all cost.
+    fn finish(&mut self) -> Result<(Report, Report), Error> {
+        let (mut between, mut cost) = (Report::default(), Report::default());
+        loop {
+            let (mut moved, mut is_done) = (false, true);
+            for at in 0..self.pieces.len() {
+                let level = self.pieces[at].level;
+                if level == self.levels.len() {
+                    continue;
+                }
+                is_done = false;
+                match self.advance(at)? {
+                    Step::Waiting => {}
+                    Step::Moved => moved = true,
+                    Step::Finished(report) => {
+                        moved = true;
+                        if level == 1 {
+                            between = report;
+                        }
+                        cost += report;
+                        self.pieces[at].call = None;
+                        self.pieces[at].level += 1;
+                    }
+                }
+            }
+            if is_done {
+                return Ok((between, cost));
+            }
+            if !moved {
+                let calls = self.pieces.iter().filter_map(|piece| piece.call.as_ref());
+                let rest = calls.map(Underway::rest).min().unwrap_or(Duration::ZERO);
+                self.levels[0].node.idle(rest);
+            }
+        }
+    }
+
+    /// Advances the call of a piece.
+    fn advance(&mut self, at: usize) -> Result<Step, Error> {
+        let Piece { data, call, level } = &mut self.pieces[at];
+        let on = self.levels[*level];
+        let seat = on.seats.get(at).ok_or(Error::Internal)?;
+        let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+        let comm = comm.as_mut().ok_or(Error::Poisoned)?;
+        let share = self.levels[0].share(data.len());
+        let (collective, data) = match *level {
+            0 => (Collective::ReduceScatter, &mut **data),
+            1 => (Collective::AllReduce, &mut data[share]),
+            _ => (Collective::AllGather, &mut **data),
+        };
+        let request = Request::new(collective, data.len());
+        let request = if collective.reduces() { request.op(self.op) } else { request };
+        let mut request = request.in_place(data);
+        let call = match call {
+            Some(call) => call,
+            none => none.insert(Underway::start(comm, &request, &self.plans[*level])?),
+        };
+        call.advance(comm, &mut request)
+    }
+}
+
+/// What is not done is given up.
+impl<X: Transport, T: Element> Drop for Run<'_, '_, '_, X, T> {
+    fn drop(&mut self) {
+        for (at, piece) in self.pieces.iter_mut().enumerate() {
+            let Some(mut call) = piece.call.take() else { continue };
+            let seat = self.levels.get(piece.level).and_then(|level| level.seats.get(at));
+            if let Some(Ok(mut comm)) = seat.map(|seat| seat.comm.try_borrow_mut())
+                && let Some(comm) = comm.as_mut()
+            {
+                call.give_up(comm, None);
+            }
+        }
     }
 }
