@@ -5,7 +5,8 @@ use foldwire::error::Reason;
 use foldwire::transport::FRAMES_PER_LANE;
 use foldwire::{Bound, Config, Error, Op, Plan, Rank, SharedCommunicator};
 use foldwire_sim::{End, Net, World};
-use foldwire_tests::{Backend, Threads, data};
+use foldwire_tests::case::SIZES;
+use foldwire_tests::{Backend, Threads, data, suite};
 use std::time::Duration;
 
 fn raw() -> Plan {
@@ -47,6 +48,17 @@ fn ranks_may_wait_for_their_calls_in_any_order() {
         done.iter().map(|(_, sum)| data::digest(sum)).collect::<Vec<_>>()
     });
     assert!(results.iter().all(|result| *result == results[0]));
+}
+
+/// The suite's check, which all backends pass with a few sizes.
+#[test]
+fn calls_at_once_are_right_among_any_number_of_ranks() {
+    let checks = suite::checks();
+    let check = checks.into_iter().find(|(name, _)| name.starts_with("calls at once"));
+    let (_, check) = check.expect("the suite has it");
+    for size in SIZES.into_iter().filter(|size| !suite::SIZES.contains(size)) {
+        check(&|frame_bytes| Threads { frame_bytes }, size);
+    }
 }
 
 /// A slice that outlives the communicator is as good as a `Vec`, and comes back.
@@ -218,7 +230,7 @@ fn many_times_sixty_four_calls_on_overlapping_groups() {
 }
 
 #[test]
-#[ignore = "takes half a minute; `cargo xtask deep` runs it"]
+#[ignore = "half a minute; on demand"]
 fn a_thousand_times_sixty_four_calls_on_overlapping_groups() {
     sixty_four_calls_on_overlapping_groups(1000);
 }
@@ -253,7 +265,6 @@ fn a_group_of_arrays_has_the_bits_of_a_call_for_each() {
                 assert!(data::bits(array_of_group) == data::bits(&alone), "array {at}");
                 assert_eq!((report.bound, report.worst_case), (of_one.bound, of_one.worst_case));
             }
-            // Ten looks at the extent are one, or two where a sample missed something.
             assert!(world.all_reduce_group::<f64>(&mut [], Op::Sum, &plan).unwrap().is_empty());
         });
     }
