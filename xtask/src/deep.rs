@@ -17,6 +17,8 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let beside = &mut aside;
     let (others, computed) = thread::scope(|scope| {
         let computing = scope.spawn(move || {
+            let mut core = beside.cargo("test -p foldwire --no-default-features");
+            beside.run("core, no features", &mut core)?;
             loom::run(beside, &loom::Args::default())?;
             fuzz::briefly(beside)?;
             sanitize::briefly(beside)
