@@ -3,8 +3,8 @@
 //!     cargo run --release -p foldwire-examples --example tensors
 //!
 //! A relative bound refers to the range of the whole array. In one flat buffer a tensor of small
-//! values has the error that suits the largest, and is lost. (`SharedCommunicator::all_reduce_group`
-//! makes the calls at once, with one look at all tensors.)
+//! values has the error that suits the largest, and is lost.
+//! (`SharedCommunicator::all_reduce_group` makes the calls at once, with one look at all tensors.)
 
 use foldwire as fw;
 use foldwire_threads::World;

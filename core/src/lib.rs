@@ -13,8 +13,8 @@
 //!   where it is compressed, reduced and decompressed on its way.
 //! - [`codec`] turns values into bytes; [`kernel`] holds its inner loops, one level an instruction
 //!   set.
-//! - `SharedCommunicator` (feature `alloc`) makes several calls at once, and communicators of some of
-//!   its ranks; `Queue` makes calls in a row on arrays that it owns.
+//! - `SharedCommunicator` (feature `alloc`) makes several calls at once, and communicators of some
+//!   of its ranks; `Queue` makes calls in a row on arrays that it owns.
 //! - [`shrink`] makes a communicator of the survivors after a failure.
 //! - [`frame`] heads every message; [`transport`] is what the engine asks of a network. Backends
 //!   are crates of their own, such as `foldwire-threads`.
@@ -46,9 +46,8 @@
 //! ```
 //! use foldwire::{Bound, Communicator, Error, Op, Plan, Report, transport::Transport};
 //!
-//! fn average<X: Transport>(comm: &mut Communicator<X>, data: &mut [f32]) -> Result<Report, Error> {
-//!     comm.all_reduce(data, Op::Avg, &Plan::foldwire(Bound::Relative(1e-4)))
-//! }
+//! fn average<X: Transport>(comm: &mut Communicator<X>, data: &mut [f32]) -> Result<Report, Error>
+//! { comm.all_reduce(data, Op::Avg, &Plan::foldwire(Bound::Relative(1e-4))) }
 //! ```
 #![no_std]
 

@@ -20,10 +20,10 @@
 //! | own values are taken | encode | encode | encode (reductions, per-hop: copy own) |
 //! | what is kept is put behind what is held | join | join | join |
 //!
-//! A step on a run of parts asks for the same, of each segment of the run in turn: a slot then holds
-//! a segment of each part. What takes no look at values ([`Primitive::Copy`], [`Primitive::Move`],
-//! [`Primitive::Join`]) is done to all of them at once. Where more is held than the step concerns,
-//! its parts are the last ones, and leave as a copy.
+//! A step on a run of parts asks for the same, of each segment of the run in turn: a slot then
+//! holds a segment of each part. What takes no look at values ([`Primitive::Copy`],
+//! [`Primitive::Move`], [`Primitive::Join`]) is done to all of them at once. Where more is held
+//! than the step concerns, its parts are the last ones, and leave as a copy.
 
 mod rules;
 
@@ -224,8 +224,8 @@ impl Primitive {
         matches!(self, Self::FoldInPlace | Self::CombineInPlace { .. } | Self::Reduce { .. })
     }
 
-    /// What is in the slots after it was done for a run of `n_parts`; `None` if a slot that it reads
-    /// does not hold what it needs, or what it would overwrite is still needed.
+    /// What is in the slots after it was done for a run of `n_parts`; `None` if a slot that it
+    /// reads does not hold what it needs, or what it would overwrite is still needed.
     #[must_use]
     pub fn after(self, mut contents: Contents, n_parts: u16) -> Option<Contents> {
         let of = |slot: Slot, form| {

@@ -86,9 +86,9 @@ pub fn schedule(
 }
 
 /// Most parts that a message of a scatter or gather may carry ([`Call::max_run`]), in frames of
-/// `capacity` bytes: as many as are sure to fit together, if that is sooner. Parts that take several
-/// rounds travel alone, and so do those of other collectives. Every rank must ask with the same
-/// arguments.
+/// `capacity` bytes: as many as are sure to fit together, if that is sooner. Parts that take
+/// several rounds travel alone, and so do those of other collectives. Every rank must ask with the
+/// same arguments.
 pub fn max_run<T: Element>(
     call: Call,
     codec: &dyn Codec<T>,

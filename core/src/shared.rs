@@ -27,8 +27,8 @@ use core::fmt;
 
 /// A communicator that makes several calls at once, and from which others can be made.
 ///
-/// `start_…` takes buffers by value, a `Vec` or a slice that outlives the communicator. It returns a
-/// [`Pending`] call, which gives them back. The other methods return when their call is done.
+/// `start_…` takes buffers by value, a `Vec` or a slice that outlives the communicator. It returns
+/// a [`Pending`] call, which gives them back. The other methods return when their call is done.
 /// Whoever waits for one call, of this communicator or of another over the same transport, drives
 /// all that are under way.
 ///

@@ -6,8 +6,8 @@
 //!         target/release/examples/two_levels field.f32
 //!
 //! The argument is a file of little-endian `f32`, which is repeated to 64 MiB; without one the
-//! values are a sine's. Run it for `flat`, `ring` or `levels` alone (the second argument) to see in the
-//! counters what crosses the links.
+//! values are a sine's. Run it for `flat`, `ring` or `levels` alone (the second argument) to see in
+//! the counters what crosses the links.
 
 use foldwire as fw;
 use foldwire::schedule::Ring;

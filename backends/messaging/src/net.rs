@@ -11,8 +11,8 @@ use foldwire::transport::{Distance, Rank, Tag, TransportError};
 
 /// A two-sided message layer between `size` ranks.
 ///
-/// Messages are reliable, and matched by (sender, [tag on the wire](on_wire)) in the order sent. Driven by one thread at a
-/// time. No method blocks, except [`idle`](Self::idle).
+/// Messages are reliable, and matched by (sender, [tag on the wire](on_wire)) in the order sent.
+/// Driven by one thread at a time. No method blocks, except [`idle`](Self::idle).
 pub trait Net {
     /// An owned message buffer, fixed in memory while the layer has it; the first byte is aligned
     /// to [`FRAME_ALIGN`](foldwire::transport::FRAME_ALIGN) bytes.

@@ -14,19 +14,19 @@
 //! *Reduce.* The other way around: a rank combines the results of its children, smallest subtree
 //! first, because that one is complete first, and hands the result to its parent.
 //!
-//! *Scatter.* Part p belongs to rank p. Places are divided into *blocks* of B, the greatest power of
-//! two of which a message may carry the parts. The first place of a block, its *head*, has all of it
-//! in its subtree, so heads form a tree of blocks. The root sends the other blocks in descending
-//! order, each in one message, and heads pass on those that are not theirs. Its own block a head
-//! divides: each child there gets the run of parts of its subtree, the largest first, and does the
-//! same with it. Everybody's own part comes last. Descending order is "largest subtree first"
-//! everywhere, and no subtree waits for the part of a rank above it. The last part to leave the root
-//! has one link to cross. Where B = 1 every part is a message of its own; where B ≥ n/2 every
-//! subtree is one.
+//! *Scatter.* Part p belongs to rank p. Places are divided into *blocks* of B, the greatest power
+//! of two of which a message may carry the parts. The first place of a block, its *head*, has all
+//! of it in its subtree, so heads form a tree of blocks. The root sends the other blocks in
+//! descending order, each in one message, and heads pass on those that are not theirs. Its own
+//! block a head divides: each child there gets the run of parts of its subtree, the largest first,
+//! and does the same with it. Everybody's own part comes last. Descending order is "largest subtree
+//! first" everywhere, and no subtree waits for the part of a rank above it. The last part to leave
+//! the root has one link to cross. Where B = 1 every part is a message of its own; where B ≥ n/2
+//! every subtree is one.
 //!
-//! *Gather.* The mirror image: a rank takes its own part, puts the runs of its children in its block
-//! behind it, smallest subtree first, sends all that to its parent, and passes on the blocks of its
-//! descendants in ascending order. The root finds the next part always on its way.
+//! *Gather.* The mirror image: a rank takes its own part, puts the runs of its children in its
+//! block behind it, smallest subtree first, sends all that to its parent, and passes on the blocks
+//! of its descendants in ascending order. The root finds the next part always on its way.
 //!
 //! Cost for m bytes (scatter and gather: the whole array), with latency α per message, β per byte
 //! sent and γ per byte reduced:

@@ -3,8 +3,8 @@
 //! It stands beside the flow: tests put every schedule through it, and so should anyone who writes
 //! one. For one [`Call`] it proves that
 //!
-//! 1. every step is well-formed, and sends and receives match in order, in part, and in the length of
-//!    the run, which fits a message;
+//! 1. every step is well-formed, and sends and receives match in order, in part, and in the length
+//!    of the run, which fits a message;
 //! 2. nothing deadlocks, even if a link holds only one frame, and no frame is left in a link;
 //! 3. holdings are used for the parts they belong to, from the last one on, and used up;
 //! 4. no reduction counts a contribution twice, and every output has the contributions that the

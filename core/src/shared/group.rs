@@ -2,8 +2,8 @@
 //!
 //! Each array has a bound of its own. The looks at their data that relative bounds need are one
 //! exact all-reduce of four numbers for each array, in place of one after the other. Then as many
-//! calls are under way as the communicator can hold. Every array ends with the bits of a call of its
-//! own.
+//! calls are under way as the communicator can hold. Every array ends with the bits of a call of
+//! its own.
 //!
 //! Source: grouped calls of NCCL (`ncclGroupStart`); gradient buckets of data-parallel training.
 
