@@ -80,8 +80,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         // What is wrong with one shows before anything is sent of another.
         for ((data, _), plan) in arrays.iter_mut().zip(&plans) {
             let request = Request::new(Collective::AllReduce, data.len()).op(op).in_place(data);
-            let mut comm = self.seat()?.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
-            comm.as_mut().ok_or(Error::Poisoned)?.prepare(&request, plan)?;
+            self.check(&request, plan)?;
         }
         let (extents, look) = self.look(arrays, &plans)?;
         let mut reports = vec![Report::default(); arrays.len()];

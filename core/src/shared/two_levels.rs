@@ -112,6 +112,8 @@ impl<'a, X: Transport + 'a> TwoLevels<'a, X> {
             let plan = if across.size() == 1 { &Plan::raw() } else { plan };
             return self.all.all_reduce(data, op, plan);
         }
+        let request = Request::new(Collective::AllReduce, data.len()).op(op).in_place(&mut *data);
+        across.check(&request, plan)?;
         let (bound, mut report) = self.bound_of_operands(data, plan)?;
         let n_summed = if op.code() == OpCode::Sum { self.node.size() as f64 } else { 1.0 };
         let plan = match bound {
@@ -149,8 +151,6 @@ impl<'a, X: Transport + 'a> TwoLevels<'a, X> {
         if !bound.needs_extent() {
             return Ok((Some(bound.absolute(None)?), Report::default()));
         }
-        // Whatever is wrong with it shows before anything is sent.
-        bound.absolute(None)?;
         let mut seen = survey::look(data, self.all.node.config.level, false);
         let report = self.all.all_reduce(&mut seen, Op::Max, &Plan::raw())?;
         let extent: Option<Extent> = survey::conclude(seen, false).flatten();

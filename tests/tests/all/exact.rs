@@ -186,6 +186,11 @@ fn bounds() -> impl Strategy<Value = f64> {
     ]
 }
 
+/// The largest power of two that is at most this.
+fn power_of_two_below(x: f64) -> f64 {
+    2f64.powi(x.log2().floor() as i32)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -198,14 +203,16 @@ proptest! {
 
     #[test]
     fn any_multiple_of_the_step_is_kept_in_f16(
-        (bound, x) in bounds().prop_flat_map(|b| (Just(b), values::<f16>(2f64.powi((2.0 * b).log2().floor() as i32))))
+        (bound, x) in
+            bounds().prop_flat_map(|b| (Just(b), values::<f16>(power_of_two_below(2.0 * b))))
     ) {
         points_are_exact(bound, &x)?;
     }
 
     #[test]
     fn any_multiple_of_the_step_is_kept_in_bf16(
-        (bound, x) in bounds().prop_flat_map(|b| (Just(b), values::<bf16>(2f64.powi((2.0 * b).log2().floor() as i32))))
+        (bound, x) in
+            bounds().prop_flat_map(|b| (Just(b), values::<bf16>(power_of_two_below(2.0 * b))))
     ) {
         points_are_exact(bound, &x)?;
     }

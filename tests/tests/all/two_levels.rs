@@ -1,5 +1,6 @@
 //! All-reduces that are exact inside nodes, and compressed between them.
 
+use foldwire::schedule::Chain;
 use foldwire::{Bound, Element, Error, Op, Plan, Report, Scope, SharedCommunicator};
 use foldwire_tests::data;
 use foldwire_threads::World;
@@ -108,4 +109,20 @@ fn between_nodes_each_value_travels_once_each_way_for_a_node() {
     });
     // A ring through all four sends 4 · 2 · count · 3/4 over the two links between the nodes.
     assert_eq!(sent.iter().sum::<u64>(), 4 * 2 * count as u64);
+}
+
+/// It shows before anything is sent, or levels that are done would be done again.
+#[test]
+fn a_plan_that_cannot_be_used_leaves_the_communicators_usable() {
+    World::new(4).ranks_per_node(2).run_endpoints(|endpoint| {
+        let world = SharedCommunicator::new(endpoint, 1).unwrap();
+        let levels = world.two_levels().unwrap();
+        let plan = Plan::foldwire(Bound::Absolute(1e-3));
+        let mut data = vec![1.0f32; 300_000];
+        let refused = levels.all_reduce(&mut data, Op::Sum, &plan.with_schedule(&Chain));
+        assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
+        assert!(data.iter().all(|&x| x == 1.0));
+        levels.all_reduce(&mut data, Op::Sum, &plan).unwrap();
+        assert!(data.iter().all(|&x| (x - 4.0).abs() < 5e-3));
+    });
 }
