@@ -4,7 +4,7 @@
 use foldwire::schedule::Ring;
 use foldwire::{Bound, Communicator, Plan};
 use foldwire_threads::{Endpoint, World};
-use std::sync::{Barrier, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Barrier, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -41,9 +41,24 @@ pub fn run<R: Send + 'static>(
 /// # Panics
 /// If `body` panics, or after [`DEADLINE`].
 pub fn within_deadline<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
+    let result = Arc::new(Mutex::new(None));
+    let kept = Arc::clone(&result);
+    end_within_deadline(Box::new(move || {
+        let result = body();
+        *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+    }));
+    let result = result.lock().unwrap_or_else(PoisonError::into_inner).take();
+    result.expect("the body has returned")
+}
+
+/// Not generic, as channels and threads are much to compile for each of many bodies.
+fn end_within_deadline(body: Box<dyn FnOnce() + Send>) {
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || sender.send(body()));
-    receiver.recv_timeout(DEADLINE).expect("hung, or panicked (see above)")
+    thread::spawn(move || {
+        body();
+        sender.send(())
+    });
+    receiver.recv_timeout(DEADLINE).expect("hung, or panicked (see above)");
 }
 
 /// Tries every case, eight at a time: for tests in which ranks mostly sleep.

@@ -2,12 +2,13 @@
 
 use std::num::NonZeroUsize;
 use std::panic;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use foldwire::Communicator;
 use foldwire::transport::{FRAMES_PER_LANE, MAX_CHANNELS, MAX_SIZE, MIN_FRAME_BYTES, Rank, Tag};
+use foldwire::transport::Transport as _;
 
 use crate::Endpoint;
 use crate::fabric::Fabric;
@@ -191,10 +192,17 @@ impl World {
         inputs: impl IntoIterator<Item = I>,
         body: impl Fn(Communicator<Endpoint>, I) -> R + Sync,
     ) -> Vec<R> {
-        let inputs: Vec<I> = inputs.into_iter().collect();
+        let given: Vec<I> = inputs.into_iter().collect();
         let n_ranks = self.n_ranks.get();
-        assert!(inputs.len() == n_ranks, "{} inputs for {n_ranks} ranks", inputs.len());
-        results(self.run_all(inputs, |endpoint, input| body(communicator(endpoint), input)))
+        assert!(given.len() == n_ranks, "{} inputs for {n_ranks} ranks", given.len());
+        let inputs = Slots::new(n_ranks);
+        for (rank, input) in given.into_iter().enumerate() {
+            inputs.put(Rank::new(rank), input);
+        }
+        self.run(|comm| {
+            let input = inputs.take(comm.rank());
+            body(comm, input)
+        })
     }
 
     /// Like [`run`](Self::run), but returns a rank's panic in its place.
@@ -238,8 +246,9 @@ impl World {
     /// If a rank panics: with the payload of the rank that panicked first, once every rank has
     /// ended. The others see [`Error::PeerLost`](crate::Error::PeerLost) if they wait for it.
     pub fn run_endpoints<R: Send>(self, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
-        let inputs = vec![(); self.n_ranks.get()];
-        results(self.run_all(inputs, |endpoint, ()| body(endpoint)))
+        let results = Slots::new(self.n_ranks.get());
+        self.on_threads(&|endpoint| results.put(endpoint.rank(), body(endpoint))).raise();
+        results.all().collect()
     }
 
     /// Like [`run_endpoints`](Self::run_endpoints), but returns a rank's panic in its place, as
@@ -248,54 +257,81 @@ impl World {
         self,
         body: impl Fn(Endpoint) -> R + Sync,
     ) -> Vec<thread::Result<R>> {
-        let inputs = vec![(); self.n_ranks.get()];
-        self.run_all(inputs, |endpoint, ()| body(endpoint)).outcomes
+        let results = Slots::new(self.n_ranks.get());
+        let ends = self.on_threads(&|endpoint| results.put(endpoint.rank(), body(endpoint)));
+        let mut outcomes = Vec::with_capacity(ends.ends.len());
+        for (rank, end) in ends.ends.into_iter().enumerate() {
+            outcomes.push(end.map(|()| results.take(Rank::new(rank))));
+        }
+        outcomes
     }
 
-    /// Calls `body` on every rank, each with one of the inputs.
-    fn run_all<I: Send, R: Send>(
-        self,
-        inputs: Vec<I>,
-        body: impl Fn(Endpoint, I) -> R + Sync,
-    ) -> Outcomes<R> {
+    /// Calls `body` on every rank. It is not generic, as programs run many bodies and threads are
+    /// much to compile.
+    fn on_threads(self, body: &(dyn Fn(Endpoint) + Sync)) -> Ends {
         let (endpoints, fabric) = self.into_endpoints_and_fabric();
-        let outcomes = thread::scope(|scope| {
-            let body = &body;
-            let spawn = |(rank, (endpoint, input))| {
+        let ends = thread::scope(|scope| {
+            let spawn = |(rank, endpoint)| {
                 thread::Builder::new()
                     .name(format!("rank {rank}"))
-                    .spawn_scoped(scope, move || body(endpoint, input))
+                    .spawn_scoped(scope, move || body(endpoint))
                     .expect("the system refused a thread; use fewer ranks")
             };
-            let threads: Vec<_> =
-                endpoints.into_iter().zip(inputs).enumerate().map(spawn).collect();
+            let threads: Vec<_> = endpoints.into_iter().enumerate().map(spawn).collect();
             threads.into_iter().map(thread::ScopedJoinHandle::join).collect()
         });
-        Outcomes { outcomes, first_panic: fabric.first_panic() }
+        Ends { ends, first_panic: fabric.first_panic() }
     }
 }
 
-/// What each rank's call came to.
-struct Outcomes<R> {
-    outcomes: Vec<thread::Result<R>>,
+/// A value for each rank, put in and taken out by any thread.
+struct Slots<V>(Vec<Mutex<Option<V>>>);
+
+impl<V> Slots<V> {
+    fn new(n_ranks: usize) -> Self {
+        Self((0..n_ranks).map(|_| Mutex::new(None)).collect())
+    }
+
+    fn put(&self, rank: Rank, value: V) {
+        *self.slot(rank) = Some(value);
+    }
+
+    /// # Panics
+    /// If there is none.
+    fn take(&self, rank: Rank) -> V {
+        self.slot(rank).take().expect("a value was put in")
+    }
+
+    /// The values of all ranks, in order.
+    fn all(&self) -> impl Iterator<Item = V> {
+        (0..self.0.len()).map(|rank| self.take(Rank::new(rank)))
+    }
+
+    fn slot(&self, rank: Rank) -> MutexGuard<'_, Option<V>> {
+        self.0[rank.index()].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How each rank's thread ended.
+struct Ends {
+    ends: Vec<thread::Result<()>>,
     first_panic: Option<Rank>,
 }
 
-/// The results in rank order, or the panic of the rank that panicked first.
-fn results<R>(Outcomes { outcomes, first_panic }: Outcomes<R>) -> Vec<R> {
-    let mut results = Vec::with_capacity(outcomes.len());
-    let mut payload = None;
-    for (rank, outcome) in outcomes.into_iter().enumerate() {
-        match outcome {
-            Ok(result) => results.push(result),
-            Err(panic) if payload.is_none() || first_panic == Some(Rank::new(rank)) => {
-                payload = Some(panic);
+impl Ends {
+    /// Goes on with the panic of the rank that panicked first.
+    fn raise(self) {
+        let mut payload = None;
+        for (rank, end) in self.ends.into_iter().enumerate() {
+            match end {
+                Err(panic) if payload.is_none() || self.first_panic == Some(Rank::new(rank)) => {
+                    payload = Some(panic);
+                }
+                _ => {}
             }
-            Err(_) => {}
         }
-    }
-    match payload {
-        None => results,
-        Some(payload) => panic::resume_unwind(payload),
+        if let Some(payload) = payload {
+            panic::resume_unwind(payload);
+        }
     }
 }

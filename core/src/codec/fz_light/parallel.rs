@@ -9,6 +9,8 @@ use crate::codec::{CodecError, DecodeError, Written};
 use crate::element::Element;
 use crate::kernel::{CHUNK, max_chunk_len};
 use rayon::prelude::*;
+use std::boxed::Box;
+use std::vec;
 use std::vec::Vec;
 
 /// Chunks in a run: about 20 microseconds of work, well above what handing it over costs.
@@ -27,21 +29,21 @@ pub(super) fn write<T: Element, P: Pieces + Send>(
     chunk: &(impl Fn(usize, P, &mut [u8]) -> Result<Written, CodecError> + Sync),
 ) -> Result<Written, CodecError> {
     let room = RUN * max_chunk_len::<T>(CHUNK);
-    let mut runs = Vec::with_capacity(index.len().div_ceil(RUN * INDEX_ENTRY));
-    for places in index.chunks_mut(RUN * INDEX_ENTRY).zip(body.chunks_mut(room)) {
+    let n_runs = index.len().div_ceil(RUN * INDEX_ENTRY);
+    let mut runs = vec![Ok(Written::default()); n_runs];
+    let mut tasks: Vec<Task<'_>> = Vec::with_capacity(n_runs);
+    let places = index.chunks_mut(RUN * INDEX_ENTRY).zip(body.chunks_mut(room));
+    for (run, (written, (index, body))) in runs.iter_mut().zip(places).enumerate() {
         let (piece, rest) = pieces.deal(RUN * CHUNK);
         pieces = rest;
-        runs.push((places, piece));
+        tasks.push(Box::new(move || *written = write_run(run * RUN, piece, index, body, chunk)));
     }
-    let runs = runs
-        .into_par_iter()
-        .enumerate()
-        .map(|(run, ((index, body), pieces))| write_run(run * RUN, pieces, index, body, chunk))
-        .collect::<Result<Vec<_>, CodecError>>()?;
+    share_out(tasks);
     let mut all = Written::default();
     for (run, (written, index)) in
         runs.into_iter().zip(index.chunks_mut(RUN * INDEX_ENTRY)).enumerate()
     {
+        let written = written?;
         body.copy_within(run * room..run * room + written.n_bytes, all.n_bytes);
         for entry in index.chunks_exact_mut(INDEX_ENTRY) {
             let within = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
@@ -59,8 +61,22 @@ pub(super) fn read<T: Element>(
     dst: &mut [T],
     decode: impl Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync,
 ) -> Result<(), DecodeError> {
-    let runs = dst.par_chunks_mut(RUN * CHUNK).enumerate();
-    runs.try_for_each(|(i, values)| decode(i * RUN, values))
+    let mut runs = vec![Ok(()); dst.len().div_ceil(RUN * CHUNK)];
+    let mut tasks: Vec<Task<'_>> = Vec::with_capacity(runs.len());
+    let decode = &decode;
+    for (run, (values, done)) in dst.chunks_mut(RUN * CHUNK).zip(&mut runs).enumerate() {
+        tasks.push(Box::new(move || *done = decode(run * RUN, values)));
+    }
+    share_out(tasks);
+    runs.into_iter().collect()
+}
+
+/// The work on one run.
+type Task<'a> = Box<dyn FnOnce() + Send + 'a>;
+
+/// Does all tasks, on all threads. It is not generic: rayon's iterators are much to compile.
+fn share_out(tasks: Vec<Task<'_>>) {
+    tasks.into_par_iter().for_each(|task| task());
 }
 
 #[cfg(test)]
