@@ -3,6 +3,7 @@
 pub use foldwire_sim::Random;
 
 use foldwire::Element;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A smooth positive curve with noise, in about 0.5…1.5, and a stretch that is constant.
 #[must_use]
@@ -66,7 +67,5 @@ pub fn from_bits<T: Element>(bits: u64) -> T {
 /// A digest of the bits of values.
 #[must_use]
 pub fn digest<T: Element>(values: &[T]) -> u64 {
-    let mut hasher = std::hash::DefaultHasher::new();
-    std::hash::Hash::hash(&bits(values), &mut hasher);
-    std::hash::Hasher::finish(&hasher)
+    xxh3_64(bytemuck::cast_slice(values))
 }

@@ -20,6 +20,8 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let mut tests = fabrics::cargo_on_workspace(steps, here, "test --no-fail-fast");
     // Five processes on two cores take as long as all the others; `deep` runs them.
     tests.env(fabrics::SUITE_SIZES, "1,2,3");
+    // Thousands of short-lived groups of ranks: their frames need not come from the system anew.
+    tests.env("MALLOC_MMAP_THRESHOLD_", "1000000000").env("MALLOC_TRIM_THRESHOLD_", "1000000000");
     // Ranks of processes wait for each other most of the time. The rest fills that, once cargo has
     // let go of its lock on the target folder: when the first test speaks.
     let (begun, first_test) = channel();

@@ -17,16 +17,13 @@ use foldwire_tests::{
     data, with_type,
 };
 use foldwire_threads::World;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// One call of the case on this rank, by its type; a hash of the result's bits.
 fn call(case: &Case, comm: &mut Comm) -> Result<u64, Error> {
-    let mut hasher = DefaultHasher::new();
-    with_type!(case.dtype, T => data::bits(&case.run_rank::<T, _>(comm)?.0).hash(&mut hasher));
-    Ok(hasher.finish())
+    Ok(with_type!(case.dtype, T => data::digest(&case.run_rank::<T, _>(comm)?.0)))
 }
 
 /// The call after one that other ranks gave up: of all ranks, so it must fail.
