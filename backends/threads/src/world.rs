@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use foldwire::Communicator;
-use foldwire::transport::{FRAMES_PER_LANE, MAX_CHANNELS, MAX_SIZE, MIN_FRAME_BYTES, Rank, Tag};
 use foldwire::transport::Transport as _;
+use foldwire::transport::{FRAMES_PER_LANE, MAX_CHANNELS, MAX_SIZE, MIN_FRAME_BYTES, Rank, Tag};
 
 use crate::Endpoint;
 use crate::fabric::Fabric;
