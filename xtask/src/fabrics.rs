@@ -30,7 +30,10 @@ const SECOND_TARGET: &str = "target/second-mpi";
 
 /// The variable that says for how many processes the suites over MPI and libfabric are run; all of
 /// the suite's sizes unless set.
-pub(crate) const SUITE_SIZES: &str = "FOLDWIRE_SUITE_SIZES";
+const SUITE_SIZES: &str = "FOLDWIRE_SUITE_SIZES";
+
+/// How the names of these suites begin.
+pub(crate) const SUITES: &str = "up_to_five_ranks";
 
 const MISSING: &str = "not installed (`cargo xtask packages` says what is needed)";
 
@@ -98,6 +101,24 @@ pub(crate) fn skip_what_is_missing(steps: &mut Steps, here: Available) {
     }
 }
 
+/// Runs the suites over MPI and libfabric, each for these numbers of processes.
+pub(crate) fn run_suites(
+    steps: &mut Steps,
+    here: Available,
+    sizes: &str,
+    name: &str,
+) -> anyhow::Result<()> {
+    let suites = [("mpi", libraries(here).next().is_some()), ("libfabric", here.libfabric)];
+    let suites = suites.into_iter().filter(|(_, is_here)| *is_here);
+    let suites: Vec<_> = suites.map(|(name, _)| format!("--test {name}")).collect();
+    if !suites.is_empty() {
+        let words = format!("test {}", suites.join(" "));
+        let mut tests = cargo_on_workspace(steps, here, &words);
+        steps.run(name, tests.env(SUITE_SIZES, sizes).args(["--", SUITES]))?;
+    }
+    Ok(())
+}
+
 /// Runs the tests of what the workspace's own did not have: the programs without fabrics, suites of
 /// many processes, the other MPI libraries.
 pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
@@ -106,14 +127,7 @@ pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<
         let mut tests = cargo_on_workspace(steps, without_fabrics(here), words);
         steps.run("command without fabrics", &mut tests)?;
     }
-    let suites = [("mpi", libraries(here).next().is_some()), ("libfabric", here.libfabric)];
-    let suites = suites.into_iter().filter(|(_, is_here)| *is_here);
-    let suites: Vec<_> = suites.map(|(name, _)| format!("--test {name}")).collect();
-    if !suites.is_empty() {
-        let words = format!("test {}", suites.join(" "));
-        let mut tests = cargo_on_workspace(steps, here, &words);
-        steps.run("suites of five processes", tests.env(SUITE_SIZES, "5"))?;
-    }
+    run_suites(steps, here, "5", "suites of five processes")?;
     for library in libraries(here).skip(1) {
         // The crates that know MPI and the suite in one build.
         let words = "test -p foldwire-mpi -p foldwire-mpi-native -p foldwire-tests \

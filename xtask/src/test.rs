@@ -18,12 +18,11 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     // All features that can be built here; the others take them away again.
     steps.run("compiling", &mut fabrics::cargo_on_workspace(steps, here, "test --no-run"))?;
     let mut tests = fabrics::cargo_on_workspace(steps, here, "test --no-fail-fast");
-    // Five processes on two cores take as long as all the others; `deep` runs them.
-    tests.env(fabrics::SUITE_SIZES, "1,2,3");
+    tests.args(["--", "--skip", fabrics::SUITES]);
     // Thousands of short-lived groups of ranks: their frames need not come from the system anew.
     tests.env("MALLOC_MMAP_THRESHOLD_", "1000000000").env("MALLOC_TRIM_THRESHOLD_", "1000000000");
-    // Ranks of processes wait for each other most of the time. The rest fills that, once cargo has
-    // let go of its lock on the target folder: when the first test speaks.
+    // Ranks of processes wait for each other most of the time. They and the rest run beside, once
+    // cargo has let go of its lock on the target folder: when the first test speaks.
     let (begun, first_test) = channel();
     let mut aside = steps.aside();
     let beside = &mut aside;
@@ -41,8 +40,10 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     rested.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// What is built otherwise than the tests of the workspace.
+/// Processes that wait for each other, and what is built otherwise than the tests of the workspace.
 fn rest(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
+    // Five processes on two cores take as long as all the others; `deep` runs them.
+    fabrics::run_suites(steps, here, "1,2,3", "suites of processes")?;
     // Each alone, as resolved features of the whole workspace are a union. `deep` runs the tests of
     // the first.
     steps.run(
