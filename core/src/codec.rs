@@ -504,6 +504,10 @@ macro_rules! codecs {
             /// The codec behind its trait.
             #[must_use]
             pub fn as_dyn(&self) -> &dyn Codec<T> {
+                T::erase(self)
+            }
+
+            pub(crate) fn erased(&self) -> &dyn Codec<T> {
                 match self {
                     $(Self::$variant(codec) => codec,)*
                 }

@@ -6,6 +6,7 @@
 
 mod sixteen;
 
+use crate::codec::{AnyCodec, Codec};
 use crate::kernel::Kernels;
 use core::fmt;
 
@@ -104,7 +105,8 @@ pub trait Element:
 }
 
 pub(crate) mod sealed {
-    use super::Kernels;
+    use super::{Element, Kernels};
+    use crate::codec::{AnyCodec, Codec};
     use crate::kernel::{Code, Level};
     use core::fmt;
     use core::ops::{Add, Div, Mul, Sub};
@@ -146,6 +148,10 @@ pub(crate) mod sealed {
         /// Rounded to nearest.
         fn narrow(value: Self::Wide) -> Self;
         fn kernels(level: Level) -> &'static Kernels<Self>;
+        /// A codec behind its trait. By type, so that codecs are compiled here, once.
+        fn erase(codec: &AnyCodec<Self>) -> &dyn Codec<Self>
+        where
+            Self: Element;
     }
 
     /// A type to compute in, with codes as wide as itself.
@@ -207,6 +213,10 @@ macro_rules! element {
             const QUIET_NAN: Self = $float::NAN;
             const MAX_CODE: f64 = $max_code;
             const IS_NARROW: bool = false;
+
+            fn erase(codec: &AnyCodec<Self>) -> &dyn Codec<Self> {
+                codec.erased()
+            }
 
             #[inline(always)]
             fn abs(self) -> Self {

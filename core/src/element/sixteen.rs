@@ -6,6 +6,7 @@
 
 use super::sealed::Float;
 use super::{DType, Element, bf16, f16};
+use crate::codec::{AnyCodec, Codec};
 use crate::kernel::{Kernels, Level};
 
 const F32_FRACTION: u32 = 23;
@@ -108,6 +109,10 @@ macro_rules! sixteen {
             const QUIET_NAN: Self = $float::NAN;
             const MAX_CODE: f64 = 65_536.0;
             const IS_NARROW: bool = true;
+
+            fn erase(codec: &AnyCodec<Self>) -> &dyn Codec<Self> {
+                codec.erased()
+            }
 
             #[inline(always)]
             fn abs(self) -> Self {

@@ -16,7 +16,7 @@ use foldwire_libfabric::{Buffer, Endpoint, Error, Fabric, Settings, join, provid
 use foldwire_messaging::{Event, Net, Refused, Source};
 
 /// Longest time that anything may take.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A test by its name in this program, and the provider that it is about.
 #[derive(Clone, Copy)]
