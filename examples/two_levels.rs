@@ -17,7 +17,7 @@ fn main() -> Result<(), fw::Error> {
     let world = World::new(4).ranks_per_node(2).link_rate(25e6);
     let outcomes = world.run_endpoints(|endpoint| -> Result<_, fw::Error> {
         let world = fw::SharedCommunicator::new(endpoint, 1)?;
-        let levels = world.two_levels()?;
+        let levels = world.two_levels(1)?;
         let offset = world.rank().0 as f32;
         let input: Vec<f32> = (0..N_VALUES).map(|i| (i as f32 * 1e-3).sin() + offset).collect();
         let mut times = [const { Vec::new() }; 2];

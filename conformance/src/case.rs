@@ -12,7 +12,7 @@ use foldwire::codec::CodecId;
 use foldwire::layout::Division;
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule::{
-    self, Binomial, Chain, Linear, Pairwise, RecursiveDoubling, Ring, Schedule,
+    self, Binomial, Chain, Linear, Pairwise, RecursiveDoubling, Ring, Schedule, TwoLevels,
 };
 use foldwire::{Bound, Collective, DType, Element, Op, Plan, Sampling, Scope};
 use std::fmt;
@@ -72,10 +72,11 @@ const SCOPES: [Scope; 2] = [Scope::PerOperand, Scope::Result];
 pub const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(70.0)];
 
 /// Every collective with every schedule that has it.
-pub const ROUTES: [(Collective, &dyn Schedule); 15] = [
+pub const ROUTES: [(Collective, &dyn Schedule); 16] = [
     (Collective::AllReduce, &Ring),
     (Collective::AllReduce, &RecursiveDoubling),
     (Collective::AllReduce, &Pairwise),
+    (Collective::AllReduce, &TwoLevels),
     (Collective::ReduceScatter, &Ring),
     (Collective::ReduceScatter, &Pairwise),
     (Collective::AllGather, &Pairwise),

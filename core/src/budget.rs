@@ -16,7 +16,8 @@ use crate::schedule::{Call, Schedule};
 fn error_terms(schedule: &dyn Schedule, call: Call, plan: &Plan, op: OpCode) -> Option<f64> {
     let n = call.size as f64;
     let keeps_frames = plan.pipeline.keeps_frames(plan.codec, op);
-    let sum = if keeps_frames { n } else { schedule.n_encodings(call) as f64 };
+    let n_operands = n / schedule.n_combined(call) as f64;
+    let sum = if keeps_frames { n_operands } else { schedule.n_encodings(call) as f64 };
     Some(match op {
         _ if call.size == 1 => 0.0,
         OpCode::None | OpCode::Min | OpCode::Max => 1.0,
@@ -61,21 +62,35 @@ fn operand_bound<T: Element>(
     Ok(left / terms.max(1.0))
 }
 
-/// Quantum and worst case of a call whose data have this extent.
+/// What [`resolve`] finds.
+pub(crate) struct Budget {
+    pub(crate) quantum: Quantum,
+    /// On each operand.
+    pub(crate) bound: f64,
+    /// Of the result; `None` if there is none.
+    pub(crate) worst_case: Option<f64>,
+}
+
+/// Quantum, bound on each operand, and worst case of a call whose data have this extent. What is
+/// encoded may be the sum of several operands, each within the bound.
 pub(crate) fn resolve<T: Element>(
     plan: &Plan,
     schedule: &dyn Schedule,
     call: Call,
     op: OpCode,
     extent: Option<Extent>,
-) -> Result<(Quantum, Option<f64>), Error> {
+) -> Result<Budget, Error> {
     if plan.codec.is_exact() {
-        return Ok((Quantum::LOSSLESS, Some(0.0)));
+        return Ok(Budget { quantum: Quantum::LOSSLESS, bound: 0.0, worst_case: Some(0.0) });
     }
     let terms = error_terms(schedule, call, plan, op);
+    let n_combined = match op {
+        OpCode::Sum | OpCode::Avg => schedule.n_combined(call) as f64,
+        _ => 1.0,
+    };
     let bound = match (plan.bound, plan.scope) {
         (None, _) => 0.0,
-        (Some(bound), Scope::PerOperand) => bound.absolute(extent)?,
+        (Some(bound), Scope::PerOperand) => bound.absolute(extent)? * n_combined,
         (Some(bound), Scope::Result) => operand_bound::<T>(bound, terms, call, op, extent)?,
     };
     let mut quantum = Quantum::with_spacing::<T>(bound, plan.spacing)?;
@@ -84,7 +99,8 @@ pub(crate) fn resolve<T: Element>(
     if !(T::Wide::nearest(quantum.step()) * weight.widen()).is_normal() {
         quantum = Quantum::LOSSLESS;
     }
-    Ok((quantum, terms.map(|terms| terms * quantum.bound())))
+    let worst_case = terms.map(|terms| terms * quantum.bound());
+    Ok(Budget { quantum, bound: quantum.bound() / n_combined, worst_case })
 }
 
 /// What a call asks of each operand before the extent of the data is known, rounding apart: the

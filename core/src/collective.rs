@@ -138,6 +138,8 @@ pub struct Communicator<X: Transport> {
     pub(crate) n_tags: u8,
     /// The pool is known to have so many frames.
     n_frames: usize,
+    /// So many ranks in a row are known to share a node.
+    pub(crate) ranks_per_node: usize,
 }
 
 impl<X: Transport> Communicator<X> {
@@ -168,6 +170,7 @@ impl<X: Transport> Communicator<X> {
             notices: Notices::default(),
             n_tags: 0,
             n_frames: 0,
+            ranks_per_node: 1,
         })
     }
 
@@ -374,7 +377,7 @@ impl<X: Transport> Communicator<X> {
     pub(crate) fn prepare<T: Element>(
         &mut self,
         request: &Request<'_, '_, T>,
-        plan: &Plan,
+        plan: &mut Plan,
     ) -> Result<&'static dyn Schedule, Error> {
         if self.poisoned {
             return Err(Error::Poisoned);
@@ -383,14 +386,18 @@ impl<X: Transport> Communicator<X> {
         request.check(size, rank)?;
         let n_bytes = request.shares.count().saturating_mul(T::BYTES);
         let link_rate = self.transport.link_rate();
-        let schedule =
-            select::schedule(request.collective, request.op_code(), plan, size, n_bytes, link_rate);
+        let call = self.call(request);
+        let schedule = select::schedule(call, request.op_code(), plan, n_bytes, link_rate);
         if size > request.collective.max_size() || !schedule.supports(request.collective) {
             let (schedule, collective) = (schedule.name(), request.collective);
             return Err(Error::Unsupported { schedule, collective });
         }
         // Whatever the data, a bad bound or frame size shows before anything is sent.
         check_bound(plan, request.op_code())?;
+        // Inside a node everything is exact.
+        if self.ranks_per_node == size && size > 1 && call.collective == Collective::AllReduce {
+            *plan = plan.exactly();
+        }
         let probe = self.codec::<T>(plan.codec, Quantum::LOSSLESS, request.op_code());
         max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
         self.check_frames()?;
@@ -412,6 +419,11 @@ impl<X: Transport> Communicator<X> {
             self.n_frames = need;
         }
         Ok(())
+    }
+
+    /// What the request's program is made for.
+    fn call<T: Element>(&self, request: &Request<'_, '_, T>) -> Call {
+        request.call(self.size()).with_nodes(self.ranks_per_node)
     }
 
     fn codec<T: Element>(&self, id: CodecId, quantum: Quantum, op: OpCode) -> AnyCodec<T> {

@@ -31,6 +31,8 @@ const DTYPE_AT: u32 = 4;
 /// Bits of a pipeline's code, and of that and the division's; the measure shares their byte.
 const PIPELINE_BITS: u32 = 3;
 const MEASURE_AT: u32 = 4;
+/// In the same byte: the payload is raw, though the call's codec is another.
+const AS_FLOATS: u8 = 1 << 7;
 /// The byte of flags also holds the number of lanes, less one, and the schedule.
 const HAS_CHECKSUM: u8 = 1;
 const LANES_AT: u32 = 1;
@@ -141,6 +143,8 @@ pub struct Header {
     pub kind: Kind,
     /// The call it belongs to.
     pub call: CallHeader,
+    /// The payload is raw, though the call's codec is another.
+    pub as_floats: bool,
     /// Who sent it: a member of the group. In a view and a fence, a rank of the transport.
     pub from: Rank,
     /// Part of the array.
@@ -192,11 +196,13 @@ impl Header {
     /// Writes the header in front of the `n_bytes` of payload in `frame`.
     ///
     /// # Panics
-    /// If `frame` is shorter than header and payload, or there are no or too many lanes.
+    /// If `frame` is shorter than header and payload, there are no or too many lanes, or a
+    /// raw call's payload is said to be floats.
     pub fn emit(&self, frame: &mut [u8], checksum: bool) {
         let (head, payload) = frame.split_at_mut(HEADER_BYTES);
         let payload = &payload[..self.n_bytes as usize];
         let call = &self.call;
+        assert!(!self.as_floats || call.codec != CodecId::Raw);
         head.fill(0);
         head[..2].copy_from_slice(&MAGIC);
         head[2] = VERSION;
@@ -210,6 +216,9 @@ impl Header {
         head[9] = call.pipeline
             | (call.division as u8) << PIPELINE_BITS
             | (call.measure as u8) << MEASURE_AT;
+        if self.as_floats {
+            head[9] |= AS_FLOATS;
+        }
         head[10..12].copy_from_slice(&call.epoch.to_le_bytes());
         head[12..16].copy_from_slice(&call.sequence.to_le_bytes());
         head[16..24].copy_from_slice(&call.count.to_le_bytes());
@@ -256,8 +265,14 @@ impl Header {
             false => return Err(FrameError::Damaged),
         }
         let fields = || {
+            let codec = CodecId::from_code(head[7])?;
+            let as_floats = head[9] & AS_FLOATS != 0;
+            if as_floats && codec == CodecId::Raw {
+                return None;
+            }
             Some(Self {
                 kind: Kind::of(head)?,
+                as_floats,
                 call: CallHeader {
                     context: head[CONTEXT_AT],
                     epoch: u16::from_le_bytes([head[10], head[11]]),
@@ -265,13 +280,14 @@ impl Header {
                     collective: collective_of(head[4] & ((1 << DTYPE_AT) - 1))?,
                     dtype: DType::from_code(head[4] >> DTYPE_AT)?,
                     op: OpCode::from_code(head[6])?,
-                    codec: CodecId::from_code(head[7])?,
+                    codec,
                     division: if head[9] >> PIPELINE_BITS & 1 == 0 {
                         Division::Blocks
                     } else {
                         Division::Interleaved
                     },
-                    measure: *Measure::ALL.get(usize::from(head[9] >> MEASURE_AT))?,
+                    measure: *Measure::ALL
+                        .get(usize::from((head[9] & !AS_FLOATS) >> MEASURE_AT))?,
                     pipeline: head[9] & ((1 << PIPELINE_BITS) - 1),
                     schedule: head[8] >> SCHEDULE_AT,
                     lanes: (head[8] >> LANES_AT & (MAX_LANES as u8 - 1)) + 1,
@@ -354,6 +370,7 @@ mod tests {
                 measure: Measure::ResultRange,
                 step: 0.5,
             },
+            as_floats: false,
             from: Rank(9),
             part: 3,
             round: 2,
@@ -373,6 +390,19 @@ mod tests {
             assert_eq!(Header::parse(&bytes, checksum), Ok(header));
         }
         assert_eq!(Header::parse(&message(false).1, true), Err(FrameError::NoChecksum));
+    }
+
+    #[test]
+    fn floats_of_a_call_by_another_codec_say_so() {
+        let (header, mut bytes) = message(true);
+        let floats = Header { as_floats: true, ..header };
+        floats.emit(&mut bytes, true);
+        assert_eq!(Header::parse(&bytes, true), Ok(floats));
+        // Of a raw call that says nothing, so nothing says it.
+        let raw = CallHeader { codec: CodecId::Raw, ..header.call };
+        Header { call: raw, ..header }.emit(&mut bytes, false);
+        bytes[9] |= AS_FLOATS;
+        assert_eq!(Header::parse(&bytes, false), Err(FrameError::Damaged));
     }
 
     #[test]

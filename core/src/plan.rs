@@ -87,6 +87,11 @@ impl Plan {
         }
     }
 
+    /// The same, with nothing lost.
+    pub(crate) const fn exactly(self) -> Self {
+        Self { pipeline: pipeline::RAW, codec: CodecId::Raw, bound: None, ..self }
+    }
+
     /// Foldwire's own way: fZ-light, folded in one pass, parts of equal weight.
     #[must_use]
     pub const fn foldwire(bound: Bound) -> Self {

@@ -5,20 +5,28 @@
 //! [`Primitive`]s. The engine carries the list out on frames; the cost model of `foldwire-sim`
 //! prices it.
 //!
-//! | what happens | partial results stay frames, own floats (raw, fused) | the same, own values encoded (homomorphic) | floats (compress-once, per-hop) |
+//! A payload names its codec: the call's, or raw, which are floats as they are. Sums that are not
+//! complete are *kept* by one of the two, as the pipeline says, and *travel* by the call's codec;
+//! but floats stay floats between ranks of a node ([`Call::is_near`](crate::schedule::Call::is_near)).
+//!
+//! | what happens | sums are kept by the codec, own floats (fused) | the same, own values encoded (homomorphic) | sums are floats (compress-once, per-hop) |
 //! |---|---|---|---|
 //! | own values leave | encode | encode | encode |
-//! | a frame meets own values | fold | encode, combine | copy own, reduce |
+//! | a payload meets own values | fold | encode, combine | encode (raw), reduce |
 //! | … and the result leaves | fold | encode, combine | refold |
-//! | … and is stored | fold-store (raw: fold, store) | encode, combine, store | reduce-store |
-//! | … and both | fold-store (raw: fold, store) | encode, combine, store | refold, store |
-//! | a frame meets a partial result | combine | combine | reduce |
-//! | a partial result leaves | nothing | nothing | encode; decode, if it is needed again |
-//! | a frame passes | nothing (per-hop: recode) | nothing | nothing (per-hop: recode) |
-//! | own values stand for what others decode | encode, store (raw: copy) | encode, store | encode, store |
-//! | what leaves is needed again | copy of the frame | copy of the frame | decode (reductions), nothing (others) |
-//! | own values are taken | encode | encode | encode (reductions, per-hop: copy own) |
+//! | … and is stored | fold-store | encode, combine, store | reduce-store |
+//! | … and both | fold-store | encode, combine, store | refold, store |
+//! | a payload meets what is held | combine | combine | reduce |
+//! | what is held leaves | nothing | nothing | transcode; and back, if it is needed again |
+//! | a payload passes | nothing (per-hop: transcode) | nothing | nothing (per-hop: transcode) |
+//! | own values stand for what others decode | encode, store | encode, store | encode, store |
+//! | what leaves is needed again | copy of the payload | copy of the payload | transcode (reductions), nothing (others) |
+//! | own values are taken | encode | encode | encode (reductions, per-hop: raw) |
 //! | what is kept is put behind what is held | join | join | join |
+//!
+//! Floats that meet floats are added in place of what was received: in a raw call, and between
+//! ranks of a node. If they leave it, they are transcoded then; where one that is held there meets
+//! what came from another node, and sums are kept by the codec, it is transcoded before.
 //!
 //! A step on a run of parts asks for the same, of each segment of the run in turn: a slot then
 //! holds a segment of each part. What takes no look at values ([`Primitive::Copy`],
@@ -27,8 +35,9 @@
 
 mod rules;
 
-pub use rules::Rules;
+pub use rules::{Links, Rules};
 
+use crate::codec::CodecId;
 use crate::schedule::Step;
 use heapless::Vec;
 
@@ -63,20 +72,11 @@ impl Slot {
     }
 }
 
-/// How the values of segments lie in a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// As the codec encodes them.
-    Frame,
-    /// As they are.
-    Floats,
-}
-
 /// What is in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// How it lies there.
-    pub form: Form,
+    /// What it is encoded by: the call's codec, or raw for floats.
+    pub codec: CodecId,
     /// How many ranks' values are combined in it.
     pub operands: u32,
     /// It is a message as it was received, header and all.
@@ -104,40 +104,25 @@ pub fn held_after(step: &Step, contents: &Contents) -> Option<Content> {
 /// the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Primitive {
-    /// Own values → frame.
+    /// Own values → payload.
     EncodeOwn {
         /// Where to.
         to: Slot,
+        /// By which codec.
+        codec: CodecId,
     },
-    /// Own values → floats.
-    CopyOwn {
-        /// Where to.
-        to: Slot,
-    },
-    /// Floats → frame.
-    Encode {
-        /// Floats.
+    /// Payload → payload of another codec, or encoded anew.
+    Transcode {
+        /// A payload.
         from: Slot,
         /// Where to.
         to: Slot,
+        /// The codecs of the two.
+        codecs: [CodecId; 2],
     },
-    /// Frame → floats.
-    Decode {
-        /// A frame.
-        from: Slot,
-        /// Where to.
-        to: Slot,
-    },
-    /// Frame → floats → frame.
-    Recode {
-        /// A frame.
-        from: Slot,
-        /// Where to.
-        to: Slot,
-    },
-    /// Frame → the same frame again; of more parts than the step's, the last.
+    /// Payload → the same payload again; of more parts than the step's, the last.
     Copy {
-        /// A frame.
+        /// A payload.
         from: Slot,
         /// Where to.
         to: Slot,
@@ -151,25 +136,25 @@ pub enum Primitive {
     },
     /// What is in a slot → behind what is in `Held`.
     Join {
-        /// Segments of the same form.
+        /// Segments of the same codec.
         from: Slot,
     },
-    /// `In` ⊕ own values → frame in `Out`.
+    /// `In` ⊕ own values → `Out`, by the call's codec.
     Fold,
-    /// `In` ⊕ own values → `In` itself.
+    /// `In` ⊕ own values → `In` itself, by a codec that can.
     FoldInPlace,
     /// As `Fold`, and the result into the output.
     FoldStore,
     /// As `Fold`, through floats: decompress, operate, compress.
     Refold,
-    /// `In` ⊕ another frame → frame in `Out`.
+    /// `In` ⊕ another payload → `Out`, by the call's codec.
     Combine {
-        /// The other frame.
+        /// The other.
         with: Slot,
     },
-    /// `In` ⊕ another frame → `In` itself.
+    /// `In` ⊕ another payload → `In` itself, by a codec that can.
     CombineInPlace {
-        /// The other frame.
+        /// The other.
         with: Slot,
     },
     /// `In`, decoded, ⊕ floats → the same floats.
@@ -179,18 +164,15 @@ pub enum Primitive {
     },
     /// Own values ⊕ `In`, decoded → output.
     ReduceStore,
-    /// Frame → output.
+    /// Payload → output.
     Store {
-        /// A frame.
+        /// A payload.
         from: Slot,
+        /// Its codec.
+        codec: CodecId,
         /// Own values of the segment have been read, so that where results overwrite them their
         /// memory is in the caches.
         over_own: bool,
-    },
-    /// Floats → output.
-    StoreFloats {
-        /// Floats.
-        from: Slot,
     },
     /// Own values → output, as they are.
     StoreOwn,
@@ -201,20 +183,15 @@ impl Primitive {
     #[must_use]
     pub const fn target(self) -> Option<Slot> {
         match self {
-            Self::EncodeOwn { to }
-            | Self::CopyOwn { to }
-            | Self::Encode { to, .. }
-            | Self::Decode { to, .. }
-            | Self::Recode { to, .. }
+            Self::EncodeOwn { to, .. }
+            | Self::Transcode { to, .. }
             | Self::Copy { to, .. }
             | Self::Move { to, .. }
             | Self::Reduce { into: to } => Some(to),
             Self::Join { .. } => Some(Slot::Held),
             Self::Fold | Self::FoldStore | Self::Refold | Self::Combine { .. } => Some(Slot::Out),
             Self::FoldInPlace | Self::CombineInPlace { .. } => Some(Slot::In),
-            Self::ReduceStore | Self::Store { .. } | Self::StoreFloats { .. } | Self::StoreOwn => {
-                None
-            }
+            Self::ReduceStore | Self::Store { .. } | Self::StoreOwn => None,
         }
     }
 
@@ -228,29 +205,25 @@ impl Primitive {
     /// reads does not hold what it needs, or what it would overwrite is still needed.
     #[must_use]
     pub fn after(self, mut contents: Contents, n_parts: u16) -> Option<Contents> {
-        let of = |slot: Slot, form| {
-            contents[slot.index()]
-                .filter(|content| content.form == form && content.n_parts >= n_parts)
+        let of = |slot: Slot| contents[slot.index()].filter(|content| content.n_parts >= n_parts);
+        let by = |slot: Slot, codec| of(slot).filter(|content| content.codec == codec);
+        let received = of(Slot::In);
+        let combined = |with: Content| {
+            let operands = received?.operands.checked_add(with.operands)?;
+            Some((with.codec, operands))
         };
-        let operands = |slot, form| Some(of(slot, form)?.operands);
-        let received = || operands(Slot::In, Form::Frame);
-        let (form, operands) = match self {
-            Self::EncodeOwn { .. } => (Form::Frame, 1),
-            Self::CopyOwn { .. } => (Form::Floats, 1),
-            Self::Encode { from, .. } => (Form::Frame, operands(from, Form::Floats)?),
-            Self::Decode { from, .. } => (Form::Floats, operands(from, Form::Frame)?),
-            Self::Recode { from, .. } => (Form::Frame, operands(from, Form::Frame)?),
+        let (codec, operands) = match self {
+            Self::EncodeOwn { codec, .. } => (codec, 1),
+            Self::Transcode { from, codecs, .. } => (codecs[1], by(from, codecs[0])?.operands),
             Self::Fold | Self::FoldInPlace | Self::FoldStore | Self::Refold => {
-                (Form::Frame, received()?.checked_add(1)?)
+                (received?.codec, received?.operands.checked_add(1)?)
             }
             Self::Combine { with } | Self::CombineInPlace { with } => {
-                (Form::Frame, received()?.checked_add(operands(with, Form::Frame)?)?)
+                combined(by(with, received?.codec)?)?
             }
-            Self::Reduce { into } => {
-                (Form::Floats, received()?.checked_add(operands(into, Form::Floats)?)?)
-            }
+            Self::Reduce { into } => combined(by(into, CodecId::Raw)?)?,
             Self::Copy { from, to } => {
-                let content = of(from, Form::Frame)?;
+                let content = of(from)?;
                 let as_received = content.as_received && content.n_parts == n_parts;
                 contents[to.index()] = Some(Content { n_parts, as_received, ..content });
                 return Some(contents);
@@ -262,7 +235,7 @@ impl Primitive {
             }
             Self::Join { from } => {
                 let (content, held) = (contents[from.index()]?, contents[Slot::Held.index()]?);
-                let alike = |content: Content| (content.form, content.operands);
+                let alike = |content: Content| (content.codec, content.operands);
                 if alike(content) != alike(held) {
                     return None;
                 }
@@ -271,16 +244,15 @@ impl Primitive {
                 contents[Slot::Held.index()] = Some(joined);
                 return Some(contents);
             }
-            Self::ReduceStore => return received().map(|_| contents),
-            Self::Store { from, .. } => return of(from, Form::Frame).map(|_| contents),
-            Self::StoreFloats { from } => return of(from, Form::Floats).map(|_| contents),
+            Self::ReduceStore => return received.map(|_| contents),
+            Self::Store { from, codec, .. } => return by(from, codec).map(|_| contents),
             Self::StoreOwn => return Some(contents),
         };
         let target = &mut contents[self.target()?.index()];
         if target.is_some_and(|content| content.n_parts > n_parts) {
             return None;
         }
-        *target = Some(Content { form, operands, as_received: false, n_parts });
+        *target = Some(Content { codec, operands, as_received: false, n_parts });
         Some(contents)
     }
 }

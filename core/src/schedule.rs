@@ -20,6 +20,7 @@ mod print;
 mod recursive_doubling;
 mod ring;
 mod step;
+mod two_levels;
 
 pub use binomial::Binomial;
 pub use chain::Chain;
@@ -29,12 +30,13 @@ pub use print::program;
 pub use recursive_doubling::RecursiveDoubling;
 pub use ring::Ring;
 pub use step::Step;
+pub use two_levels::TwoLevels;
 
 use crate::transport::{MAX_SIZE, Rank};
 
 /// Every schedule.
 pub static ALL: &[&dyn Schedule] =
-    &[&Ring, &RecursiveDoubling, &Pairwise, &Binomial, &Chain, &Linear];
+    &[&Ring, &RecursiveDoubling, &Pairwise, &Binomial, &Chain, &Linear, &TwoLevels];
 
 /// A schedule's number in a message's header: its place in [`ALL`], or 15 for one of yours.
 #[must_use]
@@ -186,13 +188,35 @@ pub struct Call {
     /// Most parts that a message may carry, at least 1
     /// ([`select::max_run`](crate::select::max_run)).
     pub max_run: u16,
+    /// So many ranks in a row share a node; 1 if nothing is known of nodes.
+    pub ranks_per_node: usize,
 }
 
 impl Call {
-    /// A call whose messages carry one part each.
+    /// A call whose messages carry one part each, of ranks of which nothing else is known.
     #[must_use]
     pub const fn new(collective: Collective, size: usize, root: Rank) -> Self {
-        Self { collective, size, root, max_run: 1 }
+        Self { collective, size, root, max_run: 1, ranks_per_node: 1 }
+    }
+
+    /// The same call where each `n_ranks` (at least 1) in a row share a node.
+    #[must_use]
+    pub const fn with_nodes(self, n_ranks: usize) -> Self {
+        Self { ranks_per_node: n_ranks, ..self }
+    }
+
+    /// The same call by a schedule, which knows nothing of nodes unless it combines values in them:
+    /// two ranks that make the same sum must not do so in two ways.
+    #[must_use]
+    pub fn by(self, schedule: &dyn Schedule) -> Self {
+        if schedule.n_combined(self) > 1 { self } else { self.with_nodes(1) }
+    }
+
+    /// Whether two ranks are known to share a node.
+    #[must_use]
+    pub const fn is_near(self, a: Rank, b: Rank) -> bool {
+        let n = self.ranks_per_node;
+        n > 1 && a.index() / n == b.index() / n
     }
 
     /// The same call where so many parts fit a frame.
@@ -287,6 +311,13 @@ pub trait Schedule: Sync {
     /// How many encoding errors can add up in a value of a sum when every partial sum is decoded,
     /// added to and encoded again (pipelines that keep floats). 0 for collectives that only move.
     fn n_encodings(&self, call: Call) -> u64;
+
+    /// How many ranks' values of an all-reduce are combined as floats, in a node, before any is
+    /// encoded; 1 unless it says so. What is encoded may then be so many times as far off. A
+    /// schedule that says more has each part completed by one rank.
+    fn n_combined(&self, _call: Call) -> usize {
+        1
+    }
 
     /// Step `index < n_steps` of `rank`'s program.
     fn step(&self, call: Call, rank: Rank, index: usize) -> Step;

@@ -15,6 +15,9 @@
 //! rank encodes. Pairwise saves about 2·σ·m/(ρ·R) on the wire and spends m/E on encoding what a
 //! ring folds for free, so it pays where R < 2·σ·E/ρ.
 //!
+//! *Nodes.* Where it is known which ranks share one, long arrays take two levels: least bytes
+//! between nodes, whatever the rates.
+//!
 //! *Broadcast and reduce.* A binomial tree passes ⌈log₂ n⌉ arrays through its root one after the
 //! other; a chain one, in k rounds that need n − 2 more to reach the end. The chain pays where
 //! k·(⌈log₂ n⌉ − 1) > n − 2.
@@ -32,6 +35,7 @@ use crate::frame::HEADER_BYTES;
 use crate::layout::Layout;
 use crate::op::OpCode;
 use crate::plan::Plan;
+use crate::schedule::TwoLevels;
 use crate::schedule::{self, Call, Chain, Collective, Pairwise, RecursiveDoubling, Schedule};
 
 /// Seconds that a message costs whatever its size: MPI on a fast fabric, or a thread's wake-up.
@@ -49,18 +53,18 @@ const ROUND: usize = 256 << 10;
 /// Raw bytes per wire byte.
 const RATIO: f64 = 5.0;
 
-/// The schedule for `collective` by `op` on an array of `n_bytes` over `size` ranks by this plan,
-/// over links of `link_rate` bytes per second, each way (`None`: unknown, or as fast as memory).
-/// Every rank must ask with the same arguments.
+/// The schedule for a call by `op` on an array of `n_bytes` by this plan, over links of `link_rate`
+/// bytes per second, each way (`None`: unknown, or as fast as memory). Every rank must ask with the
+/// same arguments.
 #[must_use]
 pub fn schedule(
-    collective: Collective,
+    call: Call,
     op: OpCode,
     plan: &Plan,
-    size: usize,
     n_bytes: usize,
     link_rate: Option<f64>,
 ) -> &'static dyn Schedule {
+    let Call { collective, size, .. } = call;
     if let Some(schedule) = plan.schedule {
         return schedule;
     }
@@ -70,6 +74,12 @@ pub fn schedule(
         } else {
             schedule::default_for(collective)
         };
+    }
+    if collective == Collective::AllReduce
+        && TwoLevels.n_combined(call) > 1
+        && !is_short(size, n_bytes)
+    {
+        return &TwoLevels;
     }
     // Where partial sums are encoded anew, other schedules than the ring would cost accuracy.
     if collective != Collective::AllReduce || !plan.pipeline.keeps_frames(plan.codec, op) {
@@ -142,12 +152,14 @@ mod tests {
     use crate::bound::Bound;
     use crate::pipeline;
     use crate::schedule::Ring;
+    use crate::transport::Rank;
 
     const LONG: usize = 16 << 20;
     const GIGABIT: Option<f64> = Some(0.125e9);
 
     fn name(plan: &Plan, size: usize, n_bytes: usize, rate: Option<f64>) -> &'static str {
-        schedule(Collective::AllReduce, OpCode::Sum, plan, size, n_bytes, rate).name()
+        let call = Call::new(Collective::AllReduce, size, Rank(0));
+        schedule(call, OpCode::Sum, plan, n_bytes, rate).name()
     }
 
     #[test]
@@ -174,7 +186,8 @@ mod tests {
     fn long_arrays_go_along_a_chain_unless_there_are_many_ranks() {
         let plan = Plan::foldwire(Bound::Relative(1e-4));
         let broadcast = |size, n_bytes| {
-            schedule(Collective::Broadcast, OpCode::None, &plan, size, n_bytes, None).name()
+            let call = Call::new(Collective::Broadcast, size, Rank(0));
+            schedule(call, OpCode::None, &plan, n_bytes, None).name()
         };
         assert_eq!(broadcast(4, LONG), "chain");
         assert_eq!(broadcast(4, 100_000), "binomial");
@@ -201,8 +214,7 @@ mod tests {
         assert_eq!(name(&floats, 8, 4096, GIGABIT), Ring.name());
         // Products of codes are not defined, so the fused pipeline keeps floats for them.
         let fused = Plan::foldwire(Bound::Relative(1e-4));
-        let product =
-            schedule(Collective::AllReduce, OpCode::Prod, &fused, 8, 4096, GIGABIT).name();
-        assert_eq!(product, Ring.name());
+        let call = Call::new(Collective::AllReduce, 8, Rank(0));
+        assert_eq!(schedule(call, OpCode::Prod, &fused, 4096, GIGABIT).name(), Ring.name());
     }
 }

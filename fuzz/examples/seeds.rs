@@ -236,6 +236,7 @@ fn message(collective: Collective, checksum: bool) -> Vec<u8> {
         step: 0.5,
     };
     let segment = Header {
+        as_floats: false,
         kind: Kind::Data,
         call,
         from: Rank(1),

@@ -368,6 +368,7 @@ impl<'a> Script<'a> {
             Kind::View | Kind::Fence => vec![members],
         };
         let header = Header {
+            as_floats: false,
             kind,
             call: CallHeader {
                 context: 0,

@@ -41,7 +41,7 @@ fn median(mut times: Vec<Duration>) -> f64 {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let transport = join(&Settings::from_env()?, Rendezvous::from_env()?.join()?)?;
     let world = fw::SharedCommunicator::new(transport, 1)?;
-    let levels = world.two_levels()?;
+    let levels = world.two_levels(1)?;
     let plan = fw::Plan::foldwire(fw::Bound::Relative(1e-3));
     let input = values(world.rank().index())?;
     let which = std::env::args().nth(2);

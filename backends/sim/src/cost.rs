@@ -92,6 +92,9 @@ pub struct Case {
     pub lanes: usize,
     /// Bytes of a frame.
     pub frame_bytes: usize,
+    /// Ranks know which of them share a node ([`Host::ranks_per_node`]), so that all-reduces
+    /// are of two levels. What then stays in a node takes no network.
+    pub by_node: bool,
 }
 
 impl Case {
@@ -111,6 +114,7 @@ impl Case {
             in_place: collective == Collective::Broadcast,
             lanes: 4,
             frame_bytes: (256 << 10) + 4096,
+            by_node: false,
         }
     }
 }
@@ -297,18 +301,14 @@ pub fn predict<T: Element>(
         let (ranks_per_node, cores) = (host.ranks_per_node, host.cores);
         return Err(CostError::Empty { size, root, lanes, ranks_per_node, cores });
     }
-    let schedule = select::schedule(
-        collective,
-        case.op,
-        &case.plan,
-        size,
-        case.count.saturating_mul(T::BYTES),
-        cluster.network.rate,
-    );
+    let per_node = if case.by_node { cluster.host.ranks_per_node } else { 1 };
+    let call = Call::new(collective, size, root).with_nodes(per_node);
+    let n_bytes = case.count.saturating_mul(T::BYTES);
+    let schedule = select::schedule(call, case.op, &case.plan, n_bytes, cluster.network.rate);
     if size > collective.max_size() || !schedule.supports(collective) {
         return Err(Error::Unsupported { schedule: schedule.name(), collective }.into());
     }
-    let call = Call::new(collective, size, root);
+    let call = call.by(schedule);
     let mut ranks = vec![RankPrediction::default(); size];
     let mut entries = vec![Entry::default(); size];
     let mut n_events = 0;
@@ -322,7 +322,7 @@ pub fn predict<T: Element>(
     let division =
         if collective == Collective::AllReduce { case.plan.division } else { Division::Blocks };
     let (call, layout) = divide::<T>(case, call, schedule.n_parts(call), division)?;
-    let wire = costs.wire.table(size);
+    let (wire, floats) = (costs.wire.table(size), Wire::exact(T::BYTES).table(size));
     let job = Job {
         schedule,
         call,
@@ -333,6 +333,7 @@ pub fn predict<T: Element>(
         bytes_per_value: T::BYTES,
         speeds: &costs.speeds,
         wire: &wire,
+        floats: &floats,
         cluster,
     };
     n_events += account(&job, &entries, &mut ranks, |_, _| {})?;
@@ -363,7 +364,7 @@ fn exchange_extents(
     let plan = Plan::raw();
     let exchange = Case { plan, count: EXTENT_VALUES, ..*case };
     let call = Call::new(Collective::AllReduce, case.size, Rank(0));
-    let wire = Wire::exact(f64::BYTES).table(case.size);
+    let wire = &Wire::exact(f64::BYTES).table(case.size);
     let n_parts = EXTENT_SCHEDULE.n_parts(call);
     let (call, layout) = divide::<f64>(&exchange, call, n_parts, Division::Blocks)?;
     let job = Job {
@@ -375,7 +376,8 @@ fn exchange_extents(
         in_place: true,
         bytes_per_value: f64::BYTES,
         speeds: &Speeds::FREE,
-        wire: &wire,
+        wire,
+        floats: wire,
         cluster,
     };
     let looks = entries.to_vec();

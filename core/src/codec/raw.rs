@@ -23,6 +23,11 @@ impl<T: Element> Raw<T> {
         Self { weight: T::ONE }
     }
 
+    /// The codec whose operands of averages enter by this weight.
+    pub(crate) const fn with_weight(weight: T) -> Self {
+        Self { weight }
+    }
+
     pub(super) fn from_params(params: &CodecParams) -> Self {
         let n_operands = if params.averages { params.max_operands } else { 1 };
         Self { weight: op::weight(n_operands) }

@@ -3,8 +3,8 @@
 use super::survey;
 use super::{Communicator, EXTENT_SCHEDULE, Job, Request};
 use crate::bound::{Extent, Quantum};
-use crate::budget::{ask, resolve};
-use crate::codec::{AnyCodec, CodecId};
+use crate::budget::{Budget, ask, resolve};
+use crate::codec::{AnyCodec, CodecId, Raw};
 use crate::element::Element;
 use crate::engine::{Buffers, Engine, Frame, Limits, Progress, Work};
 use crate::error::Error;
@@ -136,8 +136,8 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         plan: &Plan,
     ) -> Result<Self, Error> {
         let mut call = Self::prepare(comm, request, plan)?;
-        call.state = if plan.needs_extent() {
-            let sampled = plan.samples(request.shares.count());
+        call.state = if call.plan.needs_extent() {
+            let sampled = call.plan.samples(request.shares.count());
             call.start_extent(comm, request, sampled, Report::default())?
         } else {
             call.start_running(comm, request, None, Report::default())?
@@ -166,13 +166,14 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         request: &Request<'_, 's, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let schedule = comm.prepare(request, plan)?;
+        let mut plan = *plan;
+        let schedule = comm.prepare(request, &mut plan)?;
         let now = comm.transport.now();
         let limits = Limits {
             stall: comm.config.timeout,
             deadline: comm.config.deadline.map(|left| now.saturating_add(left)),
         };
-        Ok(Self { plan: *plan, schedule, limits, state: State::Finished })
+        Ok(Self { plan, schedule, limits, state: State::Finished })
     }
 
     const fn division(&self, collective: Collective) -> Division {
@@ -221,15 +222,20 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let own = request.own_values(comm.size(), comm.rank());
         let values = survey::look(own, comm.config.level, sampled);
         let schedule = self.schedule;
-        let (measure, asked) =
-            ask(&self.plan, schedule, request.call(comm.size()), request.op_code(), sampled);
+        let (measure, asked) = ask(
+            &self.plan,
+            schedule,
+            comm.call(request).by(self.schedule),
+            request.op_code(),
+            sampled,
+        );
         let header = self.header(comm, request, measure, asked);
         let job = Job {
             schedule: EXTENT_SCHEDULE,
             call: Call {
                 collective: Collective::AllReduce,
                 root: Rank(0),
-                ..request.call(comm.size())
+                ..comm.call(request).by(self.schedule)
             },
             pipeline: pipeline::RAW,
             codec: &comm.codec::<f64>(CodecId::Raw, Quantum::LOSSLESS, OpCode::Max),
@@ -249,8 +255,9 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         extent: Option<Extent>,
         before: Report,
     ) -> Result<State<'s, F, T>, Error> {
-        let (call, op) = (request.call(comm.size()), request.op_code());
-        let (quantum, worst_case) = resolve::<T>(&self.plan, self.schedule, call, op, extent)?;
+        let (call, op) = (comm.call(request).by(self.schedule), request.op_code());
+        let Budget { quantum, bound, worst_case } =
+            resolve::<T>(&self.plan, self.schedule, call, op, extent)?;
         let codec = comm.codec::<T>(self.plan.codec, quantum, op);
         let job = Job {
             schedule: self.schedule,
@@ -264,7 +271,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         };
         let mut engine =
             comm.engine(job, self.header(comm, request, Measure::Lattice, quantum.step()))?;
-        engine.report.bound = quantum.bound();
+        engine.report.bound = bound;
         engine.report.worst_case = worst_case;
         Ok(State::Running { engine, codec, before })
     }
@@ -309,10 +316,11 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         match &mut self.state {
             State::Finished => Err(Error::Finished),
             State::Extent { engine, values, sampled, before } => {
-                let codec = AnyCodec::<f64>::Raw(crate::codec::Raw::new());
+                let raw = AnyCodec::Raw(Raw::new());
+                let (codec, raw) = (raw.as_dyn(), raw.as_dyn());
                 let mut buffers = Buffers::InPlace(values);
-                let codec = codec.as_dyn();
-                let mut work = Work { codec, op: Op::Max, divisor: 1, buffers: &mut buffers };
+                let buffers = &mut buffers;
+                let mut work = Work { codec, raw, op: Op::Max, divisor: 1, buffers };
                 Ok(match engine.poll(transport, &mut work, self.limits, notices)? {
                     Progress::Moved => Step::Moved,
                     Progress::Waiting => Step::Waiting,
@@ -335,7 +343,9 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
                 let buffers = &mut request.buffers;
                 let op = request.op.unwrap_or(Op::Sum);
                 let divisor = if op.code() == OpCode::Avg { transport.size() as u32 } else { 1 };
-                let mut work = Work { codec: codec.as_dyn(), op, divisor, buffers };
+                let codec = codec.as_dyn();
+                let raw = AnyCodec::Raw(Raw::with_weight(codec.weight()));
+                let mut work = Work { codec, raw: raw.as_dyn(), op, divisor, buffers };
                 Ok(match engine.poll(transport, &mut work, self.limits, notices)? {
                     Progress::Moved => Step::Moved,
                     Progress::Waiting => Step::Waiting,

@@ -2,7 +2,7 @@
 //! the caller's buffers, so that it is compiled once for each transport.
 
 use super::lane::misuse;
-use crate::codec::{DecodeError, Written};
+use crate::codec::{CodecId, DecodeError, Written};
 use crate::error::Error;
 use crate::layout::Segment;
 use crate::primitive::{Primitive, Slot};
@@ -13,8 +13,8 @@ pub(crate) trait Compute {
     /// Bytes of a value.
     fn bytes_per_value(&self) -> usize;
 
-    /// How many values a received payload says that it holds.
-    fn n_values(&self, payload: &[u8]) -> Result<usize, DecodeError>;
+    /// How many values a received payload of this codec says that it holds.
+    fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError>;
 
     /// Carries a primitive out on a segment of the array. `Pending`: not done yet; the same is
     /// asked again. What is written to a slot may be anything after an error.

@@ -9,11 +9,11 @@ use super::compute::Compute;
 use super::slots::{Frame, Slots};
 use super::{Notices, Program, check_fields, check_source, transport_error};
 use crate::bundle;
-use crate::codec::DecodeError;
+use crate::codec::{CodecId, DecodeError};
 use crate::error::{Error, Field, Reason, Value};
 use crate::frame::{self, CallHeader, FrameError, HEADER_BYTES, Header, Kind};
 use crate::layout::Run;
-use crate::primitive::{Content, Form, Primitive, Primitives, Slot};
+use crate::primitive::{Content, Links, Primitive, Primitives, Slot};
 use crate::report::Report;
 use crate::schedule::Step;
 use crate::transport::{FRAMES_PER_LANE, Rank, Tag, Transport, TransportErrorKind};
@@ -117,9 +117,11 @@ impl<F: Frame> Lane<F> {
                     let header = self.check(program, notices, from, &step, &run, message)?;
                     let n_bytes = header.n_bytes as usize;
                     let payload = message.get(HEADER_BYTES..HEADER_BYTES + n_bytes);
-                    check_payload(from, &run, payload.ok_or(misuse())?, compute)?;
+                    let payload = payload.ok_or(misuse())?;
+                    let codec = if header.as_floats { CodecId::Raw } else { program.rules.codec() };
+                    check_payload(from, &run, codec, payload, compute)?;
                     let content = Content {
-                        form: Form::Frame,
+                        codec,
                         operands: header.operands,
                         as_received: true,
                         n_parts: step.n_parts,
@@ -210,7 +212,9 @@ impl<F: Frame> Lane<F> {
                 self.check_complete(program)?;
             }
             let held = self.slots.content(Slot::Held);
-            let mut primitives = program.rules.primitives(step, held);
+            let received = self.slots.content(Slot::In);
+            let links = Links::of(program.call, program.rank, step, received, held);
+            let mut primitives = program.rules.primitives(step, held, links);
             primitives.reverse();
             self.to_do = Some(primitives);
         }
@@ -244,6 +248,7 @@ impl<F: Frame> Lane<F> {
             let header = Header {
                 kind: Kind::Data,
                 call: program.header_of(step.part),
+                as_floats: content.codec != program.rules.codec(),
                 from: program.rank,
                 part,
                 round,
@@ -283,6 +288,10 @@ impl<F: Frame> Lane<F> {
         let count = if is_told { program.header.count } else { header.call.count };
         notices.check(rank, &program.header, &CallHeader { count, ..header.call })?;
         check_source(rank, &header)?;
+        // Floats come from near only.
+        if header.as_floats && !program.call.is_near(program.rank, rank) {
+            return Err(Error::Frame { rank, error: FrameError::Damaged });
+        }
         if let Some(len) = told_len {
             check_fields(rank, &[(Field::Count, len as u64, header.call.count)])?;
         }
@@ -335,37 +344,45 @@ impl<F: Frame> Lane<F> {
 fn check_payload(
     rank: Rank,
     run: &Run<'_>,
+    codec: CodecId,
     payload: &[u8],
     compute: &dyn Compute,
 ) -> Result<(), Error> {
     let n_parts = usize::from(run.n_parts());
     if n_parts == 1 {
-        return check_segment(payload, run.n_values(), compute);
+        return check_segment(codec, payload, run.n_values(), compute);
     }
     let theirs = bundle::n_parts(payload).unwrap_or(0);
     check_fields(rank, &[(Field::Run, n_parts as u64, theirs as u64)])?;
     bundle::check(payload, n_parts)?;
     for (place, n_values) in run.lens().enumerate() {
         let segment = bundle::segment(payload, n_parts, place).and_then(|at| payload.get(at));
-        check_segment(segment.ok_or(DecodeError::Damaged)?, n_values, compute)?;
+        check_segment(codec, segment.ok_or(DecodeError::Damaged)?, n_values, compute)?;
     }
     Ok(())
 }
 
-fn check_segment(segment: &[u8], expected: usize, compute: &dyn Compute) -> Result<(), Error> {
-    let found = compute.n_values(segment)?;
+fn check_segment(
+    codec: CodecId,
+    segment: &[u8],
+    expected: usize,
+    compute: &dyn Compute,
+) -> Result<(), Error> {
+    let found = compute.n_values(codec, segment)?;
     if found == expected { Ok(()) } else { Err(DecodeError::Count { found, expected }.into()) }
 }
 
 /// The clock of a report that a primitive's time goes into.
 const fn clock(primitive: Primitive) -> Option<fn(&mut Report) -> &mut Duration> {
     match primitive {
-        Primitive::EncodeOwn { .. } | Primitive::Encode { .. } | Primitive::Recode { .. } => {
+        Primitive::EncodeOwn { codec: CodecId::Raw, .. } => Some(|report| &mut report.fold),
+        Primitive::Transcode { codecs: [_, CodecId::Raw], .. } | Primitive::Store { .. } => {
+            Some(|report| &mut report.decode)
+        }
+        Primitive::EncodeOwn { .. } | Primitive::Transcode { .. } => {
             Some(|report| &mut report.encode)
         }
-        Primitive::Decode { .. } | Primitive::Store { .. } => Some(|report| &mut report.decode),
-        Primitive::CopyOwn { .. }
-        | Primitive::Fold
+        Primitive::Fold
         | Primitive::FoldInPlace
         | Primitive::FoldStore
         | Primitive::Refold
@@ -376,7 +393,6 @@ const fn clock(primitive: Primitive) -> Option<fn(&mut Report) -> &mut Duration>
         Primitive::Copy { .. }
         | Primitive::Move { .. }
         | Primitive::Join { .. }
-        | Primitive::StoreFloats { .. }
         | Primitive::StoreOwn => None,
     }
 }

@@ -28,7 +28,7 @@ impl Compute for Slow {
         4
     }
 
-    fn n_values(&self, payload: &[u8]) -> Result<usize, DecodeError> {
+    fn n_values(&self, _: CodecId, payload: &[u8]) -> Result<usize, DecodeError> {
         Ok(payload.len() / 4)
     }
 

@@ -8,7 +8,7 @@
 use super::compute::{Compute, Payloads};
 use super::lane::misuse;
 use crate::Element;
-use crate::codec::{Codec, DecodeError, Values, Written};
+use crate::codec::{Codec, CodecId, DecodeError, Values, Written};
 use crate::error::Error;
 use crate::kernel::stores::{self, Fence, Stores};
 use crate::layout::{Segment, Window};
@@ -138,6 +138,8 @@ fn within_mut<T>(values: &mut [T], range: Range<usize>) -> Result<&mut [T], Erro
 /// Codec, operation and buffers of a call.
 pub(crate) struct Work<'w, 'b, T: Element> {
     pub(crate) codec: &'w dyn Codec<T>,
+    /// For payloads of floats, with the weight of the call's codec.
+    pub(crate) raw: &'w dyn Codec<T>,
     pub(crate) op: Op<'w, T>,
     /// An average divides by this when the result is stored; 1 otherwise.
     pub(crate) divisor: u32,
@@ -149,8 +151,8 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         T::BYTES
     }
 
-    fn n_values(&self, payload: &[u8]) -> Result<usize, DecodeError> {
-        self.codec.n_values(payload)
+    fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError> {
+        self.by(codec).n_values(payload)
     }
 
     fn compute(
@@ -164,38 +166,37 @@ impl<T: Element> Compute for Work<'_, '_, T> {
 }
 
 impl<T: Element> Work<'_, '_, T> {
+    /// The codec of a payload.
+    fn by(&self, codec: CodecId) -> &dyn Codec<T> {
+        if codec == self.codec.id() { self.codec } else { self.raw }
+    }
+
     fn at_once(
         &mut self,
         primitive: Primitive,
         payloads: &mut Payloads<'_>,
         segment: &Segment,
     ) -> Result<Written, Error> {
-        let Self { codec, op, divisor, ref mut buffers } = *self;
+        let Self { codec, op, divisor, raw, .. } = *self;
+        let by = |id: CodecId| if id == codec.id() { codec } else { raw };
+        let in_place = if codec.id().is_in_place() { codec } else { raw };
+        let buffers = &mut *self.buffers;
         let n = segment.len;
-        let floats_written = Written { n_bytes: n * T::BYTES, ..Written::default() };
         let mut written = Written::default();
         match primitive {
-            Primitive::EncodeOwn { to } => {
-                written = codec.encode(buffers.own(segment)?, payloads.room(to))?;
+            Primitive::EncodeOwn { to, codec } => {
+                written = by(codec).encode(buffers.own(segment)?, payloads.room(to))?;
             }
-            Primitive::CopyOwn { to } => {
-                let floats = floats_mut(payloads.room(to), n)?;
-                floats.copy_from_slice(buffers.own(segment)?);
-                weigh(floats, codec.weight());
-                written = floats_written;
-            }
-            Primitive::Encode { from, to } => {
+            Primitive::Transcode { from, to, codecs } => {
                 let (src, dst) = payloads.to(from, to)?;
-                written = codec.encode_partial(floats(src)?, dst)?;
-            }
-            Primitive::Decode { from, to } => {
-                let (src, dst) = payloads.to(from, to)?;
-                codec.decode(src, 1, floats_mut(dst, n)?)?;
-                written = floats_written;
-            }
-            Primitive::Recode { from, to } => {
-                let (src, dst) = payloads.to(from, to)?;
-                written = codec.recode(src, n, dst)?;
+                written = match codecs {
+                    [CodecId::Raw, to] => by(to).encode_partial(floats(src)?, dst)?,
+                    [from, CodecId::Raw] => {
+                        by(from).decode(src, 1, floats_mut(dst, n)?)?;
+                        Written { n_bytes: n * T::BYTES, ..Written::default() }
+                    }
+                    [_, to] => by(to).recode(src, n, dst)?,
+                };
             }
             Primitive::Fold => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
@@ -204,7 +205,8 @@ impl<T: Element> Work<'_, '_, T> {
             Primitive::FoldInPlace => {
                 let frame = payloads.of_mut(Slot::In)?;
                 written.n_bytes = frame.len();
-                codec.fold_in_place(&op, frame, buffers.own(segment)?).ok_or(Error::Internal)??;
+                let own = buffers.own(segment)?;
+                in_place.fold_in_place(&op, frame, own).ok_or(Error::Internal)??;
             }
             Primitive::FoldStore => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
@@ -221,13 +223,13 @@ impl<T: Element> Work<'_, '_, T> {
             Primitive::CombineInPlace { with } => {
                 let (b, a) = payloads.into(with, Slot::In)?;
                 written.n_bytes = a.len();
-                let codec = codec.homomorphic().ok_or(Error::Internal)?;
+                let codec = in_place.homomorphic().ok_or(Error::Internal)?;
                 codec.combine_in_place(&op, a, b).ok_or(Error::Internal)??;
             }
             Primitive::Reduce { into } => {
                 let (src, dst) = payloads.to(Slot::In, into)?;
                 codec.reduce(&op, src, floats_mut(dst, n)?)?;
-                written = floats_written;
+                written.n_bytes = n * T::BYTES;
             }
             Primitive::ReduceStore => {
                 let weight = codec.weight();
@@ -236,14 +238,9 @@ impl<T: Element> Work<'_, '_, T> {
                 codec.reduce(&op, payloads.of(Slot::In)?, output)?;
                 divide(output, divisor_of_sums(divisor, weight));
             }
-            Primitive::Store { from, over_own } => {
+            Primitive::Store { from, codec, over_own } => {
                 let stores = buffers.stores(over_own);
-                codec.store(payloads.of(from)?, divisor, buffers.output(segment)?, stores)?;
-            }
-            Primitive::StoreFloats { from } => {
-                let output = buffers.output(segment)?;
-                output.copy_from_slice(floats(payloads.of(from)?)?);
-                divide(output, divisor_of_sums(divisor, codec.weight()));
+                by(codec).store(payloads.of(from)?, divisor, buffers.output(segment)?, stores)?;
             }
             Primitive::StoreOwn => {
                 buffers.copy_own(segment, buffers.stores(true))?;

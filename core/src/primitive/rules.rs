@@ -1,32 +1,58 @@
 //! The rules of a call, and the list that they make of a step: the table at
 //! [`primitive`](super), row by row.
 
-use super::{Content, Form, MAX_PRIMITIVES, Primitive, Primitives, Slot};
+use super::{Content, MAX_PRIMITIVES, Primitive, Primitives, Slot};
 use crate::codec::CodecId;
 use crate::op::OpCode;
 use crate::pipeline::Pipeline;
-use crate::schedule::{Collective, Step};
+use crate::schedule::{Call, Collective, Step};
+use crate::transport::Rank;
 use heapless::Vec;
 
 /// What codec, pipeline, operation and collective say of every step of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
+    /// The call's codec.
+    pub(super) codec: CodecId,
     /// Decoding gives back what was encoded.
     pub(super) exact: bool,
-    /// Encoding and decoding are copies.
-    pub(super) free: bool,
-    /// Frames that are passed on are encoded anew.
+    /// Payloads that are passed on are encoded anew.
     pub(super) recodes: bool,
-    /// Partial reductions are kept as frames.
+    /// Partial reductions are kept by the call's codec; else as floats.
     pub(super) keeps_frames: bool,
     /// Own values are encoded before they are combined.
     pub(super) encodes_own: bool,
-    /// The codec combines into a received frame itself.
-    pub(super) in_place: bool,
     /// The call combines values.
     pub(super) reduces: bool,
     /// Nothing is stored.
     pub(super) reads_only: bool,
+}
+
+/// What the rules ask of a step's links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Links {
+    /// The codec of what it received, if it did.
+    pub received: Option<CodecId>,
+    /// It sends a sum that is not complete to a rank of the same node.
+    pub stays_floats: bool,
+}
+
+impl Links {
+    /// Those of a step of `rank`'s that received this and holds that.
+    #[must_use]
+    pub fn of(
+        call: Call,
+        rank: Rank,
+        step: &Step,
+        received: Option<Content>,
+        held: Option<Content>,
+    ) -> Self {
+        let own = if step.own { held.map_or(1, |held| held.operands) } else { 0 };
+        let n_operands = received.map_or(0, |content| content.operands).saturating_add(own);
+        let is_near = step.to.is_some_and(|to| call.is_near(rank, to));
+        let is_part = call.collective.reduces() && (n_operands as usize) < call.size;
+        Self { received: received.map(|content| content.codec), stays_floats: is_near && is_part }
+    }
 }
 
 impl Rules {
@@ -34,12 +60,11 @@ impl Rules {
     #[must_use]
     pub fn new(collective: Collective, pipeline: &Pipeline, codec: CodecId, op: OpCode) -> Self {
         Self {
+            codec,
             exact: codec.is_exact(),
-            free: codec.is_free(),
             recodes: pipeline.recodes(codec, op),
             keeps_frames: pipeline.keeps_frames(codec, op),
             encodes_own: pipeline.encodes_own(codec, op),
-            in_place: codec.is_in_place(),
             reduces: collective.reduces(),
             reads_only: false,
         }
@@ -51,25 +76,35 @@ impl Rules {
         Self { reads_only: true, ..self }
     }
 
-    /// What `step` computes in a lane that holds this, or nothing.
+    /// The call's codec.
     #[must_use]
-    pub fn primitives(self, step: &Step, held: Option<Content>) -> Primitives {
+    pub const fn codec(&self) -> CodecId {
+        self.codec
+    }
+
+    /// What `step` computes in a lane that holds this, or nothing, between these links.
+    #[must_use]
+    pub fn primitives(self, step: &Step, held: Option<Content>, links: Links) -> Primitives {
         let takes = step.takes();
         let silent = Step { store: false, as_sent: false, ..*step };
         let step = if self.reads_only { &silent } else { step };
         let own_is_read = step.own && held.is_none();
         let over_own = self.reduces || step.as_sent || own_is_read;
-        let mut list = List { rules: self, step, held, takes, over_own, primitives: Vec::new() };
-        let form = held.map(|content| content.form);
-        match (step.from.is_some(), form.filter(|_| step.own)) {
-            (false, None) => list.own(),
-            (false, Some(Form::Frame)) => list.leave_frame(Slot::Held),
-            (false, Some(Form::Floats)) => list.leave_floats(),
-            (true, _) if !step.own => list.pass(),
-            (true, None) => list.meet_own(),
-            (true, Some(form)) => list.meet_held(form),
+        let wire = if links.stays_floats { CodecId::Raw } else { self.codec };
+        let mut list = List { rules: self, step, held, takes, over_own, wire, done: Vec::new() };
+        match (links.received, held.filter(|_| step.own)) {
+            (None, None) => list.own(),
+            (None, Some(held)) => list.leave(Slot::Held, held.codec),
+            (Some(codec), _) if !step.own => list.pass(codec),
+            (Some(codec), None) => list.meet_own(codec),
+            (Some(codec), Some(held)) => list.meet_held(codec, held.codec),
         }
-        list.primitives
+        list.done
+    }
+
+    /// Whether decoding gives back what was encoded by this codec of the call.
+    fn is_exact(&self, codec: CodecId) -> bool {
+        self.exact || codec.is_exact()
     }
 }
 
@@ -81,19 +116,25 @@ struct List<'s> {
     /// Own values become the holding.
     takes: bool,
     over_own: bool,
-    primitives: Primitives,
+    /// The codec by which floats leave.
+    wire: CodecId,
+    done: Primitives,
 }
 
 impl List<'_> {
     fn push(&mut self, primitive: Primitive) {
-        let pushed = self.primitives.push(primitive);
+        let pushed = self.done.push(primitive);
         debug_assert!(pushed.is_ok(), "no step has more than {MAX_PRIMITIVES} primitives");
     }
 
-    fn store(&mut self, from: Slot) {
+    fn store(&mut self, from: Slot, codec: CodecId) {
         if self.step.store {
-            self.push(Primitive::Store { from, over_own: self.over_own });
+            self.push(Primitive::Store { from, codec, over_own: self.over_own });
         }
+    }
+
+    fn transcode(&mut self, from: Slot, to: Slot, codecs: [CodecId; 2]) {
+        self.push(Primitive::Transcode { from, to, codecs });
     }
 
     /// What is in `from` becomes the holding, or the end of it.
@@ -109,27 +150,29 @@ impl List<'_> {
         });
     }
 
+    /// Whether what leaves is needed again as its receiver decodes it, or results would differ.
+    fn keeps_decoded(&self) -> bool {
+        let Rules { keeps_frames, reduces, .. } = self.rules;
+        reduces && !keeps_frames && !self.rules.is_exact(self.wire)
+    }
+
     /// Own values alone.
     fn own(&mut self) {
-        let Rules { exact, free, recodes, keeps_frames, encodes_own, reduces, .. } = self.rules;
-        let Step { keep, store, to, .. } = *self.step;
+        let Rules { codec, recodes, keeps_frames, encodes_own, reduces, .. } = self.rules;
+        let (Step { keep, store, to, .. }, wire) = (*self.step, self.wire);
         if self.takes {
             let as_floats = if reduces { !keeps_frames } else { recodes };
-            self.push(if as_floats {
-                Primitive::CopyOwn { to: Slot::Spare }
-            } else {
-                Primitive::EncodeOwn { to: Slot::Spare }
-            });
+            let codec = if as_floats { CodecId::Raw } else { codec };
+            self.push(Primitive::EncodeOwn { to: Slot::Spare, codec });
             return self.hold(Slot::Spare);
         }
-        let stores_decoded = self.step.stores_as_sent() && !exact;
+        let stores_decoded = self.step.stores_as_sent() && !self.rules.is_exact(wire);
         if to.is_some() || stores_decoded {
-            self.push(Primitive::EncodeOwn { to: Slot::Out });
+            self.push(Primitive::EncodeOwn { to: Slot::Out, codec: wire });
         }
-        if keep && to.is_some() && !free {
-            if reduces && !keeps_frames && !exact {
-                // The receiver adds what it decodes; so must we, or results would differ.
-                self.push(Primitive::Decode { from: Slot::Out, to: Slot::Spare });
+        if keep && to.is_some() && !wire.is_free() {
+            if self.keeps_decoded() {
+                self.transcode(Slot::Out, Slot::Spare, [wire, CodecId::Raw]);
                 self.hold(Slot::Spare);
             } else if encodes_own && reduces || !reduces && !recodes {
                 self.push(Primitive::Copy { from: Slot::Out, to: Slot::Spare });
@@ -137,86 +180,127 @@ impl List<'_> {
             }
         }
         if stores_decoded {
-            self.store(Slot::Out);
+            self.store(Slot::Out, wire);
         } else if store {
             self.push(Primitive::StoreOwn);
         }
     }
 
-    /// A received frame alone.
-    fn pass(&mut self) {
+    /// A received payload alone.
+    fn pass(&mut self, received: CodecId) {
         let Step { keep, to, .. } = *self.step;
         if !self.rules.recodes {
-            return self.leave_frame(Slot::In);
+            return self.leave_as_it_is(Slot::In, received);
         }
+        let codec = self.rules.codec;
         if to.is_some() {
-            self.push(Primitive::Recode { from: Slot::In, to: Slot::Out });
+            self.transcode(Slot::In, Slot::Out, [received, codec]);
+            self.store(Slot::Out, codec);
+        } else {
+            self.store(Slot::In, received);
         }
-        self.store(if to.is_some() { Slot::Out } else { Slot::In });
         if keep {
-            self.push(Primitive::Decode { from: Slot::In, to: Slot::Spare });
+            self.transcode(Slot::In, Slot::Spare, [received, CodecId::Raw]);
             self.hold(Slot::Spare);
         }
     }
 
-    /// A received frame, and own values.
-    fn meet_own(&mut self) {
+    /// A received payload, and own values.
+    fn meet_own(&mut self, received: CodecId) {
         let Step { keep, store, to, .. } = *self.step;
-        let Rules { in_place, keeps_frames, encodes_own, .. } = self.rules;
-        if encodes_own {
-            self.push(Primitive::EncodeOwn { to: Slot::Spare });
-            self.combine(Slot::Spare);
-        } else if keeps_frames && in_place {
+        let Rules { codec, keeps_frames, encodes_own, .. } = self.rules;
+        let leaves_encoded = to.is_some() && self.wire == codec;
+        if received == CodecId::Raw || keeps_frames && !encodes_own && received.is_in_place() {
             self.push(Primitive::FoldInPlace);
-            self.leave_frame(Slot::In);
+            self.leave(Slot::In, received);
+        } else if encodes_own {
+            self.push(Primitive::EncodeOwn { to: Slot::Spare, codec });
+            self.combine(Slot::Spare);
         } else if keeps_frames && store {
             self.push(Primitive::FoldStore);
-            self.leave_stored_frame(Slot::Out);
+            self.leave_stored(Slot::Out);
         } else if keeps_frames {
             self.push(Primitive::Fold);
-            self.leave_frame(Slot::Out);
-        } else if to.is_some() && !keep {
+            self.leave(Slot::Out, codec);
+        } else if leaves_encoded && !keep {
             self.push(Primitive::Refold);
-            self.leave_frame(Slot::Out);
+            self.leave(Slot::Out, codec);
         } else if store && !self.step.stores_as_sent() && !keep {
             self.push(Primitive::ReduceStore);
         } else {
-            self.push(Primitive::CopyOwn { to: Slot::Spare });
+            self.push(Primitive::EncodeOwn { to: Slot::Spare, codec: CodecId::Raw });
             self.push(Primitive::Reduce { into: Slot::Spare });
             self.hold(Slot::Spare);
-            self.leave_floats();
+            self.leave(Slot::Held, CodecId::Raw);
         }
     }
 
-    /// A received frame, and what is held.
-    fn meet_held(&mut self, form: Form) {
-        match form {
-            Form::Frame => self.combine(Slot::Held),
-            Form::Floats => {
+    /// A received payload, and what is held.
+    fn meet_held(&mut self, received: CodecId, held: CodecId) {
+        let codec = self.rules.codec;
+        match [received, held].map(|codec| codec == CodecId::Raw) {
+            [true, true] => self.combine_in_place(Slot::Held, received),
+            [false, true] if !self.rules.keeps_frames => {
                 self.push(Primitive::Reduce { into: Slot::Held });
-                self.leave_floats();
+                self.leave(Slot::Held, CodecId::Raw);
             }
+            [false, true] => {
+                self.transcode(Slot::Held, Slot::Spare, [held, codec]);
+                self.combine(Slot::Spare);
+            }
+            [true, false] => {
+                self.transcode(Slot::In, Slot::Spare, [received, codec]);
+                self.push(Primitive::Move { from: Slot::Spare, to: Slot::In });
+                self.combine(Slot::Held);
+            }
+            [false, false] => self.combine(Slot::Held),
         }
     }
 
-    /// A received frame, and another.
+    /// A received payload, and another, both of the call's codec.
     fn combine(&mut self, with: Slot) {
-        if self.rules.in_place {
-            self.push(Primitive::CombineInPlace { with });
-            self.leave_frame(Slot::In);
+        let codec = self.rules.codec;
+        if codec.is_in_place() {
+            self.combine_in_place(with, codec);
         } else {
             self.push(Primitive::Combine { with });
-            self.leave_frame(Slot::Out);
+            self.leave(Slot::Out, codec);
         }
     }
 
-    /// The value of the step is this frame.
-    fn leave_frame(&mut self, at: Slot) {
-        self.store(at);
-        self.leave_stored_frame(at);
+    fn combine_in_place(&mut self, with: Slot, codec: CodecId) {
+        self.push(Primitive::CombineInPlace { with });
+        self.leave(Slot::In, codec);
     }
 
-    fn leave_stored_frame(&mut self, at: Slot) {
+    /// The value of the step is this payload; floats leave by the wire's codec.
+    fn leave(&mut self, at: Slot, codec: CodecId) {
+        let (Step { keep, to, .. }, wire) = (*self.step, self.wire);
+        let is_encoded = codec != CodecId::Raw || wire == CodecId::Raw;
+        let stores_decoded = self.step.stores_as_sent() && !self.rules.is_exact(wire);
+        if is_encoded || to.is_none() && !stores_decoded {
+            return self.leave_as_it_is(at, codec);
+        }
+        self.transcode(at, Slot::Out, [codec, wire]);
+        if stores_decoded {
+            self.store(Slot::Out, wire);
+        } else {
+            self.store(at, codec);
+        }
+        if keep && to.is_some() && self.keeps_decoded() {
+            self.transcode(Slot::Out, at, [wire, codec]);
+        }
+        if keep {
+            self.hold(at);
+        }
+    }
+
+    fn leave_as_it_is(&mut self, at: Slot, codec: CodecId) {
+        self.store(at, codec);
+        self.leave_stored(at);
+    }
+
+    fn leave_stored(&mut self, at: Slot) {
         match (self.step.keep, self.step.to.is_some()) {
             (false, false) => {}
             (true, false) => self.hold(at),
@@ -239,24 +323,5 @@ impl List<'_> {
     /// Whether more is held than the step concerns.
     fn holds_more(&self) -> bool {
         self.held.is_some_and(|held| held.n_parts > self.step.n_parts)
-    }
-
-    /// The value of the step are the floats that are held.
-    fn leave_floats(&mut self) {
-        let Step { keep, store, to, .. } = *self.step;
-        let Rules { exact, reduces, .. } = self.rules;
-        let stores_decoded = self.step.stores_as_sent() && !exact;
-        if to.is_some() || stores_decoded {
-            self.push(Primitive::Encode { from: Slot::Held, to: Slot::Out });
-        }
-        if stores_decoded {
-            self.store(Slot::Out);
-        } else if store {
-            self.push(Primitive::StoreFloats { from: Slot::Held });
-        }
-        if keep && to.is_some() && reduces && !exact {
-            // As for own values.
-            self.push(Primitive::Decode { from: Slot::Out, to: Slot::Held });
-        }
     }
 }

@@ -75,12 +75,12 @@ fn carry_out(
 
 /// What may be held when a step on a run of `n_parts` begins: as much as it concerns, or more. Of
 /// `operands`.
-fn all_held(n_parts: u16, operands: u32) -> impl Iterator<Item = Option<Content>> {
-    let held = move |form, more| {
-        Some(Content { form, operands, as_received: more == 0, n_parts: n_parts + more })
+fn all_held(codec: CodecId, n_parts: u16, operands: u32) -> impl Iterator<Item = Option<Content>> {
+    let held = move |codec, more| {
+        Some(Content { codec, operands, as_received: more == 0, n_parts: n_parts + more })
     };
-    let forms = [Form::Frame, Form::Floats].into_iter();
-    core::iter::once(None).chain(forms.flat_map(move |form| [0, 2].map(|more| held(form, more))))
+    let codecs = [CodecId::Raw, codec].into_iter().take(1 + usize::from(codec != CodecId::Raw));
+    core::iter::once(None).chain(codecs.flat_map(move |codec| [0, 2].map(|more| held(codec, more))))
 }
 
 /// Whether the step puts what it received behind what is held.
@@ -88,65 +88,106 @@ fn joins(step: &Step, held: Option<Content>) -> bool {
     step.from.is_some() && step.keep && !step.own && held.is_some()
 }
 
+/// All links of a step of a call: between nodes, and for reductions inside one as well.
+fn all_links(rules: Rules, step: &Step) -> List<Links> {
+    let mut all = List::new();
+    for (codec, is_near) in
+        [(rules.codec, false), (rules.codec, true), (CodecId::Raw, false), (CodecId::Raw, true)]
+    {
+        let received = step.from.map(|_| codec);
+        // What is stored is complete.
+        let stays_floats = is_near && step.to.is_some() && !step.store;
+        let links = Links { received, stays_floats };
+        let between = Links { received: step.from.map(|_| rules.codec), stays_floats: false };
+        if (rules.reduces || links == between) && !all.contains(&links) {
+            all.push(links);
+        }
+    }
+    all
+}
+
+fn expect_list(rules: Rules, step: &Step, held: Option<Content>, links: Links) {
+    let n_parts = step.n_parts;
+    let received = if step.from.is_some() { 8 } else { 0 };
+    let has_more = held.is_some_and(|held| held.n_parts > n_parts);
+    let list = rules.primitives(step, held, links);
+    let name = std::format!("{step} holding {held:?}, {links:?} by {rules:?}: {list:?}");
+    let mut contents = [None; Slot::COUNT];
+    contents[Slot::In.index()] =
+        links.received.map(|codec| Content { codec, operands: 8, as_received: true, n_parts });
+    contents[Slot::Held.index()] = held;
+    let (after, n_stores) = carry_out(&list, n_parts, contents, &name);
+
+    assert_eq!(n_stores, usize::from(step.store), "{name}");
+    let own = if held.is_some() { 4 } else { 1 };
+    let operands = received + if step.own { own } else { 0 };
+    if step.to.is_some() {
+        let out = after[Slot::Out.index()].expect(&name);
+        assert_eq!((out.operands, out.n_parts), (operands, n_parts), "{name}");
+        // What is encoded stays so, and so do floats in a node, and what passes.
+        let was_encoded = [links.received, held.filter(|_| step.own).map(|held| held.codec)]
+            .into_iter()
+            .flatten()
+            .any(|codec| codec == rules.codec);
+        let stays_encoded = rules.keeps_frames || step.from.is_none();
+        let passes = !step.own && !rules.recodes;
+        let wants = if passes {
+            links.received.expect(&name)
+        } else if step.own && links.stays_floats && (!was_encoded || !stays_encoded) {
+            CodecId::Raw
+        } else {
+            rules.codec
+        };
+        assert_eq!(out.codec, wants, "{name}");
+        let of_held = step.from.is_none() && !has_more;
+        let is_new = match held {
+            Some(held) if of_held && held.codec == out.codec => !held.as_received,
+            _ => !passes,
+        };
+        assert_eq!(out.as_received, !is_new, "{name}");
+    }
+    let is_local = step.from.is_none() && held.is_none() && !step.takes();
+    let left = held_after(step, &after);
+    if step.keep && !is_local {
+        let kept = left.expect(&name);
+        assert_eq!(kept.operands, operands, "{name}");
+        let n_held = held.map_or(0, |held| held.n_parts);
+        let n_before = if joins(step, held) { n_held } else { 0 };
+        assert_eq!(kept.n_parts, n_held.max(n_before + n_parts), "{name}");
+    } else if step.own && !step.keep {
+        let n_left = left.map_or(0, |left| left.n_parts);
+        let n_held = held.map_or(n_parts, |held| held.n_parts);
+        assert_eq!(n_left, n_held - n_parts, "{name}");
+    }
+}
+
 #[test]
 fn every_list_can_be_carried_out_and_does_what_its_step_says() {
     let mut n_lists = 0;
     for (rules, n_parts) in all_rules().into_iter().flat_map(|rules| [(rules, 1), (rules, 3)]) {
         for step in all_steps(n_parts).filter(Step::is_well_formed) {
-            let received = if step.from.is_some() { 8 } else { 0 };
-            let is_alone = !step.own;
-            for held in all_held(n_parts, if is_alone { 8 } else { 4 }) {
+            for held in all_held(rules.codec, n_parts, if step.own { 4 } else { 8 }) {
                 let has_more = held.is_some_and(|held| held.n_parts > n_parts);
                 let is_reduced = step.reduces() && held.is_some();
                 // A partial result goes on as a whole.
-                if has_more && (is_reduced || rules.reduces && step.keep) {
+                if has_more && (is_reduced || rules.reduces && (step.keep || step.store)) {
                     continue;
                 }
-                // What is held and what is put behind it went the same way.
-                let received_form = if rules.recodes { Form::Floats } else { Form::Frame };
-                if joins(&step, held) && held.is_some_and(|held| held.form != received_form) {
+                // Nothing but what is kept as floats is held so.
+                let is_kept = held.is_some_and(|held| held.codec == rules.codec);
+                if step.own && is_kept && rules.reduces && !rules.keeps_frames && is_reduced {
                     continue;
                 }
-                let list = rules.primitives(&step, held);
-                let name = std::format!("{step} holding {held:?} by {rules:?}: {list:?}");
-                let mut contents = [None; Slot::COUNT];
-                contents[Slot::In.index()] = step.from.map(|_| Content {
-                    form: Form::Frame,
-                    operands: 8,
-                    as_received: true,
-                    n_parts,
-                });
-                contents[Slot::Held.index()] = held;
-                let (after, n_stores) = carry_out(&list, n_parts, contents, &name);
-
-                assert_eq!(n_stores, usize::from(step.store), "{name}");
-                let own = if held.is_some() { 4 } else { 1 };
-                let operands = received + if step.own { own } else { 0 };
-                if step.to.is_some() {
-                    let out = after[Slot::Out.index()].expect(&name);
-                    assert_eq!((out.form, out.operands), (Form::Frame, operands), "{name}");
-                    assert_eq!(out.n_parts, n_parts, "{name}");
-                    let of_held = step.from.is_none() && !has_more;
-                    let passes = match held {
-                        Some(held) if of_held && held.form == Form::Frame => held.as_received,
-                        _ => !step.own && !rules.recodes,
-                    };
-                    assert_eq!(out.as_received, passes, "{name}");
+                for links in all_links(rules, &step) {
+                    // What is held and what is put behind it went the same way.
+                    let received = links.received.unwrap_or(rules.codec);
+                    let received = if rules.recodes { CodecId::Raw } else { received };
+                    if joins(&step, held) && held.is_some_and(|held| held.codec != received) {
+                        continue;
+                    }
+                    expect_list(rules, &step, held, links);
+                    n_lists += 1;
                 }
-                let is_local = step.from.is_none() && held.is_none() && !step.takes();
-                let left = held_after(&step, &after);
-                if step.keep && !is_local {
-                    let kept = left.expect(&name);
-                    assert_eq!(kept.operands, operands, "{name}");
-                    let n_held = held.map_or(0, |held| held.n_parts);
-                    let n_before = if joins(&step, held) { n_held } else { 0 };
-                    assert_eq!(kept.n_parts, n_held.max(n_before + n_parts), "{name}");
-                } else if step.own && !step.keep {
-                    let n_left = left.map_or(0, |left| left.n_parts);
-                    let n_held = held.map_or(n_parts, |held| held.n_parts);
-                    assert_eq!(n_left, n_held - n_parts, "{name}");
-                }
-                n_lists += 1;
             }
         }
     }
@@ -159,7 +200,8 @@ fn who_only_reads_stores_nothing_and_sends_the_same() {
         for step in all_steps(2).filter(|step| step.is_well_formed() && step.from.is_none()) {
             let contents = [None; Slot::COUNT];
             let outcome = |rules: Rules| {
-                let list = rules.primitives(&step, None);
+                let links = Links { received: None, stays_floats: false };
+                let list = rules.primitives(&step, None, links);
                 let (after, n_stores) = carry_out(&list, 2, contents, &std::format!("{list:?}"));
                 (after[Slot::Out.index()].filter(|_| step.to.is_some()), n_stores)
             };
@@ -172,30 +214,32 @@ fn who_only_reads_stores_nothing_and_sends_the_same() {
 #[test]
 fn what_is_not_there_is_not_read() {
     let nothing = [None; Slot::COUNT];
+    let [raw, codec] = [CodecId::Raw, CodecId::FzLight];
     for primitive in [
-        Primitive::Encode { from: Slot::Held, to: Slot::Out },
-        Primitive::Decode { from: Slot::In, to: Slot::Spare },
+        Primitive::Transcode { from: Slot::Held, to: Slot::Out, codecs: [raw, codec] },
         Primitive::Move { from: Slot::In, to: Slot::Out },
         Primitive::Fold,
         Primitive::CombineInPlace { with: Slot::Held },
         Primitive::ReduceStore,
-        Primitive::Store { from: Slot::Held, over_own: false },
+        Primitive::Store { from: Slot::Held, codec, over_own: false },
         Primitive::Join { from: Slot::In },
     ] {
         assert_eq!(primitive.after(nothing, 1), None, "{primitive:?}");
     }
-    let floats = Content { form: Form::Floats, operands: 3, as_received: false, n_parts: 2 };
+    let floats = Content { codec: raw, operands: 3, as_received: false, n_parts: 2 };
     let mut contents = nothing;
     contents[Slot::Held.index()] = Some(floats);
-    assert_eq!(Primitive::Store { from: Slot::Held, over_own: true }.after(contents, 2), None);
-    let store = Primitive::StoreFloats { from: Slot::Held };
-    assert_eq!(store.after(contents, 1), Some(contents));
-    assert_eq!(store.after(contents, 2), Some(contents));
-    assert_eq!(store.after(contents, 3), None, "more than is there");
+    let store = |codec| Primitive::Store { from: Slot::Held, codec, over_own: true };
+    assert_eq!(store(codec).after(contents, 2), None, "by another codec");
+    assert_eq!(store(raw).after(contents, 1), Some(contents));
+    assert_eq!(store(raw).after(contents, 2), Some(contents));
+    assert_eq!(store(raw).after(contents, 3), None, "more than is there");
     let part = Primitive::Move { from: Slot::Held, to: Slot::Out };
     assert_eq!(part.after(contents, 1), None, "some of what is held");
-    let over = Primitive::CopyOwn { to: Slot::Held };
+    let over = Primitive::EncodeOwn { to: Slot::Held, codec };
     assert_eq!(over.after(contents, 1), None, "over what is still needed");
-    contents[Slot::In.index()] = Some(Content { form: Form::Frame, ..floats });
-    assert_eq!(Primitive::Join { from: Slot::In }.after(contents, 2), None, "other forms");
+    contents[Slot::In.index()] = Some(Content { codec, ..floats });
+    let with = Slot::Held;
+    assert_eq!(Primitive::Combine { with }.after(contents, 2), None, "of other codecs");
+    assert_eq!(Primitive::Join { from: Slot::In }.after(contents, 2), None, "of other codecs");
 }

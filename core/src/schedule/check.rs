@@ -138,7 +138,7 @@ struct Output {
 
 impl<'a> Group<'a> {
     fn new(schedule: &'a dyn Schedule, call: Call) -> Result<Self, Fault> {
-        let Call { collective, size, root, max_run } = call;
+        let Call { collective, size, root, max_run, .. } = call;
         if root.index() >= size || max_run == 0 {
             return Err(Fault::BadCall { root, size });
         }

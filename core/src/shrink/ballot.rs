@@ -105,6 +105,7 @@ impl Ballot {
     fn header(&self, kind: Kind, from: Rank, size: usize) -> Header {
         Header {
             kind,
+            as_floats: false,
             from,
             call: CallHeader {
                 context: self.context,

@@ -10,7 +10,7 @@ use foldwire::codec::{Codec, CodecId, CodecParams};
 use foldwire::kernel::Level;
 use foldwire::layout::{Cut, Division, Layout, Shares, Window, max_segment};
 use foldwire::op::Op;
-use foldwire::primitive::{Content, Contents, Form, Primitive, Rules, Slot, held_after};
+use foldwire::primitive::{Content, Contents, Links, Primitive, Rules, Slot, held_after};
 use foldwire::schedule::Call;
 use foldwire::{
     Bound, Collective, Communicator, Element, Plan, Quantum, Rank, Report, Scope, select,
@@ -83,10 +83,13 @@ fn primitives<T: Element>(case: &Case, rank: usize) -> Vec<Primitive> {
             let step = case.schedule.step(call, rank, index);
             let mut contents: Contents = [None; Slot::COUNT];
             let n_parts = step.n_parts;
-            let received = Content { form: Form::Frame, operands: 1, as_received: true, n_parts };
+            let codec = case.codec;
+            let received = Content { codec, operands: 1, as_received: true, n_parts };
             contents[Slot::In.index()] = step.from.map(|_| received);
+            let received = contents[Slot::In.index()];
+            let links = Links::of(call, rank, &step, received, held);
             contents[Slot::Held.index()] = held;
-            for primitive in rules.primitives(&step, held) {
+            for primitive in rules.primitives(&step, held, links) {
                 contents =
                     primitive.after(contents, n_parts).expect("a list that can be carried out");
                 all.push(primitive);
@@ -103,13 +106,13 @@ fn timed(primitives: &[Primitive]) -> [u64; 3] {
     let mut sums = [0; 3];
     for primitive in primitives {
         let clock = match primitive {
-            Primitive::EncodeOwn { .. } | Primitive::Encode { .. } | Primitive::Recode { .. } => 0,
-            Primitive::Decode { .. } | Primitive::Store { .. } => 2,
+            Primitive::EncodeOwn { codec: CodecId::Raw, .. } => 1,
+            Primitive::Transcode { codecs: [_, CodecId::Raw], .. } | Primitive::Store { .. } => 2,
+            Primitive::EncodeOwn { .. } | Primitive::Transcode { .. } => 0,
             // No work of a codec.
             Primitive::Copy { .. }
             | Primitive::Move { .. }
             | Primitive::Join { .. }
-            | Primitive::StoreFloats { .. }
             | Primitive::StoreOwn => continue,
             _ => 1,
         };

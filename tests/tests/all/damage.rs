@@ -324,6 +324,7 @@ fn a_hundred_thousand_mutations_of_f64_frames_are_refused_or_decoded() {
 #[test]
 fn a_hundred_thousand_mutations_of_message_headers_are_refused_or_consistent() {
     let header = Header {
+        as_floats: false,
         kind: Kind::Data,
         call: CallHeader {
             context: 0,

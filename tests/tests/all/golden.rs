@@ -244,6 +244,7 @@ fn chunks_end_where_the_index_says() {
 #[test]
 fn a_message() {
     let header = Header {
+        as_floats: false,
         kind: Kind::Data,
         call: CallHeader {
             context: 12,
@@ -330,6 +331,7 @@ fn the_example_of_the_documentation() {
     };
     let n_bytes = payload.len() as u32;
     let header = Header {
+        as_floats: false,
         kind: Kind::Data,
         call,
         from: Rank(1),

@@ -1,6 +1,7 @@
 //! All-reduces that are exact inside nodes, and compressed between them.
 
-use foldwire::schedule::Chain;
+use foldwire::pipeline::{COMPRESS_ONCE, FUSED, HOMOMORPHIC, PER_HOP};
+use foldwire::schedule::{Chain, Pairwise, RecursiveDoubling, Ring, Schedule, TwoLevels};
 use foldwire::{Bound, Element, Error, Op, Plan, Report, Scope, SharedCommunicator};
 use foldwire_tests::data;
 use foldwire_threads::World;
@@ -15,12 +16,43 @@ fn run<T: Element>(
 ) -> Vec<Result<(Vec<T>, Report), Error>> {
     World::new(size).ranks_per_node(per_node).run_endpoints(|endpoint| {
         let world = SharedCommunicator::new(endpoint, 1)?;
-        let levels = world.two_levels()?;
+        let levels = world.two_levels(1)?;
         let mut data = input(world.rank().index());
         let report = levels.all_reduce(&mut data, op, &plan)?;
         Ok((data, report))
     })
 }
+
+/// All ranks have the same bits, within what the report promises, rounding apart.
+fn expect_right(
+    outcomes: Vec<Result<(Vec<f32>, Report), Error>>,
+    op: Op<'static, f32>,
+    context: &str,
+) {
+    let size = outcomes.len();
+    let outcomes: Result<Vec<_>, Error> = outcomes.into_iter().collect();
+    let outcomes = outcomes.unwrap_or_else(|error| panic!("{context}: {error}"));
+    let (first, report) = &outcomes[0];
+    let worst_case = report.worst_case.unwrap_or_else(|| panic!("{context}: no worst case"));
+    let allowed = worst_case + 1e-5 * size as f64;
+    let inputs: Vec<Vec<f32>> = (0..size).map(|rank| data::smooth(rank, first.len())).collect();
+    for (at, &got) in first.iter().enumerate() {
+        let operands = inputs.iter().map(|x| f64::from(x[at]));
+        let want = match op {
+            Op::Sum => operands.sum::<f64>(),
+            Op::Avg => operands.sum::<f64>() / size as f64,
+            Op::Min => operands.fold(f64::INFINITY, f64::min),
+            _ => operands.fold(f64::NEG_INFINITY, f64::max),
+        };
+        let off = (f64::from(got) - want).abs();
+        assert!(off <= allowed, "{context}: {got} for {want}, {allowed:e} allowed");
+    }
+    for (result, _) in &outcomes {
+        assert!(data::bits(result) == data::bits(first), "{context}: other bits");
+    }
+}
+
+const OPS: [Op<'static, f32>; 4] = [Op::Sum, Op::Avg, Op::Min, Op::Max];
 
 #[test]
 fn results_are_within_the_bound_and_the_same_on_all_ranks() {
@@ -29,31 +61,37 @@ fn results_are_within_the_bound_and_the_same_on_all_ranks() {
     {
         for (i, count) in [0, 1, size - 1, 1000, 40_001].into_iter().enumerate() {
             let bound = bounds[i % 3];
-            for op in [Op::Sum, Op::Avg, Op::Min, Op::Max] {
+            for op in OPS {
                 let input = |rank: usize| data::smooth::<f32>(rank, count);
                 let outcomes = run(size, per_node, input, op, Plan::foldwire(bound));
                 let context =
                     format!("{size} ranks, {per_node} in a node, {count} values, {bound}");
-                let outcomes: Result<Vec<_>, Error> = outcomes.into_iter().collect();
-                let outcomes = outcomes.unwrap_or_else(|error| panic!("{context}: {error}"));
-                let (first, report) = &outcomes[0];
-                assert!(report.worst_case.is_some(), "{context}");
-                let terms = if matches!(op, Op::Sum) { size as f64 } else { 1.0 };
-                let allowed = report.bound * terms + 1e-5 * size as f64;
-                let inputs: Vec<Vec<f32>> = (0..size).map(input).collect();
-                for (at, &got) in first.iter().enumerate() {
-                    let operands = inputs.iter().map(|x| f64::from(x[at]));
-                    let want = match op {
-                        Op::Sum => operands.sum::<f64>(),
-                        Op::Avg => operands.sum::<f64>() / size as f64,
-                        Op::Min => operands.fold(f64::INFINITY, f64::min),
-                        _ => operands.fold(f64::NEG_INFINITY, f64::max),
-                    };
-                    let off = (f64::from(got) - want).abs();
-                    assert!(off <= allowed, "{context}: {got} for {want}, {allowed:e} allowed");
+                if let (Ok((_, report)), Bound::Absolute(bound)) = (&outcomes[0], bound) {
+                    let terms = if matches!(op, Op::Sum) { size as f64 } else { 1.0 };
+                    assert!(report.bound <= bound, "{context}: {report}");
+                    let worst = report.worst_case.expect(&context);
+                    assert!(worst <= bound * terms * (1.0 + 1e-9), "{context}: {report}");
                 }
-                for (result, _) in &outcomes {
-                    assert!(data::bits(result) == data::bits(first), "{context}: other bits");
+                expect_right(outcomes, op, &context);
+            }
+        }
+    }
+}
+
+/// Whatever the schedule, sums that are not complete are floats inside a node.
+#[test]
+fn every_schedule_and_pipeline_knows_nodes() {
+    let schedules: [&'static dyn Schedule; 4] = [&TwoLevels, &Ring, &RecursiveDoubling, &Pairwise];
+    for (size, per_node) in [(2, 1), (4, 2), (6, 2), (6, 3), (8, 2)] {
+        for schedule in schedules {
+            for pipeline in [FUSED, HOMOMORPHIC, COMPRESS_ONCE, PER_HOP] {
+                for (i, op) in OPS.into_iter().enumerate() {
+                    let bound = Bound::Absolute(1e-3);
+                    let plan = Plan::raw().compressed(pipeline, bound).with_schedule(schedule);
+                    let count = [5000, 20_011][i % 2];
+                    let input = |rank: usize| data::smooth::<f32>(rank, count);
+                    let outcomes = run(size, per_node, input, op, plan);
+                    expect_right(outcomes, op, &format!("{size} by {per_node}, {i}, {plan:?}"));
                 }
             }
         }
@@ -93,22 +131,45 @@ fn constant_data_values_that_are_not_numbers_and_bounds_on_the_result_are_borne(
     }
 }
 
-/// Of two nodes of two ranks: what a rank sends to the other node.
+/// Of two nodes of two ranks: floats inside, and two parts of four for a rank between.
 #[test]
-fn between_nodes_each_value_travels_once_each_way_for_a_node() {
-    let count = 100_000;
-    let sent = World::new(4).ranks_per_node(2).run_endpoints(|endpoint| {
+fn what_is_sent_inside_a_node_is_not_encoded_and_between_them_it_is() {
+    let count = 400_000;
+    let reports = World::new(4).ranks_per_node(2).run_endpoints(|endpoint| {
         let world = SharedCommunicator::new(endpoint, 1).unwrap();
-        assert_eq!(world.transport_rank(world.rank()), Some(world.rank()));
-        let levels = world.two_levels().unwrap();
-        assert_eq!(levels.node().size(), 2);
-        let across = levels.across().unwrap();
-        assert_eq!((across.size(), across.rank().0), (2, world.rank().0 / 2));
-        let mut share = vec![1.0f32; count / 2];
-        across.all_reduce(&mut share, Op::Sum, &Plan::raw()).unwrap().raw_bytes
+        let levels = world.two_levels(1).unwrap();
+        assert_eq!((world.ranks_per_node(), levels.ranks_per_node()), (1, 2));
+        let plan = Plan::foldwire(Bound::Absolute(1e-3));
+        let mut values = data::smooth::<f32>(world.rank().index(), count);
+        levels.all_reduce(&mut values, Op::Sum, &plan).unwrap()
     });
-    // A ring through all four sends 4 · 2 · count · 3/4 over the two links between the nodes.
-    assert_eq!(sent.iter().sum::<u64>(), 4 * 2 * count as u64);
+    for report in reports {
+        // Two parts as floats, two to the other node and two results encoded.
+        let part = 4 * count as u64 / 4;
+        assert_eq!(report.raw_bytes, 6 * part);
+        assert!(report.wire_bytes > 2 * part && report.wire_bytes < 3 * part, "{report}");
+    }
+}
+
+/// Nodes are numbered by their lowest rank, whatever ranks they have.
+#[test]
+fn ranks_that_are_dealt_out_among_nodes_are_put_in_their_order() {
+    let found = World::new(6).ranks_per_node(3).run_endpoints(|endpoint| {
+        let world = SharedCommunicator::new(endpoint, 1).unwrap();
+        // 0, 3, 1, 4, 2, 5: the nodes take turns.
+        let rank = world.rank().0;
+        let dealt = world.split(Some(0), (rank % 3 * 2 + rank / 3) as i32, 1).unwrap().unwrap();
+        let levels = dealt.two_levels(2).unwrap();
+        assert_eq!(levels.ranks_per_node(), 3);
+        let mut values = data::smooth::<f32>(rank as usize, 30_000);
+        let plan = Plan::foldwire(Bound::Absolute(1e-3));
+        let report = levels.all_reduce(&mut values, Op::Sum, &plan).unwrap();
+        (levels.rank().0, (values, report))
+    });
+    let ranks: Vec<u32> = found.iter().map(|(rank, _)| *rank).collect();
+    assert_eq!(ranks, [0, 1, 2, 3, 4, 5]);
+    let outcomes = found.into_iter().map(|(_, outcome)| Ok(outcome)).collect();
+    expect_right(outcomes, Op::Sum, "dealt out");
 }
 
 /// It shows before anything is sent, or levels that are done would be done again.
@@ -116,7 +177,7 @@ fn between_nodes_each_value_travels_once_each_way_for_a_node() {
 fn a_plan_that_cannot_be_used_leaves_the_communicators_usable() {
     World::new(4).ranks_per_node(2).run_endpoints(|endpoint| {
         let world = SharedCommunicator::new(endpoint, 1).unwrap();
-        let levels = world.two_levels().unwrap();
+        let levels = world.two_levels(1).unwrap();
         let plan = Plan::foldwire(Bound::Absolute(1e-3));
         let mut data = vec![1.0f32; 300_000];
         let refused = levels.all_reduce(&mut data, Op::Sum, &plan.with_schedule(&Chain));

@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use foldwire::primitive::Content;
+
 /// Mixes the one word of a key; neighbours must not fall together.
 #[derive(Default)]
 pub(super) struct Mix(u64);
@@ -43,7 +45,7 @@ struct Link {
 
 #[derive(Debug)]
 struct Arrived {
-    operands: u32,
+    content: Content,
     next: u32,
 }
 
@@ -102,8 +104,8 @@ impl Links {
     }
 
     /// A frame has arrived.
-    pub(super) fn arrive(&mut self, key: Key, operands: u32) {
-        let arrived = Arrived { operands, next: NONE };
+    pub(super) fn arrive(&mut self, key: Key, content: Content) {
+        let arrived = Arrived { content, next: NONE };
         let at = if let Some(at) = self.free.pop() {
             self.arrived[at as usize] = arrived;
             at
@@ -120,12 +122,12 @@ impl Links {
         link.newest = at;
     }
 
-    /// Takes the oldest frame that has arrived: its operands, and whether its sender waits for the
+    /// Takes the oldest frame that has arrived, and whether its sender waits for the
     /// credit.
-    pub(super) fn take(&mut self, key: Key) -> Option<(u32, bool)> {
+    pub(super) fn take(&mut self, key: Key) -> Option<(Content, bool)> {
         let link = self.links.get_mut(&key.word())?;
         let at = link.oldest;
-        let &Arrived { operands, next } = self.arrived.get(at as usize)?;
+        let &Arrived { content, next } = self.arrived.get(at as usize)?;
         link.oldest = next;
         link.n_under_way -= 1;
         let sender_waits = std::mem::take(&mut link.sender_waits);
@@ -133,13 +135,14 @@ impl Links {
             self.links.remove(&key.word());
         }
         self.free.push(at);
-        Some((operands, sender_waits))
+        Some((content, sender_waits))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foldwire::codec::CodecId;
 
     #[test]
     fn frames_come_in_order_and_credit_comes_back() {
@@ -147,13 +150,18 @@ mod tests {
         let (key, other) = (Key { from: 1, to: 2, lane: 0 }, Key { from: 2, to: 1, lane: 0 });
         assert!(links.reserve(key, 2) && links.reserve(key, 2) && !links.reserve(key, 2));
         assert_eq!(links.take(key), None);
-        links.arrive(key, 5);
-        links.arrive(key, 6);
+        let content =
+            |operands| Content { codec: CodecId::Raw, operands, as_received: false, n_parts: 1 };
+        links.arrive(key, content(5));
+        links.arrive(key, content(6));
         assert_eq!(links.take(other), None);
-        assert_eq!(links.take(key), Some((5, true)));
+        assert_eq!(links.take(key), Some((content(5), true)));
         assert!(links.reserve(key, 2));
-        links.arrive(key, 7);
-        assert_eq!((links.take(key), links.take(key)), (Some((6, false)), Some((7, false))));
+        links.arrive(key, content(7));
+        assert_eq!(
+            (links.take(key), links.take(key)),
+            (Some((content(6), false)), Some((content(7), false)))
+        );
         assert_eq!((links.take(key), links.links.len(), links.free.len()), (None, 0, 2));
     }
 

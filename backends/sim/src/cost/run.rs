@@ -42,17 +42,28 @@ pub(super) struct Job<'a> {
     pub(super) bytes_per_value: usize,
     pub(super) speeds: &'a Speeds,
     pub(super) wire: &'a Table,
+    /// For floats of a call whose codec is another.
+    pub(super) floats: &'a Table,
     pub(super) cluster: &'a Cluster,
 }
 
 impl Job<'_> {
     /// Bytes of the message of a step on `n_values`, header included.
-    fn message(&self, step: &Step, round: usize, n_values: usize, operands: u32) -> u32 {
+    fn message(&self, step: &Step, round: usize, n_values: usize, content: Content) -> u32 {
+        let is_wire = content.codec == self.rules.codec();
+        let table = if is_wire { self.wire } else { self.floats };
+        // Sums of a node's ranks are encoded as coarsely as there are ranks.
+        let n_combined = self.schedule.n_combined(self.call) as u32;
+        let operands = content.operands.div_ceil(n_combined);
         if step.n_parts == 1 {
-            return self.wire.message(iter::once(n_values), operands);
+            return table.message(iter::once(n_values), operands);
         }
         let run = self.layout.run(step.part, step.n_parts, round);
-        self.wire.message(run.lens(), operands)
+        table.message(run.lens(), operands)
+    }
+
+    fn is_near(&self, from: u32, to: u32) -> bool {
+        self.call.is_near(Rank(from), Rank(to))
     }
 }
 
@@ -76,7 +87,7 @@ pub(super) struct Account {
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     key: Key,
-    operands: u32,
+    content: Content,
     n_bytes: u32,
 }
 
@@ -88,7 +99,7 @@ enum Event {
     Ask { frame: Frame },
     Answer { frame: Frame },
     FirstByte { frame: Frame },
-    Arrive { key: Key, operands: u32 },
+    Arrive { key: Key, content: Content },
     Credit { rank: u32 },
 }
 
@@ -111,11 +122,11 @@ struct Lane {
     /// The current step, and the values of its segments; `None` once all rounds are done.
     step: Option<Step>,
     n_values: usize,
-    /// Operands of the frame that was taken for it.
-    incoming: Option<u32>,
+    /// The frame that was taken for it.
+    incoming: Option<Content>,
     held: Option<Content>,
-    /// Operands and bytes of the frame that leaves when the step is done.
-    outgoing: (u32, u32),
+    /// The frame that leaves when the step is done, and its bytes.
+    outgoing: Option<(Content, u32)>,
 }
 
 #[derive(Debug)]
@@ -197,8 +208,8 @@ impl<'a> Run<'a> {
                 account: Account::default(),
             });
             for round in 0..job.n_lanes {
-                let (index, n_values, outgoing) = (0, 0, (0, 0));
-                let (step, incoming, held) = (None, None, None);
+                let (index, n_values) = (0, 0);
+                let (step, incoming, held, outgoing) = (None, None, None, None);
                 run.lanes.push(Lane { round, index, step, n_values, incoming, held, outgoing });
                 run.look_up(rank, round);
             }
@@ -225,15 +236,15 @@ impl<'a> Run<'a> {
                 Event::Answer { frame } => {
                     self.hear(frame.key.from as usize, Handshake::Answered(frame), now);
                 }
-                Event::FirstByte { frame: Frame { key, operands, n_bytes } } => {
+                Event::FirstByte { frame: Frame { key, content, n_bytes } } => {
                     let crossing = self.prices.crossing(n_bytes);
                     let ingress = &mut self.members[key.to as usize].ingress_free;
                     *ingress = now.max(*ingress) + crossing;
                     let at = *ingress;
-                    self.queue.push(at, Event::Arrive { key, operands });
+                    self.queue.push(at, Event::Arrive { key, content });
                 }
-                Event::Arrive { key, operands } => {
-                    self.links.arrive(key, operands);
+                Event::Arrive { key, content } => {
+                    self.links.arrive(key, content);
                     let lane = self.lane(key.to as usize, key.lane as usize);
                     let source = lane.step.and_then(|step| step.from);
                     if lane.incoming.is_none() && source == Some(Rank(key.from)) {
@@ -356,8 +367,8 @@ impl<'a> Run<'a> {
         let Some(step) = self.lane(rank, lane).step else { return false };
         if let (Some(from), None) = (step.from, self.lane(rank, lane).incoming) {
             let key = Key { from: from.0, to: rank as u32, lane: lane as u32 };
-            let Some((operands, sender_waits)) = self.links.take(key) else { return false };
-            self.lane_mut(rank, lane).incoming = Some(operands);
+            let Some((content, sender_waits)) = self.links.take(key) else { return false };
+            self.lane_mut(rank, lane).incoming = Some(content);
             if sender_waits {
                 self.queue.push(now + self.prices.latency, Event::Credit { rank: from.0 });
             }
@@ -379,10 +390,11 @@ impl<'a> Run<'a> {
         let state = self.lane_mut(rank, lane);
         let round = state.round;
         let (n_values, incoming) = (state.n_values, state.incoming.take());
-        let (work, sent) = act(rules, in_place, step, &mut state.held, incoming);
-        let frame = |operands| job.message(step, round, n_values, operands);
-        let outgoing = sent.map(|content| (content.operands, frame(content.operands)));
-        state.outgoing = outgoing.unwrap_or_default();
+        let place = (job.call, Rank::new(rank));
+        let (work, sent) = act(rules, in_place, place, step, &mut state.held, incoming);
+        let frame = |content| job.message(step, round, n_values, content);
+        let outgoing = sent.map(|content| (content, frame(content)));
+        state.outgoing = outgoing;
         let messages = Messages {
             received: incoming.map(frame),
             sent: outgoing.map(|(_, n_bytes)| n_bytes),
@@ -417,12 +429,11 @@ impl<'a> Run<'a> {
             state.index = 0;
             state.round += n_lanes;
         }
-        if let Some(step) = step
-            && let Some(to) = step.to
+        if let Some(to) = step.and_then(|step| step.to)
+            && let Some((content, n_bytes)) = frame
         {
             let key = Key { from: rank as u32, to: to.0, lane: lane as u32 };
-            let (operands, n_bytes) = frame;
-            self.send(Frame { key, operands, n_bytes }, now);
+            self.send(Frame { key, content, n_bytes }, now);
         }
         self.look_up(rank, lane);
     }
@@ -442,16 +453,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Puts a frame on its sender's link.
+    /// Puts a frame on its sender's link; inside a node it crosses none.
     fn transmit(&mut self, frame: Frame, now: Time) {
-        let Frame { key, operands, n_bytes } = frame;
-        let crossing = self.prices.crossing(n_bytes);
+        let Frame { key, content, n_bytes } = frame;
+        let is_near = self.job.is_near(key.from, key.to);
+        let crossing = if is_near { 0 } else { self.prices.crossing(n_bytes) };
         let member = &mut self.members[key.from as usize];
         let start = now.max(member.egress_free);
         member.egress_free = start + crossing;
         let there = start + self.prices.latency;
         if crossing == 0 {
-            self.queue.push(there, Event::Arrive { key, operands });
+            self.queue.push(there, Event::Arrive { key, content });
         } else {
             self.queue.push(there, Event::FirstByte { frame });
         }

@@ -4,6 +4,7 @@ use foldwire::schedule::{self, Binomial, Chain, Pairwise, RecursiveDoubling, Rin
 use foldwire::{Bound, pipeline};
 
 use super::*;
+use foldwire::primitive::Content;
 
 /// 1 byte a nanosecond, 10 µs on the way.
 const NETWORK: Network = Network {
@@ -351,6 +352,27 @@ fn what_cannot_run_is_refused() {
     assert!(matches!(small, CostError::Refused(Error::FrameTooSmall { .. })));
 }
 
+/// Two levels send less between nodes, and what stays in a node takes no network.
+#[test]
+fn two_levels_pay_between_slow_nodes() {
+    let cluster = Cluster {
+        network: Network { rate: Some(25e6), ..Network::default() },
+        host: Host { ranks_per_node: 4, cores: 4, ..Host::default() },
+    };
+    for (plan, costs) in [
+        (Plan::raw(), Costs::raw::<f32>()),
+        (Plan::foldwire(Bound::Absolute(1e-3)), Costs::of(Speeds::FREE, Wire::with_ratio(4, 8.0))),
+    ] {
+        let flat = Case::new(Collective::AllReduce, plan, 16, 4 << 20);
+        let levels = Case { by_node: true, ..flat };
+        let [flat, levels] =
+            [flat, levels].map(|case| predict::<f32>(&case, &cluster, &costs).unwrap());
+        assert_eq!(levels.schedule, "two-levels");
+        // 2·15/16 of the array over each rank's link, and 2·3/4 of a quarter of it.
+        assert!(levels.seconds < 0.3 * flat.seconds, "{} {}", levels.seconds, flat.seconds);
+    }
+}
+
 /// What `rank`'s program for one round asks of the codec: encodings, decodings, additions of
 /// floats, combinations of frames, folds, copies of values, copies of frames.
 fn tally(collective: Collective, plan: &Plan, schedule: &dyn Schedule, size: usize) -> [usize; 7] {
@@ -361,7 +383,10 @@ fn tally(collective: Collective, plan: &Plan, schedule: &dyn Schedule, size: usi
     let mut sums = [0; 7];
     for index in 0..schedule.n_steps(call, rank) {
         let step = schedule.step(call, rank, index);
-        let (w, _) = work::act(rules, true, &step, &mut held, step.from.map(|_| 1));
+        let (codec, n_parts) = (plan.codec, step.n_parts);
+        let received = Content { codec, operands: 1, as_received: true, n_parts };
+        let received = step.from.map(|_| received);
+        let (w, _) = work::act(rules, true, (call, rank), &step, &mut held, received);
         let step_sums = [
             w.encode + w.refold + w.recode,
             w.decode + w.reduce + w.refold + w.recode,

@@ -5,8 +5,10 @@
 //! by the number of ranks in an average is not counted: it happens within a decode. Storing a frame
 //! is decoding it.
 
-use foldwire::primitive::{Content, Contents, Form, Primitive, Rules, Slot, held_after};
-use foldwire::schedule::Step;
+use foldwire::codec::CodecId;
+use foldwire::primitive::{Content, Contents, Links, Primitive, Rules, Slot, held_after};
+use foldwire::schedule::{Call, Step};
+use foldwire::transport::Rank;
 
 /// Primitives of a step, each a number of times, by the names of [`Speeds`](super::Speeds).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,11 +31,22 @@ pub(super) struct Work {
 
 impl Work {
     /// Counts a primitive; own values need not be copied into the output if they are `in_place`.
-    fn add(&mut self, primitive: Primitive, in_place: bool) {
+    /// Floats of a call whose codec is another are moved, and added where they are.
+    fn add(&mut self, primitive: Primitive, codec: CodecId, in_place: bool) {
+        let is_other = |payload: CodecId| payload == CodecId::Raw && codec != CodecId::Raw;
         match primitive {
-            Primitive::EncodeOwn { .. } | Primitive::Encode { .. } => self.encode += 1,
-            Primitive::Decode { .. } | Primitive::Store { .. } => self.decode += 1,
-            Primitive::Recode { .. } => self.recode += 1,
+            Primitive::EncodeOwn { codec, .. } if is_other(codec) => self.copy += 1,
+            Primitive::Store { codec, .. } if is_other(codec) => self.copy += 1,
+            Primitive::FoldInPlace | Primitive::CombineInPlace { .. } if !codec.is_in_place() => {
+                self.copy += 1;
+            }
+            Primitive::Transcode { codecs: [from, to], .. } => match [from, to].map(is_other) {
+                [true, false] => self.encode += 1,
+                [false, true] => self.decode += 1,
+                _ => self.recode += 1,
+            },
+            Primitive::EncodeOwn { .. } => self.encode += 1,
+            Primitive::Store { .. } => self.decode += 1,
             Primitive::Copy { .. } => self.copy_frame += 1,
             Primitive::Join { .. } => self.join += 1,
             Primitive::Move { .. } => {}
@@ -46,31 +59,30 @@ impl Work {
                 self.copy += u8::from(!in_place);
                 self.reduce += 1;
             }
-            Primitive::CopyOwn { .. } | Primitive::StoreFloats { .. } => self.copy += 1,
             Primitive::StoreOwn => self.copy += u8::from(!in_place),
         }
     }
 }
 
-/// What `step` computes, given what its lane holds and of how many operands the frame is that came
-/// in, if one did; and the frame that leaves, if one does. `held` becomes what the lane holds after
-/// it.
+/// What `step` computes, given what its lane holds and what came in, if something did; and what
+/// leaves, if something does. `held` becomes what the lane holds after it.
 pub(super) fn act(
     rules: Rules,
     in_place: bool,
+    (call, rank): (Call, Rank),
     step: &Step,
     held: &mut Option<Content>,
-    incoming: Option<u32>,
+    incoming: Option<Content>,
 ) -> (Work, Option<Content>) {
-    let n_parts = step.n_parts;
-    let received = |operands| Content { form: Form::Frame, operands, as_received: true, n_parts };
+    let incoming = incoming.map(|content| Content { as_received: true, ..content });
     let mut contents: Contents = [None; Slot::COUNT];
-    contents[Slot::In.index()] = incoming.map(received);
+    contents[Slot::In.index()] = incoming;
     contents[Slot::Held.index()] = *held;
     let mut work = Work::default();
-    for primitive in rules.primitives(step, *held) {
-        work.add(primitive, in_place);
-        let after = primitive.after(contents, n_parts);
+    let links = Links::of(call, rank, step, incoming, *held);
+    for primitive in rules.primitives(step, *held, links) {
+        work.add(primitive, rules.codec(), in_place);
+        let after = primitive.after(contents, step.n_parts);
         contents = after.expect("a step's primitives follow from its holding");
     }
     *held = held_after(step, &contents);

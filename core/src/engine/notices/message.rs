@@ -113,7 +113,8 @@ impl Message {
             }
             Content::Answers => (Kind::Call, 1, 0),
         };
-        Header { kind, call: self.call, from, part, round: 0, n_values: 0, n_bytes, operands: 0 }
+        let (call, as_floats) = (self.call, false);
+        Header { kind, call, as_floats, from, part, round: 0, n_values: 0, n_bytes, operands: 0 }
     }
 
     /// Reads the message of this header; `None` unless it is as it would have been written.

@@ -141,7 +141,8 @@ fn header(kind: Kind, epoch: u16, sequence: u32) -> Header {
         step: 0.0,
     };
     let from = Rank(0);
-    Header { kind, call, from, part: 0, round: 0, n_values: 0, n_bytes: 0, operands: 0 }
+    let as_floats = false;
+    Header { kind, call, as_floats, from, part: 0, round: 0, n_values: 0, n_bytes: 0, operands: 0 }
 }
 
 /// What a call of this epoch and number finds while it waits for rank 1.
