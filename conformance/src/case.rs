@@ -12,7 +12,7 @@ use foldwire::codec::CodecId;
 use foldwire::layout::Division;
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule::{
-    self, Binomial, Chain, Linear, Pairwise, RecursiveDoubling, Ring, Schedule, TwoLevels,
+    self, Binomial, Chain, Linear, Pairwise, RecursiveDoubling, Ring, Schedule,
 };
 use foldwire::{Bound, Collective, DType, Element, Op, Plan, Sampling, Scope};
 use std::fmt;
@@ -71,12 +71,12 @@ const SCOPES: [Scope; 2] = [Scope::PerOperand, Scope::Result];
 /// The ways to write the bound.
 pub const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(70.0)];
 
-/// Every collective with every schedule that has it.
-pub const ROUTES: [(Collective, &dyn Schedule); 16] = [
+/// Every collective with every schedule that has it, but for two levels, which are a ring to ranks
+/// that know nothing of nodes.
+pub const ROUTES: [(Collective, &dyn Schedule); 15] = [
     (Collective::AllReduce, &Ring),
     (Collective::AllReduce, &RecursiveDoubling),
     (Collective::AllReduce, &Pairwise),
-    (Collective::AllReduce, &TwoLevels),
     (Collective::ReduceScatter, &Ring),
     (Collective::ReduceScatter, &Pairwise),
     (Collective::AllGather, &Pairwise),

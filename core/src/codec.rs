@@ -6,6 +6,7 @@
 //!
 //! Adding one: a new file in `codec/`, one line in `codecs!` below.
 
+mod chunked;
 pub mod fz_light;
 pub mod raw;
 

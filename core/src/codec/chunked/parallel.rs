@@ -7,7 +7,7 @@
 use super::{INDEX_ENTRY, Pieces, write_run};
 use crate::codec::{CodecError, DecodeError, Written};
 use crate::element::Element;
-use crate::kernel::{CHUNK, max_chunk_len};
+use crate::kernel::CHUNK;
 use rayon::prelude::*;
 use std::boxed::Box;
 use std::vec;
@@ -21,14 +21,16 @@ pub(super) fn is_worthwhile(n_values: usize) -> bool {
     n_values > RUN * CHUNK && rayon::current_num_threads() > 1
 }
 
-/// Writes all chunks and their index; `body` is as large as the worst case.
-pub(super) fn write<T: Element, P: Pieces + Send>(
+/// Writes all chunks, of `max_chunk_len` bytes at most, and their index; `body` is as large as the
+/// worst case.
+pub(super) fn write<P: Pieces + Send>(
     mut pieces: P,
     index: &mut [u8],
     body: &mut [u8],
+    max_chunk_len: usize,
     chunk: &(impl Fn(usize, P, &mut [u8]) -> Result<Written, CodecError> + Sync),
 ) -> Result<Written, CodecError> {
-    let room = RUN * max_chunk_len::<T>(CHUNK);
+    let room = RUN * max_chunk_len;
     let n_runs = index.len().div_ceil(RUN * INDEX_ENTRY);
     let mut runs = vec![Ok(Written::default()); n_runs];
     let mut tasks: Vec<Task<'_>> = Vec::with_capacity(n_runs);
