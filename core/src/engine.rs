@@ -19,7 +19,7 @@ mod work;
 pub(crate) use compute::Compute;
 pub(crate) use notices::{Message, Notices};
 pub(crate) use slots::Frame;
-pub(crate) use work::{Buffers, Work};
+pub(crate) use work::{Buffers, Codecs, Work};
 
 use crate::error::{Error, Field, Value};
 use crate::frame::{CallHeader, Header};

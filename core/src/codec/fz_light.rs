@@ -1,8 +1,8 @@
 //! fZ-light, improved: quantise to a lattice, 1-D Lorenzo difference, fixed-length blocks.
 //!
-//! A payload is [chunked](super::chunked): 4096 values to a chunk, which [`crate::kernel`] writes and
-//! reads; docs/format.md is exact. After Huang et al.,
-//! *ZCCL* (2025) and *hZCCL* (SC'24); what differs, and why, is in docs/algorithms.md.
+//! A payload is chunked (`chunked.rs`): 4096 values to a chunk, which [`crate::kernel`] writes and
+//! reads; docs/format.md is exact. After Huang et al., *ZCCL* (2025) and *hZCCL* (SC'24); what
+//! differs, and why, is in docs/algorithms.md.
 //!
 //! Cost: one pass over the values. The bound is checked for every value while encoding; a block
 //! with a value that would break it, or that is not finite, is stored as it is.

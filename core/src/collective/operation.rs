@@ -6,7 +6,7 @@ use crate::bound::{Extent, Quantum};
 use crate::budget::{Budget, ask, resolve};
 use crate::codec::{AnyCodec, CodecId, Raw};
 use crate::element::Element;
-use crate::engine::{Buffers, Engine, Frame, Limits, Progress, Work};
+use crate::engine::{Buffers, Codecs, Engine, Frame, Limits, Progress, Work};
 use crate::error::Error;
 use crate::frame::{CallHeader, Measure};
 use crate::layout::{Division, Shares, Window};
@@ -317,10 +317,10 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             State::Finished => Err(Error::Finished),
             State::Extent { engine, values, sampled, before } => {
                 let raw = AnyCodec::Raw(Raw::new());
-                let (codec, raw) = (raw.as_dyn(), raw.as_dyn());
+                let codecs = Codecs { call: raw.as_dyn(), raw: raw.as_dyn() };
                 let mut buffers = Buffers::InPlace(values);
                 let buffers = &mut buffers;
-                let mut work = Work { codec, raw, op: Op::Max, divisor: 1, buffers };
+                let mut work = Work { codecs, op: Op::Max, divisor: 1, buffers };
                 Ok(match engine.poll(transport, &mut work, self.limits, notices)? {
                     Progress::Moved => Step::Moved,
                     Progress::Waiting => Step::Waiting,
@@ -345,7 +345,8 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
                 let divisor = if op.code() == OpCode::Avg { transport.size() as u32 } else { 1 };
                 let codec = codec.as_dyn();
                 let raw = AnyCodec::Raw(Raw::with_weight(codec.weight()));
-                let mut work = Work { codec, raw: raw.as_dyn(), op, divisor, buffers };
+                let codecs = Codecs { call: codec, raw: raw.as_dyn() };
+                let mut work = Work { codecs, op, divisor, buffers };
                 Ok(match engine.poll(transport, &mut work, self.limits, notices)? {
                     Progress::Moved => Step::Moved,
                     Progress::Waiting => Step::Waiting,

@@ -135,11 +135,29 @@ fn within_mut<T>(values: &mut [T], range: Range<usize>) -> Result<&mut [T], Erro
     if range.is_empty() { Ok(&mut []) } else { values.get_mut(range).ok_or(Error::Internal) }
 }
 
-/// Codec, operation and buffers of a call.
+/// The codecs of a call's payloads.
+#[derive(Clone, Copy)]
+pub(crate) struct Codecs<'c, T> {
+    /// The call's.
+    pub(crate) call: &'c dyn Codec<T>,
+    /// For floats, with the weight of the call's.
+    pub(crate) raw: &'c dyn Codec<T>,
+}
+
+impl<'c, T: Element> Codecs<'c, T> {
+    fn by(self, codec: CodecId) -> &'c dyn Codec<T> {
+        if codec == self.call.id() { self.call } else { self.raw }
+    }
+
+    /// The one that folds and combines in place.
+    fn in_place(self) -> &'c dyn Codec<T> {
+        if self.call.id().is_in_place() { self.call } else { self.raw }
+    }
+}
+
+/// Codecs, operation and buffers of a call.
 pub(crate) struct Work<'w, 'b, T: Element> {
-    pub(crate) codec: &'w dyn Codec<T>,
-    /// For payloads of floats, with the weight of the call's codec.
-    pub(crate) raw: &'w dyn Codec<T>,
+    pub(crate) codecs: Codecs<'w, T>,
     pub(crate) op: Op<'w, T>,
     /// An average divides by this when the result is stored; 1 otherwise.
     pub(crate) divisor: u32,
@@ -152,7 +170,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
     }
 
     fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError> {
-        self.by(codec).n_values(payload)
+        self.codecs.by(codec).n_values(payload)
     }
 
     fn compute(
@@ -166,20 +184,14 @@ impl<T: Element> Compute for Work<'_, '_, T> {
 }
 
 impl<T: Element> Work<'_, '_, T> {
-    /// The codec of a payload.
-    fn by(&self, codec: CodecId) -> &dyn Codec<T> {
-        if codec == self.codec.id() { self.codec } else { self.raw }
-    }
-
     fn at_once(
         &mut self,
         primitive: Primitive,
         payloads: &mut Payloads<'_>,
         segment: &Segment,
     ) -> Result<Written, Error> {
-        let Self { codec, op, divisor, raw, .. } = *self;
-        let by = |id: CodecId| if id == codec.id() { codec } else { raw };
-        let in_place = if codec.id().is_in_place() { codec } else { raw };
+        let Self { codecs, op, divisor, .. } = *self;
+        let (codec, by) = (codecs.call, |id| codecs.by(id));
         let buffers = &mut *self.buffers;
         let n = segment.len;
         let mut written = Written::default();
@@ -206,7 +218,7 @@ impl<T: Element> Work<'_, '_, T> {
                 let frame = payloads.of_mut(Slot::In)?;
                 written.n_bytes = frame.len();
                 let own = buffers.own(segment)?;
-                in_place.fold_in_place(&op, frame, own).ok_or(Error::Internal)??;
+                codecs.in_place().fold_in_place(&op, frame, own).ok_or(Error::Internal)??;
             }
             Primitive::FoldStore => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
@@ -223,7 +235,7 @@ impl<T: Element> Work<'_, '_, T> {
             Primitive::CombineInPlace { with } => {
                 let (b, a) = payloads.into(with, Slot::In)?;
                 written.n_bytes = a.len();
-                let codec = in_place.homomorphic().ok_or(Error::Internal)?;
+                let codec = codecs.in_place().homomorphic().ok_or(Error::Internal)?;
                 codec.combine_in_place(&op, a, b).ok_or(Error::Internal)??;
             }
             Primitive::Reduce { into } => {
