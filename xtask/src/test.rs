@@ -17,7 +17,8 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     fabrics::skip_what_is_missing(steps, here);
     // All features that can be built here; the others take them away again.
     steps.run("compiling", &mut fabrics::cargo_on_workspace(steps, here, "test --no-run"))?;
-    let mut tests = fabrics::cargo_on_workspace(steps, here, "test --no-fail-fast");
+    let words = "test --no-fail-fast --lib --bins --tests --examples";
+    let mut tests = fabrics::cargo_on_workspace(steps, here, words);
     tests.args(["--", "--skip", fabrics::SUITES]);
     // Thousands of short-lived groups of ranks: their frames need not come from the system anew.
     tests.env("MALLOC_MMAP_THRESHOLD_", "1000000000").env("MALLOC_TRIM_THRESHOLD_", "1000000000");
@@ -44,6 +45,8 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
 fn rest(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     // Five processes on two cores take as long as all the others; `deep` runs them.
     fabrics::run_suites(steps, here, "1,2,3", "suites of processes")?;
+    let mut examples = fabrics::cargo_on_workspace(steps, here, "test --doc");
+    steps.run("examples in documentation", &mut examples)?;
     // Each alone, as resolved features of the whole workspace are a union. `deep` runs the tests of
     // the first.
     steps.run(
