@@ -7,7 +7,8 @@
 //!
 //! A payload names its codec: the call's, or raw, which are floats as they are. Sums that are not
 //! complete are *kept* by one of the two, as the pipeline says, and *travel* by the call's codec;
-//! but floats stay floats between ranks of a node ([`Call::is_near`](crate::schedule::Call::is_near)).
+//! but floats stay floats between ranks of a node
+//! ([`Call::is_near`](crate::schedule::Call::is_near)).
 //!
 //! | what happens | sums are kept by the codec, own floats (fused) | the same, own values encoded (homomorphic) | sums are floats (compress-once, per-hop) |
 //! |---|---|---|---|

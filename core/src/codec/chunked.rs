@@ -1,10 +1,10 @@
 //! The container of chunked payloads: what any codec has around its chunks.
 //!
 //! A payload is a header (version, element type, operands, spacing, number of values), an index of
-//! chunk ends, the chunks (4096 values each, as the codec writes them) and 64 zero bytes that vector
-//! loads may touch; docs/format.md is exact. Chunks that do not depend on each other are written and
-//! read by several threads (feature `rayon`). Lengths are checked here; what a chunk says is the
-//! codec's to check.
+//! chunk ends, the chunks (4096 values each, as the codec writes them) and 64 zero bytes that
+//! vector loads may touch; docs/format.md is exact. Chunks that do not depend on each other are
+//! written and read by several threads (feature `rayon`). Lengths are checked here; what a chunk
+//! says is the codec's to check.
 
 #[cfg(feature = "rayon")]
 mod parallel;

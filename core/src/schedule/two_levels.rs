@@ -59,7 +59,8 @@ impl Place {
         Rank::new(self.node * self.per_node + (self.place + distance) % self.per_node)
     }
 
-    /// The part of the place `distance` before this one, in the block of the node `before` this one.
+    /// The part of the place `distance` before this one, in the block of the node so far `before`
+    /// this one.
     const fn part(&self, before: usize, distance: usize) -> Part {
         let block = (self.node + 2 * self.n_nodes - before) % self.n_nodes;
         let place = (self.place + 2 * self.per_node - distance) % self.per_node;
