@@ -373,12 +373,12 @@ impl<'b, 's, T: Element> Request<'b, 's, T> {
 }
 
 impl<X: Transport> Communicator<X> {
-    /// Checks a call, and chooses its schedule.
+    /// Checks a call, and chooses its schedule; the plan that it goes by.
     pub(crate) fn prepare<T: Element>(
         &mut self,
         request: &Request<'_, '_, T>,
-        plan: &mut Plan,
-    ) -> Result<&'static dyn Schedule, Error> {
+        plan: &Plan,
+    ) -> Result<(&'static dyn Schedule, Plan), Error> {
         if self.poisoned {
             return Err(Error::Poisoned);
         }
@@ -395,14 +395,14 @@ impl<X: Transport> Communicator<X> {
         // Whatever the data, a bad bound or frame size shows before anything is sent.
         check_bound(plan, request.op_code())?;
         // Inside a node everything is exact.
-        if self.ranks_per_node == size && size > 1 && call.collective == Collective::AllReduce {
-            *plan = plan.exactly();
-        }
+        let is_inside =
+            self.ranks_per_node == size && size > 1 && call.collective == Collective::AllReduce;
+        let plan = if is_inside { plan.exactly() } else { *plan };
         let probe = self.codec::<T>(plan.codec, Quantum::LOSSLESS, request.op_code());
         max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
         self.check_frames()?;
         self.n_tags = self.n_tags.max(self.lanes() as u8);
-        Ok(schedule)
+        Ok((schedule, plan))
     }
 
     /// Sees that the pool has frames for all lanes, which would wait for them in vain otherwise.

@@ -17,7 +17,8 @@ use crate::kernel::{CHUNK, PAD};
 pub const VERSION: u8 = 1;
 /// Bytes before the index.
 pub const HEADER_BYTES: usize = 24;
-const INDEX_ENTRY: usize = 4;
+/// Bytes of an entry of the index.
+pub(super) const INDEX_ENTRY: usize = 4;
 
 /// A payload that is to be written.
 #[derive(Clone, Copy, Debug)]

@@ -166,8 +166,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         request: &Request<'_, 's, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let mut plan = *plan;
-        let schedule = comm.prepare(request, &mut plan)?;
+        let (schedule, plan) = comm.prepare(request, plan)?;
         let now = comm.transport.now();
         let limits = Limits {
             stall: comm.config.timeout,

@@ -25,7 +25,7 @@ fn an_index_beyond_everything_is_damage() {
     let n = codec.encode(&values, &mut bytes).unwrap().n_bytes;
     for entry in 0..2 {
         let mut damaged = bytes[..n].to_vec();
-        let at = HEADER_BYTES + 4 * entry;
+        let at = HEADER_BYTES + chunked::INDEX_ENTRY * entry;
         damaged[at..at + 4].fill(0xff);
         assert!(codec.decode(&damaged, 1, &mut vec![0.0; 5000]).is_err(), "{entry}");
     }
