@@ -322,11 +322,13 @@ impl Notices {
         }
     }
 
-    /// The error of a rank that is waited for in this call, and has given up a later one.
+    /// The error of a call that waits for `rank`, which has given up a later one. Of several notices
+    /// only the earliest call's is kept. If ranks disagreed there, that is why the others gave up.
     fn count_differently(&mut self, rank: Rank) -> Error {
         match self.earliest {
-            Some((first, notice)) if first == rank => self.told(rank, &notice),
-            // Of several notices only the earliest call's is kept.
+            Some((first, notice)) if first == rank || notice.is_disagreement() => {
+                self.told(first, &notice)
+            }
             _ => Error::Aborted { rank, culprit: rank, reason: Reason::Dropped },
         }
     }

@@ -66,6 +66,11 @@ impl Message {
         Self { call, content: Content::GaveUp { reason, culprit, said } }
     }
 
+    /// Whether its sender gave up because ranks disagree.
+    pub(super) const fn is_disagreement(&self) -> bool {
+        matches!(self.content, Content::GaveUp { reason: Reason::Mismatch(_), .. })
+    }
+
     /// Sends it in this frame, for which there is credit.
     pub(crate) fn send<X: Transport>(
         &self,

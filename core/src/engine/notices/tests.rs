@@ -283,6 +283,24 @@ fn who_hears_of_a_disagreement_says_with_whom_it_disagrees_itself() {
 }
 
 #[test]
+fn who_is_behind_hears_why_the_first_later_call_was_given_up() {
+    let mut transport = Memory::new(3, 0);
+    let ours = call(OpCode::Sum);
+    let mut notices = Notices::default();
+    notices.begin(&mut transport, &ours, false).expect("nothing has come");
+    // Both disagreed in call 6, which this rank has not come to: rank 2 is heard first.
+    for (rank, culprit) in [(2, Rank(1)), (1, Rank(2))] {
+        let reason = Reason::Mismatch(Field::Op);
+        let content = Content::GaveUp { reason, culprit, said: OpCode::Max as u64 };
+        transport.says(rank, CallHeader { sequence: 6, ..ours }, content);
+        assert_eq!(notices.listen(&mut transport, &ours, &[Rank::new(rank)]), Ok(true));
+    }
+    let (culprit, reason) = (Rank(1), Reason::Mismatch(Field::Op));
+    let told = Err(Error::Aborted { rank: Rank(2), culprit, reason });
+    assert_eq!(notices.listen(&mut transport, &ours, &[Rank(1)]), told);
+}
+
+#[test]
 fn a_question_about_another_call_is_a_disagreement_and_one_about_the_same_is_answered() {
     let mut transport = Memory::new(3, 9);
     transport.says(1, call(OpCode::Avg), Content::Asks(Calls::default()));
