@@ -4,16 +4,18 @@
 //! The formulas, and why they hold, are in docs/guarantees.md.
 
 use crate::bound::{Bound, BoundError, Extent, Quantum, Scope, rounding, underflow};
+use crate::collective::Terms;
 use crate::element::{Element, sealed::Wide};
 use crate::error::Error;
 use crate::frame::Measure;
 use crate::op::{OpCode, weight};
 use crate::plan::Plan;
-use crate::schedule::{Call, Schedule};
+use crate::schedule::Call;
 
 /// How many operands' errors can add up in a value of the result; `None` if errors are not bounded
 /// by their number (docs/guarantees.md).
-fn error_terms(schedule: &dyn Schedule, call: Call, plan: &Plan, op: OpCode) -> Option<f64> {
+fn error_terms(terms: &Terms<'_>) -> Option<f64> {
+    let &Terms { schedule, call, op, ref plan, .. } = terms;
     let n = call.size as f64;
     let keeps_frames = plan.pipeline.keeps_frames(plan.codec, op);
     let n_operands = n / schedule.n_combined(call) as f64;
@@ -31,12 +33,12 @@ fn error_terms(schedule: &dyn Schedule, call: Call, plan: &Plan, op: OpCode) -> 
 /// data with a bound relative to their range, where rounding alone shows.
 fn operand_bound<T: Element>(
     bound: Bound,
-    terms: Option<f64>,
+    n_errors: Option<f64>,
     call: Call,
     op: OpCode,
     extent: Option<Extent>,
 ) -> Result<f64, Error> {
-    let terms = terms.ok_or(BoundError::Unbounded)?;
+    let n_errors = n_errors.ok_or(BoundError::Unbounded)?;
     let on_result = bound.absolute(extent)?;
     let (n, magnitude) = (call.size, extent.map_or(0.0, Extent::magnitude));
     let largest = if op == OpCode::Sum { n as f64 * magnitude } else { magnitude };
@@ -59,7 +61,7 @@ fn operand_bound<T: Element>(
     if left <= 0.0 || left.is_nan() {
         return Err(BoundError::BelowPrecision { bound: on_result, rounding }.into());
     }
-    Ok(left / terms.max(1.0))
+    Ok(left / n_errors.max(1.0))
 }
 
 /// What [`resolve`] finds.
@@ -74,16 +76,14 @@ pub(crate) struct Budget {
 /// Quantum, bound on each operand, and worst case of a call whose data have this extent. What is
 /// encoded may be the sum of several operands, each within the bound.
 pub(crate) fn resolve<T: Element>(
-    plan: &Plan,
-    schedule: &dyn Schedule,
-    call: Call,
-    op: OpCode,
+    terms: &Terms<'_>,
     extent: Option<Extent>,
 ) -> Result<Budget, Error> {
+    let &Terms { schedule, call, op, ref plan, .. } = terms;
     if plan.codec.is_exact() {
         return Ok(Budget { quantum: Quantum::LOSSLESS, bound: 0.0, worst_case: Some(0.0) });
     }
-    let terms = error_terms(schedule, call, plan, op);
+    let n_errors = error_terms(terms);
     let n_combined = match op {
         OpCode::Sum | OpCode::Avg => schedule.n_combined(call) as f64,
         _ => 1.0,
@@ -91,7 +91,7 @@ pub(crate) fn resolve<T: Element>(
     let bound = match (plan.bound, plan.scope) {
         (None, _) => 0.0,
         (Some(bound), Scope::PerOperand) => bound.absolute(extent)? * n_combined,
-        (Some(bound), Scope::Result) => operand_bound::<T>(bound, terms, call, op, extent)?,
+        (Some(bound), Scope::Result) => operand_bound::<T>(bound, n_errors, call, op, extent)?,
     };
     let mut quantum = Quantum::with_spacing::<T>(bound, plan.spacing)?;
     // Operands of an average enter by a weight; their lattice must be of normal numbers as well.
@@ -99,29 +99,24 @@ pub(crate) fn resolve<T: Element>(
     if !(T::Wide::nearest(quantum.step()) * weight.widen()).is_normal() {
         quantum = Quantum::LOSSLESS;
     }
-    let worst_case = terms.map(|terms| terms * quantum.bound());
+    let worst_case = n_errors.map(|n_errors| n_errors * quantum.bound());
     Ok(Budget { quantum, bound: quantum.bound() / n_combined, worst_case })
 }
 
 /// What a call asks of each operand before the extent of the data is known, rounding apart: the
 /// bound, divided among the errors that can add up if it is on the result. Ranks that ask for the
 /// same have the same quantum, and the same error, for the same extent.
-pub(crate) fn ask(
-    plan: &Plan,
-    schedule: &dyn Schedule,
-    call: Call,
-    op: OpCode,
-    sampled: bool,
-) -> (Measure, f64) {
+pub(crate) fn ask(terms: &Terms<'_>, sampled: bool) -> (Measure, f64) {
+    let plan = &terms.plan;
     let (factor, of_range) =
         plan.bound.map_or((0.0, false), |bound| (bound.factor(), bound.needs_extent()));
     match plan.scope {
         Scope::PerOperand if sampled => (Measure::Sample, factor),
         Scope::PerOperand => (Measure::Range, factor),
         Scope::Result => {
-            let terms = error_terms(schedule, call, plan, op).unwrap_or(1.0).max(1.0);
+            let n_errors = error_terms(terms).unwrap_or(1.0).max(1.0);
             let measure = if of_range { Measure::ResultRange } else { Measure::Result };
-            (measure, factor / terms)
+            (measure, factor / n_errors)
         }
     }
 }

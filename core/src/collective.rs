@@ -6,15 +6,18 @@
 mod operation;
 pub(crate) mod survey;
 pub(crate) mod table;
+mod terms;
 
 pub use operation::Operation;
 #[cfg(feature = "alloc")]
 pub(crate) use operation::{Step, Underway};
 pub use survey::N_VALUES as EXTENT_VALUES;
+pub use terms::EXTENT_SCHEDULE;
+pub(crate) use terms::Terms;
 
 use crate::bound::Quantum;
 use crate::budget::check_bound;
-use crate::codec::{AnyCodec, CodecId, CodecParams};
+use crate::codec::{AnyCodec, CodecParams};
 use crate::element::Element;
 use crate::engine::{Buffers, Engine, Notices, Program};
 use crate::error::{Buffer, Error};
@@ -23,11 +26,10 @@ use crate::group::{Group, RankSet};
 use crate::kernel::Level;
 use crate::layout::{Cut, Division, Layout, Shares, Window, max_segment, share};
 use crate::op::{Op, OpCode};
-use crate::pipeline::Pipeline;
 use crate::plan::Plan;
 use crate::primitive::Rules;
 use crate::report::Report;
-use crate::schedule::{Call, Collective, Portion, RecursiveDoubling, Schedule};
+use crate::schedule::{Call, Collective, Portion};
 use crate::select;
 use crate::transport::{FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::time::Duration;
@@ -373,36 +375,45 @@ impl<'b, 's, T: Element> Request<'b, 's, T> {
 }
 
 impl<X: Transport> Communicator<X> {
-    /// Checks a call, and chooses its schedule; the plan that it goes by.
-    pub(crate) fn prepare<T: Element>(
+    /// Checks a call, and chooses its schedule.
+    pub(crate) fn prepare<'s, T: Element>(
         &mut self,
-        request: &Request<'_, '_, T>,
+        request: &Request<'_, 's, T>,
         plan: &Plan,
-    ) -> Result<(&'static dyn Schedule, Plan), Error> {
+    ) -> Result<Terms<'s>, Error> {
         if self.poisoned {
             return Err(Error::Poisoned);
         }
         let (size, rank) = (self.size(), self.rank());
         request.check(size, rank)?;
-        let n_bytes = request.shares.count().saturating_mul(T::BYTES);
-        let link_rate = self.transport.link_rate();
-        let call = self.call(request);
-        let schedule = select::schedule(call, request.op_code(), plan, n_bytes, link_rate);
-        if size > request.collective.max_size() || !schedule.supports(request.collective) {
-            let (schedule, collective) = (schedule.name(), request.collective);
-            return Err(Error::Unsupported { schedule, collective });
+        let (op, n_bytes) = (request.op_code(), request.shares.count().saturating_mul(T::BYTES));
+        let call = request.call(size).with_nodes(self.ranks_per_node);
+        let schedule = select::schedule(call, op, plan, n_bytes, self.transport.link_rate());
+        let collective = call.collective;
+        if size > collective.max_size() || !schedule.supports(collective) {
+            return Err(Error::Unsupported { schedule: schedule.name(), collective });
         }
         // Whatever the data, a bad bound or frame size shows before anything is sent.
-        check_bound(plan, request.op_code())?;
-        // Inside a node everything is exact.
-        let is_inside =
-            self.ranks_per_node == size && size > 1 && call.collective == Collective::AllReduce;
-        let plan = if is_inside { plan.exactly() } else { *plan };
-        let probe = self.codec::<T>(plan.codec, Quantum::LOSSLESS, request.op_code());
+        check_bound(plan, op)?;
+        let lanes = self.lanes() as u8;
+        let (shares, window) = (request.shares, request.buffers.window());
+        let mut plan = *plan;
+        match collective {
+            // Inside a node everything is exact.
+            Collective::AllReduce if self.ranks_per_node == size && size > 1 => {
+                plan = plan.exactly();
+            }
+            Collective::AllReduce => {}
+            // Elsewhere parts are ranks' shares.
+            _ => plan.division = Division::Blocks,
+        }
+        let call = call.by(schedule);
+        let terms = Terms { schedule, call, op, plan, dtype: T::DTYPE, lanes, shares, window };
+        let probe = self.codec::<T>(&terms, Quantum::LOSSLESS);
         max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
         self.check_frames()?;
-        self.n_tags = self.n_tags.max(self.lanes() as u8);
-        Ok((schedule, plan))
+        self.n_tags = self.n_tags.max(lanes);
+        Ok(terms)
     }
 
     /// Sees that the pool has frames for all lanes, which would wait for them in vain otherwise.
@@ -421,15 +432,10 @@ impl<X: Transport> Communicator<X> {
         Ok(())
     }
 
-    /// What the request's program is made for.
-    fn call<T: Element>(&self, request: &Request<'_, '_, T>) -> Call {
-        request.call(self.size()).with_nodes(self.ranks_per_node)
-    }
-
-    fn codec<T: Element>(&self, id: CodecId, quantum: Quantum, op: OpCode) -> AnyCodec<T> {
+    fn codec<T: Element>(&self, terms: &Terms<'_>, quantum: Quantum) -> AnyCodec<T> {
         let max_operands = self.size().min(u32::MAX as usize) as u32;
-        let (averages, level) = (op == OpCode::Avg, self.config.level);
-        id.instance(&CodecParams { quantum, max_operands, averages, level })
+        let (averages, level) = (terms.op == OpCode::Avg, self.config.level);
+        terms.plan.codec.instance(&CodecParams { quantum, max_operands, averages, level })
     }
 
     pub(crate) fn checksum(&self) -> bool {
@@ -444,21 +450,22 @@ impl<X: Transport> Communicator<X> {
     /// number of its own, or a frame of one could be taken for one of the other.
     fn engine<'s, T: Element>(
         &mut self,
-        job: Job<'_, 's, T>,
+        terms: Terms<'s>,
+        codec: &AnyCodec<T>,
         header: CallHeader,
     ) -> Result<Engine<'s, X::Frame>, Error> {
-        let Job { schedule, call, pipeline, op, shares, window, division, .. } = job;
-        let (codec, lanes, rank) = (job.codec.as_dyn(), self.lanes(), self.rank());
+        let Terms { schedule, call, op, plan, shares, window, .. } = terms;
+        let (codec, lanes, rank) = (codec.as_dyn(), self.lanes(), self.rank());
         let max_segment = max_segment(codec, self.transport.frame_capacity())?;
-        let cut = Cut { n_parts: schedule.n_parts(call), division, max_segment, lanes };
+        let n_parts = schedule.n_parts(call);
+        let cut = Cut { n_parts, division: plan.division, max_segment, lanes };
         let layout = Layout::new(call, rank, shares, window, cut);
         let max_run = select::max_run(call, codec, self.transport.frame_capacity(), &layout);
-        let call = call.with_runs(max_run);
-        let rules = Rules::new(call.collective, &pipeline, codec.id(), op);
+        let rules = Rules::new(call.collective, &plan.pipeline, codec.id(), op);
         self.sequence = self.sequence.wrapping_add(1);
         let program = Program {
             schedule,
-            call,
+            call: call.with_runs(max_run),
             rules: if window == Window::Input { rules.reading_only() } else { rules },
             header: CallHeader {
                 context: self.context,
@@ -473,19 +480,3 @@ impl<X: Transport> Communicator<X> {
         Ok(Engine::new(program, lanes, self.transport.now()))
     }
 }
-
-/// What an engine does, whatever peers are told.
-struct Job<'c, 's, T: Element> {
-    schedule: &'static dyn Schedule,
-    call: Call,
-    pipeline: Pipeline,
-    codec: &'c AnyCodec<T>,
-    op: OpCode,
-    shares: Shares<'s>,
-    window: Window,
-    division: Division,
-}
-
-/// How ranks exchange what they saw of their data, [`EXTENT_VALUES`] of `f64` by the raw codec, if
-/// a bound refers to it.
-pub static EXTENT_SCHEDULE: &dyn Schedule = &RecursiveDoubling;

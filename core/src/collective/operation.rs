@@ -1,21 +1,19 @@
 //! A call under way: learn the extent of the data if the bound needs it, then run the engine.
 
 use super::survey;
-use super::{Communicator, EXTENT_SCHEDULE, Job, Request};
+use super::terms::Terms;
+use super::{Communicator, Request};
 use crate::bound::{Extent, Quantum};
 use crate::budget::{Budget, ask, resolve};
-use crate::codec::{AnyCodec, CodecId, Raw};
+use crate::codec::{AnyCodec, Raw};
 use crate::element::Element;
 use crate::engine::{Buffers, Codecs, Engine, Frame, Limits, Progress, Work};
 use crate::error::Error;
-use crate::frame::{CallHeader, Measure};
-use crate::layout::{Division, Shares, Window};
+use crate::frame::Measure;
 use crate::op::{Op, OpCode};
-use crate::pipeline;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::schedule::{self, Call, Collective, Schedule};
-use crate::transport::{Rank, Transport};
+use crate::transport::Transport;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -104,8 +102,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
 /// A call under way, without the communicator and the buffers that it works on: whoever has those
 /// lends them at each poll, and gives the call up if it is not finished.
 pub(crate) struct Underway<'s, F, T: Element> {
-    plan: Plan,
-    schedule: &'static dyn Schedule,
+    terms: Terms<'s>,
     pub(crate) limits: Limits,
     state: State<'s, F, T>,
 }
@@ -136,11 +133,12 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         plan: &Plan,
     ) -> Result<Self, Error> {
         let mut call = Self::prepare(comm, request, plan)?;
-        call.state = if call.plan.needs_extent() {
-            let sampled = call.plan.samples(request.shares.count());
+        let plan = &call.terms.plan;
+        call.state = if plan.needs_extent() {
+            let sampled = plan.samples(call.terms.shares.count());
             call.start_extent(comm, request, sampled, Report::default())?
         } else {
-            call.start_running(comm, request, None, Report::default())?
+            call.start_running(comm, None, Report::default())?
         };
         Ok(call)
     }
@@ -157,7 +155,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         extent: Option<Extent>,
     ) -> Result<Self, Error> {
         let mut call = Self::prepare(comm, request, plan)?;
-        call.state = call.start_running(comm, request, extent, Report::default())?;
+        call.state = call.start_running(comm, extent, Report::default())?;
         Ok(call)
     }
 
@@ -166,51 +164,16 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         request: &Request<'_, 's, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let (schedule, plan) = comm.prepare(request, plan)?;
+        let terms = comm.prepare(request, plan)?;
         let now = comm.transport.now();
         let limits = Limits {
             stall: comm.config.timeout,
             deadline: comm.config.deadline.map(|left| now.saturating_add(left)),
         };
-        Ok(Self { plan, schedule, limits, state: State::Finished })
+        Ok(Self { terms, limits, state: State::Finished })
     }
 
-    const fn division(&self, collective: Collective) -> Division {
-        match collective {
-            Collective::AllReduce => self.plan.division,
-            // Elsewhere parts are ranks' shares.
-            _ => Division::Blocks,
-        }
-    }
-
-    /// What peers are told of the call, in a look at the extent of its data as well. The
-    /// communicator counts it.
-    fn header<X: Transport<Frame = F>>(
-        &self,
-        comm: &Communicator<X>,
-        request: &Request<'_, 's, T>,
-        measure: Measure,
-        step: f64,
-    ) -> CallHeader {
-        CallHeader {
-            context: 0,
-            epoch: 0,
-            sequence: 0,
-            collective: request.collective,
-            dtype: T::DTYPE,
-            op: request.op_code(),
-            codec: self.plan.codec,
-            division: self.division(request.collective),
-            pipeline: self.plan.pipeline.code(),
-            schedule: schedule::code(self.schedule),
-            lanes: comm.lanes() as u8,
-            root: request.root.0,
-            count: request.shares.count() as u64,
-            measure,
-            step,
-        }
-    }
-
+    /// Others are told of the call itself, and what it asks of each operand.
     fn start_extent<X: Transport<Frame = F>>(
         &self,
         comm: &mut Communicator<X>,
@@ -220,56 +183,23 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     ) -> Result<State<'s, F, T>, Error> {
         let own = request.own_values(comm.size(), comm.rank());
         let values = survey::look(own, comm.config.level, sampled);
-        let schedule = self.schedule;
-        let (measure, asked) = ask(
-            &self.plan,
-            schedule,
-            comm.call(request).by(self.schedule),
-            request.op_code(),
-            sampled,
-        );
-        let header = self.header(comm, request, measure, asked);
-        let job = Job {
-            schedule: EXTENT_SCHEDULE,
-            call: Call {
-                collective: Collective::AllReduce,
-                root: Rank(0),
-                ..comm.call(request).by(self.schedule)
-            },
-            pipeline: pipeline::RAW,
-            codec: &comm.codec::<f64>(CodecId::Raw, Quantum::LOSSLESS, OpCode::Max),
-            op: OpCode::Max,
-            shares: Shares::Even(survey::N_VALUES),
-            window: Window::Whole,
-            division: Division::Blocks,
-        };
-        let engine = comm.engine(job, header)?;
+        let (measure, asked) = ask(&self.terms, sampled);
+        let look = self.terms.of_extent();
+        let codec = comm.codec::<f64>(&look, Quantum::LOSSLESS);
+        let engine = comm.engine(look, &codec, self.terms.header(measure, asked))?;
         Ok(State::Extent { engine, values, sampled, before })
     }
 
     fn start_running<X: Transport<Frame = F>>(
         &self,
         comm: &mut Communicator<X>,
-        request: &Request<'_, 's, T>,
         extent: Option<Extent>,
         before: Report,
     ) -> Result<State<'s, F, T>, Error> {
-        let (call, op) = (comm.call(request).by(self.schedule), request.op_code());
-        let Budget { quantum, bound, worst_case } =
-            resolve::<T>(&self.plan, self.schedule, call, op, extent)?;
-        let codec = comm.codec::<T>(self.plan.codec, quantum, op);
-        let job = Job {
-            schedule: self.schedule,
-            call,
-            pipeline: self.plan.pipeline,
-            codec: &codec,
-            op,
-            shares: request.shares,
-            window: request.buffers.window(),
-            division: self.division(request.collective),
-        };
-        let mut engine =
-            comm.engine(job, self.header(comm, request, Measure::Lattice, quantum.step()))?;
+        let Budget { quantum, bound, worst_case } = resolve::<T>(&self.terms, extent)?;
+        let codec = comm.codec::<T>(&self.terms, quantum);
+        let header = self.terms.header(Measure::Lattice, quantum.step());
+        let mut engine = comm.engine(self.terms, &codec, header)?;
         engine.report.bound = bound;
         engine.report.worst_case = worst_case;
         Ok(State::Running { engine, codec, before })
@@ -331,7 +261,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
                         // the call ends, the communicator lives.
                         self.state = State::Finished;
                         self.state = match conclusion {
-                            Some(extent) => self.start_running(comm, request, extent, before)?,
+                            Some(extent) => self.start_running(comm, extent, before)?,
                             None => self.start_extent(comm, request, false, before)?,
                         };
                         Step::Moved

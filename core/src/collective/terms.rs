@@ -1,0 +1,67 @@
+//! A call whose arguments were checked and whose schedule was chosen: all but its values.
+
+use super::survey;
+use crate::element::{DType, Element};
+use crate::frame::{CallHeader, Measure};
+use crate::layout::{Shares, Window};
+use crate::op::OpCode;
+use crate::plan::Plan;
+use crate::schedule::{self, Call, Collective, RecursiveDoubling, Schedule};
+use crate::transport::Rank;
+
+/// How ranks exchange what they saw of their data, [`EXTENT_VALUES`](super::EXTENT_VALUES) of `f64`
+/// by the raw codec, if a bound refers to it.
+pub static EXTENT_SCHEDULE: &dyn Schedule = &RecursiveDoubling;
+
+/// What a call is, whatever its values.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms<'s> {
+    /// The one chosen, whatever the plan says.
+    pub(crate) schedule: &'static dyn Schedule,
+    pub(crate) call: Call,
+    pub(crate) op: OpCode,
+    /// As far as it applies to this call.
+    pub(crate) plan: Plan,
+    pub(crate) dtype: DType,
+    pub(crate) lanes: u8,
+    pub(crate) shares: Shares<'s>,
+    pub(crate) window: Window,
+}
+
+impl Terms<'_> {
+    /// Those of the look at the extent of its data: an exact all-reduce of what each rank saw.
+    pub(super) fn of_extent(&self) -> Terms<'static> {
+        Terms {
+            schedule: EXTENT_SCHEDULE,
+            call: Call { collective: Collective::AllReduce, root: Rank(0), ..self.call },
+            op: OpCode::Max,
+            plan: Plan::raw(),
+            dtype: f64::DTYPE,
+            lanes: self.lanes,
+            shares: Shares::Even(survey::N_VALUES),
+            window: Window::Whole,
+        }
+    }
+
+    /// What peers are told of the call, in a look at the extent of its data as well. The
+    /// communicator counts it.
+    pub(super) fn header(&self, measure: Measure, step: f64) -> CallHeader {
+        CallHeader {
+            context: 0,
+            epoch: 0,
+            sequence: 0,
+            collective: self.call.collective,
+            dtype: self.dtype,
+            op: self.op,
+            codec: self.plan.codec,
+            division: self.plan.division,
+            pipeline: self.plan.pipeline.code(),
+            schedule: schedule::code(self.schedule),
+            lanes: self.lanes,
+            root: self.call.root.0,
+            count: self.shares.count() as u64,
+            measure,
+            step,
+        }
+    }
+}
