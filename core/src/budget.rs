@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::frame::Measure;
 use crate::op::{OpCode, weight};
 use crate::plan::Plan;
+use crate::report::Report;
 use crate::schedule::Call;
 
 /// How many operands' errors can add up in a value of the result; `None` if errors are not bounded
@@ -65,12 +66,20 @@ fn operand_bound<T: Element>(
 }
 
 /// What [`resolve`] finds.
+#[derive(Clone, Copy)]
 pub(crate) struct Budget {
     pub(crate) quantum: Quantum,
     /// On each operand.
     pub(crate) bound: f64,
     /// Of the result; `None` if there is none.
     pub(crate) worst_case: Option<f64>,
+}
+
+impl Budget {
+    pub(crate) const fn note_in(&self, report: &mut Report) {
+        report.bound = self.bound;
+        report.worst_case = self.worst_case;
+    }
 }
 
 /// Quantum, bound on each operand, and worst case of a call whose data have this extent. What is

@@ -339,6 +339,8 @@ impl<'b, 's, T: Element> Request<'b, 's, T> {
         let counts = match self.shares {
             Shares::Even(_) => [size; 2],
             Shares::Given(counts) => [counts.len(); 2],
+            // Who makes such a call has checked its arrays.
+            Shares::Arrays(_) => [size; 2],
             Shares::Exchanged { send, recv } => [send.len(), recv.len()],
         };
         if let Some(&have) = counts.iter().find(|&&have| have != size) {
@@ -411,13 +413,22 @@ impl<X: Transport> Communicator<X> {
         let terms = Terms { schedule, call, op, plan, dtype: T::DTYPE, lanes, shares, window };
         let probe = self.codec::<T>(&terms, Quantum::LOSSLESS);
         max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
-        self.check_frames()?;
-        self.n_tags = self.n_tags.max(lanes);
+        self.use_lanes()?;
         Ok(terms)
     }
 
-    /// Sees that the pool has frames for all lanes, which would wait for them in vain otherwise.
-    fn check_frames(&mut self) -> Result<(), Error> {
+    /// The most bytes of a payload of all of a call's values, encoded or as floats; `None` if no
+    /// frame could have so many.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn most_bytes<T: Element>(&self, terms: &Terms<'_>) -> Option<usize> {
+        let count = terms.shares.count();
+        let encoded = self.codec::<T>(terms, Quantum::LOSSLESS).as_dyn().max_encoded_len(count)?;
+        Some(encoded.max(count.checked_mul(T::BYTES)?))
+    }
+
+    /// Before a call, sees that the pool has frames for all lanes, which would wait for them in vain
+    /// otherwise.
+    pub(crate) fn use_lanes(&mut self) -> Result<(), Error> {
         let lanes = self.lanes();
         let need = lanes * FRAMES_PER_LANE;
         // Later, frames may be missing because they are under way.
@@ -429,6 +440,7 @@ impl<X: Transport> Communicator<X> {
             }
             self.n_frames = need;
         }
+        self.n_tags = self.n_tags.max(lanes as u8);
         Ok(())
     }
 
@@ -455,9 +467,13 @@ impl<X: Transport> Communicator<X> {
         header: CallHeader,
     ) -> Result<Engine<'s, X::Frame>, Error> {
         let Terms { schedule, call, op, plan, shares, window, .. } = terms;
-        let (codec, lanes, rank) = (codec.as_dyn(), self.lanes(), self.rank());
+        let (codec, rank) = (codec.as_dyn(), self.rank());
         let max_segment = max_segment(codec, self.transport.frame_capacity())?;
-        let n_parts = schedule.n_parts(call);
+        // All of each array goes in one frame with the others.
+        let (n_arrays, n_parts, lanes) = match shares {
+            Shares::Arrays(ends) => (ends.len() as u16, ends.len(), 1),
+            _ => (1, schedule.n_parts(call), self.lanes()),
+        };
         let cut = Cut { n_parts, division: plan.division, max_segment, lanes };
         let layout = Layout::new(call, rank, shares, window, cut);
         let max_run = select::max_run(call, codec, self.transport.frame_capacity(), &layout);
@@ -466,6 +482,7 @@ impl<X: Transport> Communicator<X> {
         let program = Program {
             schedule,
             call: call.with_runs(max_run),
+            n_arrays,
             rules: if window == Window::Input { rules.reading_only() } else { rules },
             header: CallHeader {
                 context: self.context,

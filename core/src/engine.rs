@@ -19,14 +19,16 @@ mod work;
 pub(crate) use compute::Compute;
 pub(crate) use notices::{Message, Notices};
 pub(crate) use slots::Frame;
-pub(crate) use work::{Buffers, Codecs, Work};
+#[cfg(feature = "alloc")]
+pub(crate) use work::Each;
+pub(crate) use work::{Buffers, Work};
 
 use crate::error::{Error, Field, Value};
 use crate::frame::{CallHeader, Header};
 use crate::layout::Layout;
 use crate::primitive::Rules;
 use crate::report::Report;
-use crate::schedule::{Call, Part, Schedule};
+use crate::schedule::{Call, Part, Schedule, Step};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError, TransportErrorKind};
 use crate::wait::{Wait, rest};
 use core::task::Poll;
@@ -38,6 +40,8 @@ use lane::{Lane, Turn};
 pub(crate) struct Program<'a> {
     pub(crate) schedule: &'static dyn Schedule,
     pub(crate) call: Call,
+    /// Arrays that every message carries a segment of each of; 1 in other calls than a group's.
+    pub(crate) n_arrays: u16,
     pub(crate) rules: Rules,
     /// What peers are told of the call, and must say as well. A look at the extent of the data has
     /// that of the call it belongs to.
@@ -58,6 +62,12 @@ impl Program<'_> {
     fn header_of(&self, part: Part) -> CallHeader {
         let len = self.layout.told_len(part);
         CallHeader { count: len.map_or(self.header.count, |len| len as u64), ..self.header }
+    }
+
+    /// A step of this rank's program. Several arrays that are moved as a whole are a run of parts.
+    fn step(&self, index: usize) -> Step {
+        let step = self.schedule.step(self.call, self.rank, index);
+        if self.n_arrays > 1 { Step { n_parts: self.n_arrays, ..step } } else { step }
     }
 
     fn n_steps(&self) -> usize {

@@ -81,11 +81,13 @@ pub enum Measure {
     ResultRange = 3,
     /// A look at all data, for a bound on the result in units of the data.
     Result = 4,
+    /// A digest of the lengths and lattices of a group's arrays, in one of its own messages.
+    Group = 5,
 }
 
 impl Measure {
-    const ALL: [Self; 5] =
-        [Self::Lattice, Self::Sample, Self::Range, Self::ResultRange, Self::Result];
+    const ALL: [Self; 6] =
+        [Self::Lattice, Self::Sample, Self::Range, Self::ResultRange, Self::Result, Self::Group];
 
     /// What kind of bound it belongs to.
     const fn name(self) -> &'static str {
@@ -95,6 +97,7 @@ impl Measure {
             Self::Range => "relative to the range",
             Self::ResultRange => "on the result, relative to the range",
             Self::Result => "on the result, absolute",
+            Self::Group => "of each array of a group",
         }
     }
 }

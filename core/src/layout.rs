@@ -86,6 +86,8 @@ pub enum Shares<'a> {
     Even(usize),
     /// The length of each rank's share.
     Given(&'a [usize]),
+    /// Where each array of a group ends, if several share frames: arrays are parts.
+    Arrays(&'a [usize]),
     /// In an all-to-all, what this rank sends to each, and what it receives from each.
     Exchanged {
         /// Values to each rank.
@@ -102,6 +104,7 @@ impl Shares<'_> {
         match self {
             Self::Even(count) => *count,
             Self::Given(lens) => sum(lens),
+            Self::Arrays(ends) => ends.last().copied().unwrap_or(0),
             Self::Exchanged { .. } => 0,
         }
     }
@@ -118,6 +121,7 @@ impl Shares<'_> {
             Self::Even(count) => share(*count, n, index),
             Self::Given(_) if n == 1 => 0..self.count(),
             Self::Given(lens) => place(lens, index),
+            Self::Arrays(ends) => between(ends, index),
             Self::Exchanged { .. } => 0..0,
         }
     }
@@ -152,6 +156,9 @@ impl Shares<'_> {
             Self::Even(count) => count.div_ceil(n_parts),
             Self::Given(_) if n_parts == 1 => self.count(),
             Self::Given(lens) => longest(lens),
+            Self::Arrays(ends) => {
+                (0..ends.len()).map(|at| between(ends, at).len()).max().unwrap_or(0)
+            }
             Self::Exchanged { send, recv } => longest(send).max(longest(recv)),
         }
     }
@@ -161,6 +168,12 @@ impl Shares<'_> {
 fn place(lens: &[usize], index: usize) -> Range<usize> {
     let start = sum(&lens[..index.min(lens.len())]);
     start..start.saturating_add(lens.get(index).copied().unwrap_or(0))
+}
+
+/// Where the `index`th of things lies that end at `ends`.
+fn between(ends: &[usize], index: usize) -> Range<usize> {
+    let start = index.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
+    start..ends.get(index).copied().unwrap_or(start)
 }
 
 /// More than any buffer can have, if that is what a caller says.
@@ -343,7 +356,7 @@ impl<'a> Layout<'a> {
                 Segment { len, input: sent.start, output: received.start }
             }
             // No collective has these.
-            Shares::Given(_) => Segment::default(),
+            Shares::Given(_) | Shares::Arrays(_) => Segment::default(),
         }
     }
 }

@@ -183,12 +183,6 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         result
     }
 
-    /// Finds what is wrong with a call before anything is sent of it.
-    fn check<T: Element>(&self, request: &Request<'_, '_, T>, plan: &Plan) -> Result<(), Error> {
-        let mut comm = self.seat()?.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
-        comm.as_mut().ok_or(Error::Poisoned)?.prepare(request, plan).map(drop)
-    }
-
     /// Starts a call on the next seat.
     fn start<T: Element, R: AsMut<[T]> + 'a>(
         &self,

@@ -3,17 +3,23 @@
 use super::survey;
 use super::terms::Terms;
 use super::{Communicator, Request};
-use crate::bound::{Extent, Quantum};
+use crate::bound::Quantum;
 use crate::budget::{Budget, ask, resolve};
 use crate::codec::{AnyCodec, Raw};
 use crate::element::Element;
-use crate::engine::{Buffers, Codecs, Engine, Frame, Limits, Progress, Work};
+#[cfg(feature = "alloc")]
+use crate::engine::Each;
+use crate::engine::{Buffers, Engine, Frame, Limits, Progress, Work};
 use crate::error::Error;
 use crate::frame::Measure;
+#[cfg(feature = "alloc")]
+use crate::layout::Shares;
 use crate::op::{Op, OpCode};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::Transport;
+#[cfg(feature = "alloc")]
+use alloc::vec::Vec;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -104,22 +110,22 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
 pub(crate) struct Underway<'s, F, T: Element> {
     terms: Terms<'s>,
     pub(crate) limits: Limits,
-    state: State<'s, F, T>,
+    /// What is being run; none once the result has been returned.
+    engine: Option<Engine<'s, F>>,
+    phase: Phase<T>,
+    /// What looks at the data have cost.
+    before: Report,
 }
 
-enum State<'s, F, T: Element> {
-    /// Exchanging what each rank saw of its data, in a sample or in all; what an earlier exchange
-    /// cost.
-    Extent {
-        engine: Engine<'static, F>,
-        values: [f64; survey::N_VALUES],
-        sampled: bool,
-        before: Report,
-    },
-    /// Running the call itself; what the exchange cost.
-    Running { engine: Engine<'s, F>, codec: AnyCodec<T>, before: Report },
-    /// Its result has been returned.
-    Finished,
+/// What the engine runs.
+enum Phase<T: Element> {
+    /// Exchanging what each rank saw of its data, in a sample or in all.
+    Look { values: [f64; survey::N_VALUES], sampled: bool },
+    /// The call itself.
+    Call(AnyCodec<T>),
+    /// A call on several arrays, with a codec for each.
+    #[cfg(feature = "alloc")]
+    Group(Vec<AnyCodec<T>>),
 }
 
 impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
@@ -132,77 +138,85 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         request: &Request<'_, 's, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let mut call = Self::prepare(comm, request, plan)?;
-        let plan = &call.terms.plan;
-        call.state = if plan.needs_extent() {
-            let sampled = plan.samples(call.terms.shares.count());
-            call.start_extent(comm, request, sampled, Report::default())?
+        let terms = comm.prepare(request, plan)?;
+        let mut call = Self::new(comm, terms);
+        if terms.plan.needs_extent() {
+            call.start_look(comm, request, terms.plan.samples(terms.shares.count()))?;
         } else {
-            call.start_running(comm, None, Report::default())?
-        };
+            call.start_call(comm, &resolve::<T>(&terms, None)?)?;
+        }
         Ok(call)
     }
 
-    /// Starts a call of which all ranks have found the extent of the data, if the bound needs that.
+    /// Starts a call on arrays that follow each other in the buffers and end there, of which each
+    /// has been checked and could be a call of these terms, within these budgets. Several share
+    /// frames.
     ///
     /// # Errors
-    /// As [`start`](Self::start), and [`Error::Bound`] on all ranks alike.
+    /// As [`start`](Self::start).
     #[cfg(feature = "alloc")]
-    pub(crate) fn start_knowing<X: Transport<Frame = F>>(
+    pub(crate) fn start_group<X: Transport<Frame = F>>(
         comm: &mut Communicator<X>,
-        request: &Request<'_, 's, T>,
-        plan: &Plan,
-        extent: Option<Extent>,
+        terms: Terms<'s>,
+        ends: &'s [usize],
+        budgets: &[Budget],
     ) -> Result<Self, Error> {
-        let mut call = Self::prepare(comm, request, plan)?;
-        call.state = call.start_running(comm, extent, Report::default())?;
+        comm.use_lanes()?;
+        if let [budget] = budgets {
+            let mut call = Self::new(comm, terms);
+            call.start_call(comm, budget)?;
+            return Ok(call);
+        }
+        let mut call = Self::new(comm, terms.of_group(ends));
+        let codecs: Vec<AnyCodec<T>> =
+            budgets.iter().map(|budget| comm.codec(&call.terms, budget.quantum)).collect();
+        let quanta = budgets.iter().map(|budget| budget.quantum.step());
+        let header = call.terms.header(Measure::Group, digest(ends, quanta));
+        let codec = codecs.first().ok_or(Error::Internal)?;
+        call.engine = Some(comm.engine(call.terms, codec, header)?);
+        call.phase = Phase::Group(codecs);
         Ok(call)
     }
 
-    fn prepare<X: Transport<Frame = F>>(
-        comm: &mut Communicator<X>,
-        request: &Request<'_, 's, T>,
-        plan: &Plan,
-    ) -> Result<Self, Error> {
-        let terms = comm.prepare(request, plan)?;
+    fn new<X: Transport<Frame = F>>(comm: &Communicator<X>, terms: Terms<'s>) -> Self {
         let now = comm.transport.now();
         let limits = Limits {
             stall: comm.config.timeout,
             deadline: comm.config.deadline.map(|left| now.saturating_add(left)),
         };
-        Ok(Self { terms, limits, state: State::Finished })
+        let phase = Phase::Call(AnyCodec::Raw(Raw::new()));
+        Self { terms, limits, engine: None, phase, before: Report::default() }
     }
 
     /// Others are told of the call itself, and what it asks of each operand.
-    fn start_extent<X: Transport<Frame = F>>(
-        &self,
+    fn start_look<X: Transport<Frame = F>>(
+        &mut self,
         comm: &mut Communicator<X>,
         request: &Request<'_, 's, T>,
         sampled: bool,
-        before: Report,
-    ) -> Result<State<'s, F, T>, Error> {
+    ) -> Result<(), Error> {
         let own = request.own_values(comm.size(), comm.rank());
         let values = survey::look(own, comm.config.level, sampled);
         let (measure, asked) = ask(&self.terms, sampled);
-        let look = self.terms.of_extent();
+        let look = self.terms.of_look();
         let codec = comm.codec::<f64>(&look, Quantum::LOSSLESS);
-        let engine = comm.engine(look, &codec, self.terms.header(measure, asked))?;
-        Ok(State::Extent { engine, values, sampled, before })
+        self.engine = Some(comm.engine(look, &codec, self.terms.header(measure, asked))?);
+        self.phase = Phase::Look { values, sampled };
+        Ok(())
     }
 
-    fn start_running<X: Transport<Frame = F>>(
-        &self,
+    fn start_call<X: Transport<Frame = F>>(
+        &mut self,
         comm: &mut Communicator<X>,
-        extent: Option<Extent>,
-        before: Report,
-    ) -> Result<State<'s, F, T>, Error> {
-        let Budget { quantum, bound, worst_case } = resolve::<T>(&self.terms, extent)?;
-        let codec = comm.codec::<T>(&self.terms, quantum);
-        let header = self.terms.header(Measure::Lattice, quantum.step());
+        budget: &Budget,
+    ) -> Result<(), Error> {
+        let codec = comm.codec::<T>(&self.terms, budget.quantum);
+        let header = self.terms.header(Measure::Lattice, budget.quantum.step());
         let mut engine = comm.engine(self.terms, &codec, header)?;
-        engine.report.bound = bound;
-        engine.report.worst_case = worst_case;
-        Ok(State::Running { engine, codec, before })
+        budget.note_in(&mut engine.report);
+        self.engine = Some(engine);
+        self.phase = Phase::Call(codec);
+        Ok(())
     }
 
     /// Rests until something comes, or until it is time to look.
@@ -214,12 +228,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
 
     /// How long to rest before the next look.
     pub(crate) fn rest(&self) -> Duration {
-        match &self.state {
-            State::Extent { engine, .. } | State::Running { engine, .. } => {
-                engine.rest(self.limits)
-            }
-            State::Finished => Duration::ZERO,
-        }
+        self.engine.as_ref().map_or(Duration::ZERO, |engine| engine.rest(self.limits))
     }
 
     pub(crate) fn advance<X: Transport<Frame = F>>(
@@ -228,10 +237,8 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         request: &mut Request<'_, 's, T>,
     ) -> Result<Step, Error> {
         let result = self.try_advance(comm, request);
-        match &result {
-            Ok(Step::Finished(_)) | Err(Error::Finished) => self.state = State::Finished,
-            Ok(_) => {}
-            Err(error) => self.give_up(comm, Some(error)),
+        if let Err(error) = &result {
+            self.give_up(comm, Some(error));
         }
         result
     }
@@ -242,51 +249,47 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         request: &mut Request<'_, 's, T>,
     ) -> Result<Step, Error> {
         let Communicator { transport, notices, .. } = &mut *comm;
-        match &mut self.state {
-            State::Finished => Err(Error::Finished),
-            State::Extent { engine, values, sampled, before } => {
-                let raw = AnyCodec::Raw(Raw::new());
-                let codecs = Codecs { call: raw.as_dyn(), raw: raw.as_dyn() };
-                let mut buffers = Buffers::InPlace(values);
-                let buffers = &mut buffers;
-                let mut work = Work { codecs, op: Op::Max, divisor: 1, buffers };
-                Ok(match engine.poll(transport, &mut work, self.limits, notices)? {
-                    Progress::Moved => Step::Moved,
-                    Progress::Waiting => Step::Waiting,
-                    Progress::Finished => {
-                        let mut before = *before;
-                        before += engine.report;
-                        let conclusion = survey::conclude(*values, *sampled);
-                        // An unusable bound shows here on all ranks alike, with nothing under way:
-                        // the call ends, the communicator lives.
-                        self.state = State::Finished;
-                        self.state = match conclusion {
-                            Some(extent) => self.start_running(comm, extent, before)?,
-                            None => self.start_extent(comm, request, false, before)?,
-                        };
-                        Step::Moved
-                    }
-                })
+        let engine = self.engine.as_mut().ok_or(Error::Finished)?;
+        let (op, buffers) = (request.op.unwrap_or(Op::Sum), &mut request.buffers);
+        let divisor = if op.code() == OpCode::Avg { transport.size() as u32 } else { 1 };
+        let limits = self.limits;
+        let progress = match &mut self.phase {
+            Phase::Look { values, .. } => {
+                let codec = AnyCodec::Raw(Raw::new());
+                let buffers = &mut Buffers::InPlace(values);
+                let mut work = Work { codec: codec.as_dyn(), op: Op::Max, divisor: 1, buffers };
+                engine.poll(transport, &mut work, limits, notices)?
             }
-            State::Running { engine, codec, before } => {
-                let buffers = &mut request.buffers;
-                let op = request.op.unwrap_or(Op::Sum);
-                let divisor = if op.code() == OpCode::Avg { transport.size() as u32 } else { 1 };
-                let codec = codec.as_dyn();
-                let raw = AnyCodec::Raw(Raw::with_weight(codec.weight()));
-                let codecs = Codecs { call: codec, raw: raw.as_dyn() };
-                let mut work = Work { codecs, op, divisor, buffers };
-                Ok(match engine.poll(transport, &mut work, self.limits, notices)? {
-                    Progress::Moved => Step::Moved,
-                    Progress::Waiting => Step::Waiting,
-                    Progress::Finished => {
-                        let mut report = engine.report;
-                        report += *before;
-                        Step::Finished(report)
-                    }
-                })
+            Phase::Call(codec) => {
+                let mut work = Work { codec: codec.as_dyn(), op, divisor, buffers };
+                engine.poll(transport, &mut work, limits, notices)?
             }
+            #[cfg(feature = "alloc")]
+            Phase::Group(codecs) => {
+                let Shares::Arrays(ends) = self.terms.shares else { return Err(Error::Internal) };
+                let mut work = Each { codecs, ends, op, divisor, buffers };
+                engine.poll(transport, &mut work, limits, notices)?
+            }
+        };
+        match progress {
+            Progress::Moved => return Ok(Step::Moved),
+            Progress::Waiting => return Ok(Step::Waiting),
+            Progress::Finished => {}
         }
+        let mut report = engine.report;
+        report += self.before;
+        // An unusable bound shows here on all ranks alike, with nothing under way: the call ends,
+        // the communicator lives.
+        self.engine = None;
+        let Phase::Look { values, sampled } = self.phase else {
+            return Ok(Step::Finished(report));
+        };
+        self.before = report;
+        match survey::conclude(values, sampled) {
+            Some(extent) => self.start_call(comm, &resolve::<T>(&self.terms, extent)?)?,
+            None => self.start_look(comm, request, false)?,
+        }
+        Ok(Step::Moved)
     }
 
     /// Tells the other ranks, and makes the communicator refuse further calls.
@@ -295,15 +298,20 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         comm: &mut Communicator<X>,
         error: Option<&Error>,
     ) {
-        match core::mem::replace(&mut self.state, State::Finished) {
-            State::Finished => {}
-            State::Extent { mut engine, .. } | State::Running { mut engine, .. } => {
-                let Communicator { transport, notices, .. } = &mut *comm;
-                engine.abort(transport, notices, error);
-                comm.poisoned = true;
-            }
+        if let Some(mut engine) = self.engine.take() {
+            let Communicator { transport, notices, .. } = &mut *comm;
+            engine.abort(transport, notices, error);
+            comm.poisoned = true;
         }
     }
+}
+
+/// What ranks must agree on of the arrays of a group, as a number that is no NaN.
+#[cfg(feature = "alloc")]
+fn digest(ends: &[usize], quanta: impl Iterator<Item = f64>) -> f64 {
+    let ends = ends.iter().map(|&end| end as u64);
+    let bytes: Vec<u8> = ends.chain(quanta.map(f64::to_bits)).flat_map(u64::to_le_bytes).collect();
+    f64::from_bits(xxhash_rust::xxh3::xxh3_64(&bytes) >> 2)
 }
 
 /// What an advance came to.
@@ -349,10 +357,10 @@ impl<X: Transport, T: Element> Future for Operation<'_, X, T> {
 
 impl<X: Transport, T: Element> core::fmt::Debug for Operation<'_, X, T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let state = match self.call.state {
-            State::Extent { .. } => "learning the extent",
-            State::Running { .. } => "running",
-            State::Finished => "finished",
+        let state = match (&self.call.engine, &self.call.phase) {
+            (None, _) => "finished",
+            (_, Phase::Look { .. }) => "learning the extent",
+            _ => "running",
         };
         let (name, count) = (self.request.collective.name(), self.request.shares.count());
         write!(f, "{name} of {count} values, {state}")

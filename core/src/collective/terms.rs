@@ -3,6 +3,8 @@
 use super::survey;
 use crate::element::{DType, Element};
 use crate::frame::{CallHeader, Measure};
+#[cfg(feature = "alloc")]
+use crate::layout::Division;
 use crate::layout::{Shares, Window};
 use crate::op::OpCode;
 use crate::plan::Plan;
@@ -29,8 +31,16 @@ pub(crate) struct Terms<'s> {
 }
 
 impl Terms<'_> {
+    /// Those of one call on arrays that follow each other in the buffers and end there, of which
+    /// each could be a call of these terms.
+    #[cfg(feature = "alloc")]
+    pub(super) fn of_group<'s>(&self, ends: &'s [usize]) -> Terms<'s> {
+        let plan = Plan { division: Division::Blocks, ..self.plan };
+        Terms { plan, shares: Shares::Arrays(ends), ..*self }
+    }
+
     /// Those of the look at the extent of its data: an exact all-reduce of what each rank saw.
-    pub(super) fn of_extent(&self) -> Terms<'static> {
+    pub(super) fn of_look(&self) -> Terms<'static> {
         Terms {
             schedule: EXTENT_SCHEDULE,
             call: Call { collective: Collective::AllReduce, root: Rank(0), ..self.call },

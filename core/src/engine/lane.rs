@@ -51,7 +51,7 @@ impl<F: Frame> Lane<F> {
 
     fn current(&self, program: &Program<'_>) -> Option<Step> {
         (self.round < program.layout.n_rounds() && self.step < program.n_steps())
-            .then(|| program.schedule.step(program.call, program.rank, self.step))
+            .then(|| program.step(self.step))
     }
 
     /// The peer that this lane waits for, or would wait for, and the step; this rank if what lacks
@@ -72,7 +72,7 @@ impl<F: Frame> Lane<F> {
     /// Whom the lane receives from next, after the current step.
     fn next_source(&self, program: &Program<'_>, n_lanes: usize) -> Option<Rank> {
         let source = |index, round| {
-            let step = program.schedule.step(program.call, program.rank, index);
+            let step = program.step(index);
             step.from.filter(|_| !program.layout.skips(step.part, round))
         };
         let (round, next) = (self.round, self.round + n_lanes);
@@ -334,8 +334,7 @@ impl<F: Frame> Lane<F> {
 
     /// Whom the lane last received from in this round; this rank if from nobody.
     fn last_source(&self, program: &Program<'_>) -> Rank {
-        let source = |index| program.schedule.step(program.call, program.rank, index).from;
-        (0..self.step).rev().find_map(source).unwrap_or(program.rank)
+        (0..self.step).rev().find_map(|index| program.step(index).from).unwrap_or(program.rank)
     }
 }
 

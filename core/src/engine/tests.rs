@@ -72,7 +72,8 @@ fn engine<F: Frame>(call: Call, schedule: &'static dyn Schedule) -> Engine<'stat
     let cut = Cut { n_parts, division: Division::Blocks, max_segment: 200, lanes: 1 };
     let layout = Layout::new(call, Rank(0), shares, window, cut);
     let rules = Rules::new(call.collective, &HOMOMORPHIC, CodecId::FzLight, OpCode::None);
-    let program = Program { schedule, call, rules, header, layout, checksum: false, rank: Rank(0) };
+    let (n_arrays, checksum, rank) = (1, false, Rank(0));
+    let program = Program { schedule, call, n_arrays, rules, header, layout, checksum, rank };
     Engine::new(program, 1, Duration::ZERO)
 }
 

@@ -8,7 +8,7 @@
 use super::compute::{Compute, Payloads};
 use super::lane::misuse;
 use crate::Element;
-use crate::codec::{Codec, CodecId, DecodeError, Values, Written};
+use crate::codec::{AnyCodec, Codec, CodecId, DecodeError, Raw, Values, Written};
 use crate::error::Error;
 use crate::kernel::stores::{self, Fence, Stores};
 use crate::layout::{Segment, Window};
@@ -135,29 +135,9 @@ fn within_mut<T>(values: &mut [T], range: Range<usize>) -> Result<&mut [T], Erro
     if range.is_empty() { Ok(&mut []) } else { values.get_mut(range).ok_or(Error::Internal) }
 }
 
-/// The codecs of a call's payloads.
-#[derive(Clone, Copy)]
-pub(crate) struct Codecs<'c, T> {
-    /// The call's.
-    pub(crate) call: &'c dyn Codec<T>,
-    /// For floats, with the weight of the call's.
-    pub(crate) raw: &'c dyn Codec<T>,
-}
-
-impl<'c, T: Element> Codecs<'c, T> {
-    fn by(self, codec: CodecId) -> &'c dyn Codec<T> {
-        if codec == self.call.id() { self.call } else { self.raw }
-    }
-
-    /// The one that folds and combines in place.
-    fn in_place(self) -> &'c dyn Codec<T> {
-        if self.call.id().is_in_place() { self.call } else { self.raw }
-    }
-}
-
-/// Codecs, operation and buffers of a call.
+/// Codec, operation and buffers of a call.
 pub(crate) struct Work<'w, 'b, T: Element> {
-    pub(crate) codecs: Codecs<'w, T>,
+    pub(crate) codec: &'w dyn Codec<T>,
     pub(crate) op: Op<'w, T>,
     /// An average divides by this when the result is stored; 1 otherwise.
     pub(crate) divisor: u32,
@@ -170,7 +150,11 @@ impl<T: Element> Compute for Work<'_, '_, T> {
     }
 
     fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError> {
-        self.codecs.by(codec).n_values(payload)
+        if codec == CodecId::Raw {
+            Raw::<T>::new().n_values(payload)
+        } else {
+            self.codec.n_values(payload)
+        }
     }
 
     fn compute(
@@ -183,6 +167,54 @@ impl<T: Element> Compute for Work<'_, '_, T> {
     }
 }
 
+/// As [`Work`], on arrays that follow each other in the buffers, each with a codec of its own. A
+/// segment is of one array.
+#[cfg(feature = "alloc")]
+pub(crate) struct Each<'w, 'b, T: Element> {
+    pub(crate) codecs: &'w [AnyCodec<T>],
+    /// Where each array ends.
+    pub(crate) ends: &'w [usize],
+    pub(crate) op: Op<'w, T>,
+    pub(crate) divisor: u32,
+    pub(crate) buffers: &'w mut Buffers<'b, T>,
+}
+
+#[cfg(feature = "alloc")]
+impl<'b, T: Element> Each<'_, 'b, T> {
+    /// The work on the array at this place.
+    fn work(&mut self, at: usize) -> Result<Work<'_, 'b, T>, Error> {
+        let codec = self.codecs.get(at).ok_or(Error::Internal)?.as_dyn();
+        let Self { op, divisor, .. } = *self;
+        Ok(Work { codec, op, divisor, buffers: self.buffers })
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<T: Element> Compute for Each<'_, '_, T> {
+    fn bytes_per_value(&self) -> usize {
+        T::BYTES
+    }
+
+    fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError> {
+        // What a payload says of itself, any codec of the kind can read.
+        let first = self.codecs.first().filter(|_| codec != CodecId::Raw);
+        first
+            .map_or_else(|| Raw::<T>::new().n_values(payload), |any| any.as_dyn().n_values(payload))
+    }
+
+    fn compute(
+        &mut self,
+        primitive: Primitive,
+        payloads: &mut Payloads<'_>,
+        segment: &Segment,
+    ) -> Poll<Result<Written, Error>> {
+        // What is empty may be computed as of any array.
+        let at = self.ends.partition_point(|&end| end <= segment.input);
+        let at = at.min(self.ends.len().saturating_sub(1));
+        Poll::Ready(self.work(at).and_then(|mut work| work.at_once(primitive, payloads, segment)))
+    }
+}
+
 impl<T: Element> Work<'_, '_, T> {
     fn at_once(
         &mut self,
@@ -190,8 +222,11 @@ impl<T: Element> Work<'_, '_, T> {
         payloads: &mut Payloads<'_>,
         segment: &Segment,
     ) -> Result<Written, Error> {
-        let Self { codecs, op, divisor, .. } = *self;
-        let (codec, by) = (codecs.call, |id| codecs.by(id));
+        let Self { codec, op, divisor, .. } = *self;
+        let raw = AnyCodec::Raw(Raw::with_weight(codec.weight()));
+        let by = |id| if id == codec.id() { codec } else { raw.as_dyn() };
+        // The one that folds and combines in place.
+        let in_place = if codec.id().is_in_place() { codec } else { raw.as_dyn() };
         let buffers = &mut *self.buffers;
         let n = segment.len;
         let mut written = Written::default();
@@ -218,7 +253,7 @@ impl<T: Element> Work<'_, '_, T> {
                 let frame = payloads.of_mut(Slot::In)?;
                 written.n_bytes = frame.len();
                 let own = buffers.own(segment)?;
-                codecs.in_place().fold_in_place(&op, frame, own).ok_or(Error::Internal)??;
+                in_place.fold_in_place(&op, frame, own).ok_or(Error::Internal)??;
             }
             Primitive::FoldStore => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
@@ -235,7 +270,7 @@ impl<T: Element> Work<'_, '_, T> {
             Primitive::CombineInPlace { with } => {
                 let (b, a) = payloads.into(with, Slot::In)?;
                 written.n_bytes = a.len();
-                let codec = codecs.in_place().homomorphic().ok_or(Error::Internal)?;
+                let codec = in_place.homomorphic().ok_or(Error::Internal)?;
                 codec.combine_in_place(&op, a, b).ok_or(Error::Internal)??;
             }
             Primitive::Reduce { into } => {

@@ -77,6 +77,7 @@ impl CallHeader {
             Field::Bound => Measure::ALL.get(usize::from(code)).map(|m| m.name()),
             Field::Quantum => {
                 return match (f64::from_bits(number), self.measure) {
+                    (_, Measure::Group) => Value::number(number),
                     (0.0, _) => Value::word(number, "lossless"),
                     (step, Measure::Lattice) => Value::bound(number, Quantum::bound_of_step(step)),
                     (asked, _) => Value::bound(number, asked),

@@ -5,13 +5,20 @@
 //! calls are under way as the communicator can hold. Every array ends with the bits of a call of
 //! its own.
 //!
+//! *Shared frames.* Arrays so short that a schedule would move each as a whole are one call
+//! together, as many as are sure to fit a frame: a run of parts, an array each, of which every
+//! segment is computed by the codec of its array. So a message carries what were many.
+//!
 //! Source: grouped calls of NCCL (`ncclGroupStart`); gradient buckets of data-parallel training.
 
 use super::SharedCommunicator;
 use crate::bound::{Bound, Extent};
-use crate::collective::{Communicator, Request, Step, Underway, survey};
+use crate::budget::{Budget, resolve};
+use crate::bundle;
+use crate::collective::{Communicator, Request, Step, Terms, Underway, survey};
 use crate::element::Element;
 use crate::error::Error;
+use crate::frame::HEADER_BYTES;
 use crate::node::{Port, Seat};
 use crate::op::Op;
 use crate::plan::Plan;
@@ -21,16 +28,55 @@ use crate::transport::Transport;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefMut;
+use core::iter::once;
+use core::ops::Range;
 use core::time::Duration;
 
-/// The call of one array, under way.
+/// Frames are shared up to so many bytes even if fewer calls are under way than there may be.
+const AT_ONCE: usize = 16 << 10;
+/// Most arrays that share frames.
+const MAX_TOGETHER: usize = 256;
+
+/// What is one call: an array, or several that share frames.
+struct Batch<T> {
+    arrays: Range<usize>,
+    /// Of several: where each ends, if they lie one after the other.
+    ends: Vec<usize>,
+    /// Of several: their values.
+    joined: Vec<T>,
+}
+
+impl<T: Element> Batch<T> {
+    fn new(arrays: Range<usize>, all: &[(&mut [T], Bound)]) -> Self {
+        let (mut ends, mut joined) = (Vec::new(), Vec::new());
+        if arrays.len() > 1 {
+            for (data, _) in &all[arrays.clone()] {
+                joined.extend_from_slice(data);
+                ends.push(joined.len());
+            }
+        }
+        Self { arrays, ends, joined }
+    }
+
+    /// Puts the results of several where they belong.
+    fn part(&self, all: &mut [(&mut [T], Bound)]) {
+        let starts = once(0).chain(self.ends.iter().copied());
+        for ((data, _), start) in all[self.arrays.clone()].iter_mut().zip(starts) {
+            if let Some(results) = self.joined.get(start..start + data.len()) {
+                data.copy_from_slice(results);
+            }
+        }
+    }
+}
+
+/// The call of a batch, under way.
 struct Running<'s, 'a, 'b, X: Transport, T: Element> {
-    /// Which array's.
+    /// The first of its arrays.
     at: usize,
     seat: &'s Seat<'a, X>,
     comm: RefMut<'s, Option<Communicator<Port<'a, X>>>>,
-    call: Underway<'static, X::Frame, T>,
-    request: Request<'b, 'static, T>,
+    call: Underway<'s, X::Frame, T>,
+    request: Request<'b, 's, T>,
 }
 
 impl<X: Transport, T: Element> Drop for Running<'_, '_, '_, X, T> {
@@ -46,7 +92,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// Each array becomes the reduction of all ranks' arrays in its place, within a bound of its
     /// own; the plan says the rest. The same bits as by a call of [`all_reduce`](Self::all_reduce)
     /// for each, in less time: one look at all the data, and as many calls at once as there may be
-    /// ([`n_calls`](Self::n_calls)). A report for each array.
+    /// ([`n_calls`](Self::n_calls)). Short arrays share frames. A report for each array; bytes,
+    /// messages and times of those that share are in the first one's.
     ///
     /// All ranks give as many arrays, of the same lengths and bounds.
     ///
@@ -78,13 +125,44 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ) -> Result<Vec<Report>, Error> {
         let plans: Vec<Plan> = arrays.iter().map(|(_, bound)| plan.with_bound(*bound)).collect();
         // What is wrong with one shows before anything is sent of another.
-        for ((data, _), plan) in arrays.iter_mut().zip(&plans) {
-            let request = Request::new(Collective::AllReduce, data.len()).op(op).in_place(data);
-            self.check(&request, plan)?;
-        }
+        let (terms, calls) = self.calls(arrays, op, &plans)?;
         let (extents, look) = self.look(arrays, &plans)?;
+        let budgets: Vec<Budget> = terms
+            .iter()
+            .zip(extents)
+            .map(|(terms, extent)| resolve::<T>(terms, extent.flatten()))
+            .collect::<Result<_, _>>()?;
+        let mut batches: Vec<Batch<T>> =
+            calls.into_iter().map(|call| Batch::new(call, arrays)).collect();
         let mut reports = vec![Report::default(); arrays.len()];
-        let mut waiting = arrays.iter_mut().zip(&plans).zip(extents).enumerate().peekable();
+        let mut rest = &mut *arrays;
+        let buffers = batches.iter_mut().filter_map(|batch| {
+            let Batch { arrays, ends, joined } = batch;
+            Some(match rest.split_off_mut(..arrays.len())? {
+                [(data, _)] => (arrays.clone(), &ends[..], &mut **data),
+                _ => (arrays.clone(), &ends[..], &mut joined[..]),
+            })
+        });
+        self.run_calls(buffers.collect(), op, &terms, &budgets, &mut reports)?;
+        batches.iter().filter(|batch| batch.arrays.len() > 1).for_each(|batch| batch.part(arrays));
+        budgets.iter().zip(&mut reports).for_each(|(budget, report)| budget.note_in(report));
+        if let Some(first) = reports.first_mut() {
+            *first += look;
+        }
+        Ok(reports)
+    }
+
+    /// Makes the calls of these arrays on these buffers, as many at once as there may be. The report
+    /// of each is that of its first array.
+    fn run_calls<T: Element>(
+        &self,
+        calls: Vec<(Range<usize>, &[usize], &mut [T])>,
+        op: Op<'_, T>,
+        terms: &[Terms<'static>],
+        budgets: &[Budget],
+        reports: &mut [Report],
+    ) -> Result<(), Error> {
+        let mut waiting = calls.into_iter().peekable();
         let mut running: Vec<Running<'_, 'a, '_, X, T>> = Vec::new();
         loop {
             while waiting.peek().is_some() {
@@ -94,27 +172,71 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                     Err(Error::TooManyCalls { .. }) if !running.is_empty() => break,
                     Err(error) => return Err(error),
                 };
-                let Some((at, (((data, _), plan), extent))) = waiting.next() else { break };
+                let Some((arrays, ends, data)) = waiting.next() else { break };
+                let at = arrays.start;
                 let request = Request::new(Collective::AllReduce, data.len()).op(op).in_place(data);
                 let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
                 let on = comm.as_mut().ok_or(Error::Poisoned)?;
-                let call = Underway::start_knowing(on, &request, plan, extent.flatten())?;
+                let call = Underway::start_group(on, terms[at], ends, &budgets[arrays])?;
                 seat.is_taken.set(true);
                 self.advance();
                 running.push(Running { at, seat, comm, call, request });
             }
             if running.is_empty() {
-                break;
+                return Ok(());
             }
-            if !advance_all(&mut running, &mut reports)? {
+            if !advance_all(&mut running, reports)? {
                 let rests = running.iter().map(|running| running.call.rest());
                 self.node.idle(rests.min().unwrap_or(Duration::ZERO));
             }
         }
-        if let Some(first) = reports.first_mut() {
-            *first += look;
+    }
+
+    /// Checks the call of each array, and finds which arrays are one call together: those that
+    /// follow each other, are moved as a whole, and are sure to fit a frame.
+    fn calls<T: Element>(
+        &self,
+        arrays: &mut [(&mut [T], Bound)],
+        op: Op<'_, T>,
+        plans: &[Plan],
+    ) -> Result<(Vec<Terms<'static>>, Vec<Range<usize>>), Error> {
+        let mut comm = self.seat()?.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+        let comm = comm.as_mut().ok_or(Error::Poisoned)?;
+        let room = comm.transport.frame_capacity().saturating_sub(HEADER_BYTES);
+        // So many calls at once, that one computes while another's frame is under way.
+        let n_bytes: usize = arrays.iter().map(|(data, _)| data.len() * T::BYTES).sum();
+        let room = room.min((n_bytes / self.n_calls()).max(AT_ONCE));
+        let (mut terms, mut calls) = (Vec::<Terms<'_>>::new(), Vec::<Range<usize>>::new());
+        // Of the last call, if it may have more arrays.
+        let mut lens = Vec::new();
+        for (at, ((data, _), plan)) in arrays.iter_mut().zip(plans).enumerate() {
+            let request = Request::new(Collective::AllReduce, data.len()).op(op).in_place(data);
+            let of_one = comm.prepare(&request, plan)?;
+            let is_whole = of_one.call.size > 1 && of_one.schedule.n_parts(of_one.call) == 1;
+            let most_bytes = comm.most_bytes::<T>(&of_one).filter(|_| is_whole);
+            lens.extend(most_bytes);
+            let is_alike = |first: &Terms<'_>| {
+                first.schedule.name() == of_one.schedule.name() && first.call == of_one.call
+            };
+            match calls.last_mut() {
+                Some(call)
+                    if most_bytes.is_some()
+                        && lens.len() == call.len() + 1
+                        && lens.len() <= MAX_TOGETHER
+                        && is_alike(&terms[call.start])
+                        && bundle::n_bytes(lens.iter().copied()) <= room =>
+                {
+                    call.end += 1;
+                }
+                _ => {
+                    calls.push(at..at + 1);
+                    lens.clear();
+                    lens.extend(most_bytes);
+                }
+            }
+            terms.push(of_one);
         }
-        Ok(reports)
+        Ok((terms, calls))
     }
 
     /// The extents of all ranks' data, of each array whose bound needs it, and what the look cost.

@@ -1,11 +1,14 @@
 //! Calls under way at once, and communicators made from communicators. What they compute is checked
 //! by the conformance suite; here is what goes wrong, and what happens by chance.
 
-use foldwire::error::Reason;
+use foldwire::codec::CodecId;
+use foldwire::error::{Field, Reason};
+use foldwire::layout::Division;
+use foldwire::schedule::RecursiveDoubling;
 use foldwire::transport::FRAMES_PER_LANE;
-use foldwire::{Bound, Config, Error, Op, Plan, Rank, SharedCommunicator};
+use foldwire::{Bound, Config, Element, Error, Op, Plan, Rank, SharedCommunicator, f16, pipeline};
 use foldwire_sim::{End, Net, World};
-use foldwire_tests::case::SIZES;
+use foldwire_tests::case::{Operation, SIZES};
 use foldwire_tests::{Backend, Threads, data, suite};
 use std::time::Duration;
 
@@ -268,6 +271,63 @@ fn a_group_of_arrays_has_the_bits_of_a_call_for_each() {
             assert!(world.all_reduce_group::<f64>(&mut [], Op::Sum, &plan).unwrap().is_empty());
         });
     }
+}
+
+/// Arrays of a few values, by any pipeline and operation: one message in place of many.
+#[test]
+fn short_arrays_of_a_group_share_frames() {
+    fn check<T: Element>(size: usize, plan: Plan, op: Operation) {
+        Threads::default().run_transports(size, |transport| {
+            let world = SharedCommunicator::new(transport, 2).unwrap();
+            let (rank, lengths) = (world.rank().index(), [1, 0, 33, 700, 5, 0]);
+            let array = |at: usize| data::smooth::<T>(rank + at, lengths[at]);
+            let bound = |at: usize| Bound::Absolute([1e-2, 1e-3, 1e-5][at % 3]);
+            let op = op.op::<T>();
+            let mut together: Vec<_> = (0..lengths.len()).map(array).collect();
+            let mut arrays: Vec<_> =
+                together.iter_mut().enumerate().map(|(at, x)| (&mut x[..], bound(at))).collect();
+            let reports = world.all_reduce_group(&mut arrays, op, &plan).unwrap();
+            let n_messages: u64 = reports.iter().map(|report| report.n_messages).sum();
+            let mut most = 0;
+            for (at, (of_group, report)) in together.iter().zip(&reports).enumerate() {
+                let mut alone = array(at);
+                let of_one = world.all_reduce(&mut alone, op, &plan.with_bound(bound(at))).unwrap();
+                assert!(data::bits(of_group) == data::bits(&alone), "{plan:?}, array {at}");
+                assert_eq!((report.bound, report.worst_case), (of_one.bound, of_one.worst_case));
+                most = most.max(of_one.n_messages);
+            }
+            assert_eq!(n_messages, most, "{plan:?} on {size} ranks");
+        });
+    }
+    for size in [2, 3, 4, 6] {
+        for pipeline in pipeline::ALL {
+            let plan = Plan::foldwire(Bound::Absolute(1.0))
+                .with_pipeline(pipeline)
+                .with_schedule(&RecursiveDoubling);
+            for op in Operation::ALL {
+                check::<f32>(size, plan, op);
+                check::<f16>(size, plan.with_division(Division::Blocks), op);
+                check::<f64>(size, plan.with_codec(CodecId::Raw), op);
+            }
+        }
+    }
+}
+
+/// Bounds that differ show in the first message, though all arrays are as long.
+#[test]
+fn groups_within_different_bounds_are_a_mismatch() {
+    Threads::default().run_transports(2, |transport| {
+        let world = SharedCommunicator::new(transport, 1).unwrap();
+        let mut data = [[1.0f32; 50]; 3];
+        let bounds = [1e-3, if world.rank() == Rank(1) { 1e-4 } else { 1e-3 }, 1e-3];
+        let bounds = bounds.map(Bound::Absolute);
+        let mut arrays: Vec<_> = data.iter_mut().map(|x| &mut x[..]).zip(bounds).collect();
+        let outcome = world.all_reduce_group(&mut arrays, Op::Sum, &Plan::foldwire(bounds[0]));
+        assert!(
+            matches!(outcome, Err(Error::Mismatch { field: Field::Quantum, .. })),
+            "{outcome:?}"
+        );
+    });
 }
 
 #[test]
