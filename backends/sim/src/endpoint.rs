@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use foldwire::transport::{Rank, Tag, Transport};
+use foldwire::transport::{Distance, Rank, Tag, Transport};
 
 use crate::fabric::Fabric;
 use crate::link::Time;
@@ -168,6 +168,11 @@ impl Transport for Endpoint {
 
     /// Does nothing: whoever polls the ranks moves time.
     fn idle(&mut self, _: Duration) {}
+
+    fn distance(&self, peer: Rank) -> Distance {
+        let is_near = self.fabric.borrow().is_near(self.rank, peer);
+        if is_near { Distance::Node } else { Distance::Network }
+    }
 
     fn link_rate(&self) -> Option<f64> {
         Some(self.fabric.borrow().net.bandwidth)

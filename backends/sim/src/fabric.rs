@@ -105,6 +105,12 @@ impl Fabric {
         from.index() * self.size + to.index()
     }
 
+    /// Whether two ranks share a node.
+    pub(crate) fn is_near(&self, a: Rank, b: Rank) -> bool {
+        let n = self.net.ranks_per_node.max(1);
+        a.index() / n == b.index() / n
+    }
+
     fn seat(&mut self, rank: Rank) -> &mut Seat {
         &mut self.seats[rank.index()]
     }
@@ -249,14 +255,19 @@ impl Fabric {
 
     /// Puts a frame on the wire: computes when it arrives, and in which state.
     fn depart(&mut self, from: Rank, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) {
-        let on_wire = (n_bytes as f64 / self.net.bandwidth * 1e9) as Time;
-        let start = self.now.max(self.seat(from).egress);
-        self.seat(from).egress = start + on_wire;
-        self.wake_at(start + on_wire);
         let nth = self.seat(from).n_sent;
         self.seat(from).n_sent += 1;
-        let arrival = (start + self.delay()).max(self.seat(to).ingress) + on_wire;
-        self.seat(to).ingress = arrival;
+        let arrival = if self.is_near(from, to) {
+            self.now + self.delay()
+        } else {
+            let on_wire = (n_bytes as f64 / self.net.bandwidth * 1e9) as Time;
+            let start = self.now.max(self.seat(from).egress);
+            self.seat(from).egress = start + on_wire;
+            self.wake_at(start + on_wire);
+            let arrival = (start + self.delay()).max(self.seat(to).ingress) + on_wire;
+            self.seat(to).ingress = arrival;
+            arrival
+        };
         let mut parcel = Parcel { frame, n_bytes, arrival, is_credited: true };
 
         let mut harm = None;

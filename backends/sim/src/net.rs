@@ -8,8 +8,9 @@ use foldwire::transport::{FRAMES_PER_LANE, MAX_LANES};
 ///
 /// A frame of m bytes leaves when its sender's NIC is free, occupies it for m / `bandwidth`, takes
 /// `latency` and up to `jitter` more, and occupies the receiver's NIC for as long as the sender's;
-/// NICs are served in the order in which frames were sent. Frames of one (sender, receiver, tag)
-/// never overtake each other.
+/// NICs are served in the order in which frames were sent. Frames between ranks of a node pass by
+/// the NICs: they take the latency alone. Frames of one (sender, receiver, tag) never overtake each
+/// other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Net {
     /// From one rank to another, for the first byte.
@@ -18,6 +19,8 @@ pub struct Net {
     pub jitter: Duration,
     /// Of each rank's NIC, each way, in bytes per second.
     pub bandwidth: f64,
+    /// So many ranks in a row share a node, at least 1.
+    pub ranks_per_node: usize,
     /// Frames that each (sender, receiver, tag) may have under way, at least 1.
     pub depth: usize,
     /// [Channels](foldwire::Transport::n_channels): most calls under way at the same time, at least
@@ -52,6 +55,7 @@ impl Default for Net {
             latency: Duration::from_micros(2),
             jitter: Duration::from_micros(1),
             bandwidth: 1.25e9,
+            ranks_per_node: 1,
             depth: 4,
             channels: 1,
             frame_bytes: 64 * 1024,

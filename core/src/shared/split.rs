@@ -5,7 +5,7 @@
 //! the same ranks in the same order, the same free channels, and an epoch later than any that was
 //! used on them. Ranks of different groups may take the same channels: they have no link in common.
 //!
-//! Cost: an all-gather of 12 `f64` for each rank.
+//! Cost: an all-gather of 13 `f64` for each rank.
 //!
 //! Source: `MPI_Comm_split`, `MPI_Comm_dup` (MPI 4.1, §7.4.2).
 
@@ -36,17 +36,21 @@ struct Entry {
     key: i32,
     n_calls: u32,
     epoch: u16,
+    /// How many ranks share the rank's node, and then the key is the lowest of them; 0 if ranks are
+    /// not to be numbered by nodes.
+    n_near: u32,
     /// A bit for each free channel.
     free: [u32; N_MASKS],
 }
 
 impl Entry {
     /// Numbers that an entry travels as.
-    const N_VALUES: usize = 4 + N_MASKS;
+    const N_VALUES: usize = 5 + N_MASKS;
 
     fn write(&self, place: &mut [f64]) {
         let color = self.color.map_or(-1.0, f64::from);
-        let first = [color, self.key.into(), self.n_calls.into(), self.epoch.into()];
+        let Self { key, n_calls, epoch, n_near, .. } = *self;
+        let first = [color, key.into(), n_calls.into(), epoch.into(), n_near.into()];
         let free = self.free.map(f64::from);
         for (place, value) in place.iter_mut().zip(first.into_iter().chain(free)) {
             *place = value;
@@ -60,7 +64,8 @@ impl Entry {
             key: at(1) as i32,
             n_calls: at(2) as u32,
             epoch: at(3) as u16,
-            free: core::array::from_fn(|mask| at(4 + mask) as u32),
+            n_near: at(4) as u32,
+            free: core::array::from_fn(|mask| at(5 + mask) as u32),
         }
     }
 }
@@ -98,13 +103,24 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         key: i32,
         n_calls: usize,
     ) -> Result<Split<'_, 'a, X>, Error> {
+        self.start_split_of(color, key, n_calls, 0)
+    }
+
+    /// As [`start_split`](Self::start_split), where `n_near` ranks share this one's node, or 0.
+    pub(super) fn start_split_of(
+        &self,
+        color: Option<u32>,
+        key: i32,
+        n_calls: usize,
+        n_near: u32,
+    ) -> Result<Split<'_, 'a, X>, Error> {
         let offer = self.node.offer();
         let mut free = [0; N_MASKS];
         for channel in offer.channels() {
             free[channel / BITS] |= 1 << (channel % BITS);
         }
         let n_calls = n_calls.clamp(1, MAX_CHANNELS + 1) as u32;
-        let own = Entry { color, key, n_calls, epoch: self.node.epoch(), free };
+        let own = Entry { color, key, n_calls, epoch: self.node.epoch(), n_near, free };
         let mut all = vec![0.0; self.size() * Entry::N_VALUES];
         let place = self.rank.index() * Entry::N_VALUES;
         own.write(&mut all[place..place + Entry::N_VALUES]);
@@ -210,9 +226,12 @@ fn conclude<'a, X: Transport + 'a>(
     let mut together = own;
     for &(_, rank) in &members {
         let theirs = entries[rank.index()];
-        if theirs.n_calls != own.n_calls {
-            let [ours, theirs] = [own, theirs].map(|entry| Value::number(entry.n_calls.into()));
-            return Err(Error::Mismatch { rank, field: Field::Context, ours, theirs });
+        let both = [own, theirs];
+        for asked in [both.map(|entry| entry.n_calls), both.map(|entry| entry.n_near.min(1))] {
+            if asked[0] != asked[1] {
+                let [ours, theirs] = asked.map(|number| Value::number(number.into()));
+                return Err(Error::Mismatch { rank, field: Field::Context, ours, theirs });
+            }
         }
         together.epoch = together.epoch.max(theirs.epoch);
         together.free = core::array::from_fn(|at| together.free[at] & theirs.free[at]);
@@ -226,7 +245,21 @@ fn conclude<'a, X: Transport + 'a>(
     let channels = free.get(..need).ok_or(Error::TooFewChannels { need, have: free.len() })?;
     let outer = members.iter().filter_map(|&(_, rank)| parent.transport_rank(rank)).collect();
     let (node, epoch) = (Rc::clone(&parent.node), together.epoch + 1);
-    SharedCommunicator::among(node, channels, Some(outer), epoch).map(Some)
+    let made = SharedCommunicator::among(node, channels, Some(outer), epoch)?;
+    if own.n_near > 0 {
+        // Nodes that are all as large, as each of their ranks sees it.
+        let n_near = own.n_near as usize;
+        let is_whole = |node: &[(i32, Rank)]| {
+            let is_of = |(key, rank): &(i32, Rank)| {
+                *key == node[0].0 && entries[rank.index()].n_near == own.n_near
+            };
+            node.len() == n_near && node.iter().all(is_of)
+        };
+        if members.chunks(n_near).all(is_whole) {
+            made.know_nodes(n_near)?;
+        }
+    }
+    Ok(Some(made))
 }
 
 #[cfg(test)]
@@ -237,7 +270,8 @@ mod tests {
     fn an_entry_survives_its_way() {
         for color in [None, Some(0), Some(u32::MAX)] {
             let free = core::array::from_fn(|at| u32::MAX - at as u32);
-            let entry = Entry { color, key: i32::MIN, n_calls: 257, epoch: u16::MAX, free };
+            let (n_calls, epoch, n_near) = (257, u16::MAX, 65536);
+            let entry = Entry { color, key: i32::MIN, n_calls, epoch, n_near, free };
             let mut values = [0.5; Entry::N_VALUES];
             entry.write(&mut values);
             assert_eq!(Entry::read(&values), entry);

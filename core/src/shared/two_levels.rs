@@ -12,10 +12,8 @@
 //! Source: hierarchical all-reduces of MPI libraries and NCCL; compression between nodes only as in
 //! MPC-OPT (docs/algorithms.md).
 
-use super::SharedCommunicator;
+use super::{SharedCommunicator, Split};
 use crate::error::Error;
-use crate::op::Op;
-use crate::plan::Plan;
 use crate::transport::{Rank, Transport};
 
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
@@ -42,23 +40,27 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// }
     /// ```
     pub fn two_levels(&self, n_calls: usize) -> Result<Self, Error> {
-        let ranks = || (0..self.size()).map(Rank::new);
-        let n_near = ranks().filter(|&rank| self.is_near(rank)).count();
+        self.start_two_levels(n_calls)?.wait()?.ok_or(Error::Internal)
+    }
+
+    /// Starts what [`two_levels`](Self::two_levels) does. Every rank gets a communicator.
+    ///
+    /// # Errors
+    /// As [`start_split`](Self::start_split).
+    pub fn start_two_levels(&self, n_calls: usize) -> Result<Split<'_, 'a, X>, Error> {
+        let near = || (0..self.size()).map(Rank::new).filter(|&rank| self.is_near(rank));
         // A node is known by its lowest rank.
-        let lowest = ranks().find(|&rank| self.is_near(rank)).unwrap_or(self.rank);
-        let levels = self.split(Some(0), lowest.0 as i32, n_calls)?.ok_or(Error::Internal)?;
-        let node = levels.rank.index() / n_near;
-        let is_apart =
-            (0..self.size()).any(|rank| levels.is_near(Rank::new(rank)) != (rank / n_near == node));
-        let mut seen = [n_near as f64, -(n_near as f64), f64::from(u8::from(is_apart))];
-        levels.all_reduce(&mut seen, Op::Max, &Plan::raw())?;
-        if seen[0] == -seen[1] && seen[2] == 0.0 {
-            for seat in levels.seats.iter() {
-                let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
-                comm.as_mut().ok_or(Error::Poisoned)?.ranks_per_node = n_near;
-            }
+        let lowest = near().next().unwrap_or(self.rank);
+        self.start_split_of(Some(0), lowest.0 as i32, n_calls, near().count() as u32)
+    }
+
+    /// From now on so many ranks in a row are known to share a node.
+    pub(super) fn know_nodes(&self, n_near: usize) -> Result<(), Error> {
+        for seat in self.seats.iter() {
+            let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+            comm.as_mut().ok_or(Error::Poisoned)?.ranks_per_node = n_near;
         }
-        Ok(levels)
+        Ok(())
     }
 
     /// How many ranks in a row share a node, as far as [`two_levels`](Self::two_levels) found; 1 if

@@ -3,8 +3,9 @@
 use crate::Case;
 use crate::case::Choice;
 use foldwire::kernel::Level;
+use foldwire::schedule::TwoLevels;
 use foldwire::transport::{FRAMES_PER_LANE, MAX_LANES, MIN_FRAME_BYTES};
-use foldwire::{Config, Rank};
+use foldwire::{Collective, Config, Rank};
 use foldwire_sim::{Fault, Harm, Net, Random};
 use std::fmt;
 use std::time::Duration;
@@ -35,12 +36,25 @@ pub struct Scenario {
     pub calls: Vec<Choice>,
     /// They are under way at the same time, not one after the other.
     pub at_once: bool,
+    /// Where their communicator comes from, if they are.
+    pub origin: Origin,
     /// Ranks leave when they are done, not when all are.
     pub leaves: bool,
     /// What goes wrong.
     pub troubles: Vec<Trouble>,
     /// Ranks whose communicator is of no use in the end form a group of the survivors.
     pub shrinks: bool,
+}
+
+/// Where a communicator comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It is the first.
+    Transport,
+    /// It was split off one of the same ranks.
+    Split,
+    /// As that, and it knows which ranks share a node.
+    Nodes,
 }
 
 /// One thing that goes wrong.
@@ -208,11 +222,22 @@ impl Scenario {
         let levels: Vec<Level> = Level::available().collect();
         let levels = (0..size).map(|_| *random.pick(&levels)).collect();
         let (leaves, shrinks) = (random.one_in(2), random.one_in(3));
-        let at_once = Random(!seed).one_in(4);
+        let mut more = Random(!seed);
+        let at_once = more.one_in(4);
+        let origin = match more.below(3) {
+            1 if at_once => Origin::Split,
+            2 if at_once => Origin::Nodes,
+            _ => Origin::Transport,
+        };
+        // Inside one node nothing would be encoded.
+        net.ranks_per_node = Some(1 + more.below(3)).filter(|&n| n < size).unwrap_or(1);
         let (shrinks, troubles) = (shrinks && !at_once, Vec::new());
         net.channels = if at_once { calls.len() } else { 1 };
-        let mut drawn =
-            Self { seed, size, net, lanes, levels, calls, at_once, leaves, troubles, shrinks };
+        net.channels += usize::from(origin != Origin::Transport);
+        #[rustfmt::skip]
+        let mut drawn = Self {
+            seed, size, net, lanes, levels, calls, at_once, origin, leaves, troubles, shrinks,
+        };
         drawn.net.frames_per_rank = drawn.n_frames(lanes);
         drawn
     }
@@ -249,7 +274,17 @@ impl Scenario {
     /// The case of all ranks that do nothing else in this call.
     #[must_use]
     pub fn case(&self, call: usize) -> Case {
-        self.calls[call].short_case(self.size)
+        self.case_by(self.calls[call])
+    }
+
+    /// An all-reduce goes by two levels where ranks know of nodes.
+    fn case_by(&self, choice: Choice) -> Case {
+        let case = choice.short_case(self.size);
+        if self.origin == Origin::Nodes && case.collective == Collective::AllReduce {
+            Case { schedule: &TwoLevels, ..case }
+        } else {
+            case
+        }
     }
 
     /// Whether every call must succeed all the same: it is short, or nobody can tell.
@@ -264,7 +299,7 @@ impl Scenario {
                 true
             }
             Trouble::Twist { call, choice, .. } => {
-                self.case(call).is_same_call(&choice.short_case(self.size))
+                self.case(call).is_same_call(&self.case_by(choice))
             }
             Trouble::Lanes { lanes, .. } => lanes == self.lanes,
             _ => false,
@@ -286,7 +321,7 @@ impl Scenario {
     pub(super) fn case_of(&self, call: usize, rank: usize) -> (Case, bool) {
         let twist = self.troubles.iter().find_map(|trouble| match trouble {
             Trouble::Twist { rank: who, call: which, choice } if (*who, *which) == (rank, call) => {
-                Some(choice.short_case(self.size))
+                Some(self.case_by(*choice))
             }
             _ => None,
         });
@@ -320,9 +355,9 @@ fn net(random: &mut Random) -> Net {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, size, net, lanes, at_once, leaves, shrinks, .. } = self;
+        let Self { seed, size, net, lanes, at_once, origin, leaves, shrinks, .. } = self;
         write!(f, "seed {seed}: {size} ranks, {lanes} lanes, calls at once: {at_once}, ")?;
-        write!(f, "leaving early: {leaves}, ")?;
+        write!(f, "communicator from: {origin:?}, leaving early: {leaves}, ")?;
         writeln!(f, "shrinking in the end: {shrinks}, {net:?}")?;
         for call in 0..self.calls.len() {
             writeln!(f, "call {call}: {:?}", self.case(call))?;
@@ -330,7 +365,7 @@ impl fmt::Display for Scenario {
         for trouble in &self.troubles {
             writeln!(f, "trouble: {trouble}")?;
             if let Trouble::Twist { choice, .. } = trouble {
-                writeln!(f, "  {:?}", choice.short_case(*size))?;
+                writeln!(f, "  {:?}", self.case_by(*choice))?;
             }
         }
         Ok(())

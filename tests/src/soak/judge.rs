@@ -30,6 +30,12 @@ pub(super) fn judge(scenario: &Scenario, performance: &Performance) -> Result<()
             other => return Err(format!("rank {rank}: {other:?}")),
         }
     }
+    for (rank, refused) in performance.refused.iter().enumerate() {
+        if let Some((error, after)) = refused {
+            judge_error(scenario, performance, rank, error, *after)
+                .map_err(|wrong| format!("rank {rank} got no communicator: {error}: {wrong}"))?;
+        }
+    }
     for call in 0..scenario.calls.len() {
         judge_call(scenario, performance, call).map_err(|wrong| format!("call {call}: {wrong}"))?;
     }
@@ -231,6 +237,7 @@ impl Struck<'_> {
     fn gave_up(&self, rank: usize) -> bool {
         let is_over = |called: &Called| !matches!(called.outcome, Outcome::Ok(..));
         self.performance.calls[rank].iter().any(is_over)
+            || self.performance.refused[rank].is_some()
             || matches!(self.performance.last[rank], Some(Err(_)))
             || !matches!(self.performance.ends[rank], End::Returned(()))
     }

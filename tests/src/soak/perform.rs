@@ -1,6 +1,6 @@
 //! Running a [`Scenario`] on the simulator, and writing down what every rank saw.
 
-use super::draw::{PATIENCE, Scenario, TIMEOUT, Trouble};
+use super::draw::{Origin, PATIENCE, Scenario, TIMEOUT, Trouble};
 use crate::case::Buffers;
 use crate::{Case, data, with_type};
 use foldwire::{
@@ -17,6 +17,9 @@ pub(super) struct Performance {
     pub(super) ends: Vec<End<()>>,
     /// What each rank's calls gave, as far as it came.
     pub(super) calls: Vec<Vec<Called>>,
+    /// The error of each rank that got no communicator for its calls, and how long after its last
+    /// frame.
+    pub(super) refused: Vec<Option<(Error, Duration)>>,
     /// Who took part in a last call of all ranks, before those that it failed on shrink; of each
     /// rank that made it.
     pub(super) last: Vec<Option<Last>>,
@@ -80,6 +83,7 @@ type Log = RefCell<Vec<Vec<Called>>>;
 /// Runs the scenario.
 pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     let log: Log = RefCell::new((0..scenario.size).map(|_| Vec::new()).collect());
+    let refused = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     let last = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     let groups = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     let (staying, staying_at_once) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
@@ -91,9 +95,14 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     let run = world.keep_trace(keep_trace).run(|endpoint| async {
         let (rank, clock) = (endpoint.rank().index(), endpoint.clock());
         if scenario.at_once {
-            let comm = play_at_once(scenario, endpoint, &log).await;
+            let (world, comm) = at_once(scenario, endpoint).await;
+            match &comm {
+                Ok(comm) => play_at_once(scenario, comm, &clock, &log).await,
+                Err(why) if !clock.is_dead() => refused.borrow_mut()[rank] = Some(*why),
+                Err(_) => {}
+            }
             if !scenario.leaves {
-                staying_at_once.borrow_mut().push(comm);
+                staying_at_once.borrow_mut().push((world, comm.ok()));
             }
             return;
         }
@@ -123,12 +132,17 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     });
     drop((staying, staying_at_once));
     let calls = log.into_inner();
-    let struck = scenario.troubles.iter().filter(|trouble| struck(trouble, &run.struck, &calls));
+    // A communicator is made before any call.
+    let makes_one = scenario.origin != Origin::Transport;
+    let has_begun = |rank: usize| makes_one || !calls[rank].is_empty();
+    let struck =
+        scenario.troubles.iter().filter(|trouble| struck(trouble, &run.struck, &calls, has_begun));
     Performance {
         struck: struck.copied().collect(),
         n_leaked: run.n_leaked(),
         ends: run.ends,
         calls,
+        refused: refused.into_inner(),
         last: last.into_inner(),
         groups: groups.into_inner(),
         trace: run.trace,
@@ -137,7 +151,12 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     }
 }
 
-fn struck(trouble: &Trouble, in_net: &[Fault], calls: &[Vec<Called>]) -> bool {
+fn struck(
+    trouble: &Trouble,
+    in_net: &[Fault],
+    calls: &[Vec<Called>],
+    has_begun: impl Fn(usize) -> bool,
+) -> bool {
     match trouble {
         Trouble::Net(fault) => in_net.contains(fault),
         Trouble::Late { rank, call, .. } | Trouble::Twist { rank, call, .. } => {
@@ -146,7 +165,7 @@ fn struck(trouble: &Trouble, in_net: &[Fault], calls: &[Vec<Called>]) -> bool {
         Trouble::Drop { rank, call, .. } => {
             matches!(calls[*rank].get(*call), Some(Called { outcome: Outcome::Dropped { .. }, .. }))
         }
-        Trouble::Lanes { rank, .. } | Trouble::Checksum { rank } => !calls[*rank].is_empty(),
+        Trouble::Lanes { rank, .. } | Trouble::Checksum { rank } => has_begun(*rank),
     }
 }
 
@@ -202,18 +221,48 @@ type Comm = SharedCommunicator<'static, Endpoint>;
 /// Looks at a call; the bytes of its result. `None` if it was to be dropped, and was not done.
 type Look = Box<dyn FnMut(bool) -> Poll<Option<Result<(Vec<u8>, Report), Error>>>>;
 
+/// The first communicator, and the one for the calls or why there is none.
+async fn at_once(
+    scenario: &Scenario,
+    endpoint: Endpoint,
+) -> (Option<Comm>, Result<Comm, (Error, Duration)>) {
+    let (clock, config) = (endpoint.clock(), scenario.config(endpoint.rank().index()));
+    let n_calls = scenario.calls.len();
+    let n_first = if scenario.origin == Origin::Transport { n_calls } else { 1 };
+    let first = SharedCommunicator::with_config(endpoint, config, n_first);
+    let first = first.expect("there are channels and frames enough");
+    let start = clock.now();
+    let split = match scenario.origin {
+        Origin::Transport => return (None, Ok(first)),
+        Origin::Split => first.start_split(Some(0), 0, n_calls),
+        Origin::Nodes => first.start_two_levels(n_calls),
+    };
+    let made = match split {
+        Ok(split) => split.await,
+        Err(error) => Err(error),
+    };
+    clock.note(|| format!("a communicator from another: {:?}", made.as_ref().err()));
+    let after = clock.now().saturating_sub(start.max(clock.last_move()));
+    let made = made.map_err(|error| (error, after));
+    let made = made.map(|comm| comm.expect("all ranks are in it"));
+    if let Ok(comm) = &made {
+        // Of nodes that are not all as large nothing is known.
+        let n_near = scenario.net.ranks_per_node;
+        let are_known = scenario.origin == Origin::Nodes && comm.size().is_multiple_of(n_near);
+        assert_eq!(comm.ranks_per_node(), if are_known { n_near } else { 1 });
+    }
+    (Some(first), made)
+}
+
 /// One rank's program where all calls are under way at once.
-async fn play_at_once(scenario: &Scenario, endpoint: Endpoint, log: &Log) -> Comm {
-    let (clock, rank) = (endpoint.clock(), endpoint.rank().index());
-    let (n_calls, config) = (scenario.calls.len(), scenario.config(rank));
-    let comm = SharedCommunicator::with_config(endpoint, config, n_calls);
-    let comm = comm.expect("there are channels and frames enough");
+async fn play_at_once(scenario: &Scenario, comm: &Comm, clock: &Clock, log: &Log) {
+    let (n_calls, rank) = (scenario.calls.len(), comm.rank().index());
     let mut under_way = Vec::new();
     for call in 0..n_calls {
-        come_late(scenario, &clock, rank, call).await;
+        come_late(scenario, clock, rank, call).await;
         let (case, is_twisted) = scenario.case_of(call, rank);
         log.borrow_mut()[rank].push(Called { case, is_twisted, outcome: Outcome::UnderWay });
-        let look = with_type!(case.dtype, T => start::<T>(case, &comm));
+        let look = with_type!(case.dtype, T => start::<T>(case, comm));
         let look = look.unwrap_or_else(|error| Box::new(move |_| Poll::Ready(Some(Err(error)))));
         under_way.push((call, case, look, polls(scenario, rank, call)));
     }
@@ -225,7 +274,7 @@ async fn play_at_once(scenario: &Scenario, endpoint: Endpoint, log: &Log) -> Com
                 polls.iter_mut().for_each(|left| *left -= 1);
                 return true;
             };
-            let next = || with_type!(case.dtype, T => start_again::<T>(case, &comm));
+            let next = || with_type!(case.dtype, T => start_again::<T>(case, comm));
             let outcome = match result {
                 // What a dead rank saw of its own death.
                 _ if clock.is_dead() => Outcome::UnderWay,
@@ -246,7 +295,6 @@ async fn play_at_once(scenario: &Scenario, endpoint: Endpoint, log: &Log) -> Com
         if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    comm
 }
 
 fn start<T: Element>(case: Case, comm: &Comm) -> Result<Look, Error> {

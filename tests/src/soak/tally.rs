@@ -50,6 +50,10 @@ impl Tally {
             };
             *tally.outcomes.entry(kind).or_default() += 1;
         }
+        let n_refused = performance.refused.iter().flatten().count() as u64;
+        if n_refused > 0 {
+            *tally.outcomes.entry("no communicator").or_default() += n_refused;
+        }
         for (calls, end) in performance.calls.iter().zip(&performance.ends) {
             for called in calls {
                 tally.n_calls += 1;

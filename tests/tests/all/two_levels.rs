@@ -3,8 +3,10 @@
 use foldwire::pipeline::{COMPRESS_ONCE, FUSED, HOMOMORPHIC, PER_HOP};
 use foldwire::schedule::{Chain, Pairwise, RecursiveDoubling, Ring, Schedule, TwoLevels};
 use foldwire::{Bound, Element, Error, Op, Plan, Report, Scope, SharedCommunicator};
+use foldwire_sim::{End, Net};
 use foldwire_tests::data;
 use foldwire_threads::World;
+use std::time::Duration;
 
 /// Of each rank: result and report, of nodes of so many ranks.
 fn run<T: Element>(
@@ -186,4 +188,52 @@ fn a_plan_that_cannot_be_used_leaves_the_communicators_usable() {
         levels.all_reduce(&mut data, Op::Sum, &plan).unwrap();
         assert!(data.iter().all(|&x| (x - 4.0).abs() < 5e-3));
     });
+}
+
+/// Of each rank on a simulated network of 1 Gbit/s, where computing takes no time: its result; and
+/// when all had theirs.
+fn simulated(size: usize, per_node: usize, levels: bool) -> (Vec<Vec<f32>>, Duration) {
+    let ranks_per_node = per_node;
+    // Who adds which floats of a node first depends on what fits a frame.
+    let frame_bytes = 256 * 1024 + 4096;
+    let net =
+        Net { bandwidth: 0.125e9, channels: 2, frame_bytes, ranks_per_node, ..Net::default() };
+    let run = foldwire_sim::World::new(size, 1).net(net).run(|endpoint| async move {
+        let world = SharedCommunicator::new(endpoint, 1)?;
+        let all =
+            if levels { world.start_two_levels(1)? } else { world.start_split(Some(0), 0, 1)? };
+        let all = all.await?.expect("every rank is in it");
+        assert_eq!(all.ranks_per_node(), if levels { per_node } else { 1 });
+        let plan = Plan::foldwire(Bound::Absolute(1e-3));
+        let plan = if levels { plan } else { plan.with_schedule(&Ring) };
+        let data = data::smooth::<f32>(world.rank().index(), 100_000);
+        Ok::<_, Error>(all.start_all_reduce(data, Op::Sum, &plan)?.await.into_result()?.0)
+    });
+    let results = run.ends.into_iter().map(|end| match end {
+        End::Returned(Ok(result)) => result,
+        other => panic!("{other:?}"),
+    });
+    (results.collect(), run.time)
+}
+
+#[test]
+fn on_a_simulated_network_two_levels_are_sooner_than_a_ring() {
+    for (size, per_node) in [(4, 2), (8, 4), (9, 3), (6, 1)] {
+        let (levels, in_levels) = simulated(size, per_node, true);
+        let (_, in_a_ring) = simulated(size, per_node, false);
+        if per_node > 1 {
+            assert!(3 * in_levels < 2 * in_a_ring, "{in_levels:?}, ring: {in_a_ring:?}");
+        }
+        let over_threads = run(
+            size,
+            per_node,
+            |rank| data::smooth::<f32>(rank, 100_000),
+            Op::Sum,
+            Plan::foldwire(Bound::Absolute(1e-3)),
+        );
+        for (simulated, threads) in levels.iter().zip(over_threads) {
+            let (threads, _) = threads.unwrap();
+            assert!(data::bits(simulated) == data::bits(&threads), "{size} ranks");
+        }
+    }
 }
