@@ -139,7 +139,33 @@ pub struct CallHeader {
     pub step: f64,
 }
 
-/// One message's header.
+impl CallHeader {
+    /// What stands for a call in messages that are of a group and of no call.
+    #[must_use]
+    pub const fn of_no_call(context: u8, epoch: u16) -> Self {
+        Self {
+            context,
+            epoch,
+            sequence: 0,
+            collective: Collective::AllReduce,
+            dtype: DType::F32,
+            op: OpCode::None,
+            codec: CodecId::Raw,
+            division: Division::Blocks,
+            pipeline: 0,
+            schedule: 0,
+            lanes: 1,
+            root: 0,
+            count: 0,
+            measure: Measure::Lattice,
+            step: 0.0,
+        }
+    }
+}
+
+/// One message's header. All kinds of messages have the same fields, so that whatever reads, checks
+/// or shows bytes does so in one way; each kind leaves some of them as they are in
+/// [`CallHeader::of_no_call`], and is read only if it does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Header {
     /// What the message is for.

@@ -19,16 +19,12 @@
 //! and be in two groups of one epoch itself (docs/failures.md). So what is asserted is about pairs
 //! of ranks that do not lie.
 
-use foldwire::codec::CodecId;
-use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind, Measure};
-use foldwire::layout::Division;
+use foldwire::frame::{CallHeader, HEADER_BYTES, Header, Kind};
 use foldwire::op::OpCode;
 use foldwire::pipeline;
 use foldwire::schedule::{self, RecursiveDoubling};
 use foldwire::transport::{MIN_FRAME_BYTES, Tag};
-use foldwire::{
-    Collective, Communicator, Config, Element, Error, Op, Plan, Rank, Shrink, Transport,
-};
+use foldwire::{Communicator, Config, Element, Error, Op, Plan, Rank, Shrink, Transport};
 use foldwire_sim::{Clock, End, Endpoint, Net, World};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -367,26 +363,23 @@ impl<'a> Script<'a> {
             Kind::Call => Vec::new(),
             Kind::View | Kind::Fence => vec![members],
         };
+        let of_no_call = CallHeader {
+            count: self.size as u64,
+            ..CallHeader::of_no_call(0, u16::from_le_bytes([low, high]))
+        };
+        let of_a_sum = CallHeader {
+            sequence: members.into(),
+            dtype: f64::DTYPE,
+            op: OpCode::Sum,
+            pipeline: pipeline::RAW.code(),
+            schedule: schedule::code(&RecursiveDoubling),
+            lanes: LANES as u8,
+            ..of_no_call
+        };
         let header = Header {
             as_floats: false,
             kind,
-            call: CallHeader {
-                context: 0,
-                epoch: u16::from_le_bytes([low, high]),
-                sequence: if is_ballot { 0 } else { members.into() },
-                collective: Collective::AllReduce,
-                dtype: if is_ballot { f32::DTYPE } else { f64::DTYPE },
-                op: if is_ballot { OpCode::None } else { OpCode::Sum },
-                codec: CodecId::Raw,
-                division: Division::Blocks,
-                pipeline: if is_ballot { 0 } else { pipeline::RAW.code() },
-                schedule: if is_ballot { 0 } else { schedule::code(&RecursiveDoubling) },
-                lanes: if is_ballot { 1 } else { LANES as u8 },
-                root: 0,
-                count: self.size as u64,
-                measure: Measure::Lattice,
-                step: 0.0,
-            },
+            call: if is_ballot { of_no_call } else { of_a_sum },
             from: Rank::new(self.liar),
             part: u32::from(flags >> 4 & 1),
             round: u32::from(flags % 16),

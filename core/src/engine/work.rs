@@ -163,65 +163,6 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         payloads: &mut Payloads<'_>,
         segment: &Segment,
     ) -> Poll<Result<Written, Error>> {
-        Poll::Ready(self.at_once(primitive, payloads, segment))
-    }
-}
-
-/// As [`Work`], on arrays that follow each other in the buffers, each with a codec of its own. A
-/// segment is of one array.
-#[cfg(feature = "alloc")]
-pub(crate) struct Each<'w, 'b, T: Element> {
-    pub(crate) codecs: &'w [AnyCodec<T>],
-    /// Where each array ends.
-    pub(crate) ends: &'w [usize],
-    pub(crate) op: Op<'w, T>,
-    pub(crate) divisor: u32,
-    pub(crate) buffers: &'w mut Buffers<'b, T>,
-}
-
-#[cfg(feature = "alloc")]
-impl<'b, T: Element> Each<'_, 'b, T> {
-    /// The work on the array at this place.
-    fn work(&mut self, at: usize) -> Result<Work<'_, 'b, T>, Error> {
-        let codec = self.codecs.get(at).ok_or(Error::Internal)?.as_dyn();
-        let Self { op, divisor, .. } = *self;
-        Ok(Work { codec, op, divisor, buffers: self.buffers })
-    }
-}
-
-#[cfg(feature = "alloc")]
-impl<T: Element> Compute for Each<'_, '_, T> {
-    fn bytes_per_value(&self) -> usize {
-        T::BYTES
-    }
-
-    fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError> {
-        // What a payload says of itself, any codec of the kind can read.
-        let first = self.codecs.first().filter(|_| codec != CodecId::Raw);
-        first
-            .map_or_else(|| Raw::<T>::new().n_values(payload), |any| any.as_dyn().n_values(payload))
-    }
-
-    fn compute(
-        &mut self,
-        primitive: Primitive,
-        payloads: &mut Payloads<'_>,
-        segment: &Segment,
-    ) -> Poll<Result<Written, Error>> {
-        // What is empty may be computed as of any array.
-        let at = self.ends.partition_point(|&end| end <= segment.input);
-        let at = at.min(self.ends.len().saturating_sub(1));
-        Poll::Ready(self.work(at).and_then(|mut work| work.at_once(primitive, payloads, segment)))
-    }
-}
-
-impl<T: Element> Work<'_, '_, T> {
-    fn at_once(
-        &mut self,
-        primitive: Primitive,
-        payloads: &mut Payloads<'_>,
-        segment: &Segment,
-    ) -> Result<Written, Error> {
         let Self { codec, op, divisor, .. } = *self;
         let raw = AnyCodec::Raw(Raw::with_weight(codec.weight()));
         let by = |id| if id == codec.id() { codec } else { raw.as_dyn() };
@@ -294,9 +235,57 @@ impl<T: Element> Work<'_, '_, T> {
             }
             // A lane's own.
             Primitive::Copy { .. } | Primitive::Move { .. } | Primitive::Join { .. } => {
-                return Err(Error::Internal);
+                return Poll::Ready(Err(Error::Internal));
             }
         }
-        Ok(written)
+        Poll::Ready(Ok(written))
+    }
+}
+
+/// As [`Work`], on arrays that follow each other in the buffers, each with a codec of its own. A
+/// segment is of one array.
+#[cfg(feature = "alloc")]
+pub(crate) struct Each<'w, 'b, T: Element> {
+    pub(crate) codecs: &'w [AnyCodec<T>],
+    /// Where each array ends.
+    pub(crate) ends: &'w [usize],
+    pub(crate) op: Op<'w, T>,
+    pub(crate) divisor: u32,
+    pub(crate) buffers: &'w mut Buffers<'b, T>,
+}
+
+#[cfg(feature = "alloc")]
+impl<'b, T: Element> Each<'_, 'b, T> {
+    /// The work on the array at this place.
+    fn work(&mut self, at: usize) -> Result<Work<'_, 'b, T>, Error> {
+        let codec = self.codecs.get(at).ok_or(Error::Internal)?.as_dyn();
+        let Self { op, divisor, .. } = *self;
+        Ok(Work { codec, op, divisor, buffers: self.buffers })
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<T: Element> Compute for Each<'_, '_, T> {
+    fn bytes_per_value(&self) -> usize {
+        T::BYTES
+    }
+
+    fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError> {
+        // What a payload says of itself, any codec of the kind can read.
+        let first = self.codecs.first().filter(|_| codec != CodecId::Raw);
+        first
+            .map_or_else(|| Raw::<T>::new().n_values(payload), |any| any.as_dyn().n_values(payload))
+    }
+
+    fn compute(
+        &mut self,
+        primitive: Primitive,
+        payloads: &mut Payloads<'_>,
+        segment: &Segment,
+    ) -> Poll<Result<Written, Error>> {
+        // What is empty may be computed as of any array.
+        let at = self.ends.partition_point(|&end| end <= segment.input);
+        let at = at.min(self.ends.len().saturating_sub(1));
+        self.work(at)?.compute(primitive, payloads, segment)
     }
 }

@@ -1,16 +1,11 @@
 //! What ranks tell each other while they form a group of survivors: a message header and a set of
 //! ranks.
 //!
-//! Layout: docs/format.md, section 1. A header holds more fields than a ballot needs; those are
-//! fixed, and a ballot is read only if all of them are as it would have been written.
+//! Layout: docs/format.md, section 1. A ballot is of no call, and is read only if all fields of its
+//! header are as it would have been written.
 
-use crate::codec::CodecId;
-use crate::element::DType;
-use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind, Measure};
+use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind};
 use crate::group::RankSet;
-use crate::layout::Division;
-use crate::op::OpCode;
-use crate::schedule::Collective;
 use crate::transport::{MAX_LANES, Rank, Tag, Transport};
 use core::task::Poll;
 
@@ -108,21 +103,8 @@ impl Ballot {
             as_floats: false,
             from,
             call: CallHeader {
-                context: self.context,
-                epoch: self.epoch,
-                sequence: 0,
-                collective: Collective::AllReduce,
-                dtype: DType::F32,
-                op: OpCode::None,
-                codec: CodecId::Raw,
-                division: Division::Blocks,
-                pipeline: 0,
-                schedule: 0,
-                lanes: 1,
-                root: 0,
                 count: size as u64,
-                measure: Measure::Lattice,
-                step: 0.0,
+                ..CallHeader::of_no_call(self.context, self.epoch)
             },
             part: u32::from(self.heard),
             round: u32::from(self.view.n_tags),
@@ -136,6 +118,8 @@ impl Ballot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::CodecId;
+    use crate::frame::Measure;
     use crate::transport::MIN_FRAME_BYTES;
     use std::vec;
 
