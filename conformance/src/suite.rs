@@ -117,6 +117,37 @@ fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) 
             comm.all_gather_v_in_place(&mut data, counts, &plan)?;
             assert!(data::bits(&data) == data::bits(&recv), "gather {seed} in place");
 
+            let root = Rank::new(seed as usize % size);
+            let mut gathered = vec![-77.0; if rank == root.index() { recv.len() } else { 0 }];
+            let tree = plan.with_schedule(&Binomial);
+            let report = comm.gather_v(counts, &part(0, rank), &mut gathered, root, &tree)?;
+            if rank == root.index() {
+                let want = (0..size).flat_map(|r| part(0, r)).collect();
+                all(&gathered, want, report.bound, "gather to a root");
+            }
+            let mut own = vec![-77.0; counts[rank]];
+            let whole: Vec<f32> = (0..size).flat_map(|r| part(0, r)).collect();
+            let send = if rank == root.index() { &whole[..] } else { &[] };
+            let report = comm.scatter_v(counts, send, &mut own, root, &tree)?;
+            all(&own, part(0, rank), report.bound, "scatter");
+
+            // Of each rank all values, which differ by a rank's number.
+            let operand = |r: usize| whole.iter().map(|x| x + r as f32).collect::<Vec<f32>>();
+            let mut sum = vec![-77.0; counts[rank]];
+            let report = comm.reduce_scatter_v(&operand(rank), &mut sum, counts, Op::Sum, &plan)?;
+            let mut want = vec![0.0; counts[rank]];
+            for r in 0..size {
+                let operand = &operand(r)[starts[rank]..][..counts[rank]];
+                want.iter_mut().zip(operand).for_each(|(sum, x)| *sum += x);
+            }
+            let rounding = 1e-6 * (size * size) as f64;
+            let allowed = report.worst_case.unwrap_or(f64::NAN) + rounding;
+            all(&sum, want, allowed, "sum");
+            let mut data = operand(rank);
+            comm.reduce_scatter_v_in_place(&mut data, counts, Op::Sum, &plan)?;
+            let share = &data[starts[rank]..][..counts[rank]];
+            assert!(data::bits(share) == data::bits(&sum), "sum {seed} in place");
+
             let send: Vec<f32> = (0..size).flat_map(|to| part(rank, to)).collect();
             let want: Vec<f32> = (0..size).flat_map(|source| part(source, rank)).collect();
             let recv_counts: Vec<usize> = matrix.iter().map(|row| row[rank]).collect();

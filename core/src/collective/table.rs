@@ -30,6 +30,22 @@ macro_rules! each_collective {
                 Request::new(Collective::ReduceScatter, data.len()).op(op).in_place(data)
             };
 
+            /// `recv` becomes this rank's share of the reduction of all ranks' `send`, where that of
+            /// rank r has `counts[r]` values. All ranks give the same `counts`.
+            reduce_scatter_v / start_reduce_scatter_v [split send recv]
+                (send: send, recv: recv, counts: counts, op: op) = |_own| {
+                let shares = Shares::Given(counts);
+                Request::new(Collective::ReduceScatter, 0).shares(shares).op(op).split(send, recv)
+            };
+
+            /// As [`reduce_scatter_v`](Self::reduce_scatter_v), into this rank's share of `data`;
+            /// the rest is unchanged.
+            reduce_scatter_v_in_place / start_reduce_scatter_v_in_place [in_place data]
+                (data: data, counts: counts, op: op) = |_own| {
+                let shares = Shares::Given(counts);
+                Request::new(Collective::ReduceScatter, 0).shares(shares).op(op).in_place(data)
+            };
+
             /// `recv` becomes the concatenation of all ranks' `send`, which are shares of
             /// `recv.len()` values (equally long if that is a multiple of the size). The same bits
             /// on every rank.
@@ -80,6 +96,22 @@ macro_rules! each_collective {
             gather / start_gather [split send recv]
                 (count: count, send: send, recv: recv, root: root) = |_own| {
                 Request::new(Collective::Gather, count).root(root).split(send, recv)
+            };
+
+            /// As [`scatter`](Self::scatter), where the share of rank r has `counts[r]` values. All
+            /// ranks give the same `counts`.
+            scatter_v / start_scatter_v [split send recv]
+                (counts: counts, send: send, recv: recv, root: root) = |_own| {
+                let shares = Shares::Given(counts);
+                Request::new(Collective::Scatter, 0).shares(shares).root(root).split(send, recv)
+            };
+
+            /// As [`gather`](Self::gather), where the share of rank r has `counts[r]` values. All
+            /// ranks give the same `counts`.
+            gather_v / start_gather_v [split send recv]
+                (counts: counts, send: send, recv: recv, root: root) = |_own| {
+                let shares = Shares::Given(counts);
+                Request::new(Collective::Gather, 0).shares(shares).root(root).split(send, recv)
             };
 
             /// The root's `recv` becomes the reduction of all ranks' `send`; `recv` is not touched
