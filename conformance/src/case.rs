@@ -73,7 +73,7 @@ pub const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bo
 
 /// Every collective with every schedule that has it, but for two levels, which are a ring to ranks
 /// that know nothing of nodes.
-pub const ROUTES: [(Collective, &dyn Schedule); 15] = [
+pub const ROUTES: [(Collective, &dyn Schedule); 17] = [
     (Collective::AllReduce, &Ring),
     (Collective::AllReduce, &RecursiveDoubling),
     (Collective::AllReduce, &Pairwise),
@@ -89,6 +89,8 @@ pub const ROUTES: [(Collective, &dyn Schedule); 15] = [
     (Collective::Reduce, &Chain),
     (Collective::AllToAll, &Linear),
     (Collective::AllToAll, &Pairwise),
+    (Collective::Scan, &Chain),
+    (Collective::ExclusiveScan, &Chain),
 ];
 
 /// The sizes of the suite.
@@ -199,9 +201,10 @@ fn meanings(i: &Indices) -> [bool; AXES.len()] {
     let has_bound = !collective.reduces() || !amplifies && !is_narrow && i[axis::ROUGH] == 0;
     let on_result = has_bound && SCOPES[i[axis::SCOPE]] == Scope::Result;
     let mut means = [true; AXES.len()];
-    means[axis::OP] = collective.reduces();
-    means[axis::ROOT] = !of_all;
-    means[axis::IN_PLACE] = of_all || collective == Collective::Reduce;
+    // Scans have no average.
+    means[axis::OP] = collective.reduces() && !(collective.is_scan() && op == Operation::Avg);
+    means[axis::ROOT] = !of_all && !collective.is_scan();
+    means[axis::IN_PLACE] = of_all || collective.is_scan() || collective == Collective::Reduce;
     means[axis::BOUND] = is_lossy;
     means[axis::SCOPE] = is_lossy && has_bound;
     means[axis::DIVISION] = collective == Collective::AllReduce;
@@ -305,6 +308,7 @@ impl Case {
             Collective::AllToAll => 0..self.size * self.share(rank).len(),
             Collective::ReduceScatter | Collective::Scatter => self.share(rank),
             Collective::Gather | Collective::Reduce if rank != self.root => 0..0,
+            Collective::ExclusiveScan if rank == 0 => 0..0,
             _ => 0..self.count,
         }
     }

@@ -57,7 +57,8 @@ pub fn encodings(schedule: &str, collective: Collective, n: u64) -> u64 {
             let guests = n - core;
             guests + 2 * (core - 1) + u64::from(guests > 0)
         }
-        ("binomial" | "chain", Collective::Reduce) => n - 1,
+        ("binomial" | "chain", Collective::Reduce)
+        | ("chain", Collective::Scan | Collective::ExclusiveScan) => n - 1,
         (schedule, collective) => panic!("no {} by {schedule} in the table", collective.name()),
     }
 }

@@ -205,6 +205,9 @@ fn many_calls<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
             for value in values {
                 assert!((value - exact).abs() <= allowed, "{value} for {exact} in call {call}");
             }
+            comm.barrier()?;
+            let rank = comm.rank().0 as f32 + 1.0;
+            assert_eq!(comm.all_reduce_scalar(rank, Op::Sum)?, exact as f32);
             // A root that is not 0, and one that no longer is ahead of the others.
             let (root, expected) = (Rank::new(call % size), data::smooth::<f32>(call, 9000));
             let mut values = vec![-77.0f32; 9000];

@@ -278,6 +278,35 @@ macro_rules! methods {
 
 each_collective!(methods);
 
+impl<X: Transport> Communicator<X> {
+    /// Returns when all ranks have called this.
+    ///
+    /// # Errors
+    /// [`Error`], after which the communicator is of no use.
+    pub fn barrier(&mut self) -> Result<Report, Error> {
+        self.start_barrier()?.wait()
+    }
+
+    /// Starts what [`barrier`](Self::barrier) does.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`].
+    pub fn start_barrier(&mut self) -> Result<Operation<'_, X, f32>, Error> {
+        // Nobody has a reduction, be it of nothing, before all others have begun it.
+        self.start_all_reduce(&mut [], Op::Max, &Plan::raw())
+    }
+
+    /// The reduction of all ranks' `value`, exactly and the same bits on every rank.
+    ///
+    /// # Errors
+    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    pub fn all_reduce_scalar<T: Element>(&mut self, value: T, op: Op<'_, T>) -> Result<T, Error> {
+        let mut values = [value];
+        self.all_reduce(&mut values, op, &Plan::raw())?;
+        Ok(values[0])
+    }
+}
+
 /// A call before its arguments are checked.
 pub(crate) struct Request<'b, 's, T> {
     collective: Collective,
@@ -394,6 +423,9 @@ impl<X: Transport> Communicator<X> {
         let collective = call.collective;
         if size > collective.max_size() || !schedule.supports(collective) {
             return Err(Error::Unsupported { schedule: schedule.name(), collective });
+        }
+        if collective.is_scan() && op == OpCode::Avg {
+            return Err(Error::NoAverage { collective });
         }
         // Whatever the data, a bad bound or frame size shows before anything is sent.
         check_bound(plan, op)?;

@@ -52,9 +52,9 @@ pub(crate) struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// How many ranks' values a value of the result combines.
+    /// How many ranks' values a value of this rank's result combines.
     fn n_operands(&self) -> u32 {
-        if self.call.collective.reduces() { self.call.size as u32 } else { 1 }
+        if self.call.collective.reduces() { self.call.n_operands(self.rank) as u32 } else { 1 }
     }
 
     /// What peers are told of the call in a message of this part: where they do not know how long

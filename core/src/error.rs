@@ -52,6 +52,12 @@ pub enum Error {
         /// The collective asked for.
         collective: Collective,
     },
+    /// There is no average of the ranks up to one: divide a sum.
+    #[error("a {} has no average; divide a sum by the number of ranks before", collective.name())]
+    NoAverage {
+        /// The collective asked for.
+        collective: Collective,
+    },
     /// Frames are too small for even a single value.
     #[error("a frame has {have} bytes, {need} are needed")]
     FrameTooSmall {
@@ -197,6 +203,7 @@ impl Error {
                 | Self::Root { .. }
                 | Self::Length { .. }
                 | Self::Unsupported { .. }
+                | Self::NoAverage { .. }
                 | Self::FrameTooSmall { .. }
                 | Self::TooFewFrames { .. }
                 | Self::TooManyCalls { .. }

@@ -134,6 +134,16 @@ impl<'f, X: Transport, T: Element> Queue<'f, X, T> {
         self.submit(Collective::AllToAll, data, None, Rank(0), plan);
     }
 
+    /// Submits what [`Communicator::scan`] does.
+    pub fn scan(&mut self, data: Vec<T>, op: Op<'f, T>, plan: &Plan) {
+        self.submit(Collective::Scan, data, Some(op), Rank(0), plan);
+    }
+
+    /// Submits what [`Communicator::exclusive_scan`] does.
+    pub fn exclusive_scan(&mut self, data: Vec<T>, op: Op<'f, T>, plan: &Plan) {
+        self.submit(Collective::ExclusiveScan, data, Some(op), Rank(0), plan);
+    }
+
     fn submit(
         &mut self,
         collective: Collective,

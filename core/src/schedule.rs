@@ -61,6 +61,7 @@ pub fn default_for(collective: Collective) -> &'static dyn Schedule {
             &Binomial
         }
         Collective::AllToAll => &Linear,
+        Collective::Scan | Collective::ExclusiveScan => &Chain,
     }
 }
 
@@ -77,6 +78,8 @@ pub fn default_for(collective: Collective) -> &'static dyn Schedule {
 /// | gather | its share | root: all shares |
 /// | reduce | `count` values | root: the reduction |
 /// | all-to-all | `count` values, a share for each rank | of each rank what it has for this one |
+/// | scan | `count` values | the reduction of its own and those of all ranks before it |
+/// | exclusive scan | `count` values | the reduction of those of all ranks before it; rank 0 nothing |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -89,6 +92,8 @@ pub enum Collective {
     Gather,
     Reduce,
     AllToAll,
+    Scan,
+    ExclusiveScan,
 }
 
 /// What of the logical array a rank has, before a call or after it.
@@ -108,7 +113,7 @@ pub enum Portion {
 
 impl Collective {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::AllReduce,
         Self::ReduceScatter,
         Self::AllGather,
@@ -117,6 +122,8 @@ impl Collective {
         Self::Gather,
         Self::Reduce,
         Self::AllToAll,
+        Self::Scan,
+        Self::ExclusiveScan,
     ];
 
     /// What each rank starts with and ends with: the root, or where there is none any rank; and
@@ -132,6 +139,9 @@ impl Collective {
             Self::Gather => [[Share, Share], [Whole, Nothing]],
             Self::Reduce => [[Whole, Whole], [Whole, Nothing]],
             Self::AllToAll => [[Row, Row], [Column, Column]],
+            Self::Scan => [[Whole, Whole], [Whole, Whole]],
+            // The root is rank 0.
+            Self::ExclusiveScan => [[Whole, Whole], [Nothing, Whole]],
         }
     }
 
@@ -157,7 +167,13 @@ impl Collective {
     /// Whether values are combined (as opposed to only moved).
     #[must_use]
     pub const fn reduces(self) -> bool {
-        matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce)
+        matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce) || self.is_scan()
+    }
+
+    /// Whether a rank's result is of the ranks up to it, and another than each other rank's.
+    #[must_use]
+    pub const fn is_scan(self) -> bool {
+        matches!(self, Self::Scan | Self::ExclusiveScan)
     }
 
     /// The name in lower case, words joined by a hyphen.
@@ -172,6 +188,8 @@ impl Collective {
             Self::Gather => "gather",
             Self::Reduce => "reduce",
             Self::AllToAll => "all-to-all",
+            Self::Scan => "scan",
+            Self::ExclusiveScan => "exclusive-scan",
         }
     }
 }
@@ -210,6 +228,16 @@ impl Call {
     #[must_use]
     pub fn by(self, schedule: &dyn Schedule) -> Self {
         if schedule.n_combined(self) > 1 { self } else { self.with_nodes(1) }
+    }
+
+    /// Of how many ranks, from rank 0 on, or of all, a reduction's result on `rank` is made.
+    #[must_use]
+    pub const fn n_operands(self, rank: Rank) -> usize {
+        match self.collective {
+            Collective::Scan => rank.index() + 1,
+            Collective::ExclusiveScan => rank.index(),
+            _ => self.size,
+        }
     }
 
     /// Whether two ranks are known to share a node.

@@ -14,6 +14,7 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::layout::{Shares, share};
 use crate::node::{Node, Port, Seat};
+use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::schedule::Collective;
@@ -315,6 +316,34 @@ macro_rules! methods {
 }
 
 each_collective!(methods);
+
+impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
+    /// Returns when all ranks have called this.
+    ///
+    /// # Errors
+    /// [`Error`], after which the communicator is of no use.
+    pub fn barrier(&self) -> Result<Report, Error> {
+        self.all_reduce::<f32>(&mut [], Op::Max, &Plan::raw())
+    }
+
+    /// Starts what [`barrier`](Self::barrier) does.
+    ///
+    /// # Errors
+    /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
+    pub fn start_barrier(&self) -> Result<Pending<'a, X, f32, [f32; 0]>, Error> {
+        self.start_all_reduce([], Op::Max, &Plan::raw())
+    }
+
+    /// The reduction of all ranks' `value`, exactly and the same bits on every rank.
+    ///
+    /// # Errors
+    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    pub fn all_reduce_scalar<T: Element>(&self, value: T, op: Op<'_, T>) -> Result<T, Error> {
+        let mut values = [value];
+        self.all_reduce(&mut values, op, &Plan::raw())?;
+        Ok(values[0])
+    }
+}
 
 impl<'a, X: Transport + 'a> fmt::Debug for SharedCommunicator<'a, X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -138,6 +138,8 @@ pub(crate) fn collective<T: Element>(
             Collective::AllToAll => ffi::MPI_Alltoallv(
                 send, counts, starts, dtype, recv, from_each, from_at, dtype, comm_raw,
             ),
+            Collective::Scan => ffi::MPI_Scan(send, recv, count, dtype, op, comm_raw),
+            Collective::ExclusiveScan => ffi::MPI_Exscan(send, recv, count, dtype, op, comm_raw),
             Collective::Reduce if rank != call.root => {
                 // Only the root may say that it reduces in place.
                 let send = memory.send.map_or(recv.cast_const(), <*const T>::cast);

@@ -115,7 +115,8 @@ impl Call {
         let share = self.counts[rank.index()] as usize;
         let at_root = if rank == self.root { all } else { 0 };
         match self.collective {
-            Collective::AllReduce => (all, all),
+            Collective::AllReduce | Collective::Scan => (all, all),
+            Collective::ExclusiveScan => (all, if rank == Rank(0) { 0 } else { all }),
             Collective::ReduceScatter => (all, share),
             Collective::AllGather => (share, all),
             Collective::Scatter => (at_root, share),

@@ -134,6 +134,7 @@ fn function(collective: Collective, form: Form) -> &'static str {
         (Collective::Reduce, _) => "reduce",
         (Collective::AllToAll, Form::Equal) => "alltoall",
         (Collective::AllToAll, Form::Counts) => "alltoallv",
+        (Collective::ExclusiveScan, _) => "exscan",
         (other, _) => other.name(),
     }
 }

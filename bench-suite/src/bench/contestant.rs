@@ -132,6 +132,10 @@ fn call<X: Transport, T: Element>(
         (Collective::Reduce, true) => comm.reduce_in_place(recv, op, root, plan),
         (Collective::AllToAll, false) => comm.all_to_all(send, recv, plan),
         (Collective::AllToAll, true) => comm.all_to_all_in_place(recv, plan),
+        (Collective::Scan, false) => comm.scan_into(send, recv, op, plan),
+        (Collective::Scan, true) => comm.scan(recv, op, plan),
+        (Collective::ExclusiveScan, false) => comm.exclusive_scan_into(send, recv, op, plan),
+        (Collective::ExclusiveScan, true) => comm.exclusive_scan(recv, op, plan),
         (collective, _) => {
             let schedule = foldwire::schedule::default_for(collective).name();
             Err(foldwire::Error::Unsupported { schedule, collective })

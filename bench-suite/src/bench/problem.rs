@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use foldwire::bound::{rounding, underflow};
 use foldwire::layout::share;
+use foldwire::schedule::Call;
 use foldwire::{Collective, Element, Rank};
 
 use super::data::Data;
@@ -45,6 +46,7 @@ impl Problem {
             Collective::AllToAll => 0..self.size * self.own_share().len(),
             Collective::ReduceScatter | Collective::Scatter => self.own_share(),
             Collective::Gather | Collective::Reduce if !self.is_root() => 0..0,
+            Collective::ExclusiveScan if self.rank == 0 => 0..0,
             _ => 0..self.count,
         }
     }
@@ -65,7 +67,10 @@ impl Problem {
         let n = self.size as f64;
         match self.collective {
             Collective::AllReduce => 2.0 * (n - 1.0) / n,
-            Collective::Broadcast | Collective::Reduce => 1.0,
+            Collective::Broadcast
+            | Collective::Reduce
+            | Collective::Scan
+            | Collective::ExclusiveScan => 1.0,
             _ => (n - 1.0) / n,
         }
     }
@@ -74,8 +79,9 @@ impl Problem {
     pub(super) fn exact<T: Element>(&self, data: &Data<T>, first: usize, out: &mut [f64]) {
         let mut values = vec![T::from_f64(0.0); out.len()];
         match self.collective {
-            Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce => {
-                for rank in 0..self.size {
+            collective if collective.reduces() => {
+                let call = Call::new(collective, self.size, self.root);
+                for rank in 0..call.n_operands(Rank::new(self.rank)) {
                     data.fill(rank, first, &mut values);
                     for (out, value) in out.iter_mut().zip(&values) {
                         let value = value.to_f64();

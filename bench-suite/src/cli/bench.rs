@@ -168,7 +168,7 @@ pub(super) fn preset() -> impl TypedValueParser<Value = PresetArg> {
 }
 
 /// What collectives are called: here, and elsewhere.
-const COLLECTIVES: [(Collective, &str, &[&str]); 8] = [
+const COLLECTIVES: [(Collective, &str, &[&str]); 10] = [
     (Collective::AllReduce, "allreduce", &["all-reduce", "all_reduce"]),
     (Collective::ReduceScatter, "reduce-scatter", &["reduce_scatter"]),
     (Collective::AllGather, "allgather", &["all-gather", "all_gather"]),
@@ -177,6 +177,8 @@ const COLLECTIVES: [(Collective, &str, &[&str]); 8] = [
     (Collective::Gather, "gather", &[]),
     (Collective::Reduce, "reduce", &[]),
     (Collective::AllToAll, "alltoall", &["all-to-all", "all_to_all"]),
+    (Collective::Scan, "scan", &[]),
+    (Collective::ExclusiveScan, "exscan", &["exclusive-scan", "exclusive_scan"]),
 ];
 
 pub(super) fn collective() -> impl TypedValueParser<Value = Collective> {

@@ -77,6 +77,12 @@ impl Case {
             (Collective::Reduce, false) => comm.start_reduce(data, recv, op, root, plan),
             (Collective::AllToAll, true) => comm.start_all_to_all_in_place(data, plan),
             (Collective::AllToAll, false) => comm.start_all_to_all(data, recv, plan),
+            (Collective::Scan, true) => comm.start_scan(data, op, plan),
+            (Collective::Scan, false) => comm.start_scan_into(data, recv, op, plan),
+            (Collective::ExclusiveScan, true) => comm.start_exclusive_scan(data, op, plan),
+            (Collective::ExclusiveScan, false) => {
+                comm.start_exclusive_scan_into(data, recv, op, plan)
+            }
             (other, _) => panic!("the suite has no call for {}", other.name()),
         }
     }
@@ -121,6 +127,12 @@ impl Case {
             (Collective::Reduce, false) => comm.start_reduce(data, recv, op, root, plan),
             (Collective::AllToAll, true) => comm.start_all_to_all_in_place(data, plan),
             (Collective::AllToAll, false) => comm.start_all_to_all(data, recv, plan),
+            (Collective::Scan, true) => comm.start_scan(data, op, plan),
+            (Collective::Scan, false) => comm.start_scan_into(data, recv, op, plan),
+            (Collective::ExclusiveScan, true) => comm.start_exclusive_scan(data, op, plan),
+            (Collective::ExclusiveScan, false) => {
+                comm.start_exclusive_scan_into(data, recv, op, plan)
+            }
             (other, _) => panic!("the suite has no call for {}", other.name()),
         }
     }
@@ -147,6 +159,10 @@ impl Case {
             let (before, share) = (self.input::<T>(rank), self.share(rank));
             let others = |x: &[T]| data::bits(&[&x[..share.start], &x[share.end..]].concat());
             assert!(others(&before) == others(&data), "{self:?}: other shares changed");
+        }
+        if self.collective == Collective::ExclusiveScan && self.in_place && rank == 0 {
+            let before = self.input::<T>(rank);
+            assert!(data::bits(&before) == data::bits(&data), "{self:?}: rank 0's changed");
         }
         let is_in_data = self.is_in_place()
             && !matches!(self.collective, Collective::Scatter | Collective::Gather);

@@ -2,7 +2,8 @@
 
 use super::{Case, Operation};
 use crate::{Backend, Threads, data, oracle, with_type};
-use foldwire::{Collective, Communicator, Element, Report, Scope, Transport};
+use foldwire::schedule::Call;
+use foldwire::{Collective, Communicator, Element, Rank, Report, Scope, Transport};
 
 impl Case {
     /// Runs the case, checks every rank's result, and returns a [word](Self::word) of each.
@@ -115,7 +116,8 @@ impl Case {
         if result.len() != range.len() {
             return Err(format!("{} values instead of {}", result.len(), range.len()));
         }
-        let mut operands = vec![0.0; self.size];
+        let call = Call::new(self.collective, self.size, Rank::new(self.root));
+        let mut operands = vec![0.0; call.n_operands(Rank::new(rank))];
         for (&got, i) in result.iter().zip(range) {
             let context = |wrong| format!("value {i}: {wrong}; {report:?}");
             let (owner, at) = self.origin(rank, i);

@@ -128,6 +128,30 @@ macro_rules! each_collective {
                 Request::new(Collective::Reduce, data.len()).op(op).root(root).in_place(data)
             };
 
+            /// `data` becomes the reduction of this rank's `data` and of those of all ranks before it.
+            scan / start_scan [in_place data] (data: data, op: op) = |_own| {
+                Request::new(Collective::Scan, data.len()).op(op).in_place(data)
+            };
+
+            /// As [`scan`](Self::scan), from `send` into `recv` of the same length.
+            scan_into / start_scan_into [split send recv]
+                (send: send, recv: recv, op: op) = |_own| {
+                Request::new(Collective::Scan, send.len()).op(op).split(send, recv)
+            };
+
+            /// `data` becomes the reduction of the `data` of all ranks before this one; that of
+            /// rank 0 is unchanged.
+            exclusive_scan / start_exclusive_scan [in_place data] (data: data, op: op) = |_own| {
+                Request::new(Collective::ExclusiveScan, data.len()).op(op).in_place(data)
+            };
+
+            /// As [`exclusive_scan`](Self::exclusive_scan), from `send` into `recv` of the same
+            /// length; that of rank 0 is not touched and may be empty.
+            exclusive_scan_into / start_exclusive_scan_into [split send recv]
+                (send: send, recv: recv, op: op) = |_own| {
+                Request::new(Collective::ExclusiveScan, send.len()).op(op).split(send, recv)
+            };
+
             /// Each rank sends its share r of `send` to rank r; `recv` becomes the concatenation of
             /// what all ranks have for this one, by their ranks. `send` is as long on every rank,
             /// and `recv` has room for as many shares as there are ranks. What a rank has for

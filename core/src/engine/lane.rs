@@ -321,7 +321,8 @@ impl<F: Frame> Lane<F> {
     /// nobody's.
     fn operands(&self, program: &Program<'_>, step: &Step) -> RangeInclusive<u32> {
         let all = program.n_operands();
-        let most = if step.own { all.saturating_sub(self.own_operands()) } else { all };
+        let most =
+            if step.own && !step.before { all.saturating_sub(self.own_operands()) } else { all };
         if step.store { most..=most } else { 1..=most }
     }
 

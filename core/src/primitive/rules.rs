@@ -86,7 +86,7 @@ impl Rules {
     #[must_use]
     pub fn primitives(self, step: &Step, held: Option<Content>, links: Links) -> Primitives {
         let takes = step.takes();
-        let silent = Step { store: false, as_sent: false, ..*step };
+        let silent = Step { store: false, before: false, as_sent: false, ..*step };
         let step = if self.reads_only { &silent } else { step };
         let own_is_read = step.own && held.is_none();
         let over_own = self.reduces || step.as_sent || own_is_read;
@@ -210,6 +210,9 @@ impl List<'_> {
         let Step { keep, store, to, .. } = *self.step;
         let Rules { codec, keeps_frames, encodes_own, .. } = self.rules;
         let leaves_encoded = to.is_some() && self.wire == codec;
+        if self.step.before {
+            return self.store_and_meet_own(received);
+        }
         if received == CodecId::Raw || keeps_frames && !encodes_own && received.is_in_place() {
             self.push(Primitive::FoldInPlace);
             self.leave(Slot::In, received);
@@ -233,6 +236,21 @@ impl List<'_> {
             self.hold(Slot::Spare);
             self.leave(Slot::Held, CodecId::Raw);
         }
+    }
+
+    /// A received payload, which is stored, and own values, of which the sum is sent. Where input
+    /// and output are the same memory, own values must be read first.
+    fn store_and_meet_own(&mut self, received: CodecId) {
+        let Rules { codec, keeps_frames, encodes_own, .. } = self.rules;
+        if encodes_own {
+            self.push(Primitive::EncodeOwn { to: Slot::Spare, codec });
+            self.push(Primitive::Combine { with: Slot::Spare });
+        } else if keeps_frames {
+            self.push(Primitive::Fold);
+        } else {
+            self.push(Primitive::Refold);
+        }
+        self.store(Slot::In, received);
     }
 
     /// A received payload, and what is held.

@@ -4,20 +4,21 @@
 //!
 //! Ranks stand in order from the root. *Broadcast*: each stores what comes from the rank before it
 //! and sends it on. *Reduce*: each adds its own to what comes from the rank after it and sends the
-//! sum towards the root. There is one part, processed in rounds, and rounds follow each other along
+//! sum towards the root. *Scan*: each adds its own to what comes from the rank before it, stores the
+//! sum, or in an exclusive scan what came, and sends the sum on. There is one part, processed in rounds, and rounds follow each other along
 //! the chain, so no link carries anything twice and none waits for another once the first round has
 //! passed.
 //!
 //! Cost for m bytes in k rounds over n ranks, with latency α per message, β per byte sent and γ per
-//! byte reduced: broadcast (k + n − 2)·(α + m/k·β), reduce (k + n − 2)·(α + m/k·(β + γ)): m·β for
-//! long arrays, where a binomial tree's root sends ⌈log₂ n⌉·m. Source: J. L. Träff, A. Ripke,
+//! byte reduced: broadcast (k + n − 2)·(α + m/k·β), reduce and scan (k + n − 2)·(α + m/k·(β + γ)): m·β
+//! for long arrays, where a binomial tree's root sends ⌈log₂ n⌉·m. Source: J. L. Träff, A. Ripke,
 //! "Optimal broadcast for fully connected processor-node networks", J. Parallel Distrib. Comput. 68
 //! (2008), section 1, "linear pipeline".
 
 use super::{Call, Collective, Part, Schedule, Step};
 use crate::transport::Rank;
 
-/// Broadcast and reduce along a chain.
+/// Broadcast, reduce and scan along a chain.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain;
 
@@ -30,20 +31,22 @@ impl Schedule for Chain {
     }
 
     fn supports(&self, collective: Collective) -> bool {
-        matches!(collective, Collective::Broadcast | Collective::Reduce)
+        matches!(collective, Collective::Broadcast | Collective::Reduce) || collective.is_scan()
     }
 
     fn n_parts(&self, _: Call) -> usize {
         1
     }
 
-    fn n_steps(&self, _: Call, _: Rank) -> usize {
-        1
+    fn n_steps(&self, call: Call, rank: Rank) -> usize {
+        // The first gets nothing from others, and has nobody to send to.
+        let is_idle = call.collective == Collective::ExclusiveScan && call.size == 1;
+        usize::from(!is_idle || rank.index() > 0)
     }
 
     fn n_encodings(&self, call: Call) -> u64 {
-        // Every rank but the root encodes its partial sum once.
-        if call.collective == Collective::Reduce { call.size as u64 - 1 } else { 0 }
+        // Every rank but the last encodes its partial sum once.
+        if call.collective.reduces() { call.size as u64 - 1 } else { 0 }
     }
 
     fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
@@ -53,6 +56,22 @@ impl Schedule for Chain {
         // The neighbour nearer to the root, and the one farther from it.
         let nearer = (place > 0).then(|| Rank::new((rank.index() + n - 1) % n));
         let farther = (place + 1 < n).then(|| Rank::new((rank.index() + 1) % n));
+        if call.collective.is_scan() {
+            let step = match nearer {
+                None => Step::own(WHOLE),
+                Some(from) if call.collective == Collective::Scan || farther.is_some() => {
+                    Step::receive(WHOLE, from).reduce()
+                }
+                Some(from) => Step::receive(WHOLE, from),
+            };
+            let step = Step { to: farther, ..step };
+            return match (call.collective, nearer) {
+                (Collective::Scan, _) => step.store(),
+                (_, None) => step,
+                (_, Some(_)) if step.own => step.store_before(),
+                (_, Some(_)) => step.store(),
+            };
+        }
         let reduces = call.collective == Collective::Reduce;
         let (from, to) = if reduces { (farther, nearer) } else { (nearer, farther) };
         let received = |from| Step::receive(WHOLE, from);

@@ -146,10 +146,11 @@ impl<'a> Group<'a> {
             return Err(Fault::Unsupported { collective });
         }
         let n_parts = schedule.n_parts(call);
-        let may_be_whole = matches!(
-            collective,
-            Collective::AllReduce | Collective::Broadcast | Collective::Reduce
-        );
+        let may_be_whole = collective.is_scan()
+            || matches!(
+                collective,
+                Collective::AllReduce | Collective::Broadcast | Collective::Reduce
+            );
         if n_parts != collective.n_parts(size) && !(may_be_whole && n_parts == 1) {
             return Err(Fault::PartCount { n_parts, size });
         }
@@ -272,6 +273,13 @@ impl<'a> Group<'a> {
         }
 
         let own = if step.own { Some(self.own(rank, step, keeps_local)?) } else { None };
+        if step.before
+            && let Some(received) = &received
+        {
+            for (place, value) in received.values.iter().enumerate() {
+                self.store(rank, self.part(part, place), value)?;
+            }
+        }
         let mut run = match (received, own) {
             (Some(mut received), Some(own)) => {
                 for (place, (value, own)) in received.values.iter_mut().zip(&own.values).enumerate()
@@ -292,7 +300,7 @@ impl<'a> Group<'a> {
         }
         for (place, value) in run.values.iter_mut().enumerate() {
             value.as_sent |= to.is_some() || step.as_sent;
-            if step.store {
+            if step.store && !step.before {
                 self.store(rank, self.part(part, place), value)?;
             }
         }
@@ -391,11 +399,15 @@ impl<'a> Group<'a> {
         };
         state.local.remove(overwritten.index());
 
-        if let Some(r) = contributors(call, part).first_difference(&value.contributors) {
+        if let Some(r) = contributors(call, rank, part).first_difference(&value.contributors) {
             let contributor = Rank::new(r);
             return Err(Fault::WrongContributors { rank, step, part, contributor });
         }
 
+        if call.collective.is_scan() {
+            // No two ranks have the same result.
+            return Ok(());
+        }
         let &Value { tree, as_sent, .. } = value;
         let first = self.outputs[part.index()].get_or_insert(Output { rank, tree, as_sent });
         if (first.tree, first.as_sent) != (tree, as_sent) {
@@ -485,10 +497,10 @@ impl State {
     }
 }
 
-/// The ranks whose values make up `part` of the output.
-fn contributors(call: Call, part: Part) -> BitSet {
+/// The ranks whose values make up `part` of a rank's output.
+fn contributors(call: Call, rank: Rank, part: Part) -> BitSet {
     if call.collective.reduces() {
-        return BitSet::full(call.size);
+        return BitSet::first(call.n_operands(rank), call.size);
     }
     let mut origin = BitSet::new(call.size);
     let starts_with = |&rank: &Rank| call.has(call.input(rank), rank, part);

@@ -56,7 +56,7 @@ impl Step {
     /// What the step does, in words; the table at [`Step`] has them all.
     #[must_use]
     pub const fn name(&self) -> &'static str {
-        let Self { own, store, as_sent, .. } = *self;
+        let Self { own, store, before, as_sent, .. } = *self;
         match (self.from.is_some(), own, store, self.to.is_some()) {
             (false, _, false, false) => "take",
             (false, _, false, true) => "send",
@@ -70,6 +70,7 @@ impl Step {
             (true, true, false, false) => "reduce",
             (true, true, false, true) => "reduce-send",
             (true, true, true, false) => "reduce-store",
+            (true, true, true, true) if before => "store-reduce-send",
             (true, true, true, true) => "reduce-store-send",
         }
     }

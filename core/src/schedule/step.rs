@@ -32,6 +32,7 @@ use crate::transport::Rank;
 /// | reduce-send | yes | yes | | | yes |
 /// | reduce-store | yes | yes | | yes | |
 /// | reduce-store-send | yes | yes | | yes | yes |
+/// | store-reduce-send | yes | yes | | before | yes |
 ///
 /// # Examples
 /// ```
@@ -57,6 +58,9 @@ pub struct Step {
     pub keep: bool,
     /// The value goes into the output: if it is sent, what the receiver decodes.
     pub store: bool,
+    /// What is stored is what was received, before what the rank has is combined with it. Then it
+    /// stores, and sends the combination.
+    pub before: bool,
     /// Some other rank received this very value through the wire: store what that rank decodes,
     /// though nothing is sent here, so that all ranks hold the same bits.
     pub as_sent: bool,
@@ -69,7 +73,8 @@ impl Step {
     #[must_use]
     pub const fn own(part: Part) -> Self {
         let (from, to) = (None, None);
-        Self { part, n_parts: 1, from, own: true, keep: false, store: false, as_sent: false, to }
+        let (keep, store, before, as_sent) = (false, false, false, false);
+        Self { part, n_parts: 1, from, own: true, keep, store, before, as_sent, to }
     }
 
     /// The same for a run of so many parts.
@@ -112,6 +117,12 @@ impl Step {
         Self { store: true, as_sent: true, ..self }
     }
 
+    /// Store what was received, and not what it is combined with.
+    #[must_use]
+    pub const fn store_before(self) -> Self {
+        Self { store: true, before: true, ..self }
+    }
+
     /// Send the value to this rank.
     #[must_use]
     pub const fn to(self, to: Rank) -> Self {
@@ -126,6 +137,8 @@ impl Step {
             && (self.from.is_some() || self.own)
             && (self.to.is_some() || self.store || self.keep)
             && (self.store || !self.as_sent)
+            && (!self.before || self.store && self.reduces() && self.to.is_some() && !self.keep)
+            && !(self.before && self.as_sent)
     }
 
     /// Whether the rank's own values become the holding, and nothing else is made of them.
@@ -143,6 +156,6 @@ impl Step {
     /// Whether the value that is stored is what a receiver decodes.
     #[must_use]
     pub const fn stores_as_sent(&self) -> bool {
-        self.store && (self.as_sent || self.to.is_some())
+        self.store && !self.before && (self.as_sent || self.to.is_some())
     }
 }

@@ -174,6 +174,7 @@ fn contributors(case: &Case, rank: usize) -> impl Iterator<Item = usize> {
     (0..case.size).filter(move |&other| match collective {
         Collective::Broadcast | Collective::Scatter => other == root && rank != root,
         Collective::Gather | Collective::Reduce => rank == root && other != rank,
+        Collective::Scan | Collective::ExclusiveScan => other < rank,
         _ => other != rank,
     })
 }

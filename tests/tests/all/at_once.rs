@@ -10,6 +10,7 @@ use foldwire::{Bound, Config, Element, Error, Op, Plan, Rank, SharedCommunicator
 use foldwire_sim::{End, Net, World};
 use foldwire_tests::case::{Operation, SIZES};
 use foldwire_tests::{Backend, Threads, data, suite};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn raw() -> Plan {
@@ -362,6 +363,30 @@ fn groups_of_different_arrays_are_a_mismatch() {
             "{outcome:?}"
         );
     });
+}
+
+#[test]
+fn nobody_leaves_a_barrier_before_all_have_come() {
+    for size in SIZES {
+        let came = AtomicUsize::new(0);
+        Threads::default().run_transports(size, |transport| {
+            let world = SharedCommunicator::new(transport, 2).unwrap();
+            for round in 1..=20 {
+                came.fetch_add(1, Ordering::SeqCst);
+                if round % 2 == 0 {
+                    world.barrier().unwrap();
+                } else {
+                    let barrier = world.start_barrier().unwrap();
+                    assert_eq!(
+                        world.all_reduce_scalar(round as f64, Op::Min).unwrap(),
+                        round as f64
+                    );
+                    barrier.wait().into_result().unwrap();
+                }
+                assert!(came.load(Ordering::SeqCst) >= round * size, "{size} ranks");
+            }
+        });
+    }
 }
 
 /// Two communicators' calls as futures that are woken, on two tasks of one thread for each rank.

@@ -390,5 +390,5 @@ fn codes_of_types_operations_codecs_and_collectives() {
     let of_one_block =
         ["all-reduce", "reduce-scatter", "all-gather", "broadcast", "scatter", "gather", "reduce"];
     assert_eq!(names[..7], of_one_block);
-    assert_eq!(names[7..], ["all-to-all"]);
+    assert_eq!(names[7..], ["all-to-all", "scan", "exclusive-scan"]);
 }

@@ -5,7 +5,7 @@ use foldwire::bound::BoundError;
 use foldwire::error::{Buffer, Field};
 use foldwire::pipeline::{COMPRESS_ONCE, FUSED};
 use foldwire::schedule::Binomial;
-use foldwire::{Bound, Error, Op, Plan, Rank, Scope};
+use foldwire::{Bound, Collective, Error, Op, Plan, Rank, Scope};
 use foldwire_tests::data;
 use foldwire_tests::deadline::{Comm, PATIENT, plan, run};
 
@@ -21,7 +21,7 @@ fn all_reduce_with(comm: &mut Comm, plan: &Plan) -> Error {
     failed(comm.all_reduce(&mut vec![1.5f32; 1000], Op::Sum, plan))
 }
 
-const MISUSES: [Misuse; 15] = [
+const MISUSES: [Misuse; 16] = [
     (
         "send buffer of a rank without a share",
         |comm| {
@@ -88,6 +88,11 @@ const MISUSES: [Misuse; 15] = [
         "schedule",
         |comm| all_reduce_with(comm, &plan().with_schedule(&Binomial)),
         |e| matches!(e, Error::Unsupported { .. }),
+    ),
+    (
+        "average of a scan",
+        |comm| failed(comm.scan(&mut vec![1.5f32; 1000], Op::Avg, &Plan::raw())),
+        |e| matches!(e, Error::NoAverage { collective: Collective::Scan }),
     ),
     (
         "bound on a product",

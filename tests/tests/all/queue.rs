@@ -22,7 +22,9 @@ fn calls_of_a_queue_end_in_order_with_the_results_of_blocking_ones() {
             queue.all_gather(input(4, 12_345), &LOSSY());
             queue.reduce(input(5, 777), Op::Sum, Rank(0), &LOSSY());
             queue.all_to_all(input(6, even), &LOSSY());
-            assert_eq!(queue.len(), 7);
+            queue.scan(input(7, 4000), Op::Sum, &LOSSY());
+            queue.exclusive_scan(input(8, 50), Op::Max, &LOSSY());
+            assert_eq!(queue.len(), 9);
             let mut results = Vec::new();
             // As an event loop does, and at last waiting.
             while results.len() < 4 {
@@ -52,13 +54,15 @@ fn calls_of_a_queue_end_in_order_with_the_results_of_blocking_ones() {
             call(12_345, &mut |x| comm.all_gather_in_place(x, &LOSSY()));
             call(777, &mut |x| comm.reduce_in_place(x, Op::Sum, Rank(0), &LOSSY()));
             call(even, &mut |x| comm.all_to_all_in_place(x, &LOSSY()));
+            call(4000, &mut |x| comm.scan(x, Op::Sum, &LOSSY()));
+            call(50, &mut |x| comm.exclusive_scan(x, Op::Max, &LOSSY()));
             (results, expected)
         });
         for (rank, (results, expected)) in submitted.iter().enumerate() {
             for (call, (got, want)) in results.iter().zip(expected).enumerate() {
                 assert!(data::bits(got) == data::bits(want), "rank {rank} of {size}, call {call}");
             }
-            assert_eq!(results.len(), 7);
+            assert_eq!(results.len(), 9);
         }
     }
 }
@@ -128,5 +132,5 @@ fn a_queue_taken_apart_gives_back_what_has_not_begun() {
     });
     assert_eq!(left[0].1, [vec![1.0; 5], vec![2.0; 5]]);
     assert_eq!(left[0].0, [0.0; 5]);
-    assert_eq!(Collective::ALL.len(), 8, "does the queue have the new ones?");
+    assert_eq!(Collective::ALL.len(), 10, "does the queue have the new ones?");
 }

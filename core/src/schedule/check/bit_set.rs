@@ -14,14 +14,12 @@ impl BitSet {
         Self { words: vec![0; capacity.div_ceil(64)] }
     }
 
-    /// `0..n`.
-    pub(super) fn full(n: usize) -> Self {
-        let mut set = Self::new(n);
-        set.words.fill(u64::MAX);
-        if !n.is_multiple_of(64)
-            && let Some(last) = set.words.last_mut()
-        {
-            *last = (1 << (n % 64)) - 1;
+    /// `0..n`, with room for `0..capacity`.
+    pub(super) fn first(n: usize, capacity: usize) -> Self {
+        let mut set = Self::new(capacity);
+        set.words[..n.div_ceil(64)].fill(u64::MAX);
+        if !n.is_multiple_of(64) {
+            set.words[n / 64] = (1 << (n % 64)) - 1;
         }
         set
     }
