@@ -1,8 +1,8 @@
 //! Foldwire: compression-accelerated collective communication.
 //!
 //! Collectives (all-reduce, reduce-scatter, all-gather, broadcast, scatter, gather, reduce,
-//! all-to-all, scans) of floating-point values ([`Element`]: `f32`, `f64`, [`f16`](struct@f16), [`bf16`])
-//! travel compressed, within an error bound that the caller sets, and are reduced without
+//! all-to-all, scans) of floating-point values ([`Element`]: `f32`, `f64`, [`f16`](struct@f16),
+//! [`bf16`]) travel compressed, within an error bound that the caller sets, and are reduced without
 //! decompressing.
 //!
 //! A tour, from the caller down to the wire:
