@@ -19,7 +19,7 @@ use crate::bound::Quantum;
 use crate::budget::check_bound;
 use crate::codec::{AnyCodec, CodecParams};
 use crate::element::Element;
-use crate::engine::{Buffers, Engine, Notices, Program};
+use crate::engine::{Buffers, Notices, Program};
 use crate::error::{Buffer, Error};
 use crate::frame::CallHeader;
 use crate::group::{Group, RankSet};
@@ -490,15 +490,16 @@ impl<X: Transport> Communicator<X> {
         self.config.lanes.clamp(1, MAX_LANES)
     }
 
-    /// Makes the engine of a call, or of a look at the extent of its data. Each has a sequence
-    /// number of its own, or a frame of one could be taken for one of the other.
-    fn engine<'s, T: Element>(
+    /// Makes the program of a call, or of a look at the extent of its data; and on how many lanes it
+    /// runs. Each has a sequence number of its own, or a frame of one could be taken for one of the
+    /// other.
+    fn program<'s, T: Element>(
         &mut self,
-        terms: Terms<'s>,
+        terms: &Terms<'s>,
         codec: &AnyCodec<T>,
         header: CallHeader,
-    ) -> Result<Engine<'s, X::Frame>, Error> {
-        let Terms { schedule, call, op, plan, shares, window, .. } = terms;
+    ) -> Result<(Program<'s>, usize), Error> {
+        let &Terms { schedule, call, op, ref plan, shares, window, .. } = terms;
         let (codec, rank) = (codec.as_dyn(), self.rank());
         let max_segment = max_segment(codec, self.transport.frame_capacity())?;
         // All of each array goes in one frame with the others.
@@ -526,6 +527,6 @@ impl<X: Transport> Communicator<X> {
             checksum: self.checksum(),
             rank,
         };
-        Ok(Engine::new(program, lanes, self.transport.now()))
+        Ok((program, lanes))
     }
 }

@@ -9,7 +9,7 @@ use crate::codec::{AnyCodec, Raw};
 use crate::element::Element;
 #[cfg(feature = "alloc")]
 use crate::engine::Each;
-use crate::engine::{Buffers, Engine, Frame, Limits, Progress, Work};
+use crate::engine::{Buffers, Engine, Frame, Limits, Program, Progress, Work};
 use crate::error::Error;
 use crate::frame::Measure;
 #[cfg(feature = "alloc")]
@@ -44,8 +44,11 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         request: Request<'a, 'a, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let call = Underway::start(comm, &request, plan)?;
-        Ok(Self { comm, request, call })
+        let call = Underway::prepare(comm, &request, plan)?;
+        // In place: an engine is large.
+        let mut operation = Self { comm, request, call };
+        operation.call.begin(operation.comm, &operation.request)?;
+        Ok(operation)
     }
 
     /// Fails with [`Error::Stalled`] after `timeout` without any progress, whatever
@@ -133,19 +136,40 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     ///
     /// # Errors
     /// Errors of use, and [`Error::Poisoned`].
+    #[cfg(feature = "alloc")]
     pub(crate) fn start<X: Transport<Frame = F>>(
         comm: &mut Communicator<X>,
         request: &Request<'_, 's, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let terms = comm.prepare(request, plan)?;
-        let mut call = Self::new(comm, terms);
-        if terms.plan.needs_extent() {
-            call.start_look(comm, request, terms.plan.samples(terms.shares.count()))?;
-        } else {
-            call.start_call(comm, &resolve::<T>(&terms, None)?)?;
-        }
+        let mut call = Self::prepare(comm, request, plan)?;
+        call.begin(comm, request)?;
         Ok(call)
+    }
+
+    /// Checks a call that is to [begin](Self::begin).
+    fn prepare<X: Transport<Frame = F>>(
+        comm: &mut Communicator<X>,
+        request: &Request<'_, 's, T>,
+        plan: &Plan,
+    ) -> Result<Self, Error> {
+        let terms = comm.prepare(request, plan)?;
+        Ok(Self::new(comm, terms))
+    }
+
+    /// Begins with a look at the data, or without.
+    fn begin<X: Transport<Frame = F>>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        request: &Request<'_, 's, T>,
+    ) -> Result<(), Error> {
+        if self.terms.plan.needs_extent() {
+            let sampled = self.terms.plan.samples(self.terms.shares.count());
+            self.start_look(comm, request, sampled)
+        } else {
+            let budget = resolve::<T>(&self.terms, None)?;
+            self.start_call(comm, &budget)
+        }
     }
 
     /// Starts a call on arrays that follow each other in the buffers and end there, of which each
@@ -173,17 +197,16 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let quanta = budgets.iter().map(|budget| budget.quantum.step());
         let header = call.terms.header(Measure::Group, digest(ends, quanta));
         let codec = codecs.first().ok_or(Error::Internal)?;
-        call.engine = Some(comm.engine(call.terms, codec, header)?);
+        let program = comm.program(&call.terms, codec, header)?;
+        call.run(comm, program);
         call.phase = Phase::Group(codecs);
         Ok(call)
     }
 
     fn new<X: Transport<Frame = F>>(comm: &Communicator<X>, terms: Terms<'s>) -> Self {
-        let now = comm.transport.now();
-        let limits = Limits {
-            stall: comm.config.timeout,
-            deadline: comm.config.deadline.map(|left| now.saturating_add(left)),
-        };
+        let deadline = |left| comm.transport.now().saturating_add(left);
+        let limits =
+            Limits { stall: comm.config.timeout, deadline: comm.config.deadline.map(deadline) };
         let phase = Phase::Call(AnyCodec::Raw(Raw::new()));
         Self { terms, limits, engine: None, phase, before: Report::default() }
     }
@@ -200,7 +223,8 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let (measure, asked) = ask(&self.terms, sampled);
         let look = self.terms.of_look();
         let codec = comm.codec::<f64>(&look, Quantum::LOSSLESS);
-        self.engine = Some(comm.engine(look, &codec, self.terms.header(measure, asked))?);
+        let program = comm.program(&look, &codec, self.terms.header(measure, asked))?;
+        self.run(comm, program);
         self.phase = Phase::Look { values, sampled };
         Ok(())
     }
@@ -212,11 +236,19 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     ) -> Result<(), Error> {
         let codec = comm.codec::<T>(&self.terms, budget.quantum);
         let header = self.terms.header(Measure::Lattice, budget.quantum.step());
-        let mut engine = comm.engine(self.terms, &codec, header)?;
-        budget.note_in(&mut engine.report);
-        self.engine = Some(engine);
+        let program = comm.program(&self.terms, &codec, header)?;
+        budget.note_in(&mut self.run(comm, program).report);
         self.phase = Phase::Call(codec);
         Ok(())
+    }
+
+    /// Runs this program next, on so many lanes.
+    fn run<X: Transport<Frame = F>>(
+        &mut self,
+        comm: &Communicator<X>,
+        (program, lanes): (Program<'s>, usize),
+    ) -> &mut Engine<'s, F> {
+        self.engine.insert(Engine::new(program, lanes, comm.transport.now()))
     }
 
     /// Rests until something comes, or until it is time to look.

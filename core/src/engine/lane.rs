@@ -218,12 +218,16 @@ impl<F: Frame> Lane<F> {
             primitives.reverse();
             self.to_do = Some(primitives);
         }
+        // When the last primitive that takes time ended, if none has been carried out since.
+        let mut ended = None;
         while let Some(&primitive) = self.to_do.as_ref().and_then(|to_do| to_do.last()) {
-            let clock = clock(primitive).map(|clock| (clock, transport.now()));
+            let clock = clock(primitive);
+            let start = clock.and(ended.take()).or_else(|| clock.map(|_| transport.now()));
             let done = self.slots.carry_out(primitive, compute, run, &mut self.n_done, report);
-            if let Some((clock, start)) = clock {
-                let clock = clock(report);
-                *clock = clock.saturating_add(transport.now().saturating_sub(start));
+            if let (Some(clock), Some(start)) = (clock, start) {
+                let (clock, now) = (clock(report), transport.now());
+                *clock = clock.saturating_add(now.saturating_sub(start));
+                ended = Some(now);
             }
             core::task::ready!(done)?;
             self.to_do.as_mut().and_then(heapless::Vec::pop);
