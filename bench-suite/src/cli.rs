@@ -9,6 +9,7 @@ mod bench;
 mod info;
 #[cfg(unix)]
 mod launch;
+mod schedule;
 mod sim;
 
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub use info::InfoArgs;
 pub use launch::{EnvArg, LaunchArgs};
 
 pub use bench::{BackendArg, BenchArgs, DTypeArg, OpArg, PresetArg};
+pub use schedule::ScheduleArgs;
 pub use sim::SimArgs;
 
 /// Collectives on compressed arrays: the main job and the measurements.
@@ -43,6 +45,7 @@ Examples:
   foldwire bench allreduce --ranks 4          a collective over sizes
   mpirun -n 2 foldwire bench allreduce --backend mpi
   foldwire sim allreduce --ranks 2:512        what to expect on a cluster that is not here
+  foldwire schedule ring --ranks 6            who sends what to whom, in which order
   foldwire launch -n 4 -- ./program           four ranks of a program on this machine
   foldwire info                               what this build and this machine have
 
@@ -59,6 +62,8 @@ pub enum Command {
     Bench(BenchArgs),
     /// Predict how long a collective takes on thousands of ranks, with every preset
     Sim(SimArgs),
+    /// Show who sends what to whom in a schedule, rank by rank or as a picture
+    Schedule(ScheduleArgs),
     /// Start the ranks of a program on this machine, forward their output, end them together
     #[cfg(unix)]
     Launch(LaunchArgs),

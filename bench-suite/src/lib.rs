@@ -10,8 +10,8 @@
 //! | [`quality`] | errors of a result against the exact one |
 //! | [`memory`], [`room`] | what memory itself can do, and the order of repetitions; whether there is enough |
 //! | [`peers`] | sizes and speeds of other compressors |
-//! | [`streams`], [`table`], [`picture`] | what the user sees |
-//! | [`stack`], [`codec`], [`bench`](mod@bench), [`sim`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
+//! | [`streams`], [`table`], [`picture`], [`plot`] | what the user sees |
+//! | [`stack`], [`codec`], [`bench`](mod@bench), [`sim`], [`schedule`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -25,9 +25,11 @@ pub mod launch;
 pub mod memory;
 pub mod peers;
 pub mod picture;
+pub mod plot;
 mod progress;
 pub mod quality;
 pub mod room;
+pub mod schedule;
 pub mod sim;
 pub mod sizes;
 pub mod stack;

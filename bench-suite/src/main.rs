@@ -10,7 +10,7 @@ use foldwire_bench::cli::{Cli, Command};
 use foldwire_bench::launch;
 use foldwire_bench::streams::{self, OutputError};
 use foldwire_bench::usage::UsageError;
-use foldwire_bench::{bench, codec, info, sim, stack};
+use foldwire_bench::{bench, codec, info, schedule, sim, stack};
 
 fn main() -> ExitCode {
     let result = match Cli::try_parse() {
@@ -34,6 +34,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Sim(args) => sim::run(args)?,
         #[cfg(unix)]
         Command::Launch(args) => return launch::run(args),
+        Command::Schedule(args) => schedule::run(args)?,
         Command::Info(args) => info::run(args)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -24,7 +24,6 @@ use crate::bench::data::Source;
 use crate::cli::SimArgs;
 use crate::streams;
 use crate::usage::UsageError;
-pub use plot::PlotFile;
 use speeds::Speeds;
 pub use speeds::SpeedsArg;
 use sweep::{Setting, Sweep};
@@ -69,7 +68,7 @@ fn predict<T: Element>(
     }
     if let Some(file) = &args.plot {
         let path = file.path();
-        plot::draw(file, &setting, &sweep)
+        file.draw(&plot::SweepPlot { setting: &setting, sweep: &sweep })
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
         streams::remark(format_args!("plot: {}", path.display()));
     }

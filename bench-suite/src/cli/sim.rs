@@ -6,7 +6,8 @@ use clap::Args;
 use foldwire::{Bound, Collective, Preset};
 
 use super::bench::{DTypeArg, PresetArg, collective, frame, lanes, preset};
-use crate::sim::{PlotFile, SpeedsArg};
+use crate::plot::PlotFile;
+use crate::sim::SpeedsArg;
 use crate::sizes::{self, Sizes};
 use crate::values::LinkRate;
 

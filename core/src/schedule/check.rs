@@ -59,6 +59,36 @@ pub struct Summary {
     pub critical_path: usize,
 }
 
+/// A message of a checked schedule. Times are as in [`Summary::critical_path`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Message {
+    /// The sender.
+    pub from: Rank,
+    /// The receiver.
+    pub to: Rank,
+    /// The part it carries, or the first of a run.
+    pub part: Part,
+    /// How many parts it carries.
+    pub n_parts: usize,
+    /// When it leaves.
+    pub departure: usize,
+    /// When it is there.
+    pub arrival: usize,
+}
+
+/// Proves `schedule` right for `call`, and lists its messages in the order of their arrival.
+///
+/// # Errors
+/// As [`check`].
+pub fn messages(schedule: &dyn Schedule, call: Call) -> Result<(Summary, Vec<Message>), Fault> {
+    let mut group = Group { messages: Some(Vec::new()), ..Group::new(schedule, call)? };
+    group.run()?;
+    let mut messages = group.messages.take().unwrap_or_default();
+    messages.sort_by_key(|message| (message.arrival, message.from, message.to));
+    Ok((group.conclude()?, messages))
+}
+
 /// Proves `schedule` right for `call`.
 ///
 /// # Errors
@@ -90,6 +120,8 @@ struct Group<'a> {
     /// By part: the first output stored, which all others must equal.
     outputs: Vec<Option<Output>>,
     summary: Summary,
+    /// All that have arrived, if they are to be listed.
+    messages: Option<Vec<Message>>,
 }
 
 /// One rank.
@@ -179,6 +211,7 @@ impl<'a> Group<'a> {
             links: BTreeMap::new(),
             outputs: (0..n_parts).map(|_| None).collect(),
             summary: Summary::default(),
+            messages: None,
         })
     }
 
@@ -252,7 +285,14 @@ impl<'a> Group<'a> {
         let clock = &mut state.clock;
         clock.received = clock.received.max(frame.departure) + 1;
         clock.now = clock.now.max(clock.received);
+        let arrival = clock.received;
+        let Frame { ref run, departure } = frame;
+        let message =
+            Message { from, to: rank, part: run.part, n_parts: arrived, departure, arrival };
         state.received = Some(frame);
+        if let Some(messages) = &mut self.messages {
+            messages.push(message);
+        }
         Ok(())
     }
 

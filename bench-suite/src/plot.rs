@@ -1,0 +1,113 @@
+//! Plots as SVG or PNG.
+//!
+//! Both are drawn by the same code. A PNG has twice the pixels each way, and its letters are those
+//! of a font that comes with the program, so that it looks the same on machines without fonts.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use epaint_default_fonts::UBUNTU_LIGHT;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::{FontStyle, register_font};
+
+use crate::picture::Image;
+use crate::usage::UsageError;
+
+/// Pixels of a PNG for each of an SVG's, each way.
+const PNG_SCALE: u32 = 2;
+/// The font of all letters.
+pub const FONT: &str = "sans-serif";
+
+/// Colours that people with colour blindness tell apart (Okabe and Ito).
+pub const COLOURS: [RGBColor; 6] = [
+    RGBColor(120, 120, 120),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(213, 94, 0),
+];
+
+/// Something to be drawn.
+pub trait Plot {
+    /// Width and height in pixels.
+    fn size(&self) -> (u32, u32);
+
+    /// Draws it on anything, `scale` times as large as its size.
+    ///
+    /// # Errors
+    /// When it cannot be drawn on.
+    fn draw_on<B: DrawingBackend<ErrorType: 'static>>(
+        &self,
+        root: DrawingArea<B, Shift>,
+        scale: u32,
+    ) -> anyhow::Result<()>;
+}
+
+/// A picture's file, whose name says the format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlotFile {
+    path: PathBuf,
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Svg,
+    Png,
+}
+
+impl PlotFile {
+    /// Where the picture goes.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Draws into the file.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn draw(&self, plot: &impl Plot) -> anyhow::Result<()> {
+        let font = register_font(FONT, FontStyle::Normal, UBUNTU_LIGHT);
+        font.map_err(|_| anyhow::anyhow!("the font that comes with this program cannot be read"))?;
+        let (width, height) = plot.size();
+        match self.format {
+            Format::Svg => {
+                let mut svg = String::new();
+                let root = SVGBackend::with_string(&mut svg, plot.size()).into_drawing_area();
+                plot.draw_on(root, 1)?;
+                fs::write(&self.path, svg)?;
+            }
+            Format::Png => {
+                let size = (width * PNG_SCALE, height * PNG_SCALE);
+                let mut rgb = vec![0; 3 * size.0 as usize * size.1 as usize];
+                let root = BitMapBackend::with_buffer(&mut rgb, size).into_drawing_area();
+                plot.draw_on(root, PNG_SCALE)?;
+                Image::from_rgb(size.0 as usize, &rgb).save(&self.path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for PlotFile {
+    type Err = UsageError;
+
+    fn from_str(text: &str) -> Result<Self, UsageError> {
+        let path = PathBuf::from(text);
+        let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        let format = match ending.to_ascii_lowercase().as_str() {
+            "svg" => Format::Svg,
+            "png" => Format::Png,
+            _ => {
+                return Err(UsageError::new(format!(
+                    "`{text}` does not say the picture's format: write a name that ends in .svg or .png"
+                )));
+            }
+        };
+        Ok(Self { path, format })
+    }
+}

@@ -1,0 +1,143 @@
+//! `foldwire schedule`: who sends what to whom, as programs, as a table, and as a picture.
+//!
+//! All that is shown has been proved right by the checker, whose times it has: a message takes one
+//! unit, a rank can send one and receive one at the same time, and all else is free.
+
+mod picture;
+
+use std::fmt::Write as _;
+
+use foldwire::schedule::check::{self, Message, Summary};
+use foldwire::schedule::{self, Call, Schedule, program};
+use foldwire::{Collective, Rank};
+use serde_json::json;
+
+use crate::cli::ScheduleArgs;
+use crate::streams;
+use crate::table::{Align, Table};
+use crate::usage::UsageError;
+use picture::Picture;
+
+/// Runs the subcommand.
+///
+/// # Errors
+///
+/// When the schedule cannot do what is asked, or a file or stdout cannot be written.
+pub fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
+    let Some(named) = args.schedule else { return overview(args) };
+    let schedule = named.0;
+    let first = Collective::ALL.into_iter().find(|&collective| schedule.supports(collective));
+    let collective = match args.collective {
+        Some(collective) if !schedule.supports(collective) => {
+            let name = schedule.name();
+            return Err(UsageError::new(format!("{name} has no {}", collective.name())).into());
+        }
+        asked => asked.or(first).ok_or_else(|| UsageError::new("it can do nothing"))?,
+    };
+    let call = call(args, collective)?;
+    let (summary, messages) = check::messages(schedule, call)?;
+    if let Some(file) = &args.plot {
+        file.draw(&Picture { schedule, call, summary, messages: &messages })?;
+        streams::remark(format_args!("drawn: {}", file.path().display()));
+    }
+    if args.json {
+        let object = json!({
+            "schedule": schedule.name(),
+            "collective": collective.name(),
+            "ranks": call.size,
+            "root": call.root.0,
+            "ranks_per_node": call.ranks_per_node,
+            "parts": schedule.n_parts(call),
+            "critical_path": summary.critical_path,
+            "messages": messages.iter().map(object).collect::<Vec<_>>(),
+        });
+        return Ok(streams::write(&format!("{object}\n"))?);
+    }
+    Ok(streams::write(&programs(schedule, call, &summary))?)
+}
+
+fn call(args: &ScheduleArgs, collective: Collective) -> Result<Call, UsageError> {
+    let size = args.ranks as usize;
+    if args.root as usize >= size {
+        let problem = format!("there is no rank {} among {size}; name another root", args.root);
+        return Err(UsageError::new(problem));
+    }
+    let call = Call::new(collective, size, Rank(args.root)).with_runs(args.max_run);
+    Ok(call.with_nodes(args.ranks_per_node as usize))
+}
+
+fn object(message: &Message) -> serde_json::Value {
+    json!({
+        "from": message.from.0,
+        "to": message.to.0,
+        "part": message.part.0,
+        "parts": message.n_parts,
+        "departure": message.departure,
+        "arrival": message.arrival,
+    })
+}
+
+/// What it comes to, in a line.
+fn title(schedule: &dyn Schedule, call: Call, summary: &Summary) -> String {
+    let (name, collective) = (schedule.name(), call.collective.name());
+    let Summary { n_messages, critical_path, .. } = summary;
+    let nodes = match call.ranks_per_node {
+        1 => String::new(),
+        n => format!(", {n} a node"),
+    };
+    format!(
+        "{collective} by {name}, {} ranks{nodes}: {n_messages} messages, {critical_path} one after \
+         the other",
+        call.size
+    )
+}
+
+/// The program of each rank.
+fn programs(schedule: &dyn Schedule, call: Call, summary: &Summary) -> String {
+    let mut text = format!("{}\n", title(schedule, call, summary));
+    for rank in (0..call.size).map(Rank::new) {
+        let steps = program(schedule, call, rank).to_string();
+        let _ = write!(text, "\nrank {rank}\n");
+        for step in steps.lines() {
+            let _ = writeln!(text, "  {step}");
+        }
+    }
+    text
+}
+
+/// A row for each collective of each schedule.
+fn overview(args: &ScheduleArgs) -> anyhow::Result<()> {
+    let columns = [
+        ("schedule", Align::Left),
+        ("collective", Align::Left),
+        ("parts", Align::Right),
+        ("messages", Align::Right),
+        ("of the root", Align::Right),
+        ("one after the other", Align::Right),
+        ("default", Align::Left),
+    ];
+    let mut table = Table::new(&columns.map(|(name, align)| (name, "", align)));
+    let asked = |collective: &Collective| args.collective.is_none_or(|asked| asked == *collective);
+    for &schedule in schedule::ALL {
+        for collective in Collective::ALL.into_iter().filter(asked) {
+            if !schedule.supports(collective) {
+                continue;
+            }
+            let call = call(args, collective)?;
+            let summary = check::check(schedule, call)?;
+            let is_default = schedule::default_for(collective).name() == schedule.name();
+            table.row(&[
+                schedule.name().to_owned(),
+                collective.name().to_owned(),
+                schedule.n_parts(call).to_string(),
+                summary.n_messages.to_string(),
+                summary.n_root_messages.to_string(),
+                summary.critical_path.to_string(),
+                if is_default { "*" } else { "" }.to_owned(),
+            ]);
+        }
+    }
+    let ranks = args.ranks;
+    let note = "*: unless `foldwire::select` knows better";
+    Ok(streams::write(&format!("{ranks} ranks\n\n{}\n{note}\n", table.render()))?)
+}
