@@ -98,10 +98,17 @@ fn presets<'a, X: Transport, T: Element>(args: &BenchArgs) -> Vec<Box<dyn Contes
     each.map(|preset| Box::new(OfPreset::new(preset, args.bound)) as Box<_>).collect()
 }
 
-/// The communicators' settings.
-fn config(args: &BenchArgs) -> Config {
-    let default = Config::default();
-    default.with_lanes(args.lanes.unwrap_or(default.lanes))
+/// The communicators' settings, some of which the environment may hold.
+///
+/// # Errors
+/// When what it holds is wrong.
+fn config(args: &BenchArgs) -> Result<Config, UsageError> {
+    let wrong = |error| UsageError::new(format!("{}: {error}", foldwire::select::VARIABLE));
+    Ok(Config::from_env().map_err(wrong)?.with_lanes(lanes(args)))
+}
+
+fn lanes(args: &BenchArgs) -> usize {
+    args.lanes.unwrap_or(Config::default().lanes)
 }
 
 /// A bar on stderr, where that is a terminal and this is rank 0.

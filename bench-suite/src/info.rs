@@ -3,6 +3,7 @@
 //! Each file of `info/` contributes one section; a backend is one file. A section is data; its
 //! table and its JSON are made of the same cells.
 
+mod choices;
 mod kernels;
 mod libfabric;
 mod links;
@@ -25,10 +26,11 @@ use section::Section;
 ///
 /// When stdout cannot be written; what cannot be found out is told in its place.
 pub fn run(args: &InfoArgs) -> anyhow::Result<()> {
-    let sections: [Section; 8] = [
+    let sections: [Section; 9] = [
         machine::section(),
         kernels::section(),
         presets::section(),
+        choices::section(),
         place::section(),
         links::section(),
         threads::section(),

@@ -25,7 +25,17 @@ fn json(env: &[(&str, &str)]) -> Value {
 #[test]
 fn all_sections_are_there() {
     let object = json(&[]);
-    for key in ["machine", "kernels", "presets", "place", "links", "threads", "mpi", "libfabric"] {
+    for key in [
+        "machine",
+        "kernels",
+        "presets",
+        "choices",
+        "place",
+        "links",
+        "threads",
+        "mpi",
+        "libfabric",
+    ] {
         assert!(object[key].is_object(), "{key}");
     }
     assert_eq!(object["machine"]["version"], env!("CARGO_PKG_VERSION"));
@@ -55,4 +65,25 @@ fn the_place_is_that_of_the_environment() {
     );
     let place = &json(&[("FOLDWIRE_RANK", "x")])["place"];
     assert!(place["error"].as_str().unwrap().contains("FOLDWIRE_RANK holds `x`"), "{place}");
+}
+
+#[test]
+fn choices_are_those_of_the_model_and_of_the_environment() {
+    let rows = |env: &[(&str, &str)]| json(env)["choices"]["rows"].as_array().unwrap().clone();
+    let of = |rows: &[Value], collective: &str, ranks: u64| -> Vec<(u64, String)> {
+        let is = |row: &&Value| row["collective"] == collective && row["ranks"] == ranks;
+        let range = |row: &Value| {
+            (row["from_bytes"].as_u64().unwrap(), row["schedule"].as_str().unwrap().to_owned())
+        };
+        rows.iter().filter(is).map(range).collect()
+    };
+    let plain = of(&rows(&[]), "all-reduce", 8);
+    assert_eq!(plain[0], (0, "recursive-doubling".to_owned()));
+    assert!(plain.len() == 2 && plain[1].1 == "ring", "{plain:?}");
+    let set = [("FOLDWIRE_SELECT", "all-reduce:8:4K-:pairwise")];
+    let chosen = of(&rows(&set), "all-reduce", 8);
+    assert_eq!(chosen[1..], [(4096, "pairwise".to_owned())]);
+    assert_eq!(of(&rows(&set), "all-reduce", 64), of(&rows(&[]), "all-reduce", 64));
+    let wrong = json(&[("FOLDWIRE_SELECT", "all-reduce:8:ring")]);
+    assert!(wrong["choices"]["FOLDWIRE_SELECT"].as_str().unwrap().starts_with("wrong"), "{wrong}");
 }

@@ -30,7 +30,7 @@ use crate::plan::Plan;
 use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::{Call, Collective, Portion};
-use crate::select;
+use crate::select::{self, Row};
 use crate::transport::{FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::time::Duration;
 use table::{borrowed, each_collective, starts};
@@ -66,6 +66,9 @@ pub struct Config {
     pub checksum: Option<bool>,
     /// Instruction set of the codecs' kernels.
     pub level: Level,
+    /// The schedules of calls whose plan names none; where no row is for a call, what
+    /// [`select::schedule`] says. Must be the same on all ranks.
+    pub select: &'static [Row],
 }
 
 impl Config {
@@ -101,6 +104,23 @@ impl Config {
         self
     }
 
+    /// The same with rows that choose [schedules](Self::select).
+    #[must_use]
+    pub const fn with_select(mut self, rows: &'static [Row]) -> Self {
+        self.select = rows;
+        self
+    }
+
+    /// The default with the rows that the variable `FOLDWIRE_SELECT` of the environment holds
+    /// ([`select::parse`] says how).
+    ///
+    /// # Errors
+    /// [`ParseRowsError`](select::ParseRowsError).
+    #[cfg(feature = "std")]
+    pub fn from_env() -> Result<Self, select::ParseRowsError> {
+        Ok(Self::default().with_select(select::from_env()?))
+    }
+
     /// The same with kernels of another [`level`](Self::level).
     #[must_use]
     pub const fn with_level(mut self, level: Level) -> Self {
@@ -111,10 +131,10 @@ impl Config {
 
 impl Default for Config {
     /// 4 lanes, 5 minutes without progress (ranks may come late from other work), no deadline,
-    /// checksums as the transport wants, the machine's best kernels.
+    /// checksums as the transport wants, the machine's best kernels, no rows.
     fn default() -> Self {
-        let timeout = Duration::from_secs(300);
-        Self { lanes: 4, timeout, deadline: None, checksum: None, level: Level::best() }
+        let (timeout, level) = (Duration::from_secs(300), Level::best());
+        Self { lanes: 4, timeout, deadline: None, checksum: None, level, select: &[] }
     }
 }
 
@@ -419,7 +439,10 @@ impl<X: Transport> Communicator<X> {
         request.check(size, rank)?;
         let (op, n_bytes) = (request.op_code(), request.shares.count().saturating_mul(T::BYTES));
         let call = request.call(size).with_nodes(self.ranks_per_node);
-        let schedule = select::schedule(call, op, plan, n_bytes, self.transport.link_rate());
+        let chosen = || select::first_of(self.config.select, call, n_bytes);
+        let schedule = plan.schedule.or_else(chosen).unwrap_or_else(|| {
+            select::schedule(call, op, plan, n_bytes, self.transport.link_rate())
+        });
         let collective = call.collective;
         if size > collective.max_size() || !schedule.supports(collective) {
             return Err(Error::Unsupported { schedule: schedule.name(), collective });

@@ -1,6 +1,8 @@
 //! Which schedule a call takes when the caller leaves the choice open, and how many parts its
 //! messages may carry.
 //!
+//! The caller's own rows ([`Config::select`](crate::Config::select)) come first, then the model.
+//!
 //! A small cost model for all-reduces of m bytes over n ranks by pipelines that keep frames;
 //! everything else takes [`schedule::default_for`].
 //!
@@ -27,6 +29,14 @@
 //! what is packed waits until the last part of its run is encoded, and is copied where a run is
 //! divided: about a pass over the array, or over the m/ρ bytes that a lossy codec makes of it. So
 //! runs pay where that is less than α·C·(n − 1 − ⌈log₂ n⌉).
+
+mod rows;
+
+#[cfg(feature = "alloc")]
+pub use rows::{ParseRowsError, parse};
+pub use rows::{Row, first_of};
+#[cfg(feature = "std")]
+pub use rows::{VARIABLE, from_env};
 
 use crate::bundle;
 use crate::codec::{Codec, CodecId};

@@ -33,7 +33,7 @@ pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> 
     let data = source.data::<T>(party.size());
     let endpoint = foldwire_libfabric::join(&fabric, party)?;
     let backend = format!("libfabric ({})", endpoint.net().provider());
-    let comm = Communicator::with_config(endpoint, config(args))?;
+    let comm = Communicator::with_config(endpoint, config(args)?)?;
     let head = Head::new(args, &comm, &backend, &data, &settings);
     let progress = progress(rank);
     let mut wait: Box<Barrier<Endpoint>> = Box::new(barrier);

@@ -69,7 +69,7 @@ fn play<T: Element + Into<f64>>(
     options.frame_bytes = args.frame.unwrap_or(options.frame_bytes);
     options.link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
     let endpoint = foldwire_mpi::join_with(world, options)?;
-    let comm = Communicator::with_config(endpoint, config(args))?;
+    let comm = Communicator::with_config(endpoint, config(args)?)?;
     let backend = format!("MPI ({})", native::library());
     let head = Head::new(args, &comm, &backend, &data, settings);
 

@@ -68,7 +68,7 @@ impl Head {
             bound: args.bound.to_string(),
             data: data.about().to_owned(),
             link: args.link.as_ref().map(ToString::to_string),
-            lanes: super::config(args).lanes,
+            lanes: super::lanes(args),
             frame_bytes: comm.transport().frame_capacity(),
             checksums: comm.transport().needs_checksum(),
             kernels: Level::best().to_string(),

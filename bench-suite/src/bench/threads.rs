@@ -26,7 +26,7 @@ pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> 
         world = world.frame_bytes(n_bytes);
     }
     let ranks = world.run_endpoints(|endpoint| {
-        let comm = Communicator::with_config(endpoint, config(args))?;
+        let comm = Communicator::with_config(endpoint, config(args)?)?;
         let head = Head::new(args, &comm, "threads", &data, &settings);
         let progress = progress(comm.rank().index());
         let mut wait: Box<Barrier<Endpoint>> = Box::new(barrier);

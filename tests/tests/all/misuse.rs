@@ -2,7 +2,7 @@
 //! serves the next call as if nothing had happened.
 
 use foldwire::bound::BoundError;
-use foldwire::error::{Buffer, Field};
+use foldwire::error::{Buffer, Field, Reason};
 use foldwire::pipeline::{COMPRESS_ONCE, FUSED};
 use foldwire::schedule::Binomial;
 use foldwire::{Bound, Collective, Error, Op, Plan, Rank, Scope};
@@ -196,4 +196,38 @@ fn a_communicator_serves_call_after_call_with_any_plan() {
         })
     });
     assert_eq!(outcomes, [Ok(()); 3]);
+}
+
+#[test]
+fn rows_choose_the_schedule_unless_the_plan_does_and_ranks_that_differ_hear_of_it() {
+    use foldwire::schedule::{Pairwise, Ring};
+    use foldwire::select::Row;
+
+    static ROWS: &[Row] = &[Row::new(Collective::AllReduce, &Pairwise)];
+    let n_messages = |rows: fn(Rank) -> &'static [Row], plan: Plan| {
+        run(4, PATIENT, move |comm| {
+            comm.config_mut().select = rows(comm.rank());
+            comm.all_reduce(&mut [1.5f32; 10], Op::Sum, &plan).map(|report| report.n_messages)
+        })
+    };
+    assert_eq!(n_messages(|_| &[], Plan::raw()), vec![Ok(2); 4]);
+    assert_eq!(n_messages(|_| ROWS, Plan::raw()), vec![Ok(6); 4]);
+    let doubling = Plan::raw().with_schedule(&foldwire::schedule::RecursiveDoubling);
+    assert_eq!(n_messages(|_| ROWS, doubling), vec![Ok(2); 4]);
+    let different = |rank: Rank| if rank == Rank(1) { ROWS } else { &[] };
+    for outcome in n_messages(different, Plan::raw()) {
+        let told = matches!(
+            outcome,
+            Err(Error::Mismatch { field: Field::Schedule, .. }
+                | Error::Aborted { reason: Reason::Mismatch(Field::Schedule), .. })
+        );
+        assert!(told, "{outcome:?}");
+    }
+    // What a row names must be able to do it.
+    static WRONG: &[Row] = &[Row::new(Collective::Broadcast, &Ring)];
+    let refused = run(2, PATIENT, |comm| {
+        comm.config_mut().select = WRONG;
+        comm.broadcast(&mut [1.5f32; 10], Rank(0), &Plan::raw()).map(|_| ())
+    });
+    assert!(refused.iter().all(|outcome| matches!(outcome, Err(Error::Unsupported { .. }))));
 }

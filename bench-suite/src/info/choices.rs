@@ -1,0 +1,78 @@
+//! Which schedules are chosen where a plan names none.
+
+use foldwire::op::OpCode;
+use foldwire::schedule::{Call, Schedule};
+use foldwire::select::{self, Row};
+use foldwire::{Bound, Collective, Plan, Rank};
+
+use super::section::{Cell, Section};
+use crate::table::Align;
+
+const COLUMNS: &[(&str, Align)] = &[
+    ("collective", Align::Left),
+    ("ranks", Align::Right),
+    ("from bytes", Align::Right),
+    ("to bytes", Align::Right),
+    ("schedule", Align::Left),
+];
+/// Ranks of which choices are shown.
+const RANKS: [usize; 4] = [2, 8, 64, 512];
+/// No array is longer.
+const MOST_BYTES: usize = 1 << 46;
+
+pub(super) fn section() -> Section {
+    let rows = select::from_env();
+    let of_environment = match &rows {
+        Ok([]) => Cell::from("not set"),
+        Ok(rows) => rows.iter().map(|row| format!("{row:?}")).collect::<Vec<_>>().join(", ").into(),
+        Err(error) => format!("wrong: {error}").into(),
+    };
+    let rows = rows.unwrap_or_default();
+    Section::new("choices", "Schedules chosen by preset foldwire, links as fast as memory")
+        .property(select::VARIABLE, of_environment)
+        .rows(COLUMNS, Collective::ALL.into_iter().flat_map(|collective| of(collective, rows)))
+}
+
+/// The rows of a collective; one for any number of ranks where that does not matter.
+fn of(collective: Collective, rows: &[Row]) -> Vec<Vec<Cell>> {
+    let of_size = RANKS.map(|size| ranges(collective, size, rows));
+    let is_plain = of_size.iter().all(|ranges| ranges.len() == 1 && ranges[0] == of_size[0][0]);
+    let n_sizes = if is_plain { 1 } else { RANKS.len() };
+    let cells = |(size, ranges): (usize, &Vec<(usize, &'static str)>)| {
+        let ends = ranges.iter().skip(1).map(|(from, _)| Some(from - 1)).chain([None]);
+        let row = |((from, schedule), last): (&(usize, &'static str), Option<usize>)| -> Vec<Cell> {
+            let ranks = if is_plain { "any".into() } else { Cell::from(size) };
+            let last = last.map_or(Cell::from("any"), Cell::from);
+            vec![collective.name().into(), ranks, (*from).into(), last, (*schedule).into()]
+        };
+        ranges.iter().zip(ends).map(row).collect::<Vec<_>>()
+    };
+    RANKS.into_iter().zip(&of_size).take(n_sizes).flat_map(cells).collect()
+}
+
+/// From how many bytes on which schedule is chosen.
+fn ranges(collective: Collective, size: usize, rows: &[Row]) -> Vec<(usize, &'static str)> {
+    let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
+    let plan = Plan::foldwire(Bound::Relative(1e-3));
+    let chosen = |n_bytes| {
+        let call = Call::new(collective, size, Rank(0));
+        let row = select::first_of(rows, call, n_bytes);
+        let model = || select::schedule(call, op, &plan, n_bytes, None);
+        Schedule::name(row.unwrap_or_else(model))
+    };
+    let mut ranges = vec![(0, chosen(0))];
+    let mut below = 0;
+    while below < MOST_BYTES {
+        let (last, above) = (chosen(below), (2 * below).max(1));
+        if chosen(above) != last {
+            let (mut low, mut high) = (below, above);
+            while high - low > 1 {
+                let middle = low.midpoint(high);
+                if chosen(middle) == last { low = middle } else { high = middle }
+            }
+            ranges.push((high, chosen(high)));
+        }
+        below = above;
+    }
+    ranges
+}
