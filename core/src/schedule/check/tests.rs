@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 use super::{Fault, Summary, check};
 use crate::schedule::{
-    ALL, Binomial, Call, Collective, Linear, Pairwise, Part, RecursiveDoubling, Ring, Schedule,
-    Step, program,
+    ALL, Binomial, Call, Chain, Collective, Linear, Pairwise, Part, RecursiveDoubling, Ring,
+    Schedule, Step, program,
 };
 use crate::transport::Rank;
 
@@ -133,6 +133,17 @@ fn binomial_costs_what_its_documentation_says() {
         assert_eq!(summary.n_messages, n_messages, "{call:?}");
         if call.collective == Collective::Scatter {
             assert_eq!(summary.n_root_messages, critical_path, "{call:?}");
+        }
+    }
+}
+
+#[test]
+fn a_chain_costs_what_its_documentation_says() {
+    use Collective::{Broadcast, ExclusiveScan, Reduce, Scan};
+    for size in 1..=20 {
+        for collective in [Broadcast, Reduce, Scan, ExclusiveScan] {
+            let summary = expect_right(&Chain, call(collective, size, 0));
+            assert_eq!((summary.n_messages, summary.critical_path), (size - 1, size - 1));
         }
     }
 }

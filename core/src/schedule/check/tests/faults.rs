@@ -394,6 +394,28 @@ fn a_local_part_that_was_overwritten_is_found() {
 }
 
 #[test]
+fn what_a_scan_stores_must_be_of_the_ranks_up_to_it() {
+    let (inclusive, exclusive) =
+        (call(Collective::Scan, 4, 0), call(Collective::ExclusiveScan, 4, 0));
+    let (rank, step, part) = (Rank(2), 0, Part(0));
+    let wrong = |contributor| Fault::WrongContributors { rank, step, part, contributor };
+    let stores_the_sum = |programs: &mut [Vec<Step>]| programs[2][0].before = false;
+    assert_eq!(fault_after(&Chain, exclusive, stores_the_sum), wrong(Rank(2)));
+    let stores_what_came = |programs: &mut [Vec<Step>]| programs[2][0].before = true;
+    assert_eq!(fault_after(&Chain, inclusive, stores_what_came), wrong(Rank(2)));
+    // Before what, if nothing is added, or nobody is sent the sum?
+    for damage in [
+        (|step| step.own = false) as fn(&mut Step),
+        |step| step.to = None,
+        |step| step.store = false,
+        |step| step.keep = true,
+    ] {
+        let fault = fault_after(&Chain, exclusive, |programs| damage(&mut programs[2][0]));
+        assert_eq!(fault, Fault::Malformed { rank, step });
+    }
+}
+
+#[test]
 fn a_double_count_is_found() {
     let fault = fault_after(&RecursiveDoubling, call(Collective::AllReduce, 4, 0), |programs| {
         for program in programs {
