@@ -438,10 +438,14 @@ impl<X: Transport> Communicator<X> {
         let (size, rank) = (self.size(), self.rank());
         request.check(size, rank)?;
         let (op, n_bytes) = (request.op_code(), request.shares.count().saturating_mul(T::BYTES));
+        // Whatever the data, a bad bound shows before anything is sent.
+        check_bound(plan, op)?;
+        let is_short = n_bytes < plan.exact_below && !request.shares.is_exchanged();
+        let mut plan = if is_short { plan.exactly() } else { *plan };
         let call = request.call(size).with_nodes(self.ranks_per_node);
         let chosen = || select::first_of(self.config.select, call, n_bytes);
         let schedule = plan.schedule.or_else(chosen).unwrap_or_else(|| {
-            select::schedule(call, op, plan, n_bytes, self.transport.link_rate())
+            select::schedule(call, op, &plan, n_bytes, self.transport.link_rate())
         });
         let collective = call.collective;
         if size > collective.max_size() || !schedule.supports(collective) {
@@ -450,11 +454,8 @@ impl<X: Transport> Communicator<X> {
         if collective.is_scan() && op == OpCode::Avg {
             return Err(Error::NoAverage { collective });
         }
-        // Whatever the data, a bad bound or frame size shows before anything is sent.
-        check_bound(plan, op)?;
         let lanes = self.lanes() as u8;
         let (shares, window) = (request.shares, request.buffers.window());
-        let mut plan = *plan;
         match collective {
             // Inside a node everything is exact.
             Collective::AllReduce if self.ranks_per_node == size && size > 1 => {
@@ -466,6 +467,7 @@ impl<X: Transport> Communicator<X> {
         }
         let call = call.by(schedule);
         let terms = Terms { schedule, call, op, plan, dtype: T::DTYPE, lanes, shares, window };
+        // So does a bad frame size.
         let probe = self.codec::<T>(&terms, Quantum::LOSSLESS);
         max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
         self.use_lanes()?;

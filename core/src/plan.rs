@@ -51,6 +51,8 @@ pub struct Plan {
     pub division: Division,
     /// Whether a relative bound may be taken of a sample.
     pub sampling: Sampling,
+    /// Arrays of fewer bytes in all travel as they are, without a look at them.
+    pub exact_below: usize,
 }
 
 /// Whether the range that [`Bound::Relative`] and [`Bound::Psnr`] refer to may be that of a sample:
@@ -84,6 +86,7 @@ impl Plan {
             spacing: Spacing::Widest,
             division: Division::Blocks,
             sampling: Sampling::Auto,
+            exact_below: 0,
         }
     }
 
@@ -151,6 +154,16 @@ impl Plan {
         self
     }
 
+    /// The same for arrays of `n_bytes` in all or more; shorter ones travel as they are, which is
+    /// exact, and takes fewer messages and less time where messages cost more than bytes. Their
+    /// sums are floating-point sums, whose rounding depends on the schedule. Where no rank knows
+    /// the length of all (`all_to_all_v`), it has no effect.
+    #[must_use]
+    pub const fn with_exact_below(mut self, n_bytes: usize) -> Self {
+        self.exact_below = n_bytes;
+        self
+    }
+
     /// The same with another scope of the bound.
     #[must_use]
     pub const fn with_scope(mut self, scope: Scope) -> Self {
@@ -201,7 +214,11 @@ impl fmt::Debug for Plan {
         let schedule = self.schedule.map_or("any schedule", Schedule::name);
         write!(f, "{schedule} × {} × {}", self.pipeline.name, self.codec.name())?;
         write!(f, ", {:?} ({:?}, {:?})", self.bound, self.scope, self.spacing)?;
-        write!(f, ", {:?}, sampling {:?}", self.division, self.sampling)
+        write!(f, ", {:?}, sampling {:?}", self.division, self.sampling)?;
+        match self.exact_below {
+            0 => Ok(()),
+            n_bytes => write!(f, ", exact below {n_bytes} bytes"),
+        }
     }
 }
 

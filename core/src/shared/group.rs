@@ -126,7 +126,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let plans: Vec<Plan> = arrays.iter().map(|(_, bound)| plan.with_bound(*bound)).collect();
         // What is wrong with one shows before anything is sent of another.
         let (terms, calls) = self.calls(arrays, op, &plans)?;
-        let (extents, look) = self.look(arrays, &plans)?;
+        let (extents, look) = self.look(arrays, &terms)?;
         let budgets: Vec<Budget> = terms
             .iter()
             .zip(extents)
@@ -216,7 +216,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             let most_bytes = comm.most_bytes::<T>(&of_one).filter(|_| is_whole);
             lens.extend(most_bytes);
             let is_alike = |first: &Terms<'_>| {
-                first.schedule.name() == of_one.schedule.name() && first.call == of_one.call
+                first.schedule.name() == of_one.schedule.name()
+                    && (first.call, first.plan.codec) == (of_one.call, of_one.plan.codec)
             };
             match calls.last_mut() {
                 Some(call)
@@ -244,15 +245,16 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     fn look<T: Element>(
         &self,
         arrays: &[(&mut [T], Bound)],
-        plans: &[Plan],
+        terms: &[Terms<'static>],
     ) -> Result<(Vec<Option<Option<Extent>>>, Report), Error> {
         let level = self.node.config.level;
         let mut extents = vec![None; arrays.len()];
         let mut cost = Report::default();
         // By samples where that is allowed, then in full where they have missed much.
         for may_sample in [true, false] {
-            let asked: Vec<(usize, bool)> = plans
+            let asked: Vec<(usize, bool)> = terms
                 .iter()
+                .map(|terms| &terms.plan)
                 .enumerate()
                 .filter(|(at, plan)| plan.needs_extent() && extents[*at].is_none())
                 .map(|(at, plan)| (at, may_sample && plan.samples(arrays[at].0.len())))

@@ -6,7 +6,8 @@ use foldwire::kernel::Level;
 use foldwire::pipeline;
 use foldwire::schedule::{Binomial, Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::{
-    Bound, DType, Element, Error, Op, Plan, Quantum, Rank, Report, Scope, Spacing, bf16, f16,
+    Bound, DType, Element, Error, Op, Plan, Quantum, Rank, Report, Scope, SharedCommunicator,
+    Spacing, bf16, f16,
 };
 use foldwire_tests::data::{self, Random};
 use foldwire_tests::{Backend, Threads, coding};
@@ -235,4 +236,51 @@ fn values_half_way_between_points_are_codes() {
     assert!(frame.len() < 6000, "{} bytes", frame.len());
     let y = coding::decode(&codec, &frame, x.len());
     assert!(x.iter().zip(&y).all(|(x, y)| (x - y).abs() <= 0.5));
+}
+
+/// Arrays below the plan's threshold are summed as they are; the others as without it.
+#[test]
+fn short_arrays_may_travel_as_they_are() {
+    let lossy = Plan::foldwire(Bound::Relative(1e-2));
+    let plan = lossy.with_exact_below(4000);
+    let inputs = |count| (0..3).map(|rank| data::smooth::<f32>(rank, count)).collect::<Vec<_>>();
+    let (below, at) = (inputs(999), inputs(1000));
+    for ((sum, report), (raw, of_raw)) in
+        sums(&below, Op::Sum, &plan).iter().zip(sums(&below, Op::Sum, &Plan::raw()))
+    {
+        assert!(data::bits(sum) == data::bits(&raw));
+        assert_eq!((report.bound, report.worst_case), (0.0, Some(0.0)));
+        assert_eq!(report.n_messages, of_raw.n_messages, "no look");
+    }
+    for ((sum, report), (same, of_same)) in
+        sums(&at, Op::Sum, &plan).iter().zip(sums(&at, Op::Sum, &lossy))
+    {
+        assert!(data::bits(sum) == data::bits(&same) && report.bound > 0.0);
+        assert_eq!((report.bound, report.n_messages), (of_same.bound, of_same.n_messages));
+    }
+    // A group's arrays are short or not one by one, and whoever differs hears of it.
+    let outcomes = Threads::default().run_transports(3, |transport| {
+        let world = SharedCommunicator::new(transport, 2)?;
+        let rank = world.rank().index();
+        let mut group = [below[rank].clone(), at[rank].clone(), below[rank].clone()];
+        let bound = Bound::Relative(1e-2);
+        let mut arrays: Vec<_> = group.iter_mut().map(|x| (&mut x[..], bound)).collect();
+        let reports = world.all_reduce_group(&mut arrays, Op::Sum, &plan)?;
+        let plan = if rank == 1 { lossy } else { plan };
+        let differs = world.all_reduce(&mut below[rank].clone(), Op::Sum, &plan);
+        Ok::<_, Error>((group, reports.iter().map(|report| report.bound > 0.0).collect(), differs))
+    });
+    let expected = [sums(&below, Op::Sum, &plan), sums(&at, Op::Sum, &plan)]
+        .map(|mut ranks| ranks.remove(0).0);
+    for outcome in outcomes {
+        let (group, is_lossy, differs): (_, Vec<bool>, _) = outcome.unwrap();
+        assert_eq!(is_lossy, [false, true, false]);
+        for (sum, want) in group.iter().zip([0, 1, 0]) {
+            assert!(data::bits(sum) == data::bits(&expected[want]));
+        }
+        assert!(
+            matches!(differs, Err(Error::Mismatch { .. } | Error::Aborted { .. })),
+            "{differs:?}"
+        );
+    }
 }
