@@ -38,7 +38,7 @@ use crate::cli::{BackendArg, BenchArgs};
 use crate::streams;
 use crate::usage::UsageError;
 use contest::{Contest, Settings};
-use contestant::{Contestant, OfPreset};
+use contestant::{Contestant, OfPlan};
 use data::Source;
 use output::{Head, Results};
 
@@ -56,6 +56,12 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
             "--ranks is for --backend threads; here the launcher starts the ranks (mpirun -n 4 foldwire bench …)",
         )
         .into());
+    }
+    if let Some(named) = args.schedule
+        && !named.0.supports(args.collective)
+    {
+        let (name, collective) = (named.0.name(), args.collective.name());
+        return Err(UsageError::new(format!("schedule {name} has no {collective}")).into());
     }
     let source = Source::open(args.field.as_deref())?;
     match (args.backend, source.dtype(args.dtype)) {
@@ -94,8 +100,9 @@ fn not_built(feature: &str, needs: &str) -> anyhow::Error {
 
 /// The contestants that every backend has.
 fn presets<'a, X: Transport, T: Element>(args: &BenchArgs) -> Vec<Box<dyn Contestant<X, T> + 'a>> {
-    let each = args.presets().into_iter();
-    each.map(|preset| Box::new(OfPreset::new(preset, args.bound)) as Box<_>).collect()
+    let preset = |preset| OfPlan::preset(preset, args.collective, args.bound);
+    let presets = args.presets().into_iter().map(preset);
+    presets.chain(args.row().map(OfPlan::row)).map(|plan| Box::new(plan) as Box<_>).collect()
 }
 
 /// The communicators' settings, some of which the environment may hold.

@@ -3,7 +3,7 @@
 use foldwire::{Bound, Element, Preset, Rank};
 use foldwire_threads::World;
 
-use super::contestant::OfPreset;
+use super::contestant::OfPlan;
 use super::data::Data;
 use super::problem::Problem;
 use super::stage::{Barrier, Stage, barrier};
@@ -36,7 +36,7 @@ impl Alone {
             };
             let mut wait: Box<Barrier<_>> = Box::new(barrier);
             let mut stage = Stage::new(&mut comm, wait.as_mut(), problem, data)?;
-            let mut contestant = OfPreset::new(self.preset, self.bound);
+            let mut contestant = OfPlan::preset(self.preset, self.collective, self.bound);
             stage.run(&mut contestant)?;
             (0..n).map(|_| Ok(stage.run(&mut contestant)?.0)).collect()
         });

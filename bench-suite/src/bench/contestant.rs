@@ -8,6 +8,7 @@ use foldwire::{Bound, Collective, Communicator, Element, Op, Plan, Preset, Repor
 use super::problem::Problem;
 use super::stage::Stage;
 use crate::cli::{OpArg, title};
+use crate::sizes::Size;
 
 /// One rank's buffers for a problem.
 #[derive(Debug)]
@@ -62,30 +63,45 @@ pub(super) struct Done {
     pub(super) result_at: Option<usize>,
 }
 
-/// A preset of Foldwire's.
+/// The name of a row that is no preset's.
+const ROW: &str = "row";
+
+/// A row of schedule × pipeline × codec: a preset's, or another.
 #[derive(Debug)]
-pub(super) struct OfPreset {
-    preset: Preset,
-    bound: Bound,
+pub(super) struct OfPlan {
+    name: &'static str,
+    title: String,
+    plan: Plan,
 }
 
-impl OfPreset {
-    pub(super) fn new(preset: Preset, bound: Bound) -> Self {
-        Self { preset, bound }
+impl OfPlan {
+    pub(super) fn preset(preset: Preset, collective: Collective, bound: Bound) -> Self {
+        let title = match preset {
+            // Not to be taken for the MPI library, which may stand beside it.
+            Preset::Raw => "Foldwire raw",
+            preset => title(preset),
+        };
+        let plan = preset.plan(collective, bound);
+        Self { name: preset.name(), title: title.to_owned(), plan }
+    }
+
+    pub(super) fn row(plan: Plan) -> Self {
+        let schedule = plan.schedule.map_or("chosen", |schedule| schedule.name());
+        let mut title = format!("{schedule} × {} × {}", plan.pipeline.name, plan.codec.name());
+        if plan.exact_below > 0 {
+            title += &format!(", exact below {}", Size(plan.exact_below));
+        }
+        Self { name: ROW, title, plan }
     }
 }
 
-impl<X: Transport, T: Element> Contestant<X, T> for OfPreset {
+impl<X: Transport, T: Element> Contestant<X, T> for OfPlan {
     fn name(&self) -> &'static str {
-        self.preset.name()
+        self.name
     }
 
     fn title(&self) -> String {
-        match self.preset {
-            // Not to be taken for the MPI library, which may stand beside it.
-            Preset::Raw => "Foldwire raw".to_owned(),
-            preset => title(preset).to_owned(),
-        }
+        self.title.clone()
     }
 
     fn run(
@@ -95,10 +111,9 @@ impl<X: Transport, T: Element> Contestant<X, T> for OfPreset {
         buffers: &mut Buffers<T>,
         start: &mut Start<'_, X>,
     ) -> anyhow::Result<Done> {
-        let plan = self.preset.plan(problem.collective, self.bound);
         start(comm)?;
-        let report = call(comm, problem, buffers, &plan)
-            .with_context(|| format!("preset {}", self.preset.name()))?;
+        let report =
+            call(comm, problem, buffers, &self.plan).with_context(|| self.title.clone())?;
         Ok(Done { ended: Instant::now(), report: Some(report), result_at: None })
     }
 }

@@ -4,8 +4,11 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use foldwire::{Bound, Collective, DType, Preset};
+use foldwire::codec::CodecId;
+use foldwire::pipeline::{self, Pipeline};
+use foldwire::{Bound, Collective, DType, Plan, Preset};
 
+use super::schedule::Named;
 use super::{distinct, title};
 use crate::sizes::{self, MAX_SIZE, Size, Sizes};
 use crate::usage::UsageError;
@@ -19,6 +22,8 @@ Examples:
       The same over links of 10 Gbit/s.
   mpirun -n 2 foldwire bench allreduce --backend mpi --preset raw,foldwire --field temperature.f32
       Against MPI_Allreduce, at its default and at the best of its algorithms.
+  foldwire bench allreduce --preset raw,foldwire --schedule pairwise --pipeline homomorphic
+      A row of your own beside two presets.
   foldwire launch -n 4 --no-prefix -- foldwire bench broadcast --backend libfabric --sizes 0,4,1K:64M --json > result.json
       Four processes over libfabric; rank 0's stdout holds one JSON object.
 
@@ -72,6 +77,23 @@ pub struct BenchArgs {
     /// Presets to run, in this order, or all of them
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',', default_value = "all")]
     pub preset: Vec<PresetArg>,
+
+    /// Run one more row of schedule × pipeline × codec beside the presets: preset foldwire by this
+    /// schedule
+    #[arg(long, value_name = "NAME", value_parser = super::schedule::named())]
+    pub schedule: Option<Named>,
+
+    /// The same in this pipeline
+    #[arg(long, value_name = "NAME", value_parser = pipeline())]
+    pub pipeline: Option<Pipeline>,
+
+    /// The same with this codec
+    #[arg(long, value_name = "NAME", value_parser = codec())]
+    pub codec: Option<CodecId>,
+
+    /// The same with arrays of fewer bytes as they are
+    #[arg(long, value_name = "SIZE", value_parser = below, allow_hyphen_values = true)]
+    pub exact_below: Option<usize>,
 
     /// Type of the values [default: the field's, else f32]
     #[arg(long, value_enum)]
@@ -136,6 +158,20 @@ impl BenchArgs {
     pub fn presets(&self) -> Vec<Preset> {
         PresetArg::list(&self.preset)
     }
+
+    /// The row that is run beside them, if one is asked for.
+    pub fn row(&self) -> Option<Plan> {
+        let Self { schedule, pipeline, codec, exact_below, .. } = self;
+        let asks = schedule.is_some() || pipeline.is_some() || codec.is_some();
+        if !asks && exact_below.is_none() {
+            return None;
+        }
+        let mut plan = Plan::foldwire(self.bound);
+        plan.schedule = schedule.map(|named| named.0);
+        plan.pipeline = pipeline.unwrap_or(plan.pipeline);
+        plan.codec = codec.unwrap_or(plan.codec);
+        Some(plan.with_exact_below(exact_below.unwrap_or(0)))
+    }
 }
 
 /// One preset, or all of them.
@@ -165,6 +201,24 @@ pub(super) fn preset() -> impl TypedValueParser<Value = PresetArg> {
         let found = Preset::ALL.into_iter().find(|preset| preset.name() == name);
         found.map_or(PresetArg::All, PresetArg::One)
     })
+}
+
+fn pipeline() -> impl TypedValueParser<Value = Pipeline> {
+    PossibleValuesParser::new(pipeline::ALL.map(|known| known.name)).map(|name| {
+        let found = pipeline::ALL.into_iter().find(|known| known.name == name);
+        found.expect("the parser lets nothing else pass")
+    })
+}
+
+fn codec() -> impl TypedValueParser<Value = CodecId> {
+    PossibleValuesParser::new(CodecId::ALL.iter().map(|known| known.name())).map(|name| {
+        let found = CodecId::ALL.iter().find(|known| known.name() == name);
+        *found.expect("the parser lets nothing else pass")
+    })
+}
+
+fn below(text: &str) -> Result<usize, String> {
+    sizes::n_bytes(text).ok_or_else(|| "a size is needed, such as 4K".to_owned())
 }
 
 /// What collectives are called: here, and elsewhere.
@@ -285,6 +339,7 @@ mod tests {
 
     use super::*;
     use crate::cli::{Cli, Command};
+    use foldwire::schedule::Schedule;
 
     fn bench(args: &str) -> Result<BenchArgs, clap::Error> {
         let words = ["foldwire", "bench"].into_iter().chain(args.split_whitespace());
@@ -303,6 +358,21 @@ mod tests {
             }
         }
         assert!(bench("all-to-none").is_err());
+    }
+
+    #[test]
+    fn a_row_is_asked_for_by_any_of_its_parts() {
+        assert!(bench("reduce").unwrap().row().is_none());
+        let row = |args: &str| bench(args).unwrap().row().unwrap();
+        let plan = row("allreduce --schedule pairwise --bound abs:0.5");
+        assert_eq!(plan.schedule.map(Schedule::name), Some("pairwise"));
+        assert_eq!((plan.pipeline, plan.bound), (pipeline::FUSED, Some(Bound::Absolute(0.5))));
+        assert_eq!(row("allreduce --pipeline per-hop").pipeline, pipeline::PER_HOP);
+        assert_eq!(row("allreduce --codec raw").codec, CodecId::Raw);
+        assert_eq!(row("allreduce --exact-below 4K").exact_below, 4096);
+        for wrong in ["--schedule rign", "--pipeline none", "--codec zip", "--exact-below x"] {
+            assert!(bench(&format!("allreduce {wrong}")).is_err(), "{wrong}");
+        }
     }
 
     #[test]

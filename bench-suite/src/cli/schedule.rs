@@ -69,7 +69,7 @@ impl std::fmt::Debug for Named {
     }
 }
 
-fn named() -> impl TypedValueParser<Value = Named> {
+pub(super) fn named() -> impl TypedValueParser<Value = Named> {
     let names = schedule::ALL.iter().map(|schedule| PossibleValue::new(schedule.name()));
     PossibleValuesParser::new(names).map(|text| {
         let found = schedule::ALL.iter().find(|schedule| schedule.name() == text);
