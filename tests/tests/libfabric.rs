@@ -5,6 +5,7 @@
 use foldwire_tests::processes::sizes;
 use foldwire_tests::skip;
 use foldwire_tests::suite::N_CHECKS;
+use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock};
@@ -33,7 +34,14 @@ fn launch(n: usize, words: &[&str]) -> Vec<Output> {
             .expect("the suite's program")
     };
     let children: Vec<Child> = (0..n).map(start).collect();
-    children.into_iter().map(|child| child.wait_with_output().expect("an end")).collect()
+    let end = |child: Child| {
+        let region = format!("/dev/shm/{}:0:0", child.id());
+        let output = child.wait_with_output().expect("an end");
+        // What a killed rank leaves there is in the way of a process that gets its number.
+        let _ = fs::remove_file(region);
+        output
+    };
+    children.into_iter().map(end).collect()
 }
 
 fn text(outputs: &[Output]) -> String {

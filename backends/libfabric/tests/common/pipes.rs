@@ -9,6 +9,7 @@
 
 use std::cell::RefCell;
 use std::env;
+use std::fs;
 use std::io::{self, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
@@ -59,6 +60,8 @@ impl Drop for Started {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+        // What a killed rank leaves there is in the way of a process that gets its number.
+        let _ = fs::remove_file(format!("/dev/shm/{}:0:0", self.0.id()));
     }
 }
 
