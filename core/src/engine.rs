@@ -144,8 +144,8 @@ impl<'a, F: Frame> Engine<'a, F> {
         }
     }
 
-    /// Advances every lane by at most one step. Once a rank is found lost, no lane goes on; what it
-    /// told before may say why.
+    /// Advances every lane by at most one step. Once a rank is found lost, lanes only take what it
+    /// sent before: that, or what it told, may say why.
     pub(crate) fn poll<X: Transport<Frame = F>>(
         &mut self,
         transport: &mut X,
@@ -167,14 +167,42 @@ impl<'a, F: Frame> Engine<'a, F> {
         let Some((peer, since, error)) = self.lost else { return Ok(Progress::Waiting) };
         // That the network as a whole fails is no news.
         let _ = transport.progress();
-        if let Poll::Ready(told) = notices.last_words(transport, &self.program.header, peer) {
-            return Err(told.unwrap_or(error));
+        let has_all = self.take_last(transport, compute, notices, peer)?;
+        match notices.last_words(transport, &self.program.header, peer) {
+            Poll::Ready(Some(told)) => return Err(told),
+            Poll::Ready(None) if has_all => return Err(error),
+            _ => {}
         }
         notices.listen_in_turn(transport, &self.program.header)?;
         let now = transport.now();
         let is_over = now.saturating_sub(since) >= LAST_WORDS.min(limits.stall)
             || limits.deadline.is_some_and(|deadline| now >= deadline);
         if is_over { Err(error) } else { Ok(Progress::Waiting) }
+    }
+
+    /// Takes what a lost rank sent before, of which a lane may be without while another's is on its
+    /// way: an error if that says more than that the rank is gone. Whether all of it has come.
+    fn take_last<X: Transport<Frame = F>>(
+        &mut self,
+        transport: &mut X,
+        compute: &mut dyn Compute,
+        notices: &mut Notices,
+        lost: Rank,
+    ) -> Result<bool, Error> {
+        let (program, n_lanes, report) = (&self.program, self.n_lanes, &mut self.report);
+        let mut has_all = true;
+        for lane in &mut self.lanes {
+            if lane.waits_for(program).is_none_or(|(rank, _)| rank != lost) {
+                continue;
+            }
+            match lane.turn(program, n_lanes, transport, compute, notices, report) {
+                Ok(Turn::Done) => {}
+                Ok(Turn::Stepped | Turn::Waiting) => has_all = false,
+                Err(Error::Transport { kind: TransportErrorKind::PeerLost, .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(has_all)
     }
 
     /// As [`poll`](Self::poll) while nobody is lost.

@@ -3,9 +3,10 @@
 //! The suite of backends (`suite.rs`) blocks in each rank, which ranks that share a thread cannot;
 //! here the same cases are started and polled.
 
-use foldwire::schedule::Ring;
-use foldwire::{Collective, Communicator, Config, Element, Error, Rank, Transport};
-use foldwire_sim::{End, Net, World};
+use foldwire::error::Field;
+use foldwire::schedule::{Chain, Ring};
+use foldwire::{Collective, Communicator, Config, Element, Error, Plan, Rank, Transport};
+use foldwire_sim::{End, Fault, Net, World};
 use foldwire_tests::{Case, Threads, pairwise, with_type};
 use std::time::Duration;
 
@@ -98,4 +99,26 @@ fn who_waits_for_a_silent_rank_names_it() {
             }
         }
     }
+}
+
+/// The frames that show it are still on their way when the rank that sent them is found gone, by a
+/// lane that it never sent anything.
+#[test]
+fn a_rank_that_is_gone_has_said_on_what_it_disagreed() {
+    let late = |nth| Fault::Delay { rank: Rank(0), nth, by: Duration::from_millis(1) };
+    let net = Net { frame_bytes: 1024, ..Net::default() };
+    let run = World::new(2, 1).net(net).faults([late(0), late(1)]).run(|endpoint| async {
+        let lanes = if endpoint.rank() == Rank(0) { 2 } else { 3 };
+        let config = Config::default().with_lanes(lanes);
+        let mut comm = Communicator::with_config(endpoint, config)?;
+        let plan = Plan::raw().with_schedule(&Chain);
+        // Rank 0 leaves as soon as it has sent all.
+        comm.start_broadcast(&mut [1.5f32; 1000], Rank(0), &plan)?.await
+    });
+    let [End::Returned(Ok(_)), End::Returned(Err(error))] = &run.ends[..] else {
+        panic!("{:?}", run.ends)
+    };
+    let is_of_lanes = matches!(error, Error::Mismatch { rank: Rank(0), field: Field::Lanes, .. });
+    assert!(is_of_lanes, "{error}");
+    assert_eq!(run.n_leaked(), 0);
 }
