@@ -78,20 +78,20 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',', default_value = "all")]
     pub preset: Vec<PresetArg>,
 
-    /// Run one more row of schedule × pipeline × codec beside the presets: preset foldwire by this
-    /// schedule
+    /// Schedule of one more row beside the presets, which is preset foldwire but for what these
+    /// four options say
     #[arg(long, value_name = "NAME", value_parser = super::schedule::named())]
     pub schedule: Option<Named>,
 
-    /// The same in this pipeline
+    /// Pipeline of that row
     #[arg(long, value_name = "NAME", value_parser = pipeline())]
     pub pipeline: Option<Pipeline>,
 
-    /// The same with this codec
+    /// Codec of that row
     #[arg(long, value_name = "NAME", value_parser = codec())]
     pub codec: Option<CodecId>,
 
-    /// The same with arrays of fewer bytes as they are
+    /// Arrays of fewer bytes travel as they are in that row
     #[arg(long, value_name = "SIZE", value_parser = below, allow_hyphen_values = true)]
     pub exact_below: Option<usize>,
 
