@@ -483,8 +483,8 @@ impl<X: Transport> Communicator<X> {
         Some(encoded.max(count.checked_mul(T::BYTES)?))
     }
 
-    /// Before a call, sees that the pool has frames for all lanes, which would wait for them in vain
-    /// otherwise.
+    /// Before a call, sees that the pool has frames for all lanes, which would wait for them in
+    /// vain otherwise.
     pub(crate) fn use_lanes(&mut self) -> Result<(), Error> {
         let lanes = self.lanes();
         let need = lanes * FRAMES_PER_LANE;
@@ -515,9 +515,9 @@ impl<X: Transport> Communicator<X> {
         self.config.lanes.clamp(1, MAX_LANES)
     }
 
-    /// Makes the program of a call, or of a look at the extent of its data; and on how many lanes it
-    /// runs. Each has a sequence number of its own, or a frame of one could be taken for one of the
-    /// other.
+    /// Makes the program of a call, or of a look at the extent of its data; and on how many lanes
+    /// it runs. Each has a sequence number of its own, or a frame of one could be taken for one of
+    /// the other.
     fn program<'s, T: Element>(
         &mut self,
         terms: &Terms<'s>,

@@ -30,8 +30,8 @@ macro_rules! each_collective {
                 Request::new(Collective::ReduceScatter, data.len()).op(op).in_place(data)
             };
 
-            /// `recv` becomes this rank's share of the reduction of all ranks' `send`, where that of
-            /// rank r has `counts[r]` values. All ranks give the same `counts`.
+            /// `recv` becomes this rank's share of the reduction of all ranks' `send`, where that
+            /// of rank r has `counts[r]` values. All ranks give the same `counts`.
             reduce_scatter_v / start_reduce_scatter_v [split send recv]
                 (send: send, recv: recv, counts: counts, op: op) = |_own| {
                 let shares = Shares::Given(counts);
@@ -128,7 +128,8 @@ macro_rules! each_collective {
                 Request::new(Collective::Reduce, data.len()).op(op).root(root).in_place(data)
             };
 
-            /// `data` becomes the reduction of this rank's `data` and of those of all ranks before it.
+            /// `data` becomes the reduction of this rank's `data` and of those of all ranks before
+            /// it.
             scan / start_scan [in_place data] (data: data, op: op) = |_own| {
                 Request::new(Collective::Scan, data.len()).op(op).in_place(data)
             };

@@ -322,8 +322,9 @@ impl Notices {
         }
     }
 
-    /// The error of a call that waits for `rank`, which has given up a later one. Of several notices
-    /// only the earliest call's is kept. If ranks disagreed there, that is why the others gave up.
+    /// The error of a call that waits for `rank`, which has given up a later one. Of several
+    /// notices only the earliest call's is kept. If ranks disagreed there, that is why the others
+    /// gave up.
     fn count_differently(&mut self, rank: Rank) -> Error {
         match self.earliest {
             Some((first, notice)) if first == rank || notice.is_disagreement() => {

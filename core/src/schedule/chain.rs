@@ -4,16 +4,16 @@
 //!
 //! Ranks stand in order from the root. *Broadcast*: each stores what comes from the rank before it
 //! and sends it on. *Reduce*: each adds its own to what comes from the rank after it and sends the
-//! sum towards the root. *Scan*: each adds its own to what comes from the rank before it, stores the
-//! sum, or in an exclusive scan what came, and sends the sum on. There is one part, processed in rounds, and rounds follow each other along
-//! the chain, so no link carries anything twice and none waits for another once the first round has
-//! passed.
+//! sum towards the root. *Scan*: each adds its own to what comes from the rank before it, stores
+//! the sum, or in an exclusive scan what came, and sends the sum on. There is one part, processed
+//! in rounds, and rounds follow each other along the chain, so no link carries anything twice and
+//! none waits for another once the first round has passed.
 //!
 //! Cost for m bytes in k rounds over n ranks, with latency α per message, β per byte sent and γ per
-//! byte reduced: broadcast (k + n − 2)·(α + m/k·β), reduce and scan (k + n − 2)·(α + m/k·(β + γ)): m·β
-//! for long arrays, where a binomial tree's root sends ⌈log₂ n⌉·m. Source: J. L. Träff, A. Ripke,
-//! "Optimal broadcast for fully connected processor-node networks", J. Parallel Distrib. Comput. 68
-//! (2008), section 1, "linear pipeline".
+//! byte reduced: broadcast (k + n − 2)·(α + m/k·β), reduce and scan (k + n − 2)·(α + m/k·(β + γ)):
+//! m·β for long arrays, where a binomial tree's root sends ⌈log₂ n⌉·m. Source: J. L. Träff, A.
+//! Ripke, "Optimal broadcast for fully connected processor-node networks", J. Parallel Distrib.
+//! Comput. 68 (2008), section 1, "linear pipeline".
 
 use super::{Call, Collective, Part, Schedule, Step};
 use crate::transport::Rank;

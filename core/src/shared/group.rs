@@ -152,8 +152,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Ok(reports)
     }
 
-    /// Makes the calls of these arrays on these buffers, as many at once as there may be. The report
-    /// of each is that of its first array.
+    /// Makes the calls of these arrays on these buffers, as many at once as there may be. The
+    /// report of each is that of its first array.
     fn run_calls<T: Element>(
         &self,
         calls: Vec<(Range<usize>, &[usize], &mut [T])>,
