@@ -104,7 +104,8 @@ impl FromStr for PlotFile {
             "png" => Format::Png,
             _ => {
                 return Err(UsageError::new(format!(
-                    "`{text}` does not say the picture's format: write a name that ends in .svg or .png"
+                    "`{text}` does not say the picture's format: write a name that ends in .svg or \
+                     .png"
                 )));
             }
         };

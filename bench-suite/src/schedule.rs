@@ -62,7 +62,8 @@ fn call(args: &ScheduleArgs, collective: Collective) -> Result<Call, UsageError>
         let problem = format!("there is no rank {} among {size}; name another root", args.root);
         return Err(UsageError::new(problem));
     }
-    let call = Call::new(collective, size, Rank(args.root)).with_runs(args.max_run);
+    let root = if collective.has_root() { Rank(args.root) } else { Rank(0) };
+    let call = Call::new(collective, size, root).with_runs(args.max_run);
     Ok(call.with_nodes(args.ranks_per_node as usize))
 }
 

@@ -31,6 +31,14 @@ fn the_table_has_every_schedule() {
     assert_eq!(doubling[1..], ["all-reduce", "1", "34", "1", "5"]);
 }
 
+/// What has no root is the same whichever is asked for.
+#[test]
+fn only_what_has_a_root_takes_one() {
+    assert_eq!(text("chain --collective scan --root 2"), text("chain --collective scan"));
+    assert_ne!(text("chain --collective bcast --root 2"), text("chain --collective bcast"));
+    assert!(text("--root 2").lines().count() > schedule::ALL.len());
+}
+
 #[test]
 fn programs_are_shown_rank_by_rank() {
     let shown = text("chain --collective exscan --ranks 3");

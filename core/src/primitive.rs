@@ -17,6 +17,7 @@
 //! | … and the result leaves | fold | encode, combine | refold |
 //! | … and is stored | fold-store | encode, combine, store | reduce-store |
 //! | … and both | fold-store | encode, combine, store | refold, store |
+//! | … and leaves, and what came is stored | fold, store | encode, combine, store | refold, store |
 //! | a payload meets what is held | combine | combine | reduce |
 //! | what is held leaves | nothing | nothing | transcode; and back, if it is needed again |
 //! | a payload passes | nothing (per-hop: transcode) | nothing | nothing (per-hop: transcode) |

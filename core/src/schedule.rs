@@ -79,7 +79,7 @@ pub fn default_for(collective: Collective) -> &'static dyn Schedule {
 /// | reduce | `count` values | root: the reduction |
 /// | all-to-all | `count` values, a share for each rank | of each rank what it has for this one |
 /// | scan | `count` values | the reduction of its own and those of all ranks before it |
-/// | exclusive scan | `count` values | the reduction of those of all ranks before it; rank 0 nothing |
+/// | exclusive scan | `count` values | the same but for its own; rank 0 nothing |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -174,6 +174,12 @@ impl Collective {
     #[must_use]
     pub const fn is_scan(self) -> bool {
         matches!(self, Self::Scan | Self::ExclusiveScan)
+    }
+
+    /// Whether a rank is its root.
+    #[must_use]
+    pub const fn has_root(self) -> bool {
+        matches!(self, Self::Broadcast | Self::Scatter | Self::Gather | Self::Reduce)
     }
 
     /// The name in lower case, words joined by a hyphen.

@@ -55,15 +55,13 @@ impl Head {
         settings: &Settings,
     ) -> Self {
         let collective = settings.collective;
-        let has_root =
-            !collective.name().starts_with("all") && collective.name() != "reduce-scatter";
         Self {
             collective: collective.name().to_owned(),
             backend: backend.to_owned(),
             ranks: comm.size(),
             dtype: T::DTYPE.to_string(),
             op: collective.reduces().then(|| settings.op.name().to_owned()),
-            root: has_root.then(|| settings.root.index()),
+            root: collective.has_root().then(|| settings.root.index()),
             in_place: settings.in_place,
             bound: args.bound.to_string(),
             data: data.about().to_owned(),

@@ -1,7 +1,7 @@
 //! The command line of `foldwire schedule`.
 
-use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
+use clap::{Args, value_parser};
 use foldwire::Collective;
 use foldwire::schedule::{self, Schedule};
 
@@ -35,7 +35,7 @@ pub struct ScheduleArgs {
     pub collective: Option<Collective>,
 
     /// Number of ranks
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=MAX_RANKS))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = ranks())]
     pub ranks: u64,
 
     /// The root, where there is one
@@ -43,11 +43,11 @@ pub struct ScheduleArgs {
     pub root: u32,
 
     /// So many ranks in a row share a node
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MAX_RANKS))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = ranks())]
     pub ranks_per_node: u64,
 
     /// Most parts that a message may carry
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u16).range(1..))]
     pub max_run: u16,
 
     /// Draw the messages into this file, by its ending an SVG or a PNG
@@ -67,6 +67,10 @@ impl std::fmt::Debug for Named {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.0.name())
     }
+}
+
+fn ranks() -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(1..=MAX_RANKS)
 }
 
 pub(super) fn named() -> impl TypedValueParser<Value = Named> {

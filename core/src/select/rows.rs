@@ -82,7 +82,7 @@ mod text {
     pub enum ParseRowsError {
         /// Not four fields.
         #[error(
-            "`{row}` is no row; write COLLECTIVE:RANKS:BYTES:SCHEDULE, as all-reduce:2-16:0-64K:ring"
+            "`{row}` is no row; write COLLECTIVE:RANKS:BYTES:SCHEDULE, as all-reduce:2-16:-64K:ring"
         )]
         Fields {
             /// The row.
