@@ -1,6 +1,7 @@
 //! What libFuzzer's log says of a run.
 
 use anyhow::{bail, ensure};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
@@ -14,12 +15,18 @@ pub(crate) struct Outcome {
     /// Edges by how often, and compared values: what libFuzzer steers by.
     features: u64,
     failed: bool,
-    /// What it says last.
-    tail: String,
+    /// Why it failed, and what it says last.
+    said: String,
 }
 
-/// Lines of the log that are shown with a finding.
-const TAIL_LINES: usize = 40;
+/// Lines from the end of the log that are shown with a finding.
+const TAIL_LINES: usize = 12;
+
+/// Characters of a line that are shown: names of generic functions have no end.
+const LINE_CHARACTERS: usize = 300;
+
+/// Lines that begin to say why; the next one goes on.
+const REASONS: [&str; 2] = ["panicked at", "ERROR: "];
 
 impl Outcome {
     pub(crate) fn of(log: &str, success: bool) -> Self {
@@ -33,12 +40,18 @@ impl Outcome {
             line.strip_prefix("stat::number_of_executed_units:")?.trim().parse().ok()
         });
         let lines: Vec<_> = log.lines().collect();
+        let gives_reason = |line: &&str| REASONS.iter().any(|reason| line.contains(reason));
+        let reasons = (0..lines.len())
+            .filter(|&at| lines[at.saturating_sub(1)..=at].iter().any(gives_reason));
+        let tail = lines.len().saturating_sub(TAIL_LINES)..lines.len();
+        let shown: BTreeSet<usize> = reasons.chain(tail).collect();
+        let shorter = |at: usize| lines[at].chars().take(LINE_CHARACTERS).collect::<String>();
         Self {
             n_runs: total.unwrap_or(0),
             coverage: status("cov:").unwrap_or(0),
             features: status("ft:").unwrap_or(0),
             failed: !success,
-            tail: lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n"),
+            said: shown.into_iter().map(shorter).collect::<Vec<_>>().join("\n"),
         }
     }
 
@@ -49,10 +62,10 @@ impl Outcome {
     pub(crate) fn into_result(self, target: &str, log: &Path) -> anyhow::Result<()> {
         if self.failed {
             bail!(
-                "fuzz target `{target}` failed; its log, {}, ends with\n{}\nTo repeat it, run the program with the \
+                "fuzz target `{target}` failed; its log, {}, says\n{}\nTo repeat it, run the program with the \
                  artifact's path alone; once mended, keep that file as fuzz/corpus/{target}/regress-NAME",
                 log.display(),
-                self.tail
+                self.said
             );
         }
         ensure!(
@@ -93,6 +106,11 @@ mod tests {
     fn a_run_that_failed_or_tried_nothing_is_no_success() {
         let error = Outcome::of(LOG, false).into_result("x", Path::new("x.log")).unwrap_err();
         assert!(error.to_string().contains("Done 600 runs"), "{error}");
+        let found =
+            format!("thread panicked at x.rs:1:1:\nthe reason\n{}{LOG}", "frame\n".repeat(99));
+        let said = Outcome::of(&found, false).said;
+        assert!(said.starts_with("thread panicked at x.rs:1:1:\nthe reason\nframe\n"), "{said}");
+        assert!(said.len() < 300 + LOG.len(), "{said}");
         assert!(Outcome::of("", true).into_result("x", Path::new("x.log")).is_err());
     }
 }
