@@ -8,13 +8,16 @@ pub use call::Buffers;
 pub use cover::{all, pairwise, pairwise_of};
 
 use crate::data::{self, Random};
-use foldwire::codec::CodecId;
-use foldwire::layout::Division;
+use crate::with_type;
+use foldwire::codec::{CodecId, CodecParams};
+use foldwire::kernel::Level;
+use foldwire::layout::{self, Division};
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule::{
-    self, Binomial, Chain, Linear, Pairwise, RecursiveDoubling, Ring, Schedule,
+    self, Binomial, Call, Chain, Circulant, Linear, Pairwise, RecursiveDoubling, Ring, Schedule,
 };
-use foldwire::{Bound, Collective, DType, Element, Op, Plan, Sampling, Scope};
+use foldwire::transport::{MIN_FRAME_BYTES, Rank};
+use foldwire::{Bound, Collective, DType, Element, Error, Op, Plan, Quantum, Sampling, Scope};
 use std::fmt;
 use std::ops::Range;
 
@@ -73,7 +76,7 @@ pub const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bo
 
 /// Every collective with every schedule that has it, but for two levels, which are a ring to ranks
 /// that know nothing of nodes.
-pub const ROUTES: [(Collective, &dyn Schedule); 17] = [
+pub const ROUTES: [(Collective, &dyn Schedule); 20] = [
     (Collective::AllReduce, &Ring),
     (Collective::AllReduce, &RecursiveDoubling),
     (Collective::AllReduce, &Pairwise),
@@ -91,6 +94,9 @@ pub const ROUTES: [(Collective, &dyn Schedule); 17] = [
     (Collective::AllToAll, &Pairwise),
     (Collective::Scan, &Chain),
     (Collective::ExclusiveScan, &Chain),
+    (Collective::AllReduce, &Circulant),
+    (Collective::ReduceScatter, &Circulant),
+    (Collective::AllGather, &Circulant),
 ];
 
 /// The sizes of the suite.
@@ -240,6 +246,22 @@ impl Case {
             rough: i[axis::ROUGH] == 1,
             division: [Division::Blocks, Division::Interleaved][i[axis::DIVISION]],
             sampling: [Sampling::Always, Sampling::Never][i[axis::SAMPLING]],
+        }
+    }
+
+    /// How much frames must hold for the case's schedule.
+    #[must_use]
+    pub fn min_frame_bytes(&self) -> usize {
+        let n_parts = self.schedule.min_run(Call::new(self.collective, self.size, Rank(0)));
+        let (quantum, level) = (Quantum::LOSSLESS, Level::Scalar);
+        let params = CodecParams { quantum, max_operands: 1, averages: false, level };
+        let need = with_type!(self.dtype, T => {
+            let codec = self.codec.instance::<T>(&params);
+            layout::max_segment(codec.as_dyn(), 0, n_parts)
+        });
+        match need {
+            Err(Error::FrameTooSmall { need, .. }) => need.max(MIN_FRAME_BYTES),
+            other => panic!("no frame fits in no bytes: {other:?}"),
         }
     }
 

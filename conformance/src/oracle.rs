@@ -50,8 +50,8 @@ pub fn absolute(bound: Bound, contributed: impl Iterator<Item = f64>) -> f64 {
 pub fn encodings(schedule: &str, collective: Collective, n: u64) -> u64 {
     match (schedule, collective) {
         // Between N nodes of k ranks N, each k times the bound of an operand.
-        ("ring" | "pairwise" | "two-levels", Collective::AllReduce) => n,
-        ("ring" | "pairwise", Collective::ReduceScatter) => n - 1,
+        ("ring" | "pairwise" | "circulant" | "two-levels", Collective::AllReduce) => n,
+        ("ring" | "pairwise" | "circulant", Collective::ReduceScatter) => n - 1,
         ("recursive-doubling", Collective::AllReduce) => {
             let core = (0..).map(|k| 1 << k).take_while(|&core| core <= n).max().unwrap_or(1);
             let guests = n - core;

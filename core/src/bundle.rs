@@ -41,6 +41,15 @@ pub const fn max_parts(segment_bytes: usize, room: usize) -> usize {
     if n_parts > 1 { n_parts } else { 1 }
 }
 
+/// Most bytes of each of so many segments that are sure to fit a payload of `room` bytes.
+#[must_use]
+pub const fn max_segment_bytes(n_parts: usize, room: usize) -> usize {
+    if n_parts <= 1 {
+        return room;
+    }
+    room.saturating_sub(index_bytes(n_parts)) / n_parts / FRAME_ALIGN * FRAME_ALIGN
+}
+
 /// Bytes of a payload of segments of so many bytes each.
 pub fn n_bytes(segments: impl ExactSizeIterator<Item = usize>) -> usize {
     let n_parts = segments.len();

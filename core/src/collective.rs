@@ -30,7 +30,7 @@ use crate::plan::Plan;
 use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::{Call, Collective, Portion};
-use crate::select::{self, Row};
+use crate::select::{self, Network, Row};
 use crate::transport::{FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::time::Duration;
 use table::{borrowed, each_collective, starts};
@@ -444,9 +444,10 @@ impl<X: Transport> Communicator<X> {
         let mut plan = if is_short { plan.exactly() } else { *plan };
         let call = request.call(size).with_nodes(self.ranks_per_node);
         let chosen = || select::first_of(self.config.select, call, n_bytes);
-        let schedule = plan.schedule.or_else(chosen).unwrap_or_else(|| {
-            select::schedule(call, op, &plan, n_bytes, self.transport.link_rate())
-        });
+        let schedule = plan
+            .schedule
+            .or_else(chosen)
+            .unwrap_or_else(|| select::schedule(call, op, &plan, n_bytes, self.network()));
         let collective = call.collective;
         if size > collective.max_size() || !schedule.supports(collective) {
             return Err(Error::Unsupported { schedule: schedule.name(), collective });
@@ -469,7 +470,7 @@ impl<X: Transport> Communicator<X> {
         let terms = Terms { schedule, call, op, plan, dtype: T::DTYPE, lanes, shares, window };
         // So does a bad frame size.
         let probe = self.codec::<T>(&terms, Quantum::LOSSLESS);
-        max_segment(probe.as_dyn(), self.transport.frame_capacity())?;
+        max_segment(probe.as_dyn(), self.transport.frame_capacity(), schedule.min_run(call))?;
         self.use_lanes()?;
         Ok(terms)
     }
@@ -507,6 +508,12 @@ impl<X: Transport> Communicator<X> {
         terms.plan.codec.instance(&CodecParams { quantum, max_operands, averages, level })
     }
 
+    fn network(&self) -> Network {
+        let (link_rate, frame_bytes) =
+            (self.transport.link_rate(), self.transport.frame_capacity());
+        Network { link_rate, frame_bytes }
+    }
+
     pub(crate) fn checksum(&self) -> bool {
         self.config.checksum.unwrap_or_else(|| self.transport.needs_checksum())
     }
@@ -526,7 +533,8 @@ impl<X: Transport> Communicator<X> {
     ) -> Result<(Program<'s>, usize), Error> {
         let &Terms { schedule, call, op, ref plan, shares, window, .. } = terms;
         let (codec, rank) = (codec.as_dyn(), self.rank());
-        let max_segment = max_segment(codec, self.transport.frame_capacity())?;
+        let capacity = self.transport.frame_capacity();
+        let max_segment = max_segment(codec, capacity, schedule.min_run(call))?;
         // All of each array goes in one frame with the others.
         let (n_arrays, n_parts, lanes) = match shares {
             Shares::Arrays(ends) => (ends.len() as u16, ends.len(), 1),
@@ -534,12 +542,12 @@ impl<X: Transport> Communicator<X> {
         };
         let cut = Cut { n_parts, division: plan.division, max_segment, lanes };
         let layout = Layout::new(call, rank, shares, window, cut);
-        let max_run = select::max_run(call, codec, self.transport.frame_capacity(), &layout);
+        let max_run = select::max_run(call, codec, capacity, &layout);
         let rules = Rules::new(call.collective, &plan.pipeline, codec.id(), op);
         self.sequence = self.sequence.wrapping_add(1);
         let program = Program {
             schedule,
-            call: call.with_runs(max_run),
+            call: call.with_runs(max_run).with_runs_of(schedule),
             n_arrays,
             rules: if window == Window::Input { rules.reading_only() } else { rules },
             header: CallHeader {

@@ -12,6 +12,7 @@
 //! moves at the pace of its heaviest part. [`Division::Interleaved`] deals neighbouring segments to
 //! the parts in turn, so that all parts weigh about the same in every round.
 
+use crate::bundle;
 use crate::codec::Codec;
 use crate::element::Element;
 use crate::error::Error;
@@ -57,12 +58,16 @@ impl Division {
     }
 }
 
-/// The largest segment whose frame is sure to fit `capacity` bytes, in values.
+/// The largest segment of which `n_parts` in a frame are sure to fit `capacity` bytes, in values.
 ///
 /// # Errors
-/// [`Error::FrameTooSmall`] if not even one value fits a frame.
-pub fn max_segment<T: Element>(codec: &dyn Codec<T>, capacity: usize) -> Result<usize, Error> {
-    let room = capacity.saturating_sub(HEADER_BYTES);
+/// [`Error::FrameTooSmall`] if not even one value of each fits a frame.
+pub fn max_segment<T: Element>(
+    codec: &dyn Codec<T>,
+    capacity: usize,
+    n_parts: usize,
+) -> Result<usize, Error> {
+    let room = bundle::max_segment_bytes(n_parts, capacity.saturating_sub(HEADER_BYTES));
     // Partial sums are kept in frames as floats, so those must fit as well.
     let fits = |n: usize| {
         n * T::BYTES <= room && codec.max_encoded_len(n).is_some_and(|need| need <= room)
@@ -73,7 +78,8 @@ pub fn max_segment<T: Element>(codec: &dyn Codec<T>, capacity: usize) -> Result<
         if fits(middle) { low = middle } else { high = middle }
     }
     if low == 0 {
-        let need = HEADER_BYTES + codec.max_encoded_len(1).unwrap_or(T::BYTES).max(T::BYTES);
+        let least = codec.max_encoded_len(1).unwrap_or(T::BYTES).max(T::BYTES);
+        let need = HEADER_BYTES + bundle::n_bytes(core::iter::repeat_n(least, n_parts));
         return Err(Error::FrameTooSmall { need, have: capacity });
     }
     Ok(low)

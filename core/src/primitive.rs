@@ -25,6 +25,7 @@
 //! | what leaves is needed again | copy of the payload | copy of the payload | transcode (reductions), nothing (others) |
 //! | own values are taken | encode | encode | encode (reductions, per-hop: raw) |
 //! | what is kept is put behind what is held | join | join | join |
+//! | what is kept is put in place of the last of what is held | replace | replace | replace, or nothing |
 //!
 //! Floats that meet floats are added in place of what was received: in a raw call, and between
 //! ranks of a node. If they leave it, they are transcoded then; where one that is held there meets
@@ -79,12 +80,66 @@ impl Slot {
 pub struct Content {
     /// What it is encoded by: the call's codec, or raw for floats.
     pub codec: CodecId,
-    /// How many ranks' values are combined in it.
+    /// How many ranks' values are combined in its last part, and in all others but the first.
     pub operands: u32,
+    /// How many in its first part.
+    pub first_operands: u32,
     /// It is a message as it was received, header and all.
     pub as_received: bool,
     /// Segments, one for each part of a run.
     pub n_parts: u16,
+}
+
+impl Content {
+    /// So many parts, all alike, that this rank made.
+    #[must_use]
+    pub const fn new(codec: CodecId, operands: u32, n_parts: u16) -> Self {
+        Self { codec, operands, first_operands: operands, as_received: false, n_parts }
+    }
+
+    /// The same as a message that was received.
+    #[must_use]
+    pub const fn received(self) -> Self {
+        Self { as_received: true, ..self }
+    }
+
+    /// Its last parts; `None` if there are not so many.
+    #[must_use]
+    pub fn last(self, n_parts: u16) -> Option<Self> {
+        if n_parts == self.n_parts {
+            return Some(self);
+        }
+        (n_parts < self.n_parts).then_some(Self::new(self.codec, self.operands, n_parts))
+    }
+
+    /// What is left without its last parts.
+    #[must_use]
+    fn without_last(self, n_parts: u16) -> Option<Self> {
+        let n_parts = self.n_parts.checked_sub(n_parts).filter(|left| *left > 0)?;
+        let operands = if n_parts == 1 { self.first_operands } else { self.operands };
+        Some(Self { operands, as_received: false, n_parts, ..self })
+    }
+
+    /// Both, one behind the other; `None` if they are of other codecs, or there is no telling how
+    /// many ranks' values are in which part.
+    fn followed_by(self, next: Self) -> Option<Self> {
+        let is_alike = next.codec == self.codec
+            && next.first_operands == next.operands
+            && (self.n_parts == 1 || next.operands == self.operands);
+        let n_parts = self.n_parts.checked_add(next.n_parts).filter(|_| is_alike)?;
+        Some(Self { operands: next.operands, as_received: false, n_parts, ..self })
+    }
+
+    /// Each part combined with another, by a codec.
+    fn combined_with(self, other: Self, codec: CodecId) -> Option<Self> {
+        Some(Self {
+            codec,
+            operands: self.operands.checked_add(other.operands)?,
+            first_operands: self.first_operands.checked_add(other.first_operands)?,
+            as_received: false,
+            n_parts: self.n_parts,
+        })
+    }
 }
 
 /// What is in each slot.
@@ -95,11 +150,7 @@ pub type Contents = [Option<Content>; Slot::COUNT];
 #[must_use]
 pub fn held_after(step: &Step, contents: &Contents) -> Option<Content> {
     let held = contents[Slot::Held.index()]?;
-    if step.keep || !step.own {
-        return Some(held);
-    }
-    let n_parts = held.n_parts.checked_sub(step.n_parts).filter(|left| *left > 0)?;
-    Some(Content { n_parts, as_received: false, ..held })
+    if step.keep || !step.uses_held() { Some(held) } else { held.without_last(step.n_parts) }
 }
 
 /// One thing that a lane does with a segment: own values, or what its slots hold, into a slot or
@@ -138,6 +189,11 @@ pub enum Primitive {
     },
     /// What is in a slot → behind what is in `Held`.
     Join {
+        /// Segments of the same codec.
+        from: Slot,
+    },
+    /// What is in a slot → in place of as many of the last in `Held`.
+    Replace {
         /// Segments of the same codec.
         from: Slot,
     },
@@ -190,7 +246,7 @@ impl Primitive {
             | Self::Copy { to, .. }
             | Self::Move { to, .. }
             | Self::Reduce { into: to } => Some(to),
-            Self::Join { .. } => Some(Slot::Held),
+            Self::Join { .. } | Self::Replace { .. } => Some(Slot::Held),
             Self::Fold | Self::FoldStore | Self::Refold | Self::Combine { .. } => Some(Slot::Out),
             Self::FoldInPlace | Self::CombineInPlace { .. } => Some(Slot::In),
             Self::ReduceStore | Self::Store { .. } | Self::StoreOwn => None,
@@ -207,27 +263,26 @@ impl Primitive {
     /// reads does not hold what it needs, or what it would overwrite is still needed.
     #[must_use]
     pub fn after(self, mut contents: Contents, n_parts: u16) -> Option<Contents> {
-        let of = |slot: Slot| contents[slot.index()].filter(|content| content.n_parts >= n_parts);
+        let of = |slot: Slot| contents[slot.index()]?.last(n_parts);
         let by = |slot: Slot, codec| of(slot).filter(|content| content.codec == codec);
+        let held = Slot::Held.index();
         let received = of(Slot::In);
-        let combined = |with: Content| {
-            let operands = received?.operands.checked_add(with.operands)?;
-            Some((with.codec, operands))
+        let with_own = |content: Content| {
+            content.combined_with(Content::new(content.codec, 1, n_parts), content.codec)
         };
-        let (codec, operands) = match self {
-            Self::EncodeOwn { codec, .. } => (codec, 1),
-            Self::Transcode { from, codecs, .. } => (codecs[1], by(from, codecs[0])?.operands),
-            Self::Fold | Self::FoldInPlace | Self::FoldStore | Self::Refold => {
-                (received?.codec, received?.operands.checked_add(1)?)
+        let with_received = |other: Content| received?.combined_with(other, other.codec);
+        let made = match self {
+            Self::EncodeOwn { codec, .. } => Content::new(codec, 1, n_parts),
+            Self::Transcode { from, codecs, .. } => {
+                Content { codec: codecs[1], as_received: false, ..by(from, codecs[0])? }
             }
+            Self::Fold | Self::FoldInPlace | Self::FoldStore | Self::Refold => with_own(received?)?,
             Self::Combine { with } | Self::CombineInPlace { with } => {
-                combined(by(with, received?.codec)?)?
+                with_received(by(with, received?.codec)?)?
             }
-            Self::Reduce { into } => combined(by(into, CodecId::Raw)?)?,
+            Self::Reduce { into } => with_received(by(into, CodecId::Raw)?)?,
             Self::Copy { from, to } => {
-                let content = of(from)?;
-                let as_received = content.as_received && content.n_parts == n_parts;
-                contents[to.index()] = Some(Content { n_parts, as_received, ..content });
+                contents[to.index()] = Some(of(from)?);
                 return Some(contents);
             }
             Self::Move { from, to } => {
@@ -236,14 +291,12 @@ impl Primitive {
                 return Some(contents);
             }
             Self::Join { from } => {
-                let (content, held) = (contents[from.index()]?, contents[Slot::Held.index()]?);
-                let alike = |content: Content| (content.codec, content.operands);
-                if alike(content) != alike(held) {
-                    return None;
-                }
-                let n_parts = held.n_parts.checked_add(content.n_parts)?;
-                let joined = Content { n_parts, as_received: false, ..held };
-                contents[Slot::Held.index()] = Some(joined);
+                contents[held] = Some(contents[held]?.followed_by(contents[from.index()]?)?);
+                return Some(contents);
+            }
+            Self::Replace { from } => {
+                let rest = contents[held]?.without_last(n_parts)?;
+                contents[held] = Some(rest.followed_by(of(from)?)?);
                 return Some(contents);
             }
             Self::ReduceStore => return received.map(|_| contents),
@@ -251,10 +304,12 @@ impl Primitive {
             Self::StoreOwn => return Some(contents),
         };
         let target = &mut contents[self.target()?.index()];
-        if target.is_some_and(|content| content.n_parts > n_parts) {
-            return None;
-        }
-        *target = Some(Content { codec, operands, as_received: false, n_parts });
+        let rest = target.and_then(|content| content.without_last(n_parts));
+        *target = match rest {
+            None => Some(made),
+            Some(rest) if self.is_in_place() => Some(rest.followed_by(made)?),
+            Some(_) => return None,
+        };
         Some(contents)
     }
 }

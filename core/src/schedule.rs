@@ -14,6 +14,7 @@ pub mod check;
 
 mod binomial;
 mod chain;
+mod circulant;
 mod linear;
 mod pairwise;
 mod print;
@@ -24,6 +25,7 @@ mod two_levels;
 
 pub use binomial::Binomial;
 pub use chain::Chain;
+pub use circulant::Circulant;
 pub use linear::Linear;
 pub use pairwise::Pairwise;
 pub use print::program;
@@ -36,7 +38,7 @@ use crate::transport::{MAX_SIZE, Rank};
 
 /// Every schedule.
 pub static ALL: &[&dyn Schedule] =
-    &[&Ring, &RecursiveDoubling, &Pairwise, &Binomial, &Chain, &Linear, &TwoLevels];
+    &[&Ring, &RecursiveDoubling, &Pairwise, &Binomial, &Chain, &Linear, &TwoLevels, &Circulant];
 
 /// A schedule's number in a message's header: its place in [`ALL`], or 15 for one of yours.
 #[must_use]
@@ -259,6 +261,13 @@ impl Call {
         Self { max_run, ..self }
     }
 
+    /// The same call where at least as many parts fit a frame as a schedule needs.
+    #[must_use]
+    pub fn with_runs_of(self, schedule: &dyn Schedule) -> Self {
+        let least = u16::try_from(schedule.min_run(self)).unwrap_or(u16::MAX);
+        self.with_runs(self.max_run.max(least))
+    }
+
     /// What `rank` starts with.
     #[must_use]
     pub const fn input(self, rank: Rank) -> Portion {
@@ -338,6 +347,13 @@ pub trait Schedule: Sync {
     /// Into how many parts it divides the array: 1, or as many as the collective has
     /// ([`Collective::n_parts`]): a share per rank, or one for each pair of ranks.
     fn n_parts(&self, call: Call) -> usize;
+
+    /// How many parts in a row its messages carry, and its ranks hold, at most, if it cannot do with
+    /// fewer: then the segments of so many parts fit a frame, and those of a long array are short.
+    /// 1 unless it says so.
+    fn min_run(&self, _call: Call) -> usize {
+        1
+    }
 
     /// Number of steps in `rank`'s program.
     fn n_steps(&self, call: Call, rank: Rank) -> usize;

@@ -3,13 +3,21 @@
 //!
 //! The caller's own rows ([`Config::select`](crate::Config::select)) come first, then the model.
 //!
-//! A small cost model for all-reduces of m bytes over n ranks by pipelines that keep frames;
-//! everything else takes [`schedule::default_for`].
+//! A small cost model for all-reduces, reduce-scatters and all-gathers of m bytes over n ranks by
+//! pipelines that keep frames; everything else takes [`schedule::default_for`].
 //!
-//! *Short arrays.* A ring takes 2(n − 1) messages one after the other, recursive doubling log₂ n.
-//! But it moves and reduces m bytes in each, where a ring moves 2(n − 1)/n·m and reduces (n −
-//! 1)/n·m in all. With α seconds a message, and C bytes per second moved and reduced, half of it
-//! for each, recursive doubling pays where m·(log₂ n − 3(n − 1)/2n) < α·C·(2(n − 1) − log₂ n).
+//! *Short arrays.* With α seconds for each of k messages one after the other, and m/C for moving and
+//! reducing m bytes once, half of it for each, a schedule takes k·α + w·m/C:
+//!
+//! | all-reduce by | k | w |
+//! |---|---|---|
+//! | ring | 2(n − 1) | 3(n − 1)/2n |
+//! | recursive doubling | log₂ n; else ⌊log₂ n⌋ + 2 | k |
+//! | circulant graph | 2⌈log₂ n⌉ | D times a ring's |
+//!
+//! where D stands for what messages of many parts are copied more, and what rounds of a ring
+//! overlap. A reduce-scatter has k/2 and 2w/3 of it, an all-gather k/2 and w/3. Circulant graphs
+//! are for frames that hold segments of a fair length of all parts of a message.
 //!
 //! *Slow links.* Ring and pairwise exchange send the same number of values, but a ring sends
 //! partial sums where pairwise sends single operands. Let ρ be the ratio of raw to wire bytes, σ
@@ -45,8 +53,8 @@ use crate::frame::HEADER_BYTES;
 use crate::layout::Layout;
 use crate::op::OpCode;
 use crate::plan::Plan;
-use crate::schedule::TwoLevels;
-use crate::schedule::{self, Call, Chain, Collective, Pairwise, RecursiveDoubling, Schedule};
+use crate::schedule::{self, Call, Chain, Circulant, Collective, Pairwise, RecursiveDoubling};
+use crate::schedule::{Schedule, TwoLevels};
 
 /// Seconds that a message costs whatever its size: MPI on a fast fabric, or a thread's wake-up.
 const MESSAGE_COST: f64 = 5e-6;
@@ -63,16 +71,30 @@ const ROUND: usize = 256 << 10;
 /// Raw bytes per wire byte.
 const RATIO: f64 = 5.0;
 
-/// The schedule for a call by `op` on an array of `n_bytes` by this plan, over links of `link_rate`
-/// bytes per second, each way (`None`: unknown, or as fast as memory). Every rank must ask with the
-/// same arguments.
+/// What a circulant graph costs more than a ring of as many bytes, where messages cost nothing
+/// (measured between 8 threads; 1.4 to 1.6 from 256 KiB on).
+const DETOUR: f64 = 1.5;
+/// Least room for a segment by a circulant graph: in shorter ones headers count.
+const MIN_SEGMENT: usize = 1 << 10;
+
+/// What matters of a transport.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Network {
+    /// Bytes per second of a rank's link, each way; `None`: unknown, or as fast as memory.
+    pub link_rate: Option<f64>,
+    /// Bytes that a frame holds.
+    pub frame_bytes: usize,
+}
+
+/// The schedule for a call by `op` on an array of `n_bytes` by this plan, over a network. Every rank
+/// must ask with the same arguments.
 #[must_use]
 pub fn schedule(
     call: Call,
     op: OpCode,
     plan: &Plan,
     n_bytes: usize,
-    link_rate: Option<f64>,
+    network: Network,
 ) -> &'static dyn Schedule {
     let Call { collective, size, .. } = call;
     if let Some(schedule) = plan.schedule {
@@ -85,24 +107,57 @@ pub fn schedule(
             schedule::default_for(collective)
         };
     }
+    if !matches!(
+        collective,
+        Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather
+    ) {
+        return schedule::default_for(collective);
+    }
+    let soonest = soonest(call, n_bytes, network.frame_bytes);
     if collective == Collective::AllReduce
         && TwoLevels.n_combined(call) > 1
-        && !is_short(size, n_bytes)
+        && schedule::code(soonest) != schedule::code(&RecursiveDoubling)
     {
         return &TwoLevels;
     }
-    // Where partial sums are encoded anew, other schedules than the ring would cost accuracy.
-    if collective != Collective::AllReduce || !plan.pipeline.keeps_frames(plan.codec, op) {
+    // The systems that keep floats take the ring; doubling would cost them accuracy.
+    let op = if collective.reduces() { op } else { OpCode::Sum };
+    if !plan.pipeline.keeps_frames(plan.codec, op) {
         return schedule::default_for(collective);
     }
-    let is_slow = link_rate.is_some_and(|rate| rate < 2.0 * SAVED * ENCODE_RATE / RATIO);
-    if is_short(size, n_bytes) {
-        &RecursiveDoubling
-    } else if is_slow && !plan.codec.is_exact() {
-        &Pairwise
-    } else {
-        schedule::default_for(collective)
+    let is_slow = network.link_rate.is_some_and(|rate| rate < 2.0 * SAVED * ENCODE_RATE / RATIO);
+    let is_long = schedule::code(soonest) == schedule::code(schedule::default_for(collective));
+    if collective == Collective::AllReduce && is_long && is_slow && !plan.codec.is_exact() {
+        return &Pairwise;
     }
+    soonest
+}
+
+/// What the model finds soonest for an all-reduce, reduce-scatter or all-gather.
+fn soonest(call: Call, n_bytes: usize, frame_bytes: usize) -> &'static dyn Schedule {
+    let Call { collective, size, .. } = call;
+    let seconds = |n_messages: usize, work: f64| {
+        n_messages as f64 * MESSAGE_COST + work * n_bytes as f64 / STEP_RATE
+    };
+    let (n_halves, half_work) = match collective {
+        Collective::AllReduce => (2, 1.5),
+        Collective::ReduceScatter => (1, 1.0),
+        _ => (1, 0.5),
+    };
+    let work = half_work * size.saturating_sub(1) as f64 / size.max(1) as f64;
+    let of_ring = seconds(n_halves * size.saturating_sub(1), work);
+    let of_circulant = seconds(n_halves * n_doublings(size), DETOUR * work);
+    let room = frame_bytes.saturating_sub(HEADER_BYTES);
+    let fits = bundle::max_segment_bytes(Circulant.min_run(call), room) >= MIN_SEGMENT;
+    let mut best = (schedule::default_for(collective), of_ring);
+    if fits && of_circulant < best.1 {
+        best = (&Circulant, of_circulant);
+    }
+    let n_rounds = size.max(1).ilog2() as usize + if size.is_power_of_two() { 0 } else { 2 };
+    if collective == Collective::AllReduce && seconds(n_rounds, n_rounds as f64) < best.1 {
+        return &RecursiveDoubling;
+    }
+    best.0
 }
 
 /// Most parts that a message of a scatter or gather may carry ([`Call::max_run`]), in frames of
@@ -148,14 +203,6 @@ fn is_long_for_a_chain(size: usize, n_bytes: usize) -> bool {
     n_rounds * n_doublings(size).saturating_sub(1) > size.saturating_sub(2)
 }
 
-/// Whether messages cost more than bytes.
-fn is_short(size: usize, n_bytes: usize) -> bool {
-    let n = size as f64;
-    let (doublings, hops) = (libm::log2(n), 2.0 * (n - 1.0));
-    let more_bytes = n_bytes as f64 * (doublings - 0.75 * hops / n);
-    more_bytes < MESSAGE_COST * STEP_RATE * (hops - doublings)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,9 +214,13 @@ mod tests {
     const LONG: usize = 16 << 20;
     const GIGABIT: Option<f64> = Some(0.125e9);
 
+    fn network(link_rate: Option<f64>) -> Network {
+        Network { link_rate, frame_bytes: 256 << 10 }
+    }
+
     fn name(plan: &Plan, size: usize, n_bytes: usize, rate: Option<f64>) -> &'static str {
         let call = Call::new(Collective::AllReduce, size, Rank(0));
-        schedule(call, OpCode::Sum, plan, n_bytes, rate).name()
+        schedule(call, OpCode::Sum, plan, n_bytes, network(rate)).name()
     }
 
     #[test]
@@ -185,11 +236,28 @@ mod tests {
     fn short_arrays_double_and_what_is_short_grows_with_the_ranks() {
         let plan = Plan::foldwire(Bound::Relative(1e-4));
         for size in [2, 4, 8, 64, 300] {
-            assert_eq!(name(&plan, size, 4096, None), RecursiveDoubling.name());
+            assert_eq!(name(&plan, size, 2048, None), RecursiveDoubling.name());
             assert_eq!(name(&plan, size, LONG, None), Ring.name());
         }
+        assert_eq!(name(&plan, 8, 40_000, None), Circulant.name());
         assert_eq!(name(&plan, 8, 200_000, None), Ring.name());
-        assert_eq!(name(&plan, 300, 200_000, None), RecursiveDoubling.name());
+        assert_eq!(name(&plan, 300, 200_000, None), Circulant.name());
+    }
+
+    #[test]
+    fn circulant_graphs_need_frames_for_many_parts() {
+        let plan = Plan::foldwire(Bound::Relative(1e-4));
+        for collective in [Collective::ReduceScatter, Collective::AllGather] {
+            let name = |size, n_bytes, frame_bytes| {
+                let call = Call::new(collective, size, Rank(0));
+                let network = Network { link_rate: None, frame_bytes };
+                schedule(call, OpCode::Sum, &plan, n_bytes, network).name()
+            };
+            assert_eq!(name(64, 4096, 256 << 10), Circulant.name());
+            assert_eq!(name(64, 4096, 20_000), Ring.name());
+            assert_eq!(name(64, LONG, 256 << 10), Ring.name());
+            assert_eq!(name(1, 0, 256 << 10), Ring.name());
+        }
     }
 
     #[test]
@@ -197,7 +265,7 @@ mod tests {
         let plan = Plan::foldwire(Bound::Relative(1e-4));
         let broadcast = |size, n_bytes| {
             let call = Call::new(Collective::Broadcast, size, Rank(0));
-            schedule(call, OpCode::None, &plan, n_bytes, None).name()
+            schedule(call, OpCode::None, &plan, n_bytes, network(None)).name()
         };
         assert_eq!(broadcast(4, LONG), "chain");
         assert_eq!(broadcast(4, 100_000), "binomial");
@@ -225,6 +293,7 @@ mod tests {
         // Products of codes are not defined, so the fused pipeline keeps floats for them.
         let fused = Plan::foldwire(Bound::Relative(1e-4));
         let call = Call::new(Collective::AllReduce, 8, Rank(0));
-        assert_eq!(schedule(call, OpCode::Prod, &fused, 4096, GIGABIT).name(), Ring.name());
+        let network = network(GIGABIT);
+        assert_eq!(schedule(call, OpCode::Prod, &fused, 4096, network).name(), Ring.name());
     }
 }

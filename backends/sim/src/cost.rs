@@ -65,7 +65,7 @@ use foldwire::kernel::Level;
 use foldwire::layout::{Cut, Division, Layout, Shares, Window};
 use foldwire::op::OpCode;
 use foldwire::primitive::Rules;
-use foldwire::schedule::{Call, Portion};
+use foldwire::schedule::{Call, Portion, Schedule};
 use foldwire::transport::{MAX_LANES, Rank};
 use foldwire::{Collective, Element, Error, Plan, Quantum, layout, select};
 use prices::picoseconds;
@@ -304,7 +304,9 @@ pub fn predict<T: Element>(
     let per_node = if case.by_node { cluster.host.ranks_per_node } else { 1 };
     let call = Call::new(collective, size, root).with_nodes(per_node);
     let n_bytes = case.count.saturating_mul(T::BYTES);
-    let schedule = select::schedule(call, case.op, &case.plan, n_bytes, cluster.network.rate);
+    let network =
+        select::Network { link_rate: cluster.network.rate, frame_bytes: case.frame_bytes };
+    let schedule = select::schedule(call, case.op, &case.plan, n_bytes, network);
     if size > collective.max_size() || !schedule.supports(collective) {
         return Err(Error::Unsupported { schedule: schedule.name(), collective }.into());
     }
@@ -321,7 +323,7 @@ pub fn predict<T: Element>(
 
     let division =
         if collective == Collective::AllReduce { case.plan.division } else { Division::Blocks };
-    let (call, layout) = divide::<T>(case, call, schedule.n_parts(call), division)?;
+    let (call, layout) = divide::<T>(case, call, schedule, division)?;
     let (wire, floats) = (costs.wire.table(size), Wire::exact(T::BYTES).table(size));
     let job = Job {
         schedule,
@@ -365,8 +367,7 @@ fn exchange_extents(
     let exchange = Case { plan, count: EXTENT_VALUES, ..*case };
     let call = Call::new(Collective::AllReduce, case.size, Rank(0));
     let wire = &Wire::exact(f64::BYTES).table(case.size);
-    let n_parts = EXTENT_SCHEDULE.n_parts(call);
-    let (call, layout) = divide::<f64>(&exchange, call, n_parts, Division::Blocks)?;
+    let (call, layout) = divide::<f64>(&exchange, call, EXTENT_SCHEDULE, Division::Blocks)?;
     let job = Job {
         schedule: EXTENT_SCHEDULE,
         call,
@@ -409,17 +410,19 @@ fn account(
 fn divide<T: Element>(
     case: &Case,
     call: Call,
-    n_parts: usize,
+    schedule: &dyn Schedule,
     division: Division,
 ) -> Result<(Call, Layout<'static>), Error> {
     // What an encoding takes at most depends neither on the quantum nor on the level.
     let (quantum, level) = (Quantum::LOSSLESS, Level::Scalar);
     let params = CodecParams { quantum, max_operands: 1, averages: false, level };
     let codec = case.plan.codec.instance::<T>(&params);
-    let max_segment = layout::max_segment(codec.as_dyn(), case.frame_bytes)?;
+    let max_segment =
+        layout::max_segment(codec.as_dyn(), case.frame_bytes, schedule.min_run(call))?;
+    let n_parts = schedule.n_parts(call);
     let cut = Cut { n_parts, division, max_segment, lanes: case.lanes.min(MAX_LANES) };
     // Lengths are the same for every rank.
     let layout = Layout::new(call, Rank(0), Shares::Even(case.count), Window::Whole, cut);
     let max_run = select::max_run(call, codec.as_dyn(), case.frame_bytes, &layout);
-    Ok((call.with_runs(max_run), layout))
+    Ok((call.with_runs(max_run).with_runs_of(schedule), layout))
 }

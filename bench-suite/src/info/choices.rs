@@ -2,7 +2,7 @@
 
 use foldwire::op::OpCode;
 use foldwire::schedule::{Call, Schedule};
-use foldwire::select::{self, Row};
+use foldwire::select::{self, Network, Row};
 use foldwire::{Bound, Collective, Plan, Rank};
 
 use super::section::{Cell, Section};
@@ -17,6 +17,8 @@ const COLUMNS: &[(&str, Align)] = &[
 ];
 /// Ranks of which choices are shown.
 const RANKS: [usize; 4] = [2, 8, 64, 512];
+/// Links as fast as memory, and frames as backends have them.
+const NETWORK: Network = Network { link_rate: None, frame_bytes: 256 << 10 };
 /// No array is longer.
 const MOST_BYTES: usize = 1 << 46;
 
@@ -57,7 +59,7 @@ fn ranges(collective: Collective, size: usize, rows: &[Row]) -> Vec<(usize, &'st
     let chosen = |n_bytes| {
         let call = Call::new(collective, size, Rank(0));
         let row = select::first_of(rows, call, n_bytes);
-        let model = || select::schedule(call, op, &plan, n_bytes, None);
+        let model = || select::schedule(call, op, &plan, n_bytes, NETWORK);
         Schedule::name(row.unwrap_or_else(model))
     };
     let mut ranges = vec![(0, chosen(0))];

@@ -294,8 +294,8 @@ mod tests {
         assert_eq!(codec.max_encoded_len(most), Some(8 * most));
         assert_eq!(codec.max_encoded_len(most + 1), None);
         assert_eq!(codec.max_encoded_len(usize::MAX), None);
-        assert_eq!(max_segment(&codec, 1 << 40), Ok(most));
-        assert_eq!(max_segment(&codec, HEADER_BYTES + 8000), Ok(1000));
+        assert_eq!(max_segment(&codec, 1 << 40, 1), Ok(most));
+        assert_eq!(max_segment(&codec, HEADER_BYTES + 8000, 1), Ok(1000));
         let too_long = EncodeError::TooLong { n_values: most + 1 };
         assert_eq!(room::<f64>(most + 1, &mut []), Err(too_long));
     }

@@ -120,13 +120,8 @@ impl<F: Frame> Lane<F> {
                     let payload = payload.ok_or(misuse())?;
                     let codec = if header.as_floats { CodecId::Raw } else { program.rules.codec() };
                     check_payload(from, &run, codec, payload, compute)?;
-                    let content = Content {
-                        codec,
-                        operands: header.operands,
-                        as_received: true,
-                        n_parts: step.n_parts,
-                    };
-                    self.slots.fill(Slot::In, content, n_bytes);
+                    let content = Content::new(codec, header.operands, step.n_parts);
+                    self.slots.fill(Slot::In, content.received(), n_bytes);
                     if let Some(next) = self.next_source(program, n_lanes) {
                         transport.expect(next, self.tag);
                     }
@@ -209,7 +204,7 @@ impl<F: Frame> Lane<F> {
     ) -> Poll<Result<(), Error>> {
         if self.to_do.is_none() {
             if step.from.is_none() && step.store {
-                self.check_complete(program)?;
+                self.check_complete(program, step)?;
             }
             let held = self.slots.content(Slot::Held);
             let received = self.slots.content(Slot::In);
@@ -246,6 +241,9 @@ impl<F: Frame> Lane<F> {
     ) -> Result<usize, Error> {
         let (part, round) = (step.part.0, self.round as u32);
         let (message, content) = self.slots.message()?;
+        if content.first_operands != content.operands {
+            return Err(Error::Internal);
+        }
         if content.as_received {
             frame::readdress(message, program.rank);
         } else {
@@ -316,25 +314,29 @@ impl<F: Frame> Lane<F> {
         Ok(header)
     }
 
-    /// How many ranks' values are in what the rank has.
-    fn own_operands(&self) -> u32 {
-        self.slots.content(Slot::Held).map_or(1, |content| content.operands)
+    /// How many ranks' values are in what the rank has for a step: in its first part, and in the
+    /// others.
+    fn own_operands(&self, step: &Step) -> [u32; 2] {
+        let held = self.slots.content(Slot::Held).filter(|_| step.uses_held());
+        let used = held.map(|held| held.last(step.n_parts).unwrap_or(held));
+        used.map_or([1, 1], |used| [used.first_operands, used.operands])
     }
 
     /// How many ranks' values a message for this step can combine. What is stored must lack
     /// nobody's.
     fn operands(&self, program: &Program<'_>, step: &Step) -> RangeInclusive<u32> {
         let all = program.n_operands();
-        let most =
-            if step.own && !step.before { all.saturating_sub(self.own_operands()) } else { all };
+        let [first, others] = self.own_operands(step);
+        let own = if step.own && !step.before { first.max(others) } else { 0 };
+        let most = all.saturating_sub(own);
         if step.store { most..=most } else { 1..=most }
     }
 
     /// An error unless a value of every rank went into what the rank has.
-    fn check_complete(&self, program: &Program<'_>) -> Result<(), Error> {
-        let (ours, theirs) = (program.n_operands(), self.own_operands());
-        let rank = self.last_source(program);
-        check_fields(rank, &[(Field::Operands, u64::from(ours), u64::from(theirs))])
+    fn check_complete(&self, program: &Program<'_>, step: &Step) -> Result<(), Error> {
+        let (ours, rank) = (u64::from(program.n_operands()), self.last_source(program));
+        let theirs = self.own_operands(step);
+        check_fields(rank, &theirs.map(|theirs| (Field::Operands, ours, theirs.into())))
     }
 
     /// Whom the lane last received from in this round; this rank if from nobody.
@@ -397,6 +399,7 @@ const fn clock(primitive: Primitive) -> Option<fn(&mut Report) -> &mut Duration>
         Primitive::Copy { .. }
         | Primitive::Move { .. }
         | Primitive::Join { .. }
+        | Primitive::Replace { .. }
         | Primitive::StoreOwn => None,
     }
 }

@@ -95,11 +95,17 @@ impl<F: Frame> Slots<F> {
         if let (Some(before), Some(held)) = (self.content(Slot::Held), held)
             && held.n_parts < before.n_parts
         {
-            let payload = self.payload_mut(Slot::Held)?;
-            let n_bytes = bundle::keep_first(payload, before.n_parts.into(), held.n_parts.into());
-            self.n_bytes[Slot::Held.index()] = n_bytes.ok_or(misuse())?;
+            self.keep_first(before.n_parts.into(), held.n_parts.into())?;
         }
         Ok(held)
+    }
+
+    /// Takes segments off the end of what is held.
+    fn keep_first(&mut self, n_held: usize, n_first: usize) -> Result<(), Error> {
+        let payload = self.payload_mut(Slot::Held)?;
+        let n_bytes = bundle::keep_first(payload, n_held, n_first).ok_or(misuse())?;
+        self.n_bytes[Slot::Held.index()] = n_bytes;
+        Ok(())
     }
 
     /// Forgets what the step leaves nothing of, and makes empty frames the next step's spares.
@@ -141,7 +147,13 @@ impl<F: Frame> Slots<F> {
                 self.n_bytes.swap(from.index(), to.index());
             }
             Primitive::Copy { from, to } => self.copy(from, to, run.n_parts())?,
-            Primitive::Join { from } => self.join(from)?,
+            Primitive::Join { from } => self.join(from, self.n_parts(Slot::Held))?,
+            Primitive::Replace { from } => {
+                let n_held = self.n_parts(Slot::Held);
+                let n_first = n_held.saturating_sub(run.n_parts().into());
+                self.keep_first(n_held, n_first)?;
+                self.join(from, n_first)?;
+            }
             _ if run.n_parts() == 1 && !self.holds_run() => {
                 core::task::ready!(self.compute(primitive, compute, &run.segment(0), report))?;
             }
@@ -161,7 +173,7 @@ impl<F: Frame> Slots<F> {
 
     /// Whether segments of several parts are held.
     fn holds_run(&self) -> bool {
-        self.content(Slot::Held).is_some_and(|held| held.n_parts > 1)
+        self.n_parts(Slot::Held) > 1
     }
 
     /// Carries a primitive out on frames of one segment.
@@ -206,12 +218,12 @@ impl<F: Frame> Slots<F> {
             let range = if written.is_some_and(|written| written.index() == slot) {
                 begin = if place == 0 { 0 } else { n_used };
                 bundle::free(room, n_parts, begin)
-            } else if let Some(content) = content {
+            } else if let Some(content) = content.filter(|content| content.n_parts >= run.n_parts())
+            {
                 // Of more parts than the step's, the last.
                 let n_there = usize::from(content.n_parts);
-                let place = (n_there + place).checked_sub(n_parts);
                 let bundle = room.get(..n_used).ok_or(misuse())?;
-                place.and_then(|place| bundle::segment(bundle, n_there, place))
+                bundle::segment(bundle, n_there, n_there - n_parts + place)
             } else {
                 continue;
             };
@@ -275,10 +287,13 @@ impl<F: Frame> Slots<F> {
         Ok(())
     }
 
-    /// What is in a slot behind what is held.
-    fn join(&mut self, from: Slot) -> Result<(), Error> {
-        let [n_parts, n_held] = [from, Slot::Held]
-            .map(|slot| self.content(slot).map_or(0, |content| usize::from(content.n_parts)));
+    fn n_parts(&self, slot: Slot) -> usize {
+        self.content(slot).map_or(0, |content| content.n_parts.into())
+    }
+
+    /// What is in a slot behind the `n_held` segments that are held.
+    fn join(&mut self, from: Slot, n_held: usize) -> Result<(), Error> {
+        let n_parts = self.n_parts(from);
         let held = (self.n_bytes[Slot::Held.index()], n_held);
         let (src, room) = self.payload_and_room(from, Slot::Held)?;
         let n_bytes = bundle::join(room, held, (src, n_parts));

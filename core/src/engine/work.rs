@@ -28,7 +28,7 @@ fn floats<T: Element>(bytes: &[u8]) -> Result<&[T], Error> {
 
 /// Room for `n` values at the beginning of a frame's.
 fn floats_mut<T: Element>(room: &mut [u8], n: usize) -> Result<&mut [T], Error> {
-    let bytes = room.get_mut(..n * T::BYTES).ok_or(misuse())?;
+    let bytes = room.get_mut(..n * T::BYTES).ok_or_else(misuse)?;
     bytemuck::try_cast_slice_mut(bytes).map_err(|_| misuse())
 }
 
@@ -234,9 +234,10 @@ impl<T: Element> Compute for Work<'_, '_, T> {
                 buffers.copy_own(segment, buffers.stores(true))?;
             }
             // A lane's own.
-            Primitive::Copy { .. } | Primitive::Move { .. } | Primitive::Join { .. } => {
-                return Poll::Ready(Err(Error::Internal));
-            }
+            Primitive::Copy { .. }
+            | Primitive::Move { .. }
+            | Primitive::Join { .. }
+            | Primitive::Replace { .. } => return Poll::Ready(Err(Error::Internal)),
         }
         Poll::Ready(Ok(written))
     }

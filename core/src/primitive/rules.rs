@@ -47,6 +47,7 @@ impl Links {
         received: Option<Content>,
         held: Option<Content>,
     ) -> Self {
+        let held = held.filter(|_| step.uses_held());
         let own = if step.own { held.map_or(1, |held| held.operands) } else { 0 };
         let n_operands = received.map_or(0, |content| content.operands).saturating_add(own);
         let is_near = step.to.is_some_and(|to| call.is_near(rank, to));
@@ -88,11 +89,14 @@ impl Rules {
         let takes = step.takes();
         let silent = Step { store: false, before: false, as_sent: false, ..*step };
         let step = if self.reads_only { &silent } else { step };
-        let own_is_read = step.own && held.is_none();
+        let uses_held = step.uses_held();
+        let used = held.filter(|_| uses_held);
+        let own_is_read = step.own && used.is_none();
         let over_own = self.reduces || step.as_sent || own_is_read;
         let wire = if links.stays_floats { CodecId::Raw } else { self.codec };
-        let mut list = List { rules: self, step, held, takes, over_own, wire, done: Vec::new() };
-        match (links.received, held.filter(|_| step.own)) {
+        let done = Vec::new();
+        let mut list = List { rules: self, step, held, takes, uses_held, over_own, wire, done };
+        match (links.received, used) {
             (None, None) => list.own(),
             (None, Some(held)) => list.leave(Slot::Held, held.codec),
             (Some(codec), _) if !step.own => list.pass(codec),
@@ -115,6 +119,8 @@ struct List<'s> {
     held: Option<Content>,
     /// Own values become the holding.
     takes: bool,
+    /// What is held is used, if something is.
+    uses_held: bool,
     over_own: bool,
     /// The codec by which floats leave.
     wire: CodecId,
@@ -142,9 +148,10 @@ impl List<'_> {
         if from == Slot::Held {
             return;
         }
-        let joins = self.held.is_some() && !self.step.own;
-        self.push(if joins {
+        self.push(if !self.uses_held && self.held.is_some() {
             Primitive::Join { from }
+        } else if self.holds_more() {
+            Primitive::Replace { from }
         } else {
             Primitive::Move { from, to: Slot::Held }
         });
@@ -233,8 +240,7 @@ impl List<'_> {
         } else {
             self.push(Primitive::EncodeOwn { to: Slot::Spare, codec: CodecId::Raw });
             self.push(Primitive::Reduce { into: Slot::Spare });
-            self.hold(Slot::Spare);
-            self.leave(Slot::Held, CodecId::Raw);
+            self.leave(Slot::Spare, CodecId::Raw);
         }
     }
 
@@ -305,11 +311,16 @@ impl List<'_> {
         } else {
             self.store(at, codec);
         }
-        if keep && to.is_some() && self.keeps_decoded() {
-            self.transcode(Slot::Out, at, [wire, codec]);
+        let mut kept = at;
+        if keep && self.step.as_sent && !self.rules.recodes && to.is_some() {
+            kept = Slot::Spare;
+            self.push(Primitive::Copy { from: Slot::Out, to: kept });
+        } else if keep && to.is_some() && self.keeps_decoded() {
+            kept = if at == Slot::Held && self.holds_more() { Slot::Spare } else { at };
+            self.transcode(Slot::Out, kept, [wire, codec]);
         }
         if keep {
-            self.hold(at);
+            self.hold(kept);
         }
     }
 
@@ -338,8 +349,8 @@ impl List<'_> {
         }
     }
 
-    /// Whether more is held than the step concerns.
+    /// Whether more is held than the step uses of it.
     fn holds_more(&self) -> bool {
-        self.held.is_some_and(|held| held.n_parts > self.step.n_parts)
+        self.uses_held && self.held.is_some_and(|held| held.n_parts > self.step.n_parts)
     }
 }

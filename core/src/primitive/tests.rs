@@ -32,7 +32,7 @@ fn all_rules() -> List<Rules> {
 
 /// All steps that make something of something, on a run of `n_parts`.
 fn all_steps(n_parts: u16) -> impl Iterator<Item = Step> {
-    (0..64_u32).map(move |bits| {
+    (0..128_u32).map(move |bits| {
         let is_set = |bit: u32| bits >> bit & 1 == 1;
         let peer = |bit| is_set(bit).then_some(Rank(1));
         Step {
@@ -42,6 +42,7 @@ fn all_steps(n_parts: u16) -> impl Iterator<Item = Step> {
             keep: is_set(3),
             store: is_set(4),
             as_sent: is_set(5),
+            local: is_set(6),
             ..Step::own(Part(0)).run(n_parts.into())
         }
     })
@@ -77,15 +78,16 @@ fn carry_out(
 /// `operands`.
 fn all_held(codec: CodecId, n_parts: u16, operands: u32) -> impl Iterator<Item = Option<Content>> {
     let held = move |codec, more| {
-        Some(Content { codec, operands, as_received: more == 0, n_parts: n_parts + more })
+        let held = Content::new(codec, operands, n_parts + more);
+        Some(if more == 0 { held.received() } else { held })
     };
     let codecs = [CodecId::Raw, codec].into_iter().take(1 + usize::from(codec != CodecId::Raw));
-    core::iter::once(None).chain(codecs.flat_map(move |codec| [0, 2].map(|more| held(codec, more))))
+    core::iter::once(None).chain(codecs.flat_map(move |codec| [0, 1].map(|more| held(codec, more))))
 }
 
-/// Whether the step puts what it received behind what is held.
+/// Whether the step puts what it makes behind what is held.
 fn joins(step: &Step, held: Option<Content>) -> bool {
-    step.from.is_some() && step.keep && !step.own && held.is_some()
+    step.keep && !step.uses_held() && held.is_some()
 }
 
 /// All links of a step of a call: between nodes, and for reductions inside one as well.
@@ -95,8 +97,9 @@ fn all_links(rules: Rules, step: &Step) -> List<Links> {
         [(rules.codec, false), (rules.codec, true), (CodecId::Raw, false), (CodecId::Raw, true)]
     {
         let received = step.from.map(|_| codec);
-        // What is stored is complete.
-        let stays_floats = is_near && step.to.is_some() && !step.store;
+        // What is stored, or kept as it is sent, is complete.
+        let is_complete = step.store || step.as_sent;
+        let stays_floats = is_near && step.to.is_some() && !is_complete;
         let links = Links { received, stays_floats };
         let between = Links { received: step.from.map(|_| rules.codec), stays_floats: false };
         if (rules.reduces || links == between) && !all.contains(&links) {
@@ -109,23 +112,24 @@ fn all_links(rules: Rules, step: &Step) -> List<Links> {
 fn expect_list(rules: Rules, step: &Step, held: Option<Content>, links: Links) {
     let n_parts = step.n_parts;
     let received = if step.from.is_some() { 8 } else { 0 };
-    let has_more = held.is_some_and(|held| held.n_parts > n_parts);
+    let used = held.filter(|_| step.uses_held());
+    let has_more = used.is_some_and(|held| held.n_parts > n_parts);
     let list = rules.primitives(step, held, links);
     let name = std::format!("{step} holding {held:?}, {links:?} by {rules:?}: {list:?}");
     let mut contents = [None; Slot::COUNT];
     contents[Slot::In.index()] =
-        links.received.map(|codec| Content { codec, operands: 8, as_received: true, n_parts });
+        links.received.map(|codec| Content::new(codec, 8, n_parts).received());
     contents[Slot::Held.index()] = held;
     let (after, n_stores) = carry_out(&list, n_parts, contents, &name);
 
     assert_eq!(n_stores, usize::from(step.store), "{name}");
-    let own = if held.is_some() { 4 } else { 1 };
+    let own = if used.is_some() { 4 } else { 1 };
     let operands = received + if step.own { own } else { 0 };
     if step.to.is_some() {
         let out = after[Slot::Out.index()].expect(&name);
         assert_eq!((out.operands, out.n_parts), (operands, n_parts), "{name}");
         // What is encoded stays so, and so do floats in a node, and what passes.
-        let was_encoded = [links.received, held.filter(|_| step.own).map(|held| held.codec)]
+        let was_encoded = [links.received, used.map(|held| held.codec)]
             .into_iter()
             .flatten()
             .any(|codec| codec == rules.codec);
@@ -140,7 +144,7 @@ fn expect_list(rules: Rules, step: &Step, held: Option<Content>, links: Links) {
         };
         assert_eq!(out.codec, wants, "{name}");
         let of_held = step.from.is_none() && !has_more;
-        let is_new = match held {
+        let is_new = match used {
             Some(held) if of_held && held.codec == out.codec => !held.as_received,
             _ => !passes,
         };
@@ -148,16 +152,21 @@ fn expect_list(rules: Rules, step: &Step, held: Option<Content>, links: Links) {
     }
     let is_local = step.from.is_none() && held.is_none() && !step.takes();
     let left = held_after(step, &after);
+    let n_held = held.map_or(0, |held| held.n_parts);
     if step.keep && !is_local {
         let kept = left.expect(&name);
         assert_eq!(kept.operands, operands, "{name}");
-        let n_held = held.map_or(0, |held| held.n_parts);
         let n_before = if joins(step, held) { n_held } else { 0 };
         assert_eq!(kept.n_parts, n_held.max(n_before + n_parts), "{name}");
-    } else if step.own && !step.keep {
+        if step.reduces() && step.as_sent && step.to.is_some() && !rules.recodes {
+            assert_eq!(Some(kept.codec), after[Slot::Out.index()].map(|out| out.codec), "{name}");
+        }
+        if let Some(held) = held.filter(|held| joins(step, Some(*held)) || held.n_parts > n_parts) {
+            assert_eq!(kept.first_operands, held.first_operands, "{name}");
+        }
+    } else if !step.keep {
         let n_left = left.map_or(0, |left| left.n_parts);
-        let n_held = held.map_or(n_parts, |held| held.n_parts);
-        assert_eq!(n_left, n_held - n_parts, "{name}");
+        assert_eq!(n_left, if used.is_some() { n_held - n_parts } else { n_held }, "{name}");
     }
 }
 
@@ -167,22 +176,43 @@ fn every_list_can_be_carried_out_and_does_what_its_step_says() {
     for (rules, n_parts) in all_rules().into_iter().flat_map(|rules| [(rules, 1), (rules, 3)]) {
         for step in all_steps(n_parts).filter(Step::is_well_formed) {
             for held in all_held(rules.codec, n_parts, if step.own { 4 } else { 8 }) {
-                let has_more = held.is_some_and(|held| held.n_parts > n_parts);
-                let is_reduced = step.reduces() && held.is_some();
-                // A partial result goes on as a whole.
-                if has_more && (is_reduced || rules.reduces && (step.keep || step.store)) {
-                    continue;
-                }
+                let is_reduced = step.reduces() && held.is_some() && step.uses_held();
                 // Nothing but what is kept as floats is held so.
                 let is_kept = held.is_some_and(|held| held.codec == rules.codec);
-                if step.own && is_kept && rules.reduces && !rules.keeps_frames && is_reduced {
+                if is_kept && rules.reduces && !rules.keeps_frames && is_reduced {
+                    continue;
+                }
+                let made = match (step.from.is_some(), step.own) {
+                    (received, true) if step.uses_held() => 4 + if received { 8 } else { 0 },
+                    (received, true) => 1 + if received { 8 } else { 0 },
+                    (_, false) => 8,
+                };
+                // Behind several parts come only such as are of as many ranks' values.
+                let is_uneven = held.is_some_and(|held| held.n_parts > 1 && held.operands != made);
+                if joins(&step, held) && is_uneven {
                     continue;
                 }
                 for links in all_links(rules, &step) {
                     // What is held and what is put behind it went the same way.
                     let received = links.received.unwrap_or(rules.codec);
-                    let received = if rules.recodes { CodecId::Raw } else { received };
-                    if joins(&step, held) && held.is_some_and(|held| held.codec != received) {
+                    let reduces = rules.reduces || step.reduces();
+                    let sums_are_floats = step.own && reduces && !rules.keeps_frames;
+                    let is_floats = rules.recodes || sums_are_floats;
+                    let leaves_as_frame = step.as_sent && step.to.is_some() && !rules.recodes;
+                    let made = match (leaves_as_frame && step.reduces(), is_floats) {
+                        (true, _) => rules.codec,
+                        (false, true) => CodecId::Raw,
+                        (false, false) => received,
+                    };
+                    if joins(&step, held) && held.is_some_and(|held| held.codec != made) {
+                        continue;
+                    }
+                    // Of floats of several parts, the last do not become frames.
+                    let is_more = held.is_some_and(|held| held.n_parts > n_parts);
+                    let was_frame = links.received.is_some_and(|codec| codec != CodecId::Raw);
+                    let sums_are_frames = rules.keeps_frames && is_reduced && was_frame;
+                    let becomes_frame = sums_are_frames || leaves_as_frame;
+                    if step.keep && step.uses_held() && is_more && !is_kept && becomes_frame {
                         continue;
                     }
                     expect_list(rules, &step, held, links);
@@ -226,7 +256,7 @@ fn what_is_not_there_is_not_read() {
     ] {
         assert_eq!(primitive.after(nothing, 1), None, "{primitive:?}");
     }
-    let floats = Content { codec: raw, operands: 3, as_received: false, n_parts: 2 };
+    let floats = Content::new(raw, 3, 2);
     let mut contents = nothing;
     contents[Slot::Held.index()] = Some(floats);
     let store = |codec| Primitive::Store { from: Slot::Held, codec, over_own: true };

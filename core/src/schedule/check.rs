@@ -6,7 +6,8 @@
 //! 1. every step is well-formed, and sends and receives match in order, in part, and in the length
 //!    of the run, which fits a message;
 //! 2. nothing deadlocks, even if a link holds only one frame, and no frame is left in a link;
-//! 3. holdings are used for the parts they belong to, from the last one on, and used up;
+//! 3. holdings are used for the parts they belong to, from the last one on, and used up; of as many
+//!    ranks' values are all parts of a message, and all that are held but the first;
 //! 4. no reduction counts a contribution twice, and every output has the contributions that the
 //!    table at [`Collective`] promises; each output is stored once, and nothing else is;
 //! 5. a rank does not read its local part once it has stored output over it, so input and output
@@ -186,6 +187,7 @@ impl<'a> Group<'a> {
         if n_parts != collective.n_parts(size) && !(may_be_whole && n_parts == 1) {
             return Err(Fault::PartCount { n_parts, size });
         }
+        let call = call.with_runs_of(schedule);
         let ranks = (0..size)
             .map(|r| {
                 let rank = Rank::new(r);
@@ -302,14 +304,10 @@ impl<'a> Group<'a> {
         let index = self.ranks[rank.index()].next_step;
         let received = self.state(rank).received.take().map(|frame| frame.run);
         let held = self.ranks[rank.index()].held.as_ref();
-        let joins = keep && !step.own;
         // Says only that a later step uses the local part again.
         let keeps_local = step.from.is_none() && keep && held.is_none() && !step.takes();
-        if !joins && let Some(held) = held {
+        if let Some(held) = held.filter(|_| step.uses_held()) {
             self.check_is_last_of(held, rank, step)?;
-            if step.takes() {
-                return Err(Fault::HoldingLost { rank, step: index, part });
-            }
         }
 
         let own = if step.own { Some(self.own(rank, step, keeps_local)?) } else { None };
@@ -345,6 +343,9 @@ impl<'a> Group<'a> {
             }
         }
         if let Some(to) = to {
+            if !is_even(&run.values) {
+                return Err(Fault::Uneven { rank, step: index, part });
+            }
             let clock = &mut self.state(rank).clock;
             let departure = clock.now.max(clock.sent);
             clock.sent = departure + 1;
@@ -363,7 +364,7 @@ impl<'a> Group<'a> {
         let n_parts = usize::from(step.n_parts);
         let parts: Vec<Part> = (0..n_parts).map(|place| self.part(part, place)).collect();
         let state = self.state(rank);
-        if let Some(held) = &mut state.held {
+        if let Some(held) = state.held.as_mut().filter(|_| step.uses_held()) {
             let values = held.values.split_off(held.values.len() - n_parts);
             if held.values.is_empty() {
                 state.held = None;
@@ -406,6 +407,9 @@ impl<'a> Group<'a> {
             return Err(Fault::OtherPartHeld { rank, step: index, part, held: held.part });
         }
         held.values.extend(run.values);
+        if !is_even(&held.values[1..]) {
+            return Err(Fault::Uneven { rank, step: index, part });
+        }
         Ok(())
     }
 
@@ -535,6 +539,12 @@ impl State {
         }
         Ok(Value::local(size, rank, part))
     }
+}
+
+/// Whether all are made of as many ranks' values.
+fn is_even(values: &[Value]) -> bool {
+    let mut numbers = values.iter().map(|value| value.contributors.len());
+    numbers.next().is_none_or(|first| numbers.all(|number| number == first))
 }
 
 /// The ranks whose values make up `part` of a rank's output.

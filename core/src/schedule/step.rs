@@ -8,13 +8,14 @@ use crate::transport::Rank;
 ///
 /// *What the rank has* is its *holding*, if an earlier step of the same lane kept one, and its
 /// local part otherwise: its own contribution. A lane has at most one holding, and while it has
-/// one, every step concerns that part. What a step holds is used up unless it keeps it again.
+/// one, every step concerns that part, or says that it means the *local* one of another. What a
+/// step holds is used up unless it keeps it again.
 ///
 /// *Runs.* A step may concern a run of parts alike, which follow each other, the first after the
 /// last; its messages then carry a segment of each. So a holding is a run. A step that uses it
-/// concerns the last of its parts: those are used up unless the step keeps them, and the others
-/// stay. What is received and kept while something is held is put behind that, whose parts it must
-/// follow.
+/// concerns the last of its parts: those are used up unless the step keeps what it makes of them,
+/// which is then in their place, and the others stay. What is kept that was not held is put behind
+/// what is, whose parts it must follow.
 ///
 /// A step that receives and sends takes its frame first, and only then waits for credit to send.
 ///
@@ -53,6 +54,9 @@ pub struct Step {
     pub from: Option<Rank>,
     /// What the rank has enters. Set wherever nothing is received.
     pub own: bool,
+    /// That is the local part, even if something is held. What is received and combined with it may
+    /// be kept.
+    pub local: bool,
     /// The value becomes the holding. If it is the local part itself, sent or stored as well,
     /// nothing is held: a later step uses the local part again.
     pub keep: bool,
@@ -62,7 +66,8 @@ pub struct Step {
     /// stores, and sends the combination.
     pub before: bool,
     /// Some other rank received this very value through the wire: store what that rank decodes,
-    /// though nothing is sent here, so that all ranks hold the same bits.
+    /// though nothing is sent here, so that all ranks hold the same bits. Of a value that is sent
+    /// and kept: it is complete and from now on only moves, so keep what was sent.
     pub as_sent: bool,
     /// Whom to send to.
     pub to: Option<Rank>,
@@ -73,8 +78,8 @@ impl Step {
     #[must_use]
     pub const fn own(part: Part) -> Self {
         let (from, to) = (None, None);
-        let (keep, store, before, as_sent) = (false, false, false, false);
-        Self { part, n_parts: 1, from, own: true, keep, store, before, as_sent, to }
+        let (local, keep, store, before, as_sent) = (false, false, false, false, false);
+        Self { part, n_parts: 1, from, own: true, local, keep, store, before, as_sent, to }
     }
 
     /// The same for a run of so many parts.
@@ -99,6 +104,12 @@ impl Step {
         Self { own: true, ..self }
     }
 
+    /// Combine it with its own contribution, whatever is held of other parts.
+    #[must_use]
+    pub const fn reduce_local(self) -> Self {
+        Self { own: true, local: true, ..self }
+    }
+
     /// Keep the value.
     #[must_use]
     pub const fn keep(self) -> Self {
@@ -115,6 +126,12 @@ impl Step {
     #[must_use]
     pub const fn store_as_sent(self) -> Self {
         Self { store: true, as_sent: true, ..self }
+    }
+
+    /// Keep the value, which is complete, as it is sent.
+    #[must_use]
+    pub const fn keep_as_sent(self) -> Self {
+        Self { keep: true, as_sent: true, ..self }
     }
 
     /// Store what was received, and not what it is combined with.
@@ -136,7 +153,8 @@ impl Step {
         self.n_parts > 0
             && (self.from.is_some() || self.own)
             && (self.to.is_some() || self.store || self.keep)
-            && (self.store || !self.as_sent)
+            && (!self.as_sent || self.store || self.keep && self.to.is_some())
+            && (!self.local || self.reduces() || self.own && !self.keep)
             && (!self.before || self.store && self.reduces() && self.to.is_some() && !self.keep)
             && !(self.before && self.as_sent)
     }
@@ -145,6 +163,12 @@ impl Step {
     #[must_use]
     pub const fn takes(&self) -> bool {
         self.from.is_none() && self.keep && !self.store && self.to.is_none()
+    }
+
+    /// Whether it uses what is held, if something is.
+    #[must_use]
+    pub const fn uses_held(&self) -> bool {
+        self.own && !self.local && !self.takes()
     }
 
     /// Whether it combines what it receives with what the rank has.

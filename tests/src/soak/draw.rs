@@ -239,6 +239,7 @@ impl Scenario {
             seed, size, net, lanes, levels, calls, at_once, origin, leaves, troubles, shrinks,
         };
         drawn.net.frames_per_rank = drawn.n_frames(lanes);
+        (0..drawn.calls.len()).for_each(|call| drawn.fit(drawn.calls[call]));
         drawn
     }
 
@@ -247,8 +248,17 @@ impl Scenario {
         lanes * FRAMES_PER_LANE * self.net.channels + 1
     }
 
+    /// Makes frames long enough for the schedule of a call.
+    fn fit(&mut self, choice: Choice) {
+        let least = self.case_by(choice).min_frame_bytes();
+        self.net.frame_bytes = self.net.frame_bytes.max(least);
+    }
+
     fn add_trouble(&mut self, random: &mut Random) {
         let trouble = Trouble::draw(random, self.size, &self.calls);
+        if let Trouble::Twist { choice, .. } = trouble {
+            self.fit(choice);
+        }
         if let Trouble::Lanes { lanes, .. } = trouble {
             self.net.frames_per_rank = self.net.frames_per_rank.max(self.n_frames(lanes));
         }

@@ -69,11 +69,13 @@ fn primitives<T: Element>(case: &Case, rank: usize) -> Vec<Primitive> {
     let all_reduces = case.collective == Collective::AllReduce;
     let division = if all_reduces { case.division } else { Division::Blocks };
     let n_parts = case.schedule.n_parts(call);
-    let max_segment = max_segment(codec, FRAME_BYTES).expect("frames are large enough");
+    let max_segment = max_segment(codec, FRAME_BYTES, case.schedule.min_run(call))
+        .expect("frames are large enough");
     let cut = Cut { n_parts, division, max_segment, lanes: LANES };
     let shares = Shares::Even(case.count);
     let layout = Layout::new(call, Rank::new(rank), shares, Window::Whole, cut);
     let call = call.with_runs(select::max_run(call, codec, FRAME_BYTES, &layout));
+    let call = call.with_runs_of(case.schedule);
     let rules = Rules::new(case.collective, &model.plan.pipeline, case.codec, model.op);
     let rank = Rank::new(rank);
     let mut all = Vec::new();
@@ -84,9 +86,8 @@ fn primitives<T: Element>(case: &Case, rank: usize) -> Vec<Primitive> {
             let mut contents: Contents = [None; Slot::COUNT];
             let n_parts = step.n_parts;
             let codec = case.codec;
-            let received = Content { codec, operands: 1, as_received: true, n_parts };
-            contents[Slot::In.index()] = step.from.map(|_| received);
-            let received = contents[Slot::In.index()];
+            let received = step.from.map(|_| Content::new(codec, 1, n_parts).received());
+            contents[Slot::In.index()] = received;
             let links = Links::of(call, rank, &step, received, held);
             contents[Slot::Held.index()] = held;
             for primitive in rules.primitives(&step, held, links) {
@@ -113,6 +114,7 @@ fn timed(primitives: &[Primitive]) -> [u64; 3] {
             Primitive::Copy { .. }
             | Primitive::Move { .. }
             | Primitive::Join { .. }
+            | Primitive::Replace { .. }
             | Primitive::StoreOwn => continue,
             _ => 1,
         };

@@ -3,6 +3,7 @@
 //! On the simulator, whose pool counts the frames that were dropped instead of given back.
 
 use foldwire::codec::CodecId;
+use foldwire::error::Field;
 use foldwire::frame::HEADER_BYTES;
 use foldwire::pipeline;
 use foldwire::schedule::Ring;
@@ -92,8 +93,13 @@ fn a_broken_payload_costs_no_frame_anywhere() {
                         for victim in [0, size - 1] {
                             let mut nth = 0;
                             while let Some(errors) = with_a_broken_payload(&case, victim, nth) {
-                                let is_codec = |e: &Error| matches!(e, Error::Codec(_));
-                                let found = errors.iter().flatten().any(is_codec);
+                                // The end of a bundle says how many segments it has.
+                                let is_found = |e: &Error| match e {
+                                    Error::Codec(_) => true,
+                                    Error::Mismatch { field, .. } => *field == Field::Run,
+                                    _ => false,
+                                };
+                                let found = errors.iter().flatten().any(is_found);
                                 assert!(found, "{case:?}, rank {victim}, {nth}th: {errors:?}");
                                 (n_struck, nth) = (n_struck + 1, nth + 1);
                             }

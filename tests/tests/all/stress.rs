@@ -94,7 +94,10 @@ impl Story {
             (below(size), below(n_calls), fate)
         });
         let calls = (0..n_calls).map(|_| Choice::draw(&mut random).short_case(size));
-        Self { seed, size, lanes, frame_bytes, link_depth, calls: calls.collect(), gone }
+        let calls: Vec<Case> = calls.collect();
+        let least = calls.iter().map(Case::min_frame_bytes).max().unwrap_or(0);
+        let frame_bytes = frame_bytes.max(least);
+        Self { seed, size, lanes, frame_bytes, link_depth, calls, gone }
     }
 
     fn run(&self) -> Vec<Ended> {

@@ -150,8 +150,7 @@ mod tests {
         let (key, other) = (Key { from: 1, to: 2, lane: 0 }, Key { from: 2, to: 1, lane: 0 });
         assert!(links.reserve(key, 2) && links.reserve(key, 2) && !links.reserve(key, 2));
         assert_eq!(links.take(key), None);
-        let content =
-            |operands| Content { codec: CodecId::Raw, operands, as_received: false, n_parts: 1 };
+        let content = |operands| Content::new(CodecId::Raw, operands, 1);
         links.arrive(key, content(5));
         links.arrive(key, content(6));
         assert_eq!(links.take(other), None);

@@ -384,8 +384,7 @@ fn tally(collective: Collective, plan: &Plan, schedule: &dyn Schedule, size: usi
     for index in 0..schedule.n_steps(call, rank) {
         let step = schedule.step(call, rank, index);
         let (codec, n_parts) = (plan.codec, step.n_parts);
-        let received = Content { codec, operands: 1, as_received: true, n_parts };
-        let received = step.from.map(|_| received);
+        let received = step.from.map(|_| Content::new(codec, 1, n_parts).received());
         let (w, _) = work::act(rules, true, (call, rank), &step, &mut held, received);
         let step_sums = [
             w.encode + w.refold + w.recode,

@@ -48,7 +48,7 @@ impl Work {
             Primitive::EncodeOwn { .. } => self.encode += 1,
             Primitive::Store { .. } => self.decode += 1,
             Primitive::Copy { .. } => self.copy_frame += 1,
-            Primitive::Join { .. } => self.join += 1,
+            Primitive::Join { .. } | Primitive::Replace { .. } => self.join += 1,
             Primitive::Move { .. } => {}
             Primitive::Fold | Primitive::FoldInPlace => self.fold += 1,
             Primitive::FoldStore => self.fold_store += 1,
@@ -74,7 +74,7 @@ pub(super) fn act(
     held: &mut Option<Content>,
     incoming: Option<Content>,
 ) -> (Work, Option<Content>) {
-    let incoming = incoming.map(|content| Content { as_received: true, ..content });
+    let incoming = incoming.map(Content::received);
     let mut contents: Contents = [None; Slot::COUNT];
     contents[Slot::In.index()] = incoming;
     contents[Slot::Held.index()] = *held;

@@ -36,6 +36,11 @@ impl BitSet {
         self.words[i / 64] &= !(1 << (i % 64));
     }
 
+    /// How many are in it.
+    pub(super) fn len(&self) -> u32 {
+        self.words.iter().map(|word| word.count_ones()).sum()
+    }
+
     /// The smallest integer that is in both sets.
     pub(super) fn first_common(&self, other: &Self) -> Option<usize> {
         self.first_where(other, |a, b| a & b)

@@ -57,6 +57,12 @@ pub enum Fault {
     #[error("rank {rank}, step {step}: concerns part {part}, but part {held} is held")]
     OtherPartHeld { rank: Rank, step: usize, part: Part, held: Part },
 
+    #[error(
+        "rank {rank}, step {step}: of other numbers of ranks' values are the parts of a message, or \
+         of what is held behind the first, here part {part}"
+    )]
+    Uneven { rank: Rank, step: usize, part: Part },
+
     #[error("rank {rank}, step {step}: would overwrite what is held of part {part}")]
     HoldingLost { rank: Rank, step: usize, part: Part },
 

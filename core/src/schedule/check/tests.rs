@@ -6,10 +6,10 @@ use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Fault, Summary, check};
+use super::{Fault, Summary, check, messages};
 use crate::schedule::{
-    ALL, Binomial, Call, Chain, Collective, Linear, Pairwise, Part, RecursiveDoubling, Ring,
-    Schedule, Step, program,
+    ALL, Binomial, Call, Chain, Circulant, Collective, Linear, Pairwise, Part, RecursiveDoubling,
+    Ring, Schedule, Step, program,
 };
 use crate::transport::Rank;
 
@@ -102,6 +102,23 @@ fn ring_costs_what_its_documentation_says() {
                 critical_path: n_messages,
             };
             assert_eq!(summary(collective), expected, "{} of {n}", collective.name());
+        }
+    }
+}
+
+#[test]
+fn circulant_graphs_cost_what_their_documentation_says() {
+    for n in (2..=64).chain(LARGE_SIZES) {
+        for (collective, factor) in
+            [(Collective::AllReduce, 2), (Collective::ReduceScatter, 1), (Collective::AllGather, 1)]
+        {
+            let call = call(collective, n, 0);
+            let (summary, messages) = messages(&Circulant, call).expect("it is right");
+            let n_rounds = factor * ceil_log2(n);
+            assert_eq!(summary.critical_path, n_rounds, "{call:?}");
+            assert_eq!(summary.n_messages, n * n_rounds, "{call:?}");
+            let n_parts: usize = messages.iter().map(|message| message.n_parts).sum();
+            assert_eq!(n_parts, factor * n * (n - 1), "{call:?}: as few as a ring");
         }
     }
 }

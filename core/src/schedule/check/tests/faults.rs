@@ -345,6 +345,11 @@ fn misused_holdings_are_found() {
     let fault = fault_after(&Ring, call(Collective::AllGather, 3, 0), |programs| {
         programs[0][1].keep = true;
     });
+    assert_eq!(fault, Fault::HoldingLeft { rank, part: Part(2) });
+    let fault = fault_after(&Ring, call(Collective::AllGather, 3, 0), |programs| {
+        programs[0][1].keep = true;
+        programs[0][2].own = true;
+    });
     let (part, held) = (Part(1), Part(2));
     assert_eq!(fault, Fault::OtherPartHeld { rank, step: 2, part, held });
 
@@ -364,6 +369,42 @@ fn misused_holdings_are_found() {
         }),
         Fault::HoldingLeft { rank, part }
     );
+}
+
+#[test]
+fn parts_of_other_numbers_of_contributions_are_found() {
+    // In the first round of 6, each rank sends three parts and adds three. Here it does so with two.
+    let scatter = call(Collective::ReduceScatter, 6, 0).with_runs(3);
+    let first_round = |programs: &mut [Vec<Step>]| {
+        for (r, program) in programs.iter_mut().enumerate() {
+            let part = |behind| Part::new((r + behind) % 6);
+            let peer = Rank::new((r + 3) % 6);
+            program[0] = Step::own(part(4)).run(2).to(peer);
+            program[1] = Step::receive(part(1), peer).run(2).reduce_local().keep();
+        }
+    };
+    let of_one_rank_first = fault_after(&Circulant, scatter, |programs| {
+        first_round(programs);
+        for (r, program) in programs.iter_mut().enumerate() {
+            let own = Step::own(Part::new(r));
+            program.insert(1, own.keep());
+            program[3] = own.run(3).to(Rank::new((r + 1) % 6));
+        }
+    });
+    let Fault::Uneven { rank, step: 3, part } = of_one_rank_first else {
+        panic!("{of_one_rank_first}")
+    };
+    assert_eq!(part.0, rank.0);
+    let of_one_rank_last = fault_after(&Circulant, scatter, |programs| {
+        first_round(programs);
+        for (r, program) in programs.iter_mut().enumerate() {
+            program.insert(2, Step::own(Part::new((r + 3) % 6)).keep());
+        }
+    });
+    let Fault::Uneven { rank, step: 2, part } = of_one_rank_last else {
+        panic!("{of_one_rank_last}")
+    };
+    assert_eq!(part.0, (rank.0 + 3) % 6);
 }
 
 #[test]

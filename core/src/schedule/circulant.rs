@@ -1,0 +1,197 @@
+//! Circulant graphs: reduce-scatter, all-gather and all-reduce in ⌈log₂ n⌉ rounds each, for any
+//! number of ranks, with as few bytes as a ring.
+//!
+//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//!
+//! The array is cut into n parts for n ranks; part p belongs to rank p. Let n = s₀, s₁ = ⌈s₀/2⌉, …
+//! down to 1: the *sizes*.
+//!
+//! *Reduce-scatter.* Before a round from size s to t, rank r has partial sums of the s parts from r
+//! on. It sends the last s − t of them to rank r + s − t, where they are the last as well of the t
+//! parts that stay there, and are added to those. So of each part, t ranks have a partial sum after
+//! the round, and each contribution is in one of them. After the last round, r has its own part.
+//!
+//! *All-gather.* The other way around: before a round from size t to s, rank r has the t parts from
+//! r on. It sends the last s − t of them to rank r − (s − t), for whom they are those that follow.
+//!
+//! *All-reduce.* One after the other.
+//!
+//! If n is odd, the first round of a reduce-scatter adds nothing to rank r's part r, and the last
+//! one of an all-gather sends all but that part.
+//!
+//! What a rank sends is always the last of what it holds. Träff has the ranks r + t and r − t in
+//! place of r + s − t and r − (s − t), by which the first are kept and added to.
+//!
+//! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced; messages
+//! of up to ⌊n/2⌋ parts:
+//!
+//! | collective | messages of a rank | time |
+//! |---|---|---|
+//! | reduce-scatter | ⌈log₂ n⌉ | ⌈log₂ n⌉·α + (n − 1)/n·m·(β + γ) |
+//! | all-gather | ⌈log₂ n⌉ | ⌈log₂ n⌉·α + (n − 1)/n·m·β |
+//! | all-reduce | 2⌈log₂ n⌉ | 2⌈log₂ n⌉·α + 2(n − 1)/n·m·β + (n − 1)/n·m·γ |
+//!
+//! Fewest rounds and least bytes at once. What it lacks against a ring is the overlap of what a
+//! rank sends with what it computes, and neighbours: its messages go far. Source: J. L. Träff,
+//! "Optimal, non-pipelined reduce-scatter and allreduce algorithms", 2024; the all-gather: J. Bruck
+//! et al., "Efficient algorithms for all-to-all communications in multiport message-passing
+//! systems", IEEE Trans. Parallel Distrib. Syst. 8 (1997), for sizes that double.
+
+use super::{Call, Collective, Part, Schedule, Step};
+use crate::transport::Rank;
+
+/// All-reduce, reduce-scatter and all-gather in ⌈log₂ n⌉ rounds each.
+#[derive(Clone, Copy, Debug)]
+pub struct Circulant;
+
+impl Schedule for Circulant {
+    fn name(&self) -> &'static str {
+        "circulant"
+    }
+
+    fn supports(&self, collective: Collective) -> bool {
+        matches!(
+            collective,
+            Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather
+        )
+    }
+
+    fn n_parts(&self, call: Call) -> usize {
+        call.size
+    }
+
+    fn min_run(&self, call: Call) -> usize {
+        call.size.div_ceil(2)
+    }
+
+    fn n_steps(&self, call: Call, _: Rank) -> usize {
+        let Call { collective, size, .. } = call;
+        if size == 1 {
+            return 1;
+        }
+        // Two for each round. What is done to a rank's own part apart from the others: taking it, if
+        // that is not done with the others; finishing it, if it is not stored at first.
+        let n_moves = 2 * n_rounds(size);
+        let is_odd = size % 2;
+        match collective {
+            // What completes a part is sent.
+            Collective::AllReduce => 2 * n_moves - 1 + 2 * is_odd,
+            Collective::ReduceScatter => n_moves + is_odd,
+            Collective::AllGather => n_moves + usize::from(size > 2) + is_odd,
+            _ => 0,
+        }
+    }
+
+    fn n_encodings(&self, call: Call) -> u64 {
+        // Every rank sends its partial sum of a part once, until the owner has it.
+        let n = call.size as u64;
+        match call.collective {
+            Collective::AllReduce if n > 1 => n,
+            Collective::ReduceScatter => n - 1,
+            _ => 0,
+        }
+    }
+
+    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+        debug_assert!(index < self.n_steps(call, rank));
+        if call.size == 1 {
+            return Step::own(Part::new(0)).store();
+        }
+        let place = Place { size: call.size, rank };
+        let is_odd = call.size % 2;
+        match call.collective {
+            Collective::ReduceScatter => place.reduce_scatter(index),
+            Collective::AllReduce => {
+                let completion = 2 * n_rounds(call.size) - 1 + is_odd;
+                if index < completion {
+                    return place.reduce_scatter(index);
+                }
+                // The sum is complete, and the first message of the all-gather.
+                let first = place.all_gather(index - completion + 1);
+                if index > completion {
+                    return first;
+                }
+                let last = place.reduce_scatter(index);
+                let step = Step { from: last.from, local: last.local, ..first };
+                if step.keep { step.keep_as_sent() } else { step }
+            }
+            _ if call.size == 2 => place.all_gather(index + 1),
+            _ => place.all_gather(index),
+        }
+    }
+}
+
+/// Number of rounds among n ranks: ⌈log₂ n⌉.
+const fn n_rounds(size: usize) -> usize {
+    size.next_power_of_two().ilog2() as usize
+}
+
+/// A rank among the others.
+struct Place {
+    size: usize,
+    rank: Rank,
+}
+
+impl Place {
+    /// The size before round `round`: n halved so many times, and rounded up.
+    const fn size_before(&self, round: usize) -> usize {
+        self.size.div_ceil(1 << round)
+    }
+
+    /// The part so many behind the own.
+    fn part(&self, behind: usize) -> Part {
+        Part::new((self.rank.index() + behind) % self.size)
+    }
+
+    /// The rank so many places on, less than n.
+    fn after(&self, distance: usize) -> Rank {
+        Rank::new((self.rank.index() + distance) % self.size)
+    }
+
+    /// The rank so many places before, less than n.
+    fn before(&self, distance: usize) -> Rank {
+        self.after(self.size - distance)
+    }
+
+    /// Sending and adding in turn, round by round. If n is odd, in the first round the own part is
+    /// taken in between, to which nothing is added.
+    fn reduce_scatter(&self, index: usize) -> Step {
+        let is_odd = self.size % 2 == 1;
+        if is_odd && index == 1 {
+            return Step::own(self.part(0)).keep();
+        }
+        let index = if is_odd && index > 1 { index - 1 } else { index };
+        let round = index / 2;
+        let (size, next) = (self.size_before(round), self.size_before(round + 1));
+        let n_sent = size - next;
+        if index.is_multiple_of(2) {
+            return Step::own(self.part(next)).run(n_sent).to(self.after(n_sent));
+        }
+        let received = Step::receive(self.part(next - n_sent), self.before(n_sent)).run(n_sent);
+        let step = if round == 0 { received.reduce_local() } else { received.reduce() };
+        if next == 1 { step.store() } else { step.keep() }
+    }
+
+    /// Taking the own part, then sending and storing in turn, round by round. If n is odd, the own
+    /// part is stored at the end; else as it is sent first.
+    fn all_gather(&self, index: usize) -> Step {
+        let own = Step::own(self.part(0));
+        let Some(move_index) = index.checked_sub(1) else { return own.keep() };
+        let (n_rounds, is_odd) = (n_rounds(self.size), self.size % 2 == 1);
+        let round = move_index / 2;
+        if round == n_rounds {
+            return own.store_as_sent();
+        }
+        // As reduce-scatter, backwards.
+        let next = self.size_before(n_rounds - round - 1);
+        let size = self.size_before(n_rounds - round);
+        let n_sent = next - size;
+        let step = if move_index.is_multiple_of(2) {
+            let sent = Step::own(self.part(size - n_sent)).run(n_sent).to(self.before(n_sent));
+            if round == 0 && !is_odd { sent.store() } else { sent }
+        } else {
+            Step::receive(self.part(size), self.after(n_sent)).run(n_sent).store()
+        };
+        if round + 1 == n_rounds { step } else { step.keep() }
+    }
+}
