@@ -3,11 +3,13 @@
 //! Each collective comes as a blocking method and as `start_…`, which returns an [`Operation`] to
 //! be polled. Both only describe the call; [`Operation`] runs it.
 
+mod exchange;
 mod operation;
 pub(crate) mod survey;
 pub(crate) mod table;
 mod terms;
 
+pub use exchange::{Exchange, Incoming, Outgoing};
 pub use operation::Operation;
 #[cfg(feature = "alloc")]
 pub(crate) use operation::{Step, Underway};

@@ -17,7 +17,7 @@ mod slots;
 mod work;
 
 pub(crate) use compute::Compute;
-pub(crate) use notices::{Message, Notices};
+pub(crate) use notices::{Content, Message, Notices, tell};
 pub(crate) use slots::Frame;
 #[cfg(feature = "alloc")]
 pub(crate) use work::Each;
@@ -87,13 +87,13 @@ fn check_fields(rank: Rank, fields: &[(Field, u64, u64)]) -> Result<(), Error> {
 }
 
 /// An error unless `rank` itself sent the message that came from it.
-fn check_source(rank: Rank, header: &Header) -> Result<(), Error> {
+pub(crate) fn check_source(rank: Rank, header: &Header) -> Result<(), Error> {
     check_fields(rank, &[(Field::Source, u64::from(rank.0), u64::from(header.from.0))])
 }
 
-/// How long it is listened to what a lost rank has told last, if the network does not say that
-/// nothing more will come.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long what a rank sent before is looked for, if the network does not say that nothing more
+/// will come.
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long a call may take.
 #[derive(Clone, Copy, Debug)]
@@ -313,7 +313,7 @@ impl<'a, F: Frame> Engine<'a, F> {
 }
 
 /// After waiting how long ranks are asked what call they make.
-fn ask_after(stall: Duration) -> Duration {
+pub(crate) fn ask_after(stall: Duration) -> Duration {
     notices::ASK_AFTER.min(stall / 8)
 }
 

@@ -34,6 +34,20 @@ pub enum Error {
         /// Ranks there are.
         size: usize,
     },
+    /// A peer that is no rank of the communicator.
+    #[error("rank {rank} does not exist; the communicator has {size} ranks")]
+    Peer {
+        /// The rank given.
+        rank: Rank,
+        /// Ranks there are.
+        size: usize,
+    },
+    /// A rank sends itself what it does not receive in the same exchange, or the other way around.
+    #[error("a message to itself with tag {tag} needs a send and a receive in one exchange")]
+    ToItself {
+        /// The tag.
+        tag: u32,
+    },
     /// A buffer of the wrong length.
     #[error("the {buffer} buffer has {have} values, {need} are needed here")]
     Length {
@@ -201,6 +215,8 @@ impl Error {
             self,
             Self::Bound(_)
                 | Self::Root { .. }
+                | Self::Peer { .. }
+                | Self::ToItself { .. }
                 | Self::Length { .. }
                 | Self::Unsupported { .. }
                 | Self::NoAverage { .. }

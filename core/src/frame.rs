@@ -52,10 +52,16 @@ pub enum Kind {
     Fence = 3,
     /// What call the sender makes, in the hope that the receiver makes the same.
     Call = 4,
+    /// A segment of an array that one rank sends another; its part is the tag.
+    Message = 5,
 }
 
+/// What stands for a message where a [collective](CallHeader::collective) is said as a number.
+pub(crate) const MESSAGE: u64 = u8::MAX as u64;
+
 impl Kind {
-    const ALL: [Self; 5] = [Self::Data, Self::Abort, Self::View, Self::Fence, Self::Call];
+    const ALL: [Self; 6] =
+        [Self::Data, Self::Abort, Self::View, Self::Fence, Self::Call, Self::Message];
 
     /// What a message is for, as it says itself; nothing else of it is checked.
     #[must_use]

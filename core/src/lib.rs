@@ -94,7 +94,7 @@ mod values;
 mod wait;
 
 pub use bound::{Bound, Quantum, Scope, Spacing};
-pub use collective::{Communicator, Config, Operation};
+pub use collective::{Communicator, Config, Exchange, Incoming, Operation, Outgoing};
 #[cfg(feature = "alloc")]
 pub use compress::{compress, decompress};
 pub use element::{DType, Element, bf16, f16};

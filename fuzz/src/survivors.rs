@@ -348,12 +348,13 @@ impl<'a> Script<'a> {
         let [kind, low, high, members, flags] = *self.bytes(5) else { return None };
         let kind = match kind {
             4 => Kind::Call,
+            5 => Kind::Message,
             kind => [Kind::Data, Kind::Abort, Kind::View, Kind::Fence][usize::from(kind % 4)],
         };
         let is_ballot = matches!(kind, Kind::View | Kind::Fence);
         // A set of ranks, a share of a sum, or nothing.
         let payload = match kind {
-            Kind::Data => vec![members; self.size * size_of::<f64>()],
+            Kind::Data | Kind::Message => vec![members; self.size * size_of::<f64>()],
             // Of any reason, by any rank.
             Kind::Abort => {
                 let mut notice = vec![0; 16];
@@ -385,7 +386,7 @@ impl<'a> Script<'a> {
             round: u32::from(flags % 16),
             n_values: if is_ballot { members.count_ones() } else { self.size as u32 },
             n_bytes: payload.len() as u32,
-            operands: u32::from(kind == Kind::Data),
+            operands: u32::from(matches!(kind, Kind::Data | Kind::Message)),
         };
         let mut message = [&[0; HEADER_BYTES], &payload[..]].concat();
         header.emit(&mut message, flags >> 5 & 1 == 1);

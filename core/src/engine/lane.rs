@@ -277,6 +277,9 @@ impl<F: Frame> Lane<F> {
             .map_err(|error| Error::Frame { rank, error })?;
         match header.kind {
             Kind::Data => {}
+            Kind::Message => {
+                return Err(program.header.mismatch_in(Field::Collective, rank, frame::MESSAGE));
+            }
             Kind::View | Kind::Fence => {
                 return Err(Error::Aborted { rank, culprit: rank, reason: Reason::Left });
             }

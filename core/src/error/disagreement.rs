@@ -49,6 +49,7 @@ fields! {
     Operands: "number of values combined (schedule)",
     Context: "context (communicator, or number of calls under way)",
     Run: "number of parts in a message (frame capacity)",
+    Tag: "tag",
 }
 
 impl Field {

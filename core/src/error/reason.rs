@@ -28,6 +28,8 @@ pub enum Reason {
     Left,
     /// Its library contradicted itself.
     Internal,
+    /// A message from it to one other rank was not what that rank received.
+    Message,
 }
 
 impl Reason {
@@ -61,6 +63,7 @@ impl Reason {
             Self::Transport => (7, 0),
             Self::Left => (8, 0),
             Self::Internal => (9, 0),
+            Self::Message => (10, 0),
         }
     }
 
@@ -77,6 +80,7 @@ impl Reason {
             (7, 0) => Self::Transport,
             (8, 0) => Self::Left,
             (9, 0) => Self::Internal,
+            (10, 0) => Self::Message,
             _ => return None,
         })
     }
@@ -106,6 +110,7 @@ impl fmt::Display for Told {
             Reason::Transport => write!(f, "the transport of rank {culprit} failed"),
             Reason::Left => write!(f, "rank {culprit} went on to another group"),
             Reason::Internal => write!(f, "rank {culprit} found a defect of Foldwire"),
+            Reason::Message => write!(f, "a message of rank {culprit} was not received so"),
         }
     }
 }

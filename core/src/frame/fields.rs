@@ -1,6 +1,6 @@
 //! A call's parameters one by one, as numbers to compare and in words to show.
 
-use super::{CallHeader, Measure};
+use super::{CallHeader, MESSAGE, Measure};
 use crate::bound::Quantum;
 use crate::codec::CodecId;
 use crate::element::DType;
@@ -63,6 +63,7 @@ impl CallHeader {
     fn value(&self, field: Field, number: u64) -> Value {
         let code = u8::try_from(number).unwrap_or(u8::MAX);
         let word = match field {
+            Field::Collective if number == MESSAGE => Some("message"),
             Field::Collective => Collective::ALL.get(usize::from(code)).map(|c| c.name()),
             Field::Type => DType::from_code(code).map(DType::name),
             Field::Op => OpCode::from_code(code).map(OpCode::name),

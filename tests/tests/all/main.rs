@@ -19,6 +19,7 @@ mod golden;
 mod inattention;
 mod lies;
 mod limits;
+mod messages;
 mod mistaken;
 mod misuse;
 mod notices;

@@ -1,0 +1,108 @@
+//! Messages between two ranks: every rank with every other, several at once, in any order.
+
+use crate::data::{self, Random};
+use crate::suite::PATIENT;
+use crate::{Backend, with_type};
+use foldwire::{
+    Bound, Communicator, DType, Element, Error, Incoming, Op, Outgoing, Plan, Rank, Transport,
+};
+
+/// Messages from each rank to each in an exchange.
+const PER_PAIR: usize = 2;
+
+/// Each rank sends every rank, itself as well, some arrays by each codec, between collective calls.
+pub(crate) fn messages<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    for (seed, &dtype) in DType::ALL.iter().enumerate() {
+        let backend = make([Some(20_000), None][seed % 2]);
+        let outcomes = backend.run(size, |mut comm| {
+            comm.config_mut().timeout = PATIENT;
+            with_type!(dtype, T => {
+                exchange_with_all::<T, _>(&mut comm, seed)?;
+                pass_around::<T, _>(&mut comm)
+            })
+        });
+        for (rank, outcome) in backend.ranks(size).zip(outcomes) {
+            assert_eq!(outcome, Ok(()), "{} ranks, {dtype}: rank {rank}", size);
+        }
+    }
+}
+
+fn exchange_with_all<T: Element, X: Transport>(
+    comm: &mut Communicator<X>,
+    seed: usize,
+) -> Result<(), Error> {
+    let (rank, size) = (comm.rank().index(), comm.size());
+    let bound = if T::BYTES == 2 { 0.1 } else { 1e-3 };
+    let plans = [
+        Plan::foldwire(Bound::Absolute(bound)),
+        Plan::raw(),
+        Plan::foldwire(Bound::Relative(1e-2)).with_exact_below(200),
+    ];
+    for (round, plan) in plans.iter().enumerate() {
+        let mut random = Random((seed * plans.len() + round) as u64);
+        let mut lens = vec![0; size * size * PER_PAIR];
+        lens.fill_with(|| *random.pick(&[0, 1, 40, 4097, 30_011]));
+        let nth = |from: usize, to: usize, n: usize| (from * size + to) * PER_PAIR + n;
+        let values = |nth: usize| data::smooth::<T>(nth, lens[nth]);
+        let all = |of: &dyn Fn(usize, usize) -> usize| -> Vec<(usize, usize)> {
+            let each = (0..size).flat_map(|peer| (0..PER_PAIR).map(move |n| (peer, n)));
+            each.map(|(peer, n)| (peer, of(peer, n))).collect()
+        };
+        let sent: Vec<_> = all(&|to, n| nth(rank, to, n));
+        let sent: Vec<_> = sent.into_iter().map(|(to, nth)| (to, nth, values(nth))).collect();
+        let mut got: Vec<_> = all(&|from, n| nth(from, rank, n))
+            .into_iter()
+            .map(|(from, nth)| (from, nth, vec![T::ZERO; lens[nth]]))
+            .collect();
+        // Receives of one rank's stand in another order than its sends.
+        got.reverse();
+        let outgoing =
+            sent.iter().map(|(to, nth, data)| Outgoing::new(Rank::new(*to), *nth as u32, data));
+        let incoming = got
+            .iter_mut()
+            .map(|(from, nth, data)| Incoming::new(Rank::new(*from), *nth as u32, data));
+        let (mut outgoing, mut incoming) =
+            (outgoing.collect::<Vec<_>>(), incoming.collect::<Vec<_>>());
+        let report = comm.exchange(&mut outgoing, &mut incoming, plan)?;
+        drop((outgoing, incoming));
+        for (from, nth, data) in &got {
+            let want = values(*nth);
+            let is_exact = *from == rank || plan.bound.is_none();
+            for (got, want) in data.iter().zip(&want) {
+                let off = (got.to_f64() - want.to_f64()).abs();
+                let most = if is_exact { 0.0 } else { report.bound };
+                assert!(off <= most, "round {round}, from {from}: {want:?} became {got:?}");
+            }
+        }
+        let n_sent: usize =
+            sent.iter().filter(|sent| sent.0 != rank).map(|sent| sent.2.len()).sum();
+        assert_eq!(report.raw_bytes, (n_sent * T::BYTES) as u64);
+        assert!(report.n_messages as usize >= (size - 1) * PER_PAIR, "{report:?}");
+        // Calls of all ranks come in between, and find nothing of the messages.
+        let sum = comm.all_reduce_scalar(T::from_f64(1.0), Op::Sum)?;
+        assert_eq!(sum.to_f64(), size as f64);
+    }
+    Ok(())
+}
+
+/// An array goes around from rank 0, each rank sending what it received.
+fn pass_around<T: Element, X: Transport>(comm: &mut Communicator<X>) -> Result<(), Error> {
+    let (rank, size) = (comm.rank().index(), comm.size());
+    let plan = Plan::foldwire(Bound::Absolute(0.1));
+    let start = data::smooth::<T>(1, 50_000);
+    let mut data = vec![T::ZERO; start.len()];
+    let (before, after) = (Rank::new((rank + size - 1) % size), Rank::new((rank + 1) % size));
+    if rank == 0 {
+        let send = Outgoing::new(after, 5, &start);
+        comm.send_recv(send, Incoming::new(before, 5, &mut data), &plan)?;
+    } else {
+        comm.recv(&mut data, before, 5)?;
+        comm.send(&data, after, 5, &plan)?;
+    }
+    // What is encoded again changes no more.
+    for (got, want) in data.iter().zip(&start) {
+        let off = (got.to_f64() - want.to_f64()).abs();
+        assert!(off <= 0.1, "{want:?} became {got:?} on its way to rank {rank}");
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! Messages between two ranks where something is wrong, or long.
+
+use foldwire::error::{Field, Reason, Value};
+use foldwire::{Bound, Communicator, Error, Incoming, Op, Outgoing, Plan, Rank};
+use foldwire_tests::data;
+use foldwire_threads::{Endpoint, World};
+use std::time::{Duration, Instant};
+
+type Comm = Communicator<Endpoint>;
+
+/// Runs ranks whose calls give up after a while.
+fn run<R: Send>(size: usize, rank: impl Fn(&mut Comm) -> R + Sync) -> Vec<R> {
+    World::new(size).run(|mut comm| {
+        comm.config_mut().timeout = Duration::from_secs(20);
+        rank(&mut comm)
+    })
+}
+
+fn value(value: Value) -> String {
+    value.to_string()
+}
+
+/// The rank, what it disagrees on, and the words of both sides.
+fn disagreement(result: Result<(), Error>) -> (Rank, Field, String, String) {
+    match result {
+        Err(Error::Mismatch { rank, field, ours, theirs }) => {
+            (rank, field, value(ours), value(theirs))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_message_that_is_not_the_one_awaited_is_told_in_words() {
+    let lossy = Plan::foldwire(Bound::Absolute(1e-3));
+    type Wants = fn(&mut Comm) -> Result<(), Error>;
+    let of_tag: Wants = |comm| comm.recv(&mut [0.0_f32; 100], Rank(0), 4).map(|_| ());
+    let of_count: Wants = |comm| comm.recv(&mut [0.0_f32; 99], Rank(0), 3).map(|_| ());
+    let of_type: Wants = |comm| comm.recv(&mut [0.0_f64; 100], Rank(0), 3).map(|_| ());
+    let a_sum: Wants = |comm| comm.all_reduce(&mut [0.0_f32], Op::Sum, &Plan::raw()).map(|_| ());
+    for (wants, field, ours, theirs) in [
+        (of_tag, Field::Tag, "4", "3"),
+        (of_count, Field::Count, "99", "100"),
+        (of_type, Field::Type, "f64", "f32"),
+        (a_sum, Field::Collective, "all-reduce", "message"),
+    ] {
+        let ends = run(3, |comm| match comm.rank() {
+            Rank(0) => {
+                comm.send(&[1.0_f32; 100], Rank(1), 3, &lossy)?;
+                comm.barrier().map(|_| ())
+            }
+            Rank(1) => wants(comm),
+            _ => comm.barrier().map(|_| ()),
+        });
+        let words = (Rank(0), field, ours.to_owned(), theirs.to_owned());
+        assert_eq!(disagreement(ends[1]), words);
+        for end in [ends[0], ends[2]] {
+            let told = matches!(end, Err(Error::Aborted { culprit: Rank(0), .. }));
+            // Whoever makes another call than a third one hears that.
+            assert!(told || matches!(end, Err(Error::Mismatch { .. })), "{field}: {end:?}");
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_a_message_of_a_rank_that_waits_in_a_call_hears_so_soon() {
+    type Call = fn(&mut Comm) -> Result<(), Error>;
+    // Rank 0 sends something in the first, and only waits in the second.
+    let barrier: Call = |comm| comm.barrier().map(|_| ());
+    let broadcast: Call =
+        |comm| comm.broadcast(&mut [0.0_f32; 4], Rank(1), &Plan::raw()).map(|_| ());
+    for (call, name) in [(barrier, "all-reduce"), (broadcast, "collective call")] {
+        let start = Instant::now();
+        let ends = run(2, |comm| match comm.rank() {
+            Rank(0) => call(comm),
+            _ => comm.recv(&mut [0.0_f32; 5], Rank(0), 0).map(|_| ()),
+        });
+        let words = (Rank(0), Field::Collective, "message".to_owned(), name.to_owned());
+        assert_eq!(disagreement(ends[1]), words);
+        assert!(ends[0].is_err(), "{:?}", ends[0]);
+        assert!(start.elapsed() < Duration::from_secs(10), "no time limit has passed");
+    }
+}
+
+#[test]
+fn nobody_hears_of_an_exchange_that_is_dropped_before_its_next_call() {
+    let ends = run(3, |comm| match comm.rank() {
+        Rank(0) => {
+            let mut data = [0.0_f32; 9];
+            let mut recv = [Incoming::new(Rank(1), 0, &mut data)];
+            comm.start_exchange(&mut [], &mut recv, &Plan::raw())?.cancel();
+            comm.barrier().map(|_| ())
+        }
+        _ => comm.barrier().map(|_| ()),
+    });
+    assert_eq!(ends[0], Err(Error::Poisoned));
+    let dropped = Error::Aborted { rank: Rank(0), culprit: Rank(0), reason: Reason::Dropped };
+    assert_eq!(ends[1..], [Err(dropped), Err(dropped)]);
+}
+
+#[test]
+fn what_cannot_be_sent_leaves_the_communicator_usable() {
+    run(2, |comm| {
+        let own = comm.rank();
+        let (size, rank) = (2, Rank(2));
+        let raw = Plan::raw();
+        assert_eq!(comm.send(&[1.0_f32], rank, 0, &raw), Err(Error::Peer { rank, size }));
+        assert_eq!(comm.send(&[1.0_f32], own, 8, &raw), Err(Error::ToItself { tag: 8 }));
+        assert_eq!(comm.recv(&mut [1.0_f32], own, 9), Err(Error::ToItself { tag: 9 }));
+        let mut room = [0.0_f32; 2];
+        let send = Outgoing::new(own, 1, &[1.0, 2.0, 3.0]);
+        let result = comm.send_recv(send, Incoming::new(own, 1, &mut room), &raw);
+        assert!(matches!(result, Err(Error::Length { need: 3, have: 2, .. })), "{result:?}");
+        let bad = Plan::foldwire(Bound::Absolute(-1.0));
+        assert!(matches!(comm.send(&[1.0_f32], Rank(0), 0, &bad), Err(Error::Bound(_))));
+        comm.barrier().expect("nothing was under way");
+    });
+}
+
+#[test]
+fn neighbours_that_send_each_other_long_arrays_do_not_wait_in_a_circle() {
+    const COUNT: usize = 3_000_000;
+    let plan = Plan::foldwire(Bound::Relative(1e-4));
+    let reports = run(4, |comm| {
+        let rank = comm.rank().index();
+        let (before, after) = (Rank::new((rank + 3) % 4), Rank::new((rank + 1) % 4));
+        let data = data::smooth::<f32>(rank, COUNT);
+        let [mut a, mut b] = [vec![0.0; COUNT], vec![0.0; COUNT]];
+        let sends = &mut [Outgoing::new(before, 0, &data), Outgoing::new(after, 1, &data)];
+        let recvs = &mut [Incoming::new(before, 1, &mut a), Incoming::new(after, 0, &mut b)];
+        let report = comm.exchange(sends, recvs, &plan).expect("they are neighbours");
+        for (from, got) in [(before, &a), (after, &b)] {
+            let want = data::smooth::<f32>(from.index(), COUNT);
+            let worst = got.iter().zip(&want).map(|(x, y)| f64::from((x - y).abs()));
+            assert!(worst.fold(0.0, f64::max) <= report.bound);
+        }
+        report
+    });
+    for report in reports {
+        assert_eq!(report.raw_bytes, 2 * 4 * COUNT as u64);
+        assert!(report.ratio() > 3.0, "{report}");
+        // A bound relative to the sender's own range, about 1.
+        assert!((5e-5..2e-4).contains(&report.bound), "{report:?}");
+    }
+}
+
+#[test]
+fn short_messages_are_one_frame_each() {
+    let reports = run(2, |comm| {
+        let (rank, plan) = (comm.rank(), Plan::foldwire(Bound::Relative(1e-3)));
+        let other = Rank(1 - rank.0);
+        let data = data::smooth::<f32>(rank.index(), 30_000);
+        let mut room = vec![0.0; data.len()];
+        let send = Outgoing::new(other, 0, &data);
+        comm.send_recv(send, Incoming::new(other, 0, &mut room), &plan).expect("a short message")
+    });
+    for report in reports {
+        assert_eq!(report.n_messages, 1, "neither lengths nor ranges are exchanged first");
+        assert!(report.ratio() > 3.0, "{report}");
+    }
+}
+
+#[test]
+fn survivors_of_a_message_that_failed_go_on() {
+    let sums = World::new(3).run(|mut comm| {
+        comm.config_mut().timeout = Duration::from_secs(20);
+        let outcome = match comm.rank() {
+            Rank(0) => {
+                // Half of it is still on its way when the receiver gives up.
+                let data = data::smooth::<f32>(0, 2_000_000);
+                let sent = comm.send(&data, Rank(1), 1, &Plan::raw());
+                sent.and_then(|_| comm.barrier())
+            }
+            Rank(1) => comm.recv(&mut [0.0_f32; 7], Rank(0), 2),
+            _ => comm.barrier(),
+        };
+        assert!(outcome.is_err());
+        let mut comm = comm.shrink(Duration::from_secs(20)).expect("all survive");
+        let mut data = [0.0_f32; 3];
+        let (rank, size) = (comm.rank().index(), comm.size());
+        let (to, from) = (Rank::new((rank + 1) % size), Rank::new((rank + size - 1) % size));
+        let sent = [rank as f32; 3];
+        let send = Outgoing::new(to, 2, &sent);
+        comm.send_recv(send, Incoming::new(from, 2, &mut data), &Plan::raw()).expect("all is new");
+        assert_eq!(data, [from.index() as f32; 3]);
+        comm.all_reduce_scalar(1.0_f32, Op::Sum).expect("all is new")
+    });
+    assert_eq!(sums, [3.0; 3]);
+}
