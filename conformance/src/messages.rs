@@ -22,7 +22,7 @@ pub(crate) fn messages<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: us
             })
         });
         for (rank, outcome) in backend.ranks(size).zip(outcomes) {
-            assert_eq!(outcome, Ok(()), "{} ranks, {dtype}: rank {rank}", size);
+            assert_eq!(outcome, Ok(()), "{size} ranks, {dtype}: rank {rank}");
         }
     }
 }

@@ -59,6 +59,10 @@ pub fn encodings(schedule: &str, collective: Collective, n: u64) -> u64 {
         }
         ("binomial" | "chain", Collective::Reduce)
         | ("chain", Collective::Scan | Collective::ExclusiveScan) => n - 1,
+        ("prefix-doubling", _) => {
+            let rounds = (0..).find(|rounds| 1 << rounds >= n).unwrap_or(0);
+            2 * (1 << rounds) - 1
+        }
         (schedule, collective) => panic!("no {} by {schedule} in the table", collective.name()),
     }
 }

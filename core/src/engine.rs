@@ -57,6 +57,11 @@ impl Program<'_> {
         if self.call.collective.reduces() { self.call.n_operands(self.rank) as u32 } else { 1 }
     }
 
+    /// How many ranks' values any rank's result combines, at most.
+    const fn most_operands(&self) -> u32 {
+        if self.call.collective.reduces() { self.call.size as u32 } else { 1 }
+    }
+
     /// What peers are told of the call in a message of this part: where they do not know how long
     /// the part is, that in place of the length of the array.
     fn header_of(&self, part: Part) -> CallHeader {

@@ -17,9 +17,11 @@ mod chain;
 mod circulant;
 mod linear;
 mod pairwise;
+mod prefix_doubling;
 mod print;
 mod recursive_doubling;
 mod ring;
+mod scatter_all_gather;
 mod step;
 mod two_levels;
 
@@ -28,17 +30,29 @@ pub use chain::Chain;
 pub use circulant::Circulant;
 pub use linear::Linear;
 pub use pairwise::Pairwise;
+pub use prefix_doubling::PrefixDoubling;
 pub use print::program;
 pub use recursive_doubling::RecursiveDoubling;
 pub use ring::Ring;
+pub use scatter_all_gather::ScatterAllGather;
 pub use step::Step;
 pub use two_levels::TwoLevels;
 
 use crate::transport::{MAX_SIZE, Rank};
 
 /// Every schedule.
-pub static ALL: &[&dyn Schedule] =
-    &[&Ring, &RecursiveDoubling, &Pairwise, &Binomial, &Chain, &Linear, &TwoLevels, &Circulant];
+pub static ALL: &[&dyn Schedule] = &[
+    &Ring,
+    &RecursiveDoubling,
+    &Pairwise,
+    &Binomial,
+    &Chain,
+    &Linear,
+    &TwoLevels,
+    &Circulant,
+    &ScatterAllGather,
+    &PrefixDoubling,
+];
 
 /// A schedule's number in a message's header: its place in [`ALL`], or 15 for one of yours.
 #[must_use]

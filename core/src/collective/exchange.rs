@@ -449,9 +449,9 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
         }
         // Who waits for this rank in a collective call sends nothing before it makes that. What was
         // sent earlier may still be on its way, though.
-        let mut senders =
-            self.recvs.iter().filter(|recv| !recv.cursor.is_done).map(|recv| recv.from);
-        match senders.find(|&rank| notices.is_asked_by(rank)) {
+        let is_awaited =
+            |rank: &Rank| self.recvs.iter().any(|recv| recv.from == *rank && !recv.cursor.is_done);
+        match notices.asked_by().filter(is_awaited) {
             Some(rank) if waited > LAST_WORDS.min(stall / 2) => {
                 let [ours, theirs] =
                     ["message", "collective call"].map(|word| Value::word(MESSAGE, word));

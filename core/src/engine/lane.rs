@@ -328,7 +328,7 @@ impl<F: Frame> Lane<F> {
     /// How many ranks' values a message for this step can combine. What is stored must lack
     /// nobody's.
     fn operands(&self, program: &Program<'_>, step: &Step) -> RangeInclusive<u32> {
-        let all = program.n_operands();
+        let all = if step.store { program.n_operands() } else { program.most_operands() };
         let [first, others] = self.own_operands(step);
         let own = if step.own && !step.before { first.max(others) } else { 0 };
         let most = all.saturating_sub(own);

@@ -71,8 +71,8 @@ pub(crate) struct Notices {
     asked: RankSet,
     /// Who has answered in this call, and is not asked again.
     answered: RankSet,
-    /// Who has asked about a call that this rank had not begun, and so waits for it there.
-    ahead: RankSet,
+    /// Who asked last about a call that this rank had not begun, and so waits for it there.
+    ahead: Option<Rank>,
     /// Who has asked, and is to be answered when this rank has come to the call of number `until`.
     owed: RankSet,
     until: u32,
@@ -128,7 +128,7 @@ impl Notices {
     ) -> Result<bool, Error> {
         self.own = Some(transport.rank());
         self.calls.insert(*ours);
-        (self.answered, self.ahead) = (RankSet::EMPTY, RankSet::EMPTY);
+        (self.answered, self.ahead) = (RankSet::EMPTY, None);
         if let Some((rank, notice)) = self.earliest {
             self.weigh(rank, &Heard::Message(notice), ours)?;
         }
@@ -225,9 +225,9 @@ impl Notices {
         }
     }
 
-    /// Whether a rank is known to wait for this one in a collective call that it has not begun.
-    pub(crate) fn is_asked_by(&self, rank: Rank) -> bool {
-        self.ahead.contains(rank)
+    /// A rank that is known to wait for this one in a collective call that it has not begun.
+    pub(crate) const fn asked_by(&self) -> Option<Rank> {
+        self.ahead
     }
 
     /// Answers those that asked about this call or one before it, as far as there is room.
@@ -271,7 +271,7 @@ impl Notices {
                 if let Content::Asks(past) = message.content {
                     let sequence = message.call.sequence;
                     if !is_later(ours.sequence, sequence) && self.calls.of(sequence).is_none() {
-                        self.ahead.insert(rank);
+                        self.ahead = Some(rank);
                     }
                     for theirs in past.before(message.call.sequence) {
                         if let Some(call) = self.calls.of(theirs.sequence) {

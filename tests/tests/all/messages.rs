@@ -94,8 +94,11 @@ fn nobody_hears_of_an_exchange_that_is_dropped_before_its_next_call() {
         _ => comm.barrier().map(|_| ()),
     });
     assert_eq!(ends[0], Err(Error::Poisoned));
-    let dropped = Error::Aborted { rank: Rank(0), culprit: Rank(0), reason: Reason::Dropped };
-    assert_eq!(ends[1..], [Err(dropped), Err(dropped)]);
+    for end in &ends[1..] {
+        let Err(Error::Aborted { culprit: Rank(0), reason: Reason::Dropped, .. }) = end else {
+            panic!("{end:?}")
+        };
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use foldwire::codec::BlockStats;
 use foldwire::frame::HEADER_BYTES;
 use foldwire::pipeline::{FUSED, HOMOMORPHIC};
-use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::schedule::{Binomial, Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::{Bound, Op, Plan, Rank, Report};
 use foldwire_tests::{Backend, Threads, data};
 use std::time::Duration;
@@ -61,7 +61,8 @@ fn a_binomial_broadcast_sends_the_array_to_each_other_rank_once() {
     for size in [2, 5, 8] {
         let reports = THREADS.run(size, |mut comm| {
             let mut x: Vec<f64> = data::smooth(0, COUNT);
-            comm.broadcast(&mut x, Rank(1), &Plan::foldwire(Bound::Absolute(1e-3))).expect("ok")
+            let plan = Plan::foldwire(Bound::Absolute(1e-3)).with_schedule(&Binomial);
+            comm.broadcast(&mut x, Rank(1), &plan).expect("ok")
         });
         let sent: u64 = reports.iter().map(|report| report.raw_bytes).sum();
         assert_eq!(sent, 8 * (COUNT * (size - 1)) as u64);

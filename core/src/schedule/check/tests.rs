@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 use super::{Fault, Summary, check, messages};
 use crate::schedule::{
-    ALL, Binomial, Call, Chain, Circulant, Collective, Linear, Pairwise, Part, RecursiveDoubling,
-    Ring, Schedule, Step, program,
+    ALL, Binomial, Call, Chain, Circulant, Collective, Linear, Pairwise, Part, PrefixDoubling,
+    RecursiveDoubling, Ring, ScatterAllGather, Schedule, Step, program,
 };
 use crate::transport::Rank;
 
@@ -161,6 +161,31 @@ fn a_chain_costs_what_its_documentation_says() {
         for collective in [Broadcast, Reduce, Scan, ExclusiveScan] {
             let summary = expect_right(&Chain, call(collective, size, 0));
             assert_eq!((summary.n_messages, summary.critical_path), (size - 1, size - 1));
+        }
+    }
+}
+
+#[test]
+fn doubling_prefixes_cost_what_their_documentation_says() {
+    for n in (1..=64).chain(LARGE_SIZES) {
+        let scan = expect_right(&PrefixDoubling, call(Collective::Scan, n, 0));
+        assert_eq!(scan.critical_path, ceil_log2(n), "{n} ranks");
+        let exclusive = expect_right(&PrefixDoubling, call(Collective::ExclusiveScan, n, 0));
+        let rounds = if n > 1 { 1 + ceil_log2(n - 1) } else { 0 };
+        assert_eq!(exclusive.critical_path, rounds, "{n} ranks");
+    }
+}
+
+#[test]
+fn a_broadcast_in_two_halves_costs_what_its_documentation_says() {
+    for n in (2..=64).chain(LARGE_SIZES) {
+        for root in roots(Collective::Broadcast, n) {
+            let call = call(Collective::Broadcast, n, root);
+            let (summary, messages) = messages(&ScatterAllGather, call).expect("it is right");
+            assert!(summary.critical_path <= 2 * ceil_log2(n), "{call:?}: {summary:?}");
+            let of_root = messages.iter().filter(|message| message.from == call.root);
+            let n_parts: usize = of_root.map(|message| message.n_parts).sum();
+            assert_eq!(n_parts, 2 * (n - 1), "{call:?}: the array twice, but for a part");
         }
     }
 }

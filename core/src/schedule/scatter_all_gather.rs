@@ -1,0 +1,88 @@
+//! Scatter and all-gather: a broadcast in 2⌈log₂ n⌉ rounds that sends the array twice at most,
+//! however many ranks there are.
+//!
+//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//!
+//! The array is cut into n parts. They go down a [binomial tree](super::Binomial), each subtree's
+//! in one message, until every rank has its own part; then all are gathered along a
+//! [circulant graph](super::Circulant). The root takes part in that as well, and gets back what it
+//! sent: so all ranks store the same bits.
+//!
+//! Cost for m bytes, with latency α per message and β per byte sent: 2⌈log₂ n⌉·α + 2(n − 1)/n·m·β,
+//! where a binomial tree takes ⌈log₂ n⌉·(α + m·β). Source: M. Barnett et al., "Interprocessor
+//! collective communication library (InterCom)", SHPCC 1994; R. Thakur, R. Rabenseifner, W. Gropp,
+//! "Optimization of collective communication operations in MPICH", Int. J. High Perform. Comput.
+//! Appl. 19 (2005), §4.
+
+use super::{Binomial, Call, Circulant, Collective, Schedule, Step};
+use crate::transport::Rank;
+
+/// Broadcast by a scatter and an all-gather.
+#[derive(Clone, Copy, Debug)]
+pub struct ScatterAllGather;
+
+impl Schedule for ScatterAllGather {
+    fn name(&self) -> &'static str {
+        "scatter-all-gather"
+    }
+
+    fn supports(&self, collective: Collective) -> bool {
+        collective == Collective::Broadcast
+    }
+
+    fn n_parts(&self, call: Call) -> usize {
+        call.size
+    }
+
+    fn min_run(&self, call: Call) -> usize {
+        Circulant.min_run(gather(call))
+    }
+
+    fn n_steps(&self, call: Call, rank: Rank) -> usize {
+        if call.size == 1 {
+            return 1;
+        }
+        let n_gathering = Circulant.n_steps(gather(call), rank);
+        n_scattering(call, rank) + n_gathering - n_skipped(call, rank)
+    }
+
+    fn n_encodings(&self, _: Call) -> u64 {
+        0
+    }
+
+    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+        debug_assert!(index < self.n_steps(call, rank));
+        if call.size == 1 {
+            return Binomial.step(call, rank, 0);
+        }
+        let n_before = n_scattering(call, rank);
+        if index >= n_before {
+            return Circulant.step(gather(call), rank, index - n_before + n_skipped(call, rank));
+        }
+        let step = Binomial.step(scatter(call), rank, index);
+        // Who has no children keeps what comes.
+        if step.store { Step { store: false, ..step.keep() } } else { step }
+    }
+}
+
+/// The first half. Each subtree is one message.
+const fn scatter(call: Call) -> Call {
+    Call { collective: Collective::Scatter, max_run: u16::MAX, ..call }
+}
+
+/// The second half.
+const fn gather(call: Call) -> Call {
+    Call { collective: Collective::AllGather, root: Rank(0), ..call }
+}
+
+/// Steps of the scatter, but the one that would store the own part, unless it receives that.
+fn n_scattering(call: Call, rank: Rank) -> usize {
+    let n_steps = Binomial.n_steps(scatter(call), rank);
+    if rank != call.root && n_steps == 1 { 1 } else { n_steps - 1 }
+}
+
+/// Steps of the all-gather that are done before it: all but the root hold their part already,
+/// which among two ranks is not taken at all.
+const fn n_skipped(call: Call, rank: Rank) -> usize {
+    (rank.0 != call.root.0 && call.size > 2) as usize
+}
