@@ -12,6 +12,7 @@
 //! | `verdict` | how far a result is from the exact one |
 //! | `contest` | the loop that all ranks play: sizes × rounds × contestants |
 //! | `row`, `output` | results of a contestant at a size, and all of them for people and programs |
+//! | `plot` | the picture: times over sizes |
 //! | `threads`, `mpi`, `libfabric` | starting ranks, or being one that somebody else has started |
 
 pub(crate) mod alone;
@@ -25,12 +26,14 @@ mod libfabric;
 #[cfg(feature = "mpi")]
 mod mpi;
 pub(crate) mod output;
+mod plot;
 mod problem;
 pub(crate) mod row;
 mod stage;
 mod threads;
 mod verdict;
 
+use anyhow::Context;
 use foldwire::{Config, DType, Element, Transport, bf16, f16};
 use indicatif::ProgressBar;
 
@@ -128,8 +131,16 @@ fn progress(rank: usize) -> ProgressBar {
 /// # Errors
 /// When they cannot be printed, or are beyond their bound.
 fn show(args: &BenchArgs, results: &Results) -> anyhow::Result<()> {
+    if let Some(file) = &args.plot {
+        let path = file.path();
+        file.draw(&plot::TimesPlot { results })
+            .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
+        streams::remark(format_args!("plot: {}", path.display()));
+    }
     if args.json {
         streams::write(&format!("{}\n", results.json()?))?;
+    } else if args.csv {
+        streams::write(&results.csv()?)?;
     } else {
         streams::write(&results.text())?;
     }

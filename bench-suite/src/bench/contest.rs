@@ -257,7 +257,7 @@ pub(super) struct Entry {
 }
 
 /// Numbers of an entry before its times.
-const N_HEAD: usize = 13;
+const N_HEAD: usize = 15;
 
 impl Entry {
     /// The entry as numbers, to tell other ranks.
@@ -280,6 +280,8 @@ impl Entry {
             verdict.max_error,
             verdict.mismatched_nonfinite as f64,
             verdict.lost_nans as f64,
+            verdict.n_beyond as f64,
+            verdict.digest as f64,
         ];
         head.into_iter().chain(self.times.iter().copied()).collect()
     }
@@ -300,6 +302,8 @@ impl Entry {
             max_error: numbers[10],
             mismatched_nonfinite: numbers[11] as usize,
             lost_nans: numbers[12] as usize,
+            n_beyond: numbers[13] as usize,
+            digest: numbers[14] as u64,
         };
         Self {
             times: numbers[N_HEAD..].to_vec(),
@@ -336,7 +340,13 @@ mod tests {
         report.fold = ms(2);
         report.decode = ms(3);
         report.total = ms(10);
-        let verdict = Verdict { max_error: f64::INFINITY, mismatched_nonfinite: 3, lost_nans: 2 };
+        let verdict = Verdict {
+            max_error: f64::INFINITY,
+            mismatched_nonfinite: 3,
+            lost_nans: 2,
+            n_beyond: 7,
+            digest: (1 << 52) - 1,
+        };
         let full = Entry { times: vec![0.5, 0.25], report: Some(report), verdict: Some(verdict) };
         for entry in [Entry::default(), full] {
             assert_eq!(Entry::from_numbers(&entry.numbers()), entry);

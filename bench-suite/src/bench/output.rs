@@ -12,6 +12,31 @@ use crate::cli::BenchArgs;
 use crate::sizes::Size;
 use crate::table::{self, Align, Table};
 
+/// What a line of `--csv` holds.
+const CSV_COLUMNS: [&str; 21] = [
+    "collective",
+    "backend",
+    "ranks",
+    "dtype",
+    "n_bytes",
+    "contestant",
+    "rounds",
+    "time_s",
+    "min_s",
+    "p99_s",
+    "algbw_gbps",
+    "busbw_gbps",
+    "ratio",
+    "max_err",
+    "bound_worst",
+    "n_wrong",
+    "speedup_raw",
+    "speedup_mpi_default",
+    "speedup_mpi_best",
+    "times_memcpy",
+    "algorithm",
+];
+
 /// What `--json` prints as one object, and `foldwire sim --validate` reads.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Results {
@@ -93,6 +118,7 @@ impl Head {
              # data: {}\n\
              # bound on each operand: {}; kernels: {}; {} lanes, frames of {} bytes\n\
              # size: bytes of the whole array; time: median over rounds of the slowest rank's; {check}\n\
+             # #wrong: values beyond what is allowed, and ranks with other bits than they should have\n\
              # algbw: size / time; busbw: as in nccl-tests; memcpy on rank 0, same run: {memcpy_gbps:.1} GB/s\n",
             self.data, self.bound, self.kernels, self.lanes, self.frame_bytes,
         )
@@ -103,6 +129,42 @@ impl Results {
     /// One JSON object.
     pub(crate) fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string(self)
+    }
+
+    /// The rows as comma-separated values, with a line of names: times in seconds, rates in 1e9
+    /// bytes/s.
+    pub(super) fn csv(&self) -> anyhow::Result<String> {
+        let Head { collective, backend, ranks, dtype, .. } = &self.head;
+        let mut csv = csv::Writer::from_writer(Vec::new());
+        csv.write_record(CSV_COLUMNS)?;
+        let optional =
+            |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+        for row in &self.outcome.rows {
+            csv.write_record([
+                collective.clone(),
+                backend.clone(),
+                ranks.to_string(),
+                dtype.clone(),
+                row.n_bytes.to_string(),
+                row.contestant.clone(),
+                row.times_s.len().to_string(),
+                row.time_s.to_string(),
+                row.min_s.to_string(),
+                row.p99_s.to_string(),
+                row.algbw_gbps.to_string(),
+                row.busbw_gbps.to_string(),
+                optional(row.ratio),
+                optional(row.max_err),
+                optional(row.bound_worst),
+                row.n_wrong.map(|n| n.to_string()).unwrap_or_default(),
+                optional(row.speedup_raw),
+                optional(row.speedup_mpi_default),
+                optional(row.speedup_mpi_best),
+                optional(row.times_memcpy),
+                row.algorithm.clone().unwrap_or_default(),
+            ])?;
+        }
+        Ok(String::from_utf8(csv.into_inner()?)?)
     }
 
     /// Head and table.
@@ -126,11 +188,14 @@ fn table(rows: &[Row]) -> String {
         ("size", "bytes", Align::Right),
         ("contestant", "", Align::Left),
         ("time", "µs", Align::Right),
+        ("min", "µs", Align::Right),
+        ("p99", "µs", Align::Right),
         ("algbw", "GB/s", Align::Right),
         ("busbw", "GB/s", Align::Right),
         ("ratio", "", Align::Right),
         ("max error", "", Align::Right),
         ("allowed", "", Align::Right),
+        ("#wrong", "", Align::Right),
         ("speed-up", "x raw", Align::Right),
     ];
     if has_memcpy {
@@ -152,11 +217,14 @@ fn table(rows: &[Row]) -> String {
             Size(row.n_bytes).to_string(),
             row.title.clone(),
             format!("{:.1}", row.time_s * 1e6),
+            format!("{:.1}", row.min_s * 1e6),
+            format!("{:.1}", row.p99_s * 1e6),
             format!("{:.3}", row.algbw_gbps),
             format!("{:.3}", row.busbw_gbps),
             optional(row.ratio, two_digits),
             optional(row.max_err, table::scientific),
             optional(row.bound_worst, table::scientific),
+            row.n_wrong.map_or_else(|| "-".to_owned(), |n| n.to_string()),
             optional(row.speedup_raw, two_digits),
         ];
         if has_memcpy {
@@ -231,6 +299,14 @@ pub(crate) mod tests {
         let cells: Vec<_> = foldwire.split_whitespace().collect();
         assert_eq!(cells[cells.len() - 3..], ["4.00", "2.00", "2.00"], "{text}");
         assert!(text.trim_end().ends_with("MPI_Reduce: chain"), "{text}");
+    }
+
+    #[test]
+    fn csv_has_a_line_for_each_row_under_one_of_names() {
+        let text = results().csv().unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (3, &*CSV_COLUMNS.join(",")));
+        assert!(lines[1].starts_with("reduce,MPI (Open MPI v4.1.4),2,f32,1000,raw,1,0.5,0.5,0.5,"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One line of results: a contestant at a size, over all ranks.
 
+use foldwire::Collective;
 use serde::{Deserialize, Serialize};
 
 use super::contest::Entry;
@@ -24,6 +25,11 @@ pub(crate) struct Row {
     pub(crate) title: String,
     /// Median over rounds, in seconds.
     pub(crate) time_s: f64,
+    /// The fastest round's, and what 99 of 100 rounds do not exceed.
+    #[serde(default)]
+    pub(crate) min_s: f64,
+    #[serde(default)]
+    pub(crate) p99_s: f64,
     /// Each round's seconds.
     pub(crate) times_s: Vec<f64>,
     /// Size / time, in 1e9 bytes/s.
@@ -46,6 +52,11 @@ pub(crate) struct Row {
     /// promises otherwise; `None` unless checked.
     #[serde(default)]
     pub(crate) nans_left_open: Option<usize>,
+    /// Values of all ranks together that are farther off than is allowed, or NaN or infinite where
+    /// they should not be; and ranks whose bits are not rank 0's where Foldwire promises that they
+    /// are. `None` unless checked.
+    #[serde(default)]
+    pub(crate) n_wrong: Option<usize>,
     /// Mean over ranks, of the last round.
     pub(crate) encode_s: Option<f64>,
     pub(crate) fold_s: Option<f64>,
@@ -106,6 +117,16 @@ impl Row {
         } else {
             (sum_up(|v| v.mismatched_nonfinite), sum_up(|_| 0))
         };
+        let promises_bits = reports.is_some()
+            && matches!(
+                problem.collective,
+                Collective::AllReduce | Collective::AllGather | Collective::Broadcast
+            );
+        let n_other = verdicts.as_ref().filter(|_| promises_bits).map_or(0, |verdicts| {
+            verdicts.iter().filter(|verdict| verdict.digest != verdicts[0].digest).count()
+        });
+        let n_beyond = sum_up(|v| v.n_beyond);
+        let n_wrong = n_beyond.zip(mismatched_nonfinite).map(|(a, b)| a + b + n_other);
         // What is not Foldwire's has no error but rounding.
         let worst_case = reports.as_ref().map_or(Some(0.0), |r| r[0].worst_case);
         Self {
@@ -113,6 +134,8 @@ impl Row {
             contestant: contestant.to_owned(),
             title,
             time_s,
+            min_s: times_s.iter().copied().fold(f64::INFINITY, f64::min),
+            p99_s: percentile(&times_s, 0.99),
             times_s,
             algbw_gbps,
             busbw_gbps: algbw_gbps * problem.bus_factor(),
@@ -124,6 +147,7 @@ impl Row {
             max_err: verdicts.as_ref().map(|v| v.iter().map(|v| v.max_error).fold(0.0, f64::max)),
             mismatched_nonfinite,
             nans_left_open,
+            n_wrong,
             encode_s: mean(|r| r.encode),
             fold_s: mean(|r| r.fold),
             decode_s: mean(|r| r.decode),
@@ -170,9 +194,20 @@ impl Row {
             Some(worst) if error > worst || error.is_nan() => {
                 Some(fault(format!("the error {error:e} exceeds the promised {worst:e}")))
             }
+            _ if self.n_wrong.is_some_and(|n| n > 0) => {
+                Some(fault("ranks have other bits than rank 0".to_owned()))
+            }
             _ => None,
         }
     }
+}
+
+/// The least value that so large a part of all does not exceed; 0 of none.
+fn percentile(times: &[f64], part: f64) -> f64 {
+    let mut times = times.to_vec();
+    times.sort_unstable_by(f64::total_cmp);
+    let rank = (times.len() as f64 * part).ceil() as usize;
+    times.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
 /// The middle value, or the mean of the middle two; 0 of none.
@@ -191,7 +226,7 @@ pub(super) fn median(times: &[f64]) -> f64 {
 pub(super) mod tests {
     use std::time::Duration;
 
-    use foldwire::{Collective, Rank, Report};
+    use foldwire::{Rank, Report};
 
     use super::*;
 
@@ -260,7 +295,7 @@ pub(super) mod tests {
     #[test]
     fn what_mpi_makes_of_nan_is_no_fault_and_what_foldwire_makes_of_it_is() {
         let of = |op, report: Option<Report>, lost_nans| {
-            let verdict = Verdict { max_error: 0.0, mismatched_nonfinite: 3, lost_nans };
+            let verdict = Verdict { mismatched_nonfinite: 3, lost_nans, ..Verdict::default() };
             let entry = Entry { report, verdict: Some(verdict), ..entry(&[1.0], 1, 0.0) };
             let problem = Problem { op, ..PROBLEM };
             let row = Row::new((MPI_BEST, "MPI best".into()), 64, &problem, &[entry], 0.0);
@@ -277,6 +312,32 @@ pub(super) mod tests {
         for op in [OpArg::Sum, OpArg::Avg, OpArg::Prod] {
             assert_eq!(of(op, None, 3), (true, false));
         }
+    }
+
+    #[test]
+    fn ranks_with_other_bits_are_counted_where_bits_are_promised() {
+        let of = |collective, report: Option<Report>| {
+            let with_digest = |digest| {
+                let verdict = Verdict { digest, ..Verdict::default() };
+                Entry { report, verdict: Some(verdict), ..entry(&[1.0], 1, 0.0) }
+            };
+            let problem = Problem { collective, ..PROBLEM };
+            let ranks = [5, 5, 6].map(with_digest);
+            let row = Row::new(("a", "A".into()), 64, &problem, &ranks, 0.0);
+            (row.n_wrong, row.fault().is_some())
+        };
+        let ours = Some(Report::default());
+        assert_eq!(of(Collective::AllReduce, ours), (Some(1), true));
+        assert_eq!(of(Collective::AllReduce, None), (Some(0), false));
+        assert_eq!(of(Collective::ReduceScatter, ours), (Some(0), false));
+    }
+
+    #[test]
+    fn of_few_rounds_the_slowest_is_the_99th_of_100() {
+        assert_eq!(percentile(&[3.0, 1.0, 2.0], 0.99), 3.0);
+        let times: Vec<f64> = (1..=1000).map(f64::from).collect();
+        assert_eq!(percentile(&times, 0.99), 990.0);
+        assert_eq!(percentile(&[], 0.99), 0.0);
     }
 
     #[test]

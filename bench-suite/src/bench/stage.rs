@@ -93,7 +93,12 @@ impl<'a, X: Transport, T: Element> Stage<'a, X, T> {
         let place = self.problem.result();
         let default = if self.problem.one_buffer() { place.start } else { 0 };
         let at = done.result_at.unwrap_or(default);
-        let verdict = Verdict::of(&self.problem, data, &self.buffers.recv[at..at + place.len()]);
+        // What is not Foldwire's has no error but rounding.
+        let worst_case = done.report.map_or(Some(0.0), |report| report.worst_case);
+        let rounding = self.problem.rounding::<T>(data.magnitude());
+        let allowed = worst_case.map(|worst| worst + rounding);
+        let result = &self.buffers.recv[at..at + place.len()];
+        let verdict = Verdict::of(&self.problem, data, result, allowed);
         Ok((time, done, verdict))
     }
 

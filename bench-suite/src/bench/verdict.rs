@@ -1,6 +1,7 @@
 //! How far a rank's result is from the exact one.
 
 use foldwire::Element;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::data::Data;
 use super::problem::Problem;
@@ -18,16 +19,30 @@ pub(super) struct Verdict {
     pub(super) mismatched_nonfinite: usize,
     /// Those of them that are NaN in exact arithmetic.
     pub(super) lost_nans: usize,
+    /// Values that are farther off than is allowed, if something says how far that is.
+    pub(super) n_beyond: usize,
+    /// Of all bits, as a number that floats hold exactly.
+    pub(super) digest: u64,
 }
 
+/// Bits of a digest.
+const DIGEST_BITS: u32 = 52;
+
 impl Verdict {
-    /// Compares `result` with the part of the exact array that `problem` says is this rank's.
+    /// Compares `result` with the part of the exact array that `problem` says is this rank's, from
+    /// which it may be off by `allowed`.
     pub(super) fn of<T: Element + Into<f64>>(
         problem: &Problem,
         data: &Data<T>,
         result: &[T],
+        allowed: Option<f64>,
     ) -> Self {
-        let mut verdict = Self::default();
+        let digest = xxh3_64(bytemuck::cast_slice(result)) >> (u64::BITS - DIGEST_BITS);
+        let mut verdict = Self { digest, ..Self::default() };
+        let is_beyond = |(value, exact): &(&T, &f64)| {
+            let off = (value.to_f64() - **exact).abs();
+            exact.is_finite() && allowed.is_some_and(|allowed| off > allowed || off.is_nan())
+        };
         let mut exact = vec![0.0; result.len().min(PIECE)];
         let mut first = problem.result().start;
         for piece in result.chunks(PIECE) {
@@ -37,6 +52,9 @@ impl Verdict {
             verdict.max_error = verdict.max_error.max(quality.max_error);
             verdict.mismatched_nonfinite += quality.mismatched_nonfinite;
             let is_lost = |(value, exact): &(&T, &f64)| exact.is_nan() && !value.to_f64().is_nan();
+            if allowed.is_some_and(|allowed| quality.max_error > allowed) {
+                verdict.n_beyond += piece.iter().zip(&*exact).filter(is_beyond).count();
+            }
             verdict.lost_nans += piece.iter().zip(&*exact).filter(is_lost).count();
             first += piece.len();
         }
@@ -67,11 +85,22 @@ mod tests {
         // Rank 1 begins at the third value.
         let mut result: Vec<f32> =
             [4.0, f32::NAN, 4.0, f32::NAN].into_iter().cycle().take(count).collect();
-        let right = Verdict::default();
-        assert_eq!(Verdict::of(&problem, &data, &result), right);
+        let verdict = |result: &[f32], allowed| {
+            let verdict = Verdict::of(&problem, &data, result, allowed);
+            (verdict.digest, Verdict { digest: 0, ..verdict })
+        };
+        let (digest, right) = verdict(&result, Some(0.0));
+        assert_eq!(right, Verdict::default());
         result[count - 1] += 0.5;
         result[PIECE + 1] = 6.0;
-        let wrong = Verdict { max_error: 0.5, mismatched_nonfinite: 1, lost_nans: 1 };
-        assert_eq!(Verdict::of(&problem, &data, &result), wrong);
+        let wrong =
+            Verdict { max_error: 0.5, mismatched_nonfinite: 1, lost_nans: 1, ..Verdict::default() };
+        assert_eq!(verdict(&result, Some(0.5)).1, wrong);
+        assert_eq!(verdict(&result, None).1, wrong);
+        assert_eq!(
+            verdict(&result, Some(0.4)),
+            (verdict(&result, None).0, Verdict { n_beyond: 1, ..wrong })
+        );
+        assert_ne!(verdict(&result, None).0, digest);
     }
 }

@@ -10,6 +10,7 @@ use foldwire::{Bound, Collective, DType, Plan, Preset};
 
 use super::schedule::Named;
 use super::{distinct, title};
+use crate::plot::PlotFile;
 use crate::sizes::{self, MAX_SIZE, Size, Sizes};
 use crate::usage::UsageError;
 use crate::values::LinkRate;
@@ -24,6 +25,8 @@ Examples:
       Against MPI_Allreduce, at its default and at the best of its algorithms.
   foldwire bench allreduce --preset raw,foldwire --schedule pairwise --pipeline homomorphic
       A row of your own beside two presets.
+  foldwire bench allreduce --ranks 8 --link 1gbit --plot allreduce.svg --csv > allreduce.csv
+      As a picture, and for a spreadsheet.
   foldwire launch -n 4 --no-prefix -- foldwire bench broadcast --backend libfabric --sizes 0,4,1K:64M --json > result.json
       Four processes over libfabric; rank 0's stdout holds one JSON object.
 
@@ -149,8 +152,17 @@ pub struct BenchArgs {
     pub mpi_best: bool,
 
     /// Print one JSON object on stdout instead of the table
-    #[arg(long)]
+    #[arg(long, conflicts_with = "csv")]
     pub json: bool,
+
+    /// Print comma-separated values on stdout instead of the table: a line for each size and
+    /// contestant, under one of names
+    #[arg(long)]
+    pub csv: bool,
+
+    /// Draw times over sizes, a line for each contestant, as SVG or PNG
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PlotFile>,
 }
 
 impl BenchArgs {

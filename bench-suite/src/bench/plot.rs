@@ -1,0 +1,130 @@
+//! The picture: times over sizes, one line a contestant, both axes logarithmic.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::output::Results;
+use super::row::Row;
+use crate::plot::{COLOURS, FONT, Plot};
+use crate::sizes::Size;
+
+const SIZE: (u32, u32) = (760, 460);
+
+/// A benchmark's results. An array of no bytes has no place on the axis, and is left out.
+pub(super) struct TimesPlot<'a> {
+    pub(super) results: &'a Results,
+}
+
+impl TimesPlot<'_> {
+    fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.results.outcome.rows.iter().filter(|row| row.n_bytes > 0)
+    }
+
+    /// The contestants, in the order in which they took their turns.
+    fn contestants(&self) -> Vec<&Row> {
+        let mut contestants: Vec<&Row> = Vec::new();
+        for row in self.rows() {
+            if !contestants.iter().any(|known| known.contestant == row.contestant) {
+                contestants.push(row);
+            }
+        }
+        contestants
+    }
+}
+
+/// From the least to the greatest, with some room on both sides, as an axis wants it.
+fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
+    let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(a, b), x| (a.min(x), b.max(x)));
+    if low <= high { low / 1.3..high * 1.3 } else { 1.0..2.0 }
+}
+
+impl Plot for TimesPlot<'_> {
+    fn size(&self) -> (u32, u32) {
+        SIZE
+    }
+
+    fn draw_on<B: DrawingBackend<ErrorType: 'static>>(
+        &self,
+        root: DrawingArea<B, Shift>,
+        scale: u32,
+    ) -> anyhow::Result<()> {
+        let head = &self.results.head;
+        let micros = |row: &Row| row.time_s.max(1e-9) * 1e6;
+        let font = |size: u32| (FONT, size * scale);
+        root.fill(&WHITE)?;
+        let link = head.link.as_ref().map(|link| format!(", links of {link}")).unwrap_or_default();
+        let caption = format!(
+            "{} of {}, {} ranks over {}{link}",
+            head.collective, head.dtype, head.ranks, head.backend
+        );
+        let sizes = range(self.rows().map(|row| row.n_bytes as f64)).log_scale().base(4.0);
+        let times = range(self.rows().map(micros)).log_scale();
+        let mut chart = ChartBuilder::on(&root)
+            .caption(caption, font(18))
+            .margin(12 * scale)
+            .x_label_area_size(40 * scale)
+            .y_label_area_size(62 * scale)
+            .build_cartesian_2d(sizes, times)?;
+        chart
+            .configure_mesh()
+            .x_desc("bytes of the whole array")
+            .y_desc("µs")
+            .x_label_formatter(&|x| Size(x.round() as usize).to_string())
+            .y_label_formatter(&|y| format!("{y}"))
+            .label_style(font(12))
+            .axis_desc_style(font(14))
+            .light_line_style(RGBColor(240, 240, 240))
+            .draw()?;
+        let length = 18 * scale as i32;
+        for (at, contestant) in self.contestants().into_iter().enumerate() {
+            let colour = COLOURS[at % COLOURS.len()];
+            let is_its = |row: &&Row| row.contestant == contestant.contestant;
+            let points: Vec<_> =
+                self.rows().filter(is_its).map(|row| (row.n_bytes as f64, micros(row))).collect();
+            let stroke = colour.stroke_width(2 * scale);
+            chart
+                .draw_series(LineSeries::new(points.clone(), stroke).point_size(0))?
+                .label(contestant.title.clone())
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + length, y)], stroke));
+            chart.draw_series(
+                points.into_iter().map(|point| Circle::new(point, 3 * scale, colour.filled())),
+            )?;
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperLeft)
+            .label_font(font(12))
+            .legend_area_size(30 * scale)
+            .background_style(WHITE.mix(0.8))
+            .border_style(RGBColor(200, 200, 200))
+            .draw()?;
+        root.present()?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::output::tests::results;
+    use super::*;
+    use crate::plot::PlotFile;
+
+    #[test]
+    fn every_contestant_has_a_line_and_an_array_of_no_bytes_has_none() {
+        let mut results = results();
+        let plot = TimesPlot { results: &results };
+        let names: Vec<&str> = plot.contestants().iter().map(|row| &*row.contestant).collect();
+        assert_eq!(names, ["raw", "mpi-best"]);
+        let folder = tempfile::tempdir().unwrap();
+        let draw = |results: &super::super::output::Results, name: &str| {
+            let path = folder.path().join(name);
+            let file: PlotFile = path.to_str().unwrap().parse().unwrap();
+            file.draw(&TimesPlot { results }).unwrap();
+            std::fs::read(path).unwrap()
+        };
+        let svg = String::from_utf8(draw(&results, "a.svg")).unwrap();
+        assert!(svg.contains("mpi-best") && svg.contains("reduce of f32, 2 ranks"), "{svg}");
+        results.outcome.rows.iter_mut().for_each(|row| row.n_bytes = 0);
+        assert!(!draw(&results, "b.png").is_empty());
+    }
+}
