@@ -6,6 +6,7 @@
 //! [`input`](crate::input).
 
 mod bench;
+mod halo;
 mod info;
 #[cfg(unix)]
 mod launch;
@@ -19,6 +20,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use foldwire::{Bound, Preset};
 
 use crate::values::{Dims, LinkRate};
+pub use halo::HaloArgs;
 pub use info::InfoArgs;
 #[cfg(unix)]
 pub use launch::{EnvArg, LaunchArgs};
@@ -44,6 +46,7 @@ Examples:
   foldwire codec --field temperature.f32 --bound rel:1e-3
   foldwire bench allreduce --ranks 4          a collective over sizes
   mpirun -n 2 foldwire bench allreduce --backend mpi
+  foldwire halo                               a wave simulation whose ranks exchange compressed planes
   foldwire sim allreduce --ranks 2:512        what to expect on a cluster that is not here
   foldwire schedule ring --ranks 6            who sends what to whom, in which order
   foldwire launch -n 4 -- ./program           four ranks of a program on this machine
@@ -60,6 +63,8 @@ pub enum Command {
     Codec(CodecArgs),
     /// Time a collective over sizes with every preset, and beside the MPI library's own
     Bench(BenchArgs),
+    /// Simulate waves on several ranks that exchange their border planes, as they are and compressed
+    Halo(HaloArgs),
     /// Predict how long a collective takes on thousands of ranks, with every preset
     Sim(SimArgs),
     /// Show who sends what to whom in a schedule, rank by rank or as a picture

@@ -21,6 +21,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+pub(crate) use solver::{Halos, Slab};
+
 use crate::values::Dims;
 
 /// To be raised with every change of solver or model that changes images: it is part of the cache's
@@ -33,6 +35,9 @@ const SPACING: f32 = 10.0;
 /// Peak frequency of the source: 11 points per wavelength in the slowest layer, 4 at the highest
 /// frequency.
 const HZ: f32 = 18.0;
+
+/// Seconds between shots that follow each other.
+const PERIOD: f32 = 4.0 / HZ;
 
 /// Points of the absorbing sponge on each side.
 const SPONGE: usize = 16;
@@ -83,6 +88,11 @@ impl Survey {
             "simulated wavefields of {} shots in {x:.2} x {y:.2} x {z:.2} km of layered ground",
             self.n_shots
         )
+    }
+
+    /// The ground, for waves that are simulated by several ranks together.
+    pub(crate) fn ground(&self) -> Ground {
+        Ground { medium: self.medium(), source: self.source(0) }
     }
 
     /// The images, from the `cache` folder where they are, else simulated and put there. Progress
@@ -156,6 +166,20 @@ impl Survey {
         let [ny, nz, nx] = self.shape;
         let [y, z, x] = self.source(shot);
         format!("wave{VERSION}-{ny}x{nz}x{nx}-h{SPACING}-f{HZ}-sponge{SPONGE}-at-{y}-{z}-{x}.image")
+    }
+}
+
+/// A medium with a source in it, whose shots follow each other.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    medium: solver::Medium,
+    source: [usize; 3],
+}
+
+impl Ground {
+    /// The planes of one rank of `size`; `None` if those are too few for so many ranks.
+    pub(crate) fn slab(&self, size: usize, rank: usize) -> Option<Slab<'_>> {
+        Slab::new(&self.medium, self.source, (HZ, PERIOD), (size, rank))
     }
 }
 

@@ -22,7 +22,9 @@
 //! Cost: about 70 flops and 16 bytes of memory traffic per point and step.
 
 use std::f32::consts::PI;
+use std::ops::Range;
 
+use foldwire::layout::share;
 use rayon::prelude::*;
 
 /// Points on each side that the stencil reaches, held at zero around the grid.
@@ -47,7 +49,7 @@ const RUN: usize = 256;
 
 /// What waves travel through: a grid of velocities inside a sponge inside a halo of zeros.
 #[derive(Debug)]
-pub(super) struct Medium {
+pub(crate) struct Medium {
     /// Points along y, z, x, with sponge and halo.
     shape: [usize; 3],
     /// Points between a face of the grid and the volume of interest: sponge and halo.
@@ -157,28 +159,13 @@ impl<'a> Shot<'a> {
         let medium = self.medium;
         let [ny, nz, nx] = medium.shape;
         let now = &self.now[..];
-        let reach = medium.reach_per_step * self.n_steps as f32 + self.margin;
-        let ball = Ball { centre: self.source, radius2: reach * reach };
-        self.last.par_chunks_mut(nz * nx).enumerate().skip(HALO).take(ny - 2 * HALO).for_each(
-            |(y, plane)| {
-                for z in HALO..nz - HALO {
-                    let Some((from, to)) = ball.row(y, z, nx) else { continue };
-                    let damping = medium.damping[0][y] * medium.damping[1][z];
-                    for from in (from..to).step_by(RUN) {
-                        let to = to.min(from + RUN);
-                        let rows =
-                            Rows { now, stride: [nz * nx, nx], at: (y * nz + z) * nx + from };
-                        update(
-                            &mut plane[z * nx + from..z * nx + to],
-                            &rows,
-                            &medium.courant2[rows.at..],
-                            damping,
-                            &medium.damping[2][from..],
-                        );
-                    }
-                }
-            },
-        );
+        let ball = Ball::after(medium, self.source, self.n_steps, self.margin);
+        self.last
+            .par_chunks_mut(nz * nx)
+            .enumerate()
+            .skip(HALO)
+            .take(ny - 2 * HALO)
+            .for_each(|(y, plane)| update_plane(medium, &ball, y, now, y, plane));
         std::mem::swap(&mut self.now, &mut self.last);
         let t = self.n_steps as f32 * medium.dt - onset(self.hz);
         let [y, z, x] = self.source;
@@ -205,6 +192,12 @@ struct Ball {
 }
 
 impl Ball {
+    /// The ball that the fastest wave has reached after so many steps, and `margin` points more.
+    fn after(medium: &Medium, centre: [usize; 3], n_steps: usize, margin: f32) -> Self {
+        let reach = medium.reach_per_step * n_steps as f32 + margin;
+        Self { centre, radius2: reach * reach }
+    }
+
     /// The part of row (y, z) inside the ball and off the halo.
     fn row(&self, y: usize, z: usize, nx: usize) -> Option<(usize, usize)> {
         let off2 = (y.abs_diff(self.centre[0]).pow(2) + z.abs_diff(self.centre[1]).pow(2)) as f32;
@@ -214,6 +207,115 @@ impl Ball {
         let half = (self.radius2 - off2).sqrt() as usize;
         let centre = self.centre[2];
         Some((centre.saturating_sub(half).max(HALO), (centre + half + 1).min(nx - HALO)))
+    }
+}
+
+/// Advances plane `y` of the grid, which is plane `at` of `now`; `last` becomes its next values.
+fn update_plane(medium: &Medium, ball: &Ball, y: usize, now: &[f32], at: usize, last: &mut [f32]) {
+    let [_, nz, nx] = medium.shape;
+    let courant2 = &medium.courant2[y * nz * nx..(y + 1) * nz * nx];
+    for z in HALO..nz - HALO {
+        let Some((from, to)) = ball.row(y, z, nx) else { continue };
+        let damping = medium.damping[0][y] * medium.damping[1][z];
+        for from in (from..to).step_by(RUN) {
+            let to = to.min(from + RUN);
+            let rows = Rows { now, stride: [nz * nx, nx], at: (at * nz + z) * nx + from };
+            update(
+                &mut last[z * nx + from..z * nx + to],
+                &rows,
+                &courant2[z * nx + from..],
+                damping,
+                &medium.damping[2][from..],
+            );
+        }
+    }
+}
+
+/// The planes of a shot that one rank has, with those of its neighbours that it needs: as many on
+/// each side as the stencil reaches. Shots follow each other at the same point.
+#[derive(Debug)]
+pub(crate) struct Slab<'a> {
+    medium: &'a Medium,
+    source: [usize; 3],
+    hz: f32,
+    /// Seconds from one shot to the next.
+    period: f32,
+    /// In planes of the whole grid.
+    own: Range<usize>,
+    now: Vec<f32>,
+    last: Vec<f32>,
+    n_steps: usize,
+}
+
+/// What neighbours need of a slab, and what it needs of them.
+#[derive(Debug)]
+pub(crate) struct Halos<'s> {
+    /// This slab's first planes, and its last.
+    pub(crate) own: [&'s [f32]; 2],
+    /// Those before and those behind.
+    pub(crate) theirs: [&'s mut [f32]; 2],
+}
+
+impl<'a> Slab<'a> {
+    /// The share of rank `index` of `size` of the planes; at least as many as the stencil reaches.
+    /// `None` if they are fewer.
+    pub(crate) fn new(
+        medium: &'a Medium,
+        source: [usize; 3],
+        (hz, period): (f32, f32),
+        (size, index): (usize, usize),
+    ) -> Option<Self> {
+        let [ny, nz, nx] = medium.shape;
+        let own = share(ny - 2 * HALO, size, index);
+        let own = own.start + HALO..own.end + HALO;
+        let source = source.map(|at| at + medium.border);
+        let zeros = || vec![0.0; (own.len() + 2 * HALO) * nz * nx];
+        let (now, last) = (zeros(), zeros());
+        let slab = Self { medium, source, hz, period, own, now, last, n_steps: 0 };
+        (slab.own.len() >= HALO).then_some(slab)
+    }
+
+    /// Advances its planes by one time step. Those of the neighbours must be of the same time.
+    pub(crate) fn step(&mut self) {
+        let medium = self.medium;
+        let [_, nz, nx] = medium.shape;
+        let ball = Ball::after(medium, self.source, self.n_steps, MARGIN);
+        let planes = self.last.chunks_mut(nz * nx).enumerate().skip(HALO).take(self.own.len());
+        for (at, plane) in planes {
+            update_plane(medium, &ball, self.own.start + at - HALO, &self.now, at, plane);
+        }
+        std::mem::swap(&mut self.now, &mut self.last);
+        let t = (self.n_steps as f32 * medium.dt) % self.period - onset(self.hz);
+        let [y, z, x] = self.source;
+        if self.own.contains(&y) {
+            let at = ((y - self.own.start + HALO) * nz + z) * nx + x;
+            let courant2 = medium.courant2[(y * nz + z) * nx + x];
+            self.now[at] += courant2 * (4.0 * PI * REFERENCE) * ricker(t, self.hz);
+        }
+        self.n_steps += 1;
+    }
+
+    /// What is to be exchanged after a step.
+    pub(crate) fn halos(&mut self) -> Halos<'_> {
+        let [_, nz, nx] = self.medium.shape;
+        let reach = HALO * nz * nx;
+        let (before, rest) = self.now.split_at_mut(reach);
+        let (own, behind) = rest.split_at_mut(self.own.len() * nz * nx);
+        let own: &[f32] = own;
+        Halos { own: [&own[..reach], &own[own.len() - reach..]], theirs: [before, behind] }
+    }
+
+    /// What it has of the volume of interest.
+    pub(crate) fn snapshot(&self) -> Vec<f32> {
+        let ([ny, nz, nx], border) = (self.medium.shape, self.medium.border);
+        let mut values = Vec::new();
+        for y in self.own.clone().filter(|y| (border..ny - border).contains(y)) {
+            for z in border..nz - border {
+                let row = ((y - self.own.start + HALO) * nz + z) * nx;
+                values.extend_from_slice(&self.now[row + border..row + nx - border]);
+            }
+        }
+        values
     }
 }
 
@@ -350,6 +452,31 @@ mod tests {
         let off =
             whole.now.iter().zip(&ball.now).fold(0.0_f32, |max, (a, b)| max.max((a - b).abs()));
         assert!(off < 1e-5 * scale, "{off} of {scale}");
+    }
+
+    /// Slabs that know their neighbours' planes exactly do as the whole does.
+    #[test]
+    fn slabs_together_have_the_bits_of_the_whole() {
+        let (source, hz) = ([14, 2, 20], 20.0);
+        let medium = Medium::new([20, 24, 28], 8, H, layers);
+        let mut whole = Shot::new(&medium, source, hz);
+        (0..120).for_each(|_| whole.step());
+        for size in [1, 2, 3, 7] {
+            let slab = |rank| Slab::new(&medium, source, (hz, f32::INFINITY), (size, rank));
+            let mut slabs: Vec<_> = (0..size).map(|rank| slab(rank).unwrap()).collect();
+            for _ in 0..120 {
+                slabs.iter_mut().for_each(Slab::step);
+                for at in 1..size {
+                    let (before, behind) = slabs.split_at_mut(at);
+                    let (before, behind) = (before[at - 1].halos(), behind[0].halos());
+                    before.theirs[1].copy_from_slice(behind.own[0]);
+                    behind.theirs[0].copy_from_slice(before.own[1]);
+                }
+            }
+            let parts: Vec<f32> = slabs.iter().flat_map(Slab::snapshot).collect();
+            assert!(parts == whole.snapshot(), "{size} slabs");
+        }
+        assert!(Slab::new(&medium, source, (hz, 1.0), (12, 11)).is_none());
     }
 
     #[test]

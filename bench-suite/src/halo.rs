@@ -1,0 +1,246 @@
+//! `foldwire halo`: a wave simulation whose ranks exchange the planes at their borders after each
+//! step, as they are and compressed.
+//!
+//! It is the case of AWP-ODC in the MPC-OPT and ZFP-OPT papers (Q. Zhou et al., IPDPS 2021). The
+//! simulation is that of [`crate::wave`], divided among ranks along its slowest dimension; shots
+//! follow each other, so that waves never die away. What one rank alone computes is the reference:
+//! a run that exchanges planes as they are must have its bits. Errors of compressed planes travel
+//! on through the field, and no bound is promised for it; they are measured after the last step.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use foldwire::{Error, Incoming, Outgoing, Plan, Rank, Report, Transport};
+use foldwire_threads::World;
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::cli::HaloArgs;
+use crate::memory::median;
+use crate::picture::Gallery;
+use crate::progress;
+use crate::quality::Quality;
+use crate::streams;
+use crate::table::{self, Align, Table};
+use crate::usage::UsageError;
+use crate::wave::{Ground, Halos, Slab, Survey};
+
+/// Messages to the rank before, and to the one after.
+const TAGS: [u32; 2] = [0, 1];
+
+/// One way to exchange, and what came of it.
+#[derive(Debug, Serialize)]
+struct Row {
+    /// `raw`, or the bound.
+    exchange: String,
+    ranks: usize,
+    link: String,
+    steps: usize,
+    /// Seconds of the whole run, median; each run's.
+    time_s: f64,
+    times_s: Vec<f64>,
+    /// Seconds of a step, and of it in the exchange; mean over ranks and steps.
+    step_s: f64,
+    exchange_s: f64,
+    /// Bytes sent by all ranks together, before and after compression.
+    raw_bytes: u64,
+    wire_bytes: u64,
+    ratio: f64,
+    /// Time of the raw run / time.
+    speedup_raw: f64,
+    /// Of the field after the last step.
+    #[serde(flatten)]
+    quality: Quality,
+}
+
+/// Runs the subcommand: results on stdout, everything else on stderr.
+///
+/// # Errors
+/// Errors of use, calls that fail, pictures that cannot be written, and a run without compression
+/// that has other bits than one rank alone.
+pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
+    let &[y, z, x] = args.shape.sizes() else {
+        return Err(UsageError::new("--shape needs three numbers, such as 96x96x96").into());
+    };
+    let ground = Survey { shape: [y, z, x], n_shots: 1 }.ground();
+    if (0..args.ranks).any(|rank| ground.slab(args.ranks, rank).is_none()) {
+        let message = format!("{} ranks have too few planes each; ask for fewer", args.ranks);
+        return Err(UsageError::new(message).into());
+    }
+    let n_contestants = args.bound.len() + 1;
+    let n_runs = 1 + n_contestants * args.repeat;
+    let progress = progress::bar("simulating", n_runs * args.steps);
+    let alone = simulate(&ground, args, 1, &Plan::raw(), &progress)?;
+    let plans: Vec<(String, Plan)> = std::iter::once(("raw".to_owned(), Plan::raw()))
+        .chain(args.bound.iter().map(|&bound| (bound.to_string(), Plan::foldwire(bound))))
+        .collect();
+    let mut runs: Vec<Vec<Outcome>> = plans.iter().map(|_| Vec::new()).collect();
+    // In turn, so that whatever disturbs the machine disturbs all alike.
+    for _ in 0..args.repeat {
+        for ((name, plan), runs) in plans.iter().zip(&mut runs) {
+            let outcome = simulate(&ground, args, args.ranks, plan, &progress);
+            runs.push(outcome.with_context(|| name.clone())?);
+        }
+    }
+    progress.finish_and_clear();
+    let exact: Vec<f64> = alone.field.iter().map(|&value| value.into()).collect();
+    let mut rows: Vec<Row> = Vec::new();
+    for ((name, _), runs) in plans.iter().zip(&runs) {
+        let speed_of_raw = rows.first().map(|row| row.time_s);
+        rows.push(row(name, args, runs, &exact, speed_of_raw));
+    }
+    if args.json {
+        streams::write(&format!("{}\n", serde_json::json!({ "rows": rows })))?;
+    } else {
+        streams::write(&render(&rows))?;
+    }
+    let is_same =
+        |run: &Outcome| run.field.iter().zip(&alone.field).all(|(a, b)| a.to_bits() == b.to_bits());
+    ensure!(runs[0].iter().all(is_same), "without compression the field has other bits than alone");
+    if !args.no_pictures {
+        let mut gallery = Gallery::open(&args.out, &exact, &args.shape)?;
+        let largest = rows.iter().map(|row| row.quality.max_error).fold(0.0, f64::max);
+        for (at, ((name, _), runs)) in plans.iter().zip(&runs).enumerate().skip(1) {
+            let title = format!("halos within {name}");
+            gallery.add(&format!("halo-{at}"), &title, &runs[0].field, largest)?;
+        }
+        streams::remark(format_args!("pictures: {}", gallery.finish()?.display()));
+    }
+    Ok(())
+}
+
+/// One run.
+struct Outcome {
+    time: Duration,
+    /// Mean over ranks.
+    exchanging: Duration,
+    /// All ranks' and steps'.
+    report: Report,
+    field: Vec<f32>,
+}
+
+/// Runs the simulation on so many ranks.
+fn simulate(
+    ground: &Ground,
+    args: &HaloArgs,
+    n_ranks: usize,
+    plan: &Plan,
+    progress: &ProgressBar,
+) -> anyhow::Result<Outcome> {
+    progress.set_message(format!("{n_ranks} ranks"));
+    let mut world = World::new(n_ranks);
+    if let Some(rate) = args.link.bytes_per_s() {
+        world = world.link_rate(rate);
+    }
+    let ranks = world.run(|mut comm| -> Result<_, Error> {
+        let rank = comm.rank();
+        let mut slab = ground.slab(n_ranks, rank.index()).ok_or(Error::Internal)?;
+        let (mut exchanging, mut report) = (Duration::ZERO, Report::default());
+        comm.barrier()?;
+        let started = Instant::now();
+        for _ in 0..args.steps {
+            slab.step();
+            let begun = Instant::now();
+            report += exchange(&mut comm, &mut slab, plan)?;
+            exchanging += begun.elapsed();
+            if rank == Rank(0) {
+                progress.inc(1);
+            }
+        }
+        Ok((started.elapsed(), exchanging, report, slab.snapshot()))
+    });
+    let ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut outcome = Outcome {
+        time: Duration::ZERO,
+        exchanging: Duration::ZERO,
+        report: Report::default(),
+        field: Vec::new(),
+    };
+    for (time, exchanging, report, planes) in ranks {
+        outcome.time = outcome.time.max(time);
+        outcome.exchanging += exchanging / n_ranks as u32;
+        outcome.report += report;
+        outcome.field.extend(planes);
+    }
+    Ok(outcome)
+}
+
+/// Gives neighbours the planes that they need, and takes theirs.
+fn exchange<X: Transport>(
+    comm: &mut foldwire::Communicator<X>,
+    slab: &mut Slab<'_>,
+    plan: &Plan,
+) -> Result<Report, Error> {
+    let (rank, size) = (comm.rank().index(), comm.size());
+    let neighbours = [rank.checked_sub(1), Some(rank + 1).filter(|&next| next < size)];
+    let Halos { own, theirs } = slab.halos();
+    let (mut sends, mut recvs) = (Vec::new(), Vec::new());
+    // Who sends to the rank before is the one after for that rank.
+    for (((neighbour, own), theirs), (sent, received)) in
+        neighbours.into_iter().zip(own).zip(theirs).zip([(TAGS[0], TAGS[1]), (TAGS[1], TAGS[0])])
+    {
+        let Some(neighbour) = neighbour.map(Rank::new) else { continue };
+        sends.push(Outgoing::new(neighbour, sent, own));
+        recvs.push(Incoming::new(neighbour, received, theirs));
+    }
+    comm.exchange(&mut sends, &mut recvs, plan)
+}
+
+fn row(
+    name: &str,
+    args: &HaloArgs,
+    runs: &[Outcome],
+    exact: &[f64],
+    time_of_raw: Option<f64>,
+) -> Row {
+    let times: Vec<Duration> = runs.iter().map(|run| run.time).collect();
+    let middle = median(&times);
+    let chosen = runs.iter().min_by_key(|run| run.time.abs_diff(middle));
+    let Outcome { time, exchanging, report, field } = chosen.expect("there is a run of each");
+    let time_s = time.as_secs_f64();
+    Row {
+        exchange: name.to_owned(),
+        ranks: args.ranks,
+        link: args.link.to_string(),
+        steps: args.steps,
+        time_s,
+        times_s: times.iter().map(Duration::as_secs_f64).collect(),
+        step_s: time_s / args.steps as f64,
+        exchange_s: exchanging.as_secs_f64() / args.steps as f64,
+        raw_bytes: report.raw_bytes,
+        wire_bytes: report.wire_bytes,
+        ratio: report.ratio(),
+        speedup_raw: time_of_raw.map_or(1.0, |raw| raw / time_s),
+        quality: Quality::of(field, exact),
+    }
+}
+
+fn render(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        ("exchange", "", Align::Left),
+        ("run", "s", Align::Right),
+        ("step", "ms", Align::Right),
+        ("exchange", "ms a step", Align::Right),
+        ("speed-up", "x raw", Align::Right),
+        ("wire", "all ranks", Align::Right),
+        ("ratio", "", Align::Right),
+        ("max error", "of the field", Align::Right),
+        ("PSNR", "dB", Align::Right),
+        ("NRMSE", "", Align::Right),
+    ]);
+    for row in rows {
+        table.row(&[
+            row.exchange.clone(),
+            format!("{:.2}", row.time_s),
+            format!("{:.2}", row.step_s * 1e3),
+            format!("{:.2}", row.exchange_s * 1e3),
+            format!("{:.2}", row.speedup_raw),
+            table::bytes(row.wire_bytes),
+            format!("{:.2}", row.ratio),
+            table::scientific(row.quality.max_error),
+            row.quality.psnr_db.map_or_else(|| "-".to_owned(), |x| format!("{x:.1}")),
+            row.quality.nrmse.map_or_else(|| "-".to_owned(), table::scientific),
+        ]);
+    }
+    table.render()
+}
