@@ -26,7 +26,7 @@ pub use info::InfoArgs;
 pub use launch::{EnvArg, LaunchArgs};
 
 pub use bench::{BackendArg, BenchArgs, DTypeArg, OpArg, PresetArg};
-pub use schedule::ScheduleArgs;
+pub use schedule::{Named, ScheduleArgs};
 pub use sim::SimArgs;
 
 /// Collectives on compressed arrays: the main job and the measurements.

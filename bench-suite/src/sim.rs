@@ -35,6 +35,12 @@ use sweep::{Setting, Sweep};
 pub fn run(args: &SimArgs) -> anyhow::Result<()> {
     let source = Source::open(args.field.as_deref())?;
     let Some(collective) = args.collective else { return validate::run(args, &source) };
+    if let Some(named) = args.schedule
+        && !named.0.supports(collective)
+    {
+        let (name, collective) = (named.0.name(), collective.name());
+        return Err(UsageError::new(format!("schedule {name} has no {collective}")).into());
+    }
     match source.dtype(args.dtype) {
         DType::F64 => predict::<f64>(args, collective, &source),
         DType::F16 => predict::<f16>(args, collective, &source),

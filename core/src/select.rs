@@ -62,6 +62,7 @@ use crate::schedule::{
     self, Call, Chain, Circulant, Collective, Pairwise, PrefixDoubling, RecursiveDoubling,
     ScatterAllGather, Schedule, TwoLevels,
 };
+use crate::transport::FRAME_ALIGN;
 
 /// Seconds that a message costs whatever its size: MPI on a fast fabric, or a thread's wake-up.
 const MESSAGE_COST: f64 = 5e-6;
@@ -78,14 +79,21 @@ const ROUND: usize = 256 << 10;
 /// Raw bytes per wire byte.
 const RATIO: f64 = 5.0;
 
-/// What a circulant graph costs more than a ring of as many bytes, where messages cost nothing
-/// (measured between 8 threads; 1.4 to 1.6 from 256 KiB on).
-const DETOUR: f64 = 1.5;
+/// What a circulant graph costs more than a ring of as many bytes, where messages cost nothing:
+/// bundles are copied. (Between 8 threads on 2 cores 1.4 to 1.6 from 256 KiB on, where the rounds
+/// of a ring overlap; this finds the size from which on a ring is sooner.)
+const DETOUR: f64 = 1.2;
+/// The same of a broadcast in two halves, against half the work of moving and reducing for each: a
+/// tree only passes frames on. (Between 8 threads the tree was sooner at every size.)
+const HALVES: f64 = 2.0;
 /// Longest array that is scanned by doubling: 8 threads on 2 cores took 209 µs for one of 64 KiB and
 /// 747 for 256 KiB, along a chain 232 and 449.
 const LONGEST_DOUBLED: usize = 64 << 10;
-/// Least room for a segment by a circulant graph: in shorter ones headers count.
+/// Least room for a segment of a lossy codec by a circulant graph, unless parts are shorter: in
+/// shorter ones headers count.
 const MIN_SEGMENT: usize = 1 << 10;
+/// Bytes that a lossy codec's segment may have beyond its values.
+const MAX_OVERHEAD: usize = 256;
 
 /// What matters of a transport.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -117,8 +125,9 @@ pub fn schedule(
     }
     if collective == Collective::Broadcast {
         let of_tree = seconds(n_doublings(size), 0.5 * n_doublings(size) as f64, n_bytes);
-        let of_halves = seconds(2 * n_doublings(size), DETOUR * move_and_back(size), n_bytes);
-        let in_halves = has_room(&ScatterAllGather, call, network) && of_halves < of_tree;
+        let of_halves = seconds(2 * n_doublings(size), HALVES * move_and_back(size), n_bytes);
+        let in_halves =
+            has_room(&ScatterAllGather, call, n_bytes, plan.codec, network) && of_halves < of_tree;
         return if in_halves { &ScatterAllGather } else { schedule::default_for(collective) };
     }
     if collective.is_scan() && plan.pipeline.keeps_frames(plan.codec, op) {
@@ -139,7 +148,7 @@ pub fn schedule(
     ) {
         return schedule::default_for(collective);
     }
-    let soonest = soonest(call, n_bytes, network);
+    let soonest = soonest(call, n_bytes, plan.codec, network);
     if collective == Collective::AllReduce
         && TwoLevels.n_combined(call) > 1
         && schedule::code(soonest) != schedule::code(&RecursiveDoubling)
@@ -169,14 +178,23 @@ fn move_and_back(size: usize) -> f64 {
     size.saturating_sub(1) as f64 / size.max(1) as f64
 }
 
-/// Whether frames hold segments of a fair length of all parts of a schedule's messages.
-fn has_room(schedule: &dyn Schedule, call: Call, network: Network) -> bool {
+/// Whether frames hold segments of a fair length of all parts of a schedule's messages, or whole
+/// parts.
+fn has_room(
+    schedule: &dyn Schedule,
+    call: Call,
+    n_bytes: usize,
+    codec: CodecId,
+    network: Network,
+) -> bool {
     let room = network.frame_bytes.saturating_sub(HEADER_BYTES);
-    bundle::max_segment_bytes(schedule.min_run(call), room) >= MIN_SEGMENT
+    let part = n_bytes.div_ceil(schedule.n_parts(call).max(1));
+    let least = if codec.is_exact() { FRAME_ALIGN } else { (part + MAX_OVERHEAD).min(MIN_SEGMENT) };
+    bundle::max_segment_bytes(schedule.min_run(call), room) >= least
 }
 
 /// What the model finds soonest for an all-reduce, reduce-scatter or all-gather.
-fn soonest(call: Call, n_bytes: usize, network: Network) -> &'static dyn Schedule {
+fn soonest(call: Call, n_bytes: usize, codec: CodecId, network: Network) -> &'static dyn Schedule {
     let Call { collective, size, .. } = call;
     let (n_halves, half_work) = match collective {
         Collective::AllReduce => (2, 1.5),
@@ -187,7 +205,7 @@ fn soonest(call: Call, n_bytes: usize, network: Network) -> &'static dyn Schedul
     let of_ring = seconds(n_halves * size.saturating_sub(1), work, n_bytes);
     let of_circulant = seconds(n_halves * n_doublings(size), DETOUR * work, n_bytes);
     let mut best = (schedule::default_for(collective), of_ring);
-    if has_room(&Circulant, call, network) && of_circulant < best.1 {
+    if has_room(&Circulant, call, n_bytes, codec, network) && of_circulant < best.1 {
         best = (&Circulant, of_circulant);
     }
     let n_rounds = size.max(1).ilog2() as usize + if size.is_power_of_two() { 0 } else { 2 };
@@ -291,7 +309,8 @@ mod tests {
                 schedule(call, OpCode::Sum, &plan, n_bytes, network).name()
             };
             assert_eq!(name(64, 4096, 256 << 10), Circulant.name());
-            assert_eq!(name(64, 4096, 20_000), Ring.name());
+            assert_eq!(name(64, 4096, 8_000), Ring.name());
+            assert_eq!(name(64, 200_000, 20_000), Ring.name());
             assert_eq!(name(64, LONG, 256 << 10), Ring.name());
             assert_eq!(name(1, 0, 256 << 10), Ring.name());
         }
@@ -307,6 +326,7 @@ mod tests {
         assert_eq!(broadcast(4, LONG), "chain");
         assert_eq!(broadcast(4, 100_000), "binomial");
         assert_eq!(broadcast(2, LONG), "binomial");
+        assert_eq!(broadcast(8, 200_000), "binomial");
         assert_eq!(broadcast(64, 100_000), "scatter-all-gather");
         // Of 2048 parts no segments worth the name fit a frame.
         assert_eq!(broadcast(4096, LONG), "binomial");

@@ -6,6 +6,7 @@ use clap::Args;
 use foldwire::{Bound, Collective, Preset};
 
 use super::bench::{DTypeArg, PresetArg, collective, frame, lanes, preset};
+use super::schedule::Named;
 use crate::plot::PlotFile;
 use crate::sim::SpeedsArg;
 use crate::sizes::{self, Sizes};
@@ -69,6 +70,10 @@ pub struct SimArgs {
     /// Presets to predict, in this order, or all of them
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',', default_value = "all")]
     pub preset: Vec<PresetArg>,
+
+    /// Schedule of all presets, in place of their own
+    #[arg(long, value_name = "NAME", value_parser = super::schedule::named())]
+    pub schedule: Option<Named>,
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]

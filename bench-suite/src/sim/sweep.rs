@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::speeds::Speeds;
-use crate::cli::SimArgs;
+use crate::cli::{Named, SimArgs};
 use crate::progress;
 
 /// What all predictions have in common.
@@ -17,6 +17,8 @@ pub(super) struct Setting {
     pub(super) collective: Collective,
     pub(super) ranks: Vec<usize>,
     pub(super) presets: Vec<Preset>,
+    /// Of all presets, in place of their own.
+    pub(super) schedule: Option<Named>,
     pub(super) bound: Bound,
     pub(super) dtype: DType,
     /// Size of the array.
@@ -45,6 +47,7 @@ impl Setting {
             collective,
             ranks: args.ranks.n_bytes().to_vec(),
             presets: args.presets(),
+            schedule: args.schedule,
             bound: args.bound,
             dtype: T::DTYPE,
             n_bytes: args.size,
@@ -56,7 +59,8 @@ impl Setting {
     }
 
     fn plan(&self, preset: Preset) -> Plan {
-        preset.plan(self.collective, self.bound)
+        let plan = preset.plan(self.collective, self.bound);
+        self.schedule.map_or(plan, |named| plan.with_schedule(named.0))
     }
 }
 
