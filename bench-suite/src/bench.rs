@@ -13,6 +13,7 @@
 //! | `contest` | the loop that all ranks play: sizes × rounds × contestants |
 //! | `row`, `output` | results of a contestant at a size, and all of them for people and programs |
 //! | `plot` | the picture: times over sizes |
+//! | `guidelines` | `foldwire guidelines`: collectives beside each other |
 //! | `threads`, `mpi`, `libfabric` | starting ranks, or being one that somebody else has started |
 
 pub(crate) mod alone;
@@ -21,6 +22,7 @@ mod best;
 mod contest;
 mod contestant;
 pub(crate) mod data;
+pub mod guidelines;
 #[cfg(feature = "libfabric")]
 mod libfabric;
 #[cfg(feature = "mpi")]

@@ -6,6 +6,7 @@
 //! [`input`](crate::input).
 
 mod bench;
+mod guidelines;
 mod halo;
 mod info;
 #[cfg(unix)]
@@ -20,6 +21,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use foldwire::{Bound, Preset};
 
 use crate::values::{Dims, LinkRate};
+pub use guidelines::GuidelinesArgs;
 pub use halo::HaloArgs;
 pub use info::InfoArgs;
 #[cfg(unix)]
@@ -63,6 +65,8 @@ pub enum Command {
     Codec(CodecArgs),
     /// Time a collective over sizes with every preset, and beside the MPI library's own
     Bench(BenchArgs),
+    /// Find collectives that take longer than others that do the same
+    Guidelines(GuidelinesArgs),
     /// Simulate waves on several ranks that exchange their border planes, as they are and compressed
     Halo(HaloArgs),
     /// Predict how long a collective takes on thousands of ranks, with every preset

@@ -31,6 +31,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Stack(args) => stack::run(args)?,
         Command::Codec(args) => codec::run(args)?,
         Command::Bench(args) => bench::run(args)?,
+        Command::Guidelines(args) => bench::guidelines::run(args)?,
         Command::Halo(args) => halo::run(args)?,
         Command::Sim(args) => sim::run(args)?,
         #[cfg(unix)]

@@ -320,7 +320,7 @@ impl OpArg {
     }
 }
 
-fn array_sizes(text: &str) -> Result<Sizes, UsageError> {
+pub(super) fn array_sizes(text: &str) -> Result<Sizes, UsageError> {
     let sizes: Sizes = text.parse()?;
     match sizes.n_bytes().iter().find(|&&n| n > MAX_SIZE) {
         Some(&n) => Err(UsageError::new(format!("{} is too much; take 1024G at most", Size(n)))),

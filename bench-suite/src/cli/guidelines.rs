@@ -1,0 +1,60 @@
+//! The command line of `foldwire guidelines`.
+
+use clap::Args;
+use foldwire::{Bound, Preset};
+
+use super::bench::{PresetArg, array_sizes, preset};
+use crate::sizes::Sizes;
+use crate::values::LinkRate;
+
+const EXAMPLES: &str = "\
+Examples:
+  foldwire guidelines
+      Between 4 threads: where a collective takes longer than others that do the same.
+  foldwire guidelines --ranks 8 --link 1gbit --sizes 1K:16M:4 --preset raw,foldwire
+      Over links of 1 Gbit/s.";
+
+/// Options of `foldwire guidelines`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct GuidelinesArgs {
+    /// Number of ranks, which are threads of this process
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    pub ranks: usize,
+
+    /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST or FIRST:LAST:FACTOR
+    #[arg(long, value_name = "SIZES", default_value = "1K:4M:4", value_parser = array_sizes, allow_hyphen_values = true)]
+    pub sizes: Sizes,
+
+    /// Presets to judge, in this order, or all of them
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',', default_value = "foldwire")]
+    pub preset: Vec<PresetArg>,
+
+    /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
+    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
+    pub bound: Bound,
+
+    /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
+    /// memory
+    #[arg(long, value_name = "RATE", default_value = "none", allow_hyphen_values = true)]
+    pub link: LinkRate,
+
+    /// Rounds, in each of which every collective is called once
+    #[arg(long, value_name = "N", default_value_t = 31, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    pub repeat: usize,
+
+    /// By what part something may take longer
+    #[arg(long, value_name = "PART", default_value_t = 0.1)]
+    pub tolerance: f64,
+
+    /// Print all comparisons as one JSON object on stdout instead of a table of those that fail
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl GuidelinesArgs {
+    /// The presets to judge, once each.
+    pub fn presets(&self) -> Vec<Preset> {
+        PresetArg::list(&self.preset)
+    }
+}
