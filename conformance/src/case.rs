@@ -15,7 +15,7 @@ use foldwire::layout::{self, Division};
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule::{
     self, Binomial, Call, Chain, Circulant, Linear, Pairwise, PrefixDoubling, RecursiveDoubling,
-    Ring, ScatterAllGather, Schedule,
+    ReduceScatterGather, Ring, ScatterAllGather, Schedule,
 };
 use foldwire::transport::{MIN_FRAME_BYTES, Rank};
 use foldwire::{Bound, Collective, DType, Element, Error, Op, Plan, Quantum, Sampling, Scope};
@@ -77,7 +77,7 @@ pub const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bo
 
 /// Every collective with every schedule that has it, but for two levels, which are a ring to ranks
 /// that know nothing of nodes.
-pub const ROUTES: [(Collective, &dyn Schedule); 23] = [
+pub const ROUTES: [(Collective, &dyn Schedule); 24] = [
     (Collective::AllReduce, &Ring),
     (Collective::AllReduce, &RecursiveDoubling),
     (Collective::AllReduce, &Pairwise),
@@ -101,6 +101,7 @@ pub const ROUTES: [(Collective, &dyn Schedule); 23] = [
     (Collective::Broadcast, &ScatterAllGather),
     (Collective::Scan, &PrefixDoubling),
     (Collective::ExclusiveScan, &PrefixDoubling),
+    (Collective::Reduce, &ReduceScatterGather),
 ];
 
 /// The sizes of the suite.

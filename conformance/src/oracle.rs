@@ -52,6 +52,7 @@ pub fn encodings(schedule: &str, collective: Collective, n: u64) -> u64 {
         // Between N nodes of k ranks N, each k times the bound of an operand.
         ("ring" | "pairwise" | "circulant" | "two-levels", Collective::AllReduce) => n,
         ("ring" | "pairwise" | "circulant", Collective::ReduceScatter) => n - 1,
+        ("reduce-scatter-gather", _) => n,
         ("recursive-doubling", Collective::AllReduce) => {
             let core = (0..).map(|k| 1 << k).take_while(|&core| core <= n).max().unwrap_or(1);
             let guests = n - core;

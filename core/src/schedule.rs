@@ -20,6 +20,7 @@ mod pairwise;
 mod prefix_doubling;
 mod print;
 mod recursive_doubling;
+mod reduce_scatter_gather;
 mod ring;
 mod scatter_all_gather;
 mod step;
@@ -33,6 +34,7 @@ pub use pairwise::Pairwise;
 pub use prefix_doubling::PrefixDoubling;
 pub use print::program;
 pub use recursive_doubling::RecursiveDoubling;
+pub use reduce_scatter_gather::ReduceScatterGather;
 pub use ring::Ring;
 pub use scatter_all_gather::ScatterAllGather;
 pub use step::Step;
@@ -52,6 +54,7 @@ pub static ALL: &[&dyn Schedule] = &[
     &Circulant,
     &ScatterAllGather,
     &PrefixDoubling,
+    &ReduceScatterGather,
 ];
 
 /// A schedule's number in a message's header: its place in [`ALL`], or 15 for one of yours.

@@ -3,39 +3,37 @@
 //!
 //! The caller's own rows ([`Config::select`](crate::Config::select)) come first, then the model.
 //!
-//! A small cost model for all-reduces, reduce-scatters and all-gathers of m bytes over n ranks by
-//! pipelines that keep frames; everything else takes [`schedule::default_for`].
+//! *The model.* Of what can do the call, it takes what is done soonest. With α seconds for each of k
+//! messages one after the other, and C bytes per second moved and reduced, half of it for each, a
+//! schedule by which a rank moves the m bytes u times and reduces them v times takes
+//! k·α + D·(u + v)·m/2C + u·m/(ρ·R), where R is the rate of links that have one, and ρ the ratio of
+//! raw to wire bytes:
 //!
-//! *Short arrays.* With α seconds for each of k messages one after the other, and m/C for moving and
-//! reducing m bytes once, half of it for each, a schedule takes k·α + w·m/C:
+//! | collective | by | k | u | v |
+//! |---|---|---|---|---|
+//! | all-reduce | ring | 2(n − 1) | 2(n − 1)/n | (n − 1)/n |
+//! | | circulant graph | 2⌈log₂ n⌉ | the same | the same |
+//! | | recursive doubling | log₂ n; else ⌊log₂ n⌋ + 2 | k | k |
+//! | reduce-scatter | ring, circulant graph | half of those | (n − 1)/n | (n − 1)/n |
+//! | all-gather | ring, circulant graph | half of those | (n − 1)/n | |
+//! | broadcast, reduce | binomial tree | ⌈log₂ n⌉ | k | k, reduce |
+//! | | chain, r rounds | r + n − 2 | k/r | k/r, reduce |
+//! | | two halves | 2⌈log₂ n⌉ | 2(n − 1)/n | (n − 1)/n, reduce |
+//! | scan | chain, r rounds | r + n − 2 | k/r | k/r |
+//! | | doubling prefixes | ⌈log₂ n⌉; exclusive ⌈log₂(n − 1)⌉ + 1 | k | k |
 //!
-//! | all-reduce by | k | w |
-//! |---|---|---|
-//! | ring | 2(n − 1) | 3(n − 1)/2n |
-//! | recursive doubling | log₂ n; else ⌊log₂ n⌋ + 2 | k |
-//! | circulant graph | 2⌈log₂ n⌉ | D times a ring's |
-//!
-//! where D stands for what messages of many parts are copied more, and what rounds of a ring
-//! overlap. A reduce-scatter has k/2 and 2w/3 of it, an all-gather k/2 and w/3. Circulant graphs
-//! are for frames that hold segments of a fair length of all parts of a message.
+//! D is 1 but for messages of many parts, which are copied more. Those are for frames that hold
+//! segments of a fair length of all their parts. By doubling prefixes all ranks together add more
+//! than along a chain, so only arrays of up to 64 KiB are scanned so: where ranks share cores, that
+//! counts. Everything else takes [`schedule::default_for`], and so do pipelines that keep floats.
 //!
 //! *Slow links.* Ring and pairwise exchange send the same number of values, but a ring sends
-//! partial sums where pairwise sends single operands. Let ρ be the ratio of raw to wire bytes, σ
-//! the share of wire bytes that single operands save, R the link's rate and E the rate at which a
-//! rank encodes. Pairwise saves about 2·σ·m/(ρ·R) on the wire and spends m/E on encoding what a
-//! ring folds for free, so it pays where R < 2·σ·E/ρ.
+//! partial sums where pairwise sends single operands. Let σ be the share of wire bytes that single
+//! operands save, and E the rate at which a rank encodes. Pairwise saves about 2·σ·m/(ρ·R) on the
+//! wire and spends m/E on encoding what a ring folds for free, so it pays where R < 2·σ·E/ρ.
 //!
 //! *Nodes.* Where it is known which ranks share one, long arrays take two levels: least bytes
 //! between nodes, whatever the rates.
-//!
-//! *Scans.* A chain takes n − 1 messages one after the other, in k rounds k + n − 2; doubling
-//! prefixes ⌈log₂ n⌉, or one more, of the whole array each. All ranks together add more than along a
-//! chain, so only arrays of up to 64 KiB are scanned so: where ranks share cores, that counts.
-//!
-//! *Broadcast and reduce.* A binomial tree passes ⌈log₂ n⌉ arrays through its root one after the
-//! other; a chain one, in k rounds that need n − 2 more to reach the end. The chain pays where
-//! k·(⌈log₂ n⌉ − 1) > n − 2. A shorter array is scattered and gathered where the model finds that
-//! sooner than ⌈log₂ n⌉ times all of it, half as much work each as to move and reduce.
 //!
 //! *Runs of parts.* Along a binomial tree that packs short parts, ⌈log₂ n⌉ messages leave the root
 //! of a scatter in place of n − 1, of which each costs it α at least, where the others overlap. But
@@ -59,10 +57,11 @@ use crate::layout::Layout;
 use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::schedule::{
-    self, Call, Chain, Circulant, Collective, Pairwise, PrefixDoubling, RecursiveDoubling,
-    ScatterAllGather, Schedule, TwoLevels,
+    self, Binomial, Call, Chain, Circulant, Collective, Pairwise, PrefixDoubling,
+    RecursiveDoubling, ReduceScatterGather, Ring, ScatterAllGather, Schedule, TwoLevels,
 };
 use crate::transport::FRAME_ALIGN;
+use heapless::Vec;
 
 /// Seconds that a message costs whatever its size: MPI on a fast fabric, or a thread's wake-up.
 const MESSAGE_COST: f64 = 5e-6;
@@ -86,12 +85,14 @@ const DETOUR: f64 = 1.2;
 /// The same of a broadcast in two halves, against half the work of moving and reducing for each: a
 /// tree only passes frames on. (Between 8 threads the tree was sooner at every size.)
 const HALVES: f64 = 2.0;
+/// The same of a reduce in two halves.
+const REDUCED_HALVES: f64 = 3.0;
 /// Longest array that is scanned by doubling: 8 threads on 2 cores took 209 µs for one of 64 KiB and
 /// 747 for 256 KiB, along a chain 232 and 449.
 const LONGEST_DOUBLED: usize = 64 << 10;
 /// Least room for a segment of a lossy codec by a circulant graph, unless parts are shorter: in
 /// shorter ones headers count.
-const MIN_SEGMENT: usize = 1 << 10;
+const MIN_SEGMENT: usize = 512;
 /// Bytes that a lossy codec's segment may have beyond its values.
 const MAX_OVERHEAD: usize = 256;
 
@@ -114,105 +115,147 @@ pub fn schedule(
     n_bytes: usize,
     network: Network,
 ) -> &'static dyn Schedule {
-    let Call { collective, size, .. } = call;
     if let Some(schedule) = plan.schedule {
         return schedule;
     }
-    if matches!(collective, Collective::Broadcast | Collective::Reduce)
-        && is_long_for_a_chain(size, n_bytes)
-    {
-        return &Chain;
+    let collective = call.collective;
+    let default = schedule::default_for(collective);
+    // Of pipelines that keep floats, systems take the ring and the chain; others would cost them
+    // accuracy.
+    let reduction = if collective.reduces() { op } else { OpCode::Sum };
+    let keeps_frames = plan.pipeline.keeps_frames(plan.codec, reduction);
+    let is_tree = matches!(collective, Collective::Broadcast | Collective::Reduce);
+    let soonest = if keeps_frames || is_tree {
+        let model = Model { call, n_bytes, codec: plan.codec, network };
+        model.soonest().unwrap_or(default)
+    } else {
+        default
+    };
+    if collective != Collective::AllReduce {
+        return soonest;
     }
-    if collective == Collective::Broadcast {
-        let of_tree = seconds(n_doublings(size), 0.5 * n_doublings(size) as f64, n_bytes);
-        let of_halves = seconds(2 * n_doublings(size), HALVES * move_and_back(size), n_bytes);
-        let in_halves =
-            has_room(&ScatterAllGather, call, n_bytes, plan.codec, network) && of_halves < of_tree;
-        return if in_halves { &ScatterAllGather } else { schedule::default_for(collective) };
-    }
-    if collective.is_scan() && plan.pipeline.keeps_frames(plan.codec, op) {
-        let n_rounds = n_bytes.div_ceil(ROUND).max(1);
-        let n_hops = (n_rounds + size).saturating_sub(2);
-        let of_chain = seconds(n_hops, n_hops as f64 / n_rounds as f64, n_bytes);
-        let n_doublings = match collective {
-            Collective::Scan => n_doublings(size),
-            _ => n_doublings(size.saturating_sub(1).max(1)) + 1,
-        };
-        let of_doubling = seconds(n_doublings, n_doublings as f64, n_bytes);
-        let is_sooner = n_bytes <= LONGEST_DOUBLED && of_doubling < of_chain;
-        return if is_sooner { &PrefixDoubling } else { &Chain };
-    }
-    if !matches!(
-        collective,
-        Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather
-    ) {
-        return schedule::default_for(collective);
-    }
-    let soonest = soonest(call, n_bytes, plan.codec, network);
-    if collective == Collective::AllReduce
-        && TwoLevels.n_combined(call) > 1
-        && schedule::code(soonest) != schedule::code(&RecursiveDoubling)
-    {
+    let is = |known: &dyn Schedule| schedule::code(soonest) == schedule::code(known);
+    if TwoLevels.n_combined(call) > 1 && !is(&RecursiveDoubling) {
         return &TwoLevels;
     }
-    // The systems that keep floats take the ring; doubling would cost them accuracy.
-    let op = if collective.reduces() { op } else { OpCode::Sum };
-    if !plan.pipeline.keeps_frames(plan.codec, op) {
-        return schedule::default_for(collective);
-    }
     let is_slow = network.link_rate.is_some_and(|rate| rate < 2.0 * SAVED * ENCODE_RATE / RATIO);
-    let is_long = schedule::code(soonest) == schedule::code(schedule::default_for(collective));
-    if collective == Collective::AllReduce && is_long && is_slow && !plan.codec.is_exact() {
+    if keeps_frames && is(default) && is_slow && !plan.codec.is_exact() {
         return &Pairwise;
     }
     soonest
 }
 
-/// Seconds of so many messages one after the other, and of moving and reducing an array so often.
-fn seconds(n_messages: usize, work: f64, n_bytes: usize) -> f64 {
-    n_messages as f64 * MESSAGE_COST + work * n_bytes as f64 / STEP_RATE
+/// What a schedule does, as the model sees it.
+struct Offer {
+    schedule: &'static dyn Schedule,
+    /// Messages one after the other.
+    n_messages: usize,
+    /// How often a rank moves the array, and reduces it.
+    moved: f64,
+    reduced: f64,
+    /// By what factor that takes longer than elsewhere, links apart.
+    detour: f64,
 }
 
-/// How much work it is to send each rank its part, and all parts to each rank.
-fn move_and_back(size: usize) -> f64 {
-    size.saturating_sub(1) as f64 / size.max(1) as f64
+impl Offer {
+    fn new(schedule: &'static dyn Schedule, n_messages: usize, moved: f64, reduced: f64) -> Self {
+        Self { schedule, n_messages, moved, reduced, detour: 1.0 }
+    }
 }
 
-/// Whether frames hold segments of a fair length of all parts of a schedule's messages, or whole
-/// parts.
-fn has_room(
-    schedule: &dyn Schedule,
+/// What is to be done, and over what.
+struct Model {
     call: Call,
     n_bytes: usize,
     codec: CodecId,
     network: Network,
-) -> bool {
-    let room = network.frame_bytes.saturating_sub(HEADER_BYTES);
-    let part = n_bytes.div_ceil(schedule.n_parts(call).max(1));
-    let least = if codec.is_exact() { FRAME_ALIGN } else { (part + MAX_OVERHEAD).min(MIN_SEGMENT) };
-    bundle::max_segment_bytes(schedule.min_run(call), room) >= least
 }
 
-/// What the model finds soonest for an all-reduce, reduce-scatter or all-gather.
-fn soonest(call: Call, n_bytes: usize, codec: CodecId, network: Network) -> &'static dyn Schedule {
-    let Call { collective, size, .. } = call;
-    let (n_halves, half_work) = match collective {
-        Collective::AllReduce => (2, 1.5),
-        Collective::ReduceScatter => (1, 1.0),
-        _ => (1, 0.5),
-    };
-    let work = half_work * move_and_back(size);
-    let of_ring = seconds(n_halves * size.saturating_sub(1), work, n_bytes);
-    let of_circulant = seconds(n_halves * n_doublings(size), DETOUR * work, n_bytes);
-    let mut best = (schedule::default_for(collective), of_ring);
-    if has_room(&Circulant, call, n_bytes, codec, network) && of_circulant < best.1 {
-        best = (&Circulant, of_circulant);
+impl Model {
+    /// The schedule that takes least time; of several the first.
+    fn soonest(&self) -> Option<&'static dyn Schedule> {
+        let offers = self.offers();
+        let possible = offers.iter().filter(|offer| self.has_room(offer.schedule));
+        let timed = possible.map(|offer| (offer.schedule, self.seconds(offer)));
+        timed.reduce(|best, next| if next.1 < best.1 { next } else { best }).map(|best| best.0)
     }
-    let n_rounds = size.max(1).ilog2() as usize + if size.is_power_of_two() { 0 } else { 2 };
-    if collective == Collective::AllReduce && seconds(n_rounds, n_rounds as f64, n_bytes) < best.1 {
-        return &RecursiveDoubling;
+
+    fn offers(&self) -> Vec<Offer, 3> {
+        let n = self.call.size.max(1);
+        let doublings = n_doublings(n);
+        // All of the array but a rank's own part.
+        let others = (n - 1) as f64 / n as f64;
+        // Along a chain, rounds follow each other.
+        let n_rounds = self.n_bytes.div_ceil(ROUND).max(1);
+        let n_hops = (n_rounds + n).saturating_sub(2);
+        let by_chain = n_hops as f64 / n_rounds as f64;
+        let circulant = |n_halves: usize, moved, reduced| Offer {
+            detour: DETOUR,
+            ..Offer::new(&Circulant, n_halves * doublings, moved, reduced)
+        };
+        let mut offers = Vec::new();
+        let mut add = |offer: Offer| {
+            let added = offers.push(offer);
+            debug_assert!(added.is_ok(), "there is room for all offers");
+        };
+        match self.call.collective {
+            Collective::AllReduce => {
+                let rounds = n.ilog2() as usize + if n.is_power_of_two() { 0 } else { 2 };
+                add(Offer::new(&Ring, 2 * (n - 1), 2.0 * others, others));
+                add(circulant(2, 2.0 * others, others));
+                add(Offer::new(&RecursiveDoubling, rounds, rounds as f64, rounds as f64));
+            }
+            Collective::ReduceScatter => {
+                add(Offer::new(&Ring, n - 1, others, others));
+                add(circulant(1, others, others));
+            }
+            Collective::AllGather => {
+                add(Offer::new(&Ring, n - 1, others, 0.0));
+                add(circulant(1, others, 0.0));
+            }
+            Collective::Broadcast => {
+                add(Offer::new(&Binomial, doublings, doublings as f64, 0.0));
+                add(Offer::new(&Chain, n_hops, by_chain, 0.0));
+                let halves = Offer::new(&ScatterAllGather, 2 * doublings, 2.0 * others, 0.0);
+                add(Offer { detour: HALVES, ..halves });
+            }
+            Collective::Reduce => {
+                add(Offer::new(&Binomial, doublings, doublings as f64, doublings as f64));
+                add(Offer::new(&Chain, n_hops, by_chain, by_chain));
+                let halves = Offer::new(&ReduceScatterGather, 2 * doublings, 2.0 * others, others);
+                add(Offer { detour: REDUCED_HALVES, ..halves });
+            }
+            Collective::Scan | Collective::ExclusiveScan => {
+                add(Offer::new(&Chain, n_hops, by_chain, by_chain));
+                let is_exclusive = self.call.collective == Collective::ExclusiveScan;
+                let rounds = if is_exclusive { n_doublings((n - 1).max(1)) + 1 } else { doublings };
+                if self.n_bytes <= LONGEST_DOUBLED {
+                    add(Offer::new(&PrefixDoubling, rounds, rounds as f64, rounds as f64));
+                }
+            }
+            Collective::Scatter | Collective::Gather | Collective::AllToAll => {}
+        }
+        offers
     }
-    best.0
+
+    /// How long a schedule takes.
+    fn seconds(&self, offer: &Offer) -> f64 {
+        let work = offer.detour * (offer.moved + offer.reduced) / (2.0 * STEP_RATE);
+        let ratio = if self.codec.is_exact() { 1.0 } else { RATIO };
+        let on_links = self.network.link_rate.map_or(0.0, |rate| offer.moved / (ratio * rate));
+        offer.n_messages as f64 * MESSAGE_COST + (work + on_links) * self.n_bytes as f64
+    }
+
+    /// Whether frames hold segments of a fair length of all parts of a schedule's messages, or
+    /// whole parts.
+    fn has_room(&self, schedule: &dyn Schedule) -> bool {
+        let n_together = schedule.min_run(self.call);
+        let room = self.network.frame_bytes.saturating_sub(HEADER_BYTES);
+        let part = self.n_bytes.div_ceil(schedule.n_parts(self.call).max(1));
+        let is_exact = self.codec.is_exact();
+        let least = if is_exact { FRAME_ALIGN } else { (part + MAX_OVERHEAD).min(MIN_SEGMENT) };
+        n_together == 1 || bundle::max_segment_bytes(n_together, room) >= least
+    }
 }
 
 /// Most parts that a message of a scatter or gather may carry ([`Call::max_run`]), in frames of
@@ -252,18 +295,11 @@ const fn n_doublings(size: usize) -> usize {
     size.next_power_of_two().ilog2() as usize
 }
 
-/// Whether a chain is through sooner than a tree.
-fn is_long_for_a_chain(size: usize, n_bytes: usize) -> bool {
-    let n_rounds = n_bytes / ROUND;
-    n_rounds * n_doublings(size).saturating_sub(1) > size.saturating_sub(2)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bound::Bound;
     use crate::pipeline;
-    use crate::schedule::Ring;
     use crate::transport::Rank;
 
     const LONG: usize = 16 << 20;
@@ -310,7 +346,7 @@ mod tests {
             };
             assert_eq!(name(64, 4096, 256 << 10), Circulant.name());
             assert_eq!(name(64, 4096, 8_000), Ring.name());
-            assert_eq!(name(64, 200_000, 20_000), Ring.name());
+            assert_eq!(name(64, 200_000, 12_000), Ring.name());
             assert_eq!(name(64, LONG, 256 << 10), Ring.name());
             assert_eq!(name(1, 0, 256 << 10), Ring.name());
         }

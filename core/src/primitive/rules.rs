@@ -302,7 +302,9 @@ impl List<'_> {
         let (Step { keep, to, .. }, wire) = (*self.step, self.wire);
         let is_encoded = codec != CodecId::Raw || wire == CodecId::Raw;
         let stores_decoded = self.step.stores_as_sent() && !self.rules.is_exact(wire);
-        if is_encoded || to.is_none() && !stores_decoded {
+        let moves_on = to.is_some() || self.step.reduces();
+        let keeps_sent = keep && self.step.as_sent && moves_on && !self.rules.recodes;
+        if is_encoded || to.is_none() && !stores_decoded && !keeps_sent {
             return self.leave_as_it_is(at, codec);
         }
         self.transcode(at, Slot::Out, [codec, wire]);
@@ -312,7 +314,9 @@ impl List<'_> {
             self.store(at, codec);
         }
         let mut kept = at;
-        if keep && self.step.as_sent && !self.rules.recodes && to.is_some() {
+        if keeps_sent && to.is_none() {
+            kept = Slot::Out;
+        } else if keeps_sent {
             kept = Slot::Spare;
             self.push(Primitive::Copy { from: Slot::Out, to: kept });
         } else if keep && to.is_some() && self.keeps_decoded() {

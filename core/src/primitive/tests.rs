@@ -158,8 +158,8 @@ fn expect_list(rules: Rules, step: &Step, held: Option<Content>, links: Links) {
         assert_eq!(kept.operands, operands, "{name}");
         let n_before = if joins(step, held) { n_held } else { 0 };
         assert_eq!(kept.n_parts, n_held.max(n_before + n_parts), "{name}");
-        if step.reduces() && step.as_sent && step.to.is_some() && !rules.recodes {
-            assert_eq!(Some(kept.codec), after[Slot::Out.index()].map(|out| out.codec), "{name}");
+        if step.reduces() && step.as_sent && !rules.recodes {
+            assert_eq!(kept.codec, rules.codec, "{name}");
         }
         if let Some(held) = held.filter(|held| joins(step, Some(*held)) || held.n_parts > n_parts) {
             assert_eq!(kept.first_operands, held.first_operands, "{name}");
@@ -198,7 +198,8 @@ fn every_list_can_be_carried_out_and_does_what_its_step_says() {
                     let reduces = rules.reduces || step.reduces();
                     let sums_are_floats = step.own && reduces && !rules.keeps_frames;
                     let is_floats = rules.recodes || sums_are_floats;
-                    let leaves_as_frame = step.as_sent && step.to.is_some() && !rules.recodes;
+                    let leaves_as_frame =
+                        step.as_sent && (step.to.is_some() || step.reduces()) && !rules.recodes;
                     let made = match (leaves_as_frame && step.reduces(), is_floats) {
                         (true, _) => rules.codec,
                         (false, true) => CodecId::Raw,

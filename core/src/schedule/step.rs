@@ -66,8 +66,8 @@ pub struct Step {
     /// stores, and sends the combination.
     pub before: bool,
     /// Some other rank received this very value through the wire: store what that rank decodes,
-    /// though nothing is sent here, so that all ranks hold the same bits. Of a value that is sent
-    /// and kept: it is complete and from now on only moves, so keep what was sent.
+    /// though nothing is sent here, so that all ranks hold the same bits. Of a value that is
+    /// kept: it is complete and from now on only moves, so keep what is sent.
     pub as_sent: bool,
     /// Whom to send to.
     pub to: Option<Rank>,
@@ -153,7 +153,7 @@ impl Step {
         self.n_parts > 0
             && (self.from.is_some() || self.own)
             && (self.to.is_some() || self.store || self.keep)
-            && (!self.as_sent || self.store || self.keep && self.to.is_some())
+            && (!self.as_sent || self.store || self.keep && (self.to.is_some() || self.reduces()))
             && (!self.local || self.reduces() || self.own && !self.keep)
             && (!self.before || self.store && self.reduces() && self.to.is_some() && !self.keep)
             && !(self.before && self.as_sent)

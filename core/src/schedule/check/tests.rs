@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::{Fault, Summary, check, messages};
 use crate::schedule::{
     ALL, Binomial, Call, Chain, Circulant, Collective, Linear, Pairwise, Part, PrefixDoubling,
-    RecursiveDoubling, Ring, ScatterAllGather, Schedule, Step, program,
+    RecursiveDoubling, ReduceScatterGather, Ring, ScatterAllGather, Schedule, Step, program,
 };
 use crate::transport::Rank;
 
@@ -185,6 +185,20 @@ fn a_broadcast_in_two_halves_costs_what_its_documentation_says() {
             assert!(summary.critical_path <= 2 * ceil_log2(n), "{call:?}: {summary:?}");
             let of_root = messages.iter().filter(|message| message.from == call.root);
             let n_parts: usize = of_root.map(|message| message.n_parts).sum();
+            assert_eq!(n_parts, 2 * (n - 1), "{call:?}: the array twice, but for a part");
+        }
+    }
+}
+
+#[test]
+fn a_reduce_in_two_halves_costs_what_its_documentation_says() {
+    for n in (2..=64).chain(LARGE_SIZES) {
+        for root in roots(Collective::Reduce, n) {
+            let call = call(Collective::Reduce, n, root);
+            let (summary, messages) = messages(&ReduceScatterGather, call).expect("it is right");
+            assert!(summary.critical_path <= 2 * ceil_log2(n), "{call:?}: {summary:?}");
+            let to_root = messages.iter().filter(|message| message.to == call.root);
+            let n_parts: usize = to_root.map(|message| message.n_parts).sum();
             assert_eq!(n_parts, 2 * (n - 1), "{call:?}: the array twice, but for a part");
         }
     }

@@ -1,0 +1,87 @@
+//! Reduce-scatter and gather: a reduce in 2⌈log₂ n⌉ rounds that moves the array twice at most,
+//! however many ranks there are.
+//!
+//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//!
+//! The array is cut into n parts. Each rank sums up its own part along a
+//! [circulant graph](super::Circulant); then all are gathered at the root, up a
+//! [binomial tree](super::Binomial), each subtree's in one message.
+//!
+//! Cost for m bytes, with latency α per message, β per byte sent and γ per byte reduced:
+//! 2⌈log₂ n⌉·α + 2(n − 1)/n·m·β + (n − 1)/n·m·γ, where a binomial tree takes ⌈log₂ n⌉·(α + m·β +
+//! m·γ). Source: R. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004,
+//! with the first half as in Träff's circulant graphs.
+
+use super::{Binomial, Call, Circulant, Collective, Schedule, Step};
+use crate::transport::Rank;
+
+/// Reduce by a reduce-scatter and a gather.
+#[derive(Clone, Copy, Debug)]
+pub struct ReduceScatterGather;
+
+impl Schedule for ReduceScatterGather {
+    fn name(&self) -> &'static str {
+        "reduce-scatter-gather"
+    }
+
+    fn supports(&self, collective: Collective) -> bool {
+        collective == Collective::Reduce
+    }
+
+    fn n_parts(&self, call: Call) -> usize {
+        call.size
+    }
+
+    fn min_run(&self, call: Call) -> usize {
+        Circulant.min_run(scatter(call))
+    }
+
+    fn n_steps(&self, call: Call, rank: Rank) -> usize {
+        if call.size == 1 {
+            return 1;
+        }
+        let n_reducing = Circulant.n_steps(scatter(call), rank);
+        n_reducing + Binomial.n_steps(gather(call), rank) - n_skipped(call, rank)
+    }
+
+    fn n_encodings(&self, call: Call) -> u64 {
+        // Those of the reduce-scatter, and one of the finished sum.
+        if call.size > 1 { call.size as u64 } else { 0 }
+    }
+
+    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+        debug_assert!(index < self.n_steps(call, rank));
+        if call.size == 1 {
+            return Binomial.step(call, rank, 0);
+        }
+        let n_reducing = Circulant.n_steps(scatter(call), rank);
+        if index >= n_reducing {
+            let index = index - n_reducing + n_skipped(call, rank);
+            return Binomial.step(gather(call), rank, index);
+        }
+        let step = Circulant.step(scatter(call), rank, index);
+        // The sum is complete, and only moves from there on.
+        if step.store && rank != call.root {
+            Step { store: false, ..step.keep_as_sent() }
+        } else {
+            step
+        }
+    }
+}
+
+/// The first half.
+const fn scatter(call: Call) -> Call {
+    Call { collective: Collective::ReduceScatter, root: Rank(0), ..call }
+}
+
+/// The second half. Each subtree is one message.
+const fn gather(call: Call) -> Call {
+    Call { collective: Collective::Gather, max_run: u16::MAX, ..call }
+}
+
+/// Steps of the gather that are done before it: the root has stored its part, and who has children
+/// holds it.
+fn n_skipped(call: Call, rank: Rank) -> usize {
+    let has_children = Binomial.n_steps(gather(call), rank) > 1;
+    usize::from(rank == call.root || has_children)
+}
