@@ -1,9 +1,9 @@
 //! How long a collective takes on thousands of ranks: the real schedules and lanes, with modelled
 //! compute and network.
 //!
-//! [`predict`] runs the programs that the engine would run (`foldwire`'s
-//! [`Schedule`](foldwire::schedule::Schedule)s, its [`Layout`] of parts, rounds and segments, its
-//! rules for lanes) on virtual time. No values are moved. What a step costs follows from
+//! [`predict`] runs the programs that the engine would run (`foldwire`'s [`Schedule`]s, its
+//! [`Layout`] of parts, rounds and segments, its rules for lanes) on virtual time. No values are
+//! moved. What a step costs follows from
 //!
 //! - *compute*: the [`primitives`](Speeds) that its action asks of the codec in this pipeline
 //!   (`work`), n·b / speed for n values of b bytes, and for each message `send_overhead`,

@@ -7,7 +7,8 @@
 //!
 //! *Order.* Messages from one rank to another come in the order in which they were sent, and so do
 //! the collective calls between them: all travel with the communicator's first tag. Receives of one
-//! exchange may stand in any order.
+//! exchange may stand in any order. Messages have no numbers, since a rank would have to remember
+//! one for each other rank: a transport that delivers a frame twice gives its receiver two messages.
 //!
 //! Source of the one message, without another before it that says its length: Q. Zhou et al.,
 //! "Designing high-performance MPI libraries with on-the-fly compression for modern GPU clusters",
@@ -238,8 +239,8 @@ impl<X: Transport> Communicator<X> {
         let now = self.transport.now();
         let deadline = self.config.deadline.map(|left| now.saturating_add(left));
         let limits = Limits { stall: self.config.timeout, deadline };
-        let wait = Wait::default();
-        Ok(Exchange { comm: self, sends, recvs, report, limits, started: now, wait })
+        let (started, wait, is_over) = (now, Wait::default(), false);
+        Ok(Exchange { comm: self, sends, recvs, report, limits, started, wait, is_over })
     }
 
     /// Chooses codec and segments of a message.
@@ -316,6 +317,8 @@ pub struct Exchange<'a, 'd, X: Transport, T: Element> {
     limits: Limits,
     started: Duration,
     wait: Wait,
+    /// Its result has been returned.
+    is_over: bool,
 }
 
 /// What a pass found.
@@ -381,25 +384,16 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
     }
 
     fn advance(&mut self) -> Result<Pass, Error> {
-        if self.is_over() {
+        if self.is_over {
             return Err(Error::Finished);
         }
         let result = self.try_advance();
         match &result {
             Err(error) => self.give_up(Some(error)),
-            Ok(Pass::Finished(_)) => self.end(),
+            Ok(Pass::Finished(_)) => self.is_over = true,
             Ok(_) => {}
         }
         result
-    }
-
-    /// Whether the result has been returned.
-    fn is_over(&self) -> bool {
-        self.started == Duration::MAX
-    }
-
-    fn end(&mut self) {
-        self.started = Duration::MAX;
     }
 
     fn try_advance(&mut self) -> Result<Pass, Error> {
@@ -532,6 +526,8 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
                 codec: codec.id(),
                 count: send.data.len() as u64,
                 step: send.quantum.step(),
+                // No other rank takes it for its own.
+                root: send.to.0,
                 ..call
             },
             as_floats: false,
@@ -597,6 +593,7 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
             codec: theirs.codec,
             count: theirs.count,
             step: theirs.step,
+            root: self.comm.rank().0,
             ..self.comm.of_message::<T>()
         };
         chosen.mismatch(rank, &theirs).map_or(Ok(()), Err)?;
@@ -650,10 +647,9 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
 
     /// Tells the other ranks, and makes the communicator refuse further calls.
     fn give_up(&mut self, error: Option<&Error>) {
-        if self.is_over() {
+        if core::mem::replace(&mut self.is_over, true) {
             return;
         }
-        self.end();
         let own = self.comm.rank();
         let (reason, culprit) = match error.map(|error| Reason::of(error, own)) {
             None => (Reason::Dropped, own),

@@ -2,6 +2,7 @@
 
 use foldwire::error::{Field, Reason, Value};
 use foldwire::{Bound, Communicator, Error, Incoming, Op, Outgoing, Plan, Rank};
+use foldwire_sim::{End, Fault, Foreign, Harm, Net, World as SimWorld};
 use foldwire_tests::data;
 use foldwire_threads::{Endpoint, World};
 use std::time::{Duration, Instant};
@@ -189,4 +190,56 @@ fn survivors_of_a_message_that_failed_go_on() {
         comm.all_reduce_scalar(1.0_f32, Op::Sum).expect("all is new")
     });
     assert_eq!(sums, [3.0; 3]);
+}
+
+/// Halos along a ring, and then a sum, on a network where something goes wrong with one frame.
+/// Copies are left out: only the transport tells a message from its copy.
+#[test]
+fn harmed_messages_are_errors_or_do_no_harm() {
+    const COUNT: usize = 700;
+    let net = Net { frame_bytes: 1024, ..Net::default() };
+    let is_copy =
+        |harm: &Harm| matches!(harm, Harm::Repeat { .. } | Harm::Foreign(Foreign::Replay));
+    let mut n_struck = 0;
+    for harm in Harm::ALL.into_iter().filter(|harm| !is_copy(harm)) {
+        for size in [2, 3, 4] {
+            for nth in 0..6 {
+                let fault = Fault::Harm { rank: Rank(1), nth, harm };
+                let run = SimWorld::new(size, 1).net(net).faults([fault]).run(|endpoint| {
+                    let mut comm = Communicator::new(endpoint).expect("frames are large enough");
+                    comm.config_mut().timeout = Duration::from_secs(1);
+                    let rank = comm.rank().index();
+                    let next = move |by: usize| Rank::new((rank + by) % size);
+                    async move {
+                        let own = data::smooth::<f32>(rank, COUNT);
+                        let [mut a, mut b] = [vec![0.0; COUNT], vec![0.0; COUNT]];
+                        let (before, after) = (next(size - 1), next(1));
+                        // The same tag for all, but where both neighbours are one rank.
+                        let tag = u32::from(size == 2);
+                        comm.start_exchange(
+                            &mut [Outgoing::new(before, 0, &own), Outgoing::new(after, tag, &own)],
+                            &mut [
+                                Incoming::new(before, tag, &mut a),
+                                Incoming::new(after, 0, &mut b),
+                            ],
+                            &Plan::foldwire(Bound::Absolute(1e-3)),
+                        )?
+                        .await?;
+                        for (from, got) in [(before, a), (after, b)] {
+                            let want = data::smooth::<f32>(from.index(), COUNT);
+                            let off = got.iter().zip(&want).map(|(x, y)| f64::from((x - y).abs()));
+                            assert!(off.fold(0.0, f64::max) <= 1e-3, "from {from}");
+                        }
+                        comm.start_barrier()?.await.map(|_| ())
+                    }
+                });
+                n_struck += run.struck.len();
+                for end in &run.ends {
+                    let End::Returned(_) = end else { panic!("{harm:?}, {size} ranks: {end:?}") };
+                }
+                assert_eq!(run.n_leaked(), 0, "{harm:?}, {size} ranks");
+            }
+        }
+    }
+    assert!(n_struck > 100, "{n_struck}");
 }
