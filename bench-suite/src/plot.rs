@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 use epaint_default_fonts::UBUNTU_LIGHT;
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
@@ -45,6 +46,41 @@ pub trait Plot {
         root: DrawingArea<B, Shift>,
         scale: u32,
     ) -> anyhow::Result<()>;
+}
+
+/// Draws lines with their points on a chart, each of a label, a colour and points, and a legend.
+///
+/// # Errors
+/// When it cannot be drawn on.
+pub fn lines<'a, B, X, Y>(
+    chart: &mut ChartContext<'a, B, Cartesian2d<X, Y>>,
+    lines: impl IntoIterator<Item = (String, RGBColor, Vec<(f64, f64)>)>,
+    scale: u32,
+) -> anyhow::Result<()>
+where
+    B: DrawingBackend<ErrorType: 'static> + 'a,
+    X: Ranged<ValueType = f64>,
+    Y: Ranged<ValueType = f64>,
+{
+    let length = 18 * scale as i32;
+    for (label, colour, points) in lines {
+        let stroke = colour.stroke_width(2 * scale);
+        chart
+            .draw_series(LineSeries::new(points.clone(), stroke).point_size(0))?
+            .label(label)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + length, y)], stroke));
+        let dots = points.into_iter().map(|point| Circle::new(point, 3 * scale, colour.filled()));
+        chart.draw_series(dots)?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .label_font((FONT, 12 * scale))
+        .legend_area_size(30 * scale)
+        .background_style(WHITE.mix(0.8))
+        .border_style(RGBColor(200, 200, 200))
+        .draw()?;
+    Ok(())
 }
 
 /// A picture's file, whose name says the format.

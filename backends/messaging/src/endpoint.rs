@@ -17,6 +17,7 @@
 
 use core::task::Poll;
 use std::collections::VecDeque;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use foldwire::frame::{Kind, context_of};
@@ -33,6 +34,8 @@ const EVENTS_PER_PASS: usize = 256;
 /// Notices kept for each rank that nobody has asked for: the newest, each of which tells what those
 /// before it do.
 const NOTICES_PER_RANK: usize = 4;
+/// Looks at the network before an endpoint ends, a millisecond after each other.
+const N_FAREWELLS: usize = 5;
 
 /// Settings of an endpoint; the same on every rank.
 #[derive(Clone, Copy, Debug)]
@@ -485,6 +488,13 @@ impl<N: Net> Drop for Endpoint<N> {
                 patience.rest(Duration::from_millis(1));
             }
             self.empty_outbox();
+        }
+        // A network may have to tell a sender that its last frame was taken, which it does while
+        // it gets attention.
+        for _ in 0..N_FAREWELLS {
+            if self.net.size() > 1 && self.failed.is_none() && !self.take_events() {
+                thread::sleep(Duration::from_millis(1));
+            }
         }
         self.net.cancel_receives();
         self.take_events();

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 
 use super::output::Results;
 use super::row::Row;
-use crate::plot::{COLOURS, FONT, Plot};
+use crate::plot::{self, COLOURS, FONT, Plot};
 use crate::sizes::Size;
 
 const SIZE: (u32, u32) = (760, 460);
@@ -75,29 +75,12 @@ impl Plot for TimesPlot<'_> {
             .axis_desc_style(font(14))
             .light_line_style(RGBColor(240, 240, 240))
             .draw()?;
-        let length = 18 * scale as i32;
-        for (at, contestant) in self.contestants().into_iter().enumerate() {
-            let colour = COLOURS[at % COLOURS.len()];
+        let lines = self.contestants().into_iter().enumerate().map(|(at, contestant)| {
             let is_its = |row: &&Row| row.contestant == contestant.contestant;
-            let points: Vec<_> =
-                self.rows().filter(is_its).map(|row| (row.n_bytes as f64, micros(row))).collect();
-            let stroke = colour.stroke_width(2 * scale);
-            chart
-                .draw_series(LineSeries::new(points.clone(), stroke).point_size(0))?
-                .label(contestant.title.clone())
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + length, y)], stroke));
-            chart.draw_series(
-                points.into_iter().map(|point| Circle::new(point, 3 * scale, colour.filled())),
-            )?;
-        }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .label_font(font(12))
-            .legend_area_size(30 * scale)
-            .background_style(WHITE.mix(0.8))
-            .border_style(RGBColor(200, 200, 200))
-            .draw()?;
+            let points = self.rows().filter(is_its).map(|row| (row.n_bytes as f64, micros(row)));
+            (contestant.title.clone(), COLOURS[at % COLOURS.len()], points.collect())
+        });
+        plot::lines(&mut chart, lines, scale)?;
         root.present()?;
         Ok(())
     }

@@ -6,7 +6,7 @@ use plotters::prelude::*;
 
 use super::sweep::{Setting, Sweep};
 use crate::cli::title;
-use crate::plot::{COLOURS, FONT, Plot};
+use crate::plot::{self, COLOURS, FONT, Plot};
 use crate::table;
 
 const SIZE: (u32, u32) = (760, 460);
@@ -60,30 +60,13 @@ impl Plot for SweepPlot<'_> {
             .axis_desc_style(font(14))
             .light_line_style(RGBColor(240, 240, 240))
             .draw()?;
-        let length = 18 * scale as i32;
-        for &preset in &setting.presets {
+        let lines = setting.presets.iter().map(|&preset| {
             let at = Preset::ALL.iter().position(|&known| known == preset).unwrap_or(0);
-            let colour = COLOURS[at % COLOURS.len()];
             let of_preset = sweep.rows.iter().filter(|row| row.preset == preset);
-            let points: Vec<_> = of_preset.map(|row| (row.ranks as f64, value(row))).collect();
-            let stroke = colour.stroke_width(2 * scale);
-            let line = LineSeries::new(points.clone(), stroke).point_size(0);
-            chart
-                .draw_series(line)?
-                .label(title(preset))
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + length, y)], stroke));
-            chart.draw_series(
-                points.into_iter().map(|point| Circle::new(point, 3 * scale, colour.filled())),
-            )?;
-        }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .label_font(font(12))
-            .legend_area_size(30 * scale)
-            .background_style(WHITE.mix(0.8))
-            .border_style(RGBColor(200, 200, 200))
-            .draw()?;
+            let points = of_preset.map(|row| (row.ranks as f64, value(row))).collect();
+            (title(preset).to_owned(), COLOURS[at % COLOURS.len()], points)
+        });
+        plot::lines(&mut chart, lines, scale)?;
         root.present()?;
         Ok(())
     }
