@@ -365,9 +365,9 @@ pub trait Schedule: Sync {
     /// ([`Collective::n_parts`]): a share per rank, or one for each pair of ranks.
     fn n_parts(&self, call: Call) -> usize;
 
-    /// How many parts in a row its messages carry, and its ranks hold, at most, if it cannot do with
-    /// fewer: then the segments of so many parts fit a frame, and those of a long array are short.
-    /// 1 unless it says so.
+    /// How many parts in a row its messages carry, and its ranks hold, at most, if it cannot do
+    /// with fewer: then the segments of so many parts fit a frame, and those of a long array are
+    /// short. 1 unless it says so.
     fn min_run(&self, _call: Call) -> usize {
         1
     }

@@ -3,11 +3,11 @@
 //!
 //! The caller's own rows ([`Config::select`](crate::Config::select)) come first, then the model.
 //!
-//! *The model.* Of what can do the call, it takes what is done soonest. With α seconds for each of k
-//! messages one after the other, and C bytes per second moved and reduced, half of it for each, a
-//! schedule by which a rank moves the m bytes u times and reduces them v times takes
-//! k·α + D·(u + v)·m/2C + u·m/(ρ·R), where R is the rate of links that have one, and ρ the ratio of
-//! raw to wire bytes:
+//! *The model.* Of what can do the call, it takes what is done soonest. With α seconds for each of
+//! k messages one after the other, and C bytes per second moved and reduced, half of it for each, a
+//! schedule by which a rank moves the m bytes u times and reduces them v times takes k·α + D·(u +
+//! v)·m/2C + u·m/(ρ·R), where R is the rate of links that have one, and ρ the ratio of raw to wire
+//! bytes:
 //!
 //! | collective | by | k | u | v |
 //! |---|---|---|---|---|
@@ -87,8 +87,8 @@ const DETOUR: f64 = 1.2;
 const HALVES: f64 = 2.0;
 /// The same of a reduce in two halves.
 const REDUCED_HALVES: f64 = 3.0;
-/// Longest array that is scanned by doubling: 8 threads on 2 cores took 209 µs for one of 64 KiB and
-/// 747 for 256 KiB, along a chain 232 and 449.
+/// Longest array that is scanned by doubling: 8 threads on 2 cores took 209 µs for one of 64 KiB
+/// and 747 for 256 KiB, along a chain 232 and 449.
 const LONGEST_DOUBLED: usize = 64 << 10;
 /// Least room for a segment of a lossy codec by a circulant graph, unless parts are shorter: in
 /// shorter ones headers count.
@@ -105,8 +105,8 @@ pub struct Network {
     pub frame_bytes: usize,
 }
 
-/// The schedule for a call by `op` on an array of `n_bytes` by this plan, over a network. Every rank
-/// must ask with the same arguments.
+/// The schedule for a call by `op` on an array of `n_bytes` by this plan, over a network. Every
+/// rank must ask with the same arguments.
 #[must_use]
 pub fn schedule(
     call: Call,

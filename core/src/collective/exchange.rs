@@ -8,7 +8,8 @@
 //! *Order.* Messages from one rank to another come in the order in which they were sent, and so do
 //! the collective calls between them: all travel with the communicator's first tag. Receives of one
 //! exchange may stand in any order. Messages have no numbers, since a rank would have to remember
-//! one for each other rank: a transport that delivers a frame twice gives its receiver two messages.
+//! one for each other rank: a transport that delivers a frame twice gives its receiver two
+//! messages.
 //!
 //! Source of the one message, without another before it that says its length: Q. Zhou et al.,
 //! "Designing high-performance MPI libraries with on-the-fly compression for modern GPU clusters",

@@ -69,8 +69,8 @@ impl Schedule for Circulant {
         if size == 1 {
             return 1;
         }
-        // Two for each round. What is done to a rank's own part apart from the others: taking it, if
-        // that is not done with the others; finishing it, if it is not stored at first.
+        // Two for each round. What is done to a rank's own part apart from the others: taking it,
+        // if that is not done with the others; finishing it, if it is not stored at first.
         let n_moves = 2 * n_rounds(size);
         let is_odd = size % 2;
         match collective {

@@ -373,7 +373,8 @@ fn misused_holdings_are_found() {
 
 #[test]
 fn parts_of_other_numbers_of_contributions_are_found() {
-    // In the first round of 6, each rank sends three parts and adds three. Here it does so with two.
+    // In the first round of 6, each rank sends three parts and adds three. Here it does so with
+    // two.
     let scatter = call(Collective::ReduceScatter, 6, 0).with_runs(3);
     let first_round = |programs: &mut [Vec<Step>]| {
         for (r, program) in programs.iter_mut().enumerate() {
