@@ -81,7 +81,7 @@ impl Program<'_> {
 }
 
 /// The first pair that differs, as an error.
-fn check_fields(rank: Rank, fields: &[(Field, u64, u64)]) -> Result<(), Error> {
+pub(crate) fn check_fields(rank: Rank, fields: &[(Field, u64, u64)]) -> Result<(), Error> {
     match fields.iter().find(|(_, ours, theirs)| ours != theirs) {
         Some(&(field, ours, theirs)) => {
             let [ours, theirs] = [ours, theirs].map(Value::number);
@@ -283,8 +283,7 @@ impl<'a, F: Frame> Engine<'a, F> {
 
     /// How long to rest before the next poll, if nothing comes before.
     pub(crate) fn rest(&self, limits: Limits) -> Duration {
-        let ask_after = ask_after(limits.stall);
-        if self.wait.waited() < ask_after { ask_after } else { rest(limits.stall) }
+        rest_after(&self.wait, limits.stall)
     }
 
     /// The ranks that lanes wait for, and the lanes' steps.
@@ -318,8 +317,14 @@ impl<'a, F: Frame> Engine<'a, F> {
 }
 
 /// After waiting how long ranks are asked what call they make.
-pub(crate) fn ask_after(stall: Duration) -> Duration {
+fn ask_after(stall: Duration) -> Duration {
     notices::ASK_AFTER.min(stall / 8)
+}
+
+/// How long to rest after so long a wait.
+pub(crate) fn rest_after(wait: &Wait, stall: Duration) -> Duration {
+    let ask_after = ask_after(stall);
+    if wait.waited() < ask_after { ask_after } else { rest(stall) }
 }
 
 /// A transport's error as ours.

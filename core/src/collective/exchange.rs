@@ -15,13 +15,15 @@
 //! "Designing high-performance MPI libraries with on-the-fly compression for modern GPU clusters",
 //! IPDPS 2021.
 
+use super::operation::Step;
 use super::{Communicator, Terms, survey};
 use crate::bound::Quantum;
 use crate::budget::{Budget, check_bound, resolve};
 use crate::codec::{AnyCodec, CodecParams, Raw};
 use crate::element::Element;
 use crate::engine::{
-    Content, LAST_WORDS, Limits, Message, ask_after, check_source, tell, transport_error,
+    Content, LAST_WORDS, Limits, Message, check_fields, check_source, rest_after, tell,
+    transport_error,
 };
 use crate::error::{Buffer, Error, Field, Reason, Value};
 use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind, MESSAGE};
@@ -32,7 +34,7 @@ use crate::plan::Plan;
 use crate::report::Report;
 use crate::schedule::{Call, Collective, Linear};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportErrorKind};
-use crate::wait::{Wait, rest};
+use crate::wait::Wait;
 use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
@@ -120,7 +122,10 @@ impl<X: Transport> Communicator<X> {
     /// ```
     /// use foldwire::{Bound, Communicator, Error, Plan, Rank, Transport};
     ///
-    /// fn pass_on<X: Transport>(comm: &mut Communicator<X>, field: &mut [f32]) -> Result<(), Error> {
+    /// fn pass_on<X: Transport>(
+    ///     comm: &mut Communicator<X>,
+    ///     field: &mut [f32],
+    /// ) -> Result<(), Error> {
     ///     let (rank, size) = (comm.rank().index(), comm.size());
     ///     if rank > 0 {
     ///         comm.recv(field, Rank::new(rank - 1), 7)?;
@@ -186,7 +191,8 @@ impl<X: Transport> Communicator<X> {
     ///     plan: &Plan,
     /// ) -> Result<(), Error> {
     ///     let (rank, size) = (comm.rank().index(), comm.size());
-    ///     let (above, below) = (Rank::new((rank + size - 1) % size), Rank::new((rank + 1) % size));
+    ///     let above = Rank::new((rank + size - 1) % size);
+    ///     let below = Rank::new((rank + 1) % size);
     ///     let [first, inner @ .., last] = rows else { return Ok(()) };
     ///     let [top, bottom] = [&inner[0], &inner[inner.len() - 1]];
     ///     comm.exchange(
@@ -322,13 +328,6 @@ pub struct Exchange<'a, 'd, X: Transport, T: Element> {
     is_over: bool,
 }
 
-/// What a pass found.
-enum Pass {
-    Moved,
-    Waiting,
-    Finished(Report),
-}
-
 impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
     /// As [`Operation::with_timeout`](crate::Operation::with_timeout).
     pub const fn with_timeout(mut self, timeout: Duration) -> Self {
@@ -355,8 +354,8 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
     /// [`Error::Finished`] once the result has been returned.
     pub fn poll(&mut self) -> Poll<Result<Report, Error>> {
         match self.advance() {
-            Ok(Pass::Moved | Pass::Waiting) => Poll::Pending,
-            Ok(Pass::Finished(report)) => Poll::Ready(Ok(report)),
+            Ok(Step::Moved | Step::Waiting) => Poll::Pending,
+            Ok(Step::Finished(report)) => Poll::Ready(Ok(report)),
             Err(error) => Poll::Ready(Err(error)),
         }
     }
@@ -368,9 +367,9 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
     pub fn wait(mut self) -> Result<Report, Error> {
         loop {
             match self.advance()? {
-                Pass::Finished(report) => return Ok(report),
-                Pass::Moved => {}
-                Pass::Waiting => self.idle(),
+                Step::Finished(report) => return Ok(report),
+                Step::Moved => {}
+                Step::Waiting => self.idle(),
             }
         }
     }
@@ -378,26 +377,25 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
     /// Rests until something comes, or until it is time to look.
     fn idle(&mut self) {
         let (stall, transport) = (self.limits.stall, &mut self.comm.transport);
-        let ask_after = ask_after(stall);
-        let rest = if self.wait.waited() < ask_after { ask_after } else { rest(stall) };
+        let rest = rest_after(&self.wait, stall);
         let left = self.limits.deadline.map(|at| at.saturating_sub(transport.now()));
         transport.idle(left.map_or(rest, |left| left.min(rest)));
     }
 
-    fn advance(&mut self) -> Result<Pass, Error> {
+    fn advance(&mut self) -> Result<Step, Error> {
         if self.is_over {
             return Err(Error::Finished);
         }
         let result = self.try_advance();
         match &result {
             Err(error) => self.give_up(Some(error)),
-            Ok(Pass::Finished(_)) => self.is_over = true,
+            Ok(Step::Finished(_)) => self.is_over = true,
             Ok(_) => {}
         }
         result
     }
 
-    fn try_advance(&mut self) -> Result<Pass, Error> {
+    fn try_advance(&mut self) -> Result<Step, Error> {
         let ours = self.ours();
         self.comm.transport.progress().map_err(transport_error)?;
         let moved = match self.move_all() {
@@ -418,7 +416,7 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
         let undelivered = if is_done { transport.undelivered() } else { None };
         if is_done && undelivered.is_none() {
             self.report.total = transport.now().saturating_sub(self.started);
-            return Ok(Pass::Finished(self.report));
+            return Ok(Step::Finished(self.report));
         }
         let now = transport.now();
         let (rank, step) = self.blamed(undelivered);
@@ -427,12 +425,12 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
         }
         if moved {
             self.wait = Wait::default();
-            return Ok(Pass::Moved);
+            return Ok(Step::Moved);
         }
         let awaited: Vec<Rank, N_AWAITED> = self.awaited().take(N_AWAITED).collect();
         let Communicator { transport, notices, .. } = &mut *self.comm;
         if notices.listen(transport, &ours, &awaited)? {
-            return Ok(Pass::Moved);
+            return Ok(Step::Moved);
         }
         let stall = self.limits.stall;
         let waited = self.wait.look(now, stall);
@@ -452,7 +450,7 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
                     ["message", "collective call"].map(|word| Value::word(MESSAGE, word));
                 Err(Error::Mismatch { rank, field: Field::Collective, ours, theirs })
             }
-            _ => Ok(Pass::Waiting),
+            _ => Ok(Step::Waiting),
         }
     }
 
@@ -602,33 +600,29 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
         if !is_sound || header.as_floats {
             return Err(damaged);
         }
-        let differ = |field, ours: u64, theirs: u64| {
-            let [ours, theirs] = [ours, theirs].map(Value::number);
-            Err(Error::Mismatch { rank, field, ours, theirs })
-        };
         // The one under way, or else any that it may be.
         let open = |recv: &Incoming<'_, T>| recv.from == rank && !recv.cursor.is_done;
         let under_way = self.recvs.iter().position(|recv| open(recv) && recv.cursor.is_under_way());
         let of_tag = || self.recvs.iter().position(|recv| open(recv) && recv.tag == header.part);
         let Some(index) = under_way.or_else(of_tag) else {
             let ours = self.recvs.iter().find(|recv| open(recv)).map_or(0, |recv| recv.tag);
-            return differ(Field::Tag, ours.into(), header.part.into());
+            let tags = (Field::Tag, ours.into(), header.part.into());
+            return check_fields(rank, &[tags]).and(Err(damaged));
         };
         let recv = &mut self.recvs[index];
         let (count, cursor) = (recv.data.len(), &mut recv.cursor);
         let (n_left, n_values) = (count - cursor.n_values, header.n_values as usize);
-        for (field, ours, theirs) in [
-            (Field::Tag, recv.tag.into(), header.part.into()),
-            (Field::Count, count as u64, theirs.count),
-            (Field::Round, cursor.n_segments.into(), u64::from(header.round)),
-        ] {
-            if ours != theirs {
-                return differ(field, ours, theirs);
-            }
-        }
-        if n_values > n_left || n_values == 0 && n_left > 0 {
-            return differ(Field::Segment, n_left as u64, n_values as u64);
-        }
+        let is_wrong = n_values > n_left || n_values == 0 && n_left > 0;
+        let possible = if is_wrong { n_left } else { n_values };
+        check_fields(
+            rank,
+            &[
+                (Field::Tag, recv.tag.into(), header.part.into()),
+                (Field::Count, count as u64, theirs.count),
+                (Field::Round, cursor.n_segments.into(), header.round.into()),
+                (Field::Segment, possible as u64, n_values as u64),
+            ],
+        )?;
         let (quantum, level) = (Quantum::LOSSLESS, self.comm.config.level);
         let params = CodecParams { quantum, max_operands: 1, averages: false, level };
         let codec = theirs.codec.instance::<T>(&params);
@@ -680,21 +674,21 @@ impl<X: Transport, T: Element> Future for Exchange<'_, '_, X, T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut pass = self.advance();
-        if let Ok(Pass::Waiting) = pass
+        if let Ok(Step::Waiting) = pass
             && self.comm.transport.register(context.waker())
         {
             // What came before it was registered is found now.
             pass = self.advance();
-            if let Ok(Pass::Waiting) = pass {
+            if let Ok(Step::Waiting) = pass {
                 return Poll::Pending;
             }
         }
         match pass {
-            Ok(Pass::Moved | Pass::Waiting) => {
+            Ok(Step::Moved | Step::Waiting) => {
                 context.waker().wake_by_ref();
                 Poll::Pending
             }
-            Ok(Pass::Finished(report)) => Poll::Ready(Ok(report)),
+            Ok(Step::Finished(report)) => Poll::Ready(Ok(report)),
             Err(error) => Poll::Ready(Err(error)),
         }
     }
