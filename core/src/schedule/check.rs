@@ -35,6 +35,7 @@ mod tests;
 mod value;
 
 use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use self::bit_set::BitSet;
@@ -118,6 +119,8 @@ struct Group<'a> {
     ranks: Vec<State>,
     /// The frame in each link that is not empty.
     links: BTreeMap<(Rank, Rank), Frame>,
+    /// By part, where nothing is reduced: who starts with it, once somebody has stored it.
+    origins: Vec<Option<BitSet>>,
     /// By part: the first output stored, which all others must equal.
     outputs: Vec<Option<Output>>,
     summary: Summary,
@@ -211,6 +214,7 @@ impl<'a> Group<'a> {
             n_parts,
             ranks,
             links: BTreeMap::new(),
+            origins: vec![None; n_parts],
             outputs: (0..n_parts).map(|_| None).collect(),
             summary: Summary::default(),
             messages: None,
@@ -323,8 +327,11 @@ impl<'a> Group<'a> {
                 for (place, (value, own)) in received.values.iter_mut().zip(&own.values).enumerate()
                 {
                     let part = self.part(part, place);
-                    *value = value.clone().combined_with(own).map_err(|contributor| {
-                        Fault::DoubleCount { rank, step: index, part, contributor }
+                    value.combine(own).map_err(|contributor| Fault::DoubleCount {
+                        rank,
+                        step: index,
+                        part,
+                        contributor,
                     })?;
                 }
                 received
@@ -443,7 +450,14 @@ impl<'a> Group<'a> {
         };
         state.local.remove(overwritten.index());
 
-        if let Some(r) = contributors(call, rank, part).first_difference(&value.contributors) {
+        let of_sum;
+        let needed = if call.collective.reduces() {
+            of_sum = BitSet::first(call.n_operands(rank), call.size);
+            &of_sum
+        } else {
+            self.origins[part.index()].get_or_insert_with(|| origin(call, part))
+        };
+        if let Some(r) = needed.first_difference(&value.contributors) {
             let contributor = Rank::new(r);
             return Err(Fault::WrongContributors { rank, step, part, contributor });
         }
@@ -547,11 +561,8 @@ fn is_even(values: &[Value]) -> bool {
     numbers.next().is_none_or(|first| numbers.all(|number| number == first))
 }
 
-/// The ranks whose values make up `part` of a rank's output.
-fn contributors(call: Call, rank: Rank, part: Part) -> BitSet {
-    if call.collective.reduces() {
-        return BitSet::first(call.n_operands(rank), call.size);
-    }
+/// The ranks that start with a part.
+fn origin(call: Call, part: Part) -> BitSet {
     let mut origin = BitSet::new(call.size);
     let starts_with = |&rank: &Rank| call.has(call.input(rank), rank, part);
     (0..call.size).map(Rank::new).filter(starts_with).for_each(|rank| origin.insert(rank.index()));

@@ -1,6 +1,8 @@
 //! Values as symbols: who contributed, in which tree of combinations, and whether the wire came
 //! between.
 
+use alloc::rc::Rc;
+
 use super::bit_set::BitSet;
 use crate::schedule::Part;
 use crate::transport::Rank;
@@ -8,7 +10,8 @@ use crate::transport::Rank;
 /// What is known of some values.
 #[derive(Clone)]
 pub(super) struct Value {
-    pub(super) contributors: BitSet,
+    /// Shared with copies: what only moves is the same everywhere.
+    pub(super) contributors: Rc<BitSet>,
     /// Fingerprint of the tree of combinations.
     pub(super) tree: u64,
     /// Whether these are the values a receiver decodes.
@@ -20,19 +23,19 @@ impl Value {
         let mut contributors = BitSet::new(size);
         contributors.insert(rank.index());
         let tree = scramble(u64::from(rank.0) << 32 | u64::from(part.0));
-        Self { contributors, tree, as_sent: false }
+        Self { contributors: Rc::new(contributors), tree, as_sent: false }
     }
 
-    /// The reduction of both, or a rank that contributed to both.
-    pub(super) fn combined_with(mut self, other: &Self) -> Result<Self, Rank> {
+    /// Becomes the reduction of both, or tells a rank that contributed to both.
+    pub(super) fn combine(&mut self, other: &Self) -> Result<(), Rank> {
         if let Some(r) = self.contributors.first_common(&other.contributors) {
             return Err(Rank::new(r));
         }
-        self.contributors.unite(&other.contributors);
+        Rc::make_mut(&mut self.contributors).unite(&other.contributors);
         // Symmetric, so that swapped operands give the same tree.
         self.tree = scramble(self.tree.wrapping_add(other.tree));
         self.as_sent = false;
-        Ok(self)
+        Ok(())
     }
 }
 
