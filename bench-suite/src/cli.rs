@@ -48,7 +48,7 @@ Examples:
   foldwire codec --field temperature.f32 --bound rel:1e-3
   foldwire bench allreduce --ranks 4          a collective over sizes
   mpirun -n 2 foldwire bench allreduce --backend mpi
-  foldwire halo                               a wave simulation whose ranks exchange compressed planes
+  foldwire halo                               a wave simulation that exchanges compressed planes
   foldwire sim allreduce --ranks 2:512        what to expect on a cluster that is not here
   foldwire schedule ring --ranks 6            who sends what to whom, in which order
   foldwire launch -n 4 -- ./program           four ranks of a program on this machine
@@ -67,7 +67,7 @@ pub enum Command {
     Bench(BenchArgs),
     /// Find collectives that take longer than others that do the same
     Guidelines(GuidelinesArgs),
-    /// Simulate waves on several ranks that exchange their border planes, as they are and compressed
+    /// Simulate waves on several ranks that exchange border planes, as they are and compressed
     Halo(HaloArgs),
     /// Predict how long a collective takes on thousands of ranks, with every preset
     Sim(SimArgs),

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use foldwire::{Error, Incoming, Outgoing, Plan, Rank, Report, Transport};
-use foldwire_threads::World;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -23,6 +22,7 @@ use crate::quality::Quality;
 use crate::streams;
 use crate::table::{self, Align, Table};
 use crate::usage::UsageError;
+use crate::values;
 use crate::wave::{Ground, Halos, Slab, Survey};
 
 /// Messages to the rank before, and to the one after.
@@ -128,10 +128,7 @@ fn simulate(
     progress: &ProgressBar,
 ) -> anyhow::Result<Outcome> {
     progress.set_message(format!("{n_ranks} ranks"));
-    let mut world = World::new(n_ranks);
-    if let Some(rate) = args.link.bytes_per_s() {
-        world = world.link_rate(rate);
-    }
+    let world = values::world(n_ranks, args.link.bytes_per_s());
     let ranks = world.run(|mut comm| -> Result<_, Error> {
         let rank = comm.rank();
         let mut slab = ground.slab(n_ranks, rank.index()).ok_or(Error::Internal)?;

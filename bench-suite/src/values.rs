@@ -7,8 +7,17 @@
 use std::fmt;
 use std::str::FromStr;
 
+use foldwire_threads::World;
+
 use crate::usage::UsageError;
 pub use foldwire_fields::dims::Dims;
+
+/// Ranks that are threads of this process, over links of this rate in bytes per second, each way;
+/// `None`: of the speed of memory.
+pub(crate) fn world(n_ranks: usize, link_rate: Option<f64>) -> World {
+    let world = World::new(n_ranks);
+    if let Some(rate) = link_rate { world.link_rate(rate) } else { world }
+}
 
 /// The rate of one rank's link, each way.
 #[derive(Debug, Clone, PartialEq)]

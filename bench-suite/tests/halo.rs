@@ -15,7 +15,8 @@ fn compressed_planes_cost_fewer_bytes_and_a_little_accuracy() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_str().unwrap();
     let args = format!(
-        "--shape 30x24x28 --steps 60 --ranks 5 --link none --bound rel:1e-2 rel:1e-5 --json --out {out}"
+        "--shape 30x24x28 --steps 60 --ranks 5 --link none --bound rel:1e-2,rel:1e-5 --json \
+         --out {out}"
     );
     let output = run(&args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -24,7 +24,7 @@ use super::verdict::Verdict;
 use crate::cli::{BenchArgs, OpArg};
 use crate::memory::{Memcpy, gbps, median};
 use crate::room;
-use crate::sizes::Size;
+use crate::sizes::{Size, Sizes};
 use crate::usage::UsageError;
 
 /// Rounds of short calls end here, however little time they take.
@@ -66,16 +66,7 @@ impl Settings {
                 args.collective.name()
             )));
         }
-        let counts = args.sizes.n_bytes().iter().map(|&n_bytes| {
-            n_bytes.is_multiple_of(T::BYTES).then_some(n_bytes / T::BYTES).ok_or_else(|| {
-                UsageError::new(format!(
-                    "{n_bytes} bytes are no whole number of {} values; write sizes that are multiples of {}",
-                    T::DTYPE,
-                    T::BYTES
-                ))
-            })
-        });
-        let counts = counts.collect::<Result<Vec<_>, _>>()?;
+        let counts = counts::<T>(&args.sizes)?;
         let is_exchange = args.in_place && args.collective == Collective::AllToAll;
         if is_exchange && counts.iter().any(|count| !count.is_multiple_of(size)) {
             return Err(UsageError::new(format!(
@@ -120,6 +111,21 @@ impl Settings {
             ))
         })
     }
+}
+
+/// How many values of `T` arrays of these sizes have.
+pub(super) fn counts<T: Element>(sizes: &Sizes) -> Result<Vec<usize>, UsageError> {
+    let count = |&n_bytes: &usize| {
+        n_bytes.is_multiple_of(T::BYTES).then_some(n_bytes / T::BYTES).ok_or_else(|| {
+            UsageError::new(format!(
+                "{n_bytes} bytes are no whole number of {} values; write sizes that are multiples \
+                 of {}",
+                T::DTYPE,
+                T::BYTES
+            ))
+        })
+    };
+    sizes.n_bytes().iter().map(count).collect()
 }
 
 /// What came of it; the same on every rank.

@@ -7,11 +7,10 @@
 //! "Self-consistent MPI performance guidelines", IEEE Trans. Parallel Distrib. Syst. 21 (2010).
 
 use foldwire::{Collective, Preset, Rank};
-use foldwire_threads::World;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::contest::slowest;
+use super::contest::{counts, slowest};
 use super::contestant::OfPlan;
 use super::data::{Data, Source};
 use super::problem::Problem;
@@ -22,7 +21,7 @@ use crate::progress;
 use crate::sizes::Size;
 use crate::streams;
 use crate::table::{Align, Table};
-use crate::usage::UsageError;
+use crate::values;
 
 /// A collective should take no longer than others, one after the other.
 type Guideline = (Collective, &'static [Collective]);
@@ -92,12 +91,7 @@ impl Row {
 /// # Errors
 /// Errors of use, calls that fail, and output that cannot be written.
 pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
-    let counts = args.sizes.n_bytes().iter().map(|&n_bytes| {
-        n_bytes.is_multiple_of(size_of::<f32>()).then_some(n_bytes / size_of::<f32>()).ok_or_else(
-            || UsageError::new(format!("{n_bytes} bytes are no whole number of f32 values")),
-        )
-    });
-    let counts = counts.collect::<Result<Vec<_>, _>>()?;
+    let counts = counts::<f32>(&args.sizes)?;
     let data = Source::open(None)?.data::<f32>(args.ranks);
     let presets = args.presets();
     let progress = progress::bar("measuring", counts.len() * presets.len());
@@ -126,10 +120,7 @@ fn measure(
     progress: &ProgressBar,
 ) -> anyhow::Result<Vec<f64>> {
     progress.set_message(format!("{} bytes, {}", count * size_of::<f32>(), title(preset)));
-    let mut world = World::new(args.ranks);
-    if let Some(rate) = args.link.bytes_per_s() {
-        world = world.link_rate(rate);
-    }
+    let world = values::world(args.ranks, args.link.bytes_per_s());
     let ranks = world.run(|mut comm| -> anyhow::Result<Vec<Vec<f64>>> {
         let (size, rank) = (comm.size(), comm.rank().index());
         let mut times = vec![Vec::new(); COLLECTIVES.len()];
@@ -208,7 +199,8 @@ fn text(args: &GuidelinesArgs, rows: &[Row]) -> String {
     }
     let percent = args.tolerance * 100.0;
     let summary = format!(
-        "{} of {} comparisons are off by more than {percent:.0} %: {} ranks over threads, medians of {} rounds\n",
+        "{} of {} comparisons are off by more than {percent:.0} %: \
+         {} ranks over threads, medians of {} rounds\n",
         violated.len(),
         rows.len(),
         args.ranks,

@@ -118,7 +118,7 @@ impl Head {
              # data: {}\n\
              # bound on each operand: {}; kernels: {}; {} lanes, frames of {} bytes\n\
              # size: bytes of the whole array; time: median over rounds of the slowest rank's; {check}\n\
-             # #wrong: values beyond what is allowed, and ranks with other bits than they should have\n\
+             # #wrong: values beyond what is allowed, and ranks with other bits than rank 0\n\
              # algbw: size / time; busbw: as in nccl-tests; memcpy on rank 0, same run: {memcpy_gbps:.1} GB/s\n",
             self.data, self.bound, self.kernels, self.lanes, self.frame_bytes,
         )

@@ -1,12 +1,12 @@
 //! Ranks that are threads of this process.
 
 use foldwire::{Communicator, Element};
-use foldwire_threads::{Endpoint, World};
+use foldwire_threads::Endpoint;
 
 use super::stage::{Barrier, barrier};
 use super::{Contest, Head, Results, Settings, Source, config, presets, progress, show};
 use crate::cli::BenchArgs;
-use crate::values::LinkRate;
+use crate::values::{self, LinkRate};
 
 /// Ranks unless told otherwise.
 const DEFAULT_RANKS: usize = 4;
@@ -17,11 +17,8 @@ pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> 
     let settings = Settings::new::<T>(args, size)?;
     settings.check_room::<T>(size, 0..size)?;
     let data = source.data::<T>(size);
-    let mut world = World::new(size);
-    let link = args.link.as_ref().and_then(LinkRate::bytes_per_s);
-    if let Some(rate) = link {
-        world = world.link_rate(rate);
-    }
+    let link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
+    let mut world = values::world(size, link_rate);
     if let Some(n_bytes) = args.frame {
         world = world.frame_bytes(n_bytes);
     }

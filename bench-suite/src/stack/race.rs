@@ -5,12 +5,12 @@
 //! from the first rank's start to the last rank's end. One round warms up and is not counted.
 
 use foldwire::{Bound, Collective, Element, Error, Op, Plan, Preset, Report};
-use foldwire_threads::World;
 use indicatif::ProgressBar;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use crate::memory::median;
+use crate::values;
 
 /// What to run.
 #[derive(Debug)]
@@ -62,10 +62,7 @@ impl Race {
         volumes: &[Vec<T>],
         progress: &ProgressBar,
     ) -> Result<Vec<Outcome<T>>, Error> {
-        let mut world = World::new(volumes.len());
-        if let Some(rate) = self.link {
-            world = world.link_rate(rate);
-        }
+        let world = values::world(volumes.len(), self.link);
         let plans: Vec<Plan> =
             self.presets.iter().map(|p| p.plan(Collective::AllReduce, self.bound)).collect();
         let barrier = Barrier::new(volumes.len());

@@ -25,7 +25,7 @@ use crate::bench::data::{Data, Source};
 use crate::cli::SimArgs;
 use crate::memory::median;
 use crate::progress;
-use crate::values::LinkRate;
+use crate::values::{self, LinkRate};
 
 /// Timed runs of each configuration.
 const RUNS: usize = 9;
@@ -136,11 +136,7 @@ fn message_cost() -> anyhow::Result<f64> {
 
 impl Shape {
     fn world(&self) -> anyhow::Result<World> {
-        let mut world = World::new(self.ranks).link_latency(self.latency);
-        if let Some(rate) = self.rate()? {
-            world = world.link_rate(rate);
-        }
-        Ok(world)
+        Ok(values::world(self.ranks, self.rate()?).link_latency(self.latency))
     }
 
     fn rate(&self) -> anyhow::Result<Option<f64>> {

@@ -58,8 +58,8 @@ pub enum Fault {
     OtherPartHeld { rank: Rank, step: usize, part: Part, held: Part },
 
     #[error(
-        "rank {rank}, step {step}: of other numbers of ranks' values are the parts of a message, or \
-         of what is held behind the first, here part {part}"
+        "rank {rank}, step {step}: of other numbers of ranks' values are the parts of a message, \
+         or of what is held behind the first, here part {part}"
     )]
     Uneven { rank: Rank, step: usize, part: Part },
 
