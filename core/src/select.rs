@@ -25,7 +25,8 @@
 //! D is 1 but for messages of many parts, which are copied more. Those are for frames that hold
 //! segments of a fair length of all their parts. By doubling prefixes all ranks together add more
 //! than along a chain, so only arrays of up to 64 KiB are scanned so: where ranks share cores, that
-//! counts. Everything else takes [`schedule::default_for`], and so do pipelines that keep floats.
+//! counts. Everything else takes [`schedule::default_for`], and so do pipelines that keep floats,
+//! but for broadcast and reduce.
 //!
 //! *Slow links.* Ring and pairwise exchange send the same number of values, but a ring sends
 //! partial sums where pairwise sends single operands. Let σ be the share of wire bytes that single
@@ -120,8 +121,8 @@ pub fn schedule(
     }
     let collective = call.collective;
     let default = schedule::default_for(collective);
-    // Of pipelines that keep floats, systems take the ring and the chain; others would cost them
-    // accuracy.
+    // With floats, doubling would cost accuracy. Along none of the ways to broadcast or reduce more
+    // errors add up than one for each rank.
     let reduction = if collective.reduces() { op } else { OpCode::Sum };
     let keeps_frames = plan.pipeline.keeps_frames(plan.codec, reduction);
     let is_tree = matches!(collective, Collective::Broadcast | Collective::Reduce);
