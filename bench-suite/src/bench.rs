@@ -36,7 +36,7 @@ mod threads;
 mod verdict;
 
 use anyhow::Context;
-use foldwire::{Config, DType, Element, Transport, bf16, f16};
+use foldwire::{Config, DType, Float, Transport, bf16, f16};
 use indicatif::ProgressBar;
 
 use crate::cli::{BackendArg, BenchArgs};
@@ -77,7 +77,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
 }
 
-fn run_with<T: Element + Into<f64>>(
+fn run_with<T: Float + Into<f64>>(
     args: &BenchArgs,
     backend: BackendArg,
     source: &Source,
@@ -104,7 +104,7 @@ fn not_built(feature: &str, needs: &str) -> anyhow::Error {
 }
 
 /// The contestants that every backend has.
-fn presets<'a, X: Transport, T: Element>(args: &BenchArgs) -> Vec<Box<dyn Contestant<X, T> + 'a>> {
+fn presets<'a, X: Transport, T: Float>(args: &BenchArgs) -> Vec<Box<dyn Contestant<X, T> + 'a>> {
     let preset = |preset| OfPlan::preset(preset, args.collective, args.bound);
     let presets = args.presets().into_iter().map(preset);
     presets.chain(args.row().map(OfPlan::row)).map(|plan| Box::new(plan) as Box<_>).collect()

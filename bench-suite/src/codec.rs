@@ -16,7 +16,7 @@ use anyhow::bail;
 use foldwire::bound::Extent;
 use foldwire::codec::{Codec, FzLight};
 use foldwire::kernel::Level;
-use foldwire::{Bound, Element, Quantum};
+use foldwire::{Bound, Float, Quantum};
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -148,7 +148,7 @@ fn tell_apart(fields: &mut [Field], paths: &[PathBuf]) {
 
 /// One frame must be able to hold the field.
 fn check_length(field: &Field) -> Result<(), UsageError> {
-    fn fits<T: Element>(values: &[T]) -> bool {
+    fn fits<T: Float>(values: &[T]) -> bool {
         FzLight::<T>::new(Quantum::LOSSLESS, 1).max_encoded_len(values.len()).is_some()
     }
     let n_values = field.values.n_values();
@@ -161,7 +161,7 @@ fn check_length(field: &Field) -> Result<(), UsageError> {
     Ok(())
 }
 
-fn measure_field<T: Element + Into<f64>>(
+fn measure_field<T: Float + Into<f64>>(
     field: &Field,
     values: &[T],
     args: &CodecArgs,

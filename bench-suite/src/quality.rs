@@ -11,7 +11,7 @@
 //! Points where the reference is NaN or infinite have no error; the result must be the same kind of
 //! value there, and each point where it is not counts as a mismatch.
 
-use foldwire::Element;
+use foldwire::Float;
 use serde::Serialize;
 
 /// Errors of a result against an exact reference.
@@ -37,7 +37,7 @@ impl Quality {
     /// # Panics
     ///
     /// When the lengths differ.
-    pub fn of<T: Element, E: Copy + Into<f64>>(result: &[T], exact: &[E]) -> Self {
+    pub fn of<T: Float, E: Copy + Into<f64>>(result: &[T], exact: &[E]) -> Self {
         assert_eq!(result.len(), exact.len(), "a result has as many values as its reference");
         let (mut max_error, mut squares, mut n_finite, mut mismatched_nonfinite) =
             (0.0_f64, 0.0, 0_usize, 0);

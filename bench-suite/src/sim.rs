@@ -18,7 +18,7 @@ mod sweep;
 mod validate;
 
 use anyhow::Context;
-use foldwire::{Collective, DType, Element, bf16, f16};
+use foldwire::{Collective, DType, Float, bf16, f16};
 
 use crate::bench::data::Source;
 use crate::cli::SimArgs;
@@ -49,7 +49,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<()> {
     }
 }
 
-fn predict<T: Element>(
+fn predict<T: Float>(
     args: &SimArgs,
     collective: Collective,
     source: &Source,

@@ -20,7 +20,7 @@ use crate::table::{self, Align, Table};
 use crate::usage::UsageError;
 use crate::values::Dims;
 use crate::wave::{self, Survey};
-use foldwire::{Element, Preset};
+use foldwire::{Float, Preset};
 use race::{Outcome, Race};
 
 /// One preset's line.
@@ -139,7 +139,7 @@ fn check_room(
 }
 
 /// Runs the presets, judges their results, prints and draws them.
-fn compare<T: Element + Into<f64>>(
+fn compare<T: Float + Into<f64>>(
     args: &StackArgs,
     volumes: &[Vec<T>],
     exact: &[f64],
@@ -181,7 +181,7 @@ fn compare<T: Element + Into<f64>>(
 }
 
 /// What rounding in `T` can cost a sum of these volumes.
-fn rounding<T: Element + Into<f64>>(volumes: &[Vec<T>]) -> f64 {
+fn rounding<T: Float + Into<f64>>(volumes: &[Vec<T>]) -> f64 {
     let magnitude = |volume: &[T]| {
         let values = volume.iter().map(|&x| Into::<f64>::into(x).abs());
         values.filter(|x| x.is_finite()).fold(0.0, f64::max)
@@ -190,7 +190,7 @@ fn rounding<T: Element + Into<f64>>(volumes: &[Vec<T>]) -> f64 {
     foldwire::bound::rounding::<T>(volumes.len(), largest)
 }
 
-fn row<T: Element + Into<f64>>(
+fn row<T: Float + Into<f64>>(
     preset: Preset,
     args: &StackArgs,
     outcome: &Outcome<T>,

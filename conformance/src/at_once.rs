@@ -2,7 +2,7 @@
 
 use crate::suite::{PATIENT, SIZES};
 use crate::{Backend, Case, Threads, pairwise, pairwise_of, with_type};
-use foldwire::{Config, Element, Error, Op, Plan, SharedCommunicator, Transport};
+use foldwire::{Config, Error, Float, Op, Plan, SharedCommunicator, Transport};
 
 /// Calls under way at once on a communicator.
 const N_CALLS: usize = 6;
@@ -82,7 +82,7 @@ fn batch<'a, X: Transport + 'a>(
     Ok(words)
 }
 
-fn word<T: Element>(
+fn word<T: Float>(
     case: &Case,
     rank: usize,
     (given_back, report): (Vec<T>, foldwire::Report),

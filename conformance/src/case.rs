@@ -18,7 +18,7 @@ use foldwire::schedule::{
     ReduceScatterGather, Ring, ScatterAllGather, Schedule,
 };
 use foldwire::transport::{MIN_FRAME_BYTES, Rank};
-use foldwire::{Bound, Collective, DType, Element, Error, Op, Plan, Quantum, Sampling, Scope};
+use foldwire::{Bound, Collective, DType, Error, Float, Op, Plan, Quantum, Sampling, Scope};
 use std::fmt;
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ impl Operation {
 
     /// The library's operation.
     #[must_use]
-    pub fn op<T: Element>(self) -> Op<'static, T> {
+    pub fn op<T: Float>(self) -> Op<'static, T> {
         match self {
             Self::Sum => Op::Sum,
             Self::Avg => Op::Avg,
@@ -296,7 +296,7 @@ impl Case {
             .with_sampling(self.sampling)
     }
 
-    fn input<T: Element>(&self, rank: usize) -> Vec<T> {
+    fn input<T: Float>(&self, rank: usize) -> Vec<T> {
         if self.rough { data::rough(rank, self.count) } else { data::smooth(rank, self.count) }
     }
 

@@ -2,12 +2,12 @@
 
 pub use foldwire_sim::Random;
 
-use foldwire::Element;
+use foldwire::{Element, Float};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A smooth positive curve with noise, in about 0.5…1.5, and a stretch that is constant.
 #[must_use]
-pub fn smooth<T: Element>(rank: usize, count: usize) -> Vec<T> {
+pub fn smooth<T: Float>(rank: usize, count: usize) -> Vec<T> {
     let mut random = Random(rank as u64 + 1);
     let phase = 0.7 * rank as f64;
     (0..count)
@@ -21,7 +21,7 @@ pub fn smooth<T: Element>(rank: usize, count: usize) -> Vec<T> {
 
 /// As [`smooth`], with NaN, infinities and fill values strewn in.
 #[must_use]
-pub fn rough<T: Element>(rank: usize, count: usize) -> Vec<T> {
+pub fn rough<T: Float>(rank: usize, count: usize) -> Vec<T> {
     let mut random = Random(1000 + rank as u64);
     let mut values = smooth(rank, count);
     for x in &mut values {
@@ -38,7 +38,7 @@ pub fn rough<T: Element>(rank: usize, count: usize) -> Vec<T> {
 
 /// The bytes of a slice, for comparing bits.
 #[must_use]
-pub fn bits<T: Element>(values: &[T]) -> Vec<u64> {
+pub fn bits<T: Float>(values: &[T]) -> Vec<u64> {
     values.iter().map(|x| x.to_f64().to_bits()).collect()
 }
 

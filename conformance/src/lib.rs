@@ -53,7 +53,7 @@ use std::ops::Range;
 ///
 /// # Examples
 /// ```
-/// use foldwire::{DType, Element};
+/// use foldwire::{DType, Float};
 /// use foldwire_conformance::with_type;
 ///
 /// assert_eq!(with_type!(DType::F16, T => T::BYTES), 2);

@@ -4,7 +4,7 @@ use crate::data::{self, Random};
 use crate::suite::PATIENT;
 use crate::{Backend, with_type};
 use foldwire::{
-    Bound, Communicator, DType, Element, Error, Incoming, Op, Outgoing, Plan, Rank, Transport,
+    Bound, Communicator, DType, Error, Float, Incoming, Op, Outgoing, Plan, Rank, Transport,
 };
 
 /// Messages from each rank to each in an exchange.
@@ -27,7 +27,7 @@ pub(crate) fn messages<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: us
     }
 }
 
-fn exchange_with_all<T: Element, X: Transport>(
+fn exchange_with_all<T: Float, X: Transport>(
     comm: &mut Communicator<X>,
     seed: usize,
 ) -> Result<(), Error> {
@@ -86,7 +86,7 @@ fn exchange_with_all<T: Element, X: Transport>(
 }
 
 /// An array goes around from rank 0, each rank sending what it received.
-fn pass_around<T: Element, X: Transport>(comm: &mut Communicator<X>) -> Result<(), Error> {
+fn pass_around<T: Float, X: Transport>(comm: &mut Communicator<X>) -> Result<(), Error> {
     let (rank, size) = (comm.rank().index(), comm.size());
     let plan = Plan::foldwire(Bound::Absolute(0.1));
     let start = data::smooth::<T>(1, 50_000);

@@ -4,7 +4,7 @@
 use crate::Case;
 use crate::case::Operation;
 use foldwire::pipeline::{FUSED, HOMOMORPHIC, RAW};
-use foldwire::{Bound, Collective, Element};
+use foldwire::{Bound, Collective, Float};
 
 /// The exact reduction of one value of every rank (up to `f64` rounding).
 #[must_use]
@@ -95,7 +95,7 @@ pub fn error_terms(case: &Case) -> Option<f64> {
 /// `bound` is the bound on each operand, `worst_case` what [`error_terms`] make of it, if anything;
 /// `encodings` how many lossy encodings can add up.
 #[must_use]
-pub fn tolerance<T: Element>(
+pub fn tolerance<T: Float>(
     op: Operation,
     operands: &[f64],
     bound: f64,

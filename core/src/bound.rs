@@ -8,7 +8,7 @@
 mod quantum;
 mod text;
 
-use crate::element::Element;
+use crate::element::Float;
 
 pub use quantum::{Quantum, Spacing};
 pub use text::ParseBoundError;
@@ -54,7 +54,7 @@ pub struct Extent {
 impl Extent {
     /// The extent of a slice, if it has a finite value.
     #[must_use]
-    pub fn of<T: Element>(values: &[T]) -> Option<Self> {
+    pub fn of<T: Float>(values: &[T]) -> Option<Self> {
         let (min, max) = crate::kernel::Kernel::at(crate::kernel::Level::best()).extent(values);
         (min <= max).then(|| Self { min: min.to_f64(), max: max.to_f64() })
     }
@@ -160,7 +160,7 @@ impl Bound {
 /// the rest for quantising, decoding and dividing. Of `f16` and `bf16`, η/2 more: what is decoded
 /// may be subnormal. An average may lose [`underflow`] on top of that.
 #[must_use]
-pub fn rounding<T: Element>(n_operands: usize, magnitude: f64) -> f64 {
+pub fn rounding<T: Float>(n_operands: usize, magnitude: f64) -> f64 {
     let decoding = if T::IS_NARROW { T::SMALLEST / 2.0 } else { 0.0 };
     (n_operands as f64 + 4.0) * T::UNIT_ROUNDOFF * magnitude + decoding
 }
@@ -168,7 +168,7 @@ pub fn rounding<T: Element>(n_operands: usize, magnitude: f64) -> f64 {
 /// What an average of `n_operands` can lose on top of its [`rounding`] where operands or result are
 /// subnormal: (2·n + 1)·η, η being the smallest positive value of `T`.
 #[must_use]
-pub fn underflow<T: Element>(n_operands: usize) -> f64 {
+pub fn underflow<T: Float>(n_operands: usize) -> f64 {
     (2.0 * n_operands as f64 + 1.0) * T::SMALLEST
 }
 

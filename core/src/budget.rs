@@ -5,7 +5,7 @@
 
 use crate::bound::{Bound, BoundError, Extent, Quantum, Scope, rounding, underflow};
 use crate::collective::Terms;
-use crate::element::{Element, sealed::Wide};
+use crate::element::{DType, Float, bf16, f16, sealed::Wide};
 use crate::error::Error;
 use crate::frame::Measure;
 use crate::op::{OpCode, weight};
@@ -32,7 +32,7 @@ fn error_terms(terms: &Terms<'_>) -> Option<f64> {
 
 /// The bound on each operand that keeps `bound` on the result, rounding included; 0 for constant
 /// data with a bound relative to their range, where rounding alone shows.
-fn operand_bound<T: Element>(
+fn operand_bound<T: Float>(
     bound: Bound,
     n_errors: Option<f64>,
     call: Call,
@@ -84,14 +84,21 @@ impl Budget {
 
 /// Quantum, bound on each operand, and worst case of a call whose data have this extent. What is
 /// encoded may be the sum of several operands, each within the bound.
-pub(crate) fn resolve<T: Element>(
-    terms: &Terms<'_>,
-    extent: Option<Extent>,
-) -> Result<Budget, Error> {
-    let &Terms { schedule, call, op, ref plan, .. } = terms;
-    if plan.codec.is_exact() {
-        return Ok(Budget { quantum: Quantum::LOSSLESS, bound: 0.0, worst_case: Some(0.0) });
+pub(crate) fn resolve(terms: &Terms<'_>, extent: Option<Extent>) -> Result<Budget, Error> {
+    match terms.dtype {
+        _ if terms.plan.codec.is_exact() => {
+            Ok(Budget { quantum: Quantum::LOSSLESS, bound: 0.0, worst_case: Some(0.0) })
+        }
+        DType::F32 => resolve_as::<f32>(terms, extent),
+        DType::F64 => resolve_as::<f64>(terms, extent),
+        DType::F16 => resolve_as::<f16>(terms, extent),
+        DType::Bf16 => resolve_as::<bf16>(terms, extent),
     }
+}
+
+/// As [`resolve`], for values on a lattice of this type's.
+fn resolve_as<T: Float>(terms: &Terms<'_>, extent: Option<Extent>) -> Result<Budget, Error> {
+    let &Terms { schedule, call, op, ref plan, .. } = terms;
     let n_errors = error_terms(terms);
     let n_combined = match op {
         OpCode::Sum | OpCode::Avg => schedule.n_combined(call) as f64,

@@ -11,9 +11,9 @@ pub mod fz_light;
 pub mod raw;
 
 use crate::bound::Quantum;
-use crate::element::{DType, Element};
-use crate::kernel::{CHUNK, Kernel, Level};
-use crate::op::{Op, weigh, weighted, with_op};
+use crate::element::{DType, Element, Float};
+use crate::kernel::{CHUNK, Level};
+use crate::op::{Op, weigh, with_op};
 use core::ops::AddAssign;
 
 pub use crate::kernel::stores::Stores;
@@ -388,9 +388,8 @@ pub trait Homomorphic<T: Element>: Codec<T> {
 
 /// acc ← acc ⊕ other, value by value.
 pub(crate) fn operate<T: Element>(op: &Op<'_, T>, acc: &mut [T], other: &[T]) {
-    // Compilers make vectors of the loop below, but not of conversions that processors have.
-    if T::IS_NARROW && matches!(op, Op::Sum | Op::Avg) {
-        return Kernel::at(Level::best()).sum(acc, other);
+    if matches!(op, Op::Sum | Op::Avg) {
+        return T::add_all(acc, other);
     }
     with_op!(op, |f| for (a, &b) in acc.iter_mut().zip(other) {
         *a = f(*a, b);
@@ -403,7 +402,7 @@ pub(crate) fn operate_own<T: Element>(op: &Op<'_, T>, acc: &mut [T], own: &[T], 
         return operate(op, acc, own);
     }
     with_op!(op, |f| for (a, &b) in acc.iter_mut().zip(own) {
-        *a = f(*a, weighted(b, weight));
+        *a = f(*a, b.weighted(weight));
     });
 }
 
@@ -488,33 +487,48 @@ macro_rules! codecs {
             /// Makes the codec for one call.
             #[must_use]
             pub fn instance<T: Element>(self, params: &CodecParams) -> AnyCodec<T> {
-                match self {
-                    $(Self::$variant => AnyCodec::$variant($variant::from_params(params)),)*
-                }
+                AnyCodec(T::codec(self, params))
             }
         }
 
-        /// Any of the codecs, without an allocation.
+        /// Any of the codecs of floats.
+        #[doc(hidden)]
         #[derive(Clone, Copy, Debug)]
-        #[non_exhaustive]
-        pub enum AnyCodec<T: Element> {
+        pub enum Codecs<T: Float> {
             $($(#[$doc])* $variant($variant<T>),)*
         }
 
-        impl<T: Element> AnyCodec<T> {
-            /// The codec behind its trait.
-            #[must_use]
-            pub fn as_dyn(&self) -> &dyn Codec<T> {
-                T::erase(self)
+        impl<T: Float> Codecs<T> {
+            pub(crate) fn new(id: CodecId, params: &CodecParams) -> Self {
+                match id {
+                    $(CodecId::$variant => Self::$variant($variant::from_params(params)),)*
+                }
             }
 
-            pub(crate) fn erased(&self) -> &dyn Codec<T> {
+            pub(crate) fn as_dyn(&self) -> &dyn Codec<T> {
                 match self {
                     $(Self::$variant(codec) => codec,)*
                 }
             }
         }
     };
+}
+
+/// Any codec of the type's, without an allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct AnyCodec<T: Element>(T::Codecs);
+
+impl<T: Element> AnyCodec<T> {
+    /// The raw codec whose operands of averages enter by this weight, 1 for all else.
+    pub(crate) fn raw(weight: T) -> Self {
+        Self(T::raw(weight))
+    }
+
+    /// The codec behind its trait.
+    #[must_use]
+    pub fn as_dyn(&self) -> &dyn Codec<T> {
+        T::erase(&self.0)
+    }
 }
 
 codecs! {

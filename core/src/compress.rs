@@ -12,7 +12,7 @@
 
 use crate::bound::{Bound, BoundError, Extent, Quantum};
 use crate::codec::{Codec, DecodeError, FzLight};
-use crate::element::{DType, Element};
+use crate::element::{DType, Float};
 use alloc::vec::Vec;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -92,7 +92,7 @@ impl Info {
         Ok(Self { dtype, n_values: word(head, 8), step, bound })
     }
 
-    fn emit<T: Element>(quantum: Quantum, n_values: usize) -> [u8; HEAD_BYTES] {
+    fn emit<T: Float>(quantum: Quantum, n_values: usize) -> [u8; HEAD_BYTES] {
         let mut head = [0; HEAD_BYTES];
         head[..4].copy_from_slice(&MAGIC);
         head[4] = VERSION;
@@ -134,7 +134,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 /// assert!(values.iter().zip(&restored).all(|(x, y)| (x - y).abs() <= 1e-6));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn compress<T: Element>(values: &[T], bound: Bound) -> Result<Vec<u8>, BoundError> {
+pub fn compress<T: Float>(values: &[T], bound: Bound) -> Result<Vec<u8>, BoundError> {
     let extent = if bound.needs_extent() { Extent::of(values) } else { None };
     Ok(compress_with(values, Quantum::new::<T>(bound.absolute(extent)?)?))
 }
@@ -145,7 +145,7 @@ pub fn compress<T: Element>(values: &[T], bound: Bound) -> Result<Vec<u8>, Bound
 /// # Panics
 /// Only out of memory.
 #[must_use]
-pub fn compress_with<T: Element>(values: &[T], quantum: Quantum) -> Vec<u8> {
+pub fn compress_with<T: Float>(values: &[T], quantum: Quantum) -> Vec<u8> {
     let codec = FzLight::<T>::new(quantum, 1);
     let mut bytes = Vec::from(Info::emit::<T>(codec.quantum(), values.len()));
     let longest = codec.max_encoded_len(values.len().min(SEGMENT));
@@ -168,7 +168,7 @@ pub fn compress_with<T: Element>(values: &[T], quantum: Quantum) -> Vec<u8> {
 /// # Errors
 /// [`DecompressError`] if the bytes are not a whole, undamaged array of `T`, or there is no memory
 /// for it.
-pub fn decompress<T: Element>(bytes: &[u8]) -> Result<Vec<T>, DecompressError> {
+pub fn decompress<T: Float>(bytes: &[u8]) -> Result<Vec<T>, DecompressError> {
     let info = Info::read(bytes)?;
     if info.dtype != T::DTYPE {
         let (found, expected) = (info.dtype as u8, T::DTYPE);

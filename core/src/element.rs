@@ -6,7 +6,6 @@
 
 mod sixteen;
 
-use crate::codec::{AnyCodec, Codec};
 use crate::kernel::Kernels;
 use core::fmt;
 
@@ -63,8 +62,7 @@ impl fmt::Display for DType {
     }
 }
 
-/// A floating-point type that Foldwire can move and reduce: `f32`, `f64`,
-/// [`f16`](struct@f16) or [`bf16`].
+/// A type that Foldwire can move and reduce: `f32`, `f64`, [`f16`](struct@f16) or [`bf16`].
 ///
 /// The types of 16 bits are those of the crate `half`. Sums in them have 11 and 8 binary digits,
 /// and those of `f16` end at 65504: docs/guarantees.md says what that means.
@@ -83,12 +81,16 @@ impl fmt::Display for DType {
     note = "`f64` holds integers up to 2^53 exactly, and `Plan::raw()` moves them unchanged"
 )]
 pub trait Element:
-    bytemuck::Pod + PartialOrd + fmt::Debug + Send + Sync + sealed::Float + 'static
+    bytemuck::Pod + PartialOrd + fmt::Debug + Send + Sync + sealed::Value + 'static
 {
     /// This type's code in a frame.
     const DTYPE: DType;
     /// Bytes of one value.
     const BYTES: usize = size_of::<Self>();
+}
+
+/// A floating-point type: `f32`, `f64`, [`f16`](struct@f16) or [`bf16`].
+pub trait Float: Element + sealed::OnLattice {
     /// Unit roundoff u: the relative error of one rounding, 2⁻²⁴ for `f32`, 2⁻⁵³ for `f64`, 2⁻¹¹
     /// for `f16`, 2⁻⁸ for `bf16`.
     const UNIT_ROUNDOFF: f64;
@@ -105,14 +107,56 @@ pub trait Element:
 }
 
 pub(crate) mod sealed {
-    use super::{Element, Kernels};
-    use crate::codec::{AnyCodec, Codec};
-    use crate::kernel::{Code, Level};
+    use super::Element;
+    use crate::codec::{Codec, CodecId, CodecParams};
+    use crate::collective::EXTENT_VALUES;
+    use crate::kernel::{Code, Kernels, Level};
     use core::fmt;
     use core::ops::{Add, Div, Mul, Sub};
 
-    /// An element as reductions and codecs see it, and the way to the kernels.
-    pub trait Float:
+    /// An element as reductions see it, and the way to its codecs.
+    pub trait Value: Copy {
+        /// Its codecs, any of them.
+        type Codecs: Copy + fmt::Debug + Send + Sync;
+        const ZERO: Self;
+        const ONE: Self;
+
+        /// As [`Op`](crate::Op) says of each; the same bits in either order.
+        fn sum(self, other: Self) -> Self;
+        fn product(self, other: Self) -> Self;
+        fn minimum(self, other: Self) -> Self;
+        fn maximum(self, other: Self) -> Self;
+
+        /// acc ← acc + other, value by value.
+        fn add_all(acc: &mut [Self], other: &[Self])
+        where
+            Self: Sized;
+
+        /// What operands of an average of so many are multiplied by before they are added.
+        fn weight(n_operands: u32) -> Self;
+        /// The operand by its weight.
+        fn weighted(self, weight: Self) -> Self;
+        /// Makes averages of sums of so many operands of this weight; one is left as it is.
+        fn divide(sums: &mut [Self], n_operands: u32, weight: Self)
+        where
+            Self: Sized;
+
+        /// What a look at the data finds, for a bound that refers to them.
+        fn look(values: &[Self], level: Level, sampled: bool) -> [f64; EXTENT_VALUES]
+        where
+            Self: Sized;
+
+        fn codec(id: CodecId, params: &CodecParams) -> Self::Codecs;
+        /// The raw codec whose operands enter by this weight.
+        fn raw(weight: Self) -> Self::Codecs;
+        /// A codec behind its trait. By type, so that codecs are compiled here, once.
+        fn erase(codec: &Self::Codecs) -> &dyn Codec<Self>
+        where
+            Self: Element;
+    }
+
+    /// A float as codecs see it: what becomes a code on a lattice, and the way to the kernels.
+    pub trait OnLattice:
         Sized
         + Copy
         + PartialOrd
@@ -127,8 +171,6 @@ pub(crate) mod sealed {
         type Wide: Wide<Code = Self::Code>;
         /// The float's bits.
         type Bits: Copy + PartialEq;
-        const ZERO: Self;
-        const ONE: Self;
         /// Largest finite value.
         const MAX: Self;
         /// −MAX.
@@ -147,11 +189,9 @@ pub(crate) mod sealed {
         fn widen(self) -> Self::Wide;
         /// Rounded to nearest.
         fn narrow(value: Self::Wide) -> Self;
-        fn kernels(level: Level) -> &'static Kernels<Self>;
-        /// A codec behind its trait. By type, so that codecs are compiled here, once.
-        fn erase(codec: &AnyCodec<Self>) -> &dyn Codec<Self>
+        fn kernels(level: Level) -> &'static Kernels<Self>
         where
-            Self: Element;
+            Self: super::Float;
     }
 
     /// A type to compute in, with codes as wide as itself.
@@ -186,10 +226,87 @@ pub(crate) mod sealed {
     }
 }
 
+/// What a float is to reductions and codecs.
+macro_rules! float_value {
+    ($float:ident, zero: $zero:expr, one: $one:expr) => {
+        impl $crate::element::sealed::Value for $float {
+            type Codecs = $crate::codec::Codecs<Self>;
+            const ZERO: Self = $zero;
+            const ONE: Self = $one;
+
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self {
+                $crate::op::sum(self, other)
+            }
+
+            #[inline(always)]
+            fn product(self, other: Self) -> Self {
+                $crate::op::product(self, other)
+            }
+
+            #[inline(always)]
+            fn minimum(self, other: Self) -> Self {
+                $crate::op::minimum(self, other)
+            }
+
+            #[inline(always)]
+            fn maximum(self, other: Self) -> Self {
+                $crate::op::maximum(self, other)
+            }
+
+            fn add_all(acc: &mut [Self], other: &[Self]) {
+                $crate::op::add_all(acc, other);
+            }
+
+            fn weight(n_operands: u32) -> Self {
+                $crate::op::weight(n_operands)
+            }
+
+            #[inline(always)]
+            fn weighted(self, weight: Self) -> Self {
+                $crate::op::weighted(self, weight)
+            }
+
+            fn divide(sums: &mut [Self], n_operands: u32, weight: Self) {
+                $crate::op::divide(sums, $crate::op::divisor_of_sums(n_operands, weight));
+            }
+
+            fn look(
+                values: &[Self],
+                level: $crate::kernel::Level,
+                sampled: bool,
+            ) -> [f64; $crate::collective::EXTENT_VALUES] {
+                $crate::collective::survey::look(values, level, sampled)
+            }
+
+            fn codec(
+                id: $crate::codec::CodecId,
+                params: &$crate::codec::CodecParams,
+            ) -> Self::Codecs {
+                $crate::codec::Codecs::new(id, params)
+            }
+
+            fn raw(weight: Self) -> Self::Codecs {
+                $crate::codec::Codecs::Raw($crate::codec::Raw::with_weight(weight))
+            }
+
+            fn erase(codec: &Self::Codecs) -> &dyn $crate::codec::Codec<Self> {
+                codec.as_dyn()
+            }
+        }
+    };
+}
+use float_value;
+
 macro_rules! element {
     ($float:ident, $code:ident, $bits:ident, $dtype:ident, $max_code:expr, $rounder:expr) => {
+        float_value!($float, zero: 0.0, one: 1.0);
+
         impl Element for $float {
             const DTYPE: DType = DType::$dtype;
+        }
+
+        impl Float for $float {
             const UNIT_ROUNDOFF: f64 = $float::EPSILON as f64 / 2.0;
             const SMALLEST: f64 = $float::from_bits(1) as f64;
 
@@ -202,21 +319,15 @@ macro_rules! element {
             }
         }
 
-        impl sealed::Float for $float {
+        impl sealed::OnLattice for $float {
             type Code = $code;
             type Wide = Self;
             type Bits = $bits;
-            const ZERO: Self = 0.0;
-            const ONE: Self = 1.0;
             const MAX: Self = $float::MAX;
             const MIN: Self = $float::MIN;
             const QUIET_NAN: Self = $float::NAN;
             const MAX_CODE: f64 = $max_code;
             const IS_NARROW: bool = false;
-
-            fn erase(codec: &AnyCodec<Self>) -> &dyn Codec<Self> {
-                codec.erased()
-            }
 
             #[inline(always)]
             fn abs(self) -> Self {

@@ -21,8 +21,8 @@ mod x86_64;
 #[cfg(test)]
 mod tests;
 
-use crate::element::sealed::{Float, Wide};
-use crate::element::{Element, bf16, f16};
+use crate::element::sealed::{OnLattice, Wide};
+use crate::element::{Float, bf16, f16};
 use crate::op::{LatticeOp, divisor_of_sums};
 use crate::values::Values;
 use chunk::ChunkView;
@@ -41,10 +41,10 @@ pub(crate) const PAD: usize = 64;
 /// Largest encoding of a chunk of `n_values`, with room for the vector stores that reach past its
 /// end.
 #[must_use]
-pub(crate) const fn max_chunk_len<T: Element>(n_values: usize) -> usize {
+pub(crate) const fn max_chunk_len<T: Float>(n_values: usize) -> usize {
     let blocks = n_values.div_ceil(BLOCK);
     // No type is wider than its codes.
-    let width = size_of::<<T as Float>::Code>();
+    let width = size_of::<<T as OnLattice>::Code>();
     1 + width + blocks * (BLOCK * width + 1) + blocks.div_ceil(8) + STORE_SLACK
 }
 
@@ -196,7 +196,7 @@ pub(crate) struct Lattice<T: Float> {
     pub(crate) weight: T,
 }
 
-impl<T: Element> Lattice<T> {
+impl<T: Float> Lattice<T> {
     /// The lattice of values that have been multiplied by the weight. Codes are the same.
     pub(crate) fn of_partial_results(self) -> Self {
         let Self { step, inverse, limit, bound, weight } = self;
@@ -218,7 +218,7 @@ pub(crate) struct Scale<T: Float> {
     divisor: T::Wide,
 }
 
-impl<T: Element> Scale<T> {
+impl<T: Float> Scale<T> {
     /// Sums of values on a lattice of this step, each divided by `divisor`; by 1 they keep the
     /// weight that verbatim ones have.
     pub(crate) fn new(step: f64, divisor: u32, weight: T) -> Self {
@@ -270,17 +270,17 @@ pub struct Kernels<T: Float> {
 
 /// A kernel table's level is proven available: the only constructor checks it.
 #[derive(Clone, Copy)]
-pub(crate) struct Kernel<T: Element> {
+pub(crate) struct Kernel<T: Float> {
     table: &'static Kernels<T>,
 }
 
-impl<T: Element> fmt::Debug for Kernel<T> {
+impl<T: Float> fmt::Debug for Kernel<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Kernel")
     }
 }
 
-impl<T: Element> Kernel<T> {
+impl<T: Float> Kernel<T> {
     /// The kernels of `level`, or of the best level below it that the machine has.
     pub(crate) fn at(level: Level) -> Self {
         let usable = Level::available().filter(|&available| available <= level);
@@ -383,7 +383,7 @@ impl<T: Element> Kernel<T> {
     }
 }
 
-fn check_chunk<T: Element>(n_values: usize, capacity: usize) {
+fn check_chunk<T: Float>(n_values: usize, capacity: usize) {
     assert!((1..=CHUNK).contains(&n_values), "a chunk has 1 to {CHUNK} values");
     assert!(capacity >= max_chunk_len::<T>(n_values), "destination below max_chunk_len");
 }

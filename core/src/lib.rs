@@ -97,7 +97,7 @@ pub use bound::{Bound, Quantum, Scope, Spacing};
 pub use collective::{Communicator, Config, Exchange, Incoming, Operation, Outgoing};
 #[cfg(feature = "alloc")]
 pub use compress::{compress, decompress};
-pub use element::{DType, Element, bf16, f16};
+pub use element::{DType, Element, Float, bf16, f16};
 pub use error::Error;
 #[cfg(feature = "alloc")]
 pub use heap_frame::HeapFrame;

@@ -4,7 +4,8 @@
 //! different orders agree: sums that are NaN become one canonical NaN, and minimum and maximum
 //! order −0 below +0 and let NaN win (IEEE 754-2019 `minimum`/`maximum`).
 
-use crate::element::{Element, sealed::Wide};
+use crate::element::{Element, Float, sealed::Wide};
+use crate::kernel::{Kernel, Level};
 use core::fmt;
 
 /// How values of different ranks are combined.
@@ -82,7 +83,7 @@ impl OpCode {
 /// n⌉ + 1), 1 for a single one. No sum of them overflows, rounding included, so an average of
 /// finite values is finite; and being a power of two, it changes no bit of a result unless
 /// something underflows.
-pub(crate) fn weight<T: Element>(n_operands: u32) -> T {
+pub(crate) fn weight<T: Float>(n_operands: u32) -> T {
     let doublings = match n_operands {
         0 | 1 => 0,
         n => u32::BITS - (n - 1).leading_zeros() + 1,
@@ -92,25 +93,18 @@ pub(crate) fn weight<T: Element>(n_operands: u32) -> T {
 
 /// An operand by its weight.
 #[inline(always)]
-pub(crate) fn weighted<T: Element>(x: T, weight: T) -> T {
+pub(crate) fn weighted<T: Float>(x: T, weight: T) -> T {
     T::narrow(x.widen() * weight.widen())
-}
-
-/// Multiplies operands by their weight.
-pub(crate) fn weigh<T: Element>(values: &mut [T], weight: T) {
-    if weight != T::ONE {
-        values.iter_mut().for_each(|x| *x = weighted(*x, weight));
-    }
 }
 
 /// What `divisor` operands of this weight add up to is divided by to get their average; 1 if
 /// nothing is to be divided.
-pub(crate) fn divisor_of_sums<T: Element>(divisor: u32, weight: T) -> T::Wide {
+pub(crate) fn divisor_of_sums<T: Float>(divisor: u32, weight: T) -> T::Wide {
     if divisor == 1 { T::Wide::ONE } else { T::Wide::nearest(divisor.into()) * weight.widen() }
 }
 
 /// Makes averages of sums; a divisor of 1 leaves the values as they are.
-pub(crate) fn divide<T: Element>(values: &mut [T], divisor: T::Wide) {
+pub(crate) fn divide<T: Float>(values: &mut [T], divisor: T::Wide) {
     if divisor != T::Wide::ONE {
         values.iter_mut().for_each(|x| *x = quotient(*x, divisor));
     }
@@ -118,13 +112,20 @@ pub(crate) fn divide<T: Element>(values: &mut [T], divisor: T::Wide) {
 
 /// sum / divisor, finite if the sum is: rounding alone can take an average past the largest value.
 #[inline(always)]
-pub(crate) fn quotient<T: Element>(sum: T, divisor: T::Wide) -> T {
+pub(crate) fn quotient<T: Float>(sum: T, divisor: T::Wide) -> T {
     let (sum, max) = (sum.widen(), T::MAX.widen());
     let quotient = T::narrow(sum / divisor);
     if quotient.widen().abs() > max && sum.abs() <= max {
         if sum < T::ZERO.widen() { T::MIN } else { T::MAX }
     } else {
         quotient
+    }
+}
+
+/// Multiplies operands by their weight.
+pub(crate) fn weigh<T: Element>(values: &mut [T], weight: T) {
+    if weight != T::ONE {
+        values.iter_mut().for_each(|x| *x = x.weighted(weight));
     }
 }
 
@@ -170,25 +171,34 @@ impl<T> fmt::Debug for Op<'_, T> {
 
 /// a + b, NaN canonical.
 #[inline(always)]
-pub(crate) fn sum<T: Element>(a: T, b: T) -> T {
+pub(crate) fn sum<T: Float>(a: T, b: T) -> T {
     canonical(a.widen() + b.widen())
+}
+
+/// acc ← acc + other, value by value.
+pub(crate) fn add_all<T: Float>(acc: &mut [T], other: &[T]) {
+    // Compilers make vectors of the loop below, but not of conversions that processors have.
+    if T::IS_NARROW {
+        return Kernel::at(Level::best()).sum(acc, other);
+    }
+    acc.iter_mut().zip(other).for_each(|(a, &b)| *a = sum(*a, b));
 }
 
 /// a · b, NaN canonical.
 #[inline(always)]
-pub(crate) fn product<T: Element>(a: T, b: T) -> T {
+pub(crate) fn product<T: Float>(a: T, b: T) -> T {
     canonical(a.widen() * b.widen())
 }
 
 #[inline(always)]
 #[expect(clippy::eq_op, reason = "only NaN differs from itself")]
-fn canonical<T: Element>(x: T::Wide) -> T {
+fn canonical<T: Float>(x: T::Wide) -> T {
     if x == x { T::narrow(x) } else { T::QUIET_NAN }
 }
 
 /// The smaller value; −0 < +0; NaN if either is NaN.
 #[inline(always)]
-pub(crate) fn minimum<T: Element>(a: T, b: T) -> T {
+pub(crate) fn minimum<T: Float>(a: T, b: T) -> T {
     let (x, y) = (a.widen(), b.widen());
     if x < y || (x == y && a.is_negative_zero()) {
         a
@@ -201,7 +211,7 @@ pub(crate) fn minimum<T: Element>(a: T, b: T) -> T {
 
 /// The larger value; −0 < +0; NaN if either is NaN.
 #[inline(always)]
-pub(crate) fn maximum<T: Element>(a: T, b: T) -> T {
+pub(crate) fn maximum<T: Float>(a: T, b: T) -> T {
     let (x, y) = (a.widen(), b.widen());
     if x > y || (x == y && b.is_negative_zero()) {
         a
@@ -218,19 +228,19 @@ macro_rules! with_op {
     ($op:expr, |$f:ident| $body:expr) => {
         match $op {
             $crate::op::Op::Sum | $crate::op::Op::Avg => {
-                let $f = $crate::op::sum::<T>;
+                let $f = T::sum;
                 $body
             }
             $crate::op::Op::Min => {
-                let $f = $crate::op::minimum::<T>;
+                let $f = T::minimum;
                 $body
             }
             $crate::op::Op::Max => {
-                let $f = $crate::op::maximum::<T>;
+                let $f = T::maximum;
                 $body
             }
             $crate::op::Op::Prod => {
-                let $f = $crate::op::product::<T>;
+                let $f = T::product;
                 $body
             }
             $crate::op::Op::User(user) => {
@@ -245,7 +255,7 @@ pub(crate) use with_op;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::element::sealed::Float;
+    use crate::element::sealed::OnLattice;
 
     #[test]
     fn results_do_not_depend_on_operand_order() {

@@ -5,13 +5,13 @@
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use foldwire::codec::Codec;
-use foldwire::{Element, Op, bf16, f16};
+use foldwire::{Float, Op, bf16, f16};
 
 /// Most values of an input: two chunks and a bit.
 pub const MAX_VALUES: usize = 2 * 4096 + 40;
 
 /// What the targets need of the element types.
-pub trait Value: Element {
+pub trait Value: Float {
     /// The value with these bits (the low ones, for types of less than 64).
     fn from_raw(bits: u64) -> Self;
     /// The value's bits.

@@ -1,13 +1,13 @@
 //! Codecs into vectors, with what every caller must be able to rely on asserted on the way.
 
 use foldwire::codec::{Codec, CodecError, FzLight, Homomorphic, Values};
-use foldwire::{Element, Op};
+use foldwire::{Float, Op};
 
 /// Encodes `values` into a destination of exactly the size that the codec asks for.
 ///
 /// # Panics
 /// If the codec refuses.
-pub fn encode<T: Element>(codec: &FzLight<T>, values: &[T]) -> Vec<u8> {
+pub fn encode<T: Float>(codec: &FzLight<T>, values: &[T]) -> Vec<u8> {
     let mut bytes = vec![0xAA; codec.max_encoded_len(values.len()).expect("short enough")];
     let written = codec.encode(values, &mut bytes).expect("the destination is large enough");
     bytes.truncate(written.n_bytes);
@@ -18,7 +18,7 @@ pub fn encode<T: Element>(codec: &FzLight<T>, values: &[T]) -> Vec<u8> {
 ///
 /// # Panics
 /// If `bytes` are no valid encoding of that many.
-pub fn decode<T: Element>(codec: &FzLight<T>, bytes: &[u8], n_values: usize) -> Vec<T> {
+pub fn decode<T: Float>(codec: &FzLight<T>, bytes: &[u8], n_values: usize) -> Vec<T> {
     let mut values = vec![T::from_f64(-77.0); n_values];
     codec.decode(bytes, 1, &mut values).expect("a valid encoding");
     values
@@ -28,7 +28,7 @@ pub fn decode<T: Element>(codec: &FzLight<T>, bytes: &[u8], n_values: usize) -> 
 ///
 /// # Errors
 /// The codec's.
-pub fn fold<T: Element>(
+pub fn fold<T: Float>(
     codec: &FzLight<T>,
     op: &Op<'_, T>,
     frame: &[u8],
@@ -44,7 +44,7 @@ pub fn fold<T: Element>(
 ///
 /// # Errors
 /// The codec's.
-pub fn fold_store<T: Element>(
+pub fn fold_store<T: Float>(
     codec: &FzLight<T>,
     op: &Op<'_, T>,
     frame: &[u8],
@@ -62,7 +62,7 @@ pub fn fold_store<T: Element>(
 ///
 /// # Errors
 /// The codec's.
-pub fn combine<T: Element>(
+pub fn combine<T: Float>(
     codec: &FzLight<T>,
     op: &Op<'_, T>,
     [a, b]: [&[u8]; 2],

@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr;
 
-use foldwire::{Collective, DType, Element, Rank};
+use foldwire::{Collective, DType, Float, Rank};
 use mpi::ffi;
 use mpi::raw::AsRaw;
 use mpi::topology::{Communicator, SimpleCommunicator};
@@ -52,7 +52,7 @@ impl<'a, T> Memory<'a, T> {
     }
 }
 
-fn datatype<T: Element>() -> ffi::MPI_Datatype {
+fn datatype<T: Float>() -> ffi::MPI_Datatype {
     // SAFETY: constants of rsmpi's, written before the program starts.
     unsafe {
         match T::DTYPE {
@@ -78,7 +78,7 @@ fn operation(op: Operation) -> ffi::MPI_Op {
 
 /// Makes the call. The caller has checked that `memory` is as long as `call` needs on this rank,
 /// and that `call` is for as many ranks as `comm` has.
-pub(crate) fn collective<T: Element>(
+pub(crate) fn collective<T: Float>(
     comm: &SimpleCommunicator,
     call: &Call,
     memory: Memory<'_, T>,

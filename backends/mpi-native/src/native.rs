@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::marker::PhantomData;
 
 use foldwire::layout::share;
-use foldwire::{Collective, Element, Rank};
+use foldwire::{Collective, Float, Rank};
 use mpi::topology::{Communicator, SimpleCommunicator};
 
 use crate::ffi::{self, Memory};
@@ -166,7 +166,7 @@ impl Native {
     /// # Errors
     /// MPI's; [`Error::Length`]; [`Error::NoSuchCall`] for what MPI or Foldwire does not do in
     /// place.
-    pub fn run<T: Element>(&self, call: &Call, buffers: Buffers<'_, T>) -> Result<(), Error> {
+    pub fn run<T: Float>(&self, call: &Call, buffers: Buffers<'_, T>) -> Result<(), Error> {
         let (rank, collective) = (Rank::new(self.comm.rank() as usize), call.collective);
         let check = |buffer, need, have| match need == have {
             true => Ok(()),

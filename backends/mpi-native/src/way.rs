@@ -2,7 +2,7 @@
 
 use std::env;
 
-use foldwire::{Collective, Element};
+use foldwire::{Collective, Float};
 use mpi::topology::Communicator;
 
 use crate::ffi::tool::Variable;
@@ -206,7 +206,7 @@ impl Armed<'_> {
     ///
     /// # Errors
     /// As [`Native::run`]; also MPI's if the algorithm cannot do the call.
-    pub fn run<T: Element>(&self, call: &Call, buffers: Buffers<'_, T>) -> Result<(), Error> {
+    pub fn run<T: Float>(&self, call: &Call, buffers: Buffers<'_, T>) -> Result<(), Error> {
         self.tuned.native.run(call, buffers)
     }
 }

@@ -67,7 +67,7 @@ use foldwire::op::OpCode;
 use foldwire::primitive::Rules;
 use foldwire::schedule::{Call, Portion, Schedule};
 use foldwire::transport::{MAX_LANES, Rank};
-use foldwire::{Collective, Element, Error, Plan, Quantum, layout, select};
+use foldwire::{Collective, Element, Error, Float, Plan, Quantum, layout, select};
 use prices::picoseconds;
 use run::{Account, Entry, Job, Run};
 
@@ -216,7 +216,7 @@ pub struct Costs {
 impl Costs {
     /// Values as they are, and computing takes no time.
     #[must_use]
-    pub fn raw<T: Element>() -> Self {
+    pub fn raw<T: Float>() -> Self {
         Self::of(Speeds::FREE, Wire::exact(T::BYTES))
     }
 
@@ -290,7 +290,7 @@ pub struct RankPrediction {
 ///
 /// # Errors
 /// [`CostError`]: calls that the library refuses, and clusters on which nothing can run.
-pub fn predict<T: Element>(
+pub fn predict<T: Float>(
     case: &Case,
     cluster: &Cluster,
     costs: &Costs,
@@ -344,7 +344,7 @@ pub fn predict<T: Element>(
 }
 
 /// Seconds that a rank looks at its own values.
-fn look<T: Element>(case: &Case, call: Call, costs: &Costs, rank: usize) -> f64 {
+fn look<T: Float>(case: &Case, call: Call, costs: &Costs, rank: usize) -> f64 {
     let rank = Rank::new(rank);
     let own = match call.input(rank) {
         Portion::Nothing => 0,
@@ -407,7 +407,7 @@ fn account(
 }
 
 /// How the engine divides the array, and how many parts it lets messages carry.
-fn divide<T: Element>(
+fn divide<T: Float>(
     case: &Case,
     call: Call,
     schedule: &dyn Schedule,

@@ -1,6 +1,6 @@
 //! One preset on threads, for those who want only its time: the validation of the cost model.
 
-use foldwire::{Bound, Element, Preset, Rank};
+use foldwire::{Bound, Float, Preset, Rank};
 use foldwire_threads::World;
 
 use super::contestant::OfPlan;
@@ -23,7 +23,7 @@ pub(crate) struct Alone {
 impl Alone {
     /// Seconds of each of `n` runs, after one that does not count: the slowest rank's, from one
     /// buffer into another with rank 0 as root.
-    pub(crate) fn times<T: Element>(&self, n: usize, data: &Data<T>) -> anyhow::Result<Vec<f64>> {
+    pub(crate) fn times<T: Float>(&self, n: usize, data: &Data<T>) -> anyhow::Result<Vec<f64>> {
         let ranks = self.world.clone().run(|mut comm| -> anyhow::Result<Vec<f64>> {
             let problem = Problem {
                 collective: self.collective,

@@ -6,7 +6,7 @@
 //! counts), since one disturbance must not put a good one out, then by the median. Where runs are
 //! long there is no second heat. Since ranks tell each other their times, all of them choose alike.
 
-use foldwire::{Communicator, Element, Transport};
+use foldwire::{Communicator, Float, Transport};
 
 use super::contestant::{Buffers, Contestant, Done, Start};
 use super::problem::Problem;
@@ -26,7 +26,7 @@ const LONG: f64 = 0.2;
 const LONG_FINAL_ROUNDS: (usize, usize) = (3, 3);
 
 /// A way among others.
-pub(super) trait Candidate<X: Transport, T: Element>: Contestant<X, T> {
+pub(super) trait Candidate<X: Transport, T: Float>: Contestant<X, T> {
     /// What it is called among the others.
     fn way(&self) -> &str;
 
@@ -54,7 +54,7 @@ impl<C> BestOf<C> {
 impl<C> BestOf<C> {
     /// Runs candidates in turn, given by expected time and index; answers with the time that
     /// `sum_up` makes of the slowest rank's, and the index, the fastest first.
-    fn race<X: Transport, T: Element>(
+    fn race<X: Transport, T: Float>(
         &mut self,
         stage: &mut Stage<'_, X, T>,
         field: &[(f64, usize)],
@@ -87,7 +87,7 @@ fn shortest(times: &[f64]) -> f64 {
     times.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-impl<X: Transport, T: Element, C: Candidate<X, T>> Contestant<X, T> for BestOf<C> {
+impl<X: Transport, T: Float, C: Candidate<X, T>> Contestant<X, T> for BestOf<C> {
     fn name(&self) -> &'static str {
         self.name
     }

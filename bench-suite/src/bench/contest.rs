@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use anyhow::Context;
-use foldwire::{Collective, Communicator, Element, Rank, Report, Transport};
+use foldwire::{Collective, Communicator, Float, Rank, Report, Transport};
 use foldwire_fields::memory;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ pub(super) struct Settings {
 
 impl Settings {
     /// What the user asked for, between `size` ranks, with values of `T`.
-    pub(super) fn new<T: Element>(args: &BenchArgs, size: usize) -> Result<Self, UsageError> {
+    pub(super) fn new<T: Float>(args: &BenchArgs, size: usize) -> Result<Self, UsageError> {
         if args.root >= size {
             return Err(UsageError::new(format!(
                 "--root {} is no rank: the {size} ranks are 0 to {}",
@@ -90,7 +90,7 @@ impl Settings {
 
     /// Refuses arrays that do not fit in the memory of this machine, on which `ranks` of `size`
     /// are.
-    pub(super) fn check_room<T: Element>(
+    pub(super) fn check_room<T: Float>(
         &self,
         size: usize,
         ranks: Range<usize>,
@@ -114,7 +114,7 @@ impl Settings {
 }
 
 /// How many values of `T` arrays of these sizes have.
-pub(super) fn counts<T: Element>(sizes: &Sizes) -> Result<Vec<usize>, UsageError> {
+pub(super) fn counts<T: Float>(sizes: &Sizes) -> Result<Vec<usize>, UsageError> {
     let count = |&n_bytes: &usize| {
         n_bytes.is_multiple_of(T::BYTES).then_some(n_bytes / T::BYTES).ok_or_else(|| {
             UsageError::new(format!(
@@ -146,7 +146,7 @@ pub(super) struct Contest<'a, X: Transport, T> {
     pub(super) progress: &'a ProgressBar,
 }
 
-impl<X: Transport, T: Element + Into<f64>> Contest<'_, X, T> {
+impl<X: Transport, T: Float + Into<f64>> Contest<'_, X, T> {
     /// Plays it, together with all other ranks.
     ///
     /// # Errors

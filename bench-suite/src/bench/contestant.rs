@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Context;
-use foldwire::{Bound, Collective, Communicator, Element, Op, Plan, Preset, Report, Transport};
+use foldwire::{Bound, Collective, Communicator, Float, Op, Plan, Preset, Report, Transport};
 
 use super::problem::Problem;
 use super::stage::Stage;
@@ -20,7 +20,7 @@ pub(super) struct Buffers<T> {
 }
 
 /// A way to carry out collectives, played by all ranks together.
-pub(super) trait Contestant<X: Transport, T: Element> {
+pub(super) trait Contestant<X: Transport, T: Float> {
     /// A short name in lower case, unique in a benchmark.
     fn name(&self) -> &'static str;
 
@@ -95,7 +95,7 @@ impl OfPlan {
     }
 }
 
-impl<X: Transport, T: Element> Contestant<X, T> for OfPlan {
+impl<X: Transport, T: Float> Contestant<X, T> for OfPlan {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -118,7 +118,7 @@ impl<X: Transport, T: Element> Contestant<X, T> for OfPlan {
     }
 }
 
-fn call<X: Transport, T: Element>(
+fn call<X: Transport, T: Float>(
     comm: &mut Communicator<X>,
     problem: &Problem,
     buffers: &mut Buffers<T>,

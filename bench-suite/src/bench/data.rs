@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use foldwire::{DType, Element};
+use foldwire::{DType, Float};
 
 use crate::cli::DTypeArg;
 use crate::field::{Field, SMALLER, Values};
@@ -27,7 +27,7 @@ pub(crate) struct Data<T> {
     about: String,
 }
 
-impl<T: Element> Data<T> {
+impl<T: Float> Data<T> {
     /// # Panics
     /// If the base array is empty.
     pub(crate) fn new(base: Vec<T>, size: usize, about: String) -> Self {
@@ -109,7 +109,7 @@ impl Source {
     }
 
     /// The values as `T`, rounded if they are not.
-    pub(crate) fn data<T: Element>(&self, size: usize) -> Data<T> {
+    pub(crate) fn data<T: Float>(&self, size: usize) -> Data<T> {
         let (base, name): (Vec<T>, _) = match self {
             Self::BuiltIn => {
                 (waves(), format!("built-in: waves with 0.1 % noise, {SIDE} x {SIDE}"))
@@ -124,13 +124,13 @@ impl Source {
     }
 }
 
-fn convert<F: Element, T: Element>(values: &[F]) -> Vec<T> {
+fn convert<F: Float, T: Float>(values: &[F]) -> Vec<T> {
     values.iter().map(|x| T::from_f64(x.to_f64())).collect()
 }
 
 /// A smooth field between −2 and 2, with noise of 0.1 % of that: waves of several lengths, as in
 /// simulations of fluids.
-fn waves<T: Element>() -> Vec<T> {
+fn waves<T: Float>() -> Vec<T> {
     let mut state = 1_u64;
     let mut noise = || {
         // Knuth's MMIX generator; the high bits are the random ones.

@@ -1,7 +1,7 @@
 //! One rank of a job over libfabric, started by `foldwire launch`, mpirun or Slurm.
 
 use anyhow::Context;
-use foldwire::{Communicator, Element};
+use foldwire::{Communicator, Float};
 use foldwire_bootstrap::{Exchange, Place, Rendezvous};
 use foldwire_libfabric::{Endpoint, Settings as Fabric};
 
@@ -11,7 +11,7 @@ use crate::cli::BenchArgs;
 use crate::values::LinkRate;
 
 /// Plays this process's rank.
-pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> anyhow::Result<()> {
+pub(super) fn run<T: Float + Into<f64>>(args: &BenchArgs, source: &Source) -> anyhow::Result<()> {
     let place = Place::from_env()?;
     let (size, rank) = (place.size, place.rank.index());
     // All ranks find the same fault; one says so.

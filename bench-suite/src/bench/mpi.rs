@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Context;
-use foldwire::{Collective, Communicator, Element, Transport};
+use foldwire::{Collective, Communicator, Float, Transport};
 use foldwire_mpi_native::{self as native, Buffers as MpiBuffers, Call, Native, Operation, Tuned};
 use mpi::topology::{Communicator as _, SimpleCommunicator};
 use mpi::traits::CommunicatorCollectives;
@@ -27,7 +27,7 @@ use crate::streams;
 use crate::values::LinkRate;
 
 /// Plays this process's rank.
-pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> anyhow::Result<()> {
+pub(super) fn run<T: Float + Into<f64>>(args: &BenchArgs, source: &Source) -> anyhow::Result<()> {
     if args.mpi_best
         && let Some((name, value)) = native::required_environment()
     {
@@ -55,7 +55,7 @@ pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> 
     }
 }
 
-fn play<T: Element + Into<f64>>(
+fn play<T: Float + Into<f64>>(
     args: &BenchArgs,
     source: &Source,
     world: &SimpleCommunicator,
@@ -107,7 +107,7 @@ fn best(world: &SimpleCommunicator, settings: &Settings) -> anyhow::Result<BestO
 /// The library as it is.
 struct Default(Native);
 
-impl<X: Transport, T: Element> Contestant<X, T> for Default {
+impl<X: Transport, T: Float> Contestant<X, T> for Default {
     fn name(&self) -> &'static str {
         MPI_DEFAULT
     }
@@ -138,7 +138,7 @@ struct Way {
     is_even: bool,
 }
 
-impl<X: Transport, T: Element> Contestant<X, T> for Way {
+impl<X: Transport, T: Float> Contestant<X, T> for Way {
     fn name(&self) -> &'static str {
         MPI_BEST
     }
@@ -162,7 +162,7 @@ impl<X: Transport, T: Element> Contestant<X, T> for Way {
     }
 }
 
-impl<X: Transport, T: Element> Candidate<X, T> for Way {
+impl<X: Transport, T: Float> Candidate<X, T> for Way {
     fn way(&self) -> &str {
         &self.name
     }
@@ -184,7 +184,7 @@ fn call(problem: &Problem) -> Result<Call, native::Error> {
     Call::new(problem.collective, problem.count, problem.size, op, problem.root)
 }
 
-fn lend<'a, T: Element>(problem: &Problem, buffers: &'a mut Buffers<T>) -> MpiBuffers<'a, T> {
+fn lend<'a, T: Float>(problem: &Problem, buffers: &'a mut Buffers<T>) -> MpiBuffers<'a, T> {
     if problem.one_buffer() {
         MpiBuffers::InPlace(&mut buffers.recv)
     } else {
@@ -194,7 +194,7 @@ fn lend<'a, T: Element>(problem: &Problem, buffers: &'a mut Buffers<T>) -> MpiBu
 
 /// What is left to do when MPI has done: it has no average, and puts the result of a reduce-scatter
 /// in place at the start.
-fn finish<T: Element>(problem: &Problem, buffers: &mut Buffers<T>) -> Done {
+fn finish<T: Float>(problem: &Problem, buffers: &mut Buffers<T>) -> Done {
     let place = problem.result();
     let at_start = problem.in_place && problem.collective == Collective::ReduceScatter;
     let result_at = at_start.then_some(0);

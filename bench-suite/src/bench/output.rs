@@ -2,7 +2,7 @@
 //! (one JSON object).
 
 use foldwire::kernel::Level;
-use foldwire::{Communicator, Element, Transport};
+use foldwire::{Communicator, Float, Transport};
 use serde::{Deserialize, Serialize};
 
 use super::contest::{Outcome, Settings};
@@ -72,7 +72,7 @@ pub(crate) struct Head {
 
 impl Head {
     /// `backend` is its name, and whatever else says what it is.
-    pub(super) fn new<X: Transport, T: Element>(
+    pub(super) fn new<X: Transport, T: Float>(
         args: &BenchArgs,
         comm: &Communicator<X>,
         backend: &str,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use foldwire::bound::{rounding, underflow};
 use foldwire::layout::share;
 use foldwire::schedule::Call;
-use foldwire::{Collective, Element, Rank};
+use foldwire::{Collective, Float, Rank};
 
 use super::data::Data;
 use crate::cli::OpArg;
@@ -76,7 +76,7 @@ impl Problem {
     }
 
     /// The exact values of the result from place `first` of the array on, in f64.
-    pub(super) fn exact<T: Element>(&self, data: &Data<T>, first: usize, out: &mut [f64]) {
+    pub(super) fn exact<T: Float>(&self, data: &Data<T>, first: usize, out: &mut [f64]) {
         let mut values = vec![T::from_f64(0.0); out.len()];
         match self.collective {
             collective if collective.reduces() => {
@@ -123,7 +123,7 @@ impl Problem {
 
     /// What rounding in `T` may cost a result whose operands are at most `magnitude` each; movement
     /// rounds nothing.
-    pub(super) fn rounding<T: Element>(&self, magnitude: f64) -> f64 {
+    pub(super) fn rounding<T: Float>(&self, magnitude: f64) -> f64 {
         if !self.collective.reduces() {
             return 0.0;
         }

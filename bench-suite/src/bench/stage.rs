@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use foldwire::layout::share;
 use foldwire::schedule::RecursiveDoubling;
-use foldwire::{Communicator, Element, Op, Plan, Transport};
+use foldwire::{Communicator, Float, Op, Plan, Transport};
 use foldwire_fields::memory::{self, NoMemory};
 
 use super::contestant::{Buffers, Contestant, Done};
@@ -42,7 +42,7 @@ pub(super) struct Stage<'a, X: Transport, T> {
     pub(super) buffers: Buffers<T>,
 }
 
-impl<'a, X: Transport, T: Element> Stage<'a, X, T> {
+impl<'a, X: Transport, T: Float> Stage<'a, X, T> {
     /// # Errors
     /// When there is no memory for the buffers.
     pub(super) fn new(

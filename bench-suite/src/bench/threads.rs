@@ -1,6 +1,6 @@
 //! Ranks that are threads of this process.
 
-use foldwire::{Communicator, Element};
+use foldwire::{Communicator, Float};
 use foldwire_threads::Endpoint;
 
 use super::stage::{Barrier, barrier};
@@ -12,7 +12,7 @@ use crate::values::{self, LinkRate};
 const DEFAULT_RANKS: usize = 4;
 
 /// Starts the ranks and runs the benchmark.
-pub(super) fn run<T: Element + Into<f64>>(args: &BenchArgs, source: &Source) -> anyhow::Result<()> {
+pub(super) fn run<T: Float + Into<f64>>(args: &BenchArgs, source: &Source) -> anyhow::Result<()> {
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
     let settings = Settings::new::<T>(args, size)?;
     settings.check_room::<T>(size, 0..size)?;

@@ -1,6 +1,6 @@
 //! How far a rank's result is from the exact one.
 
-use foldwire::Element;
+use foldwire::Float;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::data::Data;
@@ -31,7 +31,7 @@ const DIGEST_BITS: u32 = 52;
 impl Verdict {
     /// Compares `result` with the part of the exact array that `problem` says is this rank's, from
     /// which it may be off by `allowed`.
-    pub(super) fn of<T: Element + Into<f64>>(
+    pub(super) fn of<T: Float + Into<f64>>(
         problem: &Problem,
         data: &Data<T>,
         result: &[T],

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use foldwire::codec::{BlockStats, Codec, CodecError, FzLight, Homomorphic};
 use foldwire::kernel::Level;
-use foldwire::{Element, Op, Quantum};
+use foldwire::{Float, Op, Quantum};
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -106,7 +106,7 @@ pub(super) struct Bench<'a, T> {
     n_rounds: usize,
 }
 
-impl<'a, T: Element + Into<f64>> Bench<'a, T> {
+impl<'a, T: Float + Into<f64>> Bench<'a, T> {
     /// Most bytes that measuring takes beside the field itself: three arrays as long, the scratch,
     /// and encodings of both operands and their sum.
     ///
@@ -236,7 +236,7 @@ impl<'a, T: Element + Into<f64>> Bench<'a, T> {
 /// # Panics
 ///
 /// When one frame cannot hold the values.
-fn max_encoded_len<T: Element>(n_values: usize) -> usize {
+fn max_encoded_len<T: Float>(n_values: usize) -> usize {
     let codec = FzLight::<T>::new(Quantum::LOSSLESS, MAX_OPERANDS);
     codec.max_encoded_len(n_values).expect("the caller has checked the length")
 }
@@ -249,7 +249,7 @@ fn repeated(mut work: impl FnMut()) -> impl FnMut() -> Duration {
 }
 
 /// |value − exact|, infinite where the value is not finite.
-fn error<T: Element>(exact: T, value: T) -> f64 {
+fn error<T: Float>(exact: T, value: T) -> f64 {
     let value = value.to_f64();
     if value.is_finite() { (value - exact.to_f64()).abs() } else { f64::INFINITY }
 }
@@ -257,7 +257,7 @@ fn error<T: Element>(exact: T, value: T) -> f64 {
 /// Whether `sum` is x + y within twice the bound and what rounding can cost: one rounding each for
 /// the two operands and the sum in `T`, and one for the sum here; less than 4 u (|x| + |y| +
 /// 2·bound).
-fn is_sum<T: Element>(sum: T, x: T, y: T, bound: f64) -> bool {
+fn is_sum<T: Float>(sum: T, x: T, y: T, bound: f64) -> bool {
     let (sum, x, y) = (sum.to_f64(), x.to_f64(), y.to_f64());
     let exact = x + y;
     if !(x.is_finite() && y.is_finite()) {

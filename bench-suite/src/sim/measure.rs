@@ -21,7 +21,7 @@ use foldwire::bound::Extent;
 use foldwire::codec::{Codec, CodecId, CodecParams, Values};
 use foldwire::frame::HEADER_BYTES;
 use foldwire::kernel::{CHUNK, Level, sample};
-use foldwire::{Bound, Element, Op, Quantum};
+use foldwire::{Bound, Float, Op, Quantum};
 use foldwire_sim::cost::{Costs, Speeds, Wire};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -57,7 +57,7 @@ pub(super) struct Task {
 
 impl Task {
     /// Values of a full segment.
-    fn n_values<T: Element>(&self, codec: &dyn Codec<T>) -> usize {
+    fn n_values<T: Float>(&self, codec: &dyn Codec<T>) -> usize {
         let fits = |n: usize| {
             codec.max_encoded_len(n).is_some_and(|len| len + HEADER_BYTES <= self.frame_bytes)
         };
@@ -65,7 +65,7 @@ impl Task {
         CHUNK * chunks.max(1)
     }
 
-    fn codec<T: Element>(&self, data: &Data<T>) -> foldwire::codec::AnyCodec<T> {
+    fn codec<T: Float>(&self, data: &Data<T>) -> foldwire::codec::AnyCodec<T> {
         let bound = self.bound.absolute(Extent::of(data.base()));
         let quantum = bound.and_then(Quantum::new::<T>).unwrap_or(Quantum::LOSSLESS);
         let params = CodecParams {
@@ -81,7 +81,7 @@ impl Task {
     ///
     /// # Errors
     /// What the codec says.
-    pub(super) fn wire<T: Element>(&self, data: &Data<T>) -> anyhow::Result<Wire> {
+    pub(super) fn wire<T: Float>(&self, data: &Data<T>) -> anyhow::Result<Wire> {
         let data = &data.between(self.size);
         let codec = self.codec(data);
         let codec = codec.as_dyn();
@@ -124,7 +124,7 @@ impl Task {
     ///
     /// # Errors
     /// What the codec says.
-    pub(super) fn costs<T: Element>(&self, data: &Data<T>) -> anyhow::Result<Costs> {
+    pub(super) fn costs<T: Float>(&self, data: &Data<T>) -> anyhow::Result<Costs> {
         let data = &data.between(self.size);
         // Where one thread computes, another stands in for the rank or network that its frames come
         // from.
@@ -219,7 +219,7 @@ impl Pools {
 }
 
 impl Task {
-    fn pools<T: Element>(&self, data: &Data<T>) -> anyhow::Result<Pools> {
+    fn pools<T: Float>(&self, data: &Data<T>) -> anyhow::Result<Pools> {
         let codec = self.codec(data);
         let codec = codec.as_dyn();
         let n = self.n_values(codec);
@@ -288,7 +288,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// One thread's arrays.
-struct Bench<T: Element> {
+struct Bench<T: Float> {
     codec: foldwire::codec::AnyCodec<T>,
     n: usize,
     n_segments: usize,
@@ -298,7 +298,7 @@ struct Bench<T: Element> {
     floats: Vec<Vec<T>>,
 }
 
-impl<T: Element> Bench<T> {
+impl<T: Float> Bench<T> {
     /// A thread that does not compute has no arrays.
     fn new(task: &Task, data: &Data<T>, thread: usize, computes: bool) -> Self {
         let codec = task.codec(data);

@@ -11,7 +11,7 @@ use std::thread::available_parallelism;
 
 use anyhow::Context;
 use foldwire::codec::CodecId;
-use foldwire::{Element, Plan};
+use foldwire::{Float, Plan};
 use foldwire_sim::cost::{self, Costs, Wire};
 use serde::{Deserialize, Serialize};
 
@@ -134,7 +134,7 @@ impl SpeedsFile {
         Ok(file)
     }
 
-    fn raw<T: Element>(&self) -> Costs {
+    fn raw<T: Float>(&self) -> Costs {
         let Memory { copy, add, look, checksum } = self.raw.unwrap_or(self.memory);
         // Values are added in the received frame; what is stored as well is copied from it.
         let speeds = cost::Speeds {
@@ -148,7 +148,7 @@ impl SpeedsFile {
         Costs { speeds: speeds.times(1e9), wire: Wire::exact(T::BYTES), look, sample: look * 10.0 }
     }
 
-    fn lossy<T: Element>(&self, measured: Wire) -> Costs {
+    fn lossy<T: Float>(&self, measured: Wire) -> Costs {
         let Memory { copy, add, look, checksum } = self.memory;
         let Codec { encode, decode, combine, fold, fold_store, reduce, refold, recode } =
             self.codec;
@@ -201,7 +201,7 @@ impl Speeds {
     ///
     /// # Errors
     /// Files that are missing or no such table.
-    pub(super) fn new<T: Element>(
+    pub(super) fn new<T: Float>(
         args: &SimArgs,
         setting: &Setting,
         data: &Data<T>,

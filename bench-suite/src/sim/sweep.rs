@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use foldwire::{Bound, Collective, DType, Element, Plan, Preset};
+use foldwire::{Bound, Collective, DType, Float, Plan, Preset};
 use foldwire_sim::cost::{Case, Cluster, CostError, Host, Network, predict};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -30,7 +30,7 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    pub(super) fn new<T: Element>(args: &SimArgs, collective: Collective) -> Self {
+    pub(super) fn new<T: Float>(args: &SimArgs, collective: Collective) -> Self {
         let network = Network {
             latency: args.latency,
             rate: args.link.bytes_per_s(),
@@ -99,7 +99,7 @@ pub(super) struct Sweep {
 impl Sweep {
     /// # Errors
     /// [`CostError`].
-    pub(super) fn run<T: Element>(setting: &Setting, speeds: &Speeds) -> Result<Self, CostError> {
+    pub(super) fn run<T: Float>(setting: &Setting, speeds: &Speeds) -> Result<Self, CostError> {
         let each = |&ranks: &usize| setting.presets.iter().map(move |&preset| (ranks, preset));
         let cases: Vec<_> = setting.ranks.iter().flat_map(each).collect();
         let progress = progress::bar("simulating", cases.len());
@@ -122,7 +122,7 @@ impl Sweep {
     }
 }
 
-fn one<T: Element>(
+fn one<T: Float>(
     setting: &Setting,
     speeds: &Speeds,
     ranks: usize,

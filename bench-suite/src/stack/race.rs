@@ -4,7 +4,7 @@
 //! disturbs the machine disturbs all alike; ranks start together behind a barrier, and a run lasts
 //! from the first rank's start to the last rank's end. One round warms up and is not counted.
 
-use foldwire::{Bound, Collective, Element, Error, Op, Plan, Preset, Report};
+use foldwire::{Bound, Collective, Error, Float, Op, Plan, Preset, Report};
 use indicatif::ProgressBar;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ impl Race {
     }
 
     /// Runs the race; one volume a rank.
-    pub(super) fn run<T: Element>(
+    pub(super) fn run<T: Float>(
         &self,
         volumes: &[Vec<T>],
         progress: &ProgressBar,

@@ -6,7 +6,7 @@
 use super::Case;
 use crate::data;
 use foldwire::{
-    Collective, Communicator, Element, Error, Operation, Pending, Rank, Report, SharedCommunicator,
+    Collective, Communicator, Error, Float, Operation, Pending, Rank, Report, SharedCommunicator,
     Transport,
 };
 
@@ -22,7 +22,7 @@ pub struct Buffers<T> {
 impl Case {
     /// What `rank` starts with. Where it contributes nothing there is garbage.
     #[must_use]
-    pub fn buffers<T: Element>(&self, rank: usize) -> Buffers<T> {
+    pub fn buffers<T: Float>(&self, rank: usize) -> Buffers<T> {
         let mut data = self.input::<T>(rank);
         let garbage = T::from_f64(-77.0);
         let mut recv = vec![garbage; self.result_range(rank).len()];
@@ -50,7 +50,7 @@ impl Case {
     ///
     /// # Panics
     /// If the suite does not know the collective.
-    pub fn start<'a, T: Element, X: Transport>(
+    pub fn start<'a, T: Float, X: Transport>(
         &self,
         comm: &'a mut Communicator<X>,
         buffers: &'a mut Buffers<T>,
@@ -95,7 +95,7 @@ impl Case {
     ///
     /// # Panics
     /// If the suite does not know the collective.
-    pub fn start_at_once<'a, T: Element, X: Transport + 'a>(
+    pub fn start_at_once<'a, T: Float, X: Transport + 'a>(
         &self,
         comm: &SharedCommunicator<'a, X>,
     ) -> Result<Pending<'a, X, T, Vec<T>>, Error> {
@@ -139,7 +139,7 @@ impl Case {
 
     /// As [`result`](Self::result), of what a call beside others gave back.
     #[must_use]
-    pub fn result_at_once<T: Element>(&self, rank: usize, given_back: Vec<T>) -> Vec<T> {
+    pub fn result_at_once<T: Float>(&self, rank: usize, given_back: Vec<T>) -> Vec<T> {
         let moves_apart = matches!(self.collective, Collective::Scatter | Collective::Gather);
         if self.is_in_place() && !moves_apart {
             self.result(rank, Buffers { data: given_back, recv: Vec::new() })
@@ -153,7 +153,7 @@ impl Case {
     /// # Panics
     /// If the call changed what it must not touch.
     #[must_use]
-    pub fn result<T: Element>(&self, rank: usize, buffers: Buffers<T>) -> Vec<T> {
+    pub fn result<T: Float>(&self, rank: usize, buffers: Buffers<T>) -> Vec<T> {
         let Buffers { data, recv } = buffers;
         if self.collective == Collective::ReduceScatter && self.in_place {
             let (before, share) = (self.input::<T>(rank), self.share(rank));
@@ -173,7 +173,7 @@ impl Case {
     ///
     /// # Errors
     /// The call's.
-    pub fn run_rank<T: Element, X: Transport>(
+    pub fn run_rank<T: Float, X: Transport>(
         &self,
         comm: &mut Communicator<X>,
     ) -> Result<(Vec<T>, Report), Error> {

@@ -3,7 +3,7 @@
 use super::{Case, Operation};
 use crate::{Backend, Threads, data, oracle, with_type};
 use foldwire::schedule::Call;
-use foldwire::{Collective, Communicator, Element, Rank, Report, Scope, Transport};
+use foldwire::{Collective, Communicator, Float, Rank, Report, Scope, Transport};
 
 impl Case {
     /// Runs the case, checks every rank's result, and returns a [word](Self::word) of each.
@@ -14,7 +14,7 @@ impl Case {
         with_type!(self.dtype, T => self.check_as::<T, B>(backend))
     }
 
-    fn check_as<T: Element, B: Backend>(&self, backend: &B) -> Vec<u64> {
+    fn check_as<T: Float, B: Backend>(&self, backend: &B) -> Vec<u64> {
         let outcomes = backend.run(self.size, |mut comm| self.outcome::<T, _>(&mut comm));
         let inputs = self.inputs::<T>();
         for (rank, (result, report)) in backend.ranks(self.size).zip(&outcomes) {
@@ -44,7 +44,7 @@ impl Case {
         with_type!(self.dtype, T => self.compare_as::<T, B>(backend));
     }
 
-    fn compare_as<T: Element, B: Backend>(&self, backend: &B) {
+    fn compare_as<T: Float, B: Backend>(&self, backend: &B) {
         let outcomes = backend.run_transports(self.size, |transport| {
             let n_bytes = transport.frame_capacity();
             let mut comm = Communicator::new(transport).expect("frames are large enough");
@@ -60,14 +60,14 @@ impl Case {
         }
     }
 
-    fn outcome<T: Element, X: Transport>(&self, comm: &mut Communicator<X>) -> (Vec<T>, Report) {
+    fn outcome<T: Float, X: Transport>(&self, comm: &mut Communicator<X>) -> (Vec<T>, Report) {
         let outcome = self.run_rank::<T, _>(comm);
         outcome.unwrap_or_else(|error| panic!("{self:?}, rank {}: {error}", comm.rank()))
     }
 
     /// A digest of a rank's result and of what the report promises of it.
     #[must_use]
-    pub fn word<T: Element>(result: &[T], report: &Report) -> u64 {
+    pub fn word<T: Float>(result: &[T], report: &Report) -> u64 {
         // No error is negative.
         let promise = [report.bound, report.worst_case.unwrap_or(-1.0)];
         data::digest(result) ^ data::digest(&promise)
@@ -84,7 +84,7 @@ impl Case {
 
     /// What every rank contributes (and more, where it does not contribute all).
     #[must_use]
-    pub fn inputs<T: Element>(&self) -> Vec<Vec<T>> {
+    pub fn inputs<T: Float>(&self) -> Vec<Vec<T>> {
         (0..self.size).map(|rank| self.input(rank)).collect()
     }
 
@@ -92,7 +92,7 @@ impl Case {
     ///
     /// # Errors
     /// What is wrong.
-    pub fn verify<T: Element>(
+    pub fn verify<T: Float>(
         &self,
         rank: usize,
         result: &[T],
@@ -134,7 +134,7 @@ impl Case {
 
     /// How far a value, made of `operands`, is off, or what is wrong with it. If nothing is
     /// reduced, it is the operand of `owner`.
-    fn error_of<T: Element>(
+    fn error_of<T: Float>(
         &self,
         got: T,
         owner: usize,
@@ -181,7 +181,7 @@ impl Case {
     }
 
     /// The bound on each operand that the case asks for.
-    fn asked<T: Element>(&self, inputs: &[Vec<T>]) -> f64 {
+    fn asked<T: Float>(&self, inputs: &[Vec<T>]) -> f64 {
         if self.codec.is_exact() {
             return 0.0;
         }

@@ -1,7 +1,7 @@
 //! The lattice that keeps an absolute bound.
 
 use super::BoundError;
-use crate::element::{Element, sealed::Wide};
+use crate::element::{Float, sealed::Wide};
 use core::fmt;
 
 /// How far apart the points of the lattice are.
@@ -44,7 +44,7 @@ impl Quantum {
     ///
     /// # Errors
     /// [`BoundError::NotPositive`] if `bound` is negative or NaN.
-    pub fn new<T: Element>(bound: f64) -> Result<Self, BoundError> {
+    pub fn new<T: Float>(bound: f64) -> Result<Self, BoundError> {
         Self::with_spacing::<T>(bound, Spacing::Widest)
     }
 
@@ -61,7 +61,7 @@ impl Quantum {
     /// assert_eq!((quantum.step(), quantum.bound()), (1.0, 0.5));
     /// # Ok::<(), foldwire::bound::BoundError>(())
     /// ```
-    pub fn with_spacing<T: Element>(bound: f64, spacing: Spacing) -> Result<Self, BoundError> {
+    pub fn with_spacing<T: Float>(bound: f64, spacing: Spacing) -> Result<Self, BoundError> {
         if bound.is_nan() || bound < 0.0 {
             return Err(BoundError::NotPositive { value: bound });
         }
@@ -110,7 +110,7 @@ impl Quantum {
     }
 
     /// The quantum for elements of another type than it was made for.
-    pub(crate) fn of_type<T: Element>(self) -> Self {
+    pub(crate) fn of_type<T: Float>(self) -> Self {
         let is_of_type = T::Wide::nearest(self.step).to_f64() == self.step;
         if is_of_type && (!T::IS_NARROW || self.spacing == Spacing::PowerOfTwo) {
             return self;
@@ -121,7 +121,7 @@ impl Quantum {
 
     /// What the rounded difference of a value and its point of the lattice must be *below*
     /// (docs/guarantees.md, "The check").
-    pub(crate) fn limit_of_errors<T: Element>(self) -> T::Wide {
+    pub(crate) fn limit_of_errors<T: Float>(self) -> T::Wide {
         let bound = T::Wide::nearest(self.bound);
         match self.spacing {
             Spacing::Widest if bound.to_f64() > self.bound => bound.next_down(),

@@ -10,7 +10,7 @@
 mod parallel;
 
 use super::{CodecError, DecodeError, EncodeError, Values, Written};
-use crate::element::{DType, Element};
+use crate::element::{DType, Float};
 use crate::kernel::{CHUNK, PAD};
 
 /// Version of the payload format.
@@ -131,7 +131,7 @@ impl<T> Pieces for Values<'_, T> {
 /// Calls `run(first, values)` for runs of whole chunks that make up `dst`, `first` being a run's
 /// first chunk: with the `rayon` feature, and enough chunks, on several threads; else there is one
 /// run.
-pub(super) fn for_each_run<T: Element>(
+pub(super) fn for_each_run<T: Float>(
     dst: &mut [T],
     run: impl Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync,
 ) -> Result<(), DecodeError> {
@@ -180,7 +180,7 @@ pub(super) struct Stream<'a, T> {
     element: core::marker::PhantomData<T>,
 }
 
-impl<'a, T: Element> Stream<'a, T> {
+impl<'a, T: Float> Stream<'a, T> {
     pub(super) fn parse(src: &'a [u8]) -> Result<Self, DecodeError> {
         let truncated = |need| DecodeError::Truncated { need, have: src.len() };
         let header: &[u8; HEADER_BYTES] = src.first_chunk().ok_or(truncated(HEADER_BYTES))?;

@@ -12,8 +12,8 @@ use super::{BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, Fi
 use super::{Homomorphic, Values, Written, operate};
 use crate::bound::Quantum;
 use crate::element::{
-    Element,
-    sealed::{Float, Wide},
+    Float,
+    sealed::{OnLattice, Wide},
 };
 use crate::kernel::chunk::ChunkView;
 use crate::kernel::stores::{Fence, Stores};
@@ -40,7 +40,7 @@ pub use super::chunked::{HEADER_BYTES, VERSION};
 /// # Ok::<(), foldwire::codec::CodecError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct FzLight<T: Element> {
+pub struct FzLight<T: Float> {
     quantum: Quantum,
     max_operands: u32,
     /// For own values.
@@ -50,7 +50,7 @@ pub struct FzLight<T: Element> {
     kernel: Kernel<T>,
 }
 
-impl<T: Element> FzLight<T> {
+impl<T: Float> FzLight<T> {
     /// The codec with the machine's best kernels, whose codes leave head-room for sums of
     /// `max_operands` (at least 1).
     #[must_use]
@@ -67,7 +67,7 @@ impl<T: Element> FzLight<T> {
     pub(crate) fn from_params(params: &CodecParams) -> Self {
         let max_operands = params.max_operands.max(1);
         // Twice the sum's range must fit the code, as residuals are differences of two sums.
-        let head_room = libm::ldexp(1.0, <T as Float>::Code::BITS as i32 - 2);
+        let head_room = libm::ldexp(1.0, <T as OnLattice>::Code::BITS as i32 - 2);
         let weight = op::weight(if params.averages { max_operands } else { 1 });
         let quantum = params.quantum.of_type::<T>();
         // No point is beyond the type's largest value, so that averages of points are not.
@@ -166,7 +166,7 @@ impl<T: Element> FzLight<T> {
 }
 
 /// Checks and returns chunk `index`.
-fn chunk_of<'a, T: Element>(
+fn chunk_of<'a, T: Float>(
     stream: &Stream<'a, T>,
     index: usize,
 ) -> Result<ChunkView<'a, T>, DecodeError> {
@@ -182,7 +182,7 @@ impl From<Encoded> for Written {
     }
 }
 
-impl<T: Element> Codec<T> for FzLight<T> {
+impl<T: Float> Codec<T> for FzLight<T> {
     fn id(&self) -> CodecId {
         CodecId::FzLight
     }
@@ -323,7 +323,7 @@ impl<T: Element> Codec<T> for FzLight<T> {
     }
 }
 
-impl<T: Element> Homomorphic<T> for FzLight<T> {
+impl<T: Float> Homomorphic<T> for FzLight<T> {
     fn combine(
         &self,
         op: &Op<'_, T>,
@@ -348,7 +348,7 @@ impl<T: Element> Homomorphic<T> for FzLight<T> {
     }
 }
 
-fn block_paths<T: Element>(a: &ChunkView<'_, T>, b: &ChunkView<'_, T>) -> BlockStats {
+fn block_paths<T: Float>(a: &ChunkView<'_, T>, b: &ChunkView<'_, T>) -> BlockStats {
     let mut paths = BlockStats::default();
     for (a, b) in a.occupied().into_iter().zip(b.occupied()) {
         paths.left += u64::from((a & !b).count_ones());

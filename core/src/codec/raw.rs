@@ -8,7 +8,7 @@ use super::{Written, operate, operate_own};
 use crate::element::Element;
 use crate::kernel::CHUNK;
 use crate::kernel::stores::{self, Fence, Stores};
-use crate::op::{self, Op, divide, divisor_of_sums, weighted, with_op};
+use crate::op::{Op, with_op};
 
 /// Values as they are, but for averages, whose operands enter by a weight.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ impl<T: Element> Raw<T> {
 
     pub(super) fn from_params(params: &CodecParams) -> Self {
         let n_operands = if params.averages { params.max_operands } else { 1 };
-        Self { weight: op::weight(n_operands) }
+        Self { weight: T::weight(n_operands) }
     }
 }
 
@@ -125,7 +125,7 @@ impl<T: Element> Codec<T> for Raw<T> {
         let dst = room::<T>(src.len(), dst)?;
         for_each_piece_mut::<T>(dst, |start, out| {
             for (out, &x) in out.iter_mut().zip(&src[start..]) {
-                *out = weighted(x, self.weight);
+                *out = x.weighted(self.weight);
             }
         });
         Ok(Written { n_bytes: dst.len(), ..Written::default() })
@@ -166,7 +166,7 @@ impl<T: Element> Codec<T> for Raw<T> {
             return Err(DecodeError::Count { found, expected: end });
         }
         bytemuck::cast_slice_mut(dst).copy_from_slice(&src[start * T::BYTES..end * T::BYTES]);
-        divide(dst, divisor_of_sums(divisor, self.weight));
+        T::divide(dst, divisor, self.weight);
         Ok(())
     }
 
@@ -213,7 +213,7 @@ impl<T: Element> Codec<T> for Raw<T> {
                 });
             } else {
                 with_op!(op, |f| for ((out, &a), b) in pieces.zip(src) {
-                    *out = f(weighted(a, weight), read(b));
+                    *out = f(a.weighted(weight), read(b));
                 });
             }
         });

@@ -21,7 +21,7 @@ use super::operation::Step;
 use super::{Communicator, Terms, survey};
 use crate::bound::Quantum;
 use crate::budget::{Budget, check_bound, resolve};
-use crate::codec::{AnyCodec, Raw};
+use crate::codec::AnyCodec;
 use crate::element::Element;
 use crate::engine::{Limits, rest_after};
 use crate::error::{Buffer, Error};
@@ -82,8 +82,8 @@ pub struct Outgoing<'d, T: Element> {
 impl<'d, T: Element> Outgoing<'d, T> {
     /// These values to `to`.
     #[must_use]
-    pub const fn new(to: Rank, tag: u32, data: &'d [T]) -> Self {
-        let (codec, quantum) = (AnyCodec::Raw(Raw::new()), Quantum::LOSSLESS);
+    pub fn new(to: Rank, tag: u32, data: &'d [T]) -> Self {
+        let (codec, quantum) = (AnyCodec::raw(T::ONE), Quantum::LOSSLESS);
         let cursor = Cursor { n_values: 0, n_segments: 0, is_done: false };
         Self { to, tag, data, cursor, codec, quantum, segment: CHUNK }
     }
@@ -261,14 +261,13 @@ impl<X: Transport> Communicator<X> {
         let (shares, window) = (Shares::Even(data.len()), Window::Own);
         let (op, dtype, lanes) = (OpCode::None, T::DTYPE, 1);
         let terms = Terms { schedule: &Linear, call, op, plan, dtype, lanes, shares, window };
-        let look =
-            |sampled| survey::conclude(survey::look(data, self.config.level, sampled), sampled);
+        let look = |sampled| survey::conclude(T::look(data, self.config.level, sampled), sampled);
         let extent = if plan.needs_extent() {
             look(plan.samples(data.len())).or_else(|| look(false)).flatten()
         } else {
             None
         };
-        let budget = resolve::<T>(&terms, extent)?;
+        let budget = resolve(&terms, extent)?;
         send.cursor = Cursor::default();
         send.quantum = budget.quantum;
         send.codec = self.codec(&terms, budget.quantum);

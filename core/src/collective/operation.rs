@@ -5,7 +5,7 @@ use super::terms::Terms;
 use super::{Communicator, Request};
 use crate::bound::Quantum;
 use crate::budget::{Budget, ask, resolve};
-use crate::codec::{AnyCodec, Raw};
+use crate::codec::AnyCodec;
 use crate::element::Element;
 #[cfg(feature = "alloc")]
 use crate::engine::Each;
@@ -167,7 +167,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             let sampled = self.terms.plan.samples(self.terms.shares.count());
             self.start_look(comm, request, sampled)
         } else {
-            let budget = resolve::<T>(&self.terms, None)?;
+            let budget = resolve(&self.terms, None)?;
             self.start_call(comm, &budget)
         }
     }
@@ -207,7 +207,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let deadline = |left| comm.transport.now().saturating_add(left);
         let limits =
             Limits { stall: comm.config.timeout, deadline: comm.config.deadline.map(deadline) };
-        let phase = Phase::Call(AnyCodec::Raw(Raw::new()));
+        let phase = Phase::Call(AnyCodec::raw(T::ONE));
         Self { terms, limits, engine: None, phase, before: Report::default() }
     }
 
@@ -219,7 +219,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         sampled: bool,
     ) -> Result<(), Error> {
         let own = request.own_values(comm.size(), comm.rank());
-        let values = survey::look(own, comm.config.level, sampled);
+        let values = T::look(own, comm.config.level, sampled);
         let (measure, asked) = ask(&self.terms, sampled);
         let look = self.terms.of_look();
         let codec = comm.codec::<f64>(&look, Quantum::LOSSLESS);
@@ -287,7 +287,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let limits = self.limits;
         let progress = match &mut self.phase {
             Phase::Look { values, .. } => {
-                let codec = AnyCodec::Raw(Raw::new());
+                let codec = AnyCodec::raw(1.0);
                 let buffers = &mut Buffers::InPlace(values);
                 let mut work = Work { codec: codec.as_dyn(), op: Op::Max, divisor: 1, buffers };
                 engine.poll(transport, &mut work, limits, notices)?
@@ -318,7 +318,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         };
         self.before = report;
         match survey::conclude(values, sampled) {
-            Some(extent) => self.start_call(comm, &resolve::<T>(&self.terms, extent)?)?,
+            Some(extent) => self.start_call(comm, &resolve(&self.terms, extent)?)?,
             None => self.start_look(comm, request, false)?,
         }
         Ok(Step::Moved)

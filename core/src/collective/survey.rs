@@ -8,7 +8,7 @@
 //! that is to be feared; then everything is looked at.
 
 use crate::bound::Extent;
-use crate::element::Element;
+use crate::element::Float;
 use crate::kernel::{Kernel, Level, sample};
 
 /// Values exchanged, under maximum: [−min, max] of one half of a sample and of the other.
@@ -17,7 +17,7 @@ pub const N_VALUES: usize = 4;
 const AGREEMENT: f64 = 0.75;
 
 /// One rank's look at its values.
-pub(crate) fn look<T: Element>(values: &[T], level: Level, sampled: bool) -> [f64; N_VALUES] {
+pub(crate) fn look<T: Float>(values: &[T], level: Level, sampled: bool) -> [f64; N_VALUES] {
     let halves =
         if sampled { sample::extents(values) } else { [Kernel::at(level).extent(values); 2] };
     let [(a, b), (c, d)] = halves.map(|(min, max)| (-min.to_f64(), max.to_f64()));

@@ -4,9 +4,8 @@
 //! of IEEE 754, to nearest with ties to even (as in the crate `half`, tested below), but for NaN,
 //! which need only stay NaN. After F. Giesen, *float ↔ half variants* (2012).
 
-use super::sealed::Float;
-use super::{DType, Element, bf16, f16};
-use crate::codec::{AnyCodec, Codec};
+use super::sealed::OnLattice;
+use super::{DType, Element, Float, bf16, f16, float_value};
 use crate::kernel::{Kernels, Level};
 
 const F32_FRACTION: u32 = 23;
@@ -84,8 +83,13 @@ fn to_odd(value: f64) -> f32 {
 
 macro_rules! sixteen {
     ($float:ident, $dtype:ident, $digits:literal, $widen:ident, $narrow:ident) => {
+        float_value!($float, zero: $float::ZERO, one: $float::ONE);
+
         impl Element for $float {
             const DTYPE: DType = DType::$dtype;
+        }
+
+        impl Float for $float {
             const UNIT_ROUNDOFF: f64 = 1.0 / (1u32 << $digits) as f64;
             const SMALLEST: f64 = $float::MIN_POSITIVE_SUBNORMAL.to_f64_const();
 
@@ -98,21 +102,15 @@ macro_rules! sixteen {
             }
         }
 
-        impl Float for $float {
+        impl OnLattice for $float {
             type Code = i32;
             type Wide = f32;
             type Bits = u16;
-            const ZERO: Self = $float::ZERO;
-            const ONE: Self = $float::ONE;
             const MAX: Self = $float::MAX;
             const MIN: Self = $float::MIN;
             const QUIET_NAN: Self = $float::NAN;
             const MAX_CODE: f64 = 65_536.0;
             const IS_NARROW: bool = true;
-
-            fn erase(codec: &AnyCodec<Self>) -> &dyn Codec<Self> {
-                codec.erased()
-            }
 
             #[inline(always)]
             fn abs(self) -> Self {
@@ -173,7 +171,7 @@ mod tests {
                     }
                     assert_eq!(wide.to_bits(), x.to_f32().to_bits(), "{bits:04x}");
                     assert_eq!($narrow(wide).to_bits(), bits);
-                    assert_eq!(<$float as Element>::from_f64(x.to_f64()).to_bits(), bits);
+                    assert_eq!(<$float as Float>::from_f64(x.to_f64()).to_bits(), bits);
                     let next = $float::from_bits(bits.wrapping_add(1));
                     if !x.is_finite() || !next.is_finite() {
                         continue;
@@ -184,7 +182,7 @@ mod tests {
                     let (above, below) = (middle.next_up(), middle.next_down());
                     let (upper, lower) = if x < next { (next, x) } else { (x, next) };
                     for (wide, narrow) in [(middle, even), (above, upper), (below, lower)] {
-                        let found = <$float as Element>::from_f64(wide);
+                        let found = <$float as Float>::from_f64(wide);
                         assert_eq!(found.to_bits(), narrow.to_bits(), "{wide:e}");
                     }
                     let middle = middle as f32;
@@ -196,8 +194,8 @@ mod tests {
                 for wide in [f32::MAX, f32::MIN, f32::INFINITY, f32::NEG_INFINITY, 1e-45, -1e-45] {
                     assert_eq!($narrow(wide).to_bits(), $float::from_f32(wide).to_bits(), "{wide}");
                 }
-                assert!(<$float as Element>::from_f64(f64::MAX).is_infinite());
-                assert_eq!(<$float as Element>::from_f64(-1e-300).to_bits(), 0x8000);
+                assert!(<$float as Float>::from_f64(f64::MAX).is_infinite());
+                assert_eq!(<$float as Float>::from_f64(-1e-300).to_bits(), 0x8000);
             }
         };
     }

@@ -12,7 +12,7 @@ use crate::codec::{AnyCodec, Codec, CodecId, DecodeError, Raw, Values, Written};
 use crate::error::Error;
 use crate::kernel::stores::{self, Fence, Stores};
 use crate::layout::{Segment, Window};
-use crate::op::{Op, divide, divisor_of_sums, weigh};
+use crate::op::{Op, weigh};
 use crate::primitive::{Primitive, Slot};
 use core::ops::Range;
 use core::task::Poll;
@@ -164,7 +164,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         segment: &Segment,
     ) -> Poll<Result<Written, Error>> {
         let Self { codec, op, divisor, .. } = *self;
-        let raw = AnyCodec::Raw(Raw::with_weight(codec.weight()));
+        let raw = AnyCodec::raw(codec.weight());
         let by = |id| if id == codec.id() { codec } else { raw.as_dyn() };
         // The one that folds and combines in place.
         let in_place = if codec.id().is_in_place() { codec } else { raw.as_dyn() };
@@ -224,7 +224,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
                 let output = buffers.copy_own(segment, Stores::Cached)?;
                 weigh(output, weight);
                 codec.reduce(&op, payloads.of(Slot::In)?, output)?;
-                divide(output, divisor_of_sums(divisor, weight));
+                T::divide(output, divisor, weight);
             }
             Primitive::Store { from, codec, over_own } => {
                 let stores = buffers.stores(over_own);

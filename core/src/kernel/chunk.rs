@@ -16,7 +16,7 @@
 
 use super::{BLOCK, BLOCKS, CHUNK, Code, PAD};
 use crate::codec::DecodeError;
-use crate::element::{Element, sealed::Float};
+use crate::element::Float;
 
 /// Every block is occupied; there is no occupancy bitmap.
 pub(super) const DENSE: u8 = 1;
@@ -48,7 +48,7 @@ pub(crate) struct ChunkView<'a, T: Float> {
     special: bool,
 }
 
-impl<'a, T: Element> ChunkView<'a, T> {
+impl<'a, T: Float> ChunkView<'a, T> {
     /// Checks `bytes[..len]` as a chunk of `n_values` (1…4096); `bytes` must be at least [`PAD`]
     /// longer than `len`.
     pub(crate) fn parse(bytes: &'a [u8], len: usize, n_values: usize) -> Result<Self, DecodeError> {
@@ -142,7 +142,7 @@ impl<'a, T: Element> ChunkView<'a, T> {
 }
 
 /// A code from its low bytes.
-fn signed<T: Element>(bytes: &[u8]) -> T::Code {
+fn signed<T: Float>(bytes: &[u8]) -> T::Code {
     let negative = bytes[bytes.len() - 1] >> 7 == 1;
     let mut word = [if negative { 0xff } else { 0 }; 8];
     word[..bytes.len()].copy_from_slice(bytes);
@@ -162,7 +162,7 @@ fn plain_payload_len(widths: &[u8], max: u32) -> Option<usize> {
 
 /// As [`plain_payload_len`] with verbatim blocks; `last` is the number of values in the last
 /// occupied block if that is the chunk's last block.
-fn special_payload_len<T: Element>(widths: &[u8], last: Option<usize>) -> Option<usize> {
+fn special_payload_len<T: Float>(widths: &[u8], last: Option<usize>) -> Option<usize> {
     let mut sum = 0;
     for (i, &width) in widths.iter().enumerate() {
         sum += match width {

@@ -20,7 +20,7 @@ mod writer;
 use super::chunk::ChunkView;
 use super::prefetch::{self, AHEAD};
 use super::{BLOCK, Code, Encoded, Lattice, Scale, Stores};
-use crate::element::Element;
+use crate::element::Float;
 use crate::op::{self, LatticeOp};
 pub(super) use fold_store::fold_store;
 use merge::merge;
@@ -65,7 +65,7 @@ pub(super) unsafe trait Isa<C: Code>: Copy {
 ///
 /// # Safety
 /// All methods require the instruction set. Pointers must be valid for 32 values, unaligned.
-pub(super) unsafe trait Convert<T: Element>: Isa<T::Code> {
+pub(super) unsafe trait Convert<T: Float>: Isa<T::Code> {
     /// Codes of 32 values, and whether every value is on the lattice (docs/guarantees.md, "Check"):
     /// q = round-to-even(x·inverse); |q| ≤ limit; |x − q·step| < bound. (Rounding q·step to `T`
     /// changes nothing: what passes is a value.)
@@ -84,7 +84,7 @@ pub(super) unsafe trait Convert<T: Element>: Isa<T::Code> {
 /// # Safety
 /// The level's instruction set; `dst` of `max_chunk_len` bytes; 1…4096 values.
 #[inline(always)]
-pub(super) unsafe fn encode<T: Element, S: Convert<T>>(
+pub(super) unsafe fn encode<T: Float, S: Convert<T>>(
     src: &[T],
     lattice: &Lattice<T>,
     dst: &mut [u8],
@@ -109,7 +109,7 @@ pub(super) unsafe fn encode<T: Element, S: Convert<T>>(
 /// # Safety
 /// As for [`ChunkWriter::codes`]; 32 values, of which `n` are the chunk's.
 #[inline(always)]
-unsafe fn encode_block<T: Element, S: Convert<T>>(
+unsafe fn encode_block<T: Float, S: Convert<T>>(
     out: &mut ChunkWriter<T, S>,
     block: usize,
     values: *const T,
@@ -135,7 +135,7 @@ unsafe fn encode_block<T: Element, S: Convert<T>>(
 /// # Safety
 /// The level's instruction set; `dst.len()` equals the view's number of values.
 #[inline(always)]
-pub(super) unsafe fn decode<T: Element, S: Convert<T>>(
+pub(super) unsafe fn decode<T: Float, S: Convert<T>>(
     view: &ChunkView<'_, T>,
     scale: &Scale<T>,
     dst: &mut [T],
@@ -160,7 +160,7 @@ pub(super) unsafe fn decode<T: Element, S: Convert<T>>(
 /// # Safety
 /// As for [`encode`] and [`decode`].
 #[inline(always)]
-pub(super) unsafe fn fold<T: Element, S: Convert<T>>(
+pub(super) unsafe fn fold<T: Float, S: Convert<T>>(
     op: LatticeOp,
     view: &ChunkView<'_, T>,
     local: &[T],
@@ -186,7 +186,7 @@ pub(super) unsafe fn fold<T: Element, S: Convert<T>>(
 /// # Safety
 /// As for [`fold`]; the view has no verbatim block.
 #[inline(always)]
-unsafe fn fold_sum<T: Element, S: Convert<T>>(
+unsafe fn fold_sum<T: Float, S: Convert<T>>(
     view: &ChunkView<'_, T>,
     local: &[T],
     lattice: &Lattice<T>,
@@ -219,13 +219,13 @@ unsafe fn fold_sum<T: Element, S: Convert<T>>(
     }
 }
 
-struct FoldSum<'a, T: Element, S: Convert<T>> {
+struct FoldSum<'a, T: Float, S: Convert<T>> {
     reader: ChunkReader<'a, T>,
     before: S::Carry,
     out: ChunkWriter<T, S>,
 }
 
-impl<T: Element, S: Convert<T>> FoldSum<'_, T, S> {
+impl<T: Float, S: Convert<T>> FoldSum<'_, T, S> {
     /// Adds one block; `false` if its values are not on the lattice.
     ///
     /// # Safety
@@ -255,7 +255,7 @@ impl<T: Element, S: Convert<T>> FoldSum<'_, T, S> {
 /// The level's instruction set; both views have the same number of values; `dst` of `max_chunk_len`
 /// bytes.
 #[inline(always)]
-pub(super) unsafe fn combine<T: Element, S: Convert<T>>(
+pub(super) unsafe fn combine<T: Float, S: Convert<T>>(
     op: LatticeOp,
     a: &ChunkView<'_, T>,
     b: &ChunkView<'_, T>,
@@ -278,7 +278,7 @@ pub(super) unsafe fn combine<T: Element, S: Convert<T>>(
 /// # Safety
 /// As for [`combine`]; no view has a verbatim block.
 #[inline(always)]
-unsafe fn combine_sum<T: Element, S: Convert<T>>(
+unsafe fn combine_sum<T: Float, S: Convert<T>>(
     a: &ChunkView<'_, T>,
     b: &ChunkView<'_, T>,
     dst: &mut [u8],
@@ -316,7 +316,7 @@ unsafe fn combine_sum<T: Element, S: Convert<T>>(
 /// # Safety
 /// The level's instruction set; both are of one length.
 #[inline(always)]
-pub(super) unsafe fn sum<T: Element, S: Convert<T>>(acc: &mut [T], other: &[T]) {
+pub(super) unsafe fn sum<T: Float, S: Convert<T>>(acc: &mut [T], other: &[T]) {
     let full = acc.len() / BLOCK;
     for block in 0..full {
         // SAFETY: full blocks have 32 values.
@@ -333,7 +333,7 @@ pub(super) unsafe fn sum<T: Element, S: Convert<T>>(acc: &mut [T], other: &[T]) 
 /// finite is looked at again. (A comparison with NaN is false.) From the end to the start, so that
 /// the start, where the codec will begin, is what the caches hold in the end.
 #[inline(always)]
-pub(super) fn extent<T: Element>(src: &[T]) -> (T, T) {
+pub(super) fn extent<T: Float>(src: &[T]) -> (T, T) {
     const PIECE: usize = 4096;
     let (lowest, highest) = (T::MIN.widen(), T::MAX.widen());
     let (mut min, mut max) = (highest, lowest);
@@ -356,7 +356,7 @@ pub(super) fn extent<T: Element>(src: &[T]) -> (T, T) {
 /// extremes, so that the loop is bound by memory, of which it asks for what stands `before` values
 /// before, and not by the latency of a comparison.
 #[inline(always)]
-fn extremes<T: Element>(src: &[T], before: usize) -> (T::Wide, T::Wide) {
+fn extremes<T: Float>(src: &[T], before: usize) -> (T::Wide, T::Wide) {
     const LANES: usize = 2 * BLOCK;
     let mut low = [T::MAX.widen(); LANES];
     let mut high = [T::MIN.widen(); LANES];

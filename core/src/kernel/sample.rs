@@ -6,7 +6,7 @@
 //! look finds them.
 
 use super::{BLOCK, prefetch};
-use crate::element::Element;
+use crate::element::Float;
 
 /// One block of so many is looked at.
 const GROUP: usize = 64;
@@ -14,7 +14,7 @@ const GROUP: usize = 64;
 const GROUPS_AHEAD: usize = 8;
 
 /// Smallest and largest finite value of each half of the sample; (+MAX, −MAX) if there is none.
-pub fn extents<T: Element>(src: &[T]) -> [(T, T); 2] {
+pub fn extents<T: Float>(src: &[T]) -> [(T, T); 2] {
     let (lowest, highest) = (T::MIN.widen(), T::MAX.widen());
     let mut halves = [([highest; BLOCK], [lowest; BLOCK]); 2];
     let n_groups = src.len() / (GROUP * BLOCK);

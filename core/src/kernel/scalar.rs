@@ -5,7 +5,7 @@
 use super::generic::{self, Convert, Isa};
 use super::{BLOCK, Code, Kernels, Lattice};
 use crate::element::sealed::Wide;
-use crate::element::{Element, bf16, f16};
+use crate::element::{Float, bf16, f16};
 use core::array;
 
 /// Portable Rust.
@@ -14,7 +14,7 @@ pub(super) struct Scalar;
 
 // SAFETY: needs no instruction set; every pointer access stays within the blocks that the trait
 // names.
-unsafe impl<T: Element> Convert<T> for Scalar {
+unsafe impl<T: Float> Convert<T> for Scalar {
     #[inline(always)]
     unsafe fn quantise(src: *const T, lattice: &Lattice<T>) -> (Self::Block, bool) {
         // SAFETY: the caller gives 32 readable values.

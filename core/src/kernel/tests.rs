@@ -30,7 +30,7 @@ impl Random {
 
 /// Data whose blocks need widths from 0 to far beyond the lattice, with every kind of special
 /// value.
-fn field<T: Element>(n: usize, seed: u64, specials: bool) -> Vec<T> {
+fn field<T: Float>(n: usize, seed: u64, specials: bool) -> Vec<T> {
     let mut random = Random(seed);
     let mut scale = 0.0;
     let mut level = 0.0;
@@ -56,27 +56,27 @@ fn field<T: Element>(n: usize, seed: u64, specials: bool) -> Vec<T> {
         .collect()
 }
 
-fn encoded<T: Element>(codec: &dyn Codec<T>, values: &[T]) -> Vec<u8> {
+fn encoded<T: Float>(codec: &dyn Codec<T>, values: &[T]) -> Vec<u8> {
     let mut bytes = vec![0xAA; codec.max_encoded_len(values.len()).unwrap()];
     let n_bytes = codec.encode(values, &mut bytes).unwrap().n_bytes;
     bytes.truncate(n_bytes);
     bytes
 }
 
-fn decoded<T: Element>(codec: &FzLight<T>, bytes: &[u8], n: usize) -> Vec<T> {
+fn decoded<T: Float>(codec: &FzLight<T>, bytes: &[u8], n: usize) -> Vec<T> {
     let mut values = vec![T::ONE; n];
     codec.decode(bytes, 1, &mut values).unwrap();
     values
 }
 
-fn folded<T: Element>(codec: &FzLight<T>, op: &Op<'_, T>, frame: &[u8], local: &[T]) -> Vec<u8> {
+fn folded<T: Float>(codec: &FzLight<T>, op: &Op<'_, T>, frame: &[u8], local: &[T]) -> Vec<u8> {
     let mut bytes = vec![0x55; codec.max_encoded_len(local.len()).unwrap()];
     let n_bytes = codec.fold(op, frame, local, &mut bytes).unwrap().n_bytes;
     bytes.truncate(n_bytes);
     bytes
 }
 
-fn combined<T: Element>(codec: &FzLight<T>, op: &Op<'_, T>, a: &[u8], b: &[u8]) -> Vec<u8> {
+fn combined<T: Float>(codec: &FzLight<T>, op: &Op<'_, T>, a: &[u8], b: &[u8]) -> Vec<u8> {
     let n = codec.n_values(a).unwrap();
     let mut bytes = vec![0x33; codec.max_encoded_len(n).unwrap()];
     let n_bytes = codec.combine(op, a, b, &mut bytes).unwrap().n_bytes;
@@ -87,7 +87,7 @@ fn combined<T: Element>(codec: &FzLight<T>, op: &Op<'_, T>, a: &[u8], b: &[u8]) 
 const COUNTS: [usize; 16] =
     [0, 1, 2, 31, 32, 33, 63, 64, 65, 2049, 4095, 4096, 4097, 4128, 8192, 9001];
 
-fn levels_agree<T: Element>() {
+fn levels_agree<T: Float>() {
     for n in COUNTS {
         for specials in [false, true] {
             for bound in [1e-6, 1e-3, 0.3, 1e4] {
@@ -118,7 +118,7 @@ fn levels_agree<T: Element>() {
     }
 }
 
-fn bits<T: Element>(values: &[T]) -> Vec<u8> {
+fn bits<T: Float>(values: &[T]) -> Vec<u8> {
     bytemuck::cast_slice(values).to_vec()
 }
 
@@ -132,7 +132,7 @@ fn every_level_gives_the_bytes_of_the_scalar_one() {
 
 /// One pass against two, from values in place and apart, and storing past the caches against
 /// decoding.
-fn one_pass_is_two<T: Element>(codec: &dyn Codec<T>, op: &Op<'_, T>, frame: &[u8], local: &[T]) {
+fn one_pass_is_two<T: Float>(codec: &dyn Codec<T>, op: &Op<'_, T>, frame: &[u8], local: &[T]) {
     let n = local.len();
     let room = || vec![0x55; codec.max_encoded_len(n).unwrap()];
     for divisor in [1, 3] {
@@ -163,7 +163,7 @@ fn one_pass_is_two<T: Element>(codec: &dyn Codec<T>, op: &Op<'_, T>, frame: &[u8
     }
 }
 
-fn one_pass_is_two_for_all<T: Element>() {
+fn one_pass_is_two_for_all<T: Float>() {
     let larger = |a: T, b: T| if a.abs() < b.abs() { b } else { a };
     let ops = [Op::Sum, Op::Avg, Op::Min, Op::Max, Op::Prod, Op::User(&larger)];
     let quanta = [1e-3, 0.3, 1e9]
@@ -213,7 +213,7 @@ fn an_output_of_another_length_is_refused() {
     }
 }
 
-fn bound_holds<T: Element>() {
+fn bound_holds<T: Float>() {
     for level in Level::available() {
         for bound in [1e-30, 1e-7, 1e-3, 0.3, 1e4, 1e30] {
             let x = field::<T>(20_001, 7, true);

@@ -130,7 +130,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let budgets: Vec<Budget> = terms
             .iter()
             .zip(extents)
-            .map(|(terms, extent)| resolve::<T>(terms, extent.flatten()))
+            .map(|(terms, extent)| resolve(terms, extent.flatten()))
             .collect::<Result<_, _>>()?;
         let mut batches: Vec<Batch<T>> =
             calls.into_iter().map(|call| Batch::new(call, arrays)).collect();
@@ -262,8 +262,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             if asked.is_empty() {
                 break;
             }
-            let looks =
-                asked.iter().map(|&(at, sampled)| survey::look(arrays[at].0, level, sampled));
+            let looks = asked.iter().map(|&(at, sampled)| T::look(arrays[at].0, level, sampled));
             let mut values: Vec<f64> = looks.flatten().collect();
             cost += self.all_reduce(&mut values, Op::Max, &Plan::raw())?;
             for (&(at, sampled), seen) in asked.iter().zip(values.as_chunks().0) {

@@ -12,7 +12,7 @@ pub mod pool;
 
 use core::fmt::{self, Write};
 use core::task::Poll;
-use foldwire::{Bound, Communicator, Config, Element, Error, Op, Plan, Report};
+use foldwire::{Bound, Communicator, Config, Error, Float, Op, Plan, Report};
 use loopback::{LANES, Loopback, Net};
 use static_cell::ConstStaticCell;
 
@@ -96,7 +96,7 @@ fn checks(out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 /// One all-reduce of fresh data, checked against the exact sum.
-fn check<T: Element>(
+fn check<T: Float>(
     name: &str,
     ranks: &mut [Communicator<Loopback<'_>>; 2],
     data: &mut [[T; N_VALUES]; 2],
@@ -133,7 +133,7 @@ fn check<T: Element>(
 }
 
 /// Both ranks' calls, polled in turn by the one thread there is.
-fn all_reduce<T: Element>(
+fn all_reduce<T: Float>(
     [left, right]: &mut [Communicator<Loopback<'_>>; 2],
     [left_data, right_data]: &mut [[T; N_VALUES]; 2],
     plan: &Plan,

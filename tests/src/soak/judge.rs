@@ -5,7 +5,7 @@ use super::perform::{Called, Outcome, Performance, Regrouped};
 use crate::{Case, data, with_type};
 use foldwire::error::Reason;
 use foldwire::transport::TransportErrorKind;
-use foldwire::{Collective, Element, Error, Rank, Report};
+use foldwire::{Collective, Error, Float, Rank, Report};
 use foldwire_sim::{End, Fault};
 use std::time::Duration;
 
@@ -158,7 +158,7 @@ fn judge_call(scenario: &Scenario, performance: &Performance, call: usize) -> Re
     }
 }
 
-fn verify<T: Element>(
+fn verify<T: Float>(
     case: &Case,
     rank: usize,
     values: &[T],

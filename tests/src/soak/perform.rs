@@ -4,7 +4,7 @@ use super::draw::{Origin, PATIENCE, Scenario, TIMEOUT, Trouble};
 use crate::case::Buffers;
 use crate::{Case, data, with_type};
 use foldwire::{
-    Communicator, Element, Error, Op, Operation, Plan, Rank, Report, SharedCommunicator, Transport,
+    Communicator, Error, Float, Op, Operation, Plan, Rank, Report, SharedCommunicator, Transport,
 };
 use foldwire_sim::{Clock, End, Endpoint, Fault, Trace, World};
 use std::cell::RefCell;
@@ -297,7 +297,7 @@ async fn play_at_once(scenario: &Scenario, comm: &Comm, clock: &Clock, log: &Log
     .await;
 }
 
-fn start<T: Element>(case: Case, comm: &Comm) -> Result<Look, Error> {
+fn start<T: Float>(case: Case, comm: &Comm) -> Result<Look, Error> {
     let mut call = Some(case.start_at_once::<T, _>(comm)?);
     let rank = comm.rank().index();
     Ok(Box::new(move |drops| {
@@ -313,7 +313,7 @@ fn start<T: Element>(case: Case, comm: &Comm) -> Result<Look, Error> {
 }
 
 /// What another call says.
-fn start_again<T: Element>(case: &Case, comm: &Comm) -> Option<Error> {
+fn start_again<T: Float>(case: &Case, comm: &Comm) -> Option<Error> {
     case.start_at_once::<T, _>(comm).err()
 }
 
@@ -346,7 +346,7 @@ async fn present(comm: &mut Communicator<Endpoint>, size: usize) -> Result<Vec<u
 }
 
 /// One call to its end, or until `polls` are over.
-async fn make<T: Element>(
+async fn make<T: Float>(
     case: &Case,
     comm: &mut Communicator<Endpoint>,
     clock: &Clock,
@@ -374,7 +374,7 @@ async fn make<T: Element>(
 }
 
 /// The operation's result; `None` if it took more polls and was dropped.
-async fn drive<T: Element>(
+async fn drive<T: Float>(
     mut operation: Operation<'_, Endpoint, T>,
     polls: Option<usize>,
 ) -> Option<Result<Report, Error>> {

@@ -6,7 +6,7 @@ use foldwire::error::{Field, Reason};
 use foldwire::layout::Division;
 use foldwire::schedule::RecursiveDoubling;
 use foldwire::transport::FRAMES_PER_LANE;
-use foldwire::{Bound, Config, Element, Error, Op, Plan, Rank, SharedCommunicator, f16, pipeline};
+use foldwire::{Bound, Config, Error, Float, Op, Plan, Rank, SharedCommunicator, f16, pipeline};
 use foldwire_sim::{End, Net, World};
 use foldwire_tests::case::{Operation, SIZES};
 use foldwire_tests::{Backend, Threads, data, suite};
@@ -277,7 +277,7 @@ fn a_group_of_arrays_has_the_bits_of_a_call_for_each() {
 /// Arrays of a few values, by any pipeline and operation: one message in place of many.
 #[test]
 fn short_arrays_of_a_group_share_frames() {
-    fn check<T: Element>(size: usize, plan: Plan, op: Operation) {
+    fn check<T: Float>(size: usize, plan: Plan, op: Operation) {
         Threads::default().run_transports(size, |transport| {
             let world = SharedCommunicator::new(transport, 2).unwrap();
             let (rank, lengths) = (world.rank().index(), [1, 0, 33, 700, 5, 0]);

@@ -9,7 +9,7 @@ use foldwire::kernel::Level;
 use foldwire::pipeline::{self, COMPRESS_ONCE, FUSED, HOMOMORPHIC, PER_HOP, Pipeline};
 use foldwire::schedule::{Call, Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::{
-    Bound, Collective, Element, Error, Op, Plan, Quantum, Rank, Report, Scope, bf16, f16,
+    Bound, Collective, Error, Float, Op, Plan, Quantum, Rank, Report, Scope, bf16, f16,
 };
 use foldwire_tests::case::ROUTES;
 use foldwire_tests::data::Random;
@@ -21,7 +21,7 @@ use std::cell::Cell;
 const SCHEDULES: [&dyn Schedule; 3] = [&Ring, &RecursiveDoubling, &Pairwise];
 
 /// Bit patterns of every kind, and codes of the lattice with a few bounds of noise.
-fn values<T: Element>(bound: f64) -> impl Strategy<Value = Vec<T>> {
+fn values<T: Float>(bound: f64) -> impl Strategy<Value = Vec<T>> {
     let near_lattice = move |(q, offset): (i32, f64)| T::from_f64(bound * (f64::from(q) + offset));
     let value = prop_oneof![
         4 => (-300..300, -1.0..1.0).prop_map(near_lattice),
@@ -44,13 +44,13 @@ fn values<T: Element>(bound: f64) -> impl Strategy<Value = Vec<T>> {
     prop_oneof![3 => prop::collection::vec(value, 0..300), 1 => smooth]
 }
 
-fn case<T: Element>() -> impl Strategy<Value = (f64, Vec<T>)> {
+fn case<T: Float>() -> impl Strategy<Value = (f64, Vec<T>)> {
     (-40.0..40.0f64)
         .prop_map(|exponent| 10f64.powf(exponent))
         .prop_flat_map(|bound| (Just(bound), values::<T>(bound)))
 }
 
-fn bound_or_bits<T: Element>(bound: f64, x: &[T]) -> Result<(), TestCaseError> {
+fn bound_or_bits<T: Float>(bound: f64, x: &[T]) -> Result<(), TestCaseError> {
     let mut first = None;
     for level in Level::available() {
         let codec = FzLight::with_level(Quantum::new::<T>(bound).expect("a bound"), 3, level);
@@ -145,7 +145,7 @@ fn budget() -> impl Strategy<Value = Budget> {
 
 /// Whether the call was accepted, and then every value within the bound; or refused for a good
 /// reason.
-fn budget_holds<T: Element>(budget: &Budget) -> Result<bool, TestCaseError> {
+fn budget_holds<T: Float>(budget: &Budget) -> Result<bool, TestCaseError> {
     let Budget { size, amplitude, offset, bound, is_average, .. } = *budget;
     let inputs: Vec<Vec<T>> = (0..size as u64)
         .map(|rank| {
@@ -219,7 +219,7 @@ impl Budget {
 }
 
 /// On 400 budgets, at least `least` of which can be kept.
-fn budgets_hold<T: Element>(least: u32) {
+fn budgets_hold<T: Float>(least: u32) {
     let accepted = Cell::new(0);
     let config =
         ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };

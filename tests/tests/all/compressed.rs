@@ -3,21 +3,21 @@
 use foldwire::bound::{BoundError, Extent};
 use foldwire::codec::DecodeError;
 use foldwire::compress::{DecompressError, HEAD_BYTES, Info, compress_with};
-use foldwire::{Bound, DType, Element, Quantum, Spacing, bf16, compress, decompress, f16};
+use foldwire::{Bound, DType, Float, Quantum, Spacing, bf16, compress, decompress, f16};
 use foldwire_tests::data::{self, Random};
 use proptest::prelude::*;
 
 /// Values of a segment.
 const SEGMENT: usize = 1 << 20;
 
-fn is_within<T: Element>(bound: f64, x: &[T], y: &[T]) -> bool {
+fn is_within<T: Float>(bound: f64, x: &[T], y: &[T]) -> bool {
     let one = |(x, y): (&T, &T)| {
         (x.to_f64() - y.to_f64()).abs() <= bound || data::bytes(&[*x]) == data::bytes(&[*y])
     };
     x.len() == y.len() && x.iter().zip(y).all(one)
 }
 
-fn every_length<T: Element>() {
+fn every_length<T: Float>() {
     for count in [0, 1, 31, 33, 4095, 4097, 100_003, SEGMENT, SEGMENT + 1, 2 * SEGMENT + 7] {
         for values in [data::smooth::<T>(1, count), data::rough(2, count)] {
             for bound in [Bound::Absolute(1e-3), Bound::Relative(1e-4), Bound::Psnr(70.0)] {

@@ -13,7 +13,7 @@ use foldwire::op::Op;
 use foldwire::primitive::{Content, Contents, Links, Primitive, Rules, Slot, held_after};
 use foldwire::schedule::Call;
 use foldwire::{
-    Bound, Collective, Communicator, Element, Plan, Quantum, Rank, Report, Scope, select,
+    Bound, Collective, Communicator, Float, Plan, Quantum, Rank, Report, Scope, select,
 };
 use foldwire_sim::cost::{self, Cluster, Costs};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
@@ -37,7 +37,7 @@ impl Hooks for Ticking {
 }
 
 /// Each rank's report of a run by which times are counts.
-fn run<T: Element>(case: &Case) -> Vec<Report> {
+fn run<T: Float>(case: &Case) -> Vec<Report> {
     THREADS.run_transports(case.size, |inner| {
         let ticking = Wrapped::new(inner, Ticking::default());
         let mut comm = Communicator::new(ticking).expect("frames are large enough");
@@ -59,7 +59,7 @@ fn model(case: &Case) -> cost::Case {
 }
 
 /// What the rules say that a rank computes.
-fn primitives<T: Element>(case: &Case, rank: usize) -> Vec<Primitive> {
+fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<Primitive> {
     let model = model(case);
     let call = Call::new(case.collective, case.size, model.root);
     let (quantum, level) = (Quantum::LOSSLESS, Level::Scalar);
@@ -123,7 +123,7 @@ fn timed(primitives: &[Primitive]) -> [u64; 3] {
     sums
 }
 
-fn compare<T: Element>(case: &Case) {
+fn compare<T: Float>(case: &Case) {
     for (rank, report) in run::<T>(case).iter().enumerate() {
         let times = [report.encode, report.fold, report.decode].map(|time| time.as_nanos() as u64);
         assert_eq!(times, timed(&primitives::<T>(case, rank)), "{case:?}, rank {rank}");
@@ -142,7 +142,7 @@ fn each_step_asks_the_codec_for_what_the_rules_say() {
     assert!(n_lossy > 50, "the suite has lossy cases");
 }
 
-fn compare_bytes<T: Element>(case: &Case) {
+fn compare_bytes<T: Float>(case: &Case) {
     let prediction = cost::predict::<T>(&model(case), &Cluster::default(), &Costs::raw::<T>());
     let prediction = prediction.expect("a prediction");
     let reports =

@@ -13,7 +13,7 @@ use foldwire::pipeline;
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::transport::{Transport, TransportErrorKind};
 use foldwire::{
-    Bound, Collective, Communicator, Config, DType, Element, Error, Op, Plan, Quantum, Rank, bf16,
+    Bound, Collective, Communicator, Config, DType, Error, Float, Op, Plan, Quantum, Rank, bf16,
     f16,
 };
 use foldwire_tests::data::Random;
@@ -67,7 +67,7 @@ fn harm(kind: Kinds, every: u64, seed: u64, count: Arc<AtomicUsize>) -> Harm {
 
 type Outcome = (Result<Vec<u8>, Error>, usize);
 
-fn all_reduce<T: Element>(
+fn all_reduce<T: Float>(
     size: usize,
     count: usize,
     plan: &Plan,
@@ -104,7 +104,7 @@ fn plans() -> impl Iterator<Item = Plan> {
     })
 }
 
-fn a_checksum_finds_all_harm<T: Element>() {
+fn a_checksum_finds_all_harm<T: Float>() {
     for plan in plans() {
         let undamaged = all_reduce::<T>(3, 12_000, &plan, true, None, 0);
         for kind in KINDS {
@@ -140,7 +140,7 @@ fn with_a_checksum_harm_is_always_a_frame_error_and_never_a_wrong_value() {
     a_checksum_finds_all_harm::<f16>();
 }
 
-fn harm_without_checksum_is_survived<T: Element>() {
+fn harm_without_checksum_is_survived<T: Float>() {
     for plan in plans() {
         for kind in KINDS {
             for seed in 0..6 {
@@ -165,12 +165,12 @@ fn without_a_checksum_harm_gives_a_result_of_the_right_length_or_a_typed_error()
 
 const N_OPERANDS: u32 = 4;
 
-fn codec<T: Element>(level: Level) -> FzLight<T> {
+fn codec<T: Float>(level: Level) -> FzLight<T> {
     FzLight::with_level(Quantum::new::<T>(1e-3).expect("a bound"), N_OPERANDS, level)
 }
 
 /// Frames of every kind of chunk and block, small enough to be mutated often; the values of each.
-fn frames<T: Element>() -> Vec<(Vec<u8>, Vec<T>)> {
+fn frames<T: Float>() -> Vec<(Vec<u8>, Vec<T>)> {
     let of = |n: usize, f: &dyn Fn(usize) -> f64| -> Vec<T> {
         (0..n).map(|i| T::from_f64(f(i))).collect()
     };
@@ -195,7 +195,7 @@ fn frames<T: Element>() -> Vec<(Vec<u8>, Vec<T>)> {
     inputs.into_iter().map(|x| (coding::encode(&codec, &x), x)).collect()
 }
 
-fn every_prefix_is_refused<T: Element>() {
+fn every_prefix_is_refused<T: Float>() {
     for level in Level::available() {
         let codec = codec::<T>(level);
         for (frame, values) in frames::<T>() {
@@ -257,7 +257,7 @@ fn mutate(random: &mut Random, frame: &mut Vec<u8>, other: &[u8]) {
     }
 }
 
-fn mutations_are_survived<T: Element>(seed: u64) {
+fn mutations_are_survived<T: Float>(seed: u64) {
     let levels: Vec<Level> = Level::available().collect();
     let frames = frames::<T>();
     let mut random = Random(seed);

@@ -6,7 +6,7 @@ use foldwire::kernel::Level;
 use foldwire::pipeline;
 use foldwire::schedule::{Binomial, Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::{
-    Bound, DType, Element, Error, Op, Plan, Quantum, Rank, Report, Scope, SharedCommunicator,
+    Bound, DType, Error, Float, Op, Plan, Quantum, Rank, Report, Scope, SharedCommunicator,
     Spacing, bf16, f16,
 };
 use foldwire_tests::data::{self, Random};
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 const SCHEDULES: [&dyn Schedule; 3] = [&Ring, &RecursiveDoubling, &Pairwise];
 
 /// Whole numbers: small, large, constant, and some that no code can have.
-fn whole<T: Element>(rank: usize, count: usize, largest: f64) -> Vec<T> {
+fn whole<T: Float>(rank: usize, count: usize, largest: f64) -> Vec<T> {
     let mut random = Random(9 + rank as u64);
     let some = largest.min(79.0);
     let mut value = |i: usize| match i / 500 % 4 {
@@ -28,7 +28,7 @@ fn whole<T: Element>(rank: usize, count: usize, largest: f64) -> Vec<T> {
     (0..count).map(|i| T::from_f64(value(i))).collect()
 }
 
-fn sums<T: Element>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> Vec<(Vec<T>, Report)> {
+fn sums<T: Float>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> Vec<(Vec<T>, Report)> {
     let outcomes = Threads { frame_bytes: Some(20_000) }.run(inputs.len(), |mut comm| {
         let mut values = inputs[comm.rank().index()].clone();
         comm.all_reduce(&mut values, op, plan).map(|report| (values, report))
@@ -36,7 +36,7 @@ fn sums<T: Element>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> Vec<(Vec<T
     outcomes.into_iter().map(|outcome| outcome.expect("all-reduce")).collect()
 }
 
-fn whole_numbers_are_exact<T: Element>() {
+fn whole_numbers_are_exact<T: Float>() {
     // Sums of eight fit the mantissa; codes end at 2²¹ and 2⁵⁰.
     let largest = match T::BYTES {
         2 => 1.0 / (8.0 * T::UNIT_ROUNDOFF),
@@ -144,7 +144,7 @@ fn every_bound_holds_with_a_power_of_two() {
 }
 
 /// Any bits, points of the lattice among them, and values half way between two.
-fn values<T: Element>(step: f64) -> impl Strategy<Value = Vec<T>> {
+fn values<T: Float>(step: f64) -> impl Strategy<Value = Vec<T>> {
     let value = prop_oneof![
         4 => any::<i16>().prop_map(move |q| T::from_f64(step * f64::from(q))),
         2 => any::<i32>().prop_map(move |q| T::from_f64(step * f64::from(q))),
@@ -155,7 +155,7 @@ fn values<T: Element>(step: f64) -> impl Strategy<Value = Vec<T>> {
     prop::collection::vec(value, 0..200)
 }
 
-fn points_are_exact<T: Element>(bound: f64, x: &[T]) -> Result<(), TestCaseError> {
+fn points_are_exact<T: Float>(bound: f64, x: &[T]) -> Result<(), TestCaseError> {
     let quantum = Quantum::with_spacing::<T>(bound, Spacing::PowerOfTwo).expect("positive");
     let (step, kept) = (quantum.step(), quantum.bound());
     // The largest bound is MAX^(3/4).

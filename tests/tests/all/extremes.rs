@@ -5,7 +5,7 @@ use foldwire::bound::{BoundError, rounding, underflow};
 use foldwire::codec::CodecId;
 use foldwire::pipeline;
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
-use foldwire::{Bound, DType, Element, Error, Op, Plan, Report, Scope, bf16, f16};
+use foldwire::{Bound, DType, Error, Float, Op, Plan, Report, Scope, bf16, f16};
 use foldwire_tests::data::{self, Random};
 use foldwire_tests::{Backend, Threads};
 
@@ -31,7 +31,7 @@ fn plans() -> Vec<Plan> {
 }
 
 /// Every rank's outcome of an all-reduce of its input.
-fn all_reduce<T: Element>(
+fn all_reduce<T: Float>(
     inputs: &[Vec<T>],
     op: Op<'_, T>,
     plan: &Plan,
@@ -46,7 +46,7 @@ fn all_reduce<T: Element>(
 }
 
 /// The result of all ranks, which hold the same bits.
-fn result<T: Element>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> (Vec<T>, Report) {
+fn result<T: Float>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> (Vec<T>, Report) {
     let mut outcomes: Vec<_> = all_reduce(inputs, op, plan)
         .into_iter()
         .map(|outcome| outcome.unwrap_or_else(|error| panic!("{op:?}, {plan:?}: {error}")))
@@ -56,7 +56,7 @@ fn result<T: Element>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> (Vec<T>,
     outcomes.swap_remove(0)
 }
 
-fn max<T: Element>() -> f64 {
+fn max<T: Float>() -> f64 {
     match T::DTYPE {
         DType::F32 => f32::MAX.into(),
         DType::F64 => f64::MAX,
@@ -67,7 +67,7 @@ fn max<T: Element>() -> f64 {
 }
 
 /// Values of either sign, many of them among the largest that there are.
-fn large<T: Element>(rank: usize, count: usize) -> Vec<T> {
+fn large<T: Float>(rank: usize, count: usize) -> Vec<T> {
     let mut random = Random(77 + rank as u64);
     let mut value = |i: usize| match i % 100 {
         0..20 => max::<T>(),
@@ -80,7 +80,7 @@ fn large<T: Element>(rank: usize, count: usize) -> Vec<T> {
     (0..count).map(|i| T::from_f64(value(i))).collect()
 }
 
-fn averages_of_the_largest<T: Element>() {
+fn averages_of_the_largest<T: Float>() {
     // Exact, and far from overflow.
     let small = |x: T| x.to_f64() * 2f64.powi(-20);
     for size in SIZES {
@@ -108,7 +108,7 @@ fn averages_of_the_largest_values_are_within_the_bound() {
     averages_of_the_largest::<bf16>();
 }
 
-fn averages_with_an_infinity<T: Element>() {
+fn averages_with_an_infinity<T: Float>() {
     for size in SIZES {
         for place in 0..size {
             let mut inputs: Vec<Vec<T>> = vec![vec![T::from_f64(max::<T>()); 70]; size];
@@ -134,7 +134,7 @@ fn the_largest_values_and_an_infinity_average_to_the_infinity() {
 }
 
 /// Operands enter by a power of two, which must not show.
-fn averages_are_quotients<T: Element>() {
+fn averages_are_quotients<T: Float>() {
     for size in SIZES {
         let inputs: Vec<Vec<T>> = (0..size).map(|rank| data::smooth(rank, 3000)).collect();
         for plan in plans().into_iter().filter(|plan| plan.bound.is_none()) {
@@ -156,7 +156,7 @@ fn an_average_is_the_sum_divided_by_the_number_of_ranks() {
 }
 
 /// Multiples of η, from 0 to a little above the smallest normal number, as multiples and as values.
-fn subnormals<T: Element>(rank: usize, count: usize) -> (Vec<i128>, Vec<T>) {
+fn subnormals<T: Float>(rank: usize, count: usize) -> (Vec<i128>, Vec<T>) {
     let mut random = Random(5 + rank as u64);
     let bits = -T::UNIT_ROUNDOFF.log2() as usize;
     let mut multiple = |_| {
@@ -170,7 +170,7 @@ fn subnormals<T: Element>(rank: usize, count: usize) -> (Vec<i128>, Vec<T>) {
     (multiples, values)
 }
 
-fn averages_of_subnormals<T: Element>() {
+fn averages_of_subnormals<T: Float>() {
     for size in SIZES {
         let inputs: Vec<_> = (0..size).map(|rank| subnormals::<T>(rank, 1000)).collect();
         let values: Vec<Vec<T>> = inputs.iter().map(|(_, values)| values.clone()).collect();
@@ -200,7 +200,7 @@ fn averages_of_subnormals_are_within_rounding_and_underflow() {
 }
 
 /// All ranks are refused alike.
-fn refusal<T: Element>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> Option<BoundError> {
+fn refusal<T: Float>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> Option<BoundError> {
     // Without the call that follows, which ranks that are refused do not make.
     let errors = Threads::default().run(inputs.len(), |mut comm| {
         let mut values = inputs[comm.rank().index()].clone();
@@ -223,7 +223,7 @@ fn plans_for(bound: Bound) -> Vec<Plan> {
     plans.into_iter().map(|p| p.with_bound(bound).with_scope(Scope::Result)).collect()
 }
 
-fn sums_beyond_the_type<T: Element>() {
+fn sums_beyond_the_type<T: Float>() {
     let filled = |parts: &[f64]| -> Vec<Vec<T>> {
         parts.iter().map(|part| vec![T::from_f64(part * max::<T>()); 50]).collect()
     };

@@ -14,7 +14,7 @@ use foldwire::layout::Division;
 use foldwire::op::OpCode;
 use foldwire::pipeline;
 use foldwire::{
-    Bound, Collective, DType, Element, Op, Quantum, Rank, bf16, compress, decompress, f16,
+    Bound, Collective, DType, Float, Op, Quantum, Rank, bf16, compress, decompress, f16,
 };
 use foldwire_tests::{coding, data};
 
@@ -29,7 +29,7 @@ fn to_hex(bytes: &[u8]) -> String {
 
 /// Encoding `values` with bound 0.5 gives header, index and chunks `hex` and 64 zero bytes, at
 /// every level; decoding gives what decoding gave when the bytes were written down.
-fn check<T: Element>(values: &[T], hex: &str, decoded: &[f64]) {
+fn check<T: Float>(values: &[T], hex: &str, decoded: &[f64]) {
     let expected = [from_hex(hex), vec![0; 64]].concat();
     for level in Level::available() {
         let codec = FzLight::<T>::with_level(Quantum::new::<T>(0.5).expect("a bound"), 4, level);
@@ -45,7 +45,7 @@ fn check<T: Element>(values: &[T], hex: &str, decoded: &[f64]) {
 /// 2·0.5·(1 − 2⁻⁶).
 const STEP: f64 = 0.984375;
 
-fn floats<T: Element>(values: &[f64]) -> Vec<T> {
+fn floats<T: Float>(values: &[f64]) -> Vec<T> {
     values.iter().map(|&x| T::from_f64(x)).collect()
 }
 
@@ -160,7 +160,7 @@ fn repeated_and_verbatim_blocks_with_a_tail() {
 }
 
 /// Types of 16 bits have codes of 32, and steps of powers of two: here 1.
-fn sixteen_bits<T: Element>([constant, mixed]: [&str; 2]) {
+fn sixteen_bits<T: Float>([constant, mixed]: [&str; 2]) {
     check::<T>(&floats(&[7.0; 100]), constant, &[7.0; 100]);
     // A repeated infinity, points and what lies half way between two, values that are no closer
     // than points are, verbatim ones.

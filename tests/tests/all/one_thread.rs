@@ -1,7 +1,7 @@
 //! One thread can drive all ranks, and then everything is the same every time: for debuggers and
 //! tests.
 
-use foldwire::{Bound, Communicator, Element, Error, Op, Operation, Plan, Rank, Report, Transport};
+use foldwire::{Bound, Communicator, Error, Float, Op, Operation, Plan, Rank, Report, Transport};
 use foldwire_tests::data;
 use foldwire_threads::{World, drive};
 use std::time::Duration;
@@ -23,7 +23,7 @@ type Start<X, T> = for<'a> fn(
 ) -> Result<Operation<'a, X, T>, Error>;
 
 /// Every call that a communicator has.
-fn calls<X: Transport, T: Element>() -> [(&'static str, Start<X, T>); 11] {
+fn calls<X: Transport, T: Float>() -> [(&'static str, Start<X, T>); 11] {
     [
         ("all_reduce", |comm, b, plan| comm.start_all_reduce(&mut b.send, Op::Sum, plan)),
         ("all_reduce_into", |comm, b, plan| {
@@ -64,7 +64,7 @@ fn untimed(mut report: Report) -> Report {
     report
 }
 
-fn fresh<T: Element>() -> Vec<Buffers<T>> {
+fn fresh<T: Float>() -> Vec<Buffers<T>> {
     let of =
         |rank| Buffers { send: data::rough(rank, COUNT), recv: vec![T::from_f64(-77.0); COUNT] };
     (0..SIZE).map(of).collect()
@@ -73,7 +73,7 @@ fn fresh<T: Element>() -> Vec<Buffers<T>> {
 type Outcome = (Vec<Report>, Vec<(Vec<u8>, Vec<u8>)>);
 
 /// Every call once, on one set of communicators.
-fn all_calls<T: Element>(plan: &Plan) -> Vec<Outcome> {
+fn all_calls<T: Float>(plan: &Plan) -> Vec<Outcome> {
     let mut comms = World::new(SIZE).frame_bytes(9_000).communicators();
     let outcome = |(name, start): (&str, Start<_, T>)| {
         let mut buffers = fresh::<T>();
@@ -92,7 +92,7 @@ fn plans() -> [Plan; 3] {
     [Plan::raw(), Plan::foldwire(Bound::Absolute(1e-3)), Plan::foldwire(Bound::Relative(1e-40))]
 }
 
-fn twice_is_the_same<T: Element>() {
+fn twice_is_the_same<T: Float>() {
     for plan in plans() {
         let (first, second) = (all_calls::<T>(&plan), all_calls::<T>(&plan));
         let names = calls::<foldwire_threads::Endpoint, T>().map(|(name, _)| name);

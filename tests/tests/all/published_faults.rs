@@ -4,21 +4,21 @@
 use foldwire::codec::{Codec, CodecError, DecodeError, FzLight};
 use foldwire::kernel::Level;
 use foldwire::pipeline::{FUSED, HOMOMORPHIC};
-use foldwire::{Bound, DType, Element, Op, Plan, Quantum, bf16, f16};
+use foldwire::{Bound, DType, Float, Op, Plan, Quantum, bf16, f16};
 use foldwire_tests::case::ROUTES;
 use foldwire_tests::data::Random;
 use foldwire_tests::{Backend, Case, Threads, coding, data};
 
-fn codec<T: Element>(bound: f64, operands: u32) -> FzLight<T> {
+fn codec<T: Float>(bound: f64, operands: u32) -> FzLight<T> {
     FzLight::new(Quantum::new::<T>(bound).expect("a bound"), operands)
 }
 
-fn round_trip<T: Element>(codec: &FzLight<T>, values: &[T]) -> Vec<T> {
+fn round_trip<T: Float>(codec: &FzLight<T>, values: &[T]) -> Vec<T> {
     coding::decode(codec, &coding::encode(codec, values), values.len())
 }
 
 /// Within the bound in `f64` arithmetic, or the same bits.
-fn assert_within<T: Element>(values: &[T], decoded: &[T], bound: f64) {
+fn assert_within<T: Float>(values: &[T], decoded: &[T], bound: f64) {
     for (&x, &y) in values.iter().zip(decoded) {
         let close = (x.to_f64() - y.to_f64()).abs() <= bound;
         assert!(close || data::bytes(&[x]) == data::bytes(&[y]), "{x:?} became {y:?} at {bound:e}");
@@ -26,7 +26,7 @@ fn assert_within<T: Element>(values: &[T], decoded: &[T], bound: f64) {
 }
 
 /// A smooth curve with noise of many bounds, of this amplitude.
-fn noisy<T: Element>(seed: u64, n: usize, amplitude: f64) -> Vec<T> {
+fn noisy<T: Float>(seed: u64, n: usize, amplitude: f64) -> Vec<T> {
     let mut random = Random(seed);
     let phase = random.unit();
     (0..n)
@@ -37,7 +37,7 @@ fn noisy<T: Element>(seed: u64, n: usize, amplitude: f64) -> Vec<T> {
         .collect()
 }
 
-fn no_bias<T: Element>() {
+fn no_bias<T: Float>() {
     const N: usize = 100_000;
     const OPERANDS: u32 = 64;
     const EB: f64 = 1e-3;
@@ -115,7 +115,7 @@ fn nan_and_infinity_are_exact_bit_for_bit() {
     assert_eq!(data::bytes(&round_trip(&codec(1e-3, 4), &all)), data::bytes(&all));
 }
 
-fn incompressible<T: Element>() {
+fn incompressible<T: Float>() {
     let mut random = Random(3);
     for level in Level::available() {
         for n in (0..200).chain([4095, 4096, 4097, 12_345]) {
@@ -226,7 +226,7 @@ fn more_operands_than_there_is_head_room_for_are_an_error() {
     assert!(sum.iter().all(|sum| (sum - 6000.0).abs() <= 3e-3 + 1e-3));
 }
 
-fn sums_at_the_limit_of_codes<T: Element>() {
+fn sums_at_the_limit_of_codes<T: Float>() {
     for operands in [2u32, 3, 7, 64, 1000] {
         let codec = codec::<T>(0.5, operands);
         // Values around the largest that are still codes, of both signs, so that residuals are

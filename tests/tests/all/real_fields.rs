@@ -7,7 +7,7 @@
 use foldwire::bound::Extent;
 use foldwire::codec::FzLight;
 use foldwire::kernel::Level;
-use foldwire::{Bound, Element, Op, Quantum};
+use foldwire::{Bound, Float, Op, Quantum};
 use foldwire_tests::{coding, data, skip};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn shared(folder: &str) -> Option<PathBuf> {
 }
 
 /// Name and values of every field of this type; none if the folder is not there.
-fn fields<T: Element>() -> Vec<(String, Vec<T>)> {
+fn fields<T: Float>() -> Vec<(String, Vec<T>)> {
     let Some(folder) = shared("data") else { return Vec::new() };
     let extension = if T::BYTES == 4 { ".f32" } else { ".f64" };
     let mut fields: Vec<_> = fs::read_dir(folder)
@@ -45,11 +45,11 @@ fn fields<T: Element>() -> Vec<(String, Vec<T>)> {
     fields
 }
 
-fn absolute<T: Element>(values: &[T], relative: f64) -> f64 {
+fn absolute<T: Float>(values: &[T], relative: f64) -> f64 {
     Bound::Relative(relative).absolute(Extent::of(values)).expect("a good bound")
 }
 
-fn bounds_hold<T: Element>() {
+fn bounds_hold<T: Float>() {
     for (name, values) in fields::<T>() {
         for relative in RELATIVE {
             let bound = absolute(&values, relative);

@@ -10,7 +10,7 @@ use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::pipeline::{self, FUSED, HOMOMORPHIC, PER_HOP, Pipeline};
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
-use foldwire::{Bound, Config, Element, Op, Plan, Quantum, Rank, Report, bf16, f16};
+use foldwire::{Bound, Config, Float, Op, Plan, Quantum, Rank, Report, bf16, f16};
 use foldwire_tests::{Backend, Operation, Threads, data};
 
 const BOUND: f64 = 1e-3;
@@ -24,7 +24,7 @@ fn plan(pipeline: Pipeline, schedule: &'static dyn Schedule, division: Division)
 }
 
 /// The bytes of every rank's result, and the verbatim blocks that were met on the way.
-fn all_reduce<T: Element>(
+fn all_reduce<T: Float>(
     threads: Threads,
     inputs: &[Vec<T>],
     op: Operation,
@@ -43,12 +43,12 @@ fn all_reduce<T: Element>(
     (outcomes.into_iter().map(|(bytes, _)| bytes).collect(), verbatim)
 }
 
-fn inputs<T: Element>(size: usize, count: usize) -> Vec<Vec<T>> {
+fn inputs<T: Float>(size: usize, count: usize) -> Vec<Vec<T>> {
     (0..size).map(|rank| data::smooth(rank, count)).collect()
 }
 
 /// What integer arithmetic on the lattice gives: Σq·Δ, Σq·(Δ/n), min q·Δ, max q·Δ.
-fn on_the_lattice<T: Element>(inputs: &[Vec<T>], op: Operation) -> Vec<u8> {
+fn on_the_lattice<T: Float>(inputs: &[Vec<T>], op: Operation) -> Vec<u8> {
     let quantum = Quantum::new::<T>(BOUND).expect("a bound");
     let step = quantum.step();
     // Types of 16 bits are computed with as `f32`.
@@ -74,7 +74,7 @@ fn on_the_lattice<T: Element>(inputs: &[Vec<T>], op: Operation) -> Vec<u8> {
     data::bytes(&result)
 }
 
-fn every_way_gives_the_same_bits<T: Element>(counts: &[usize]) {
+fn every_way_gives_the_same_bits<T: Float>(counts: &[usize]) {
     for size in [2, 3, 4, 5, 6, 7, 8, 9, 13, 16] {
         for &count in counts {
             let inputs = inputs::<T>(size, count);
@@ -125,7 +125,7 @@ fn assert_all_equal(results: &[Vec<u8>], context: &str) {
     }
 }
 
-fn rough<T: Element>(size: usize, count: usize) -> Vec<Vec<T>> {
+fn rough<T: Float>(size: usize, count: usize) -> Vec<Vec<T>> {
     let mut inputs: Vec<Vec<T>> = (0..size).map(|rank| data::rough(rank, count)).collect();
     for (rank, input) in inputs.iter_mut().enumerate() {
         // A fill value everywhere but on one rank, zeros of both signs, subnormals.
@@ -137,7 +137,7 @@ fn rough<T: Element>(size: usize, count: usize) -> Vec<Vec<T>> {
     inputs
 }
 
-fn rough_data_give_every_rank_the_same_bits<T: Element>() {
+fn rough_data_give_every_rank_the_same_bits<T: Float>() {
     for size in [2, 3, 5, 6, 8] {
         let inputs = rough::<T>(size, 12_345);
         for pipeline in pipeline::ALL {
@@ -234,7 +234,7 @@ fn moved_rough_data_are_the_same_bits_on_every_rank() {
     }
 }
 
-fn mixed_levels_do_not_show<T: Element>(inputs: &[Vec<T>]) {
+fn mixed_levels_do_not_show<T: Float>(inputs: &[Vec<T>]) {
     let levels: Vec<Level> = Level::available().collect();
     for pipeline in pipeline::ALL {
         for schedule in SCHEDULES {
@@ -266,7 +266,7 @@ fn ranks_with_different_instruction_sets_get_the_bits_of_the_scalar_one() {
     }
 }
 
-fn lanes_and_frames_do_not_show<T: Element>() {
+fn lanes_and_frames_do_not_show<T: Float>() {
     for size in [3, 4] {
         let inputs = inputs::<T>(size, 30_011);
         for op in ON_LATTICE {

@@ -5,7 +5,7 @@
 
 use foldwire::error::Field;
 use foldwire::schedule::{Chain, Ring};
-use foldwire::{Collective, Communicator, Config, Element, Error, Plan, Rank, Transport};
+use foldwire::{Collective, Communicator, Config, Error, Float, Plan, Rank, Transport};
 use foldwire_sim::{End, Fault, Net, World};
 use foldwire_tests::{Case, Threads, pairwise, with_type};
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn nets() -> [Net; 2] {
 }
 
 /// A word of each rank's result and promise.
-fn words<T: Element>(case: &Case, net: Net, seed: u64) -> Vec<u64> {
+fn words<T: Float>(case: &Case, net: Net, seed: u64) -> Vec<u64> {
     let run = World::new(case.size, seed).net(net).run(|endpoint| async {
         let mut comm = Communicator::new(endpoint)?;
         let rank = comm.rank().index();

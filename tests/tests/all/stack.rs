@@ -10,7 +10,7 @@
 
 use foldwire::codec::{Codec, CodecId, FzLight, Raw};
 use foldwire::{
-    Bound, Communicator, Element, Error, Op, Operation, Plan, Quantum, Rank, Report, Shrink, bf16,
+    Bound, Communicator, Error, Float, Op, Operation, Plan, Quantum, Rank, Report, Shrink, bf16,
     f16,
 };
 use foldwire::{kernel::Level, pipeline, schedule};
@@ -35,7 +35,7 @@ type Comm = Communicator<Endpoint>;
 type CallFn<T> = fn(&mut Comm, &mut [T], &mut [T], Op<'_, T>, &Plan) -> Result<Report, Error>;
 
 /// Every reduction that a communicator has.
-fn reductions<T: Element>() -> [CallFn<T>; 6] {
+fn reductions<T: Float>() -> [CallFn<T>; 6] {
     [
         |comm, a, _, op, plan| comm.all_reduce(a, op, plan),
         |comm, a, b, op, plan| comm.all_reduce_into(a, b, op, plan),
@@ -50,7 +50,7 @@ fn reductions<T: Element>() -> [CallFn<T>; 6] {
 }
 
 /// Every call that only moves values.
-fn moves<T: Element>() -> [CallFn<T>; 5] {
+fn moves<T: Float>() -> [CallFn<T>; 5] {
     [
         |comm, a, b, _, plan| {
             let share = comm.share(COUNT);
@@ -69,11 +69,11 @@ fn moves<T: Element>() -> [CallFn<T>; 5] {
     ]
 }
 
-fn larger<T: Element>(a: T, b: T) -> T {
+fn larger<T: Float>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
 
-fn ops<T: Element>() -> [Op<'static, T>; 6] {
+fn ops<T: Float>() -> [Op<'static, T>; 6] {
     [Op::Sum, Op::Avg, Op::Min, Op::Max, Op::Prod, Op::User(&larger)]
 }
 
@@ -88,7 +88,7 @@ fn plans() -> impl Iterator<Item = Plan> {
     pairs.flat_map(move |(p, c)| schedule::ALL.iter().map(move |&s| plan(s, p, c)))
 }
 
-fn fill<T: Element>(values: &mut [T], rank: Rank) {
+fn fill<T: Float>(values: &mut [T], rank: Rank) {
     for (i, x) in values.iter_mut().enumerate() {
         *x = T::from_f64(1.0 + ((i * 37 + rank.index()) % 101) as f64 / 500.0);
     }
@@ -96,7 +96,7 @@ fn fill<T: Element>(values: &mut [T], rank: Rank) {
 
 /// All calls of one rank. Buffers and communicator lie on the heap, as what they take is the
 /// caller's to choose.
-fn all_calls<T: Element>(comm: &mut Comm) {
+fn all_calls<T: Float>(comm: &mut Comm) {
     let (mut a, mut b) = (vec![T::ZERO; COUNT], vec![T::ZERO; COUNT]);
     for plan in plans() {
         let reductions = reductions().into_iter().flat_map(|call| ops().map(|op| (call, op)));
@@ -112,7 +112,7 @@ fn all_calls<T: Element>(comm: &mut Comm) {
 }
 
 /// The last rank leaves; the others hear of it and go on without it.
-fn shrinks<T: Element>(mut comm: Box<Comm>) {
+fn shrinks<T: Float>(mut comm: Box<Comm>) {
     if comm.rank().index() == SIZE - 1 {
         return;
     }
@@ -125,7 +125,7 @@ fn shrinks<T: Element>(mut comm: Box<Comm>) {
 }
 
 /// Whatever a codec can be asked, of bytes that are not aligned.
-fn codes<T: Element>(codec: &dyn Codec<T>) {
+fn codes<T: Float>(codec: &dyn Codec<T>) {
     let mut values = vec![T::ZERO; COUNT];
     fill(&mut values, ROOT);
     let capacity = codec.max_encoded_len(COUNT).expect("short enough");
@@ -153,7 +153,7 @@ fn codes<T: Element>(codec: &dyn Codec<T>) {
     }
 }
 
-fn rank<T: Element>(mut comm: Box<Comm>) {
+fn rank<T: Float>(mut comm: Box<Comm>) {
     codes::<T>(&Raw::new());
     let quantum = Quantum::new::<T>(1e-3).expect("a step");
     for level in Level::available() {

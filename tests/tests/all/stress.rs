@@ -10,7 +10,7 @@
 //! seed of its world, which `--seed` starts from.
 
 use foldwire::transport::{MAX_LANES, MIN_FRAME_BYTES, TransportErrorKind};
-use foldwire::{Element, Error};
+use foldwire::{Error, Float};
 use foldwire_tests::case::Choice;
 use foldwire_tests::data::{self, Random};
 use foldwire_tests::deadline::{Comm, within_deadline};
@@ -180,7 +180,7 @@ impl Story {
 }
 
 /// Makes the call and checks what comes out; a digest of it.
-fn call<T: Element>(case: &Case, comm: &mut Comm) -> Result<u64, Error> {
+fn call<T: Float>(case: &Case, comm: &mut Comm) -> Result<u64, Error> {
     let (result, report) = case.run_rank::<T, _>(comm)?;
     let verdict = case.verify(comm.rank().index(), &result, &report, &case.inputs());
     verdict.unwrap_or_else(|wrong| panic!("{case:?}, rank {}: {wrong}", comm.rank()));

@@ -2,14 +2,14 @@
 
 use foldwire::pipeline::{COMPRESS_ONCE, FUSED, HOMOMORPHIC, PER_HOP};
 use foldwire::schedule::{Chain, Pairwise, RecursiveDoubling, Ring, Schedule, TwoLevels};
-use foldwire::{Bound, Element, Error, Op, Plan, Report, Scope, SharedCommunicator};
+use foldwire::{Bound, Error, Float, Op, Plan, Report, Scope, SharedCommunicator};
 use foldwire_sim::{End, Net};
 use foldwire_tests::data;
 use foldwire_threads::World;
 use std::time::Duration;
 
 /// Of each rank: result and report, of nodes of so many ranks.
-fn run<T: Element>(
+fn run<T: Float>(
     size: usize,
     per_node: usize,
     input: impl Fn(usize) -> Vec<T> + Sync,

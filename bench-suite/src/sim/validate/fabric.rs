@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use foldwire::codec::CodecId;
 use foldwire::transport::Rank;
-use foldwire::{DType, Element, Preset, bf16, f16};
+use foldwire::{DType, Float, Preset, bf16, f16};
 use foldwire_sim::cost::{Case, Cluster, Costs, Host, Network, predict};
 use serde_json::json;
 
@@ -182,7 +182,7 @@ impl Machine<'_> {
         Ok(Question { results, times, host: self.host, costs })
     }
 
-    fn costs<T: Element>(&mut self, results: &Results, times: &Times) -> anyhow::Result<Costs> {
+    fn costs<T: Float>(&mut self, results: &Results, times: &Times) -> anyhow::Result<Costs> {
         let plan = times.preset.plan(results.collective, results.bound);
         let n_ranks = results.ranks.min(self.host.ranks_per_node);
         let busy = n_ranks.min(self.host.cores);
@@ -232,7 +232,7 @@ impl Question<'_> {
         }
     }
 
-    fn predicted_with<T: Element>(&self, fabric: Fabric) -> anyhow::Result<f64> {
+    fn predicted_with<T: Float>(&self, fabric: Fabric) -> anyhow::Result<f64> {
         let &Results { collective, bound, ranks, root, in_place, .. } = self.results;
         let &Results { lanes, frame_bytes, checksums, ref link, .. } = self.results;
         let plan = self.times.preset.plan(collective, bound);

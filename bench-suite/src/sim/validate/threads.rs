@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use foldwire::codec::CodecId;
 use foldwire::schedule::RecursiveDoubling;
-use foldwire::{Bound, Collective, Element, Op, Plan, Preset};
+use foldwire::{Bound, Collective, Float, Op, Plan, Preset};
 use foldwire_sim::cost::{Case, Cluster, Costs, Host, Network, predict};
 use foldwire_threads::{World, drive};
 use indicatif::ProgressBar;
@@ -81,7 +81,7 @@ const SHAPES: [Shape; 12] = {
 ///
 /// # Errors
 /// Calls that fail.
-pub(super) fn compare<T: Element>(args: &SimArgs, source: &Source) -> anyhow::Result<Comparison> {
+pub(super) fn compare<T: Float>(args: &SimArgs, source: &Source) -> anyhow::Result<Comparison> {
     let cores = available_parallelism()?.get();
     let message = message_cost()?;
     let n_rows: usize = SHAPES.iter().map(|shape| shape.presets.len()).sum();
@@ -144,7 +144,7 @@ impl Shape {
     }
 
     /// Measures and predicts each preset.
-    fn rows<T: Element>(
+    fn rows<T: Float>(
         &self,
         bound: Bound,
         cores: usize,
@@ -184,7 +184,7 @@ impl Shape {
         self.presets.iter().map(row).collect()
     }
 
-    fn row<T: Element>(
+    fn row<T: Float>(
         &self,
         preset: Preset,
         plan: &Plan,

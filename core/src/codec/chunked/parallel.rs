@@ -6,7 +6,7 @@
 
 use super::{INDEX_ENTRY, Pieces, write_run};
 use crate::codec::{CodecError, DecodeError, Written};
-use crate::element::Element;
+use crate::element::Float;
 use crate::kernel::CHUNK;
 use rayon::prelude::*;
 use std::boxed::Box;
@@ -59,7 +59,7 @@ pub(super) fn write<P: Pieces + Send>(
 
 /// Calls `decode(first, values)` for each run of chunks of `dst`, `first` being the run's first
 /// chunk.
-pub(super) fn read<T: Element>(
+pub(super) fn read<T: Float>(
     dst: &mut [T],
     decode: impl Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync,
 ) -> Result<(), DecodeError> {

@@ -14,14 +14,14 @@ use super::Convert;
 use super::merge::join;
 use super::reader::{FromChunk, FromFloats, Source};
 use super::writer::ChunkWriter;
-use crate::element::Element;
+use crate::element::Float;
 use crate::op::LatticeOp;
 
 /// # Safety
 /// The level's instruction set; `dst` of `max_chunk_len` bytes; `local` readable and `output`
 /// writable for the view's number of values, both from one slice or each from its own.
 #[inline(always)]
-pub(in super::super) unsafe fn fold_store<T: Element, S: Convert<T>>(
+pub(in super::super) unsafe fn fold_store<T: Float, S: Convert<T>>(
     op: LatticeOp,
     view: &ChunkView<'_, T>,
     local: *const T,
@@ -57,7 +57,7 @@ pub(in super::super) unsafe fn fold_store<T: Element, S: Convert<T>>(
     }
 }
 
-struct Pass<'a, T: Element, S: Convert<T>> {
+struct Pass<'a, T: Float, S: Convert<T>> {
     op: LatticeOp,
     incoming: FromChunk<'a, T, S>,
     own: FromFloats<'a, T>,
@@ -66,7 +66,7 @@ struct Pass<'a, T: Element, S: Convert<T>> {
     output: *mut T,
 }
 
-impl<T: Element, S: Convert<T>> Pass<'_, T, S> {
+impl<T: Float, S: Convert<T>> Pass<'_, T, S> {
     /// One block of `n` values. Own ones have been read when their place is written.
     ///
     /// # Safety

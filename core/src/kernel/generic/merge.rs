@@ -5,7 +5,7 @@ use super::super::{BLOCK, Encoded, Lattice};
 use super::Convert;
 use super::reader::{Block, Source};
 use super::writer::ChunkWriter;
-use crate::element::Element;
+use crate::element::Float;
 use crate::op::{self, LatticeOp};
 
 /// Block by block on absolute codes. Where either side is verbatim, so is the result: a ⊕ b in `T`.
@@ -13,7 +13,7 @@ use crate::op::{self, LatticeOp};
 /// # Safety
 /// The level's instruction set; `dst` of `max_chunk_len` bytes; sources of `n_values`.
 #[inline(always)]
-pub(super) unsafe fn merge<T: Element, S: Convert<T>>(
+pub(super) unsafe fn merge<T: Float, S: Convert<T>>(
     op: LatticeOp,
     mut a: impl Source<T, S>,
     mut b: impl Source<T, S>,
@@ -39,7 +39,7 @@ pub(super) unsafe fn merge<T: Element, S: Convert<T>>(
 /// # Safety
 /// The level's instruction set.
 #[inline(always)]
-pub(super) unsafe fn join<T: Element, S: Convert<T>>(
+pub(super) unsafe fn join<T: Float, S: Convert<T>>(
     op: LatticeOp,
     x: Block<T, S>,
     y: Block<T, S>,

@@ -5,19 +5,19 @@ use super::super::prefetch;
 use super::super::stores::{self, Stores, can_stream};
 use super::super::{BLOCK, Lattice, Scale};
 use super::Convert;
-use crate::element::Element;
+use crate::element::Float;
 use crate::op::{divide, weigh};
 use core::marker::PhantomData;
 
 /// Walks the blocks of a chunk in order.
-pub(super) struct ChunkReader<'a, T: Element> {
+pub(super) struct ChunkReader<'a, T: Float> {
     payload: *const u8,
     widths: core::slice::Iter<'a, u8>,
     occupied: [u64; 2],
     element: PhantomData<T>,
 }
 
-impl<'a, T: Element> ChunkReader<'a, T> {
+impl<'a, T: Float> ChunkReader<'a, T> {
     #[inline(always)]
     pub(super) fn new(view: &ChunkView<'a, T>) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl<'a, T: Element> ChunkReader<'a, T> {
 /// `src` must be readable for the values.
 #[cold]
 #[inline(never)]
-unsafe fn load_verbatim<T: Element>(src: *const u8, stored: usize) -> [T; BLOCK] {
+unsafe fn load_verbatim<T: Float>(src: *const u8, stored: usize) -> [T; BLOCK] {
     // SAFETY: by the caller's promise; at least one value is stored.
     unsafe {
         let mut values = [src.cast::<T>().read_unaligned(); BLOCK];
@@ -85,7 +85,7 @@ unsafe fn load_verbatim<T: Element>(src: *const u8, stored: usize) -> [T; BLOCK]
 /// `src` must be readable for `n` values, at least one.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn weighed<T: Element>(src: *const T, n: usize, weight: T) -> [T; BLOCK] {
+pub(super) unsafe fn weighed<T: Float>(src: *const T, n: usize, weight: T) -> [T; BLOCK] {
     // SAFETY: by the caller's promise.
     let mut values = unsafe { load_verbatim::<T>(src.cast(), n) };
     weigh(&mut values, weight);
@@ -94,7 +94,7 @@ pub(super) unsafe fn weighed<T: Element>(src: *const T, n: usize, weight: T) -> 
 
 /// The block at `block`, padded with its last value (whose residuals are then zero) if it is short.
 #[inline(always)]
-pub(super) fn padded<T: Element>(src: &[T], block: usize) -> [T; BLOCK] {
+pub(super) fn padded<T: Float>(src: &[T], block: usize) -> [T; BLOCK] {
     let tail = &src[block * BLOCK..];
     let mut values = [tail[tail.len() - 1]; BLOCK];
     values[..tail.len()].copy_from_slice(tail);
@@ -103,12 +103,12 @@ pub(super) fn padded<T: Element>(src: &[T], block: usize) -> [T; BLOCK] {
 
 /// A block between reading and writing: codes, or values that are on no lattice.
 #[derive(Clone, Copy)]
-pub(super) enum Block<T: Element, S: Convert<T>> {
+pub(super) enum Block<T: Float, S: Convert<T>> {
     Codes(S::Block),
     Values([T; BLOCK]),
 }
 
-impl<T: Element, S: Convert<T>> Block<T, S> {
+impl<T: Float, S: Convert<T>> Block<T, S> {
     /// # Safety
     /// The level's instruction set.
     #[inline(always)]
@@ -153,7 +153,7 @@ pub(super) struct Output<T> {
     streams: bool,
 }
 
-impl<T: Element> Output<T> {
+impl<T: Float> Output<T> {
     pub(super) fn new(at: *mut T, stores: Stores) -> Self {
         Self { at, streams: stores == Stores::PastCaches && can_stream(at) }
     }
@@ -193,18 +193,18 @@ impl<T: Element> Output<T> {
 }
 
 /// Blocks in order, from a chunk or from floats.
-pub(super) trait Source<T: Element, S: Convert<T>> {
+pub(super) trait Source<T: Float, S: Convert<T>> {
     /// # Safety
     /// The level's instruction set; call once for each block in order; `n` is the block's length.
     unsafe fn next(&mut self, block: usize, n: usize) -> Block<T, S>;
 }
 
-pub(super) struct FromChunk<'a, T: Element, S: Convert<T>> {
+pub(super) struct FromChunk<'a, T: Float, S: Convert<T>> {
     reader: ChunkReader<'a, T>,
     before: S::Carry,
 }
 
-impl<'a, T: Element, S: Convert<T>> FromChunk<'a, T, S> {
+impl<'a, T: Float, S: Convert<T>> FromChunk<'a, T, S> {
     /// # Safety
     /// The level's instruction set.
     #[inline(always)]
@@ -214,7 +214,7 @@ impl<'a, T: Element, S: Convert<T>> FromChunk<'a, T, S> {
     }
 }
 
-impl<T: Element, S: Convert<T>> Source<T, S> for FromChunk<'_, T, S> {
+impl<T: Float, S: Convert<T>> Source<T, S> for FromChunk<'_, T, S> {
     #[inline(always)]
     unsafe fn next(&mut self, block: usize, n: usize) -> Block<T, S> {
         let width = self.reader.width(block);
@@ -236,12 +236,12 @@ impl<T: Element, S: Convert<T>> Source<T, S> for FromChunk<'_, T, S> {
 }
 
 /// Floats, as many as blocks are asked for. A pointer, because the output may be in the same place.
-pub(super) struct FromFloats<'a, T: Element> {
+pub(super) struct FromFloats<'a, T: Float> {
     pub(super) values: *const T,
     pub(super) lattice: &'a Lattice<T>,
 }
 
-impl<T: Element, S: Convert<T>> Source<T, S> for FromFloats<'_, T> {
+impl<T: Float, S: Convert<T>> Source<T, S> for FromFloats<'_, T> {
     #[inline(always)]
     unsafe fn next(&mut self, block: usize, n: usize) -> Block<T, S> {
         // SAFETY: the block's values are there; the instruction set by the caller's promise.

@@ -4,10 +4,10 @@ use super::super::chunk::{CONSTANT, DENSE, FIRST_SIZE_SHIFT, REPEAT, SPECIAL, VE
 use super::super::{BLOCKS, Code, Encoded};
 use super::Convert;
 use super::reader::Block;
-use crate::element::Element;
+use crate::element::Float;
 
 /// Writes a chunk block by block.
-pub(super) struct ChunkWriter<T: Element, S: Convert<T>> {
+pub(super) struct ChunkWriter<T: Float, S: Convert<T>> {
     start: *mut u8,
     payload: *mut u8,
     pub(super) first: T::Code,
@@ -18,7 +18,7 @@ pub(super) struct ChunkWriter<T: Element, S: Convert<T>> {
     verbatim_blocks: u32,
 }
 
-impl<T: Element, S: Convert<T>> ChunkWriter<T, S> {
+impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
     /// # Safety
     /// `dst` must be valid for [`max_chunk_len`](super::max_chunk_len) bytes of the chunk written.
     #[inline(always)]
@@ -182,7 +182,7 @@ impl<T: Element, S: Convert<T>> ChunkWriter<T, S> {
 /// `dst` must be valid for the values.
 #[cold]
 #[inline(never)]
-unsafe fn store_verbatim<T: Element>(values: &[T], dst: *mut u8) -> (u8, usize) {
+unsafe fn store_verbatim<T: Float>(values: &[T], dst: *mut u8) -> (u8, usize) {
     let repeated = values.iter().all(|v| v.bits() == values[0].bits());
     let stored: &[u8] = bytemuck::cast_slice(if repeated { &values[..1] } else { values });
     // SAFETY: by the caller's promise.

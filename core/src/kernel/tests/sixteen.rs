@@ -5,7 +5,7 @@ use crate::op;
 
 /// Every bit pattern: in order, so that blocks are of one magnitude; and scattered, so that one bad
 /// value spoils others.
-fn all_patterns<T: Element>() -> Vec<T> {
+fn all_patterns<T: Float>() -> Vec<T> {
     let in_order = 0..=u16::MAX;
     let scattered = (0..=u16::MAX).map(|i| i.wrapping_mul(0x9e37));
     // Of ordinary magnitude, so that whole blocks are on the lattice.
@@ -18,13 +18,13 @@ fn all_patterns<T: Element>() -> Vec<T> {
 }
 
 /// Steps finer and coarser than the distances of values.
-fn quanta<T: Element>() -> Vec<Quantum> {
+fn quanta<T: Float>() -> Vec<Quantum> {
     let bounds = (-40..20).map(|exponent| libm::ldexp(0.7, exponent)).chain([1e-30, 1e30]);
     let quanta = bounds.map(|bound| Quantum::new::<T>(bound).unwrap());
     quanta.chain([Quantum::LOSSLESS]).collect()
 }
 
-fn every_pattern<T: Element>() {
+fn every_pattern<T: Float>() {
     let x = all_patterns::<T>();
     for quantum in quanta::<T>() {
         for n_operands in [1, 8] {
@@ -56,7 +56,7 @@ fn every_pattern_is_within_the_bound_stays_there_and_is_the_same_at_every_level(
 
 /// The claim that makes recoding harmless (docs/guarantees.md, "Types of 16 bits"): whatever code
 /// is decoded, encoding the value gives it back.
-fn decoded_values_are_fixed<T: Element>() {
+fn decoded_values_are_fixed<T: Float>() {
     for quantum in quanta::<T>().into_iter().filter(|quantum| !quantum.is_lossless()) {
         let codec = FzLight::<T>::new(quantum, 1);
         let step = T::Wide::nearest(quantum.step());
@@ -78,7 +78,7 @@ fn encoding_any_decoded_code_gives_the_value_back() {
 
 /// Every finite value whose code is within the limit is on the lattice, and its point is a value,
 /// so that nothing is rounded but sums.
-fn no_value_within_the_limit_is_verbatim<T: Element>() {
+fn no_value_within_the_limit_is_verbatim<T: Float>() {
     let x = all_patterns::<T>();
     for quantum in quanta::<T>().into_iter().filter(|quantum| !quantum.is_lossless()) {
         let codec = FzLight::<T>::new(quantum, 1);
@@ -95,7 +95,7 @@ fn no_value_within_the_limit_is_verbatim<T: Element>() {
 
 /// Sums of many operands keep codes apart from their rounding: n equal operands give n times their
 /// point, rounded once. (In a loop of additions in `bf16` they would come to 256 times at most.)
-fn sums_are_rounded_once<T: Element>() {
+fn sums_are_rounded_once<T: Float>() {
     const N: u32 = 1000;
     for bound in [1e-4, 1e-3, 0.01, 0.3] {
         let quantum = Quantum::new::<T>(bound).unwrap();
@@ -152,7 +152,7 @@ fn sums_beyond_the_largest_value_are_infinite_and_averages_are_not() {
     }
 }
 
-fn values_are_added_alike<T: Element>() {
+fn values_are_added_alike<T: Float>() {
     let (x, y) = (all_patterns::<T>(), all_patterns::<T>());
     let y: Vec<T> = y.iter().rev().copied().skip(777).chain(x[..777].iter().copied()).collect();
     for n in [x.len(), 0, 1, 31, 33, 70] {

@@ -7,14 +7,14 @@
 use super::super::super::Lattice;
 use super::super::super::generic::Convert;
 use super::{I32, I64};
-use crate::element::{Element, sealed::Wide};
+use crate::element::{Float, sealed::Wide};
 use core::arch::x86_64::*;
 
 /// Eight values of a type that is computed with as `f32`.
 ///
 /// # Safety
 /// All methods require AVX2 and F16C; pointers must be valid for the values.
-pub(super) unsafe trait Eight: Element<Wide = f32, Code = i32> {
+pub(super) unsafe trait Eight: Float<Wide = f32, Code = i32> {
     unsafe fn load(src: *const Self) -> __m256;
     /// Rounds and stores sixteen.
     unsafe fn store(wide: [__m256; 2], dst: *mut Self);

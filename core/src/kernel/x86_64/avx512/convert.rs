@@ -3,7 +3,7 @@
 use super::super::super::Lattice;
 use super::super::super::generic::Convert;
 use super::{I32, I64};
-use crate::element::Element;
+use crate::element::Float;
 use core::arch::x86_64::*;
 
 /// The larger of two magnitudes, without sign, as the immediate of a range instruction.
@@ -13,7 +13,7 @@ const LARGER_MAGNITUDE: i32 = 0b10_11;
 ///
 /// # Safety
 /// All methods require AVX-512; pointers must be valid for the values.
-pub(super) unsafe trait Sixteen: Element<Wide = f32, Code = i32> {
+pub(super) unsafe trait Sixteen: Float<Wide = f32, Code = i32> {
     unsafe fn load(src: *const Self) -> __m512;
     /// Rounds and stores.
     unsafe fn store(wide: __m512, dst: *mut Self);
