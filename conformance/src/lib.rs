@@ -38,6 +38,7 @@
 mod at_once;
 pub mod case;
 pub mod data;
+pub mod integers;
 mod messages;
 pub mod oracle;
 pub mod suite;

@@ -5,6 +5,7 @@
 //! choice always gives that). A check panics if something is wrong, on the rank that finds it.
 
 use crate::at_once::at_once;
+use crate::integers::integers;
 use crate::messages::messages;
 use crate::tamper::tamper;
 use crate::{
@@ -29,7 +30,7 @@ pub const SIZES: [usize; 4] = [1, 2, 3, 5];
 pub type Check<M> = (&'static str, fn(&M, usize));
 
 /// How many there are.
-pub const N_CHECKS: usize = 12;
+pub const N_CHECKS: usize = 13;
 
 /// All checks. The first is divided among [`SIZES`], the others are for any size.
 #[must_use]
@@ -39,6 +40,7 @@ pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; N_CHECKS] {
         ("shares may be of any lengths", unequal_shares),
         ("calls in a row on one communicator", many_calls),
         ("calls at once, on groups that overlap", at_once),
+        ("integers are moved and reduced exactly", integers),
         ("messages between two ranks, several at once", messages),
         ("ranks that disagree get an error", disagreement),
         ("damaged frames are an error on every rank", damage),

@@ -85,14 +85,16 @@ impl Budget {
 /// Quantum, bound on each operand, and worst case of a call whose data have this extent. What is
 /// encoded may be the sum of several operands, each within the bound.
 pub(crate) fn resolve(terms: &Terms<'_>, extent: Option<Extent>) -> Result<Budget, Error> {
+    if terms.plan.codec.is_exact() {
+        return Ok(Budget { quantum: Quantum::LOSSLESS, bound: 0.0, worst_case: Some(0.0) });
+    }
     match terms.dtype {
-        _ if terms.plan.codec.is_exact() => {
-            Ok(Budget { quantum: Quantum::LOSSLESS, bound: 0.0, worst_case: Some(0.0) })
-        }
         DType::F32 => resolve_as::<f32>(terms, extent),
         DType::F64 => resolve_as::<f64>(terms, extent),
         DType::F16 => resolve_as::<f16>(terms, extent),
         DType::Bf16 => resolve_as::<bf16>(terms, extent),
+        // Calls on integers have an exact codec.
+        _ => Err(Error::Internal),
     }
 }
 

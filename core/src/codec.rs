@@ -475,6 +475,12 @@ macro_rules! codecs {
                 }
             }
 
+            /// Whether it codes values of this type: integers are for exact codecs.
+            #[must_use]
+            pub const fn is_for(self, dtype: DType) -> bool {
+                self.is_exact() || dtype.is_float()
+            }
+
             /// The codec with this wire code.
             #[must_use]
             pub const fn from_code(code: u8) -> Option<Self> {
@@ -484,7 +490,8 @@ macro_rules! codecs {
                 }
             }
 
-            /// Makes the codec for one call.
+            /// Makes the codec for one call; the raw one for types that this is not
+            /// [for](Self::is_for).
             #[must_use]
             pub fn instance<T: Element>(self, params: &CodecParams) -> AnyCodec<T> {
                 AnyCodec(T::codec(self, params))

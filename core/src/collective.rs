@@ -443,7 +443,8 @@ impl<X: Transport> Communicator<X> {
         // Whatever the data, a bad bound shows before anything is sent.
         check_bound(plan, op)?;
         let is_short = n_bytes < plan.exact_below && !request.shares.is_exchanged();
-        let mut plan = if is_short { plan.exactly() } else { *plan };
+        let is_exact = is_short || !T::DTYPE.is_float();
+        let mut plan = if is_exact { plan.exactly() } else { *plan };
         let call = request.call(size).with_nodes(self.ranks_per_node);
         let chosen = || select::first_of(self.config.select, call, n_bytes);
         let schedule = plan
@@ -456,6 +457,9 @@ impl<X: Transport> Communicator<X> {
         }
         if collective.is_scan() && op == OpCode::Avg {
             return Err(Error::NoAverage { collective });
+        }
+        if !T::DTYPE.is_float() && op == OpCode::Avg {
+            return Err(Error::NoIntegerAverage { dtype: T::DTYPE });
         }
         let lanes = self.lanes() as u8;
         let (shares, window) = (request.shares, request.buffers.window());

@@ -82,8 +82,9 @@ impl Info {
         if head[4] != VERSION {
             return Err(DecodeError::Version { version: head[4] }.into());
         }
-        let dtype =
-            DType::from_code(head[5]).ok_or(DecompressError::UnknownType { code: head[5] })?;
+        let dtype = DType::from_code(head[5])
+            .filter(|dtype| dtype.is_float())
+            .ok_or(DecompressError::UnknownType { code: head[5] })?;
         let (step, bound) = (f64::from_bits(word(head, 16)), f64::from_bits(word(head, 24)));
         let is_sound = step >= 0.0 && bound >= 0.0 && (step == 0.0) == (bound == 0.0);
         if head[6..8] != [0; 2] || !is_sound || !step.is_finite() || !bound.is_finite() {

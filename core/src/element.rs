@@ -1,9 +1,11 @@
-//! What can be an element of a collective: `f32`, `f64`, `f16` and `bf16`.
+//! What can be an element of a collective: floats, which codecs compress, and integers, which
+//! travel as they are.
 //!
 //! [`Element`] is sealed: the codecs' integer lattice, the kernels' dispatch tables and the wire's
-//! type codes are tied to the list here. The types of 16 bits only store values: what is computed
+//! type codes are tied to the list here. The floats of 16 bits only store values: what is computed
 //! is computed in `f32` and rounded once for each result (`sixteen`).
 
+mod integer;
 mod sixteen;
 
 use crate::kernel::Kernels;
@@ -11,48 +13,75 @@ use core::fmt;
 
 pub use half::{bf16, f16};
 
-/// The type of the elements, as it travels in a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum DType {
+macro_rules! dtypes {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal;)*) => {
+        /// The type of the elements, as it travels in a frame.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum DType {
+            $($(#[$doc])* $variant = $code,)*
+        }
+
+        impl DType {
+            /// Every type.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The type with this wire code.
+            #[must_use]
+            pub const fn from_code(code: u8) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            /// The name, as Rust and the crate `half` have it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+dtypes! {
     /// IEEE 754 binary32.
-    F32 = 1,
+    F32 = 1, "f32";
     /// IEEE 754 binary64.
-    F64 = 2,
+    F64 = 2, "f64";
     /// IEEE 754 binary16: 5 bits of exponent, 10 of fraction.
-    F16 = 3,
+    F16 = 3, "f16";
     /// bfloat16, the upper half of a binary32: 8 bits of exponent, 7 of fraction.
-    Bf16 = 4,
+    Bf16 = 4, "bf16";
+    /// 8 bits, two's complement.
+    I8 = 5, "i8";
+    /// 8 bits, unsigned.
+    U8 = 6, "u8";
+    /// 16 bits, two's complement.
+    I16 = 7, "i16";
+    /// 16 bits, unsigned.
+    U16 = 8, "u16";
+    /// 32 bits, two's complement.
+    I32 = 9, "i32";
+    /// 32 bits, unsigned.
+    U32 = 10, "u32";
+    /// 64 bits, two's complement.
+    I64 = 11, "i64";
+    /// 64 bits, unsigned.
+    U64 = 12, "u64";
 }
 
 impl DType {
-    /// Every type.
-    pub const ALL: [Self; 4] = [Self::F32, Self::F64, Self::F16, Self::Bf16];
+    /// Those of floating-point values.
+    pub const FLOATS: [Self; 4] = [Self::F32, Self::F64, Self::F16, Self::Bf16];
 
-    /// The type with this wire code.
+    /// Whether it is one of [`FLOATS`](Self::FLOATS).
     #[must_use]
-    pub const fn from_code(code: u8) -> Option<Self> {
-        match code {
-            1 => Some(Self::F32),
-            2 => Some(Self::F64),
-            3 => Some(Self::F16),
-            4 => Some(Self::Bf16),
-            _ => None,
-        }
-    }
-}
-
-impl DType {
-    /// The name, as Rust and the crate `half` have it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
-        }
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::Bf16)
     }
 }
 
@@ -62,23 +91,34 @@ impl fmt::Display for DType {
     }
 }
 
-/// A type that Foldwire can move and reduce: `f32`, `f64`, [`f16`](struct@f16) or [`bf16`].
+/// A type that Foldwire can move and reduce: the [floats](Float) `f32`, `f64`,
+/// [`f16`](struct@f16) and [`bf16`], and integers from `i8` to `u64`.
 ///
-/// The types of 16 bits are those of the crate `half`. Sums in them have 11 and 8 binary digits,
-/// and those of `f16` end at 65504: docs/guarantees.md says what that means.
+/// Integers travel and are reduced exactly, whatever a [`Plan`](crate::Plan) says of a codec, its
+/// pipeline and a bound. Their sums and products wrap around, so that they are the same in any
+/// order, as minima and maxima are. They have no [`Op::Avg`](crate::Op::Avg).
 ///
-/// Integers are refused by the compiler, with a word on what to do:
+/// ```
+/// use foldwire::{Communicator, Error, Op, Plan, Transport};
+///
+/// fn total<X: Transport>(comm: &mut Communicator<X>, counts: &mut [u64]) -> Result<(), Error> {
+///     comm.all_reduce(counts, Op::Sum, &Plan::raw()).map(drop)
+/// }
+/// ```
+///
+/// The compiler refuses what is as wide as the machine has it, with a word on what to do:
 /// ```compile_fail,E0277
 /// use foldwire::{Communicator, Op, Plan, Transport};
 ///
-/// fn sum<X: Transport>(comm: &mut Communicator<X>, counts: &mut [i32]) {
+/// fn sum<X: Transport>(comm: &mut Communicator<X>, counts: &mut [usize]) {
 ///     let _ = comm.all_reduce(counts, Op::Sum, &Plan::raw());
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "collectives move `f32`, `f64`, `f16` and `bf16`, not `{Self}`",
+    message = "collectives move floats and integers of a fixed width, not `{Self}`",
     label = "not an element of a collective",
-    note = "`f64` holds integers up to 2^53 exactly, and `Plan::raw()` moves them unchanged"
+    note = "they move `f16`, `bf16`, `f32`, `f64`, and `i8`, `u8` … `i64`, `u64`: `usize` as `u64`, \
+            `bool` as `u8`"
 )]
 pub trait Element:
     bytemuck::Pod + PartialOrd + fmt::Debug + Send + Sync + sealed::Value + 'static
@@ -90,6 +130,9 @@ pub trait Element:
 }
 
 /// A floating-point type: `f32`, `f64`, [`f16`](struct@f16) or [`bf16`].
+///
+/// The types of 16 bits are those of the crate `half`. Sums in them have 11 and 8 binary digits,
+/// and those of `f16` end at 65504: docs/guarantees.md says what that means.
 pub trait Float: Element + sealed::OnLattice {
     /// Unit roundoff u: the relative error of one rounding, 2⁻²⁴ for `f32`, 2⁻⁵³ for `f64`, 2⁻¹¹
     /// for `f16`, 2⁻⁸ for `bf16`.

@@ -2,6 +2,7 @@
 
 use crate::bound::BoundError;
 use crate::codec::{CodecError, DecodeError};
+use crate::element::DType;
 use crate::frame::FrameError;
 use crate::schedule::Collective;
 use crate::transport::{Rank, TransportErrorKind};
@@ -71,6 +72,12 @@ pub enum Error {
     NoAverage {
         /// The collective asked for.
         collective: Collective,
+    },
+    /// An average of integers would have to be rounded: divide a sum, or average floats.
+    #[error("{dtype} values have no average; divide their sum, or make them floats")]
+    NoIntegerAverage {
+        /// Their type.
+        dtype: DType,
     },
     /// Frames are too small for even a single value.
     #[error("a frame has {have} bytes, {need} are needed")]
@@ -220,6 +227,7 @@ impl Error {
                 | Self::Length { .. }
                 | Self::Unsupported { .. }
                 | Self::NoAverage { .. }
+                | Self::NoIntegerAverage { .. }
                 | Self::FrameTooSmall { .. }
                 | Self::TooFewFrames { .. }
                 | Self::TooManyCalls { .. }

@@ -1,9 +1,9 @@
 //! Foldwire: compression-accelerated collective communication.
 //!
 //! Collectives (all-reduce, reduce-scatter, all-gather, broadcast, scatter, gather, reduce,
-//! all-to-all, scans) of floating-point values ([`Element`]: `f32`, `f64`, [`f16`](struct@f16),
+//! all-to-all, scans) of floating-point values ([`Float`]: `f32`, `f64`, [`f16`](struct@f16),
 //! [`bf16`]) travel compressed, within an error bound that the caller sets, and are reduced without
-//! decompressing.
+//! decompressing. Integers travel exactly ([`Element`] is any of both).
 //!
 //! A tour, from the caller down to the wire:
 //!
@@ -25,7 +25,7 @@
 //! # Memory
 //! For embedders: the most that is taken on x86-64. A test runs every call on stacks of this size.
 //!
-//! | what | `f32`, `f16`, `bf16` | `f64` |
+//! | what | types of up to 32 bits | of 64 bits |
 //! |---|---|---|
 //! | stack of a call, blocking or polled, or of a shrink; release build | 48 KiB | 80 KiB |
 //! | the same without optimisation | 192 KiB | 256 KiB |

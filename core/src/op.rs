@@ -12,15 +12,15 @@ use core::fmt;
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Op<'a, T> {
-    /// Σ xᵢ
+    /// Σ xᵢ; of integers modulo 2^bits.
     Sum,
-    /// Σ xᵢ / n
+    /// Σ xᵢ / n; not of integers.
     Avg,
     /// The smallest value; NaN if any is NaN.
     Min,
     /// The largest value; NaN if any is NaN.
     Max,
-    /// Π xᵢ. Not linear, so codecs decompress, multiply and compress.
+    /// Π xᵢ; of integers modulo 2^bits. Not linear, so codecs decompress, multiply and compress.
     Prod,
     /// Your own operation on two values. It must be commutative bit for bit and associative up to
     /// rounding. Codecs decompress, operate and compress.

@@ -58,7 +58,7 @@ impl<'a> Setting<'a> {
         let nth = CodecId::ALL[usize::from(head[0]) % CodecId::ALL.len()];
         Some(Self {
             codec: CodecId::from_code(head[0]).unwrap_or(nth),
-            dtype: DType::ALL[usize::from(head[1] & 1 | head[1] >> 7 << 1)],
+            dtype: DType::FLOATS[usize::from(head[1] & 1 | head[1] >> 7 << 1)],
             op: (head[1] >> 1 & 0x3f) % N_OPS,
             exponent: head[2].cast_signed(),
             max_operands: if head[3] == 0 { u32::MAX } else { head[3].into() },

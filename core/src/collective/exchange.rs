@@ -255,8 +255,8 @@ impl<X: Transport> Communicator<X> {
         plan: &Plan,
     ) -> Result<Budget, Error> {
         let data = send.data;
-        let is_short = size_of_val(data) < plan.exact_below;
-        let plan = if is_short { plan.exactly() } else { *plan };
+        let is_exact = size_of_val(data) < plan.exact_below || !T::DTYPE.is_float();
+        let plan = if is_exact { plan.exactly() } else { *plan };
         let call = Call::new(Collective::AllToAll, 2, Rank(0));
         let (shares, window) = (Shares::Even(data.len()), Window::Own);
         let (op, dtype, lanes) = (OpCode::None, T::DTYPE, 1);

@@ -17,6 +17,7 @@ mod frames;
 mod gaps;
 mod golden;
 mod inattention;
+mod integers;
 mod lies;
 mod limits;
 mod messages;

@@ -64,7 +64,7 @@ impl Results {
         if let Some(op) = head.op.filter(|op| op != "sum") {
             return Err(format!("results of `--op {op}`; only those of sums are predicted"));
         }
-        let dtype = DType::ALL.into_iter().find(|t| t.to_string() == head.dtype);
+        let dtype = DType::FLOATS.into_iter().find(|t| t.to_string() == head.dtype);
         let dtype =
             dtype.ok_or_else(|| format!("`{}` is no type of values; {SOURCE}", head.dtype))?;
         let link = head.link.ok_or_else(|| {

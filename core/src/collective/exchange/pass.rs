@@ -219,7 +219,7 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
         };
         chosen.mismatch(rank, &theirs).map_or(Ok(()), Err)?;
         let is_sound = theirs.step.is_finite() && theirs.step >= 0.0 && header.operands == 1;
-        if !is_sound || header.as_floats {
+        if !is_sound || header.as_floats || !theirs.codec.is_for(T::DTYPE) {
             return Err(damaged);
         }
         // The one under way, or else any that it may be.

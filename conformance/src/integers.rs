@@ -1,0 +1,185 @@
+//! Integers: moved and reduced exactly by every schedule, whatever the plan says of a bound.
+
+use crate::Backend;
+use crate::case::ROUTES;
+use crate::data::{self, Random};
+use crate::suite::PATIENT;
+use foldwire::schedule::Schedule;
+use foldwire::{
+    Bound, Collective, Communicator, Element, Error, Incoming, Op, Outgoing, Plan, Rank, Transport,
+};
+
+/// The narrowest and the widest integers, of which one has signs.
+pub(crate) fn integers<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    all_calls::<i8, B>(&make(Some(20_000)), size);
+    all_calls::<u64, B>(&make(None), size);
+}
+
+/// Every collective by every schedule that has it, and a message, on integers of one type. Bounds
+/// of the plans mean nothing to them.
+///
+/// # Panics
+/// If a result is wrong.
+pub fn all_calls<T: Element, B: Backend>(backend: &B, size: usize) {
+    let outcomes = backend.run(size, |mut comm| -> Result<(), Error> {
+        comm.config_mut().timeout = PATIENT;
+        for (seed, &(collective, schedule)) in ROUTES.iter().enumerate() {
+            let counts = [1003, 0, 1, size - 1, 9001];
+            let round = Round { size, seed, count: counts[seed % counts.len()] };
+            round.call::<T, _>(&mut comm, collective, schedule)?;
+        }
+        Round { size, seed: ROUTES.len(), count: 9001 }.pass_on::<T, _>(&mut comm)
+    });
+    for (rank, outcome) in backend.ranks(size).zip(outcomes) {
+        assert_eq!(outcome, Ok(()), "{size} ranks, {}: rank {rank}", T::DTYPE);
+    }
+}
+
+/// A call, and what each rank has for it.
+struct Round {
+    size: usize,
+    seed: usize,
+    count: usize,
+}
+
+impl Round {
+    /// The bits of a rank's values, of which a type takes the lowest.
+    fn bits(&self, rank: usize) -> Vec<u64> {
+        let mut random = Random((self.seed * self.size + rank) as u64);
+        (0..self.count).map(|_| random.bits()).collect()
+    }
+
+    fn values<T: Element>(&self, rank: usize) -> Vec<T> {
+        self.bits(rank).into_iter().map(data::from_bits).collect()
+    }
+
+    /// What `op` makes of these ranks' values. Sums and products of integers modulo 2⁶⁴ have the
+    /// lowest bits of those modulo less.
+    fn reduced<T: Element>(&self, op: &Op<'_, T>, ranks: std::ops::Range<usize>) -> Vec<T> {
+        let of_bits = |f: fn(u64, u64) -> u64| {
+            let all = ranks.clone().map(|rank| self.bits(rank));
+            let reduced = all.reduce(|a, b| a.iter().zip(&b).map(|(&a, &b)| f(a, b)).collect());
+            reduced.unwrap_or_default().into_iter().map(data::from_bits).collect()
+        };
+        let by_order = |wants_less: bool| {
+            let all = ranks.clone().map(|rank| self.values::<T>(rank));
+            let pick = |a: T, b: T| if (a < b) == wants_less { a } else { b };
+            let reduced = all.reduce(|a, b| a.iter().zip(&b).map(|(&a, &b)| pick(a, b)).collect());
+            reduced.unwrap_or_default()
+        };
+        match op {
+            Op::Sum => of_bits(u64::wrapping_add),
+            Op::Prod => of_bits(u64::wrapping_mul),
+            Op::Min => by_order(true),
+            _ => by_order(false),
+        }
+    }
+
+    fn call<T: Element, X: Transport>(
+        &self,
+        comm: &mut Communicator<X>,
+        collective: Collective,
+        schedule: &'static dyn Schedule,
+    ) -> Result<(), Error> {
+        let larger = |a: T, b: T| if a > b { a } else { b };
+        let ops = [Op::Sum, Op::Min, Op::Prod, Op::Max, Op::User(&larger)];
+        for (i, op) in ops.into_iter().enumerate() {
+            let plan = [Plan::foldwire(Bound::Relative(0.1)), Plan::raw()][i % 2];
+            self.call_with(comm, collective, op, &plan.with_schedule(schedule))?;
+        }
+        Ok(())
+    }
+
+    fn call_with<T: Element, X: Transport>(
+        &self,
+        comm: &mut Communicator<X>,
+        collective: Collective,
+        op: Op<'_, T>,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        let &Self { size, seed, count } = self;
+        let (rank, root) = (comm.rank().index(), Rank::new(seed % size));
+        let (own, share) = (self.values::<T>(rank), comm.share(count));
+        let is_root = rank == root.index();
+        let garbage: T = data::from_bits(0xa5a5_a5a5_a5a5_a5a5);
+        let room = |n: usize| vec![garbage; n];
+        let all = || self.reduced(&op, 0..size);
+        let whole = self.values::<T>(root.index());
+        let (got, want) = match collective {
+            Collective::AllReduce => {
+                let mut data = own;
+                comm.all_reduce(&mut data, op, plan)?;
+                (data, all())
+            }
+            Collective::ReduceScatter => {
+                let mut recv = room(share.len());
+                comm.reduce_scatter(&own, &mut recv, op, plan)?;
+                (recv, all()[share].to_vec())
+            }
+            Collective::AllGather => {
+                let mut recv = room(count);
+                comm.all_gather(&whole[share], &mut recv, plan)?;
+                (recv, whole)
+            }
+            Collective::Broadcast => {
+                let mut data = if is_root { own } else { room(count) };
+                comm.broadcast(&mut data, root, plan)?;
+                (data, whole)
+            }
+            Collective::Scatter => {
+                let mut recv = room(share.len());
+                let send = if is_root { &own[..] } else { &[] };
+                comm.scatter(count, send, &mut recv, root, plan)?;
+                (recv, whole[share].to_vec())
+            }
+            Collective::Gather => {
+                let mut recv = room(if is_root { count } else { 0 });
+                comm.gather(count, &whole[share], &mut recv, root, plan)?;
+                (recv, if is_root { whole } else { Vec::new() })
+            }
+            Collective::Reduce => {
+                let mut recv = room(if is_root { count } else { 0 });
+                comm.reduce(&own, &mut recv, op, root, plan)?;
+                (recv, if is_root { all() } else { Vec::new() })
+            }
+            Collective::Scan => {
+                let mut data = own;
+                comm.scan(&mut data, op, plan)?;
+                (data, self.reduced(&op, 0..rank + 1))
+            }
+            Collective::ExclusiveScan => {
+                let mut recv = room(if rank == 0 { 0 } else { count });
+                comm.exclusive_scan_into(&own, &mut recv, op, plan)?;
+                (recv, self.reduced(&op, 0..rank))
+            }
+            Collective::AllToAll => {
+                let n = share.len();
+                let mut recv = room(n * size);
+                comm.all_to_all(&own, &mut recv, plan)?;
+                let from = |rank| self.values::<T>(rank)[share.clone()].to_vec();
+                (recv, (0..size).flat_map(from).collect())
+            }
+            other => panic!("the suite has no call for {}", other.name()),
+        };
+        let name = (collective.name(), plan.schedule.map(Schedule::name), op.code());
+        assert!(got == want, "{name:?} of {count} {}, rank {rank} of {size}", T::DTYPE);
+        Ok(())
+    }
+
+    /// Each rank sends its values to the next; an average is refused.
+    fn pass_on<T: Element, X: Transport>(&self, comm: &mut Communicator<X>) -> Result<(), Error> {
+        let (rank, size) = (comm.rank().index(), self.size);
+        let [before, after] = [rank + size - 1, rank + 1].map(|rank| rank % size);
+        let (own, mut got) = (self.values::<T>(rank), self.values::<T>(rank));
+        let recv = Incoming::new(Rank::new(before), 7, &mut got);
+        let send = Outgoing::new(Rank::new(after), 7, &own);
+        comm.send_recv(send, recv, &Plan::foldwire(Bound::Relative(0.1)))?;
+        assert!(got == self.values::<T>(before), "{}, from rank {before}", T::DTYPE);
+
+        let refused = comm.all_reduce(&mut got, Op::Avg, &Plan::raw()).map(drop);
+        assert_eq!(refused, Err(Error::NoIntegerAverage { dtype: T::DTYPE }));
+        let sum = comm.all_reduce_scalar(T::ONE, Op::Sum)?;
+        assert!(sum == data::from_bits(size as u64), "{sum:?} of {size}");
+        Ok(())
+    }
+}

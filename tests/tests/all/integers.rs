@@ -1,0 +1,120 @@
+//! Integers: every type, every schedule; who disagrees; and frames that no encoder of theirs makes.
+
+use foldwire::codec::CodecId;
+use foldwire::error::Field;
+use foldwire::frame::{CallHeader, Header, Kind};
+use foldwire::transport::Tag;
+use foldwire::{
+    Bound, Communicator, DType, Element, Error, Op, Plan, Queue, Rank, SharedCommunicator,
+    Transport,
+};
+use foldwire_tests::integers::all_calls;
+use foldwire_tests::{Threads, data};
+use foldwire_threads::World;
+use std::task::Poll;
+use std::time::Duration;
+
+#[test]
+fn every_type_is_moved_and_reduced_exactly_by_every_schedule() {
+    for size in [1, 2, 3, 5, 8] {
+        let backend = Threads { frame_bytes: Some(8192) };
+        all_calls::<i8, _>(&backend, size);
+        all_calls::<u8, _>(&backend, size);
+        all_calls::<i16, _>(&backend, size);
+        all_calls::<u16, _>(&backend, size);
+        all_calls::<i32, _>(&backend, size);
+        all_calls::<u32, _>(&backend, size);
+        all_calls::<i64, _>(&backend, size);
+        all_calls::<u64, _>(&backend, size);
+    }
+}
+
+#[test]
+fn calls_at_once_in_groups_and_in_a_queue_take_integers() {
+    let lossy = Plan::foldwire(Bound::Relative(0.1));
+    World::new(3).run_endpoints(|endpoint| {
+        let comm = SharedCommunicator::new(endpoint, 2).expect("there are channels");
+        let mine = |i: usize| vec![comm.rank().0 as i64 + i as i64; 50_000];
+        let [a, b] = [0, 1].map(|i| comm.start_all_reduce(mine(i), Op::Sum, &lossy));
+        let [a, b] = [a, b].map(|call| call.expect("a call").wait().into_result().expect("sums").0);
+        assert!(a == vec![3; 50_000] && b == vec![6; 50_000]);
+
+        let (mut long, mut short) = (mine(2), [i64::from(comm.rank().0); 3]);
+        let bound = Bound::Relative(0.1);
+        let arrays = &mut [(&mut long[..], bound), (&mut short[..], bound)];
+        let reports = comm.all_reduce_group(arrays, Op::Max, &lossy).expect("a group");
+        assert!(long == vec![4; 50_000] && short == [2; 3], "{reports:?}");
+        assert!(reports.iter().all(|report| report.worst_case == Some(0.0)));
+    });
+    World::new(2).run_endpoints(|endpoint| {
+        let comm = Communicator::new(endpoint).expect("frames are large enough");
+        let mut queue = Queue::<_, u8>::new(comm);
+        queue.all_reduce(vec![200; 1000], Op::Sum, &lossy);
+        let (sum, _) = queue.wait().expect("a call").into_result().expect("a sum");
+        assert!(sum == vec![144; 1000], "modulo 256");
+    });
+}
+
+#[test]
+fn ranks_with_other_signs_hear_of_it() {
+    let ends = World::new(2).run(|mut comm| match comm.rank() {
+        Rank(0) => comm.all_reduce(&mut [1_i32; 10], Op::Sum, &Plan::raw()),
+        _ => comm.all_reduce(&mut [1_u32; 10], Op::Sum, &Plan::raw()),
+    });
+    for (end, words) in ends.into_iter().zip([["i32", "u32"], ["u32", "i32"]]) {
+        let Err(Error::Mismatch { field: Field::Type, ours, theirs, .. }) = end else {
+            panic!("{end:?}")
+        };
+        assert_eq!([ours.to_string(), theirs.to_string()], words);
+    }
+}
+
+#[test]
+fn what_a_plan_says_of_a_bound_need_not_agree_for_integers() {
+    let sums = World::new(3).run(|mut comm| {
+        let plan = Plan::foldwire(Bound::Absolute(f64::from(comm.rank().0 + 1)));
+        let mut data = vec![u64::MAX; 5000];
+        let report = comm.all_reduce(&mut data, Op::Sum, &plan).expect("one exact sum");
+        assert_eq!((report.bound, report.worst_case), (0.0, Some(0.0)));
+        data::digest(&data)
+    });
+    assert_eq!(sums, [data::digest(&[u64::MAX - 2; 5000]); 3]);
+}
+
+/// A message of integers that says it was compressed within a bound.
+#[test]
+fn a_compressed_message_of_integers_is_damaged() {
+    let ends = World::new(2).run(|mut comm: Communicator<_>| {
+        comm.config_mut().timeout = Duration::from_secs(20);
+        if comm.rank() == Rank(1) {
+            return comm.recv(&mut [0_i32; 8], Rank(0), 3).map(|_| ());
+        }
+        let call = CallHeader {
+            codec: CodecId::FzLight,
+            dtype: DType::I32,
+            count: 8,
+            step: 1.0,
+            root: 1,
+            ..CallHeader::of_no_call(0, 0)
+        };
+        let header = Header {
+            kind: Kind::Message,
+            call,
+            as_floats: false,
+            from: Rank(0),
+            part: 3,
+            round: 0,
+            n_values: 8,
+            n_bytes: 8 * i32::BYTES as u32,
+            operands: 1,
+        };
+        let transport = comm.transport_mut();
+        let Poll::Ready(Ok(mut frame)) = transport.poll_frame() else { panic!("no frame") };
+        header.emit(frame.as_mut(), false);
+        let n_bytes = foldwire::frame::HEADER_BYTES + 32;
+        transport.send(Rank(1), Tag(0), frame, n_bytes).expect("room");
+        comm.barrier().map(|_| ())
+    });
+    assert!(matches!(ends[1], Err(Error::Frame { rank: Rank(0), .. })), "{:?}", ends[1]);
+    assert!(ends[0].is_err());
+}
