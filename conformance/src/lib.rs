@@ -29,6 +29,7 @@
 //! | [`case`](mod@case) | a [`Case`]: a point of the product collective × schedule × pipeline × codec × …; [`pairwise`] picks few such that every pair of choices occurs in one, [`all`] is the whole product |
 //! | [`oracle`] | what a reduction should give, in `f64`, and how far a result may be off |
 //! | [`data`] | inputs, the same on every machine |
+//! | [`integers`] | every call on integers of any type, which has its own oracle |
 //! | [`wrapped`], [`tamper`] | a transport that differs from the one inside it in a few things; one that damages frames |
 //!
 //! A [`Case`] alone [checks](Case::check) every rank's result against the oracle and against the
@@ -54,7 +55,7 @@ use std::ops::Range;
 ///
 /// # Examples
 /// ```
-/// use foldwire::{DType, Float};
+/// use foldwire::{DType, Element};
 /// use foldwire_conformance::with_type;
 ///
 /// assert_eq!(with_type!(DType::F16, T => T::BYTES), 2);
