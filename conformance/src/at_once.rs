@@ -2,7 +2,9 @@
 
 use crate::suite::{PATIENT, SIZES};
 use crate::{Backend, Case, Threads, pairwise, pairwise_of, with_type};
-use foldwire::{Config, Error, Float, Op, Plan, SharedCommunicator, Transport};
+use foldwire::{
+    Bound, Config, Error, Float, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator, Transport,
+};
 
 /// Calls under way at once on a communicator.
 const N_CALLS: usize = 6;
@@ -23,6 +25,7 @@ pub(crate) fn at_once<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usi
             let world = world(transport);
             let words = words(&world, &cases).unwrap_or_else(|error| panic!("{error}"));
             groups(&world).unwrap_or_else(|error| panic!("{error}"));
+            beside_messages(&world).unwrap_or_else(|error| panic!("{error}"));
             (words, n_bytes)
         })
     });
@@ -88,6 +91,40 @@ fn word<T: Float>(
     (given_back, report): (Vec<T>, foldwire::Report),
 ) -> Result<u64, Error> {
     Ok(Case::word(&case.result_at_once(rank, given_back), &report))
+}
+
+/// Sums that are under way while neighbours exchange messages, on the same communicator and on a
+/// duplicate, where one rank's messages come before its call and the others' after theirs.
+fn beside_messages<'a, X: Transport + 'a>(world: &SharedCommunicator<'a, X>) -> Result<(), Error> {
+    let (rank, size) = (world.rank().index(), world.size());
+    let [before, after] = [rank + size - 1, rank + 1].map(|rank| Rank::new(rank % size));
+    let apart = world.duplicate(1)?;
+    for round in 0..4 {
+        let sum = || world.start_all_reduce(vec![rank as i32; 40_000], Op::Sum, &Plan::raw());
+        let pass = |comm: &SharedCommunicator<'a, X>| {
+            let (own, mut got) = (vec![rank as f32; 30_000], vec![-1.0; 30_000]);
+            let (send, recv) =
+                (Outgoing::new(after, round, &own), Incoming::new(before, round, &mut got));
+            comm.send_recv(send, recv, &Plan::foldwire(Bound::Absolute(0.25)))?;
+            assert!(got.iter().all(|x| (x - before.index() as f32).abs() <= 0.25), "{round}");
+            Ok::<(), Error>(())
+        };
+        let sums = if rank == round as usize % size {
+            pass(&apart)?;
+            [sum()?, sum()?]
+        } else {
+            let sums = [sum()?, sum()?];
+            pass(&apart)?;
+            sums
+        };
+        pass(world)?;
+        for sum in sums {
+            let (got, _) = sum.wait().into_result()?;
+            let want = (size * (size - 1) / 2) as i32;
+            assert!(got.iter().all(|&x| x == want), "round {round}");
+        }
+    }
+    Ok(())
 }
 
 /// Calls at once on groups that are disjoint, equal, and overlapping, which ranks start and wait

@@ -1,6 +1,7 @@
 //! A communicator with several calls under way, that can be split.
 
 mod group;
+mod messages;
 mod pending;
 mod split;
 mod two_levels;

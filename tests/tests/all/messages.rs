@@ -1,7 +1,9 @@
 //! Messages between two ranks where something is wrong, or long.
 
 use foldwire::error::{Field, Reason, Value};
-use foldwire::{Bound, Communicator, Error, Incoming, Op, Outgoing, Plan, Rank};
+use foldwire::{
+    Bound, Communicator, Config, Error, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator,
+};
 use foldwire_sim::{End, Fault, Foreign, Harm, Net, World as SimWorld};
 use foldwire_tests::data;
 use foldwire_threads::{Endpoint, World};
@@ -162,6 +164,35 @@ fn short_messages_are_one_frame_each() {
         assert_eq!(report.n_messages, 1, "neither lengths nor ranges are exchanged first");
         assert!(report.ratio() > 3.0, "{report}");
     }
+}
+
+/// The next call of a shared communicator and a message have the same channel.
+#[test]
+fn a_message_and_a_call_of_a_shared_communicator_that_meet_are_told_apart() {
+    let ends = World::new(2).run_endpoints(|endpoint| {
+        let config = Config::default().with_timeout(Duration::from_secs(20));
+        let world = SharedCommunicator::with_config(endpoint, config, 2).expect("two channels");
+        let first = world.start_all_reduce([1_i32], Op::Sum, &Plan::raw()).expect("a call");
+        let end = match world.rank() {
+            Rank(0) => world.recv(&mut [0_i32; 3], Rank(1), 0).map(|_| ()),
+            _ => world.all_reduce(&mut [2_i32; 3], Op::Sum, &Plan::raw()).map(|_| ()),
+        };
+        assert_eq!(first.wait().into_result().map(|(sum, _)| sum), Ok([2]), "on its own channel");
+        assert!(world.is_poisoned());
+        end
+    });
+    let words = (Rank(1), Field::Collective, "message".to_owned(), "all-reduce".to_owned());
+    assert_eq!(disagreement(ends[0]), words);
+    assert!(ends[1].is_err(), "{:?}", ends[1]);
+
+    // No channel is left for a message: that is an error of use.
+    World::new(2).run_endpoints(|endpoint| {
+        let world = SharedCommunicator::new(endpoint, 1).expect("a channel");
+        let sum = world.start_all_reduce([1_i32], Op::Sum, &Plan::raw()).expect("a call");
+        let refused = world.send(&[1_i32], Rank(0), 0, &Plan::raw());
+        assert_eq!(refused, Err(Error::TooManyCalls { max: 1 }));
+        assert_eq!(sum.wait().into_result().map(|(sum, _)| sum), Ok([2]));
+    });
 }
 
 #[test]
