@@ -98,7 +98,7 @@ pub(crate) fn check_source(rank: Rank, header: &Header) -> Result<(), Error> {
 
 /// How long what a rank sent before is looked for, if the network does not say that nothing more
 /// will come.
-pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long a call may take.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! The soak: whatever goes wrong, every rank gets the right result or a typed error, in time.
 //!
-//! A seed draws a [`Scenario`]: a group, a network, some calls of the suite's tables, and what goes
-//! wrong. The scenario runs on the simulator, and a judge decides whether every rank did what the
+//! A seed draws a [`Scenario`]: a group, a network, some calls of the suite's tables, messages
+//! between neighbours before them, and what goes wrong. The scenario runs on the simulator, and a judge decides whether every rank did what the
 //! library promises:
 //!
 //! - a rank returns a result that the oracle accepts, the same bits on all ranks where the

@@ -38,6 +38,8 @@ pub struct Scenario {
     pub at_once: bool,
     /// Where their communicator comes from, if they are.
     pub origin: Origin,
+    /// Before each call neighbours on a ring send each other so many values.
+    pub halo: Option<usize>,
     /// Ranks leave when they are done, not when all are.
     pub leaves: bool,
     /// What goes wrong.
@@ -229,6 +231,7 @@ impl Scenario {
             2 if at_once => Origin::Nodes,
             _ => Origin::Transport,
         };
+        let halo = more.one_in(3).then(|| more.below(2000)).filter(|_| !at_once);
         // Inside one node nothing would be encoded.
         net.ranks_per_node = Some(1 + more.below(3)).filter(|&n| n < size).unwrap_or(1);
         let (shrinks, troubles) = (shrinks && !at_once, Vec::new());
@@ -236,7 +239,7 @@ impl Scenario {
         net.channels += usize::from(origin != Origin::Transport);
         #[rustfmt::skip]
         let mut drawn = Self {
-            seed, size, net, lanes, levels, calls, at_once, origin, leaves, troubles, shrinks,
+            seed, size, net, lanes, levels, calls, at_once, origin, halo, leaves, troubles, shrinks,
         };
         drawn.net.frames_per_rank = drawn.n_frames(lanes);
         (0..drawn.calls.len()).for_each(|call| drawn.fit(drawn.calls[call]));
@@ -365,9 +368,9 @@ fn net(random: &mut Random) -> Net {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, size, net, lanes, at_once, origin, leaves, shrinks, .. } = self;
+        let Self { seed, size, net, lanes, at_once, origin, halo, leaves, shrinks, .. } = self;
         write!(f, "seed {seed}: {size} ranks, {lanes} lanes, calls at once: {at_once}, ")?;
-        write!(f, "communicator from: {origin:?}, leaving early: {leaves}, ")?;
+        write!(f, "communicator from: {origin:?}, halos: {halo:?}, leaving early: {leaves}, ")?;
         writeln!(f, "shrinking in the end: {shrinks}, {net:?}")?;
         for call in 0..self.calls.len() {
             writeln!(f, "call {call}: {:?}", self.case(call))?;

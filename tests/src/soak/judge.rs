@@ -33,7 +33,7 @@ pub(super) fn judge(scenario: &Scenario, performance: &Performance) -> Result<()
     for (rank, refused) in performance.refused.iter().enumerate() {
         if let Some((error, after)) = refused {
             judge_error(scenario, performance, rank, error, *after)
-                .map_err(|wrong| format!("rank {rank} got no communicator: {error}: {wrong}"))?;
+                .map_err(|wrong| format!("rank {rank} did not come to a call: {error}: {wrong}"))?;
         }
     }
     for call in 0..scenario.calls.len() {
@@ -264,6 +264,15 @@ fn judge_error(
     let named = match *error {
         _ if struck.is_disagreement() && !tells_of_it(error) => {
             return Err("but ranks disagreed, and each can know on what".into());
+        }
+        // A message so far behind its sender's next call is taken for one that will not come.
+        Error::Mismatch { rank, ours, .. }
+            if scenario.halo.is_some()
+                && ours.to_string() == "message"
+                && after >= TIMEOUT / 2
+                && !struck.nothing_but(is_drop) =>
+        {
+            Some(rank)
         }
         Error::Mismatch { .. } | Error::Frame { .. } if !struck.in_frames() => {
             return Err("but no frame was touched and no rank differed".into());

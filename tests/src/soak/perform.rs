@@ -4,7 +4,8 @@ use super::draw::{Origin, PATIENCE, Scenario, TIMEOUT, Trouble};
 use crate::case::Buffers;
 use crate::{Case, data, with_type};
 use foldwire::{
-    Communicator, Error, Float, Op, Operation, Plan, Rank, Report, SharedCommunicator, Transport,
+    Bound, Communicator, Error, Float, Incoming, Op, Operation, Outgoing, Plan, Rank, Report,
+    SharedCommunicator, Transport,
 };
 use foldwire_sim::{Clock, End, Endpoint, Fault, Trace, World};
 use std::cell::RefCell;
@@ -17,8 +18,8 @@ pub(super) struct Performance {
     pub(super) ends: Vec<End<()>>,
     /// What each rank's calls gave, as far as it came.
     pub(super) calls: Vec<Vec<Called>>,
-    /// The error of each rank that got no communicator for its calls, and how long after its last
-    /// frame.
+    /// The error of each rank that did not come to a call, because it got no communicator or its
+    /// messages failed, and how long after its last frame.
     pub(super) refused: Vec<Option<(Error, Duration)>>,
     /// Who took part in a last call of all ranks, before those that it failed on shrink; of each
     /// rank that made it.
@@ -106,7 +107,9 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
             }
             return;
         }
-        let mut comm = Some(play(scenario, endpoint, &log).await);
+        let (played, stopped) = play(scenario, endpoint, &log).await;
+        refused.borrow_mut()[rank] = stopped;
+        let mut comm = Some(played);
         let is_over = |comm: &mut Communicator<Endpoint>| comm.is_poisoned() && !clock.is_dead();
         if let Some(comm) =
             comm.as_mut().filter(|comm| scenario.shrinks && !comm.is_poisoned() && !clock.is_dead())
@@ -132,9 +135,9 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     });
     drop((staying, staying_at_once));
     let calls = log.into_inner();
-    // A communicator is made before any call.
-    let makes_one = scenario.origin != Origin::Transport;
-    let has_begun = |rank: usize| makes_one || !calls[rank].is_empty();
+    // A communicator is made before any call, and halos are sent.
+    let is_first = scenario.origin != Origin::Transport || scenario.halo.is_some();
+    let has_begun = |rank: usize| is_first || !calls[rank].is_empty();
     let struck =
         scenario.troubles.iter().filter(|trouble| struck(trouble, &run.struck, &calls, has_begun));
     Performance {
@@ -169,14 +172,29 @@ fn struck(
     }
 }
 
-/// One rank's program: all calls, up to the first that fails.
-async fn play(scenario: &Scenario, endpoint: Endpoint, log: &Log) -> Communicator<Endpoint> {
+/// One rank's program: all calls, up to the first that fails; and why it did not come to one.
+async fn play(
+    scenario: &Scenario,
+    endpoint: Endpoint,
+    log: &Log,
+) -> (Communicator<Endpoint>, Option<(Error, Duration)>) {
     let clock = endpoint.clock();
     let config = |rank| scenario.config(rank);
     let rank = endpoint.rank().index();
     let mut comm =
         Communicator::with_config(endpoint, config(rank)).expect("frames are large enough");
     for call in 0..scenario.calls.len() {
+        if let Some(count) = scenario.halo {
+            let start = clock.now();
+            let passed = pass_halos(&mut comm, call, count).await;
+            clock.note(|| format!("halos before call {call}: {passed:?}"));
+            if let Err(error) = passed {
+                assert!(comm.is_poisoned() || clock.is_dead(), "{error}");
+                let after = clock.now().saturating_sub(start.max(clock.last_move()));
+                // What a dead rank saw of its own death is nobody's concern.
+                return (comm, (!clock.is_dead()).then_some((error, after)));
+            }
+        }
         come_late(scenario, &clock, rank, call).await;
         let polls = polls(scenario, rank, call);
         let (case, is_twisted) = scenario.case_of(call, rank);
@@ -192,7 +210,34 @@ async fn play(scenario: &Scenario, endpoint: Endpoint, log: &Log) -> Communicato
             break;
         }
     }
-    comm
+    (comm, None)
+}
+
+/// Each rank sends both neighbours on a ring its values, which come within the bound.
+async fn pass_halos(
+    comm: &mut Communicator<Endpoint>,
+    call: usize,
+    count: usize,
+) -> Result<(), Error> {
+    let (rank, size) = (comm.rank().index(), comm.size());
+    let values = |rank: usize| data::smooth::<f32>(rank + 100 * call, count);
+    let [before, after] = [rank + size - 1, rank + 1].map(|rank| Rank::new(rank % size));
+    let plan = [Plan::foldwire(Bound::Absolute(1e-3)), Plan::raw()][call % 2];
+    let (own, mut lower, mut upper) = (values(rank), vec![-77.0; count], vec![-77.0; count]);
+    // Other tags for each call: only by them one message is told from a copy of another.
+    let [up, down] = [2 * call as u32, 2 * call as u32 + 1];
+    comm.start_exchange(
+        &mut [Outgoing::new(after, up, &own), Outgoing::new(before, down, &own)],
+        &mut [Incoming::new(before, up, &mut lower), Incoming::new(after, down, &mut upper)],
+        &plan,
+    )?
+    .await?;
+    let bound = plan.bound.map_or(0.0, |_| 1e-3);
+    for (from, got) in [(before, lower), (after, upper)] {
+        let is_within = |(x, y): (&f32, &f32)| f64::from((x - y).abs()) <= bound;
+        assert!(got.iter().zip(&values(from.index())).all(is_within), "call {call}, from {from}");
+    }
+    Ok(())
 }
 
 /// What makes a rank late for a call.

@@ -52,7 +52,7 @@ impl Tally {
         }
         let n_refused = performance.refused.iter().flatten().count() as u64;
         if n_refused > 0 {
-            *tally.outcomes.entry("no communicator").or_default() += n_refused;
+            *tally.outcomes.entry("no communicator or message").or_default() += n_refused;
         }
         for (calls, end) in performance.calls.iter().zip(&performance.ends) {
             for called in calls {

@@ -6,15 +6,17 @@ use super::{Communicator, Cursor, Exchange, Incoming, N_AWAITED, Outgoing, TAG};
 use crate::bound::Quantum;
 use crate::codec::CodecParams;
 use crate::element::Element;
-use crate::engine::{
-    Content, LAST_WORDS, Message, check_fields, check_source, tell, transport_error,
-};
+use crate::engine::{Content, Message, check_fields, check_source, tell, transport_error};
 use crate::error::{Error, Field, Reason, Value};
 use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind, MESSAGE};
 use crate::transport::{Rank, Transport, TransportErrorKind};
 use crate::wait::Wait;
 use core::task::Poll;
+use core::time::Duration;
 use heapless::Vec;
+
+/// A message that is so long behind its sender's next call, or half the time limit, will not come.
+const TOO_LATE: Duration = Duration::from_secs(150);
 
 impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
     pub(super) fn try_advance(&mut self) -> Result<Step, Error> {
@@ -67,7 +69,7 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
         let is_awaited =
             |rank: &Rank| self.recvs.iter().any(|recv| recv.from == *rank && !recv.cursor.is_done);
         match notices.asked_by().filter(is_awaited) {
-            Some(rank) if waited > LAST_WORDS.min(stall / 2) => {
+            Some(rank) if waited > TOO_LATE.min(stall / 2) => {
                 let [ours, theirs] =
                     ["message", "collective call"].map(|word| Value::word(MESSAGE, word));
                 Err(Error::Mismatch { rank, field: Field::Collective, ours, theirs })
