@@ -6,6 +6,7 @@
 //! [`input`](crate::input).
 
 mod bench;
+mod cg;
 mod guidelines;
 mod halo;
 mod info;
@@ -21,6 +22,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use foldwire::{Bound, Preset};
 
 use crate::values::{Dims, LinkRate};
+pub use cg::CgArgs;
 pub use guidelines::GuidelinesArgs;
 pub use halo::HaloArgs;
 pub use info::InfoArgs;
@@ -48,6 +50,7 @@ Examples:
   foldwire codec --field temperature.f32 --bound rel:1e-3
   foldwire bench allreduce --ranks 4          a collective over sizes
   mpirun -n 2 foldwire bench allreduce --backend mpi
+  foldwire cg                                 conjugate gradients with reproducible dot products
   foldwire halo                               a wave simulation that exchanges compressed planes
   foldwire sim allreduce --ranks 2:512        what to expect on a cluster that is not here
   foldwire schedule ring --ranks 6            who sends what to whom, in which order
@@ -67,6 +70,9 @@ pub enum Command {
     Bench(BenchArgs),
     /// Find collectives that take longer than others that do the same
     Guidelines(GuidelinesArgs),
+    /// Solve a linear system on several ranks by conjugate gradients, with reproducible dot
+    /// products and compressed borders
+    Cg(CgArgs),
     /// Simulate waves on several ranks that exchange border planes, as they are and compressed
     Halo(HaloArgs),
     /// Predict how long a collective takes on thousands of ranks, with every preset

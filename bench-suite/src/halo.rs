@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use foldwire::{Error, Incoming, Outgoing, Plan, Rank, Report, Transport};
+use foldwire::{Error, Plan, Rank, Report};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -23,10 +23,7 @@ use crate::streams;
 use crate::table::{self, Align, Table};
 use crate::usage::UsageError;
 use crate::values;
-use crate::wave::{Ground, Halos, Slab, Survey};
-
-/// Messages to the rank before, and to the one after.
-const TAGS: [u32; 2] = [0, 1];
+use crate::wave::{Ground, Survey};
 
 /// One way to exchange, and what came of it.
 #[derive(Debug, Serialize)]
@@ -138,7 +135,7 @@ fn simulate(
         for _ in 0..args.steps {
             slab.step();
             let begun = Instant::now();
-            report += exchange(&mut comm, &mut slab, plan)?;
+            report += slab.halos().exchange(&mut comm, plan)?;
             exchanging += begun.elapsed();
             if rank == Rank(0) {
                 progress.inc(1);
@@ -160,27 +157,6 @@ fn simulate(
         outcome.field.extend(planes);
     }
     Ok(outcome)
-}
-
-/// Gives neighbours the planes that they need, and takes theirs.
-fn exchange<X: Transport>(
-    comm: &mut foldwire::Communicator<X>,
-    slab: &mut Slab<'_>,
-    plan: &Plan,
-) -> Result<Report, Error> {
-    let (rank, size) = (comm.rank().index(), comm.size());
-    let neighbours = [rank.checked_sub(1), Some(rank + 1).filter(|&next| next < size)];
-    let Halos { own, theirs } = slab.halos();
-    let (mut sends, mut recvs) = (Vec::new(), Vec::new());
-    // Who sends to the rank before is the one after for that rank.
-    for (((neighbour, own), theirs), (sent, received)) in
-        neighbours.into_iter().zip(own).zip(theirs).zip([(TAGS[0], TAGS[1]), (TAGS[1], TAGS[0])])
-    {
-        let Some(neighbour) = neighbour.map(Rank::new) else { continue };
-        sends.push(Outgoing::new(neighbour, sent, own));
-        recvs.push(Incoming::new(neighbour, received, theirs));
-    }
-    comm.exchange(&mut sends, &mut recvs, plan)
 }
 
 fn row(

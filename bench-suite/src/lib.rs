@@ -11,11 +11,13 @@
 //! | [`memory`], [`room`] | what memory itself can do, and the order of repetitions; whether there is enough |
 //! | [`peers`] | sizes and speeds of other compressors |
 //! | [`streams`], [`table`], [`picture`], [`plot`] | what the user sees |
-//! | [`stack`], [`codec`], [`bench`](mod@bench), [`halo`], [`sim`], [`schedule`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
+//! | [`stack`], [`codec`], [`bench`](mod@bench), [`halo`], [`cg`], [`sim`], [`schedule`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod bench;
+mod borders;
+pub mod cg;
 pub mod cli;
 pub mod codec;
 pub mod halo;

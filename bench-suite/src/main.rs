@@ -10,7 +10,7 @@ use foldwire_bench::cli::{Cli, Command};
 use foldwire_bench::launch;
 use foldwire_bench::streams::{self, OutputError};
 use foldwire_bench::usage::UsageError;
-use foldwire_bench::{bench, codec, halo, info, schedule, sim, stack};
+use foldwire_bench::{bench, cg, codec, halo, info, schedule, sim, stack};
 
 fn main() -> ExitCode {
     let result = match Cli::try_parse() {
@@ -32,6 +32,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Codec(args) => codec::run(args)?,
         Command::Bench(args) => bench::run(args)?,
         Command::Guidelines(args) => bench::guidelines::run(args)?,
+        Command::Cg(args) => cg::run(args)?,
         Command::Halo(args) => halo::run(args)?,
         Command::Sim(args) => sim::run(args)?,
         #[cfg(unix)]

@@ -48,13 +48,15 @@ pub trait Plot {
     ) -> anyhow::Result<()>;
 }
 
-/// Draws lines with their points on a chart, each of a label, a colour and points, and a legend.
+/// Draws lines with their points on a chart, each of a label, a colour and points, and a legend in
+/// this corner.
 ///
 /// # Errors
 /// When it cannot be drawn on.
 pub fn lines<'a, B, X, Y>(
     chart: &mut ChartContext<'a, B, Cartesian2d<X, Y>>,
     lines: impl IntoIterator<Item = (String, RGBColor, Vec<(f64, f64)>)>,
+    legend: SeriesLabelPosition,
     scale: u32,
 ) -> anyhow::Result<()>
 where
@@ -74,7 +76,7 @@ where
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(legend)
         .label_font((FONT, 12 * scale))
         .legend_area_size(30 * scale)
         .background_style(WHITE.mix(0.8))

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-pub(crate) use solver::{Halos, Slab};
+pub(crate) use solver::Slab;
 
 use crate::values::Dims;
 

@@ -80,7 +80,7 @@ impl Plot for TimesPlot<'_> {
             let points = self.rows().filter(is_its).map(|row| (row.n_bytes as f64, micros(row)));
             (contestant.title.clone(), COLOURS[at % COLOURS.len()], points.collect())
         });
-        plot::lines(&mut chart, lines, scale)?;
+        plot::lines(&mut chart, lines, SeriesLabelPosition::UpperLeft, scale)?;
         root.present()?;
         Ok(())
     }

@@ -66,7 +66,7 @@ impl Plot for SweepPlot<'_> {
             let points = of_preset.map(|row| (row.ranks as f64, value(row))).collect();
             (title(preset).to_owned(), COLOURS[at % COLOURS.len()], points)
         });
-        plot::lines(&mut chart, lines, scale)?;
+        plot::lines(&mut chart, lines, SeriesLabelPosition::UpperLeft, scale)?;
         root.present()?;
         Ok(())
     }

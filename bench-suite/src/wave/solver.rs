@@ -27,6 +27,8 @@ use std::ops::Range;
 use foldwire::layout::share;
 use rayon::prelude::*;
 
+use crate::borders::Halos;
+
 /// Points on each side that the stencil reaches, held at zero around the grid.
 const HALO: usize = 4;
 
@@ -247,15 +249,6 @@ pub(crate) struct Slab<'a> {
     n_steps: usize,
 }
 
-/// What neighbours need of a slab, and what it needs of them.
-#[derive(Debug)]
-pub(crate) struct Halos<'s> {
-    /// This slab's first planes, and its last.
-    pub(crate) own: [&'s [f32]; 2],
-    /// Those before and those behind.
-    pub(crate) theirs: [&'s mut [f32]; 2],
-}
-
 impl<'a> Slab<'a> {
     /// The share of rank `index` of `size` of the planes; at least as many as the stencil reaches.
     /// `None` if they are fewer.
@@ -296,7 +289,7 @@ impl<'a> Slab<'a> {
     }
 
     /// What is to be exchanged after a step.
-    pub(crate) fn halos(&mut self) -> Halos<'_> {
+    pub(crate) fn halos(&mut self) -> Halos<'_, f32> {
         let [_, nz, nx] = self.medium.shape;
         let reach = HALO * nz * nx;
         let (before, rest) = self.now.split_at_mut(reach);

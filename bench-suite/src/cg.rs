@@ -1,0 +1,354 @@
+//! `foldwire cg`: conjugate gradients on several ranks, with compressed borders and with dot
+//! products of the same bits for any number of ranks.
+//!
+//! Ranks divide a grid along its slowest dimension. In each iteration neighbours exchange the
+//! planes of the direction at their borders, and two dot products are summed up over all ranks.
+//!
+//! *Dot products.* A sum of the ranks' sums depends on how many ranks there are, and with it every
+//! number after it. *Reproducible* ones do not: each plane's sum is computed in one order, an exact
+//! all-gather brings all of them to all ranks, and each adds them in one order. With planes that
+//! travel as they are the whole solution then has the bits of one rank alone, which is checked.
+//!
+//! *Borders.* Compressed within a bound relative to the planes' own range, errors become smaller
+//! with the direction. What the solver takes for the residual is not quite that then: the true one,
+//! of the solution in the end, is in the table. (V. Simoncini, D. Szyld, "Theory of inexact Krylov
+//! subspace methods", SIAM J. Sci. Comput. 25, 2003.)
+
+mod plot;
+mod solver;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use foldwire::layout::share;
+use foldwire::{Communicator, Error, Op, Plan, Report, Transport};
+use foldwire_fields::with_values;
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::cli::CgArgs;
+use crate::input;
+use crate::memory::median;
+use crate::progress;
+use crate::streams;
+use crate::table::{self, Align, Table};
+use crate::usage::UsageError;
+use crate::values;
+use plot::ResidualPlot;
+use solver::{Grid, Slab};
+
+/// How dot products are summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Dots {
+    /// Each rank's sum, all-reduced.
+    Plain,
+    /// Each plane's sum, gathered, and added in one order.
+    Reproducible,
+}
+
+impl Dots {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Reproducible => "reproducible",
+        }
+    }
+}
+
+/// One way to solve.
+#[derive(Debug, Clone)]
+struct Way {
+    dots: Dots,
+    /// `raw`, or the bound.
+    borders: String,
+    plan: Plan,
+}
+
+/// One way to solve, and what came of it.
+#[derive(Debug, Serialize)]
+struct Row {
+    dots: Dots,
+    borders: String,
+    ranks: usize,
+    link: String,
+    iterations: usize,
+    /// Seconds of the whole run, median; each run's.
+    time_s: f64,
+    times_s: Vec<f64>,
+    /// Seconds of an iteration, and of it in exchanges and in dot products; mean over ranks.
+    iteration_s: f64,
+    exchange_s: f64,
+    dots_s: f64,
+    /// Bytes of borders that all ranks sent together, before and after compression.
+    raw_bytes: u64,
+    wire_bytes: u64,
+    ratio: f64,
+    /// Time an iteration of the first row / time.
+    speedup: f64,
+    /// √(r·r / f·f) of the solution.
+    residual: f64,
+    /// Whether the solution has the bits of one rank alone.
+    has_bits_of_one_rank: bool,
+    /// √(r·r / f·f) as the solver sees it, after each iteration.
+    residuals: Vec<f64>,
+}
+
+/// Runs the subcommand: results on stdout, everything else on stderr.
+///
+/// # Errors
+/// Errors of use, calls that fail, a plot that cannot be written, runs without compression that do
+/// not come to the tolerance, and reproducible ones with other bits than one rank alone.
+pub fn run(args: &CgArgs) -> anyhow::Result<()> {
+    let grid = grid(args)?;
+    if args.ranks > grid.shape[0] {
+        let message =
+            format!("{} planes are too few for {} ranks; ask for fewer", grid.shape[0], args.ranks);
+        return Err(UsageError::new(message).into());
+    }
+    let way = |dots, borders: String, plan| Way { dots, borders, plan };
+    let alone = way(Dots::Reproducible, "raw".to_owned(), Plan::raw());
+    let mut ways = vec![way(Dots::Plain, "raw".to_owned(), Plan::raw()), alone.clone()];
+    let bounds = args.bound.iter();
+    ways.extend(
+        bounds.map(|&bound| way(Dots::Reproducible, bound.to_string(), Plan::foldwire(bound))),
+    );
+    let progress = progress::bar("solving", 1 + ways.len() * args.repeat);
+    let alone = solve(&grid, args, 1, &alone, &progress)?;
+    let mut runs: Vec<Vec<Outcome>> = ways.iter().map(|_| Vec::new()).collect();
+    // In turn, so that whatever disturbs the machine disturbs all alike.
+    for _ in 0..args.repeat {
+        for (way, runs) in ways.iter().zip(&mut runs) {
+            let name = || format!("{} dot products, borders {}", way.dots.name(), way.borders);
+            runs.push(solve(&grid, args, args.ranks, way, &progress).with_context(name)?);
+        }
+    }
+    progress.finish_and_clear();
+    let mut rows: Vec<Row> = Vec::new();
+    for (way, runs) in ways.iter().zip(&runs) {
+        let first = rows.first().map(|row| row.iteration_s);
+        rows.push(row(way, args, runs, &alone, first));
+    }
+    if let Some(file) = &args.plot {
+        let path = file.path();
+        let about = format!("{} points, {} ranks", args.about(&grid.shape), args.ranks);
+        file.draw(&ResidualPlot { about, rows: &rows })
+            .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
+        streams::remark(format_args!("plot: {}", path.display()));
+    }
+    if args.json {
+        streams::write(&format!("{}\n", serde_json::json!({ "rows": rows })))?;
+    } else {
+        streams::write(&render(&rows))?;
+    }
+    for row in rows.iter().filter(|row| row.borders == "raw") {
+        let Row { dots, iterations, residual, .. } = row;
+        ensure!(
+            *residual <= 2.0 * args.tolerance,
+            "{} dot products: a residual of {residual:.2e} after {iterations} iterations; allow \
+             more by --iterations, or ask for a larger --tolerance",
+            dots.name()
+        );
+    }
+    let is_right =
+        |row: &Row| row.dots == Dots::Plain || row.borders != "raw" || row.has_bits_of_one_rank;
+    ensure!(rows.iter().all(is_right), "the solution has other bits than that of one rank alone");
+    Ok(())
+}
+
+fn grid(args: &CgArgs) -> anyhow::Result<Grid> {
+    let wants_three = |dims: &values::Dims| {
+        <[usize; 3]>::try_from(dims.sizes()).map_err(|_| {
+            UsageError::new(format!("{dims}: a grid needs three dimensions, such as 64x64x64"))
+        })
+    };
+    Ok(match &args.field {
+        None => Grid::of_charges(wants_three(&args.shape)?),
+        Some(path) => {
+            let field = input::read(path, None)?;
+            let values: Vec<f64> = with_values!(&field.values, values => {
+                values.iter().map(|&value| foldwire::Float::to_f64(value)).collect()
+            });
+            if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+                let message = format!("{}: value {at} is not finite", field.name);
+                return Err(UsageError::new(message).into());
+            }
+            Grid::of_field(wants_three(&field.dims)?, &values)
+        }
+    })
+}
+
+/// One run.
+struct Outcome {
+    time: Duration,
+    /// Means over ranks.
+    exchanging: Duration,
+    summing: Duration,
+    /// Of all ranks' exchanges.
+    report: Report,
+    residuals: Vec<f64>,
+    residual: f64,
+    solution: Vec<f64>,
+}
+
+/// Solves it on so many ranks.
+fn solve(
+    grid: &Grid,
+    args: &CgArgs,
+    n_ranks: usize,
+    way: &Way,
+    progress: &ProgressBar,
+) -> anyhow::Result<Outcome> {
+    progress.set_message(format!("{n_ranks} ranks, borders {}", way.borders));
+    let world = values::world(n_ranks, args.link.bytes_per_s());
+    let ranks = world.run(|comm| {
+        let planes = |rank| share(grid.shape[0], n_ranks, rank);
+        let slab = Slab::new(grid, planes(comm.rank().index()));
+        let counts: Vec<usize> = (0..n_ranks).map(|rank| planes(rank).len()).collect();
+        let outcome = Solver { comm, slab, counts, dots: way.dots, plan: way.plan };
+        outcome.solve(args.tolerance, args.iterations)
+    });
+    progress.inc(1);
+    let mut ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter();
+    let mut all = ranks.next().context("there are no ranks")?;
+    for rank in ranks {
+        all.time = all.time.max(rank.time);
+        all.exchanging += rank.exchanging;
+        all.summing += rank.summing;
+        all.report += rank.report;
+        all.solution.extend(rank.solution);
+    }
+    let n_ranks = n_ranks as u32;
+    Ok(Outcome { exchanging: all.exchanging / n_ranks, summing: all.summing / n_ranks, ..all })
+}
+
+/// One rank's part.
+struct Solver<'g, X: Transport> {
+    comm: Communicator<X>,
+    slab: Slab<'g>,
+    /// Planes of each rank.
+    counts: Vec<usize>,
+    dots: Dots,
+    plan: Plan,
+}
+
+impl<X: Transport> Solver<'_, X> {
+    /// Until the residual is small, or after so many iterations.
+    fn solve(mut self, tolerance: f64, max_iterations: usize) -> Result<Outcome, Error> {
+        let (mut exchanging, mut summing) = (Duration::ZERO, Duration::ZERO);
+        let (mut report, mut residuals) = (Report::default(), Vec::new());
+        self.comm.barrier()?;
+        let started = Instant::now();
+        let whole = self.sum(self.slab.residual(), &mut summing)?;
+        let mut missing = whole;
+        while missing > tolerance * tolerance * whole && residuals.len() < max_iterations {
+            let plan = self.plan;
+            report += self.exchange(&plan, &mut exchanging)?;
+            self.slab.multiply();
+            let along = self.sum(self.slab.along(), &mut summing)?;
+            self.slab.step(missing / along);
+            let before = missing;
+            missing = self.sum(self.slab.residual(), &mut summing)?;
+            self.slab.turn(missing / before);
+            residuals.push((missing / whole).sqrt());
+        }
+        let time = started.elapsed();
+        self.slab.look_back();
+        self.exchange(&Plan::raw(), &mut Duration::default())?;
+        self.slab.multiply();
+        self.slab.set_residual();
+        let missing = self.sum(self.slab.residual(), &mut Duration::default())?;
+        let residual = if whole > 0.0 { (missing / whole).sqrt() } else { 0.0 };
+        let solution = self.slab.into_solution();
+        Ok(Outcome { time, exchanging, summing, report, residuals, residual, solution })
+    }
+
+    /// Gives neighbours the planes that they need, and takes theirs.
+    fn exchange(&mut self, plan: &Plan, time: &mut Duration) -> Result<Report, Error> {
+        let begun = Instant::now();
+        let report = self.slab.halos().exchange(&mut self.comm, plan)?;
+        *time += begun.elapsed();
+        Ok(report)
+    }
+
+    /// The sum of all ranks' planes' sums.
+    fn sum(&mut self, planes: Vec<f64>, time: &mut Duration) -> Result<f64, Error> {
+        let begun = Instant::now();
+        let sum = match self.dots {
+            Dots::Plain => self.comm.all_reduce_scalar(planes.iter().sum(), Op::Sum)?,
+            Dots::Reproducible => {
+                let mut all = vec![0.0; self.counts.iter().sum()];
+                self.comm.all_gather_v(&planes, &mut all, &self.counts, &Plan::raw())?;
+                all.iter().sum()
+            }
+        };
+        *time += begun.elapsed();
+        Ok(sum)
+    }
+}
+
+fn row(way: &Way, args: &CgArgs, runs: &[Outcome], alone: &Outcome, first: Option<f64>) -> Row {
+    let times: Vec<Duration> = runs.iter().map(|run| run.time).collect();
+    let middle = median(&times);
+    let chosen = runs.iter().min_by_key(|run| run.time.abs_diff(middle));
+    let run = chosen.expect("there is a run of each");
+    let n_iterations = run.residuals.len();
+    let each = |time: Duration| time.as_secs_f64() / n_iterations.max(1) as f64;
+    let is_same = |run: &Outcome| {
+        run.solution.iter().zip(&alone.solution).all(|(a, b)| a.to_bits() == b.to_bits())
+    };
+    Row {
+        dots: way.dots,
+        borders: way.borders.clone(),
+        ranks: args.ranks,
+        link: args.link.to_string(),
+        iterations: n_iterations,
+        time_s: run.time.as_secs_f64(),
+        times_s: times.iter().map(Duration::as_secs_f64).collect(),
+        iteration_s: each(run.time),
+        exchange_s: each(run.exchanging),
+        dots_s: each(run.summing),
+        raw_bytes: run.report.raw_bytes,
+        wire_bytes: run.report.wire_bytes,
+        ratio: run.report.ratio(),
+        speedup: first.map_or(1.0, |first| first / each(run.time)),
+        residual: run.residual,
+        has_bits_of_one_rank: runs.iter().all(is_same),
+        residuals: run.residuals.clone(),
+    }
+}
+
+fn render(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        ("dot products", "", Align::Left),
+        ("borders", "", Align::Left),
+        ("iterations", "", Align::Right),
+        ("run", "s", Align::Right),
+        ("iteration", "ms", Align::Right),
+        ("exchange", "ms", Align::Right),
+        ("dots", "ms", Align::Right),
+        ("speed-up", "an iteration", Align::Right),
+        ("wire", "all ranks", Align::Right),
+        ("ratio", "", Align::Right),
+        ("residual", "true", Align::Right),
+        ("bits of", "one rank", Align::Left),
+    ]);
+    for row in rows {
+        let ms = |seconds: f64| format!("{:.3}", seconds * 1e3);
+        table.row(&[
+            row.dots.name().to_owned(),
+            row.borders.clone(),
+            row.iterations.to_string(),
+            format!("{:.2}", row.time_s),
+            ms(row.iteration_s),
+            ms(row.exchange_s),
+            ms(row.dots_s),
+            format!("{:.2}", row.speedup),
+            table::bytes(row.wire_bytes),
+            format!("{:.2}", row.ratio),
+            table::scientific(row.residual),
+            if row.has_bits_of_one_rank { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    table.render()
+}

@@ -1,0 +1,59 @@
+//! `foldwire cg` as users meet it.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn run(args: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_foldwire"));
+    command.arg("cg").args(args.split_whitespace()).output().unwrap()
+}
+
+/// Reproducible dot products make the bits of one rank alone, or the command fails.
+#[test]
+fn compressed_borders_cost_fewer_bytes_and_come_to_the_solution() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("residuals.svg");
+    let args = format!(
+        "--shape 23x24x25 --ranks 5 --link none --bound rel:1e-2,rel:1e-5 --json --plot {}",
+        plot.display()
+    );
+    let output = run(&args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = object["rows"].as_array().unwrap();
+    let of = |name: &str| rows.iter().map(|row| row[name].clone()).collect::<Vec<_>>();
+    assert_eq!(of("dots"), ["plain", "reproducible", "reproducible", "reproducible"]);
+    assert_eq!(of("borders"), ["raw", "raw", "rel:0.01", "rel:1e-5"]);
+    assert_eq!(rows[1]["has_bits_of_one_rank"], true);
+    assert_eq!(rows[2]["has_bits_of_one_rank"], false);
+    let number = |row: usize, name: &str| rows[row][name].as_f64().unwrap();
+    // Four pairs of neighbours exchange a plane each way.
+    let planes = 8.0 * 24.0 * 25.0 * 8.0;
+    for row in 0..4 {
+        assert_eq!(number(row, "raw_bytes"), number(row, "iterations") * planes);
+        assert_eq!(
+            rows[row]["residuals"].as_array().unwrap().len(),
+            number(row, "iterations") as usize
+        );
+    }
+    assert!(number(1, "residual") < 2e-6 && number(3, "residual") < 1e-4, "{rows:?}");
+    assert!(number(2, "ratio") > number(3, "ratio") && number(3, "ratio") > 2.0, "{rows:?}");
+    let svg = std::fs::read_to_string(plot).unwrap();
+    assert!(svg.contains("reproducible dot products, borders rel:1e-5"));
+}
+
+#[test]
+fn what_cannot_be_solved_is_said() {
+    for (args, code, says) in [
+        ("--shape 30x20", 2, "three dimensions"),
+        ("--shape 4x20x20 --ranks 5", 2, "too few for 5 ranks"),
+        ("--tolerance 2", 2, "between 0 and 1"),
+        ("--field nowhere_4x4x4.f32", 2, "no such file"),
+        ("--shape 20x20x20 --iterations 3 --link none", 1, "allow more by --iterations"),
+    ] {
+        let output = run(args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(code) && said.contains(says), "{args}: {said}");
+    }
+}
