@@ -30,12 +30,10 @@ fn compressed_borders_cost_fewer_bytes_and_come_to_the_solution() {
     let number = |row: usize, name: &str| rows[row][name].as_f64().unwrap();
     // Four pairs of neighbours exchange a plane each way.
     let planes = 8.0 * 24.0 * 25.0 * 8.0;
-    for row in 0..4 {
-        assert_eq!(number(row, "raw_bytes"), number(row, "iterations") * planes);
-        assert_eq!(
-            rows[row]["residuals"].as_array().unwrap().len(),
-            number(row, "iterations") as usize
-        );
+    for (at, row) in rows.iter().enumerate() {
+        assert_eq!(number(at, "raw_bytes"), number(at, "iterations") * planes);
+        let n_residuals = row["residuals"].as_array().unwrap().len();
+        assert_eq!(n_residuals as f64, number(at, "iterations"));
     }
     assert!(number(1, "residual") < 2e-6 && number(3, "residual") < 1e-4, "{rows:?}");
     assert!(number(2, "ratio") > number(3, "ratio") && number(3, "ratio") > 2.0, "{rows:?}");

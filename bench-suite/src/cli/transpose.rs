@@ -1,0 +1,58 @@
+//! The command line of `foldwire transpose`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use foldwire::Bound;
+
+use crate::values::LinkRate;
+
+const EXAMPLES: &str = "\
+Examples:
+  foldwire transpose
+      4 ranks, a matrix of 2048 x 2048 values, links of 1 Gbit/s: as it is, and compressed.
+  foldwire transpose --ranks 8 --side 4096 --link 10gbit --bound rel:1e-3,rel:1e-5
+      A larger matrix, and two bounds beside each other.
+  foldwire transpose --field egm96_geoid_721x1440.f32 --side 1440 --json > transpose.json
+      The values of a field, row by row, around and around; stdout holds one JSON object.";
+
+/// Options of `foldwire transpose`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct TransposeArgs {
+    /// Number of ranks, which divide the matrix by rows
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    pub ranks: usize,
+
+    /// Rows of the matrix, and columns
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = side, allow_hyphen_values = true)]
+    pub side: usize,
+
+    /// A field to fill the matrix with: .f32, .f64 or .npy [default: waves]
+    #[arg(long, value_name = "FILE")]
+    pub field: Option<PathBuf>,
+
+    /// Error bounds of what is exchanged, each a run of its own: rel:X times the value range,
+    /// abs:X, or psnr:X in dB
+    #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',', default_value = "rel:1e-3,rel:1e-4")]
+    pub bound: Vec<Bound>,
+
+    /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
+    /// memory
+    #[arg(long, value_name = "RATE", default_value = "1gbit", allow_hyphen_values = true)]
+    pub link: LinkRate,
+
+    /// Runs of each; the one of median time is reported
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    pub repeat: usize,
+
+    /// Print one JSON object on stdout instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Sides whose squares fit the memory of most machines.
+fn side(text: &str) -> Result<usize, String> {
+    let side = text.parse().ok().filter(|side| (1..=32_768).contains(side));
+    side.ok_or_else(|| "a whole number from 1 to 32768 is needed".to_owned())
+}

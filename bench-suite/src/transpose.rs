@@ -1,0 +1,265 @@
+//! `foldwire transpose`: x + xᵀ of a square matrix that ranks divide by rows, over an all-to-all.
+//!
+//! It is the case of Dask in the MPC-OPT and ZFP-OPT papers (Q. Zhou et al., IPDPS 2021). Each rank
+//! sends every other the block of its rows and that rank's columns, turns what it receives around,
+//! and adds its own. Without compression every value of the result must have the bits of the sum;
+//! within a bound it is off by the bound at most, and the rounding of one addition.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use foldwire::layout::share;
+use foldwire::{Communicator, Error, Plan, Report, Transport};
+use serde::Serialize;
+
+use crate::bench::data::Source;
+use crate::cli::TransposeArgs;
+use crate::memory::median;
+use crate::progress;
+use crate::streams;
+use crate::table::{self, Align, Table};
+use crate::usage::UsageError;
+use crate::values;
+
+/// One way to exchange, and what came of it.
+#[derive(Debug, Serialize)]
+struct Row {
+    /// `raw`, or the bound.
+    exchange: String,
+    ranks: usize,
+    link: String,
+    /// Rows and columns of the matrix.
+    side: usize,
+    /// Seconds of the whole, median; each run's.
+    time_s: f64,
+    times_s: Vec<f64>,
+    /// Seconds of it in the all-to-all; mean over ranks.
+    exchange_s: f64,
+    /// Bytes sent by all ranks together, before and after compression.
+    raw_bytes: u64,
+    wire_bytes: u64,
+    ratio: f64,
+    /// Time of the raw run / time.
+    speedup_raw: f64,
+    /// Largest error of the result, and what is allowed.
+    max_err: f64,
+    allowed: f64,
+}
+
+/// Runs the subcommand: results on stdout, everything else on stderr.
+///
+/// # Errors
+/// Errors of use, calls that fail, and results beyond their bound.
+pub fn run(args: &TransposeArgs) -> anyhow::Result<()> {
+    let matrix = Matrix::new(args)?;
+    let raw = ("raw".to_owned(), Plan::raw());
+    let bounds = args.bound.iter().map(|&bound| (bound.to_string(), Plan::foldwire(bound)));
+    let plans: Vec<(String, Plan)> = std::iter::once(raw).chain(bounds).collect();
+    let progress = progress::bar("transposing", plans.len() * args.repeat);
+    let mut runs: Vec<Vec<Outcome>> = plans.iter().map(|_| Vec::new()).collect();
+    // In turn, so that whatever disturbs the machine disturbs all alike.
+    for _ in 0..args.repeat {
+        for ((name, plan), runs) in plans.iter().zip(&mut runs) {
+            progress.set_message(name.clone());
+            runs.push(matrix.add_transposed(args, plan).with_context(|| name.clone())?);
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    let mut rows: Vec<Row> = Vec::new();
+    for ((name, _), runs) in plans.iter().zip(&runs) {
+        let raw = rows.first().map(|row| row.time_s);
+        rows.push(row(name, args, matrix.side, runs, raw));
+    }
+    if args.json {
+        streams::write(&format!("{}\n", serde_json::json!({ "rows": rows })))?;
+    } else {
+        streams::write(&render(&rows))?;
+    }
+    for row in &rows {
+        let Row { exchange, max_err, allowed, .. } = row;
+        ensure!(max_err <= allowed, "{exchange}: off by {max_err:e}, {allowed:e} is allowed");
+    }
+    Ok(())
+}
+
+/// A square matrix, all of it, of which each rank takes its rows.
+struct Matrix {
+    side: usize,
+    values: Vec<f32>,
+    /// The largest magnitude.
+    magnitude: f64,
+}
+
+/// One run.
+struct Outcome {
+    time: Duration,
+    /// Mean over ranks.
+    exchanging: Duration,
+    /// Of all ranks.
+    report: Report,
+    max_err: f64,
+    allowed: f64,
+}
+
+impl Matrix {
+    fn new(args: &TransposeArgs) -> anyhow::Result<Self> {
+        let side = args.side;
+        let data = Source::open(args.field.as_deref())?.data::<f32>(1);
+        let mut values = foldwire_fields::memory::zeroed(side * side)?;
+        data.fill(0, 0, &mut values);
+        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+            let message = format!("{}: value {at} is not finite", data.about());
+            return Err(UsageError::new(message).into());
+        }
+        Ok(Self { side, values, magnitude: data.magnitude() })
+    }
+
+    /// x + xᵀ between so many ranks, each value compared with the sum.
+    fn add_transposed(&self, args: &TransposeArgs, plan: &Plan) -> anyhow::Result<Outcome> {
+        let world = values::world(args.ranks, args.link.bytes_per_s());
+        let ranks = world.run(|mut comm| self.rank(&mut comm, plan));
+        let mut outcome = Outcome {
+            time: Duration::ZERO,
+            exchanging: Duration::ZERO,
+            report: Report::default(),
+            max_err: 0.0,
+            allowed: 0.0,
+        };
+        for rank in ranks {
+            let rank = rank?;
+            outcome.time = outcome.time.max(rank.time);
+            outcome.exchanging += rank.exchanging / args.ranks as u32;
+            outcome.report += rank.report;
+            outcome.max_err = outcome.max_err.max(rank.max_err);
+            outcome.allowed = outcome.allowed.max(rank.allowed);
+        }
+        Ok(outcome)
+    }
+
+    /// One rank's part.
+    fn rank<X: Transport>(
+        &self,
+        comm: &mut Communicator<X>,
+        plan: &Plan,
+    ) -> Result<Outcome, Error> {
+        let (side, size, rank) = (self.side, comm.size(), comm.rank().index());
+        let own = share(side, size, rank);
+        let mut sum = self.values[own.start * side..own.end * side].to_vec();
+        // A block for each rank: of its columns what this one sends, of its rows what it receives.
+        let counts: Vec<usize> =
+            (0..size).map(|other| own.len() * share(side, size, other).len()).collect();
+        let [mut send, mut recv] = [vec![0.0_f32; sum.len()], vec![0.0_f32; sum.len()]];
+        comm.barrier()?;
+        let started = Instant::now();
+        let mut blocks = send.as_mut_slice();
+        for (other, &count) in counts.iter().enumerate() {
+            let columns = share(side, size, other);
+            let (block, rest) = blocks.split_at_mut(count);
+            for (block, row) in block.chunks_exact_mut(columns.len().max(1)).zip(sum.chunks(side)) {
+                block.copy_from_slice(&row[columns.clone()]);
+            }
+            blocks = rest;
+        }
+        let begun = Instant::now();
+        let report = comm.all_to_all_v(&send, &counts, &mut recv, &counts, plan)?;
+        let exchanging = begun.elapsed();
+        let mut blocks = recv.as_slice();
+        for (other, &count) in counts.iter().enumerate() {
+            // That rank's rows, of which this rank's columns have come.
+            let (block, rest) = blocks.split_at(count);
+            add_transposed(&mut sum, side, share(side, size, other).start, block);
+            blocks = rest;
+        }
+        let time = started.elapsed();
+        let max_err = self.error(&sum, own.start);
+        // Of a raw call nothing but the addition itself is rounded, as in the exact sum.
+        let rounding = f64::from(f32::EPSILON) * (2.0 * self.magnitude + report.bound);
+        let allowed = if report.bound > 0.0 { report.bound + rounding } else { 0.0 };
+        Ok(Outcome { time, exchanging, report, max_err, allowed })
+    }
+
+    /// The largest error of some rows of x + xᵀ.
+    fn error(&self, sum: &[f32], first: usize) -> f64 {
+        let mut error: f64 = 0.0;
+        for (row, values) in sum.chunks(self.side).enumerate() {
+            for (column, &value) in values.iter().enumerate() {
+                let at = first + row;
+                let want =
+                    self.values[at * self.side + column] + self.values[column * self.side + at];
+                error = error.max(f64::from((value - want).abs()));
+            }
+        }
+        error
+    }
+}
+
+/// Adds a block's transpose to rows of `side` values, from the column `first` on.
+fn add_transposed(rows: &mut [f32], side: usize, first: usize, block: &[f32]) {
+    /// Rows of the block at a time, so that what is read and written stays in the cache.
+    const TOGETHER: usize = 16;
+    let n_rows = rows.len() / side;
+    for (nth, block) in block.chunks((n_rows * TOGETHER).max(1)).enumerate() {
+        for (at, row) in rows.chunks_mut(side).enumerate() {
+            let columns = &mut row[first + nth * TOGETHER..];
+            let values = block.iter().skip(at).step_by(n_rows);
+            columns.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
+    }
+}
+
+fn row(
+    name: &str,
+    args: &TransposeArgs,
+    side: usize,
+    runs: &[Outcome],
+    time_of_raw: Option<f64>,
+) -> Row {
+    let times: Vec<Duration> = runs.iter().map(|run| run.time).collect();
+    let middle = median(&times);
+    let chosen = runs.iter().min_by_key(|run| run.time.abs_diff(middle));
+    let run = chosen.expect("there is a run of each");
+    let time_s = run.time.as_secs_f64();
+    Row {
+        exchange: name.to_owned(),
+        ranks: args.ranks,
+        link: args.link.to_string(),
+        side,
+        time_s,
+        times_s: times.iter().map(Duration::as_secs_f64).collect(),
+        exchange_s: run.exchanging.as_secs_f64(),
+        raw_bytes: run.report.raw_bytes,
+        wire_bytes: run.report.wire_bytes,
+        ratio: run.report.ratio(),
+        speedup_raw: time_of_raw.map_or(1.0, |raw| raw / time_s),
+        // Of all runs: none may be wrong.
+        max_err: runs.iter().map(|run| run.max_err).fold(0.0, f64::max),
+        allowed: run.allowed,
+    }
+}
+
+fn render(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        ("exchange", "", Align::Left),
+        ("x + xᵀ", "ms", Align::Right),
+        ("all-to-all", "ms", Align::Right),
+        ("speed-up", "x raw", Align::Right),
+        ("wire", "all ranks", Align::Right),
+        ("ratio", "", Align::Right),
+        ("max error", "", Align::Right),
+        ("allowed", "", Align::Right),
+    ]);
+    for row in rows {
+        table.row(&[
+            row.exchange.clone(),
+            format!("{:.2}", row.time_s * 1e3),
+            format!("{:.2}", row.exchange_s * 1e3),
+            format!("{:.2}", row.speedup_raw),
+            table::bytes(row.wire_bytes),
+            format!("{:.2}", row.ratio),
+            table::scientific(row.max_err),
+            table::scientific(row.allowed),
+        ]);
+    }
+    table.render()
+}
