@@ -14,6 +14,7 @@ mod info;
 mod launch;
 mod schedule;
 mod sim;
+mod train;
 mod transpose;
 
 use std::path::PathBuf;
@@ -33,6 +34,7 @@ pub use launch::{EnvArg, LaunchArgs};
 pub use bench::{BackendArg, BenchArgs, DTypeArg, OpArg, PresetArg};
 pub use schedule::{Named, ScheduleArgs};
 pub use sim::SimArgs;
+pub use train::TrainArgs;
 pub use transpose::TransposeArgs;
 
 /// Collectives on compressed arrays: the main job and the measurements.
@@ -54,6 +56,7 @@ Examples:
   mpirun -n 2 foldwire bench allreduce --backend mpi
   foldwire cg                                 conjugate gradients with reproducible dot products
   foldwire halo                               a wave simulation that exchanges compressed planes
+  foldwire train                              a neural network that averages compressed gradients
   foldwire transpose                          x + its transpose over a compressed all-to-all
   foldwire sim allreduce --ranks 2:512        what to expect on a cluster that is not here
   foldwire schedule ring --ranks 6            who sends what to whom, in which order
@@ -78,6 +81,8 @@ pub enum Command {
     Cg(CgArgs),
     /// Simulate waves on several ranks that exchange border planes, as they are and compressed
     Halo(HaloArgs),
+    /// Train a neural network on several ranks that average gradients, as they are and compressed
+    Train(TrainArgs),
     /// Add a matrix and its transpose on several ranks, over an all-to-all
     Transpose(TransposeArgs),
     /// Predict how long a collective takes on thousands of ranks, with every preset

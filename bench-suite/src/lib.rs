@@ -11,7 +11,7 @@
 //! | [`memory`], [`room`] | what memory itself can do, and the order of repetitions; whether there is enough |
 //! | [`peers`] | sizes and speeds of other compressors |
 //! | [`streams`], [`table`], [`picture`], [`plot`] | what the user sees |
-//! | [`stack`], [`codec`], [`bench`](mod@bench), [`halo`], [`cg`], [`transpose`], [`sim`], [`schedule`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
+//! | [`stack`], [`codec`], [`bench`](mod@bench), [`halo`], [`cg`], [`transpose`], [`train`], [`sim`], [`schedule`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -38,6 +38,7 @@ pub mod sizes;
 pub mod stack;
 pub mod streams;
 pub mod table;
+pub mod train;
 pub mod transpose;
 pub mod values;
 pub mod wave;

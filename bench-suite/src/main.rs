@@ -10,7 +10,7 @@ use foldwire_bench::cli::{Cli, Command};
 use foldwire_bench::launch;
 use foldwire_bench::streams::{self, OutputError};
 use foldwire_bench::usage::UsageError;
-use foldwire_bench::{bench, cg, codec, halo, info, schedule, sim, stack, transpose};
+use foldwire_bench::{bench, cg, codec, halo, info, schedule, sim, stack, train, transpose};
 
 fn main() -> ExitCode {
     let result = match Cli::try_parse() {
@@ -34,6 +34,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Guidelines(args) => bench::guidelines::run(args)?,
         Command::Cg(args) => cg::run(args)?,
         Command::Halo(args) => halo::run(args)?,
+        Command::Train(args) => train::run(args)?,
         Command::Transpose(args) => transpose::run(args)?,
         Command::Sim(args) => sim::run(args)?,
         #[cfg(unix)]

@@ -109,6 +109,7 @@ fn what_does_not_fit_in_memory_is_refused_and_says_how_much_it_is() {
         ("stack --input huge.f32", "8796.1 GB"),
         ("stack --input huge.f32 huge.f32", "8796.1 GB"),
         ("sim allreduce --field huge.npy", "8796.1 GB"),
+        ("train --field huge.f32", "8796.1 GB"),
     ] {
         let output = foldwire(folder.path(), args);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -128,6 +129,7 @@ fn help_shows_examples() {
         "codec --help",
         "bench --help",
         "sim --help",
+        "train --help",
         "launch --help",
         "info --help",
     ] {

@@ -17,7 +17,7 @@ use crate::usage::UsageError;
 use foldwire_fields::with_values;
 
 /// Rows and columns of the built-in field.
-const SIDE: usize = 1024;
+pub(crate) const SIDE: usize = 1024;
 
 /// The base array, and where ranks begin in it.
 #[derive(Debug, Clone)]

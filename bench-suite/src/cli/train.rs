@@ -1,0 +1,75 @@
+//! The command line of `foldwire train`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use foldwire::Bound;
+
+use crate::plot::PlotFile;
+use crate::values::LinkRate;
+
+const EXAMPLES: &str = "\
+Examples:
+  foldwire train
+      4 ranks, 500 steps, gradients over links of 100 Mbit/s: as they are, and compressed.
+  foldwire train --field temperature_64x128.f32 --link 1gbit --plot loss.svg
+      Your own data, and a picture of the loss over steps.
+  foldwire train --ranks 8 --batch 1024 --bound rel:1e-1,rel:1e-2,rel:1e-3 --json > train.json
+      Three bounds beside each other; stdout holds one JSON object.
+
+All ranks must end with the same bits, and the network must learn, else the exit code is 1.";
+
+/// Options of `foldwire train`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct TrainArgs {
+    /// Number of ranks, which divide the samples of each batch among them
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks,
+        allow_hyphen_values = true)]
+    pub ranks: usize,
+
+    /// Steps, after each of which ranks average their gradients
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = crate::values::repeat,
+        allow_hyphen_values = true)]
+    pub steps: usize,
+
+    /// Samples of a step, of all ranks together
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = crate::values::repeat,
+        allow_hyphen_values = true)]
+    pub batch: usize,
+
+    /// Width of the network's two hidden layers
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = crate::values::repeat,
+        allow_hyphen_values = true)]
+    pub width: usize,
+
+    /// What is learned: the first plane of this field, along its two fastest dimensions; .f32,
+    /// .f64, .f16, .bf16 (raw little-endian, dimensions in the name as in u_64x128.f32) or .npy
+    /// [default: built-in waves with a little noise]
+    #[arg(long, value_name = "FILE")]
+    pub field: Option<PathBuf>,
+
+    /// Error bounds of gradients, each a run of its own: rel:X times the range of each layer's
+    /// weights and of its biases, abs:X, or psnr:X in dB
+    #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
+        default_value = "rel:1e-2,rel:1e-3")]
+    pub bound: Vec<Bound>,
+
+    /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
+    /// memory
+    #[arg(long, value_name = "RATE", default_value = "100mbit", allow_hyphen_values = true)]
+    pub link: LinkRate,
+
+    /// Runs of each; the one of median time is reported
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::repeat,
+        allow_hyphen_values = true)]
+    pub repeat: usize,
+
+    /// Draw the loss over steps into this file, by its ending an SVG or a PNG
+    #[arg(long, value_name = "FILE.svg|.png")]
+    pub plot: Option<PlotFile>,
+
+    /// Print one JSON object on stdout instead of the table
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,384 @@
+//! `foldwire train`: a neural network that several ranks train together, whose gradients they
+//! average after each step, as they are and compressed.
+//!
+//! Training in parallel by data: every rank has the whole network and its share of each batch. The
+//! gradients of all layers are averaged by one group call, each layer's weights and its biases
+//! within a bound of their own range, so that small ones are not erased. Then all ranks take the
+//! same step. As a collective leaves the same bits on all of them, so does the training; that is
+//! checked. What compression costs is a loss that falls otherwise.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `lesson` | what is learned: the values of a plane |
+//! | `net`, `adam` | the network and its gradient; how it follows that |
+//! | `plot` | the picture: loss over steps |
+
+mod adam;
+mod lesson;
+mod net;
+mod plot;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use foldwire::{Bound, Error, Op, Plan, Rank, Report, SharedCommunicator, Transport};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::bench::data::Source;
+use crate::cli::TrainArgs;
+use crate::memory::median;
+use crate::progress;
+use crate::room;
+use crate::streams;
+use crate::table::{self, Align, Table};
+use crate::usage::UsageError;
+use crate::values;
+use adam::Adam;
+use lesson::{Lesson, N_INPUTS};
+use net::Net;
+
+/// How far a step goes at first; it falls to none in a straight line.
+const RATE: f32 = 4e-3;
+/// Most points of a curve.
+const MAX_POINTS: usize = 40;
+/// What a rank has of each value: weight, gradient, and the means of two moments.
+const N_COPIES: usize = 4;
+
+/// One way to average, and what came of it.
+#[derive(Debug, Serialize)]
+struct Row {
+    /// `raw`, or the bound.
+    exchange: String,
+    ranks: usize,
+    link: String,
+    steps: usize,
+    batch: usize,
+    /// Seconds of the whole run, median; each run's.
+    time_s: f64,
+    times_s: Vec<f64>,
+    /// Seconds of a step, and of it in the exchange; mean over ranks and steps.
+    step_s: f64,
+    exchange_s: f64,
+    /// Bytes sent by all ranks together, before and after compression.
+    raw_bytes: u64,
+    wire_bytes: u64,
+    ratio: f64,
+    /// Time of the raw run / time.
+    speedup_raw: f64,
+    /// Mean square errors for values held out, whose variance is 1.
+    loss_start: f64,
+    loss_end: f64,
+    /// The last / that of the raw run.
+    loss_of_raw: f64,
+    curve: Vec<Point>,
+}
+
+/// The mean loss of some batches.
+#[derive(Debug, Serialize)]
+struct Point {
+    /// In the middle of them.
+    step: usize,
+    loss: f64,
+}
+
+/// Runs the subcommand: results on stdout, everything else on stderr.
+///
+/// # Errors
+/// Errors of use, calls that fail, plots that cannot be written; ranks that end with other weights
+/// than each other, a loss that is no number, and a run without compression that learns nothing.
+pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
+    if args.batch < args.ranks {
+        let message = format!("{} samples are too few for {} ranks", args.batch, args.ranks);
+        return Err(UsageError::new(format!("{message}; ask for a larger --batch")).into());
+    }
+    let widths = [N_INPUTS, args.width, args.width, 1];
+    let n_values = Net::n_values(&widths);
+    room::check((N_COPIES * size_of::<f32>() * n_values) as u128 * args.ranks as u128)
+        .map_err(|error| UsageError::new(format!("{error}; ask for a smaller --width")))?;
+    let lesson = Lesson::new(&Source::open(args.field.as_deref())?)?;
+    let net = Net::new(&widths);
+    let loss_start = lesson.loss(&net);
+    let plans: Vec<(String, Plan, Bound)> =
+        std::iter::once(("raw".to_owned(), Plan::raw(), args.bound[0]))
+            .chain(
+                args.bound.iter().map(|&bound| (bound.to_string(), Plan::foldwire(bound), bound)),
+            )
+            .collect();
+    let progress = progress::bar("training", plans.len() * args.repeat * args.steps);
+    let mut runs: Vec<Vec<Outcome>> = plans.iter().map(|_| Vec::new()).collect();
+    // In turn, so that whatever disturbs the machine disturbs all alike.
+    for _ in 0..args.repeat {
+        for ((name, plan, bound), runs) in plans.iter().zip(&mut runs) {
+            progress.set_message(name.clone());
+            let outcome = train(&net, &lesson, args, plan, *bound, &progress);
+            runs.push(outcome.with_context(|| name.clone())?);
+        }
+    }
+    progress.finish_and_clear();
+    let mut rows: Vec<Row> = Vec::new();
+    for ((name, ..), runs) in plans.iter().zip(&runs) {
+        let row = row(name, args, runs, loss_start, rows.first());
+        rows.push(row);
+    }
+    let links = match args.link.bytes_per_s() {
+        Some(_) => format!("over links of {}", args.link),
+        None => "at the speed of memory".to_owned(),
+    };
+    let about = format!(
+        "{}; a network of {n_values} values, ranks: {}, {links}",
+        lesson.about(),
+        args.ranks
+    );
+    if args.json {
+        let object = serde_json::json!({ "about": about, "n_values": n_values, "rows": rows });
+        streams::write(&format!("{object}\n"))?;
+    } else {
+        streams::write(&format!("# {about}\n\n{}", render(&rows)))?;
+    }
+    for (row, runs) in rows.iter().zip(&runs) {
+        runs.iter()
+            .try_for_each(|run| agree(&run.digests))
+            .with_context(|| row.exchange.clone())?;
+    }
+    check(&rows)?;
+    if let Some(file) = &args.plot {
+        let path = file.path();
+        file.draw(&plot::LossPlot { about: lesson.about(), rows: &rows })
+            .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
+        streams::remark(format_args!("plot: {}", path.display()));
+    }
+    Ok(())
+}
+
+/// One run.
+struct Outcome {
+    time: Duration,
+    /// Mean over ranks.
+    exchanging: Duration,
+    /// All ranks' and steps'.
+    report: Report,
+    /// Of each batch.
+    losses: Vec<f64>,
+    /// For what was held out, at the end.
+    loss: f64,
+    /// Of each rank's weights at the end.
+    digests: Vec<u64>,
+}
+
+/// Trains the network on all ranks.
+fn train(
+    net: &Net,
+    lesson: &Lesson,
+    args: &TrainArgs,
+    plan: &Plan,
+    bound: Bound,
+    progress: &ProgressBar,
+) -> anyhow::Result<Outcome> {
+    let world = values::world(args.ranks, args.link.bytes_per_s());
+    let ranks = world.run_endpoints(|endpoint| -> Result<_, Error> {
+        let comm = SharedCommunicator::new(endpoint, net.arrays().count())?;
+        let (mut net, mut gradient, mut pass) = (net.clone(), net.zeroed(), net.pass());
+        let mut adam = Adam::new(&net);
+        let share = comm.share(args.batch);
+        // The average over ranks is then that over the batch, also where shares differ.
+        let weight = comm.size() as f32 / args.batch as f32;
+        let (mut exchanging, mut report) = (Duration::ZERO, Report::default());
+        let mut losses = Vec::with_capacity(args.steps);
+        comm.barrier()?;
+        let started = Instant::now();
+        for step in 0..args.steps {
+            gradient.arrays_mut().for_each(|array| array.fill(0.0));
+            let errors = share.clone().map(|at| {
+                let number = (step * args.batch + at) as u64;
+                f64::from(lesson.teach(&net, number, weight, &mut pass, &mut gradient))
+            });
+            losses.push(errors.sum::<f64>() / args.batch as f64);
+            let begun = Instant::now();
+            report += average(&comm, &mut gradient, bound, plan)?;
+            exchanging += begun.elapsed();
+            let left = (args.steps - step) as f32 / args.steps as f32;
+            adam.step(&mut net, &gradient, RATE * left);
+            if comm.rank() == Rank(0) {
+                progress.inc(1);
+            }
+        }
+        Ok((started.elapsed(), exchanging, report, losses, net))
+    });
+    let ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut outcome = Outcome {
+        time: Duration::ZERO,
+        exchanging: Duration::ZERO,
+        report: Report::default(),
+        losses: vec![0.0; args.steps],
+        loss: ranks.first().map_or(f64::NAN, |(.., net)| lesson.loss(net)),
+        digests: Vec::new(),
+    };
+    for (time, exchanging, report, losses, net) in ranks {
+        outcome.time = outcome.time.max(time);
+        outcome.exchanging += exchanging / args.ranks as u32;
+        outcome.report += report;
+        outcome.losses.iter_mut().zip(losses).for_each(|(sum, loss)| *sum += loss);
+        outcome.digests.push(net.digest());
+    }
+    Ok(outcome)
+}
+
+/// Averages the gradients of all ranks, in one call.
+fn average<X: Transport>(
+    comm: &SharedCommunicator<'_, X>,
+    gradient: &mut Net,
+    bound: Bound,
+    plan: &Plan,
+) -> Result<Report, Error> {
+    let mut arrays: Vec<(&mut [f32], Bound)> =
+        gradient.arrays_mut().map(|array| (array, bound)).collect();
+    let reports = comm.all_reduce_group(&mut arrays, Op::Avg, plan)?;
+    let mut all = Report::default();
+    reports.into_iter().for_each(|report| all += report);
+    Ok(all)
+}
+
+fn row(name: &str, args: &TrainArgs, runs: &[Outcome], loss_start: f64, raw: Option<&Row>) -> Row {
+    let times: Vec<Duration> = runs.iter().map(|run| run.time).collect();
+    let middle = median(&times);
+    let chosen = runs.iter().min_by_key(|run| run.time.abs_diff(middle));
+    let Outcome { time, exchanging, report, losses, loss, .. } =
+        chosen.expect("there is a run of each");
+    let time_s = time.as_secs_f64();
+    Row {
+        exchange: name.to_owned(),
+        ranks: args.ranks,
+        link: args.link.to_string(),
+        steps: args.steps,
+        batch: args.batch,
+        time_s,
+        times_s: times.iter().map(Duration::as_secs_f64).collect(),
+        step_s: time_s / args.steps as f64,
+        exchange_s: exchanging.as_secs_f64() / args.steps as f64,
+        raw_bytes: report.raw_bytes,
+        wire_bytes: report.wire_bytes,
+        ratio: report.ratio(),
+        speedup_raw: raw.map_or(1.0, |raw| raw.time_s / time_s),
+        loss_start,
+        loss_end: *loss,
+        loss_of_raw: raw.map_or(1.0, |raw| loss / raw.loss_end),
+        curve: curve(losses),
+    }
+}
+
+/// The losses of batches, as means over stretches of them.
+fn curve(losses: &[f64]) -> Vec<Point> {
+    let n_each = losses.len().div_ceil(MAX_POINTS).max(1);
+    let stretches = losses.chunks(n_each).enumerate();
+    let points = stretches.map(|(at, losses)| Point {
+        step: at * n_each + losses.len() / 2,
+        loss: losses.iter().sum::<f64>() / losses.len() as f64,
+    });
+    points.collect()
+}
+
+/// Whether all ranks ended with the same bits.
+///
+/// # Errors
+/// When one did not.
+fn agree(digests: &[u64]) -> anyhow::Result<()> {
+    let other = digests.iter().position(|digest| *digest != digests[0]);
+    ensure!(other.is_none(), "rank {} ended with other weights than rank 0", other.unwrap_or(0));
+    Ok(())
+}
+
+/// Whether the network learned.
+///
+/// # Errors
+/// When a loss is no number, or that of the raw run did not fall.
+fn check(rows: &[Row]) -> anyhow::Result<()> {
+    for row in rows {
+        let is_finite = row.curve.iter().all(|point| point.loss.is_finite());
+        ensure!(is_finite && row.loss_end.is_finite(), "{}: the loss is no number", row.exchange);
+    }
+    for Row { loss_start, loss_end, .. } in rows.iter().take(1) {
+        ensure!(
+            loss_end < loss_start,
+            "without compression the network did not learn: its loss went from {loss_start:.3} to \
+             {loss_end:.3}; ask for more --steps"
+        );
+    }
+    Ok(())
+}
+
+fn render(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        ("exchange", "", Align::Left),
+        ("run", "s", Align::Right),
+        ("step", "ms", Align::Right),
+        ("exchange", "ms a step", Align::Right),
+        ("speed-up", "x raw", Align::Right),
+        ("wire", "all ranks", Align::Right),
+        ("ratio", "", Align::Right),
+        ("loss", "at first", Align::Right),
+        ("loss", "at last", Align::Right),
+        ("loss", "x raw", Align::Right),
+    ]);
+    for row in rows {
+        table.row(&[
+            row.exchange.clone(),
+            format!("{:.2}", row.time_s),
+            format!("{:.2}", row.step_s * 1e3),
+            format!("{:.2}", row.exchange_s * 1e3),
+            format!("{:.2}", row.speedup_raw),
+            table::bytes(row.wire_bytes),
+            format!("{:.2}", row.ratio),
+            format!("{:.4}", row.loss_start),
+            format!("{:.4}", row.loss_end),
+            format!("{:.3}", row.loss_of_raw),
+        ]);
+    }
+    table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trained(loss_start: f64, loss_end: f64) -> Row {
+        let args: &[&str] = &["foldwire", "train", "--steps", "3"];
+        let cli = <crate::cli::Cli as clap::Parser>::parse_from(args);
+        let crate::cli::Command::Train(args) = cli.command else { unreachable!("it is train") };
+        let outcome = Outcome {
+            time: Duration::from_millis(6),
+            exchanging: Duration::from_millis(3),
+            report: Report::default(),
+            losses: vec![loss_start, loss_end, loss_end],
+            loss: loss_end,
+            digests: vec![1; 4],
+        };
+        row("raw", &args, &[outcome], loss_start, None)
+    }
+
+    #[test]
+    fn ranks_with_other_weights_are_found() {
+        agree(&[7, 7, 7]).unwrap();
+        let message = agree(&[7, 7, 8, 7]).unwrap_err().to_string();
+        assert!(message.contains("rank 2"), "{message}");
+    }
+
+    #[test]
+    fn a_network_that_does_not_learn_is_an_error() {
+        check(&[trained(1.0, 0.5)]).unwrap();
+        for (end, says) in [(1.0, "did not learn"), (f64::NAN, "no number")] {
+            let message = check(&[trained(1.0, end)]).unwrap_err().to_string();
+            assert!(message.contains(says), "{message}");
+        }
+        // A compressed run that goes astray is shown, and no error.
+        check(&[trained(1.0, 0.5), trained(1.0, 2.0)]).unwrap();
+    }
+
+    #[test]
+    fn a_curve_has_the_means_of_stretches() {
+        let losses: Vec<f64> = (0..100).map(f64::from).collect();
+        let curve = curve(&losses);
+        assert_eq!((curve.len(), curve[0].step, curve[33].step), (34, 1, 99));
+        assert_eq!((curve[0].loss, curve[1].loss, curve[33].loss), (1.0, 4.0, 99.0));
+    }
+}

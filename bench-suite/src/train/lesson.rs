@@ -1,0 +1,195 @@
+//! What the network learns: the values of a plane, from their places in it.
+//!
+//! A place is two coordinates from −1 to 1. A network that is given no more than them learns only
+//! what is smooth; so it is given sines and cosines along some directions, of some lengths of wave
+//! (M. Tancik et al., "Fourier features let networks learn high frequency functions", NeurIPS
+//! 2020). Values are moved and scaled to mean 0 and deviation 1: whoever answers 0 has a loss of 1.
+
+use std::f64::consts::TAU;
+
+use foldwire_sim::Random;
+
+use super::net::{Net, Pass};
+use crate::bench::data::{SIDE, Source};
+use crate::usage::UsageError;
+
+/// Inputs of the network: a sine and a cosine for each direction.
+pub(super) const N_INPUTS: usize = 32;
+/// Standard deviation of the directions: waves over the length of a coordinate's unit.
+const WAVES: f64 = 0.7;
+/// What directions and held-out places are drawn from.
+const SEED: u64 = 2;
+/// Most places that are held out, and how many others there are for each, at least.
+const MAX_HELD: usize = 2048;
+const OTHERS: usize = 7;
+/// Fewer places are no plane.
+const MIN_PLACES: usize = 64;
+
+/// The values of a plane, some of them held out.
+#[derive(Debug)]
+pub(super) struct Lesson {
+    /// Those held out come first.
+    samples: Vec<Sample>,
+    n_held: usize,
+    directions: Vec<[f64; 2]>,
+    about: String,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    place: [f64; 2],
+    value: f32,
+}
+
+impl Lesson {
+    /// The first plane of a field, along its two fastest dimensions. What is not finite is left
+    /// out.
+    ///
+    /// # Errors
+    /// When the field has one dimension, too few finite values, or only equal ones.
+    pub(super) fn new(source: &Source) -> Result<Self, UsageError> {
+        let (name, dims) = match source {
+            Source::BuiltIn => ("built-in waves".to_owned(), vec![SIDE, SIDE]),
+            Source::File(field) => (field.name.clone(), field.dims.sizes().to_vec()),
+        };
+        let &[.., n_rows, n_columns] = &dims[..] else {
+            return Err(UsageError::new(format!(
+                "{name} has one dimension and so no plane; save it as .npy, or put its dimensions \
+                 into its name, as in temperature_64x128.f32"
+            )));
+        };
+        let data = source.data::<f32>(1);
+        let plane = &data.base()[..n_rows * n_columns];
+        let of = |at: usize, n: usize| 2.0 * at as f64 / n.saturating_sub(1).max(1) as f64 - 1.0;
+        let finite = plane.iter().enumerate().filter(|(_, value)| value.is_finite());
+        let mut samples: Vec<Sample> = finite
+            .map(|(at, &value)| Sample {
+                place: [of(at / n_columns, n_rows), of(at % n_columns, n_columns)],
+                value,
+            })
+            .collect();
+        if samples.len() < MIN_PLACES {
+            return Err(UsageError::new(format!(
+                "the first plane of {name} ({n_rows}x{n_columns}) has {} finite values, too few to \
+                 learn from; at least {MIN_PLACES} are needed",
+                samples.len()
+            )));
+        }
+        normalise(&mut samples).ok_or_else(|| {
+            UsageError::new(format!("the first plane of {name} has the same value everywhere"))
+        })?;
+        let mut random = Random(SEED);
+        random.shuffle(&mut samples);
+        let directions = (0..N_INPUTS / 2).map(|_| direction(&mut random)).collect();
+        let n_held = (samples.len() / (OTHERS + 1)).min(MAX_HELD);
+        let about =
+            format!("first plane of {name}, {n_rows}x{n_columns}, {n_held} values held out");
+        Ok(Self { samples, n_held, directions, about })
+    }
+
+    /// What is learned, for people.
+    pub(super) fn about(&self) -> &str {
+        &self.about
+    }
+
+    /// Adds `weight` times the gradient for the sample of this number; numbers without end are
+    /// drawn from those not held out. The error squared.
+    pub(super) fn teach(
+        &self,
+        net: &Net,
+        number: u64,
+        weight: f32,
+        pass: &mut Pass,
+        gradient: &mut Net,
+    ) -> f32 {
+        let others = &self.samples[self.n_held..];
+        let sample = Random(number).pick(others);
+        self.show(sample, pass);
+        net.learn(pass, sample.value, weight, gradient)
+    }
+
+    /// The mean square error of what the network says about the places that were held out.
+    pub(super) fn loss(&self, net: &Net) -> f64 {
+        let mut pass = net.pass();
+        let errors = self.samples[..self.n_held].iter().map(|sample| {
+            self.show(sample, &mut pass);
+            (f64::from(net.answer(&mut pass)) - f64::from(sample.value)).powi(2)
+        });
+        errors.sum::<f64>() / self.n_held as f64
+    }
+
+    /// Gives the network its inputs.
+    fn show(&self, sample: &Sample, pass: &mut Pass) {
+        let [y, x] = sample.place;
+        let inputs = pass.inputs().as_chunks_mut().0;
+        for ([sine, cosine], direction) in inputs.iter_mut().zip(&self.directions) {
+            let (s, c) = (TAU * (direction[0] * y + direction[1] * x)).sin_cos();
+            (*sine, *cosine) = (s as f32, c as f32);
+        }
+    }
+}
+
+/// Moves and scales the values; `None` if that cannot be.
+fn normalise(samples: &mut [Sample]) -> Option<()> {
+    let n = samples.len() as f64;
+    let value = |sample: &Sample| f64::from(sample.value);
+    let mean = samples.iter().map(value).sum::<f64>() / n;
+    let square = samples.iter().map(|sample| (value(sample) - mean).powi(2)).sum::<f64>() / n;
+    let deviation = square.sqrt();
+    for sample in &mut *samples {
+        sample.value = ((value(sample) - mean) / deviation) as f32;
+    }
+    (deviation > 0.0).then_some(())
+}
+
+/// Normally distributed (G. Box, M. Muller, 1958).
+fn direction(random: &mut Random) -> [f64; 2] {
+    let length = WAVES * (-2.0 * (1.0 - random.unit()).ln()).sqrt();
+    let (sine, cosine) = (TAU * random.unit()).sin_cos();
+    [length * sine, length * cosine]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::{Field, Values};
+
+    fn source(dims: &str, value: impl Fn(usize) -> f32) -> Source {
+        let dims: crate::values::Dims = dims.parse().unwrap();
+        let values = Values::F32((0..dims.n_values()).map(value).collect());
+        Source::File(Field { name: "a".into(), dims, values })
+    }
+
+    #[test]
+    fn values_of_the_first_plane_have_mean_0_and_deviation_1() {
+        // What is in the second plane, or not finite, would show.
+        let value = |at: usize| match at {
+            5 => f32::NAN,
+            _ if at >= 96 => 1e9,
+            _ => 250.0 + (at % 12) as f32,
+        };
+        let lesson = Lesson::new(&source("2x8x12", value)).unwrap();
+        assert_eq!((lesson.samples.len(), lesson.n_held), (95, 11));
+        let moment = |power| lesson.samples.iter().map(|s| s.value.powi(power)).sum::<f32>() / 95.0;
+        assert!(moment(1).abs() < 1e-5 && (moment(2) - 1.0).abs() < 1e-5);
+        // The value grows with the second coordinate.
+        for sample in &lesson.samples {
+            assert!(sample.place.iter().all(|x| x.abs() <= 1.0));
+            let grown = sample.place[1] * f64::from(12_f32.powi(2) - 1.0).sqrt() / 2.0;
+            assert!((f64::from(sample.value) * 3.5 - grown).abs() < 1.5, "{sample:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_learned_is_an_error_of_use() {
+        let ramp = |at: usize| at as f32;
+        for (source, says) in [
+            (source("200", ramp), "one dimension"),
+            (source("9x7", ramp), "63 finite values"),
+            (source("9x9", |_| 3.0), "same value"),
+        ] {
+            let message = Lesson::new(&source).unwrap_err().to_string();
+            assert!(message.contains(says), "{message}");
+        }
+    }
+}
