@@ -28,7 +28,7 @@ use serde::Serialize;
 
 use crate::cli::CgArgs;
 use crate::input;
-use crate::memory::median;
+use crate::memory::middle;
 use crate::progress;
 use crate::streams;
 use crate::table::{self, Align, Table};
@@ -288,10 +288,7 @@ impl<X: Transport> Solver<'_, X> {
 }
 
 fn row(way: &Way, args: &CgArgs, runs: &[Outcome], alone: &Outcome, first: Option<f64>) -> Row {
-    let times: Vec<Duration> = runs.iter().map(|run| run.time).collect();
-    let middle = median(&times);
-    let chosen = runs.iter().min_by_key(|run| run.time.abs_diff(middle));
-    let run = chosen.expect("there is a run of each");
+    let (times_s, run) = middle(runs, |run| run.time);
     let n_iterations = run.residuals.len();
     let each = |time: Duration| time.as_secs_f64() / n_iterations.max(1) as f64;
     let is_same = |run: &Outcome| {
@@ -304,7 +301,7 @@ fn row(way: &Way, args: &CgArgs, runs: &[Outcome], alone: &Outcome, first: Optio
         link: args.link.to_string(),
         iterations: n_iterations,
         time_s: run.time.as_secs_f64(),
-        times_s: times.iter().map(Duration::as_secs_f64).collect(),
+        times_s,
         iteration_s: each(run.time),
         exchange_s: each(run.exchanging),
         dots_s: each(run.summing),

@@ -15,7 +15,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::cli::HaloArgs;
-use crate::memory::median;
+use crate::memory::middle;
 use crate::picture::Gallery;
 use crate::progress;
 use crate::quality::Quality;
@@ -166,10 +166,8 @@ fn row(
     exact: &[f64],
     time_of_raw: Option<f64>,
 ) -> Row {
-    let times: Vec<Duration> = runs.iter().map(|run| run.time).collect();
-    let middle = median(&times);
-    let chosen = runs.iter().min_by_key(|run| run.time.abs_diff(middle));
-    let Outcome { time, exchanging, report, field } = chosen.expect("there is a run of each");
+    let (times_s, run) = middle(runs, |run| run.time);
+    let Outcome { time, exchanging, report, field } = run;
     let time_s = time.as_secs_f64();
     Row {
         exchange: name.to_owned(),
@@ -177,7 +175,7 @@ fn row(
         link: args.link.to_string(),
         steps: args.steps,
         time_s,
-        times_s: times.iter().map(Duration::as_secs_f64).collect(),
+        times_s,
         step_s: time_s / args.steps as f64,
         exchange_s: exchanging.as_secs_f64() / args.steps as f64,
         raw_bytes: report.raw_bytes,

@@ -48,6 +48,18 @@ pub fn median(times: &[Duration]) -> Duration {
     if times.len() % 2 == 1 { times[middle] } else { (times[middle - 1] + times[middle]) / 2 }
 }
 
+/// Times of runs in seconds, and the run whose time is closest to their median.
+///
+/// # Panics
+///
+/// When there are no runs.
+pub(crate) fn middle<R>(runs: &[R], time: impl Fn(&R) -> Duration) -> (Vec<f64>, &R) {
+    let times: Vec<Duration> = runs.iter().map(&time).collect();
+    let median = median(&times);
+    let middle = runs.iter().min_by_key(|run| time(run).abs_diff(median));
+    (times.iter().map(Duration::as_secs_f64).collect(), middle.expect("there is a run"))
+}
+
 /// Rate in 1e9 bytes per second.
 pub fn gbps(n_bytes: usize, time: Duration) -> f64 {
     // A clock may say 0 for very little work.

@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use crate::bench::data::Source;
 use crate::cli::TrainArgs;
-use crate::memory::median;
+use crate::memory::middle;
 use crate::progress;
 use crate::room;
 use crate::streams;
@@ -240,11 +240,8 @@ fn average<X: Transport>(
 }
 
 fn row(name: &str, args: &TrainArgs, runs: &[Outcome], loss_start: f64, raw: Option<&Row>) -> Row {
-    let times: Vec<Duration> = runs.iter().map(|run| run.time).collect();
-    let middle = median(&times);
-    let chosen = runs.iter().min_by_key(|run| run.time.abs_diff(middle));
-    let Outcome { time, exchanging, report, losses, loss, .. } =
-        chosen.expect("there is a run of each");
+    let (times_s, run) = middle(runs, |run| run.time);
+    let Outcome { time, exchanging, report, losses, loss, .. } = run;
     let time_s = time.as_secs_f64();
     Row {
         exchange: name.to_owned(),
@@ -253,7 +250,7 @@ fn row(name: &str, args: &TrainArgs, runs: &[Outcome], loss_start: f64, raw: Opt
         steps: args.steps,
         batch: args.batch,
         time_s,
-        times_s: times.iter().map(Duration::as_secs_f64).collect(),
+        times_s,
         step_s: time_s / args.steps as f64,
         exchange_s: exchanging.as_secs_f64() / args.steps as f64,
         raw_bytes: report.raw_bytes,

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::bench::data::Source;
 use crate::cli::TransposeArgs;
-use crate::memory::median;
+use crate::memory::middle;
 use crate::progress;
 use crate::streams;
 use crate::table::{self, Align, Table};
@@ -215,10 +215,7 @@ fn row(
     runs: &[Outcome],
     time_of_raw: Option<f64>,
 ) -> Row {
-    let times: Vec<Duration> = runs.iter().map(|run| run.time).collect();
-    let middle = median(&times);
-    let chosen = runs.iter().min_by_key(|run| run.time.abs_diff(middle));
-    let run = chosen.expect("there is a run of each");
+    let (times_s, run) = middle(runs, |run| run.time);
     let time_s = run.time.as_secs_f64();
     Row {
         exchange: name.to_owned(),
@@ -226,7 +223,7 @@ fn row(
         link: args.link.to_string(),
         side,
         time_s,
-        times_s: times.iter().map(Duration::as_secs_f64).collect(),
+        times_s,
         exchange_s: run.exchanging.as_secs_f64(),
         raw_bytes: run.report.raw_bytes,
         wire_bytes: run.report.wire_bytes,
