@@ -14,8 +14,8 @@ use foldwire::kernel::Level;
 use foldwire::layout::{self, Division};
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule::{
-    self, Binomial, Call, Chain, Circulant, Linear, Pairwise, PrefixDoubling, RecursiveDoubling,
-    ReduceScatterGather, Ring, ScatterAllGather, Schedule,
+    self, Binomial, Call, Chain, Circulant, DoubleTree, Linear, Pairwise, PrefixDoubling,
+    RecursiveDoubling, ReduceScatterGather, Ring, ScatterAllGather, Schedule,
 };
 use foldwire::transport::{MIN_FRAME_BYTES, Rank};
 use foldwire::{Bound, Collective, DType, Error, Float, Op, Plan, Quantum, Sampling, Scope};
@@ -77,7 +77,7 @@ pub const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bo
 
 /// Every collective with every schedule that has it, but for two levels, which are a ring to ranks
 /// that know nothing of nodes.
-pub const ROUTES: [(Collective, &dyn Schedule); 24] = [
+pub const ROUTES: [(Collective, &dyn Schedule); 27] = [
     (Collective::AllReduce, &Ring),
     (Collective::AllReduce, &RecursiveDoubling),
     (Collective::AllReduce, &Pairwise),
@@ -102,6 +102,9 @@ pub const ROUTES: [(Collective, &dyn Schedule); 24] = [
     (Collective::Scan, &PrefixDoubling),
     (Collective::ExclusiveScan, &PrefixDoubling),
     (Collective::Reduce, &ReduceScatterGather),
+    (Collective::AllReduce, &DoubleTree),
+    (Collective::Broadcast, &DoubleTree),
+    (Collective::Reduce, &DoubleTree),
 ];
 
 /// The sizes of the suite.

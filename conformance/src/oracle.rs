@@ -50,7 +50,10 @@ pub fn absolute(bound: Bound, contributed: impl Iterator<Item = f64>) -> f64 {
 pub fn encodings(schedule: &str, collective: Collective, n: u64) -> u64 {
     match (schedule, collective) {
         // Between N nodes of k ranks N, each k times the bound of an operand.
-        ("ring" | "pairwise" | "circulant" | "two-levels", Collective::AllReduce) => n,
+        (
+            "ring" | "pairwise" | "circulant" | "two-levels" | "double-tree",
+            Collective::AllReduce,
+        ) => n,
         ("ring" | "pairwise" | "circulant", Collective::ReduceScatter) => n - 1,
         ("reduce-scatter-gather", _) => n,
         ("recursive-doubling", Collective::AllReduce) => {
@@ -58,7 +61,7 @@ pub fn encodings(schedule: &str, collective: Collective, n: u64) -> u64 {
             let guests = n - core;
             guests + 2 * (core - 1) + u64::from(guests > 0)
         }
-        ("binomial" | "chain", Collective::Reduce)
+        ("binomial" | "chain" | "double-tree", Collective::Reduce)
         | ("chain", Collective::Scan | Collective::ExclusiveScan) => n - 1,
         ("prefix-doubling", _) => {
             let rounds = (0..).find(|rounds| 1 << rounds >= n).unwrap_or(0);

@@ -15,6 +15,7 @@ pub mod check;
 mod binomial;
 mod chain;
 mod circulant;
+mod double_tree;
 mod linear;
 mod pairwise;
 mod prefix_doubling;
@@ -29,6 +30,7 @@ mod two_levels;
 pub use binomial::Binomial;
 pub use chain::Chain;
 pub use circulant::Circulant;
+pub use double_tree::DoubleTree;
 pub use linear::Linear;
 pub use pairwise::Pairwise;
 pub use prefix_doubling::PrefixDoubling;
@@ -55,6 +57,7 @@ pub static ALL: &[&dyn Schedule] = &[
     &ScatterAllGather,
     &PrefixDoubling,
     &ReduceScatterGather,
+    &DoubleTree,
 ];
 
 /// A schedule's number in a message's header: its place in [`ALL`], or 15 for one of yours.

@@ -14,15 +14,17 @@
 //! | all-reduce | ring | 2(n − 1) | 2(n − 1)/n | (n − 1)/n |
 //! | | circulant graph | 2⌈log₂ n⌉ | the same | the same |
 //! | | recursive doubling | log₂ n; else ⌊log₂ n⌋ + 2 | k | k |
+//! | | double tree | twice a broadcast's | the same | half |
 //! | reduce-scatter | ring, circulant graph | half of those | (n − 1)/n | (n − 1)/n |
 //! | all-gather | ring, circulant graph | half of those | (n − 1)/n | |
 //! | broadcast, reduce | binomial tree | ⌈log₂ n⌉ | k | k, reduce |
 //! | | chain, r rounds | r + n − 2 | k/r | k/r, reduce |
+//! | | double tree, r/2 rounds | r + 3⌈log₂ n⌉ − 2 | k/r | k/r, reduce |
 //! | | two halves | 2⌈log₂ n⌉ | 2(n − 1)/n | (n − 1)/n, reduce |
 //! | scan | chain, r rounds | r + n − 2 | k/r | k/r |
 //! | | doubling prefixes | ⌈log₂ n⌉; exclusive ⌈log₂(n − 1)⌉ + 1 | k | k |
 //!
-//! D is 1 but for messages of many parts, which are copied more. Those are for frames that hold
+//! D is 1 but for messages of many parts, or to several ranks, which are copied more. Those are for frames that hold
 //! segments of a fair length of all their parts. By doubling prefixes all ranks together add more
 //! than along a chain, so only arrays of up to 64 KiB are scanned so: where ranks share cores, that
 //! counts. Everything else takes [`schedule::default_for`], and so do pipelines that keep floats,
@@ -58,7 +60,7 @@ use crate::layout::Layout;
 use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::schedule::{
-    self, Binomial, Call, Chain, Circulant, Collective, Pairwise, PrefixDoubling,
+    self, Binomial, Call, Chain, Circulant, Collective, DoubleTree, Pairwise, PrefixDoubling,
     RecursiveDoubling, ReduceScatterGather, Ring, ScatterAllGather, Schedule, TwoLevels,
 };
 use crate::transport::FRAME_ALIGN;
@@ -76,6 +78,10 @@ const SAVED: f64 = 0.15;
 const ENCODE_RATE: f64 = 4e9;
 /// Bytes of the array in a round of one part: what backends' frames hold.
 const ROUND: usize = 256 << 10;
+/// Rounds of shorter arrays, one for each lane that a communicator has by default, but none of less
+/// than this.
+const LANES: usize = 4;
+const SHORTEST: usize = 32 << 10;
 /// Raw bytes per wire byte.
 const RATIO: f64 = 5.0;
 
@@ -88,6 +94,9 @@ const DETOUR: f64 = 1.2;
 const HALVES: f64 = 2.0;
 /// The same of a reduce in two halves.
 const REDUCED_HALVES: f64 = 3.0;
+/// The same of a double tree, whose ranks copy what they send to two others. (Of 64 MiB between 64
+/// ranks, predicted: 25 ms where links take no time, along a chain 21.)
+const TREES: f64 = 1.4;
 /// Longest array that is scanned by doubling: 8 threads on 2 cores took 209 µs for one of 64 KiB
 /// and 747 for 256 KiB, along a chain 232 and 449.
 const LONGEST_DOUBLED: usize = 64 << 10;
@@ -181,7 +190,7 @@ impl Model {
         timed.reduce(|best, next| if next.1 < best.1 { next } else { best }).map(|best| best.0)
     }
 
-    fn offers(&self) -> Vec<Offer, 3> {
+    fn offers(&self) -> Vec<Offer, 4> {
         let n = self.call.size.max(1);
         let doublings = n_doublings(n);
         // All of the array but a rank's own part.
@@ -190,6 +199,15 @@ impl Model {
         let n_rounds = self.n_bytes.div_ceil(ROUND).max(1);
         let n_hops = (n_rounds + n).saturating_sub(2);
         let by_chain = n_hops as f64 / n_rounds as f64;
+        // Down the trees or up, in rounds of two messages, on all lanes.
+        let half = self.n_bytes / 2;
+        let n_pairs = half.div_ceil(ROUND).max((half / SHORTEST).min(LANES)).max(1);
+        let n_levels = 2 * n_pairs + (3 * doublings).saturating_sub(2);
+        let by_trees = n_levels as f64 / (2 * n_pairs) as f64;
+        let trees = |n_messages, moved, reduced| Offer {
+            detour: TREES,
+            ..Offer::new(&DoubleTree, n_messages, moved, reduced)
+        };
         let circulant = |n_halves: usize, moved, reduced| Offer {
             detour: DETOUR,
             ..Offer::new(&Circulant, n_halves * doublings, moved, reduced)
@@ -205,6 +223,7 @@ impl Model {
                 add(Offer::new(&Ring, 2 * (n - 1), 2.0 * others, others));
                 add(circulant(2, 2.0 * others, others));
                 add(Offer::new(&RecursiveDoubling, rounds, rounds as f64, rounds as f64));
+                add(trees(2 * n_levels, 2.0 * by_trees, by_trees));
             }
             Collective::ReduceScatter => {
                 add(Offer::new(&Ring, n - 1, others, others));
@@ -217,12 +236,14 @@ impl Model {
             Collective::Broadcast => {
                 add(Offer::new(&Binomial, doublings, doublings as f64, 0.0));
                 add(Offer::new(&Chain, n_hops, by_chain, 0.0));
+                add(trees(n_levels, by_trees, 0.0));
                 let halves = Offer::new(&ScatterAllGather, 2 * doublings, 2.0 * others, 0.0);
                 add(Offer { detour: HALVES, ..halves });
             }
             Collective::Reduce => {
                 add(Offer::new(&Binomial, doublings, doublings as f64, doublings as f64));
                 add(Offer::new(&Chain, n_hops, by_chain, by_chain));
+                add(trees(n_levels, by_trees, by_trees));
                 let halves = Offer::new(&ReduceScatterGather, 2 * doublings, 2.0 * others, others);
                 add(Offer { detour: REDUCED_HALVES, ..halves });
             }
@@ -334,6 +355,8 @@ mod tests {
         assert_eq!(name(&plan, 8, 40_000, None), Circulant.name());
         assert_eq!(name(&plan, 8, 200_000, None), Ring.name());
         assert_eq!(name(&plan, 300, 200_000, None), Circulant.name());
+        // Of 2048 parts no segments worth the name fit a frame.
+        assert_eq!(name(&plan, 4096, 1 << 20, None), DoubleTree.name());
     }
 
     #[test]
@@ -366,8 +389,9 @@ mod tests {
         assert_eq!(broadcast(8, 200_000), "binomial");
         assert_eq!(broadcast(64, 100_000), "scatter-all-gather");
         // Of 2048 parts no segments worth the name fit a frame.
-        assert_eq!(broadcast(4096, LONG), "binomial");
-        assert_eq!(broadcast(4096, 1 << 30), "chain");
+        assert_eq!(broadcast(4096, LONG), "double-tree");
+        assert_eq!(broadcast(4096, 1 << 30), "double-tree");
+        assert_eq!(broadcast(64, 1 << 30), "chain");
     }
 
     #[test]

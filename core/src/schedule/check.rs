@@ -182,12 +182,13 @@ impl<'a> Group<'a> {
             return Err(Fault::Unsupported { collective });
         }
         let n_parts = schedule.n_parts(call);
-        let may_be_whole = collective.is_scan()
-            || matches!(
+        // Where nobody has a share, parts may be cut in any way.
+        let has_shares = !collective.is_scan()
+            && !matches!(
                 collective,
                 Collective::AllReduce | Collective::Broadcast | Collective::Reduce
             );
-        if n_parts != collective.n_parts(size) && !(may_be_whole && n_parts == 1) {
+        if n_parts == 0 || has_shares && n_parts != collective.n_parts(size) {
             return Err(Fault::PartCount { n_parts, size });
         }
         let call = call.with_runs_of(schedule);

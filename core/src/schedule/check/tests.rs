@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 
 use super::{Fault, Summary, check, messages};
 use crate::schedule::{
-    ALL, Binomial, Call, Chain, Circulant, Collective, Linear, Pairwise, Part, PrefixDoubling,
-    RecursiveDoubling, ReduceScatterGather, Ring, ScatterAllGather, Schedule, Step, program,
+    ALL, Binomial, Call, Chain, Circulant, Collective, DoubleTree, Linear, Pairwise, Part,
+    PrefixDoubling, RecursiveDoubling, ReduceScatterGather, Ring, ScatterAllGather, Schedule, Step,
+    program,
 };
 use crate::transport::Rank;
 
@@ -200,6 +201,29 @@ fn a_reduce_in_two_halves_costs_what_its_documentation_says() {
             let to_root = messages.iter().filter(|message| message.to == call.root);
             let n_parts: usize = to_root.map(|message| message.n_parts).sum();
             assert_eq!(n_parts, 2 * (n - 1), "{call:?}: the array twice, but for a part");
+        }
+    }
+}
+
+#[test]
+fn a_double_tree_costs_what_its_documentation_says() {
+    for n in (2..=64).chain(LARGE_SIZES) {
+        for (collective, ways) in
+            [(Collective::Broadcast, 1), (Collective::Reduce, 1), (Collective::AllReduce, 2)]
+        {
+            let call = call(collective, n, 0);
+            let (summary, messages) = messages(&DoubleTree, call).expect("it is right");
+            // Of one round, whose halves follow each other.
+            assert!(summary.critical_path <= ways * 4 * ceil_log2(n), "{call:?}: {summary:?}");
+            assert_eq!(summary.n_messages, ways * 2 * (n - 1), "{call:?}");
+            for rank in 0..n {
+                // Halves of the array: who sends to two ranks in one tree sends to none in the
+                // other.
+                let sent = messages.iter().filter(|message| message.from == Rank::new(rank));
+                let received = messages.iter().filter(|message| message.to == Rank::new(rank));
+                let most = 2 * ways;
+                assert!(sent.count() <= most && received.count() <= most, "{call:?}: {rank}");
+            }
         }
     }
 }
