@@ -19,7 +19,7 @@
 pub(crate) mod alone;
 #[cfg(any(test, feature = "mpi"))]
 mod best;
-mod contest;
+pub(crate) mod contest;
 mod contestant;
 pub(crate) mod data;
 pub mod guidelines;
@@ -31,7 +31,7 @@ pub(crate) mod output;
 mod plot;
 mod problem;
 pub(crate) mod row;
-mod stage;
+pub(crate) mod stage;
 mod threads;
 mod verdict;
 
@@ -96,7 +96,7 @@ fn run_with<T: Float + Into<f64>>(
 }
 
 #[cfg(not(all(feature = "mpi", feature = "libfabric")))]
-fn not_built(feature: &str, needs: &str) -> anyhow::Error {
+pub(crate) fn not_built(feature: &str, needs: &str) -> anyhow::Error {
     UsageError::new(format!(
         "this foldwire was built without {feature}; build it with --features {feature} (which needs {needs})"
     ))
@@ -115,8 +115,16 @@ fn presets<'a, X: Transport, T: Float>(args: &BenchArgs) -> Vec<Box<dyn Contesta
 /// # Errors
 /// When what it holds is wrong.
 fn config(args: &BenchArgs) -> Result<Config, UsageError> {
+    Ok(config_from_env()?.with_lanes(lanes(args)))
+}
+
+/// Settings of the environment, and otherwise the usual ones.
+///
+/// # Errors
+/// When what it holds is wrong.
+pub(crate) fn config_from_env() -> Result<Config, UsageError> {
     let wrong = |error| UsageError::new(format!("{}: {error}", foldwire::select::VARIABLE));
-    Ok(Config::from_env().map_err(wrong)?.with_lanes(lanes(args)))
+    Config::from_env().map_err(wrong)
 }
 
 fn lanes(args: &BenchArgs) -> usize {
@@ -124,7 +132,7 @@ fn lanes(args: &BenchArgs) -> usize {
 }
 
 /// A bar on stderr, where that is a terminal and this is rank 0.
-fn progress(rank: usize) -> ProgressBar {
+pub(crate) fn progress(rank: usize) -> ProgressBar {
     if rank == 0 { crate::progress::bar("measuring", 0) } else { ProgressBar::hidden() }
 }
 

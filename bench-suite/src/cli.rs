@@ -12,6 +12,7 @@ mod halo;
 mod info;
 #[cfg(unix)]
 mod launch;
+mod p2p;
 mod schedule;
 mod sim;
 mod train;
@@ -32,6 +33,7 @@ pub use info::InfoArgs;
 pub use launch::{EnvArg, LaunchArgs};
 
 pub use bench::{BackendArg, BenchArgs, DTypeArg, OpArg, PresetArg};
+pub use p2p::{P2pArgs, What};
 pub use schedule::{Named, ScheduleArgs};
 pub use sim::SimArgs;
 pub use train::TrainArgs;
@@ -54,6 +56,7 @@ Examples:
   foldwire codec --field temperature.f32 --bound rel:1e-3
   foldwire bench allreduce --ranks 4          a collective over sizes
   mpirun -n 2 foldwire bench allreduce --backend mpi
+  mpirun -n 2 foldwire p2p --backend mpi      messages between two ranks, and the barrier
   foldwire cg                                 conjugate gradients with reproducible dot products
   foldwire halo                               a wave simulation that exchanges compressed planes
   foldwire train                              a neural network that averages compressed gradients
@@ -74,6 +77,8 @@ pub enum Command {
     Codec(CodecArgs),
     /// Time a collective over sizes with every preset, and beside the MPI library's own
     Bench(BenchArgs),
+    /// Time messages between two ranks and the barrier, beside the MPI library's own
+    P2p(P2pArgs),
     /// Find collectives that take longer than others that do the same
     Guidelines(GuidelinesArgs),
     /// Solve a linear system on several ranks by conjugate gradients, with reproducible dot

@@ -11,7 +11,7 @@
 //! | [`memory`], [`room`] | what memory itself can do, and the order of repetitions; whether there is enough |
 //! | [`peers`] | sizes and speeds of other compressors |
 //! | [`streams`], [`table`], [`picture`], [`plot`] | what the user sees |
-//! | [`stack`], [`codec`], [`bench`](mod@bench), [`halo`], [`cg`], [`transpose`], [`train`], [`sim`], [`schedule`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
+//! | [`stack`], [`codec`], [`bench`](mod@bench), [`p2p`], [`halo`], [`cg`], [`transpose`], [`train`], [`sim`], [`schedule`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -26,6 +26,7 @@ pub mod input;
 #[cfg(unix)]
 pub mod launch;
 pub mod memory;
+pub mod p2p;
 pub mod peers;
 pub mod picture;
 pub mod plot;

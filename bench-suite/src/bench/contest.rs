@@ -114,7 +114,7 @@ impl Settings {
 }
 
 /// How many values of `T` arrays of these sizes have.
-pub(super) fn counts<T: Float>(sizes: &Sizes) -> Result<Vec<usize>, UsageError> {
+pub(crate) fn counts<T: Float>(sizes: &Sizes) -> Result<Vec<usize>, UsageError> {
     let count = |&n_bytes: &usize| {
         n_bytes.is_multiple_of(T::BYTES).then_some(n_bytes / T::BYTES).ok_or_else(|| {
             UsageError::new(format!(
@@ -241,7 +241,7 @@ impl<X: Transport, T: Float + Into<f64>> Contest<'_, X, T> {
 }
 
 /// Each round's longest time, of the times of each rank.
-pub(super) fn slowest(ranks: &[Vec<f64>]) -> Vec<f64> {
+pub(crate) fn slowest(ranks: &[Vec<f64>]) -> Vec<f64> {
     let n_rounds = ranks.first().map_or(0, Vec::len);
     (0..n_rounds).map(|round| ranks.iter().map(|r| r[round]).fold(0.0, f64::max)).collect()
 }

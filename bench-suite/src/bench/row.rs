@@ -203,7 +203,7 @@ impl Row {
 }
 
 /// The least value that so large a part of all does not exceed; 0 of none.
-fn percentile(times: &[f64], part: f64) -> f64 {
+pub(crate) fn percentile(times: &[f64], part: f64) -> f64 {
     let mut times = times.to_vec();
     times.sort_unstable_by(f64::total_cmp);
     let rank = (times.len() as f64 * part).ceil() as usize;
@@ -211,7 +211,7 @@ fn percentile(times: &[f64], part: f64) -> f64 {
 }
 
 /// The middle value, or the mean of the middle two; 0 of none.
-pub(super) fn median(times: &[f64]) -> f64 {
+pub(crate) fn median(times: &[f64]) -> f64 {
     let mut times = times.to_vec();
     times.sort_unstable_by(f64::total_cmp);
     let (middle, n) = (times.len() / 2, times.len());

@@ -15,17 +15,17 @@ use super::verdict::Verdict;
 use crate::memory::Memcpy;
 
 /// Waits until all ranks have called it.
-pub(super) type Barrier<X> = dyn FnMut(&mut Communicator<X>) -> anyhow::Result<()>;
+pub(crate) type Barrier<X> = dyn FnMut(&mut Communicator<X>) -> anyhow::Result<()>;
 
 /// A barrier over any transport: nobody knows the sum before everybody has given a value.
-pub(super) fn barrier<X: Transport>(comm: &mut Communicator<X>) -> anyhow::Result<()> {
+pub(crate) fn barrier<X: Transport>(comm: &mut Communicator<X>) -> anyhow::Result<()> {
     let plan = Plan::raw().with_schedule(&RecursiveDoubling);
     comm.all_reduce(&mut [0.0_f32], Op::Sum, &plan)?;
     Ok(())
 }
 
 /// Tells every rank every rank's numbers, in rank order; as many from each.
-pub(super) fn tell<X: Transport>(
+pub(crate) fn tell<X: Transport>(
     comm: &mut Communicator<X>,
     mine: &[f64],
 ) -> anyhow::Result<Vec<Vec<f64>>> {

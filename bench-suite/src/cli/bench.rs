@@ -229,7 +229,7 @@ fn codec() -> impl TypedValueParser<Value = CodecId> {
     })
 }
 
-fn below(text: &str) -> Result<usize, String> {
+pub(super) fn below(text: &str) -> Result<usize, String> {
     sizes::n_bytes(text).ok_or_else(|| "a size is needed, such as 4K".to_owned())
 }
 
@@ -262,7 +262,7 @@ pub(super) fn collective() -> impl TypedValueParser<Value = Collective> {
 pub enum BackendArg {
     /// ranks are threads of this process
     Threads,
-    /// ranks are started by mpirun; the MPI library's own collective is measured too
+    /// ranks are started by mpirun; the MPI library's own calls are measured too
     Mpi,
     /// ranks are started by `foldwire launch`, mpirun or Slurm
     Libfabric,

@@ -1,0 +1,171 @@
+//! The command line of `foldwire p2p`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use foldwire::Bound;
+use serde::Serialize;
+
+use super::BackendArg;
+use super::bench::below;
+use crate::sizes::{Size, Sizes};
+use crate::usage::UsageError;
+use crate::values::LinkRate;
+
+const EXAMPLES: &str = "\
+Examples:
+  foldwire p2p
+      Between 2 threads of this process, at the speed of memory.
+  mpirun -n 2 foldwire p2p --backend mpi
+      Beside MPI_Send and MPI_Recv, MPI_Sendrecv and MPI_Barrier.
+  foldwire p2p pingpong --link 1gbit --sizes 64K:16M:4 --bound rel:1e-3,rel:1e-5
+      Long messages over slow links, two bounds beside each other.
+  foldwire p2p pingpong sendrecv --exact-below 4K --csv > p2p.csv
+      Messages of fewer than 4096 bytes as they are; for a spreadsheet.
+  foldwire launch -n 2 --no-prefix -- foldwire p2p --backend libfabric --json > p2p.json
+      Two processes over libfabric; rank 0's stdout holds one JSON object.
+
+pingpong, as osu_latency and the PingPong of IMB: ranks 0 and 1 send an array to and fro. The time
+is half of the way to and fro. MB/s are the size over it: of one message at a time, where osu_bw has
+many under way.
+sendrecv, as osu_bibw and the Sendrecv of IMB: every rank sends to the next and receives from the
+one before. The time is the slowest rank's. MB/s count what a rank sends and what it receives, as
+IMB does.
+barrier, as osu_barrier: the slowest rank's time.
+
+Many messages in a row make one measurement, each from another place of the data. Contestants take
+turns, one measurement each a round. Reported are the median over rounds, the fastest round, and
+what 99 of 100 rounds do not exceed.
+
+What arrives is compared with what was sent before the rounds and after them. The exit code is 1 if
+it is beyond its bound or, raw or MPI's own, has other bits.";
+
+/// Options of `foldwire p2p`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct P2pArgs {
+    /// What to measure
+    #[arg(value_enum, value_delimiter = ',', default_values_t = What::ALL)]
+    pub what: Vec<What>,
+
+    /// What carries the messages
+    #[arg(long, value_enum, default_value_t = BackendArg::Threads)]
+    pub backend: BackendArg,
+
+    /// Number of ranks of the threads backend [default: 2]; elsewhere the launcher says it
+    /// (mpirun -n 2 …)
+    #[arg(long, value_name = "N", value_parser = ranks, allow_hyphen_values = true)]
+    pub ranks: Option<usize>,
+
+    /// Provider of the libfabric backend, such as tcp, shm, verbs or cxi [default: the best that
+    /// all ranks have]
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
+
+    /// Rate of each rank's link, each way: 10gbit, 250MB/s, … [default: threads: the speed of
+    /// memory; else unknown]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub link: Option<LinkRate>,
+
+    /// Sizes of a message in bytes: a list of sizes and of ranges FIRST:LAST or FIRST:LAST:FACTOR
+    #[arg(
+        long,
+        value_name = "SIZES",
+        default_value = "4:4M:4",
+        value_parser = message_sizes,
+        allow_hyphen_values = true
+    )]
+    pub sizes: Sizes,
+
+    /// Error bounds, each a contestant of its own: rel:X times the message's value range, abs:X, or
+    /// psnr:X in dB
+    #[arg(
+        long,
+        value_name = "KIND:X",
+        value_delimiter = ',',
+        default_value = "rel:1e-3",
+        allow_hyphen_values = true
+    )]
+    pub bound: Vec<Bound>,
+
+    /// Messages of fewer bytes travel as they are, also where there is a bound
+    #[arg(long, value_name = "SIZE", value_parser = below, allow_hyphen_values = true)]
+    pub exact_below: Option<usize>,
+
+    /// Values to send: .f32, .f64, .f16, .bf16 (raw little-endian) or .npy, as f32, cut or repeated
+    /// [default: built-in waves with a little noise]
+    #[arg(long, value_name = "FILE")]
+    pub field: Option<PathBuf>,
+
+    /// Rounds that count
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 31,
+        value_parser = crate::values::repeat,
+        allow_hyphen_values = true
+    )]
+    pub repeat: usize,
+
+    /// Print one JSON object on stdout instead of the table
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+
+    /// Print comma-separated values on stdout instead of the table: a line for each row, under one
+    /// of names
+    #[arg(long)]
+    pub csv: bool,
+}
+
+impl P2pArgs {
+    /// What to measure, each once.
+    pub fn whats(&self) -> Vec<What> {
+        What::ALL.into_iter().filter(|what| self.what.contains(what)).collect()
+    }
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum What {
+    /// ranks 0 and 1 send an array to and fro
+    #[value(name = "pingpong")]
+    PingPong,
+    /// every rank sends to the next and receives from the one before, all at once
+    #[value(name = "sendrecv")]
+    SendRecv,
+    /// every rank waits for all
+    Barrier,
+}
+
+impl What {
+    /// All, in the order of the table.
+    pub const ALL: [Self; 3] = [Self::PingPong, Self::SendRecv, Self::Barrier];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PingPong => "pingpong",
+            Self::SendRecv => "sendrecv",
+            Self::Barrier => "barrier",
+        }
+    }
+}
+
+/// Two ranks at least.
+fn ranks(text: &str) -> Result<usize, UsageError> {
+    match crate::values::ranks(text)? {
+        1 => Err(UsageError::new("a message needs at least 2 ranks")),
+        n => Ok(n),
+    }
+}
+
+/// Messages whose values MPI can count.
+fn message_sizes(text: &str) -> Result<Sizes, UsageError> {
+    const MOST: usize = 4 << 30;
+    let sizes: Sizes = text.parse()?;
+    match sizes.n_bytes().iter().find(|&&n| n > MOST) {
+        Some(&n) => Err(UsageError::new(format!("{} is too much; take 4G at most", Size(n)))),
+        None => Ok(sizes),
+    }
+}

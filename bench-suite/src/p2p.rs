@@ -1,0 +1,107 @@
+//! `foldwire p2p`: messages between two ranks, and the barrier, beside the MPI library's own.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `contestant` | what takes part: messages of a plan, or anything else that can send |
+//! | `contest` | the loop that all ranks play: sizes × rounds × contestants |
+//! | `output` | results for people and programs |
+//! | `threads`, `mpi`, `libfabric` | starting ranks, or being one that somebody else has started |
+//!
+//! What is timed is what the OSU benchmarks and Intel's time: osu_latency for `pingpong`, osu_bibw
+//! and the Sendrecv of IMB for `sendrecv`, osu_barrier for `barrier`.
+
+mod contest;
+mod contestant;
+#[cfg(feature = "libfabric")]
+mod libfabric;
+#[cfg(feature = "mpi")]
+mod mpi;
+mod output;
+mod threads;
+
+use foldwire::{Plan, Transport};
+
+use crate::bench::contest::counts;
+use crate::bench::data::Source;
+#[cfg(not(all(feature = "mpi", feature = "libfabric")))]
+use crate::bench::not_built;
+use crate::cli::{BackendArg, P2pArgs};
+use crate::room;
+use crate::streams;
+use crate::usage::UsageError;
+use contestant::{Contestant, OfPlan};
+use output::Results;
+
+/// Runs the subcommand, or this process's part in it: results on rank 0's stdout, everything else
+/// on stderr.
+///
+/// # Errors
+/// Errors of use, calls that fail, output that cannot be written, and messages beyond their bound.
+pub fn run(args: &P2pArgs) -> anyhow::Result<()> {
+    if args.backend != BackendArg::Libfabric && args.provider.is_some() {
+        return Err(UsageError::new("--provider is for --backend libfabric").into());
+    }
+    if args.backend != BackendArg::Threads && args.ranks.is_some() {
+        return Err(UsageError::new(
+            "--ranks is for --backend threads; here the launcher starts the ranks \
+             (mpirun -n 2 foldwire p2p …)",
+        )
+        .into());
+    }
+    counts::<f32>(&args.sizes)?;
+    let source = Source::open(args.field.as_deref())?;
+    match args.backend {
+        BackendArg::Threads => threads::run(args, &source),
+        #[cfg(feature = "mpi")]
+        BackendArg::Mpi => mpi::run(args, &source),
+        #[cfg(not(feature = "mpi"))]
+        BackendArg::Mpi => Err(not_built("mpi", "an MPI library and libclang")),
+        #[cfg(feature = "libfabric")]
+        BackendArg::Libfabric => libfabric::run(args, &source),
+        #[cfg(not(feature = "libfabric"))]
+        BackendArg::Libfabric => Err(not_built("libfabric", "libfabric and libclang")),
+    }
+}
+
+/// The contestants that every backend has.
+fn plans<'a, X: Transport>(args: &P2pArgs) -> Vec<Box<dyn Contestant<X> + 'a>> {
+    let exact_below = args.exact_below.unwrap_or(0);
+    let bounds = args.bound.iter().map(|&bound| {
+        let plan = Plan::foldwire(bound).with_exact_below(exact_below);
+        OfPlan { name: bound.to_string(), plan }
+    });
+    let raw = OfPlan { name: contestant::RAW.to_owned(), plan: Plan::raw() };
+    std::iter::once(raw).chain(bounds).map(|plan| Box::new(plan) as Box<_>).collect()
+}
+
+/// Refuses a lone rank, and arrays that do not fit in the memory of this machine, on which `n_here`
+/// of `size` ranks are.
+fn check(args: &P2pArgs, size: usize, n_here: usize) -> Result<(), UsageError> {
+    if size < 2 {
+        return Err(UsageError::new(
+            "a message needs at least 2 ranks; start them with mpirun -n 2 or foldwire launch -n 2",
+        ));
+    }
+    let longest = args.sizes.n_bytes().iter().copied().max().unwrap_or(0);
+    // What is sent, what is received, and what should be.
+    room::check(3 * n_here as u128 * longest as u128).map_err(|error| {
+        UsageError::new(format!("{error}; ask for smaller --sizes or fewer ranks"))
+    })
+}
+
+/// Prints results; on rank 0 only.
+///
+/// # Errors
+/// When they cannot be printed, or something has arrived that is beyond its bound.
+fn show(args: &P2pArgs, results: &Results) -> anyhow::Result<()> {
+    if args.json {
+        streams::write(&format!("{}\n", serde_json::to_string(results)?))?;
+    } else if args.csv {
+        streams::write(&results.csv()?)?;
+    } else {
+        streams::write(&results.text())?;
+    }
+    let faults: Vec<String> = results.rows.iter().filter_map(output::Row::fault).collect();
+    anyhow::ensure!(faults.is_empty(), "wrong results\n  {}", faults.join("\n  "));
+    Ok(())
+}

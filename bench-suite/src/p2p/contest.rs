@@ -1,0 +1,340 @@
+//! The benchmark as every rank plays it: what × sizes × rounds × contestants, all ranks in step.
+//!
+//! A measurement is so many messages in a row that the clock's resolution does not matter; how many
+//! follows from a few that are timed first, which ranks tell each other. Before the rounds and
+//! after them one message of each contestant is compared with what was sent, outside of the time.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use anyhow::Context;
+use foldwire::{Communicator, Report, Transport};
+use foldwire_fields::memory;
+use indicatif::ProgressBar;
+
+use super::contestant::Contestant;
+use super::output::{Row, compare};
+use crate::bench::contest::counts;
+use crate::bench::data::Data;
+use crate::bench::stage::{Barrier, tell};
+use crate::cli::{P2pArgs, What};
+
+/// Seconds that a measurement takes, about.
+const MEASUREMENT_S: f64 = 1e-3;
+/// Most messages of a measurement.
+const MAX_IN_A_ROW: usize = 1000;
+/// Messages of these many bytes are short: some are timed to know how long one takes.
+const SHORT: usize = 64 << 10;
+/// Messages begin at so many places of the data, one after the other.
+const N_PLACES: usize = 32;
+/// Values from one place to the next: a cache line, so that no place is worse than another.
+const STEP: usize = 16;
+
+/// One rank's part in the benchmark.
+pub(super) struct Contest<'a, X: Transport> {
+    pub(super) args: &'a P2pArgs,
+    pub(super) comm: Communicator<X>,
+    pub(super) barrier: &'a mut Barrier<X>,
+    pub(super) contestants: Vec<Box<dyn Contestant<X> + 'a>>,
+    pub(super) data: &'a Data<f32>,
+    pub(super) progress: &'a ProgressBar,
+}
+
+impl<X: Transport> Contest<'_, X> {
+    /// Plays it, together with all other ranks. The rows are the same on all of them.
+    ///
+    /// # Errors
+    /// When a call fails on any rank; all ranks get an error, or end by their time limit.
+    pub(super) fn play(mut self) -> anyhow::Result<Vec<Row>> {
+        let counts = counts::<f32>(&self.args.sizes)?;
+        let mut problems = Vec::new();
+        for what in self.args.whats() {
+            match what {
+                What::Barrier => problems.push((what, None)),
+                What::PingPong | What::SendRecv => {
+                    problems.extend(counts.iter().map(|&count| (what, Some(count))));
+                }
+            }
+        }
+        self.progress.set_length(problems.len() as u64);
+        let mut rows = Vec::new();
+        for (what, count) in problems {
+            let n_bytes = count.map(|count| count * size_of::<f32>());
+            let about = n_bytes.map_or_else(String::new, |n_bytes| format!(", {n_bytes} bytes"));
+            self.progress.set_message(format!("{}{about}", what.name()));
+            let measured = self.measure(what, count);
+            rows.extend(measured.with_context(|| format!("{}{about}", what.name()))?);
+            self.progress.inc(1);
+        }
+        self.progress.finish_and_clear();
+        Ok(rows)
+    }
+
+    /// Measures messages of so many values, or what has none.
+    fn measure(&mut self, what: What, count: Option<usize>) -> anyhow::Result<Vec<Row>> {
+        let Self { args, comm, barrier, contestants, data, .. } = self;
+        let mut seat = Seat::new(what, count.unwrap_or(0), comm, *barrier, data)?;
+        let mut entries = Vec::new();
+        for contestant in contestants.iter_mut().filter(|it| it.name(what).is_some()) {
+            let contestant = contestant.as_mut();
+            let mut entry = Entry { in_a_row: 1, ..Entry::default() };
+            entry.add(seat.check(contestant, 0)?);
+            entry.in_a_row = seat.in_a_row(contestant)?;
+            entries.push((contestant, entry));
+        }
+        for _ in 0..args.repeat {
+            for (contestant, entry) in &mut entries {
+                entry.times.push(seat.time(*contestant, 0..entry.in_a_row)?);
+            }
+        }
+        for (contestant, entry) in &mut entries {
+            entry.add(seat.check(*contestant, N_PLACES - 1)?);
+        }
+        let mut rows = Vec::new();
+        for (contestant, entry) in &entries {
+            let ranks = tell(seat.comm, &entry.numbers())?;
+            let ranks: Vec<Entry> = ranks.iter().map(|n| Entry::from_numbers(n)).collect();
+            let n_bytes = count.map(|count| count * size_of::<f32>());
+            rows.push(Row::new(what, n_bytes, contestant.name(what).unwrap_or_default(), &ranks));
+        }
+        compare(&mut rows);
+        Ok(rows)
+    }
+}
+
+/// One rank's buffers for messages of one length.
+struct Seat<'a, X: Transport> {
+    what: What,
+    count: usize,
+    comm: &'a mut Communicator<X>,
+    barrier: &'a mut Barrier<X>,
+    /// The values at all places.
+    send: Vec<f32>,
+    recv: Vec<f32>,
+    /// Who receives from this rank, and from whom it receives.
+    to: usize,
+    from: usize,
+    data: &'a Data<f32>,
+}
+
+impl<'a, X: Transport> Seat<'a, X> {
+    fn new(
+        what: What,
+        count: usize,
+        comm: &'a mut Communicator<X>,
+        barrier: &'a mut Barrier<X>,
+        data: &'a Data<f32>,
+    ) -> anyhow::Result<Self> {
+        let (size, rank) = (comm.size(), comm.rank().index());
+        let mut send = memory::zeroed(count + N_PLACES * STEP)?;
+        data.fill(rank, 0, &mut send);
+        let recv = memory::zeroed(count)?;
+        let (to, from) = match what {
+            What::PingPong => (1 - rank.min(1), 1 - rank.min(1)),
+            What::SendRecv | What::Barrier => ((rank + 1) % size, (rank + size - 1) % size),
+        };
+        Ok(Self { what, count, comm, barrier, send, recv, to, from, data })
+    }
+
+    /// Whether messages come to this rank.
+    fn receives(&self) -> bool {
+        match self.what {
+            What::PingPong => self.comm.rank().index() < 2,
+            What::SendRecv => true,
+            What::Barrier => false,
+        }
+    }
+
+    /// One message from that place and one to there, or one barrier.
+    fn play(&mut self, contestant: &mut dyn Contestant<X>, place: usize) -> anyhow::Result<Sides> {
+        let first = place % N_PLACES * STEP;
+        let Self { comm, recv, to, from, .. } = self;
+        let (send, to, from) = (&self.send[first..first + self.count], *to, *from);
+        let sides = match (self.what, comm.rank().index()) {
+            (What::PingPong, 0) => {
+                let sent = contestant.send(comm, send, to)?;
+                Sides { sent, received: contestant.recv(comm, recv, from)? }
+            }
+            (What::PingPong, 1) => {
+                let received = contestant.recv(comm, recv, from)?;
+                Sides { sent: contestant.send(comm, send, to)?, received }
+            }
+            (What::PingPong, _) => Sides::default(),
+            (What::SendRecv, _) => {
+                let both = contestant.send_recv(comm, (send, to), (recv, from))?;
+                Sides { sent: both, received: both }
+            }
+            (What::Barrier, _) => {
+                contestant.barrier(comm)?;
+                Sides::default()
+            }
+        };
+        Ok(sides)
+    }
+
+    /// Seconds of a message on this rank, of one from each of these places in a row. Of messages to
+    /// and fro rank 0 alone sees both ends; they are two.
+    fn time(
+        &mut self,
+        contestant: &mut dyn Contestant<X>,
+        places: Range<usize>,
+    ) -> anyhow::Result<f64> {
+        let n = places.len().max(1) as f64;
+        (self.barrier)(self.comm)?;
+        let started = Instant::now();
+        for place in places {
+            self.play(contestant, place)?;
+        }
+        let each = started.elapsed().as_secs_f64() / n;
+        Ok(match (self.what, self.comm.rank().index()) {
+            (What::PingPong, 0) => each / 2.0,
+            (What::PingPong, _) => 0.0,
+            (What::SendRecv | What::Barrier, _) => each,
+        })
+    }
+
+    /// How many messages make a measurement.
+    fn in_a_row(&mut self, contestant: &mut dyn Contestant<X>) -> anyhow::Result<usize> {
+        let n_tried = if self.count * size_of::<f32>() <= SHORT { 10 } else { 1 };
+        let time = self.time(contestant, 0..n_tried)?;
+        let slowest = tell(self.comm, &[time])?.into_iter().flatten().fold(0.0, f64::max);
+        let enough = (MEASUREMENT_S / slowest.max(1e-9)).ceil() as usize;
+        Ok(enough.clamp(1, MAX_IN_A_ROW))
+    }
+
+    /// One message from that place, into a buffer that held nothing of an earlier one, and a look
+    /// at what has come.
+    fn check(
+        &mut self,
+        contestant: &mut dyn Contestant<X>,
+        place: usize,
+    ) -> anyhow::Result<Arrival> {
+        self.recv.fill(f32::NAN);
+        (self.barrier)(self.comm)?;
+        let sides = self.play(contestant, place)?;
+        if !self.receives() {
+            return Ok(Arrival::default());
+        }
+        let mut want = memory::zeroed(self.count)?;
+        self.data.fill(self.from, place * STEP, &mut want);
+        // What is not Foldwire's has no error.
+        let bound = sides.received.map_or(0.0, |report| report.bound);
+        Ok(Arrival::new(&self.recv, &want, bound, sides.sent))
+    }
+}
+
+/// Reports of a message that was sent and of one that has come.
+#[derive(Default)]
+struct Sides {
+    sent: Option<Report>,
+    received: Option<Report>,
+}
+
+/// What has come of one message.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Arrival {
+    n_wrong: usize,
+    /// Of finite values.
+    max_err: f64,
+    bound: f64,
+    /// Of the message that this rank has sent.
+    sent: Option<Report>,
+}
+
+impl Arrival {
+    /// Compares what has come with what was sent: the same bits, or finite values within the bound.
+    fn new(got: &[f32], want: &[f32], bound: f64, sent: Option<Report>) -> Self {
+        let mut arrival = Self { bound, sent, ..Self::default() };
+        for (&got, &want) in got.iter().zip(want) {
+            if got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan() {
+                continue;
+            }
+            let error = (f64::from(got) - f64::from(want)).abs();
+            if want.is_finite() {
+                arrival.max_err = arrival.max_err.max(error);
+            }
+            // Nothing is within a bound of 0 but the same bits, and no NaN is within any.
+            let is_within = want.is_finite() && bound > 0.0 && error <= bound;
+            arrival.n_wrong += usize::from(!is_within);
+        }
+        arrival
+    }
+}
+
+/// One contestant's measurements on one rank.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Entry {
+    /// Messages of a measurement.
+    pub(super) in_a_row: usize,
+    /// Values of the messages that were looked at.
+    pub(super) n_wrong: usize,
+    pub(super) max_err: f64,
+    pub(super) bound: f64,
+    /// Bytes of those messages before and after compression, if anybody tells.
+    pub(super) bytes: Option<[u64; 2]>,
+    /// Seconds of a message, one a round.
+    pub(super) times: Vec<f64>,
+}
+
+impl Entry {
+    fn add(&mut self, arrival: Arrival) {
+        self.n_wrong += arrival.n_wrong;
+        self.max_err = self.max_err.max(arrival.max_err);
+        self.bound = self.bound.max(arrival.bound);
+        if let Some(report) = arrival.sent {
+            let [raw, wire] = self.bytes.unwrap_or_default();
+            self.bytes = Some([raw + report.raw_bytes, wire + report.wire_bytes]);
+        }
+    }
+
+    /// The entry as numbers, to tell other ranks.
+    fn numbers(&self) -> Vec<f64> {
+        // NaN: nobody tells.
+        let bytes = self.bytes.map_or([f64::NAN; 2], |bytes| bytes.map(|n| n as f64));
+        let head = [self.in_a_row as f64, self.n_wrong as f64, self.max_err, self.bound];
+        head.into_iter().chain(bytes).chain(self.times.iter().copied()).collect()
+    }
+
+    /// The entry that another rank has told.
+    fn from_numbers(numbers: &[f64]) -> Self {
+        let bytes = [numbers[4], numbers[5]];
+        Self {
+            in_a_row: numbers[0] as usize,
+            n_wrong: numbers[1] as usize,
+            max_err: numbers[2],
+            bound: numbers[3],
+            bytes: bytes.iter().all(|n| !n.is_nan()).then(|| bytes.map(|n| n as u64)),
+            times: numbers[6..].to_vec(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_comes_back_from_its_numbers() {
+        let (times, bytes) = (vec![0.5, 0.25], Some([1 << 40, 17]));
+        let full = Entry { in_a_row: 9, n_wrong: 3, max_err: 0.5, bound: 0.25, bytes, times };
+        for entry in [Entry::default(), full] {
+            assert_eq!(Entry::from_numbers(&entry.numbers()), entry);
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_the_bound_is_wrong_and_without_one_every_other_bit() {
+        let (nan, infinite) = (f32::NAN, f32::INFINITY);
+        let arrival = |got: &[f32], want: &[f32], bound| {
+            let arrival = Arrival::new(got, want, bound, None);
+            (arrival.n_wrong, arrival.max_err)
+        };
+        assert_eq!(arrival(&[1.0, nan, -0.0], &[1.0, nan, -0.0], 0.0), (0, 0.0));
+        assert_eq!(arrival(&[0.0, nan, 1.5], &[-0.0, 1.0, 1.0], 0.0), (3, 0.5));
+        assert_eq!(arrival(&[0.0, 1.5, 2.0], &[-0.0, 1.0, 1.0], 0.5), (1, 1.0));
+        assert_eq!(
+            arrival(&[1.0, infinite, nan], &[infinite, 1.0, 1.0], 0.5),
+            (3, infinite.into())
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! What takes part: anything that can send values from rank to rank, and wait for all ranks.
+
+use foldwire::{Communicator, Incoming, Outgoing, Plan, Rank, Report, Transport};
+
+use crate::cli::What;
+
+/// The contestant that sends values as they are.
+pub(super) const RAW: &str = "raw";
+/// The MPI library's own calls.
+pub(super) const MPI: &str = "mpi";
+/// What all messages travel with.
+const TAG: u32 = 0;
+
+/// Whoever sends and receives. What is Foldwire's gives a report of each call.
+pub(super) trait Contestant<X: Transport> {
+    /// The name under which it takes part in this, if it does.
+    fn name(&self, what: What) -> Option<&str>;
+
+    /// Sends values to a rank.
+    fn send(
+        &mut self,
+        comm: &mut Communicator<X>,
+        data: &[f32],
+        to: usize,
+    ) -> anyhow::Result<Option<Report>>;
+
+    /// Receives as many values from a rank.
+    fn recv(
+        &mut self,
+        comm: &mut Communicator<X>,
+        data: &mut [f32],
+        from: usize,
+    ) -> anyhow::Result<Option<Report>>;
+
+    /// Sends to a rank and receives from one, in no order.
+    fn send_recv(
+        &mut self,
+        comm: &mut Communicator<X>,
+        send: (&[f32], usize),
+        recv: (&mut [f32], usize),
+    ) -> anyhow::Result<Option<Report>>;
+
+    /// Returns when all ranks have called it.
+    fn barrier(&mut self, comm: &mut Communicator<X>) -> anyhow::Result<()>;
+}
+
+/// The library's messages.
+pub(super) struct OfPlan {
+    pub(super) name: String,
+    pub(super) plan: Plan,
+}
+
+impl<X: Transport> Contestant<X> for OfPlan {
+    fn name(&self, what: What) -> Option<&str> {
+        match what {
+            What::PingPong | What::SendRecv => Some(&self.name),
+            // No bound makes another barrier.
+            What::Barrier => (self.name == RAW).then_some("foldwire"),
+        }
+    }
+
+    fn send(
+        &mut self,
+        comm: &mut Communicator<X>,
+        data: &[f32],
+        to: usize,
+    ) -> anyhow::Result<Option<Report>> {
+        Ok(Some(comm.send(data, Rank::new(to), TAG, &self.plan)?))
+    }
+
+    fn recv(
+        &mut self,
+        comm: &mut Communicator<X>,
+        data: &mut [f32],
+        from: usize,
+    ) -> anyhow::Result<Option<Report>> {
+        Ok(Some(comm.recv(data, Rank::new(from), TAG)?))
+    }
+
+    fn send_recv(
+        &mut self,
+        comm: &mut Communicator<X>,
+        (data, to): (&[f32], usize),
+        (room, from): (&mut [f32], usize),
+    ) -> anyhow::Result<Option<Report>> {
+        let send = Outgoing::new(Rank::new(to), TAG, data);
+        let recv = Incoming::new(Rank::new(from), TAG, room);
+        Ok(Some(comm.send_recv(send, recv, &self.plan)?))
+    }
+
+    fn barrier(&mut self, comm: &mut Communicator<X>) -> anyhow::Result<()> {
+        comm.barrier()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! One rank of a job of MPI's, and the MPI library's own calls as a contestant.
+
+use anyhow::Context;
+use foldwire::{Communicator, Report, Transport};
+use foldwire_mpi_native as native;
+use mpi::point_to_point::{self, Destination, Source as _};
+use mpi::topology::{Communicator as _, SimpleCommunicator};
+use mpi::traits::CommunicatorCollectives;
+
+use super::contest::Contest;
+use super::contestant::{Contestant, MPI};
+use super::output::{Head, Results};
+use super::{check, plans, show};
+use crate::bench::data::Source;
+use crate::bench::stage::Barrier;
+use crate::bench::{config_from_env, progress};
+use crate::cli::{P2pArgs, What};
+use crate::streams;
+use crate::values::LinkRate;
+
+/// Plays this process's rank.
+pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {
+    let universe = mpi::initialize().context("MPI does not start")?;
+    let world = universe.world();
+    // How many ranks share this machine's memory is not known.
+    match check(args, world.size() as usize, 1) {
+        // All ranks find the same fault; one says so.
+        Err(_) if world.rank() > 0 => return Ok(()),
+        checked => checked?,
+    }
+    match play(args, source, &world) {
+        Ok(results) if world.rank() == 0 => show(args, &results),
+        Ok(_) => Ok(()),
+        Err(error) => {
+            // Others may wait for this rank in a call of the library's, for ever.
+            streams::remark(format_args!("error: rank {}: {error:#}", world.rank()));
+            world.abort(1)
+        }
+    }
+}
+
+fn play(args: &P2pArgs, source: &Source, world: &SimpleCommunicator) -> anyhow::Result<Results> {
+    let data = source.data::<f32>(world.size() as usize);
+    let mut options = foldwire_mpi::Options::default();
+    options.link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
+    let endpoint = foldwire_mpi::join_with(world, options)?;
+    let comm = Communicator::with_config(endpoint, config_from_env()?)?;
+    let head = Head::new(args, &comm, &format!("MPI ({})", native::library()), &data);
+    let mut contestants = plans(args);
+    contestants.push(Box::new(Native(world.duplicate())));
+    let progress = progress(world.rank() as usize);
+    let for_barrier = world.duplicate();
+    let mut wait: Box<Barrier<foldwire_mpi::Endpoint>> = Box::new(move |_| {
+        for_barrier.barrier();
+        Ok(())
+    });
+    let (barrier, data) = (wait.as_mut(), &data);
+    let contest = Contest { args, comm, barrier, contestants, data, progress: &progress };
+    Ok(Results { head, rows: contest.play()? })
+}
+
+/// The library itself: `MPI_Send` and `MPI_Recv`, `MPI_Sendrecv`, `MPI_Barrier`.
+struct Native(SimpleCommunicator);
+
+impl<X: Transport> Contestant<X> for Native {
+    fn name(&self, _: What) -> Option<&str> {
+        Some(MPI)
+    }
+
+    fn send(
+        &mut self,
+        _: &mut Communicator<X>,
+        data: &[f32],
+        to: usize,
+    ) -> anyhow::Result<Option<Report>> {
+        self.0.process_at_rank(to as i32).send(data);
+        Ok(None)
+    }
+
+    fn recv(
+        &mut self,
+        _: &mut Communicator<X>,
+        data: &mut [f32],
+        from: usize,
+    ) -> anyhow::Result<Option<Report>> {
+        self.0.process_at_rank(from as i32).receive_into(data);
+        Ok(None)
+    }
+
+    fn send_recv(
+        &mut self,
+        _: &mut Communicator<X>,
+        (data, to): (&[f32], usize),
+        (room, from): (&mut [f32], usize),
+    ) -> anyhow::Result<Option<Report>> {
+        let [to, from] = [to, from].map(|rank| self.0.process_at_rank(rank as i32));
+        point_to_point::send_receive_into(data, &to, room, &from);
+        Ok(None)
+    }
+
+    fn barrier(&mut self, _: &mut Communicator<X>) -> anyhow::Result<()> {
+        self.0.barrier();
+        Ok(())
+    }
+}

@@ -1,0 +1,307 @@
+//! Results for people (a head and a table) and for programs (one JSON object, or lines of
+//! comma-separated values).
+
+use foldwire::kernel::Level;
+use foldwire::{Communicator, Transport};
+use serde::Serialize;
+
+use super::contest::Entry;
+use super::contestant::{MPI, RAW};
+use crate::bench::contest::slowest;
+use crate::bench::data::Data;
+use crate::bench::row::{median, percentile};
+use crate::cli::{P2pArgs, What};
+use crate::sizes::Size;
+use crate::table::{Align, Table};
+
+/// What a line of `--csv` holds.
+const CSV_COLUMNS: [&str; 16] = [
+    "what",
+    "backend",
+    "ranks",
+    "n_bytes",
+    "contestant",
+    "rounds",
+    "in_a_row",
+    "time_s",
+    "min_s",
+    "p99_s",
+    "mb_per_s",
+    "ratio",
+    "max_err",
+    "n_wrong",
+    "speedup_raw",
+    "speedup_mpi",
+];
+
+/// What `--json` prints as one object.
+#[derive(Debug, Serialize)]
+pub(super) struct Results {
+    #[serde(flatten)]
+    pub(super) head: Head,
+    pub(super) rows: Vec<Row>,
+}
+
+/// What was measured, and how.
+#[derive(Debug, Serialize)]
+pub(super) struct Head {
+    backend: String,
+    ranks: usize,
+    link: Option<String>,
+    exact_below: usize,
+    /// What the values are, for people.
+    data: String,
+    frame_bytes: usize,
+    checksums: bool,
+    kernels: String,
+}
+
+impl Head {
+    /// `backend` is its name, and whatever else says what it is.
+    pub(super) fn new<X: Transport>(
+        args: &P2pArgs,
+        comm: &Communicator<X>,
+        backend: &str,
+        data: &Data<f32>,
+    ) -> Self {
+        Self {
+            backend: backend.to_owned(),
+            ranks: comm.size(),
+            link: args.link.as_ref().map(ToString::to_string),
+            exact_below: args.exact_below.unwrap_or(0),
+            data: data.about().to_owned(),
+            frame_bytes: comm.transport().frame_capacity(),
+            checksums: comm.transport().needs_checksum(),
+            kernels: Level::best().to_string(),
+        }
+    }
+
+    /// Lines that begin with `#`.
+    fn text(&self) -> String {
+        let link = self.link.as_ref().map_or_else(String::new, |link| format!(", links of {link}"));
+        let checksums = if self.checksums { "with checksums" } else { "without checksums" };
+        format!(
+            "# foldwire p2p, {} ranks over {}, f32{link}\n\
+             # data: {}\n\
+             # kernels: {}; frames of {} bytes, {checksums}\n\
+             # pingpong: half of the way to and fro; sendrecv, barrier: the slowest rank's time\n\
+             # time: median over rounds; MB/s: size / time, of sendrecv what is sent and received\n\
+             # #wrong: values beyond the bound, or with other bits where there is none\n",
+            self.ranks, self.backend, self.data, self.kernels, self.frame_bytes,
+        )
+    }
+}
+
+/// A contestant at a size.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    what: What,
+    /// Size of a message; `None` if there is none.
+    n_bytes: Option<usize>,
+    contestant: String,
+    /// Messages of a measurement.
+    in_a_row: usize,
+    /// Seconds of a message: median over rounds, the fastest round's, what 99 of 100 rounds do not
+    /// exceed, and each round's.
+    time_s: f64,
+    min_s: f64,
+    p99_s: f64,
+    times_s: Vec<f64>,
+    /// In 1e6 bytes/s.
+    mb_per_s: Option<f64>,
+    /// Bytes of the messages that were looked at, of all ranks together, before and after
+    /// compression; of Foldwire only.
+    raw_bytes: Option<u64>,
+    wire_bytes: Option<u64>,
+    ratio: Option<f64>,
+    /// Largest error of what has come, and what is allowed.
+    max_err: Option<f64>,
+    bound_abs: Option<f64>,
+    n_wrong: Option<usize>,
+    /// Time of that contestant / time, if it takes part.
+    speedup_raw: Option<f64>,
+    speedup_mpi: Option<f64>,
+}
+
+impl Row {
+    /// The row of one contestant, from what each rank says.
+    ///
+    /// # Panics
+    /// If there are no ranks, or they have run different numbers of rounds.
+    pub(super) fn new(
+        what: What,
+        n_bytes: Option<usize>,
+        contestant: &str,
+        ranks: &[Entry],
+    ) -> Self {
+        let times: Vec<Vec<f64>> = ranks.iter().map(|rank| rank.times.clone()).collect();
+        let times_s = slowest(&times);
+        let time_s = median(&times_s);
+        let n_ways = if what == What::SendRecv { 2 } else { 1 };
+        let rate = |n_bytes: usize| (n_ways * n_bytes) as f64 / time_s.max(1e-9) / 1e6;
+        let sum = |which: usize| {
+            // Ranks that send nothing say nothing.
+            let mut bytes = ranks.iter().filter_map(|rank| rank.bytes).map(|b| b[which]).peekable();
+            bytes.peek().is_some().then(|| bytes.sum::<u64>())
+        };
+        let (raw_bytes, wire_bytes) = (sum(0), sum(1));
+        let most = |part: fn(&Entry) -> f64| ranks.iter().map(part).fold(0.0, f64::max);
+        Self {
+            what,
+            n_bytes,
+            contestant: contestant.to_owned(),
+            in_a_row: ranks[0].in_a_row,
+            time_s,
+            min_s: times_s.iter().copied().fold(f64::INFINITY, f64::min),
+            p99_s: percentile(&times_s, 0.99),
+            times_s,
+            mb_per_s: n_bytes.map(rate),
+            raw_bytes,
+            wire_bytes,
+            ratio: raw_bytes.zip(wire_bytes).map(|(raw, wire)| raw as f64 / wire.max(1) as f64),
+            max_err: n_bytes.map(|_| most(|rank| rank.max_err)),
+            bound_abs: n_bytes.map(|_| most(|rank| rank.bound)),
+            n_wrong: n_bytes.map(|_| ranks.iter().map(|rank| rank.n_wrong).sum()),
+            speedup_raw: None,
+            speedup_mpi: None,
+        }
+    }
+
+    /// What is wrong with what has come, if something is.
+    pub(super) fn fault(&self) -> Option<String> {
+        let n_wrong = self.n_wrong.filter(|&n| n > 0)?;
+        let (what, contestant) = (self.what.name(), &self.contestant);
+        let (max_err, bound) = (self.max_err.unwrap_or(0.0), self.bound_abs.unwrap_or(0.0));
+        Some(format!(
+            "{what}, {} bytes, {contestant}: {n_wrong} values are wrong; the largest error is \
+             {max_err:e}, {bound:e} is allowed",
+            self.n_bytes.unwrap_or(0)
+        ))
+    }
+}
+
+/// Fills the speed-ups of the rows of one size.
+pub(super) fn compare(rows: &mut [Row]) {
+    let time = |of: &str| rows.iter().find(|row| row.contestant == of).map(|row| row.time_s);
+    let [raw, mpi] = [RAW, MPI].map(time);
+    for row in rows {
+        let speedup = |other: Option<f64>| other.map(|other| other / row.time_s.max(1e-9));
+        (row.speedup_raw, row.speedup_mpi) = (speedup(raw), speedup(mpi));
+    }
+}
+
+impl Results {
+    /// The rows as comma-separated values, with a line of names.
+    pub(super) fn csv(&self) -> anyhow::Result<String> {
+        let mut csv = csv::Writer::from_writer(Vec::new());
+        csv.write_record(CSV_COLUMNS)?;
+        let number = |value: Option<f64>| value.map(|x| x.to_string()).unwrap_or_default();
+        let count = |value: Option<usize>| value.map(|n| n.to_string()).unwrap_or_default();
+        for row in &self.rows {
+            csv.write_record([
+                row.what.name().to_owned(),
+                self.head.backend.clone(),
+                self.head.ranks.to_string(),
+                count(row.n_bytes),
+                row.contestant.clone(),
+                row.times_s.len().to_string(),
+                row.in_a_row.to_string(),
+                row.time_s.to_string(),
+                row.min_s.to_string(),
+                row.p99_s.to_string(),
+                number(row.mb_per_s),
+                number(row.ratio),
+                number(row.max_err),
+                count(row.n_wrong),
+                number(row.speedup_raw),
+                number(row.speedup_mpi),
+            ])?;
+        }
+        Ok(String::from_utf8(csv.into_inner()?)?)
+    }
+
+    /// Head and table.
+    pub(super) fn text(&self) -> String {
+        format!("{}\n{}", self.head.text(), table(&self.rows))
+    }
+}
+
+/// One line a contestant and size; the column of MPI only where it takes part.
+fn table(rows: &[Row]) -> String {
+    let has_mpi = rows.iter().any(|row| row.speedup_mpi.is_some());
+    let mut columns = vec![
+        ("what", "", Align::Left),
+        ("size", "bytes", Align::Right),
+        ("contestant", "", Align::Left),
+        ("time", "µs", Align::Right),
+        ("min", "µs", Align::Right),
+        ("p99", "µs", Align::Right),
+        ("rate", "MB/s", Align::Right),
+        ("ratio", "", Align::Right),
+        ("#wrong", "", Align::Right),
+        ("speed-up", "x raw", Align::Right),
+    ];
+    if has_mpi {
+        columns.push(("speed-up", "x MPI", Align::Right));
+    }
+    let mut table = Table::new(&columns);
+    let missing = || "-".to_owned();
+    let two_digits = |x: f64| format!("{x:.2}");
+    let micros = |s: f64| format!("{:.2}", s * 1e6);
+    for row in rows {
+        let mut cells = vec![
+            row.what.name().to_owned(),
+            row.n_bytes.map_or_else(missing, |n| Size(n).to_string()),
+            row.contestant.clone(),
+            micros(row.time_s),
+            micros(row.min_s),
+            micros(row.p99_s),
+            row.mb_per_s.map_or_else(missing, |x| format!("{x:.1}")),
+            row.ratio.map_or_else(missing, two_digits),
+            row.n_wrong.map_or_else(missing, |n| n.to_string()),
+            row.speedup_raw.map_or_else(missing, two_digits),
+        ];
+        if has_mpi {
+            cells.push(row.speedup_mpi.map_or_else(missing, two_digits));
+        }
+        table.row(&cells);
+    }
+    table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank(times: &[f64], bytes: Option<[u64; 2]>, n_wrong: usize) -> Entry {
+        Entry { in_a_row: 5, times: times.to_vec(), bytes, n_wrong, ..Entry::default() }
+    }
+
+    #[test]
+    fn a_row_is_of_all_ranks() {
+        let ranks =
+            [rank(&[1e-3, 5e-3], Some([100, 20]), 0), rank(&[2e-3, 4e-3], Some([100, 30]), 0)];
+        let row = Row::new(What::SendRecv, Some(7_000), RAW, &ranks);
+        assert_eq!((row.time_s, row.min_s, row.p99_s), (3.5e-3, 2e-3, 5e-3));
+        assert_eq!((row.mb_per_s, row.ratio), (Some(4.0), Some(4.0)));
+        assert_eq!(row.fault(), None);
+        let ranks = [rank(&[0.5], None, 0), rank(&[0.0], None, 2)];
+        let row = Row::new(What::PingPong, Some(4), MPI, &ranks);
+        assert_eq!((row.ratio, row.n_wrong), (None, Some(2)));
+        assert!(row.fault().unwrap().starts_with("pingpong, 4 bytes, mpi: 2 values"));
+    }
+
+    #[test]
+    fn the_column_of_mpi_is_there_where_it_is() {
+        let row = |name, time| Row::new(What::PingPong, Some(4), name, &[rank(&[time], None, 0)]);
+        let mut rows = vec![row(RAW, 4e-6), row("rel:1e-3", 2e-6)];
+        compare(&mut rows);
+        assert!(!table(&rows).contains("MPI"));
+        rows.push(row(MPI, 3e-6));
+        compare(&mut rows);
+        let text = table(&rows);
+        let bounded = text.lines().find(|line| line.contains("rel:1e-3")).unwrap();
+        let cells: Vec<_> = bounded.split_whitespace().collect();
+        assert_eq!(cells[cells.len() - 2..], ["2.00", "1.50"], "{text}");
+    }
+}

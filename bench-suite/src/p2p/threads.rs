@@ -1,0 +1,35 @@
+//! Ranks that are threads of this process.
+
+use foldwire::Communicator;
+use foldwire_threads::Endpoint;
+
+use super::contest::Contest;
+use super::output::{Head, Results};
+use super::{check, plans, show};
+use crate::bench::data::Source;
+use crate::bench::stage::{Barrier, barrier};
+use crate::bench::{config_from_env, progress};
+use crate::cli::P2pArgs;
+use crate::values::{self, LinkRate};
+
+/// Ranks unless told otherwise.
+const DEFAULT_RANKS: usize = 2;
+
+/// Starts the ranks and runs the benchmark.
+pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {
+    let size = args.ranks.unwrap_or(DEFAULT_RANKS);
+    check(args, size, size)?;
+    let data = source.data::<f32>(size);
+    let world = values::world(size, args.link.as_ref().and_then(LinkRate::bytes_per_s));
+    let ranks = world.run_endpoints(|endpoint| -> anyhow::Result<Results> {
+        let comm = Communicator::with_config(endpoint, config_from_env()?)?;
+        let head = Head::new(args, &comm, "threads", &data);
+        let progress = progress(comm.rank().index());
+        let mut wait: Box<Barrier<Endpoint>> = Box::new(barrier);
+        let (barrier, contestants, data) = (wait.as_mut(), plans(args), &data);
+        let contest = Contest { args, comm, barrier, contestants, data, progress: &progress };
+        Ok(Results { head, rows: contest.play()? })
+    });
+    let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    show(args, &ranks.swap_remove(0))
+}
