@@ -117,7 +117,7 @@ impl fmt::Display for DType {
 #[diagnostic::on_unimplemented(
     message = "collectives move floats and integers of a fixed width, not `{Self}`",
     label = "not an element of a collective",
-    note = "they move `f16`, `bf16`, `f32`, `f64`, and `i8`, `u8` … `i64`, `u64`: `usize` as `u64`, \
+    note = "they move `f16`, `bf16`, `f32`, `f64`, `i8`, `u8` … `i64`, `u64`: `usize` as `u64`, \
             `bool` as `u8`"
 )]
 pub trait Element:

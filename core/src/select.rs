@@ -24,11 +24,11 @@
 //! | scan | chain, r rounds | r + n − 2 | k/r | k/r |
 //! | | doubling prefixes | ⌈log₂ n⌉; exclusive ⌈log₂(n − 1)⌉ + 1 | k | k |
 //!
-//! D is 1 but for messages of many parts, or to several ranks, which are copied more. Those are for frames that hold
-//! segments of a fair length of all their parts. By doubling prefixes all ranks together add more
-//! than along a chain, so only arrays of up to 64 KiB are scanned so: where ranks share cores, that
-//! counts. Everything else takes [`schedule::default_for`], and so do pipelines that keep floats,
-//! but for broadcast and reduce.
+//! D is 1 but for messages of many parts, or to several ranks, which are copied more. Those are for
+//! frames that hold segments of a fair length of all their parts. By doubling prefixes all ranks
+//! together add more than along a chain, so only arrays of up to 64 KiB are scanned so: where ranks
+//! share cores, that counts. Everything else takes [`schedule::default_for`], and so do pipelines
+//! that keep floats, but for broadcast and reduce.
 //!
 //! *Slow links.* Ring and pairwise exchange send the same number of values, but a ring sends
 //! partial sums where pairwise sends single operands. Let σ be the share of wire bytes that single

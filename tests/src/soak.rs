@@ -1,8 +1,8 @@
 //! The soak: whatever goes wrong, every rank gets the right result or a typed error, in time.
 //!
 //! A seed draws a [`Scenario`]: a group, a network, some calls of the suite's tables, messages
-//! between neighbours before them, and what goes wrong. The scenario runs on the simulator, and a judge decides whether every rank did what the
-//! library promises:
+//! between neighbours before them, and what goes wrong. The scenario runs on the simulator, and a
+//! judge decides whether every rank did what the library promises:
 //!
 //! - a rank returns a result that the oracle accepts, the same bits on all ranks where the
 //!   collective promises it; or a typed error that names another rank, no later than the time limit

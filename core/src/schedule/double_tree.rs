@@ -12,10 +12,10 @@
 //! becomes m).
 //!
 //! *Broadcast.* Part t comes down tree t, and each rank passes it on to its children before it
-//! decodes it for itself. *Reduce.* Part t goes up tree t: a rank combines the results of its children with
-//! its own. *All-reduce.* Both parts go up, and what the root makes of them comes down the same
-//! trees; there each decodes it first, as averages are rounded alike only by all that decode them.
-//! Rounds follow each other through the trees.
+//! decodes it for itself. *Reduce.* Part t goes up tree t: a rank combines the results of its
+//! children with its own. *All-reduce.* Both parts go up, and what the root makes of them comes
+//! down the same trees; there each decodes it first, as averages are rounded alike only by all that
+//! decode them. Rounds follow each other through the trees.
 //!
 //! Cost for m bytes in k rounds, with latency α per message, β per byte sent and γ per byte
 //! reduced, where a chain takes n − 2 in place of 2⌈log₂ n⌉:
