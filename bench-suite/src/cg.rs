@@ -14,7 +14,6 @@
 //! of the solution in the end, is in the table. (V. Simoncini, D. Szyld, "Theory of inexact Krylov
 //! subspace methods", SIAM J. Sci. Comput. 25, 2003.)
 
-mod plot;
 mod solver;
 
 use std::time::{Duration, Instant};
@@ -29,12 +28,12 @@ use serde::Serialize;
 use crate::cli::CgArgs;
 use crate::input;
 use crate::memory::middle;
+use crate::plot::Curves;
 use crate::progress;
 use crate::streams;
 use crate::table::{self, Align, Table};
 use crate::usage::UsageError;
 use crate::values;
-use plot::ResidualPlot;
 use solver::{Grid, Slab};
 
 /// How dot products are summed up.
@@ -131,8 +130,7 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
     }
     if let Some(file) = &args.plot {
         let path = file.path();
-        let about = format!("{} points, {} ranks", args.about(&grid.shape), args.ranks);
-        file.draw(&ResidualPlot { about, rows: &rows })
+        file.draw(&picture(args, &grid, &rows))
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
         streams::remark(format_args!("plot: {}", path.display()));
     }
@@ -312,6 +310,26 @@ fn row(way: &Way, args: &CgArgs, runs: &[Outcome], alone: &Outcome, first: Optio
         residual: run.residual,
         has_bits_of_one_rank: runs.iter().all(is_same),
         residuals: run.residuals.clone(),
+    }
+}
+
+/// Residuals over time, one line a way to solve.
+fn picture(args: &CgArgs, grid: &Grid, rows: &[Row]) -> Curves<'static> {
+    let line = |row: &Row| {
+        let points = row.residuals.iter().zip(1..);
+        let points = points.map(|(&residual, at)| (f64::from(at) * row.iteration_s, residual));
+        let name = format!("{} dot products, borders {}", row.dots.name(), row.borders);
+        (name, points.collect())
+    };
+    Curves {
+        caption: format!(
+            "conjugate gradients on {} points, {} ranks",
+            args.about(&grid.shape),
+            args.ranks
+        ),
+        x: "seconds",
+        y: "residual, as the solver sees it",
+        lines: rows.iter().map(line).collect(),
     }
 }
 

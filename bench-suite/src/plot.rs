@@ -3,6 +3,8 @@
 //! Both are drawn by the same code. A PNG has twice the pixels each way, and its letters are those
 //! of a font that comes with the program, so that it looks the same on machines without fonts.
 
+mod curves;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,6 +18,8 @@ use plotters::style::{FontStyle, register_font};
 
 use crate::picture::Image;
 use crate::usage::UsageError;
+
+pub(crate) use curves::Curves;
 
 /// Pixels of a PNG for each of an SVG's, each way.
 const PNG_SCALE: u32 = 2;

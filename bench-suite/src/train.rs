@@ -11,12 +11,10 @@
 //! |---|---|
 //! | `lesson` | what is learned: the values of a plane |
 //! | `net`, `adam` | the network and its gradient; how it follows that |
-//! | `plot` | the picture: loss over steps |
 
 mod adam;
 mod lesson;
 mod net;
-mod plot;
 
 use std::time::{Duration, Instant};
 
@@ -28,6 +26,7 @@ use serde::Serialize;
 use crate::bench::data::Source;
 use crate::cli::TrainArgs;
 use crate::memory::middle;
+use crate::plot::Curves;
 use crate::progress;
 use crate::room;
 use crate::streams;
@@ -144,7 +143,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     check(&rows)?;
     if let Some(file) = &args.plot {
         let path = file.path();
-        file.draw(&plot::LossPlot { about: lesson.about(), rows: &rows })
+        file.draw(&picture(lesson.about(), &rows))
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
         streams::remark(format_args!("plot: {}", path.display()));
     }
@@ -302,6 +301,16 @@ fn check(rows: &[Row]) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Loss over steps, one line an exchange.
+fn picture(about: &str, rows: &[Row]) -> Curves<'static> {
+    let line = |row: &Row| {
+        let points = row.curve.iter().map(|point| (point.step as f64, point.loss));
+        (row.exchange.clone(), points.collect())
+    };
+    let lines = rows.iter().map(line).collect();
+    Curves { caption: about.to_owned(), x: "steps", y: "loss of a batch", lines }
 }
 
 fn render(rows: &[Row]) -> String {
