@@ -22,7 +22,13 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct CgArgs {
     /// Number of ranks, which divide the grid along its first dimension
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        value_parser = crate::values::ranks,
+        allow_hyphen_values = true
+    )]
     pub ranks: usize,
 
     /// Points of the grid; charges are strewn over it
@@ -41,15 +47,33 @@ pub struct CgArgs {
 
     /// Error bounds of the planes that are exchanged, each a run of its own: rel:X times the range
     /// of the planes, abs:X, or psnr:X in dB
-    #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',', default_value = "rel:1e-3,rel:1e-5")]
+    #[arg(
+        long,
+        value_name = "KIND:X",
+        num_args = 1..,
+        value_delimiter = ',',
+        default_value = "rel:1e-3,rel:1e-5"
+    )]
     pub bound: Vec<Bound>,
 
     /// The residual to come to, relative to the right side
-    #[arg(long, value_name = "X", default_value_t = 1e-6, value_parser = tolerance, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 1e-6,
+        value_parser = tolerance,
+        allow_hyphen_values = true
+    )]
     pub tolerance: f64,
 
     /// Iterations at most
-    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2000,
+        value_parser = crate::values::repeat,
+        allow_hyphen_values = true
+    )]
     pub iterations: usize,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
@@ -58,7 +82,13 @@ pub struct CgArgs {
     pub link: LinkRate,
 
     /// Runs of each; the one of median time is reported
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = crate::values::repeat,
+        allow_hyphen_values = true
+    )]
     pub repeat: usize,
 
     /// Draw residuals over time into this file, .svg or .png

@@ -21,11 +21,23 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct TransposeArgs {
     /// Number of ranks, which divide the matrix by rows
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        value_parser = crate::values::ranks,
+        allow_hyphen_values = true
+    )]
     pub ranks: usize,
 
     /// Rows of the matrix, and columns
-    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = side, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2048,
+        value_parser = side,
+        allow_hyphen_values = true
+    )]
     pub side: usize,
 
     /// A field to fill the matrix with: .f32, .f64 or .npy [default: waves]
@@ -34,7 +46,13 @@ pub struct TransposeArgs {
 
     /// Error bounds of what is exchanged, each a run of its own: rel:X times the value range,
     /// abs:X, or psnr:X in dB
-    #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',', default_value = "rel:1e-3,rel:1e-4")]
+    #[arg(
+        long,
+        value_name = "KIND:X",
+        num_args = 1..,
+        value_delimiter = ',',
+        default_value = "rel:1e-3,rel:1e-4"
+    )]
     pub bound: Vec<Bound>,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
@@ -43,7 +61,13 @@ pub struct TransposeArgs {
     pub link: LinkRate,
 
     /// Runs of each; the one of median time is reported
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        value_parser = crate::values::repeat,
+        allow_hyphen_values = true
+    )]
     pub repeat: usize,
 
     /// Print one JSON object on stdout instead of the table

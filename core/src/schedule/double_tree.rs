@@ -166,15 +166,14 @@ impl Node {
                 };
                 if index + 1 < self.n_children() { step.keep() } else { step.to(parent) }
             }
-            (Way::Back, _) => {
-                let step = match (index.checked_sub(1), parent) {
-                    (Some(nth), _) => Step { to: child(nth), ..Step::own(part) },
-                    (None, Some(parent)) => Step::receive(part, parent).store(),
-                    (None, None) => Step::own(part),
+            (Way::Back, Some(parent)) => {
+                let step = match index.checked_sub(1) {
+                    None => Step::receive(part, parent).store(),
+                    Some(nth) => Step { to: child(nth), ..Step::own(part) },
                 };
                 if index < self.n_children() { step.keep() } else { step }
             }
-            (Way::Down, None) => Step { to: child(0), ..Step::own(part).store() },
+            (Way::Down | Way::Back, None) => Step { to: child(0), ..Step::own(part).store() },
             (Way::Down, Some(parent)) if child(0).is_none() => Step::receive(part, parent).store(),
             (Way::Down, Some(parent)) if index == 0 => Step::receive(part, parent).keep(),
             (Way::Down, Some(_)) => match child(index - 1) {
