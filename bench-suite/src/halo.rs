@@ -2,7 +2,7 @@
 //! step, as they are and compressed.
 //!
 //! It is the case of AWP-ODC in the MPC-OPT and ZFP-OPT papers (Q. Zhou et al., IPDPS 2021). The
-//! simulation is that of [`crate::wave`], divided among ranks along its slowest dimension; shots
+//! simulation is that of [`foldwire_wave`], divided among ranks along its slowest dimension; shots
 //! follow each other, so that waves never die away. What one rank alone computes is the reference:
 //! a run that exchanges planes as they are must have its bits. Errors of compressed planes travel
 //! on through the field, and no bound is promised for it; they are measured after the last step.
@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use foldwire::{Error, Plan, Rank, Report};
+use foldwire_wave::{Ground, Survey};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
+use crate::borders::Halos;
 use crate::cli::HaloArgs;
 use crate::memory::middle;
 use crate::picture::Gallery;
@@ -23,7 +25,6 @@ use crate::streams;
 use crate::table::{self, Align, Table};
 use crate::usage::UsageError;
 use crate::values;
-use crate::wave::{Ground, Survey};
 
 /// One way to exchange, and what came of it.
 #[derive(Debug, Serialize)]
@@ -135,7 +136,8 @@ fn simulate(
         for _ in 0..args.steps {
             slab.step();
             let begun = Instant::now();
-            report += slab.halos().exchange(&mut comm, plan)?;
+            let (own, theirs) = slab.halos();
+            report += Halos { own, theirs }.exchange(&mut comm, plan)?;
             exchanging += begun.elapsed();
             if rank == Rank(0) {
                 progress.inc(1);

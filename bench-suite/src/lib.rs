@@ -5,7 +5,6 @@
 //! |---|---|
 //! | [`cli`], [`values`], [`sizes`] | the command line, and its values that have a grammar of their own |
 //! | [`usage`] | errors of use, which exit with code 2 |
-//! | [`wave`] | the default input: simulated seismic images |
 //! | [`field`](mod@field), [`input`] | arrays in files, and how ranks share them |
 //! | [`quality`] | errors of a result against the exact one |
 //! | [`memory`], [`room`] | what memory itself can do, and the order of repetitions; whether there is enough |
@@ -42,6 +41,5 @@ pub mod table;
 pub mod train;
 pub mod transpose;
 pub mod values;
-pub mod wave;
 
 pub use foldwire_fields::{field, usage};

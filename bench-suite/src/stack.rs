@@ -1,7 +1,7 @@
 //! `foldwire stack`: one image volume per rank, summed by every preset over the same links.
 //!
 //! Image stacking is the application of the ZCCL, hZCCL and gZCCL papers: each rank holds an image
-//! volume, and the all-reduce sums them. Inputs come from [`crate::wave`] or from files; `race`
+//! volume, and the all-reduce sums them. Inputs come from [`foldwire_wave`] or from files; `race`
 //! runs and times the presets; here the results are judged, drawn and printed.
 
 mod race;
@@ -19,8 +19,8 @@ use crate::streams;
 use crate::table::{self, Align, Table};
 use crate::usage::UsageError;
 use crate::values::Dims;
-use crate::wave::{self, Survey};
 use foldwire::{Float, Preset};
+use foldwire_wave::Survey;
 use race::{Outcome, Race};
 
 /// One preset's line.
@@ -111,7 +111,7 @@ fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
     let survey = Survey::new(args.ranks.unwrap_or(DEFAULT_RANKS));
     let dims = survey.dims();
     check_room(survey.n_shots, n_results + 1, dims.n_values() * size_of::<f32>(), &dims)?;
-    let cache = args.cache.clone().or_else(wave::default_cache);
+    let cache = args.cache.clone().or_else(foldwire_wave::default_cache);
     let images = survey.images(cache.as_deref());
     Ok(Inputs {
         volumes: Volumes::F32(images.volumes),

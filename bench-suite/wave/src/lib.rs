@@ -19,11 +19,10 @@ mod solver;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use foldwire_fields::dims::Dims;
 use indicatif::{ProgressBar, ProgressStyle};
 
-pub(crate) use solver::Slab;
-
-use crate::values::Dims;
+pub use solver::Slab;
 
 /// To be raised with every change of solver or model that changes images: it is part of the cache's
 /// key.
@@ -91,7 +90,7 @@ impl Survey {
     }
 
     /// The ground, for waves that are simulated by several ranks together.
-    pub(crate) fn ground(&self) -> Ground {
+    pub fn ground(&self) -> Ground {
         Ground { medium: self.medium(), source: self.source(0) }
     }
 
@@ -171,14 +170,14 @@ impl Survey {
 
 /// A medium with a source in it, whose shots follow each other.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub struct Ground {
     medium: solver::Medium,
     source: [usize; 3],
 }
 
 impl Ground {
     /// The planes of one rank of `size`; `None` if those are too few for so many ranks.
-    pub(crate) fn slab(&self, size: usize, rank: usize) -> Option<Slab<'_>> {
+    pub fn slab(&self, size: usize, rank: usize) -> Option<Slab<'_>> {
         Slab::new(&self.medium, self.source, (HZ, PERIOD), (size, rank))
     }
 }

@@ -27,8 +27,6 @@ use std::ops::Range;
 use foldwire::layout::share;
 use rayon::prelude::*;
 
-use crate::borders::Halos;
-
 /// Points on each side that the stencil reaches, held at zero around the grid.
 const HALO: usize = 4;
 
@@ -236,7 +234,7 @@ fn update_plane(medium: &Medium, ball: &Ball, y: usize, now: &[f32], at: usize, 
 /// The planes of a shot that one rank has, with those of its neighbours that it needs: as many on
 /// each side as the stencil reaches. Shots follow each other at the same point.
 #[derive(Debug)]
-pub(crate) struct Slab<'a> {
+pub struct Slab<'a> {
     medium: &'a Medium,
     source: [usize; 3],
     hz: f32,
@@ -269,7 +267,7 @@ impl<'a> Slab<'a> {
     }
 
     /// Advances its planes by one time step. Those of the neighbours must be of the same time.
-    pub(crate) fn step(&mut self) {
+    pub fn step(&mut self) {
         let medium = self.medium;
         let [_, nz, nx] = medium.shape;
         let ball = Ball::after(medium, self.source, self.n_steps, MARGIN);
@@ -288,18 +286,19 @@ impl<'a> Slab<'a> {
         self.n_steps += 1;
     }
 
-    /// What is to be exchanged after a step.
-    pub(crate) fn halos(&mut self) -> Halos<'_, f32> {
+    /// What is to be exchanged after a step: its own planes at both borders, and the places of
+    /// those of the slab before and the slab behind.
+    pub fn halos(&mut self) -> ([&[f32]; 2], [&mut [f32]; 2]) {
         let [_, nz, nx] = self.medium.shape;
         let reach = HALO * nz * nx;
         let (before, rest) = self.now.split_at_mut(reach);
         let (own, behind) = rest.split_at_mut(self.own.len() * nz * nx);
         let own: &[f32] = own;
-        Halos { own: [&own[..reach], &own[own.len() - reach..]], theirs: [before, behind] }
+        ([&own[..reach], &own[own.len() - reach..]], [before, behind])
     }
 
     /// What it has of the volume of interest.
-    pub(crate) fn snapshot(&self) -> Vec<f32> {
+    pub fn snapshot(&self) -> Vec<f32> {
         let ([ny, nz, nx], border) = (self.medium.shape, self.medium.border);
         let mut values = Vec::new();
         for y in self.own.clone().filter(|y| (border..ny - border).contains(y)) {
@@ -461,9 +460,10 @@ mod tests {
                 slabs.iter_mut().for_each(Slab::step);
                 for at in 1..size {
                     let (before, behind) = slabs.split_at_mut(at);
-                    let (before, behind) = (before[at - 1].halos(), behind[0].halos());
-                    before.theirs[1].copy_from_slice(behind.own[0]);
-                    behind.theirs[0].copy_from_slice(before.own[1]);
+                    let (own_before, [_, after]) = before[at - 1].halos();
+                    let (own_behind, [in_front, _]) = behind[0].halos();
+                    after.copy_from_slice(own_behind[0]);
+                    in_front.copy_from_slice(own_before[1]);
                 }
             }
             let parts: Vec<f32> = slabs.iter().flat_map(Slab::snapshot).collect();
