@@ -1,0 +1,107 @@
+//! A call before its arguments are checked: what the caller gave.
+
+use crate::element::Element;
+use crate::engine::Buffers;
+use crate::error::{Buffer, Error};
+use crate::layout::{Shares, Window};
+use crate::op::{Op, OpCode};
+use crate::schedule::{Call, Collective, Portion};
+use crate::transport::Rank;
+
+/// A call before its arguments are checked.
+pub(crate) struct Request<'b, 's, T> {
+    pub(super) collective: Collective,
+    pub(super) shares: Shares<'s>,
+    pub(super) op: Option<Op<'b, T>>,
+    pub(super) root: Rank,
+    pub(super) buffers: Buffers<'b, T>,
+}
+
+impl<'b, 's, T: Element> Request<'b, 's, T> {
+    pub(crate) fn new(collective: Collective, count: usize) -> Self {
+        let (shares, buffers) = (Shares::Even(count), Buffers::InPlace(&mut []));
+        Self { collective, shares, op: None, root: Rank(0), buffers }
+    }
+
+    pub(crate) fn shares(self, shares: Shares<'s>) -> Self {
+        Self { shares, ..self }
+    }
+
+    pub(crate) fn op(self, op: Op<'b, T>) -> Self {
+        Self { op: Some(op), ..self }
+    }
+
+    pub(crate) fn root(self, root: Rank) -> Self {
+        Self { root, ..self }
+    }
+
+    pub(crate) fn in_place(self, data: &'b mut [T]) -> Self {
+        Self { buffers: Buffers::InPlace(data), ..self }
+    }
+
+    pub(crate) fn split(self, send: &'b [T], recv: &'b mut [T]) -> Self {
+        Self { buffers: Buffers::Split { send, recv }, ..self }
+    }
+
+    pub(crate) fn read_only(self, send: &'b [T]) -> Self {
+        Self { buffers: Buffers::ReadOnly(send), ..self }
+    }
+
+    pub(super) fn call(&self, size: usize) -> Call {
+        Call::new(self.collective, size, self.root)
+    }
+
+    /// The values that this rank contributes.
+    pub(super) fn own_values(&self, size: usize, rank: Rank) -> &[T] {
+        let (portion, own) = (self.call(size).input(rank), self.buffers.all_own());
+        let range = match self.buffers.window() {
+            Window::Whole => self.shares.within_whole(portion, size, rank),
+            Window::Own | Window::Input => 0..self.shares.len(portion, size, rank),
+        };
+        own.get(range).unwrap_or_default()
+    }
+
+    /// Checks root and lengths. Buffers that a rank does not use may have any.
+    pub(super) fn check(&self, size: usize, rank: Rank) -> Result<(), Error> {
+        if self.root.index() >= size {
+            return Err(Error::Root { root: self.root, size });
+        }
+        let counts = match self.shares {
+            Shares::Even(_) => [size; 2],
+            Shares::Given(counts) => [counts.len(); 2],
+            // Who makes such a call has checked its arrays.
+            Shares::Arrays(_) => [size; 2],
+            Shares::Exchanged { send, recv } => [send.len(), recv.len()],
+        };
+        if let Some(&have) = counts.iter().find(|&&have| have != size) {
+            return Err(Error::Length { buffer: Buffer::Counts, need: size, have });
+        }
+        let call = self.call(size);
+        let lengths = match &self.buffers {
+            Buffers::InPlace(data) => {
+                // What comes must fit where what went was.
+                let portion = match call.output(rank) {
+                    Portion::Column => Portion::Column,
+                    _ => Portion::Whole,
+                };
+                [(Buffer::Recv, portion, data.len()); 2]
+            }
+            Buffers::ReadOnly(send) => [(Buffer::Send, call.input(rank), send.len()); 2],
+            Buffers::Split { send, recv } => [
+                (Buffer::Send, call.input(rank), send.len()),
+                (Buffer::Recv, call.output(rank), recv.len()),
+            ],
+        };
+        for (buffer, portion, have) in lengths {
+            let need = self.shares.len(portion, size, rank);
+            if portion != Portion::Nothing && need != have {
+                return Err(Error::Length { buffer, need, have });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn op_code(&self) -> OpCode {
+        self.op.as_ref().map_or(OpCode::None, Op::code)
+    }
+}
