@@ -25,7 +25,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`suite`] | the checks: results, calls in a row, disagreement, damage, silence, loss, survivors, inattention |
+//! | [`suite`] | the checks: results, calls in a row, prepared calls, disagreement, damage, silence, loss, survivors, inattention |
 //! | [`case`](mod@case) | a [`Case`]: a point of the product collective × schedule × pipeline × codec × …; [`pairwise`] picks few such that every pair of choices occurs in one, [`all`] is the whole product |
 //! | [`oracle`] | what a reduction should give, in `f64`, and how far a result may be off |
 //! | [`data`] | inputs, the same on every machine |
@@ -42,6 +42,7 @@ pub mod data;
 pub mod integers;
 mod messages;
 pub mod oracle;
+mod prepared;
 pub mod suite;
 pub mod tamper;
 pub mod wrapped;

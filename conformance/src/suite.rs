@@ -7,6 +7,7 @@
 use crate::at_once::at_once;
 use crate::integers::integers;
 use crate::messages::messages;
+use crate::prepared::prepared;
 use crate::tamper::tamper;
 use crate::{
     Backend, Case, Operation, Threads,
@@ -30,7 +31,7 @@ pub const SIZES: [usize; 4] = [1, 2, 3, 5];
 pub type Check<M> = (&'static str, fn(&M, usize));
 
 /// How many there are.
-pub const N_CHECKS: usize = 13;
+pub const N_CHECKS: usize = 14;
 
 /// All checks. The first is divided among [`SIZES`], the others are for any size.
 #[must_use]
@@ -42,6 +43,7 @@ pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; N_CHECKS] {
         ("calls at once, on groups that overlap", at_once),
         ("integers are moved and reduced exactly", integers),
         ("messages between two ranks, several at once", messages),
+        ("prepared calls give the bits of calls made in full", prepared),
         ("ranks that disagree get an error", disagreement),
         ("damaged frames are an error on every rank", damage),
         ("a dropped operation is an error on the others", dropped_operation),

@@ -5,6 +5,7 @@
 
 mod exchange;
 mod operation;
+mod prepared;
 mod request;
 pub(crate) mod survey;
 pub(crate) mod table;
@@ -14,6 +15,7 @@ pub use exchange::{Exchange, Incoming, Outgoing};
 pub use operation::Operation;
 #[cfg(feature = "alloc")]
 pub(crate) use operation::{Step, Underway};
+pub use prepared::{Prepared, Preparing};
 pub(crate) use request::Request;
 pub use survey::N_VALUES as EXTENT_VALUES;
 pub use terms::EXTENT_SCHEDULE;
@@ -274,10 +276,14 @@ macro_rules! methods {
                 /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
                 pub fn $name<'a, T: Element>(
                     &'a mut self,
-                    $($arg: borrowed!('a, T, $kind),)*
+                    $($arg: borrowed!('a 'a, T, $kind),)*
                     plan: &Plan,
                 ) -> Result<Report, Error> {
-                    self.$start($($arg,)* plan)?.wait()
+                    let request = {
+                        let $own = self.rank();
+                        $request
+                    };
+                    Operation::run(self, request, plan)
                 }
 
                 #[doc = starts!($name)]
@@ -286,7 +292,7 @@ macro_rules! methods {
                 /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
                 pub fn $start<'a, T: Element>(
                     &'a mut self,
-                    $($arg: borrowed!('a, T, $kind),)*
+                    $($arg: borrowed!('a 'a, T, $kind),)*
                     plan: &Plan,
                 ) -> Result<Operation<'a, X, T>, Error> {
                     let request = {
@@ -333,7 +339,7 @@ impl<X: Transport> Communicator<X> {
 
 impl<X: Transport> Communicator<X> {
     /// Checks a call, and chooses its schedule.
-    pub(crate) fn prepare<'s, T: Element>(
+    pub(crate) fn terms<'s, T: Element>(
         &mut self,
         request: &Request<'_, 's, T>,
         plan: &Plan,
@@ -432,6 +438,12 @@ impl<X: Transport> Communicator<X> {
         self.config.lanes.clamp(1, MAX_LANES)
     }
 
+    /// The number of a call that begins.
+    const fn next_sequence(&mut self) -> u32 {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.sequence
+    }
+
     /// Makes the program of a call, or of a look at the extent of its data; and on how many lanes
     /// it runs. Each has a sequence number of its own, or a frame of one could be taken for one of
     /// the other.
@@ -454,7 +466,6 @@ impl<X: Transport> Communicator<X> {
         let layout = Layout::new(call, rank, shares, window, cut);
         let max_run = select::max_run(call, codec, capacity, &layout);
         let rules = Rules::new(call.collective, &plan.pipeline, codec.id(), op);
-        self.sequence = self.sequence.wrapping_add(1);
         let program = Program {
             schedule,
             call: call.with_runs(max_run).with_runs_of(schedule),
@@ -463,7 +474,7 @@ impl<X: Transport> Communicator<X> {
             header: CallHeader {
                 context: self.context,
                 epoch: self.epoch,
-                sequence: self.sequence,
+                sequence: self.next_sequence(),
                 ..header
             },
             layout,

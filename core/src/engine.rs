@@ -19,9 +19,10 @@ mod work;
 pub(crate) use compute::Compute;
 pub(crate) use notices::{Content, Message, Notices, tell};
 pub(crate) use slots::Frame;
+pub use work::Buffers;
 #[cfg(feature = "alloc")]
 pub(crate) use work::Each;
-pub(crate) use work::{Buffers, Work};
+pub(crate) use work::Work;
 
 use crate::error::{Error, Field, Value};
 use crate::frame::{CallHeader, Header};
@@ -37,6 +38,7 @@ use heapless::Vec;
 use lane::{Lane, Turn};
 
 /// Everything about a call that does not change while it runs.
+#[derive(Clone, Copy)]
 pub(crate) struct Program<'a> {
     pub(crate) schedule: &'static dyn Schedule,
     pub(crate) call: Call,
@@ -147,6 +149,11 @@ impl<'a, F: Frame> Engine<'a, F> {
             lost: None,
             report: Report::default(),
         }
+    }
+
+    /// The program, and on how many lanes it runs, of a call that has not begun.
+    pub(crate) fn into_program(self) -> (Program<'a>, usize) {
+        (self.program, self.n_lanes)
     }
 
     /// Advances every lane by at most one step. Once a rank is found lost, lanes only take what it

@@ -208,6 +208,12 @@ pub enum Error {
         /// Largest [`epoch`](crate::Communicator::epoch) of a group.
         max: u16,
     },
+    /// A prepared call is started on buffers of another kind (in place, apart, read only), or on
+    /// another communicator.
+    #[error(
+        "the call was prepared for buffers of another kind, or another communicator; prepare it anew"
+    )]
+    NotAsPrepared,
     /// The operation has already returned its result.
     #[error("the operation is already finished")]
     Finished,
@@ -232,6 +238,7 @@ impl Error {
                 | Self::TooFewFrames { .. }
                 | Self::TooManyCalls { .. }
                 | Self::TooFewChannels { .. }
+                | Self::NotAsPrepared
                 | Self::Finished
         )
     }

@@ -94,10 +94,13 @@ mod values;
 mod wait;
 
 pub use bound::{Bound, Quantum, Scope, Spacing};
-pub use collective::{Communicator, Config, Exchange, Incoming, Operation, Outgoing};
+pub use collective::{
+    Communicator, Config, Exchange, Incoming, Operation, Outgoing, Prepared, Preparing,
+};
 #[cfg(feature = "alloc")]
 pub use compress::{compress, decompress};
 pub use element::{DType, Element, Float, bf16, f16};
+pub use engine::Buffers;
 pub use error::Error;
 #[cfg(feature = "alloc")]
 pub use heap_frame::HeapFrame;

@@ -55,7 +55,7 @@ pub struct Queue<'f, X: Transport, T: Element> {
     comm: Option<Communicator<X>>,
     calls: VecDeque<Submitted<'f, T>>,
     /// The first of them, once it has begun.
-    first: Option<Underway<'static, X::Frame, T>>,
+    first: Option<Underway<'f, X::Frame, T>>,
 }
 
 /// A call in place.
@@ -87,8 +87,8 @@ impl<B> Finished<B> {
     }
 }
 
-impl<T: Element> Submitted<'_, T> {
-    fn request(&mut self) -> Request<'_, 'static, T> {
+impl<'f, T: Element> Submitted<'f, T> {
+    fn request(&mut self) -> Request<'_, 'f, T> {
         let request = Request::new(self.collective, self.data.len()).root(self.root);
         let request = match self.op {
             Some(op) => request.op(op),

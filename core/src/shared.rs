@@ -234,7 +234,7 @@ macro_rules! kept {
         $send
     };
     ($life:lifetime, $value:ident, $send:ident, $recv:ident, $kind:ident) => {
-        borrowed!($life, $value, $kind)
+        borrowed!($life $life, $value, $kind)
     };
 }
 
@@ -300,7 +300,7 @@ macro_rules! methods {
                 /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
                 pub fn $name<T: Element>(
                     &self,
-                    $($arg: borrowed!('_, T, $kind),)*
+                    $($arg: borrowed!('_ '_, T, $kind),)*
                     plan: &Plan,
                 ) -> Result<Report, Error> {
                     self.call(|comm, has_begun| {

@@ -33,9 +33,9 @@ use core::time::Duration;
 /// so in the code).
 #[must_use = "nothing moves unless the operation is polled or waited for"]
 pub struct Operation<'a, X: Transport, T: Element> {
-    comm: &'a mut Communicator<X>,
-    request: Request<'a, 'a, T>,
-    call: Underway<'a, X::Frame, T>,
+    pub(super) comm: &'a mut Communicator<X>,
+    pub(super) request: Request<'a, 'a, T>,
+    pub(super) call: Underway<'a, X::Frame, T>,
 }
 
 impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
@@ -44,11 +44,25 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         request: Request<'a, 'a, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let call = Underway::prepare(comm, &request, plan)?;
+        let terms = comm.terms(&request, plan)?;
+        let call = Underway::new(comm, terms);
         // In place: an engine is large.
         let mut operation = Self { comm, request, call };
         operation.call.begin(operation.comm, &operation.request)?;
         Ok(operation)
+    }
+
+    /// Starts a call and drives it to its end, all in one place.
+    pub(super) fn run(
+        comm: &'a mut Communicator<X>,
+        request: Request<'a, 'a, T>,
+        plan: &Plan,
+    ) -> Result<Report, Error> {
+        let terms = comm.terms(&request, plan)?;
+        let call = Underway::new(comm, terms);
+        let mut operation = Self { comm, request, call };
+        operation.call.begin(operation.comm, &operation.request)?;
+        operation.finish()
     }
 
     /// Fails with [`Error::Stalled`] after `timeout` without any progress, whatever
@@ -94,6 +108,10 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
     /// # Errors
     /// As [`poll`](Self::poll).
     pub fn wait(mut self) -> Result<Report, Error> {
+        self.finish()
+    }
+
+    pub(super) fn finish(&mut self) -> Result<Report, Error> {
         loop {
             match self.advance()? {
                 Step::Finished(report) => return Ok(report),
@@ -111,17 +129,17 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
 /// A call under way, without the communicator and the buffers that it works on: whoever has those
 /// lends them at each poll, and gives the call up if it is not finished.
 pub(crate) struct Underway<'s, F, T: Element> {
-    terms: Terms<'s>,
+    pub(super) terms: Terms<'s>,
     pub(crate) limits: Limits,
     /// What is being run; none once the result has been returned.
-    engine: Option<Engine<'s, F>>,
-    phase: Phase<T>,
+    pub(super) engine: Option<Engine<'s, F>>,
+    pub(super) phase: Phase<T>,
     /// What looks at the data have cost.
-    before: Report,
+    pub(super) before: Report,
 }
 
 /// What the engine runs.
-enum Phase<T: Element> {
+pub(super) enum Phase<T: Element> {
     /// Exchanging what each rank saw of its data, in a sample or in all.
     Look { values: [f64; survey::N_VALUES], sampled: bool },
     /// The call itself.
@@ -136,25 +154,15 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     ///
     /// # Errors
     /// Errors of use, and [`Error::Poisoned`].
-    #[cfg(feature = "alloc")]
     pub(crate) fn start<X: Transport<Frame = F>>(
         comm: &mut Communicator<X>,
         request: &Request<'_, 's, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
-        let mut call = Self::prepare(comm, request, plan)?;
+        let terms = comm.terms(request, plan)?;
+        let mut call = Self::new(comm, terms);
         call.begin(comm, request)?;
         Ok(call)
-    }
-
-    /// Checks a call that is to [begin](Self::begin).
-    fn prepare<X: Transport<Frame = F>>(
-        comm: &mut Communicator<X>,
-        request: &Request<'_, 's, T>,
-        plan: &Plan,
-    ) -> Result<Self, Error> {
-        let terms = comm.prepare(request, plan)?;
-        Ok(Self::new(comm, terms))
     }
 
     /// Begins with a look at the data, or without.
@@ -203,7 +211,9 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         Ok(call)
     }
 
-    fn new<X: Transport<Frame = F>>(comm: &Communicator<X>, terms: Terms<'s>) -> Self {
+    /// A call that is to [begin](Self::begin).
+    #[inline]
+    pub(super) fn new<X: Transport<Frame = F>>(comm: &Communicator<X>, terms: Terms<'s>) -> Self {
         let deadline = |left| comm.transport.now().saturating_add(left);
         let limits =
             Limits { stall: comm.config.timeout, deadline: comm.config.deadline.map(deadline) };
@@ -239,6 +249,34 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let program = comm.program(&self.terms, &codec, header)?;
         budget.note_in(&mut self.run(comm, program).report);
         self.phase = Phase::Call(codec);
+        Ok(())
+    }
+
+    /// Starts a call whose program has been made, and whose report begins with this.
+    pub(super) fn start_program<X: Transport<Frame = F>>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        mut program: Program<'s>,
+        n_lanes: usize,
+        codec: AnyCodec<T>,
+        report: Report,
+    ) {
+        program.header.sequence = comm.next_sequence();
+        self.run(comm, (program, n_lanes)).report = report;
+        self.phase = Phase::Call(codec);
+    }
+
+    /// Drives the call until the call itself is next, of which nothing has been sent.
+    pub(super) fn finish_looking<X: Transport<Frame = F>>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        request: &mut Request<'_, 's, T>,
+    ) -> Result<(), Error> {
+        while let Phase::Look { .. } = self.phase {
+            if let Step::Waiting = self.advance(comm, request)? {
+                self.idle(comm);
+            }
+        }
         Ok(())
     }
 
@@ -334,6 +372,16 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             let Communicator { transport, notices, .. } = &mut *comm;
             engine.abort(transport, notices, error);
             comm.poisoned = true;
+        }
+    }
+}
+
+impl<T: Element> Phase<T> {
+    /// The codec of a call that is no group's.
+    pub(super) fn codec(&self) -> Result<AnyCodec<T>, Error> {
+        match self {
+            Self::Call(codec) => Ok(*codec),
+            _ => Err(Error::Internal),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::transport::Rank;
 pub(crate) struct Request<'b, 's, T> {
     pub(super) collective: Collective,
     pub(super) shares: Shares<'s>,
-    pub(super) op: Option<Op<'b, T>>,
+    pub(super) op: Option<Op<'s, T>>,
     pub(super) root: Rank,
     pub(super) buffers: Buffers<'b, T>,
 }
@@ -27,7 +27,7 @@ impl<'b, 's, T: Element> Request<'b, 's, T> {
         Self { shares, ..self }
     }
 
-    pub(crate) fn op(self, op: Op<'b, T>) -> Self {
+    pub(crate) fn op(self, op: Op<'s, T>) -> Self {
         Self { op: Some(op), ..self }
     }
 

@@ -179,15 +179,16 @@ macro_rules! each_collective {
     };
 }
 
-/// The type of an argument of this kind that is borrowed.
+/// The type of an argument of this kind that is borrowed: a buffer for the first lifetime, what
+/// says what is to be done with it for the second.
 macro_rules! borrowed {
-    ($life:lifetime, $value:ident, data) => { &$life mut [$value] };
-    ($life:lifetime, $value:ident, recv) => { &$life mut [$value] };
-    ($life:lifetime, $value:ident, send) => { &$life [$value] };
-    ($life:lifetime, $value:ident, op) => { crate::op::Op<$life, $value> };
-    ($life:lifetime, $value:ident, root) => { crate::transport::Rank };
-    ($life:lifetime, $value:ident, count) => { usize };
-    ($life:lifetime, $value:ident, counts) => { &$life [usize] };
+    ($lent:lifetime $said:lifetime, $value:ident, data) => { &$lent mut [$value] };
+    ($lent:lifetime $said:lifetime, $value:ident, recv) => { &$lent mut [$value] };
+    ($lent:lifetime $said:lifetime, $value:ident, send) => { &$lent [$value] };
+    ($lent:lifetime $said:lifetime, $value:ident, op) => { crate::op::Op<$said, $value> };
+    ($lent:lifetime $said:lifetime, $value:ident, root) => { crate::transport::Rank };
+    ($lent:lifetime $said:lifetime, $value:ident, count) => { usize };
+    ($lent:lifetime $said:lifetime, $value:ident, counts) => { &$said [usize] };
 }
 
 /// What the documentation of a method says that starts what another does.

@@ -32,8 +32,9 @@ fn floats_mut<T: Element>(room: &mut [u8], n: usize) -> Result<&mut [T], Error> 
     bytemuck::try_cast_slice_mut(bytes).map_err(|_| misuse())
 }
 
-/// The caller's values; a [`Segment`] says where in them it lies.
-pub(crate) enum Buffers<'b, T> {
+/// The caller's buffers in a call.
+#[derive(Debug)]
+pub enum Buffers<'b, T> {
     /// Own values, overwritten by results.
     InPlace(&'b mut [T]),
     /// Two buffers.
@@ -45,6 +46,24 @@ pub(crate) enum Buffers<'b, T> {
     },
     /// Own values, and no room for results.
     ReadOnly(&'b [T]),
+}
+
+impl<'b, T> From<&'b mut [T]> for Buffers<'b, T> {
+    fn from(data: &'b mut [T]) -> Self {
+        Self::InPlace(data)
+    }
+}
+
+impl<'b, T> From<(&'b [T], &'b mut [T])> for Buffers<'b, T> {
+    fn from((send, recv): (&'b [T], &'b mut [T])) -> Self {
+        Self::Split { send, recv }
+    }
+}
+
+impl<'b, T> From<&'b [T]> for Buffers<'b, T> {
+    fn from(send: &'b [T]) -> Self {
+        Self::ReadOnly(send)
+    }
 }
 
 impl<T: Element> Buffers<'_, T> {

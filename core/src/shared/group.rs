@@ -158,7 +158,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         &self,
         calls: Vec<(Range<usize>, &[usize], &mut [T])>,
         op: Op<'_, T>,
-        terms: &[Terms<'static>],
+        terms: &[Terms<'_>],
         budgets: &[Budget],
         reports: &mut [Report],
     ) -> Result<(), Error> {
@@ -194,12 +194,12 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// Checks the call of each array, and finds which arrays are one call together: those that
     /// follow each other, are moved as a whole, and are sure to fit a frame.
-    fn calls<T: Element>(
+    fn calls<'s, T: Element>(
         &self,
         arrays: &mut [(&mut [T], Bound)],
-        op: Op<'_, T>,
+        op: Op<'s, T>,
         plans: &[Plan],
-    ) -> Result<(Vec<Terms<'static>>, Vec<Range<usize>>), Error> {
+    ) -> Result<(Vec<Terms<'s>>, Vec<Range<usize>>), Error> {
         let mut comm = self.seat()?.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let comm = comm.as_mut().ok_or(Error::Poisoned)?;
         let room = comm.transport.frame_capacity().saturating_sub(HEADER_BYTES);
@@ -211,7 +211,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let mut lens = Vec::new();
         for (at, ((data, _), plan)) in arrays.iter_mut().zip(plans).enumerate() {
             let request = Request::new(Collective::AllReduce, data.len()).op(op).in_place(data);
-            let of_one = comm.prepare(&request, plan)?;
+            let of_one = comm.terms(&request, plan)?;
             let is_whole = of_one.call.size > 1 && of_one.schedule.n_parts(of_one.call) == 1;
             let most_bytes = comm.most_bytes::<T>(&of_one).filter(|_| is_whole);
             lens.extend(most_bytes);
@@ -245,7 +245,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     fn look<T: Element>(
         &self,
         arrays: &[(&mut [T], Bound)],
-        terms: &[Terms<'static>],
+        terms: &[Terms<'_>],
     ) -> Result<(Vec<Option<Option<Extent>>>, Report), Error> {
         let level = self.node.config.level;
         let mut extents = vec![None; arrays.len()];

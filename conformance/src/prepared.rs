@@ -1,0 +1,140 @@
+//! Prepared calls: each start gives the bits of the same call made in full.
+
+use crate::Backend;
+use crate::data;
+use crate::suite::PATIENT;
+use foldwire::{Bound, Communicator, Error, Op, Plan, Prepared, Rank, Report, Transport, pipeline};
+use std::thread;
+use std::time::Duration;
+
+/// How often each call is started.
+const N_STARTS: usize = 3;
+
+/// Longer than ranks wait before they ask others what call they make.
+const LATE: Duration = Duration::from_millis(5);
+
+/// Calls of every kind, prepared together and started in turn, between calls made in full.
+pub(crate) fn prepared<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
+    let plans = [
+        Plan::raw(),
+        Plan::foldwire(Bound::Absolute(1e-3)),
+        Plan::foldwire(Bound::Relative(1e-3)),
+        Plan::foldwire(Bound::Psnr(60.0)).with_pipeline(pipeline::PER_HOP),
+    ];
+    for (plan, count) in plans.iter().zip([3, 10_007, 10_007, size]) {
+        let outcomes = make(Some(20_000)).run(size, |mut comm| -> Result<(), Error> {
+            comm.config_mut().timeout = PATIENT;
+            start_all(&mut comm, plan, count)?;
+            refuse(&mut comm, plan, count)
+        });
+        for (rank, outcome) in make(None).ranks(size).zip(outcomes) {
+            assert_eq!(outcome, Ok(()), "{size} ranks, {count} values: rank {rank}");
+        }
+    }
+}
+
+/// The plan that a call needs to be as this one was prepared.
+fn plan_of(plan: &Plan, prepared: &Prepared<'_, f32>) -> Plan {
+    match prepared.report().bound {
+        // Exact, or of a single value: of values that are all equal any range is nothing.
+        0.0 => *plan,
+        bound => plan.with_bound(Bound::Absolute(bound)),
+    }
+}
+
+fn start_all<X: Transport>(
+    comm: &mut Communicator<X>,
+    plan: &Plan,
+    count: usize,
+) -> Result<(), Error> {
+    let (size, rank) = (comm.size(), comm.rank());
+    let (root, share) = (Rank::new(size - 1), comm.share(count));
+    let values = |start: usize| data::smooth::<f32>(rank.index() + start * size, count);
+    let counts: Vec<usize> = (0..size).map(|rank| (count + rank) % 5 * 40).collect();
+    let n_all: usize = counts.iter().sum();
+    let part = |values: &[f32]| -> Vec<f32> {
+        values.iter().cycle().take(counts[rank.index()]).copied().collect()
+    };
+    let larger = |a: f32, b: f32| a.max(b);
+
+    let mut first = values(0);
+    let mut room = vec![0.0; n_all.max(count + size * size)];
+    let sum = comm.prepare().all_reduce(&mut first, Op::Sum, plan)?;
+    let scatter = {
+        let recv = &mut room[..share.len()];
+        comm.prepare().reduce_scatter(&first, recv, Op::Avg, plan)?
+    };
+    let gather = comm.prepare().all_gather_v(&part(&first), &mut room[..n_all], &counts, plan)?;
+    let broadcast = comm.prepare().broadcast(&mut first, root, plan)?;
+    let scan = comm.prepare().scan(&mut first, Op::User(&larger), &Plan::raw())?;
+    assert_eq!(first, values(0), "what a call is prepared with is not written");
+
+    if rank == Rank(0) {
+        // Others ask meanwhile what it has called, and must understand the answer.
+        thread::sleep(LATE);
+    }
+    for start in 1..=N_STARTS {
+        let mut data = values(start);
+        let (mut mine, mut full) = (data.clone(), data.clone());
+        let report = sum.run(comm, &mut mine[..])?;
+        check(&report, &sum);
+        comm.all_reduce(&mut full, Op::Sum, &plan_of(plan, &sum))?;
+        same(&mine, &full, "all-reduce");
+
+        let [mut mine, mut full] = [(); 2].map(|()| vec![-7.0; share.len()]);
+        check(&scatter.run(comm, (&data[..], &mut mine[..]))?, &scatter);
+        comm.reduce_scatter(&data, &mut full, Op::Avg, &plan_of(plan, &scatter))?;
+        same(&mine, &full, "reduce-scatter");
+
+        let [mut mine, mut full] = [(); 2].map(|()| vec![-7.0; n_all]);
+        let own = part(&data);
+        check(&gather.run(comm, (&own[..], &mut mine[..]))?, &gather);
+        comm.all_gather_v(&own, &mut full, &counts, &plan_of(plan, &gather))?;
+        same(&mine, &full, "all-gather");
+
+        let (mut mine, mut full) = (data.clone(), data.clone());
+        let mut operation = broadcast.start(comm, &mut mine[..])?;
+        let report = loop {
+            if let std::task::Poll::Ready(report) = operation.poll() {
+                break report?;
+            }
+        };
+        drop(operation);
+        check(&report, &broadcast);
+        comm.broadcast(&mut full, root, &plan_of(plan, &broadcast))?;
+        same(&mine, &full, "broadcast");
+
+        let mut full = data.clone();
+        scan.run(comm, &mut data[..])?;
+        comm.scan(&mut full, Op::User(&larger), &Plan::raw())?;
+        same(&data, &full, "scan");
+    }
+    Ok(())
+}
+
+/// A start keeps the bounds that preparing has set, and does not look at the data.
+fn check(report: &Report, prepared: &Prepared<'_, f32>) {
+    let set = prepared.report();
+    assert_eq!((report.bound, report.worst_case), (set.bound, set.worst_case));
+}
+
+fn same(mine: &[f32], full: &[f32], what: &str) {
+    assert_eq!(data::bits(mine), data::bits(full), "{what}: prepared, and in full");
+}
+
+/// Buffers that a call was not prepared for are an error of use, after which it still runs.
+fn refuse<X: Transport>(
+    comm: &mut Communicator<X>,
+    plan: &Plan,
+    count: usize,
+) -> Result<(), Error> {
+    let mut data = vec![1.0f32; count];
+    let sum = comm.prepare().all_reduce(&mut data, Op::Sum, plan)?;
+    let send = data.clone();
+    let apart = sum.run(comm, (&send[..], &mut data[..]));
+    assert_eq!(apart, Err(Error::NotAsPrepared));
+    let short = sum.run(comm, &mut data[1..]);
+    assert!(matches!(short, Err(Error::Length { .. })), "{short:?}");
+    sum.run(comm, &mut data[..])?;
+    Ok(())
+}

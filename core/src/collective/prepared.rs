@@ -1,0 +1,212 @@
+//! Calls that are prepared once and started many times, as MPI's persistent collectives
+//! (MPI 4.0, section 6.13: `MPI_Allreduce_init`).
+//!
+//! To prepare a call is all that does not depend on the values: its arguments are checked, its
+//! schedule chosen, its bound turned into a lattice, the array divided. A start counts the call and
+//! runs it. Nobody looks at the data again, and nothing is allocated.
+
+use super::operation::Underway;
+use super::table::{borrowed, each_collective};
+use super::{Communicator, Operation, Request, Terms};
+use crate::codec::AnyCodec;
+use crate::element::Element;
+use crate::engine::{Buffers, Program};
+use crate::error::Error;
+use crate::layout::Shares;
+use crate::op::Op;
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::schedule::Collective;
+use crate::transport::Transport;
+
+/// A call of one communicator's that is ready to be started, as often as its caller wants.
+///
+/// All ranks prepare the same calls and start them in the same order, among others or not. It
+/// belongs to the communicator that [prepared](Communicator::prepare) it, and costs nothing while
+/// it is not under way.
+///
+/// *The bound.* One that refers to the data (relative, PSNR, on the result) becomes an absolute one
+/// when the call is prepared, of the data given then: [`report`](Self::report) says which. Where
+/// later data have another range, prepare the call anew. A bound on the result holds as long as no
+/// value is larger than the largest then; an absolute bound on each operand always.
+///
+/// # Examples
+/// ```
+/// # use foldwire::{Bound, Communicator, Error, Op, Plan, Transport};
+/// fn diffuse<X: Transport>(comm: &mut Communicator<X>, x: &mut [f32]) -> Result<(), Error> {
+///     let plan = Plan::foldwire(Bound::Relative(1e-4));
+///     let sum = comm.prepare().all_reduce(x, Op::Sum, &plan)?;
+///     for _ in 0..1000 {
+///         x.iter_mut().for_each(|x| *x *= 0.5);
+///         sum.run(comm, &mut *x)?;
+///     }
+///     Ok(())
+/// }
+/// ```
+pub struct Prepared<'p, T: Element> {
+    terms: Terms<'p>,
+    op: Option<Op<'p, T>>,
+    codec: AnyCodec<T>,
+    program: Program<'p>,
+    n_lanes: usize,
+    capacity: usize,
+    before: Report,
+    noted: Report,
+}
+
+impl<'p, T: Element> Prepared<'p, T> {
+    /// Prepares a call, which takes a look at the data if its bound needs that.
+    fn new<X: Transport>(
+        comm: &mut Communicator<X>,
+        mut request: Request<'_, 'p, T>,
+        plan: &Plan,
+    ) -> Result<Self, Error> {
+        let mut call = Underway::start(comm, &request, plan)?;
+        call.finish_looking(comm, &mut request)?;
+        let Underway { terms, ref mut engine, phase, before, .. } = call;
+        let (engine, codec) = (engine.take().ok_or(Error::Internal)?, phase.codec()?);
+        let noted = engine.report;
+        // The call has not begun: the next one takes its number. Peers that ask what a rank has
+        // called expect it to count without gaps.
+        comm.sequence = comm.sequence.wrapping_sub(1);
+        let (program, n_lanes) = engine.into_program();
+        let capacity = comm.transport.frame_capacity();
+        Ok(Self { terms, op: request.op, codec, program, n_lanes, capacity, before, noted })
+    }
+
+    /// What preparing the call has cost, and the bounds that each start will keep.
+    pub fn report(&self) -> Report {
+        let mut report = self.noted;
+        report += self.before;
+        report
+    }
+
+    /// Starts the call on these buffers, which must be as those that it was prepared for.
+    ///
+    /// # Errors
+    /// [`Error::NotAsPrepared`], [`Error::Length`], [`Error::Poisoned`].
+    pub fn start<'a, X: Transport>(
+        &self,
+        comm: &'a mut Communicator<X>,
+        buffers: impl Into<Buffers<'a, T>>,
+    ) -> Result<Operation<'a, X, T>, Error>
+    where
+        'p: 'a,
+    {
+        let request = self.request(comm, buffers.into())?;
+        let call = Underway::new(comm, self.terms);
+        let mut operation = Operation { comm, request, call };
+        self.begin(&mut operation);
+        Ok(operation)
+    }
+
+    /// Starts the call on these buffers, which must be as those that it was prepared for, and
+    /// drives it to its end.
+    ///
+    /// # Errors
+    /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+    pub fn run<'a, X: Transport>(
+        &self,
+        comm: &'a mut Communicator<X>,
+        buffers: impl Into<Buffers<'a, T>>,
+    ) -> Result<Report, Error>
+    where
+        'p: 'a,
+    {
+        let request = self.request(comm, buffers.into())?;
+        let call = Underway::new(comm, self.terms);
+        let mut operation = Operation { comm, request, call };
+        self.begin(&mut operation);
+        operation.finish()
+    }
+
+    /// The call on these buffers, if they are as it was prepared for.
+    fn request<'a, X: Transport>(
+        &self,
+        comm: &Communicator<X>,
+        buffers: Buffers<'a, T>,
+    ) -> Result<Request<'a, 'p, T>, Error> {
+        if comm.poisoned {
+            return Err(Error::Poisoned);
+        }
+        let Terms { call, shares, window, .. } = self.terms;
+        let (collective, root) = (call.collective, call.root);
+        let request = Request { collective, shares, op: self.op, root, buffers };
+        if !self.is_of(comm) || request.buffers.window() != window {
+            return Err(Error::NotAsPrepared);
+        }
+        request.check(comm.size(), comm.rank())?;
+        Ok(request)
+    }
+
+    /// Begins the call, where it is.
+    fn begin<'a, X: Transport>(&self, operation: &mut Operation<'a, X, T>)
+    where
+        'p: 'a,
+    {
+        let Operation { comm, call, .. } = operation;
+        call.start_program(comm, self.program, self.n_lanes, self.codec, self.noted);
+    }
+
+    /// Whether a communicator is the one that prepared it, or like that in all that matters.
+    fn is_of<X: Transport>(&self, comm: &Communicator<X>) -> bool {
+        let (call, header) = (self.terms.call, &self.program.header);
+        call.size == comm.size()
+            && self.program.rank == comm.rank()
+            && header.epoch == comm.epoch
+            && header.context == comm.context
+            && self.capacity == comm.transport.frame_capacity()
+    }
+}
+
+impl<T: Element> core::fmt::Debug for Prepared<'_, T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (name, count) = (self.terms.call.collective.name(), self.terms.shares.count());
+        write!(f, "{name} of {count} values by {}", self.terms.schedule.name())
+    }
+}
+
+/// Prepares calls of a communicator's: [`Communicator::prepare`].
+#[derive(Debug)]
+pub struct Preparing<'c, X: Transport> {
+    comm: &'c mut Communicator<X>,
+}
+
+impl<X: Transport> Communicator<X> {
+    /// Prepares a call that will be made many times: what follows is the call, with data such as
+    /// will be, which are read if the bound refers to them and are not written.
+    pub const fn prepare(&mut self) -> Preparing<'_, X> {
+        Preparing { comm: self }
+    }
+}
+
+macro_rules! methods {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident / $start:ident [$($buffers:ident)*] ($($arg:ident: $kind:ident),*) =
+            |$own:ident| $request:expr;
+    )*) => {
+        impl<X: Transport> Preparing<'_, X> {
+            $(
+                #[doc = concat!("Prepares [`", stringify!($name), "`](Communicator::",
+                    stringify!($name), ").")]
+                ///
+                /// # Errors
+                /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
+                pub fn $name<'p, T: Element>(
+                    self,
+                    $($arg: borrowed!('_ 'p, T, $kind),)*
+                    plan: &Plan,
+                ) -> Result<Prepared<'p, T>, Error> {
+                    let request = {
+                        let $own = self.comm.rank();
+                        $request
+                    };
+                    Prepared::new(self.comm, request, plan)
+                }
+            )*
+        }
+    };
+}
+
+each_collective!(methods);
