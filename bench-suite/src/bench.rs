@@ -6,6 +6,7 @@
 //! | `problem` | one collective on arrays of one length: who has what, and the exact result |
 //! | `data` | the values that ranks send |
 //! | `contestant` | what takes part: a preset, or anything else that can carry out the collective |
+//! | `sweep` | every schedule as a contestant, and the one that is chosen |
 //! | `best` | a contestant that chooses the best of several ways by trial |
 //! | `stage` | one rank's communicator, buffers and clock |
 //! | `alone` | one preset on threads, for those who want only its time |
@@ -32,6 +33,7 @@ mod plot;
 mod problem;
 pub(crate) mod row;
 pub(crate) mod stage;
+mod sweep;
 mod threads;
 mod verdict;
 
@@ -39,13 +41,14 @@ use anyhow::Context;
 use foldwire::{Config, DType, Float, Transport, bf16, f16};
 use indicatif::ProgressBar;
 
-use crate::cli::{BackendArg, BenchArgs};
+use crate::cli::{BackendArg, BenchArgs, ScheduleArg};
 use crate::streams;
 use crate::usage::UsageError;
 use contest::{Contest, Settings};
 use contestant::{Contestant, OfPlan};
 use data::Source;
 use output::{Head, Results};
+use sweep::Swept;
 
 /// Runs the subcommand, or this process's part in it: results on rank 0's stdout, everything else
 /// on stderr.
@@ -62,7 +65,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         )
         .into());
     }
-    if let Some(named) = args.schedule
+    if let Some(ScheduleArg::One(named)) = args.schedule
         && !named.0.supports(args.collective)
     {
         let (name, collective) = (named.0.name(), args.collective.name());
@@ -104,10 +107,27 @@ pub(crate) fn not_built(feature: &str, needs: &str) -> anyhow::Error {
 }
 
 /// The contestants that every backend has.
-fn presets<'a, X: Transport, T: Float>(args: &BenchArgs) -> Vec<Box<dyn Contestant<X, T> + 'a>> {
+///
+/// # Errors
+/// When the environment holds wrong settings.
+fn presets<'a, X: Transport, T: Float>(
+    args: &BenchArgs,
+) -> Result<Vec<Box<dyn Contestant<X, T> + 'a>>, UsageError> {
     let preset = |preset| OfPlan::preset(preset, args.collective, args.bound);
-    let presets = args.presets().into_iter().map(preset);
-    presets.chain(args.row().map(OfPlan::row)).map(|plan| Box::new(plan) as Box<_>).collect()
+    let mut all: Vec<Box<dyn Contestant<X, T> + 'a>> = Vec::new();
+    for preset in args.presets().into_iter().map(preset) {
+        all.push(Box::new(preset));
+    }
+    let select = config(args)?.select;
+    for plan in args.rows() {
+        match plan.schedule {
+            Some(schedule) if args.sweeps() => {
+                all.push(Box::new(Swept::new(plan, schedule, select)));
+            }
+            _ => all.push(Box::new(OfPlan::row(plan))),
+        }
+    }
+    Ok(all)
 }
 
 /// The communicators' settings, some of which the environment may hold.
@@ -153,6 +173,9 @@ fn show(args: &BenchArgs, results: &Results) -> anyhow::Result<()> {
         streams::write(&results.csv()?)?;
     } else {
         streams::write(&results.text())?;
+    }
+    for note in &results.outcome.left_out {
+        streams::remark(format_args!("note: {note}"));
     }
     for note in results.outcome.rows.iter().filter_map(row::Row::note) {
         streams::remark(format_args!("note: {note}"));

@@ -56,6 +56,49 @@ fn every_preset_and_size_has_a_row() {
     assert!(last("raw")["times_memcpy"].as_f64().unwrap() > 0.0);
 }
 
+#[test]
+fn every_schedule_has_a_row_and_the_one_that_is_chosen_is_marked() {
+    let args = "allreduce --ranks 3 --sizes 1K,64K --schedule all --repeat 2 --min-time 0 --json";
+    let run = |select: &str| {
+        let mut command = Command::new(PROGRAM);
+        command.arg("bench").args(args.split_whitespace()).env("FOLDWIRE_SELECT", select);
+        object(&command.output().unwrap())
+    };
+    for (select, chosen) in [("all-reduce:::pairwise", "pairwise"), ("all-reduce:3::ring", "ring")]
+    {
+        let object = run(select);
+        let rows = object["rows"].as_array().unwrap();
+        rows.iter().for_each(check_row);
+        for n_bytes in [1 << 10, 64 << 10] {
+            let of_size: Vec<_> = rows.iter().filter(|row| row["n_bytes"] == n_bytes).collect();
+            let named = |name: &str| of_size.iter().filter(|row| row["schedule"] == name).count();
+            for schedule in ["ring", "recursive-doubling", "circulant", "double-tree"] {
+                assert_eq!(named(schedule), 1, "{schedule}");
+            }
+            assert_eq!(named("binomial"), 0, "it has no all-reduce");
+            let marked: Vec<_> = of_size.iter().filter(|row| row["is_chosen"] == true).collect();
+            assert_eq!((marked.len(), &marked[0]["schedule"]), (1, &chosen.into()));
+            let time = |row: &Value| row["time_s"].as_f64().unwrap();
+            let least = of_size.iter().map(|row| time(row)).fold(f64::INFINITY, f64::min);
+            for row in of_size {
+                let times_best = row["times_best"].as_f64().unwrap();
+                assert!((times_best - time(row) / least).abs() < 1e-9, "{row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_schedule_that_has_no_room_is_left_out_with_a_note() {
+    let args = "allreduce --ranks 8 --sizes 1K --schedule all --frame 1024 --repeat 2 --min-time 0";
+    let output = bench(args);
+    let (text, errors) = (output.stdout, String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&text);
+    assert!(output.status.success() && errors.contains("circulant × fused × fz-light: left out"));
+    assert!(text.contains("ring × fused") && !text.contains("circulant"), "{text}");
+    assert!(text.contains("chosen   "), "a second table: {text}");
+}
+
 /// The table's lines of a raw broadcast with these options.
 fn broadcast(options: &str) -> String {
     let args = "broadcast --ranks 2 --sizes 1M --preset raw --repeat 2 --min-time 0";

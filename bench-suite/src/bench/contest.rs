@@ -132,6 +132,9 @@ pub(crate) fn counts<T: Float>(sizes: &Sizes) -> Result<Vec<usize>, UsageError> 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) rows: Vec<Row>,
+    /// Who could not carry out which size.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) left_out: Vec<String>,
     /// Rank 0 alone, 1e9 bytes copied per second.
     pub(crate) memcpy_gbps: f64,
 }
@@ -154,13 +157,13 @@ impl<X: Transport, T: Float + Into<f64>> Contest<'_, X, T> {
     pub(super) fn play(mut self) -> anyhow::Result<Outcome> {
         let memcpy_gbps = self.memory()?;
         self.progress.set_length((self.settings.counts.len() * self.contestants.len()) as u64);
-        let mut rows = Vec::new();
+        let (mut rows, mut left_out) = (Vec::new(), Vec::new());
         for &count in &self.settings.counts {
-            let measured = self.measure(count);
+            let measured = self.measure(count, &mut left_out);
             rows.extend(measured.with_context(|| format!("{} bytes", count * T::BYTES))?);
         }
         self.progress.finish_and_clear();
-        Ok(Outcome { rows, memcpy_gbps })
+        Ok(Outcome { rows, left_out, memcpy_gbps })
     }
 
     /// Copies memory on rank 0 while the others wait.
@@ -176,7 +179,7 @@ impl<X: Transport, T: Float + Into<f64>> Contest<'_, X, T> {
     }
 
     /// Measures one size.
-    fn measure(&mut self, count: usize) -> anyhow::Result<Vec<Row>> {
+    fn measure(&mut self, count: usize, left_out: &mut Vec<String>) -> anyhow::Result<Vec<Row>> {
         let Self { comm, barrier, contestants, settings, data, progress } = self;
         let Settings { collective, op, root, in_place, .. } = **settings;
         let (size, rank) = (comm.size(), comm.rank().index());
@@ -187,23 +190,29 @@ impl<X: Transport, T: Float + Into<f64>> Contest<'_, X, T> {
         let mut memcpy = shares_memory.then(|| Memcpy::new(&own));
         let mut copies = Vec::new();
         let mut stage = Stage::new(comm, *barrier, problem, data)?;
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut playing = Vec::new();
         for contestant in contestants.iter_mut() {
-            progress.set_message(format!("{} bytes, {}", count * T::BYTES, contestant.title()));
+            let what = format!("{} bytes, {}", count * T::BYTES, contestant.title());
+            progress.set_message(what.clone());
+            if let Some(refusal) = contestant.refusal(&mut stage)? {
+                left_out.push(format!("{what}: left out, {refusal}"));
+                progress.inc(1);
+                continue;
+            }
             contestant.prepare(&mut stage)?;
             let mut entry = Entry::default();
             if settings.check {
                 let (_, _, verdict) = stage.run_checked(contestant.as_mut(), data)?;
                 entry.verdict = Some(verdict);
             }
-            entries.push(entry);
+            playing.push((contestant, entry));
             progress.inc(1);
         }
         // One round more than asked for, to know how long a round takes when all is warm.
         let mut round_time = 0.0;
         for _ in 0..=settings.warmup {
             round_time = 0.0;
-            for contestant in contestants.iter_mut() {
+            for (contestant, _) in &mut playing {
                 round_time += stage.run(contestant.as_mut())?.0;
             }
             if let Some(memcpy) = &mut memcpy {
@@ -213,7 +222,7 @@ impl<X: Transport, T: Float + Into<f64>> Contest<'_, X, T> {
         let round_time = stage.largest(round_time)?;
         let rounds = rounds(settings.repeat, settings.min_time, round_time);
         for _ in 0..rounds {
-            for (contestant, entry) in contestants.iter_mut().zip(&mut entries) {
+            for (contestant, entry) in &mut playing {
                 let (time, done) = stage.run(contestant.as_mut())?;
                 entry.times.push(time);
                 entry.report = done.report;
@@ -224,7 +233,7 @@ impl<X: Transport, T: Float + Into<f64>> Contest<'_, X, T> {
         }
         let mut rows = Vec::new();
         let magnitude = data.magnitude();
-        for (contestant, entry) in contestants.iter().zip(&entries) {
+        for (contestant, entry) in &playing {
             let ranks = tell(stage.comm, &entry.numbers())?;
             let entries: Vec<Entry> = ranks.iter().map(|n| Entry::from_numbers(n)).collect();
             let rounding = problem.rounding::<T>(magnitude);
@@ -232,6 +241,7 @@ impl<X: Transport, T: Float + Into<f64>> Contest<'_, X, T> {
             let names = (contestant.name(), contestant.title());
             let mut row = Row::new(names, n_bytes, &problem, &entries, rounding);
             row.algorithm = contestant.detail();
+            row.show(contestant.shown(stage.comm, &problem));
             rows.push(row);
         }
         let copies = tell(stage.comm, &copies)?;

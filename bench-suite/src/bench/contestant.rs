@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use anyhow::Context;
-use foldwire::{Bound, Collective, Communicator, Float, Op, Plan, Preset, Report, Transport};
+use foldwire::{Bound, Collective, Communicator, Error, Float, Plan, Preset, Report, Transport};
 
 use super::problem::Problem;
 use super::stage::Stage;
-use crate::cli::{OpArg, title};
+use crate::cli::title;
 use crate::sizes::Size;
 
 /// One rank's buffers for a problem.
@@ -43,10 +43,28 @@ pub(super) trait Contestant<X: Transport, T: Float> {
         start: &mut Start<'_, X>,
     ) -> anyhow::Result<Done>;
 
+    /// Why it cannot carry out the stage's problem, if it cannot; the same on all ranks.
+    fn refusal(&mut self, _stage: &mut Stage<'_, X, T>) -> anyhow::Result<Option<Error>> {
+        Ok(None)
+    }
+
+    /// Its schedule, if it is there to show that.
+    fn shown(&self, _comm: &Communicator<X>, _problem: &Problem) -> Option<Shown> {
+        None
+    }
+
     /// What was chosen for this problem, if there was a choice.
     fn detail(&self) -> Option<String> {
         None
     }
+}
+
+/// A schedule beside others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) schedule: &'static str,
+    /// Whether a call whose plan names none takes it.
+    pub(super) is_chosen: bool,
 }
 
 /// Waits for all ranks, then starts the clock.
@@ -123,15 +141,9 @@ fn call<X: Transport, T: Float>(
     problem: &Problem,
     buffers: &mut Buffers<T>,
     plan: &Plan,
-) -> Result<Report, foldwire::Error> {
+) -> Result<Report, Error> {
     let Buffers { send, recv } = buffers;
-    let op = match problem.op {
-        OpArg::Sum => Op::Sum,
-        OpArg::Avg => Op::Avg,
-        OpArg::Min => Op::Min,
-        OpArg::Max => Op::Max,
-        OpArg::Prod => Op::Prod,
-    };
+    let op = problem.op.into();
     let root = problem.root;
     match (problem.collective, problem.in_place) {
         (Collective::AllReduce, false) => comm.all_reduce_into(send, recv, op, plan),
@@ -153,7 +165,7 @@ fn call<X: Transport, T: Float>(
         (Collective::ExclusiveScan, true) => comm.exclusive_scan(recv, op, plan),
         (collective, _) => {
             let schedule = foldwire::schedule::default_for(collective).name();
-            Err(foldwire::Error::Unsupported { schedule, collective })
+            Err(Error::Unsupported { schedule, collective })
         }
     }
 }

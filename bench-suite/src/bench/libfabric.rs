@@ -40,7 +40,7 @@ pub(super) fn run<T: Float + Into<f64>>(args: &BenchArgs, source: &Source) -> an
     let contest = Contest {
         comm,
         barrier: wait.as_mut(),
-        contestants: presets(args),
+        contestants: presets(args)?,
         settings: &settings,
         data: &data,
         progress: &progress,

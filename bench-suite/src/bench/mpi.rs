@@ -73,7 +73,7 @@ fn play<T: Float + Into<f64>>(
     let backend = format!("MPI ({})", native::library());
     let head = Head::new(args, &comm, &backend, &data, settings);
 
-    let mut contestants = presets(args);
+    let mut contestants = presets(args)?;
     contestants.push(Box::new(Default(Native::duplicate(world)?)));
     if args.mpi_best {
         contestants.push(Box::new(best(world, settings)?));

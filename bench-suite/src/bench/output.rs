@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::contest::{Outcome, Settings};
 use super::data::Data;
 use super::row::{MPI_BEST, MPI_DEFAULT, Row};
+use super::sweep;
 use crate::cli::BenchArgs;
 use crate::sizes::Size;
 use crate::table::{self, Align, Table};
 
 /// What a line of `--csv` holds.
-const CSV_COLUMNS: [&str; 21] = [
+const CSV_COLUMNS: [&str; 24] = [
     "collective",
     "backend",
     "ranks",
@@ -35,6 +36,9 @@ const CSV_COLUMNS: [&str; 21] = [
     "speedup_mpi_best",
     "times_memcpy",
     "algorithm",
+    "schedule",
+    "is_chosen",
+    "times_best",
 ];
 
 /// What `--json` prints as one object, and `foldwire sim --validate` reads.
@@ -162,6 +166,9 @@ impl Results {
                 optional(row.speedup_mpi_best),
                 optional(row.times_memcpy),
                 row.algorithm.clone().unwrap_or_default(),
+                row.schedule.clone().unwrap_or_default(),
+                row.is_chosen.map(|is_chosen| is_chosen.to_string()).unwrap_or_default(),
+                optional(row.times_best),
             ])?;
         }
         Ok(String::from_utf8(csv.into_inner()?)?)
@@ -169,13 +176,19 @@ impl Results {
 
     /// Head and table.
     pub(super) fn text(&self) -> String {
-        let Outcome { rows, memcpy_gbps } = &self.outcome;
+        let Outcome { rows, memcpy_gbps, .. } = &self.outcome;
         let by_all = if rows.iter().any(|row| row.times_memcpy.is_some()) {
             "# x memcpy: time / that of a memcpy of as many bytes by all ranks at once, in the same rounds\n"
         } else {
             ""
         };
-        format!("{}{by_all}\n{}", self.head.text(*memcpy_gbps), table(rows))
+        let swept = if rows.iter().any(|row| row.schedule.is_some()) {
+            "# x best: time / that of the best schedule; *: the schedule that a call takes by itself\n"
+        } else {
+            ""
+        };
+        let head = self.head.text(*memcpy_gbps);
+        format!("{head}{by_all}{swept}\n{}{}", table(rows), sweep::choices(rows))
     }
 }
 
@@ -184,6 +197,7 @@ fn table(rows: &[Row]) -> String {
     let has = |name: &str| rows.iter().any(|row| row.contestant == name);
     let (has_default, has_best) = (has(MPI_DEFAULT), has(MPI_BEST));
     let has_memcpy = rows.iter().any(|row| row.times_memcpy.is_some());
+    let has_schedules = rows.iter().any(|row| row.schedule.is_some());
     let mut columns = vec![
         ("size", "bytes", Align::Right),
         ("contestant", "", Align::Left),
@@ -207,6 +221,10 @@ fn table(rows: &[Row]) -> String {
     if has_best {
         columns.push(("speed-up", "x MPI best", Align::Right));
         columns.push(("algorithm", "", Align::Left));
+    }
+    if has_schedules {
+        columns.push(("time", "x best", Align::Right));
+        columns.push(("chosen", "", Align::Left));
     }
     let mut table = Table::new(&columns);
     let optional =
@@ -237,6 +255,10 @@ fn table(rows: &[Row]) -> String {
             cells.push(optional(row.speedup_mpi_best, two_digits));
             cells.push(row.algorithm.clone().unwrap_or_default());
         }
+        if has_schedules {
+            cells.push(optional(row.times_best, two_digits));
+            cells.push(if row.is_chosen == Some(true) { "*" } else { "" }.to_owned());
+        }
         table.row(&cells);
     }
     table.render()
@@ -251,7 +273,7 @@ pub(crate) mod tests {
     /// A preset's times, and another contestant's.
     pub(crate) fn results() -> Results {
         let rows = vec![row(RAW, 0.5), row(MPI_BEST, 0.25)];
-        Results { head: head(), outcome: Outcome { rows, memcpy_gbps: 9.0 } }
+        Results { head: head(), outcome: Outcome { rows, left_out: Vec::new(), memcpy_gbps: 9.0 } }
     }
 
     fn head() -> Head {

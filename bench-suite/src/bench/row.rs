@@ -4,6 +4,7 @@ use foldwire::Collective;
 use serde::{Deserialize, Serialize};
 
 use super::contest::Entry;
+use super::contestant::Shown;
 use super::problem::Problem;
 use super::verdict::Verdict;
 use crate::cli::OpArg;
@@ -71,6 +72,14 @@ pub(crate) struct Row {
     pub(crate) times_memcpy: Option<f64>,
     /// What was chosen, if there was a choice.
     pub(crate) algorithm: Option<String>,
+    /// Where schedules are compared: its own, whether a call takes it by itself, and its time / that
+    /// of the best one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) schedule: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) is_chosen: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) times_best: Option<f64>,
 }
 
 impl Row {
@@ -157,7 +166,16 @@ impl Row {
             speedup_mpi_best: None,
             times_memcpy: None,
             algorithm: None,
+            schedule: None,
+            is_chosen: None,
+            times_best: None,
         }
+    }
+
+    /// Notes which schedule it is there to show.
+    pub(super) fn show(&mut self, shown: Option<Shown>) {
+        self.schedule = shown.map(|shown| shown.schedule.to_owned());
+        self.is_chosen = shown.map(|shown| shown.is_chosen);
     }
 
     /// Fills the speed-ups of the rows of one size. `memcpy` is the time of a copy by all ranks at
@@ -165,10 +183,13 @@ impl Row {
     pub(super) fn compare(rows: &mut [Self], memcpy: Option<f64>) {
         let time = |of: &str| rows.iter().find(|row| row.contestant == of).map(|row| row.time_s);
         let [raw, default, best] = [RAW, MPI_DEFAULT, MPI_BEST].map(time);
+        let shown = rows.iter().filter(|row| row.schedule.is_some()).map(|row| row.time_s);
+        let least = shown.fold(f64::INFINITY, f64::min);
         for row in rows {
             let speedup = |other: Option<f64>| other.map(|other| other / row.time_s.max(1e-9));
             (row.speedup_raw, row.speedup_mpi_default) = (speedup(raw), speedup(default));
             row.speedup_mpi_best = speedup(best);
+            row.times_best = row.schedule.as_ref().map(|_| row.time_s / least);
             row.times_memcpy = memcpy.map(|memcpy| row.time_s / memcpy.max(1e-9));
         }
     }
@@ -276,6 +297,17 @@ pub(super) mod tests {
         assert_eq!((rows[0].times_memcpy, rows[1].times_memcpy), (Some(8.0), Some(2.0)));
         assert_eq!((rows[1].speedup_raw, rows[1].speedup_mpi_best), (Some(4.0), Some(2.0)));
         assert_eq!((rows[0].speedup_raw, rows[1].speedup_mpi_default), (Some(1.0), None));
+    }
+
+    #[test]
+    fn of_the_schedules_that_are_compared_one_is_the_best() {
+        let mut rows = [row(RAW, 1.0), row("ring", 6.0), row("chain", 4.0)];
+        for (row, is_chosen) in rows[1..].iter_mut().zip([true, false]) {
+            row.show(Some(Shown { schedule: "s", is_chosen }));
+        }
+        Row::compare(&mut rows, None);
+        let times = rows.each_ref().map(|row| row.times_best);
+        assert_eq!(times, [None, Some(1.5), Some(1.0)], "a preset is none of them");
     }
 
     #[test]

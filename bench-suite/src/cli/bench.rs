@@ -6,7 +6,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use foldwire::codec::CodecId;
 use foldwire::pipeline::{self, Pipeline};
-use foldwire::{Bound, Collective, DType, Plan, Preset};
+use foldwire::schedule;
+use foldwire::{Bound, Collective, DType, Op, Plan, Preset};
 
 use super::schedule::Named;
 use super::{distinct, title};
@@ -25,6 +26,8 @@ Examples:
       Against MPI_Allreduce, at its default and at the best of its algorithms.
   foldwire bench allreduce --preset raw,foldwire --schedule pairwise --pipeline homomorphic
       A row of your own beside two presets.
+  foldwire bench allreduce --schedule all --ranks 8 --link 10gbit
+      Every schedule, and whether the one that is chosen is the best.
   foldwire bench allreduce --ranks 8 --link 1gbit --plot allreduce.svg --csv > allreduce.csv
       As a picture, and for a spreadsheet.
   foldwire launch -n 4 --no-prefix -- foldwire bench broadcast --backend libfabric --sizes 0,4,1K:64M --json > result.json
@@ -77,14 +80,18 @@ pub struct BenchArgs {
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
     pub bound: Bound,
 
-    /// Presets to run, in this order, or all of them
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',', default_value = "all")]
+    /// Presets to run, in this order, or all of them [default: all; none beside --schedule all]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',')]
     pub preset: Vec<PresetArg>,
 
     /// Schedule of one more row beside the presets, which is preset foldwire but for what these
-    /// four options say
-    #[arg(long, value_name = "NAME", value_parser = super::schedule::named())]
-    pub schedule: Option<Named>,
+    /// four options say; or `all`
+    ///
+    /// With `all` each schedule that can do the collective has such a row, and takes turns with the
+    /// others. The one that a call takes by itself is marked, and a second table has its time beside
+    /// the best one's: foldwire bench allreduce --schedule all --link 1gbit.
+    #[arg(long, value_name = "NAME", value_parser = schedules())]
+    pub schedule: Option<ScheduleArg>,
 
     /// Pipeline of that row
     #[arg(long, value_name = "NAME", value_parser = pipeline())]
@@ -168,22 +175,54 @@ pub struct BenchArgs {
 impl BenchArgs {
     /// The presets to run, once each.
     pub fn presets(&self) -> Vec<Preset> {
-        PresetArg::list(&self.preset)
+        match (&*self.preset, self.schedule) {
+            ([], Some(ScheduleArg::All)) => Vec::new(),
+            ([], _) => Preset::ALL.to_vec(),
+            (asked, _) => PresetArg::list(asked),
+        }
     }
 
-    /// The row that is run beside them, if one is asked for.
-    pub fn row(&self) -> Option<Plan> {
-        let Self { schedule, pipeline, codec, exact_below, .. } = self;
-        let asks = schedule.is_some() || pipeline.is_some() || codec.is_some();
-        if !asks && exact_below.is_none() {
-            return None;
-        }
+    /// The rows that are run beside them, if any are asked for: one, or one for each schedule.
+    pub fn rows(&self) -> Vec<Plan> {
+        let Self { pipeline, codec, exact_below, .. } = self;
         let mut plan = Plan::foldwire(self.bound);
-        plan.schedule = schedule.map(|named| named.0);
         plan.pipeline = pipeline.unwrap_or(plan.pipeline);
         plan.codec = codec.unwrap_or(plan.codec);
-        Some(plan.with_exact_below(exact_below.unwrap_or(0)))
+        plan = plan.with_exact_below(exact_below.unwrap_or(0));
+        let asks = pipeline.is_some() || codec.is_some() || exact_below.is_some();
+        match self.schedule {
+            Some(ScheduleArg::All) => {
+                let can = schedule::ALL.iter().filter(|known| known.supports(self.collective));
+                can.map(|&known| plan.with_schedule(known)).collect()
+            }
+            Some(ScheduleArg::One(named)) => vec![plan.with_schedule(named.0)],
+            None if asks => vec![plan],
+            None => Vec::new(),
+        }
     }
+
+    /// Whether all schedules are compared.
+    pub fn sweeps(&self) -> bool {
+        matches!(self.schedule, Some(ScheduleArg::All))
+    }
+}
+
+/// One schedule, or all of them.
+#[derive(Debug, Clone, Copy)]
+pub enum ScheduleArg {
+    /// All that can do the collective.
+    All,
+    /// This one.
+    One(Named),
+}
+
+fn schedules() -> impl TypedValueParser<Value = ScheduleArg> {
+    let names = schedule::ALL.iter().map(|known| PossibleValue::new(known.name()));
+    let all = PossibleValue::new("all").help("every one that can do the collective");
+    PossibleValuesParser::new([all].into_iter().chain(names)).map(|text| {
+        let found = schedule::ALL.iter().find(|known| known.name() == text);
+        found.map_or(ScheduleArg::All, |&known| ScheduleArg::One(Named(known)))
+    })
 }
 
 /// One preset, or all of them.
@@ -320,6 +359,18 @@ impl OpArg {
     }
 }
 
+impl<T> From<OpArg> for Op<'_, T> {
+    fn from(arg: OpArg) -> Self {
+        match arg {
+            OpArg::Sum => Self::Sum,
+            OpArg::Avg => Self::Avg,
+            OpArg::Min => Self::Min,
+            OpArg::Max => Self::Max,
+            OpArg::Prod => Self::Prod,
+        }
+    }
+}
+
 pub(super) fn array_sizes(text: &str) -> Result<Sizes, UsageError> {
     let sizes: Sizes = text.parse()?;
     match sizes.n_bytes().iter().find(|&&n| n > MAX_SIZE) {
@@ -374,8 +425,8 @@ mod tests {
 
     #[test]
     fn a_row_is_asked_for_by_any_of_its_parts() {
-        assert!(bench("reduce").unwrap().row().is_none());
-        let row = |args: &str| bench(args).unwrap().row().unwrap();
+        assert!(bench("reduce").unwrap().rows().is_empty());
+        let row = |args: &str| bench(args).unwrap().rows().swap_remove(0);
         let plan = row("allreduce --schedule pairwise --bound abs:0.5");
         assert_eq!(plan.schedule.map(Schedule::name), Some("pairwise"));
         assert_eq!((plan.pipeline, plan.bound), (pipeline::FUSED, Some(Bound::Absolute(0.5))));
@@ -385,6 +436,18 @@ mod tests {
         for wrong in ["--schedule rign", "--pipeline none", "--codec zip", "--exact-below x"] {
             assert!(bench(&format!("allreduce {wrong}")).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn all_schedules_are_those_that_can_do_the_collective() {
+        let args = bench("scan --schedule all --codec raw").unwrap();
+        assert!(args.sweeps() && args.presets().is_empty());
+        let rows = args.rows();
+        let names: Vec<_> = rows.iter().map(|plan| plan.schedule.unwrap().name()).collect();
+        assert_eq!(names, ["chain", "prefix-doubling"]);
+        assert!(rows.iter().all(|plan| plan.codec == CodecId::Raw));
+        let args = bench("scan --schedule all --preset raw").unwrap();
+        assert_eq!(args.presets(), [Preset::Raw]);
     }
 
     #[test]

@@ -1,0 +1,125 @@
+//! `--schedule all`: every schedule as a contestant, beside the one that a call takes by itself.
+//!
+//! How much longer that one takes than the best is what the model of [`foldwire::select`] costs.
+//! The best is the least of several medians, so where schedules are alike chance makes that a
+//! little more than 1.
+
+use foldwire::codec::CodecId;
+use foldwire::op::OpCode;
+use foldwire::schedule::{Call, Schedule};
+use foldwire::select::{self, Network};
+use foldwire::{Communicator, Error, Float, Op, Plan, Rank, Transport, pipeline};
+
+use super::contestant::{Buffers, Contestant, Done, OfPlan, Shown, Start};
+use super::problem::Problem;
+use super::row::Row;
+use super::stage::Stage;
+use crate::sizes::Size;
+use crate::table::{Align, Table};
+
+/// A schedule among all.
+pub(super) struct Swept {
+    schedule: &'static dyn Schedule,
+    row: OfPlan,
+    /// The same that leaves the schedule open.
+    open: Plan,
+    /// The user's own choice, which comes before the model's.
+    select: &'static [select::Row],
+}
+
+impl Swept {
+    pub(super) fn new(
+        plan: Plan,
+        schedule: &'static dyn Schedule,
+        select: &'static [select::Row],
+    ) -> Self {
+        let row = OfPlan::row(plan.with_schedule(schedule));
+        let mut open = plan;
+        open.schedule = None;
+        Self { schedule, row, open, select }
+    }
+
+    /// What a call takes whose plan is the same but for the schedule.
+    fn chosen<X: Transport, T: Float>(&self, transport: &X, problem: &Problem) -> &dyn Schedule {
+        let n_bytes = problem.count * T::BYTES;
+        let mut plan = self.open;
+        if n_bytes < plan.exact_below {
+            (plan.pipeline, plan.codec) = (pipeline::RAW, CodecId::Raw);
+        }
+        let root = if problem.collective.has_root() { problem.root } else { Rank(0) };
+        let call = Call::new(problem.collective, problem.size, root);
+        let op = Op::<T>::from(problem.op).code();
+        let op = if problem.collective.reduces() { op } else { OpCode::None };
+        let (link_rate, frame_bytes) = (transport.link_rate(), transport.frame_capacity());
+        let network = Network { link_rate, frame_bytes };
+        let by_model = || select::schedule(call, op, &plan, n_bytes, network);
+        select::first_of(self.select, call, n_bytes).unwrap_or_else(by_model)
+    }
+}
+
+impl<X: Transport, T: Float> Contestant<X, T> for Swept {
+    fn name(&self) -> &'static str {
+        self.schedule.name()
+    }
+
+    fn title(&self) -> String {
+        Contestant::<X, T>::title(&self.row)
+    }
+
+    /// Some schedules need frames for many parts.
+    fn refusal(&mut self, stage: &mut Stage<'_, X, T>) -> anyhow::Result<Option<Error>> {
+        let Err(error) = stage.run(self) else { return Ok(None) };
+        match error.downcast_ref() {
+            Some(&refusal @ (Error::FrameTooSmall { .. } | Error::Unsupported { .. })) => {
+                Ok(Some(refusal))
+            }
+            _ => Err(error),
+        }
+    }
+
+    fn run(
+        &mut self,
+        comm: &mut Communicator<X>,
+        problem: &Problem,
+        buffers: &mut Buffers<T>,
+        start: &mut Start<'_, X>,
+    ) -> anyhow::Result<Done> {
+        self.row.run(comm, problem, buffers, start)
+    }
+
+    fn shown(&self, comm: &Communicator<X>, problem: &Problem) -> Option<Shown> {
+        let schedule = self.schedule.name();
+        let chosen = self.chosen::<X, T>(comm.transport(), problem).name();
+        Some(Shown { schedule, is_chosen: chosen == schedule })
+    }
+}
+
+/// The chosen schedule of each size beside the best one; nothing where schedules are not compared.
+pub(super) fn choices(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        ("size", "bytes", Align::Right),
+        ("chosen", "", Align::Left),
+        ("time", "µs", Align::Right),
+        ("best", "", Align::Left),
+        ("time", "µs", Align::Right),
+        ("chosen", "x best", Align::Right),
+    ]);
+    let chosen = rows.iter().filter(|row| row.is_chosen == Some(true));
+    let mut is_empty = true;
+    for row in chosen {
+        let of_size = rows.iter().filter(|other| other.n_bytes == row.n_bytes);
+        let Some(best) = of_size.clone().find(|other| other.times_best == Some(1.0)) else {
+            continue;
+        };
+        is_empty = false;
+        table.row(&[
+            Size(row.n_bytes).to_string(),
+            row.contestant.clone(),
+            format!("{:.1}", row.time_s * 1e6),
+            best.contestant.clone(),
+            format!("{:.1}", best.time_s * 1e6),
+            row.times_best.map(|times| format!("{times:.2}")).unwrap_or_default(),
+        ]);
+    }
+    if is_empty { String::new() } else { format!("\n{}", table.render()) }
+}
