@@ -64,6 +64,7 @@ fn start_all<X: Transport>(
         let recv = &mut room[..share.len()];
         comm.prepare().reduce_scatter(&first, recv, Op::Avg, plan)?
     };
+    let front = comm.prepare().reduce_scatter_to_front(&mut first, Op::Avg, plan)?;
     let gather = comm.prepare().all_gather_v(&part(&first), &mut room[..n_all], &counts, plan)?;
     let broadcast = comm.prepare().broadcast(&mut first, root, plan)?;
     let scan = comm.prepare().scan(&mut first, Op::User(&larger), &Plan::raw())?;
@@ -85,6 +86,9 @@ fn start_all<X: Transport>(
         check(&scatter.run(comm, (&data[..], &mut mine[..]))?, &scatter);
         comm.reduce_scatter(&data, &mut full, Op::Avg, &plan_of(plan, &scatter))?;
         same(&mine, &full, "reduce-scatter");
+        let mut mine = data.clone();
+        front.run(comm, &mut mine[..])?;
+        same(&mine[..share.len()], &full, "reduce-scatter to the front");
 
         let [mut mine, mut full] = [(); 2].map(|()| vec![-7.0; n_all]);
         let own = part(&data);

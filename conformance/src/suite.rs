@@ -153,6 +153,10 @@ fn unequal_shares<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) 
             comm.reduce_scatter_v_in_place(&mut data, counts, Op::Sum, &plan)?;
             let share = &data[starts[rank]..][..counts[rank]];
             assert!(data::bits(share) == data::bits(&sum), "sum {seed} in place");
+            let mut data = operand(rank);
+            comm.reduce_scatter_v_to_front(&mut data, counts, Op::Sum, &plan)?;
+            let share = &data[..counts[rank]];
+            assert!(data::bits(share) == data::bits(&sum), "sum {seed} to the front");
 
             let send: Vec<f32> = (0..size).flat_map(|to| part(rank, to)).collect();
             let want: Vec<f32> = (0..size).flat_map(|source| part(source, rank)).collect();

@@ -46,6 +46,7 @@ use crate::transport::Transport;
 pub struct Prepared<'p, T: Element> {
     terms: Terms<'p>,
     op: Option<Op<'p, T>>,
+    to_front: bool,
     codec: AnyCodec<T>,
     program: Program<'p>,
     n_lanes: usize,
@@ -71,7 +72,8 @@ impl<'p, T: Element> Prepared<'p, T> {
         comm.sequence = comm.sequence.wrapping_sub(1);
         let (program, n_lanes) = engine.into_program();
         let capacity = comm.transport.frame_capacity();
-        Ok(Self { terms, op: request.op, codec, program, n_lanes, capacity, before, noted })
+        let Request { op, to_front, .. } = request;
+        Ok(Self { terms, op, to_front, codec, program, n_lanes, capacity, before, noted })
     }
 
     /// What preparing the call has cost, and the bounds that each start will keep.
@@ -131,7 +133,8 @@ impl<'p, T: Element> Prepared<'p, T> {
         }
         let Terms { call, shares, window, .. } = self.terms;
         let (collective, root) = (call.collective, call.root);
-        let request = Request { collective, shares, op: self.op, root, buffers };
+        let &Self { op, to_front, .. } = self;
+        let request = Request { collective, shares, op, root, buffers, to_front };
         if !self.is_of(comm) || request.buffers.window() != window {
             return Err(Error::NotAsPrepared);
         }

@@ -15,12 +15,14 @@ pub(crate) struct Request<'b, 's, T> {
     pub(super) op: Option<Op<'s, T>>,
     pub(super) root: Rank,
     pub(super) buffers: Buffers<'b, T>,
+    /// The result of a call in place is moved to the front of its buffer.
+    pub(super) to_front: bool,
 }
 
 impl<'b, 's, T: Element> Request<'b, 's, T> {
     pub(crate) fn new(collective: Collective, count: usize) -> Self {
         let (shares, buffers) = (Shares::Even(count), Buffers::InPlace(&mut []));
-        Self { collective, shares, op: None, root: Rank(0), buffers }
+        Self { collective, shares, op: None, root: Rank(0), buffers, to_front: false }
     }
 
     pub(crate) fn shares(self, shares: Shares<'s>) -> Self {
@@ -45,6 +47,18 @@ impl<'b, 's, T: Element> Request<'b, 's, T> {
 
     pub(crate) fn read_only(self, send: &'b [T]) -> Self {
         Self { buffers: Buffers::ReadOnly(send), ..self }
+    }
+
+    pub(crate) fn in_front(self) -> Self {
+        Self { to_front: true, ..self }
+    }
+
+    /// Puts the result where the caller wants it, once it is complete.
+    pub(super) fn place_result(&mut self, size: usize, rank: Rank) {
+        let portion = self.call(size).output(rank);
+        if let (true, Buffers::InPlace(data)) = (self.to_front, &mut self.buffers) {
+            data.copy_within(self.shares.within_whole(portion, size, rank), 0);
+        }
     }
 
     pub(super) fn call(&self, size: usize) -> Call {

@@ -30,6 +30,14 @@ macro_rules! each_collective {
                 Request::new(Collective::ReduceScatter, data.len()).op(op).in_place(data)
             };
 
+            /// As [`reduce_scatter_in_place`](Self::reduce_scatter_in_place), with the result at the
+            /// front of `data`, where MPI leaves it; the rest may be anything.
+            reduce_scatter_to_front / start_reduce_scatter_to_front [in_place data]
+                (data: data, op: op) = |_own| {
+                let request = Request::new(Collective::ReduceScatter, data.len());
+                request.op(op).in_place(data).in_front()
+            };
+
             /// `recv` becomes this rank's share of the reduction of all ranks' `send`, where that
             /// of rank r has `counts[r]` values. All ranks give the same `counts`.
             reduce_scatter_v / start_reduce_scatter_v [split send recv]
@@ -44,6 +52,14 @@ macro_rules! each_collective {
                 (data: data, counts: counts, op: op) = |_own| {
                 let shares = Shares::Given(counts);
                 Request::new(Collective::ReduceScatter, 0).shares(shares).op(op).in_place(data)
+            };
+
+            /// As [`reduce_scatter_v_in_place`](Self::reduce_scatter_v_in_place), with the result at
+            /// the front of `data`, where MPI leaves it; the rest may be anything.
+            reduce_scatter_v_to_front / start_reduce_scatter_v_to_front [in_place data]
+                (data: data, counts: counts, op: op) = |_own| {
+                let request = Request::new(Collective::ReduceScatter, 0);
+                request.shares(Shares::Given(counts)).op(op).in_place(data).in_front()
             };
 
             /// `recv` becomes the concatenation of all ranks' `send`, which are shares of
