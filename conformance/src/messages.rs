@@ -4,7 +4,7 @@ use crate::data::{self, Random};
 use crate::suite::PATIENT;
 use crate::{Backend, with_type};
 use foldwire::{
-    Bound, Communicator, DType, Error, Float, Incoming, Op, Outgoing, Plan, Rank, Transport,
+    Bound, Communicator, DType, Error, Float, Incoming, Op, Outgoing, Plan, Rank, Rows, Transport,
 };
 
 /// Messages from each rank to each in an exchange.
@@ -18,6 +18,7 @@ pub(crate) fn messages<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: us
             comm.config_mut().timeout = PATIENT;
             with_type!(dtype, T => {
                 exchange_with_all::<T, _>(&mut comm, seed)?;
+                pass_columns::<T, _>(&mut comm)?;
                 pass_around::<T, _>(&mut comm)
             })
         });
@@ -103,6 +104,41 @@ fn pass_around<T: Float, X: Transport>(comm: &mut Communicator<X>) -> Result<(),
     for (got, want) in data.iter().zip(&start) {
         let off = (got.to_f64() - want.to_f64()).abs();
         assert!(off <= 0.1, "{want:?} became {got:?} on its way to rank {rank}");
+    }
+    Ok(())
+}
+
+/// Each rank sends columns of a matrix to the rank after it, which puts them into columns of
+/// another: what comes is what comes of the same values one after the other.
+fn pass_columns<T: Float, X: Transport>(comm: &mut Communicator<X>) -> Result<(), Error> {
+    let (rank, size) = (comm.rank().index(), comm.size());
+    let [after, before] = [rank + 1, rank + size - 1].map(|rank| Rank::new(rank % size));
+    let bound = if T::BYTES == 2 { 0.1 } else { 1e-3 };
+    let plans = [Plan::raw(), Plan::foldwire(Bound::Relative(bound))];
+    // A face of a grid of many short rows, one of few long ones, and rows with nothing between.
+    let faces = [(4001, 3, 7), (2, 9000, 9001), (5, 20, 20)];
+    for (plan, (n_rows, n_columns, stride)) in plans.iter().flat_map(|p| faces.map(|f| (p, f))) {
+        let from = Rows { n_rows, n_columns, stride };
+        let into = Rows { n_rows: n_columns, n_columns: n_rows, stride: n_rows + 2 };
+        let matrix = data::smooth::<T>(rank, (n_rows - 1) * stride + n_columns);
+        let block: Vec<T> =
+            matrix.chunks(stride).flat_map(|row| &row[..n_columns]).copied().collect();
+        let mut apart = vec![T::ONE; (n_columns - 1) * (n_rows + 2) + n_rows];
+        let mut together = vec![T::ZERO; block.len()];
+        comm.exchange(
+            &mut [Outgoing::of_rows(after, 1, &matrix, from), Outgoing::new(after, 2, &block)],
+            &mut [
+                Incoming::of_rows(before, 1, &mut apart, into),
+                Incoming::new(before, 2, &mut together),
+            ],
+            plan,
+        )?;
+        for (row, want) in apart.chunks(n_rows + 2).zip(together.chunks(n_rows)) {
+            let (values, between) = row.split_at(n_rows);
+            assert_eq!(data::bits(values), data::bits(want), "columns that came to rank {rank}");
+            assert!(between.iter().all(|x| *x == T::ONE), "what lies between rows is unchanged");
+        }
+        assert!(together.iter().any(|x| *x != T::ZERO), "something was sent");
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ pub(crate) mod survey;
 pub(crate) mod table;
 mod terms;
 
-pub use exchange::{Exchange, Incoming, Outgoing};
+pub use exchange::{Exchange, Incoming, Outgoing, Rows};
 pub use operation::Operation;
 #[cfg(feature = "alloc")]
 pub(crate) use operation::{Step, Underway};

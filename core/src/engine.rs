@@ -22,7 +22,7 @@ pub(crate) use slots::Frame;
 pub use work::Buffers;
 #[cfg(feature = "alloc")]
 pub(crate) use work::Each;
-pub(crate) use work::Work;
+pub(crate) use work::{Work, floats_mut};
 
 use crate::error::{Error, Field, Value};
 use crate::frame::{CallHeader, Header};
@@ -35,6 +35,7 @@ use crate::wait::{Wait, rest};
 use core::task::Poll;
 use core::time::Duration;
 use heapless::Vec;
+pub(crate) use lane::misuse;
 use lane::{Lane, Turn};
 
 /// Everything about a call that does not change while it runs.

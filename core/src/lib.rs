@@ -95,7 +95,7 @@ mod wait;
 
 pub use bound::{Bound, Quantum, Scope, Spacing};
 pub use collective::{
-    Communicator, Config, Exchange, Incoming, Operation, Outgoing, Prepared, Preparing,
+    Communicator, Config, Exchange, Incoming, Operation, Outgoing, Prepared, Preparing, Rows,
 };
 #[cfg(feature = "alloc")]
 pub use compress::{compress, decompress};

@@ -16,17 +16,20 @@
 //! IPDPS 2021.
 
 mod pass;
+mod rows;
+
+pub use rows::Rows;
 
 use super::operation::Step;
 use super::{Communicator, Terms, survey};
-use crate::bound::Quantum;
+use crate::bound::{Extent, Quantum};
 use crate::budget::{Budget, check_bound, resolve};
 use crate::codec::AnyCodec;
 use crate::element::Element;
 use crate::engine::{Limits, rest_after};
 use crate::error::{Buffer, Error};
 use crate::frame::CallHeader;
-use crate::kernel::CHUNK;
+use crate::kernel::{CHUNK, Level};
 use crate::layout::{Shares, Window, max_segment};
 use crate::op::OpCode;
 use crate::plan::Plan;
@@ -72,6 +75,7 @@ pub struct Outgoing<'d, T: Element> {
     to: Rank,
     tag: u32,
     data: &'d [T],
+    rows: Rows,
     cursor: Cursor,
     codec: AnyCodec<T>,
     quantum: Quantum,
@@ -84,8 +88,27 @@ impl<'d, T: Element> Outgoing<'d, T> {
     #[must_use]
     pub fn new(to: Rank, tag: u32, data: &'d [T]) -> Self {
         let (codec, quantum) = (AnyCodec::raw(T::ONE), Quantum::LOSSLESS);
-        let cursor = Cursor { n_values: 0, n_segments: 0, is_done: false };
-        Self { to, tag, data, cursor, codec, quantum, segment: CHUNK }
+        let (rows, cursor) = (Rows::one(data.len()), Cursor::default());
+        Self { to, tag, data, rows, cursor, codec, quantum, segment: CHUNK }
+    }
+
+    /// Of `data`, the values in these rows, which begin where `data` begins, to `to`. They need no
+    /// copy but in frames. The message is the same as of values one after the other.
+    #[must_use]
+    pub fn of_rows(to: Rank, tag: u32, data: &'d [T], rows: Rows) -> Self {
+        Self { rows, ..Self::new(to, tag, data) }
+    }
+
+    /// The extent of its values; `None` if a sample does not show it. Rows are looked at in full.
+    fn look(&self, level: Level, sampled: bool) -> Option<Option<Extent>> {
+        let count = self.rows.n_values();
+        if let Some(run) = self.rows.together(&(0..count)) {
+            return survey::conclude(T::look(&self.data[run], level, sampled), sampled);
+        }
+        let rows = self.rows.runs(0..count).map(|run| T::look(&self.data[run], level, false));
+        let nothing = T::look(&[], level, false);
+        let all = rows.fold(nothing, |a, b| core::array::from_fn(|i| a[i].max(b[i])));
+        survey::conclude(all, false)
     }
 }
 
@@ -95,6 +118,7 @@ pub struct Incoming<'d, T: Element> {
     from: Rank,
     tag: u32,
     data: &'d mut [T],
+    rows: Rows,
     cursor: Cursor,
 }
 
@@ -103,7 +127,14 @@ impl<'d, T: Element> Incoming<'d, T> {
     #[must_use]
     pub const fn new(from: Rank, tag: u32, data: &'d mut [T]) -> Self {
         let cursor = Cursor { n_values: 0, n_segments: 0, is_done: false };
-        Self { from, tag, data, cursor }
+        Self { from, tag, rows: Rows::one(data.len()), data, cursor }
+    }
+
+    /// What `from` sends goes into these rows of `data`, which begin where `data` begins; what lies
+    /// between them is unchanged.
+    #[must_use]
+    pub const fn of_rows(from: Rank, tag: u32, data: &'d mut [T], rows: Rows) -> Self {
+        Self { rows, ..Self::new(from, tag, data) }
     }
 }
 
@@ -229,6 +260,12 @@ impl<X: Transport> Communicator<X> {
         if let Some(rank) = peers.into_iter().find(|rank| rank.index() >= size) {
             return Err(Error::Peer { rank, size });
         }
+        for send in sends.iter() {
+            send.rows.check(Buffer::Send, send.data.len())?;
+        }
+        for recv in recvs.iter() {
+            recv.rows.check(Buffer::Recv, recv.data.len())?;
+        }
         let mut report = Report::default();
         for send in sends.iter_mut() {
             let budget = self.prepare_message(send, plan)?;
@@ -254,16 +291,16 @@ impl<X: Transport> Communicator<X> {
         send: &mut Outgoing<'_, T>,
         plan: &Plan,
     ) -> Result<Budget, Error> {
-        let data = send.data;
-        let is_exact = size_of_val(data) < plan.exact_below || !T::DTYPE.is_float();
+        let count = send.rows.n_values();
+        let is_exact = count * T::BYTES < plan.exact_below || !T::DTYPE.is_float();
         let plan = if is_exact { plan.exactly() } else { *plan };
         let call = Call::new(Collective::AllToAll, 2, Rank(0));
-        let (shares, window) = (Shares::Even(data.len()), Window::Own);
+        let (shares, window) = (Shares::Even(count), Window::Own);
         let (op, dtype, lanes) = (OpCode::None, T::DTYPE, 1);
         let terms = Terms { schedule: &Linear, call, op, plan, dtype, lanes, shares, window };
-        let look = |sampled| survey::conclude(T::look(data, self.config.level, sampled), sampled);
+        let look = |sampled| send.look(self.config.level, sampled);
         let extent = if plan.needs_extent() {
-            look(plan.samples(data.len())).or_else(|| look(false)).flatten()
+            look(plan.samples(count)).or_else(|| look(false)).flatten()
         } else {
             None
         };
@@ -294,14 +331,13 @@ fn copy_to_itself<T: Element>(
             recv.from == own && recv.tag == send.tag && !recv.cursor.is_done
         };
         let recv = recvs.iter_mut().find(is_its).ok_or(Error::ToItself { tag: send.tag })?;
-        if recv.data.len() != send.data.len() {
-            return Err(Error::Length {
-                buffer: Buffer::Recv,
-                need: send.data.len(),
-                have: recv.data.len(),
-            });
+        let [need, have] = [send.rows, recv.rows].map(|rows| rows.n_values());
+        if need != have {
+            return Err(Error::Length { buffer: Buffer::Recv, need, have });
         }
-        recv.data.copy_from_slice(send.data);
+        let sent = send.rows.runs(0..need).flat_map(|run| &send.data[run]);
+        let places = recv.rows.runs(0..need).flatten();
+        places.zip(sent).for_each(|(place, value)| recv.data[place] = *value);
         (recv.cursor.is_done, send.cursor.is_done) = (true, true);
     }
     let left = recvs.iter().find(|recv| recv.from == own && !recv.cursor.is_done);

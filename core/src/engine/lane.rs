@@ -408,6 +408,6 @@ const fn clock(primitive: Primitive) -> Option<fn(&mut Report) -> &mut Duration>
 }
 
 /// A transport that broke its contract.
-pub(super) fn misuse() -> Error {
+pub(crate) fn misuse() -> Error {
     Error::Transport { kind: TransportErrorKind::Misuse, peer: None }
 }

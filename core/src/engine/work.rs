@@ -27,7 +27,7 @@ fn floats<T: Element>(bytes: &[u8]) -> Result<&[T], Error> {
 }
 
 /// Room for `n` values at the beginning of a frame's.
-fn floats_mut<T: Element>(room: &mut [u8], n: usize) -> Result<&mut [T], Error> {
+pub(crate) fn floats_mut<T: Element>(room: &mut [u8], n: usize) -> Result<&mut [T], Error> {
     let bytes = room.get_mut(..n * T::BYTES).ok_or_else(misuse)?;
     bytemuck::try_cast_slice_mut(bytes).map_err(|_| misuse())
 }

@@ -6,17 +6,36 @@ use super::{Communicator, Cursor, Exchange, Incoming, N_AWAITED, Outgoing, TAG};
 use crate::bound::Quantum;
 use crate::codec::CodecParams;
 use crate::element::Element;
-use crate::engine::{Content, Message, check_fields, check_source, tell, transport_error};
+use crate::engine::{
+    Content, Message, check_fields, check_source, floats_mut, misuse, tell, transport_error,
+};
 use crate::error::{Error, Field, Reason, Value};
 use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind, MESSAGE};
 use crate::transport::{Rank, Transport, TransportErrorKind};
 use crate::wait::Wait;
+use core::ops::Range;
 use core::task::Poll;
 use core::time::Duration;
 use heapless::Vec;
 
 /// A message that is so long behind its sender's next call, or half the time limit, will not come.
 const TOO_LATE: Duration = Duration::from_secs(150);
+
+/// Values of these runs, one after the other in a frame.
+fn gather<'f, T: Element>(
+    data: &[T],
+    runs: impl Iterator<Item = Range<usize>>,
+    frame: &'f mut [u8],
+    n_values: usize,
+) -> Result<&'f [T], Error> {
+    let room = floats_mut::<T>(frame.get_mut(HEADER_BYTES..).unwrap_or_default(), n_values)?;
+    let mut at = 0;
+    for run in runs {
+        room[at..at + run.len()].copy_from_slice(&data[run.clone()]);
+        at += run.len();
+    }
+    Ok(room)
+}
 
 impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
     pub(super) fn try_advance(&mut self) -> Result<Step, Error> {
@@ -133,21 +152,41 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
             return Ok(false);
         };
         let Cursor { n_values: start, n_segments, .. } = send.cursor;
-        let values = &send.data[start..send.data.len().min(start + send.segment)];
+        let count = send.rows.n_values();
+        let values = start..count.min(start + send.segment);
+        let (n_values, together) = (values.len(), send.rows.together(&values));
+        let mut scratch = None;
+        if together.is_none() {
+            let Poll::Ready(Ok(second)) = transport.poll_frame() else {
+                // Whatever is the matter, the next pass finds it with the first.
+                transport.recycle(frame);
+                return Ok(false);
+            };
+            scratch = Some(second);
+        }
         let (codec, begun) = (send.codec.as_dyn(), transport.now());
         let room = frame.as_mut().get_mut(HEADER_BYTES..).unwrap_or_default();
-        let written = match codec.encode(values, room) {
+        let written = match (together, &mut scratch) {
+            (Some(run), _) => codec.encode(&send.data[run], room).map_err(Error::from),
+            (None, Some(scratch)) => {
+                gather(send.data, send.rows.runs(values), scratch.as_mut(), n_values)
+                    .and_then(|gathered| codec.encode(gathered, room).map_err(Error::from))
+            }
+            (None, None) => Err(Error::Internal),
+        };
+        scratch.into_iter().for_each(|frame| transport.recycle(frame));
+        let written = match written {
             Ok(written) => written,
             Err(error) => {
                 transport.recycle(frame);
-                return Err(error.into());
+                return Err(error);
             }
         };
         let header = Header {
             kind: Kind::Message,
             call: CallHeader {
                 codec: codec.id(),
-                count: send.data.len() as u64,
+                count: count as u64,
                 step: send.quantum.step(),
                 // No other rank takes it for its own.
                 root: send.to.0,
@@ -157,7 +196,7 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
             from,
             part: send.tag,
             round: n_segments,
-            n_values: values.len() as u32,
+            n_values: n_values as u32,
             n_bytes: written.n_bytes as u32,
             operands: 1,
         };
@@ -165,11 +204,11 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
         let encode = transport.now().saturating_sub(begun);
         let n_bytes = HEADER_BYTES + written.n_bytes;
         transport.send(send.to, TAG, frame, n_bytes).map_err(transport_error)?;
-        send.cursor.advance(values.len(), send.data.len());
+        send.cursor.advance(n_values, count);
         let report = &mut self.report;
         report.encode = report.encode.saturating_add(encode);
         report.blocks += written.blocks;
-        report.raw_bytes += size_of_val(values) as u64;
+        report.raw_bytes += (n_values * T::BYTES) as u64;
         report.wire_bytes += n_bytes as u64;
         report.n_messages += 1;
         Ok(true)
@@ -177,23 +216,44 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
 
     /// Takes the next segment of what a rank sends, if it is there.
     fn receive_segment(&mut self, from: Rank) -> Result<bool, Error> {
-        let received = self.comm.transport.poll_recv(from, TAG).map_err(transport_error)?;
-        let Poll::Ready((frame, n_bytes)) = received else { return Ok(false) };
-        let misuse = Error::Transport { kind: TransportErrorKind::Misuse, peer: None };
-        let taken = match frame.as_ref().get(..n_bytes) {
-            Some(message) => self.take(from, message),
-            None => Err(misuse),
+        let transport = &mut self.comm.transport;
+        let is_open = |recv: &Incoming<'_, T>| recv.from == from && !recv.cursor.is_done;
+        let is_apart =
+            |recv: &Incoming<'_, T>| recv.rows.together(&(0..recv.rows.n_values())).is_none();
+        let mut scratch = None;
+        if self.recvs.iter().any(|recv| is_open(recv) && is_apart(recv)) {
+            let Poll::Ready(frame) = transport.poll_frame().map_err(transport_error)? else {
+                return Ok(false);
+            };
+            scratch = Some(frame);
+        }
+        let received = transport.poll_recv(from, TAG).map_err(transport_error);
+        let taken = match received {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Ok((frame, n_bytes))) => {
+                let room = scratch.as_mut().map(AsMut::as_mut).unwrap_or_default();
+                let taken = match frame.as_ref().get(..n_bytes) {
+                    Some(message) => self.take(from, message, room),
+                    None => Err(misuse()),
+                };
+                self.comm.transport.recycle(frame);
+                taken.map(|()| true)
+            }
+            Poll::Ready(Err(error)) => Err(error),
         };
-        self.comm.transport.recycle(frame);
-        taken?;
-        if self.recvs.iter().any(|recv| recv.from == from && !recv.cursor.is_done) {
+        scratch.into_iter().for_each(|frame| self.comm.transport.recycle(frame));
+        if !taken? {
+            return Ok(false);
+        }
+        if self.recvs.iter().any(is_open) {
             self.comm.transport.expect(from, TAG);
         }
         Ok(true)
     }
 
-    /// Checks a segment, and decodes it into its place.
-    fn take(&mut self, rank: Rank, message: &[u8]) -> Result<(), Error> {
+    /// Checks a segment, and decodes it into its place: where that is several rows, by way of
+    /// `scratch`, a frame.
+    fn take(&mut self, rank: Rank, message: &[u8], scratch: &mut [u8]) -> Result<(), Error> {
         let damaged = Error::Frame { rank, error: FrameError::Damaged };
         let header = Header::parse(message, self.comm.checksum())
             .map_err(|error| Error::Frame { rank, error })?;
@@ -234,7 +294,8 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
             return check_fields(rank, &[tags]).and(Err(damaged));
         };
         let recv = &mut self.recvs[index];
-        let (count, cursor) = (recv.data.len(), &mut recv.cursor);
+        let (rows, cursor) = (recv.rows, &mut recv.cursor);
+        let count = rows.n_values();
         let (n_left, n_values) = (count - cursor.n_values, header.n_values as usize);
         let is_wrong = n_values > n_left || n_values == 0 && n_left > 0;
         let possible = if is_wrong { n_left } else { n_values };
@@ -253,8 +314,19 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
         let payload = message.get(HEADER_BYTES..).unwrap_or_default();
         let begun = self.comm.transport.now();
         codec.as_dyn().expect_values(payload, n_values)?;
-        let place = &mut recv.data[cursor.n_values..cursor.n_values + n_values];
-        codec.as_dyn().decode(payload, 1, place)?;
+        let values = cursor.n_values..cursor.n_values + n_values;
+        if let Some(run) = rows.together(&values) {
+            codec.as_dyn().decode(payload, 1, &mut recv.data[run])?;
+        } else {
+            let room = scratch.get_mut(HEADER_BYTES..).unwrap_or_default();
+            let mut decoded = floats_mut::<T>(room, n_values)?;
+            codec.as_dyn().decode(payload, 1, decoded)?;
+            for run in rows.runs(values) {
+                let (row, rest) = decoded.split_at_mut(run.len());
+                recv.data[run].copy_from_slice(row);
+                decoded = rest;
+            }
+        }
         cursor.advance(n_values, count);
         let decode = self.comm.transport.now().saturating_sub(begun);
         let report = &mut self.report;
