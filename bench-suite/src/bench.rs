@@ -8,6 +8,9 @@
 //! | `contestant` | what takes part: a preset, or anything else that can carry out the collective |
 //! | `sweep` | every schedule as a contestant, and the one that is chosen |
 //! | `best` | a contestant that chooses the best of several ways by trial |
+//! | `play` | from a rank's endpoint to results |
+//! | `at_once` | the same with several calls at once |
+//! | `overlap` | work beside calls |
 //! | `stage` | one rank's communicator, buffers and clock |
 //! | `alone` | one preset on threads, for those who want only its time |
 //! | `verdict` | how far a result is from the exact one |
@@ -18,6 +21,7 @@
 //! | `threads`, `mpi`, `libfabric` | starting ranks, or being one that somebody else has started |
 
 pub(crate) mod alone;
+mod at_once;
 #[cfg(any(test, feature = "mpi"))]
 mod best;
 pub(crate) mod contest;
@@ -29,6 +33,8 @@ mod libfabric;
 #[cfg(feature = "mpi")]
 mod mpi;
 pub(crate) mod output;
+mod overlap;
+mod play;
 mod plot;
 mod problem;
 pub(crate) mod row;
@@ -38,16 +44,18 @@ mod threads;
 mod verdict;
 
 use anyhow::Context;
-use foldwire::{Config, DType, Float, Transport, bf16, f16};
+use foldwire::{Communicator, Config, DType, Float, Transport, bf16, f16};
 use indicatif::ProgressBar;
 
 use crate::cli::{BackendArg, BenchArgs, ScheduleArg};
 use crate::streams;
 use crate::usage::UsageError;
-use contest::{Contest, Settings};
+use at_once::AtOnce;
+use contest::Settings;
 use contestant::{Contestant, OfPlan};
 use data::Source;
-use output::{Head, Results};
+use output::Results;
+use play::{OneByOne, Play};
 use sweep::Swept;
 
 /// Runs the subcommand, or this process's part in it: results on rank 0's stdout, everything else
@@ -71,28 +79,38 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         let (name, collective) = (named.0.name(), args.collective.name());
         return Err(UsageError::new(format!("schedule {name} has no {collective}")).into());
     }
+    if args.sweeps() && args.in_flight > 1 {
+        return Err(UsageError::new(
+            "--schedule all compares single calls; leave out --in-flight, or name one schedule",
+        )
+        .into());
+    }
     let source = Source::open(args.field.as_deref())?;
-    match (args.backend, source.dtype(args.dtype)) {
-        (backend, DType::F64) => run_with::<f64>(args, backend, &source),
-        (backend, DType::F16) => run_with::<f16>(args, backend, &source),
-        (backend, DType::Bf16) => run_with::<bf16>(args, backend, &source),
-        (backend, _) => run_with::<f32>(args, backend, &source),
+    match source.dtype(args.dtype) {
+        DType::F32 if args.in_flight > 1 => run_with::<f32, AtOnce>(args, &source),
+        dtype if args.in_flight > 1 => Err(UsageError::new(format!(
+            "--in-flight is measured with f32 only, and the values are {dtype}; write --dtype f32"
+        ))
+        .into()),
+        DType::F64 => run_with::<f64, OneByOne>(args, &source),
+        DType::F16 => run_with::<f16, OneByOne>(args, &source),
+        DType::Bf16 => run_with::<bf16, OneByOne>(args, &source),
+        _ => run_with::<f32, OneByOne>(args, &source),
     }
 }
 
-fn run_with<T: Float + Into<f64>>(
+fn run_with<T: Float + Into<f64>, P: Play<T>>(
     args: &BenchArgs,
-    backend: BackendArg,
     source: &Source,
 ) -> anyhow::Result<()> {
-    match backend {
-        BackendArg::Threads => threads::run::<T>(args, source),
+    match args.backend {
+        BackendArg::Threads => threads::run::<T, P>(args, source),
         #[cfg(feature = "mpi")]
-        BackendArg::Mpi => mpi::run::<T>(args, source),
+        BackendArg::Mpi => mpi::run::<T, P>(args, source),
         #[cfg(not(feature = "mpi"))]
         BackendArg::Mpi => Err(not_built("mpi", "an MPI library and libclang")),
         #[cfg(feature = "libfabric")]
-        BackendArg::Libfabric => libfabric::run::<T>(args, source),
+        BackendArg::Libfabric => libfabric::run::<T, P>(args, source),
         #[cfg(not(feature = "libfabric"))]
         BackendArg::Libfabric => Err(not_built("libfabric", "libfabric and libclang")),
     }
@@ -112,22 +130,24 @@ pub(crate) fn not_built(feature: &str, needs: &str) -> anyhow::Error {
 /// When the environment holds wrong settings.
 fn presets<'a, X: Transport, T: Float>(
     args: &BenchArgs,
-) -> Result<Vec<Box<dyn Contestant<X, T> + 'a>>, UsageError> {
-    let preset = |preset| OfPlan::preset(preset, args.collective, args.bound);
-    let mut all: Vec<Box<dyn Contestant<X, T> + 'a>> = Vec::new();
-    for preset in args.presets().into_iter().map(preset) {
-        all.push(Box::new(preset));
+) -> Result<Contestants<'a, X, T>, UsageError> {
+    let mut all: Contestants<'a, X, T> = Vec::new();
+    for plan in plans(args) {
+        all.push(Box::new(plan));
     }
     let select = config(args)?.select;
-    for plan in args.rows() {
-        match plan.schedule {
-            Some(schedule) if args.sweeps() => {
-                all.push(Box::new(Swept::new(plan, schedule, select)));
-            }
-            _ => all.push(Box::new(OfPlan::row(plan))),
-        }
+    for plan in args.swept() {
+        all.push(Box::new(Swept::new(plan, select)));
     }
     Ok(all)
+}
+
+type Contestants<'a, X, T> = Vec<Box<dyn Contestant<Communicator<X>, T> + 'a>>;
+
+/// The presets, and the user's own row.
+fn plans(args: &BenchArgs) -> impl Iterator<Item = OfPlan> {
+    let preset = |preset| OfPlan::preset(preset, args.collective, args.bound);
+    args.presets().into_iter().map(preset).chain(args.row().map(OfPlan::row))
 }
 
 /// The communicators' settings, some of which the environment may hold.

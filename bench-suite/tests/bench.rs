@@ -89,6 +89,27 @@ fn every_schedule_has_a_row_and_the_one_that_is_chosen_is_marked() {
 }
 
 #[test]
+fn calls_at_once_give_right_results_and_say_how_many_they_were() {
+    for collective in ["allreduce --in-place", "alltoall", "scatter", "broadcast"] {
+        let args = format!(
+            "{collective} --in-flight 3 --overlap=4 --ranks 3 --sizes 12,24K --preset raw,foldwire \
+             --repeat 2 --min-time 0 --json"
+        );
+        let object = object(&bench(&args));
+        assert_eq!((&object["in_flight"], &object["overlap_polls"]), (&3.into(), &4.into()));
+        let rows = object["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 2 * 2, "{args}");
+        for row in rows {
+            check_row(row);
+            let number = |key: &str| row[key].as_f64().unwrap();
+            let part = 1.0 - (number("total_s") - number("work_s")) / number("time_s");
+            let hidden = (100.0 * part).clamp(0.0, 100.0);
+            assert!((number("overlap_percent") - hidden).abs() < 1e-6, "{row}");
+        }
+    }
+}
+
+#[test]
 fn a_schedule_that_has_no_room_is_left_out_with_a_note() {
     let args = "allreduce --ranks 8 --sizes 1K --schedule all --frame 1024 --repeat 2 --min-time 0";
     let output = bench(args);
@@ -170,6 +191,10 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("allreduce --sizes 6", "multiples of 4"),
         ("reduce --ranks 3 --root 3", "0 to 2"),
         ("scatter --in-place", "leave out --in-place"),
+        ("allreduce --in-flight 2 --dtype f64", "--dtype f32"),
+        ("allreduce --in-flight 2 --schedule all", "leave out --in-flight"),
+        ("allreduce --in-flight 257", "from 1 to 256"),
+        ("allreduce --overlap=x", "number of polls"),
         ("allreduce --preset mpi", "hzccl"),
         ("allreduce --field none.f32", "no such file"),
         ("allreduce --frame 12", "1024 bytes"),

@@ -34,7 +34,7 @@ impl Alone {
                 size: self.size,
                 rank: comm.rank().index(),
             };
-            let mut wait: Box<Barrier<_>> = Box::new(barrier);
+            let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
             let mut stage = Stage::new(&mut comm, wait.as_mut(), problem, data)?;
             let mut contestant = OfPlan::preset(self.preset, self.collective, self.bound);
             stage.run(&mut contestant)?;

@@ -6,12 +6,12 @@
 //! counts), since one disturbance must not put a good one out, then by the median. Where runs are
 //! long there is no second heat. Since ranks tell each other their times, all of them choose alike.
 
-use foldwire::{Communicator, Float, Transport};
+use foldwire::Float;
 
 use super::contestant::{Buffers, Contestant, Done, Start};
 use super::problem::Problem;
 use super::row::median;
-use super::stage::{Stage, tell};
+use super::stage::{Stage, Team, tell};
 
 /// Cold times over the fastest one from which a candidate is out.
 const HOPELESS: f64 = 2.0;
@@ -26,7 +26,7 @@ const LONG: f64 = 0.2;
 const LONG_FINAL_ROUNDS: (usize, usize) = (3, 3);
 
 /// A way among others.
-pub(super) trait Candidate<X: Transport, T: Float>: Contestant<X, T> {
+pub(super) trait Candidate<C: Team, T: Float>: Contestant<C, T> {
     /// What it is called among the others.
     fn way(&self) -> &str;
 
@@ -35,34 +35,34 @@ pub(super) trait Candidate<X: Transport, T: Float>: Contestant<X, T> {
 }
 
 /// Candidates, of which one is chosen.
-pub(super) struct BestOf<C> {
+pub(super) struct BestOf<W> {
     name: &'static str,
     title: &'static str,
-    candidates: Vec<C>,
+    candidates: Vec<W>,
     chosen: usize,
 }
 
-impl<C> BestOf<C> {
+impl<W> BestOf<W> {
     /// # Panics
     /// If there is no candidate.
-    pub(super) fn new(name: &'static str, title: &'static str, candidates: Vec<C>) -> Self {
+    pub(super) fn new(name: &'static str, title: &'static str, candidates: Vec<W>) -> Self {
         assert!(!candidates.is_empty(), "one of the candidates is the best");
         Self { name, title, candidates, chosen: 0 }
     }
 }
 
-impl<C> BestOf<C> {
+impl<W> BestOf<W> {
     /// Runs candidates in turn, given by expected time and index; answers with the time that
     /// `sum_up` makes of the slowest rank's, and the index, the fastest first.
-    fn race<X: Transport, T: Float>(
+    fn race<C: Team, T: Float>(
         &mut self,
-        stage: &mut Stage<'_, X, T>,
+        stage: &mut Stage<'_, C, T>,
         field: &[(f64, usize)],
         (least, most): (usize, usize),
         sum_up: fn(&[f64]) -> f64,
     ) -> anyhow::Result<Vec<(f64, usize)>>
     where
-        C: Candidate<X, T>,
+        W: Candidate<C, T>,
     {
         let round_time: f64 = field.iter().map(|&(time, _)| time).sum();
         let rounds = ((TRIAL_TIME / round_time) as usize).clamp(least, most);
@@ -87,7 +87,7 @@ fn shortest(times: &[f64]) -> f64 {
     times.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-impl<X: Transport, T: Float, C: Candidate<X, T>> Contestant<X, T> for BestOf<C> {
+impl<C: Team, T: Float, W: Candidate<C, T>> Contestant<C, T> for BestOf<W> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -96,7 +96,7 @@ impl<X: Transport, T: Float, C: Candidate<X, T>> Contestant<X, T> for BestOf<C> 
         self.title.to_owned()
     }
 
-    fn prepare(&mut self, stage: &mut Stage<'_, X, T>) -> anyhow::Result<()> {
+    fn prepare(&mut self, stage: &mut Stage<'_, C, T>) -> anyhow::Result<()> {
         let mut cold = Vec::new();
         for (at, candidate) in self.candidates.iter_mut().enumerate() {
             if !candidate.suits(&stage.problem) {
@@ -123,10 +123,10 @@ impl<X: Transport, T: Float, C: Candidate<X, T>> Contestant<X, T> for BestOf<C> 
 
     fn run(
         &mut self,
-        comm: &mut Communicator<X>,
+        comm: &mut C,
         problem: &Problem,
         buffers: &mut Buffers<T>,
-        start: &mut Start<'_, X>,
+        start: &mut Start<'_, C>,
     ) -> anyhow::Result<Done> {
         self.candidates[self.chosen].run(comm, problem, buffers, start)
     }
@@ -155,7 +155,7 @@ mod tests {
         ms: [Option<u64>; 2],
     }
 
-    impl<X: Transport> Contestant<X, f32> for Sleeper {
+    impl<C: Team> Contestant<C, f32> for Sleeper {
         fn name(&self) -> &'static str {
             self.name
         }
@@ -166,10 +166,10 @@ mod tests {
 
         fn run(
             &mut self,
-            comm: &mut Communicator<X>,
+            comm: &mut C,
             problem: &Problem,
             _: &mut Buffers<f32>,
-            start: &mut Start<'_, X>,
+            start: &mut Start<'_, C>,
         ) -> anyhow::Result<Done> {
             start(comm)?;
             let ms = self.ms[problem.rank].ok_or_else(|| anyhow::anyhow!("refused"))?;
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    impl<X: Transport> Candidate<X, f32> for Sleeper {
+    impl<C: Team> Candidate<C, f32> for Sleeper {
         fn way(&self) -> &str {
             self.name
         }
@@ -204,7 +204,7 @@ mod tests {
             let mut stage = Stage::new(&mut comm, &mut barrier, problem, &data).ok()?;
             let mut best = BestOf::new("best", "Best", candidates());
             best.prepare(&mut stage).ok()?;
-            Contestant::<foldwire_threads::Endpoint, f32>::detail(&best)
+            Contestant::<foldwire::Communicator<foldwire_threads::Endpoint>, f32>::detail(&best)
         })
     }
 

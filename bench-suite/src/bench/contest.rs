@@ -10,16 +10,17 @@
 use std::ops::Range;
 
 use anyhow::Context;
-use foldwire::{Collective, Communicator, Float, Rank, Report, Transport};
+use foldwire::{Collective, Float, Rank, Report};
 use foldwire_fields::memory;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
 use super::contestant::Contestant;
 use super::data::Data;
+use super::overlap::Work;
 use super::problem::Problem;
 use super::row::{self, Row};
-use super::stage::{Barrier, Stage, tell};
+use super::stage::{Barrier, Stage, Team, tell};
 use super::verdict::Verdict;
 use crate::cli::{BenchArgs, OpArg};
 use crate::memory::{Memcpy, gbps, median};
@@ -46,6 +47,10 @@ pub(super) struct Settings {
     /// In seconds.
     pub(super) min_time: f64,
     pub(super) check: bool,
+    /// Calls at once.
+    pub(super) in_flight: usize,
+    /// How often a call is polled while its rank computes, if that is measured.
+    pub(super) overlap: Option<usize>,
     /// Whether links have a rate other than that of memory.
     pub(super) has_links: bool,
 }
@@ -84,6 +89,8 @@ impl Settings {
             repeat: args.repeat,
             min_time: args.min_time,
             check: args.check,
+            in_flight: args.in_flight,
+            overlap: args.overlap,
             has_links: args.link.as_ref().is_some_and(|link| link.bytes_per_s().is_some()),
         })
     }
@@ -100,8 +107,9 @@ impl Settings {
         let n_bytes = |rank| {
             let problem = Problem { collective, op, root, in_place, count, size, rank };
             let [sent, received] = problem.buffer_lens();
+            let n_buffers = if self.in_flight > 1 { 1 + self.in_flight } else { 1 };
             // And an array that is copied, and its copy.
-            (sent + received + 2 * count) as u128 * T::BYTES as u128
+            (n_buffers * (sent + received) + 2 * count) as u128 * T::BYTES as u128
         };
         let n_ranks = ranks.len();
         room::check(ranks.map(n_bytes).sum()).map_err(|error| {
@@ -140,16 +148,18 @@ pub(crate) struct Outcome {
 }
 
 /// One rank's part in the benchmark.
-pub(super) struct Contest<'a, X: Transport, T> {
-    pub(super) comm: Communicator<X>,
-    pub(super) barrier: &'a mut Barrier<X>,
-    pub(super) contestants: Vec<Box<dyn Contestant<X, T> + 'a>>,
+pub(super) struct Contest<'a, C: Team, T> {
+    pub(super) comm: C,
+    pub(super) barrier: &'a mut Barrier<'a, C>,
+    pub(super) contestants: Vec<Box<dyn Contestant<C, T> + 'a>>,
     pub(super) settings: &'a Settings,
+    /// Whether a copy within memory is what calls may be compared with.
+    pub(super) shares_memory: bool,
     pub(super) data: &'a Data<T>,
     pub(super) progress: &'a ProgressBar,
 }
 
-impl<X: Transport, T: Float + Into<f64>> Contest<'_, X, T> {
+impl<C: Team, T: Float + Into<f64>> Contest<'_, C, T> {
     /// Plays it, together with all other ranks.
     ///
     /// # Errors
@@ -180,11 +190,11 @@ impl<X: Transport, T: Float + Into<f64>> Contest<'_, X, T> {
 
     /// Measures one size.
     fn measure(&mut self, count: usize, left_out: &mut Vec<String>) -> anyhow::Result<Vec<Row>> {
-        let Self { comm, barrier, contestants, settings, data, progress } = self;
+        let Self { comm, barrier, contestants, settings, shares_memory, data, progress } = self;
         let Settings { collective, op, root, in_place, .. } = **settings;
         let (size, rank) = (comm.size(), comm.rank().index());
         let problem = Problem { collective, op, root, in_place, count, size, rank };
-        let shares_memory = !comm.transport().needs_checksum() && !settings.has_links;
+        let shares_memory = *shares_memory;
         let mut own = memory::zeroed(if shares_memory { count } else { 0 })?;
         data.fill(rank, 0, &mut own);
         let mut memcpy = shares_memory.then(|| Memcpy::new(&own));
@@ -202,30 +212,31 @@ impl<X: Transport, T: Float + Into<f64>> Contest<'_, X, T> {
             contestant.prepare(&mut stage)?;
             let mut entry = Entry::default();
             if settings.check {
-                let (_, _, verdict) = stage.run_checked(contestant.as_mut(), data)?;
-                entry.verdict = Some(verdict);
+                entry.verdict = stage.check(contestant.as_mut(), data, None)?;
             }
-            playing.push((contestant, entry));
+            playing.push(Player { contestant, entry, warm: 0.0, work: None });
             progress.inc(1);
         }
         // One round more than asked for, to know how long a round takes when all is warm.
-        let mut round_time = 0.0;
         for _ in 0..=settings.warmup {
-            round_time = 0.0;
-            for (contestant, _) in &mut playing {
-                round_time += stage.run(contestant.as_mut())?.0;
+            for player in &mut playing {
+                player.warm = stage.run(player.contestant.as_mut())?.0;
             }
             if let Some(memcpy) = &mut memcpy {
                 stage.copy(memcpy)?;
             }
         }
-        let round_time = stage.largest(round_time)?;
+        if let Some(n_polls) = settings.overlap {
+            for player in &mut playing {
+                let work = stage.work_like(player.contestant.as_mut(), n_polls)?;
+                player.beside(work, &mut stage, settings.check.then_some(data))?;
+            }
+        }
+        let round_time = stage.largest(playing.iter().map(Player::round_time).sum())?;
         let rounds = rounds(settings.repeat, settings.min_time, round_time);
         for _ in 0..rounds {
-            for (contestant, entry) in &mut playing {
-                let (time, done) = stage.run(contestant.as_mut())?;
-                entry.times.push(time);
-                entry.report = done.report;
+            for player in &mut playing {
+                player.play(&mut stage, settings.in_flight as f64)?;
             }
             if let Some(memcpy) = &mut memcpy {
                 copies.push(stage.copy(memcpy)?);
@@ -233,7 +244,7 @@ impl<X: Transport, T: Float + Into<f64>> Contest<'_, X, T> {
         }
         let mut rows = Vec::new();
         let magnitude = data.magnitude();
-        for (contestant, entry) in &playing {
+        for Player { contestant, entry, .. } in &playing {
             let ranks = tell(stage.comm, &entry.numbers())?;
             let entries: Vec<Entry> = ranks.iter().map(|n| Entry::from_numbers(n)).collect();
             let rounding = problem.rounding::<T>(magnitude);
@@ -247,6 +258,60 @@ impl<X: Transport, T: Float + Into<f64>> Contest<'_, X, T> {
         let copies = tell(stage.comm, &copies)?;
         Row::compare(&mut rows, shares_memory.then(|| row::median(&slowest(&copies))));
         Ok(rows)
+    }
+}
+
+/// A contestant at a size.
+struct Player<'p, 'a, C, T> {
+    contestant: &'p mut Box<dyn Contestant<C, T> + 'a>,
+    entry: Entry,
+    /// Seconds of its last run that did not count, on this rank.
+    warm: f64,
+    /// What is computed beside its calls, if anything is.
+    work: Option<Work>,
+}
+
+impl<C: Team, T: Float + Into<f64>> Player<'_, '_, C, T> {
+    /// Takes up this work if it can, which is tried, and checked with these data.
+    fn beside(
+        &mut self,
+        work: Work,
+        stage: &mut Stage<'_, C, T>,
+        check: Option<&Data<T>>,
+    ) -> anyhow::Result<()> {
+        let contestant = self.contestant.as_mut();
+        let can = match check {
+            None => stage.run_beside(contestant, &work)?.is_some(),
+            Some(data) => {
+                let verdict = stage.check(contestant, data, Some(&work))?;
+                let both = |so_far: Verdict| verdict.map_or(so_far, |verdict| so_far.and(verdict));
+                self.entry.verdict = self.entry.verdict.map(both);
+                verdict.is_some()
+            }
+        };
+        self.work = can.then_some(work);
+        Ok(())
+    }
+
+    /// What a round may take, in seconds.
+    fn round_time(&self) -> f64 {
+        // The call, the work, and both together.
+        if self.work.is_some() { 4.0 * self.warm } else { self.warm }
+    }
+
+    /// A round that counts, of so many calls at once.
+    fn play(&mut self, stage: &mut Stage<'_, C, T>, n_calls: f64) -> anyhow::Result<()> {
+        let Self { contestant, entry, work, .. } = self;
+        let (time, done) = stage.run(contestant.as_mut())?;
+        entry.times.push(time / n_calls);
+        entry.report = done.report;
+        if let Some(work) = work
+            && let Some([alone, total]) = stage.run_beside(contestant.as_mut(), work)?
+        {
+            entry.works.push(alone / n_calls);
+            entry.totals.push(total / n_calls);
+        }
+        Ok(())
     }
 }
 
@@ -267,13 +332,16 @@ fn rounds(repeat: usize, min_time: f64, round_time: f64) -> usize {
 pub(super) struct Entry {
     /// Seconds, one a round.
     pub(super) times: Vec<f64>,
+    /// Of the work alone, and of calls beside it; none unless that is measured.
+    pub(super) works: Vec<f64>,
+    pub(super) totals: Vec<f64>,
     /// Of the last round.
     pub(super) report: Option<Report>,
     pub(super) verdict: Option<Verdict>,
 }
 
 /// Numbers of an entry before its times.
-const N_HEAD: usize = 15;
+const N_HEAD: usize = 16;
 
 impl Entry {
     /// The entry as numbers, to tell other ranks.
@@ -298,8 +366,10 @@ impl Entry {
             verdict.lost_nans as f64,
             verdict.n_beyond as f64,
             verdict.digest as f64,
+            self.times.len() as f64,
         ];
-        head.into_iter().chain(self.times.iter().copied()).collect()
+        let times = self.times.iter().chain(&self.works).chain(&self.totals);
+        head.into_iter().chain(times.copied()).collect()
     }
 
     /// The entry that another rank has told.
@@ -321,8 +391,12 @@ impl Entry {
             n_beyond: numbers[13] as usize,
             digest: numbers[14] as u64,
         };
+        let (times, more) = numbers[N_HEAD..].split_at(numbers[15] as usize);
+        let (works, totals) = more.split_at(more.len() / 2);
         Self {
-            times: numbers[N_HEAD..].to_vec(),
+            times: times.to_vec(),
+            works: works.to_vec(),
+            totals: totals.to_vec(),
             report: (numbers[0] > 0.0).then_some(report),
             verdict: (numbers[9] > 0.0).then_some(verdict),
         }
@@ -363,8 +437,14 @@ mod tests {
             n_beyond: 7,
             digest: (1 << 52) - 1,
         };
-        let full = Entry { times: vec![0.5, 0.25], report: Some(report), verdict: Some(verdict) };
-        for entry in [Entry::default(), full] {
+        let full = Entry {
+            times: vec![0.5, 0.25],
+            report: Some(report),
+            verdict: Some(verdict),
+            ..Entry::default()
+        };
+        let beside = Entry { works: vec![1.0, 2.0], totals: vec![3.0, 4.0], ..full.clone() };
+        for entry in [Entry::default(), full, beside] {
             assert_eq!(Entry::from_numbers(&entry.numbers()), entry);
         }
     }

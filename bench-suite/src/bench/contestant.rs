@@ -1,12 +1,16 @@
 //! What takes part in a benchmark: anything that can carry out the collective.
 
+use std::task::Poll;
 use std::time::Instant;
 
 use anyhow::Context;
-use foldwire::{Bound, Collective, Communicator, Error, Float, Plan, Preset, Report, Transport};
+use foldwire::{
+    Bound, Collective, Communicator, Error, Float, Operation, Plan, Preset, Report, Transport,
+};
 
+use super::overlap::Work;
 use super::problem::Problem;
-use super::stage::Stage;
+use super::stage::{Stage, Team};
 use crate::cli::title;
 use crate::sizes::Size;
 
@@ -20,7 +24,7 @@ pub(super) struct Buffers<T> {
 }
 
 /// A way to carry out collectives, played by all ranks together.
-pub(super) trait Contestant<X: Transport, T: Float> {
+pub(super) trait Contestant<C: Team, T: Float> {
     /// A short name in lower case, unique in a benchmark.
     fn name(&self) -> &'static str;
 
@@ -28,7 +32,7 @@ pub(super) trait Contestant<X: Transport, T: Float> {
     fn title(&self) -> String;
 
     /// Gets ready for the stage's problem, before the first run.
-    fn prepare(&mut self, _stage: &mut Stage<'_, X, T>) -> anyhow::Result<()> {
+    fn prepare(&mut self, _stage: &mut Stage<'_, C, T>) -> anyhow::Result<()> {
         Ok(())
     }
 
@@ -37,21 +41,45 @@ pub(super) trait Contestant<X: Transport, T: Float> {
     /// all ranks and starts the clock, and notes when it has done.
     fn run(
         &mut self,
-        comm: &mut Communicator<X>,
+        comm: &mut C,
         problem: &Problem,
         buffers: &mut Buffers<T>,
-        start: &mut Start<'_, X>,
+        start: &mut Start<'_, C>,
     ) -> anyhow::Result<Done>;
 
     /// Why it cannot carry out the stage's problem, if it cannot; the same on all ranks.
-    fn refusal(&mut self, _stage: &mut Stage<'_, X, T>) -> anyhow::Result<Option<Error>> {
+    fn refusal(&mut self, _stage: &mut Stage<'_, C, T>) -> anyhow::Result<Option<Error>> {
         Ok(None)
     }
 
     /// Its schedule, if it is there to show that.
-    fn shown(&self, _comm: &Communicator<X>, _problem: &Problem) -> Option<Shown> {
+    fn shown(&self, _comm: &C, _problem: &Problem) -> Option<Shown> {
         None
     }
+
+    /// As [`run`](Self::run), with this work between start and end of the call; `None` if it has no
+    /// calls that can be started.
+    fn run_beside(
+        &mut self,
+        _comm: &mut C,
+        _problem: &Problem,
+        _buffers: &mut Buffers<T>,
+        _start: &mut Start<'_, C>,
+        _work: &Work,
+    ) -> anyhow::Result<Option<Done>> {
+        Ok(None)
+    }
+
+    /// Overwrites results that it holds itself.
+    fn forget(&mut self) {}
+
+    /// How many results a run has; those of the receive buffer if it is one.
+    fn n_results(&self) -> usize {
+        1
+    }
+
+    /// Puts the nth result of several into the receive buffer.
+    fn fetch(&mut self, _nth: usize, _buffers: &mut Buffers<T>) {}
 
     /// What was chosen for this problem, if there was a choice.
     fn detail(&self) -> Option<String> {
@@ -68,7 +96,7 @@ pub(super) struct Shown {
 }
 
 /// Waits for all ranks, then starts the clock.
-pub(super) type Start<'a, X> = dyn FnMut(&mut Communicator<X>) -> anyhow::Result<()> + 'a;
+pub(super) type Start<'a, C> = dyn FnMut(&mut C) -> anyhow::Result<()> + 'a;
 
 /// What a run says of itself.
 #[derive(Debug, Clone, Copy)]
@@ -87,9 +115,9 @@ const ROW: &str = "row";
 /// A row of schedule × pipeline × codec: a preset's, or another.
 #[derive(Debug)]
 pub(super) struct OfPlan {
-    name: &'static str,
-    title: String,
-    plan: Plan,
+    pub(super) name: &'static str,
+    pub(super) title: String,
+    pub(super) plan: Plan,
 }
 
 impl OfPlan {
@@ -111,9 +139,34 @@ impl OfPlan {
         }
         Self { name: ROW, title, plan }
     }
+
+    fn carry_out<X: Transport, T: Float>(
+        &self,
+        comm: &mut Communicator<X>,
+        problem: &Problem,
+        buffers: &mut Buffers<T>,
+        start: &mut Start<'_, Communicator<X>>,
+        work: Option<&Work>,
+    ) -> anyhow::Result<Done> {
+        start(comm)?;
+        let call = begin(comm, problem, buffers, &self.plan);
+        let mut call = call.with_context(|| self.title.clone())?;
+        let mut outcome = None;
+        if let Some(work) = work {
+            work.run(|| {
+                if outcome.is_none()
+                    && let Poll::Ready(result) = call.poll()
+                {
+                    outcome = Some(result);
+                }
+            });
+        }
+        let report = outcome.unwrap_or_else(|| call.wait()).with_context(|| self.title.clone())?;
+        Ok(Done { ended: Instant::now(), report: Some(report), result_at: None })
+    }
 }
 
-impl<X: Transport, T: Float> Contestant<X, T> for OfPlan {
+impl<X: Transport, T: Float> Contestant<Communicator<X>, T> for OfPlan {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -127,42 +180,50 @@ impl<X: Transport, T: Float> Contestant<X, T> for OfPlan {
         comm: &mut Communicator<X>,
         problem: &Problem,
         buffers: &mut Buffers<T>,
-        start: &mut Start<'_, X>,
+        start: &mut Start<'_, Communicator<X>>,
     ) -> anyhow::Result<Done> {
-        start(comm)?;
-        let report =
-            call(comm, problem, buffers, &self.plan).with_context(|| self.title.clone())?;
-        Ok(Done { ended: Instant::now(), report: Some(report), result_at: None })
+        self.carry_out(comm, problem, buffers, start, None)
+    }
+
+    fn run_beside(
+        &mut self,
+        comm: &mut Communicator<X>,
+        problem: &Problem,
+        buffers: &mut Buffers<T>,
+        start: &mut Start<'_, Communicator<X>>,
+        work: &Work,
+    ) -> anyhow::Result<Option<Done>> {
+        self.carry_out(comm, problem, buffers, start, Some(work)).map(Some)
     }
 }
 
-fn call<X: Transport, T: Float>(
-    comm: &mut Communicator<X>,
+fn begin<'a, X: Transport, T: Float>(
+    comm: &'a mut Communicator<X>,
     problem: &Problem,
-    buffers: &mut Buffers<T>,
+    buffers: &'a mut Buffers<T>,
     plan: &Plan,
-) -> Result<Report, Error> {
+) -> Result<Operation<'a, X, T>, Error> {
     let Buffers { send, recv } = buffers;
     let op = problem.op.into();
     let root = problem.root;
     match (problem.collective, problem.in_place) {
-        (Collective::AllReduce, false) => comm.all_reduce_into(send, recv, op, plan),
-        (Collective::AllReduce, true) => comm.all_reduce(recv, op, plan),
-        (Collective::ReduceScatter, false) => comm.reduce_scatter(send, recv, op, plan),
-        (Collective::ReduceScatter, true) => comm.reduce_scatter_in_place(recv, op, plan),
-        (Collective::AllGather, false) => comm.all_gather(send, recv, plan),
-        (Collective::AllGather, true) => comm.all_gather_in_place(recv, plan),
-        (Collective::Broadcast, _) => comm.broadcast(recv, root, plan),
-        (Collective::Scatter, _) => comm.scatter(problem.count, send, recv, root, plan),
-        (Collective::Gather, _) => comm.gather(problem.count, send, recv, root, plan),
-        (Collective::Reduce, false) => comm.reduce(send, recv, op, root, plan),
-        (Collective::Reduce, true) => comm.reduce_in_place(recv, op, root, plan),
-        (Collective::AllToAll, false) => comm.all_to_all(send, recv, plan),
-        (Collective::AllToAll, true) => comm.all_to_all_in_place(recv, plan),
-        (Collective::Scan, false) => comm.scan_into(send, recv, op, plan),
-        (Collective::Scan, true) => comm.scan(recv, op, plan),
-        (Collective::ExclusiveScan, false) => comm.exclusive_scan_into(send, recv, op, plan),
-        (Collective::ExclusiveScan, true) => comm.exclusive_scan(recv, op, plan),
+        (Collective::AllReduce, false) => comm.start_all_reduce_into(send, recv, op, plan),
+        (Collective::AllReduce, true) => comm.start_all_reduce(recv, op, plan),
+        (Collective::ReduceScatter, false) => comm.start_reduce_scatter(send, recv, op, plan),
+        (Collective::ReduceScatter, true) => comm.start_reduce_scatter_in_place(recv, op, plan),
+        (Collective::AllGather, false) => comm.start_all_gather(send, recv, plan),
+        (Collective::AllGather, true) => comm.start_all_gather_in_place(recv, plan),
+        (Collective::Broadcast, _) => comm.start_broadcast(recv, root, plan),
+        (Collective::Scatter, _) => comm.start_scatter(problem.count, send, recv, root, plan),
+        (Collective::Gather, _) => comm.start_gather(problem.count, send, recv, root, plan),
+        (Collective::Reduce, false) => comm.start_reduce(send, recv, op, root, plan),
+        (Collective::Reduce, true) => comm.start_reduce_in_place(recv, op, root, plan),
+        (Collective::AllToAll, false) => comm.start_all_to_all(send, recv, plan),
+        (Collective::AllToAll, true) => comm.start_all_to_all_in_place(recv, plan),
+        (Collective::Scan, false) => comm.start_scan_into(send, recv, op, plan),
+        (Collective::Scan, true) => comm.start_scan(recv, op, plan),
+        (Collective::ExclusiveScan, false) => comm.start_exclusive_scan_into(send, recv, op, plan),
+        (Collective::ExclusiveScan, true) => comm.start_exclusive_scan(recv, op, plan),
         (collective, _) => {
             let schedule = foldwire::schedule::default_for(collective).name();
             Err(Error::Unsupported { schedule, collective })

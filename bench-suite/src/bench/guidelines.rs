@@ -125,7 +125,7 @@ fn measure(
     let ranks = world.run(|mut comm| -> anyhow::Result<Vec<Vec<f64>>> {
         let (size, rank) = (comm.size(), comm.rank().index());
         let mut times = vec![Vec::new(); COLLECTIVES.len()];
-        let mut wait: Box<Barrier<_>> = Box::new(barrier);
+        let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
         // One round warms up.
         for round in 0..=args.repeat {
             for (&collective, times) in COLLECTIVES.iter().zip(&mut times) {

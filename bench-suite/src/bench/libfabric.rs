@@ -1,17 +1,20 @@
 //! One rank of a job over libfabric, started by `foldwire launch`, mpirun or Slurm.
 
 use anyhow::Context;
-use foldwire::{Communicator, Float};
+use foldwire::Float;
 use foldwire_bootstrap::{Exchange, Place, Rendezvous};
-use foldwire_libfabric::{Endpoint, Settings as Fabric};
+use foldwire_libfabric::Settings as Fabric;
 
-use super::stage::{Barrier, barrier};
-use super::{Contest, Head, Results, Settings, Source, config, presets, progress, show};
+use super::play::{Extras, Play, Setting};
+use super::{Settings, Source, show};
 use crate::cli::BenchArgs;
 use crate::values::LinkRate;
 
 /// Plays this process's rank.
-pub(super) fn run<T: Float + Into<f64>>(args: &BenchArgs, source: &Source) -> anyhow::Result<()> {
+pub(super) fn run<T: Float + Into<f64>, P: Play<T>>(
+    args: &BenchArgs,
+    source: &Source,
+) -> anyhow::Result<()> {
     let place = Place::from_env()?;
     let (size, rank) = (place.size, place.rank.index());
     // All ranks find the same fault; one says so.
@@ -33,18 +36,8 @@ pub(super) fn run<T: Float + Into<f64>>(args: &BenchArgs, source: &Source) -> an
     let data = source.data::<T>(party.size());
     let endpoint = foldwire_libfabric::join(&fabric, party)?;
     let backend = format!("libfabric ({})", endpoint.net().provider());
-    let comm = Communicator::with_config(endpoint, config(args)?)?;
-    let head = Head::new(args, &comm, &backend, &data, &settings);
-    let progress = progress(rank);
-    let mut wait: Box<Barrier<Endpoint>> = Box::new(barrier);
-    let contest = Contest {
-        comm,
-        barrier: wait.as_mut(),
-        contestants: presets(args)?,
-        settings: &settings,
-        data: &data,
-        progress: &progress,
-    };
-    let outcome = contest.play().with_context(|| format!("rank {rank}"))?;
-    if rank == 0 { show(args, &Results { head, outcome }) } else { Ok(()) }
+    let setting = Setting { args, settings: &settings, data: &data, backend: &backend };
+    let results = P::play(setting, endpoint, Extras::default());
+    let results = results.with_context(|| format!("rank {rank}"))?;
+    if rank == 0 { show(args, &results) } else { Ok(()) }
 }

@@ -9,25 +9,28 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Context;
-use foldwire::{Collective, Communicator, Float, Transport};
+use foldwire::{Collective, Float};
 use foldwire_mpi_native::{self as native, Buffers as MpiBuffers, Call, Native, Operation, Tuned};
 use mpi::topology::{Communicator as _, SimpleCommunicator};
 use mpi::traits::CommunicatorCollectives;
 
 use super::best::{BestOf, Candidate};
-use super::contest::Contest;
 use super::contestant::{Buffers, Contestant, Done, Start};
-use super::output::{Head, Results};
+use super::output::Results;
+use super::play::{Extras, Play, Setting};
 use super::problem::Problem;
 use super::row::{MPI_BEST, MPI_DEFAULT};
-use super::stage::Barrier;
-use super::{Settings, Source, config, presets, progress, show};
+use super::stage::Team;
+use super::{Settings, Source, show};
 use crate::cli::{BenchArgs, OpArg};
 use crate::streams;
 use crate::values::LinkRate;
 
 /// Plays this process's rank.
-pub(super) fn run<T: Float + Into<f64>>(args: &BenchArgs, source: &Source) -> anyhow::Result<()> {
+pub(super) fn run<T: Float + Into<f64>, P: Play<T>>(
+    args: &BenchArgs,
+    source: &Source,
+) -> anyhow::Result<()> {
     if args.mpi_best
         && let Some((name, value)) = native::required_environment()
     {
@@ -44,7 +47,7 @@ pub(super) fn run<T: Float + Into<f64>>(args: &BenchArgs, source: &Source) -> an
         Err(_) if world.rank() > 0 => return Ok(()),
         settings => settings?,
     };
-    match play::<T>(args, source, &world, &settings) {
+    match play::<T, P>(args, source, &world, &settings) {
         Ok(results) if world.rank() == 0 => show(args, &results),
         Ok(_) => Ok(()),
         Err(error) => {
@@ -55,7 +58,7 @@ pub(super) fn run<T: Float + Into<f64>>(args: &BenchArgs, source: &Source) -> an
     }
 }
 
-fn play<T: Float + Into<f64>>(
+fn play<T: Float + Into<f64>, P: Play<T>>(
     args: &BenchArgs,
     source: &Source,
     world: &SimpleCommunicator,
@@ -69,24 +72,19 @@ fn play<T: Float + Into<f64>>(
     options.frame_bytes = args.frame.unwrap_or(options.frame_bytes);
     options.link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
     let endpoint = foldwire_mpi::join_with(world, options)?;
-    let comm = Communicator::with_config(endpoint, config(args)?)?;
     let backend = format!("MPI ({})", native::library());
-    let head = Head::new(args, &comm, &backend, &data, settings);
+    let setting = Setting { args, settings, data: &data, backend: &backend };
 
-    let mut contestants = presets(args)?;
-    contestants.push(Box::new(Default(Native::duplicate(world)?)));
-    if args.mpi_best {
-        contestants.push(Box::new(best(world, settings)?));
+    let mut extras = Extras::default();
+    if settings.in_flight == 1 {
+        extras.contestants.push(Box::new(Default(Native::duplicate(world)?)));
+        if args.mpi_best {
+            extras.contestants.push(Box::new(best(world, settings)?));
+        }
     }
-    let progress = progress(rank);
     let for_barrier = world.duplicate();
-    let mut wait: Box<Barrier<foldwire_mpi::Endpoint>> = Box::new(move |_| {
-        for_barrier.barrier();
-        Ok(())
-    });
-    let (barrier, data) = (wait.as_mut(), &data);
-    let contest = Contest { comm, barrier, contestants, settings, data, progress: &progress };
-    Ok(Results { head, outcome: contest.play()? })
+    extras.barrier = Some(Box::new(move || for_barrier.barrier()));
+    P::play(setting, endpoint, extras)
 }
 
 /// Every way that the library offers, on equal shares and on others.
@@ -107,7 +105,7 @@ fn best(world: &SimpleCommunicator, settings: &Settings) -> anyhow::Result<BestO
 /// The library as it is.
 struct Default(Native);
 
-impl<X: Transport, T: Float> Contestant<X, T> for Default {
+impl<C: Team, T: Float> Contestant<C, T> for Default {
     fn name(&self) -> &'static str {
         MPI_DEFAULT
     }
@@ -118,10 +116,10 @@ impl<X: Transport, T: Float> Contestant<X, T> for Default {
 
     fn run(
         &mut self,
-        comm: &mut Communicator<X>,
+        comm: &mut C,
         problem: &Problem,
         buffers: &mut Buffers<T>,
-        start: &mut Start<'_, X>,
+        start: &mut Start<'_, C>,
     ) -> anyhow::Result<Done> {
         let call = call(problem)?;
         start(comm)?;
@@ -138,7 +136,7 @@ struct Way {
     is_even: bool,
 }
 
-impl<X: Transport, T: Float> Contestant<X, T> for Way {
+impl<C: Team, T: Float> Contestant<C, T> for Way {
     fn name(&self) -> &'static str {
         MPI_BEST
     }
@@ -149,10 +147,10 @@ impl<X: Transport, T: Float> Contestant<X, T> for Way {
 
     fn run(
         &mut self,
-        comm: &mut Communicator<X>,
+        comm: &mut C,
         problem: &Problem,
         buffers: &mut Buffers<T>,
-        start: &mut Start<'_, X>,
+        start: &mut Start<'_, C>,
     ) -> anyhow::Result<Done> {
         let call = call(problem)?.with_form(self.tuned.way().form())?;
         let armed = self.tuned.arm()?;
@@ -162,7 +160,7 @@ impl<X: Transport, T: Float> Contestant<X, T> for Way {
     }
 }
 
-impl<X: Transport, T: Float> Candidate<X, T> for Way {
+impl<C: Team, T: Float> Candidate<C, T> for Way {
     fn way(&self) -> &str {
         &self.name
     }

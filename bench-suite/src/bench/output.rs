@@ -2,19 +2,18 @@
 //! (one JSON object).
 
 use foldwire::kernel::Level;
-use foldwire::{Communicator, Float, Transport};
+use foldwire::{Float, Transport};
 use serde::{Deserialize, Serialize};
 
 use super::contest::{Outcome, Settings};
-use super::data::Data;
+use super::play::Setting;
 use super::row::{MPI_BEST, MPI_DEFAULT, Row};
 use super::sweep;
-use crate::cli::BenchArgs;
 use crate::sizes::Size;
 use crate::table::{self, Align, Table};
 
 /// What a line of `--csv` holds.
-const CSV_COLUMNS: [&str; 24] = [
+const CSV_COLUMNS: [&str; 28] = [
     "collective",
     "backend",
     "ranks",
@@ -39,6 +38,10 @@ const CSV_COLUMNS: [&str; 24] = [
     "schedule",
     "is_chosen",
     "times_best",
+    "in_flight",
+    "work_s",
+    "total_s",
+    "overlap_percent",
 ];
 
 /// What `--json` prints as one object, and `foldwire sim --validate` reads.
@@ -72,22 +75,26 @@ pub(crate) struct Head {
     pub(crate) checksums: bool,
     kernels: String,
     checked: bool,
+    /// Calls at once.
+    #[serde(default = "one")]
+    in_flight: usize,
+    /// How often calls were polled beside work, if they were.
+    #[serde(default)]
+    overlap_polls: Option<usize>,
+}
+
+fn one() -> usize {
+    1
 }
 
 impl Head {
-    /// `backend` is its name, and whatever else says what it is.
-    pub(super) fn new<X: Transport, T: Float>(
-        args: &BenchArgs,
-        comm: &Communicator<X>,
-        backend: &str,
-        data: &Data<T>,
-        settings: &Settings,
-    ) -> Self {
+    pub(super) fn new<X: Transport, T: Float>(setting: &Setting<'_, T>, endpoint: &X) -> Self {
+        let &Setting { args, settings, data, backend } = setting;
         let collective = settings.collective;
         Self {
             collective: collective.name().to_owned(),
             backend: backend.to_owned(),
-            ranks: comm.size(),
+            ranks: endpoint.size(),
             dtype: T::DTYPE.to_string(),
             op: collective.reduces().then(|| settings.op.name().to_owned()),
             root: collective.has_root().then(|| settings.root.index()),
@@ -96,11 +103,18 @@ impl Head {
             data: data.about().to_owned(),
             link: args.link.as_ref().map(ToString::to_string),
             lanes: super::lanes(args),
-            frame_bytes: comm.transport().frame_capacity(),
-            checksums: comm.transport().needs_checksum(),
+            frame_bytes: endpoint.frame_capacity(),
+            checksums: endpoint.needs_checksum(),
             kernels: Level::best().to_string(),
             checked: settings.check,
+            in_flight: settings.in_flight,
+            overlap_polls: settings.overlap,
         }
+    }
+
+    /// Whether a copy within memory is what calls may be compared with.
+    pub(super) fn shares_memory(&self, settings: &Settings) -> bool {
+        !self.checksums && !settings.has_links
     }
 
     /// Lines that begin with `#`.
@@ -116,6 +130,16 @@ impl Head {
         for more in [link, op, root, in_place].into_iter().flatten() {
             what += &format!(", {more}");
         }
+        let mut how = String::new();
+        if self.in_flight > 1 {
+            how += &format!("# {} calls at once; times are per call\n", self.in_flight);
+        }
+        if let Some(n_polls) = self.overlap_polls {
+            how += &format!(
+                "# work: as long as the call, alone; total: call and work, {n_polls} polls in between\n\
+                 # hidden: 100 (1 - (total - work) / time) %, of the call's time\n"
+            );
+        }
         let check = if self.checked { "first results checked" } else { "results not checked" };
         format!(
             "{what}\n\
@@ -123,7 +147,8 @@ impl Head {
              # bound on each operand: {}; kernels: {}; {} lanes, frames of {} bytes\n\
              # size: bytes of the whole array; time: median over rounds of the slowest rank's; {check}\n\
              # #wrong: values beyond what is allowed, and ranks with other bits than rank 0\n\
-             # algbw: size / time; busbw: as in nccl-tests; memcpy on rank 0, same run: {memcpy_gbps:.1} GB/s\n",
+             # algbw: size / time; busbw: as in nccl-tests; memcpy on rank 0, same run: {memcpy_gbps:.1} GB/s\n\
+             {how}",
             self.data, self.bound, self.kernels, self.lanes, self.frame_bytes,
         )
     }
@@ -169,6 +194,10 @@ impl Results {
                 row.schedule.clone().unwrap_or_default(),
                 row.is_chosen.map(|is_chosen| is_chosen.to_string()).unwrap_or_default(),
                 optional(row.times_best),
+                self.head.in_flight.to_string(),
+                optional(row.work_s),
+                optional(row.total_s),
+                optional(row.overlap_percent),
             ])?;
         }
         Ok(String::from_utf8(csv.into_inner()?)?)
@@ -226,6 +255,12 @@ fn table(rows: &[Row]) -> String {
         columns.push(("time", "x best", Align::Right));
         columns.push(("chosen", "", Align::Left));
     }
+    let has_work = rows.iter().any(|row| row.work_s.is_some());
+    if has_work {
+        columns.push(("work", "µs", Align::Right));
+        columns.push(("total", "µs", Align::Right));
+        columns.push(("hidden", "%", Align::Right));
+    }
     let mut table = Table::new(&columns);
     let optional =
         |value: Option<f64>, text: fn(f64) -> String| value.map_or_else(|| "-".to_owned(), text);
@@ -258,6 +293,12 @@ fn table(rows: &[Row]) -> String {
         if has_schedules {
             cells.push(optional(row.times_best, two_digits));
             cells.push(if row.is_chosen == Some(true) { "*" } else { "" }.to_owned());
+        }
+        if has_work {
+            let micros = |s: f64| format!("{:.1}", s * 1e6);
+            cells.push(optional(row.work_s, micros));
+            cells.push(optional(row.total_s, micros));
+            cells.push(optional(row.overlap_percent, |x| format!("{x:.1}")));
         }
         table.row(&cells);
     }
@@ -293,6 +334,8 @@ pub(crate) mod tests {
             checksums: false,
             kernels: "avx2".into(),
             checked: true,
+            in_flight: 1,
+            overlap_polls: None,
         }
     }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::contest::Entry;
 use super::contestant::Shown;
+use super::overlap;
 use super::problem::Problem;
 use super::verdict::Verdict;
 use crate::cli::OpArg;
@@ -33,6 +34,14 @@ pub(crate) struct Row {
     pub(crate) p99_s: f64,
     /// Each round's seconds.
     pub(crate) times_s: Vec<f64>,
+    /// Where calls are run beside work, in seconds: the work alone, and both, started together; and
+    /// what of the call the work hides, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) work_s: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) total_s: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) overlap_percent: Option<f64>,
     /// Size / time, in 1e9 bytes/s.
     pub(crate) algbw_gbps: f64,
     /// What each link carries, as nccl-tests define it.
@@ -94,10 +103,15 @@ impl Row {
         ranks: &[Entry],
         rounding: f64,
     ) -> Self {
-        let n_rounds = ranks[0].times.len();
-        let slowest = |round: usize| ranks.iter().map(|r| r.times[round]).fold(0.0, f64::max);
-        let times_s: Vec<f64> = (0..n_rounds).map(slowest).collect();
+        let slowest = |of: fn(&Entry) -> &[f64]| -> Vec<f64> {
+            let longest = |round: usize| ranks.iter().map(|r| of(r)[round]).fold(0.0, f64::max);
+            (0..of(&ranks[0]).len()).map(longest).collect()
+        };
+        let times_s = slowest(|entry| &entry.times);
         let time_s = median(&times_s);
+        let beside = |of| Some(slowest(of)).filter(|times| !times.is_empty()).map(|t| median(&t));
+        let (work_s, total_s) = (beside(|entry| &entry.works), beside(|entry| &entry.totals));
+        let hidden = |(work, total)| overlap::percent(time_s, work, total);
         let algbw_gbps = n_bytes as f64 / time_s.max(1e-9) / 1e9;
         let reports: Option<Vec<_>> = ranks.iter().map(|r| r.report).collect();
         let sum = |part: fn(&foldwire::Report) -> u64| {
@@ -146,6 +160,9 @@ impl Row {
             min_s: times_s.iter().copied().fold(f64::INFINITY, f64::min),
             p99_s: percentile(&times_s, 0.99),
             times_s,
+            work_s,
+            total_s,
+            overlap_percent: work_s.zip(total_s).map(hidden),
             algbw_gbps,
             busbw_gbps: algbw_gbps * problem.bus_factor(),
             raw_bytes,
@@ -267,7 +284,8 @@ pub(super) mod tests {
         (report.raw_bytes, report.wire_bytes) = (1000, wire_bytes);
         (report.encode, report.total) = (encode, encode);
         let verdict = Verdict { max_error, ..Verdict::default() };
-        Entry { times: times.to_vec(), report: Some(report), verdict: Some(verdict) }
+        let times = times.to_vec();
+        Entry { times, report: Some(report), verdict: Some(verdict), ..Entry::default() }
     }
 
     pub(in super::super) fn row(contestant: &str, time_s: f64) -> Row {
@@ -281,6 +299,23 @@ pub(super) mod tests {
         let row = Row::new(("a", "A".into()), 1_000_000_000, &PROBLEM, &ranks, 0.0);
         assert_eq!((&row.times_s[..], row.time_s), (&[2.0, 5.0, 9.0][..], 5.0));
         assert_eq!((row.algbw_gbps, row.busbw_gbps), (0.2, 0.2));
+    }
+
+    #[test]
+    fn what_is_hidden_follows_from_the_medians_of_the_slowest_rank() {
+        let with = |works: [f64; 3], totals: [f64; 3]| Entry {
+            works: works.to_vec(),
+            totals: totals.to_vec(),
+            ..entry(&[4.0; 3], 1, 0.0)
+        };
+        let ranks = [with([4.0; 3], [5.0; 3]), with([1.0, 5.0, 4.0], [9.0, 1.0, 6.0])];
+        let row = Row::new(("a", "A".into()), 4, &PROBLEM, &ranks, 0.0);
+        assert_eq!(
+            (row.work_s, row.total_s, row.overlap_percent),
+            (Some(4.0), Some(6.0), Some(50.0))
+        );
+        let row = self::row("a", 1.0);
+        assert_eq!((row.work_s, row.overlap_percent), (None, None));
     }
 
     #[test]

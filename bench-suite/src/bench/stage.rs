@@ -3,51 +3,82 @@
 
 use std::time::Instant;
 
+use anyhow::Context;
 use foldwire::layout::share;
 use foldwire::schedule::RecursiveDoubling;
-use foldwire::{Communicator, Float, Op, Plan, Transport};
+use foldwire::{Communicator, Error, Float, Op, Plan, Rank, Report, Transport};
 use foldwire_fields::memory::{self, NoMemory};
 
 use super::contestant::{Buffers, Contestant, Done};
 use super::data::Data;
+use super::overlap::{self, Work};
 use super::problem::Problem;
+use super::row::median;
 use super::verdict::Verdict;
 use crate::memory::Memcpy;
 
+/// One rank's end of those that take part, by whichever communicator.
+pub(crate) trait Team {
+    fn rank(&self) -> Rank;
+
+    fn size(&self) -> usize;
+
+    /// `data` becomes the sum of all ranks'.
+    fn sum(&mut self, data: &mut [f32], plan: &Plan) -> Result<Report, Error>;
+
+    /// `all` becomes what all ranks have, by their ranks.
+    fn gather(&mut self, mine: &[f64], all: &mut [f64]) -> Result<Report, Error>;
+}
+
+impl<X: Transport> Team for Communicator<X> {
+    fn rank(&self) -> Rank {
+        self.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.size()
+    }
+
+    fn sum(&mut self, data: &mut [f32], plan: &Plan) -> Result<Report, Error> {
+        self.all_reduce(data, Op::Sum, plan)
+    }
+
+    fn gather(&mut self, mine: &[f64], all: &mut [f64]) -> Result<Report, Error> {
+        self.all_gather(mine, all, &Plan::raw())
+    }
+}
+
 /// Waits until all ranks have called it.
-pub(crate) type Barrier<X> = dyn FnMut(&mut Communicator<X>) -> anyhow::Result<()>;
+pub(crate) type Barrier<'b, C> = dyn FnMut(&mut C) -> anyhow::Result<()> + 'b;
 
 /// A barrier over any transport: nobody knows the sum before everybody has given a value.
-pub(crate) fn barrier<X: Transport>(comm: &mut Communicator<X>) -> anyhow::Result<()> {
+pub(crate) fn barrier<C: Team>(comm: &mut C) -> anyhow::Result<()> {
     let plan = Plan::raw().with_schedule(&RecursiveDoubling);
-    comm.all_reduce(&mut [0.0_f32], Op::Sum, &plan)?;
+    comm.sum(&mut [0.0], &plan)?;
     Ok(())
 }
 
 /// Tells every rank every rank's numbers, in rank order; as many from each.
-pub(crate) fn tell<X: Transport>(
-    comm: &mut Communicator<X>,
-    mine: &[f64],
-) -> anyhow::Result<Vec<Vec<f64>>> {
+pub(crate) fn tell<C: Team>(comm: &mut C, mine: &[f64]) -> anyhow::Result<Vec<Vec<f64>>> {
     let mut all = vec![0.0; mine.len() * comm.size()];
-    comm.all_gather(mine, &mut all, &Plan::raw())?;
+    comm.gather(mine, &mut all)?;
     Ok((0..comm.size()).map(|rank| all[share(all.len(), comm.size(), rank)].to_vec()).collect())
 }
 
 /// One rank's place in a benchmark of one problem.
-pub(super) struct Stage<'a, X: Transport, T> {
-    pub(super) comm: &'a mut Communicator<X>,
-    pub(super) barrier: &'a mut Barrier<X>,
+pub(super) struct Stage<'a, C: Team, T> {
+    pub(super) comm: &'a mut C,
+    pub(super) barrier: &'a mut Barrier<'a, C>,
     pub(super) problem: Problem,
     pub(super) buffers: Buffers<T>,
 }
 
-impl<'a, X: Transport, T: Float> Stage<'a, X, T> {
+impl<'a, C: Team, T: Float> Stage<'a, C, T> {
     /// # Errors
     /// When there is no memory for the buffers.
     pub(super) fn new(
-        comm: &'a mut Communicator<X>,
-        barrier: &'a mut Barrier<X>,
+        comm: &'a mut C,
+        barrier: &'a mut Barrier<'a, C>,
         problem: Problem,
         data: &Data<T>,
     ) -> Result<Self, NoMemory> {
@@ -61,35 +92,97 @@ impl<'a, X: Transport, T: Float> Stage<'a, X, T> {
     /// This rank's time of one run, in seconds.
     pub(super) fn run(
         &mut self,
-        contestant: &mut dyn Contestant<X, T>,
+        contestant: &mut dyn Contestant<C, T>,
     ) -> anyhow::Result<(f64, Done)> {
+        let outcome = self.run_with(contestant, None)?;
+        outcome.context("a contestant can run")
+    }
+
+    /// As [`run`](Self::run), with this work between start and end of the call if there is any;
+    /// `None` if the contestant cannot do that.
+    fn run_with(
+        &mut self,
+        contestant: &mut dyn Contestant<C, T>,
+        work: Option<&Work>,
+    ) -> anyhow::Result<Option<(f64, Done)>> {
         let Self { comm, barrier, problem, buffers } = self;
         if problem.one_buffer() {
             let at = problem.contribution();
             buffers.recv[at].copy_from_slice(&buffers.send);
         }
         let mut started = Instant::now();
-        let mut start = |comm: &mut Communicator<X>| {
+        let mut start = |comm: &mut C| {
             barrier(comm)?;
             started = Instant::now();
             Ok(())
         };
-        let done = contestant.run(comm, problem, buffers, &mut start)?;
-        Ok(((done.ended - started).as_secs_f64(), done))
+        let done = match work {
+            Some(work) => contestant.run_beside(comm, problem, buffers, &mut start, work)?,
+            None => Some(contestant.run(comm, problem, buffers, &mut start)?),
+        };
+        Ok(done.map(|done| ((done.ended - started).as_secs_f64(), done)))
     }
 
-    /// As [`run`](Self::run), into a buffer that held nothing of an earlier result, and then looks
-    /// at the result.
-    pub(super) fn run_checked(
+    /// This rank's seconds of this work, while all do it.
+    pub(super) fn work(&mut self, work: &Work) -> anyhow::Result<f64> {
+        (self.barrier)(self.comm)?;
+        let started = Instant::now();
+        work.run(|| {});
+        Ok(started.elapsed().as_secs_f64())
+    }
+
+    /// Work that lasts about as long as a run, in which calls are polled so often.
+    pub(super) fn work_like(
         &mut self,
-        contestant: &mut dyn Contestant<X, T>,
+        contestant: &mut dyn Contestant<C, T>,
+        n_polls: usize,
+    ) -> anyhow::Result<Work> {
+        let last = self.slowest(|stage| Ok(stage.run(contestant)?.0))?;
+        let mut work = Work::trial(n_polls);
+        for _ in 0..overlap::N_TRIALS {
+            work = work.lasting(last, self.slowest(|stage| stage.work(&work))?);
+        }
+        Ok(work)
+    }
+
+    /// The median of what the slowest rank takes for something.
+    fn slowest(
+        &mut self,
+        mut run: impl FnMut(&mut Self) -> anyhow::Result<f64>,
+    ) -> anyhow::Result<f64> {
+        let mut times = Vec::new();
+        for _ in 0..overlap::N_RUNS {
+            let time = run(self)?;
+            times.push(self.largest(time)?);
+        }
+        Ok(median(&times))
+    }
+
+    /// This rank's seconds of this work alone, and of a run beside it; `None` if the contestant
+    /// cannot do that.
+    pub(super) fn run_beside(
+        &mut self,
+        contestant: &mut dyn Contestant<C, T>,
+        work: &Work,
+    ) -> anyhow::Result<Option<[f64; 2]>> {
+        let alone = self.work(work)?;
+        Ok(self.run_with(contestant, Some(work))?.map(|(time, _)| [alone, time]))
+    }
+
+    /// Runs into buffers that held nothing of an earlier result, beside this work if there is any,
+    /// and then looks at all results; `None` if the contestant cannot do that.
+    pub(super) fn check(
+        &mut self,
+        contestant: &mut dyn Contestant<C, T>,
         data: &Data<T>,
-    ) -> anyhow::Result<(f64, Done, Verdict)>
+        work: Option<&Work>,
+    ) -> anyhow::Result<Option<Verdict>>
     where
         T: Into<f64>,
     {
         self.buffers.recv.fill(T::from_f64(f64::NAN));
-        let (time, done) = self.run(contestant)?;
+        contestant.forget();
+        let Some((_, done)) = self.run_with(contestant, work)? else { return Ok(None) };
         let place = self.problem.result();
         let default = if self.problem.one_buffer() { place.start } else { 0 };
         let at = done.result_at.unwrap_or(default);
@@ -97,9 +190,13 @@ impl<'a, X: Transport, T: Float> Stage<'a, X, T> {
         let worst_case = done.report.map_or(Some(0.0), |report| report.worst_case);
         let rounding = self.problem.rounding::<T>(data.magnitude());
         let allowed = worst_case.map(|worst| worst + rounding);
-        let result = &self.buffers.recv[at..at + place.len()];
-        let verdict = Verdict::of(&self.problem, data, result, allowed);
-        Ok((time, done, verdict))
+        let mut verdict = Verdict::default();
+        for nth in 0..contestant.n_results() {
+            contestant.fetch(nth, &mut self.buffers);
+            let result = &self.buffers.recv[at..at + place.len()];
+            verdict = verdict.and(Verdict::of(&self.problem, data, result, allowed));
+        }
+        Ok(Some(verdict))
     }
 
     /// This rank's time, in seconds, of a copy of its own while all others copy theirs.

@@ -11,6 +11,7 @@ use foldwire::select::{self, Network};
 use foldwire::{Communicator, Error, Float, Op, Plan, Rank, Transport, pipeline};
 
 use super::contestant::{Buffers, Contestant, Done, OfPlan, Shown, Start};
+use super::overlap::Work;
 use super::problem::Problem;
 use super::row::Row;
 use super::stage::Stage;
@@ -29,8 +30,7 @@ pub(super) struct Swept {
 
 impl Swept {
     pub(super) fn new(
-        plan: Plan,
-        schedule: &'static dyn Schedule,
+        (plan, schedule): (Plan, &'static dyn Schedule),
         select: &'static [select::Row],
     ) -> Self {
         let row = OfPlan::row(plan.with_schedule(schedule));
@@ -57,17 +57,20 @@ impl Swept {
     }
 }
 
-impl<X: Transport, T: Float> Contestant<X, T> for Swept {
+impl<X: Transport, T: Float> Contestant<Communicator<X>, T> for Swept {
     fn name(&self) -> &'static str {
         self.schedule.name()
     }
 
     fn title(&self) -> String {
-        Contestant::<X, T>::title(&self.row)
+        Contestant::<Communicator<X>, T>::title(&self.row)
     }
 
     /// Some schedules need frames for many parts.
-    fn refusal(&mut self, stage: &mut Stage<'_, X, T>) -> anyhow::Result<Option<Error>> {
+    fn refusal(
+        &mut self,
+        stage: &mut Stage<'_, Communicator<X>, T>,
+    ) -> anyhow::Result<Option<Error>> {
         let Err(error) = stage.run(self) else { return Ok(None) };
         match error.downcast_ref() {
             Some(&refusal @ (Error::FrameTooSmall { .. } | Error::Unsupported { .. })) => {
@@ -82,9 +85,20 @@ impl<X: Transport, T: Float> Contestant<X, T> for Swept {
         comm: &mut Communicator<X>,
         problem: &Problem,
         buffers: &mut Buffers<T>,
-        start: &mut Start<'_, X>,
+        start: &mut Start<'_, Communicator<X>>,
     ) -> anyhow::Result<Done> {
         self.row.run(comm, problem, buffers, start)
+    }
+
+    fn run_beside(
+        &mut self,
+        comm: &mut Communicator<X>,
+        problem: &Problem,
+        buffers: &mut Buffers<T>,
+        start: &mut Start<'_, Communicator<X>>,
+        work: &Work,
+    ) -> anyhow::Result<Option<Done>> {
+        self.row.run_beside(comm, problem, buffers, start, work)
     }
 
     fn shown(&self, comm: &Communicator<X>, problem: &Problem) -> Option<Shown> {

@@ -1,10 +1,9 @@
 //! Ranks that are threads of this process.
 
-use foldwire::{Communicator, Float};
-use foldwire_threads::Endpoint;
+use foldwire::Float;
 
-use super::stage::{Barrier, barrier};
-use super::{Contest, Head, Results, Settings, Source, config, presets, progress, show};
+use super::play::{Extras, Play, Setting};
+use super::{Settings, Source, show};
 use crate::cli::BenchArgs;
 use crate::values::{self, LinkRate};
 
@@ -12,7 +11,10 @@ use crate::values::{self, LinkRate};
 const DEFAULT_RANKS: usize = 4;
 
 /// Starts the ranks and runs the benchmark.
-pub(super) fn run<T: Float + Into<f64>>(args: &BenchArgs, source: &Source) -> anyhow::Result<()> {
+pub(super) fn run<T: Float + Into<f64>, P: Play<T>>(
+    args: &BenchArgs,
+    source: &Source,
+) -> anyhow::Result<()> {
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
     let settings = Settings::new::<T>(args, size)?;
     settings.check_room::<T>(size, 0..size)?;
@@ -22,21 +24,8 @@ pub(super) fn run<T: Float + Into<f64>>(args: &BenchArgs, source: &Source) -> an
     if let Some(n_bytes) = args.frame {
         world = world.frame_bytes(n_bytes);
     }
-    let ranks = world.run_endpoints(|endpoint| {
-        let comm = Communicator::with_config(endpoint, config(args)?)?;
-        let head = Head::new(args, &comm, "threads", &data, &settings);
-        let progress = progress(comm.rank().index());
-        let mut wait: Box<Barrier<Endpoint>> = Box::new(barrier);
-        let contest = Contest {
-            comm,
-            barrier: wait.as_mut(),
-            contestants: presets(args)?,
-            settings: &settings,
-            data: &data,
-            progress: &progress,
-        };
-        contest.play().map(|outcome| Results { head, outcome })
-    });
+    let setting = Setting { args, settings: &settings, data: &data, backend: "threads" };
+    let ranks = world.run_endpoints(|endpoint| P::play(setting, endpoint, Extras::default()));
     let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     show(args, &ranks.swap_remove(0))
 }

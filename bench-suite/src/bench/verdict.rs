@@ -60,6 +60,17 @@ impl Verdict {
         }
         verdict
     }
+
+    /// That of two results together.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            max_error: self.max_error.max(other.max_error),
+            mismatched_nonfinite: self.mismatched_nonfinite + other.mismatched_nonfinite,
+            lost_nans: self.lost_nans + other.lost_nans,
+            n_beyond: self.n_beyond + other.n_beyond,
+            digest: ((31 * self.digest) ^ other.digest) % (1 << DIGEST_BITS),
+        }
+    }
 }
 
 #[cfg(test)]

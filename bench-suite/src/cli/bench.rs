@@ -6,7 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use foldwire::codec::CodecId;
 use foldwire::pipeline::{self, Pipeline};
-use foldwire::schedule;
+use foldwire::schedule::{self, Schedule};
 use foldwire::{Bound, Collective, DType, Op, Plan, Preset};
 
 use super::schedule::Named;
@@ -127,6 +127,24 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 
+    /// Calls that each rank starts at once and then waits for, each with its own buffers; times are
+    /// per call
+    ///
+    /// More than one are made on a communicator for several calls, with values of f32, and the MPI
+    /// library's own blocking calls do not take part: foldwire bench allreduce --in-flight 8.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = in_flight, allow_hyphen_values = true)]
+    pub in_flight: usize,
+
+    /// Measure as well how much of a call hides behind computation that takes as long as the call,
+    /// in which the call is polled N times, evenly [default N: 100]
+    ///
+    /// As osu_iallreduce does: time is that of the call alone, work that of the computation alone,
+    /// total that of the call started, the computation, and the call waited for; hidden is 100 (1 -
+    /// (total - work) / time) percent. The MPI library's own blocking calls hide nothing:
+    /// foldwire bench allreduce --link 1gbit --overlap, or --overlap=20.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "100", value_parser = polls)]
+    pub overlap: Option<usize>,
+
     /// Rounds that do not count, before those that do
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub warmup: usize,
@@ -182,23 +200,31 @@ impl BenchArgs {
         }
     }
 
-    /// The rows that are run beside them, if any are asked for: one, or one for each schedule.
-    pub fn rows(&self) -> Vec<Plan> {
+    /// The row that is run beside them, if one is asked for.
+    pub fn row(&self) -> Option<Plan> {
+        let Self { pipeline, codec, exact_below, .. } = self;
+        let asks = pipeline.is_some() || codec.is_some() || exact_below.is_some();
+        match self.schedule {
+            Some(ScheduleArg::All) => None,
+            Some(ScheduleArg::One(named)) => Some(self.open().with_schedule(named.0)),
+            None => asks.then(|| self.open()),
+        }
+    }
+
+    /// The plan of the user's own row or rows, without its schedule.
+    fn open(&self) -> Plan {
         let Self { pipeline, codec, exact_below, .. } = self;
         let mut plan = Plan::foldwire(self.bound);
         plan.pipeline = pipeline.unwrap_or(plan.pipeline);
         plan.codec = codec.unwrap_or(plan.codec);
-        plan = plan.with_exact_below(exact_below.unwrap_or(0));
-        let asks = pipeline.is_some() || codec.is_some() || exact_below.is_some();
-        match self.schedule {
-            Some(ScheduleArg::All) => {
-                let can = schedule::ALL.iter().filter(|known| known.supports(self.collective));
-                can.map(|&known| plan.with_schedule(known)).collect()
-            }
-            Some(ScheduleArg::One(named)) => vec![plan.with_schedule(named.0)],
-            None if asks => vec![plan],
-            None => Vec::new(),
-        }
+        plan.with_exact_below(exact_below.unwrap_or(0))
+    }
+
+    /// The rows of which schedules are compared, if they are.
+    pub fn swept(&self) -> Vec<(Plan, &'static dyn Schedule)> {
+        let all = schedule::ALL.iter().filter(|_| self.sweeps());
+        let can = all.filter(|known| known.supports(self.collective));
+        can.map(|&known| (self.open(), known)).collect()
     }
 
     /// Whether all schedules are compared.
@@ -384,6 +410,16 @@ fn seconds(text: &str) -> Result<f64, String> {
     value.ok_or_else(|| "a number of seconds from 0 to 3600 is needed".to_owned())
 }
 
+fn in_flight(text: &str) -> Result<usize, String> {
+    let value = text.parse().ok().filter(|n| (1..=256).contains(n));
+    value.ok_or_else(|| "a whole number of calls from 1 to 256 is needed".to_owned())
+}
+
+fn polls(text: &str) -> Result<usize, String> {
+    let value = text.parse().ok().filter(|n| (0..=1_000_000).contains(n));
+    value.ok_or_else(|| "a whole number of polls from 0 to 1000000 is needed".to_owned())
+}
+
 pub(super) fn lanes(text: &str) -> Result<usize, String> {
     let most = foldwire::transport::MAX_LANES;
     let value = text.parse().ok().filter(|n| (1..=most).contains(n));
@@ -402,7 +438,6 @@ mod tests {
 
     use super::*;
     use crate::cli::{Cli, Command};
-    use foldwire::schedule::Schedule;
 
     fn bench(args: &str) -> Result<BenchArgs, clap::Error> {
         let words = ["foldwire", "bench"].into_iter().chain(args.split_whitespace());
@@ -425,8 +460,8 @@ mod tests {
 
     #[test]
     fn a_row_is_asked_for_by_any_of_its_parts() {
-        assert!(bench("reduce").unwrap().rows().is_empty());
-        let row = |args: &str| bench(args).unwrap().rows().swap_remove(0);
+        assert!(bench("reduce").unwrap().row().is_none());
+        let row = |args: &str| bench(args).unwrap().row().unwrap();
         let plan = row("allreduce --schedule pairwise --bound abs:0.5");
         assert_eq!(plan.schedule.map(Schedule::name), Some("pairwise"));
         assert_eq!((plan.pipeline, plan.bound), (pipeline::FUSED, Some(Bound::Absolute(0.5))));
@@ -442,10 +477,10 @@ mod tests {
     fn all_schedules_are_those_that_can_do_the_collective() {
         let args = bench("scan --schedule all --codec raw").unwrap();
         assert!(args.sweeps() && args.presets().is_empty());
-        let rows = args.rows();
-        let names: Vec<_> = rows.iter().map(|plan| plan.schedule.unwrap().name()).collect();
+        let rows = args.swept();
+        let names: Vec<_> = rows.iter().map(|(_, schedule)| schedule.name()).collect();
         assert_eq!(names, ["chain", "prefix-doubling"]);
-        assert!(rows.iter().all(|plan| plan.codec == CodecId::Raw));
+        assert!(args.row().is_none() && rows.iter().all(|(plan, _)| plan.codec == CodecId::Raw));
         let args = bench("scan --schedule all --preset raw").unwrap();
         assert_eq!(args.presets(), [Preset::Raw]);
     }

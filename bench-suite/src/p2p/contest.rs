@@ -34,7 +34,7 @@ const STEP: usize = 16;
 pub(super) struct Contest<'a, X: Transport> {
     pub(super) args: &'a P2pArgs,
     pub(super) comm: Communicator<X>,
-    pub(super) barrier: &'a mut Barrier<X>,
+    pub(super) barrier: &'a mut Barrier<'a, Communicator<X>>,
     pub(super) contestants: Vec<Box<dyn Contestant<X> + 'a>>,
     pub(super) data: &'a Data<f32>,
     pub(super) progress: &'a ProgressBar,
@@ -107,7 +107,7 @@ struct Seat<'a, X: Transport> {
     what: What,
     count: usize,
     comm: &'a mut Communicator<X>,
-    barrier: &'a mut Barrier<X>,
+    barrier: &'a mut Barrier<'a, Communicator<X>>,
     /// The values at all places.
     send: Vec<f32>,
     recv: Vec<f32>,
@@ -122,7 +122,7 @@ impl<'a, X: Transport> Seat<'a, X> {
         what: What,
         count: usize,
         comm: &'a mut Communicator<X>,
-        barrier: &'a mut Barrier<X>,
+        barrier: &'a mut Barrier<'a, Communicator<X>>,
         data: &'a Data<f32>,
     ) -> anyhow::Result<Self> {
         let (size, rank) = (comm.size(), comm.rank().index());

@@ -50,7 +50,7 @@ fn play(args: &P2pArgs, source: &Source, world: &SimpleCommunicator) -> anyhow::
     contestants.push(Box::new(Native(world.duplicate())));
     let progress = progress(world.rank() as usize);
     let for_barrier = world.duplicate();
-    let mut wait: Box<Barrier<foldwire_mpi::Endpoint>> = Box::new(move |_| {
+    let mut wait: Box<Barrier<'_, Communicator<foldwire_mpi::Endpoint>>> = Box::new(move |_| {
         for_barrier.barrier();
         Ok(())
     });

@@ -25,7 +25,7 @@ pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {
         let comm = Communicator::with_config(endpoint, config_from_env()?)?;
         let head = Head::new(args, &comm, "threads", &data);
         let progress = progress(comm.rank().index());
-        let mut wait: Box<Barrier<Endpoint>> = Box::new(barrier);
+        let mut wait: Box<Barrier<'_, Communicator<Endpoint>>> = Box::new(barrier);
         let (barrier, contestants, data) = (wait.as_mut(), plans(args), &data);
         let contest = Contest { args, comm, barrier, contestants, data, progress: &progress };
         Ok(Results { head, rows: contest.play()? })

@@ -1,0 +1,208 @@
+//! `--in-flight N`: so many calls at once on a [`SharedCommunicator`], each with its own buffers.
+//!
+//! A run starts them all and waits for all; its time is divided by their number. Every one's result
+//! is checked.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use anyhow::Context;
+use foldwire::{Collective, Error, Float, Op, Pending, Plan, Rank, Report, SharedCommunicator};
+use foldwire::{Transport, schedule};
+use foldwire_fields::memory;
+
+use super::contest::Contest;
+use super::contestant::{Buffers, Contestant, Done, OfPlan, Start};
+use super::output::{Head, Results};
+use super::overlap::Work;
+use super::play::{self, Extras, Play, Setting};
+use super::problem::Problem;
+use super::stage::{Stage, Team, barrier};
+use super::{config, plans, progress};
+use crate::usage::UsageError;
+
+/// Several calls at once. Of `f32` only: each type would have the engine compiled once more.
+pub(super) struct AtOnce;
+
+impl Play<f32> for AtOnce {
+    fn play<'a, X: Transport + 'a>(
+        setting: Setting<'a, f32>,
+        endpoint: X,
+        extras: Extras<'a, X, f32>,
+    ) -> anyhow::Result<Results> {
+        let Setting { args, settings, data, .. } = setting;
+        let head = Head::new(&setting, &endpoint);
+        let n_calls = settings.in_flight;
+        let comm = SharedCommunicator::with_config(endpoint, config(args)?, n_calls);
+        let comm = comm.map_err(|error| match error {
+            Error::TooFewChannels { have, .. } => anyhow::Error::from(UsageError::new(format!(
+                "--in-flight {n_calls} is too much here: there is room for {have} calls at once; \
+                 ask for fewer, or for fewer --lanes"
+            ))),
+            error => error.into(),
+        })?;
+        let mut contestants: Vec<Box<dyn Contestant<SharedCommunicator<'a, X>, f32> + 'a>> =
+            Vec::new();
+        for of in plans(args) {
+            contestants.push(Box::new(Several { of, n_calls, send: Vec::new(), recv: Vec::new() }));
+        }
+        let progress = progress(comm.rank().index());
+        let mut wait = extras.barrier.map_or_else(|| Box::new(barrier) as _, play::of);
+        let shares_memory = head.shares_memory(settings);
+        let (barrier, progress) = (wait.as_mut(), &progress);
+        let contest =
+            Contest { comm, barrier, contestants, settings, shares_memory, data, progress };
+        Ok(Results { head, outcome: contest.play()? })
+    }
+}
+
+impl<'a, X: Transport + 'a> Team for SharedCommunicator<'a, X> {
+    fn rank(&self) -> Rank {
+        self.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.size()
+    }
+
+    fn sum(&mut self, data: &mut [f32], plan: &Plan) -> Result<Report, Error> {
+        self.all_reduce(data, Op::Sum, plan)
+    }
+
+    fn gather(&mut self, mine: &[f64], all: &mut [f64]) -> Result<Report, Error> {
+        self.all_gather(mine, all, &Plan::raw())
+    }
+}
+
+/// A row of schedule × pipeline × codec, so many times at once.
+struct Several<T> {
+    of: OfPlan,
+    n_calls: usize,
+    /// Each call's.
+    send: Vec<Rc<[T]>>,
+    recv: Vec<Vec<T>>,
+}
+
+impl<T: Float> Several<T> {
+    fn carry_out<'a, X: Transport + 'a>(
+        &mut self,
+        comm: &mut SharedCommunicator<'a, X>,
+        problem: &Problem,
+        start: &mut Start<'_, SharedCommunicator<'a, X>>,
+        work: Option<&Work>,
+    ) -> anyhow::Result<Done> {
+        if problem.one_buffer() {
+            for (send, recv) in self.send.iter().zip(&mut self.recv) {
+                recv[problem.contribution()].copy_from_slice(send);
+            }
+        }
+        let buffers: Vec<_> = self.send.iter().cloned().zip(self.recv.drain(..)).collect();
+        start(comm)?;
+        let mut calls = Vec::with_capacity(self.n_calls);
+        for (send, recv) in buffers {
+            calls.push(begin(comm, problem, send, recv, &self.of.plan)?);
+        }
+        if let Some(work) = work {
+            // One pass drives all of them.
+            work.run(|| {
+                comm.progress();
+            });
+        }
+        let mut report = None;
+        for call in calls {
+            let (recv, its) = call.wait().into_result().with_context(|| self.of.title.clone())?;
+            self.recv.push(recv);
+            report = Some(its);
+        }
+        Ok(Done { ended: Instant::now(), report, result_at: None })
+    }
+}
+
+impl<'a, X: Transport + 'a, T: Float> Contestant<SharedCommunicator<'a, X>, T> for Several<T> {
+    fn name(&self) -> &'static str {
+        self.of.name
+    }
+
+    fn title(&self) -> String {
+        self.of.title.clone()
+    }
+
+    fn prepare(
+        &mut self,
+        stage: &mut Stage<'_, SharedCommunicator<'a, X>, T>,
+    ) -> anyhow::Result<()> {
+        let Buffers { send, recv } = &stage.buffers;
+        self.send = (0..self.n_calls).map(|_| Rc::from(&send[..])).collect();
+        let empty = (0..self.n_calls).map(|_| memory::zeroed(recv.len()));
+        self.recv = empty.collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        comm: &mut SharedCommunicator<'a, X>,
+        problem: &Problem,
+        _: &mut Buffers<T>,
+        start: &mut Start<'_, SharedCommunicator<'a, X>>,
+    ) -> anyhow::Result<Done> {
+        self.carry_out(comm, problem, start, None)
+    }
+
+    fn run_beside(
+        &mut self,
+        comm: &mut SharedCommunicator<'a, X>,
+        problem: &Problem,
+        _: &mut Buffers<T>,
+        start: &mut Start<'_, SharedCommunicator<'a, X>>,
+        work: &Work,
+    ) -> anyhow::Result<Option<Done>> {
+        self.carry_out(comm, problem, start, Some(work)).map(Some)
+    }
+
+    fn forget(&mut self) {
+        for recv in &mut self.recv {
+            recv.fill(T::from_f64(f64::NAN));
+        }
+    }
+
+    fn n_results(&self) -> usize {
+        self.n_calls
+    }
+
+    fn fetch(&mut self, nth: usize, buffers: &mut Buffers<T>) {
+        buffers.recv.copy_from_slice(&self.recv[nth]);
+    }
+}
+
+fn begin<'a, X: Transport + 'a, T: Float>(
+    comm: &SharedCommunicator<'a, X>,
+    problem: &Problem,
+    send: Rc<[T]>,
+    recv: Vec<T>,
+    plan: &Plan,
+) -> Result<Pending<'a, X, T, Vec<T>>, Error> {
+    let (op, root, count) = (problem.op.into(), problem.root, problem.count);
+    match (problem.collective, problem.in_place) {
+        (Collective::AllReduce, false) => comm.start_all_reduce_into(send, recv, op, plan),
+        (Collective::AllReduce, true) => comm.start_all_reduce(recv, op, plan),
+        (Collective::ReduceScatter, false) => comm.start_reduce_scatter(send, recv, op, plan),
+        (Collective::ReduceScatter, true) => comm.start_reduce_scatter_in_place(recv, op, plan),
+        (Collective::AllGather, false) => comm.start_all_gather(send, recv, plan),
+        (Collective::AllGather, true) => comm.start_all_gather_in_place(recv, plan),
+        (Collective::Broadcast, _) => comm.start_broadcast(recv, root, plan),
+        (Collective::Scatter, _) => comm.start_scatter(count, send, recv, root, plan),
+        (Collective::Gather, _) => comm.start_gather(count, send, recv, root, plan),
+        (Collective::Reduce, false) => comm.start_reduce(send, recv, op, root, plan),
+        (Collective::Reduce, true) => comm.start_reduce_in_place(recv, op, root, plan),
+        (Collective::AllToAll, false) => comm.start_all_to_all(send, recv, plan),
+        (Collective::AllToAll, true) => comm.start_all_to_all_in_place(recv, plan),
+        (Collective::Scan, false) => comm.start_scan_into(send, recv, op, plan),
+        (Collective::Scan, true) => comm.start_scan(recv, op, plan),
+        (Collective::ExclusiveScan, false) => comm.start_exclusive_scan_into(send, recv, op, plan),
+        (Collective::ExclusiveScan, true) => comm.start_exclusive_scan(recv, op, plan),
+        (collective, _) => {
+            let schedule = schedule::default_for(collective).name();
+            Err(Error::Unsupported { schedule, collective })
+        }
+    }
+}
