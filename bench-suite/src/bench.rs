@@ -44,10 +44,10 @@ mod threads;
 mod verdict;
 
 use anyhow::Context;
-use foldwire::{Communicator, Config, DType, Float, Transport, bf16, f16};
+use foldwire::{Collective, Communicator, Config, DType, Float, Transport, bf16, f16};
 use indicatif::ProgressBar;
 
-use crate::cli::{BackendArg, BenchArgs, ScheduleArg};
+use crate::cli::{BackendArg, BenchArgs, FormArg, ScheduleArg};
 use crate::streams;
 use crate::usage::UsageError;
 use at_once::AtOnce;
@@ -57,6 +57,9 @@ use data::Source;
 use output::Results;
 use play::{OneByOne, Play};
 use sweep::Swept;
+
+/// What each rank gets depends on it, and calls at once have one list of lengths.
+const UNEVEN_EXCHANGE: FormArg = FormArg { collective: Collective::AllToAll, is_uneven: true };
 
 /// Runs the subcommand, or this process's part in it: results on rank 0's stdout, everything else
 /// on stderr.
@@ -74,14 +77,20 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         .into());
     }
     if let Some(ScheduleArg::One(named)) = args.schedule
-        && !named.0.supports(args.collective)
+        && !named.0.supports(args.form.collective)
     {
-        let (name, collective) = (named.0.name(), args.collective.name());
+        let (name, collective) = (named.0.name(), args.form.name());
         return Err(UsageError::new(format!("schedule {name} has no {collective}")).into());
     }
     if args.sweeps() && args.in_flight > 1 {
         return Err(UsageError::new(
             "--schedule all compares single calls; leave out --in-flight, or name one schedule",
+        )
+        .into());
+    }
+    if args.form == UNEVEN_EXCHANGE && args.in_flight > 1 {
+        return Err(UsageError::new(
+            "alltoallv is measured one call after the other; leave out --in-flight, or take alltoall",
         )
         .into());
     }
@@ -146,7 +155,7 @@ type Contestants<'a, X, T> = Vec<Box<dyn Contestant<Communicator<X>, T> + 'a>>;
 
 /// The presets, and the user's own row.
 fn plans(args: &BenchArgs) -> impl Iterator<Item = OfPlan> {
-    let preset = |preset| OfPlan::preset(preset, args.collective, args.bound);
+    let preset = |preset| OfPlan::preset(preset, args.form.collective, args.bound);
     args.presets().into_iter().map(preset).chain(args.row().map(OfPlan::row))
 }
 

@@ -32,7 +32,7 @@ pub use info::InfoArgs;
 #[cfg(unix)]
 pub use launch::{EnvArg, LaunchArgs};
 
-pub use bench::{BackendArg, BenchArgs, DTypeArg, OpArg, PresetArg, ScheduleArg};
+pub use bench::{BackendArg, BenchArgs, DTypeArg, FormArg, OpArg, PresetArg, ScheduleArg};
 pub use p2p::{P2pArgs, What};
 pub use schedule::{Named, ScheduleArgs};
 pub use sim::SimArgs;

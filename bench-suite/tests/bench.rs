@@ -89,6 +89,27 @@ fn every_schedule_has_a_row_and_the_one_that_is_chosen_is_marked() {
 }
 
 #[test]
+fn shares_of_different_lengths_give_right_results() {
+    for collective in [
+        "reduce-scatter-v",
+        "allgatherv --in-place",
+        "scatterv",
+        "gatherv --in-flight 2",
+        "alltoallv",
+    ] {
+        let args = format!(
+            "{collective} --ranks 3 --root 1 --sizes 4,24K --preset raw,foldwire --repeat 2 \
+             --min-time 0 --json"
+        );
+        let object = object(&bench(&args));
+        assert!(object["collective"].as_str().unwrap().ends_with("-v"), "{object}");
+        let rows = object["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 2 * 2, "{args}");
+        rows.iter().for_each(check_row);
+    }
+}
+
+#[test]
 fn calls_at_once_give_right_results_and_say_how_many_they_were() {
     for collective in ["allreduce --in-place", "alltoall", "scatter", "broadcast"] {
         let args = format!(
@@ -191,6 +212,8 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("allreduce --sizes 6", "multiples of 4"),
         ("reduce --ranks 3 --root 3", "0 to 2"),
         ("scatter --in-place", "leave out --in-place"),
+        ("alltoallv --in-place", "all-to-all-v is not done in place"),
+        ("alltoallv --in-flight 2", "take alltoall"),
         ("allreduce --in-flight 2 --dtype f64", "--dtype f32"),
         ("allreduce --in-flight 2 --schedule all", "leave out --in-flight"),
         ("allreduce --in-flight 257", "from 1 to 256"),
@@ -272,12 +295,26 @@ mod mpi {
 
     #[test]
     fn the_best_can_be_left_out() {
-        let args = "allreduce --backend mpi --in-place --sizes 4K --preset foldwire --mpi-best false --op max --json";
-        let object = object(&mpirun(2, args));
-        let rows = object["rows"].as_array().unwrap();
-        let names: Vec<_> = rows.iter().map(|row| row["contestant"].as_str().unwrap()).collect();
-        assert_eq!(names, ["foldwire", "mpi-default"]);
-        rows.iter().for_each(check_row);
+        for collective in ["allreduce", "allgatherv"] {
+            let args = "--backend mpi --in-place --sizes 4K --preset foldwire --mpi-best false --op max --json";
+            let object = object(&mpirun(2, &format!("{collective} {args}")));
+            let rows = object["rows"].as_array().unwrap();
+            let names: Vec<_> =
+                rows.iter().map(|row| row["contestant"].as_str().unwrap()).collect();
+            assert_eq!(names, ["foldwire", "mpi-default"]);
+            rows.iter().for_each(check_row);
+        }
+    }
+
+    #[test]
+    fn the_library_takes_shares_of_different_lengths() {
+        for collective in ["reduce-scatter-v", "scatterv", "gatherv", "alltoallv"] {
+            let args = "--backend mpi --sizes 12,24K --preset raw --repeat 2 --min-time 0 --json";
+            let object = object(&mpirun(3, &format!("{collective} {args}")));
+            let rows = object["rows"].as_array().unwrap();
+            assert_eq!(rows.len(), 2 * 3, "{collective}");
+            rows.iter().for_each(check_row);
+        }
     }
 
     /// MPI leaves open what its maximum makes of NaN, and no contestant is said to be wrong.

@@ -70,14 +70,43 @@ impl Call {
         Ok(Self { collective, count, op, root, form, counts, starts })
     }
 
+    /// The same where rank r's share has `shares[r]` values: by the function for shares of any
+    /// length, of a collective that divides the array.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_shares(
+        collective: Collective,
+        shares: &[usize],
+        op: Operation,
+        root: Rank,
+    ) -> Result<Self, Error> {
+        let (size, count) = (shares.len(), shares.iter().sum());
+        // An all-to-all receives a rank's share from every rank.
+        let most = shares.iter().max().map_or(0, |share| share.saturating_mul(size));
+        if c_int::try_from(most).is_err() {
+            return Err(Error::TooLong { count });
+        }
+        if !Self::forms(collective, 0, size).contains(&Form::Counts) {
+            return Err(Error::NoSuchCall { collective });
+        }
+        let call = Self::new(collective, count, size, op, root)?;
+        let mut end = 0;
+        let starts = shares.iter().map(|&share| (end, end += share as c_int).0).collect();
+        let counts = shares.iter().map(|&share| share as c_int).collect();
+        Ok(Self { form: Form::Counts, counts, starts, ..call })
+    }
+
     /// The same by the function of this form, one of [`forms`](Self::forms): a function for equal
     /// shares would write beyond the buffers of others.
     ///
     /// # Errors
     /// [`Error::NoSuchCall`] for a form that is none of them.
     pub fn with_form(self, form: Form) -> Result<Self, Error> {
-        let Self { collective, count, .. } = self;
-        if Self::forms(collective, count, self.counts.len()).contains(&form) {
+        let (collective, size) = (self.collective, self.counts.len());
+        // Shares of an array that divides evenly are equal, and others are not.
+        let like = usize::from(!self.is_equal());
+        if Self::forms(collective, like, size).contains(&form) {
             Ok(Self { form, ..self })
         } else {
             Err(Error::NoSuchCall { collective })
@@ -107,6 +136,11 @@ impl Call {
             | Collective::AllToAll => &[Form::Counts],
             _ => &[Form::Equal],
         }
+    }
+
+    /// Whether all shares are as long.
+    fn is_equal(&self) -> bool {
+        self.counts.iter().all(|&share| share == self.counts[0])
     }
 
     /// Values that `rank` sends and receives.
@@ -185,10 +219,7 @@ impl Native {
                 return Err(Error::NoSuchCall { collective });
             }
             // What comes must fit where what went was.
-            Buffers::InPlace(_)
-                if collective == Collective::AllToAll
-                    && !call.count.is_multiple_of(call.counts.len()) =>
-            {
+            Buffers::InPlace(_) if collective == Collective::AllToAll && !call.is_equal() => {
                 return Err(Error::NoSuchCall { collective });
             }
             Buffers::InPlace(data) => {
@@ -244,6 +275,24 @@ mod tests {
         assert_eq!(call.lengths(Rank(2)), (2, 7));
         let exchange = Call::new(Collective::AllToAll, 7, 3, Operation::Sum, Rank(0)).unwrap();
         assert_eq!([0, 1].map(|rank| exchange.lengths(Rank(rank))), [(7, 9), (7, 6)]);
+    }
+
+    #[test]
+    fn shares_may_be_given() {
+        let of = |collective, shares: &[usize]| {
+            Call::of_shares(collective, shares, Operation::Sum, Rank(0))
+        };
+        let call = of(Collective::AllGather, &[0, 2, 4]).unwrap();
+        assert_eq!(
+            (call.count, &call.counts[..], &call.starts[..]),
+            (6, &[0, 2, 4][..], &[0, 0, 2][..])
+        );
+        assert_eq!((call.form, call.lengths(Rank(2))), (Form::Counts, (4, 6)));
+        assert!(call.with_form(Form::Equal).is_err(), "though 6 divide evenly among 3");
+        let exchange = of(Collective::AllToAll, &[0, 2, 4]).unwrap();
+        assert_eq!(exchange.lengths(Rank(2)), (6, 12));
+        assert!(of(Collective::AllReduce, &[1, 2]).is_err());
+        assert!(of(Collective::AllToAll, &[0, 1 << 30, 1]).is_err());
     }
 
     #[test]

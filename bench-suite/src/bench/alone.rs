@@ -30,6 +30,7 @@ impl Alone {
                 op: OpArg::Sum,
                 root: Rank(0),
                 in_place: false,
+                is_uneven: false,
                 count: self.count,
                 size: self.size,
                 rank: comm.rank().index(),

@@ -11,7 +11,7 @@ use foldwire::{Collective, Error, Float, Op, Pending, Plan, Rank, Report, Shared
 use foldwire::{Transport, schedule};
 use foldwire_fields::memory;
 
-use super::contest::Contest;
+use super::contest::{Contest, Settings};
 use super::contestant::{Buffers, Contestant, Done, OfPlan, Start};
 use super::output::{Head, Results};
 use super::overlap::Work;
@@ -44,7 +44,8 @@ impl Play<f32> for AtOnce {
         let mut contestants: Vec<Box<dyn Contestant<SharedCommunicator<'a, X>, f32> + 'a>> =
             Vec::new();
         for of in plans(args) {
-            contestants.push(Box::new(Several { of, n_calls, send: Vec::new(), recv: Vec::new() }));
+            let (send, recv) = (Vec::new(), Vec::new());
+            contestants.push(Box::new(Several { of, settings, n_calls, send, recv }));
         }
         let progress = progress(comm.rank().index());
         let mut wait = extras.barrier.map_or_else(|| Box::new(barrier) as _, play::of);
@@ -75,16 +76,17 @@ impl<'a, X: Transport + 'a> Team for SharedCommunicator<'a, X> {
 }
 
 /// A row of schedule × pipeline × codec, so many times at once.
-struct Several<T> {
+struct Several<'a, T> {
     of: OfPlan,
+    settings: &'a Settings,
     n_calls: usize,
     /// Each call's.
     send: Vec<Rc<[T]>>,
     recv: Vec<Vec<T>>,
 }
 
-impl<T: Float> Several<T> {
-    fn carry_out<'a, X: Transport + 'a>(
+impl<'a, T: Float> Several<'a, T> {
+    fn carry_out<X: Transport + 'a>(
         &mut self,
         comm: &mut SharedCommunicator<'a, X>,
         problem: &Problem,
@@ -97,10 +99,12 @@ impl<T: Float> Several<T> {
             }
         }
         let buffers: Vec<_> = self.send.iter().cloned().zip(self.recv.drain(..)).collect();
+        let nth = self.settings.counts.iter().position(|&count| count == problem.count);
+        let counts = nth.map_or(&[][..], |nth| &self.settings.shares[nth]);
         start(comm)?;
         let mut calls = Vec::with_capacity(self.n_calls);
         for (send, recv) in buffers {
-            calls.push(begin(comm, problem, send, recv, &self.of.plan)?);
+            calls.push(begin(comm, problem, counts, send, recv, &self.of.plan)?);
         }
         if let Some(work) = work {
             // One pass drives all of them.
@@ -118,7 +122,7 @@ impl<T: Float> Several<T> {
     }
 }
 
-impl<'a, X: Transport + 'a, T: Float> Contestant<SharedCommunicator<'a, X>, T> for Several<T> {
+impl<'a, X: Transport + 'a, T: Float> Contestant<SharedCommunicator<'a, X>, T> for Several<'a, T> {
     fn name(&self) -> &'static str {
         self.of.name
     }
@@ -177,12 +181,31 @@ impl<'a, X: Transport + 'a, T: Float> Contestant<SharedCommunicator<'a, X>, T> f
 fn begin<'a, X: Transport + 'a, T: Float>(
     comm: &SharedCommunicator<'a, X>,
     problem: &Problem,
+    counts: &'a [usize],
     send: Rc<[T]>,
     recv: Vec<T>,
     plan: &Plan,
 ) -> Result<Pending<'a, X, T, Vec<T>>, Error> {
     let (op, root, count) = (problem.op.into(), problem.root, problem.count);
     match (problem.collective, problem.in_place) {
+        (Collective::ReduceScatter, false) if problem.is_uneven => {
+            comm.start_reduce_scatter_v(send, recv, counts, op, plan)
+        }
+        (Collective::ReduceScatter, true) if problem.is_uneven => {
+            comm.start_reduce_scatter_v_in_place(recv, counts, op, plan)
+        }
+        (Collective::AllGather, false) if problem.is_uneven => {
+            comm.start_all_gather_v(send, recv, counts, plan)
+        }
+        (Collective::AllGather, true) if problem.is_uneven => {
+            comm.start_all_gather_v_in_place(recv, counts, plan)
+        }
+        (Collective::Scatter, _) if problem.is_uneven => {
+            comm.start_scatter_v(counts, send, recv, root, plan)
+        }
+        (Collective::Gather, _) if problem.is_uneven => {
+            comm.start_gather_v(counts, send, recv, root, plan)
+        }
         (Collective::AllReduce, false) => comm.start_all_reduce_into(send, recv, op, plan),
         (Collective::AllReduce, true) => comm.start_all_reduce(recv, op, plan),
         (Collective::ReduceScatter, false) => comm.start_reduce_scatter(send, recv, op, plan),

@@ -195,6 +195,7 @@ mod tests {
                 op: OpArg::Sum,
                 root: Rank(0),
                 in_place: false,
+                is_uneven: false,
                 count: 1,
                 size: 2,
                 rank: comm.rank().index(),

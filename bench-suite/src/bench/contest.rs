@@ -22,7 +22,7 @@ use super::problem::Problem;
 use super::row::{self, Row};
 use super::stage::{Barrier, Stage, Team, tell};
 use super::verdict::Verdict;
-use crate::cli::{BenchArgs, OpArg};
+use crate::cli::{BenchArgs, FormArg, OpArg};
 use crate::memory::{Memcpy, gbps, median};
 use crate::room;
 use crate::sizes::{Size, Sizes};
@@ -40,8 +40,12 @@ pub(super) struct Settings {
     pub(super) op: OpArg,
     pub(super) root: Rank,
     pub(super) in_place: bool,
+    /// Whether ranks' shares are of different lengths.
+    pub(super) is_uneven: bool,
     /// Numbers of values.
     pub(super) counts: Vec<usize>,
+    /// The lengths of ranks' shares of each.
+    pub(super) shares: Vec<Vec<usize>>,
     pub(super) warmup: usize,
     pub(super) repeat: usize,
     /// In seconds.
@@ -65,14 +69,21 @@ impl Settings {
                 size - 1
             )));
         }
-        if args.in_place && matches!(args.collective, Collective::Scatter | Collective::Gather) {
+        let FormArg { collective, is_uneven } = args.form;
+        let never = matches!(collective, Collective::Scatter | Collective::Gather)
+            || (is_uneven && collective == Collective::AllToAll);
+        if args.in_place && never {
+            let name = args.form.name();
             return Err(UsageError::new(format!(
-                "{} is not done in place; leave out --in-place",
-                args.collective.name()
+                "{name} is not done in place; leave out --in-place"
             )));
         }
         let counts = counts::<T>(&args.sizes)?;
-        let is_exchange = args.in_place && args.collective == Collective::AllToAll;
+        let shares = |count| {
+            let (op, root, in_place, rank) = (args.op, Rank(0), args.in_place, 0);
+            Problem { collective, op, root, in_place, is_uneven, count, size, rank }.counts()
+        };
+        let is_exchange = args.in_place && collective == Collective::AllToAll;
         if is_exchange && counts.iter().any(|count| !count.is_multiple_of(size)) {
             return Err(UsageError::new(format!(
                 "an all-to-all is done in place with equal shares only; write --sizes that divide \
@@ -80,10 +91,12 @@ impl Settings {
             )));
         }
         Ok(Self {
-            collective: args.collective,
+            collective,
             op: args.op,
             root: Rank::new(args.root),
             in_place: args.in_place,
+            is_uneven,
+            shares: counts.iter().map(|&count| shares(count)).collect(),
             counts,
             warmup: args.warmup,
             repeat: args.repeat,
@@ -102,10 +115,10 @@ impl Settings {
         size: usize,
         ranks: Range<usize>,
     ) -> Result<(), UsageError> {
-        let Self { collective, op, root, in_place, .. } = *self;
+        let Self { collective, op, root, in_place, is_uneven, .. } = *self;
         let count = self.counts.iter().copied().max().unwrap_or(0);
         let n_bytes = |rank| {
-            let problem = Problem { collective, op, root, in_place, count, size, rank };
+            let problem = Problem { collective, op, root, in_place, is_uneven, count, size, rank };
             let [sent, received] = problem.buffer_lens();
             let n_buffers = if self.in_flight > 1 { 1 + self.in_flight } else { 1 };
             // And an array that is copied, and its copy.
@@ -191,9 +204,9 @@ impl<C: Team, T: Float + Into<f64>> Contest<'_, C, T> {
     /// Measures one size.
     fn measure(&mut self, count: usize, left_out: &mut Vec<String>) -> anyhow::Result<Vec<Row>> {
         let Self { comm, barrier, contestants, settings, shares_memory, data, progress } = self;
-        let Settings { collective, op, root, in_place, .. } = **settings;
+        let Settings { collective, op, root, in_place, is_uneven, .. } = **settings;
         let (size, rank) = (comm.size(), comm.rank().index());
-        let problem = Problem { collective, op, root, in_place, count, size, rank };
+        let problem = Problem { collective, op, root, in_place, is_uneven, count, size, rank };
         let shares_memory = *shares_memory;
         let mut own = memory::zeroed(if shares_memory { count } else { 0 })?;
         data.fill(rank, 0, &mut own);

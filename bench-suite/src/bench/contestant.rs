@@ -148,8 +148,11 @@ impl OfPlan {
         start: &mut Start<'_, Communicator<X>>,
         work: Option<&Work>,
     ) -> anyhow::Result<Done> {
+        let counts = if problem.is_uneven { problem.counts() } else { Vec::new() };
+        let own = counts.get(problem.rank).map_or(0, |&own| own);
+        let from_each = vec![own; counts.len()];
         start(comm)?;
-        let call = begin(comm, problem, buffers, &self.plan);
+        let call = begin(comm, problem, [&counts, &from_each], buffers, &self.plan);
         let mut call = call.with_context(|| self.title.clone())?;
         let mut outcome = None;
         if let Some(work) = work {
@@ -200,6 +203,7 @@ impl<X: Transport, T: Float> Contestant<Communicator<X>, T> for OfPlan {
 fn begin<'a, X: Transport, T: Float>(
     comm: &'a mut Communicator<X>,
     problem: &Problem,
+    [counts, from_each]: [&'a [usize]; 2],
     buffers: &'a mut Buffers<T>,
     plan: &Plan,
 ) -> Result<Operation<'a, X, T>, Error> {
@@ -207,6 +211,27 @@ fn begin<'a, X: Transport, T: Float>(
     let op = problem.op.into();
     let root = problem.root;
     match (problem.collective, problem.in_place) {
+        (Collective::ReduceScatter, false) if problem.is_uneven => {
+            comm.start_reduce_scatter_v(send, recv, counts, op, plan)
+        }
+        (Collective::ReduceScatter, true) if problem.is_uneven => {
+            comm.start_reduce_scatter_v_in_place(recv, counts, op, plan)
+        }
+        (Collective::AllGather, false) if problem.is_uneven => {
+            comm.start_all_gather_v(send, recv, counts, plan)
+        }
+        (Collective::AllGather, true) if problem.is_uneven => {
+            comm.start_all_gather_v_in_place(recv, counts, plan)
+        }
+        (Collective::Scatter, _) if problem.is_uneven => {
+            comm.start_scatter_v(counts, send, recv, root, plan)
+        }
+        (Collective::Gather, _) if problem.is_uneven => {
+            comm.start_gather_v(counts, send, recv, root, plan)
+        }
+        (Collective::AllToAll, _) if problem.is_uneven => {
+            comm.start_all_to_all_v(send, counts, recv, from_each, plan)
+        }
         (Collective::AllReduce, false) => comm.start_all_reduce_into(send, recv, op, plan),
         (Collective::AllReduce, true) => comm.start_all_reduce(recv, op, plan),
         (Collective::ReduceScatter, false) => comm.start_reduce_scatter(send, recv, op, plan),

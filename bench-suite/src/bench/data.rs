@@ -23,6 +23,7 @@ pub(crate) const SIDE: usize = 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct Data<T> {
     base: Arc<[T]>,
+    magnitude: f64,
     size: usize,
     about: String,
 }
@@ -32,7 +33,9 @@ impl<T: Float> Data<T> {
     /// If the base array is empty.
     pub(crate) fn new(base: Vec<T>, size: usize, about: String) -> Self {
         assert!(!base.is_empty(), "there is a value to send");
-        Self { base: base.into(), size, about }
+        let magnitudes = base.iter().map(|x| x.to_f64().abs());
+        let magnitude = magnitudes.filter(|x| x.is_finite()).fold(0.0, f64::max);
+        Self { base: base.into(), magnitude, size, about }
     }
 
     /// The same array for another number of ranks.
@@ -62,8 +65,7 @@ impl<T: Float> Data<T> {
 
     /// The largest magnitude of a finite value.
     pub(crate) fn magnitude(&self) -> f64 {
-        let magnitudes = self.base.iter().map(|x| x.to_f64().abs());
-        magnitudes.filter(|x| x.is_finite()).fold(0.0, f64::max)
+        self.magnitude
     }
 
     /// What the values are, for people.

@@ -130,7 +130,9 @@ fn measure(
         for round in 0..=args.repeat {
             for (&collective, times) in COLLECTIVES.iter().zip(&mut times) {
                 let (op, root) = (OpArg::Sum, Rank(0));
-                let problem = Problem { collective, op, root, in_place: false, count, size, rank };
+                let (in_place, is_uneven) = (false, false);
+                let problem =
+                    Problem { collective, op, root, in_place, is_uneven, count, size, rank };
                 let mut stage = Stage::new(&mut comm, wait.as_mut(), problem, data)?;
                 let mut contestant = OfPlan::preset(preset, collective, args.bound);
                 let (time, _) = stage.run(&mut contestant)?;

@@ -92,7 +92,9 @@ fn best(world: &SimpleCommunicator, settings: &Settings) -> anyhow::Result<BestO
     let size = world.size() as usize;
     let mut ways = Vec::new();
     for is_even in [true, false] {
-        if settings.counts.iter().any(|count| count.is_multiple_of(size) == is_even) {
+        let is_asked =
+            |count: &usize| (!settings.is_uneven && count.is_multiple_of(size)) == is_even;
+        if settings.counts.iter().any(is_asked) {
             for way in native::ways(settings.collective, is_even) {
                 let name = way.name().to_owned();
                 ways.push(Way { tuned: Tuned::new(world, way)?, name, is_even });
@@ -166,7 +168,7 @@ impl<C: Team, T: Float> Candidate<C, T> for Way {
     }
 
     fn suits(&self, problem: &Problem) -> bool {
-        let is_even = problem.count.is_multiple_of(problem.size);
+        let is_even = !problem.is_uneven && problem.count.is_multiple_of(problem.size);
         self.is_even == is_even && self.tuned.way().suits(problem.count * T::BYTES)
     }
 }
@@ -179,6 +181,9 @@ fn call(problem: &Problem) -> Result<Call, native::Error> {
         OpArg::Max => Operation::Max,
         OpArg::Prod => Operation::Prod,
     };
+    if problem.is_uneven {
+        return Call::of_shares(problem.collective, &problem.counts(), op, problem.root);
+    }
     Call::new(problem.collective, problem.count, problem.size, op, problem.root)
 }
 

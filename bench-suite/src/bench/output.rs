@@ -92,7 +92,7 @@ impl Head {
         let &Setting { args, settings, data, backend } = setting;
         let collective = settings.collective;
         Self {
-            collective: collective.name().to_owned(),
+            collective: args.form.name(),
             backend: backend.to_owned(),
             ranks: endpoint.size(),
             dtype: T::DTYPE.to_string(),
@@ -131,6 +131,10 @@ impl Head {
             what += &format!(", {more}");
         }
         let mut how = String::new();
+        if self.collective.ends_with("-v") {
+            how +=
+                "# shares grow with the rank: that of rank r is r parts of 1 + 2 + ... + (n - 1)\n";
+        }
         if self.in_flight > 1 {
             how += &format!("# {} calls at once; times are per call\n", self.in_flight);
         }

@@ -17,6 +17,9 @@ pub(super) struct Problem {
     pub(super) op: OpArg,
     pub(super) root: Rank,
     pub(super) in_place: bool,
+    /// Whether shares grow with the rank: that of rank r is r parts of 1 + 2 + … + (size − 1), so
+    /// rank 0's is empty.
+    pub(super) is_uneven: bool,
     pub(super) count: usize,
     pub(super) size: usize,
     pub(super) rank: usize,
@@ -27,8 +30,24 @@ impl Problem {
         self.rank == self.root.index()
     }
 
+    /// A rank's share of the array.
+    fn share(&self, rank: usize) -> Range<usize> {
+        if !self.is_uneven || self.size == 1 {
+            return share(self.count, self.size, rank);
+        }
+        // 0 + 1 + … + (n − 1)
+        let sum = |n: usize| (n * (n - n.min(1)) / 2) as u128;
+        let start = |rank| (self.count as u128 * sum(rank) / sum(self.size)) as usize;
+        start(rank)..start(rank + 1)
+    }
+
+    /// The lengths of all ranks' shares.
+    pub(super) fn counts(&self) -> Vec<usize> {
+        (0..self.size).map(|rank| self.share(rank).len()).collect()
+    }
+
     fn own_share(&self) -> Range<usize> {
-        share(self.count, self.size, self.rank)
+        self.share(self.rank)
     }
 
     /// What this rank sends, as a range of the array.
@@ -110,7 +129,7 @@ impl Problem {
             _ => {
                 let end = first + values.len();
                 for rank in 0..self.size {
-                    let share = share(self.count, self.size, rank);
+                    let share = self.share(rank);
                     let (start, end) = (share.start.max(first), share.end.min(end));
                     if start < end {
                         data.fill(rank, start, &mut values[start - first..end - first]);
@@ -161,7 +180,8 @@ mod tests {
 
     fn problem(collective: Collective, rank: usize) -> Problem {
         let root = Rank(1);
-        Problem { collective, op: OpArg::Sum, root, in_place: false, count: 7, size: 3, rank }
+        let (op, in_place, is_uneven) = (OpArg::Sum, false, false);
+        Problem { collective, op, root, in_place, is_uneven, count: 7, size: 3, rank }
     }
 
     #[test]
@@ -178,6 +198,19 @@ mod tests {
         assert_eq!(ranges(Collective::Gather, 0), (0..3, 0..0));
         assert_eq!(ranges(Collective::Reduce, 1), (0..7, 0..7));
         assert_eq!(ranges(Collective::AllToAll, 0), (0..7, 0..9));
+    }
+
+    #[test]
+    fn uneven_shares_grow_from_nothing_to_the_whole() {
+        let of = |size, count| {
+            let problem = problem(Collective::Gather, 0);
+            Problem { is_uneven: true, size, count, ..problem }.counts()
+        };
+        assert_eq!(of(4, 600), [0, 100, 200, 300]);
+        assert_eq!((of(1, 5), of(2, 5), of(3, 0)), (vec![5], vec![0, 5], vec![0, 0, 0]));
+        assert_eq!(of(7, 1000).iter().sum::<usize>(), 1000);
+        let exchange = Problem { is_uneven: true, ..problem(Collective::AllToAll, 2) };
+        assert_eq!((exchange.counts(), exchange.result()), (vec![0, 2, 5], 0..15));
     }
 
     #[test]

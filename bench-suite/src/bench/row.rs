@@ -273,6 +273,7 @@ pub(super) mod tests {
         op: OpArg::Sum,
         root: Rank(0),
         in_place: false,
+        is_uneven: false,
         count: 250,
         size: 2,
         rank: 0,

@@ -88,6 +88,7 @@ mod tests {
             op: OpArg::Sum,
             root: Rank(0),
             in_place: false,
+            is_uneven: false,
             count,
             size: 2,
             rank: 0,

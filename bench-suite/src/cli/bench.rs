@@ -24,6 +24,8 @@ Examples:
       The same over links of 10 Gbit/s.
   mpirun -n 2 foldwire bench allreduce --backend mpi --preset raw,foldwire --field temperature.f32
       Against MPI_Allreduce, at its default and at the best of its algorithms.
+  mpirun -n 4 foldwire bench allgatherv --backend mpi --preset raw,foldwire
+      Shares of different lengths, beside MPI_Allgatherv.
   foldwire bench allreduce --preset raw,foldwire --schedule pairwise --pipeline homomorphic
       A row of your own beside two presets.
   foldwire bench allreduce --schedule all --ranks 8 --link 10gbit
@@ -47,8 +49,12 @@ The exit code is 1 if a result is beyond its bound.";
 #[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
     /// What to measure
-    #[arg(value_name = "COLLECTIVE", value_parser = collective())]
-    pub collective: Collective,
+    ///
+    /// The forms that end in v give ranks shares of different lengths: that of rank r is r parts of
+    /// 1 + 2 + … + (n − 1), so rank 0's is empty. In alltoallv each rank divides what it sends like
+    /// that.
+    #[arg(value_name = "COLLECTIVE", value_parser = form())]
+    pub form: FormArg,
 
     /// What carries the messages
     #[arg(long, value_enum, default_value_t = BackendArg::Threads)]
@@ -223,7 +229,7 @@ impl BenchArgs {
     /// The rows of which schedules are compared, if they are.
     pub fn swept(&self) -> Vec<(Plan, &'static dyn Schedule)> {
         let all = schedule::ALL.iter().filter(|_| self.sweeps());
-        let can = all.filter(|known| known.supports(self.collective));
+        let can = all.filter(|known| known.supports(self.form.collective));
         can.map(|&known| (self.open(), known)).collect()
     }
 
@@ -311,6 +317,46 @@ const COLLECTIVES: [(Collective, &str, &[&str]); 10] = [
     (Collective::Scan, "scan", &[]),
     (Collective::ExclusiveScan, "exscan", &["exclusive-scan", "exclusive_scan"]),
 ];
+
+/// The same of forms with shares of different lengths.
+const UNEVEN: [(Collective, &str, &[&str]); 5] = [
+    (Collective::ReduceScatter, "reduce-scatter-v", &["reduce_scatter_v", "reduce-scatterv"]),
+    (Collective::AllGather, "allgatherv", &["all-gather-v", "all_gather_v"]),
+    (Collective::Scatter, "scatterv", &["scatter-v", "scatter_v"]),
+    (Collective::Gather, "gatherv", &["gather-v", "gather_v"]),
+    (Collective::AllToAll, "alltoallv", &["all-to-all-v", "all_to_all_v"]),
+];
+
+/// A collective, in one of its forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FormArg {
+    /// The collective.
+    pub collective: Collective,
+    /// Whether ranks' shares are of different lengths.
+    pub is_uneven: bool,
+}
+
+impl FormArg {
+    /// The library's name.
+    pub fn name(self) -> String {
+        let name = self.collective.name();
+        if self.is_uneven { format!("{name}-v") } else { name.to_owned() }
+    }
+}
+
+fn form() -> impl TypedValueParser<Value = FormArg> {
+    let value = |(_, name, aliases): (Collective, &'static str, &'static [&'static str])| {
+        PossibleValue::new(name).aliases(aliases.iter().copied())
+    };
+    PossibleValuesParser::new(COLLECTIVES.into_iter().chain(UNEVEN).map(value)).map(|text| {
+        let is_named = |name: &str, aliases: &[&str]| name == text || aliases.contains(&&*text);
+        let even = COLLECTIVES.into_iter().map(|known| (known, false));
+        let mut all = even.chain(UNEVEN.into_iter().map(|known| (known, true)));
+        let found = all.find(|((_, name, aliases), _)| is_named(name, aliases));
+        let ((collective, ..), is_uneven) = found.expect("the parser lets nothing else pass");
+        FormArg { collective, is_uneven }
+    })
+}
 
 pub(super) fn collective() -> impl TypedValueParser<Value = Collective> {
     let values = COLLECTIVES
@@ -452,7 +498,16 @@ mod tests {
         assert_eq!(COLLECTIVES.map(|(collective, _, _)| collective), Collective::ALL);
         for (collective, name, aliases) in COLLECTIVES {
             for name in aliases.iter().chain([&name, &collective.name()]) {
-                assert_eq!(bench(name).unwrap().collective, collective, "{name}");
+                let form = FormArg { collective, is_uneven: false };
+                assert_eq!(bench(name).unwrap().form, form, "{name}");
+            }
+        }
+        for (collective, name, aliases) in UNEVEN {
+            let form = FormArg { collective, is_uneven: true };
+            for name in
+                aliases.iter().map(|&alias| alias.to_owned()).chain([name.into(), form.name()])
+            {
+                assert_eq!(bench(&name).unwrap().form, form, "{name}");
             }
         }
         assert!(bench("all-to-none").is_err());
