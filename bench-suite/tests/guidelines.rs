@@ -28,6 +28,37 @@ fn every_comparison_is_made_and_only_those_that_fail_are_shown() {
     assert!(text.starts_with("0 of 54 comparisons"), "{text}");
 }
 
+/// `FOLDWIRE_MPIRUN` as in the tests of `foldwire bench`.
+#[cfg(feature = "mpi")]
+#[test]
+fn over_mpi_the_librarys_own_collectives_are_judged_too() {
+    let launcher = std::env::var("FOLDWIRE_MPIRUN").unwrap_or_else(|_| "mpirun".to_owned());
+    let mut launcher = launcher.split_whitespace();
+    let mut command = Command::new(launcher.next().expect("a launcher"));
+    command.args(launcher).args(["-n", "2", env!("CARGO_BIN_EXE_foldwire"), "guidelines"]);
+    let args = "--backend mpi --repeat 2 --sizes 1K,4K --json";
+    let root = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
+    command.args(args.split_whitespace()).envs(root.map(|name| (name, "1")));
+    let output = command.env("OMPI_MCA_rmaps_base_oversubscribe", "1").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = object["rows"].as_array().unwrap();
+    for name in ["foldwire", "mpi-default"] {
+        let of = rows.iter().filter(|row| row["preset"] == name);
+        assert_eq!(of.count(), 2 * 9 + 9, "{name}");
+    }
+}
+
+#[test]
+fn backends_that_cannot_be_judged_are_errors_of_use() {
+    for args in ["--backend libfabric", "--backend mpi --ranks 2"] {
+        let output = run(args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args}: {errors}");
+        assert!(errors.contains("--backend"), "{args}: {errors}");
+    }
+}
+
 #[test]
 fn sizes_of_no_whole_values_are_an_error_of_use() {
     assert_eq!(run("--sizes 1023").status.code(), Some(2));

@@ -1,26 +1,26 @@
 //! `foldwire guidelines`: what one may expect of collectives beside each other, and where it is not
-//! so.
+//! so. Over MPI the library's own collectives are judged beside ours.
 //!
 //! An all-reduce should take no longer than a reduce and a broadcast, a gather no longer than an
 //! all-gather, a shorter array no longer than a longer one: else a user had better call the others,
 //! and the choice of schedules is wrong. Source: J. L. Träff, W. D. Gropp, R. Thakur,
 //! "Self-consistent MPI performance guidelines", IEEE Trans. Parallel Distrib. Syst. 21 (2010).
 
-use foldwire::{Collective, Preset, Rank};
-use indicatif::ProgressBar;
+use foldwire::{Collective, Communicator, Preset, Rank, Transport};
 use serde::Serialize;
 
 use super::contest::{counts, slowest};
-use super::contestant::OfPlan;
+use super::contestant::{Contestant, OfPlan};
 use super::data::{Data, Source};
 use super::problem::Problem;
+use super::progress;
 use super::row::median;
-use super::stage::{Barrier, Stage, barrier};
-use crate::cli::{GuidelinesArgs, OpArg, title};
-use crate::progress;
+use super::stage::{Barrier, Stage, barrier, tell};
+use crate::cli::{BackendArg, GuidelinesArgs, OpArg};
 use crate::sizes::Size;
 use crate::streams;
 use crate::table::{Align, Table};
+use crate::usage::UsageError;
 use crate::values;
 
 /// A collective should take no longer than others, one after the other.
@@ -59,9 +59,13 @@ const COLLECTIVES: [Collective; 9] = [
     Collective::ExclusiveScan,
 ];
 
+/// Ranks unless told otherwise.
+const DEFAULT_RANKS: usize = 4;
+
 /// A guideline at a size.
 #[derive(Debug, Serialize)]
-struct Row {
+pub(super) struct Row {
+    /// Or whoever else takes part.
     preset: &'static str,
     n_bytes: usize,
     /// What should take no longer …
@@ -76,84 +80,155 @@ struct Row {
 
 impl Row {
     fn new(
-        (preset, n_bytes): (Preset, usize),
+        (preset, n_bytes): (&'static str, usize),
         (what, what_s): (String, f64),
         (than, than_s): (String, f64),
         tolerance: f64,
     ) -> Self {
         let ratio = what_s / than_s.max(1e-9);
-        let preset = preset.name();
         Self { preset, n_bytes, what, than, what_s, than_s, ratio, is_violated: ratio > tolerance }
     }
 }
 
-/// Runs the subcommand: results on stdout, everything else on stderr.
+/// Runs the subcommand, or this process's part in it: results on rank 0's stdout, everything else
+/// on stderr.
 ///
 /// # Errors
 /// Errors of use, calls that fail, and output that cannot be written.
 pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
-    let counts = counts::<f32>(&args.sizes)?;
-    let data = Source::open(None)?.data::<f32>(args.ranks);
-    let presets = args.presets();
-    let progress = progress::bar("measuring", counts.len() * presets.len());
-    let mut rows = Vec::new();
-    for &preset in &presets {
-        // By size, and by place among the collectives.
-        let mut medians: Vec<Vec<f64>> = Vec::new();
-        for &count in &counts {
-            medians.push(measure(args, preset, count, &data, &progress)?);
+    match args.backend {
+        BackendArg::Threads => {}
+        #[cfg(feature = "mpi")]
+        BackendArg::Mpi if args.ranks.is_none() => return super::mpi::guidelines(args),
+        #[cfg(not(feature = "mpi"))]
+        BackendArg::Mpi if args.ranks.is_none() => {
+            return Err(super::not_built("mpi", "an MPI library and libclang"));
         }
-        rows.extend(judge(preset, &counts, &medians, 1.0 + args.tolerance));
+        BackendArg::Mpi => {
+            return Err(UsageError::new(
+                "--ranks is for --backend threads; here the launcher starts the ranks (mpirun -n 4 \
+                 foldwire guidelines --backend mpi)",
+            )
+            .into());
+        }
+        BackendArg::Libfabric => {
+            return Err(UsageError::new(
+                "guidelines are judged over threads and MPI; write --backend threads or mpi",
+            )
+            .into());
+        }
     }
-    progress.finish_and_clear();
+    let size = args.ranks.unwrap_or(DEFAULT_RANKS);
+    let counts = counts::<f32>(&args.sizes)?;
+    let data = Source::open(None)?.data::<f32>(size);
+    let world = values::world(size, args.link.bytes_per_s());
+    let ranks = world.run(|mut comm| {
+        let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
+        let stand = Stand { counts: &counts, data: &data, players: presets(args) };
+        stand.measure(args, &mut comm, wait.as_mut())
+    });
+    let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    show(args, &format!("{size} ranks over threads"), &ranks.swap_remove(0))
+}
+
+/// Prints comparisons; on rank 0 only.
+pub(super) fn show(args: &GuidelinesArgs, whom: &str, rows: &[Row]) -> anyhow::Result<()> {
     if args.json {
         return Ok(streams::write(&format!("{}\n", serde_json::json!({ "rows": rows })))?);
     }
-    Ok(streams::write(&text(args, &rows))?)
+    Ok(streams::write(&text(args, whom, rows))?)
 }
 
-/// Median seconds of each collective, which take turns.
-fn measure(
-    args: &GuidelinesArgs,
-    preset: Preset,
-    count: usize,
-    data: &Data<f32>,
-    progress: &ProgressBar,
-) -> anyhow::Result<Vec<f64>> {
-    progress.set_message(format!("{} bytes, {}", count * size_of::<f32>(), title(preset)));
-    let world = values::world(args.ranks, args.link.bytes_per_s());
-    let ranks = world.run(|mut comm| -> anyhow::Result<Vec<Vec<f64>>> {
+/// Makes the contestant for a collective.
+type Make<'a, X> =
+    dyn FnMut(Collective) -> anyhow::Result<Box<dyn Contestant<Communicator<X>, f32>>> + 'a;
+
+/// Who is judged, by name.
+pub(super) struct Player<'a, X: Transport> {
+    pub(super) name: &'static str,
+    pub(super) make: Box<Make<'a, X>>,
+}
+
+/// The presets that the user asks for.
+pub(super) fn presets<'a, X: Transport>(args: &GuidelinesArgs) -> Vec<Player<'a, X>> {
+    let bound = args.bound;
+    let player = |preset: Preset| Player {
+        name: preset.name(),
+        make: Box::new(move |collective| Ok(Box::new(OfPlan::preset(preset, collective, bound)))),
+    };
+    args.presets().into_iter().map(player).collect()
+}
+
+/// One rank's part in what is measured.
+pub(super) struct Stand<'a, X: Transport> {
+    pub(super) counts: &'a [usize],
+    pub(super) data: &'a Data<f32>,
+    pub(super) players: Vec<Player<'a, X>>,
+}
+
+impl<X: Transport> Stand<'_, X> {
+    /// Times all collectives of all players, which take turns, and judges the medians; the same on
+    /// every rank.
+    pub(super) fn measure(
+        mut self,
+        args: &GuidelinesArgs,
+        comm: &mut Communicator<X>,
+        wait: &mut Barrier<'_, Communicator<X>>,
+    ) -> anyhow::Result<Vec<Row>> {
+        let progress = progress(comm.rank().index());
+        progress.set_length(self.counts.len() as u64);
+        // By player, size, and place among the collectives.
+        let mut medians = vec![Vec::new(); self.players.len()];
+        for &count in self.counts {
+            progress.set_message(format!("{} bytes", count * size_of::<f32>()));
+            let of_size = self.measure_size(args.repeat, count, comm, wait)?;
+            medians.iter_mut().zip(of_size).for_each(|(medians, new)| medians.push(new));
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        let judged = self.players.iter().zip(&medians);
+        let tolerance = 1.0 + args.tolerance;
+        let rows =
+            judged.map(|(player, medians)| judge(player.name, self.counts, medians, tolerance));
+        Ok(rows.flatten().collect())
+    }
+
+    /// Median seconds of each player's collectives.
+    fn measure_size(
+        &mut self,
+        repeat: usize,
+        count: usize,
+        comm: &mut Communicator<X>,
+        wait: &mut Barrier<'_, Communicator<X>>,
+    ) -> anyhow::Result<Vec<Vec<f64>>> {
         let (size, rank) = (comm.size(), comm.rank().index());
-        let mut times = vec![Vec::new(); COLLECTIVES.len()];
-        let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
+        let mut times = vec![vec![Vec::new(); COLLECTIVES.len()]; self.players.len()];
         // One round warms up.
-        for round in 0..=args.repeat {
-            for (&collective, times) in COLLECTIVES.iter().zip(&mut times) {
-                let (op, root) = (OpArg::Sum, Rank(0));
-                let (in_place, is_uneven) = (false, false);
+        for round in 0..=repeat {
+            for (nth, collective) in COLLECTIVES.into_iter().enumerate() {
+                let (op, root, in_place, is_uneven) = (OpArg::Sum, Rank(0), false, false);
                 let problem =
                     Problem { collective, op, root, in_place, is_uneven, count, size, rank };
-                let mut stage = Stage::new(&mut comm, wait.as_mut(), problem, data)?;
-                let mut contestant = OfPlan::preset(preset, collective, args.bound);
-                let (time, _) = stage.run(&mut contestant)?;
-                if round > 0 {
-                    times.push(time);
+                let mut stage = Stage::new(comm, wait, problem, self.data)?;
+                for (player, times) in self.players.iter_mut().zip(&mut times) {
+                    let (time, _) = stage.run((player.make)(collective)?.as_mut())?;
+                    if round > 0 {
+                        times[nth].push(time);
+                    }
                 }
             }
         }
-        Ok(times)
-    });
-    let ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-    progress.inc(1);
-    let of = |nth: usize| {
-        let times: Vec<Vec<f64>> = ranks.iter().map(|times| times[nth].clone()).collect();
-        median(&slowest(&times))
-    };
-    Ok((0..COLLECTIVES.len()).map(of).collect())
+        let mut medians = Vec::new();
+        for times in times {
+            let of_each = times.iter().map(|times| Ok(median(&slowest(&tell(comm, times)?))));
+            medians.push(of_each.collect::<anyhow::Result<_>>()?);
+        }
+        Ok(medians)
+    }
 }
 
 /// What came of each guideline, and of the one that a shorter array takes no longer than a longer.
-fn judge(preset: Preset, counts: &[usize], medians: &[Vec<f64>], tolerance: f64) -> Vec<Row> {
+fn judge(preset: &'static str, counts: &[usize], medians: &[Vec<f64>], tolerance: f64) -> Vec<Row> {
     let n_bytes = |at: usize| counts[at] * size_of::<f32>();
     let time = |at: usize, of: Collective| {
         let nth = COLLECTIVES.iter().position(|&collective| collective == of);
@@ -178,9 +253,9 @@ fn judge(preset: Preset, counts: &[usize], medians: &[Vec<f64>], tolerance: f64)
     rows
 }
 
-fn text(args: &GuidelinesArgs, rows: &[Row]) -> String {
+fn text(args: &GuidelinesArgs, whom: &str, rows: &[Row]) -> String {
     let mut table = Table::new(&[
-        ("preset", "", Align::Left),
+        ("of", "", Align::Left),
         ("size", "bytes", Align::Right),
         ("what", "", Align::Left),
         ("time", "µs", Align::Right),
@@ -203,10 +278,9 @@ fn text(args: &GuidelinesArgs, rows: &[Row]) -> String {
     let percent = args.tolerance * 100.0;
     let summary = format!(
         "{} of {} comparisons are off by more than {percent:.0} %: \
-         {} ranks over threads, medians of {} rounds\n",
+         {whom}, medians of {} rounds\n",
         violated.len(),
         rows.len(),
-        args.ranks,
         args.repeat
     );
     if violated.is_empty() { summary } else { format!("{summary}\n{}", table.render()) }
@@ -222,7 +296,7 @@ mod tests {
         let mut medians = vec![vec![10e-6; 9], vec![20e-6; 9]];
         let gather = COLLECTIVES.iter().position(|&c| c == Collective::Gather).unwrap();
         medians[0][gather] = 25e-6;
-        let rows = judge(Preset::Raw, &[1, 2], &medians, 1.1);
+        let rows = judge("raw", &[1, 2], &medians, 1.1);
         assert_eq!(rows.len(), 2 * GUIDELINES.len() + COLLECTIVES.len());
         let violated: Vec<_> = rows.iter().filter(|row| row.is_violated).collect();
         let said = violated.iter().map(|row| (&*row.what, &*row.than, row.n_bytes));

@@ -15,14 +15,15 @@ use mpi::topology::{Communicator as _, SimpleCommunicator};
 use mpi::traits::CommunicatorCollectives;
 
 use super::best::{BestOf, Candidate};
+use super::contest::counts;
 use super::contestant::{Buffers, Contestant, Done, Start};
 use super::output::Results;
 use super::play::{Extras, Play, Setting};
 use super::problem::Problem;
 use super::row::{MPI_BEST, MPI_DEFAULT};
 use super::stage::Team;
-use super::{Settings, Source, show};
-use crate::cli::{BenchArgs, OpArg};
+use super::{Settings, Source, config_from_env, guidelines, show};
+use crate::cli::{BenchArgs, GuidelinesArgs, OpArg};
 use crate::streams;
 use crate::values::LinkRate;
 
@@ -85,6 +86,47 @@ fn play<T: Float + Into<f64>, P: Play<T>>(
     let for_barrier = world.duplicate();
     extras.barrier = Some(Box::new(move || for_barrier.barrier()));
     P::play(setting, endpoint, extras)
+}
+
+/// Plays this process's rank in `foldwire guidelines`.
+pub(super) fn guidelines(args: &GuidelinesArgs) -> anyhow::Result<()> {
+    let counts = counts::<f32>(&args.sizes)?;
+    let universe = mpi::initialize().context("MPI does not start")?;
+    let world = universe.world();
+    match judge(args, &world, &counts) {
+        Ok(rows) if world.rank() == 0 => {
+            let whom = format!("{} ranks over MPI ({})", world.size(), native::library());
+            guidelines::show(args, &whom, &rows)
+        }
+        Ok(_) => Ok(()),
+        Err(error) => {
+            streams::remark(format_args!("error: rank {}: {error:#}", world.rank()));
+            world.abort(1)
+        }
+    }
+}
+
+fn judge(
+    args: &GuidelinesArgs,
+    world: &SimpleCommunicator,
+    counts: &[usize],
+) -> anyhow::Result<Vec<guidelines::Row>> {
+    let data = Source::open(None)?.data::<f32>(world.size() as usize);
+    let mut options = foldwire_mpi::Options::default();
+    options.link_rate = args.link.bytes_per_s();
+    let endpoint = foldwire_mpi::join_with(world, options)?;
+    let mut comm = foldwire::Communicator::with_config(endpoint, config_from_env()?)?;
+    let mut players = guidelines::presets(args);
+    players.push(guidelines::Player {
+        name: MPI_DEFAULT,
+        make: Box::new(|_| Ok(Box::new(Default(Native::duplicate(world)?)))),
+    });
+    let for_barrier = world.duplicate();
+    let mut wait = |_: &mut _| {
+        for_barrier.barrier();
+        Ok(())
+    };
+    guidelines::Stand { counts, data: &data, players }.measure(args, &mut comm, &mut wait)
 }
 
 /// Every way that the library offers, on equal shares and on others.

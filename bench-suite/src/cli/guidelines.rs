@@ -3,7 +3,7 @@
 use clap::Args;
 use foldwire::{Bound, Preset};
 
-use super::bench::{PresetArg, array_sizes, preset};
+use super::bench::{BackendArg, PresetArg, array_sizes, preset};
 use crate::sizes::Sizes;
 use crate::values::LinkRate;
 
@@ -12,15 +12,23 @@ Examples:
   foldwire guidelines
       Between 4 threads: where a collective takes longer than others that do the same.
   foldwire guidelines --ranks 8 --link 1gbit --sizes 1K:16M:4 --preset raw,foldwire
-      Over links of 1 Gbit/s.";
+      Over links of 1 Gbit/s.
+  mpirun -n 4 foldwire guidelines --backend mpi
+      Over MPI: where Foldwire's collectives do, and where the MPI library's own.";
 
 /// Options of `foldwire guidelines`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct GuidelinesArgs {
-    /// Number of ranks, which are threads of this process
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks, allow_hyphen_values = true)]
-    pub ranks: usize,
+    /// What carries the messages: threads, or mpi, where the MPI library's own collectives are
+    /// judged too
+    #[arg(long, value_enum, default_value_t = BackendArg::Threads)]
+    pub backend: BackendArg,
+
+    /// Number of ranks of the threads backend [default: 4]; elsewhere the launcher says it
+    /// (mpirun -n 4 …)
+    #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    pub ranks: Option<usize>,
 
     /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST or FIRST:LAST:FACTOR
     #[arg(long, value_name = "SIZES", default_value = "1K:4M:4", value_parser = array_sizes, allow_hyphen_values = true)]
