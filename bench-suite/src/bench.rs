@@ -76,6 +76,13 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         )
         .into());
     }
+    if args.backend != BackendArg::Threads && args.launches > 1 {
+        return Err(UsageError::new(
+            "--launches is for --backend threads; here the launcher starts the ranks: run mpirun \
+             several times, each with --json",
+        )
+        .into());
+    }
     if let Some(ScheduleArg::One(named)) = args.schedule
         && !named.0.supports(args.form.collective)
     {

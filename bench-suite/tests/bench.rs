@@ -110,6 +110,29 @@ fn shares_of_different_lengths_give_right_results() {
 }
 
 #[test]
+fn several_launches_give_the_median_of_medians_and_their_spread() {
+    let args = "allreduce --launches 3 --ranks 2 --sizes 4K,8K --preset raw,foldwire --repeat 2 \
+                --min-time 0 --json";
+    let object = object(&bench(args));
+    assert_eq!(object["launches"], 3);
+    let rows = object["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 2);
+    for row in rows {
+        check_row(row);
+        let launches = row["launches_s"].as_array().unwrap();
+        let mut launches: Vec<f64> = launches.iter().map(|time| time.as_f64().unwrap()).collect();
+        launches.sort_by(f64::total_cmp);
+        let spread = 100.0 * (launches[2] - launches[0]) / launches[1];
+        assert_eq!((launches.len(), row["time_s"].as_f64()), (3, Some(launches[1])));
+        assert!((row["spread_percent"].as_f64().unwrap() - spread).abs() < 1e-6, "{row}");
+        let raw =
+            rows.iter().find(|raw| raw["n_bytes"] == row["n_bytes"] && raw["contestant"] == "raw");
+        let speedup = raw.unwrap()["time_s"].as_f64().unwrap() / launches[1];
+        assert!((row["speedup_raw"].as_f64().unwrap() - speedup).abs() < 1e-6, "{row}");
+    }
+}
+
+#[test]
 fn calls_at_once_give_right_results_and_say_how_many_they_were() {
     for collective in ["allreduce --in-place", "alltoall", "scatter", "broadcast"] {
         let args = format!(
@@ -212,6 +235,7 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("allreduce --sizes 6", "multiples of 4"),
         ("reduce --ranks 3 --root 3", "0 to 2"),
         ("scatter --in-place", "leave out --in-place"),
+        ("allreduce --backend mpi --launches 2", "run mpirun several times"),
         ("alltoallv --in-place", "all-to-all-v is not done in place"),
         ("alltoallv --in-flight 2", "take alltoall"),
         ("allreduce --in-flight 2 --dtype f64", "--dtype f32"),

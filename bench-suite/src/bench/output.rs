@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::contest::{Outcome, Settings};
 use super::play::Setting;
-use super::row::{MPI_BEST, MPI_DEFAULT, Row};
+use super::row::{self, MPI_BEST, MPI_DEFAULT, Row};
 use super::sweep;
 use crate::sizes::Size;
 use crate::table::{self, Align, Table};
 
 /// What a line of `--csv` holds.
-const CSV_COLUMNS: [&str; 28] = [
+const CSV_COLUMNS: [&str; 30] = [
     "collective",
     "backend",
     "ranks",
@@ -42,6 +42,8 @@ const CSV_COLUMNS: [&str; 28] = [
     "work_s",
     "total_s",
     "overlap_percent",
+    "launches",
+    "spread_percent",
 ];
 
 /// What `--json` prints as one object, and `foldwire sim --validate` reads.
@@ -78,6 +80,9 @@ pub(crate) struct Head {
     /// Calls at once.
     #[serde(default = "one")]
     in_flight: usize,
+    /// Of the whole world, one after the other.
+    #[serde(default = "one")]
+    launches: usize,
     /// How often calls were polled beside work, if they were.
     #[serde(default)]
     overlap_polls: Option<usize>,
@@ -108,6 +113,7 @@ impl Head {
             kernels: Level::best().to_string(),
             checked: settings.check,
             in_flight: settings.in_flight,
+            launches: args.launches,
             overlap_polls: settings.overlap,
         }
     }
@@ -135,6 +141,13 @@ impl Head {
             how +=
                 "# shares grow with the rank: that of rank r is r parts of 1 + 2 + ... + (n - 1)\n";
         }
+        if self.launches > 1 {
+            how += &format!(
+                "# {} launches; time: the median of their medians; spread: from their least to their \
+                 greatest, of time\n",
+                self.launches
+            );
+        }
         if self.in_flight > 1 {
             how += &format!("# {} calls at once; times are per call\n", self.in_flight);
         }
@@ -159,6 +172,31 @@ impl Head {
 }
 
 impl Results {
+    /// What several launches of the same have measured; one is left as it is.
+    pub(super) fn of_launches(mut launches: Vec<Self>) -> Option<Self> {
+        if launches.len() < 2 {
+            return launches.pop();
+        }
+        let rates: Vec<f64> = launches.iter().map(|launch| launch.outcome.memcpy_gbps).collect();
+        let mut all = launches.first()?.clone();
+        all.outcome.memcpy_gbps = row::median(&rates);
+        for (nth, row) in all.outcome.rows.iter_mut().enumerate() {
+            let of = launches.iter().filter_map(|launch| launch.outcome.rows.get(nth).cloned());
+            *row = Row::of_launches(&of.collect::<Vec<_>>());
+        }
+        for rows in all.outcome.rows.chunk_by_mut(|a, b| a.n_bytes == b.n_bytes) {
+            let nth_memcpy = |row: &Row| row.times_memcpy.map(|times| row.time_s / times);
+            let n_bytes = rows[0].n_bytes;
+            let same = |launch: &Self| {
+                let row = launch.outcome.rows.iter().find(|row| row.n_bytes == n_bytes);
+                row.and_then(nth_memcpy)
+            };
+            let copies: Option<Vec<f64>> = launches.iter().map(same).collect();
+            Row::compare(rows, copies.map(|copies| row::median(&copies)));
+        }
+        Some(all)
+    }
+
     /// One JSON object.
     pub(crate) fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string(self)
@@ -202,6 +240,8 @@ impl Results {
                 optional(row.work_s),
                 optional(row.total_s),
                 optional(row.overlap_percent),
+                row.launches_s.len().max(1).to_string(),
+                optional(row.spread_percent),
             ])?;
         }
         Ok(String::from_utf8(csv.into_inner()?)?)
@@ -259,6 +299,10 @@ fn table(rows: &[Row]) -> String {
         columns.push(("time", "x best", Align::Right));
         columns.push(("chosen", "", Align::Left));
     }
+    let has_launches = rows.iter().any(|row| row.spread_percent.is_some());
+    if has_launches {
+        columns.push(("spread", "%", Align::Right));
+    }
     let has_work = rows.iter().any(|row| row.work_s.is_some());
     if has_work {
         columns.push(("work", "µs", Align::Right));
@@ -297,6 +341,9 @@ fn table(rows: &[Row]) -> String {
         if has_schedules {
             cells.push(optional(row.times_best, two_digits));
             cells.push(if row.is_chosen == Some(true) { "*" } else { "" }.to_owned());
+        }
+        if has_launches {
+            cells.push(optional(row.spread_percent, |x| format!("{x:.1}")));
         }
         if has_work {
             let micros = |s: f64| format!("{:.1}", s * 1e6);
@@ -339,6 +386,7 @@ pub(crate) mod tests {
             kernels: "avx2".into(),
             checked: true,
             in_flight: 1,
+            launches: 1,
             overlap_polls: None,
         }
     }

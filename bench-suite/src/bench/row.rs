@@ -34,6 +34,12 @@ pub(crate) struct Row {
     pub(crate) p99_s: f64,
     /// Each round's seconds.
     pub(crate) times_s: Vec<f64>,
+    /// Of several launches each one's median, of which the time is the median, and what part of it
+    /// lies between the least and the greatest, in percent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) launches_s: Vec<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) spread_percent: Option<f64>,
     /// Where calls are run beside work, in seconds: the work alone, and both, started together; and
     /// what of the call the work hides, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,6 +166,8 @@ impl Row {
             min_s: times_s.iter().copied().fold(f64::INFINITY, f64::min),
             p99_s: percentile(&times_s, 0.99),
             times_s,
+            launches_s: Vec::new(),
+            spread_percent: None,
             work_s,
             total_s,
             overlap_percent: work_s.zip(total_s).map(hidden),
@@ -186,6 +194,55 @@ impl Row {
             schedule: None,
             is_chosen: None,
             times_best: None,
+        }
+    }
+
+    /// What several launches have measured. Errors are those of all of them, times medians; what is
+    /// said of bytes is the first one's.
+    ///
+    /// # Panics
+    /// If there is no launch.
+    pub(super) fn of_launches(launches: &[Self]) -> Self {
+        let all = |of: fn(&Self) -> f64| launches.iter().map(of).collect::<Vec<f64>>();
+        let middle = |of: fn(&Self) -> Option<f64>| {
+            let values: Option<Vec<f64>> = launches.iter().map(of).collect();
+            values.map(|values| median(&values))
+        };
+        let total = |of: fn(&Self) -> Option<usize>| launches.iter().map(of).sum::<Option<usize>>();
+        let first = &launches[0];
+        let launches_s = all(|row| row.time_s);
+        let time_s = median(&launches_s);
+        let (least, greatest) = (percentile(&launches_s, 0.0), percentile(&launches_s, 1.0));
+        let times_s: Vec<f64> = launches.iter().flat_map(|row| row.times_s.clone()).collect();
+        let (work_s, total_s) = (middle(|row| row.work_s), middle(|row| row.total_s));
+        let hidden = |(work, total)| overlap::percent(time_s, work, total);
+        let algbw_gbps = first.n_bytes as f64 / time_s.max(1e-9) / 1e9;
+        let bus_factor = first.busbw_gbps / first.algbw_gbps.max(f64::MIN_POSITIVE);
+        let worst = |of: fn(&Self) -> Option<f64>| {
+            let values: Option<Vec<f64>> = launches.iter().map(of).collect();
+            values.map(|values| values.into_iter().fold(0.0, f64::max))
+        };
+        Self {
+            time_s,
+            min_s: percentile(&times_s, 0.0),
+            p99_s: percentile(&times_s, 0.99),
+            times_s,
+            spread_percent: Some(100.0 * (greatest - least) / time_s.max(1e-9)),
+            launches_s,
+            work_s,
+            total_s,
+            overlap_percent: work_s.zip(total_s).map(hidden),
+            algbw_gbps,
+            busbw_gbps: algbw_gbps * bus_factor,
+            max_err: worst(|row| row.max_err),
+            mismatched_nonfinite: total(|row| row.mismatched_nonfinite),
+            nans_left_open: total(|row| row.nans_left_open),
+            n_wrong: total(|row| row.n_wrong),
+            encode_s: middle(|row| row.encode_s),
+            fold_s: middle(|row| row.fold_s),
+            decode_s: middle(|row| row.decode_s),
+            wait_s: middle(|row| row.wait_s),
+            ..first.clone()
         }
     }
 
@@ -317,6 +374,19 @@ pub(super) mod tests {
         );
         let row = self::row("a", 1.0);
         assert_eq!((row.work_s, row.overlap_percent), (None, None));
+    }
+
+    #[test]
+    fn of_launches_the_median_and_the_spread_count() {
+        let of = |time_s, max_err| Row { max_err: Some(max_err), ..row("foldwire", time_s) };
+        let row = Row::of_launches(&[of(2.0, 0.1), of(4.0, 0.5), of(3.0, 0.2)]);
+        assert_eq!((row.time_s, row.min_s, row.p99_s), (3.0, 2.0, 4.0));
+        assert_eq!(
+            (&row.launches_s[..], &row.times_s[..]),
+            (&[2.0, 4.0, 3.0][..], &[2.0, 4.0, 3.0][..])
+        );
+        assert_eq!((row.spread_percent, row.max_err), (Some(200.0 / 3.0), Some(0.5)));
+        assert_eq!(row.algbw_gbps, 1000.0 / 3.0 / 1e9);
     }
 
     #[test]

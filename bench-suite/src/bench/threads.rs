@@ -1,7 +1,9 @@
 //! Ranks that are threads of this process.
 
+use anyhow::Context;
 use foldwire::Float;
 
+use super::output::Results;
 use super::play::{Extras, Play, Setting};
 use super::{Settings, Source, show};
 use crate::cli::BenchArgs;
@@ -25,7 +27,12 @@ pub(super) fn run<T: Float + Into<f64>, P: Play<T>>(
         world = world.frame_bytes(n_bytes);
     }
     let setting = Setting { args, settings: &settings, data: &data, backend: "threads" };
-    let ranks = world.run_endpoints(|endpoint| P::play(setting, endpoint, Extras::default()));
-    let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-    show(args, &ranks.swap_remove(0))
+    let mut launches = Vec::new();
+    for _ in 0..args.launches {
+        let play = |endpoint| P::play(setting, endpoint, Extras::default());
+        let ranks = world.clone().run_endpoints(play);
+        let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+        launches.push(ranks.swap_remove(0));
+    }
+    show(args, &Results::of_launches(launches).context("there is a launch")?)
 }

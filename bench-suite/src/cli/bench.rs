@@ -133,6 +133,14 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub field: Option<PathBuf>,
 
+    /// How often all ranks are started anew, with all that is measured; reported is the median over
+    /// launches of their medians, and how far they are apart
+    ///
+    /// What a launch decides, such as where memory lies, no number of rounds evens out. Of the
+    /// threads backend only: foldwire bench allreduce --launches 5.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = launches, allow_hyphen_values = true)]
+    pub launches: usize,
+
     /// Calls that each rank starts at once and then waits for, each with its own buffers; times are
     /// per call
     ///
@@ -459,6 +467,11 @@ fn seconds(text: &str) -> Result<f64, String> {
 fn in_flight(text: &str) -> Result<usize, String> {
     let value = text.parse().ok().filter(|n| (1..=256).contains(n));
     value.ok_or_else(|| "a whole number of calls from 1 to 256 is needed".to_owned())
+}
+
+fn launches(text: &str) -> Result<usize, String> {
+    let value = text.parse().ok().filter(|n| (1..=1000).contains(n));
+    value.ok_or_else(|| "a whole number of launches from 1 to 1000 is needed".to_owned())
 }
 
 fn polls(text: &str) -> Result<usize, String> {
