@@ -97,7 +97,8 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
     if args.form == UNEVEN_EXCHANGE && args.in_flight > 1 {
         return Err(UsageError::new(
-            "alltoallv is measured one call after the other; leave out --in-flight, or take alltoall",
+            "alltoallv is measured one call after the other; leave out --in-flight, or take \
+             alltoall",
         )
         .into());
     }
