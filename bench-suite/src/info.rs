@@ -30,7 +30,7 @@ pub fn run(args: &InfoArgs) -> anyhow::Result<()> {
         machine::section(),
         kernels::section(),
         presets::section(),
-        choices::section(),
+        choices::section(args),
         place::section(),
         links::section(),
         threads::section(),

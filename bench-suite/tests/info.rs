@@ -68,6 +68,29 @@ fn the_place_is_that_of_the_environment() {
 }
 
 #[test]
+fn choices_are_those_of_the_link_and_the_nodes_that_are_asked_for() {
+    let rows = "all-reduce:8::link=-10gbit:circulant,all-reduce:8::node=2-:double-tree";
+    let chosen = |args: &[&str]| {
+        let args = [&["--json"], args].concat();
+        let object: Value =
+            serde_json::from_slice(&info(&args, &[("FOLDWIRE_SELECT", rows)]).stdout).unwrap();
+        let choices = &object["choices"];
+        // As it can be written again.
+        assert_eq!(choices["FOLDWIRE_SELECT"], rows);
+        let of_8 = |row: &&Value| row["collective"] == "all-reduce" && row["ranks"] == 8;
+        let names = choices["rows"].as_array().unwrap().iter().filter(of_8);
+        names.map(|row| row["schedule"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let by_model = chosen(&[]);
+    assert_eq!(by_model, ["recursive-doubling", "circulant", "ring"]);
+    assert_eq!(chosen(&["--link", "1gbit"]), ["circulant"]);
+    assert_eq!(chosen(&["--link", "1gbit", "--ranks-per-node", "4"]), ["circulant"]);
+    assert_eq!(chosen(&["--ranks-per-node", "4"]), ["double-tree"]);
+    // Of nodes that are not all as large nothing is known.
+    assert_eq!(chosen(&["--ranks-per-node", "3"]), by_model);
+}
+
+#[test]
 fn choices_are_those_of_the_model_and_of_the_environment() {
     let rows = |env: &[(&str, &str)]| json(env)["choices"]["rows"].as_array().unwrap().clone();
     let of = |rows: &[Value], collective: &str, ranks: u64| -> Vec<(u64, String)> {

@@ -356,7 +356,7 @@ impl<X: Transport> Communicator<X> {
         let is_exact = is_short || !T::DTYPE.is_float();
         let mut plan = if is_exact { plan.exactly() } else { *plan };
         let call = request.call(size).with_nodes(self.ranks_per_node);
-        let chosen = || select::first_of(self.config.select, call, n_bytes);
+        let chosen = || select::first_of(self.config.select, call, n_bytes, self.network());
         let schedule = plan
             .schedule
             .or_else(chosen)

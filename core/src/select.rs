@@ -46,9 +46,9 @@
 
 mod rows;
 
+pub use rows::{Links, Row, first_of};
 #[cfg(feature = "alloc")]
 pub use rows::{ParseRowsError, parse};
-pub use rows::{Row, first_of};
 #[cfg(feature = "std")]
 pub use rows::{VARIABLE, from_env};
 

@@ -69,7 +69,7 @@ impl std::fmt::Debug for Named {
     }
 }
 
-fn ranks() -> RangedU64ValueParser {
+pub(super) fn ranks() -> RangedU64ValueParser {
     RangedU64ValueParser::new().range(1..=MAX_RANKS)
 }
 

@@ -5,7 +5,10 @@ use foldwire::schedule::{Call, Schedule};
 use foldwire::select::{self, Network, Row};
 use foldwire::{Bound, Collective, Plan, Rank};
 
+use serde_json::Value;
+
 use super::section::{Cell, Section};
+use crate::cli::InfoArgs;
 use crate::table::Align;
 
 const COLUMNS: &[(&str, Align)] = &[
@@ -17,27 +20,42 @@ const COLUMNS: &[(&str, Align)] = &[
 ];
 /// Ranks of which choices are shown.
 const RANKS: [usize; 4] = [2, 8, 64, 512];
-/// Links as fast as memory, and frames as backends have them.
-const NETWORK: Network = Network { link_rate: None, frame_bytes: 256 << 10 };
+/// Frames are as backends have them.
+const FRAME_BYTES: usize = 256 << 10;
 /// No array is longer.
 const MOST_BYTES: usize = 1 << 46;
 
-pub(super) fn section() -> Section {
+/// What choices depend on beside the call.
+struct Setting<'a> {
+    rows: &'a [Row],
+    network: Network,
+    ranks_per_node: usize,
+}
+
+pub(super) fn section(args: &InfoArgs) -> Section {
     let rows = select::from_env();
     let of_environment = match &rows {
         Ok([]) => Cell::from("not set"),
-        Ok(rows) => rows.iter().map(|row| format!("{row:?}")).collect::<Vec<_>>().join(", ").into(),
+        Ok(rows) => rows.iter().map(Row::to_string).collect::<Vec<_>>().join(",").into(),
         Err(error) => format!("wrong: {error}").into(),
     };
-    let rows = rows.unwrap_or_default();
-    Section::new("choices", "Schedules chosen by preset foldwire, links as fast as memory")
+    let network = Network { link_rate: args.link.bytes_per_s(), frame_bytes: FRAME_BYTES };
+    let ranks_per_node = args.ranks_per_node as usize;
+    let setting = Setting { rows: rows.unwrap_or_default(), network, ranks_per_node };
+    let link = network.link_rate.map_or_else(
+        || Cell::new("none: unknown, or as fast as memory", Value::Null),
+        |rate| Cell::new(args.link.to_string(), rate),
+    );
+    Section::new("choices", "Schedules chosen by preset foldwire")
         .property(select::VARIABLE, of_environment)
-        .rows(COLUMNS, Collective::ALL.into_iter().flat_map(|collective| of(collective, rows)))
+        .property("link", link)
+        .property("ranks per node", ranks_per_node)
+        .rows(COLUMNS, Collective::ALL.into_iter().flat_map(|collective| of(collective, &setting)))
 }
 
 /// The rows of a collective; one for any number of ranks where that does not matter.
-fn of(collective: Collective, rows: &[Row]) -> Vec<Vec<Cell>> {
-    let of_size = RANKS.map(|size| ranges(collective, size, rows));
+fn of(collective: Collective, setting: &Setting<'_>) -> Vec<Vec<Cell>> {
+    let of_size = RANKS.map(|size| ranges(collective, size, setting));
     let is_plain = of_size.iter().all(|ranges| ranges.len() == 1 && ranges[0] == of_size[0][0]);
     let n_sizes = if is_plain { 1 } else { RANKS.len() };
     let cells = |(size, ranges): (usize, &Vec<(usize, &'static str)>)| {
@@ -53,13 +71,20 @@ fn of(collective: Collective, rows: &[Row]) -> Vec<Vec<Cell>> {
 }
 
 /// From how many bytes on which schedule is chosen.
-fn ranges(collective: Collective, size: usize, rows: &[Row]) -> Vec<(usize, &'static str)> {
+fn ranges(
+    collective: Collective,
+    size: usize,
+    setting: &Setting<'_>,
+) -> Vec<(usize, &'static str)> {
     let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
     let plan = Plan::foldwire(Bound::Relative(1e-3));
     let chosen = |n_bytes| {
-        let call = Call::new(collective, size, Rank(0));
-        let row = select::first_of(rows, call, n_bytes);
-        let model = || select::schedule(call, op, &plan, n_bytes, NETWORK);
+        // Nodes of more ranks than there are hold all; of nodes of many sizes nothing is known.
+        let per_node = setting.ranks_per_node.min(size);
+        let per_node = if size.is_multiple_of(per_node) { per_node } else { 1 };
+        let call = Call::new(collective, size, Rank(0)).with_nodes(per_node);
+        let row = select::first_of(setting.rows, call, n_bytes, setting.network);
+        let model = || select::schedule(call, op, &plan, n_bytes, setting.network);
         Schedule::name(row.unwrap_or_else(model))
     };
     let mut ranges = vec![(0, chosen(0))];

@@ -1,231 +1,191 @@
 //! The caller's own choice of schedules: rows of ranges, of which the first that fits is taken.
 //!
-//! In text, a row is `COLLECTIVE:RANKS:BYTES:SCHEDULE`, and rows are separated by commas. Ranks and
-//! bytes are a number or a range `FIRST-LAST`, either of which may be left out; bytes are those of
-//! the whole array and may end in `K`, `M` or `G` (2¹⁰, 2²⁰, 2³⁰).
+//! In text (`text.rs`), a row is `COLLECTIVE:RANKS:BYTES:SCHEDULE`, and rows are separated by
+//! commas. Ranks and bytes are a number or a range `FIRST-LAST`, either of which may be left out;
+//! bytes are those of the whole array and may end in `K`, `M` or `G` (2¹⁰, 2²⁰, 2³⁰). Before the
+//! schedule there may be conditions, each once:
+//!
+//! | condition | holds where |
+//! |---|---|
+//! | `link=RATES` | a rank's link has such a rate, as `1gbit-10gbit`, `-10gbit`, `10gbit-` |
+//! | `link=unknown` | the transport tells no rate: unknown, or as fast as memory |
+//! | `node=RANKS` | so many ranks in a row are known to share a node, as `2-`; 1 if none are |
+//!
+//! Rates are in `bit`, `kbit`, `mbit` or `gbit` per second (1, 10³, 10⁶, 10⁹).
 //!
 //! Source: UCC's score strings (`UCC_TL_…_TUNE`); tuned collectives of Open MPI.
 
+#[cfg(feature = "alloc")]
+mod text;
+
+#[cfg(feature = "std")]
+pub use environment::{VARIABLE, from_env};
+#[cfg(feature = "alloc")]
+pub use text::{ParseRowsError, parse};
+
+use super::Network;
 use crate::schedule::{Call, Collective, Schedule};
+use core::fmt;
 use core::ops::RangeInclusive;
 
-/// Which calls take a schedule.
+/// Which calls take a schedule. Printed, it is the text that `parse` reads.
 #[derive(Clone)]
 pub struct Row {
     /// Of this collective,
     pub collective: Collective,
     /// between so many ranks,
     pub ranks: RangeInclusive<usize>,
-    /// on an array of so many bytes in all.
+    /// on an array of so many bytes in all,
     pub n_bytes: RangeInclusive<usize>,
+    /// over such links,
+    pub links: Links,
+    /// where so many ranks in a row are known to share a node
+    /// ([`Call::ranks_per_node`], 1 if nothing is known).
+    pub ranks_per_node: RangeInclusive<usize>,
     /// The schedule.
     pub schedule: &'static dyn Schedule,
+}
+
+/// Links that a [`Row`] is for, by what the transport tells of a rank's
+/// ([`link_rate`](crate::Transport::link_rate)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// All.
+    Any,
+    /// Those whose rate is not told: unknown, or as fast as memory.
+    Unknown,
+    /// Those of so many bytes per second each way, fractions dropped.
+    Rates(RangeInclusive<u64>),
+}
+
+impl Links {
+    fn contain(&self, rate: Option<f64>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Unknown => rate.is_none(),
+            Self::Rates(rates) => rate.is_some_and(|rate| rates.contains(&(rate as u64))),
+        }
+    }
 }
 
 impl Row {
     /// All calls of a collective.
     #[must_use]
     pub const fn new(collective: Collective, schedule: &'static dyn Schedule) -> Self {
-        Self { collective, ranks: 0..=usize::MAX, n_bytes: 0..=usize::MAX, schedule }
+        let (ranks, ranks_per_node) = (0..=usize::MAX, 0..=usize::MAX);
+        let (n_bytes, links) = (0..=usize::MAX, Links::Any);
+        Self { collective, ranks, n_bytes, links, ranks_per_node, schedule }
     }
 
     /// Of those, the calls between so many ranks.
     #[must_use]
-    pub fn with_ranks(self, ranks: RangeInclusive<usize>) -> Self {
+    pub const fn with_ranks(self, ranks: RangeInclusive<usize>) -> Self {
         Self { ranks, ..self }
     }
 
     /// Of those, the calls on an array of so many bytes.
     #[must_use]
-    pub fn with_bytes(self, n_bytes: RangeInclusive<usize>) -> Self {
+    pub const fn with_bytes(self, n_bytes: RangeInclusive<usize>) -> Self {
         Self { n_bytes, ..self }
     }
 
-    fn is_for(&self, call: Call, n_bytes: usize) -> bool {
+    /// Of those, the calls over such links.
+    #[must_use]
+    pub const fn with_links(self, links: Links) -> Self {
+        Self { links, ..self }
+    }
+
+    /// Of those, the calls where so many ranks in a row are known to share a node.
+    #[must_use]
+    pub const fn with_nodes(self, ranks_per_node: RangeInclusive<usize>) -> Self {
+        Self { ranks_per_node, ..self }
+    }
+
+    fn is_for(&self, call: Call, n_bytes: usize, network: Network) -> bool {
         self.collective == call.collective
             && self.ranks.contains(&call.size)
             && self.n_bytes.contains(&n_bytes)
+            && self.links.contain(network.link_rate)
+            && self.ranks_per_node.contains(&call.ranks_per_node)
     }
 }
 
-impl core::fmt::Debug for Row {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Self { collective, ranks, n_bytes, schedule } = self;
-        write!(f, "{} {ranks:?} ranks {n_bytes:?} bytes: ", collective.name())?;
-        f.write_str(schedule.name())
-    }
-}
-
-/// The schedule of the first row that is for a call on an array of `n_bytes`.
-#[must_use]
-pub fn first_of(rows: &[Row], call: Call, n_bytes: usize) -> Option<&'static dyn Schedule> {
-    rows.iter().find(|row| row.is_for(call, n_bytes)).map(|row| row.schedule)
-}
-
-#[cfg(feature = "alloc")]
-pub use text::{ParseRowsError, parse};
-
-#[cfg(feature = "std")]
-pub use environment::{VARIABLE, from_env};
-
-#[cfg(feature = "alloc")]
-mod text {
-    use super::Row;
-    use crate::schedule::{self, Collective, Schedule};
-    use alloc::string::String;
-    use alloc::vec::Vec;
-    use core::ops::RangeInclusive;
-
-    /// Why a text is no list of rows.
-    #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-    #[non_exhaustive]
-    pub enum ParseRowsError {
-        /// Not four fields.
-        #[error(
-            "`{row}` is no row; write COLLECTIVE:RANKS:BYTES:SCHEDULE, as all-reduce:2-16:-64K:ring"
-        )]
-        Fields {
-            /// The row.
-            row: String,
-        },
-        /// No collective has this name.
-        #[error("there is no collective `{name}`")]
-        Collective {
-            /// The name.
-            name: String,
-        },
-        /// No schedule has this name.
-        #[error("there is no schedule `{name}`")]
-        Schedule {
-            /// The name.
-            name: String,
-        },
-        /// The schedule cannot do the collective.
-        #[error("the schedule {schedule} has no {}", collective.name())]
-        Unsupported {
-            /// The schedule's name.
-            schedule: &'static str,
-            /// The collective.
-            collective: Collective,
-        },
-        /// No number, and no range of numbers.
-        #[error("`{range}` is no range; write 8, 2-16, 64K-1M or 1M-")]
-        Range {
-            /// The text.
-            range: String,
-        },
-    }
-
-    /// Reads rows.
-    ///
-    /// # Errors
-    /// What is wrong with the first row that is none.
-    ///
-    /// # Examples
-    /// ```
-    /// use foldwire::select::parse;
-    ///
-    /// let rows = parse("all-reduce:2-16:-64K:recursive-doubling, all-reduce::1M-:ring")?;
-    /// assert_eq!(rows[0].n_bytes, 0..=65536);
-    /// # Ok::<(), foldwire::select::ParseRowsError>(())
-    /// ```
-    pub fn parse(text: &str) -> Result<Vec<Row>, ParseRowsError> {
-        let rows = text.split(',').map(str::trim).filter(|row| !row.is_empty());
-        rows.map(row).collect()
-    }
-
-    fn row(text: &str) -> Result<Row, ParseRowsError> {
-        let mut fields = text.split(':').map(str::trim);
-        let fields = core::array::from_fn(|_| fields.next()).map(|field| field.ok_or(()));
-        let [Ok(collective), Ok(ranks), Ok(n_bytes), Ok(name), Err(())] = fields else {
-            return Err(ParseRowsError::Fields { row: text.into() });
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const BYTES: &[(&str, u128)] = &[("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10), ("", 1)];
+        const BITS: &[(&str, u128)] =
+            &[("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1000), ("bit", 1)];
+        let plain = |range: &RangeInclusive<usize>, units| Ends {
+            first: *range.start() as u128,
+            last: (*range.end() != usize::MAX).then_some(*range.end() as u128),
+            units,
         };
-        let known = Collective::ALL.into_iter().find(|known| known.name() == collective);
-        let no_collective = || ParseRowsError::Collective { name: collective.into() };
-        let collective = known.ok_or_else(no_collective)?;
-        let schedule: &'static dyn Schedule =
-            *(schedule::ALL.iter().find(|known| known.name() == name))
-                .ok_or_else(|| ParseRowsError::Schedule { name: name.into() })?;
-        if !schedule.supports(collective) {
-            let schedule = schedule.name();
-            return Err(ParseRowsError::Unsupported { schedule, collective });
-        }
-        let row = Row::new(collective, schedule);
-        Ok(row.with_ranks(range(ranks, plain)?).with_bytes(range(n_bytes, scaled)?))
-    }
-
-    fn range(
-        text: &str,
-        number: fn(&str) -> Option<usize>,
-    ) -> Result<RangeInclusive<usize>, ParseRowsError> {
-        let wrong = || ParseRowsError::Range { range: text.into() };
-        let or = |text: &str, open: usize| match text.trim() {
-            "" => Some(open),
-            text => number(text),
-        };
-        let ends = match text.split_once('-') {
-            Some((first, last)) => or(first, 0).zip(or(last, usize::MAX)),
-            None if text.is_empty() => Some((0, usize::MAX)),
-            None => number(text).map(|one| (one, one)),
-        };
-        let (first, last) = ends.filter(|(first, last)| first <= last).ok_or_else(wrong)?;
-        Ok(first..=last)
-    }
-
-    fn plain(text: &str) -> Option<usize> {
-        // No sign.
-        text.parse().ok().filter(|_| text.starts_with(|c: char| c.is_ascii_digit()))
-    }
-
-    fn scaled(text: &str) -> Option<usize> {
-        let shift = match text.chars().last()?.to_ascii_uppercase() {
-            'K' => 10,
-            'M' => 20,
-            'G' => 30,
-            _ => return plain(text),
-        };
-        plain(&text[..text.len() - 1])?.checked_mul(1 << shift)
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::super::first_of;
-        use super::*;
-        use crate::schedule::Call;
-        use crate::transport::Rank;
-
-        #[test]
-        fn the_first_row_that_fits_is_taken() {
-            let text = "all-reduce:2-8:-64K:recursive-doubling, all-reduce:4::pairwise,\
-                        broadcast::1M-:chain,";
-            let rows = parse(text).expect("rows");
-            let found = |collective, size, n_bytes| {
-                let call = Call::new(collective, size, Rank(0));
-                first_of(&rows, call, n_bytes).map(Schedule::name)
-            };
-            use Collective::{AllReduce, Broadcast};
-            assert_eq!(found(AllReduce, 4, 65_536), Some("recursive-doubling"));
-            assert_eq!(found(AllReduce, 4, 65_537), Some("pairwise"));
-            assert_eq!(found(AllReduce, 9, 0), None);
-            assert_eq!(found(Broadcast, 4, 1 << 20), Some("chain"));
-            assert_eq!(found(Broadcast, 4, (1 << 20) - 1), None);
-        }
-
-        #[test]
-        fn what_is_no_row_says_why() {
-            let wrong = |text: &str| parse(text).expect_err("it is wrong");
-            assert!(matches!(wrong("all-reduce:ring"), ParseRowsError::Fields { .. }));
-            assert!(matches!(wrong("all-reduce:::ring:5"), ParseRowsError::Fields { .. }));
-            assert!(matches!(wrong("allreduce:::ring"), ParseRowsError::Collective { .. }));
-            assert!(matches!(wrong("all-reduce:::rign"), ParseRowsError::Schedule { .. }));
-            assert!(matches!(wrong("broadcast:::ring"), ParseRowsError::Unsupported { .. }));
-            for range in ["x", "8-2", "1K-1", "+1", "-1-2", "K", "99999999999999999999", "1Z"] {
-                let error = wrong(&std::format!("all-reduce::{range}:ring"));
-                assert!(matches!(error, ParseRowsError::Range { .. }), "{range}: {error}");
+        let ranks = plain(&self.ranks, &[("", 1)]);
+        write!(f, "{}:{ranks}:{}", self.collective.name(), plain(&self.n_bytes, BYTES))?;
+        match &self.links {
+            Links::Any => {}
+            Links::Unknown => f.write_str(":link=unknown")?,
+            Links::Rates(rates) => {
+                let n_bits = |rate: u64| u128::from(rate) * 8;
+                let last = (*rates.end() != u64::MAX).then(|| n_bits(*rates.end()));
+                match (Ends { first: n_bits(*rates.start()), last, units: BITS }) {
+                    Ends { first: 0, last: None, .. } => f.write_str(":link=-")?,
+                    ends => write!(f, ":link={ends}")?,
+                }
             }
-            assert!(matches!(wrong("all-reduce:2K::ring"), ParseRowsError::Range { .. }));
+        }
+        if self.ranks_per_node != (0..=usize::MAX) {
+            write!(f, ":node={}", plain(&self.ranks_per_node, &[("", 1)]))?;
+        }
+        write!(f, ":{}", self.schedule.name())
+    }
+}
+
+impl fmt::Debug for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The ends of a range in the largest units of which they are multiples, as they are written.
+struct Ends {
+    first: u128,
+    /// `None`: without end.
+    last: Option<u128>,
+    /// Names and sizes, the largest first, the last of size 1.
+    units: &'static [(&'static str, u128)],
+}
+
+impl fmt::Display for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |f: &mut fmt::Formatter<'_>, n: u128| {
+            let fits = |unit: &&(&str, u128)| unit.1 == 1 || n != 0 && n.is_multiple_of(unit.1);
+            let (name, size) = self.units.iter().find(fits).unwrap_or(&("", 1));
+            write!(f, "{}{name}", n / size)
+        };
+        match (self.first, self.last) {
+            (0, None) => Ok(()),
+            (first, Some(last)) if first == last => number(f, first),
+            (first, last) => {
+                if first > 0 {
+                    number(f, first)?;
+                }
+                f.write_str("-")?;
+                last.map_or(Ok(()), |last| number(f, last))
+            }
         }
     }
+}
+
+/// The schedule of the first row that is for a call on an array of `n_bytes` over a network.
+#[must_use]
+pub fn first_of(
+    rows: &[Row],
+    call: Call,
+    n_bytes: usize,
+    network: Network,
+) -> Option<&'static dyn Schedule> {
+    rows.iter().find(|row| row.is_for(call, n_bytes, network)).map(|row| row.schedule)
 }
 
 #[cfg(feature = "std")]

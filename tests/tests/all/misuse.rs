@@ -8,6 +8,7 @@ use foldwire::schedule::Binomial;
 use foldwire::{Bound, Collective, Error, Op, Plan, Rank, Scope};
 use foldwire_tests::data;
 use foldwire_tests::deadline::{Comm, PATIENT, plan, run};
+use foldwire_threads::World;
 
 /// A wrong call, and the error that it must give.
 type Misuse = (&'static str, fn(&mut Comm) -> Error, fn(&Error) -> bool);
@@ -201,7 +202,7 @@ fn a_communicator_serves_call_after_call_with_any_plan() {
 #[test]
 fn rows_choose_the_schedule_unless_the_plan_does_and_ranks_that_differ_hear_of_it() {
     use foldwire::schedule::{Pairwise, Ring};
-    use foldwire::select::Row;
+    use foldwire::select::{Links, Row};
 
     static ROWS: &[Row] = &[Row::new(Collective::AllReduce, &Pairwise)];
     let n_messages = |rows: fn(Rank) -> &'static [Row], plan: Plan| {
@@ -223,6 +224,23 @@ fn rows_choose_the_schedule_unless_the_plan_does_and_ranks_that_differ_hear_of_i
         );
         assert!(told, "{outcome:?}");
     }
+    // Threads tell of no link unless they are told of one.
+    static UNKNOWN: &[Row] =
+        &[Row::new(Collective::AllReduce, &Pairwise).with_links(Links::Unknown)];
+    static SLOW: &[Row] =
+        &[Row::new(Collective::AllReduce, &Pairwise).with_links(Links::Rates(0..=1_000_000_000))];
+    assert_eq!(n_messages(|_| UNKNOWN, Plan::raw()), vec![Ok(6); 4]);
+    assert_eq!(n_messages(|_| SLOW, Plan::raw()), vec![Ok(2); 4]);
+    let over = |rate: f64, rows: &'static [Row]| {
+        World::new(4).link_rate(rate).run(|mut comm| {
+            comm.config_mut().select = rows;
+            let report = comm.all_reduce(&mut [1.5f32; 10], Op::Sum, &Plan::raw());
+            report.expect("a sum").n_messages
+        })
+    };
+    assert_eq!(over(1e9, SLOW), [6; 4]);
+    assert_eq!(over(2e9, SLOW), [2; 4]);
+    assert_eq!(over(1e9, UNKNOWN), [2; 4]);
     // What a row names must be able to do it.
     static WRONG: &[Row] = &[Row::new(Collective::Broadcast, &Ring)];
     let refused = run(2, PATIENT, |comm| {

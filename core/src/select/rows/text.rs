@@ -1,0 +1,404 @@
+//! Rows as people write them. [`rows`](super) says how.
+
+use super::{Links, Row};
+use crate::schedule::{self, Collective, Schedule};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::RangeInclusive;
+
+/// Why a text is no list of rows.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseRowsError {
+    /// Fewer than four fields, or more than there can be.
+    #[error(
+        "`{row}` is no row; write COLLECTIVE:RANKS:BYTES:SCHEDULE, as all-reduce:2-16:-64K:ring, \
+         with link=RATES or node=RANKS before the schedule where that matters"
+    )]
+    Fields {
+        /// The row.
+        row: String,
+    },
+    /// No collective has this name.
+    #[error("there is no collective `{name}`; write one of {}", collectives())]
+    Collective {
+        /// The name.
+        name: String,
+    },
+    /// No schedule has this name.
+    #[error("there is no schedule `{name}`; write one of {}", schedules(None))]
+    Schedule {
+        /// The name.
+        name: String,
+    },
+    /// The schedule cannot do the collective.
+    #[error(
+        "the schedule {schedule} has no {}; write one of {}",
+        collective.name(),
+        schedules(Some(*collective))
+    )]
+    Unsupported {
+        /// The schedule's name.
+        schedule: &'static str,
+        /// The collective.
+        collective: Collective,
+    },
+    /// No number, and no range of numbers.
+    #[error("`{range}` is no range; write 8, 2-16, 64K-1M or 1M-")]
+    Range {
+        /// The text.
+        range: String,
+    },
+    /// Between bytes and schedule, nothing that a row can depend on.
+    #[error("`{condition}` is no condition; write link=-10gbit, link=unknown or node=2-")]
+    Condition {
+        /// The text.
+        condition: String,
+    },
+    /// No rate, and no range of rates.
+    #[error(
+        "`{rates}` is no range of link rates; write unknown, 10gbit, 1gbit-10gbit, -250mbit or \
+         10gbit-"
+    )]
+    Rates {
+        /// The text.
+        rates: String,
+    },
+    /// A second condition of a kind.
+    #[error("`{condition}` is the second of its kind; write one range, or another row")]
+    Repeated {
+        /// The text.
+        condition: String,
+    },
+}
+
+/// Names with commas between them.
+struct Names<I>(I);
+
+impl<I: Iterator<Item = &'static str> + Clone> fmt::Display for Names<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, name) in self.0.clone().enumerate() {
+            write!(f, "{}{name}", if at == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+fn collectives() -> impl fmt::Display {
+    Names(Collective::ALL.iter().map(|collective| collective.name()))
+}
+
+/// Those that have a collective, or all.
+fn schedules(collective: Option<Collective>) -> impl fmt::Display {
+    let has = move |known: &&&dyn Schedule| collective.is_none_or(|it| known.supports(it));
+    Names(schedule::ALL.iter().filter(has).map(|known| known.name()))
+}
+
+/// Reads rows, `COLLECTIVE:RANKS:BYTES[:link=RATES][:node=RANKS]:SCHEDULE` with commas between
+/// them.
+///
+/// # Errors
+/// What is wrong with the first row that is none.
+///
+/// # Examples
+/// ```
+/// use foldwire::select::{Links, parse};
+///
+/// let rows = parse("all-reduce:2-16:-64K:recursive-doubling, all-reduce::1M-:ring")?;
+/// assert_eq!(rows[0].n_bytes, 0..=65536);
+///
+/// // Long arrays, over links of at most 10 Gbit/s; then those where ranks share nodes.
+/// let rows = parse("all-reduce::1M-:link=-10gbit:pairwise,all-reduce:::node=2-:two-levels")?;
+/// assert_eq!(rows[0].links, Links::Rates(0..=1_250_000_000));
+/// assert_eq!(rows[1].ranks_per_node, 2..=usize::MAX);
+/// # Ok::<(), foldwire::select::ParseRowsError>(())
+/// ```
+pub fn parse(text: &str) -> Result<Vec<Row>, ParseRowsError> {
+    let rows = text.split(',').map(str::trim).filter(|row| !row.is_empty());
+    rows.map(row).collect()
+}
+
+fn row(text: &str) -> Result<Row, ParseRowsError> {
+    let fields: Vec<&str> = text.split(':').map(str::trim).collect();
+    let [collective, ranks, n_bytes, conditions @ .., name] = &fields[..] else {
+        return Err(ParseRowsError::Fields { row: text.into() });
+    };
+    let known = Collective::ALL.into_iter().find(|known| known.name() == *collective);
+    let no_collective = || ParseRowsError::Collective { name: (*collective).into() };
+    let collective = known.ok_or_else(no_collective)?;
+    let (mut links, mut nodes) = (None, None);
+    for &condition in conditions {
+        let is_second = match condition.split_once('=').map(|(kind, text)| (kind.trim(), text)) {
+            Some(("link", text)) => links.replace(rates(text.trim())?).is_some(),
+            Some(("node", text)) => nodes.replace(given(text.trim())?).is_some(),
+            _ => return Err(ParseRowsError::Condition { condition: condition.into() }),
+        };
+        if is_second {
+            return Err(ParseRowsError::Repeated { condition: condition.into() });
+        }
+    }
+    let schedule: &'static dyn Schedule =
+        *(schedule::ALL.iter().find(|known| known.name() == *name))
+            .ok_or_else(|| ParseRowsError::Schedule { name: (*name).into() })?;
+    if !schedule.supports(collective) {
+        let schedule = schedule.name();
+        return Err(ParseRowsError::Unsupported { schedule, collective });
+    }
+    let mut row = Row::new(collective, schedule);
+    row.ranks = sizes(ranks, plain)?;
+    row.n_bytes = sizes(n_bytes, scaled)?;
+    row.links = links.unwrap_or(row.links);
+    row.ranks_per_node = nodes.unwrap_or(row.ranks_per_node);
+    Ok(row)
+}
+
+/// A range that may be left out.
+fn sizes(
+    text: &str,
+    number: fn(&str) -> Option<usize>,
+) -> Result<RangeInclusive<usize>, ParseRowsError> {
+    if text.is_empty() {
+        return Ok(0..=usize::MAX);
+    }
+    range(text, number, usize::MAX).ok_or_else(|| ParseRowsError::Range { range: text.into() })
+}
+
+/// A range of a condition.
+fn given(text: &str) -> Result<RangeInclusive<usize>, ParseRowsError> {
+    let wrong = || ParseRowsError::Range { range: text.into() };
+    range(text, plain, usize::MAX).ok_or_else(wrong)
+}
+
+fn rates(text: &str) -> Result<Links, ParseRowsError> {
+    if text == "unknown" {
+        return Ok(Links::Unknown);
+    }
+    let wrong = || ParseRowsError::Rates { rates: text.into() };
+    range(text, rate, u64::MAX).map(Links::Rates).ok_or_else(wrong)
+}
+
+/// A number, or a range of which either end may be left out.
+fn range<N: Copy + Default + PartialOrd>(
+    text: &str,
+    number: fn(&str) -> Option<N>,
+    most: N,
+) -> Option<RangeInclusive<N>> {
+    let or = |text: &str, open: N| match text.trim() {
+        "" => Some(open),
+        text => number(text),
+    };
+    let (first, last) = match text.split_once('-') {
+        Some((first, last)) => or(first, N::default()).zip(or(last, most))?,
+        None => number(text).map(|one| (one, one))?,
+    };
+    (first <= last).then_some(first..=last)
+}
+
+fn plain(text: &str) -> Option<usize> {
+    whole(text)
+}
+
+/// Digits without a sign.
+fn whole<N: core::str::FromStr>(text: &str) -> Option<N> {
+    text.parse().ok().filter(|_| text.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+fn scaled(text: &str) -> Option<usize> {
+    let shift = match text.chars().last()?.to_ascii_uppercase() {
+        'K' => 10,
+        'M' => 20,
+        'G' => 30,
+        _ => return plain(text),
+    };
+    plain(&text[..text.len() - 1])?.checked_mul(1 << shift)
+}
+
+/// Bytes per second of a rate such as `2.5gbit`.
+fn rate(text: &str) -> Option<u64> {
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at(unit_at);
+    let n_bits: u128 = match unit.to_ascii_lowercase().as_str() {
+        "bit" => 1,
+        "kbit" => 1000,
+        "mbit" => 1_000_000,
+        "gbit" => 1_000_000_000,
+        _ => return None,
+    };
+    let (ones, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    // No unit has more decimals in whole bits.
+    if fraction.len() > 9 {
+        return None;
+    }
+    let part = n_bits * whole::<u128>(fraction)? / 10u128.pow(fraction.len() as u32);
+    let n_bits = n_bits.checked_mul(whole(ones)?)?.checked_add(part)?;
+    u64::try_from(n_bits / 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::first_of;
+    use super::*;
+    use crate::schedule::Call;
+    use crate::select::Network;
+    use crate::transport::Rank;
+    use std::string::ToString;
+
+    fn over(link_rate: Option<f64>) -> Network {
+        Network { link_rate, frame_bytes: 1 << 18 }
+    }
+
+    #[test]
+    fn the_first_row_that_fits_is_taken() {
+        let text = "all-reduce:2-8:-64K:recursive-doubling, all-reduce:4::pairwise,\
+                    broadcast::1M-:chain,";
+        let rows = parse(text).expect("rows");
+        let found = |collective, size, n_bytes| {
+            let call = Call::new(collective, size, Rank(0));
+            first_of(&rows, call, n_bytes, over(None)).map(Schedule::name)
+        };
+        use Collective::{AllReduce, Broadcast};
+        assert_eq!(found(AllReduce, 4, 65_536), Some("recursive-doubling"));
+        assert_eq!(found(AllReduce, 4, 65_537), Some("pairwise"));
+        assert_eq!(found(AllReduce, 9, 0), None);
+        assert_eq!(found(Broadcast, 4, 1 << 20), Some("chain"));
+        assert_eq!(found(Broadcast, 4, (1 << 20) - 1), None);
+    }
+
+    #[test]
+    fn a_row_is_for_its_links_and_nodes_alone() {
+        let text = "all-reduce:::link=-1gbit:pairwise, all-reduce:::node=2-4 : two-levels,
+                    all-reduce:::node=1:link=unknown:ring, all-reduce:::link=100gbit-:circulant";
+        let rows = parse(text).expect("rows");
+        let found = |link_rate, per_node| {
+            let call = Call::new(Collective::AllReduce, 8, Rank(0)).with_nodes(per_node);
+            first_of(&rows, call, 1000, over(link_rate)).map(Schedule::name)
+        };
+        assert_eq!(found(Some(0.125e9), 4), Some("pairwise"));
+        assert_eq!(found(Some(0.126e9), 4), Some("two-levels"));
+        assert_eq!(found(Some(0.126e9), 1), None);
+        assert_eq!(found(None, 2), Some("two-levels"));
+        assert_eq!(found(None, 8), None);
+        assert_eq!(found(None, 1), Some("ring"));
+        assert_eq!(found(Some(12.5e9), 8), Some("circulant"));
+        assert_eq!(found(Some(f64::INFINITY), 8), Some("circulant"));
+        // Without a condition, any.
+        let any = parse("all-reduce:::ring").expect("a row");
+        let call = Call::new(Collective::AllReduce, 8, Rank(0)).with_nodes(4);
+        for rate in [None, Some(1.0), Some(f64::MAX)] {
+            assert!(first_of(&any, call, 0, over(rate)).is_some());
+        }
+    }
+
+    #[test]
+    fn what_is_no_row_says_why() {
+        let wrong = |text: &str| parse(text).expect_err("it is wrong");
+        assert!(matches!(wrong("all-reduce:ring"), ParseRowsError::Fields { .. }));
+        assert!(matches!(wrong("all-reduce::ring"), ParseRowsError::Fields { .. }));
+        assert!(matches!(wrong("all-reduce:::ring:5"), ParseRowsError::Condition { .. }));
+        assert!(matches!(wrong("allreduce:::ring"), ParseRowsError::Collective { .. }));
+        assert!(matches!(wrong("all-reduce:::rign"), ParseRowsError::Schedule { .. }));
+        assert!(matches!(wrong("broadcast:::ring"), ParseRowsError::Unsupported { .. }));
+        for range in ["x", "8-2", "1K-1", "+1", "-1-2", "K", "99999999999999999999", "1Z"] {
+            let error = wrong(&std::format!("all-reduce::{range}:ring"));
+            assert!(matches!(error, ParseRowsError::Range { .. }), "{range}: {error}");
+        }
+        assert!(matches!(wrong("all-reduce:2K::ring"), ParseRowsError::Range { .. }));
+        for condition in ["1gbit", "rate=1gbit", "=", "", "link"] {
+            let error = wrong(&std::format!("all-reduce:::{condition}:ring"));
+            assert!(matches!(error, ParseRowsError::Condition { .. }), "{condition}: {error}");
+        }
+        let too_long = "1.0000000000gbit";
+        for rates in [
+            "",
+            "1",
+            "1G",
+            "2gbit-1gbit",
+            "-1-1gbit",
+            "+1gbit",
+            ".5gbit",
+            "1.gbit",
+            "1e3bit",
+            "none",
+            "99999999999999999999gbit",
+            "18446744073709551615gbit",
+            too_long,
+        ] {
+            let error = wrong(&std::format!("all-reduce:::link={rates}:ring"));
+            assert!(matches!(error, ParseRowsError::Rates { .. }), "{rates}: {error}");
+        }
+        for ranks in ["", "x", "2-1", "2K"] {
+            let error = wrong(&std::format!("all-reduce:::node={ranks}:ring"));
+            assert!(matches!(error, ParseRowsError::Range { .. }), "{ranks}: {error}");
+        }
+        for twice in ["link=-:link=unknown", "node=1:link=-:node=1"] {
+            let error = wrong(&std::format!("all-reduce:::{twice}:ring"));
+            assert!(matches!(error, ParseRowsError::Repeated { .. }), "{twice}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_says_what_can_be_written() {
+        let said = |text: &str| parse(text).expect_err("it is wrong").to_string();
+        assert!(said("allreduce:::ring").contains("all-reduce, reduce-scatter, "));
+        assert!(said("all-reduce:::rign").contains("ring, recursive-doubling, "));
+        let of_broadcast = said("broadcast:::ring");
+        assert!(of_broadcast.contains("binomial, chain") && !of_broadcast.contains("pairwise"));
+        assert!(said("all-reduce:::link=1G:ring").contains("1gbit-10gbit"));
+    }
+
+    #[test]
+    fn rows_print_as_they_are_written() {
+        for text in [
+            "all-reduce:::ring",
+            "all-reduce:2-16:-64K:recursive-doubling",
+            "broadcast:8:1M-:chain",
+            "scan:0:0:chain",
+            "all-reduce::1025-3G:link=unknown:ring",
+            "all-reduce:::link=-:ring",
+            "all-reduce:::link=250mbit-2500mbit:node=2-:two-levels",
+            "all-reduce:-3::link=64kbit:ring",
+            "all-reduce:::link=10gbit-:ring",
+            "all-reduce:::node=1:ring",
+        ] {
+            assert_eq!(parse(text).expect(text)[0].to_string(), text);
+        }
+        let rows = parse("all-reduce::2048:node=2:link=2.5gbit:ring").expect("a row");
+        assert_eq!(rows[0].to_string(), "all-reduce::2K:link=2500mbit:node=2:ring");
+    }
+
+    #[test]
+    fn what_is_printed_reads_as_the_same_row() {
+        let mut bits = 1u64;
+        let mut draw = || {
+            // Knuth's multiplier: numbers of all lengths, round ones and none.
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let n = bits >> (bits >> 58);
+            [n, 0, u64::MAX, n & !0x3ff, n / 1_000_000 * 125_000][(bits >> 32) as usize % 5]
+        };
+        for _ in 0..10_000 {
+            let mut pair = || {
+                let (a, b) = (draw(), draw());
+                a.min(b)..=a.max(b)
+            };
+            let sizes = |pair: RangeInclusive<u64>| *pair.start() as usize..=*pair.end() as usize;
+            let links = match pair() {
+                pair if pair.start() % 3 == 0 => Links::Any,
+                pair if pair.start() % 3 == 1 => Links::Unknown,
+                pair => Links::Rates(pair),
+            };
+            let row = Row::new(Collective::AllReduce, schedule::ALL[0])
+                .with_ranks(sizes(pair()))
+                .with_bytes(sizes(pair()))
+                .with_links(links)
+                .with_nodes(sizes(pair()));
+            let text = row.to_string();
+            let read = parse(&text).expect(&text).remove(0);
+            let parts = |row: &Row| {
+                let Row { ranks, n_bytes, links, ranks_per_node, .. } = row.clone();
+                (row.collective, ranks, n_bytes, links, ranks_per_node, row.schedule.name())
+            };
+            assert_eq!(parts(&read), parts(&row), "{text}");
+        }
+    }
+}
