@@ -8,6 +8,7 @@ mod compressed;
 mod conformance;
 mod corpus;
 mod cost;
+mod counts;
 mod damage;
 mod exact;
 mod extremes;

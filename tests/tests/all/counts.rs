@@ -1,0 +1,64 @@
+//! Calls whose ranks give counts: what ranks have for each other may differ much, and so may what
+//! ranks think of it.
+
+use foldwire::error::{Field, Reason};
+use foldwire::schedule::{Binomial, Pairwise};
+use foldwire::{Communicator, Error, Plan, Rank};
+use foldwire_sim::{End, Net, World};
+use foldwire_tests::deadline::{PATIENT, run};
+use std::time::Duration;
+
+/// What has nothing to send or receive in a round is passed over at once: time on a network moves
+/// only while ranks wait, and here none waits for anything but frames.
+#[test]
+fn two_ranks_with_much_for_each_other_need_no_turns_for_the_others() {
+    const SIZE: usize = 9;
+    let net = Net { frame_bytes: 1024, frames_per_rank: 5, depth: 1, ..Net::default() };
+    let run = World::new(SIZE, 1).net(net).run(|endpoint| async {
+        let mut comm = Communicator::new(endpoint)?;
+        comm.config_mut().lanes = 1;
+        let rank = comm.rank().index();
+        let n_for = |source: usize, to: usize| if (source, to) == (7, 8) { 20_000 } else { 0 };
+        let send_counts: Vec<usize> = (0..SIZE).map(|to| n_for(rank, to)).collect();
+        let recv_counts: Vec<usize> = (0..SIZE).map(|source| n_for(source, rank)).collect();
+        let send = vec![rank as f32; send_counts.iter().sum()];
+        let mut recv = vec![0.0f32; recv_counts.iter().sum()];
+        let plan = Plan::raw().with_schedule(&Pairwise);
+        comm.start_all_to_all_v(&send, &send_counts, &mut recv, &recv_counts, &plan)?.await?;
+        assert!(recv.iter().all(|&x| x == 7.0));
+        Ok::<_, Error>(())
+    });
+    assert!(run.ends.iter().all(|end| matches!(end, End::Returned(Ok(())))), "{:?}", run.ends);
+    // A hundred frames one after the other. Were ranks looked at in vain, time would jump.
+    assert!(run.time < Duration::from_millis(50), "{:?}", run.time);
+}
+
+/// The same number of values in all, and in the message of several shares, but not of each.
+#[test]
+fn ranks_that_divide_a_message_differently_disagree_on_the_segment() {
+    for root_differs in [false, true] {
+        let outcomes = run(4, PATIENT, move |comm| {
+            let rank = comm.rank().index();
+            let differs = (rank == 0) == root_differs;
+            let counts = if differs { [5, 5, 3, 7] } else { [5, 5, 7, 3] };
+            let send = if rank == 0 { vec![1.5f32; 20] } else { Vec::new() };
+            let mut own = vec![0.0; counts[rank]];
+            let plan = Plan::raw().with_schedule(&Binomial);
+            comm.scatter_v(&counts, &send, &mut own, Rank(0), &plan).map(|_| ())
+        });
+        // Rank 2 passes on what rank 3 is to get.
+        let found = outcomes[2];
+        let is_told =
+            matches!(found, Err(Error::Mismatch { rank: Rank(0), field: Field::Segment, .. }));
+        assert!(is_told, "{found:?}");
+        let hears = |outcome: &Result<(), Error>| match outcome {
+            Ok(()) => true,
+            Err(error) => matches!(
+                error,
+                Error::Mismatch { field: Field::Segment, .. }
+                    | Error::Aborted { reason: Reason::Mismatch(Field::Segment), .. }
+            ),
+        };
+        assert!(outcomes.iter().all(hears) && outcomes[3].is_err(), "{outcomes:?}");
+    }
+}
