@@ -1,5 +1,6 @@
 //! Several calls under way at once, on one communicator and on groups that overlap.
 
+use crate::case::Counts;
 use crate::suite::{PATIENT, SIZES};
 use crate::{Backend, Case, Threads, pairwise, pairwise_of, with_type};
 use foldwire::{
@@ -8,6 +9,8 @@ use foldwire::{
 
 /// Calls under way at once on a communicator.
 const N_CALLS: usize = 6;
+/// All cases are dealt evenly.
+static NO_COUNTS: Counts = Counts::NONE;
 
 /// A transport of one channel has nothing to show here.
 pub(crate) fn at_once<M: Fn(Option<usize>) -> B, B: Backend>(make: &M, size: usize) {
@@ -66,7 +69,7 @@ fn batch<'a, X: Transport + 'a>(
     let mut waits: Vec<Option<Wait<'_>>> = Vec::new();
     for case in cases {
         waits.push(Some(with_type!(case.dtype, T => {
-            let call = case.start_at_once::<T, X>(world)?;
+            let call = case.start_at_once::<T, X>(world, &NO_COUNTS)?;
             Box::new(move || word(case, world.rank().index(), call.wait().into_result()?))
         })));
     }

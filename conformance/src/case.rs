@@ -3,9 +3,11 @@
 mod call;
 mod check;
 mod cover;
+mod deal;
 
 pub use call::Buffers;
 pub use cover::{all, pairwise, pairwise_of};
+pub use deal::{Counts, Deal};
 
 use crate::data::{self, Random};
 use crate::with_type;
@@ -138,6 +140,8 @@ pub struct Case {
     pub division: Division,
     /// Where a relative bound takes the range from.
     pub sampling: Sampling,
+    /// How values are dealt to ranks, where a call can take counts.
+    pub deal: Deal,
 }
 
 impl fmt::Debug for Case {
@@ -159,7 +163,15 @@ impl fmt::Debug for Case {
             self.scope,
             self.division,
             if self.rough { ", rough" } else { "" },
-        )
+        )?;
+        match (self.deal, self.collective) {
+            (Deal::Even, _) => Ok(()),
+            (_, Collective::AllToAll) => {
+                let counts: Vec<Counts> = (0..self.size).map(|rank| self.counts(rank)).collect();
+                write!(f, ", {counts:?}")
+            }
+            _ => write!(f, ", {:?}", self.counts(0)),
+        }
     }
 }
 
@@ -254,6 +266,7 @@ impl Case {
             rough: i[axis::ROUGH] == 1,
             division: [Division::Blocks, Division::Interleaved][i[axis::DIVISION]],
             sampling: [Sampling::Always, Sampling::Never][i[axis::SAMPLING]],
+            deal: Deal::Even,
         }
     }
 
@@ -284,6 +297,7 @@ impl Case {
             (data, call, case.pipeline.code(), case.codec, case.bound, case.scope, case.sampling)
         };
         parts(self) == parts(other)
+            && (0..self.size).all(|rank| self.counts(rank) == other.counts(rank))
     }
 
     /// The plan of the case.
@@ -303,39 +317,17 @@ impl Case {
         if self.rough { data::rough(rank, self.count) } else { data::smooth(rank, self.count) }
     }
 
-    fn share(&self, rank: usize) -> Range<usize> {
-        foldwire::layout::share(self.count, self.size, rank)
-    }
-
     /// Whether the result replaces the operand: an all-to-all can do that with equal shares only.
     fn is_in_place(&self) -> bool {
-        let is_even =
-            self.collective != Collective::AllToAll || self.count.is_multiple_of(self.size);
-        self.in_place && is_even
-    }
-
-    /// Where in the ranks' inputs the value is that `rank` finds at this place of its result: whose
-    /// it is if nothing is reduced, and where.
-    fn origin(&self, rank: usize, place: usize) -> (usize, usize) {
-        let owner = match self.collective {
-            Collective::Broadcast | Collective::Scatter => self.root,
-            Collective::AllToAll => {
-                let share = self.share(rank);
-                return (place / share.len(), share.start + place % share.len());
-            }
-            Collective::AllGather | Collective::Gather => {
-                (0..self.size).find(|&r| self.share(r).contains(&place)).unwrap_or(0)
-            }
-            _ => 0,
-        };
-        (owner, place)
+        let has_equal = self.deal == Deal::Even && self.count.is_multiple_of(self.size);
+        self.in_place && (self.collective != Collective::AllToAll || has_equal)
     }
 
     /// The part of the logical array that `rank` ends with, if any; of an all-to-all, the places of
     /// its result.
     fn result_range(&self, rank: usize) -> Range<usize> {
         match self.collective {
-            Collective::AllToAll => 0..self.size * self.share(rank).len(),
+            Collective::AllToAll => 0..self.n_received(rank),
             Collective::ReduceScatter | Collective::Scatter => self.share(rank),
             Collective::Gather | Collective::Reduce if rank != self.root => 0..0,
             Collective::ExclusiveScan if rank == 0 => 0..0,
@@ -346,36 +338,56 @@ impl Case {
 
 /// A choice on every axis, for groups of any size and short arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice(Indices);
+pub struct Choice {
+    indices: Indices,
+    deal: Deal,
+}
 
 impl Choice {
-    /// Any choice.
+    /// Any choice, dealt evenly.
     pub fn draw(random: &mut Random) -> Self {
-        Self(AXES.map(|n| random.below(n)))
+        Self { indices: AXES.map(|n| random.below(n)), deal: Deal::Even }
+    }
+
+    /// The same choice, dealt so if there is a call that takes counts.
+    #[must_use]
+    pub const fn dealt(self, deal: Deal) -> Self {
+        if deal::takes_counts(ROUTES[self.indices[axis::ROUTE]].0) {
+            Self { deal, ..self }
+        } else {
+            self
+        }
+    }
+
+    /// Whether ranks give counts.
+    #[must_use]
+    pub const fn has_counts(&self) -> bool {
+        matches!(self.deal, Deal::Uneven(_))
     }
 
     /// Another choice on one axis: what a rank might do that disagrees with the others. It has the
     /// same data.
     #[must_use]
-    pub fn twisted(mut self, random: &mut Random) -> Self {
+    pub fn twisted(self, random: &mut Random) -> Self {
         let may_differ = |axis: &usize| ![axis::SIZE, axis::ROUGH].contains(axis);
         let axes: Vec<usize> = (0..AXES.len()).filter(may_differ).collect();
         let axis = *random.pick(&axes);
-        self.0[axis] = (self.0[axis] + 1 + random.below(AXES[axis] - 1)) % AXES[axis];
-        self
+        let mut indices = self.indices;
+        indices[axis] = (indices[axis] + 1 + random.below(AXES[axis] - 1)) % AXES[axis];
+        Self { indices, deal: Deal::Even }.dealt(self.deal)
     }
 
     /// One of the suite's sizes.
     #[must_use]
     pub const fn size(&self) -> usize {
-        SIZES[self.0[axis::SIZE]]
+        SIZES[self.indices[axis::SIZE]]
     }
 
     /// The case of these choices on `size` ranks with a short array.
     #[must_use]
     pub fn short_case(&self, size: usize) -> Case {
-        let count = [0, 1, size - 1, 31, 100, 500, 2000][self.0[axis::COUNT]];
-        Case { count, ..Case::of_size(size, self.0) }
+        let count = [0, 1, size - 1, 31, 100, 500, 2000][self.indices[axis::COUNT]];
+        Case { count, deal: self.deal, ..Case::of_size(size, self.indices) }
     }
 }
 
@@ -400,6 +412,7 @@ impl Case {
             rough: false,
             division: Division::Interleaved,
             sampling: Sampling::Auto,
+            deal: Deal::Even,
         }
     }
 }

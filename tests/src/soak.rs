@@ -1,8 +1,9 @@
 //! The soak: whatever goes wrong, every rank gets the right result or a typed error, in time.
 //!
-//! A seed draws a [`Scenario`]: a group, a network, some calls of the suite's tables, messages
-//! between neighbours before them, and what goes wrong. The scenario runs on the simulator, and a
-//! judge decides whether every rank did what the library promises:
+//! A seed draws a [`Scenario`]: a group, a network, some calls of the suite's tables, evenly dealt
+//! or by counts of which many are 0, messages between neighbours before them, and what goes wrong.
+//! The scenario runs on the simulator, and a judge decides whether every rank did what the library
+//! promises:
 //!
 //! - a rank returns a result that the oracle accepts, the same bits on all ranks where the
 //!   collective promises it; or a typed error that names another rank, no later than the time limit
@@ -12,7 +13,8 @@
 //!   differs in nothing that others can tell, every call succeeds; nobody complains of damaged
 //!   frames or of disagreement where there are none, of a lost peer where none left, of a rank that
 //!   gave up where it did not, or of a silent one where one gave up and nothing else happened;
-//! - where ranks made different calls, and that is all, each that fails says on what;
+//! - where ranks made different calls, and that is all, each that fails says on what; where they
+//!   differ in how many values one has for another, that one has no result;
 //! - after a call was given up, and nothing else, all ranks come back in one group;
 //! - after an error every call says that the communicator is unusable;
 //! - nobody panics, nobody hangs, and all frames come back.

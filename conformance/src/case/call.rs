@@ -3,7 +3,7 @@
 //! The call is only started here, so that whoever runs it decides how it is driven: waited for,
 //! polled, or dropped.
 
-use super::Case;
+use super::{Case, Counts, Deal};
 use crate::data;
 use foldwire::{
     Collective, Communicator, Error, Float, Operation, Pending, Rank, Report, SharedCommunicator,
@@ -17,13 +17,14 @@ pub struct Buffers<T> {
     data: Vec<T>,
     /// Room for the result of calls out of place.
     recv: Vec<T>,
+    counts: Counts,
 }
 
 impl Case {
     /// What `rank` starts with. Where it contributes nothing there is garbage.
     #[must_use]
     pub fn buffers<T: Float>(&self, rank: usize) -> Buffers<T> {
-        let mut data = self.input::<T>(rank);
+        let mut data = self.dealt(&self.input::<T>(rank), rank).into_owned();
         let garbage = T::from_f64(-77.0);
         let mut recv = vec![garbage; self.result_range(rank).len()];
         match self.collective {
@@ -40,7 +41,7 @@ impl Case {
             }
             _ => {}
         }
-        Buffers { data, recv }
+        Buffers { data, recv, counts: self.counts(rank) }
     }
 
     /// Starts one rank's call.
@@ -58,7 +59,34 @@ impl Case {
         let (plan, op, root) = (&self.plan(), self.op.op::<T>(), Rank::new(self.root));
         let rank = comm.rank().index();
         let (share, count) = (self.share(rank), self.count);
-        let Buffers { data, recv } = buffers;
+        let Buffers { data, recv, counts: Counts { send: counts, recv: expected } } = buffers;
+        if self.deal != Deal::Even {
+            return match (self.collective, self.is_in_place()) {
+                (Collective::ReduceScatter, true) => {
+                    comm.start_reduce_scatter_v_in_place(data, counts, op, plan)
+                }
+                (Collective::ReduceScatter, false) => {
+                    comm.start_reduce_scatter_v(data, recv, counts, op, plan)
+                }
+                (Collective::AllGather, true) => {
+                    comm.start_all_gather_v_in_place(data, counts, plan)
+                }
+                (Collective::AllGather, false) => {
+                    comm.start_all_gather_v(&data[share], recv, counts, plan)
+                }
+                (Collective::Scatter, _) => {
+                    let send = if rank == self.root { &data[..] } else { &[] };
+                    comm.start_scatter_v(counts, send, recv, root, plan)
+                }
+                (Collective::Gather, _) => {
+                    comm.start_gather_v(counts, &data[share], recv, root, plan)
+                }
+                (Collective::AllToAll, _) => {
+                    comm.start_all_to_all_v(data, counts, recv, expected, plan)
+                }
+                (other, _) => panic!("the suite has no call by counts for {}", other.name()),
+            };
+        }
         match (self.collective, self.is_in_place()) {
             (Collective::AllReduce, true) => comm.start_all_reduce(data, op, plan),
             (Collective::AllReduce, false) => comm.start_all_reduce_into(data, recv, op, plan),
@@ -87,8 +115,8 @@ impl Case {
         }
     }
 
-    /// Starts one rank's call beside others. What it gives back is for
-    /// [`result_at_once`](Self::result_at_once).
+    /// Starts one rank's call beside others, which gives its [`counts`](Self::counts). What it
+    /// gives back is for [`result_at_once`](Self::result_at_once).
     ///
     /// # Errors
     /// The call's.
@@ -98,11 +126,39 @@ impl Case {
     pub fn start_at_once<'a, T: Float, X: Transport + 'a>(
         &self,
         comm: &SharedCommunicator<'a, X>,
+        counts: &'a Counts,
     ) -> Result<Pending<'a, X, T, Vec<T>>, Error> {
         let (plan, op, root) = (&self.plan(), self.op.op::<T>(), Rank::new(self.root));
         let rank = comm.rank().index();
         let (share, count) = (self.share(rank), self.count);
-        let Buffers { data, recv } = self.buffers::<T>(rank);
+        let Buffers { data, recv, .. } = self.buffers::<T>(rank);
+        if self.deal != Deal::Even {
+            let Counts { send: counts, recv: expected } = counts;
+            let own = |data: Vec<T>| Vec::from(&data[share]);
+            return match (self.collective, self.is_in_place()) {
+                (Collective::ReduceScatter, true) => {
+                    comm.start_reduce_scatter_v_in_place(data, counts, op, plan)
+                }
+                (Collective::ReduceScatter, false) => {
+                    comm.start_reduce_scatter_v(data, recv, counts, op, plan)
+                }
+                (Collective::AllGather, true) => {
+                    comm.start_all_gather_v_in_place(data, counts, plan)
+                }
+                (Collective::AllGather, false) => {
+                    comm.start_all_gather_v(own(data), recv, counts, plan)
+                }
+                (Collective::Scatter, _) => {
+                    let send = if rank == self.root { data } else { Vec::new() };
+                    comm.start_scatter_v(counts, send, recv, root, plan)
+                }
+                (Collective::Gather, _) => comm.start_gather_v(counts, own(data), recv, root, plan),
+                (Collective::AllToAll, _) => {
+                    comm.start_all_to_all_v(data, counts, recv, expected, plan)
+                }
+                (other, _) => panic!("the suite has no call by counts for {}", other.name()),
+            };
+        }
         match (self.collective, self.is_in_place()) {
             (Collective::AllReduce, true) => comm.start_all_reduce(data, op, plan),
             (Collective::AllReduce, false) => comm.start_all_reduce_into(data, recv, op, plan),
@@ -142,7 +198,8 @@ impl Case {
     pub fn result_at_once<T: Float>(&self, rank: usize, given_back: Vec<T>) -> Vec<T> {
         let moves_apart = matches!(self.collective, Collective::Scatter | Collective::Gather);
         if self.is_in_place() && !moves_apart {
-            self.result(rank, Buffers { data: given_back, recv: Vec::new() })
+            let counts = Counts::NONE;
+            self.result(rank, Buffers { data: given_back, recv: Vec::new(), counts })
         } else {
             given_back
         }
@@ -154,9 +211,10 @@ impl Case {
     /// If the call changed what it must not touch.
     #[must_use]
     pub fn result<T: Float>(&self, rank: usize, buffers: Buffers<T>) -> Vec<T> {
-        let Buffers { data, recv } = buffers;
+        let Buffers { data, recv, .. } = buffers;
         if self.collective == Collective::ReduceScatter && self.in_place {
-            let (before, share) = (self.input::<T>(rank), self.share(rank));
+            let input = self.input::<T>(rank);
+            let (before, share) = (self.dealt(&input, rank), self.share(rank));
             let others = |x: &[T]| data::bits(&[&x[..share.start], &x[share.end..]].concat());
             assert!(others(&before) == others(&data), "{self:?}: other shares changed");
         }

@@ -1,6 +1,6 @@
 //! Whether the results of a [`Case`] are right.
 
-use super::{Case, Operation};
+use super::{Case, Deal, Operation};
 use crate::{Backend, Threads, data, oracle, with_type};
 use foldwire::schedule::Call;
 use foldwire::{Collective, Communicator, Float, Rank, Report, Scope, Transport};
@@ -99,7 +99,23 @@ impl Case {
         report: &Report,
         inputs: &[Vec<T>],
     ) -> Result<(), String> {
-        let asked = self.asked(inputs);
+        self.verify_among(rank, result, report, inputs, &|_| self.deal)
+    }
+
+    /// As [`verify`](Self::verify), where the data of some ranks is dealt in another way than this
+    /// rank takes it for, and nobody can tell.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn verify_among<T: Float>(
+        &self,
+        rank: usize,
+        result: &[T],
+        report: &Report,
+        inputs: &[Vec<T>],
+        deal_of: &dyn Fn(usize) -> Deal,
+    ) -> Result<(), String> {
+        let asked = self.asked(inputs, deal_of);
         let terms = if self.codec.is_exact() { Some(0.0) } else { oracle::error_terms(self) };
         // A bound may come out smaller: of a sample's range, or shared among operands. Powers of
         // ten differ in the last bit.
@@ -112,15 +128,14 @@ impl Case {
         }
         let bound_on_result =
             (self.scope == Scope::Result && !self.codec.is_exact()).then_some(asked);
-        let range = self.result_range(rank);
-        if result.len() != range.len() {
-            return Err(format!("{} values instead of {}", result.len(), range.len()));
+        let origins = self.origins(rank);
+        if result.len() != origins.len() {
+            return Err(format!("{} values instead of {}", result.len(), origins.len()));
         }
         let call = Call::new(self.collective, self.size, Rank::new(self.root));
         let mut operands = vec![0.0; call.n_operands(Rank::new(rank))];
-        for (&got, i) in result.iter().zip(range) {
-            let context = |wrong| format!("value {i}: {wrong}; {report:?}");
-            let (owner, at) = self.origin(rank, i);
+        for (place, (&got, (owner, at))) in result.iter().zip(origins).enumerate() {
+            let context = |wrong| format!("value {place}: {wrong}; {report:?}");
             for (operand, input) in operands.iter_mut().zip(inputs) {
                 *operand = input[at].to_f64();
             }
@@ -181,16 +196,21 @@ impl Case {
     }
 
     /// The bound on each operand that the case asks for.
-    fn asked<T: Float>(&self, inputs: &[Vec<T>]) -> f64 {
+    fn asked<T: Float>(&self, inputs: &[Vec<T>], deal_of: &dyn Fn(usize) -> Deal) -> f64 {
         if self.codec.is_exact() {
             return 0.0;
         }
-        let contributed = inputs.iter().enumerate().map(|(rank, input)| match self.collective {
-            Collective::Broadcast | Collective::Scatter if rank != self.root => &[],
-            Collective::AllGather | Collective::Gather => &input[self.share(rank)],
-            _ => &input[..],
+        let contributed = inputs.iter().enumerate().flat_map(|(rank, input)| {
+            let made = Self { deal: deal_of(rank), ..*self };
+            let dealt = made.dealt(input, rank);
+            let range = match self.collective {
+                Collective::Broadcast | Collective::Scatter if rank != self.root => 0..0,
+                Collective::AllGather | Collective::Gather => made.share(rank),
+                _ => 0..dealt.len(),
+            };
+            range.map(move |at| dealt[at].to_f64())
         });
-        oracle::absolute(self.bound, contributed.flatten().map(|x| x.to_f64()))
+        oracle::absolute(self.bound, contributed)
     }
 }
 

@@ -1,7 +1,7 @@
 //! From a seed to what happens: group, network, calls, and what goes wrong.
 
 use crate::Case;
-use crate::case::Choice;
+use crate::case::{Choice, Deal};
 use foldwire::kernel::Level;
 use foldwire::schedule::TwoLevels;
 use foldwire::transport::{FRAMES_PER_LANE, MAX_LANES, MIN_FRAME_BYTES};
@@ -134,7 +134,14 @@ impl Trouble {
         let whom = Rank::new(rank);
         match random.below(12) {
             0 => Self::Late { rank, call, by: long(random) },
-            1 => Self::Twist { rank, call, choice: calls[call].twisted(random) },
+            1 => {
+                let twisted = calls[call].twisted(random);
+                // Where ranks give counts, every other time in these.
+                let mut fork = Random(!random.0);
+                let by_counts = calls[call].has_counts() && fork.one_in(2);
+                let recounted = calls[call].dealt(Deal::Uneven(fork.bits()));
+                Self::Twist { rank, call, choice: if by_counts { recounted } else { twisted } }
+            }
             2 => match random.below(3) {
                 0 => Self::Lanes { rank, lanes: 1 + random.below(MAX_LANES) },
                 1 => Self::Checksum { rank },
@@ -234,6 +241,14 @@ impl Scenario {
         let halo = more.one_in(3).then(|| more.below(2000)).filter(|_| !at_once);
         // Inside one node nothing would be encoded.
         net.ranks_per_node = Some(1 + more.below(3)).filter(|&n| n < size).unwrap_or(1);
+        // Drawn last, so that whatever else a seed draws is as it was without.
+        let calls: Vec<Choice> = calls
+            .into_iter()
+            .map(|call| {
+                let deal = Deal::Uneven(more.bits());
+                if more.one_in(3) { call.dealt(deal) } else { call }
+            })
+            .collect();
         let (shrinks, troubles) = (shrinks && !at_once, Vec::new());
         net.channels = if at_once { calls.len() } else { 1 };
         net.channels += usize::from(origin != Origin::Transport);

@@ -2,6 +2,7 @@
 
 use super::draw::{Scenario, TIMEOUT, Trouble};
 use super::perform::{Called, Outcome, Performance, Regrouped};
+use crate::case::Deal;
 use crate::{Case, data, with_type};
 use foldwire::error::Reason;
 use foldwire::transport::TransportErrorKind;
@@ -135,8 +136,17 @@ fn judge_call(scenario: &Scenario, performance: &Performance, call: usize) -> Re
                         "a result without rank {other}, which never called"
                     )));
                 }
+                if let Some(other) = (0..scenario.size).find(|&other| {
+                    called(other)
+                        .is_some_and(|theirs| differ_in_counts(case, &theirs.case, other, rank))
+                }) {
+                    return Err(context(format!(
+                        "a result, though rank {other} has another number of values for it"
+                    )));
+                }
+                let deal_of = |rank| called(rank).map_or(case.deal, |called| called.case.deal);
                 let digest = with_type!(case.dtype, T => {
-                    verify(case, rank, &data::from_bytes::<T>(values), report)
+                    verify(case, rank, &data::from_bytes::<T>(values), report, &deal_of)
                 });
                 let digest = digest.map_err(context)?;
                 if case.is_the_same_everywhere() && !is_twisted {
@@ -163,9 +173,18 @@ fn verify<T: Float>(
     rank: usize,
     values: &[T],
     report: &Report,
+    deal_of: &dyn Fn(usize) -> Deal,
 ) -> Result<u64, String> {
-    case.verify(rank, values, report, &case.inputs())?;
+    case.verify_among(rank, values, report, &case.inputs(), deal_of)?;
     Ok(data::digest(values))
+}
+
+/// Whether `rank`, whose case is `ours`, waits for another number of values than `other` sends.
+fn differ_in_counts(ours: &Case, theirs: &Case, other: usize, rank: usize) -> bool {
+    other != rank
+        && ours.collective == theirs.collective
+        && ours.deal != theirs.deal
+        && ours.n_passing(other, rank) != theirs.n_passing(other, rank)
 }
 
 /// The other ranks without which `rank` cannot have a result.

@@ -1,7 +1,7 @@
 //! Running a [`Scenario`] on the simulator, and writing down what every rank saw.
 
 use super::draw::{Origin, PATIENCE, Scenario, TIMEOUT, Trouble};
-use crate::case::Buffers;
+use crate::case::{Buffers, Counts};
 use crate::{Case, data, with_type};
 use foldwire::{
     Bound, Communicator, Error, Float, Incoming, Op, Operation, Outgoing, Plan, Rank, Report,
@@ -87,6 +87,13 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     let refused = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     let last = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     let groups = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
+    // They outlive the communicators on which calls are under way.
+    let counts: Vec<Vec<Counts>> = (0..scenario.size)
+        .map(|rank| {
+            let calls = 0..scenario.calls.len();
+            calls.map(|call| scenario.case_of(call, rank).0.counts(rank)).collect()
+        })
+        .collect();
     let (staying, staying_at_once) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
     let faults = scenario.troubles.iter().filter_map(|trouble| match trouble {
         Trouble::Net(fault) => Some(*fault),
@@ -98,7 +105,7 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
         if scenario.at_once {
             let (world, comm) = at_once(scenario, endpoint).await;
             match &comm {
-                Ok(comm) => play_at_once(scenario, comm, &clock, &log).await,
+                Ok(comm) => play_at_once(scenario, comm, &counts[rank], &clock, &log).await,
                 Err(why) if !clock.is_dead() => refused.borrow_mut()[rank] = Some(*why),
                 Err(_) => {}
             }
@@ -262,15 +269,15 @@ fn polls(scenario: &Scenario, rank: usize, call: usize) -> Option<usize> {
     })
 }
 
-type Comm = SharedCommunicator<'static, Endpoint>;
+type Comm<'a> = SharedCommunicator<'a, Endpoint>;
 /// Looks at a call; the bytes of its result. `None` if it was to be dropped, and was not done.
-type Look = Box<dyn FnMut(bool) -> Poll<Option<Result<(Vec<u8>, Report), Error>>>>;
+type Look<'a> = Box<dyn FnMut(bool) -> Poll<Option<Result<(Vec<u8>, Report), Error>>> + 'a>;
 
 /// The first communicator, and the one for the calls or why there is none.
-async fn at_once(
+async fn at_once<'a>(
     scenario: &Scenario,
     endpoint: Endpoint,
-) -> (Option<Comm>, Result<Comm, (Error, Duration)>) {
+) -> (Option<Comm<'a>>, Result<Comm<'a>, (Error, Duration)>) {
     let (clock, config) = (endpoint.clock(), scenario.config(endpoint.rank().index()));
     let n_calls = scenario.calls.len();
     let n_first = if scenario.origin == Origin::Transport { n_calls } else { 1 };
@@ -300,14 +307,20 @@ async fn at_once(
 }
 
 /// One rank's program where all calls are under way at once.
-async fn play_at_once(scenario: &Scenario, comm: &Comm, clock: &Clock, log: &Log) {
-    let (n_calls, rank) = (scenario.calls.len(), comm.rank().index());
+async fn play_at_once<'a>(
+    scenario: &Scenario,
+    comm: &Comm<'a>,
+    counts: &'a [Counts],
+    clock: &Clock,
+    log: &Log,
+) {
+    let rank = comm.rank().index();
     let mut under_way = Vec::new();
-    for call in 0..n_calls {
+    for (call, counts) in counts.iter().enumerate() {
         come_late(scenario, clock, rank, call).await;
         let (case, is_twisted) = scenario.case_of(call, rank);
         log.borrow_mut()[rank].push(Called { case, is_twisted, outcome: Outcome::UnderWay });
-        let look = with_type!(case.dtype, T => start::<T>(case, comm));
+        let look = with_type!(case.dtype, T => start::<T>(case, comm, counts));
         let look = look.unwrap_or_else(|error| Box::new(move |_| Poll::Ready(Some(Err(error)))));
         under_way.push((call, case, look, polls(scenario, rank, call)));
     }
@@ -319,7 +332,8 @@ async fn play_at_once(scenario: &Scenario, comm: &Comm, clock: &Clock, log: &Log
                 polls.iter_mut().for_each(|left| *left -= 1);
                 return true;
             };
-            let next = || with_type!(case.dtype, T => start_again::<T>(case, comm));
+            let counts = &counts[*call];
+            let next = || with_type!(case.dtype, T => start_again::<T>(case, comm, counts));
             let outcome = match result {
                 // What a dead rank saw of its own death.
                 _ if clock.is_dead() => Outcome::UnderWay,
@@ -342,8 +356,8 @@ async fn play_at_once(scenario: &Scenario, comm: &Comm, clock: &Clock, log: &Log
     .await;
 }
 
-fn start<T: Float>(case: Case, comm: &Comm) -> Result<Look, Error> {
-    let mut call = Some(case.start_at_once::<T, _>(comm)?);
+fn start<'a, T: Float>(case: Case, comm: &Comm<'a>, counts: &'a Counts) -> Result<Look<'a>, Error> {
+    let mut call = Some(case.start_at_once::<T, _>(comm, counts)?);
     let rank = comm.rank().index();
     Ok(Box::new(move |drops| {
         if drops && call.take_if(|call| !call.is_finished()).is_some() {
@@ -358,8 +372,8 @@ fn start<T: Float>(case: Case, comm: &Comm) -> Result<Look, Error> {
 }
 
 /// What another call says.
-fn start_again<T: Float>(case: &Case, comm: &Comm) -> Option<Error> {
-    case.start_at_once::<T, _>(comm).err()
+fn start_again<'a, T: Float>(case: &Case, comm: &Comm<'a>, counts: &'a Counts) -> Option<Error> {
+    case.start_at_once::<T, _>(comm, counts).err()
 }
 
 /// Forms a group with whoever else is left, and sums up in it who that is.
