@@ -111,6 +111,6 @@ pub use queue::{Finished, Queue};
 pub use report::Report;
 pub use schedule::Collective;
 #[cfg(feature = "alloc")]
-pub use shared::{Pending, SharedCommunicator, Split};
+pub use shared::{GroupCall, Pending, SharedCommunicator, Split};
 pub use shrink::Shrink;
 pub use transport::{Distance, Rank, Tag, Transport};

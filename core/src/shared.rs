@@ -6,6 +6,7 @@ mod pending;
 mod split;
 mod two_levels;
 
+pub use group::GroupCall;
 pub use pending::Pending;
 pub use split::Split;
 
@@ -68,6 +69,8 @@ pub struct SharedCommunicator<'a, X: Transport + 'a> {
     seats: Rc<[Rc<Seat<'a, X>>]>,
     /// The seat of the next call.
     next: Cell<usize>,
+    /// A group call is under way, which takes seats as it goes on.
+    is_in_group: Cell<bool>,
     /// The members in the order of their ranks, as the transport's ranks; `None`: all of those.
     members: Option<Rc<[Rank]>>,
     rank: Rank,
@@ -108,7 +111,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let own = node.rank();
         let position = |members: &Rc<[Rank]>| members.iter().position(|&member| member == own);
         let rank = members.as_ref().and_then(position).map_or(own, Rank::new);
-        Ok(Self { node, seats, next: Cell::new(0), members, rank })
+        let (next, is_in_group) = (Cell::new(0), Cell::new(false));
+        Ok(Self { node, seats, next, is_in_group, members, rank })
     }
 
     /// This rank.
@@ -155,8 +159,16 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.node.pass().unwrap_or(false)
     }
 
-    /// The seat of the next call.
+    /// The seat of the next call, if it may be made now.
     fn seat(&self) -> Result<&Rc<Seat<'a, X>>, Error> {
+        if self.is_in_group.get() && !self.is_poisoned() {
+            return Err(Error::TooManyCalls { max: self.seats.len() });
+        }
+        self.next_seat()
+    }
+
+    /// The seat of the next call.
+    fn next_seat(&self) -> Result<&Rc<Seat<'a, X>>, Error> {
         if self.is_poisoned() {
             return Err(Error::Poisoned);
         }

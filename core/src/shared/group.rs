@@ -5,6 +5,8 @@
 //! calls are under way as the communicator can hold. Every array ends with the bits of a call of
 //! its own.
 //!
+//! *Driving.* The whole is one task, from the looks to the last call. It moves while it is polled.
+//!
 //! *Shared frames.* Arrays so short that a schedule would move each as a whole are one call
 //! together, as many as are sure to fit a frame: a run of parts, an array each, of which every
 //! segment is computed by the codec of its array. So a message carries what were many.
@@ -19,17 +21,23 @@ use crate::collective::{Communicator, Request, Step, Terms, Underway, survey};
 use crate::element::Element;
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
-use crate::node::{Port, Seat};
+use crate::node::{Node, Port, Seat};
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::schedule::Collective;
 use crate::transport::Transport;
+use alloc::boxed::Box;
+use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::cell::RefMut;
+use core::cell::{Cell, RefMut};
+use core::fmt;
+use core::future::{Future, poll_fn};
 use core::iter::once;
 use core::ops::Range;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
 /// Frames are shared up to so many bytes even if fewer calls are under way than there may be.
@@ -123,10 +131,40 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         op: Op<'_, T>,
         plan: &Plan,
     ) -> Result<Vec<Report>, Error> {
+        self.start_all_reduce_group(arrays, op, plan)?.wait()
+    }
+
+    /// Starts what [`all_reduce_group`](Self::all_reduce_group) does. It may take all of the calls
+    /// that there may be: until it is done, another on this communicator is
+    /// [`Error::TooManyCalls`].
+    ///
+    /// # Errors
+    /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`].
+    pub fn start_all_reduce_group<'g, T: Element>(
+        &'g self,
+        arrays: &'g mut [(&mut [T], Bound)],
+        op: Op<'g, T>,
+        plan: &Plan,
+    ) -> Result<GroupCall<'g, 'a, X>, Error> {
         let plans: Vec<Plan> = arrays.iter().map(|(_, bound)| plan.with_bound(*bound)).collect();
         // What is wrong with one shows before anything is sent of another.
         let (terms, calls) = self.calls(arrays, op, &plans)?;
-        let (extents, look) = self.look(arrays, &terms)?;
+        self.is_in_group.set(true);
+        let pace = Rc::new(Pace::default());
+        let task: Task<'g> = Box::pin(self.group(arrays, op, terms, calls, Rc::clone(&pace)));
+        Ok(GroupCall { comm: self, task: Some(task), pace })
+    }
+
+    /// The task of a group call.
+    async fn group<'g, T: Element>(
+        &self,
+        arrays: &mut [(&mut [T], Bound)],
+        op: Op<'g, T>,
+        terms: Vec<Terms<'g>>,
+        calls: Vec<Range<usize>>,
+        pace: Rc<Pace>,
+    ) -> Result<Vec<Report>, Error> {
+        let (extents, look) = self.look(arrays, &terms, &pace).await?;
         let budgets: Vec<Budget> = terms
             .iter()
             .zip(extents)
@@ -143,7 +181,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 _ => (arrays.clone(), &ends[..], &mut joined[..]),
             })
         });
-        self.run_calls(buffers.collect(), op, &terms, &budgets, &mut reports)?;
+        let buffers = buffers.collect();
+        self.run_calls(buffers, op, &terms, &budgets, &mut reports, &pace).await?;
         batches.iter().filter(|batch| batch.arrays.len() > 1).for_each(|batch| batch.part(arrays));
         budgets.iter().zip(&mut reports).for_each(|(budget, report)| budget.note_in(report));
         if let Some(first) = reports.first_mut() {
@@ -154,19 +193,20 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// Makes the calls of these arrays on these buffers, as many at once as there may be. The
     /// report of each is that of its first array.
-    fn run_calls<T: Element>(
+    async fn run_calls<T: Element>(
         &self,
         calls: Vec<(Range<usize>, &[usize], &mut [T])>,
         op: Op<'_, T>,
         terms: &[Terms<'_>],
         budgets: &[Budget],
         reports: &mut [Report],
+        pace: &Pace,
     ) -> Result<(), Error> {
         let mut waiting = calls.into_iter().peekable();
         let mut running: Vec<Running<'_, 'a, '_, X, T>> = Vec::new();
         loop {
             while waiting.peek().is_some() {
-                let seat = match self.seat() {
+                let seat = match self.next_seat() {
                     Ok(seat) => seat,
                     // Until the oldest is done.
                     Err(Error::TooManyCalls { .. }) if !running.is_empty() => break,
@@ -185,10 +225,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             if running.is_empty() {
                 return Ok(());
             }
-            if !advance_all(&mut running, reports)? {
-                let rests = running.iter().map(|running| running.call.rest());
-                self.node.idle(rests.min().unwrap_or(Duration::ZERO));
-            }
+            pace.until_moved(&self.node, || advance_all(&mut running, reports)).await?;
         }
     }
 
@@ -242,10 +279,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// The extents of all ranks' data, of each array whose bound needs it, and what the look cost.
     #[allow(clippy::type_complexity, reason = "a list and a report")]
-    fn look<T: Element>(
+    async fn look<T: Element>(
         &self,
         arrays: &[(&mut [T], Bound)],
         terms: &[Terms<'_>],
+        pace: &Pace,
     ) -> Result<(Vec<Option<Option<Extent>>>, Report), Error> {
         let level = self.node.config.level;
         let mut extents = vec![None; arrays.len()];
@@ -264,20 +302,147 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             }
             let looks = asked.iter().map(|&(at, sampled)| T::look(arrays[at].0, level, sampled));
             let mut values: Vec<f64> = looks.flatten().collect();
-            cost += self.all_reduce(&mut values, Op::Max, &Plan::raw())?;
+            cost += self.maxima(&mut values, pace).await?;
             for (&(at, sampled), seen) in asked.iter().zip(values.as_chunks().0) {
                 extents[at] = survey::conclude(*seen, sampled);
             }
         }
         Ok((extents, cost))
     }
+
+    /// The largest of all ranks' values, exactly.
+    async fn maxima(&self, values: &mut [f64], pace: &Pace) -> Result<Report, Error> {
+        let mut reports = [Report::default()];
+        let mut running = {
+            let seat = self.next_seat()?;
+            let request = Request::new(Collective::AllReduce, values.len());
+            let request = request.op(Op::Max).in_place(values);
+            let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+            let on = comm.as_mut().ok_or(Error::Poisoned)?;
+            let call = Underway::start(on, &request, &Plan::raw())?;
+            seat.is_taken.set(true);
+            self.advance();
+            vec![Running { at: 0, seat, comm, call, request }]
+        };
+        while !running.is_empty() {
+            pace.until_moved(&self.node, || advance_all(&mut running, &mut reports)).await?;
+        }
+        drop(running);
+        let [report] = reports;
+        Ok(report)
+    }
 }
 
-/// Advances each call by a bounded amount of work. Whether one moved.
+/// What a group call has still to do.
+type Task<'g> = Pin<Box<dyn Future<Output = Result<Vec<Report>, Error>> + 'g>>;
+
+/// A call of several arrays under way; see [`SharedCommunicator::all_reduce_group`].
+///
+/// [`wait`](Self::wait) for it, or `.await` it. It moves while it is polled. Dropping it unfinished
+/// gives it up on all ranks, and the communicator with it.
+#[must_use = "a call that is dropped is given up"]
+pub struct GroupCall<'g, 'a, X: Transport + 'a> {
+    comm: &'g SharedCommunicator<'a, X>,
+    /// `None` once it has returned its result.
+    task: Option<Task<'g>>,
+    pace: Rc<Pace>,
+}
+
+impl<X: Transport> GroupCall<'_, '_, X> {
+    /// Drives it to its end.
+    ///
+    /// # Errors
+    /// As [`SharedCommunicator::all_reduce_group`].
+    pub fn wait(mut self) -> Result<Vec<Report>, Error> {
+        self.pace.blocks.set(true);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            if let Poll::Ready(result) = Pin::new(&mut self).poll(&mut context) {
+                return result;
+            }
+            if let Some(rest) = self.pace.rest.take() {
+                self.comm.node.idle(rest);
+            }
+        }
+    }
+}
+
+/// Once it has returned its result, it is pending for ever.
+impl<X: Transport> Future for GroupCall<'_, '_, X> {
+    type Output = Result<Vec<Report>, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(task) = &mut self.task else { return Poll::Pending };
+        let result = core::task::ready!(task.as_mut().poll(context));
+        self.task = None;
+        self.comm.is_in_group.set(false);
+        Poll::Ready(result)
+    }
+}
+
+impl<X: Transport> Drop for GroupCall<'_, '_, X> {
+    fn drop(&mut self) {
+        let Some(task) = self.task.take() else { return };
+        // What is under way is given up.
+        drop(task);
+        self.comm.is_in_group.set(false);
+        // If nothing is, the others hear of it by a call that is begun and given up.
+        if !self.comm.is_poisoned() {
+            drop(self.comm.start_barrier());
+        }
+    }
+}
+
+impl<X: Transport> fmt::Debug for GroupCall<'_, '_, X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a call of several arrays")
+    }
+}
+
+/// How a group call moves on.
+#[derive(Default)]
+struct Pace {
+    /// Who drives it does nothing else, and rests itself.
+    blocks: Cell<bool>,
+    /// How long that may be, if nothing moved.
+    rest: Cell<Option<Duration>>,
+}
+
+impl Pace {
+    /// Returns once a look has moved something, in another poll than that look; `look` says how
+    /// long to rest if nothing moved.
+    async fn until_moved<X: Transport>(
+        &self,
+        node: &Node<'_, X>,
+        mut look: impl FnMut() -> Result<Option<Duration>, Error>,
+    ) -> Result<(), Error> {
+        let mut has_moved = false;
+        poll_fn(|context| {
+            if has_moved {
+                return Poll::Ready(Ok(()));
+            }
+            let mut rest = look()?;
+            if rest.is_some() && !self.blocks.get() && node.register(context.waker()) {
+                // What came before it was registered is found now.
+                rest = look()?;
+                if rest.is_some() {
+                    return Poll::Pending;
+                }
+            }
+            self.rest.set(rest);
+            has_moved = rest.is_none();
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Advances each call by a bounded amount of work. How long to rest if none moved.
 fn advance_all<X: Transport, T: Element>(
     running: &mut Vec<Running<'_, '_, '_, X, T>>,
     reports: &mut [Report],
-) -> Result<bool, Error> {
+) -> Result<Option<Duration>, Error> {
     let (mut moved, mut failed) = (false, None);
     running.retain_mut(|one| {
         let Some(comm) = one.comm.as_mut().filter(|_| failed.is_none()) else { return true };
@@ -298,5 +463,18 @@ fn advance_all<X: Transport, T: Element>(
             }
         }
     });
-    failed.map_or(Ok(moved), Err)
+    let rests = running.iter().map(|running| running.call.rest());
+    match failed {
+        Some(error) => {
+            // Ranks that wait in another of the calls hear why, too.
+            for one in running.iter_mut() {
+                if let Some(comm) = one.comm.as_mut() {
+                    one.call.give_up(comm, Some(&error));
+                }
+            }
+            Err(error)
+        }
+        None if moved => Ok(None),
+        None => Ok(Some(rests.min().unwrap_or(Duration::ZERO))),
+    }
 }

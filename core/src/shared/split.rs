@@ -165,6 +165,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             node: Rc::clone(&self.node),
             seats: self.seats.iter().take(1).cloned().collect(),
             next: Cell::new(0),
+            is_in_group: Cell::new(false),
             members: Some(outer),
             rank,
         };

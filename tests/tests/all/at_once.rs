@@ -10,7 +10,11 @@ use foldwire::{Bound, Config, Error, Float, Op, Plan, Rank, SharedCommunicator, 
 use foldwire_sim::{End, Net, World};
 use foldwire_tests::case::{Operation, SIZES};
 use foldwire_tests::{Backend, Threads, data, suite};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 fn raw() -> Plan {
@@ -365,6 +369,74 @@ fn groups_of_different_arrays_are_a_mismatch() {
     });
 }
 
+/// Also those that wait in another call of the group than the one in which it was found out.
+#[test]
+fn all_ranks_hear_on_what_groups_disagree() {
+    for _ in 0..20 {
+        let outcomes = Threads::default().run_transports(4, |transport| {
+            let world = SharedCommunicator::new(transport, 3).unwrap();
+            let last = if world.rank() == Rank(2) { 20_001 } else { 20_000 };
+            let mut data = [9000, 30_000, last].map(|count| vec![1.0f32; count]);
+            let bound = Bound::Absolute(1e-3);
+            let mut arrays: Vec<_> = data.iter_mut().map(|x| (&mut x[..], bound)).collect();
+            world.all_reduce_group(&mut arrays, Op::Sum, &Plan::foldwire(bound))
+        });
+        for outcome in outcomes {
+            let is_told = matches!(
+                outcome,
+                Err(Error::Mismatch { .. } | Error::Aborted { reason: Reason::Mismatch(_), .. })
+            );
+            assert!(is_told, "{outcome:?}");
+        }
+    }
+}
+
+/// Woken when there is something to do, it needs few polls; meanwhile no other call may begin.
+#[test]
+fn a_group_can_be_awaited_and_has_its_communicator_to_itself() {
+    Threads::default().run_transports(3, |transport| {
+        let world = SharedCommunicator::new(transport, 2).unwrap();
+        let plan = Plan::foldwire(Bound::Relative(1e-4));
+        let input = |at: usize| data::smooth::<f32>(world.rank().index() + at, 50_000 * at + 7);
+        let sum_of = |arrays: &mut [Vec<f32>], awaits: bool| {
+            let bound = Bound::Relative(1e-4);
+            let mut arrays: Vec<_> = arrays.iter_mut().map(|x| (&mut x[..], bound)).collect();
+            let call = world.start_all_reduce_group(&mut arrays, Op::Sum, &plan).unwrap();
+            let other = world.start_barrier().err();
+            assert_eq!(other, Some(Error::TooManyCalls { max: 2 }));
+            if !awaits {
+                return call.wait().unwrap();
+            }
+            let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+            let (mut call, mut n_polls) = (pin!(call), 0);
+            loop {
+                n_polls += 1;
+                match call.as_mut().poll(&mut Context::from_waker(&waker)) {
+                    Poll::Ready(reports) => break reports.unwrap(),
+                    Poll::Pending => std::thread::park(),
+                }
+                assert!(n_polls < 20_000, "the task did not sleep");
+            }
+        };
+        let mut awaited: Vec<Vec<f32>> = (0..4).map(input).collect();
+        let mut waited = awaited.clone();
+        let reports = [sum_of(&mut awaited, true), sum_of(&mut waited, false)];
+        assert!(awaited == waited && reports.iter().all(|reports| reports.len() == 4));
+        world.barrier().unwrap();
+        // Given up, it ends the communicator on all ranks.
+        let mut data = [1.0f32; 90_000];
+        let mut arrays = [(&mut data[..], Bound::Absolute(1e-3))];
+        let call = world.start_all_reduce_group(&mut arrays, Op::Sum, &plan).unwrap();
+        if world.rank() == Rank(1) {
+            // Before it has begun, even.
+            drop(call);
+        } else {
+            assert!(matches!(call.wait(), Err(Error::Aborted { reason: Reason::Dropped, .. })));
+        }
+        assert_eq!(world.barrier().err(), Some(Error::Poisoned));
+    });
+}
+
 #[test]
 fn nobody_leaves_a_barrier_before_all_have_come() {
     for size in SIZES {
@@ -389,21 +461,18 @@ fn nobody_leaves_a_barrier_before_all_have_come() {
     }
 }
 
+/// Wakes the thread of a rank that polls futures.
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
 /// Two communicators' calls as futures that are woken, on two tasks of one thread for each rank.
 #[test]
 fn futures_of_several_calls_are_woken() {
-    use std::future::Future;
-    use std::pin::pin;
-    use std::sync::Arc;
-    use std::task::{Context, Poll, Wake, Waker};
-
-    struct Unpark(std::thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
     Threads::default().run_transports(3, |transport| {
         let world = SharedCommunicator::new(transport, 4).unwrap();
         let mut n_polls = 0;
