@@ -359,6 +359,21 @@ impl Choice {
         }
     }
 
+    /// The same choice as an array of a group call: bound and length are its own, and the rest is
+    /// that of the group's first.
+    #[must_use]
+    pub fn in_group_of(&self, first: &Self) -> Self {
+        let mut indices = first.indices;
+        if ROUTES[indices[axis::ROUTE]].0 != Collective::AllReduce {
+            indices[axis::ROUTE] = 0;
+        }
+        for axis in [axis::COUNT, axis::BOUND] {
+            indices[axis] = self.indices[axis];
+        }
+        indices[axis::IN_PLACE] = 1;
+        Self { indices, deal: Deal::Even }
+    }
+
     /// Whether ranks give counts.
     #[must_use]
     pub const fn has_counts(&self) -> bool {

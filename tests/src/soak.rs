@@ -1,9 +1,9 @@
 //! The soak: whatever goes wrong, every rank gets the right result or a typed error, in time.
 //!
 //! A seed draws a [`Scenario`]: a group, a network, some calls of the suite's tables, evenly dealt
-//! or by counts of which many are 0, messages between neighbours before them, and what goes wrong.
-//! The scenario runs on the simulator, and a judge decides whether every rank did what the library
-//! promises:
+//! or by counts of which many are 0, one after the other, at once, or as arrays of one group call,
+//! messages between neighbours before them, and what goes wrong. The scenario runs on the
+//! simulator, and a judge decides whether every rank did what the library promises:
 //!
 //! - a rank returns a result that the oracle accepts, the same bits on all ranks where the
 //!   collective promises it; or a typed error that names another rank, no later than the time limit
@@ -18,6 +18,9 @@
 //! - after a call was given up, and nothing else, all ranks come back in one group;
 //! - after an error every call says that the communicator is unusable;
 //! - nobody panics, nobody hangs, and all frames come back.
+//!
+//! Where frames are damaged and no rank has checksums, nothing is promised of results
+//! (docs/guarantees.md); the rest holds.
 //!
 //! Same seed, same run. What the suite's tables gain (collectives, schedules, codecs, …) is drawn
 //! without a change here.

@@ -20,6 +20,13 @@ pub struct Buffers<T> {
     counts: Counts,
 }
 
+impl<T> Buffers<T> {
+    /// What a call in place is made on.
+    pub fn in_place(&mut self) -> &mut [T] {
+        &mut self.data
+    }
+}
+
 impl Case {
     /// What `rank` starts with. Where it contributes nothing there is garbage.
     #[must_use]

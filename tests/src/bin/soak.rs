@@ -141,6 +141,8 @@ fn print_tally(tally: &Tally, took: Option<Duration>) {
         ("run", rows),
         ("what went wrong", tally.troubles.iter().map(|(&kind, &n)| (kind, n)).collect()),
         ("how calls ended", tally.outcomes.iter().map(|(&kind, &n)| (kind, n)).collect()),
+        ("calls by form", tally.forms.iter().map(|(&form, &[n, _])| (form, n)).collect()),
+        ("successes by form", tally.forms.iter().map(|(&form, &[_, n])| (form, n)).collect()),
     ];
     for (title, rows) in sections {
         println!("\n{title}");
@@ -174,6 +176,7 @@ fn print_json(tally: &Tally, failures: &[Failure], took: Duration) {
         "seconds": took.as_secs_f64(),
         "troubles": tally.troubles,
         "outcomes": tally.outcomes,
+        "forms": tally.forms,
     });
     // Nobody is left to tell that the output is closed.
     let _ = writeln!(std::io::stdout(), "{json:#}");

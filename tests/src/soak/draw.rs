@@ -36,6 +36,10 @@ pub struct Scenario {
     pub calls: Vec<Choice>,
     /// They are under way at the same time, not one after the other.
     pub at_once: bool,
+    /// They are arrays of one call, if they are.
+    pub grouped: bool,
+    /// How many calls their communicator can hold, if they are.
+    pub n_at_once: usize,
     /// Where their communicator comes from, if they are.
     pub origin: Origin,
     /// Before each call neighbours on a ring send each other so many values.
@@ -249,15 +253,21 @@ impl Scenario {
                 if more.one_in(3) { call.dealt(deal) } else { call }
             })
             .collect();
+        let grouped = at_once && more.one_in(3);
+        let n_arrays = if grouped { more.below(5) } else { 0 };
+        let arrays = (0..n_arrays).map(|_| Choice::draw(&mut more)).collect::<Vec<_>>();
+        let calls = [calls, arrays].concat();
+        let n_at_once = if grouped { 1 + more.below(calls.len()) } else { calls.len() };
         let (shrinks, troubles) = (shrinks && !at_once, Vec::new());
-        net.channels = if at_once { calls.len() } else { 1 };
+        net.channels = if at_once { n_at_once } else { 1 };
         net.channels += usize::from(origin != Origin::Transport);
         #[rustfmt::skip]
         let mut drawn = Self {
-            seed, size, net, lanes, levels, calls, at_once, origin, halo, leaves, troubles, shrinks,
+            seed, size, net, lanes, levels, calls, at_once, grouped, n_at_once, origin, halo,
+            leaves, troubles, shrinks,
         };
         drawn.net.frames_per_rank = drawn.n_frames(lanes);
-        (0..drawn.calls.len()).for_each(|call| drawn.fit(drawn.calls[call]));
+        (0..drawn.calls.len()).for_each(|call| drawn.fit(drawn.case(call)));
         drawn
     }
 
@@ -267,15 +277,14 @@ impl Scenario {
     }
 
     /// Makes frames long enough for the schedule of a call.
-    fn fit(&mut self, choice: Choice) {
-        let least = self.case_by(choice).min_frame_bytes();
-        self.net.frame_bytes = self.net.frame_bytes.max(least);
+    fn fit(&mut self, case: Case) {
+        self.net.frame_bytes = self.net.frame_bytes.max(case.min_frame_bytes());
     }
 
     fn add_trouble(&mut self, random: &mut Random) {
         let trouble = Trouble::draw(random, self.size, &self.calls);
-        if let Trouble::Twist { choice, .. } = trouble {
-            self.fit(choice);
+        if let Trouble::Twist { call, choice, .. } = trouble {
+            self.twisted(call, choice).into_iter().for_each(|case| self.fit(case));
         }
         if let Trouble::Lanes { lanes, .. } = trouble {
             self.net.frames_per_rank = self.net.frames_per_rank.max(self.n_frames(lanes));
@@ -302,17 +311,27 @@ impl Scenario {
     /// The case of all ranks that do nothing else in this call.
     #[must_use]
     pub fn case(&self, call: usize) -> Case {
-        self.case_by(self.calls[call])
+        self.case_among(&self.calls, call)
     }
 
-    /// An all-reduce goes by two levels where ranks know of nodes.
-    fn case_by(&self, choice: Choice) -> Case {
+    /// The case of a call of ranks that make these. An all-reduce goes by two levels where ranks
+    /// know of nodes.
+    fn case_among(&self, calls: &[Choice], call: usize) -> Case {
+        let own = calls[call];
+        let choice = if self.grouped { own.in_group_of(&calls[0]) } else { own };
         let case = choice.short_case(self.size);
         if self.origin == Origin::Nodes && case.collective == Collective::AllReduce {
             Case { schedule: &TwoLevels, ..case }
         } else {
             case
         }
+    }
+
+    /// All cases of a rank that makes another choice in one call.
+    fn twisted(&self, call: usize, choice: Choice) -> Vec<Case> {
+        let mut calls = self.calls.clone();
+        calls[call] = choice;
+        (0..calls.len()).map(|call| self.case_among(&calls, call)).collect()
     }
 
     /// Whether every call must succeed all the same: it is short, or nobody can tell.
@@ -327,7 +346,8 @@ impl Scenario {
                 true
             }
             Trouble::Twist { call, choice, .. } => {
-                self.case(call).is_same_call(&self.case_by(choice))
+                let twisted = self.twisted(call, choice).into_iter().enumerate();
+                twisted.into_iter().all(|(call, twisted)| self.case(call).is_same_call(&twisted))
             }
             Trouble::Lanes { lanes, .. } => lanes == self.lanes,
             _ => false,
@@ -347,14 +367,17 @@ impl Scenario {
 
     /// The case of `rank` in this call, and whether it is another.
     pub(super) fn case_of(&self, call: usize, rank: usize) -> (Case, bool) {
-        let twist = self.troubles.iter().find_map(|trouble| match trouble {
-            Trouble::Twist { rank: who, call: which, choice } if (*who, *which) == (rank, call) => {
-                Some(self.case_by(*choice))
+        let mut calls = self.calls.clone();
+        // Of several in one call the first.
+        for trouble in self.troubles.iter().rev() {
+            if let Trouble::Twist { rank: who, call, choice } = *trouble
+                && who == rank
+            {
+                calls[call] = choice;
             }
-            _ => None,
-        });
-        let usual = self.case(call);
-        (twist.unwrap_or(usual), twist.is_some_and(|twist| !usual.is_same_call(&twist)))
+        }
+        let (usual, case) = (self.case(call), self.case_among(&calls, call));
+        (case, !usual.is_same_call(&case))
     }
 }
 
@@ -385,6 +408,9 @@ impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, size, net, lanes, at_once, origin, halo, leaves, shrinks, .. } = self;
         write!(f, "seed {seed}: {size} ranks, {lanes} lanes, calls at once: {at_once}, ")?;
+        if self.grouped {
+            write!(f, "as arrays of one call, {} at a time, ", self.n_at_once)?;
+        }
         write!(f, "communicator from: {origin:?}, halos: {halo:?}, leaving early: {leaves}, ")?;
         writeln!(f, "shrinking in the end: {shrinks}, {net:?}")?;
         for call in 0..self.calls.len() {
@@ -392,8 +418,8 @@ impl fmt::Display for Scenario {
         }
         for trouble in &self.troubles {
             writeln!(f, "trouble: {trouble}")?;
-            if let Trouble::Twist { choice, .. } = trouble {
-                writeln!(f, "  {:?}", self.case_by(*choice))?;
+            if let Trouble::Twist { call, choice, .. } = trouble {
+                writeln!(f, "  {:?}", self.twisted(*call, *choice)[*call])?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use super::draw::{Scenario, TIMEOUT, Trouble};
 use super::perform::{Called, Outcome, Performance, Regrouped};
 use crate::case::Deal;
 use crate::{Case, data, with_type};
+use foldwire::codec::CodecError;
 use foldwire::error::Reason;
 use foldwire::transport::TransportErrorKind;
 use foldwire::{Collective, Error, Float, Rank, Report};
@@ -116,6 +117,7 @@ fn judge_groups(scenario: &Scenario, performance: &Performance) -> Result<(), St
 
 fn judge_call(scenario: &Scenario, performance: &Performance, call: usize) -> Result<(), String> {
     let called = |rank: usize| performance.calls[rank].get(call);
+    let is_unprotected = Struck { scenario, performance }.is_unprotected();
     let mut digests = Vec::new();
     for rank in 0..scenario.size {
         let Some(Called { case, is_twisted, outcome }) = called(rank) else { continue };
@@ -145,6 +147,9 @@ fn judge_call(scenario: &Scenario, performance: &Performance, call: usize) -> Re
                     )));
                 }
                 let deal_of = |rank| called(rank).map_or(case.deal, |called| called.case.deal);
+                if is_unprotected {
+                    continue;
+                }
                 let digest = with_type!(case.dtype, T => {
                     verify(case, rank, &data::from_bytes::<T>(values), report, &deal_of)
                 });
@@ -224,6 +229,18 @@ impl Struck<'_> {
 
     fn in_frames(&self) -> bool {
         self.performance.struck.iter().any(|trouble| self.scenario.shows_in_frames(trouble))
+    }
+
+    /// Whether frames were damaged between ranks of which none has checksums: then nothing is
+    /// promised of results, and what contradicts itself names nobody.
+    fn is_unprotected(&self) -> bool {
+        let struck = &self.performance.struck;
+        let has_none = |rank: usize| {
+            let mut troubles = self.scenario.troubles.iter();
+            troubles.any(|trouble| matches!(trouble, Trouble::Checksum { rank: r } if *r == rank))
+        };
+        struck.iter().any(|trouble| matches!(trouble, Trouble::Net(Fault::Harm { .. })))
+            && (0..self.scenario.size).all(has_none)
     }
 
     /// Whether a rank ended before the others, or a link did and its ends were told.
@@ -313,6 +330,7 @@ fn judge_error(
         | Error::Aborted { rank, .. }
         | Error::Stalled { rank, .. } => Some(rank),
         Error::Transport { kind: TransportErrorKind::PeerLost, peer } => peer,
+        Error::Codec(CodecError::Decode(_)) if struck.is_unprotected() => return Ok(()),
         _ => return Err("is not what a rank should see of it".into()),
     };
     if named.is_none_or(|named: Rank| named.index() >= scenario.size || named.index() == rank) {

@@ -1,5 +1,7 @@
 //! Running a [`Scenario`] on the simulator, and writing down what every rank saw.
 
+mod group;
+
 use super::draw::{Origin, PATIENCE, Scenario, TIMEOUT, Trouble};
 use crate::case::{Buffers, Counts};
 use crate::{Case, data, with_type};
@@ -32,6 +34,8 @@ pub(super) struct Performance {
     pub(super) time: Duration,
     pub(super) n_polls: u64,
     pub(super) n_leaked: usize,
+    /// The calls were arrays of one.
+    pub(super) grouped: bool,
 }
 
 /// One rank's call.
@@ -105,6 +109,7 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
         if scenario.at_once {
             let (world, comm) = at_once(scenario, endpoint).await;
             match &comm {
+                Ok(comm) if scenario.grouped => group::play(scenario, comm, &clock, &log).await,
                 Ok(comm) => play_at_once(scenario, comm, &counts[rank], &clock, &log).await,
                 Err(why) if !clock.is_dead() => refused.borrow_mut()[rank] = Some(*why),
                 Err(_) => {}
@@ -150,6 +155,7 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     Performance {
         struck: struck.copied().collect(),
         n_leaked: run.n_leaked(),
+        grouped: scenario.grouped,
         ends: run.ends,
         calls,
         refused: refused.into_inner(),
@@ -279,7 +285,7 @@ async fn at_once<'a>(
     endpoint: Endpoint,
 ) -> (Option<Comm<'a>>, Result<Comm<'a>, (Error, Duration)>) {
     let (clock, config) = (endpoint.clock(), scenario.config(endpoint.rank().index()));
-    let n_calls = scenario.calls.len();
+    let n_calls = scenario.n_at_once;
     let n_first = if scenario.origin == Origin::Transport { n_calls } else { 1 };
     let first = SharedCommunicator::with_config(endpoint, config, n_first);
     let first = first.expect("there are channels and frames enough");

@@ -1,6 +1,7 @@
 //! What many seeds did, in numbers.
 
 use super::perform::{Called, Outcome, Performance, Regrouped};
+use crate::case::Deal;
 use foldwire::Error;
 use foldwire_sim::End;
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub struct Tally {
     pub troubles: BTreeMap<&'static str, u64>,
     /// How ranks' calls ended, by kind.
     pub outcomes: BTreeMap<&'static str, u64>,
+    /// Ranks' calls, and how many of them succeeded, by form.
+    pub forms: BTreeMap<&'static str, [u64; 2]>,
 }
 
 impl Tally {
@@ -58,6 +61,14 @@ impl Tally {
             for called in calls {
                 tally.n_calls += 1;
                 *tally.outcomes.entry(kind(called, end)).or_default() += 1;
+                let form = match called.case.deal {
+                    _ if performance.grouped => "array of a group",
+                    Deal::Even => "evenly dealt",
+                    Deal::Uneven(_) => "by counts",
+                };
+                let [n_made, n_succeeded] = tally.forms.entry(form).or_default();
+                *n_made += 1;
+                *n_succeeded += u64::from(matches!(called.outcome, Outcome::Ok(..)));
             }
         }
         tally
@@ -96,6 +107,10 @@ impl AddAssign for Tally {
         }
         for (kind, n) in other.outcomes {
             *self.outcomes.entry(kind).or_default() += n;
+        }
+        for (form, counts) in other.forms {
+            let sums = self.forms.entry(form).or_default();
+            sums.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
         }
     }
 }

@@ -1,0 +1,83 @@
+//! Several arrays in one call, whose outcome is that of each.
+
+use super::{Called, Comm, Log, Outcome, come_late, polls};
+use crate::case::Buffers;
+use crate::soak::draw::Scenario;
+use crate::{Case, data, with_type};
+use foldwire::{Bound, Error, Float, Report};
+use foldwire_sim::Clock;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+/// The bytes and the report of each array; `None` if the call was dropped.
+type Results = Option<Result<Vec<(Vec<u8>, Report)>, Error>>;
+
+/// One rank's program.
+pub(super) async fn play(scenario: &Scenario, comm: &Comm<'_>, clock: &Clock, log: &Log) {
+    let (calls, rank) = (0..scenario.calls.len(), comm.rank().index());
+    for call in calls.clone() {
+        come_late(scenario, clock, rank, call).await;
+    }
+    let cases: Vec<(Case, bool)> = calls.clone().map(|call| scenario.case_of(call, rank)).collect();
+    for &(case, is_twisted) in &cases {
+        log.borrow_mut()[rank].push(Called { case, is_twisted, outcome: Outcome::UnderWay });
+    }
+    let cases: Vec<Case> = cases.into_iter().map(|(case, _)| case).collect();
+    let polls = calls.filter_map(|call| polls(scenario, rank, call)).min();
+    let start = clock.now();
+    let results = with_type!(cases[0].dtype, T => make::<T>(&cases, comm, polls).await);
+    let next = || comm.start_barrier().err();
+    // What a dead rank saw of its own death is nobody's concern.
+    let outcomes: Vec<Outcome> = match results {
+        _ if clock.is_dead() => return,
+        None => cases.iter().map(|_| Outcome::Dropped { next: next() }).collect(),
+        Some(Ok(results)) => {
+            results.into_iter().map(|(bytes, report)| Outcome::Ok(bytes, report)).collect()
+        }
+        Some(Err(error)) => {
+            let after = clock.now().saturating_sub(start.max(clock.last_move()));
+            let next = || if error.is_usage() { None } else { next() };
+            cases.iter().map(|_| Outcome::Err { error, after, next: next() }).collect()
+        }
+    };
+    for ((call, outcome), called) in
+        outcomes.into_iter().enumerate().zip(&mut log.borrow_mut()[rank])
+    {
+        clock.note(|| format!("array {call}: {outcome}"));
+        called.outcome = outcome;
+    }
+}
+
+/// The call to its end, or until `polls` are over.
+async fn make<T: Float>(cases: &[Case], comm: &Comm<'_>, polls: Option<usize>) -> Results {
+    let rank = comm.rank().index();
+    let mut buffers: Vec<Buffers<T>> = cases.iter().map(|case| case.buffers(rank)).collect();
+    let mut arrays: Vec<(&mut [T], Bound)> =
+        buffers.iter_mut().zip(cases).map(|(own, case)| (own.in_place(), case.bound)).collect();
+    let (op, plan) = (cases[0].op.op::<T>(), cases[0].plan());
+    let result = match comm.start_all_reduce_group(&mut arrays, op, &plan) {
+        Ok(call) => {
+            let mut call = pin!(call);
+            let mut n_left = polls.unwrap_or(usize::MAX);
+            poll_fn(|context| {
+                if n_left == 0 {
+                    return Poll::Ready(None);
+                }
+                n_left -= 1;
+                // One more, until it is done.
+                let is_one_more = comm.start_barrier().err();
+                assert!(matches!(is_one_more, Some(Error::TooManyCalls { .. } | Error::Poisoned)));
+                call.as_mut().poll(context).map(Some)
+            })
+            .await
+        }
+        Err(error) => Some(Err(error)),
+    };
+    let of_all = |reports: Vec<Report>| {
+        let arrays = cases.iter().zip(buffers).zip(reports);
+        let bytes = |case: &Case, own| data::bytes(&case.result(rank, own));
+        arrays.map(|((case, own), report)| (bytes(case, own), report)).collect()
+    };
+    result.map(|result| result.map(of_all))
+}
