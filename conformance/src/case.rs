@@ -142,6 +142,8 @@ pub struct Case {
     pub sampling: Sampling,
     /// How values are dealt to ranks, where a call can take counts.
     pub deal: Deal,
+    /// So many ranks in a row are known to share a node, by two levels; 1 if nothing is known.
+    pub per_node: usize,
 }
 
 impl fmt::Debug for Case {
@@ -267,6 +269,7 @@ impl Case {
             division: [Division::Blocks, Division::Interleaved][i[axis::DIVISION]],
             sampling: [Sampling::Always, Sampling::Never][i[axis::SAMPLING]],
             deal: Deal::Even,
+            per_node: 1,
         }
     }
 
@@ -428,6 +431,7 @@ impl Case {
             division: Division::Interleaved,
             sampling: Sampling::Auto,
             deal: Deal::Even,
+            per_node: 1,
         }
     }
 }

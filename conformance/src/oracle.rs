@@ -42,26 +42,42 @@ pub fn absolute(bound: Bound, contributed: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-/// The table E of section 2: encodings whose errors add up in a sum by pipelines that keep floats.
+/// The table E of section 2: encodings whose errors add up in a sum by pipelines that keep floats,
+/// in bounds of an operand.
+///
+/// # Panics
+/// For schedules that are not in the table.
+#[must_use]
+pub fn encodings_of(case: &Case) -> u64 {
+    let (n, k) = (case.size as u64, case.per_node as u64);
+    let has_levels = case.schedule.name() == "two-levels" && 1 < k && k < n && n.is_multiple_of(k);
+    // Each has k times the bound of an operand.
+    match case.collective {
+        Collective::AllReduce | Collective::Reduce if has_levels => n / k * k,
+        Collective::ReduceScatter if has_levels => (n / k - 1) * k,
+        collective => encodings(case.schedule.name(), collective, n),
+    }
+}
+
+/// The same among ranks that know nothing of nodes.
 ///
 /// # Panics
 /// For schedules that are not in the table.
 #[must_use]
 pub fn encodings(schedule: &str, collective: Collective, n: u64) -> u64 {
     match (schedule, collective) {
-        // Between N nodes of k ranks N, each k times the bound of an operand.
         (
             "ring" | "pairwise" | "circulant" | "two-levels" | "double-tree",
             Collective::AllReduce,
         ) => n,
-        ("ring" | "pairwise" | "circulant", Collective::ReduceScatter) => n - 1,
+        ("ring" | "pairwise" | "circulant" | "two-levels", Collective::ReduceScatter) => n - 1,
         ("reduce-scatter-gather", _) => n,
         ("recursive-doubling", Collective::AllReduce) => {
             let core = (0..).map(|k| 1 << k).take_while(|&core| core <= n).max().unwrap_or(1);
             let guests = n - core;
             guests + 2 * (core - 1) + u64::from(guests > 0)
         }
-        ("binomial" | "chain" | "double-tree", Collective::Reduce)
+        ("binomial" | "chain" | "double-tree" | "two-levels", Collective::Reduce)
         | ("chain", Collective::Scan | Collective::ExclusiveScan) => n - 1,
         ("prefix-doubling", _) => {
             let rounds = (0..).find(|rounds| 1 << rounds >= n).unwrap_or(0);
@@ -83,8 +99,7 @@ pub fn error_terms(case: &Case) -> Option<f64> {
     if !case.collective.reduces() {
         return Some(1.0);
     }
-    let of_sum =
-        || if keeps_frames { n } else { encodings(case.schedule.name(), case.collective, n) };
+    let of_sum = || if keeps_frames { n } else { encodings_of(case) };
     match case.op {
         Operation::Min | Operation::Max => Some(1.0),
         Operation::Sum => Some(of_sum() as f64),

@@ -251,11 +251,12 @@ impl Call {
         Self { ranks_per_node: n_ranks, ..self }
     }
 
-    /// The same call by a schedule, which knows nothing of nodes unless it combines values in them:
-    /// two ranks that make the same sum must not do so in two ways.
+    /// The same call by a schedule, which knows nothing of nodes where values are combined, unless
+    /// it does so in them: two ranks that make the same sum must not do so in two ways.
     #[must_use]
     pub fn by(self, schedule: &dyn Schedule) -> Self {
-        if schedule.n_combined(self) > 1 { self } else { self.with_nodes(1) }
+        let combines_outside = self.collective.reduces() && schedule.n_combined(self) == 1;
+        if combines_outside { self.with_nodes(1) } else { self }
     }
 
     /// Of how many ranks, from rank 0 on, or of all, a reduction's result on `rank` is made.
@@ -382,7 +383,7 @@ pub trait Schedule: Sync {
     /// added to and encoded again (pipelines that keep floats). 0 for collectives that only move.
     fn n_encodings(&self, call: Call) -> u64;
 
-    /// How many ranks' values of an all-reduce are combined as floats, in a node, before any is
+    /// How many ranks' values of a reduction are combined as floats, in a node, before any is
     /// encoded; 1 unless it says so. What is encoded may then be so many times as far off. A
     /// schedule that says more has each part completed by one rank.
     fn n_combined(&self, _call: Call) -> usize {

@@ -180,8 +180,7 @@ impl Case {
             return Ok(0.0);
         }
         let (bound, worst_case) = (report.bound, report.worst_case);
-        let n = self.size as u64;
-        let encodings = oracle::encodings(self.schedule.name(), self.collective, n) as f64;
+        let encodings = oracle::encodings_of(self) as f64;
         let allowed = oracle::tolerance::<T>(self.op, operands, bound, worst_case, encodings);
         let error = (got - exact).abs();
         if error <= allowed {

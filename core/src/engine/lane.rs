@@ -296,8 +296,10 @@ impl<F: Frame> Lane<F> {
         let count = if is_told { program.header.count } else { header.call.count };
         notices.check(rank, &program.header, &CallHeader { count, ..header.call })?;
         check_source(rank, &header)?;
-        // Floats come from near only.
-        if header.as_floats && !program.call.is_near(program.rank, rank) {
+        // Floats are sums that are not complete, and come from near only.
+        let call = program.call;
+        let may_be_floats = call.collective.reduces() && call.is_near(program.rank, rank);
+        if header.as_floats && !may_be_floats {
             return Err(Error::Frame { rank, error: FrameError::Damaged });
         }
         if let Some(len) = told_len {

@@ -1,35 +1,51 @@
-//! Two levels: rings inside nodes, and rings between the ranks of the same place in each node.
+//! Two levels: what travels between nodes does so once, side by side between the ranks of the same
+//! place in each node; what comes to a node goes around its ranks.
 //!
 //! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
 //!
-//! With N nodes of k ranks, the array is cut into n = N·k parts. Part (s, b) is that of place s in
-//! block b; it is summed among the nodes by their ranks of place s.
+//! There are N nodes of k ranks. Collectives without a root are rings inside nodes and between
+//! them, as follows; those with a root are in [`rooted`].
 //!
-//! *Reduce-scatter.* The blocks go around the nodes as parts go around a [`Ring`]: node m handles
-//! block m − 1 − j (mod N) for j = 0, 1, …, N − 1. Before a block's parts leave a node, or meet
-//! what came from the node before, each goes around the ring of the node's ranks, so that place s
-//! has the node's sum of part (s, b).
+//! The array is cut into n = N·k parts. Part (s, b) is that of place s in block b, and of the rank
+//! of that place in node b; it travels between nodes among their ranks of place s.
 //!
-//! *All-gather.* Node m has block m complete, and handles block m − i (mod N) for i = 0, 1, … As
-//! soon as it has a part, a rank sends it on to the next node, and then around its own.
+//! *Reduce-scatter.* The blocks go around the nodes as parts go around a [`Ring`](super::Ring):
+//! node m handles block m − 1 − j (mod N) for j = 0, 1, …, N − 1. Before a block's parts leave a
+//! node, or meet what came from the node before, each goes around the ring of the node's ranks, so
+//! that place s has the node's sum of part (s, b).
 //!
-//! What leaves a node are sums of k ranks' values, and each is one operand: 2·(N − 1)/N·m/k bytes
-//! of a rank, where a ring of all ranks takes 2·(n − 1)/n·m over each of its links between nodes.
+//! *All-gather.* Node m handles block m − i (mod N) for i = 0, 1, … As soon as it has a part, a
+//! rank sends it on to the next node, and then around its own.
+//!
+//! *All-reduce.* One after the other. What completes a part also sends it to the next node.
+//!
+//! What leaves a node are sums of k ranks' values, and each is one operand. Each rank sends (N −
+//! 1)/n of the array to the next node, in an all-reduce twice that, where a ring of all ranks sends
+//! (n − 1)/n over its one link from each node to the next.
 //!
 //! Cost for m bytes, with latencies α between nodes and α′ inside, β and β′ per byte:
-//! 2(N − 1)·α + 2N(k − 1)·α′ + 2(N − 1)/N·m/k·β + 2(k − 1)/k·m·β′; lanes overlap the two levels.
 //!
-//! Where nothing is known of nodes, there is one, or they have different numbers of ranks, it is
-//! the ring. Source: hierarchical all-reduces of MPI libraries and NCCL (docs/algorithms.md).
+//! | collective | messages one after the other | time |
+//! |---|---|---|
+//! | reduce-scatter, all-gather | n + N − 2 | (N − 1)·(2α + m/n·β) + N(k − 1)·(α′ + m/n·β′) |
+//! | all-reduce | twice that | twice that |
+//!
+//! Lanes overlap the two levels. Where nothing is known of nodes, there is one, or they have
+//! different numbers of ranks, it is the collective's [default](super::default_for). Source:
+//! hierarchical collectives of MPI libraries and NCCL (docs/algorithms.md).
 
-use super::{Call, Collective, Part, Ring, Schedule, Step};
+mod rooted;
+
+use self::rooted::Rooted;
+use super::{Call, Collective, Part, Schedule, Step, default_for};
 use crate::transport::Rank;
 
-/// All-reduce by rings inside nodes and between them.
+/// Collectives by rings inside nodes and between them.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoLevels;
 
 /// A rank's place among nodes of the same number of ranks.
+#[derive(Clone, Copy)]
 struct Place {
     n_nodes: usize,
     per_node: usize,
@@ -82,7 +98,7 @@ impl Place {
         }
     }
 
-    /// Step `index` of the reduce-scatter, which ends with the first of the all-gather.
+    /// Step `index` of the reduce-scatter.
     const fn reduce(&self, index: usize) -> Step {
         let (block, at) = self.block_of(index);
         let (k, is_first, is_last) = (self.per_node, block == 0, block + 1 == self.n_nodes);
@@ -99,11 +115,23 @@ impl Place {
             return if is_first { step.to(self.across(1)) } else { step.keep() };
         }
         // The node's sum meets that of the nodes before.
-        let step = Step::receive(part, self.across(self.n_nodes - 1)).reduce().to(self.across(1));
-        if is_last { step.keep() } else { step }
+        let step = Step::receive(part, self.across(self.n_nodes - 1)).reduce();
+        if is_last { step.store() } else { step.to(self.across(1)) }
     }
 
-    /// Step `index` of the all-gather.
+    /// Step `index` of the all-reduce.
+    const fn all_reduce(&self, index: usize) -> Step {
+        let n_half = self.n_half();
+        if index >= n_half {
+            return self.gather(index - n_half);
+        }
+        let step = self.reduce(index);
+        // The sum is complete: the first step of the all-gather.
+        if step.store { Step { store: false, ..step.to(self.across(1)).keep() } } else { step }
+    }
+
+    /// Step `index` of the all-gather, but for the first, which sends the own part to the next
+    /// node.
     const fn gather(&self, index: usize) -> Step {
         let (block, at) = self.block_of(index);
         let (k, is_last) = (self.per_node, block + 1 == self.n_nodes);
@@ -127,78 +155,63 @@ impl Schedule for TwoLevels {
     }
 
     fn supports(&self, collective: Collective) -> bool {
-        collective == Collective::AllReduce
+        use Collective::{AllGather, AllReduce, ReduceScatter};
+        matches!(collective, AllReduce | ReduceScatter | AllGather) || collective.has_root()
     }
 
     fn n_parts(&self, call: Call) -> usize {
-        call.size
+        match (Place::of(call, call.root), call.collective) {
+            (None, collective) => default_for(collective).n_parts(call),
+            (Some(place), Collective::Broadcast | Collective::Reduce) => place.per_node,
+            _ => call.size,
+        }
     }
 
     fn n_steps(&self, call: Call, rank: Rank) -> usize {
-        Place::of(call, rank).map_or_else(|| Ring.n_steps(call, rank), |place| 2 * place.n_half())
+        let Some(place) = Place::of(call, rank) else {
+            return default_for(call.collective).n_steps(call, rank);
+        };
+        match call.collective {
+            Collective::AllReduce => 2 * place.n_half(),
+            Collective::ReduceScatter => place.n_half(),
+            Collective::AllGather => 1 + place.n_half(),
+            _ => Rooted::new(call, place).n_steps(),
+        }
     }
 
     fn n_encodings(&self, call: Call) -> u64 {
-        Place::of(call, Rank(0))
-            .map_or_else(|| Ring.n_encodings(call), |place| place.n_nodes as u64)
+        let Some(place) = Place::of(call, call.root) else {
+            return default_for(call.collective).n_encodings(call);
+        };
+        match call.collective {
+            // The sums of the other nodes, and the finished one.
+            Collective::AllReduce | Collective::Reduce => place.n_nodes as u64,
+            Collective::ReduceScatter => place.n_nodes as u64 - 1,
+            _ => 0,
+        }
     }
 
     fn n_combined(&self, call: Call) -> usize {
-        Place::of(call, Rank(0)).map_or(1, |place| place.per_node)
+        let place = Place::of(call, call.root).filter(|_| call.collective.reduces());
+        place.map_or(1, |place| place.per_node)
     }
 
     fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
-        let Some(place) = Place::of(call, rank) else { return Ring.step(call, rank, index) };
-        let n_half = place.n_half();
-        if index < n_half { place.reduce(index) } else { place.gather(index - n_half) }
+        debug_assert!(index < self.n_steps(call, rank));
+        let Some(place) = Place::of(call, rank) else {
+            return default_for(call.collective).step(call, rank, index);
+        };
+        match call.collective {
+            Collective::AllReduce => place.all_reduce(index),
+            Collective::ReduceScatter => place.reduce(index),
+            Collective::AllGather if index == 0 => {
+                Step::own(place.part(0, 0)).to(place.across(1)).keep()
+            }
+            Collective::AllGather => place.gather(index - 1),
+            _ => Rooted::new(call, place).step(index),
+        }
     }
 }
 
 #[cfg(all(test, feature = "alloc"))]
-mod tests {
-    use super::*;
-    use crate::schedule::check::check;
-
-    fn call(n_nodes: usize, per_node: usize) -> Call {
-        Call::new(Collective::AllReduce, n_nodes * per_node, Rank(0)).with_nodes(per_node)
-    }
-
-    #[test]
-    fn it_is_right_for_any_nodes() {
-        for (n_nodes, per_node) in
-            (1..=12).flat_map(|n| (1..=12).map(move |k| (n, k))).chain([(64, 2), (2, 64), (16, 8)])
-        {
-            let summary = check(&TwoLevels, call(n_nodes, per_node));
-            assert!(summary.is_ok(), "{n_nodes} nodes of {per_node}: {summary:?}");
-        }
-    }
-
-    #[test]
-    fn a_rank_sends_two_parts_to_the_next_node_for_each_other_node() {
-        for (n_nodes, per_node) in [(2, 2), (3, 4), (5, 2), (8, 8)] {
-            let call = call(n_nodes, per_node);
-            for rank in (0..call.size).map(Rank::new) {
-                let steps = (0..TwoLevels.n_steps(call, rank))
-                    .map(|index| TwoLevels.step(call, rank, index));
-                let to = steps.filter_map(|step| step.to);
-                let n_far = to.filter(|to| !call.is_near(rank, *to)).count();
-                assert_eq!(n_far, 2 * (n_nodes - 1), "{n_nodes} nodes of {per_node}, {rank}");
-            }
-        }
-    }
-
-    #[test]
-    fn where_there_are_no_two_levels_it_is_the_ring() {
-        // One node, nodes of one rank, and such as do not come out even.
-        for (size, per_node) in [(4, 4), (4, 8), (4, 1), (5, 2), (1, 1)] {
-            let call = Call::new(Collective::AllReduce, size, Rank(0)).with_nodes(per_node);
-            assert_eq!(TwoLevels.n_combined(call), 1);
-            for rank in (0..size).map(Rank::new) {
-                assert_eq!(TwoLevels.n_steps(call, rank), Ring.n_steps(call, rank));
-                for index in 0..Ring.n_steps(call, rank) {
-                    assert_eq!(TwoLevels.step(call, rank, index), Ring.step(call, rank, index));
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -3,9 +3,9 @@
 use crate::Case;
 use crate::case::{Choice, Deal};
 use foldwire::kernel::Level;
-use foldwire::schedule::TwoLevels;
+use foldwire::schedule::{Schedule, TwoLevels};
 use foldwire::transport::{FRAMES_PER_LANE, MAX_LANES, MIN_FRAME_BYTES};
-use foldwire::{Collective, Config, Rank};
+use foldwire::{Config, Rank};
 use foldwire_sim::{Fault, Harm, Net, Random};
 use std::fmt;
 use std::time::Duration;
@@ -314,14 +314,14 @@ impl Scenario {
         self.case_among(&self.calls, call)
     }
 
-    /// The case of a call of ranks that make these. An all-reduce goes by two levels where ranks
-    /// know of nodes.
+    /// The case of a call of ranks that make these. Where ranks know of nodes, what can go by two
+    /// levels does.
     fn case_among(&self, calls: &[Choice], call: usize) -> Case {
         let own = calls[call];
         let choice = if self.grouped { own.in_group_of(&calls[0]) } else { own };
         let case = choice.short_case(self.size);
-        if self.origin == Origin::Nodes && case.collective == Collective::AllReduce {
-            Case { schedule: &TwoLevels, ..case }
+        if self.origin == Origin::Nodes && TwoLevels.supports(case.collective) {
+            Case { schedule: &TwoLevels, per_node: self.net.ranks_per_node, ..case }
         } else {
             case
         }

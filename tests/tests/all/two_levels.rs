@@ -1,12 +1,19 @@
-//! All-reduces that are exact inside nodes, and compressed between them.
+//! Collectives among ranks that know their nodes: reductions are exact inside them, and compressed
+//! between them.
 
+use foldwire::codec::CodecId;
 use foldwire::pipeline::{COMPRESS_ONCE, FUSED, HOMOMORPHIC, PER_HOP};
-use foldwire::schedule::{Chain, Pairwise, RecursiveDoubling, Ring, Schedule, TwoLevels};
-use foldwire::{Bound, Error, Float, Op, Plan, Report, Scope, SharedCommunicator};
+use foldwire::schedule::{
+    Chain, Pairwise, RecursiveDoubling, Ring, Schedule, TwoLevels, default_for,
+};
+use foldwire::{Bound, Collective, Error, Float, Op, Plan, Report, Scope, SharedCommunicator};
 use foldwire_sim::{End, Net};
-use foldwire_tests::data;
+use foldwire_tests::case::{Counts, Operation};
+use foldwire_tests::{Case, data};
 use foldwire_threads::World;
 use std::time::Duration;
+
+static NO_COUNTS: Counts = Counts::NONE;
 
 /// Of each rank: result and report, of nodes of so many ranks.
 fn run<T: Float>(
@@ -130,6 +137,93 @@ fn constant_data_values_that_are_not_numbers_and_bounds_on_the_result_are_borne(
     }
     for outcome in run(4, 2, |_| vec![1.0f32; 5], Op::Sum, Plan::foldwire(Bound::Relative(-1.0))) {
         assert!(matches!(outcome, Err(Error::Bound(_))));
+    }
+}
+
+/// All that two levels can do.
+fn collectives() -> impl Iterator<Item = Collective> {
+    Collective::ALL.into_iter().filter(|&collective| TwoLevels.supports(collective))
+}
+
+/// Each rank's result and report.
+fn run_case(case: Case, per_node: usize) -> Vec<(Vec<f32>, Report)> {
+    World::new(case.size).ranks_per_node(per_node).run_endpoints(|endpoint| {
+        let world = SharedCommunicator::new(endpoint, 1).unwrap();
+        let levels = world.two_levels(1).unwrap();
+        let rank = levels.rank().index();
+        let finished = case.start_at_once::<f32, _>(&levels, &NO_COUNTS).unwrap().wait();
+        let report = finished.outcome.unwrap_or_else(|error| panic!("{case:?}: {error}"));
+        (case.result_at_once(rank, finished.data), report)
+    })
+}
+
+/// Collectives by every pipeline, operation and bound in turn, in place and not, from any root, of
+/// counts that do and do not divide, with values that are not numbers.
+#[test]
+fn every_collective_is_within_what_it_promises() {
+    let bounds = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(60.0)];
+    let mut turn = 0;
+    for (size, per_node) in [(4, 2), (6, 2), (6, 3), (8, 4), (9, 3), (5, 2), (3, 3)] {
+        for collective in collectives() {
+            for pipeline in [FUSED, HOMOMORPHIC, COMPRESS_ONCE, PER_HOP] {
+                for codec in CodecId::ALL {
+                    turn += 1;
+                    let op = Operation::ALL[turn % Operation::ALL.len()];
+                    let count = [0, 1, size - 1, 1000, 4096, 20_011][(turn + turn / 6) % 6];
+                    let (root, rough, in_place) = (turn % size, turn % 5 == 0, turn % 2 == 0);
+                    // Inside one node an all-reduce is exact.
+                    let is_one = per_node == size && collective == Collective::AllReduce;
+                    let codec = if is_one { CodecId::Raw } else { *codec };
+                    let (bound, schedule): (_, &dyn Schedule) = (bounds[turn % 3], &TwoLevels);
+                    let op = if collective.reduces() { op } else { Operation::Sum };
+                    let case = Case {
+                        collective,
+                        schedule,
+                        pipeline,
+                        codec,
+                        op,
+                        count,
+                        root,
+                        in_place,
+                        bound,
+                        rough,
+                        per_node,
+                        ..Case::all_reduce(size, count)
+                    };
+                    let outcomes = run_case(case, per_node);
+                    let inputs = case.inputs();
+                    for (rank, (result, report)) in outcomes.iter().enumerate() {
+                        let verdict = case.verify(rank, result, report, &inputs);
+                        assert_eq!(verdict, Ok(()), "{case:?}, {per_node} a node, rank {rank}");
+                        let is_the_same = !case.is_the_same_everywhere()
+                            || data::bits(result) == data::bits(&outcomes[0].0);
+                        assert!(is_the_same, "{case:?}: other bits");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Where nothing is combined, nodes change no bit.
+#[test]
+fn what_is_only_moved_has_the_bits_of_any_schedule() {
+    for collective in collectives().filter(|collective| !collective.reduces()) {
+        for pipeline in [FUSED, PER_HOP] {
+            let levels = Case {
+                schedule: &TwoLevels,
+                pipeline,
+                collective,
+                root: 4,
+                in_place: false,
+                ..Case::all_reduce(6, 40_001)
+            };
+            let flat = Case { schedule: default_for(collective), ..levels };
+            let [levels, flat] = [levels, flat].map(|case| run_case(case, 3));
+            for ((in_levels, _), (flat, _)) in levels.iter().zip(&flat) {
+                assert!(data::bits(in_levels) == data::bits(flat), "{}", collective.name());
+            }
+        }
     }
 }
 

@@ -1,0 +1,211 @@
+//! Two levels of the collectives with a root: every part crosses to each node, or from it, once.
+//!
+//! *Broadcast.* The array is cut into k parts, and part s travels between nodes among their ranks
+//! of place s, from node to node along a chain that begins at the root's. There the parts come
+//! along a chain of the node's ranks, from the root on. In the other nodes each goes around a ring,
+//! from the rank that it came to.
+//!
+//! *Reduce.* The mirror image: each part goes around the ring of a node's ranks, so that place s
+//! has the node's sum of part s; that meets the sum of the nodes farther from the root's, and moves
+//! on to the nearer one. In the root's node what is complete goes to the root.
+//!
+//! *Scatter.* The root sends the parts of other nodes' ranks of place s to place s of its own node,
+//! which sends them to where they belong. *Gather.* The mirror image.
+//!
+//! Of m bytes a rank sends at most m/k of a broadcast or reduce to other nodes, and (N − 1)/n·m of
+//! a scatter, or receives so many of a gather, all k ranks of a node side by side. Along a chain one
+//! rank of each node sends all m; of a scatter down a binomial tree the root sends (n − k)/n·m.
+//!
+//! Cost for m bytes, with latencies α between nodes and α′ inside, and β and β′ per byte; in a
+//! reduce β′ with what it takes to reduce a byte:
+//!
+//! | collective | messages one after the other | time |
+//! |---|---|---|
+//! | broadcast | 2k + N − 1 | (N − 1)·(α + m/k·β) + 2k·(α′ + m/k·β′) |
+//! | reduce | 2k + N − 3 | (N − 1)·(α + m/k·β) + (2k − 2)·(α′ + m/k·β′) |
+//! | scatter, gather | n − 1 | (N − 1)·(α + m/n·β) + (n − N)·(α′ + m/n·β′) |
+//!
+//! In r rounds, which follow each other, a broadcast or reduce of a long array takes the larger of
+//! m/k·β and m·β′, and 1/r of what the table says.
+//!
+//! Source: pipelined chains as in [`Chain`](crate::schedule::Chain), one for each place, as in the
+//! hierarchical collectives of MPI libraries (docs/algorithms.md).
+
+use super::Place;
+use crate::schedule::{Call, Collective, Part, Step};
+use crate::transport::Rank;
+
+/// A rank's place, seen from the root.
+pub(super) struct Rooted {
+    collective: Collective,
+    place: Place,
+    root: Rank,
+    /// The root's place in its node.
+    root_place: usize,
+    /// How many nodes after the root's.
+    distance: usize,
+}
+
+impl Rooted {
+    pub(super) const fn new(call: Call, place: Place) -> Self {
+        let Call { collective, root, .. } = call;
+        let (root_node, root_place) =
+            (root.index() / place.per_node, root.index() % place.per_node);
+        let distance = (place.node + place.n_nodes - root_node) % place.n_nodes;
+        Self { collective, place, root, root_place, distance }
+    }
+
+    pub(super) fn n_steps(&self) -> usize {
+        let Place { n_nodes, per_node, .. } = self.place;
+        match self.collective {
+            Collective::Broadcast => per_node + usize::from(!self.is_farthest()),
+            Collective::Reduce => {
+                let n_collected = if self.is_root() { per_node - 1 } else { 0 };
+                per_node + usize::from(!self.is_farthest()) + n_collected
+            }
+            _ if self.is_root() => n_nodes * per_node,
+            _ if self.is_home() => n_nodes,
+            _ => 1,
+        }
+    }
+
+    pub(super) fn step(&self, index: usize) -> Step {
+        match self.collective {
+            Collective::Broadcast => self.broadcast(index),
+            Collective::Reduce => self.reduce(index),
+            Collective::Scatter => self.scatter(index),
+            _ => self.gather(index),
+        }
+    }
+
+    fn broadcast(&self, index: usize) -> Step {
+        let Place { per_node: k, place, .. } = self.place;
+        // The part that is handled first; those of the places before follow.
+        let first = if self.is_home() { self.root_place } else { place };
+        let own_nth = (first + k - place) % k;
+        // The part of the own place is sent to the next node, and then inside.
+        let sends_own = !self.is_farthest();
+        let nth = if sends_own && index > own_nth { index - 1 } else { index };
+        let part = Part::new((first + k - nth) % k);
+        let source = if self.is_root() {
+            Step::own(part)
+        } else if !self.is_home() && nth == 0 {
+            Step::receive(part, self.place.across(self.place.n_nodes - 1))
+        } else {
+            Step::receive(part, self.place.inside(k - 1))
+        };
+        if sends_own && index == own_nth {
+            return source.to(self.place.across(1)).keep();
+        }
+        let step = if sends_own && index == own_nth + 1 { Step::own(part) } else { source };
+        // A part ends at the rank before the one where it came to the node.
+        let ends_here = if self.is_home() { self.after_root() == k - 1 } else { nth == k - 1 };
+        if ends_here { step.store() } else { step.store().to(self.place.inside(1)) }
+    }
+
+    fn reduce(&self, index: usize) -> Step {
+        let Place { per_node: k, place, n_nodes, .. } = self.place;
+        let part = Part::new((place + 2 * k - 1 - index.min(k - 1)) % k);
+        let (near, nearer) = (self.place.inside(k - 1), self.place.across(n_nodes - 1));
+        if index + 1 < k {
+            let step =
+                if index == 0 { Step::own(part) } else { Step::receive(part, near).reduce() };
+            return step.to(self.place.inside(1));
+        }
+        if index + 1 == k {
+            let step = Step::receive(part, near).reduce();
+            return if self.is_farthest() { step.to(nearer) } else { step.keep() };
+        }
+        if index > k {
+            // What is complete at other places of the root's node.
+            let from = self.place.inside(index - k);
+            return Step::receive(Part::new(from.index() % k), from).store();
+        }
+        // The node's sum meets that of the nodes farther away.
+        let step = Step::receive(part, self.place.across(1)).reduce();
+        if self.is_root() {
+            step.store()
+        } else if self.is_home() {
+            step.to(self.root)
+        } else {
+            step.to(nearer)
+        }
+    }
+
+    fn scatter(&self, index: usize) -> Step {
+        // The root's own node comes last, and the own part last of all.
+        let Place { per_node: k, n_nodes, .. } = self.place;
+        if !self.is_home() {
+            return Step::receive(self.own_part(), self.gate()).store();
+        }
+        let (nth, after) = if self.is_root() { (index / k, (index + 1) % k) } else { (index, 0) };
+        let target = self.member((nth + 1) % n_nodes, after);
+        let part = Part::new(target.index());
+        match (self.is_root(), target == self.me()) {
+            (true, true) => Step::own(part).store(),
+            (true, false) => {
+                Step::own(part).to(if after == 0 { target } else { self.place.inside(after) })
+            }
+            (false, true) => Step::receive(part, self.root).store(),
+            (false, false) => Step::receive(part, self.root).to(target),
+        }
+    }
+
+    fn gather(&self, index: usize) -> Step {
+        // The root's own node comes first, and the own part first of all.
+        let Place { per_node: k, .. } = self.place;
+        if !self.is_home() {
+            return Step::own(self.own_part()).to(self.gate());
+        }
+        let (nth, after) = if self.is_root() { (index / k, index % k) } else { (index, 0) };
+        let source = self.member(nth, after);
+        let part = Part::new(source.index());
+        match (self.is_root(), source == self.me()) {
+            (true, true) => Step::own(part).store(),
+            (true, false) => {
+                Step::receive(part, if after == 0 { source } else { self.place.inside(after) })
+                    .store()
+            }
+            (false, true) => Step::own(part).to(self.root),
+            (false, false) => Step::receive(part, source).to(self.root),
+        }
+    }
+
+    fn is_root(&self) -> bool {
+        self.is_home() && self.place.place == self.root_place
+    }
+
+    /// Whether the rank is in the root's node.
+    const fn is_home(&self) -> bool {
+        self.distance == 0
+    }
+
+    /// Whether its node is the last one from the root's.
+    const fn is_farthest(&self) -> bool {
+        self.distance + 1 == self.place.n_nodes
+    }
+
+    /// How many places after the root's.
+    const fn after_root(&self) -> usize {
+        (self.place.place + self.place.per_node - self.root_place) % self.place.per_node
+    }
+
+    const fn me(&self) -> Rank {
+        self.member(0, 0)
+    }
+
+    const fn own_part(&self) -> Part {
+        Part::new(self.me().index())
+    }
+
+    /// The rank so many nodes and places after this one.
+    const fn member(&self, nodes: usize, places: usize) -> Rank {
+        let Place { n_nodes, per_node, node, place } = self.place;
+        Rank::new((node + nodes) % n_nodes * per_node + (place + places) % per_node)
+    }
+
+    /// The rank of the same place in the root's node.
+    const fn gate(&self) -> Rank {
+        self.member(self.place.n_nodes - self.distance, 0)
+    }
+}

@@ -1,0 +1,133 @@
+//! They are right for any nodes, and send as little between them as they say.
+
+use super::*;
+use crate::schedule::check::{Message, check, messages};
+use alloc::vec::Vec;
+
+const SUPPORTED: [Collective; 7] = [
+    Collective::AllReduce,
+    Collective::ReduceScatter,
+    Collective::AllGather,
+    Collective::Broadcast,
+    Collective::Scatter,
+    Collective::Gather,
+    Collective::Reduce,
+];
+
+fn call(collective: Collective, n_nodes: usize, per_node: usize, root: usize) -> Call {
+    Call::new(collective, n_nodes * per_node, Rank::new(root)).with_nodes(per_node)
+}
+
+/// All calls of these nodes, of a few roots if there are many.
+fn calls(n_nodes: usize, per_node: usize) -> impl Iterator<Item = Call> {
+    let n = n_nodes * per_node;
+    let roots = move |collective: Collective| {
+        let n_roots = if collective.has_root() { n } else { 1 };
+        (0..n_roots).step_by(if n > 24 { n / 5 } else { 1 })
+    };
+    SUPPORTED.into_iter().flat_map(move |collective| {
+        roots(collective).map(move |root| call(collective, n_nodes, per_node, root))
+    })
+}
+
+/// The messages between nodes.
+fn far(call: Call) -> Vec<Message> {
+    let (_, messages) = messages(&TwoLevels, call).expect("it is right");
+    messages.into_iter().filter(|message| !call.is_near(message.from, message.to)).collect()
+}
+
+#[test]
+fn it_is_right_for_any_nodes() {
+    let nodes = (1..=12).flat_map(|n| (1..=12).map(move |k| (n, k)));
+    for (n_nodes, per_node) in nodes.chain([(64, 2), (2, 64), (16, 8)]) {
+        for call in calls(n_nodes, per_node) {
+            let summary = check(&TwoLevels, call);
+            assert!(summary.is_ok(), "{call:?}: {summary:?}");
+        }
+    }
+}
+
+/// In parts, of which all together are the array.
+#[test]
+fn what_a_rank_sends_to_other_nodes_is_what_the_documentation_says() {
+    for (n_nodes, k) in [(2, 2), (3, 4), (5, 2), (8, 8), (2, 5)] {
+        for call in calls(n_nodes, k) {
+            let far = far(call);
+            let home = call.root.index() / k;
+            for rank in (0..call.size).map(Rank::new) {
+                let sent = far.iter().filter(|message| message.from == rank).count();
+                let distance = (rank.index() / k + n_nodes - home) % n_nodes;
+                let (is_home, is_last) = (distance == 0, distance + 1 == n_nodes);
+                let expected = match call.collective {
+                    Collective::AllReduce => 2 * (n_nodes - 1),
+                    Collective::ReduceScatter | Collective::AllGather => n_nodes - 1,
+                    Collective::Broadcast => usize::from(!is_last),
+                    Collective::Reduce => usize::from(!is_home),
+                    Collective::Scatter if is_home => n_nodes - 1,
+                    Collective::Scatter => 0,
+                    _ => usize::from(!is_home),
+                };
+                assert_eq!(sent, expected, "{call:?}: {rank}");
+            }
+        }
+    }
+}
+
+/// And never from one place of a node to another's.
+#[test]
+fn all_places_of_a_node_send_side_by_side() {
+    for (n_nodes, k) in [(2, 2), (3, 4), (4, 3)] {
+        for call in calls(n_nodes, k) {
+            for message in far(call) {
+                let [from, to] = [message.from, message.to].map(|rank| rank.index() % k);
+                assert_eq!(from, to, "{call:?}: {message:?}");
+            }
+        }
+    }
+}
+
+/// What is encoded for another node is the sum of its ranks' values.
+#[test]
+fn a_nodes_values_are_added_before_they_leave_it() {
+    for call in [(2, 3), (4, 2)].into_iter().flat_map(|(n, k)| calls(n, k)) {
+        let n_combined = if call.collective.reduces() { call.ranks_per_node } else { 1 };
+        assert_eq!(TwoLevels.n_combined(call), n_combined, "{call:?}");
+        assert_eq!(call.by(&TwoLevels), call, "it is told of nodes");
+    }
+}
+
+#[test]
+fn where_there_are_no_two_levels_it_is_the_default() {
+    // One node, nodes of one rank, and such as do not come out even.
+    for (size, per_node) in [(4, 4), (4, 8), (4, 1), (5, 2), (1, 1)] {
+        for collective in SUPPORTED {
+            let call = Call::new(collective, size, Rank(0)).with_nodes(per_node);
+            let default = default_for(collective);
+            assert_eq!(TwoLevels.n_combined(call), 1);
+            assert_eq!(TwoLevels.n_parts(call), default.n_parts(call));
+            assert_eq!(TwoLevels.n_encodings(call), default.n_encodings(call));
+            for rank in (0..size).map(Rank::new) {
+                assert_eq!(TwoLevels.n_steps(call, rank), default.n_steps(call, rank));
+                for index in 0..default.n_steps(call, rank) {
+                    assert_eq!(TwoLevels.step(call, rank, index), default.step(call, rank, index));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn two_levels_cost_what_their_documentation_says() {
+    for (n_nodes, k) in (2..=8).flat_map(|n| (2..=8).map(move |k| (n, k))) {
+        for call in calls(n_nodes, k) {
+            let path = match call.collective {
+                Collective::AllReduce => 2 * (call.size + n_nodes - 2),
+                Collective::ReduceScatter | Collective::AllGather => call.size + n_nodes - 2,
+                Collective::Broadcast => 2 * k + n_nodes - 1,
+                Collective::Reduce => 2 * k + n_nodes - 3,
+                _ => call.size - 1,
+            };
+            assert_eq!(check(&TwoLevels, call).unwrap().critical_path, path, "{call:?}");
+        }
+    }
+}
