@@ -92,8 +92,8 @@ pub struct Case {
     pub lanes: usize,
     /// Bytes of a frame.
     pub frame_bytes: usize,
-    /// Ranks know which of them share a node ([`Host::ranks_per_node`]), so that all-reduces
-    /// are of two levels. What then stays in a node takes no network.
+    /// Ranks know which of them share a node ([`Host::ranks_per_node`]), so that long
+    /// arrays take two levels. What then stays in a node takes no network.
     pub by_node: bool,
 }
 

@@ -103,6 +103,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub ranks_per_node: usize,
 
+    /// Ranks know which of them share a machine: they send to each other past the network, and long
+    /// arrays take two levels
+    #[arg(long, requires = "ranks_per_node")]
+    pub by_node: bool,
+
     /// Cores of a machine, which its ranks share [default: one for each rank]
     #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub cores: Option<usize>,

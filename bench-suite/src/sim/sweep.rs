@@ -27,6 +27,7 @@ pub(super) struct Setting {
     pub(super) cluster: Cluster,
     pub(super) lanes: usize,
     pub(super) frame_bytes: usize,
+    pub(super) by_node: bool,
 }
 
 impl Setting {
@@ -55,6 +56,7 @@ impl Setting {
             cluster: Cluster { network, host },
             lanes: args.lanes,
             frame_bytes: args.frame,
+            by_node: args.by_node,
         }
     }
 
@@ -132,6 +134,7 @@ fn one<T: Float>(
     let case = Case {
         lanes: setting.lanes,
         frame_bytes: setting.frame_bytes,
+        by_node: setting.by_node,
         ..Case::new(setting.collective, plan, ranks, setting.n_bytes / T::BYTES)
     };
     let prediction = predict::<T>(&case, &setting.cluster, &speeds.costs(&plan, ranks))?;
