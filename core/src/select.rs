@@ -35,8 +35,10 @@
 //! operands save, and E the rate at which a rank encodes. Pairwise saves about 2·σ·m/(ρ·R) on the
 //! wire and spends m/E on encoding what a ring folds for free, so it pays where R < 2·σ·E/ρ.
 //!
-//! *Nodes.* Where it is known which ranks share one, long arrays take two levels: least bytes
-//! between nodes, whatever the rates.
+//! *Nodes.* Where it is known which ranks share one, long arrays take two levels, whatever the
+//! rates: least bytes between nodes, and all their ranks' links at once. Long are those that would
+//! take a ring, a chain or a double tree, and scatters and gathers without runs of parts; of
+//! all-reduces all but those for recursive doubling.
 //!
 //! *Runs of parts.* Along a binomial tree that packs short parts, ⌈log₂ n⌉ messages leave the root
 //! of a scatter in place of n − 1, of which each costs it α at least, where the others overlap. But
@@ -141,12 +143,17 @@ pub fn schedule(
     } else {
         default
     };
+    let is = |known: &dyn Schedule| schedule::code(soonest) == schedule::code(known);
+    let is_long = match collective {
+        Collective::AllReduce => !is(&RecursiveDoubling),
+        Collective::Scatter | Collective::Gather => !runs_pay(plan.codec, call.size, n_bytes),
+        _ => is(&Ring) || is(&Chain) || is(&DoubleTree),
+    };
+    if is_long && TwoLevels.supports(collective) && TwoLevels::has_levels(call) {
+        return &TwoLevels;
+    }
     if collective != Collective::AllReduce {
         return soonest;
-    }
-    let is = |known: &dyn Schedule| schedule::code(soonest) == schedule::code(known);
-    if TwoLevels.n_combined(call) > 1 && !is(&RecursiveDoubling) {
-        return &TwoLevels;
     }
     let is_slow = network.link_rate.is_some_and(|rate| rate < 2.0 * SAVED * ENCODE_RATE / RATIO);
     if keeps_frames && is(default) && is_slow && !plan.codec.is_exact() {
@@ -392,6 +399,22 @@ mod tests {
         assert_eq!(broadcast(4096, LONG), "double-tree");
         assert_eq!(broadcast(4096, 1 << 30), "double-tree");
         assert_eq!(broadcast(64, 1 << 30), "chain");
+    }
+
+    #[test]
+    fn long_arrays_take_two_levels_where_nodes_are_known() {
+        let plan = Plan::foldwire(Bound::Relative(1e-4));
+        let name = |collective, n_bytes, per_node| {
+            let call = Call::new(collective, 64, Rank(0)).with_nodes(per_node);
+            schedule(call, OpCode::Sum, &plan, n_bytes, network(None)).name()
+        };
+        for collective in Collective::ALL {
+            let has_levels = TwoLevels.supports(collective);
+            assert_eq!(name(collective, LONG, 8) == TwoLevels.name(), has_levels);
+            // Short ones, and nodes of different sizes.
+            assert_ne!(name(collective, 4096, 8), TwoLevels.name());
+            assert_ne!(name(collective, LONG, 7), TwoLevels.name());
+        }
     }
 
     #[test]

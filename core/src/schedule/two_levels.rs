@@ -149,6 +149,15 @@ impl Place {
     }
 }
 
+impl TwoLevels {
+    /// Whether it is known of a call that its ranks are those of several nodes, of as many ranks
+    /// each.
+    #[must_use]
+    pub const fn has_levels(call: Call) -> bool {
+        Place::of(call, call.root).is_some()
+    }
+}
+
 impl Schedule for TwoLevels {
     fn name(&self) -> &'static str {
         "two-levels"

@@ -1,5 +1,6 @@
-//! Communicators that know which ranks share a node, so that their all-reduces are of two levels:
-//! exact inside a node, compressed between nodes.
+//! Communicators that know which ranks share a node, so that long arrays take two levels: between
+//! nodes as little as need be, on all links at once; reductions exact inside a node, and compressed
+//! between nodes.
 //!
 //! Ranks are numbered node by node. Then what is near is said by one number, and a
 //! [schedule](crate::schedule::TwoLevels) can be a pure function of it. Sums that are not complete
@@ -17,10 +18,12 @@ use crate::error::Error;
 use crate::transport::{Rank, Transport};
 
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
-    /// A communicator of the same ranks for `n_calls` calls at once, whose all-reduces are exact
-    /// inside a node and compressed between nodes, by what the transport says of its
-    /// [links](Transport::distance). Ranks are numbered node by node, in the order of each node's
-    /// lowest rank here. All ranks call it together, between the same two calls.
+    /// A communicator of the same ranks for `n_calls` calls at once, whose collectives of long
+    /// arrays (all but scans and all-to-alls) take [two levels](crate::schedule::TwoLevels), by
+    /// what the transport says of its [links](Transport::distance): reductions are exact inside a
+    /// node and compressed between nodes, and what only moves crosses between nodes once, on all
+    /// their ranks' links side by side. Ranks are numbered node by node, in the order of each
+    /// node's lowest rank here. All ranks call it together, between the same two calls.
     ///
     /// Where all ranks share a node, all-reduces by any plan are exact. Where nodes have different
     /// numbers of ranks, it is as [`duplicate`](Self::duplicate). Communicators made of it know

@@ -13,8 +13,8 @@
 //! which sends them to where they belong. *Gather.* The mirror image.
 //!
 //! Of m bytes a rank sends at most m/k of a broadcast or reduce to other nodes, and (N − 1)/n·m of
-//! a scatter, or receives so many of a gather, all k ranks of a node side by side. Along a chain one
-//! rank of each node sends all m; of a scatter down a binomial tree the root sends (n − k)/n·m.
+//! a scatter, or receives so many of a gather, all k ranks of a node side by side. Along a chain
+//! one rank of each node sends all m; of a scatter down a binomial tree the root sends (n − k)/n·m.
 //!
 //! Cost for m bytes, with latencies α between nodes and α′ inside, and β and β′ per byte; in a
 //! reduce β′ with what it takes to reduce a byte:
