@@ -177,6 +177,40 @@ pub fn copy_last(payload: &[u8], n_parts: usize, n_last: usize, room: &mut [u8])
     close(room, n_last, segments.len())
 }
 
+/// The same of the first `n_first`.
+#[must_use]
+pub fn copy_first(
+    payload: &[u8],
+    n_parts: usize,
+    n_first: usize,
+    room: &mut [u8],
+) -> Option<usize> {
+    let room = room.get_mut(..payload.len())?;
+    room.copy_from_slice(payload);
+    keep_first(room, n_parts, n_first)
+}
+
+/// Takes segments off the front of a bundle, so that the last `n_last` are left; their bytes.
+#[must_use]
+pub fn keep_last(payload: &mut [u8], n_parts: usize, n_last: usize) -> Option<usize> {
+    let first = n_parts.checked_sub(n_last)?;
+    let range = segment(payload, n_parts, first)?;
+    if n_last == 1 {
+        payload.copy_within(range.clone(), 0);
+        return Some(range.len());
+    }
+    let ends = segments_end(payload, n_parts)?;
+    payload.get(range.start..ends)?;
+    payload.copy_within(range.start..ends, 0);
+    let n_bytes = ends - range.start;
+    // Of the old index, which lies behind the new one, no entry is overwritten before it is read.
+    for index in 0..n_last {
+        let end = entry(payload, ends + ENTRY * (first + index))?.checked_sub(range.start)?;
+        set_entry(payload, n_bytes + ENTRY * index, end)?;
+    }
+    close(payload, n_last, n_bytes)
+}
+
 /// Takes segments off the end of a bundle, so that the first `n_first` are left; their bytes.
 #[must_use]
 pub fn keep_first(payload: &mut [u8], n_parts: usize, n_first: usize) -> Option<usize> {

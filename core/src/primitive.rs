@@ -34,7 +34,8 @@
 //! A step on a run of parts asks for the same, of each segment of the run in turn: a slot then
 //! holds a segment of each part. What takes no look at values ([`Primitive::Copy`],
 //! [`Primitive::Move`], [`Primitive::Join`]) is done to all of them at once. Where more is held
-//! than the step concerns, its parts are the last ones, and leave as a copy.
+//! than the step concerns, its parts are the last ones, or at the front the first, and leave as a
+//! copy. What is in a slot says nothing of which: there all parts are of as many ranks' values.
 
 mod rules;
 

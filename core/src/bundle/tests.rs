@@ -85,6 +85,13 @@ fn bundles_are_split_and_joined_anywhere() {
             let n_last_bytes = copy_last(&bytes, n, n_last, &mut last).expect("room");
             assert_eq!(last[..n_last_bytes], payload(&segments[n_first..]));
 
+            let mut copy = vec![0xbb; bytes.len()];
+            assert_eq!(copy_first(&bytes, n, n_first, &mut copy), Some(n_bytes));
+            assert_eq!(copy[..n_bytes], first[..n_bytes]);
+            let mut kept = bytes.clone();
+            assert_eq!(keep_last(&mut kept, n, n_last), Some(n_last_bytes));
+            assert_eq!(kept[..n_last_bytes], last[..n_last_bytes]);
+
             let mut room = vec![0xcc; bytes.len()];
             room[..n_bytes].copy_from_slice(&first[..n_bytes]);
             let other = (&last[..n_last_bytes], n_last);
@@ -126,6 +133,7 @@ fn an_index_that_lies_is_refused() {
         let mut room = vec![0; 4096];
         for n in 0..=3 {
             let _ = (segment(&lie, 3, n), copy_last(&lie, 3, n, &mut room));
+            let _ = (copy_first(&lie, 3, n, &mut room), keep_last(&mut lie.clone(), 3, n));
             let _ =
                 (keep_first(&mut lie.clone(), 3, n), join(&mut room, (lie.len(), 3), (&lie, 3)));
         }

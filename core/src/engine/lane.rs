@@ -221,7 +221,8 @@ impl<F: Frame> Lane<F> {
         while let Some(&primitive) = self.to_do.as_ref().and_then(|to_do| to_do.last()) {
             let clock = clock(primitive);
             let start = clock.and(ended.take()).or_else(|| clock.map(|_| transport.now()));
-            let done = self.slots.carry_out(primitive, compute, run, &mut self.n_done, report);
+            let on = (run, step.front);
+            let done = self.slots.carry_out(primitive, compute, on, &mut self.n_done, report);
             if let (Some(clock), Some(start)) = (clock, start) {
                 let (clock, now) = (clock(report), transport.now());
                 *clock = clock.saturating_add(now.saturating_sub(start));

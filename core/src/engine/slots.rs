@@ -89,21 +89,22 @@ impl<F: Frame> Slots<F> {
         self.frames.iter_mut().find_map(Option::take)
     }
 
-    /// What stays held after the step, which used up the last of it.
+    /// What stays held after the step, which used up the last of it, or the first.
     pub(super) fn keep_held(&mut self, step: &Step) -> Result<Option<Content>, Error> {
         let held = held_after(step, &self.contents);
         if let (Some(before), Some(held)) = (self.content(Slot::Held), held)
             && held.n_parts < before.n_parts
         {
-            self.keep_first(before.n_parts.into(), held.n_parts.into())?;
+            self.keep_end(before.n_parts.into(), held.n_parts.into(), step.front)?;
         }
         Ok(held)
     }
 
-    /// Takes segments off the end of what is held.
-    fn keep_first(&mut self, n_held: usize, n_first: usize) -> Result<(), Error> {
+    /// Takes segments off the end of what is held, or off its front.
+    fn keep_end(&mut self, n_held: usize, n_left: usize, front: bool) -> Result<(), Error> {
         let payload = self.payload_mut(Slot::Held)?;
-        let n_bytes = bundle::keep_first(payload, n_held, n_first).ok_or(misuse())?;
+        let keep = if front { bundle::keep_last } else { bundle::keep_first };
+        let n_bytes = keep(payload, n_held, n_left).ok_or(misuse())?;
         self.n_bytes[Slot::Held.index()] = n_bytes;
         Ok(())
     }
@@ -128,13 +129,14 @@ impl<F: Frame> Slots<F> {
         surplus.into_iter().flatten()
     }
 
-    /// Carries a primitive out on a run, of whose parts it is done with `n_done`. An error leaves
+    /// Carries a primitive out on a run, of whose parts it is done with `n_done`; where more is
+    /// held, on the last of it, or the first if the step is at the `front`. An error leaves
     /// anything in the frames.
     pub(super) fn carry_out(
         &mut self,
         primitive: Primitive,
         compute: &mut dyn Compute,
-        run: &Run<'_>,
+        (run, front): (&Run<'_>, bool),
         n_done: &mut u16,
         report: &mut Report,
     ) -> Poll<Result<(), Error>> {
@@ -146,12 +148,13 @@ impl<F: Frame> Slots<F> {
                 self.frames.swap(from.index(), to.index());
                 self.n_bytes.swap(from.index(), to.index());
             }
-            Primitive::Copy { from, to } => self.copy(from, to, run.n_parts())?,
+            Primitive::Copy { from, to } => self.copy(from, to, run.n_parts(), front)?,
+            Primitive::Join { from } if front => self.join_before(from)?,
             Primitive::Join { from } => self.join(from, self.n_parts(Slot::Held))?,
             Primitive::Replace { from } => {
                 let n_held = self.n_parts(Slot::Held);
                 let n_first = n_held.saturating_sub(run.n_parts().into());
-                self.keep_first(n_held, n_first)?;
+                self.keep_end(n_held, n_first, false)?;
                 self.join(from, n_first)?;
             }
             _ if run.n_parts() == 1 && !self.holds_run() => {
@@ -159,9 +162,13 @@ impl<F: Frame> Slots<F> {
             }
             _ => {
                 while *n_done < run.n_parts() {
-                    core::task::ready!(
-                        self.compute_part(primitive, compute, run, *n_done, report)
-                    )?;
+                    core::task::ready!(self.compute_part(
+                        primitive,
+                        compute,
+                        (run, front),
+                        *n_done,
+                        report
+                    ))?;
                     *n_done += 1;
                 }
                 *n_done = 0;
@@ -202,7 +209,7 @@ impl<F: Frame> Slots<F> {
         &mut self,
         primitive: Primitive,
         compute: &mut dyn Compute,
-        run: &Run<'_>,
+        (run, front): (&Run<'_>, bool),
         place: u16,
         report: &mut Report,
     ) -> Poll<Result<(), Error>> {
@@ -220,10 +227,11 @@ impl<F: Frame> Slots<F> {
                 bundle::free(room, n_parts, begin)
             } else if let Some(content) = content.filter(|content| content.n_parts >= run.n_parts())
             {
-                // Of more parts than the step's, the last.
+                // Of more parts than the step's, the last, or the first.
                 let n_there = usize::from(content.n_parts);
                 let bundle = room.get(..n_used).ok_or(misuse())?;
-                bundle::segment(bundle, n_there, n_there - n_parts + place)
+                let n_before = if front { 0 } else { n_there - n_parts };
+                bundle::segment(bundle, n_there, n_before + place)
             } else {
                 continue;
             };
@@ -267,12 +275,13 @@ impl<F: Frame> Slots<F> {
         Ok((src, dst.as_mut().get_mut(HEADER_BYTES..).ok_or(misuse())?))
     }
 
-    /// The same message in another frame; of more than `n_parts`, the last.
-    fn copy(&mut self, from: Slot, to: Slot, n_parts: u16) -> Result<(), Error> {
+    /// The same message in another frame; of more than `n_parts`, the last, or the first.
+    fn copy(&mut self, from: Slot, to: Slot, n_parts: u16, front: bool) -> Result<(), Error> {
         let content = self.content(from).ok_or(Error::Internal)?;
         if content.n_parts > n_parts {
             let (src, dst) = self.payload_and_room(from, to)?;
-            let n_bytes = bundle::copy_last(src, content.n_parts.into(), n_parts.into(), dst);
+            let copy = if front { bundle::copy_first } else { bundle::copy_last };
+            let n_bytes = copy(src, content.n_parts.into(), n_parts.into(), dst);
             self.n_bytes[to.index()] = n_bytes.ok_or(misuse())?;
             return Ok(());
         }
@@ -284,6 +293,18 @@ impl<F: Frame> Slots<F> {
         let src = src.as_ref().get(..HEADER_BYTES + n_bytes).ok_or(misuse())?;
         dst.as_mut().get_mut(..src.len()).ok_or(misuse())?.copy_from_slice(src);
         self.n_bytes[to.index()] = n_bytes;
+        Ok(())
+    }
+
+    /// What is in a slot before what is held: the two change places, and are joined.
+    fn join_before(&mut self, from: Slot) -> Result<(), Error> {
+        let (n_first, n_held) = (self.n_parts(from), self.n_parts(Slot::Held));
+        let first = (self.n_bytes[from.index()], n_first);
+        let (held, room) = self.payload_and_room(Slot::Held, from)?;
+        let n_bytes = bundle::join(room, first, (held, n_held)).ok_or(misuse())?;
+        self.frames.swap(from.index(), Slot::Held.index());
+        self.n_bytes[from.index()] = self.n_bytes[Slot::Held.index()];
+        self.n_bytes[Slot::Held.index()] = n_bytes;
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 //! 1. every step is well-formed, and sends and receives match in order, in part, and in the length
 //!    of the run, which fits a message;
 //! 2. nothing deadlocks, even if a link holds only one frame, and no frame is left in a link;
-//! 3. holdings are used for the parts they belong to, from the last one on, and used up; of as many
+//! 3. holdings are used for the parts they belong to, from an end on, and used up; of as many
 //!    ranks' values are all parts of a message, and all that are held but the first;
 //! 4. no reduction counts a contribution twice, and every output has the contributions that the
 //!    table at [`Collective`] promises; each output is stored once, and nothing else is;
@@ -37,6 +37,7 @@ mod value;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem::swap;
 
 use self::bit_set::BitSet;
 pub use self::fault::Fault;
@@ -312,7 +313,7 @@ impl<'a> Group<'a> {
         // Says only that a later step uses the local part again.
         let keeps_local = step.from.is_none() && keep && held.is_none() && !step.takes();
         if let Some(held) = held.filter(|_| step.uses_held()) {
-            self.check_is_last_of(held, rank, step)?;
+            self.check_is_end_of(held, rank, step)?;
         }
 
         let own = if step.own { Some(self.own(rank, step, keeps_local)?) } else { None };
@@ -370,10 +371,16 @@ impl<'a> Group<'a> {
     fn own(&mut self, rank: Rank, step: Step, keeps_local: bool) -> Result<Run, Fault> {
         let (size, part) = (self.call.size, step.part);
         let n_parts = usize::from(step.n_parts);
+        let next = self.part(part, n_parts);
         let parts: Vec<Part> = (0..n_parts).map(|place| self.part(part, place)).collect();
         let state = self.state(rank);
         if let Some(held) = state.held.as_mut().filter(|_| step.uses_held()) {
-            let values = held.values.split_off(held.values.len() - n_parts);
+            let n_first = if step.front { n_parts } else { held.values.len() - n_parts };
+            let mut values = held.values.split_off(n_first);
+            if step.front {
+                swap(&mut values, &mut held.values);
+                held.part = next;
+            }
             if held.values.is_empty() {
                 state.held = None;
             }
@@ -383,18 +390,22 @@ impl<'a> Group<'a> {
         Ok(Run { part, values: parts.into_iter().map(local).collect::<Result<_, _>>()? })
     }
 
-    /// An error unless the step concerns the last parts of what is held.
-    fn check_is_last_of(&self, held: &Run, rank: Rank, step: Step) -> Result<(), Fault> {
-        let first = held.values.len().checked_sub(usize::from(step.n_parts));
-        if first.map(|first| self.part(held.part, first)) == Some(step.part) {
-            return Ok(());
+    /// An error unless the step concerns the last parts of what is held, or at the front the first.
+    fn check_is_end_of(&self, held: &Run, rank: Rank, step: Step) -> Result<(), Fault> {
+        let index = self.ranks[rank.index()].next_step;
+        let n_others = held.values.len().checked_sub(usize::from(step.n_parts));
+        let first = n_others.map(|n_others| if step.front { 0 } else { n_others });
+        if first.map(|first| self.part(held.part, first)) != Some(step.part) {
+            let (part, held) = (step.part, held.part);
+            return Err(Fault::OtherPartHeld { rank, step: index, part, held });
         }
-        let (part, held) = (step.part, held.part);
-        let step = self.ranks[rank.index()].next_step;
-        Err(Fault::OtherPartHeld { rank, step, part, held })
+        if step.front && !is_even(&held.values) {
+            return Err(Fault::Uneven { rank, step: index, part: step.part });
+        }
+        Ok(())
     }
 
-    /// Puts a run behind what is held.
+    /// Puts a run behind what is held, or at the front before it.
     fn hold(&mut self, rank: Rank, step: Step, run: Run) -> Result<(), Fault> {
         let (n_all, max) = (self.n_parts, self.max_run());
         let next = |held: &Run| (held.part.index() + held.values.len()) % n_all;
@@ -411,11 +422,17 @@ impl<'a> Group<'a> {
         if n_parts > max {
             return Err(Fault::LongRun { rank, step: index, n_parts, max });
         }
-        if next(held) != part.index() {
+        let [first, second] = if step.front { [&run, &*held] } else { [&*held, &run] };
+        if next(first) != second.part.index() {
             return Err(Fault::OtherPartHeld { rank, step: index, part, held: held.part });
         }
+        let mut run = run;
+        if step.front {
+            swap(held, &mut run);
+        }
         held.values.extend(run.values);
-        if !is_even(&held.values[1..]) {
+        let n_odd = usize::from(!step.front);
+        if !is_even(&held.values[n_odd..]) {
             return Err(Fault::Uneven { rank, step: index, part });
         }
         Ok(())

@@ -15,7 +15,8 @@ use crate::transport::Rank;
 /// last; its messages then carry a segment of each. So a holding is a run. A step that uses it
 /// concerns the last of its parts: those are used up unless the step keeps what it makes of them,
 /// which is then in their place, and the others stay. What is kept that was not held is put behind
-/// what is, whose parts it must follow.
+/// what is, whose parts it must follow. A step *at the front* concerns the first of them instead,
+/// and puts what it keeps before what is held; then all parts are of as many ranks' values.
 ///
 /// A step that receives and sends takes its frame first, and only then waits for credit to send.
 ///
@@ -57,6 +58,9 @@ pub struct Step {
     /// That is the local part, even if something is held. What is received and combined with it may
     /// be kept.
     pub local: bool,
+    /// At the front of what is held: it sends or stores the first parts of it, and nothing else, or
+    /// keeps what it receives before it.
+    pub front: bool,
     /// The value becomes the holding. If it is the local part itself, sent or stored as well,
     /// nothing is held: a later step uses the local part again.
     pub keep: bool,
@@ -78,8 +82,9 @@ impl Step {
     #[must_use]
     pub const fn own(part: Part) -> Self {
         let (from, to) = (None, None);
-        let (local, keep, store, before, as_sent) = (false, false, false, false, false);
-        Self { part, n_parts: 1, from, own: true, local, keep, store, before, as_sent, to }
+        let (local, front, keep) = (false, false, false);
+        let (store, before, as_sent) = (false, false, false);
+        Self { part, n_parts: 1, from, own: true, local, front, keep, store, before, as_sent, to }
     }
 
     /// The same for a run of so many parts.
@@ -108,6 +113,12 @@ impl Step {
     #[must_use]
     pub const fn reduce_local(self) -> Self {
         Self { own: true, local: true, ..self }
+    }
+
+    /// Of what is held use the first parts, not the last; or keep what is received before it.
+    #[must_use]
+    pub const fn at_front(self) -> Self {
+        Self { front: true, ..self }
     }
 
     /// Keep the value.
@@ -157,6 +168,7 @@ impl Step {
             && (!self.local || self.reduces() || self.own && !self.keep)
             && (!self.before || self.store && self.reduces() && self.to.is_some() && !self.keep)
             && !(self.before && self.as_sent)
+            && (!self.front || !self.local && self.own != self.keep && !self.reduces())
     }
 
     /// Whether the rank's own values become the holding, and nothing else is made of them.
