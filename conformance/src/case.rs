@@ -17,7 +17,7 @@ use foldwire::layout::{self, Division};
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule::{
     self, Binomial, Call, Chain, Circulant, DoubleTree, Linear, Pairwise, PrefixDoubling,
-    RecursiveDoubling, ReduceScatterGather, Ring, ScatterAllGather, Schedule,
+    RecursiveDoubling, RecursiveHalving, ReduceScatterGather, Ring, ScatterAllGather, Schedule,
 };
 use foldwire::transport::{MIN_FRAME_BYTES, Rank};
 use foldwire::{Bound, Collective, DType, Error, Float, Op, Plan, Quantum, Sampling, Scope};
@@ -79,7 +79,7 @@ pub const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bo
 
 /// Every collective with every schedule that has it, but for two levels, which are a ring to ranks
 /// that know nothing of nodes.
-pub const ROUTES: [(Collective, &dyn Schedule); 27] = [
+pub const ROUTES: [(Collective, &dyn Schedule); 30] = [
     (Collective::AllReduce, &Ring),
     (Collective::AllReduce, &RecursiveDoubling),
     (Collective::AllReduce, &Pairwise),
@@ -107,6 +107,9 @@ pub const ROUTES: [(Collective, &dyn Schedule); 27] = [
     (Collective::AllReduce, &DoubleTree),
     (Collective::Broadcast, &DoubleTree),
     (Collective::Reduce, &DoubleTree),
+    (Collective::AllReduce, &RecursiveHalving),
+    (Collective::ReduceScatter, &RecursiveHalving),
+    (Collective::AllGather, &RecursiveHalving),
 ];
 
 /// The sizes of the suite.

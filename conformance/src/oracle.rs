@@ -67,10 +67,12 @@ pub fn encodings_of(case: &Case) -> u64 {
 pub fn encodings(schedule: &str, collective: Collective, n: u64) -> u64 {
     match (schedule, collective) {
         (
-            "ring" | "pairwise" | "circulant" | "two-levels" | "double-tree",
+            "ring" | "pairwise" | "circulant" | "two-levels" | "double-tree" | "recursive-halving",
             Collective::AllReduce,
         ) => n,
         ("ring" | "pairwise" | "circulant" | "two-levels", Collective::ReduceScatter) => n - 1,
+        // A guest's part is encoded once more.
+        ("recursive-halving", Collective::ReduceScatter) => n - u64::from(n.is_power_of_two()),
         ("reduce-scatter-gather", _) => n,
         ("recursive-doubling", Collective::AllReduce) => {
             let core = (0..).map(|k| 1 << k).take_while(|&core| core <= n).max().unwrap_or(1);

@@ -21,6 +21,7 @@ mod pairwise;
 mod prefix_doubling;
 mod print;
 mod recursive_doubling;
+mod recursive_halving;
 mod reduce_scatter_gather;
 mod ring;
 mod scatter_all_gather;
@@ -36,6 +37,7 @@ pub use pairwise::Pairwise;
 pub use prefix_doubling::PrefixDoubling;
 pub use print::program;
 pub use recursive_doubling::RecursiveDoubling;
+pub use recursive_halving::RecursiveHalving;
 pub use reduce_scatter_gather::ReduceScatterGather;
 pub use ring::Ring;
 pub use scatter_all_gather::ScatterAllGather;
@@ -58,6 +60,7 @@ pub static ALL: &[&dyn Schedule] = &[
     &PrefixDoubling,
     &ReduceScatterGather,
     &DoubleTree,
+    &RecursiveHalving,
 ];
 
 /// A schedule's number in a message's header: its place in [`ALL`], or 15 for one of yours.

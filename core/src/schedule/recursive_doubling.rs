@@ -89,7 +89,7 @@ impl Schedule for RecursiveDoubling {
 }
 
 /// What a rank does besides the rounds.
-enum Role {
+pub(super) enum Role {
     /// Sits the rounds out.
     Guest { host: Rank },
     /// Takes part in the rounds as core rank `number`.
@@ -97,23 +97,23 @@ enum Role {
 }
 
 /// The ranks, divided into core and guests.
-struct Group {
+pub(super) struct Group {
     /// Power of two.
     n_core: usize,
     n_guests: usize,
 }
 
 impl Group {
-    fn new(size: usize) -> Self {
+    pub(super) fn new(size: usize) -> Self {
         let n_core = 1 << size.ilog2();
         Self { n_core, n_guests: size - n_core }
     }
 
-    fn n_rounds(&self) -> usize {
+    pub(super) fn n_rounds(&self) -> usize {
         self.n_core.ilog2() as usize
     }
 
-    fn role(&self, rank: Rank) -> Role {
+    pub(super) fn role(&self, rank: Rank) -> Role {
         let r = rank.index();
         if r >= 2 * self.n_guests {
             Role::Core { number: r - self.n_guests, guest: None }
@@ -125,8 +125,13 @@ impl Group {
     }
 
     /// The rank that is core rank `number`.
-    fn core_rank(&self, number: usize) -> Rank {
+    pub(super) fn core_rank(&self, number: usize) -> Rank {
         Rank::new(if number < self.n_guests { 2 * number + 1 } else { number + self.n_guests })
+    }
+
+    /// Where each rank has a part, the first one of this core rank and its guest.
+    pub(super) fn first_part(&self, number: usize) -> usize {
+        number + number.min(self.n_guests)
     }
 
     /// Step `index` of a core rank without a guest: two steps for each round, then the end.

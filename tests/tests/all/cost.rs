@@ -86,7 +86,9 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<Primitive> {
             let mut contents: Contents = [None; Slot::COUNT];
             let n_parts = step.n_parts;
             let codec = case.codec;
-            let received = step.from.map(|_| Content::new(codec, 1, n_parts).received());
+            // What is put beside what is held is of as many ranks' values.
+            let operands = held.filter(|_| step.keep && !step.own).map_or(1, |held| held.operands);
+            let received = step.from.map(|_| Content::new(codec, operands, n_parts).received());
             contents[Slot::In.index()] = received;
             let links = Links::of(call, rank, &step, received, held);
             contents[Slot::Held.index()] = held;

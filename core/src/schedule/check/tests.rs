@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use super::{Fault, Summary, check, messages};
 use crate::schedule::{
     ALL, Binomial, Call, Chain, Circulant, Collective, DoubleTree, Linear, Pairwise, Part,
-    PrefixDoubling, RecursiveDoubling, ReduceScatterGather, Ring, ScatterAllGather, Schedule, Step,
-    program,
+    PrefixDoubling, RecursiveDoubling, RecursiveHalving, ReduceScatterGather, Ring,
+    ScatterAllGather, Schedule, Step, program,
 };
 use crate::transport::Rank;
 
@@ -130,6 +130,37 @@ fn recursive_doubling_costs_what_its_documentation_says() {
         let summary = expect_right(&RecursiveDoubling, call(Collective::AllReduce, n, 0));
         let extra = if n.is_power_of_two() { 0 } else { 2 };
         assert_eq!(summary.critical_path, floor_log2(n) + extra, "{n} ranks");
+    }
+}
+
+#[test]
+fn recursive_halving_costs_what_its_documentation_says() {
+    for n in (2..=64).chain(LARGE_SIZES) {
+        for (collective, factor) in
+            [(Collective::AllReduce, 2), (Collective::ReduceScatter, 1), (Collective::AllGather, 1)]
+        {
+            let call = call(collective, n, 0);
+            let (summary, messages) = messages(&RecursiveHalving, call).expect("it is right");
+            let extra = match collective {
+                _ if n.is_power_of_two() => 0,
+                Collective::AllReduce => 4,
+                _ => 3,
+            };
+            assert_eq!(summary.critical_path, factor * floor_log2(n) + extra, "{call:?}");
+            for rank in (0..n).map(Rank::new) {
+                let sent = messages.iter().filter(|message| message.from == rank);
+                let n_parts: usize = sent.map(|message| message.n_parts).sum();
+                if n.is_power_of_two() {
+                    assert_eq!(n_parts, factor * (n - 1), "{call:?}: as few as a ring");
+                }
+                let fifths = match collective {
+                    Collective::ReduceScatter => 5,
+                    Collective::AllGather => 12,
+                    _ => 17,
+                };
+                assert!(5 * n_parts <= fifths * n, "{call:?}");
+            }
+        }
     }
 }
 

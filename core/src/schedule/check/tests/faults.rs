@@ -372,6 +372,28 @@ fn misused_holdings_are_found() {
 }
 
 #[test]
+fn the_wrong_end_of_a_holding_is_found() {
+    // Rank 0 sends the last of what it holds, rank 3 the first.
+    let scatter = call(Collective::ReduceScatter, 4, 0).with_runs(2);
+    for (rank, part, held) in [(Rank(0), Part(1), Part(0)), (Rank(3), Part(2), Part(2))] {
+        let fault = fault_after(&RecursiveHalving, scatter, |programs| {
+            let step = &mut programs[rank.index()][2];
+            step.front = !step.front;
+        });
+        assert_eq!(fault, Fault::OtherPartHeld { rank, step: 2, part, held });
+    }
+    let fault = fault_after(&RecursiveHalving, scatter, |programs| programs[3][1].front = true);
+    assert_eq!(fault, Fault::Malformed { rank: Rank(3), step: 1 });
+
+    let gather = call(Collective::AllGather, 8, 0).with_runs(4);
+    let (rank, part, held) = (Rank(1), Part(0), Part(1));
+    assert_eq!(
+        fault_after(&RecursiveHalving, gather, |programs| programs[1][2].front = false),
+        Fault::OtherPartHeld { rank, step: 2, part, held }
+    );
+}
+
+#[test]
 fn parts_of_other_numbers_of_contributions_are_found() {
     // In the first round of 6, each rank sends three parts and adds three. Here it does so with
     // two.

@@ -1,0 +1,262 @@
+//! Recursive halving and doubling: reduce-scatter, all-gather and all-reduce among pairs of ranks,
+//! in ⌈log₂ n⌉ rounds each and with as few bytes as a ring if n is a power of two.
+//!
+//! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
+//!
+//! The array is cut into n parts for n ranks; part p belongs to rank p. Let c be the largest power
+//! of two that is not above n. As in [recursive doubling](super::RecursiveDoubling), the first 2·(n
+//! − c) ranks pair up if there are more than c: each even one is the guest of the odd one after it,
+//! and the c others are the *core*, numbered 0..c.
+//!
+//! *Reduce-scatter.* In round k = 0..log₂ c, the core ranks are in groups of c/2ᵏ that follow each
+//! other, and each has sums of the parts of its group. It sends the half that is not its own to the
+//! rank at the same place of the other half, and adds what that one sends to its own half. In the
+//! end it has its own part, and its guest's. Guests hand all they have to their hosts first, half
+//! by half, and get their part last.
+//!
+//! *All-gather.* The other way around: each sends all that it has to its partner, and puts what
+//! comes behind it, or before it. Guests hand in their part, and get all parts half by half.
+//!
+//! *All-reduce.* One after the other, but guests get all parts only.
+//!
+//! Which half is a rank's own depends on its number, so ranks in upper halves send the first of
+//! what they hold ([`Step::at_front`]), the others the last.
+//!
+//! Cost for m bytes (at most, where n is no power of two), with latency α per message, β per byte
+//! sent and γ per byte reduced; messages of half of the parts, or of up to c if there are guests:
+//!
+//! | collective | n = 2ᵏ | other n |
+//! |---|---|---|
+//! | reduce-scatter | log₂ n·α + (n − 1)/n·m·(β + γ) | (⌊log₂ n⌋ + 3)·α + 2m·(β + γ) |
+//! | all-gather | log₂ n·α + (n − 1)/n·m·β | (⌊log₂ n⌋ + 3)·α + 12/5·m·β |
+//! | all-reduce | both | (2⌊log₂ n⌋ + 4)·α + 22/5·m·β + 2m·γ |
+//!
+//! Among 2ᵏ ranks as a [circulant graph](super::Circulant), but whom a rank sends to is whom it
+//! receives from, so it has half as many neighbours. Source:
+//! R. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004; R. Thakur, R.
+//! Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH", Int. J.
+//! High Perform. Comput. Appl. 19 (2005), §4.
+
+use super::recursive_doubling::{Group, Role};
+use super::{Call, Collective, Part, Schedule, Step};
+use crate::transport::Rank;
+
+/// All-reduce, reduce-scatter and all-gather by exchanging halves.
+#[derive(Clone, Copy, Debug)]
+pub struct RecursiveHalving;
+
+impl Schedule for RecursiveHalving {
+    fn name(&self) -> &'static str {
+        "recursive-halving"
+    }
+
+    fn supports(&self, collective: Collective) -> bool {
+        matches!(
+            collective,
+            Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather
+        )
+    }
+
+    fn n_parts(&self, call: Call) -> usize {
+        call.size
+    }
+
+    fn min_run(&self, call: Call) -> usize {
+        let group = Group::new(call.size);
+        group.first_part((1 << group.n_rounds()) / 2).max(1)
+    }
+
+    fn n_steps(&self, call: Call, rank: Rank) -> usize {
+        if call.size == 1 {
+            return 1;
+        }
+        let (member, is_guest) = Member::of(call, rank);
+        match call.collective {
+            collective if !is_guest => member.n_steps(collective),
+            Collective::AllReduce => 4,
+            _ => 3,
+        }
+    }
+
+    fn n_encodings(&self, call: Call) -> u64 {
+        // Each rank sends its partial sum of a part once, until one has it; that one, or a host,
+        // may send it on.
+        let n = call.size as u64;
+        match call.collective {
+            Collective::AllReduce if n > 1 => n,
+            Collective::ReduceScatter => n - u64::from(n.is_power_of_two()),
+            _ => 0,
+        }
+    }
+
+    fn step(&self, call: Call, rank: Rank, index: usize) -> Step {
+        debug_assert!(index < self.n_steps(call, rank));
+        if call.size == 1 {
+            return Step::own(Part::new(0)).store();
+        }
+        let (member, is_guest) = Member::of(call, rank);
+        if is_guest {
+            return guest_step(call, &member, rank, index);
+        }
+        match call.collective {
+            Collective::ReduceScatter => member.reduce_scatter(index),
+            Collective::AllGather => member.all_gather(index),
+            _ => member.all_reduce(index),
+        }
+    }
+}
+
+/// What guests do: hand in what they have, and get what they should. All parts go in two messages,
+/// of the host's halves in its first round, so that the host need not hold both.
+fn guest_step(call: Call, host: &Member, rank: Rank, index: usize) -> Step {
+    let own = Part::new(rank.index());
+    let to = host.group.core_rank(host.number);
+    let (_, is_upper) = host.partner(0);
+    let from = |part| Step::receive(part, to);
+    match (call.collective, index) {
+        (Collective::AllGather, 0) => Step::own(own).to(to),
+        (Collective::ReduceScatter, 2) => from(own).store(),
+        (Collective::AllGather, 1) | (Collective::AllReduce, 2) => {
+            host.half(0, is_upper, from).store()
+        }
+        (Collective::AllGather, _) | (Collective::AllReduce, 3) => {
+            host.half(0, !is_upper, from).store()
+        }
+        (_, 0) => host.half(0, !is_upper, Step::own).to(to),
+        _ => host.half(0, is_upper, Step::own).to(to),
+    }
+}
+
+/// A core rank.
+struct Member {
+    group: Group,
+    number: usize,
+    guest: Option<Rank>,
+}
+
+impl Member {
+    /// A rank, or the host of a guest.
+    fn of(call: Call, rank: Rank) -> (Self, bool) {
+        let group = Group::new(call.size);
+        match group.role(rank) {
+            Role::Guest { host } => {
+                (Self { number: host.index() / 2, guest: Some(rank), group }, true)
+            }
+            Role::Core { number, guest } => (Self { number, guest, group }, false),
+        }
+    }
+
+    fn n_steps(&self, collective: Collective) -> usize {
+        let (n_moves, hosting) = (2 * self.group.n_rounds(), usize::from(self.guest.is_some()));
+        match collective {
+            // With a guest, its values first, and its part and the own one last.
+            Collective::ReduceScatter => n_moves + 3 * hosting,
+            // The own part first, if it is taken; with a guest its part before, all parts last.
+            Collective::AllGather => usize::from(self.takes()) + n_moves + 2 * hosting,
+            // What completes a part is sent.
+            _ => 2 * n_moves - 1 + 2 * hosting,
+        }
+    }
+
+    /// Sending and adding in turn, round by round.
+    fn reduce_scatter(&self, index: usize) -> Step {
+        let (n_moves, hosting) = (2 * self.group.n_rounds(), usize::from(self.guest.is_some()));
+        if let Some(guest) = self.guest {
+            let (partner, is_upper) = self.partner(0);
+            let received = |upper| self.half(0, upper, |part| Step::receive(part, guest)).reduce();
+            match index.checked_sub(1 + n_moves) {
+                _ if index == 0 => return received(!is_upper).to(partner),
+                _ if index == 1 => return received(is_upper).keep(),
+                Some(0) => return Step::own(Part::new(guest.index())).at_front().to(guest),
+                Some(_) => return Step::own(self.own()).store(),
+                None => {}
+            }
+        }
+        let index = index - hosting;
+        let round = index / 2;
+        let (partner, is_upper) = self.partner(round);
+        if index.is_multiple_of(2) {
+            let step = self.half(round, !is_upper, Step::own).to(partner);
+            return if is_upper { step.at_front() } else { step };
+        }
+        let received = self.half(round, is_upper, |part| Step::receive(part, partner));
+        let step =
+            if round == 0 && hosting == 0 { received.reduce_local() } else { received.reduce() };
+        if index + 1 == n_moves && hosting == 0 { step.store() } else { step.keep() }
+    }
+
+    /// Taking the own part, then sending and storing in turn, round by round.
+    fn all_gather(&self, index: usize) -> Step {
+        let n_rounds = self.group.n_rounds();
+        let index = match self.guest {
+            Some(guest) if index == 0 => {
+                return Step::receive(Part::new(guest.index()), guest).keep();
+            }
+            Some(_) => index - 1,
+            None => index,
+        };
+        let takes = self.takes();
+        if takes && index == 0 {
+            return Step::own(self.own()).keep();
+        }
+        let index = index - usize::from(takes);
+        let round = n_rounds - 1 - (index / 2).min(n_rounds - 1);
+        // In the last round a guest gets both halves.
+        let guest = self.guest.filter(|_| index + 1 >= 2 * n_rounds);
+        let (partner, is_upper) = self.partner(round);
+        if let Some(guest) = guest {
+            let own_half = self.half(0, is_upper, Step::own).to(guest);
+            let other = self.half(0, !is_upper, |part| Step::receive(part, partner)).store();
+            return if index == 2 * n_rounds - 1 { own_half } else { other.to(guest) };
+        }
+        let step = if index.is_multiple_of(2) {
+            let sent = self.half(round, is_upper, Step::own).to(partner);
+            if index == 0 { sent.store() } else { sent }
+        } else {
+            let received = self.half(round, !is_upper, |part| Step::receive(part, partner)).store();
+            if is_upper && round > 0 { received.at_front() } else { received }
+        };
+        if round > 0 || self.guest.is_some() { step.keep() } else { step }
+    }
+
+    fn all_reduce(&self, index: usize) -> Step {
+        let hosting = usize::from(self.guest.is_some());
+        let completion = hosting + 2 * self.group.n_rounds() - 1;
+        if index < completion {
+            return self.reduce_scatter(index);
+        }
+        // The sum is complete, and the first message of the all-gather.
+        let n_before = hosting + usize::from(self.takes());
+        let first = self.all_gather(index - completion + n_before);
+        if index > completion {
+            return first;
+        }
+        let last = self.reduce_scatter(index);
+        let step = Step { from: last.from, local: last.local, ..first };
+        if step.keep { step.keep_as_sent() } else { step }
+    }
+
+    /// Whether the own part is held at first: it is needed after it was sent.
+    fn takes(&self) -> bool {
+        self.group.n_rounds() > 1 || self.guest.is_some()
+    }
+
+    /// The partner in a round, and whether this rank is in the upper half.
+    fn partner(&self, round: usize) -> (Rank, bool) {
+        let distance = (1 << self.group.n_rounds()) >> (round + 1);
+        (self.group.core_rank(self.number ^ distance), self.number & distance != 0)
+    }
+
+    /// A step on the upper or lower half of the parts that a rank's group has in a round.
+    fn half(&self, round: usize, upper: bool, step: impl Fn(Part) -> Step) -> Step {
+        let n_half = (1 << self.group.n_rounds()) >> (round + 1);
+        let first = self.number / (2 * n_half) * (2 * n_half) + if upper { n_half } else { 0 };
+        let (start, end) = (self.group.first_part(first), self.group.first_part(first + n_half));
+        step(Part::new(start)).run(end - start)
+    }
+
+    /// The part that is the rank's own; its guest's is before it.
+    fn own(&self) -> Part {
+        Part::new(self.group.core_rank(self.number).index())
+    }
+}
