@@ -356,11 +356,8 @@ impl<X: Transport> Communicator<X> {
         let is_exact = is_short || !T::DTYPE.is_float();
         let mut plan = if is_exact { plan.exactly() } else { *plan };
         let call = request.call(size).with_nodes(self.ranks_per_node);
-        let chosen = || select::first_of(self.config.select, call, n_bytes, self.network());
-        let schedule = plan
-            .schedule
-            .or_else(chosen)
-            .unwrap_or_else(|| select::schedule(call, op, &plan, n_bytes, self.network()));
+        let (rows, network) = (self.config.select, self.network());
+        let schedule = select::chosen(rows, call, op, &plan, n_bytes, network);
         let collective = call.collective;
         if size > collective.max_size() || !schedule.supports(collective) {
             return Err(Error::Unsupported { schedule: schedule.name(), collective });

@@ -117,6 +117,22 @@ pub struct Network {
     pub frame_bytes: usize,
 }
 
+/// The schedule that a call takes: the plan's own, else that of the first of the caller's `rows`
+/// for it, else what the model says ([`schedule`]). Every rank must ask with the same arguments.
+#[must_use]
+pub fn chosen(
+    rows: &[Row],
+    call: Call,
+    op: OpCode,
+    plan: &Plan,
+    n_bytes: usize,
+    network: Network,
+) -> &'static dyn Schedule {
+    let of_rows = || first_of(rows, call, n_bytes, network);
+    let chosen = plan.schedule.or_else(of_rows);
+    chosen.unwrap_or_else(|| schedule(call, op, plan, n_bytes, network))
+}
+
 /// The schedule for a call by `op` on an array of `n_bytes` by this plan, over a network. Every
 /// rank must ask with the same arguments.
 #[must_use]

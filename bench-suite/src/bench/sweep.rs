@@ -52,8 +52,7 @@ impl Swept {
         let op = if problem.collective.reduces() { op } else { OpCode::None };
         let (link_rate, frame_bytes) = (transport.link_rate(), transport.frame_capacity());
         let network = Network { link_rate, frame_bytes };
-        let by_model = || select::schedule(call, op, &plan, n_bytes, network);
-        select::first_of(self.select, call, n_bytes).unwrap_or_else(by_model)
+        select::chosen(self.select, call, op, &plan, n_bytes, network)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which schedules are chosen where a plan names none.
 
 use foldwire::op::OpCode;
-use foldwire::schedule::{Call, Schedule};
+use foldwire::schedule::Call;
 use foldwire::select::{self, Network, Row};
 use foldwire::{Bound, Collective, Plan, Rank};
 
@@ -83,9 +83,7 @@ fn ranges(
         let per_node = setting.ranks_per_node.min(size);
         let per_node = if size.is_multiple_of(per_node) { per_node } else { 1 };
         let call = Call::new(collective, size, Rank(0)).with_nodes(per_node);
-        let row = select::first_of(setting.rows, call, n_bytes, setting.network);
-        let model = || select::schedule(call, op, &plan, n_bytes, setting.network);
-        Schedule::name(row.unwrap_or_else(model))
+        select::chosen(setting.rows, call, op, &plan, n_bytes, setting.network).name()
     };
     let mut ranges = vec![(0, chosen(0))];
     let mut below = 0;
