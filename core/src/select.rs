@@ -6,17 +6,19 @@
 //! *The model.* Of what can do the call, it takes what is done soonest. With α seconds for each of
 //! k messages one after the other, and C bytes per second moved and reduced, half of it for each, a
 //! schedule by which a rank moves the m bytes u times and reduces them v times takes k·α + D·(u +
-//! v)·m/2C + u·m/(ρ·R), where R is the rate of links that have one, and ρ the ratio of raw to wire
-//! bytes:
+//! v)·m/2C + (1 − σ)·u·m/(ρ·R), where R is the rate of links that have one, ρ the ratio of raw to
+//! wire bytes, and σ the share of those that a schedule saves (below). α is more where m/(ρ·R) is
+//! long:
 //!
 //! | collective | by | k | u | v |
 //! |---|---|---|---|---|
 //! | all-reduce | ring | 2(n − 1) | 2(n − 1)/n | (n − 1)/n |
 //! | | circulant graph | 2⌈log₂ n⌉ | the same | the same |
+//! | | pairwise exchange | 2(1 + β·(n − 2)) | the same | the same |
 //! | | recursive doubling | log₂ n; else ⌊log₂ n⌋ + 2 | k | k |
 //! | | double tree | twice a broadcast's | the same | half |
-//! | reduce-scatter | ring, circulant graph | half of those | (n − 1)/n | (n − 1)/n |
-//! | all-gather | ring, circulant graph | half of those | (n − 1)/n | |
+//! | reduce-scatter | those three | half of those | (n − 1)/n | (n − 1)/n |
+//! | all-gather | those three | half of those | (n − 1)/n | |
 //! | broadcast, reduce | binomial tree | ⌈log₂ n⌉ | k | k, reduce |
 //! | | chain, r rounds | r + n − 2 | k/r | k/r, reduce |
 //! | | double tree, r/2 rounds | r + 3⌈log₂ n⌉ − 2 | k/r | k/r, reduce |
@@ -30,10 +32,12 @@
 //! share cores, that counts. Everything else takes [`schedule::default_for`], and so do pipelines
 //! that keep floats, but for broadcast and reduce.
 //!
-//! *Slow links.* Ring and pairwise exchange send the same number of values, but a ring sends
-//! partial sums where pairwise sends single operands. Let σ be the share of wire bytes that single
-//! operands save, and E the rate at which a rank encodes. Pairwise saves about 2·σ·m/(ρ·R) on the
-//! wire and spends m/E on encoding what a ring folds for free, so it pays where R < 2·σ·E/ρ.
+//! *Pairwise exchange.* Its messages wait for no other rank's, so but for the first each costs the
+//! share β of α. A ring reduces partial sums where it sends single operands, which a lossy codec
+//! makes shorter by the share σ; but it encodes each of them where a ring folds.
+//!
+//! *A broadcast by a lossy codec.* Each rank decodes once, and else passes on m/ρ bytes: 1 + (u −
+//! 1)/ρ stands for u, links apart.
 //!
 //! *Nodes.* Where it is known which ranks share one, long arrays take two levels, whatever the
 //! rates: least bytes between nodes, and all their ranks' links at once. Long are those that would
@@ -70,14 +74,23 @@ use heapless::Vec;
 
 /// Seconds that a message costs whatever its size: MPI on a fast fabric, or a thread's wake-up.
 const MESSAGE_COST: f64 = 5e-6;
+/// Where an array is on the links for long, ranks sleep, and wake late: a message costs this part
+/// of that time more, but no more than so many seconds.
+const LATENESS: f64 = 1.0 / 60.0;
+const LATEST: f64 = 10e-6;
+/// The part of its cost that a message has which waits for no other rank's: what a rank does for
+/// it, where an array is on the links for more than so many seconds, and elsewhere. (Between 8
+/// threads a pairwise exchange of up to 256 KiB was sooner than a circulant graph or a ring over
+/// links of 1 and 10 Gbit/s, but later without links and where they take no time.)
+const SLOW_SIDE_BY_SIDE: f64 = 0.15;
+const SIDE_BY_SIDE: f64 = 0.5;
+const SLOW: f64 = 20e-6;
 /// Bytes per second that a rank moves and reduces, codec and cores shared with others included.
 const STEP_RATE: f64 = 1e9;
-/// Wire bytes that single operands save against partial sums: 15 % of the whole all-reduce on the
-/// wave fields of `foldwire stack`, where partial sums are fewer bits wider the fewer ranks there
-/// are.
-const SAVED: f64 = 0.15;
-/// Bytes per second that a rank encodes when all cores are busy.
-const ENCODE_RATE: f64 = 4e9;
+/// Wire bytes of a whole all-reduce that single operands save against partial sums. That is the
+/// data's: 15 % on the wave fields of `foldwire stack` between 8 ranks, 7 % on temperatures between
+/// 4, nothing or less where noise prevails. Where it is nothing, little must be lost.
+const SAVED: f64 = 0.03;
 /// Bytes of the array in a round of one part: what backends' frames hold.
 const ROUND: usize = 256 << 10;
 /// Rounds of shorter arrays, one for each lane that a communicator has by default, but none of less
@@ -87,9 +100,10 @@ const SHORTEST: usize = 32 << 10;
 /// Raw bytes per wire byte.
 const RATIO: f64 = 5.0;
 
-/// What a circulant graph costs more than a ring of as many bytes, where messages cost nothing:
-/// bundles are copied. (Between 8 threads on 2 cores 1.4 to 1.6 from 256 KiB on, where the rounds
-/// of a ring overlap; this finds the size from which on a ring is sooner.)
+/// What a circulant graph or a pairwise exchange costs more than a ring of as many bytes, where
+/// messages cost nothing: bundles are copied, single operands encoded. (Between 8 threads on 2
+/// cores 1.2 to 1.6 from 256 KiB on, where the rounds of a ring overlap; this finds the size from
+/// which on a ring is sooner.)
 const DETOUR: f64 = 1.2;
 /// The same of a broadcast in two halves, against half the work of moving and reducing for each: a
 /// tree only passes frames on. (Between 8 threads the tree was sooner at every size.)
@@ -99,6 +113,13 @@ const REDUCED_HALVES: f64 = 3.0;
 /// The same of a double tree, whose ranks copy what they send to two others. (Of 64 MiB between 64
 /// ranks, predicted: 25 ms where links take no time, along a chain 21.)
 const TREES: f64 = 1.4;
+/// The same of a broadcast by a lossy codec, along double tree and chain and in halves: frames that
+/// are copied are short, but a chain's ranks wait for each other. (Of 4 MiB between 8 threads:
+/// double tree 2.7 ms, chain 3.2; predicted for a core each 0.99 and 1.15, of 64 MiB between 64
+/// ranks 15.9 and 20.8. Of 256 KiB over links of 1 Gbit/s: double tree 0.68 ms, halves 0.85.)
+const COMPRESSED_TREES: f64 = 1.1;
+const COMPRESSED_CHAIN: f64 = 1.15;
+const COMPRESSED_HALVES: f64 = 3.2;
 /// Longest array that is scanned by doubling: 8 threads on 2 cores took 209 µs for one of 64 KiB
 /// and 747 for 256 KiB, along a chain 232 and 449.
 const LONGEST_DOUBLED: usize = 64 << 10;
@@ -168,31 +189,27 @@ pub fn schedule(
     if is_long && TwoLevels.supports(collective) && TwoLevels::has_levels(call) {
         return &TwoLevels;
     }
-    if collective != Collective::AllReduce {
-        return soonest;
-    }
-    let is_slow = network.link_rate.is_some_and(|rate| rate < 2.0 * SAVED * ENCODE_RATE / RATIO);
-    if keeps_frames && is(default) && is_slow && !plan.codec.is_exact() {
-        return &Pairwise;
-    }
     soonest
 }
 
 /// What a schedule does, as the model sees it.
 struct Offer {
     schedule: &'static dyn Schedule,
-    /// Messages one after the other.
-    n_messages: usize,
+    /// Messages one after the other, or as many as they cost as much as.
+    n_messages: f64,
     /// How often a rank moves the array, and reduces it.
     moved: f64,
     reduced: f64,
     /// By what factor that takes longer than elsewhere, links apart.
     detour: f64,
+    /// The share of the bytes on links that it saves by a lossy codec.
+    saved: f64,
 }
 
 impl Offer {
     fn new(schedule: &'static dyn Schedule, n_messages: usize, moved: f64, reduced: f64) -> Self {
-        Self { schedule, n_messages, moved, reduced, detour: 1.0 }
+        let n_messages = n_messages as f64;
+        Self { schedule, n_messages, moved, reduced, detour: 1.0, saved: 0.0 }
     }
 }
 
@@ -213,7 +230,17 @@ impl Model {
         timed.reduce(|best, next| if next.1 < best.1 { next } else { best }).map(|best| best.0)
     }
 
-    fn offers(&self) -> Vec<Offer, 4> {
+    /// Raw bytes per wire byte.
+    fn ratio(&self) -> f64 {
+        if self.codec.is_exact() { 1.0 } else { RATIO }
+    }
+
+    /// Seconds that the array is on a link.
+    fn on_link(&self) -> f64 {
+        self.network.link_rate.map_or(0.0, |rate| self.n_bytes as f64 / (self.ratio() * rate))
+    }
+
+    fn offers(&self) -> Vec<Offer, 5> {
         let n = self.call.size.max(1);
         let doublings = n_doublings(n);
         // All of the array but a rank's own part.
@@ -235,6 +262,15 @@ impl Model {
             detour: DETOUR,
             ..Offer::new(&Circulant, n_halves * doublings, moved, reduced)
         };
+        let side_by_side = if self.on_link() > SLOW { SLOW_SIDE_BY_SIDE } else { SIDE_BY_SIDE };
+        let n_exchanged = 1.0 + side_by_side * n.saturating_sub(2) as f64;
+        let pairwise = |n_halves: f64, saved, moved, reduced| Offer {
+            n_messages: n_halves * n_exchanged,
+            detour: DETOUR,
+            saved,
+            ..Offer::new(&Pairwise, 0, moved, reduced)
+        };
+        let is_exact = self.codec.is_exact();
         let mut offers = Vec::new();
         let mut add = |offer: Offer| {
             let added = offers.push(offer);
@@ -247,21 +283,29 @@ impl Model {
                 add(circulant(2, 2.0 * others, others));
                 add(Offer::new(&RecursiveDoubling, rounds, rounds as f64, rounds as f64));
                 add(trees(2 * n_levels, 2.0 * by_trees, by_trees));
+                add(pairwise(2.0, SAVED, 2.0 * others, others));
             }
             Collective::ReduceScatter => {
                 add(Offer::new(&Ring, n - 1, others, others));
                 add(circulant(1, others, others));
+                add(pairwise(1.0, 2.0 * SAVED, others, others));
             }
             Collective::AllGather => {
                 add(Offer::new(&Ring, n - 1, others, 0.0));
                 add(circulant(1, others, 0.0));
+                add(pairwise(1.0, 0.0, others, 0.0));
             }
             Collective::Broadcast => {
+                let [by_chain_at, by_trees_at, by_halves_at] = match is_exact {
+                    true => [1.0, TREES, HALVES],
+                    false => [COMPRESSED_CHAIN, COMPRESSED_TREES, COMPRESSED_HALVES],
+                };
+                let chain = Offer::new(&Chain, n_hops, by_chain, 0.0);
                 add(Offer::new(&Binomial, doublings, doublings as f64, 0.0));
-                add(Offer::new(&Chain, n_hops, by_chain, 0.0));
-                add(trees(n_levels, by_trees, 0.0));
+                add(Offer { detour: by_chain_at, ..chain });
+                add(Offer { detour: by_trees_at, ..trees(n_levels, by_trees, 0.0) });
                 let halves = Offer::new(&ScatterAllGather, 2 * doublings, 2.0 * others, 0.0);
-                add(Offer { detour: HALVES, ..halves });
+                add(Offer { detour: by_halves_at, ..halves });
             }
             Collective::Reduce => {
                 add(Offer::new(&Binomial, doublings, doublings as f64, doublings as f64));
@@ -285,10 +329,14 @@ impl Model {
 
     /// How long a schedule takes.
     fn seconds(&self, offer: &Offer) -> f64 {
-        let work = offer.detour * (offer.moved + offer.reduced) / (2.0 * STEP_RATE);
-        let ratio = if self.codec.is_exact() { 1.0 } else { RATIO };
-        let on_links = self.network.link_rate.map_or(0.0, |rate| offer.moved / (ratio * rate));
-        offer.n_messages as f64 * MESSAGE_COST + (work + on_links) * self.n_bytes as f64
+        let is_broadcast = self.call.collective == Collective::Broadcast;
+        let decoded = if is_broadcast { offer.moved.min(1.0) } else { offer.moved };
+        let worked = decoded + (offer.moved - decoded) / self.ratio() + offer.reduced;
+        let work = offer.detour * worked * self.n_bytes as f64 / (2.0 * STEP_RATE);
+        let saved = if self.codec.is_exact() { 0.0 } else { offer.saved };
+        let on_links = (1.0 - saved) * offer.moved * self.on_link();
+        let message = MESSAGE_COST + (LATENESS * self.on_link()).min(LATEST);
+        offer.n_messages * message + work + on_links
     }
 
     /// Whether frames hold segments of a fair length of all parts of a schedule's messages, or
@@ -362,10 +410,22 @@ mod tests {
     #[test]
     fn slow_links_exchange_single_operands_and_fast_ones_form_a_ring() {
         let plan = Plan::foldwire(Bound::Relative(1e-4));
-        assert_eq!(name(&plan, 8, LONG, GIGABIT), Pairwise.name());
+        assert_eq!(name(&plan, 8, LONG, Some(0.0125e9)), Pairwise.name());
+        assert_eq!(name(&plan, 8, LONG, GIGABIT), Ring.name());
         assert_eq!(name(&plan, 8, LONG, Some(12.5e9)), Ring.name());
         assert_eq!(name(&plan, 8, LONG, None), Ring.name());
-        assert_eq!(name(&Plan::raw(), 8, LONG, GIGABIT), Ring.name());
+        assert_eq!(name(&Plan::raw(), 8, LONG, Some(0.0125e9)), Ring.name());
+    }
+
+    #[test]
+    fn over_slow_links_few_ranks_exchange_arrays_of_middle_length() {
+        let plan = Plan::foldwire(Bound::Relative(1e-4));
+        assert_eq!(name(&plan, 8, 2048, GIGABIT), RecursiveDoubling.name());
+        assert_eq!(name(&plan, 8, 200_000, GIGABIT), Pairwise.name());
+        assert_eq!(name(&plan, 64, 200_000, GIGABIT), Circulant.name());
+        assert_eq!(name(&Plan::raw(), 8, 64_000, Some(1.25e9)), Pairwise.name());
+        assert_eq!(name(&plan, 8, 64_000, Some(1.25e9)), Circulant.name());
+        assert_eq!(name(&plan, 8, LONG, GIGABIT), Ring.name());
     }
 
     #[test]
@@ -392,29 +452,35 @@ mod tests {
                 schedule(call, OpCode::Sum, &plan, n_bytes, network).name()
             };
             assert_eq!(name(64, 4096, 256 << 10), Circulant.name());
-            assert_eq!(name(64, 4096, 8_000), Ring.name());
-            assert_eq!(name(64, 200_000, 12_000), Ring.name());
+            assert_eq!(name(64, 4096, 8_000), Pairwise.name());
+            assert_eq!(name(64, 200_000, 12_000), Pairwise.name());
             assert_eq!(name(64, LONG, 256 << 10), Ring.name());
             assert_eq!(name(1, 0, 256 << 10), Ring.name());
         }
     }
 
     #[test]
-    fn long_arrays_go_along_a_chain_unless_there_are_many_ranks() {
-        let plan = Plan::foldwire(Bound::Relative(1e-4));
-        let broadcast = |size, n_bytes| {
+    fn long_arrays_go_along_a_chain_unless_there_are_many_ranks_or_they_are_compressed() {
+        let by = |plan: Plan, size, n_bytes| {
             let call = Call::new(Collective::Broadcast, size, Rank(0));
             schedule(call, OpCode::None, &plan, n_bytes, network(None)).name()
         };
-        assert_eq!(broadcast(4, LONG), "chain");
+        assert_eq!(by(Plan::raw(), 4, LONG), "chain");
+        assert_eq!(by(Plan::raw(), 64, 1 << 30), "chain");
+        assert_eq!(by(Plan::raw(), 4096, LONG), "double-tree");
+        assert_eq!(by(Plan::raw(), 4, 100_000), "binomial");
+        assert_eq!(by(Plan::raw(), 64, 100_000), "scatter-all-gather");
+        let plan = Plan::foldwire(Bound::Relative(1e-4));
+        let broadcast = |size, n_bytes| by(plan, size, n_bytes);
+        assert_eq!(broadcast(4, LONG), "double-tree");
         assert_eq!(broadcast(4, 100_000), "binomial");
         assert_eq!(broadcast(2, LONG), "binomial");
         assert_eq!(broadcast(8, 200_000), "binomial");
-        assert_eq!(broadcast(64, 100_000), "scatter-all-gather");
+        assert_eq!(broadcast(64, 100_000), "binomial");
         // Of 2048 parts no segments worth the name fit a frame.
         assert_eq!(broadcast(4096, LONG), "double-tree");
         assert_eq!(broadcast(4096, 1 << 30), "double-tree");
-        assert_eq!(broadcast(64, 1 << 30), "chain");
+        assert_eq!(broadcast(64, 1 << 30), "double-tree");
     }
 
     #[test]

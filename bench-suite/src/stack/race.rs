@@ -4,6 +4,7 @@
 //! disturbs the machine disturbs all alike; ranks start together behind a barrier, and a run lasts
 //! from the first rank's start to the last rank's end. One round warms up and is not counted.
 
+use foldwire::schedule::Pairwise;
 use foldwire::{Bound, Collective, Error, Float, Op, Plan, Preset, Report};
 use indicatif::ProgressBar;
 use std::sync::Barrier;
@@ -22,6 +23,10 @@ pub(super) struct Race {
     /// Rounds that count.
     pub(super) repeat: usize,
 }
+
+/// Links of less than so many bytes per second are slow: over 1 Gbit/s an exchange between 8 ranks
+/// takes 64 ms, and a ring 70.
+const SLOW_LINK: f64 = 0.24e9;
 
 /// What one preset did.
 #[derive(Debug)]
@@ -56,6 +61,14 @@ impl Race {
         self.presets.len() * (self.repeat + 1)
     }
 
+    /// What a preset does. Partial sums of images need more bits than one image, as each is empty
+    /// where others are not; so Foldwire's ranks exchange single images where bytes count most.
+    fn plan(&self, preset: Preset) -> Plan {
+        let plan = preset.plan(Collective::AllReduce, self.bound);
+        let is_slow = self.link.is_some_and(|rate| rate < SLOW_LINK);
+        if preset == Preset::Foldwire && is_slow { plan.with_schedule(&Pairwise) } else { plan }
+    }
+
     /// Runs the race; one volume a rank.
     pub(super) fn run<T: Float>(
         &self,
@@ -63,8 +76,7 @@ impl Race {
         progress: &ProgressBar,
     ) -> Result<Vec<Outcome<T>>, Error> {
         let world = values::world(volumes.len(), self.link);
-        let plans: Vec<Plan> =
-            self.presets.iter().map(|p| p.plan(Collective::AllReduce, self.bound)).collect();
+        let plans: Vec<Plan> = self.presets.iter().map(|preset| self.plan(*preset)).collect();
         let barrier = Barrier::new(volumes.len());
         let ranks = world.run(|mut comm| -> Result<_, Error> {
             let rank = comm.rank().index();
