@@ -39,10 +39,11 @@
 //! *A broadcast by a lossy codec.* Each rank decodes once, and else passes on m/ρ bytes: 1 + (u −
 //! 1)/ρ stands for u, links apart.
 //!
-//! *Nodes.* Where it is known which ranks share one, long arrays take two levels, whatever the
-//! rates: least bytes between nodes, and all their ranks' links at once. Long are those that would
-//! take a ring, a chain or a double tree, and scatters and gathers without runs of parts; of
-//! all-reduces all but those for recursive doubling.
+//! *Nodes.* Where it is known which ranks share one, long arrays take two levels: least bytes
+//! between nodes, and all their ranks' links at once. Long are those that would take a ring, a
+//! chain or a double tree, and scatters and gathers without runs of parts, where links take more
+//! than half as long as the work, and there are as many rounds as nodes; of all-reduces, whatever
+//! the rates, all but those for recursive doubling.
 //!
 //! *Runs of parts.* Along a binomial tree that packs short parts, ⌈log₂ n⌉ messages leave the root
 //! of a scatter in place of n − 1, of which each costs it α at least, where the others overlap. But
@@ -174,15 +175,13 @@ pub fn schedule(
     let reduction = if collective.reduces() { op } else { OpCode::Sum };
     let keeps_frames = plan.pipeline.keeps_frames(plan.codec, reduction);
     let is_tree = matches!(collective, Collective::Broadcast | Collective::Reduce);
-    let soonest = if keeps_frames || is_tree {
-        let model = Model { call, n_bytes, codec: plan.codec, network };
-        model.soonest().unwrap_or(default)
-    } else {
-        default
-    };
+    let model = Model { call, n_bytes, codec: plan.codec, network };
+    let soonest =
+        if keeps_frames || is_tree { model.soonest().unwrap_or(default) } else { default };
     let is = |known: &dyn Schedule| schedule::code(soonest) == schedule::code(known);
     let is_long = match collective {
         Collective::AllReduce => !is(&RecursiveDoubling),
+        _ if !model.is_bound_by_links() => false,
         Collective::Scatter | Collective::Gather => !runs_pay(plan.codec, call.size, n_bytes),
         _ => is(&Ring) || is(&Chain) || is(&DoubleTree),
     };
@@ -238,6 +237,14 @@ impl Model {
     /// Seconds that the array is on a link.
     fn on_link(&self) -> f64 {
         self.network.link_rate.map_or(0.0, |rate| self.n_bytes as f64 / (self.ratio() * rate))
+    }
+
+    /// Whether links take most of the time, and nodes are so few that rounds follow each other from
+    /// one to the next.
+    fn is_bound_by_links(&self) -> bool {
+        let n_nodes = self.call.size / self.call.ranks_per_node.max(1);
+        self.on_link() > self.n_bytes as f64 / (2.0 * STEP_RATE)
+            && n_nodes <= self.n_bytes.div_ceil(ROUND)
     }
 
     fn offers(&self) -> Vec<Offer, 5> {
@@ -488,15 +495,22 @@ mod tests {
         let plan = Plan::foldwire(Bound::Relative(1e-4));
         let name = |collective, n_bytes, per_node| {
             let call = Call::new(collective, 64, Rank(0)).with_nodes(per_node);
-            schedule(call, OpCode::Sum, &plan, n_bytes, network(None)).name()
+            schedule(call, OpCode::Sum, &plan, n_bytes, network(GIGABIT)).name()
         };
         for collective in Collective::ALL {
             let has_levels = TwoLevels.supports(collective);
             assert_eq!(name(collective, LONG, 8) == TwoLevels.name(), has_levels);
             // Short ones, and nodes of different sizes.
-            assert_ne!(name(collective, 4096, 8), TwoLevels.name());
+            assert_ne!(name(collective, 1024, 8), TwoLevels.name());
             assert_ne!(name(collective, LONG, 7), TwoLevels.name());
         }
+        // Links that take no time, and a chain of many nodes.
+        let name = |size, rate| {
+            let call = Call::new(Collective::Broadcast, size, Rank(0)).with_nodes(8);
+            schedule(call, OpCode::None, &plan, LONG, network(rate)).name()
+        };
+        assert_eq!(name(64, GIGABIT), TwoLevels.name());
+        assert_eq!([name(64, Some(12.5e9)), name(4096, GIGABIT)], ["double-tree"; 2]);
     }
 
     #[test]
