@@ -140,7 +140,8 @@ pub struct Network {
 }
 
 /// The schedule that a call takes: the plan's own, else that of the first of the caller's `rows`
-/// for it, else what the model says ([`schedule`]). Every rank must ask with the same arguments.
+/// for it, else what the model says ([`schedule`](fn@schedule)). Every rank must ask with the same
+/// arguments.
 #[must_use]
 pub fn chosen(
     rows: &[Row],
