@@ -211,7 +211,7 @@ pub enum Error {
     /// A prepared call is started on buffers of another kind (in place, apart, read only), or on
     /// another communicator.
     #[error(
-        "the call was prepared for buffers of another kind, or another communicator; prepare it anew"
+        "the call was prepared for buffers of another kind or another communicator; prepare it anew"
     )]
     NotAsPrepared,
     /// The operation has already returned its result.

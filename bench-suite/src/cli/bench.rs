@@ -94,8 +94,8 @@ pub struct BenchArgs {
     /// four options say; or `all`
     ///
     /// With `all` each schedule that can do the collective has such a row, and takes turns with the
-    /// others. The one that a call takes by itself is marked, and a second table has its time beside
-    /// the best one's: foldwire bench allreduce --schedule all --link 1gbit.
+    /// others. The one that a call takes by itself is marked, and a second table has its time
+    /// beside the best one's: foldwire bench allreduce --schedule all --link 1gbit.
     #[arg(long, value_name = "NAME", value_parser = schedules())]
     pub schedule: Option<ScheduleArg>,
 

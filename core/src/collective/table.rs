@@ -30,8 +30,8 @@ macro_rules! each_collective {
                 Request::new(Collective::ReduceScatter, data.len()).op(op).in_place(data)
             };
 
-            /// As [`reduce_scatter_in_place`](Self::reduce_scatter_in_place), with the result at the
-            /// front of `data`, where MPI leaves it; the rest may be anything.
+            /// As [`reduce_scatter_in_place`](Self::reduce_scatter_in_place), with the result at
+            /// the front of `data`, where MPI leaves it; the rest may be anything.
             reduce_scatter_to_front / start_reduce_scatter_to_front [in_place data]
                 (data: data, op: op) = |_own| {
                 let request = Request::new(Collective::ReduceScatter, data.len());
@@ -54,8 +54,8 @@ macro_rules! each_collective {
                 Request::new(Collective::ReduceScatter, 0).shares(shares).op(op).in_place(data)
             };
 
-            /// As [`reduce_scatter_v_in_place`](Self::reduce_scatter_v_in_place), with the result at
-            /// the front of `data`, where MPI leaves it; the rest may be anything.
+            /// As [`reduce_scatter_v_in_place`](Self::reduce_scatter_v_in_place), with the result
+            /// at the front of `data`, where MPI leaves it; the rest may be anything.
             reduce_scatter_v_to_front / start_reduce_scatter_v_to_front [in_place data]
                 (data: data, counts: counts, op: op) = |_own| {
                 let request = Request::new(Collective::ReduceScatter, 0);
