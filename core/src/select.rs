@@ -41,9 +41,9 @@
 //!
 //! *Nodes.* Where it is known which ranks share one, long arrays take two levels: least bytes
 //! between nodes, and all their ranks' links at once. Long are those that would take a ring, a
-//! chain or a double tree, and scatters and gathers without runs of parts, where links take more
-//! than half as long as the work, and there are as many rounds as nodes; of all-reduces, whatever
-//! the rates, all but those for recursive doubling.
+//! chain, a double tree or a pairwise exchange, and scatters and gathers without runs of parts,
+//! where links take more than half as long as the work, and there are as many rounds as nodes; of
+//! all-reduces, whatever the rates, all but those for recursive doubling.
 //!
 //! *Runs of parts.* Along a binomial tree that packs short parts, ⌈log₂ n⌉ messages leave the root
 //! of a scatter in place of n − 1, of which each costs it α at least, where the others overlap. But
@@ -184,7 +184,7 @@ pub fn schedule(
         Collective::AllReduce => !is(&RecursiveDoubling),
         _ if !model.is_bound_by_links() => false,
         Collective::Scatter | Collective::Gather => !runs_pay(plan.codec, call.size, n_bytes),
-        _ => is(&Ring) || is(&Chain) || is(&DoubleTree),
+        _ => [&Ring as &dyn Schedule, &Chain, &DoubleTree, &Pairwise].into_iter().any(is),
     };
     if is_long && TwoLevels.supports(collective) && TwoLevels::has_levels(call) {
         return &TwoLevels;
