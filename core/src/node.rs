@@ -12,8 +12,10 @@
 //! knows of, unless a call on it has failed: then something may be left on its links.
 
 mod port;
+mod seat;
 
 pub(crate) use port::Port;
+pub(crate) use seat::Seat;
 
 use crate::collective::{Communicator, Config};
 use crate::error::Error;
@@ -140,15 +142,19 @@ impl<'a, X: Transport> Node<'a, X> {
         epoch: u16,
     ) -> Result<Rc<[Rc<Seat<'a, X>>]>, Error> {
         self.epoch.set(self.epoch.get().max(epoch));
+        let row = Rc::new(seat::Row::new());
         let seat = |&channel: &usize| {
             let port = Port::new(Rc::clone(self), channel, members.cloned());
             let mut comm = Communicator::with_config(port, self.config)?;
             (comm.context, comm.epoch) = (channel as u8, epoch);
             self.channels.borrow_mut()[channel] = Channel::Used;
-            let comm = RefCell::new(Some(comm));
-            Ok(Rc::new(Seat { node: Rc::clone(self), channel, comm, is_taken: Cell::new(false) }))
+            let (comm, is_taken) = (RefCell::new(Some(comm)), Cell::new(false));
+            let (node, row) = (Rc::clone(self), Rc::clone(&row));
+            Ok(Rc::new(Seat { node, channel, comm, is_taken, row }))
         };
-        channels.iter().map(seat).collect()
+        let seats: Rc<[_]> = channels.iter().map(seat).collect::<Result<_, Error>>()?;
+        row.seats.get_or_init(|| Rc::downgrade(&seats));
+        Ok(seats)
     }
 
     /// Has this call driven with the others from now on.
@@ -276,22 +282,6 @@ impl<X: Transport> Drop for EndOfPass<'_, '_, X> {
     fn drop(&mut self) {
         self.0.is_fresh.set(false);
         self.0.in_pass.set(false);
-    }
-}
-
-/// A place for one call at a time: a communicator of one channel.
-pub(crate) struct Seat<'a, X: Transport> {
-    node: Rc<Node<'a, X>>,
-    pub(crate) channel: usize,
-    /// None once it was shrunk.
-    pub(crate) comm: RefCell<Option<Communicator<Port<'a, X>>>>,
-    /// A call is under way.
-    pub(crate) is_taken: Cell<bool>,
-}
-
-impl<X: Transport> Drop for Seat<'_, X> {
-    fn drop(&mut self) {
-        self.node.release(self.channel, self.comm.get_mut().as_ref());
     }
 }
 

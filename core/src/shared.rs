@@ -193,7 +193,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let comm = comm.as_mut().ok_or(Error::Poisoned)?;
         seat.is_taken.set(true);
         let result = call(comm, &|| self.advance());
-        seat.is_taken.set(false);
+        seat.leave(comm, result.as_ref().err());
         result
     }
 

@@ -85,14 +85,16 @@ struct Running<'s, 'a, 'b, X: Transport, T: Element> {
     comm: RefMut<'s, Option<Communicator<Port<'a, X>>>>,
     call: Underway<'s, X::Frame, T>,
     request: Request<'b, 's, T>,
+    /// Why the group's calls are given up, if one has failed.
+    error: Option<Error>,
 }
 
 impl<X: Transport, T: Element> Drop for Running<'_, '_, '_, X, T> {
     fn drop(&mut self) {
         if let Some(comm) = self.comm.as_mut() {
-            self.call.give_up(comm, None);
+            self.call.give_up(comm, self.error.as_ref());
+            self.seat.leave(comm, self.error.as_ref());
         }
-        self.seat.is_taken.set(false);
     }
 }
 
@@ -220,7 +222,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 let call = Underway::start_group(on, terms[at], ends, &budgets[arrays])?;
                 seat.is_taken.set(true);
                 self.advance();
-                running.push(Running { at, seat, comm, call, request });
+                running.push(Running { at, seat, comm, call, request, error: None });
             }
             if running.is_empty() {
                 return Ok(());
@@ -322,7 +324,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             let call = Underway::start(on, &request, &Plan::raw())?;
             seat.is_taken.set(true);
             self.advance();
-            vec![Running { at: 0, seat, comm, call, request }]
+            vec![Running { at: 0, seat, comm, call, request, error: None }]
         };
         while !running.is_empty() {
             pace.until_moved(&self.node, || advance_all(&mut running, &mut reports)).await?;
@@ -459,19 +461,15 @@ fn advance_all<X: Transport, T: Element>(
             }
             Err(error) => {
                 failed = Some(error);
-                false
+                true
             }
         }
     });
     let rests = running.iter().map(|running| running.call.rest());
     match failed {
         Some(error) => {
-            // Ranks that wait in another of the calls hear why, too.
-            for one in running.iter_mut() {
-                if let Some(comm) = one.comm.as_mut() {
-                    one.call.give_up(comm, Some(&error));
-                }
-            }
+            // Ranks that wait in any of the calls hear why.
+            running.iter_mut().for_each(|one| one.error = failed);
             Err(error)
         }
         None if moved => Ok(None),

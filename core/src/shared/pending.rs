@@ -189,8 +189,8 @@ impl<X: Transport, T: Element, R> Flight<'_, X, T, R> {
             && let Some(comm) = comm.as_mut()
         {
             self.call.give_up(comm, None);
+            self.seat.leave(comm, None);
         }
-        self.seat.is_taken.set(false);
     }
 }
 
@@ -206,7 +206,11 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Drive for Flight<'a,
             Err(error) => Err(error),
         };
         self.outcome = Some(outcome);
-        self.seat.is_taken.set(false);
+        if let Ok(mut comm) = self.seat.comm.try_borrow_mut()
+            && let Some(comm) = comm.as_mut()
+        {
+            self.seat.leave(comm, outcome.as_ref().err());
+        }
         true
     }
 

@@ -161,6 +161,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let (rank, outer) = (shrunk.rank(), outer.collect());
         *first = Some(shrunk);
         drop(first);
+        self.seats[0].forget_failure();
         let survivors = Self {
             node: Rc::clone(&self.node),
             seats: self.seats.iter().take(1).cloned().collect(),

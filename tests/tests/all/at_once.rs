@@ -10,8 +10,8 @@ use foldwire::{Bound, Config, Error, Float, Op, Plan, Rank, SharedCommunicator, 
 use foldwire_sim::{End, Net, World};
 use foldwire_tests::case::{Operation, SIZES};
 use foldwire_tests::{Backend, Threads, data, suite};
-use std::future::Future;
-use std::pin::pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -503,4 +503,77 @@ fn futures_of_several_calls_are_woken() {
         }
         assert!(n_polls < 20_000, "{n_polls} polls: tasks did not sleep");
     });
+}
+
+/// Ranks that have all they need of a call that another gave up go on to the next, on another
+/// channel: they hear of it there, at once.
+#[test]
+fn who_gives_a_call_up_tells_those_who_are_in_the_next_one() {
+    let bound = Bound::Relative(1e-3);
+    let mut n_given_up = 0;
+    for (n_calls, is_group) in [(1, false), (2, false), (3, false), (3, true)] {
+        for n_polls in 0..16 {
+            let net = Net { channels: 4, frames_per_rank: 64, ..Net::default() };
+            let run = World::new(3, 1).net(net).run(|endpoint| async move {
+                let clock = endpoint.clock();
+                let config = Config::default().with_lanes(2).with_timeout(Duration::from_secs(1));
+                let world = SharedCommunicator::with_config(endpoint, config, n_calls).unwrap();
+                for call in 0..5 {
+                    let is_dropped = world.rank() == Rank(2) && call == 1;
+                    let n_polls = if is_dropped { n_polls } else { usize::MAX };
+                    let mut values: Vec<_> = [70, 5000, 9].map(|n| vec![1.0f32; n]).into();
+                    let outcome = if is_group {
+                        let mut arrays: Vec<_> =
+                            values.iter_mut().map(|x| (&mut x[..], bound)).collect();
+                        let plan = Plan::foldwire(bound);
+                        match world.start_all_reduce_group(&mut arrays, Op::Sum, &plan) {
+                            Ok(group) => for_polls(group, n_polls).await.map(Result::err),
+                            Err(error) => Some(Some(error)),
+                        }
+                    } else {
+                        match world.start_all_reduce(values.remove(0), Op::Sum, &raw()) {
+                            Ok(one) => {
+                                for_polls(one, n_polls).await.map(|done| done.into_result().err())
+                            }
+                            Err(error) => Some(Some(error)),
+                        }
+                    };
+                    if outcome != Some(None) {
+                        // Nobody hears of it because this rank has ended.
+                        clock.sleep(Duration::from_secs(5)).await;
+                        return outcome;
+                    }
+                }
+                Some(None)
+            });
+            let context = format!("{n_calls} calls, group: {is_group}, {n_polls} polls");
+            let ended = |rank: usize| match &run.ends[rank] {
+                End::Returned(outcome) => outcome,
+                other => panic!("{context}: rank {rank} {other:?}"),
+            };
+            if ended(2).is_some() {
+                assert!((0..3).all(|rank| *ended(rank) == Some(None)), "{context}");
+                continue;
+            }
+            n_given_up += 1;
+            for rank in [0, 1] {
+                let outcome = ended(rank);
+                let heard = matches!(outcome, Some(Some(Error::Aborted { .. })));
+                assert!(heard, "{context}: rank {rank} {outcome:?}");
+            }
+        }
+    }
+    assert!(n_given_up > 40, "{n_given_up} calls were given up");
+}
+
+/// What a call comes to; `None` if it is dropped after so many polls.
+async fn for_polls<C: Future + Unpin>(mut call: C, mut n_polls: usize) -> Option<C::Output> {
+    poll_fn(|context| {
+        if n_polls == 0 {
+            return Poll::Ready(None);
+        }
+        n_polls -= 1;
+        Pin::new(&mut call).poll(context).map(Some)
+    })
+    .await
 }

@@ -1,0 +1,81 @@
+//! The places for calls of one communicator, and how all of them end when one fails.
+//!
+//! Each place has a channel, on which ranks hear of each other's failures. A rank that has all it
+//! needs of a call that another gave up goes on to the next one, on the next channel. So who gives
+//! up tells the others on every channel of the communicator: where a call is under way, when that
+//! is over.
+
+use super::{Node, Port};
+use crate::collective::{Communicator, Request, Underway};
+use crate::error::Error;
+use crate::op::Op;
+use crate::plan::Plan;
+use crate::schedule::Collective;
+use crate::transport::Transport;
+use alloc::rc::{Rc, Weak};
+use core::cell::{Cell, OnceCell, RefCell};
+
+/// A place for one call at a time: a communicator of one channel.
+pub(crate) struct Seat<'a, X: Transport> {
+    pub(super) node: Rc<Node<'a, X>>,
+    pub(crate) channel: usize,
+    /// None once it was shrunk.
+    pub(crate) comm: RefCell<Option<Communicator<Port<'a, X>>>>,
+    /// A call is under way.
+    pub(crate) is_taken: Cell<bool>,
+    pub(super) row: Rc<Row<'a, X>>,
+}
+
+/// What the seats of one communicator have in common.
+pub(super) struct Row<'a, X: Transport> {
+    pub(super) seats: OnceCell<Weak<[Rc<Seat<'a, X>>]>>,
+    /// A call has failed: by this error, or because it was dropped.
+    failure: Cell<Option<Option<Error>>>,
+}
+
+impl<X: Transport> Row<'_, X> {
+    pub(super) const fn new() -> Self {
+        Self { seats: OnceCell::new(), failure: Cell::new(None) }
+    }
+}
+
+impl<'a, X: Transport> Seat<'a, X> {
+    /// The call on this seat is over, on its communicator `own`. If it was given up, for this error
+    /// or because it was dropped, the others are told on all seats without a call.
+    pub(crate) fn leave(&self, own: &mut Communicator<Port<'a, X>>, error: Option<&Error>) {
+        self.is_taken.set(false);
+        if own.is_poisoned() && self.row.failure.get().is_none() {
+            self.row.failure.set(Some(error.copied()));
+        }
+        let Some(failure) = self.row.failure.get() else { return };
+        refuse(own, failure.as_ref());
+        let seats = self.row.seats.get().and_then(Weak::upgrade);
+        for seat in seats.iter().flat_map(|seats| seats.iter()) {
+            if !seat.is_taken.get()
+                && let Ok(mut comm) = seat.comm.try_borrow_mut()
+                && let Some(comm) = comm.as_mut()
+            {
+                refuse(comm, failure.as_ref());
+            }
+        }
+    }
+
+    /// Whatever has failed, survivors go on.
+    pub(crate) fn forget_failure(&self) {
+        self.row.failure.set(None);
+    }
+}
+
+/// Gives up the next call on a channel, for this error or for none, unless that is done.
+fn refuse<X: Transport>(comm: &mut Communicator<X>, error: Option<&Error>) {
+    let request = Request::<f32>::new(Collective::AllReduce, 0).op(Op::Max);
+    if let Ok(mut call) = Underway::start(comm, &request, &Plan::raw()) {
+        call.give_up(comm, error);
+    }
+}
+
+impl<X: Transport> Drop for Seat<'_, X> {
+    fn drop(&mut self) {
+        self.node.release(self.channel, self.comm.get_mut().as_ref());
+    }
+}
