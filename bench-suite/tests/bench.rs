@@ -320,7 +320,8 @@ mod mpi {
     #[test]
     fn the_best_can_be_left_out() {
         for collective in ["allreduce", "allgatherv"] {
-            let args = "--backend mpi --in-place --sizes 4K --preset foldwire --mpi-best false --op max --json";
+            let args = "--backend mpi --in-place --sizes 4K --preset foldwire --mpi-best false \
+                        --op max --json";
             let object = object(&mpirun(2, &format!("{collective} {args}")));
             let rows = object["rows"].as_array().unwrap();
             let names: Vec<_> =

@@ -143,8 +143,8 @@ impl Head {
         }
         if self.launches > 1 {
             how += &format!(
-                "# {} launches; time: the median of their medians; spread: from their least to their \
-                 greatest, of time\n",
+                "# {} launches; time: the median of their medians; spread: from their least to \
+                 their greatest, of time\n",
                 self.launches
             );
         }
@@ -153,7 +153,8 @@ impl Head {
         }
         if let Some(n_polls) = self.overlap_polls {
             how += &format!(
-                "# work: as long as the call, alone; total: call and work, {n_polls} polls in between\n\
+                "# work: as long as the call, alone; total: call and work, {n_polls} polls in \
+                 between\n\
                  # hidden: 100 (1 - (total - work) / time) %, of the call's time\n"
             );
         }
@@ -164,7 +165,8 @@ impl Head {
              # bound on each operand: {}; kernels: {}; {} lanes, frames of {} bytes\n\
              # size: bytes of the whole array; time: median over rounds of the slowest rank's; {check}\n\
              # #wrong: values beyond what is allowed, and ranks with other bits than rank 0\n\
-             # algbw: size / time; busbw: as in nccl-tests; memcpy on rank 0, same run: {memcpy_gbps:.1} GB/s\n\
+             # algbw: size / time; busbw: as in nccl-tests; memcpy on rank 0, same run: \
+             {memcpy_gbps:.1} GB/s\n\
              {how}",
             self.data, self.bound, self.kernels, self.lanes, self.frame_bytes,
         )
@@ -256,7 +258,8 @@ impl Results {
             ""
         };
         let swept = if rows.iter().any(|row| row.schedule.is_some()) {
-            "# x best: time / that of the best schedule; *: the schedule that a call takes by itself\n"
+            "# x best: time / that of the best schedule; \
+             *: the schedule that a call takes by itself\n"
         } else {
             ""
         };

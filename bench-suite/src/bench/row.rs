@@ -87,8 +87,8 @@ pub(crate) struct Row {
     pub(crate) times_memcpy: Option<f64>,
     /// What was chosen, if there was a choice.
     pub(crate) algorithm: Option<String>,
-    /// Where schedules are compared: its own, whether a call takes it by itself, and its time / that
-    /// of the best one.
+    /// Where schedules are compared: its own, whether a call takes it by itself, and its time /
+    /// that of the best one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) schedule: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

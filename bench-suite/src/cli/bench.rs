@@ -87,7 +87,8 @@ pub struct BenchArgs {
     pub bound: Bound,
 
     /// Presets to run, in this order, or all of them [default: all; none beside --schedule all]
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset())]
+    #[arg(value_delimiter = ',')]
     pub preset: Vec<PresetArg>,
 
     /// Schedule of one more row beside the presets, which is preset foldwire but for what these
@@ -138,7 +139,8 @@ pub struct BenchArgs {
     ///
     /// What a launch decides, such as where memory lies, no number of rounds evens out. Of the
     /// threads backend only: foldwire bench allreduce --launches 5.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = launches, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = launches)]
+    #[arg(allow_hyphen_values = true)]
     pub launches: usize,
 
     /// Calls that each rank starts at once and then waits for, each with its own buffers; times are
@@ -146,7 +148,8 @@ pub struct BenchArgs {
     ///
     /// More than one are made on a communicator for several calls, with values of f32, and the MPI
     /// library's own blocking calls do not take part: foldwire bench allreduce --in-flight 8.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = in_flight, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = in_flight)]
+    #[arg(allow_hyphen_values = true)]
     pub in_flight: usize,
 
     /// Measure as well how much of a call hides behind computation that takes as long as the call,
@@ -156,7 +159,8 @@ pub struct BenchArgs {
     /// total that of the call started, the computation, and the call waited for; hidden is 100 (1 -
     /// (total - work) / time) percent. The MPI library's own blocking calls hide nothing:
     /// foldwire bench allreduce --link 1gbit --overlap, or --overlap=20.
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "100", value_parser = polls)]
+    #[arg(long, value_name = "N", num_args = 0..=1, value_parser = polls)]
+    #[arg(require_equals = true, default_missing_value = "100")]
     pub overlap: Option<usize>,
 
     /// Rounds that do not count, before those that do
