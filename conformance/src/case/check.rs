@@ -1,6 +1,6 @@
 //! Whether the results of a [`Case`] are right.
 
-use super::{Case, Deal, Operation};
+use super::{Case, Operation};
 use crate::{Backend, Threads, data, oracle, with_type};
 use foldwire::schedule::Call;
 use foldwire::{Collective, Communicator, Float, Rank, Report, Scope, Transport};
@@ -85,7 +85,14 @@ impl Case {
     /// What every rank contributes (and more, where it does not contribute all).
     #[must_use]
     pub fn inputs<T: Float>(&self) -> Vec<Vec<T>> {
-        (0..self.size).map(|rank| self.input(rank)).collect()
+        self.inputs_by(&|_| *self)
+    }
+
+    /// The same of ranks that have made cases of their own, of which the counts matter.
+    #[must_use]
+    pub fn inputs_by<T: Float>(&self, made_by: &dyn Fn(usize) -> Self) -> Vec<Vec<T>> {
+        let input = |rank: usize| Self { count: made_by(rank).count, ..*self }.input(rank);
+        (0..self.size).map(input).collect()
     }
 
     /// Compares one rank's result with the oracle, given all ranks' inputs.
@@ -99,11 +106,11 @@ impl Case {
         report: &Report,
         inputs: &[Vec<T>],
     ) -> Result<(), String> {
-        self.verify_among(rank, result, report, inputs, &|_| self.deal)
+        self.verify_among(rank, result, report, inputs, &|_| *self)
     }
 
-    /// As [`verify`](Self::verify), where the data of some ranks is dealt in another way than this
-    /// rank takes it for, and nobody can tell.
+    /// As [`verify`](Self::verify), where some ranks have made cases of their own of the call, with
+    /// other counts than this rank takes theirs for, and nobody can tell.
     ///
     /// # Errors
     /// What is wrong.
@@ -113,9 +120,13 @@ impl Case {
         result: &[T],
         report: &Report,
         inputs: &[Vec<T>],
-        deal_of: &dyn Fn(usize) -> Deal,
+        made_by: &dyn Fn(usize) -> Self,
     ) -> Result<(), String> {
-        let asked = self.asked(inputs, deal_of);
+        let dealt_by = |rank| {
+            let Self { deal, count, .. } = made_by(rank);
+            Self { deal, count, ..*self }
+        };
+        let asked = self.asked(inputs, &dealt_by);
         let terms = if self.codec.is_exact() { Some(0.0) } else { oracle::error_terms(self) };
         // A bound may come out smaller: of a sample's range, or shared among operands. Powers of
         // ten differ in the last bit.
@@ -128,7 +139,7 @@ impl Case {
         }
         let bound_on_result =
             (self.scope == Scope::Result && !self.codec.is_exact()).then_some(asked);
-        let origins = self.origins(rank);
+        let origins = self.origins(rank, &dealt_by);
         if result.len() != origins.len() {
             return Err(format!("{} values instead of {}", result.len(), origins.len()));
         }
@@ -137,7 +148,8 @@ impl Case {
         for (place, (&got, (owner, at))) in result.iter().zip(origins).enumerate() {
             let context = |wrong| format!("value {place}: {wrong}; {report:?}");
             for (operand, input) in operands.iter_mut().zip(inputs) {
-                *operand = input[at].to_f64();
+                // Where nothing is reduced, the owner's matters alone.
+                *operand = input.get(at).map_or(0.0, |x| x.to_f64());
             }
             let error = self.error_of(got, owner, &operands, report).map_err(context)?;
             if !bound_on_result.is_none_or(|bound| error <= bound) {
@@ -195,12 +207,12 @@ impl Case {
     }
 
     /// The bound on each operand that the case asks for.
-    fn asked<T: Float>(&self, inputs: &[Vec<T>], deal_of: &dyn Fn(usize) -> Deal) -> f64 {
+    fn asked<T: Float>(&self, inputs: &[Vec<T>], dealt_by: &dyn Fn(usize) -> Self) -> f64 {
         if self.codec.is_exact() {
             return 0.0;
         }
         let contributed = inputs.iter().enumerate().flat_map(|(rank, input)| {
-            let made = Self { deal: deal_of(rank), ..*self };
+            let made = dealt_by(rank);
             let dealt = made.dealt(input, rank);
             let range = match self.collective {
                 Collective::Broadcast | Collective::Scatter if rank != self.root => 0..0,

@@ -131,8 +131,12 @@ impl Case {
     }
 
     /// Whose values `rank` ends with, if nothing is reduced, and where in the ranks' inputs they
-    /// are.
-    pub(super) fn origins(&self, rank: usize) -> Vec<(usize, usize)> {
+    /// are, which have been dealt like this.
+    pub(super) fn origins(
+        &self,
+        rank: usize,
+        dealt_by: &dyn Fn(usize) -> Self,
+    ) -> Vec<(usize, usize)> {
         // Blocks: whose, and for whom.
         let blocks: Vec<(usize, usize)> = match self.collective {
             Collective::ReduceScatter => vec![(0, rank)],
@@ -151,7 +155,7 @@ impl Case {
             let len = self.lens(owner)[to];
             (0..len).map(move |index| (owner, to, index))
         });
-        values.map(|(owner, to, index)| (owner, self.place_of(to, index))).collect()
+        values.map(|(owner, to, index)| (owner, dealt_by(owner).place_of(to, index))).collect()
     }
 
     /// How many values `rank` receives in an all-to-all.
@@ -179,8 +183,8 @@ mod tests {
                 assert_eq!(gather.share(rank).len(), counts.send[rank]);
                 n_empty += counts.send.iter().filter(|&&n| count > 0 && n == 0).count();
                 let Counts { send, recv } = exchange.counts(rank);
-                assert_eq!(recv.iter().sum::<usize>(), exchange.origins(rank).len());
-                assert_eq!(exchange.n_received(rank), exchange.origins(rank).len());
+                assert_eq!(recv.iter().sum::<usize>(), exchange.origins(rank, &|_| exchange).len());
+                assert_eq!(exchange.n_received(rank), recv.iter().sum::<usize>());
                 let input: Vec<f32> = (0..count).map(|i| i as f32).collect();
                 assert_eq!(exchange.dealt(&input, rank).len(), send.iter().sum::<usize>());
                 for (to, n_values) in send.into_iter().enumerate() {

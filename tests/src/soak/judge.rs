@@ -2,7 +2,6 @@
 
 use super::draw::{Scenario, TIMEOUT, Trouble};
 use super::perform::{Called, Outcome, Performance, Regrouped};
-use crate::case::Deal;
 use crate::{Case, data, with_type};
 use foldwire::codec::CodecError;
 use foldwire::error::Reason;
@@ -146,12 +145,12 @@ fn judge_call(scenario: &Scenario, performance: &Performance, call: usize) -> Re
                         "a result, though rank {other} has another number of values for it"
                     )));
                 }
-                let deal_of = |rank| called(rank).map_or(case.deal, |called| called.case.deal);
+                let made_by = |rank| called(rank).map_or(*case, |called| called.case);
                 if is_unprotected {
                     continue;
                 }
                 let digest = with_type!(case.dtype, T => {
-                    verify(case, rank, &data::from_bytes::<T>(values), report, &deal_of)
+                    verify(case, rank, &data::from_bytes::<T>(values), report, &made_by)
                 });
                 let digest = digest.map_err(context)?;
                 if case.is_the_same_everywhere() && !is_twisted {
@@ -178,9 +177,9 @@ fn verify<T: Float>(
     rank: usize,
     values: &[T],
     report: &Report,
-    deal_of: &dyn Fn(usize) -> Deal,
+    made_by: &dyn Fn(usize) -> Case,
 ) -> Result<u64, String> {
-    case.verify_among(rank, values, report, &case.inputs(), deal_of)?;
+    case.verify_among(rank, values, report, &case.inputs_by(made_by), made_by)?;
     Ok(data::digest(values))
 }
 
@@ -188,7 +187,7 @@ fn verify<T: Float>(
 fn differ_in_counts(ours: &Case, theirs: &Case, other: usize, rank: usize) -> bool {
     other != rank
         && ours.collective == theirs.collective
-        && ours.deal != theirs.deal
+        && (ours.deal, ours.count) != (theirs.deal, theirs.count)
         && ours.n_passing(other, rank) != theirs.n_passing(other, rank)
 }
 
