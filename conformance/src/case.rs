@@ -280,8 +280,7 @@ impl Case {
     #[must_use]
     pub fn min_frame_bytes(&self) -> usize {
         let n_parts = self.schedule.min_run(Call::new(self.collective, self.size, Rank(0)));
-        let (quantum, level) = (Quantum::LOSSLESS, Level::Scalar);
-        let params = CodecParams { quantum, max_operands: 1, averages: false, level };
+        let params = CodecParams::new(Quantum::LOSSLESS).at(Level::Scalar);
         let need = with_type!(self.dtype, T => {
             let codec = self.codec.instance::<T>(&params);
             layout::max_segment(codec.as_dyn(), 0, n_parts)

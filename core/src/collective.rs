@@ -417,8 +417,11 @@ impl<X: Transport> Communicator<X> {
 
     fn codec<T: Element>(&self, terms: &Terms<'_>, quantum: Quantum) -> AnyCodec<T> {
         let max_operands = self.size().min(u32::MAX as usize) as u32;
-        let (averages, level) = (terms.op == OpCode::Avg, self.config.level);
-        terms.plan.codec.instance(&CodecParams { quantum, max_operands, averages, level })
+        let params = CodecParams::new(quantum).at(self.config.level);
+        terms.plan.codec.instance(&match terms.op {
+            OpCode::Avg => params.for_averages_of(max_operands),
+            _ => params.for_sums_of(max_operands),
+        })
     }
 
     fn network(&self) -> Network {

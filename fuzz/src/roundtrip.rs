@@ -33,7 +33,7 @@ fn of<T: Value>(u: &mut Unstructured<'_>) -> Result<()> {
         let quantum = Quantum::new::<T>(bound);
         assert_eq!(quantum.is_err(), bound.is_nan() || bound < 0.0);
         let quantum = quantum.unwrap_or(Quantum::LOSSLESS);
-        let params = |level| CodecParams { quantum, max_operands: 2, averages: false, level };
+        let params = |level| CodecParams::new(quantum).for_sums_of(2).at(level);
         let levels = Level::available().map(|level| id.instance::<T>(&params(level)));
         let bound = if id.is_exact() { 0.0 } else { quantum.bound() };
         Operands { levels: levels.collect(), bound, left: &left, right: &right }.check();

@@ -114,7 +114,7 @@ impl<'a> Setting<'a> {
     #[must_use]
     pub fn codec_at<T: Value>(&self, level: Level) -> foldwire::codec::AnyCodec<T> {
         let (quantum, max_operands) = (self.quantum::<T>(), self.max_operands);
-        self.codec.instance(&CodecParams { quantum, max_operands, averages: false, level })
+        self.codec.instance(&CodecParams::new(quantum).for_sums_of(max_operands).at(level))
     }
 
     /// What `outcome` makes of the codec at every level that this machine has; all must agree with

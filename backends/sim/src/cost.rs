@@ -414,8 +414,7 @@ fn divide<T: Float>(
     division: Division,
 ) -> Result<(Call, Layout<'static>), Error> {
     // What an encoding takes at most depends neither on the quantum nor on the level.
-    let (quantum, level) = (Quantum::LOSSLESS, Level::Scalar);
-    let params = CodecParams { quantum, max_operands: 1, averages: false, level };
+    let params = CodecParams::new(Quantum::LOSSLESS).at(Level::Scalar);
     let codec = case.plan.codec.instance::<T>(&params);
     let max_segment =
         layout::max_segment(codec.as_dyn(), case.frame_bytes, schedule.min_run(call))?;

@@ -20,7 +20,7 @@ use std::time::Instant;
 use foldwire::bound::Extent;
 use foldwire::codec::{Codec, CodecId, CodecParams, Values};
 use foldwire::frame::HEADER_BYTES;
-use foldwire::kernel::{CHUNK, Level, sample};
+use foldwire::kernel::{CHUNK, sample};
 use foldwire::{Bound, Float, Op, Quantum};
 use foldwire_sim::cost::{Costs, Speeds, Wire};
 use xxhash_rust::xxh3::xxh3_64;
@@ -68,13 +68,7 @@ impl Task {
     fn codec<T: Float>(&self, data: &Data<T>) -> foldwire::codec::AnyCodec<T> {
         let bound = self.bound.absolute(Extent::of(data.base()));
         let quantum = bound.and_then(Quantum::new::<T>).unwrap_or(Quantum::LOSSLESS);
-        let params = CodecParams {
-            quantum,
-            max_operands: self.size as u32,
-            averages: false,
-            level: Level::best(),
-        };
-        self.codec.instance(&params)
+        self.codec.instance(&CodecParams::new(quantum).for_sums_of(self.size as u32))
     }
 
     /// Sizes of sums of 1 to `size` operands.

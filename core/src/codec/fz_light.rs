@@ -61,7 +61,7 @@ impl<T: Float> FzLight<T> {
     /// The codec with the kernels of one level (or the next lower that the machine has).
     #[must_use]
     pub fn with_level(quantum: Quantum, max_operands: u32, level: Level) -> Self {
-        Self::from_params(&CodecParams { quantum, max_operands, averages: false, level })
+        Self::from_params(&CodecParams::new(quantum).for_sums_of(max_operands).at(level))
     }
 
     pub(crate) fn from_params(params: &CodecParams) -> Self {

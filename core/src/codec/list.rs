@@ -6,17 +6,48 @@ use crate::element::{DType, Element, Float};
 use crate::kernel::Level;
 
 /// What a codec is made from.
+///
+/// # Examples
+/// ```
+/// use foldwire::{Quantum, codec::{Codec, CodecId, CodecParams}};
+///
+/// let quantum = Quantum::new::<f32>(1e-3).expect("positive");
+/// let codec = CodecId::FzLight.instance::<f32>(&CodecParams::new(quantum).for_sums_of(8));
+/// assert_eq!(codec.as_dyn().id(), CodecId::FzLight);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct CodecParams {
-    /// The lattice.
-    pub quantum: Quantum,
-    /// Most operands that a sum can have: the group's size.
-    pub max_operands: u32,
-    /// Whether sums are made to be divided by that many: own values then enter at a weight at which
+    pub(crate) quantum: Quantum,
+    pub(crate) max_operands: u32,
+    pub(crate) averages: bool,
+    pub(crate) level: Level,
+}
+
+impl CodecParams {
+    /// For single operands on this lattice, by the machine's best kernels.
+    #[must_use]
+    pub fn new(quantum: Quantum) -> Self {
+        Self { quantum, max_operands: 1, averages: false, level: Level::best() }
+    }
+
+    /// For sums of at most so many operands: the group's size.
+    #[must_use]
+    pub const fn for_sums_of(self, n_operands: u32) -> Self {
+        Self { max_operands: n_operands, averages: false, ..self }
+    }
+
+    /// For sums that are made to be divided by so many: own values then enter at a weight at which
     /// no sum of them overflows.
-    pub averages: bool,
-    /// Instruction set for the kernels.
-    pub level: Level,
+    #[must_use]
+    pub const fn for_averages_of(self, n_operands: u32) -> Self {
+        Self { max_operands: n_operands, averages: true, ..self }
+    }
+
+    /// By the kernels of one level (or the next lower that the machine has).
+    #[must_use]
+    pub const fn at(self, level: Level) -> Self {
+        Self { level, ..self }
+    }
 }
 
 macro_rules! codecs {
@@ -151,12 +182,7 @@ mod tests {
 
     #[test]
     fn the_list_says_of_each_codec_what_the_codec_says_of_itself() {
-        let params = CodecParams {
-            quantum: Quantum::new::<f32>(0.1).unwrap(),
-            max_operands: 2,
-            averages: false,
-            level: Level::best(),
-        };
+        let params = CodecParams::new(Quantum::new::<f32>(0.1).unwrap()).for_sums_of(2);
         for &id in CodecId::ALL {
             let codec = id.instance::<f32>(&params);
             assert_eq!(codec.as_dyn().id(), id);

@@ -62,8 +62,7 @@ fn model(case: &Case) -> cost::Case {
 fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<Primitive> {
     let model = model(case);
     let call = Call::new(case.collective, case.size, model.root);
-    let (quantum, level) = (Quantum::LOSSLESS, Level::Scalar);
-    let params = CodecParams { quantum, max_operands: 1, averages: false, level };
+    let params = CodecParams::new(Quantum::LOSSLESS).at(Level::Scalar);
     let codec = case.codec.instance::<T>(&params);
     let codec: &dyn Codec<T> = codec.as_dyn();
     let all_reduces = case.collective == Collective::AllReduce;

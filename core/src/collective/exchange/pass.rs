@@ -309,7 +309,7 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
             ],
         )?;
         let (quantum, level) = (Quantum::LOSSLESS, self.comm.config.level);
-        let params = CodecParams { quantum, max_operands: 1, averages: false, level };
+        let params = CodecParams::new(quantum).at(level);
         let codec = theirs.codec.instance::<T>(&params);
         let payload = message.get(HEADER_BYTES..).unwrap_or_default();
         let begun = self.comm.transport.now();

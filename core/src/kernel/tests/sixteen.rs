@@ -131,9 +131,10 @@ fn sums_beyond_the_largest_value_are_infinite_and_averages_are_not() {
     let quantum = Quantum::new::<f16>(100.0).unwrap();
     let x = [f16::MAX, f16::MIN, f16::from_f32(40_000.0), f16::from_f32(-10_000.0)].repeat(8);
     for level in Level::available() {
-        let params = |averages| CodecParams { quantum, max_operands: 4, averages, level };
+        let params = CodecParams::new(quantum).at(level);
         for averages in [false, true] {
-            let codec = FzLight::<f16>::from_params(&params(averages));
+            let params = if averages { params.for_averages_of(4) } else { params.for_sums_of(4) };
+            let codec = FzLight::<f16>::from_params(&params);
             let mut frame = encoded(&codec, &x);
             for _ in 1..4 {
                 frame = folded(&codec, &Op::Sum, &frame, &x);
