@@ -11,7 +11,7 @@ pub use deal::{Counts, Deal};
 
 use crate::data::{self, Random};
 use crate::with_type;
-use foldwire::codec::{CodecId, CodecParams};
+use foldwire::codec::{CodecId, CodecParams, Loss};
 use foldwire::kernel::Level;
 use foldwire::layout::{self, Division};
 use foldwire::pipeline::{self, Pipeline};
@@ -218,11 +218,33 @@ mod axis {
 /// A choice on each axis.
 type Indices = [usize; AXES.len()];
 
+/// Codecs of which each differs from the others in more than how it writes values: in what it
+/// loses, and in what it can do with frames. For tests that need not try every codec.
+pub fn codecs() -> impl Iterator<Item = CodecId> {
+    let kind = |id: CodecId| {
+        let can = (id.is_stable(), id.is_free(), id.is_homomorphic(), id.is_in_place());
+        (id.loss(), can, id.is_for(DType::F32))
+    };
+    let mut all = CodecId::ALL.iter().enumerate();
+    std::iter::from_fn(move || {
+        let is_first = |&(i, &id): &(usize, &CodecId)| {
+            CodecId::ALL[..i].iter().all(|&before| kind(before) != kind(id))
+        };
+        all.find(is_first).map(|(_, &id)| id)
+    })
+}
+
+/// The codec by which values of this type go if this one is asked for.
+fn coding(codec: CodecId, dtype: DType) -> CodecId {
+    Plan::raw().with_codec(codec).for_values(dtype).codec
+}
+
 /// On which axes the choice means something.
 fn meanings(i: &Indices) -> [bool; AXES.len()] {
     let collective = ROUTES[i[axis::ROUTE]].0;
     let of_all = needs_all(collective);
-    let is_lossy = !CodecId::ALL[i[axis::CODEC]].is_exact();
+    let codec = coding(CodecId::ALL[i[axis::CODEC]], DType::FLOATS[i[axis::TYPE]]);
+    let is_lossy = codec.loss() == Loss::Bound;
     let op = Operation::ALL[i[axis::OP]];
     let amplifies = matches!(op, Operation::Prod | Operation::Norm);
     // The result of a product has no bound to ask for, and no sum with a fill value of 1e37 in
@@ -299,7 +321,8 @@ impl Case {
         let parts = |case: &Self| {
             let data = (case.dtype, case.size, case.count, case.rough);
             let call = (case.collective, case.schedule.name(), case.op, case.root, case.division);
-            (data, call, case.pipeline.code(), case.codec, case.bound, case.scope, case.sampling)
+            let plan = case.plan().for_values(case.dtype);
+            (data, call, plan.pipeline.code(), plan.codec, plan.bound, case.scope, case.sampling)
         };
         parts(self) == parts(other)
             && (0..self.size).all(|rank| self.counts(rank) == other.counts(rank))
@@ -311,11 +334,17 @@ impl Case {
         Plan::raw()
             .with_schedule(self.schedule)
             .with_pipeline(self.pipeline)
-            .with_codec(self.codec)
             .with_bound(self.bound)
+            .with_codec(self.codec)
             .with_scope(self.scope)
             .with_division(self.division)
             .with_sampling(self.sampling)
+    }
+
+    /// The codec by which values of this type go.
+    #[must_use]
+    pub fn coding(&self) -> CodecId {
+        coding(self.codec, self.dtype)
     }
 
     fn input<T: Float>(&self, rank: usize) -> Vec<T> {

@@ -3,8 +3,9 @@
 
 use crate::Case;
 use crate::case::Operation;
+use foldwire::codec::CodecId;
 use foldwire::pipeline::{FUSED, HOMOMORPHIC, RAW};
-use foldwire::{Bound, Collective, Float};
+use foldwire::{Bound, Collective, DType, Float};
 
 /// The exact reduction of one value of every rank (up to `f64` rounding).
 #[must_use]
@@ -93,7 +94,8 @@ pub fn encodings(schedule: &str, collective: Collective, n: u64) -> u64 {
 /// where none is given.
 #[must_use]
 pub fn error_terms(case: &Case) -> Option<f64> {
-    let keeps_frames = [RAW, HOMOMORPHIC, FUSED].contains(&case.pipeline);
+    let codec = case.coding();
+    let keeps_frames = [RAW, HOMOMORPHIC, FUSED].contains(&case.pipeline) && combines(codec);
     let n = case.size as u64;
     if n == 1 {
         return Some(0.0);
@@ -103,10 +105,34 @@ pub fn error_terms(case: &Case) -> Option<f64> {
     }
     let of_sum = || if keeps_frames { n } else { encodings_of(case) };
     match case.op {
-        Operation::Min | Operation::Max => Some(1.0),
-        Operation::Sum => Some(of_sum() as f64),
+        Operation::Min | Operation::Max if is_stable(codec) => Some(1.0),
+        Operation::Min | Operation::Max | Operation::Sum => Some(of_sum() as f64),
         Operation::Avg => Some(of_sum() as f64 / n as f64),
         Operation::Prod | Operation::Norm => None,
+    }
+}
+
+/// Whether frames of the codec are combined without decoding.
+fn combines(codec: CodecId) -> bool {
+    matches!(codec, CodecId::Raw | CodecId::FzLight)
+}
+
+/// Whether what the codec decoded stays as it is when it is encoded again.
+fn is_stable(codec: CodecId) -> bool {
+    !matches!(codec.name(), "szx" | "zfp-rate")
+}
+
+/// What a codec that keeps no bound costs at its default setting, in units of the largest value.
+///
+/// # Panics
+/// For codecs that are not in the table.
+#[must_use]
+pub fn lost(codec: CodecId, dtype: DType) -> f64 {
+    match (codec.name(), dtype) {
+        ("truncate", DType::F32) => 2f64.powi(16 - 23),
+        ("truncate", _) => 2f64.powi(32 - 52),
+        ("demote", _) => 2f64.powi(-24),
+        (name, _) => panic!("no {name} in the table"),
     }
 }
 

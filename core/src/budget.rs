@@ -4,6 +4,7 @@
 //! The formulas, and why they hold, are in docs/guarantees.md.
 
 use crate::bound::{Bound, BoundError, Extent, Quantum, Scope, rounding, underflow};
+use crate::codec::Loss;
 use crate::collective::Terms;
 use crate::element::{DType, Float, bf16, f16, sealed::Wide};
 use crate::error::Error;
@@ -23,7 +24,9 @@ fn error_terms(terms: &Terms<'_>) -> Option<f64> {
     let sum = if keeps_frames { n_operands } else { schedule.n_encodings(call) as f64 };
     Some(match op {
         _ if call.size == 1 => 0.0,
-        OpCode::None | OpCode::Min | OpCode::Max => 1.0,
+        OpCode::None => 1.0,
+        OpCode::Min | OpCode::Max if plan.codec.is_stable() => 1.0,
+        OpCode::Min | OpCode::Max => sum,
         OpCode::Sum => sum,
         OpCode::Avg => sum / n,
         OpCode::Prod | OpCode::User => return None,
@@ -85,8 +88,11 @@ impl Budget {
 /// Quantum, bound on each operand, and worst case of a call whose data have this extent. What is
 /// encoded may be the sum of several operands, each within the bound.
 pub(crate) fn resolve(terms: &Terms<'_>, extent: Option<Extent>) -> Result<Budget, Error> {
-    if terms.plan.codec.is_exact() {
-        return Ok(Budget { quantum: Quantum::LOSSLESS, bound: 0.0, worst_case: Some(0.0) });
+    let quantum = Quantum::LOSSLESS;
+    match terms.plan.codec.loss() {
+        Loss::None => return Ok(Budget { quantum, bound: 0.0, worst_case: Some(0.0) }),
+        Loss::Setting => return Ok(Budget { quantum, bound: f64::INFINITY, worst_case: None }),
+        Loss::Bound => {}
     }
     match terms.dtype {
         DType::F32 => resolve_as::<f32>(terms, extent),
@@ -139,13 +145,20 @@ pub(crate) fn ask(terms: &Terms<'_>, sampled: bool) -> (Measure, f64) {
     }
 }
 
-/// Finds what is wrong with a plan's bound whatever the data.
-pub(crate) fn check_bound(plan: &Plan, op: OpCode) -> Result<(), BoundError> {
+/// Finds what is wrong with what a plan says of codec and bound, whatever the data.
+pub(crate) fn check_plan(plan: &Plan, op: OpCode, dtype: DType) -> Result<(), Error> {
+    let Plan { codec, setting, .. } = plan.for_values(dtype);
+    if codec.setting(dtype, setting).is_none() {
+        return Err(Error::Setting { codec, dtype, setting });
+    }
     let Some(bound) = plan.bound else { return Ok(()) };
     bound.absolute(None)?;
-    let unbounded = matches!(op, OpCode::Prod | OpCode::User) && !plan.codec.is_exact();
+    if codec.loss() == Loss::Setting {
+        return Err(Error::NoBound { codec });
+    }
+    let unbounded = matches!(op, OpCode::Prod | OpCode::User) && !codec.is_exact();
     if plan.scope == Scope::Result && unbounded {
-        return Err(BoundError::Unbounded);
+        return Err(BoundError::Unbounded.into());
     }
     Ok(())
 }

@@ -6,10 +6,14 @@
 //!
 //! Adding one: a new file in `codec/`, one line in `codecs!` (`list.rs`).
 
+mod bits;
 mod chunked;
+mod coder;
+mod demote;
 pub mod fz_light;
 mod list;
 pub mod raw;
+mod truncate;
 
 use crate::element::{DType, Element};
 use crate::kernel::CHUNK;
@@ -18,10 +22,12 @@ use core::ops::AddAssign;
 
 pub use crate::kernel::stores::Stores;
 pub use crate::values::Values;
+pub use demote::Demote;
 pub use fz_light::FzLight;
 pub(crate) use list::Codecs;
-pub use list::{AnyCodec, CodecId, CodecParams};
+pub use list::{AnyCodec, CodecId, CodecParams, Loss};
 pub use raw::Raw;
+pub use truncate::Truncate;
 
 /// Why a segment could not be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -407,3 +413,6 @@ pub(crate) fn operate_own<T: Element>(op: &Op<'_, T>, acc: &mut [T], own: &[T], 
         *a = f(*a, b.weighted(weight));
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ pub use terms::EXTENT_SCHEDULE;
 pub(crate) use terms::Terms;
 
 use crate::bound::Quantum;
-use crate::budget::check_bound;
+use crate::budget::check_plan;
 use crate::codec::{AnyCodec, CodecParams};
 use crate::element::Element;
 use crate::engine::{Notices, Program};
@@ -351,10 +351,9 @@ impl<X: Transport> Communicator<X> {
         request.check(size, rank)?;
         let (op, n_bytes) = (request.op_code(), request.shares.count().saturating_mul(T::BYTES));
         // Whatever the data, a bad bound shows before anything is sent.
-        check_bound(plan, op)?;
+        check_plan(plan, op, T::DTYPE)?;
         let is_short = n_bytes < plan.exact_below && !request.shares.is_exchanged();
-        let is_exact = is_short || !T::DTYPE.is_float();
-        let mut plan = if is_exact { plan.exactly() } else { *plan };
+        let mut plan = if is_short { plan.exactly() } else { plan.for_values(T::DTYPE) };
         let call = request.call(size).with_nodes(self.ranks_per_node);
         let (rows, network) = (self.config.select, self.network());
         let schedule = select::chosen(rows, call, op, &plan, n_bytes, network);
@@ -417,7 +416,8 @@ impl<X: Transport> Communicator<X> {
 
     fn codec<T: Element>(&self, terms: &Terms<'_>, quantum: Quantum) -> AnyCodec<T> {
         let max_operands = self.size().min(u32::MAX as usize) as u32;
-        let params = CodecParams::new(quantum).at(self.config.level);
+        let params =
+            CodecParams::new(quantum).with_setting(terms.plan.setting).at(self.config.level);
         terms.plan.codec.instance(&match terms.op {
             OpCode::Avg => params.for_averages_of(max_operands),
             _ => params.for_sums_of(max_operands),

@@ -155,7 +155,7 @@ pub(crate) mod sealed {
     use crate::collective::EXTENT_VALUES;
     use crate::kernel::{Code, Kernels, Level};
     use core::fmt;
-    use core::ops::{Add, Div, Mul, Sub};
+    use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Not, Shl, Shr, Sub};
 
     /// An element as reductions see it, and the way to its codecs.
     pub trait Value: Copy {
@@ -213,7 +213,7 @@ pub(crate) mod sealed {
         /// What is computed in, and rounded once for each result.
         type Wide: Wide<Code = Self::Code>;
         /// The float's bits.
-        type Bits: Copy + PartialEq;
+        type Bits: Word;
         /// Largest finite value.
         const MAX: Self;
         /// −MAX.
@@ -221,11 +221,14 @@ pub(crate) mod sealed {
         const QUIET_NAN: Self;
         /// Largest |code| of one operand (docs/guarantees.md, "Limit on codes").
         const MAX_CODE: f64;
+        /// Bits of the fraction that are stored: 23 of `f32`, 52 of `f64`.
+        const FRACTION_BITS: u32;
         /// Whether [`narrow`](Self::narrow) rounds. The lattices of such types are of powers of
         /// two, whose points next to a value are values (docs/guarantees.md, "Types of 16 bits").
         const IS_NARROW: bool;
         fn abs(self) -> Self;
         fn bits(self) -> Self::Bits;
+        fn from_bits(bits: Self::Bits) -> Self;
         fn finite(self) -> bool;
         fn is_negative_zero(self) -> bool;
         /// The value, exactly.
@@ -235,6 +238,32 @@ pub(crate) mod sealed {
         fn kernels(level: Level) -> &'static Kernels<Self>
         where
             Self: super::Float;
+    }
+
+    /// An unsigned integer as wide as a float.
+    pub trait Word:
+        bytemuck::Pod
+        + Ord
+        + fmt::Debug
+        + BitAnd<Output = Self>
+        + BitOr<Output = Self>
+        + BitXor<Output = Self>
+        + Not<Output = Self>
+        + Shl<u32, Output = Self>
+        + Shr<u32, Output = Self>
+    {
+        const BITS: u32;
+        const ZERO: Self;
+        /// All bits.
+        const ONES: Self;
+        /// self + other, wrapping.
+        fn plus(self, other: Self) -> Self;
+        /// self − other, wrapping.
+        fn minus(self, other: Self) -> Self;
+        fn leading_zeros(self) -> u32;
+        fn to_u64(self) -> u64;
+        /// The low bits.
+        fn from_u64(bits: u64) -> Self;
     }
 
     /// A type to compute in, with codes as wide as itself.
@@ -370,6 +399,7 @@ macro_rules! element {
             const MIN: Self = $float::MIN;
             const QUIET_NAN: Self = $float::NAN;
             const MAX_CODE: f64 = $max_code;
+            const FRACTION_BITS: u32 = $float::MANTISSA_DIGITS - 1;
             const IS_NARROW: bool = false;
 
             #[inline(always)]
@@ -380,6 +410,11 @@ macro_rules! element {
             #[inline(always)]
             fn bits(self) -> $bits {
                 self.to_bits()
+            }
+
+            #[inline(always)]
+            fn from_bits(bits: $bits) -> Self {
+                $float::from_bits(bits)
             }
 
             #[inline(always)]
@@ -452,5 +487,41 @@ macro_rules! element {
     };
 }
 
+macro_rules! word {
+    ($($word:ident),*) => {$(
+        impl sealed::Word for $word {
+            const BITS: u32 = $word::BITS;
+            const ZERO: Self = 0;
+            const ONES: Self = $word::MAX;
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+
+            #[inline(always)]
+            fn leading_zeros(self) -> u32 {
+                $word::leading_zeros(self)
+            }
+
+            #[inline(always)]
+            fn to_u64(self) -> u64 {
+                self.into()
+            }
+
+            #[inline(always)]
+            fn from_u64(bits: u64) -> Self {
+                bits as Self
+            }
+        }
+    )*};
+}
+
+word!(u16, u32, u64);
 element!(f32, i32, u32, F32, 2_097_152.0, 12_582_912.0);
 element!(f64, i64, u64, F64, 1_125_899_906_842_624.0, 6_755_399_441_055_744.0);

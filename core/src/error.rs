@@ -1,7 +1,7 @@
 //! What can go wrong in a call, as small values that say which rank and how much.
 
 use crate::bound::BoundError;
-use crate::codec::{CodecError, DecodeError};
+use crate::codec::{CodecError, CodecId, DecodeError};
 use crate::element::DType;
 use crate::frame::FrameError;
 use crate::schedule::Collective;
@@ -66,6 +66,22 @@ pub enum Error {
         schedule: &'static str,
         /// The collective asked for.
         collective: Collective,
+    },
+    /// The codec keeps no bound: what it loses its setting says.
+    #[error("codec {} keeps no bound; leave it out, or choose another codec", codec.name())]
+    NoBound {
+        /// The codec asked for.
+        codec: CodecId,
+    },
+    /// The codec has no such setting.
+    #[error("codec {} has no setting {setting} for {dtype}; 0 is its default", codec.name())]
+    Setting {
+        /// The codec asked for.
+        codec: CodecId,
+        /// Of the values.
+        dtype: DType,
+        /// The setting asked for.
+        setting: u16,
     },
     /// There is no average of the ranks up to one: divide a sum.
     #[error("a {} has no average; divide a sum by the number of ranks before", collective.name())]
@@ -232,6 +248,8 @@ impl Error {
                 | Self::ToItself { .. }
                 | Self::Length { .. }
                 | Self::Unsupported { .. }
+                | Self::NoBound { .. }
+                | Self::Setting { .. }
                 | Self::NoAverage { .. }
                 | Self::NoIntegerAverage { .. }
                 | Self::FrameTooSmall { .. }

@@ -89,11 +89,20 @@ pub enum Measure {
     Result = 4,
     /// A digest of the lengths and lattices of a group's arrays, in one of its own messages.
     Group = 5,
+    /// The codec's setting.
+    Setting = 6,
 }
 
 impl Measure {
-    const ALL: [Self; 6] =
-        [Self::Lattice, Self::Sample, Self::Range, Self::ResultRange, Self::Result, Self::Group];
+    const ALL: [Self; 7] = [
+        Self::Lattice,
+        Self::Sample,
+        Self::Range,
+        Self::ResultRange,
+        Self::Result,
+        Self::Group,
+        Self::Setting,
+    ];
 
     /// What kind of bound it belongs to.
     const fn name(self) -> &'static str {
@@ -104,6 +113,7 @@ impl Measure {
             Self::ResultRange => "on the result, relative to the range",
             Self::Result => "on the result, absolute",
             Self::Group => "of each array of a group",
+            Self::Setting => "none, but a codec's setting",
         }
     }
 }

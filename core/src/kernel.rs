@@ -9,6 +9,7 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod at_level;
 pub(crate) mod chunk;
 mod generic;
 mod prefetch;

@@ -1,7 +1,8 @@
 //! A row of the product schedule × pipeline × codec, and the published systems as such rows.
 
 use crate::bound::{Bound, Scope, Spacing};
-use crate::codec::CodecId;
+use crate::codec::{CodecId, Loss};
+use crate::element::DType;
 use crate::layout::Division;
 use crate::pipeline::{self, Pipeline};
 use crate::schedule::{self, Collective, RecursiveDoubling, Schedule};
@@ -41,6 +42,9 @@ pub struct Plan {
     pub pipeline: Pipeline,
     /// How values become bytes.
     pub codec: CodecId,
+    /// The codec's own number, as the rate of one or how many bits another drops; 0 for its default
+    /// ([`CodecId::setting`]).
+    pub setting: u16,
     /// The error allowed; `None`: no error (lossy codecs then store values as they are).
     pub bound: Option<Bound>,
     /// What the bound bounds.
@@ -81,6 +85,7 @@ impl Plan {
             schedule: None,
             pipeline: pipeline::RAW,
             codec: CodecId::Raw,
+            setting: 0,
             bound: None,
             scope: Scope::PerOperand,
             spacing: Spacing::Widest,
@@ -92,7 +97,14 @@ impl Plan {
 
     /// The same, with nothing lost.
     pub(crate) const fn exactly(self) -> Self {
-        Self { pipeline: pipeline::RAW, codec: CodecId::Raw, bound: None, ..self }
+        Self { pipeline: pipeline::RAW, codec: CodecId::Raw, setting: 0, bound: None, ..self }
+    }
+
+    /// The plan as it applies to values of this type: exact if its codec is
+    /// [not for them](CodecId::is_for), as for integers.
+    #[must_use]
+    pub const fn for_values(self, dtype: DType) -> Self {
+        if self.codec.is_for(dtype) { self } else { self.exactly() }
     }
 
     /// Foldwire's own way: fZ-light, folded in one pass, parts of equal weight.
@@ -126,10 +138,31 @@ impl Plan {
         self
     }
 
-    /// The same with another codec.
+    /// The same with another codec, at its default setting; without the bound if it keeps none.
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::{Bound, Plan, codec::CodecId};
+    ///
+    /// let plan = Plan::foldwire(Bound::Relative(1e-3));
+    /// assert!(plan.with_codec(CodecId::FzLight).bound.is_some());
+    /// // What this one loses its setting says: here the 40 low bits of each `f64`.
+    /// assert!(plan.with_codec(CodecId::Truncate).with_setting(40).bound.is_none());
+    /// ```
     #[must_use]
     pub const fn with_codec(mut self, codec: CodecId) -> Self {
         self.codec = codec;
+        self.setting = 0;
+        if matches!(codec.loss(), Loss::Setting) {
+            self.bound = None;
+        }
+        self
+    }
+
+    /// The same with another setting of its codec.
+    #[must_use]
+    pub const fn with_setting(mut self, setting: u16) -> Self {
+        self.setting = setting;
         self
     }
 
@@ -213,6 +246,9 @@ impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let schedule = self.schedule.map_or("any schedule", Schedule::name);
         write!(f, "{schedule} × {} × {}", self.pipeline.name, self.codec.name())?;
+        if self.setting != 0 {
+            write!(f, " at {}", self.setting)?;
+        }
         write!(f, ", {:?} ({:?}, {:?})", self.bound, self.scope, self.spacing)?;
         write!(f, ", {:?}, sampling {:?}", self.division, self.sampling)?;
         match self.exact_below {

@@ -6,7 +6,7 @@
 
 use arbitrary::{Result, Unstructured};
 use foldwire::bound::rounding;
-use foldwire::codec::{AnyCodec, Codec, CodecId, CodecParams, Values};
+use foldwire::codec::{AnyCodec, Codec, CodecId, CodecParams, Loss, Values};
 use foldwire::kernel::Level;
 use foldwire::{DType, Op, Quantum};
 use foldwire_tests::with_type;
@@ -35,7 +35,11 @@ fn of<T: Value>(u: &mut Unstructured<'_>) -> Result<()> {
         let quantum = quantum.unwrap_or(Quantum::LOSSLESS);
         let params = |level| CodecParams::new(quantum).for_sums_of(2).at(level);
         let levels = Level::available().map(|level| id.instance::<T>(&params(level)));
-        let bound = if id.is_exact() { 0.0 } else { quantum.bound() };
+        let bound = match id.instance::<T>(&params(Level::Scalar)).as_dyn().id().loss() {
+            Loss::Bound => quantum.bound(),
+            Loss::Setting => f64::INFINITY,
+            _ => 0.0,
+        };
         Operands { levels: levels.collect(), bound, left: &left, right: &right }.check();
     }
     Ok(())

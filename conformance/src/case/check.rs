@@ -2,6 +2,7 @@
 
 use super::{Case, Operation};
 use crate::{Backend, Threads, data, oracle, with_type};
+use foldwire::codec::Loss;
 use foldwire::schedule::Call;
 use foldwire::{Collective, Communicator, Float, Rank, Report, Scope, Transport};
 
@@ -127,7 +128,11 @@ impl Case {
             Self { deal, count, ..*self }
         };
         let asked = self.asked(inputs, &dealt_by);
-        let terms = if self.codec.is_exact() { Some(0.0) } else { oracle::error_terms(self) };
+        let terms = match self.coding().loss() {
+            Loss::Bound => oracle::error_terms(self),
+            Loss::Setting => None,
+            _ => Some(0.0),
+        };
         // A bound may come out smaller: of a sample's range, or shared among operands. Powers of
         // ten differ in the last bit.
         let is_kept = report.bound <= asked * (1.0 + 1e-12);
@@ -138,7 +143,11 @@ impl Case {
             ));
         }
         let bound_on_result =
-            (self.scope == Scope::Result && !self.codec.is_exact()).then_some(asked);
+            (self.scope == Scope::Result && self.coding().loss() == Loss::Bound).then_some(asked);
+        let limits = match self.coding().loss() {
+            Loss::Setting => Limits::of_setting(self, inputs),
+            _ => Limits { bound: report.bound, worst_case: report.worst_case },
+        };
         let origins = self.origins(rank, &dealt_by);
         if result.len() != origins.len() {
             return Err(format!("{} values instead of {}", result.len(), origins.len()));
@@ -151,7 +160,7 @@ impl Case {
                 // Where nothing is reduced, the owner's matters alone.
                 *operand = input.get(at).map_or(0.0, |x| x.to_f64());
             }
-            let error = self.error_of(got, owner, &operands, report).map_err(context)?;
+            let error = self.error_of(got, owner, &operands, limits).map_err(context)?;
             if !bound_on_result.is_none_or(|bound| error <= bound) {
                 return Err(context(format!("off by {error:e}")));
             }
@@ -166,18 +175,15 @@ impl Case {
         got: T,
         owner: usize,
         operands: &[f64],
-        report: &Report,
+        limits: Limits,
     ) -> Result<f64, String> {
+        let Limits { bound, worst_case } = limits;
         let got = got.to_f64();
         let is_same = |want: f64| got == want || (got.is_nan() && want.is_nan());
         if !self.collective.reduces() {
             let sent = operands[owner];
             let error = if is_same(sent) { 0.0 } else { (got - sent).abs() };
-            return if error <= report.bound {
-                Ok(error)
-            } else {
-                Err(format!("{sent} became {got}"))
-            };
+            return if error <= bound { Ok(error) } else { Err(format!("{sent} became {got}")) };
         }
         let exact = oracle::reduce(self.op, operands);
         let rounded = T::from_f64(exact).to_f64();
@@ -187,11 +193,12 @@ impl Case {
             let is_right = is_same(rounded) || self.multiplies();
             return if is_right { Ok(0.0) } else { Err(format!("{exact} became {got}")) };
         }
-        if self.multiplies() && operands.iter().any(|x| x.abs() > 1e30) {
-            // Products and norms of fill values move by the bound times the other operands.
+        let is_set = self.coding().loss() == Loss::Setting;
+        if self.multiplies() && (is_set || operands.iter().any(|x| x.abs() > 1e30)) {
+            // Products and norms of fill values move by the bound times the other operands, and
+            // what a setting costs them is not known.
             return Ok(0.0);
         }
-        let (bound, worst_case) = (report.bound, report.worst_case);
         let encodings = oracle::encodings_of(self) as f64;
         let allowed = oracle::tolerance::<T>(self.op, operands, bound, worst_case, encodings);
         let error = (got - exact).abs();
@@ -208,8 +215,10 @@ impl Case {
 
     /// The bound on each operand that the case asks for.
     fn asked<T: Float>(&self, inputs: &[Vec<T>], dealt_by: &dyn Fn(usize) -> Self) -> f64 {
-        if self.codec.is_exact() {
-            return 0.0;
+        match self.coding().loss() {
+            Loss::Bound => {}
+            Loss::Setting => return f64::INFINITY,
+            _ => return 0.0,
         }
         let contributed = inputs.iter().enumerate().flat_map(|(rank, input)| {
             let made = dealt_by(rank);
@@ -222,6 +231,25 @@ impl Case {
             range.map(move |at| dealt[at].to_f64())
         });
         oracle::absolute(self.bound, contributed)
+    }
+}
+
+/// How far results may be off.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// Each operand.
+    bound: f64,
+    /// The result.
+    worst_case: Option<f64>,
+}
+
+impl Limits {
+    /// By a codec that keeps no bound: what its setting costs the largest sum there could be.
+    fn of_setting<T: Float>(case: &Case, inputs: &[Vec<T>]) -> Self {
+        let values = inputs.iter().flatten().map(|x| x.to_f64()).filter(|x| x.is_finite());
+        let largest = values.fold(0.0, |max: f64, x| max.max(x.abs())) * inputs.len() as f64;
+        let bound = oracle::lost(case.coding(), T::DTYPE) * largest;
+        Self { bound, worst_case: oracle::error_terms(case).map(|n_errors| n_errors * bound) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
-use super::{Codec, FzLight, Raw};
+use super::{Codec, Demote, FzLight, Raw, Truncate};
 use crate::bound::Quantum;
 use crate::element::{DType, Element, Float};
 use crate::kernel::Level;
@@ -20,6 +20,7 @@ pub struct CodecParams {
     pub(crate) quantum: Quantum,
     pub(crate) max_operands: u32,
     pub(crate) averages: bool,
+    pub(crate) setting: u16,
     pub(crate) level: Level,
 }
 
@@ -27,7 +28,7 @@ impl CodecParams {
     /// For single operands on this lattice, by the machine's best kernels.
     #[must_use]
     pub fn new(quantum: Quantum) -> Self {
-        Self { quantum, max_operands: 1, averages: false, level: Level::best() }
+        Self { quantum, max_operands: 1, averages: false, setting: 0, level: Level::best() }
     }
 
     /// For sums of at most so many operands: the group's size.
@@ -43,6 +44,12 @@ impl CodecParams {
         Self { max_operands: n_operands, averages: true, ..self }
     }
 
+    /// With this setting; 0 for the codec's default ([`CodecId::setting`]).
+    #[must_use]
+    pub const fn with_setting(self, setting: u16) -> Self {
+        Self { setting, ..self }
+    }
+
     /// By the kernels of one level (or the next lower that the machine has).
     #[must_use]
     pub const fn at(self, level: Level) -> Self {
@@ -50,8 +57,54 @@ impl CodecParams {
     }
 }
 
+/// What a codec loses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Loss {
+    /// Nothing: decoding gives back the bits that were encoded.
+    None,
+    /// What the bound allows.
+    Bound,
+    /// What its setting says, whatever a bound would: a call by it has none.
+    Setting,
+}
+
+/// Of which types the values are that a codec codes.
+#[derive(Clone, Copy)]
+enum Types {
+    All,
+    Floats,
+    Wide,
+    F64,
+}
+
+/// What is true of a codec whatever it is made from.
+#[derive(Clone, Copy)]
+struct Properties {
+    loss: Loss,
+    /// Encoding what was decoded changes nothing.
+    is_stable: bool,
+    is_free: bool,
+    is_homomorphic: bool,
+    is_in_place: bool,
+    types: Types,
+    /// Default and largest setting for values of 32 bits, and of 64; 0 if it has none.
+    settings: [[u16; 2]; 2],
+}
+
+/// Of a codec that keeps a bound and has nothing else.
+const BOUNDED: Properties = Properties {
+    loss: Loss::Bound,
+    is_stable: true,
+    is_free: false,
+    is_homomorphic: false,
+    is_in_place: false,
+    types: Types::Wide,
+    settings: [[0; 2]; 2],
+};
+
 macro_rules! codecs {
-    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, exact: $exact:literal, free: $free:literal, homomorphic: $homomorphic:literal, in_place: $in_place:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, $properties:expr;)*) => {
         /// A codec, by name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
@@ -72,43 +125,10 @@ macro_rules! codecs {
                 }
             }
 
-            /// Whether decoding gives back the bits that were encoded, whatever the bound.
-            #[must_use]
-            pub const fn is_exact(self) -> bool {
+            const fn properties(self) -> Properties {
                 match self {
-                    $(Self::$variant => $exact,)*
+                    $(Self::$variant => $properties,)*
                 }
-            }
-
-            /// Whether encoding and decoding are copies: what was encoded once need not be kept.
-            #[must_use]
-            pub const fn is_free(self) -> bool {
-                match self {
-                    $(Self::$variant => $free,)*
-                }
-            }
-
-            /// Whether [`Codec::homomorphic`] gives something.
-            #[must_use]
-            pub const fn is_homomorphic(self) -> bool {
-                match self {
-                    $(Self::$variant => $homomorphic,)*
-                }
-            }
-
-            /// Whether it combines into a received frame itself: [`Codec::fold_in_place`] and
-            /// [`Homomorphic::combine_in_place`] give something.
-            #[must_use]
-            pub const fn is_in_place(self) -> bool {
-                match self {
-                    $(Self::$variant => $in_place,)*
-                }
-            }
-
-            /// Whether it codes values of this type: integers are for exact codecs.
-            #[must_use]
-            pub const fn is_for(self, dtype: DType) -> bool {
-                self.is_exact() || dtype.is_float()
             }
 
             /// The codec with this wire code.
@@ -118,13 +138,6 @@ macro_rules! codecs {
                     $($code => Some(Self::$variant),)*
                     _ => None,
                 }
-            }
-
-            /// Makes the codec for one call; the raw one for types that this is not
-            /// [for](Self::is_for).
-            #[must_use]
-            pub fn instance<T: Element>(self, params: &CodecParams) -> AnyCodec<T> {
-                AnyCodec(T::codec(self, params))
             }
         }
 
@@ -138,6 +151,7 @@ macro_rules! codecs {
         impl<T: Float> Codecs<T> {
             pub(crate) fn new(id: CodecId, params: &CodecParams) -> Self {
                 match id {
+                    _ if !id.is_for(T::DTYPE) => Self::Raw(Raw::from_params(params)),
                     $(CodecId::$variant => Self::$variant($variant::from_params(params)),)*
                 }
             }
@@ -149,6 +163,76 @@ macro_rules! codecs {
             }
         }
     };
+}
+
+impl CodecId {
+    /// What it loses.
+    #[must_use]
+    pub const fn loss(self) -> Loss {
+        self.properties().loss
+    }
+
+    /// Whether decoding gives back the bits that were encoded, whatever the bound.
+    #[must_use]
+    pub const fn is_exact(self) -> bool {
+        matches!(self.loss(), Loss::None)
+    }
+
+    /// Whether encoding what was decoded changes nothing. Where it does, values that are encoded
+    /// again and again may move by the bound each time.
+    #[must_use]
+    pub const fn is_stable(self) -> bool {
+        self.properties().is_stable
+    }
+
+    /// Whether encoding and decoding are copies: what was encoded once need not be kept.
+    #[must_use]
+    pub const fn is_free(self) -> bool {
+        self.properties().is_free
+    }
+
+    /// Whether [`Codec::homomorphic`] gives something.
+    #[must_use]
+    pub const fn is_homomorphic(self) -> bool {
+        self.properties().is_homomorphic
+    }
+
+    /// Whether it combines into a received frame itself: [`Codec::fold_in_place`] and
+    /// [`Homomorphic::combine_in_place`](super::Homomorphic::combine_in_place) give something.
+    #[must_use]
+    pub const fn is_in_place(self) -> bool {
+        self.properties().is_in_place
+    }
+
+    /// Whether it codes values of this type. Calls on others go by the raw codec: integers, and
+    /// with most codecs floats of 16 bits.
+    #[must_use]
+    pub const fn is_for(self, dtype: DType) -> bool {
+        match self.properties().types {
+            Types::All => true,
+            Types::Floats => dtype.is_float(),
+            Types::Wide => matches!(dtype, DType::F32 | DType::F64),
+            Types::F64 => matches!(dtype, DType::F64),
+        }
+    }
+
+    /// The setting of a call on values of this type that asks for `asked`, 0 being the default;
+    /// `None` if the codec takes no such setting. Of a codec that has none, 0.
+    #[must_use]
+    pub const fn setting(self, dtype: DType, asked: u16) -> Option<u16> {
+        let [default, most] = self.properties().settings[matches!(dtype, DType::F64) as usize];
+        match asked {
+            0 => Some(default),
+            _ if asked <= most => Some(asked),
+            _ => None,
+        }
+    }
+
+    /// Makes the codec for one call; the raw one for types that this is not [for](Self::is_for).
+    #[must_use]
+    pub fn instance<T: Element>(self, params: &CodecParams) -> AnyCodec<T> {
+        AnyCodec(T::codec(self, params))
+    }
 }
 
 /// Any codec of the type's, without an allocation.
@@ -170,9 +254,24 @@ impl<T: Element> AnyCodec<T> {
 
 codecs! {
     /// The values themselves.
-    Raw = 0, "raw", exact: true, free: true, homomorphic: true, in_place: true;
+    Raw = 0, "raw", Properties {
+        loss: Loss::None,
+        is_free: true,
+        is_homomorphic: true,
+        is_in_place: true,
+        types: Types::All,
+        ..BOUNDED
+    };
     /// Quantise, 1-D Lorenzo, fixed-length blocks; reduces without decoding.
-    FzLight = 1, "fz-light", exact: false, free: false, homomorphic: true, in_place: false;
+    FzLight = 1, "fz-light", Properties { is_homomorphic: true, types: Types::Floats, ..BOUNDED };
+    /// The low bits of each value dropped: as many as its setting says, by default half of them.
+    Truncate = 2, "truncate", Properties {
+        loss: Loss::Setting,
+        settings: [[16, 22], [32, 51]],
+        ..BOUNDED
+    };
+    /// `f64` as `f32`.
+    Demote = 3, "demote", Properties { loss: Loss::Setting, types: Types::F64, ..BOUNDED };
 }
 
 #[cfg(test)]
@@ -182,9 +281,10 @@ mod tests {
 
     #[test]
     fn the_list_says_of_each_codec_what_the_codec_says_of_itself() {
-        let params = CodecParams::new(Quantum::new::<f32>(0.1).unwrap()).for_sums_of(2);
+        let params = CodecParams::new(Quantum::new::<f64>(0.1).unwrap()).for_sums_of(2);
         for &id in CodecId::ALL {
-            let codec = id.instance::<f32>(&params);
+            // What every codec is for.
+            let codec = id.instance::<f64>(&params);
             assert_eq!(codec.as_dyn().id(), id);
             assert_eq!(CodecId::from_code(id as u8), Some(id));
             assert_eq!(

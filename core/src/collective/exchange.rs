@@ -23,7 +23,7 @@ pub use rows::Rows;
 use super::operation::Step;
 use super::{Communicator, Terms, survey};
 use crate::bound::{Extent, Quantum};
-use crate::budget::{Budget, check_bound, resolve};
+use crate::budget::{Budget, check_plan, resolve};
 use crate::codec::AnyCodec;
 use crate::element::Element;
 use crate::engine::{Limits, rest_after};
@@ -254,7 +254,7 @@ impl<X: Transport> Communicator<X> {
         if self.poisoned {
             return Err(Error::Poisoned);
         }
-        check_bound(plan, OpCode::None)?;
+        check_plan(plan, OpCode::None, T::DTYPE)?;
         let size = self.size();
         let peers = sends.iter().map(|send| send.to).chain(recvs.iter().map(|recv| recv.from));
         if let Some(rank) = peers.into_iter().find(|rank| rank.index() >= size) {
@@ -292,8 +292,8 @@ impl<X: Transport> Communicator<X> {
         plan: &Plan,
     ) -> Result<Budget, Error> {
         let count = send.rows.n_values();
-        let is_exact = count * T::BYTES < plan.exact_below || !T::DTYPE.is_float();
-        let plan = if is_exact { plan.exactly() } else { *plan };
+        let is_short = count * T::BYTES < plan.exact_below;
+        let plan = if is_short { plan.exactly() } else { plan.for_values(T::DTYPE) };
         let call = Call::new(Collective::AllToAll, 2, Rank(0));
         let (shares, window) = (Shares::Even(count), Window::Own);
         let (op, dtype, lanes) = (OpCode::None, T::DTYPE, 1);

@@ -245,7 +245,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         budget: &Budget,
     ) -> Result<(), Error> {
         let codec = comm.codec::<T>(&self.terms, budget.quantum);
-        let header = self.terms.header(Measure::Lattice, budget.quantum.step());
+        let header = self.terms.own_header(budget.quantum);
         let program = comm.program(&self.terms, &codec, header)?;
         budget.note_in(&mut self.run(comm, program).report);
         self.phase = Phase::Call(codec);

@@ -1,6 +1,7 @@
 //! A call whose arguments were checked and whose schedule was chosen: all but its values.
 
 use super::survey;
+use crate::bound::Quantum;
 use crate::element::{DType, Element};
 use crate::frame::{CallHeader, Measure};
 #[cfg(feature = "alloc")]
@@ -50,6 +51,14 @@ impl Terms<'_> {
             lanes: self.lanes,
             shares: Shares::Even(survey::N_VALUES),
             window: Window::Whole,
+        }
+    }
+
+    /// What peers are told of the call itself.
+    pub(super) fn own_header(&self, quantum: Quantum) -> CallHeader {
+        match self.plan.codec.setting(self.dtype, self.plan.setting) {
+            Some(setting @ 1..) => self.header(Measure::Setting, setting.into()),
+            _ => self.header(Measure::Lattice, quantum.step()),
         }
     }
 

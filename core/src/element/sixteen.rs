@@ -110,6 +110,7 @@ macro_rules! sixteen {
             const MIN: Self = $float::MIN;
             const QUIET_NAN: Self = $float::NAN;
             const MAX_CODE: f64 = 65_536.0;
+            const FRACTION_BITS: u32 = $float::MANTISSA_DIGITS - 1;
             const IS_NARROW: bool = true;
 
             #[inline(always)]
@@ -120,6 +121,11 @@ macro_rules! sixteen {
             #[inline(always)]
             fn bits(self) -> u16 {
                 self.to_bits()
+            }
+
+            #[inline(always)]
+            fn from_bits(bits: u16) -> Self {
+                $float::from_bits(bits)
             }
 
             #[inline(always)]

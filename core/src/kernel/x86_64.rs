@@ -32,6 +32,7 @@ mod bits;
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
+use super::at_level::Task;
 use super::chunk::ChunkView;
 use super::{Encoded, Kernels, Lattice, Scale, Stores, generic};
 use crate::element::{bf16, f16};
@@ -50,6 +51,22 @@ cpufeatures::new!(
     "avx512vl",
     "avx512vbmi"
 );
+
+/// # Safety
+/// [`has_avx2`].
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt,f16c")]
+pub(super) unsafe fn run_avx2<K: Task>(task: K) -> K::Output {
+    task.run()
+}
+
+/// # Safety
+/// [`has_avx512`].
+#[target_feature(
+    enable = "avx2,bmi1,bmi2,popcnt,lzcnt,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi"
+)]
+pub(super) unsafe fn run_avx512<K: Task>(task: K) -> K::Output {
+    task.run()
+}
 
 /// AVX2, BMI1, BMI2, LZCNT and F16C.
 pub(super) fn has_avx2() -> bool {

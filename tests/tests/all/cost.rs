@@ -54,7 +54,12 @@ fn model(case: &Case) -> cost::Case {
         in_place: case.in_place,
         frame_bytes: FRAME_BYTES,
         lanes: LANES,
-        ..cost::Case::new(case.collective, case.plan(), case.size, case.count)
+        ..cost::Case::new(
+            case.collective,
+            case.plan().for_values(case.dtype),
+            case.size,
+            case.count,
+        )
     }
 }
 
@@ -75,7 +80,7 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<Primitive> {
     let layout = Layout::new(call, Rank::new(rank), shares, Window::Whole, cut);
     let call = call.with_runs(select::max_run(call, codec, FRAME_BYTES, &layout));
     let call = call.with_runs_of(case.schedule);
-    let rules = Rules::new(case.collective, &model.plan.pipeline, case.codec, model.op);
+    let rules = Rules::new(case.collective, &model.plan.pipeline, case.coding(), model.op);
     let rank = Rank::new(rank);
     let mut all = Vec::new();
     for _round in 0..layout.n_rounds() {
@@ -84,7 +89,7 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<Primitive> {
             let step = case.schedule.step(call, rank, index);
             let mut contents: Contents = [None; Slot::COUNT];
             let n_parts = step.n_parts;
-            let codec = case.codec;
+            let codec = case.coding();
             // What is put beside what is held is of as many ranks' values.
             let operands = held.filter(|_| step.keep && !step.own).map_or(1, |held| held.operands);
             let received = step.from.map(|_| Content::new(codec, operands, n_parts).received());
@@ -137,7 +142,7 @@ fn each_step_asks_the_codec_for_what_the_rules_say() {
     for case in pairwise() {
         // A bound of this kind needs no exchange of extents, which would count.
         let case = Case { bound: Bound::Absolute(1e-3), scope: Scope::PerOperand, ..case };
-        n_lossy += usize::from(!case.codec.is_exact());
+        n_lossy += usize::from(!case.coding().is_exact());
         with_type!(case.dtype, T => compare::<T>(&case));
     }
     assert!(n_lossy > 50, "the suite has lossy cases");

@@ -8,12 +8,13 @@
 //! stack::a_call`. With `empty` in place of the elements a child takes 64 KiB and nothing else,
 //! which tells what the thread takes.
 
-use foldwire::codec::{Codec, CodecId, FzLight, Raw};
+use foldwire::codec::{Codec, FzLight, Raw};
 use foldwire::{
     Bound, Communicator, Error, Float, Op, Operation, Plan, Quantum, Rank, Report, Shrink, bf16,
     f16,
 };
 use foldwire::{kernel::Level, pipeline, schedule};
+use foldwire_tests::case;
 use foldwire_threads::{Endpoint, World};
 use std::hint::black_box;
 use std::process::Command;
@@ -80,11 +81,10 @@ fn ops<T: Float>() -> [Op<'static, T>; 6] {
 /// Schedule × pipeline × codec. The bound needs a survey, which is a call within the call.
 fn plans() -> impl Iterator<Item = Plan> {
     let plan = |schedule, pipeline, codec| {
-        let mut plan = Plan::foldwire(Bound::Relative(1e-3)).with_schedule(schedule);
-        (plan.pipeline, plan.codec) = (pipeline, codec);
-        plan
+        let plan = Plan::foldwire(Bound::Relative(1e-3)).with_schedule(schedule);
+        plan.with_pipeline(pipeline).with_codec(codec)
     };
-    let pairs = pipeline::ALL.into_iter().flat_map(|p| CodecId::ALL.iter().map(move |&c| (p, c)));
+    let pairs = pipeline::ALL.into_iter().flat_map(|p| case::codecs().map(move |c| (p, c)));
     pairs.flat_map(move |(p, c)| schedule::ALL.iter().map(move |&s| plan(s, p, c)))
 }
 

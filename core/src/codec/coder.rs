@@ -1,0 +1,259 @@
+//! Codecs whose chunks stand alone: a [`Coder`] writes and reads the values of one chunk, and
+//! [`Coded`] makes a codec of it.
+//!
+//! The container is that of all chunked payloads (`chunked`); a chunk is a byte that says how it is
+//! written, and what the coder wrote. A coder may pass on a chunk, because a value would break its
+//! bound, or because it would not get shorter: then the values stand there as they are. So no chunk
+//! takes more than its values and a byte, and what no coder can say (NaN, infinities) comes through
+//! exactly.
+//!
+//! Reductions are those that every codec has: decode, operate, encode, chunk by chunk.
+
+use super::chunked::{self, Container, Stream, chunk_len, for_each_run};
+use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, Written};
+use crate::bound::Quantum;
+use crate::element::Float;
+use crate::kernel::at_level::{Task, run};
+use crate::kernel::{CHUNK, Level};
+use crate::op::weigh;
+
+/// The chunk's values as they are.
+const VERBATIM: u8 = 0;
+/// As its coder wrote it.
+const CODED: u8 = 1;
+
+/// What a coder is made from: of partial results, as frames hold them.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Most that a value may be off; 0 if nothing.
+    pub bound: f64,
+    /// Spacing of the lattice that keeps it; 0 if there is none.
+    pub step: f64,
+    /// The codec's own number, within its range; 0 if it has none.
+    pub setting: u16,
+}
+
+/// Writes and reads chunks of 1 to [`CHUNK`] values, each without knowing the others.
+pub trait Coder<T: Float>: Copy + core::fmt::Debug + Send + Sync {
+    /// The codec that is made of it.
+    const ID: CodecId;
+
+    /// The coder of these terms.
+    fn new(terms: &Terms) -> Self;
+
+    /// The number that a reader needs: bound, spacing or setting. It goes into the payload's head.
+    fn parameter(&self) -> f64;
+
+    /// The coder of a payload with this number, which is neither negative nor NaN; `None` if no
+    /// writer has it.
+    fn of_parameter(parameter: f64) -> Option<Self>;
+
+    /// Writes values and says into how many bytes; `None` if the coder cannot keep its promise of
+    /// them, or they do not fit: `dst` is as long as the values themselves.
+    fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize>;
+
+    /// Reads the values that make up all of `src`; `None` if it is not what a writer writes.
+    fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()>;
+}
+
+/// The codec of a [`Coder`].
+#[derive(Clone, Copy, Debug)]
+pub struct Coded<T, C> {
+    coder: C,
+    weight: T,
+    level: Level,
+}
+
+impl<T: Float, C: Coder<T>> Coded<T, C> {
+    pub(super) fn from_params(params: &CodecParams) -> Self {
+        let weight = T::weight(if params.averages { params.max_operands } else { 1 });
+        let quantum = params.quantum.of_type::<T>();
+        let scale = if quantum == Quantum::LOSSLESS { 0.0 } else { weight.to_f64() };
+        let setting = C::ID.setting(T::DTYPE, params.setting).unwrap_or(0);
+        let terms = Terms { bound: quantum.bound() * scale, step: quantum.step() * scale, setting };
+        Self { coder: C::new(&terms), weight, level: params.level }
+    }
+
+    fn container(&self) -> Container {
+        Container {
+            dtype: T::DTYPE,
+            operands: 1,
+            step: self.coder.parameter(),
+            max_chunk_len: max_chunk_len::<T>,
+        }
+    }
+
+    /// Writes one chunk.
+    fn write_chunk(&self, values: &[T], dst: &mut [u8]) -> Written {
+        let n_bytes = size_of_val(values);
+        let (tag, rest) = dst.split_at_mut(1);
+        let body = &mut rest[..n_bytes];
+        match run(self.level, Encode { coder: &self.coder, values, dst: &mut *body }) {
+            Some(n_bytes) => {
+                tag[0] = CODED;
+                Written { n_bytes: 1 + n_bytes, ..Written::default() }
+            }
+            None => {
+                tag[0] = VERBATIM;
+                body.copy_from_slice(bytemuck::cast_slice(values));
+                let mut written = Written { n_bytes: 1 + n_bytes, ..Written::default() };
+                written.blocks.verbatim = values.len().div_ceil(crate::kernel::BLOCK) as u64;
+                written
+            }
+        }
+    }
+
+    /// Reads one chunk, all of it.
+    fn read_chunk(
+        &self,
+        coder: &C,
+        stream: &Stream<'_, T>,
+        index: usize,
+        values: &mut [T],
+    ) -> Result<(), DecodeError> {
+        let (bytes, n_bytes) = stream.chunk(index)?;
+        let chunk = bytes.get(..n_bytes).ok_or(DecodeError::Damaged)?;
+        match chunk.split_first() {
+            Some((&VERBATIM, stored)) if stored.len() == size_of_val(values) => {
+                bytemuck::cast_slice_mut(values).copy_from_slice(stored);
+                Ok(())
+            }
+            Some((&CODED, src)) => {
+                run(self.level, Decode { coder, src, values }).ok_or(DecodeError::Damaged)
+            }
+            _ => Err(DecodeError::Damaged),
+        }
+    }
+}
+
+fn max_chunk_len<T: Float>(n_values: usize) -> usize {
+    1 + n_values * T::BYTES
+}
+
+struct Encode<'a, T, C> {
+    coder: &'a C,
+    values: &'a [T],
+    dst: &'a mut [u8],
+}
+
+impl<T: Float, C: Coder<T>> Task for Encode<'_, T, C> {
+    type Output = Option<usize>;
+
+    #[inline(always)]
+    fn run(self) -> Option<usize> {
+        self.coder.encode(self.values, self.dst)
+    }
+}
+
+struct Decode<'a, T, C> {
+    coder: &'a C,
+    src: &'a [u8],
+    values: &'a mut [T],
+}
+
+impl<T: Float, C: Coder<T>> Task for Decode<'_, T, C> {
+    type Output = Option<()>;
+
+    #[inline(always)]
+    fn run(self) -> Option<()> {
+        self.coder.decode(self.src, self.values)
+    }
+}
+
+impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
+    fn id(&self) -> CodecId {
+        C::ID
+    }
+
+    fn max_encoded_len(&self, n_values: usize) -> Option<usize> {
+        chunked::max_len(n_values, max_chunk_len::<T>)
+    }
+
+    fn weight(&self) -> T {
+        self.weight
+    }
+
+    fn n_values(&self, src: &[u8]) -> Result<usize, DecodeError> {
+        Ok(Stream::<T>::parse(src)?.n_values)
+    }
+
+    fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
+        if self.weight == T::ONE {
+            return self.encode_partial(src, dst);
+        }
+        let mut weighted = |start: usize, out: &mut [T]| {
+            out.copy_from_slice(&src[start..start + out.len()]);
+            weigh(out, self.weight);
+            Ok(())
+        };
+        self.encode_with(src.len(), &mut weighted, dst)
+    }
+
+    fn encode_partial(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
+        self.container().write_independent(src.len(), src, dst, |_, values, dst| {
+            Ok(self.write_chunk(&values[..values.len().min(CHUNK)], dst))
+        })
+    }
+
+    fn encode_with(
+        &self,
+        n_values: usize,
+        fill: &mut Fill<'_, T>,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let mut buffer = [T::ZERO; CHUNK];
+        self.container().write(n_values, (), dst, |index, (), dst| {
+            let values = &mut buffer[..chunk_len(n_values, index)];
+            fill(index * CHUNK, values)?;
+            Ok(self.write_chunk(values, dst))
+        })
+    }
+
+    fn decode_from(
+        &self,
+        src: &[u8],
+        start: usize,
+        divisor: u32,
+        dst: &mut [T],
+    ) -> Result<(), DecodeError> {
+        let stream = Stream::<T>::parse(src)?;
+        let end = start + dst.len();
+        if stream.n_values < end {
+            return Err(DecodeError::Count { found: stream.n_values, expected: end });
+        }
+        let coder = C::of_parameter(stream.step).ok_or(DecodeError::Damaged)?;
+        for_each_run(dst, |first, dst| {
+            for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
+                let index = start / CHUNK + first + i;
+                let n_values = chunk_len(stream.n_values, index);
+                if n_values == dst.len() {
+                    self.read_chunk(&coder, &stream, index, dst)?;
+                } else {
+                    self.read_part(&coder, &stream, index, n_values, dst)?;
+                }
+                T::divide(dst, divisor, self.weight);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl<T: Float, C: Coder<T>> Coded<T, C> {
+    /// Reads the first values of a chunk of `n_values`. Apart, so that others have no buffer on the
+    /// stack.
+    #[cold]
+    #[inline(never)]
+    fn read_part(
+        &self,
+        coder: &C,
+        stream: &Stream<'_, T>,
+        index: usize,
+        n_values: usize,
+        dst: &mut [T],
+    ) -> Result<(), DecodeError> {
+        let mut buffer = [T::ZERO; CHUNK];
+        self.read_chunk(coder, stream, index, &mut buffer[..n_values])?;
+        dst.copy_from_slice(&buffer[..dst.len()]);
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! `f64` sent as `f32`: half the bytes, 24 binary digits, no bound but that.
+//!
+//! CAM's DP-SP (Kumar et al., Parallel Computing 2008). A value moves by at most 2⁻²⁴ of itself, or
+//! 2⁻¹⁵⁰ where `f32` has subnormal numbers. A chunk with a finite value that would become infinite,
+//! or a NaN that would become another, stays as it is.
+
+use super::CodecId;
+use super::coder::{Coded, Coder, Terms};
+use crate::element::Float;
+
+/// The codec.
+pub type Demote<T> = Coded<T, Single>;
+
+/// Its coder.
+#[derive(Clone, Copy, Debug)]
+pub struct Single;
+
+impl<T: Float> Coder<T> for Single {
+    const ID: CodecId = CodecId::Demote;
+
+    fn new(_: &Terms) -> Self {
+        Self
+    }
+
+    fn parameter(&self) -> f64 {
+        0.0
+    }
+
+    fn of_parameter(parameter: f64) -> Option<Self> {
+        (parameter == 0.0).then_some(Self)
+    }
+
+    #[inline(always)]
+    fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize> {
+        let dst = dst.get_mut(..4 * values.len())?;
+        let mut is_kept = true;
+        for (dst, x) in dst.chunks_exact_mut(4).zip(values) {
+            let single = x.to_f64() as f32;
+            let is_same = T::from_f64(single.into()).bits() == x.bits();
+            is_kept &= if x.finite() { single.is_finite() } else { is_same };
+            dst.copy_from_slice(&single.to_le_bytes());
+        }
+        is_kept.then_some(dst.len())
+    }
+
+    #[inline(always)]
+    fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()> {
+        if src.len() != 4 * values.len() {
+            return None;
+        }
+        for (src, x) in src.chunks_exact(4).zip(values) {
+            let single = f32::from_le_bytes([src[0], src[1], src[2], src[3]]);
+            *x = T::from_f64(single.into());
+        }
+        Some(())
+    }
+}

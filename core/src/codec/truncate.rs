@@ -1,0 +1,86 @@
+//! The N low bits of each value dropped, zeros in their place on receipt.
+//!
+//! CAM's DP-Lossy_N (Kumar et al., Parallel Computing 2008), N being the setting: 32 and 40 there.
+//! What is left of each value is packed bit by bit. A value moves towards zero by less than
+//! 2^(N − 52) of itself (`f32`: 2^(N − 23)). A chunk with a NaN that would become another, or an
+//! infinity, stays as it is.
+
+use super::CodecId;
+use super::bits::{BitReader, BitWriter};
+use super::coder::{Coded, Coder, Terms};
+use crate::element::Float;
+use crate::element::sealed::Word;
+
+/// The codec.
+pub type Truncate<T> = Coded<T, Dropped>;
+
+/// Its coder: how many bits it drops of each value.
+#[derive(Clone, Copy, Debug)]
+pub struct Dropped(u32);
+
+impl<T: Float> Coder<T> for Dropped {
+    const ID: CodecId = CodecId::Truncate;
+
+    fn new(terms: &Terms) -> Self {
+        Self(terms.setting.into())
+    }
+
+    fn parameter(&self) -> f64 {
+        self.0.into()
+    }
+
+    fn of_parameter(parameter: f64) -> Option<Self> {
+        let n_bits = parameter as u32;
+        let is_one = f64::from(n_bits) == parameter && (1..T::FRACTION_BITS).contains(&n_bits);
+        is_one.then_some(Self(n_bits))
+    }
+
+    #[inline(always)]
+    fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize> {
+        let n_kept = T::Bits::BITS - self.0;
+        if values.iter().any(|x| is_lost(*x, self.0)) {
+            return None;
+        }
+        if n_kept.is_multiple_of(8) {
+            // Whole bytes, the high ones.
+            let n_kept = n_kept as usize / 8;
+            let dst = dst.get_mut(..n_kept * values.len())?;
+            for (dst, x) in dst.chunks_exact_mut(n_kept).zip(values) {
+                dst.copy_from_slice(&bytemuck::bytes_of(x)[T::BYTES - n_kept..]);
+            }
+            return Some(dst.len());
+        }
+        let mut writer = BitWriter::new(dst);
+        for x in values {
+            writer.put_long((x.bits() >> self.0).to_u64(), n_kept)?;
+        }
+        writer.finish()
+    }
+
+    #[inline(always)]
+    fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()> {
+        let n_kept = T::Bits::BITS - self.0;
+        if n_kept.is_multiple_of(8) {
+            let n_kept = n_kept as usize / 8;
+            if src.len() != n_kept * values.len() {
+                return None;
+            }
+            for (src, x) in src.chunks_exact(n_kept).zip(values) {
+                *x = T::ZERO;
+                bytemuck::bytes_of_mut(x)[T::BYTES - n_kept..].copy_from_slice(src);
+            }
+            return Some(());
+        }
+        let mut reader = BitReader::new(src);
+        for x in values {
+            *x = T::from_bits(T::Bits::from_u64(reader.take_long(n_kept)) << self.0);
+        }
+        reader.finish()
+    }
+}
+
+/// Whether the value is a NaN or an infinity and would be another without so many low bits.
+#[inline(always)]
+fn is_lost<T: Float>(x: T, n_bits: u32) -> bool {
+    !x.finite() & (x.bits() >> n_bits << n_bits != x.bits())
+}
