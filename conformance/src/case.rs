@@ -322,7 +322,8 @@ impl Case {
             let data = (case.dtype, case.size, case.count, case.rough);
             let call = (case.collective, case.schedule.name(), case.op, case.root, case.division);
             let plan = case.plan().for_values(case.dtype);
-            (data, call, plan.pipeline.code(), plan.codec, plan.bound, case.scope, case.sampling)
+            let bound = plan.bound.filter(|_| plan.codec.loss() == Loss::Bound);
+            (data, call, plan.pipeline.code(), plan.codec, bound, case.scope, case.sampling)
         };
         parts(self) == parts(other)
             && (0..self.size).all(|rank| self.counts(rank) == other.counts(rank))
@@ -405,6 +406,10 @@ impl Choice {
             indices[axis] = self.indices[axis];
         }
         indices[axis::IN_PLACE] = 1;
+        // Arrays have bounds, which such a codec does not keep.
+        if CodecId::ALL[indices[axis::CODEC]].loss() == Loss::Setting {
+            indices[axis::CODEC] = 0;
+        }
         Self { indices, deal: Deal::Even }
     }
 

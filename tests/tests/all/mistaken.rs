@@ -258,7 +258,7 @@ fn ranks_that_wait_for_each_other_in_a_circle_hear_on_what_they_differ() {
 fn of_two_different_calls_every_rank_hears_on_what_they_differ() {
     let mut fields = std::collections::BTreeSet::new();
     let mut n_told = 0;
-    for seed in 0..3000 {
+    for seed in 0..4000 {
         let random = &mut foldwire_sim::Random(seed);
         let size = *random.pick(&[2, 2, 3, 4, 5, 8]);
         let choice = Choice::draw(random);
