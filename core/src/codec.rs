@@ -18,6 +18,8 @@ mod truncate;
 use crate::element::{DType, Element};
 use crate::kernel::CHUNK;
 use crate::op::{Op, weigh, with_op};
+use crate::threads::Threads;
+use chunked::for_each_run;
 use core::ops::AddAssign;
 
 pub use crate::kernel::stores::Stores;
@@ -155,6 +157,9 @@ pub struct Written {
 /// `out` at most that long.
 pub type Fill<'a, T> = dyn FnMut(usize, &mut [T]) -> Result<(), DecodeError> + 'a;
 
+/// As [`Fill`], by whoever asks, in any order.
+pub type Give<'a, T> = dyn Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync + 'a;
+
 /// Values ⇄ bytes.
 ///
 /// For implementors: `id`, `max_encoded_len`, `encode_with`, `decode_from` and `n_values` are
@@ -187,6 +192,25 @@ pub trait Codec<T: Element>: Sync {
         fill: &mut Fill<'_, T>,
         dst: &mut [u8],
     ) -> Result<Written, CodecError>;
+
+    /// As [`encode_with`](Self::encode_with), by several [`threads`](Self::threads) where the codec
+    /// can.
+    ///
+    /// # Errors
+    /// As [`encode_with`](Self::encode_with).
+    fn encode_from(
+        &self,
+        n_values: usize,
+        give: &Give<'_, T>,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        self.encode_with(n_values, &mut |start, out| give(start, out), dst)
+    }
+
+    /// Who computes. What a codec does not divide itself is divided among them chunk by chunk.
+    fn threads(&self) -> Threads {
+        Threads::ONE
+    }
 
     /// Decodes values `start..start + dst.len()`, each divided by `divisor` (1: exactly as encoded;
     /// n: the average of a sum of n operands, whatever their weight). `start` must be a multiple of
@@ -264,13 +288,15 @@ pub trait Codec<T: Element>: Sync {
     /// As [`decode`](Self::decode).
     fn reduce(&self, op: &Op<'_, T>, src: &[u8], acc: &mut [T]) -> Result<(), DecodeError> {
         self.expect_values(src, acc.len())?;
-        let mut buffer = [T::ZERO; CHUNK];
-        for (i, acc) in acc.chunks_mut(CHUNK).enumerate() {
-            let decoded = &mut buffer[..acc.len()];
-            self.decode_from(src, i * CHUNK, 1, decoded)?;
-            operate(op, acc, decoded);
-        }
-        Ok(())
+        for_each_run(self.threads(), acc, |first, acc| {
+            let mut buffer = [T::ZERO; CHUNK];
+            for (i, acc) in acc.chunks_mut(CHUNK).enumerate() {
+                let decoded = &mut buffer[..acc.len()];
+                self.decode_from(src, (first + i) * CHUNK, 1, decoded)?;
+                operate(op, acc, decoded);
+            }
+            Ok(())
+        })
     }
 
     /// Frame ⊕ own values → frame.
@@ -322,12 +348,12 @@ pub trait Codec<T: Element>: Sync {
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
         self.expect_values(src, local.len())?;
-        let mut fill = |start: usize, out: &mut [T]| {
+        let give = |start: usize, out: &mut [T]| {
             self.decode_from(src, start, 1, out)?;
             operate_own(op, out, &local[start..start + out.len()], self.weight());
             Ok(())
         };
-        self.encode_with(local.len(), &mut fill, dst)
+        self.encode_from(local.len(), &give, dst)
     }
 
     /// Decodes and encodes again, as a rank does that compresses each hop anew.
@@ -336,8 +362,8 @@ pub trait Codec<T: Element>: Sync {
     /// If `src` is not a valid encoding of `n_values` values, or `dst` is too small.
     fn recode(&self, src: &[u8], n_values: usize, dst: &mut [u8]) -> Result<Written, CodecError> {
         self.expect_values(src, n_values)?;
-        let mut fill = |start: usize, out: &mut [T]| self.decode_from(src, start, 1, out);
-        self.encode_with(n_values, &mut fill, dst)
+        let give = |start: usize, out: &mut [T]| self.decode_from(src, start, 1, out);
+        self.encode_from(n_values, &give, dst)
     }
 
     /// As [`fold`](Self::fold), leaving the result in `frame`, whose length must not change; `None`

@@ -37,6 +37,7 @@ use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::Collective;
 use crate::select::{self, Network, Row};
+use crate::threads::Threads;
 use crate::transport::{FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::time::Duration;
 use table::{borrowed, each_collective, starts};
@@ -72,6 +73,8 @@ pub struct Config {
     pub checksum: Option<bool>,
     /// Instruction set of the codecs' kernels.
     pub level: Level,
+    /// Who computes for this rank. Changes no result.
+    pub threads: Threads,
     /// The schedules of calls whose plan names none; where no row is for a call, what
     /// [`select::schedule`] says. Must be the same on all ranks.
     pub select: &'static [Row],
@@ -127,6 +130,13 @@ impl Config {
         Ok(Self::default().with_select(select::from_env()?))
     }
 
+    /// The same with other [`threads`](Self::threads).
+    #[must_use]
+    pub const fn with_threads(mut self, threads: Threads) -> Self {
+        self.threads = threads;
+        self
+    }
+
     /// The same with kernels of another [`level`](Self::level).
     #[must_use]
     pub const fn with_level(mut self, level: Level) -> Self {
@@ -137,10 +147,12 @@ impl Config {
 
 impl Default for Config {
     /// 4 lanes, 5 minutes without progress (ranks may come late from other work), no deadline,
-    /// checksums as the transport wants, the machine's best kernels, no rows.
+    /// checksums as the transport wants, the machine's best kernels, no rows; one thread, or those of
+    /// rayon's pool with the feature `rayon`.
     fn default() -> Self {
         let (timeout, level) = (Duration::from_secs(300), Level::best());
-        Self { lanes: 4, timeout, deadline: None, checksum: None, level, select: &[] }
+        let threads = Threads::default();
+        Self { lanes: 4, timeout, deadline: None, checksum: None, level, threads, select: &[] }
     }
 }
 
@@ -416,8 +428,10 @@ impl<X: Transport> Communicator<X> {
 
     fn codec<T: Element>(&self, terms: &Terms<'_>, quantum: Quantum) -> AnyCodec<T> {
         let max_operands = self.size().min(u32::MAX as usize) as u32;
-        let params =
-            CodecParams::new(quantum).with_setting(terms.plan.setting).at(self.config.level);
+        let params = CodecParams::new(quantum)
+            .with_setting(terms.plan.setting)
+            .at(self.config.level)
+            .on(self.config.threads);
         terms.plan.codec.instance(&match terms.op {
             OpCode::Avg => params.for_averages_of(max_operands),
             _ => params.for_sums_of(max_operands),

@@ -38,8 +38,8 @@
 //! it is two chunks of 4096 values, which frames are combined through by [`Op::Prod`] and
 //! [`Op::User`]; where other operations need a chunk, it is one. Frames are the transport's: each
 //! lane of [`Config::lanes`] holds up to [`FRAMES_PER_LANE`](transport::FRAMES_PER_LANE), of
-//! [`frame_capacity`](Transport::frame_capacity) bytes. With the feature `rayon` the threads of its
-//! pool need stacks, too.
+//! [`frame_capacity`](Transport::frame_capacity) bytes. The other [`threads`] that compute, if any,
+//! need stacks, too.
 //!
 //! # Examples
 //! The caller's side, whatever the transport:
@@ -89,6 +89,7 @@ pub mod select;
 #[cfg(feature = "alloc")]
 mod shared;
 pub mod shrink;
+pub mod threads;
 pub mod transport;
 mod values;
 mod wait;

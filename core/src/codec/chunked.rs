@@ -3,15 +3,16 @@
 //! A payload is a header (version, element type, operands, spacing, number of values), an index of
 //! chunk ends, the chunks (4096 values each, as the codec writes them) and 64 zero bytes that
 //! vector loads may touch; docs/format.md is exact. Chunks that do not depend on each other are
-//! written and read by several threads (feature `rayon`). Lengths are checked here; what a chunk
+//! written and read by several [threads](crate::threads). Lengths are checked here; what a chunk
 //! says is the codec's to check.
 
-#[cfg(feature = "rayon")]
+#[cfg(feature = "std")]
 mod parallel;
 
 use super::{CodecError, DecodeError, EncodeError, Values, Written};
-use crate::element::{DType, Float};
+use crate::element::{DType, Element, Float};
 use crate::kernel::{CHUNK, PAD};
+use crate::threads::Threads;
 
 /// Version of the payload format.
 pub const VERSION: u8 = 1;
@@ -58,21 +59,24 @@ impl Container {
         self.write_with(n_values, dst, |index, body| write_run(0, pieces, index, body, chunk))
     }
 
-    /// As [`write`](Self::write) for chunks that do not depend on each other: with the `rayon`
-    /// feature, and enough chunks, several threads write them.
+    /// As [`write`](Self::write) for chunks that do not depend on each other: these threads write
+    /// them if there are enough.
     pub(super) fn write_independent<P: Pieces + Send>(
         self,
+        threads: Threads,
         n_values: usize,
         pieces: P,
         dst: &mut [u8],
         chunk: impl Fn(usize, P, &mut [u8]) -> Result<Written, CodecError> + Sync,
     ) -> Result<Written, CodecError> {
-        #[cfg(feature = "rayon")]
-        if parallel::is_worthwhile(n_values) {
+        #[cfg(feature = "std")]
+        if parallel::is_worthwhile(n_values, threads) {
+            let max_chunk_len = (self.max_chunk_len)(CHUNK);
             return self.write_with(n_values, dst, |index, body| {
-                parallel::write(pieces, index, body, (self.max_chunk_len)(CHUNK), &chunk)
+                parallel::write(threads, pieces, index, body, max_chunk_len, &chunk)
             });
         }
+        let _ = threads;
         self.write(n_values, pieces, dst, chunk)
     }
 
@@ -128,17 +132,29 @@ impl<T> Pieces for Values<'_, T> {
     }
 }
 
+/// Whether so many values are worth dividing among these threads.
+pub(super) fn is_divided(n_values: usize, threads: Threads) -> bool {
+    #[cfg(feature = "std")]
+    return parallel::is_worthwhile(n_values, threads);
+    #[cfg(not(feature = "std"))]
+    {
+        let _ = (n_values, threads);
+        false
+    }
+}
+
 /// Calls `run(first, values)` for runs of whole chunks that make up `dst`, `first` being a run's
-/// first chunk: with the `rayon` feature, and enough chunks, on several threads; else there is one
-/// run.
-pub(super) fn for_each_run<T: Float>(
+/// first chunk: on these threads if there are enough chunks; else there is one run.
+pub(super) fn for_each_run<T: Element>(
+    threads: Threads,
     dst: &mut [T],
     run: impl Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync,
 ) -> Result<(), DecodeError> {
-    #[cfg(feature = "rayon")]
-    if parallel::is_worthwhile(dst.len()) {
-        return parallel::read(dst, run);
+    #[cfg(feature = "std")]
+    if parallel::is_worthwhile(dst.len(), threads) {
+        return parallel::read(threads, dst, run);
     }
+    let _ = threads;
     run(0, dst)
 }
 

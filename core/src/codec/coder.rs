@@ -9,13 +9,14 @@
 //!
 //! Reductions are those that every codec has: decode, operate, encode, chunk by chunk.
 
-use super::chunked::{self, Container, Stream, chunk_len, for_each_run};
-use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, Written};
+use super::chunked::{self, Container, Stream, chunk_len, for_each_run, is_divided};
+use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, Give, Written};
 use crate::bound::Quantum;
 use crate::element::Float;
 use crate::kernel::at_level::{Task, run};
 use crate::kernel::{CHUNK, Level};
 use crate::op::weigh;
+use crate::threads::Threads;
 
 /// The chunk's values as they are.
 const VERBATIM: u8 = 0;
@@ -62,6 +63,7 @@ pub struct Coded<T, C> {
     coder: C,
     weight: T,
     level: Level,
+    threads: Threads,
 }
 
 impl<T: Float, C: Coder<T>> Coded<T, C> {
@@ -71,7 +73,7 @@ impl<T: Float, C: Coder<T>> Coded<T, C> {
         let scale = if quantum == Quantum::LOSSLESS { 0.0 } else { weight.to_f64() };
         let setting = C::ID.setting(T::DTYPE, params.setting).unwrap_or(0);
         let terms = Terms { bound: quantum.bound() * scale, step: quantum.step() * scale, setting };
-        Self { coder: C::new(&terms), weight, level: params.level }
+        Self { coder: C::new(&terms), weight, level: params.level, threads: params.threads }
     }
 
     fn container(&self) -> Container {
@@ -181,16 +183,16 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
         if self.weight == T::ONE {
             return self.encode_partial(src, dst);
         }
-        let mut weighted = |start: usize, out: &mut [T]| {
+        let weighted = |start: usize, out: &mut [T]| {
             out.copy_from_slice(&src[start..start + out.len()]);
             weigh(out, self.weight);
             Ok(())
         };
-        self.encode_with(src.len(), &mut weighted, dst)
+        self.encode_from(src.len(), &weighted, dst)
     }
 
     fn encode_partial(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
-        self.container().write_independent(src.len(), src, dst, |_, values, dst| {
+        self.container().write_independent(self.threads, src.len(), src, dst, |_, values, dst| {
             Ok(self.write_chunk(&values[..values.len().min(CHUNK)], dst))
         })
     }
@@ -209,6 +211,27 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
         })
     }
 
+    fn encode_from(
+        &self,
+        n_values: usize,
+        give: &Give<'_, T>,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        if !is_divided(n_values, self.threads) {
+            return self.encode_with(n_values, &mut |start, out| give(start, out), dst);
+        }
+        self.container().write_independent(self.threads, n_values, (), dst, |index, (), dst| {
+            let mut buffer = [T::ZERO; CHUNK];
+            let values = &mut buffer[..chunk_len(n_values, index)];
+            give(index * CHUNK, values)?;
+            Ok(self.write_chunk(values, dst))
+        })
+    }
+
+    fn threads(&self) -> Threads {
+        self.threads
+    }
+
     fn decode_from(
         &self,
         src: &[u8],
@@ -222,7 +245,7 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
             return Err(DecodeError::Count { found: stream.n_values, expected: end });
         }
         let coder = C::of_parameter(stream.step).ok_or(DecodeError::Damaged)?;
-        for_each_run(dst, |first, dst| {
+        for_each_run(self.threads, dst, |first, dst| {
             for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
                 let index = start / CHUNK + first + i;
                 let n_values = chunk_len(stream.n_values, index);

@@ -7,8 +7,8 @@
 //! Cost: one pass over the values. The bound is checked for every value while encoding; a block
 //! with a value that would break it, or that is not finite, is stored as it is.
 
-use super::chunked::{self, Container, Stream, chunk_len, for_each_run};
-use super::{BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, Fill};
+use super::chunked::{self, Container, Stream, chunk_len, for_each_run, is_divided};
+use super::{BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, Give};
 use super::{Homomorphic, Values, Written, operate};
 use crate::bound::Quantum;
 use crate::element::{
@@ -19,6 +19,7 @@ use crate::kernel::chunk::ChunkView;
 use crate::kernel::stores::{Fence, Stores};
 use crate::kernel::{BLOCK, CHUNK, Code, Encoded, Kernel, Lattice, Level, Scale, max_chunk_len};
 use crate::op::{self, Op};
+use crate::threads::Threads;
 
 pub use super::chunked::{HEADER_BYTES, VERSION};
 
@@ -48,6 +49,7 @@ pub struct FzLight<T: Float> {
     /// For partial results: the same, scaled by the weight of own values.
     partial: Lattice<T>,
     kernel: Kernel<T>,
+    threads: Threads,
 }
 
 impl<T: Float> FzLight<T> {
@@ -84,7 +86,8 @@ impl<T: Float> FzLight<T> {
             Lattice { step, inverse: one / step, limit, bound, weight }
         };
         let partial = lattice.of_partial_results();
-        Self { quantum, max_operands, lattice, partial, kernel: Kernel::at(params.level) }
+        let (kernel, threads) = (Kernel::at(params.level), params.threads);
+        Self { quantum, max_operands, lattice, partial, kernel, threads }
     }
 
     /// The lattice's quantum.
@@ -153,15 +156,14 @@ impl<T: Float> FzLight<T> {
         n_values: usize,
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
-        let mut right = [T::ZERO; CHUNK];
-        let mut fill = |start: usize, left: &mut [T]| {
-            let right = &mut right[..left.len()];
+        let give = |start: usize, left: &mut [T]| {
+            let right = &mut [T::ZERO; CHUNK][..left.len()];
             self.decode_from(left_src, start, 1, left)?;
             self.decode_from(right_src, start, 1, right)?;
             operate(op, left, right);
             Ok(())
         };
-        self.encode_with(n_values, &mut fill, dst)
+        self.encode_from(n_values, &give, dst)
     }
 }
 
@@ -196,7 +198,7 @@ impl<T: Float> Codec<T> for FzLight<T> {
     }
 
     fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
-        self.container(1).write_independent(src.len(), src, dst, |_, src, dst| {
+        self.container(1).write_independent(self.threads, src.len(), src, dst, |_, src, dst| {
             Ok(self.kernel.encode(src, &self.lattice, dst).into())
         })
     }
@@ -206,7 +208,7 @@ impl<T: Float> Codec<T> for FzLight<T> {
     }
 
     fn encode_partial(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
-        self.container(1).write_independent(src.len(), src, dst, |_, src, dst| {
+        self.container(1).write_independent(self.threads, src.len(), src, dst, |_, src, dst| {
             Ok(self.kernel.encode(src, &self.partial, dst).into())
         })
     }
@@ -225,6 +227,27 @@ impl<T: Float> Codec<T> for FzLight<T> {
         })
     }
 
+    fn encode_from(
+        &self,
+        n_values: usize,
+        give: &Give<'_, T>,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        if !is_divided(n_values, self.threads) {
+            return self.encode_with(n_values, &mut |start, out| give(start, out), dst);
+        }
+        self.container(1).write_independent(self.threads, n_values, (), dst, |index, (), dst| {
+            let mut buffer = [T::ZERO; CHUNK];
+            let values = &mut buffer[..chunk_len(n_values, index)];
+            give(index * CHUNK, values)?;
+            Ok(self.kernel.encode(values, &self.partial, dst).into())
+        })
+    }
+
+    fn threads(&self) -> Threads {
+        self.threads
+    }
+
     fn decode_from(
         &self,
         src: &[u8],
@@ -238,7 +261,7 @@ impl<T: Float> Codec<T> for FzLight<T> {
             return Err(DecodeError::Count { found: stream.n_values, expected: end });
         }
         let scale = Scale::new(stream.step, divisor, self.lattice.weight);
-        for_each_run(dst, |first, dst| {
+        for_each_run(self.threads, dst, |first, dst| {
             for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
                 let chunk = chunk_of(&stream, start / CHUNK + first + i)?;
                 if chunk.n_values() == dst.len() {
@@ -264,7 +287,7 @@ impl<T: Float> Codec<T> for FzLight<T> {
         let stream = Stream::<T>::parse(src)?;
         stream.expect_values(dst.len())?;
         let scale = Scale::new(stream.step, divisor, self.lattice.weight);
-        for_each_run(dst, |first, dst| {
+        for_each_run(self.threads, dst, |first, dst| {
             let _fence = Fence::at_end();
             for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
                 self.kernel.decode(&chunk_of(&stream, first + i)?, &scale, dst, stores);
@@ -287,7 +310,7 @@ impl<T: Float> Codec<T> for FzLight<T> {
         };
         let operands = self.head_room(stream.operands, 1)?;
         let container = self.container(operands);
-        container.write_independent(local.len(), local, dst, |index, local, dst| {
+        container.write_independent(self.threads, local.len(), local, dst, |index, local, dst| {
             let chunk = chunk_of(&stream, index)?;
             Ok(self.kernel.fold(op, &chunk, local, &self.lattice, dst).into())
         })
@@ -312,10 +335,16 @@ impl<T: Float> Codec<T> for FzLight<T> {
         let operands = self.head_room(stream.operands, 1)?;
         let scale = Scale::new(self.quantum.step(), divisor, self.lattice.weight);
         let container = self.container(operands);
-        container.write_independent(stream.n_values, values, dst, |index, values, dst| {
-            let chunk = chunk_of(&stream, index)?;
-            Ok(self.kernel.fold_store(op, &chunk, values, &self.lattice, dst, &scale).into())
-        })
+        container.write_independent(
+            self.threads,
+            stream.n_values,
+            values,
+            dst,
+            |index, values, dst| {
+                let chunk = chunk_of(&stream, index)?;
+                Ok(self.kernel.fold_store(op, &chunk, values, &self.lattice, dst, &scale).into())
+            },
+        )
     }
 
     fn homomorphic(&self) -> Option<&dyn Homomorphic<T>> {
@@ -338,7 +367,7 @@ impl<T: Float> Homomorphic<T> for FzLight<T> {
         };
         let operands = self.head_room(a.operands, b.operands)?;
         let container = self.container(operands);
-        container.write_independent(a.n_values, (), dst, |index, (), dst| {
+        container.write_independent(self.threads, a.n_values, (), dst, |index, (), dst| {
             let (a, b) = (chunk_of(&a, index)?, chunk_of(&b, index)?);
             let encoded = self.kernel.combine(lattice_op, &a, &b, &self.lattice, dst);
             let mut written = Written::from(encoded);

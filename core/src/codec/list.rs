@@ -4,6 +4,7 @@ use super::{Codec, Demote, FzLight, Raw, Truncate};
 use crate::bound::Quantum;
 use crate::element::{DType, Element, Float};
 use crate::kernel::Level;
+use crate::threads::Threads;
 
 /// What a codec is made from.
 ///
@@ -22,13 +23,15 @@ pub struct CodecParams {
     pub(crate) averages: bool,
     pub(crate) setting: u16,
     pub(crate) level: Level,
+    pub(crate) threads: Threads,
 }
 
 impl CodecParams {
     /// For single operands on this lattice, by the machine's best kernels.
     #[must_use]
     pub fn new(quantum: Quantum) -> Self {
-        Self { quantum, max_operands: 1, averages: false, setting: 0, level: Level::best() }
+        let (level, threads) = (Level::best(), Threads::default());
+        Self { quantum, max_operands: 1, averages: false, setting: 0, level, threads }
     }
 
     /// For sums of at most so many operands: the group's size.
@@ -48,6 +51,12 @@ impl CodecParams {
     #[must_use]
     pub const fn with_setting(self, setting: u16) -> Self {
         Self { setting, ..self }
+    }
+
+    /// On these threads.
+    #[must_use]
+    pub const fn on(self, threads: Threads) -> Self {
+        Self { threads, ..self }
     }
 
     /// By the kernels of one level (or the next lower that the machine has).

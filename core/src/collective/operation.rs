@@ -11,6 +11,7 @@ use crate::element::Element;
 use crate::engine::Each;
 use crate::engine::{Buffers, Engine, Frame, Limits, Program, Progress, Work};
 use crate::error::Error;
+#[cfg(feature = "alloc")]
 use crate::frame::Measure;
 #[cfg(feature = "alloc")]
 use crate::layout::Shares;

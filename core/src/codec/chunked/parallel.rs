@@ -1,4 +1,4 @@
-//! Chunks by several threads (feature `rayon`); the bytes are those of one thread.
+//! Chunks by several threads; the bytes are those of one thread.
 //!
 //! Where a chunk goes depends on the sizes of all before it, so runs of chunks are first written
 //! side by side, each at the place it would have if all before it were as large as they can be.
@@ -6,10 +6,11 @@
 
 use super::{INDEX_ENTRY, Pieces, write_run};
 use crate::codec::{CodecError, DecodeError, Written};
-use crate::element::Float;
+use crate::element::Element;
 use crate::kernel::CHUNK;
-use rayon::prelude::*;
+use crate::threads::Threads;
 use std::boxed::Box;
+use std::sync::{Mutex, PoisonError};
 use std::vec;
 use std::vec::Vec;
 
@@ -17,13 +18,14 @@ use std::vec::Vec;
 const RUN: usize = 8;
 
 /// Whether there are enough chunks, and threads, to share them.
-pub(super) fn is_worthwhile(n_values: usize) -> bool {
-    n_values > RUN * CHUNK && rayon::current_num_threads() > 1
+pub(super) fn is_worthwhile(n_values: usize, threads: Threads) -> bool {
+    n_values > RUN * CHUNK && threads.n_threads() > 1
 }
 
 /// Writes all chunks, of `max_chunk_len` bytes at most, and their index; `body` is as large as the
 /// worst case.
 pub(super) fn write<P: Pieces + Send>(
+    threads: Threads,
     mut pieces: P,
     index: &mut [u8],
     body: &mut [u8],
@@ -38,9 +40,10 @@ pub(super) fn write<P: Pieces + Send>(
     for (run, (written, (index, body))) in runs.iter_mut().zip(places).enumerate() {
         let (piece, rest) = pieces.deal(RUN * CHUNK);
         pieces = rest;
-        tasks.push(Box::new(move || *written = write_run(run * RUN, piece, index, body, chunk)));
+        tasks.push(task(move || *written = write_run(run * RUN, piece, index, body, chunk)));
     }
-    share_out(tasks);
+    share_out(threads, &tasks);
+    drop(tasks);
     let mut all = Written::default();
     for (run, (written, index)) in
         runs.into_iter().zip(index.chunks_mut(RUN * INDEX_ENTRY)).enumerate()
@@ -59,7 +62,8 @@ pub(super) fn write<P: Pieces + Send>(
 
 /// Calls `decode(first, values)` for each run of chunks of `dst`, `first` being the run's first
 /// chunk.
-pub(super) fn read<T: Float>(
+pub(super) fn read<T: Element>(
+    threads: Threads,
     dst: &mut [T],
     decode: impl Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync,
 ) -> Result<(), DecodeError> {
@@ -67,70 +71,103 @@ pub(super) fn read<T: Float>(
     let mut tasks: Vec<Task<'_>> = Vec::with_capacity(runs.len());
     let decode = &decode;
     for (run, (values, done)) in dst.chunks_mut(RUN * CHUNK).zip(&mut runs).enumerate() {
-        tasks.push(Box::new(move || *done = decode(run * RUN, values)));
+        tasks.push(task(move || *done = decode(run * RUN, values)));
     }
-    share_out(tasks);
+    share_out(threads, &tasks);
+    drop(tasks);
     runs.into_iter().collect()
 }
 
-/// The work on one run.
-type Task<'a> = Box<dyn FnOnce() + Send + 'a>;
+/// The work on one run, until a thread takes it.
+type Task<'a> = Mutex<Option<Box<dyn FnOnce() + Send + 'a>>>;
 
-/// Does all tasks, on all threads. It is not generic: rayon's iterators are much to compile.
-fn share_out(tasks: Vec<Task<'_>>) {
-    tasks.into_par_iter().for_each(|task| task());
+fn task<'a>(work: impl FnOnce() + Send + 'a) -> Task<'a> {
+    Mutex::new(Some(Box::new(work)))
+}
+
+/// Does all tasks, on all threads.
+fn share_out(threads: Threads, tasks: &[Task<'_>]) {
+    let once = |i: usize| {
+        let work =
+            tasks.get(i).map(|task| task.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if let Some(Some(work)) = work {
+            work();
+        }
+    };
+    threads.run(tasks.len(), &once);
+    // Workers of the caller's may have left some out.
+    (0..tasks.len()).for_each(once);
 }
 
 #[cfg(test)]
 mod tests {
     use crate::bound::Quantum;
-    use crate::codec::{Codec, FzLight, Homomorphic, Values};
+    use crate::codec::{Codec, CodecId, CodecParams, Values};
     use crate::op::Op;
+    use crate::threads::{Scoped, Threads};
     use std::vec;
     use std::vec::Vec;
 
-    /// Encoding, fold, combination and decoding of two fields on `threads` threads: the frames, and
-    /// the sums.
-    fn all(threads: usize) -> (Vec<Vec<u8>>, [Vec<u32>; 3]) {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| {
-            let field = |phase: f32| -> Vec<f32> {
-                (0..200_001).map(|i| (i as f32 * 1e-3 + phase).sin() + (i % 7) as f32).collect()
-            };
-            let (x, y) = (field(0.0), field(1.0));
-            let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3).unwrap(), 2);
-            let room = || vec![0; codec.max_encoded_len(x.len()).unwrap()];
-            let (mut a, mut b, mut folded, mut combined) = (room(), room(), room(), room());
-            let n = codec.encode(&x, &mut a).unwrap().n_bytes;
-            a.truncate(n);
-            let n = codec.encode(&y, &mut b).unwrap().n_bytes;
-            b.truncate(n);
-            let n = codec.fold(&Op::Sum, &a, &y, &mut folded).unwrap().n_bytes;
-            folded.truncate(n);
-            let n = codec.combine(&Op::Max, &a, &b, &mut combined).unwrap().n_bytes;
-            combined.truncate(n);
-            let mut decoded = vec![0.0f32; x.len()];
-            codec.decode(&folded, 1, &mut decoded).unwrap();
-            let (mut stored, mut output, mut data) = (room(), decoded.clone(), y.clone());
-            output.fill(0.0);
-            let apart = Values::Apart { local: &y, output: &mut output };
-            codec.fold_store(&Op::Sum, &a, apart, 1, &mut stored).unwrap();
-            assert!(stored[..folded.len()] == folded, "apart, {threads} threads");
-            let in_place = Values::InPlace(&mut data);
-            codec.fold_store(&Op::Sum, &a, in_place, 1, &mut stored).unwrap();
-            assert!(stored[..folded.len()] == folded, "in place, {threads} threads");
-            let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect();
-            (vec![a, b, folded, combined], [decoded, output, data].map(bits))
-        })
+    /// Every operation of a codec on two fields on these threads: the frames, and the values.
+    fn all(id: CodecId, threads: Threads) -> (Vec<Vec<u8>>, Vec<Vec<u64>>) {
+        let field = |phase: f64| -> Vec<f64> {
+            (0..200_001).map(|i| (f64::from(i) * 1e-3 + phase).sin() + f64::from(i % 7)).collect()
+        };
+        let (x, y) = (field(0.0), field(1.0));
+        let params = CodecParams::new(Quantum::new::<f64>(1e-3).unwrap()).for_sums_of(2);
+        let codec = id.instance::<f64>(&params.on(threads));
+        let codec = codec.as_dyn();
+        let frame = |write: &dyn Fn(&mut [u8]) -> usize| -> Vec<u8> {
+            let mut dst = vec![0; codec.max_encoded_len(x.len()).unwrap()];
+            let n_bytes = write(&mut dst);
+            dst.truncate(n_bytes);
+            dst
+        };
+        let a = frame(&|dst| codec.encode(&x, dst).unwrap().n_bytes);
+        let b = frame(&|dst| codec.encode_partial(&y, dst).unwrap().n_bytes);
+        let folded = frame(&|dst| codec.fold(&Op::Sum, &a, &y, dst).unwrap().n_bytes);
+        let refolded = frame(&|dst| codec.refold(&Op::Prod, &a, &y, dst).unwrap().n_bytes);
+        let recoded = frame(&|dst| codec.recode(&a, x.len(), dst).unwrap().n_bytes);
+        let mut decoded = vec![0.0; x.len()];
+        codec.decode(&folded, 1, &mut decoded).unwrap();
+        let mut reduced = y.clone();
+        codec.reduce(&Op::Max, &a, &mut reduced).unwrap();
+        let (mut output, mut data) = (vec![0.0; x.len()], y.clone());
+        let stored = frame(&|dst| {
+            let values = Values::Apart { local: &y, output: &mut vec![0.0; y.len()] };
+            codec.fold_store(&Op::Sum, &a, values, 1, dst).unwrap().n_bytes
+        });
+        assert!(stored == folded, "{}", id.name());
+        let mut dst = vec![0; codec.max_encoded_len(x.len()).unwrap()];
+        let apart = Values::Apart { local: &y, output: &mut output };
+        codec.fold_store(&Op::Sum, &a, apart, 1, &mut dst).unwrap();
+        codec.fold_store(&Op::Sum, &a, Values::InPlace(&mut data), 1, &mut dst).unwrap();
+        assert!(output == decoded && data == decoded, "{}", id.name());
+        let mut frames = vec![a, b, folded, refolded, recoded];
+        if let Some(homomorphic) = codec.homomorphic() {
+            let (a, b) = (&frames[0], &frames[1]);
+            let combine =
+                |dst: &mut [u8]| homomorphic.combine(&Op::Max, a, b, dst).unwrap().n_bytes;
+            let combined = frame(&combine);
+            frames.push(combined);
+        }
+        let bits = |values: Vec<f64>| values.into_iter().map(f64::to_bits).collect();
+        (frames, [decoded, reduced].map(bits).into())
     }
 
     #[test]
     fn the_number_of_threads_does_not_change_a_bit() {
-        let one = all(1);
-        let [decoded, output, data] = &one.1;
-        assert!(output == decoded && data == decoded);
-        for threads in [2, 3, 8] {
-            assert!(all(threads) == one, "{threads} threads");
+        for &id in CodecId::ALL {
+            let one = all(id, Threads::ONE);
+            for threads in [&Scoped(2), &Scoped(3), &Scoped(8)] {
+                assert!(all(id, Threads::of(threads)) == one, "{} {threads:?}", id.name());
+            }
+            #[cfg(feature = "rayon")]
+            for n_threads in [0, 2, 3] {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap();
+                let many = pool.install(|| all(id, Threads::rayon(n_threads)));
+                assert!(many == one, "{} {n_threads} of rayon's", id.name());
+            }
         }
     }
 }

@@ -308,8 +308,8 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
                 (Field::Segment, possible as u64, n_values as u64),
             ],
         )?;
-        let (quantum, level) = (Quantum::LOSSLESS, self.comm.config.level);
-        let params = CodecParams::new(quantum).at(level);
+        let config = &self.comm.config;
+        let params = CodecParams::new(Quantum::LOSSLESS).at(config.level).on(config.threads);
         let codec = theirs.codec.instance::<T>(&params);
         let payload = message.get(HEADER_BYTES..).unwrap_or_default();
         let begun = self.comm.transport.now();

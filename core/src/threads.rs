@@ -1,0 +1,154 @@
+//! Threads that help a rank compute: whose they are, and how many.
+//!
+//! A codec call on many chunks is divided into runs of chunks, which are the same bytes whoever
+//! writes them. What a run costs is about 20 µs, so arrays, or frames, of more than 8 chunks (32 768
+//! values) gain. Core starts no threads: they are `rayon`'s, or the caller's ([`Workers`]).
+
+use core::fmt;
+
+/// Threads of the caller's, for a program that has a pool of its own.
+///
+/// # Examples
+/// ```
+/// use foldwire::Config;
+/// use foldwire::threads::{Scoped, Threads, Workers};
+///
+/// // Two threads, started for each call that is long enough.
+/// static WORKERS: Scoped = Scoped(2);
+/// let config = Config::default().with_threads(Threads::of(&WORKERS));
+/// assert_eq!(config.threads.n_threads(), 2);
+/// ```
+#[cfg(feature = "std")]
+pub trait Workers: Sync {
+    /// How many threads there are, the one that calls included.
+    fn n_threads(&self) -> usize;
+
+    /// Calls `task` once for each number below `n_tasks`, on any threads, and returns when all
+    /// calls have.
+    fn run(&self, n_tasks: usize, task: &(dyn Fn(usize) + Sync));
+}
+
+/// So many threads, the caller's included, started for each piece of work and ended with it. It
+/// costs tens of microseconds each time; a pool costs less.
+#[cfg(feature = "std")]
+#[derive(Clone, Copy, Debug)]
+pub struct Scoped(pub usize);
+
+#[cfg(feature = "std")]
+impl Workers for Scoped {
+    fn n_threads(&self) -> usize {
+        self.0.max(1)
+    }
+
+    fn run(&self, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        let next = Next::default();
+        std::thread::scope(|scope| {
+            for _ in 1..self.n_threads().min(n_tasks) {
+                scope.spawn(|| next.work(n_tasks, task));
+            }
+            next.work(n_tasks, task);
+        });
+    }
+}
+
+/// The number of the next task.
+#[cfg(feature = "std")]
+#[derive(Default)]
+struct Next(core::sync::atomic::AtomicUsize);
+
+#[cfg(feature = "std")]
+impl Next {
+    /// Does tasks until there are none left.
+    fn work(&self, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        loop {
+            let i = self.0.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+            if i >= n_tasks {
+                return;
+            }
+            task(i);
+        }
+    }
+}
+
+/// Who computes for a rank.
+///
+/// The default is the thread that calls, alone; with the feature `rayon`, the threads of its pool.
+#[derive(Clone, Copy)]
+pub struct Threads(Kind);
+
+#[derive(Clone, Copy)]
+enum Kind {
+    One,
+    #[cfg(feature = "std")]
+    Of(&'static dyn Workers),
+    #[cfg(feature = "rayon")]
+    Rayon(usize),
+}
+
+impl Threads {
+    /// The thread that calls, alone.
+    pub const ONE: Self = Self(Kind::One);
+
+    /// These.
+    #[cfg(feature = "std")]
+    #[must_use]
+    pub const fn of(workers: &'static dyn Workers) -> Self {
+        Self(Kind::Of(workers))
+    }
+
+    /// At most so many of the threads of rayon's pool that the caller is in, or of the global one;
+    /// 0 for all of them.
+    #[cfg(feature = "rayon")]
+    #[must_use]
+    pub const fn rayon(n_threads: usize) -> Self {
+        Self(Kind::Rayon(n_threads))
+    }
+
+    /// How many there are, the one that calls included.
+    #[must_use]
+    pub fn n_threads(self) -> usize {
+        match self.0 {
+            Kind::One => 1,
+            #[cfg(feature = "std")]
+            Kind::Of(workers) => workers.n_threads().max(1),
+            #[cfg(feature = "rayon")]
+            Kind::Rayon(0) => rayon::current_num_threads(),
+            #[cfg(feature = "rayon")]
+            Kind::Rayon(n_threads) => rayon::current_num_threads().min(n_threads),
+        }
+    }
+
+    /// Calls `task` once for each number below `n_tasks`.
+    #[cfg(feature = "std")]
+    pub(crate) fn run(self, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        match self.0 {
+            Kind::One => (0..n_tasks).for_each(task),
+            Kind::Of(workers) => workers.run(n_tasks, task),
+            #[cfg(feature = "rayon")]
+            Kind::Rayon(_) => {
+                let next = Next::default();
+                rayon::scope(|scope| {
+                    for _ in 1..self.n_threads().min(n_tasks) {
+                        scope.spawn(|_| next.work(n_tasks, task));
+                    }
+                    next.work(n_tasks, task);
+                });
+            }
+        }
+    }
+}
+
+impl Default for Threads {
+    fn default() -> Self {
+        #[cfg(feature = "rayon")]
+        return Self::rayon(0);
+        #[cfg(not(feature = "rayon"))]
+        Self::ONE
+    }
+}
+
+impl fmt::Debug for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Threads({})", self.n_threads())
+    }
+}
