@@ -24,6 +24,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use foldwire::{Bound, Preset};
 
+use crate::coding::Coding;
 use crate::values::{Dims, LinkRate};
 pub use cg::CgArgs;
 pub use guidelines::GuidelinesArgs;
@@ -197,6 +198,8 @@ Examples:
       Every file, at two bounds and two kernel levels.
   foldwire codec --field u.npy --bound abs:0.1 --bound psnr:60 --json > codec.json
       Bounds of other kinds; stdout holds one JSON object.
+  foldwire codec --field u.npy --bound rel:1e-3 --codec all --threads 1,2
+      Every codec there is, on one thread and on two.
 
 Every value is checked against its bound; the exit code is 1 if one is beyond it.";
 
@@ -214,6 +217,14 @@ pub struct CodecArgs {
     #[arg(long, value_name = "KIND:X", required = true, allow_hyphen_values = true)]
     pub bound: Vec<Bound>,
 
+    /// Codecs to measure, or all; with a setting as truncate:40
+    #[arg(long, value_name = "NAME[:N]|all", default_value = "fz-light", num_args = 1.., value_delimiter = ',', value_parser = crate::coding::codings)]
+    pub codec: Vec<Vec<Coding>>,
+
+    /// Numbers of threads that the codec may use
+    #[arg(long, value_name = "N", default_value = "1", num_args = 1.., value_delimiter = ',', value_parser = crate::values::repeat)]
+    pub threads: Vec<usize>,
+
     /// Kernel levels to measure; may be given several times [default: the machine's best]
     #[arg(long, value_name = "LEVEL", num_args = 1.., value_enum, value_delimiter = ',')]
     pub level: Vec<LevelArg>,
@@ -230,6 +241,19 @@ pub struct CodecArgs {
     /// Print one JSON object on stdout instead of the tables
     #[arg(long)]
     pub json: bool,
+}
+
+impl CodecArgs {
+    /// The codecs asked for, once each.
+    pub fn codings(&self) -> Vec<Coding> {
+        let mut codings = Vec::new();
+        for &coding in self.codec.iter().flatten() {
+            if !codings.contains(&coding) {
+                codings.push(coding);
+            }
+        }
+        codings
+    }
 }
 
 /// The library's presets, by name.

@@ -1,7 +1,7 @@
-//! `foldwire codec`: the codec alone, on one thread, on fields in files.
+//! `foldwire codec`: codecs alone, on fields in files.
 //!
-//! For each field, bound and kernel level: `measure` times encode, decode, fold and combine beside
-//! memcpy and a plain read of the same array, and checks every value that comes back; `report`
+//! For each field, bound, codec, kernel level and number of threads: `measure` times encode, decode,
+//! fold and combine beside memcpy and a plain read of the same array, and checks every value that comes back; `report`
 //! makes tables and JSON of it. A broken promise (a value beyond its bound, a NaN that changed, a
 //! fold that differs from the combine, levels that disagree on a byte) fails the run after its
 //! results are shown.
@@ -14,13 +14,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use foldwire::bound::Extent;
-use foldwire::codec::{Codec, FzLight};
+use foldwire::codec::{CodecParams, Loss};
 use foldwire::kernel::Level;
-use foldwire::{Bound, Float, Quantum};
+use foldwire::threads::Threads;
+use foldwire::{Bound, Float};
 use indicatif::ProgressBar;
 use serde_json::json;
 
 use crate::cli::{CodecArgs, LevelArg};
+use crate::coding::Coding;
 use crate::field::{Field, SMALLER};
 use crate::input;
 use crate::memory;
@@ -28,6 +30,7 @@ use crate::peers::{DEFAULT_PATH, Peers};
 use crate::progress;
 use crate::room;
 use crate::streams;
+use crate::threads;
 use crate::usage::UsageError;
 use foldwire_fields::with_values;
 use measure::{Bench, Measured};
@@ -35,7 +38,7 @@ use measure::{Bench, Measured};
 /// The share of time lost to other programs above which speeds are not to be trusted.
 const LARGE_DISTURBANCE: f64 = 0.05;
 
-/// One line of results: a field at a bound and a level.
+/// One line of results.
 #[derive(Debug, serde::Serialize)]
 struct Row {
     field: String,
@@ -47,7 +50,10 @@ struct Row {
     /// The bound in the unit of the data; 0 where the field has no range.
     bound_abs: f64,
     #[serde(serialize_with = "report::as_text")]
+    codec: Coding,
+    #[serde(serialize_with = "report::as_text")]
     level: Level,
+    threads: usize,
     #[serde(flatten)]
     measured: Measured,
 }
@@ -64,17 +70,15 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     let mut fields =
         args.field.iter().map(|path| input::read(path, None)).collect::<Result<Vec<_>, _>>()?;
     tell_apart(&mut fields, &args.field);
-    for field in &fields {
-        check_length(field)?;
-    }
-
-    let progress = progress::bar("measuring", fields.len() * args.bound.len() * levels.len());
+    let way = Way { codings: args.codings(), levels, threads: pools(&args.threads)? };
+    let n_rows = way.codings.len() * way.levels.len() * way.threads.len();
+    let progress = progress::bar("measuring", fields.len() * args.bound.len() * n_rows);
     let (start, waited) = (Instant::now(), memory::waited());
     let mut rows = Vec::new();
     for field in &fields {
         progress.set_message(field.name.clone());
         rows.extend(with_values!(&field.values, values => {
-            measure_field(field, values, args, &levels, &progress)
+            measure_field(field, values, args, &way, &progress)
         })?);
     }
     progress.finish_and_clear();
@@ -146,47 +150,69 @@ fn tell_apart(fields: &mut [Field], paths: &[PathBuf]) {
     }
 }
 
-/// One frame must be able to hold the field.
-fn check_length(field: &Field) -> Result<(), UsageError> {
-    fn fits<T: Float>(values: &[T]) -> bool {
-        FzLight::<T>::new(Quantum::LOSSLESS, 1).max_encoded_len(values.len()).is_some()
+/// How fields are measured.
+struct Way {
+    codings: Vec<Coding>,
+    levels: Vec<Level>,
+    threads: Vec<Threads>,
+}
+
+/// Pools of so many threads, once each.
+fn pools(asked: &[usize]) -> anyhow::Result<Vec<Threads>> {
+    let mut numbers = Vec::new();
+    for &n_threads in asked {
+        if !numbers.contains(&n_threads) {
+            numbers.push(n_threads);
+        }
     }
-    let n_values = field.values.n_values();
-    if !with_values!(&field.values, values => fits(values)) {
-        return Err(UsageError::new(format!(
-            "{}: {n_values} values are too many for one frame; measure on a piece of the file (under 4 GB)",
-            field.name
-        )));
-    }
-    Ok(())
+    numbers.into_iter().map(threads::of).collect()
 }
 
 fn measure_field<T: Float + Into<f64>>(
     field: &Field,
     values: &[T],
     args: &CodecArgs,
-    levels: &[Level],
+    way: &Way,
     progress: &ProgressBar,
 ) -> anyhow::Result<Vec<Row>> {
     let extent = Extent::of(values);
-    room::check(Bench::<T>::n_bytes(values.len())).map_err(|error| {
+    let n_bytes = Bench::<T>::n_bytes(values.len(), &way.codings).ok_or_else(|| {
+        UsageError::new(format!(
+            "{}: {} values are too many for one frame; measure on a piece of the file (under 4 GB)",
+            field.name,
+            values.len()
+        ))
+    })?;
+    room::check(n_bytes).map_err(|error| {
         UsageError::new(format!("to measure on {}: {error}; {SMALLER}", field.name))
     })?;
-    let mut bench = Bench::new(values, args.repeat);
+    let mut bench = Bench::new(values, &way.codings, args.repeat);
     let mut rows = Vec::new();
-    for &bound in &args.bound {
+    for (nth, &bound) in args.bound.iter().enumerate() {
         let bound_abs = bound.absolute(extent)?;
-        for &level in levels {
-            rows.push(Row {
-                field: field.name.clone(),
-                dtype: field.values.dtype(),
-                n_bytes: field.values.n_bytes(),
-                bound,
-                bound_abs,
-                level,
-                measured: bench.run(bound_abs, level)?,
-            });
-            progress.inc(1);
+        for &codec in &way.codings {
+            // What keeps no bound is the same at each.
+            let is_done = nth > 0 && codec.codec.loss() != Loss::Bound;
+            for &level in &way.levels {
+                for &threads in &way.threads {
+                    progress.inc(1);
+                    if is_done || !codec.is_for(T::DTYPE) {
+                        continue;
+                    }
+                    let params = |quantum| CodecParams::new(quantum).at(level).on(threads);
+                    rows.push(Row {
+                        field: field.name.clone(),
+                        dtype: field.values.dtype(),
+                        n_bytes: field.values.n_bytes(),
+                        bound,
+                        bound_abs,
+                        codec,
+                        level,
+                        threads: threads.n_threads(),
+                        measured: bench.run(codec, bound_abs, params)?,
+                    });
+                }
+            }
         }
     }
     Ok(rows)
@@ -197,14 +223,18 @@ fn faults(rows: &[Row]) -> Vec<String> {
     let mut faults = Vec::new();
     for (at, row) in rows.iter().enumerate() {
         let mut fault = |what: &str| {
-            faults.push(format!("{} at {}, level {}: {what}", row.field, row.bound, row.level));
+            let Row { field, bound, codec, level, threads, .. } = row;
+            let on = if *threads == 1 { String::new() } else { format!(", {threads} threads") };
+            faults.push(format!("{field} by {codec} at {bound}, level {level}{on}: {what}"));
         };
         row.measured.faults().iter().for_each(|what| fault(what));
-        let is_same = |other: &&Row| other.field == row.field && other.bound == row.bound;
+        let is_same = |other: &&Row| {
+            (&other.field, other.bound, other.codec) == (&row.field, row.bound, row.codec)
+        };
         if let Some(first) = rows[..at].iter().find(is_same)
             && first.measured.digest != row.measured.digest
         {
-            fault(&format!("other bytes than level {}", first.level));
+            fault(&format!("other bytes than level {}, {} threads", first.level, first.threads));
         }
     }
     faults
@@ -260,13 +290,21 @@ mod tests {
             n_bytes: 4,
             bound: Bound::Absolute(1.0),
             bound_abs: 1.0,
+            codec: "fz-light".parse().unwrap(),
             level,
+            threads: 1,
             measured: Measured { digest, values_over_bound, ..Measured::default() },
         };
         assert!(faults(&[row(Level::Scalar, 1, 0), row(Level::Avx2, 1, 0)]).is_empty());
         let found = faults(&[row(Level::Scalar, 1, 2), row(Level::Avx2, 3, 0)]);
         assert_eq!(found.len(), 2, "{found:?}");
-        assert!(found[0].starts_with("a.f32 at abs:1, level scalar: 2 values"), "{found:?}");
-        assert!(found[1].ends_with("level avx2: other bytes than level scalar"), "{found:?}");
+        assert!(
+            found[0].starts_with("a.f32 by fz-light at abs:1, level scalar: 2 values"),
+            "{found:?}"
+        );
+        assert!(
+            found[1].ends_with("level avx2: other bytes than level scalar, 1 threads"),
+            "{found:?}"
+        );
     }
 }

@@ -39,9 +39,10 @@ fn folder() -> tempfile::TempDir {
 
 #[test]
 fn json_holds_one_row_for_each_field_bound_and_level_and_every_promise_is_kept() {
-    const KEYS: [&str; 20] = [
+    const KEYS: [&str; 24] = [
         "bound",
         "bound_abs",
+        "codec",
         "combine_gbps",
         "decode_gbps",
         "dtype",
@@ -54,10 +55,13 @@ fn json_holds_one_row_for_each_field_bound_and_level_and_every_promise_is_kept()
         "memcpy_gbps",
         "mismatched_nonfinite",
         "n_bytes",
+        "nrmse",
         "paths",
         "psnr_db",
         "ratio",
         "read_gbps",
+        "refold_gbps",
+        "threads",
         "values_over_bound",
         "verbatim_blocks",
     ];
@@ -86,7 +90,7 @@ fn json_holds_one_row_for_each_field_bound_and_level_and_every_promise_is_kept()
         assert!((number("n_bytes") / number("encoded_bytes") - number("ratio")).abs() < 1e-9);
         assert!((0.5..=1.0).contains(&number("max_err_over_bound")), "{row}");
         assert_eq!((number("values_over_bound"), number("mismatched_nonfinite")), (0.0, 0.0));
-        for speed in ["encode", "decode", "fold", "combine", "memcpy", "read"] {
+        for speed in ["encode", "decode", "fold", "refold", "combine", "memcpy", "read"] {
             assert!(number(&format!("{speed}_gbps")) > 0.0, "{row}");
         }
         let n_values = number("n_bytes") / if text(row, "dtype") == "f32" { 4.0 } else { 8.0 };

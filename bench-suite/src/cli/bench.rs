@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use foldwire::codec::CodecId;
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule::{self, Schedule};
 use foldwire::{Bound, Collective, DType, Op, Plan, Preset};
 
 use super::schedule::Named;
 use super::{distinct, title};
+use crate::coding::Coding;
 use crate::plot::PlotFile;
 use crate::sizes::{self, MAX_SIZE, Size, Sizes};
 use crate::usage::UsageError;
@@ -104,9 +104,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAME", value_parser = pipeline())]
     pub pipeline: Option<Pipeline>,
 
-    /// Codec of that row
-    #[arg(long, value_name = "NAME", value_parser = codec())]
-    pub codec: Option<CodecId>,
+    /// Codec of that row, with a setting as truncate:40
+    #[arg(long, value_name = "NAME[:N]")]
+    pub codec: Option<Coding>,
 
     /// Arrays of fewer bytes travel as they are in that row
     #[arg(long, value_name = "SIZE", value_parser = below, allow_hyphen_values = true)]
@@ -234,7 +234,9 @@ impl BenchArgs {
         let Self { pipeline, codec, exact_below, .. } = self;
         let mut plan = Plan::foldwire(self.bound);
         plan.pipeline = pipeline.unwrap_or(plan.pipeline);
-        plan.codec = codec.unwrap_or(plan.codec);
+        if let Some(codec) = codec {
+            plan = codec.of_plan(plan);
+        }
         plan.with_exact_below(exact_below.unwrap_or(0))
     }
 
@@ -302,13 +304,6 @@ fn pipeline() -> impl TypedValueParser<Value = Pipeline> {
     PossibleValuesParser::new(pipeline::ALL.map(|known| known.name)).map(|name| {
         let found = pipeline::ALL.into_iter().find(|known| known.name == name);
         found.expect("the parser lets nothing else pass")
-    })
-}
-
-fn codec() -> impl TypedValueParser<Value = CodecId> {
-    PossibleValuesParser::new(CodecId::ALL.iter().map(|known| known.name())).map(|name| {
-        let found = CodecId::ALL.iter().find(|known| known.name() == name);
-        *found.expect("the parser lets nothing else pass")
     })
 }
 
@@ -501,6 +496,7 @@ mod tests {
 
     use super::*;
     use crate::cli::{Cli, Command};
+    use foldwire::codec::CodecId;
 
     fn bench(args: &str) -> Result<BenchArgs, clap::Error> {
         let words = ["foldwire", "bench"].into_iter().chain(args.split_whitespace());

@@ -1,19 +1,20 @@
-//! One field at one bound and level: every value checked, then every operation timed.
+//! One field by one codec at one bound: every value checked, then every operation timed.
 //!
 //! The field is one operand. The other is the field rotated by half its length, so that both have
 //! the same statistics and range but no two blocks are the same. `fold` receives the encoding of
-//! the other and adds the field; `combine` adds the two encodings.
+//! the other and adds the field, as the codec can; `refold` does so by decompressing, adding and
+//! compressing; `combine` adds the two encodings.
 
 use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::Duration;
 
-use foldwire::codec::{BlockStats, Codec, CodecError, FzLight, Homomorphic};
-use foldwire::kernel::Level;
+use foldwire::codec::{AnyCodec, BlockStats, Codec, CodecError, CodecParams, Loss};
 use foldwire::{Float, Op, Quantum};
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::coding::Coding;
 use crate::memory::{self, Memcpy};
 use crate::quality::Quality;
 
@@ -33,13 +34,18 @@ pub(super) struct Measured {
     pub(super) encode_gbps: f64,
     pub(super) decode_gbps: f64,
     pub(super) fold_gbps: f64,
-    pub(super) combine_gbps: f64,
+    /// By decompressing, adding and compressing.
+    pub(super) refold_gbps: f64,
+    /// `None` for a codec that does not combine its encodings.
+    pub(super) combine_gbps: Option<f64>,
     pub(super) memcpy_gbps: f64,
     pub(super) read_gbps: f64,
-    /// Largest |x − decoded| over the bound, finite values; 0 where nothing changed.
+    /// Largest |x − decoded| over the bound, finite values; 0 where nothing changed. By a codec that
+    /// keeps no bound as well.
     pub(super) max_err_over_bound: f64,
     /// `None` where nothing changed.
     pub(super) psnr_db: Option<f64>,
+    pub(super) nrmse: Option<f64>,
     pub(super) verbatim_blocks: u64,
     pub(super) values_over_bound: usize,
     /// NaNs and infinities of which a bit changed.
@@ -64,6 +70,15 @@ pub(super) struct Paths {
     left: u64,
     right: u64,
     neither_constant: u64,
+}
+
+impl Paths {
+    /// The shares of both constant, one, and neither; `None` where nothing was combined.
+    pub(super) fn shares(self) -> Option<[f64; 3]> {
+        let of = [self.both_constant, self.left + self.right, self.neither_constant];
+        let all: u64 = of.iter().sum();
+        (all > 0).then(|| of.map(|n| n as f64 / all as f64))
+    }
 }
 
 impl From<BlockStats> for Paths {
@@ -107,14 +122,12 @@ pub(super) struct Bench<'a, T> {
 }
 
 impl<'a, T: Float + Into<f64>> Bench<'a, T> {
-    /// Most bytes that measuring takes beside the field itself: three arrays as long, the scratch,
-    /// and encodings of both operands and their sum.
-    ///
-    /// # Panics
-    ///
-    /// As [`new`](Self::new).
-    pub(super) fn n_bytes(n_values: usize) -> u128 {
-        3 * (n_values * T::BYTES) as u128 + 4 * max_encoded_len::<T>(n_values) as u128
+    /// Most bytes that measuring by these codecs takes beside the field itself: three arrays as
+    /// long, the scratch, and encodings of both operands and their sum; `None` if one frame cannot
+    /// hold the values.
+    pub(super) fn n_bytes(n_values: usize, codings: &[Coding]) -> Option<u128> {
+        let longest = max_encoded_len::<T>(n_values, codings)?;
+        Some(3 * (n_values * T::BYTES) as u128 + 4 * longest as u128)
     }
 
     /// Takes the median of `n_rounds` timings of each operation.
@@ -122,44 +135,55 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
     /// # Panics
     ///
     /// When one frame cannot hold the values.
-    pub(super) fn new(values: &'a [T], n_rounds: usize) -> Self {
+    pub(super) fn new(values: &'a [T], codings: &[Coding], n_rounds: usize) -> Self {
         let mut rotated = values.to_vec();
         rotated.rotate_left(values.len() / 2);
-        let max_len = max_encoded_len::<T>(values.len());
+        let max_len = max_encoded_len::<T>(values.len(), codings);
         let (decoded, memcpy) = (values.to_vec(), Memcpy::new(values));
         // Not zeros: those would be promised, not written.
-        Self { values, rotated, decoded, memcpy, scratch: vec![1; max_len], n_rounds }
+        let scratch = vec![1; max_len.expect("the caller has checked the length")];
+        Self { values, rotated, decoded, memcpy, scratch, n_rounds }
     }
 
-    /// Checks and times the codec at one bound (in the unit of the data) and level.
-    pub(super) fn run(&mut self, bound: f64, level: Level) -> Result<Measured, CodecError> {
-        let codec = FzLight::<T>::with_level(
-            Quantum::new::<T>(bound).expect("bounds are not negative"),
-            MAX_OPERANDS,
-            level,
-        );
+    /// Checks and times the codec at one bound (in the unit of the data), of these parameters
+    /// otherwise.
+    pub(super) fn run(
+        &mut self,
+        coding: Coding,
+        bound: f64,
+        params: impl Fn(Quantum) -> CodecParams,
+    ) -> Result<Measured, CodecError> {
+        let quantum = Quantum::new::<T>(bound).expect("bounds are not negative");
+        let params = coding.of_params(params(quantum)).for_sums_of(MAX_OPERANDS);
+        let codec: AnyCodec<T> = coding.codec.instance(&params);
+        let codec = codec.as_dyn();
         let n_bytes = codec.encode(self.values, &mut self.scratch)?.n_bytes;
         let own = self.scratch[..n_bytes].to_vec();
         let n_bytes = codec.encode(&self.rotated, &mut self.scratch)?.n_bytes;
         let other = self.scratch[..n_bytes].to_vec();
-        let mut measured = self.check(&codec, bound, &own, &other)?;
-        self.time(&codec, &own, &other, &mut measured);
+        let mut measured = self.check(codec, bound, &own, &other)?;
+        self.time(codec, &own, &other, &mut measured);
         Ok(measured)
     }
 
     fn check(
         &mut self,
-        codec: &FzLight<T>,
+        codec: &dyn Codec<T>,
         bound: f64,
         own: &[u8],
         other: &[u8],
     ) -> Result<Measured, CodecError> {
         let Self { values, rotated, decoded, scratch, .. } = self;
+        let kept = match codec.id().loss() {
+            Loss::None => 0.0,
+            Loss::Bound => bound,
+            _ => f64::INFINITY,
+        };
         let written = codec.encode(values, scratch)?;
         codec.decode(own, 1, decoded)?;
         let quality = Quality::of(decoded, values);
         let pairs = || values.iter().zip(&*decoded).map(|(&x, &y)| (x, y));
-        let over = |(x, y): &(T, T)| x.to_f64().is_finite() && error(*x, *y) > bound;
+        let over = |(x, y): &(T, T)| x.to_f64().is_finite() && error(*x, *y) > kept;
         let changed = |(x, y): &(T, T)| {
             !x.to_f64().is_finite() && bytemuck::bytes_of(x) != bytemuck::bytes_of(y)
         };
@@ -171,6 +195,7 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
                 error => error / bound,
             },
             psnr_db: quality.psnr_db,
+            nrmse: quality.nrmse,
             verbatim_blocks: written.blocks.verbatim,
             values_over_bound: pairs().filter(over).count(),
             mismatched_nonfinite: pairs().filter(changed).count(),
@@ -179,21 +204,24 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
 
         let folded = codec.fold(&Op::Sum, other, values, scratch)?;
         let folded = scratch[..folded.n_bytes].to_vec();
-        let combined = codec.combine(&Op::Sum, other, own, scratch)?;
-        measured.paths = combined.blocks.into();
-        let combined = &scratch[..combined.n_bytes];
-        measured.fold_differs = folded != combined;
-        codec.decode(combined, 1, decoded)?;
+        codec.decode(&folded, 1, decoded)?;
         let operands = values.iter().zip(&*rotated);
-        let is_off = |&((&x, &y), &sum): &((&T, &T), &T)| !is_sum(sum, x, y, bound);
+        let is_off = |&((&x, &y), &sum): &((&T, &T), &T)| !is_sum(sum, x, y, kept);
         measured.sums_over_bound = operands.zip(&*decoded).filter(is_off).count();
+        let mut combined = &folded[..];
+        if let Some(codec) = codec.homomorphic() {
+            let written = codec.combine(&Op::Sum, other, own, scratch)?;
+            measured.paths = written.blocks.into();
+            combined = &scratch[..written.n_bytes];
+            measured.fold_differs = folded != combined;
+        }
         measured.digest = [own, &folded, combined]
             .iter()
             .fold(0, |all: u64, &one| all.rotate_left(1) ^ xxh3_64(one));
         Ok(measured)
     }
 
-    fn time(&mut self, codec: &FzLight<T>, own: &[u8], other: &[u8], measured: &mut Measured) {
+    fn time(&mut self, codec: &dyn Codec<T>, own: &[u8], other: &[u8], measured: &mut Measured) {
         const CHECKED: &str = "the check has done the same";
         let Self { values, decoded, memcpy, scratch, .. } = self;
         let scratch = RefCell::new(scratch);
@@ -209,7 +237,12 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
             let dst = &mut scratch.borrow_mut()[..];
             black_box(codec.fold(&Op::Sum, black_box(other), values, dst).expect(CHECKED));
         });
+        let mut refold = repeated(|| {
+            let dst = &mut scratch.borrow_mut()[..];
+            black_box(codec.refold(&Op::Sum, black_box(other), values, dst).expect(CHECKED));
+        });
         let mut combine = repeated(|| {
+            let Some(codec) = codec.homomorphic() else { return };
             let dst = &mut scratch.borrow_mut()[..];
             black_box(codec.combine(&Op::Sum, black_box(other), own, dst).expect(CHECKED));
         });
@@ -221,24 +254,34 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
         });
         let times = memory::alternate(
             self.n_rounds,
-            &mut [&mut encode, &mut decode, &mut fold, &mut combine, &mut copy, &mut read],
+            &mut [
+                &mut encode,
+                &mut decode,
+                &mut fold,
+                &mut refold,
+                &mut combine,
+                &mut copy,
+                &mut read,
+            ],
         );
         let gbps = |at: usize| memory::gbps(size_of_val(*values), memory::median(&times[at]));
         measured.encode_gbps = gbps(0);
         measured.decode_gbps = gbps(1);
         measured.fold_gbps = gbps(2);
-        measured.combine_gbps = gbps(3);
-        measured.memcpy_gbps = gbps(4);
-        measured.read_gbps = gbps(5);
+        measured.refold_gbps = gbps(3);
+        measured.combine_gbps = codec.homomorphic().map(|_| gbps(4));
+        measured.memcpy_gbps = gbps(5);
+        measured.read_gbps = gbps(6);
     }
 }
 
-/// # Panics
-///
-/// When one frame cannot hold the values.
-fn max_encoded_len<T: Float>(n_values: usize) -> usize {
-    let codec = FzLight::<T>::new(Quantum::LOSSLESS, MAX_OPERANDS);
-    codec.max_encoded_len(n_values).expect("the caller has checked the length")
+/// The longest encoding by one of these codecs; `None` if that is too long for one of them.
+fn max_encoded_len<T: Float>(n_values: usize, codings: &[Coding]) -> Option<usize> {
+    let mut lengths = codings.iter().filter(|coding| coding.is_for(T::DTYPE)).map(|coding| {
+        let params = coding.of_params(CodecParams::new(Quantum::LOSSLESS));
+        coding.codec.instance::<T>(&params).as_dyn().max_encoded_len(n_values)
+    });
+    lengths.try_fold(0, |longest, length| Some(longest.max(length?)))
 }
 
 /// The mean time of `work` over as many runs as make [`SHORTEST_TIMING`].
@@ -265,12 +308,18 @@ fn is_sum<T: Float>(sum: T, x: T, y: T, bound: f64) -> bool {
     }
     let rounding = 4.0 * T::UNIT_ROUNDOFF * (x.abs() + y.abs() + 2.0 * bound);
     // A sum beyond the range of `T` is infinite.
-    sum == T::from_f64(exact).to_f64() || (sum - exact).abs() <= 2.0 * bound + rounding
+    let kept_infinite = bound.is_infinite() && !sum.is_nan();
+    kept_infinite
+        || sum == T::from_f64(exact).to_f64()
+        || (sum - exact).abs() <= 2.0 * bound + rounding
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foldwire::DType;
+    use foldwire::codec::CodecId;
+    use foldwire::kernel::Level;
 
     #[test]
     fn a_field_with_everything_in_it_is_measured_and_keeps_its_promises() {
@@ -278,18 +327,30 @@ mod tests {
         values[77] = f32::from_bits(0x7fc0_1234);
         values[5000] = f32::NEG_INFINITY;
         values[9000..9100].fill(9.969_21e36);
-        for level in Level::available() {
-            let measured = Bench::new(&values, 1).run(1e-3, level).unwrap();
-            assert!(measured.faults().is_empty(), "{level}: {measured:?}");
-            assert!(measured.ratio > 1.0 && measured.verbatim_blocks >= 5, "{level}: {measured:?}");
-            assert!(measured.max_err_over_bound > 0.5, "{level}: {measured:?}");
-            assert!(measured.encode_gbps > 0.0 && measured.read_gbps > 0.0);
+        let codings: Vec<Coding> = Coding::all().collect();
+        let mut bench = Bench::new(&values, &codings, 1);
+        for coding in codings.into_iter().filter(|coding| coding.is_for(DType::F32)) {
+            for level in Level::available() {
+                let measured =
+                    bench.run(coding, 1e-3, |quantum| CodecParams::new(quantum).at(level)).unwrap();
+                let context = format!("{coding} at {level}: {measured:?}");
+                assert!(measured.faults().is_empty(), "{context}");
+                assert!(measured.encode_gbps > 0.0 && measured.read_gbps > 0.0, "{context}");
+                let is_exact = coding.codec.loss() == Loss::None;
+                assert_eq!(measured.max_err_over_bound == 0.0, is_exact, "{context}");
+                if coding.codec == CodecId::FzLight {
+                    assert!(measured.ratio > 1.0 && measured.verbatim_blocks >= 5, "{context}");
+                    assert!(measured.max_err_over_bound > 0.5, "{context}");
+                }
+            }
         }
     }
 
     #[test]
     fn a_constant_field_comes_back_as_it_was() {
-        let measured = Bench::new(&[2.5_f64; 100], 1).run(0.0, Level::Scalar).unwrap();
+        let codings: Vec<Coding> = "fz-light".parse().into_iter().collect();
+        let mut bench = Bench::new(&[2.5_f64; 100], &codings, 1);
+        let measured = bench.run(codings[0], 0.0, CodecParams::new).unwrap();
         assert!(measured.faults().is_empty());
         assert_eq!((measured.max_err_over_bound, measured.psnr_db), (0.0, None));
     }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use foldwire::Bound;
+use foldwire::codec::{CodecId, Loss};
 use serde::Serializer;
 
 use super::Row;
@@ -40,10 +41,13 @@ fn speeds(rows: &[Row]) -> String {
         ("field", "", Align::Left),
         ("type", "", Align::Left),
         ("bound", "", Align::Left),
+        ("codec", "", Align::Left),
         ("level", "", Align::Left),
+        ("threads", "", Align::Right),
         ("encode", "GB/s", Align::Right),
         ("decode", "GB/s", Align::Right),
         ("fold", "GB/s", Align::Right),
+        ("by floats", "GB/s", Align::Right),
         ("combine", "GB/s", Align::Right),
         ("memcpy", "GB/s", Align::Right),
         ("read", "GB/s", Align::Right),
@@ -54,21 +58,21 @@ fn speeds(rows: &[Row]) -> String {
     for row in rows {
         let of = &row.measured;
         let mut cells = names(row).to_vec();
-        cells.push(row.level.to_string());
-        let speeds = [
-            of.encode_gbps,
-            of.decode_gbps,
-            of.fold_gbps,
-            of.combine_gbps,
-            of.memcpy_gbps,
-            of.read_gbps,
-        ];
-        cells.extend(speeds.map(|gbps| format!("{gbps:.2}")));
-        cells.extend(speeds[..3].iter().map(|gbps| format!("{:.2}", gbps / of.memcpy_gbps)));
+        cells.extend([row.level.to_string(), row.threads.to_string()]);
+        let speeds = [of.encode_gbps, of.decode_gbps, of.fold_gbps];
+        let others = [of.refold_gbps, of.combine_gbps.unwrap_or(f64::NAN)];
+        let all = speeds.into_iter().chain(others).chain([of.memcpy_gbps, of.read_gbps]);
+        cells.extend(all.map(|gbps| match gbps {
+            gbps if gbps.is_nan() => "–".to_owned(),
+            gbps => format!("{gbps:.2}"),
+        }));
+        cells.extend(speeds.iter().map(|gbps| format!("{:.2}", gbps / of.memcpy_gbps)));
         table.row(&cells);
     }
-    let mut text =
-        format!("Speed on one thread, in 1e9 bytes of the field per second\n\n{}", table.render());
+    let mut text = format!(
+        "Speed in 1e9 bytes of the field per second; memcpy and read are of one thread\n\n{}",
+        table.render()
+    );
     if rows.iter().any(|row| row.n_bytes < CACHED_BYTES) {
         text += "Fields of a few MB stay in the processor's caches, for memcpy and read as for the codec.\n";
     }
@@ -80,6 +84,7 @@ fn sizes(rows: &[Row]) -> String {
         ("field", "", Align::Left),
         ("type", "", Align::Left),
         ("bound", "", Align::Left),
+        ("codec", "", Align::Left),
         ("= absolute", "", Align::Right),
         ("size", "MB", Align::Right),
         ("ratio", "", Align::Right),
@@ -87,7 +92,11 @@ fn sizes(rows: &[Row]) -> String {
         ("values", "beyond it", Align::Right),
         ("NaN, ∞", "changed", Align::Right),
         ("PSNR", "dB", Align::Right),
+        ("NRMSE", "", Align::Right),
         ("verbatim", "blocks", Align::Right),
+        ("constant", "% of blocks", Align::Right),
+        ("one", "constant", Align::Right),
+        ("none", "constant", Align::Right),
     ]);
     for row in rows.iter().filter(|row| is_first(rows, row)) {
         let of = &row.measured;
@@ -104,18 +113,27 @@ fn sizes(rows: &[Row]) -> String {
                 None if of.max_err_over_bound == 0.0 => "exact".to_owned(),
                 None => "–".to_owned(),
             },
+            of.nrmse.map_or("–".to_owned(), scientific),
             of.verbatim_blocks.to_string(),
         ]);
+        cells.extend(match of.paths.shares() {
+            Some(shares) => shares.map(|share| format!("{:.1}", 100.0 * share)),
+            None => ["–"; 3].map(str::to_owned),
+        });
         table.row(&cells);
     }
-    format!("Size and error, the same for every level\n\n{}", table.render())
+    format!(
+        "Size and error, the same for every level and number of threads; pairs of blocks that were \
+         combined\n\n{}",
+        table.render()
+    )
 }
 
 /// Ratios beside those of other compressors at the same relative bound; `None` if there are none.
 fn beside_peers(rows: &[Row], peers: &Peers) -> Option<String> {
     let compared: Vec<_> = rows
         .iter()
-        .filter(|row| is_first(rows, row))
+        .filter(|row| row.codec.codec == CodecId::FzLight && is_first(rows, row))
         .filter_map(|row| match row.bound {
             Bound::Relative(rel) => Some((row, peers.of(&row.field, rel).collect::<Vec<_>>())),
             _ => None,
@@ -152,7 +170,7 @@ fn beside_peers(rows: &[Row], peers: &Peers) -> Option<String> {
     let mut gains: Vec<(f64, &Row)> = Vec::new();
     for (row, peers) in &compared {
         let of = |name: &str| peers.iter().find(|peer| peer.peer == name);
-        let mut cells = names(row).to_vec();
+        let mut cells = names(row)[..3].to_vec();
         cells.push(format!("{:.2}", row.measured.ratio));
         let or_none = |value: Option<f64>, decimals: usize| {
             value.map_or("–".to_owned(), |value| format!("{value:.decimals$}"))
@@ -197,9 +215,14 @@ fn significant(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Field, type and bound, as every table begins.
-fn names(row: &Row) -> [String; 3] {
-    [stem(&row.field), row.dtype.to_owned(), row.bound.to_string()]
+/// Field, type, bound and codec, as tables begin.
+fn names(row: &Row) -> [String; 4] {
+    let bound = match row.codec.codec.loss() {
+        Loss::Bound => row.bound.to_string(),
+        Loss::None => "exact".to_owned(),
+        _ => "none".to_owned(),
+    };
+    [stem(&row.field), row.dtype.to_owned(), bound, row.codec.to_string()]
 }
 
 /// The name without the extension, which the type says again.
@@ -208,10 +231,10 @@ fn stem(name: &str) -> String {
 }
 
 fn is_same(a: &Row, b: &Row) -> bool {
-    a.field == b.field && a.bound == b.bound
+    a.field == b.field && a.bound == b.bound && a.codec == b.codec
 }
 
-/// Whether no row before it is of the same field and bound.
+/// Whether no row before it is of the same field, bound and codec.
 fn is_first(rows: &[Row], row: &Row) -> bool {
     rows.iter().find(|other| is_same(other, row)).is_some_and(|first| std::ptr::eq(first, row))
 }
@@ -240,7 +263,9 @@ mod tests {
             n_bytes: 1_000_000,
             bound: Bound::Relative(1e-3),
             bound_abs: 0.25,
+            codec: "fz-light".parse().unwrap(),
             level,
+            threads: 1,
             measured: Measured { ratio, encode_gbps, memcpy_gbps: 10.0, ..Measured::default() },
         }
     }

@@ -1,0 +1,82 @@
+//! Codecs as users name them: `fz-light`, or with a setting `truncate:40`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use foldwire::codec::{CodecId, CodecParams};
+use foldwire::{DType, Plan};
+
+/// A codec and its setting; 0 is its default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Coding {
+    pub codec: CodecId,
+    pub setting: u16,
+}
+
+impl Coding {
+    /// Every codec, at its default setting.
+    pub fn all() -> impl Iterator<Item = Self> {
+        CodecId::ALL.iter().map(|&codec| Self { codec, setting: 0 })
+    }
+
+    /// The plan with this codec.
+    pub fn of_plan(self, plan: Plan) -> Plan {
+        plan.with_codec(self.codec).with_setting(self.setting)
+    }
+
+    /// What a codec is made from with this setting.
+    pub fn of_params(self, params: CodecParams) -> CodecParams {
+        params.with_setting(self.setting)
+    }
+
+    /// Whether it codes values of this type.
+    pub fn is_for(self, dtype: DType) -> bool {
+        self.codec.is_for(dtype) && self.codec.setting(dtype, self.setting).is_some()
+    }
+}
+
+impl fmt::Display for Coding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.codec.name())?;
+        if self.setting == 0 { Ok(()) } else { write!(f, ":{}", self.setting) }
+    }
+}
+
+impl FromStr for Coding {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, setting) = text.split_once(':').unwrap_or((text, "0"));
+        let names = || CodecId::ALL.iter().map(|codec| codec.name()).collect::<Vec<_>>().join(", ");
+        let codec = CodecId::ALL.iter().find(|codec| codec.name() == name);
+        let codec = *codec.ok_or_else(|| format!("there is no codec `{name}`, but {}", names()))?;
+        let setting = setting.parse().ok().filter(|&setting| {
+            [DType::F32, DType::F64].iter().any(|&dtype| codec.setting(dtype, setting).is_some())
+        });
+        match setting {
+            Some(setting) => Ok(Self { codec, setting }),
+            None => Err(format!("codec {name} has no such setting")),
+        }
+    }
+}
+
+/// Codecs from the command line: a name, or `all`.
+pub(crate) fn codings(text: &str) -> Result<Vec<Coding>, String> {
+    if text == "all" { Ok(Coding::all().collect()) } else { Ok(vec![text.parse()?]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codecs_are_read_as_they_are_written() {
+        for text in ["raw", "fz-light", "truncate", "truncate:40"] {
+            assert_eq!(text.parse::<Coding>().map(|coding| coding.to_string()), Ok(text.into()));
+        }
+        for wrong in ["", "zip", "raw:1", "truncate:52", "truncate:x", "truncate:"] {
+            assert!(wrong.parse::<Coding>().is_err(), "{wrong}");
+        }
+        assert_eq!(codings("all").map(|all| all.len()), Ok(CodecId::ALL.len()));
+    }
+}
