@@ -44,11 +44,12 @@ mod threads;
 mod verdict;
 
 use anyhow::Context;
-use foldwire::{Collective, Communicator, Config, DType, Float, Transport, bf16, f16};
+use foldwire::{Collective, Communicator, Config, DType, Float, Preset, Transport, bf16, f16};
 use indicatif::ProgressBar;
 
 use crate::cli::{BackendArg, BenchArgs, FormArg, ScheduleArg};
 use crate::streams;
+use crate::threads::Pools;
 use crate::usage::UsageError;
 use at_once::AtOnce;
 use contest::Settings;
@@ -149,7 +150,7 @@ fn presets<'a, X: Transport, T: Float>(
     args: &BenchArgs,
 ) -> Result<Contestants<'a, X, T>, UsageError> {
     let mut all: Contestants<'a, X, T> = Vec::new();
-    for plan in plans(args) {
+    for plan in plans(args)? {
         all.push(Box::new(plan));
     }
     let select = config(args)?.select;
@@ -162,9 +163,14 @@ fn presets<'a, X: Transport, T: Float>(
 type Contestants<'a, X, T> = Vec<Box<dyn Contestant<Communicator<X>, T> + 'a>>;
 
 /// The presets, and the user's own row.
-fn plans(args: &BenchArgs) -> impl Iterator<Item = OfPlan> {
-    let preset = |preset| OfPlan::preset(preset, args.form.collective, args.bound);
-    args.presets().into_iter().map(preset).chain(args.row().map(OfPlan::row))
+fn plans(args: &BenchArgs) -> Result<Vec<OfPlan>, UsageError> {
+    let pools = Pools::new(args.threads)?;
+    let preset = |preset: Preset| {
+        let row = OfPlan::preset(preset, args.form.collective, args.bound);
+        row.with(pools.of(Some(preset)), args.as_published)
+    };
+    let row = |plan| OfPlan::row(plan).with(pools.of(None), args.as_published);
+    Ok(args.presets().into_iter().map(preset).chain(args.row().map(row)).collect())
 }
 
 /// The communicators' settings, some of which the environment may hold.

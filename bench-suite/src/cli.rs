@@ -29,7 +29,7 @@ use crate::values::{Dims, LinkRate};
 pub use cg::CgArgs;
 pub use guidelines::GuidelinesArgs;
 pub use halo::HaloArgs;
-pub use info::InfoArgs;
+pub use info::{InfoArgs, PresetsArgs};
 #[cfg(unix)]
 pub use launch::{EnvArg, LaunchArgs};
 
@@ -98,6 +98,9 @@ pub enum Command {
     /// Start the ranks of a program on this machine, forward their output, end them together
     #[cfg(unix)]
     Launch(LaunchArgs),
+    /// Show the published systems that are here as presets: what each is made of, where it comes
+    /// from, and what is different here
+    Presets(PresetsArgs),
     /// Show kernels, presets, links, backends and this process's place, and what is not there and
     /// why
     Info(InfoArgs),
@@ -162,6 +165,14 @@ pub struct StackArgs {
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
 
+    /// Threads that each rank computes on [default: 1; 2 for presets of several threads]
+    #[arg(long, value_name = "N", value_parser = crate::values::repeat)]
+    pub threads: Option<usize>,
+
+    /// Run presets as published: without the promise that all ranks get the same bits
+    #[arg(long)]
+    pub as_published: bool,
+
     /// Write no pictures
     #[arg(long)]
     pub no_pictures: bool,
@@ -174,7 +185,7 @@ pub struct StackArgs {
 impl StackArgs {
     /// The presets to run: those asked for, once each, or all.
     pub fn presets(&self) -> Vec<Preset> {
-        let asked = if self.preset.is_empty() { &Preset::ALL[..] } else { &self.preset };
+        let asked = if self.preset.is_empty() { &Preset::MAIN[..] } else { &self.preset };
         distinct(asked.iter().copied())
     }
 }
@@ -258,24 +269,11 @@ impl CodecArgs {
 
 /// The library's presets, by name.
 fn preset() -> impl TypedValueParser<Value = Preset> {
-    let names = Preset::ALL.map(|preset| PossibleValue::new(preset.name()).help(title(preset)));
-    PossibleValuesParser::new(names).map(|name| {
-        let found = Preset::ALL.into_iter().find(|preset| preset.name() == name);
-        found.expect("the parser lets nothing else pass")
+    let name = |preset: &Preset| PossibleValue::new(preset.name()).help(preset.title());
+    PossibleValuesParser::new(Preset::ALL.iter().map(name)).map(|name| {
+        let found = Preset::ALL.iter().find(|preset| preset.name() == name);
+        *found.expect("the parser lets nothing else pass")
     })
-}
-
-/// A preset's name as its authors write it, for tables and captions.
-pub fn title(preset: Preset) -> &'static str {
-    match preset {
-        Preset::Raw => "MPI-like raw",
-        Preset::Cprp2p => "CPRP2P",
-        Preset::Zccl => "ZCCL",
-        Preset::Hzccl => "hZCCL",
-        Preset::Gzccl => "gZCCL-style",
-        Preset::Foldwire => "Foldwire",
-        other => other.name(),
-    }
 }
 
 /// An instruction-set level of the kernels.
@@ -317,14 +315,14 @@ mod tests {
         assert_eq!((args.ranks, args.repeat), (None, 5));
         assert_eq!(args.bound, Bound::Relative(1e-4));
         assert_eq!(args.link.bytes_per_s(), Some(1.25e9));
-        assert_eq!(args.presets(), Preset::ALL);
+        assert_eq!(args.presets(), Preset::MAIN);
     }
 
     #[test]
     fn presets_keep_their_order_and_come_once() {
         let args = stack("--preset zccl raw --preset zccl,foldwire").unwrap();
         assert_eq!(args.presets(), [Preset::Zccl, Preset::Raw, Preset::Foldwire]);
-        for preset in Preset::ALL {
+        for &preset in Preset::ALL {
             let args = stack(&format!("--preset {}", preset.name())).unwrap();
             assert_eq!(args.presets(), [preset]);
         }

@@ -165,7 +165,7 @@ fn pools(asked: &[usize]) -> anyhow::Result<Vec<Threads>> {
             numbers.push(n_threads);
         }
     }
-    numbers.into_iter().map(threads::of).collect()
+    Ok(numbers.into_iter().map(threads::of).collect::<Result<_, _>>()?)
 }
 
 fn measure_field<T: Float + Into<f64>>(

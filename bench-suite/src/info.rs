@@ -16,7 +16,7 @@ mod threads;
 
 use serde_json::{Map, Value};
 
-use crate::cli::InfoArgs;
+use crate::cli::{InfoArgs, PresetsArgs};
 use crate::streams;
 use section::Section;
 
@@ -45,5 +45,16 @@ pub fn run(args: &InfoArgs) -> anyhow::Result<()> {
         let texts: Vec<_> = sections.iter().map(Section::text).collect();
         streams::write(&texts.join("\n"))?;
     }
+    Ok(())
+}
+
+/// Runs `foldwire presets`: one of these sections alone.
+///
+/// # Errors
+///
+/// When stdout cannot be written.
+pub fn run_presets(args: &PresetsArgs) -> anyhow::Result<()> {
+    let section = presets::section();
+    streams::write(&if args.json { format!("{}\n", section.json()) } else { section.text() })?;
     Ok(())
 }

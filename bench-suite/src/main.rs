@@ -41,6 +41,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         #[cfg(unix)]
         Command::Launch(args) => return launch::run(args),
         Command::Schedule(args) => schedule::run(args)?,
+        Command::Presets(args) => info::run_presets(args)?,
         Command::Info(args) => info::run(args)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -1,18 +1,47 @@
 //! Threads for a rank's computations, from the command line.
 
+use foldwire::Preset;
 use foldwire::threads::{Threads, Workers};
+
+use crate::usage::UsageError;
 
 /// A pool of so many threads; it stays until the program ends. With one thread there is none.
 ///
 /// # Errors
 ///
 /// What the system says where it has no threads left.
-pub(crate) fn of(n_threads: usize) -> anyhow::Result<Threads> {
+pub(crate) fn of(n_threads: usize) -> Result<Threads, UsageError> {
     if n_threads <= 1 {
         return Ok(Threads::ONE);
     }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build()?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
+    let pool = pool.map_err(|error| UsageError::new(format!("{n_threads} threads: {error}")))?;
     Ok(Threads::of(Box::leak(Box::new(Pool(pool)))))
+}
+
+/// The threads that a rank computes on in a comparison.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    all: Option<Threads>,
+    of_threaded: Threads,
+}
+
+impl Pools {
+    /// With a number asked for all compute on so many; else presets of several threads on two.
+    ///
+    /// # Errors
+    ///
+    /// As [`of`].
+    pub(crate) fn new(asked: Option<usize>) -> Result<Self, UsageError> {
+        let all = asked.map(of).transpose()?;
+        Ok(Self { all, of_threaded: all.map_or_else(|| of(2), Ok)? })
+    }
+
+    /// Those of a preset, or of a row that is none.
+    pub(crate) fn of(&self, preset: Option<Preset>) -> Threads {
+        let is_threaded = preset.is_some_and(Preset::is_threaded);
+        if is_threaded { self.of_threaded } else { self.all.unwrap_or(Threads::ONE) }
+    }
 }
 
 struct Pool(rayon::ThreadPool);

@@ -42,7 +42,8 @@ fn all_sections_are_there() {
     assert_eq!(object["kernels"]["used"], foldwire::kernel::Level::best().name());
     let names: Vec<_> =
         object["presets"]["rows"].as_array().unwrap().iter().map(|row| &row["preset"]).collect();
-    assert_eq!(names, foldwire::Preset::ALL.map(foldwire::Preset::name));
+    let all = foldwire::Preset::ALL.iter().map(|preset| preset.name());
+    assert_eq!(names, all.collect::<Vec<_>>());
     assert_eq!(object["threads"]["built_in"], true);
     assert_eq!(object["mpi"]["built_in"], cfg!(feature = "mpi"));
     assert_eq!(object["libfabric"]["built_in"], cfg!(feature = "libfabric"));
@@ -110,4 +111,13 @@ fn choices_are_those_of_the_model_and_of_the_environment() {
     assert_eq!(of(&rows(&set), "all-reduce", 64), of(&rows(&[]), "all-reduce", 64));
     let wrong = json(&[("FOLDWIRE_SELECT", "all-reduce:8:ring")]);
     assert!(wrong["choices"]["FOLDWIRE_SELECT"].as_str().unwrap().starts_with("wrong"), "{wrong}");
+}
+
+#[test]
+fn presets_alone_are_those_of_info() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_foldwire")).args(["presets", "--json"]).output().unwrap();
+    let object: Value = serde_json::from_slice(&output.stdout).expect("stdout is one JSON object");
+    assert_eq!(object, json(&[])["presets"]);
+    assert!(object["rows"].as_array().unwrap().iter().all(|row| row["source"].is_string()));
 }

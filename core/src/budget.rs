@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::frame::Measure;
 use crate::op::{OpCode, weight};
 use crate::plan::Plan;
+use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::Call;
 
@@ -22,13 +23,16 @@ fn error_terms(terms: &Terms<'_>) -> Option<f64> {
     let keeps_frames = plan.pipeline.keeps_frames(plan.codec, op);
     let n_operands = n / schedule.n_combined(call) as f64;
     let sum = if keeps_frames { n_operands } else { schedule.n_encodings(call) as f64 };
+    // What ranks pass on they may encode anew, each time with an error if that changes values.
+    let is_stable = plan.codec.is_stable();
+    let recodes = !is_stable && Rules::of_plan(call.collective, plan, op).recodes();
+    let n_passed = if recodes { n - 1.0 } else { 0.0 };
     Some(match op {
         _ if call.size == 1 => 0.0,
-        OpCode::None => 1.0,
-        OpCode::Min | OpCode::Max if plan.codec.is_stable() => 1.0,
-        OpCode::Min | OpCode::Max => sum,
-        OpCode::Sum => sum,
-        OpCode::Avg => sum / n,
+        OpCode::None => n_passed.max(1.0),
+        OpCode::Min | OpCode::Max if is_stable => 1.0,
+        OpCode::Min | OpCode::Max | OpCode::Sum => sum + n_passed,
+        OpCode::Avg => (sum + n_passed) / n,
         OpCode::Prod | OpCode::User => return None,
     })
 }

@@ -183,6 +183,11 @@ pub struct Communicator<X: Transport> {
 }
 
 impl<X: Transport> Communicator<X> {
+    /// Lets other [`threads`](Config::threads) compute for this rank from the next call on.
+    pub fn set_threads(&mut self, threads: Threads) {
+        self.config.threads = threads;
+    }
+
     /// A communicator over `transport` with the default configuration.
     ///
     /// # Errors
@@ -479,7 +484,7 @@ impl<X: Transport> Communicator<X> {
         let cut = Cut { n_parts, division: plan.division, max_segment, lanes };
         let layout = Layout::new(call, rank, shares, window, cut);
         let max_run = select::max_run(call, codec, capacity, &layout);
-        let rules = Rules::new(call.collective, &plan.pipeline, codec.id(), op);
+        let rules = Rules::of_plan(call.collective, plan, op);
         let program = Program {
             schedule,
             call: call.with_runs(max_run).with_runs_of(schedule),

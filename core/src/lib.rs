@@ -80,6 +80,7 @@ mod node;
 pub mod op;
 pub mod pipeline;
 pub mod plan;
+pub mod preset;
 pub mod primitive;
 #[cfg(feature = "alloc")]
 mod queue;
@@ -106,7 +107,8 @@ pub use error::Error;
 #[cfg(feature = "alloc")]
 pub use heap_frame::HeapFrame;
 pub use op::Op;
-pub use plan::{Plan, Preset, Sampling};
+pub use plan::{Plan, Sampling};
+pub use preset::Preset;
 #[cfg(feature = "alloc")]
 pub use queue::{Finished, Queue};
 pub use report::Report;

@@ -76,12 +76,10 @@ impl Pipeline {
     /// Whether frames that are passed on are encoded anew, with this codec and operation
     /// ([`OpCode::None`] if nothing is reduced). A sum that was kept as a frame goes on as it is:
     /// encoded anew as one operand it might leave the lattice, and its owner would hold other bits.
-    /// So would ranks if encoding a decoded value changed it: what a codec that is not stable
-    /// encoded goes on as it is, too.
     #[must_use]
     pub fn recodes(&self, codec: CodecId, op: OpCode) -> bool {
         let is_sum = op != OpCode::None && self.keeps_frames(codec, op);
-        self.passing == Passing::Recode && !codec.is_free() && codec.is_stable() && !is_sum
+        self.passing == Passing::Recode && !codec.is_free() && !is_sum
     }
 
     /// Whether own values are encoded before they are combined, with this codec and operation.

@@ -1,11 +1,13 @@
-//! A row of the product schedule × pipeline × codec, and the published systems as such rows.
+//! A row of the product schedule × pipeline × codec.
 
 use crate::bound::{Bound, Scope, Spacing};
 use crate::codec::{CodecId, Loss};
 use crate::element::DType;
 use crate::layout::Division;
 use crate::pipeline::{self, Pipeline};
-use crate::schedule::{self, Collective, RecursiveDoubling, Schedule};
+#[cfg(doc)]
+use crate::preset::Preset;
+use crate::schedule::Schedule;
 #[cfg(doc)]
 use crate::select;
 use core::fmt;
@@ -57,6 +59,8 @@ pub struct Plan {
     pub sampling: Sampling,
     /// Arrays of fewer bytes in all travel as they are, without a look at them.
     pub exact_below: usize,
+    /// Whether all ranks get the same bits ([`as_published`](Plan::as_published)).
+    pub same_bits: bool,
 }
 
 /// Whether the range that [`Bound::Relative`] and [`Bound::Psnr`] refer to may be that of a sample:
@@ -92,6 +96,7 @@ impl Plan {
             division: Division::Blocks,
             sampling: Sampling::Auto,
             exact_below: 0,
+            same_bits: true,
         }
     }
 
@@ -197,6 +202,19 @@ impl Plan {
         self
     }
 
+    /// The same without the promise that all ranks get the same bits, which systems as published do
+    /// not make.
+    ///
+    /// A rank then keeps what it has made as it is, where it would otherwise take what the others
+    /// decode, which saves it a decompression; and pipelines that encode anew what they pass on do
+    /// so with every codec, where encoding a decoded value changes it too. Each rank may choose for
+    /// itself.
+    #[must_use]
+    pub const fn as_published(mut self) -> Self {
+        self.same_bits = false;
+        self
+    }
+
     /// The same with another scope of the bound.
     #[must_use]
     pub const fn with_scope(mut self, scope: Scope) -> Self {
@@ -251,69 +269,10 @@ impl fmt::Debug for Plan {
         }
         write!(f, ", {:?} ({:?}, {:?})", self.bound, self.scope, self.spacing)?;
         write!(f, ", {:?}, sampling {:?}", self.division, self.sampling)?;
-        match self.exact_below {
-            0 => Ok(()),
-            n_bytes => write!(f, ", exact below {n_bytes} bytes"),
+        if self.exact_below > 0 {
+            write!(f, ", exact below {} bytes", self.exact_below)?;
         }
-    }
-}
-
-/// A published system, or our own, as a [`Plan`]. docs/algorithms.md says what each does unlike its
-/// authors' system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Preset {
-    /// Plain collectives without compression, by the schedule that suits the length, as MPI
-    /// libraries have them.
-    Raw,
-    /// Compression in every point-to-point message.
-    Cprp2p,
-    /// ZCCL: compress once, move, decompress once; decompress, reduce and compress in between.
-    Zccl,
-    /// hZCCL: compressed blocks are added.
-    Hzccl,
-    /// gZCCL, as a summary of its paper describes it: all-reduce by recursive doubling, fewer
-    /// compressions in exchange for more bytes.
-    Gzccl,
-    /// Foldwire's own.
-    Foldwire,
-}
-
-impl Preset {
-    /// Every preset.
-    pub const ALL: [Self; 6] =
-        [Self::Raw, Self::Cprp2p, Self::Zccl, Self::Hzccl, Self::Gzccl, Self::Foldwire];
-
-    /// The name in lower case.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Raw => "raw",
-            Self::Cprp2p => "cprp2p",
-            Self::Zccl => "zccl",
-            Self::Hzccl => "hzccl",
-            Self::Gzccl => "gzccl",
-            Self::Foldwire => "foldwire",
-        }
-    }
-
-    /// The preset as a plan for `collective`.
-    #[must_use]
-    pub fn plan(self, collective: Collective, bound: Bound) -> Plan {
-        // The published systems have fixed schedules; MPI libraries choose, and so do we.
-        let fixed = Plan::raw().with_schedule(schedule::default_for(collective));
-        let compressed = |pipeline| fixed.compressed(pipeline, bound);
-        match self {
-            Self::Raw => Plan::raw(),
-            Self::Cprp2p => compressed(pipeline::PER_HOP),
-            Self::Zccl => compressed(pipeline::COMPRESS_ONCE),
-            Self::Hzccl => compressed(pipeline::HOMOMORPHIC),
-            Self::Gzccl if collective == Collective::AllReduce => {
-                compressed(pipeline::COMPRESS_ONCE).with_schedule(&RecursiveDoubling)
-            }
-            Self::Gzccl => compressed(pipeline::COMPRESS_ONCE),
-            Self::Foldwire => Plan::foldwire(bound),
-        }
+        f.write_str(if self.same_bits { "" } else { ", as published" })
     }
 }
 

@@ -21,6 +21,7 @@
 //! | a payload meets what is held | combine | combine | reduce |
 //! | what is held leaves | nothing | nothing | transcode; and back, if it is needed again |
 //! | a payload passes | nothing (per-hop: transcode) | nothing | nothing (per-hop: transcode) |
+//! | … and is stored, where nothing is reduced | store (per-hop: store, encode what was stored) | store | store (per-hop: the same) |
 //! | own values stand for what others decode | encode, store | encode, store | encode, store |
 //! | what leaves is needed again | copy of the payload | copy of the payload | transcode (reductions), nothing (others) |
 //! | own values are taken | encode | encode | encode (reductions, per-hop: raw) |
@@ -235,6 +236,13 @@ pub enum Primitive {
     },
     /// Own values → output, as they are.
     StoreOwn,
+    /// What was stored of `In` → payload, encoded anew; where nothing is reduced.
+    EncodeStored {
+        /// Where to.
+        to: Slot,
+        /// By which codec.
+        codec: CodecId,
+    },
 }
 
 impl Primitive {
@@ -243,6 +251,7 @@ impl Primitive {
     pub const fn target(self) -> Option<Slot> {
         match self {
             Self::EncodeOwn { to, .. }
+            | Self::EncodeStored { to, .. }
             | Self::Transcode { to, .. }
             | Self::Copy { to, .. }
             | Self::Move { to, .. }
@@ -274,6 +283,7 @@ impl Primitive {
         let with_received = |other: Content| received?.combined_with(other, other.codec);
         let made = match self {
             Self::EncodeOwn { codec, .. } => Content::new(codec, 1, n_parts),
+            Self::EncodeStored { codec, .. } => Content { codec, as_received: false, ..received? },
             Self::Transcode { from, codecs, .. } => {
                 Content { codec: codecs[1], as_received: false, ..by(from, codecs[0])? }
             }

@@ -29,6 +29,9 @@ pub struct Report {
     /// (docs/guarantees.md): 0 for exact codecs, `None` where no bound can be given (products and
     /// user operations by lossy codecs).
     pub worst_case: Option<f64>,
+    /// The plan did not ask for the same bits on all ranks
+    /// ([`Plan::as_published`](crate::Plan::as_published)).
+    pub as_published: bool,
     /// What the codec did to this rank's blocks: verbatim ones, and the paths of `combine`.
     pub blocks: BlockStats,
 }
@@ -46,6 +49,7 @@ impl Default for Report {
             total: Duration::ZERO,
             bound: 0.0,
             worst_case: Some(0.0),
+            as_published: false,
             blocks: BlockStats::default(),
         }
     }
@@ -82,6 +86,7 @@ impl AddAssign for Report {
             (Some(a), Some(b)) => Some(a.max(b)),
             _ => None,
         };
+        self.as_published |= other.as_published;
         self.blocks += other.blocks;
     }
 }

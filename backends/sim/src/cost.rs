@@ -331,7 +331,7 @@ pub fn predict<T: Float>(
         call,
         layout,
         n_lanes: lanes.min(MAX_LANES).min(layout.n_rounds()),
-        rules: Rules::new(collective, &case.plan.pipeline, case.plan.codec, case.op),
+        rules: Rules::of_plan(collective, &case.plan, case.op),
         in_place: case.in_place,
         bytes_per_value: T::BYTES,
         speeds: &costs.speeds,

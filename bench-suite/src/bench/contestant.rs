@@ -4,6 +4,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use anyhow::Context;
+use foldwire::threads::Threads;
 use foldwire::{
     Bound, Collective, Communicator, Error, Float, Operation, Plan, Preset, Report, Transport,
 };
@@ -11,7 +12,6 @@ use foldwire::{
 use super::overlap::Work;
 use super::problem::Problem;
 use super::stage::{Stage, Team};
-use crate::cli::title;
 use crate::sizes::Size;
 
 /// One rank's buffers for a problem.
@@ -118,6 +118,10 @@ pub(super) struct OfPlan {
     pub(super) name: &'static str,
     pub(super) title: String,
     pub(super) plan: Plan,
+    /// The preset that it is, and its bound: with other lengths it may have another plan.
+    preset: Option<(Preset, Bound)>,
+    /// Who computes for each rank.
+    pub(super) threads: Threads,
 }
 
 impl OfPlan {
@@ -125,10 +129,29 @@ impl OfPlan {
         let title = match preset {
             // Not to be taken for the MPI library, which may stand beside it.
             Preset::Raw => "Foldwire raw",
-            preset => title(preset),
+            preset => preset.title(),
         };
         let plan = preset.plan(collective, bound);
-        Self { name: preset.name(), title: title.to_owned(), plan }
+        let (threads, preset) = (Threads::ONE, (preset, bound));
+        let title = title.to_owned();
+        Self { name: preset.0.name(), title, plan, preset: Some(preset), threads }
+    }
+
+    /// The same on these threads, and without the promise of the same bits if asked for.
+    pub(super) fn with(self, threads: Threads, as_published: bool) -> Self {
+        let plan = if as_published { self.plan.as_published() } else { self.plan };
+        Self { plan, threads, ..self }
+    }
+
+    /// The plan for the problem.
+    fn plan<T: Float>(&self, problem: &Problem) -> Plan {
+        let n_bytes = problem.count * T::BYTES / problem.size;
+        let schedule = self.preset.map_or(self.plan.schedule, |(preset, bound)| {
+            preset.plan_for(problem.collective, bound, n_bytes).schedule
+        });
+        let mut plan = self.plan;
+        plan.schedule = schedule;
+        plan
     }
 
     pub(super) fn row(plan: Plan) -> Self {
@@ -137,7 +160,7 @@ impl OfPlan {
         if plan.exact_below > 0 {
             title += &format!(", exact below {}", Size(plan.exact_below));
         }
-        Self { name: ROW, title, plan }
+        Self { name: ROW, title, plan, preset: None, threads: Threads::ONE }
     }
 
     fn carry_out<X: Transport, T: Float>(
@@ -151,8 +174,10 @@ impl OfPlan {
         let counts = if problem.is_uneven { problem.counts() } else { Vec::new() };
         let own = counts.get(problem.rank).map_or(0, |&own| own);
         let from_each = vec![own; counts.len()];
+        comm.set_threads(self.threads);
+        let plan = self.plan::<T>(problem);
         start(comm)?;
-        let call = begin(comm, problem, [&counts, &from_each], buffers, &self.plan);
+        let call = begin(comm, problem, [&counts, &from_each], buffers, &plan);
         let mut call = call.with_context(|| self.title.clone())?;
         let mut outcome = None;
         if let Some(work) = work {

@@ -146,7 +146,7 @@ impl Row {
         } else {
             (sum_up(|v| v.mismatched_nonfinite), sum_up(|_| 0))
         };
-        let promises_bits = reports.is_some()
+        let promises_bits = reports.as_ref().is_some_and(|reports| !reports[0].as_published)
             && matches!(
                 problem.collective,
                 Collective::AllReduce | Collective::AllGather | Collective::Broadcast

@@ -8,8 +8,8 @@ use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule::{self, Schedule};
 use foldwire::{Bound, Collective, DType, Op, Plan, Preset};
 
+use super::distinct;
 use super::schedule::Named;
-use super::{distinct, title};
 use crate::coding::Coding;
 use crate::plot::PlotFile;
 use crate::sizes::{self, MAX_SIZE, Size, Sizes};
@@ -86,7 +86,16 @@ pub struct BenchArgs {
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
     pub bound: Bound,
 
-    /// Presets to run, in this order, or all of them [default: all; none beside --schedule all]
+    /// Threads that each rank computes on [default: 1; 2 for presets of several threads]
+    #[arg(long, value_name = "N", value_parser = crate::values::repeat)]
+    pub threads: Option<usize>,
+
+    /// Run presets as published: without the promise that all ranks get the same bits
+    #[arg(long)]
+    pub as_published: bool,
+
+    /// Presets to run, in this order, or all of them [default: one for each
+    /// way to compress and reduce; none beside --schedule all]
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset())]
     #[arg(value_delimiter = ',')]
     pub preset: Vec<PresetArg>,
@@ -213,7 +222,7 @@ impl BenchArgs {
     pub fn presets(&self) -> Vec<Preset> {
         match (&*self.preset, self.schedule) {
             ([], Some(ScheduleArg::All)) => Vec::new(),
-            ([], _) => Preset::ALL.to_vec(),
+            ([], _) => Preset::MAIN.to_vec(),
             (asked, _) => PresetArg::list(asked),
         }
     }
@@ -292,11 +301,12 @@ impl PresetArg {
 }
 
 pub(super) fn preset() -> impl TypedValueParser<Value = PresetArg> {
-    let one = Preset::ALL.map(|preset| PossibleValue::new(preset.name()).help(title(preset)));
-    let names = [PossibleValue::new("all").help("every preset")].into_iter().chain(one);
+    let one = |preset: &Preset| PossibleValue::new(preset.name()).help(preset.title());
+    let all = [PossibleValue::new("all").help("every preset")];
+    let names = all.into_iter().chain(Preset::ALL.iter().map(one));
     PossibleValuesParser::new(names).map(|name| {
-        let found = Preset::ALL.into_iter().find(|preset| preset.name() == name);
-        found.map_or(PresetArg::All, PresetArg::One)
+        let found = Preset::ALL.iter().find(|preset| preset.name() == name);
+        found.map_or(PresetArg::All, |preset| PresetArg::One(*preset))
     })
 }
 
@@ -555,7 +565,7 @@ mod tests {
 
     #[test]
     fn all_is_a_list_of_presets() {
-        assert_eq!(bench("reduce").unwrap().presets(), Preset::ALL);
+        assert_eq!(bench("reduce").unwrap().presets(), Preset::MAIN);
         let args = bench("reduce --preset foldwire,all").unwrap();
         assert_eq!(args.presets()[..2], [Preset::Foldwire, Preset::Raw]);
         assert_eq!(args.presets().len(), Preset::ALL.len());

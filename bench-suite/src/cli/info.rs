@@ -31,3 +31,11 @@ pub struct InfoArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = ranks())]
     pub ranks_per_node: u64,
 }
+
+/// Options of `foldwire presets`.
+#[derive(Debug, Clone, Args)]
+pub struct PresetsArgs {
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    pub json: bool,
+}

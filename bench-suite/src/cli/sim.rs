@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(args.ranks.n_bytes(), [2, 4, 8, 16, 32, 64, 128, 256, 512]);
         assert_eq!((args.size, args.frame, args.lanes), (64 << 20, 266_240, 4));
         assert_eq!((args.latency, args.link.bytes_per_s()), (2e-6, Some(12.5e9)));
-        assert_eq!(args.presets(), Preset::ALL);
+        assert_eq!(args.presets(), Preset::MAIN);
         assert!(args.checksum && args.validate.is_none());
     }
 

@@ -4,7 +4,7 @@ use foldwire::schedule::Schedule;
 use foldwire::{Bound, Collective, Preset};
 
 use super::section::Section;
-use crate::cli::title;
+use crate::coding::Coding;
 use crate::table::Align;
 
 const COLUMNS: &[(&str, Align)] = &[
@@ -13,18 +13,21 @@ const COLUMNS: &[(&str, Align)] = &[
     ("schedule of all-reduce", Align::Left),
     ("pipeline", Align::Left),
     ("codec", Align::Left),
+    ("source", Align::Left),
+    ("what differs", Align::Left),
 ];
 
 pub(super) fn section() -> Section {
     Section::new("presets", "Presets").rows(
         COLUMNS,
-        Preset::ALL.map(|preset| {
+        Preset::ALL.iter().map(|preset| {
             // The bound does not matter for what is shown.
             let plan = preset.plan(Collective::AllReduce, Bound::Relative(1e-3));
             let schedule = plan.schedule.map_or("chosen for each call", Schedule::name);
-            [preset.name(), title(preset), schedule, plan.pipeline.name, plan.codec.name()]
-                .map(Into::into)
-                .into()
+            let codec = Coding { codec: plan.codec, setting: plan.setting }.to_string();
+            let name = [preset.name(), preset.title(), schedule, plan.pipeline.name];
+            let source = [&*codec, preset.source(), preset.differs()];
+            name.into_iter().chain(source).map(Into::into).collect::<Vec<_>>().into()
         }),
     )
 }

@@ -5,7 +5,6 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::sweep::{Setting, Sweep};
-use crate::cli::title;
 use crate::plot::{self, COLOURS, FONT, Plot};
 use crate::table;
 
@@ -64,7 +63,7 @@ impl Plot for SweepPlot<'_> {
             let at = Preset::ALL.iter().position(|&known| known == preset).unwrap_or(0);
             let of_preset = sweep.rows.iter().filter(|row| row.preset == preset);
             let points = of_preset.map(|row| (row.ranks as f64, value(row))).collect();
-            (title(preset).to_owned(), COLOURS[at % COLOURS.len()], points)
+            (preset.title().to_owned(), COLOURS[at % COLOURS.len()], points)
         });
         plot::lines(&mut chart, lines, SeriesLabelPosition::UpperLeft, scale)?;
         root.present()?;

@@ -11,6 +11,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use crate::memory::median;
+use crate::threads::Pools;
 use crate::values;
 
 /// What to run.
@@ -22,6 +23,10 @@ pub(super) struct Race {
     pub(super) link: Option<f64>,
     /// Rounds that count.
     pub(super) repeat: usize,
+    /// Without the promise of the same bits.
+    pub(super) as_published: bool,
+    /// Of each rank.
+    pub(super) pools: Vec<Pools>,
 }
 
 /// Links of less than so many bytes per second are slow: over 1 Gbit/s an exchange between 8 ranks
@@ -61,10 +66,11 @@ impl Race {
         self.presets.len() * (self.repeat + 1)
     }
 
-    /// What a preset does. Partial sums of images need more bits than one image, as each is empty
+    /// What a preset does with shares of so many bytes. Partial sums of images need more bits than one image, as each is empty
     /// where others are not; so Foldwire's ranks exchange single images where bytes count most.
-    fn plan(&self, preset: Preset) -> Plan {
-        let plan = preset.plan(Collective::AllReduce, self.bound);
+    fn plan(&self, preset: Preset, n_bytes: usize) -> Plan {
+        let plan = preset.plan_for(Collective::AllReduce, self.bound, n_bytes);
+        let plan = if self.as_published { plan.as_published() } else { plan };
         let is_slow = self.link.is_some_and(|rate| rate < SLOW_LINK);
         if preset == Preset::Foldwire && is_slow { plan.with_schedule(&Pairwise) } else { plan }
     }
@@ -76,7 +82,9 @@ impl Race {
         progress: &ProgressBar,
     ) -> Result<Vec<Outcome<T>>, Error> {
         let world = values::world(volumes.len(), self.link);
-        let plans: Vec<Plan> = self.presets.iter().map(|preset| self.plan(*preset)).collect();
+        let n_bytes = size_of_val(&volumes[0][..]) / volumes.len();
+        let plans: Vec<Plan> =
+            self.presets.iter().map(|&preset| self.plan(preset, n_bytes)).collect();
         let barrier = Barrier::new(volumes.len());
         let ranks = world.run(|mut comm| -> Result<_, Error> {
             let rank = comm.rank().index();
@@ -84,7 +92,9 @@ impl Race {
             let mut rounds = Vec::new();
             for _ in 0..=self.repeat {
                 let mut round = Vec::new();
-                for (plan, result) in plans.iter().zip(&mut results) {
+                let rows = self.presets.iter().zip(&plans);
+                for ((&preset, plan), result) in rows.zip(&mut results) {
+                    comm.set_threads(self.pools[rank].of(Some(preset)));
                     barrier.wait();
                     let started = Instant::now();
                     // A failing rank makes all others fail, so none is left at the barrier.

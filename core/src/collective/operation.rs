@@ -263,7 +263,8 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         report: Report,
     ) {
         program.header.sequence = comm.next_sequence();
-        self.run(comm, (program, n_lanes)).report = report;
+        let engine = self.run(comm, (program, n_lanes));
+        engine.report = Report { as_published: engine.report.as_published, ..report };
         self.phase = Phase::Call(codec);
     }
 
@@ -287,7 +288,10 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         comm: &Communicator<X>,
         (program, lanes): (Program<'s>, usize),
     ) -> &mut Engine<'s, F> {
-        self.engine.insert(Engine::new(program, lanes, comm.transport.now()))
+        let as_published = !program.rules.same_bits();
+        let engine = self.engine.insert(Engine::new(program, lanes, comm.transport.now()));
+        engine.report.as_published = as_published;
+        engine
     }
 
     /// Rests until something comes, or until it is time to look.

@@ -404,9 +404,9 @@ const fn clock(primitive: Primitive) -> Option<fn(&mut Report) -> &mut Duration>
         Primitive::Transcode { codecs: [_, CodecId::Raw], .. } | Primitive::Store { .. } => {
             Some(|report| &mut report.decode)
         }
-        Primitive::EncodeOwn { .. } | Primitive::Transcode { .. } => {
-            Some(|report| &mut report.encode)
-        }
+        Primitive::EncodeOwn { .. }
+        | Primitive::EncodeStored { .. }
+        | Primitive::Transcode { .. } => Some(|report| &mut report.encode),
         Primitive::Fold
         | Primitive::FoldInPlace
         | Primitive::FoldStore

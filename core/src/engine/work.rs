@@ -249,6 +249,10 @@ impl<T: Element> Compute for Work<'_, '_, T> {
                 let stores = buffers.stores(over_own);
                 by(codec).store(payloads.of(from)?, divisor, buffers.output(segment)?, stores)?;
             }
+            Primitive::EncodeStored { to, codec } => {
+                let stored = buffers.output(segment)?;
+                written = by(codec).encode_partial(stored, payloads.room(to))?;
+            }
             Primitive::StoreOwn => {
                 buffers.copy_own(segment, buffers.stores(true))?;
             }

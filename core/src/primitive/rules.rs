@@ -5,6 +5,7 @@ use super::{Content, MAX_PRIMITIVES, Primitive, Primitives, Slot};
 use crate::codec::CodecId;
 use crate::op::OpCode;
 use crate::pipeline::Pipeline;
+use crate::plan::Plan;
 use crate::schedule::{Call, Collective, Step};
 use crate::transport::Rank;
 use heapless::Vec;
@@ -24,6 +25,8 @@ pub struct Rules {
     pub(super) encodes_own: bool,
     /// The call combines values.
     pub(super) reduces: bool,
+    /// What stands for what others decode is what they decode.
+    pub(super) same_bits: bool,
     /// Nothing is stored.
     pub(super) reads_only: bool,
 }
@@ -67,14 +70,37 @@ impl Rules {
             keeps_frames: pipeline.keeps_frames(codec, op),
             encodes_own: pipeline.encodes_own(codec, op),
             reduces: collective.reduces(),
+            same_bits: true,
             reads_only: false,
         }
+    }
+
+    /// The rules of a plan for values that it [applies](Plan::for_values) to.
+    #[must_use]
+    pub fn of_plan(collective: Collective, plan: &Plan, op: OpCode) -> Self {
+        let Plan { pipeline, codec, same_bits, .. } = plan;
+        let rules = Self::new(collective, pipeline, *codec, op);
+        // Otherwise what is encoded anew must not change by that.
+        let recodes = rules.recodes && (codec.is_stable() || !same_bits);
+        Self { same_bits: *same_bits, recodes, ..rules }
     }
 
     /// The same for a rank that has no room for a result.
     #[must_use]
     pub const fn reading_only(self) -> Self {
         Self { reads_only: true, ..self }
+    }
+
+    /// Whether what is passed on is encoded anew.
+    #[must_use]
+    pub const fn recodes(&self) -> bool {
+        self.recodes
+    }
+
+    /// Whether all ranks get the same bits.
+    #[must_use]
+    pub const fn same_bits(&self) -> bool {
+        self.same_bits
     }
 
     /// The call's codec.
@@ -159,8 +185,8 @@ impl List<'_> {
 
     /// Whether what leaves is needed again as its receiver decodes it, or results would differ.
     fn keeps_decoded(&self) -> bool {
-        let Rules { keeps_frames, reduces, .. } = self.rules;
-        reduces && !keeps_frames && !self.rules.is_exact(self.wire)
+        let Rules { keeps_frames, reduces, same_bits, .. } = self.rules;
+        same_bits && reduces && !keeps_frames && !self.rules.is_exact(self.wire)
     }
 
     /// Own values alone.
@@ -173,7 +199,8 @@ impl List<'_> {
             self.push(Primitive::EncodeOwn { to: Slot::Spare, codec });
             return self.hold(Slot::Spare);
         }
-        let stores_decoded = self.step.stores_as_sent() && !self.rules.is_exact(wire);
+        let stores_decoded =
+            self.rules.same_bits && self.step.stores_as_sent() && !self.rules.is_exact(wire);
         if to.is_some() || stores_decoded {
             self.push(Primitive::EncodeOwn { to: Slot::Out, codec: wire });
         }
@@ -200,7 +227,11 @@ impl List<'_> {
             return self.leave_as_it_is(Slot::In, received);
         }
         let codec = self.rules.codec;
-        if to.is_some() {
+        if to.is_some() && self.step.store && !self.rules.reduces {
+            // Decoded once: what goes on is what was stored.
+            self.store(Slot::In, received);
+            self.push(Primitive::EncodeStored { to: Slot::Out, codec });
+        } else if to.is_some() {
             self.transcode(Slot::In, Slot::Out, [received, codec]);
             self.store(Slot::Out, codec);
         } else {
@@ -301,7 +332,8 @@ impl List<'_> {
     fn leave(&mut self, at: Slot, codec: CodecId) {
         let (Step { keep, to, .. }, wire) = (*self.step, self.wire);
         let is_encoded = codec != CodecId::Raw || wire == CodecId::Raw;
-        let stores_decoded = self.step.stores_as_sent() && !self.rules.is_exact(wire);
+        let stores_decoded =
+            self.rules.same_bits && self.step.stores_as_sent() && !self.rules.is_exact(wire);
         let moves_on = to.is_some() || self.step.reduces();
         let keeps_sent = keep && self.step.as_sent && moves_on && !self.rules.recodes;
         if is_encoded || to.is_none() && !stores_decoded && !keeps_sent {

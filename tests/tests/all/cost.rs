@@ -80,7 +80,7 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<Primitive> {
     let layout = Layout::new(call, Rank::new(rank), shares, Window::Whole, cut);
     let call = call.with_runs(select::max_run(call, codec, FRAME_BYTES, &layout));
     let call = call.with_runs_of(case.schedule);
-    let rules = Rules::new(case.collective, &model.plan.pipeline, case.coding(), model.op);
+    let rules = Rules::of_plan(case.collective, &model.plan, model.op);
     let rank = Rank::new(rank);
     let mut all = Vec::new();
     for _round in 0..layout.n_rounds() {
@@ -115,7 +115,9 @@ fn timed(primitives: &[Primitive]) -> [u64; 3] {
         let clock = match primitive {
             Primitive::EncodeOwn { codec: CodecId::Raw, .. } => 1,
             Primitive::Transcode { codecs: [_, CodecId::Raw], .. } | Primitive::Store { .. } => 2,
-            Primitive::EncodeOwn { .. } | Primitive::Transcode { .. } => 0,
+            Primitive::EncodeOwn { .. }
+            | Primitive::EncodeStored { .. }
+            | Primitive::Transcode { .. } => 0,
             // No work of a codec.
             Primitive::Copy { .. }
             | Primitive::Move { .. }

@@ -45,7 +45,7 @@ impl Work {
                 [false, true] => self.decode += 1,
                 _ => self.recode += 1,
             },
-            Primitive::EncodeOwn { .. } => self.encode += 1,
+            Primitive::EncodeOwn { .. } | Primitive::EncodeStored { .. } => self.encode += 1,
             Primitive::Store { .. } => self.decode += 1,
             Primitive::Copy { .. } => self.copy_frame += 1,
             Primitive::Join { .. } | Primitive::Replace { .. } => self.join += 1,

@@ -95,7 +95,7 @@ impl Results {
 impl Times {
     /// `None` if the row is no preset's.
     fn of_preset(row: &Row) -> Option<Self> {
-        let preset = Preset::ALL.into_iter().find(|preset| preset.name() == row.contestant)?;
+        let preset = *Preset::ALL.iter().find(|preset| preset.name() == row.contestant)?;
         let fastest = row.times_s.iter().copied().fold(row.time_s, f64::min);
         let slowest = row.times_s.iter().copied().fold(row.time_s, f64::max);
         Some(Self { preset, n_bytes: row.n_bytes, median: row.time_s, range: [fastest, slowest] })
