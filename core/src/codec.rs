@@ -118,12 +118,15 @@ pub enum CodecError {
     },
 }
 
-/// Which path blocks took through [`Homomorphic::combine`] (hZCCL's statistics), and how many of
-/// the blocks written are verbatim.
+/// Which path blocks took through [`Homomorphic::combine`] (hZCCL's statistics), and how much of
+/// what was written is beyond the lattice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockStats {
-    /// Blocks stored as they are, beyond the lattice.
+    /// Blocks with exceptions, values stored as they are because they are beyond the lattice: some
+    /// of the block's values or all.
     pub verbatim: u64,
+    /// Exceptions in them.
+    pub exceptions: u64,
     /// Both blocks constant: nothing to do.
     pub both_constant: u64,
     /// Only the left block non-constant: copied.
@@ -137,6 +140,7 @@ pub struct BlockStats {
 impl AddAssign for BlockStats {
     fn add_assign(&mut self, other: Self) {
         self.verbatim += other.verbatim;
+        self.exceptions += other.exceptions;
         self.both_constant += other.both_constant;
         self.left += other.left;
         self.right += other.right;

@@ -26,7 +26,7 @@ use crate::element::sealed::{OnLattice, Wide};
 use crate::element::{Float, bf16, f16};
 use crate::op::{LatticeOp, divisor_of_sums};
 use crate::values::Values;
-use chunk::ChunkView;
+use chunk::{ChunkView, max_block_len};
 use core::fmt;
 use stores::Stores;
 
@@ -44,9 +44,8 @@ pub(crate) const PAD: usize = 64;
 #[must_use]
 pub(crate) const fn max_chunk_len<T: Float>(n_values: usize) -> usize {
     let blocks = n_values.div_ceil(BLOCK);
-    // No type is wider than its codes.
-    let width = size_of::<<T as OnLattice>::Code>();
-    1 + width + blocks * (BLOCK * width + 1) + blocks.div_ceil(8) + STORE_SLACK
+    let code = size_of::<<T as OnLattice>::Code>();
+    1 + code + blocks * (max_block_len::<T>() + 1) + blocks.div_ceil(8) + STORE_SLACK
 }
 
 /// Bytes that a vector store may write beyond the encoded end.
@@ -192,12 +191,17 @@ pub(crate) struct Lattice<T: Float> {
     /// |x − decoded(x)| must be *below* this. Strictly: the subtraction rounds, and rounding is
     /// monotonic, so a rounded difference below the bound proves the exact one is.
     pub(crate) bound: T::Wide,
-    /// What values are multiplied by that are stored verbatim, and decoded codes that meet them:
+    /// What exceptions are multiplied by, and decoded codes that meet them:
     /// 1, or the weight of an average's operands.
     pub(crate) weight: T,
 }
 
 impl<T: Float> Lattice<T> {
+    /// Whether anything is on it.
+    pub(crate) fn has_points(&self) -> bool {
+        self.limit >= T::ZERO.widen()
+    }
+
     /// The lattice of values that have been multiplied by the weight. Codes are the same.
     pub(crate) fn of_partial_results(self) -> Self {
         let Self { step, inverse, limit, bound, weight } = self;
@@ -212,7 +216,7 @@ impl<T: Float> Lattice<T> {
     }
 }
 
-/// What decoding makes of a chunk: codes times `of_codes`, verbatim values divided by `divisor`.
+/// What decoding makes of a chunk: codes times `of_codes`, exceptions divided by `divisor`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale<T: Float> {
     of_codes: T::Wide,
@@ -221,7 +225,7 @@ pub(crate) struct Scale<T: Float> {
 
 impl<T: Float> Scale<T> {
     /// Sums of values on a lattice of this step, each divided by `divisor`; by 1 they keep the
-    /// weight that verbatim ones have.
+    /// weight that exceptions have.
     pub(crate) fn new(step: f64, divisor: u32, weight: T) -> Self {
         let step = T::Wide::nearest(step);
         let of_codes = if divisor == 1 {
@@ -233,11 +237,13 @@ impl<T: Float> Scale<T> {
     }
 }
 
-/// Size of one encoded chunk and how many of its blocks are verbatim.
+/// Size of one encoded chunk, and its exceptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Encoded {
     pub(crate) n_bytes: usize,
+    /// Blocks that have some.
     pub(crate) verbatim_blocks: u32,
+    pub(crate) exceptions: u32,
 }
 
 /// The chunk kernels of one element type at one level.

@@ -158,14 +158,19 @@ fn bundle_of(lens: &[usize]) -> Vec<u8> {
 /// A field: its name, and the value at an index.
 type Field = (&'static str, fn(usize) -> f64);
 
-/// Fields that take every path of a codec: smooth, rough, constant, with values beyond the lattice,
-/// and sums.
+/// Fields that take every path of a codec: smooth, rough, constant, with few values beyond the
+/// lattice and with many, and sums.
 fn encodings<T: Value>(folder: &Path, id: CodecId) -> io::Result<()> {
-    let fields: [Field; 4] = [
+    let fields: [Field; 5] = [
         ("smooth", |i| (i as f64 * 0.01).sin()),
         ("rough", |i| ((i * i * 31) % 1009) as f64),
         ("constant", |i| if i % 500 < 400 { 1e30 } else { 2.0 }),
         ("special", |i| if i % 100 == 50 { f64::NAN } else { -(i as f64) }),
+        ("exceptions", |i| match i * i % 37 {
+            0..4 => f64::NAN,
+            4 => 1e30 * (i % 3) as f64,
+            _ => (i as f64 * 0.1).sin(),
+        }),
     ];
     for (nth, (name, field)) in fields.into_iter().enumerate() {
         for n_values in COUNTS {

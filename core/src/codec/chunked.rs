@@ -15,7 +15,7 @@ use crate::kernel::{CHUNK, PAD};
 use crate::threads::Threads;
 
 /// Version of the payload format.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes before the index.
 pub const HEADER_BYTES: usize = 24;
 /// Bytes of an entry of the index.

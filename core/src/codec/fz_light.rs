@@ -4,8 +4,8 @@
 //! reads; docs/format.md is exact. After Huang et al., *ZCCL* (2025) and *hZCCL* (SC'24); what
 //! differs, and why, is in docs/algorithms.md.
 //!
-//! Cost: one pass over the values. The bound is checked for every value while encoding; a block
-//! with a value that would break it, or that is not finite, is stored as it is.
+//! Cost: one pass over the values. The bound is checked for every value while encoding; a value
+//! that would break it, or that is not finite, is an *exception*, stored as it is.
 
 use super::chunked::{self, Container, Stream, chunk_len, for_each_run, is_divided};
 use super::{BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, Give};
@@ -77,7 +77,7 @@ impl<T: Float> FzLight<T> {
         let limit = libm::floor(T::MAX_CODE.min(head_room / f64::from(max_operands)).min(last));
         let one = T::Wide::ONE;
         let lattice = if quantum.is_lossless() {
-            // No |code| is below a negative limit: every block is verbatim.
+            // No |code| is below a negative limit: every value is an exception.
             let (limit, bound) = (T::Wide::nearest(-1.0), T::Wide::nearest(0.0));
             Lattice { step: one, inverse: one, limit, bound, weight }
         } else {
@@ -178,8 +178,8 @@ fn chunk_of<'a, T: Float>(
 
 impl From<Encoded> for Written {
     fn from(encoded: Encoded) -> Self {
-        let blocks =
-            BlockStats { verbatim: encoded.verbatim_blocks.into(), ..BlockStats::default() };
+        let (verbatim, exceptions) = (encoded.verbatim_blocks.into(), encoded.exceptions.into());
+        let blocks = BlockStats { verbatim, exceptions, ..BlockStats::default() };
         Self { n_bytes: encoded.n_bytes, blocks }
     }
 }

@@ -11,8 +11,12 @@
 //! The trailer (widths, occupancy, first code) stands last so that an encoder writes the payload
 //! where it stays; a reader finds it from the chunk's end, which the frame's index gives. An
 //! occupied block of width c ≤ 32 (64) is 32 zig-zag residuals of c bits, value i at bit i·c,
-//! little-endian: 4·c bytes. Width [`VERBATIM`] is followed by the block's values themselves,
-//! [`REPEAT`] by one value that fills it.
+//! little-endian: 4·c bytes. Of a block with *exceptions*, values that are on no lattice, the width
+//! is [`MIXED`] + c: a mask of four bytes (bit i: value i is one), how many exceptions are stored,
+//! the residuals of the others without gaps, and the exceptions themselves; those that are not
+//! stored have the bits of the last one before them in the chunk. A block of nothing but exceptions
+//! is [`VERBATIM`], its values themselves, [`REPEAT`], one value that fills it, or [`AGAIN`], which
+//! the exception before it fills.
 
 use super::{BLOCK, BLOCKS, CHUNK, Code, PAD};
 use crate::codec::DecodeError;
@@ -20,7 +24,7 @@ use crate::element::Float;
 
 /// Every block is occupied; there is no occupancy bitmap.
 pub(super) const DENSE: u8 = 1;
-/// Some width byte is [`VERBATIM`] or [`REPEAT`].
+/// Some width byte is [`MIXED`] or above.
 pub(super) const SPECIAL: u8 = 2;
 /// No block is occupied; there is no bitmap.
 pub(super) const CONSTANT: u8 = 4;
@@ -29,10 +33,39 @@ pub(super) const CONSTANT: u8 = 4;
 pub(super) const FIRST_SIZE_SHIFT: u32 = 4;
 const FIRST_SIZE: u8 = 3 << FIRST_SIZE_SHIFT;
 
-/// Width byte of a block stored as it is.
+/// Width byte of a block with some exceptions whose residuals take no bits; if they take c bits it
+/// is c more.
+pub(super) const MIXED: u8 = 0x80;
+/// Width byte of a block of exceptions, stored as it is.
 pub(super) const VERBATIM: u8 = 0xff;
-/// Width byte of a verbatim block whose values all have the same bits.
+/// Width byte of a block of exceptions that all have the same bits.
 pub(super) const REPEAT: u8 = 0xfe;
+/// Width byte of a block of exceptions that all have the bits of the one before them in the chunk,
+/// of the canonical NaN if there is none.
+pub(super) const AGAIN: u8 = 0xfd;
+
+/// Bytes of the mask of a block with some exceptions.
+pub(super) const MASK_BYTES: usize = size_of::<u32>();
+/// Bytes before its residuals: the mask, and how many exceptions are stored.
+pub(super) const MIXED_HEAD: usize = MASK_BYTES + 1;
+
+/// A bit for each of the `n` values of a block, 1 to 32.
+#[inline(always)]
+pub(super) const fn every(n: usize) -> u32 {
+    u32::MAX >> (BLOCK - n)
+}
+
+/// Bytes that the residuals of a block take beside so many exceptions.
+pub(super) const fn residuals_len(width: usize, n_exceptions: usize) -> usize {
+    (width * (BLOCK - n_exceptions)).div_ceil(8)
+}
+
+/// Bytes of the largest block.
+pub(super) const fn max_block_len<T: Float>() -> usize {
+    // Another exception takes the place of residuals that may be as long: no type is wider than its
+    // codes.
+    MIXED_HEAD + residuals_len(T::Code::BITS as usize, 1) + T::BYTES
+}
 
 /// A chunk whose structure has been checked. Invariants that kernels rely on:
 /// the occupied blocks' sizes add up to the payload; every width is valid; at least [`PAD`] bytes
@@ -94,7 +127,11 @@ impl<'a, T: Float> ChunkView<'a, T> {
         let last_is_short = occupied >> (n_blocks - 1) & 1 == 1;
         let last_values = n_values - (n_blocks - 1) * BLOCK;
         let payload = if special {
-            special_payload_len::<T>(widths, last_is_short.then_some(last_values))
+            special_payload_len::<T>(
+                &bytes[1..widths_at],
+                widths,
+                last_is_short.then_some(last_values),
+            )
         } else {
             plain_payload_len(widths, T::Code::BITS)
         };
@@ -134,7 +171,7 @@ impl<'a, T: Float> ChunkView<'a, T> {
         self.occupied
     }
 
-    /// Whether some block is verbatim.
+    /// Whether some block has exceptions.
     #[inline(always)]
     pub(super) fn is_special(&self) -> bool {
         self.special
@@ -160,20 +197,35 @@ fn plain_payload_len(widths: &[u8], max: u32) -> Option<usize> {
     (widths.is_empty() || (low >= 1 && u32::from(high) <= max)).then_some(4 * sum as usize)
 }
 
-/// As [`plain_payload_len`] with verbatim blocks; `last` is the number of values in the last
-/// occupied block if that is the chunk's last block.
-fn special_payload_len<T: Float>(widths: &[u8], last: Option<usize>) -> Option<usize> {
-    let mut sum = 0;
+/// As [`plain_payload_len`] where blocks may have exceptions; `last` is the number of values in the
+/// last occupied block if that is the chunk's last block. Heads of blocks are read and checked in
+/// order, each within `payload`.
+fn special_payload_len<T: Float>(
+    payload: &[u8],
+    widths: &[u8],
+    last: Option<usize>,
+) -> Option<usize> {
+    let mut at = 0;
     for (i, &width) in widths.iter().enumerate() {
-        sum += match width {
-            VERBATIM => {
-                let is_last = i + 1 == widths.len();
-                T::BYTES * last.filter(|_| is_last).unwrap_or(BLOCK)
-            }
+        let n = last.filter(|_| i + 1 == widths.len()).unwrap_or(BLOCK);
+        at += match width {
+            VERBATIM => T::BYTES * n,
             REPEAT => T::BYTES,
-            1.. if u32::from(width) <= T::Code::BITS => 4 * width as usize,
+            AGAIN => 0,
+            1.. if u32::from(width) <= T::Code::BITS => 4 * usize::from(width),
+            MIXED.. if u32::from(width - MIXED) <= T::Code::BITS => {
+                let head: [u8; MIXED_HEAD] = *payload.get(at..)?.first_chunk()?;
+                let mask = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+                let n_exceptions = mask.count_ones() as usize;
+                let n_stored = usize::from(head[MASK_BYTES]);
+                if mask == 0 || mask >= every(n) || n_stored > n_exceptions {
+                    return None;
+                }
+                let residuals = residuals_len(usize::from(width - MIXED), n_exceptions);
+                MIXED_HEAD + residuals + n_stored * T::BYTES
+            }
             _ => return None,
         };
     }
-    Some(sum)
+    Some(at)
 }

@@ -4,16 +4,17 @@
 //! [`ChunkWriter`]; or walks a [`ChunkView`] the other way. What is specific to an instruction set
 //! is one block in registers: quantise, difference, prefix sum, bit packing.
 //!
-//! `fold` and `combine` have a fast loop, entered when no block is verbatim, which for sums stays
-//! in the residual domain: differences add like the values do, so no prefix sum is needed and a
-//! constant block costs nothing. Everything else (minimum, maximum, verbatim blocks) goes through
-//! [`merge`], which works on absolute codes.
+//! `fold` and `combine` have a fast loop, entered when no block has [exceptions](mixed), which for
+//! sums stays in the residual domain: differences add like the values do, so no prefix sum is
+//! needed and a constant block costs nothing. Everything else (minimum, maximum, exceptions) goes
+//! through [`merge`], which works on absolute codes.
 //!
 //! Every function here is `inline(always)` into the level's `#[target_feature]` entry points, where
 //! the intrinsics of the `Isa` become single instructions.
 
 mod fold_store;
 mod merge;
+pub(super) mod mixed;
 mod reader;
 mod writer;
 
@@ -24,7 +25,8 @@ use crate::element::Float;
 use crate::op::{self, LatticeOp};
 pub(super) use fold_store::fold_store;
 use merge::merge;
-use reader::{ChunkReader, FromChunk, FromFloats, Output, Source, padded, weighed};
+use mixed::OutOfLine;
+use reader::{ChunkReader, FromChunk, FromFloats, Output, Source, padded};
 use writer::ChunkWriter;
 
 /// One block of 32 codes in an instruction set's registers. It knows the code type, not the
@@ -33,7 +35,7 @@ use writer::ChunkWriter;
 /// # Safety
 /// All methods require the instruction set. `pack` may write
 /// [`STORE_SLACK`](super::STORE_SLACK) bytes past the 4·c it fills, `unpack` may read
-/// [`PAD`](super::PAD) bytes past them.
+/// [`PAD`](super::PAD) bytes past them. A block lies in memory as its codes in order.
 pub(super) unsafe trait Isa<C: Code>: Copy {
     /// 32 codes, residuals or zig-zag residuals.
     type Block: Copy;
@@ -59,13 +61,48 @@ pub(super) unsafe trait Isa<C: Code>: Copy {
     /// Writes 32 values of `width` ≥ 1 bits, 4·`width` bytes.
     unsafe fn pack(zigzags: Self::Block, width: u32, dst: *mut u8);
     unsafe fn unpack(src: *const u8, width: u32) -> Self::Block;
+    /// The codes.
+    #[inline(always)]
+    unsafe fn to_array(codes: Self::Block) -> [C; BLOCK] {
+        const { assert!(size_of::<Self::Block>() == size_of::<[C; BLOCK]>()) };
+        // SAFETY: by the trait's contract that is what a block is; any bits are codes.
+        unsafe { core::mem::transmute_copy(&codes) }
+    }
+    #[inline(always)]
+    unsafe fn from_array(codes: [C; BLOCK]) -> Self::Block {
+        const { assert!(size_of::<Self::Block>() == size_of::<[C; BLOCK]>()) };
+        // SAFETY: as above.
+        unsafe { core::mem::transmute_copy(&codes) }
+    }
+    /// Those codes whose bit is set, at least one, and behind them the last again.
+    #[inline(always)]
+    unsafe fn dense(codes: &[C; BLOCK], chosen: u32) -> [C; BLOCK] {
+        let (mut dense, mut n) = ([C::ZERO; BLOCK], 0);
+        for (i, &code) in codes.iter().enumerate() {
+            dense[n % BLOCK] = code;
+            n += (chosen >> i & 1) as usize;
+        }
+        let last = dense[(n - 1) % BLOCK];
+        dense.iter_mut().skip(n).for_each(|code| *code = last);
+        dense
+    }
+    /// Inverse of `dense`; other codes may be anything.
+    #[inline(always)]
+    unsafe fn spread(dense: &[C; BLOCK], chosen: u32) -> [C; BLOCK] {
+        let mut n = 0;
+        core::array::from_fn(|i| {
+            let code = dense[n % BLOCK];
+            n += (chosen >> i & 1) as usize;
+            code
+        })
+    }
 }
 
 /// From 32 values to their codes and back: all that an instruction set knows of an element type.
 ///
 /// # Safety
 /// All methods require the instruction set. Pointers must be valid for 32 values, unaligned.
-pub(super) unsafe trait Convert<T: Float>: Isa<T::Code> {
+pub(super) unsafe trait Convert<T: Float>: Isa<T::Code> + OutOfLine<T> {
     /// Codes of 32 values, and whether every value is on the lattice (docs/guarantees.md, "Check"):
     /// q = round-to-even(x·inverse); |q| ≤ limit; |x − q·step| < bound. (Rounding q·step to `T`
     /// changes nothing: what passes is a value.)
@@ -107,7 +144,7 @@ pub(super) unsafe fn encode<T: Float, S: Convert<T>>(
 }
 
 /// # Safety
-/// As for [`ChunkWriter::codes`]; 32 values, of which `n` are the chunk's.
+/// As for [`ChunkWriter::codes`]; 32 values, the first `n` of them the chunk's.
 #[inline(always)]
 unsafe fn encode_block<T: Float, S: Convert<T>>(
     out: &mut ChunkWriter<T, S>,
@@ -122,12 +159,7 @@ unsafe fn encode_block<T: Float, S: Convert<T>>(
         if on_lattice {
             out.codes(block, codes);
         } else {
-            let values = core::slice::from_raw_parts(values, n);
-            if lattice.weight == T::ONE {
-                out.verbatim(block, values);
-            } else {
-                out.verbatim(block, &weighed(values.as_ptr(), n, lattice.weight)[..n]);
-            }
+            out.mixed(block, n, &S::of_values(values, lattice));
         }
     }
 }
@@ -184,7 +216,7 @@ pub(super) unsafe fn fold<T: Float, S: Convert<T>>(
 /// The residuals of `local` plus those of the chunk; `None` if a local block is not on the lattice.
 ///
 /// # Safety
-/// As for [`fold`]; the view has no verbatim block.
+/// As for [`fold`]; the view has no exceptions.
 #[inline(always)]
 unsafe fn fold_sum<T: Float, S: Convert<T>>(
     view: &ChunkView<'_, T>,
@@ -276,7 +308,7 @@ pub(super) unsafe fn combine<T: Float, S: Convert<T>>(
 /// hZCCL's four paths (SC'24, "hZ-dynamic"), visiting only blocks that are occupied on some side.
 ///
 /// # Safety
-/// As for [`combine`]; no view has a verbatim block.
+/// As for [`combine`]; no view has exceptions.
 #[inline(always)]
 unsafe fn combine_sum<T: Float, S: Convert<T>>(
     a: &ChunkView<'_, T>,

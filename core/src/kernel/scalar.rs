@@ -2,10 +2,12 @@
 //!
 //! Other levels must give the same bytes. Cost: about 1 to 2 GB/s of uncompressed `f32` a core.
 
+use super::generic::mixed::{Before, Loaded, Mixed, OutOfLine, Stored, out_of_line};
 use super::generic::{self, Convert, Isa};
-use super::{BLOCK, Code, Kernels, Lattice};
+use super::{BLOCK, Code, Kernels, Lattice, Scale};
 use crate::element::sealed::Wide;
 use crate::element::{Float, bf16, f16};
+use crate::op::LatticeOp;
 use core::array;
 
 /// Portable Rust.
@@ -22,12 +24,8 @@ unsafe impl<T: Float> Convert<T> for Scalar {
         let mut codes = [T::Code::ZERO; BLOCK];
         let mut on_lattice = true;
         for (code, x) in codes.iter_mut().zip(values) {
-            let x = x.widen();
-            let t = x * lattice.inverse;
-            let nearest = (t + T::Wide::ROUNDER) - T::Wide::ROUNDER;
-            let error = (x - nearest * lattice.step).abs();
-            on_lattice &= (nearest.abs() <= lattice.limit) & (error < lattice.bound);
-            *code = nearest.to_code();
+            on_lattice &= is_on_lattice(x, lattice);
+            *code = nearest(x, lattice).to_code();
         }
         (codes, on_lattice)
     }
@@ -39,6 +37,8 @@ unsafe impl<T: Float> Convert<T> for Scalar {
         unsafe { dst.cast::<[T; BLOCK]>().write_unaligned(values) };
     }
 }
+
+out_of_line!([T: Float] T, Scalar);
 
 // SAFETY: as above.
 unsafe impl<C: Code> Isa<C> for Scalar {
@@ -123,6 +123,21 @@ unsafe impl<C: Code> Isa<C> for Scalar {
         // SAFETY: the caller gives 4·width readable bytes and PAD more.
         unsafe { unpack_bits(src, width) }.map(C::from_bits)
     }
+}
+
+/// The code of a value, before it is one.
+#[inline(always)]
+fn nearest<T: Float>(x: T, lattice: &Lattice<T>) -> T::Wide {
+    let t = x.widen() * lattice.inverse;
+    (t + T::Wide::ROUNDER) - T::Wide::ROUNDER
+}
+
+/// Whether its code stands for a value (docs/guarantees.md, "The check").
+#[inline(always)]
+pub(super) fn is_on_lattice<T: Float>(x: T, lattice: &Lattice<T>) -> bool {
+    let nearest = nearest(x, lattice);
+    let error = (x.widen() - nearest * lattice.step).abs();
+    (nearest.abs() <= lattice.limit) & (error < lattice.bound)
 }
 
 /// Value i at bit i·width, little-endian; 4·width bytes, in pieces of 8 (up to 7 bytes of slack).

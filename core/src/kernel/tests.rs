@@ -1,5 +1,6 @@
 //! Every level through one runner: the bytes of the scalar level, and the bound, are the oracle.
 
+mod exceptions;
 mod sixteen;
 
 use super::chunk::ChunkView;
@@ -171,7 +172,7 @@ fn one_pass_is_two_for_all<T: Float>() {
         .into_iter()
         .chain([Quantum::LOSSLESS]);
     for n in COUNTS {
-        // Verbatim blocks on no side, on either alone, on both.
+        // Exceptions on no side, on either alone, on both.
         for specials in 0..4 {
             let (x, y) = (field::<T>(n, 1, specials & 1 != 0), field::<T>(n, 2, specials & 2 != 0));
             let raw = encoded(&Raw::new(), &x);
@@ -293,9 +294,9 @@ fn constant_data_cost_a_few_bytes_a_chunk() {
     let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3).unwrap(), 1);
     // One tag and one code a chunk (7.0 is 3556 steps), four bytes of index, a header and the pad.
     assert_eq!(encoded(&codec, &[7.0; 8192]).len(), 24 + 2 * (4 + 1 + 2) + PAD);
-    // A fill value beyond the lattice is stored once a block.
+    // A fill value beyond the lattice is stored once a chunk, but for a byte a block.
     let fill = encoded(&codec, &[1e30; 8192]);
-    assert_eq!(fill.len(), 24 + 2 * (4 + 1 + 128 * 5 + 1) + PAD);
+    assert_eq!(fill.len(), 24 + 2 * (4 + 1 + 4 + 128 + 1) + PAD);
     assert_eq!(decoded(&codec, &fill, 8192), [1e30; 8192]);
 }
 

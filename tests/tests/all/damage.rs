@@ -187,6 +187,7 @@ fn frames<T: Float>() -> Vec<(Vec<u8>, Vec<T>)> {
         of(200, &|i| if (64..128).contains(&i) { noise(i) } else { 2.0 }), // sparse
         of(100, &|_| 7.0),                                                 // constant
         of(70, &|_| 9.96921e36),                                           // repeats only
+        of(75, &|i| [f64::NAN, 1e30, noise(i), noise(i)][Random(i as u64).bits() as usize % 4]),
         special,
         data::smooth(3, 4096 + 50), // two chunks
         data::rough(5, 2 * 4096 + 1),
@@ -238,7 +239,7 @@ fn mutate(random: &mut Random, frame: &mut Vec<u8>, other: &[u8]) {
         match choice {
             0..4 => frame[a % n] ^= 1 << (b % 8),
             4 => frame[a % n] = b as u8,
-            5 => frame[a % n] = [0, 1, 0x7f, 0x80, 0xfe, 0xff][b % 6],
+            5 => frame[a % n] = [0, 1, 0x7f, 0x80, 0xa0, 0xfd, 0xfe, 0xff][b % 8],
             // The header and the index, where lengths are.
             6 | 7 => frame[a % n.min(36)] = b as u8,
             // The last chunk's trailer, in front of the pad: first code, bitmap, widths.

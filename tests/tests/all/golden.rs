@@ -56,27 +56,27 @@ fn codes(codes: impl IntoIterator<Item = i32>) -> Vec<f64> {
 
 #[test]
 fn the_versions_are_those_of_these_bytes() {
-    assert_eq!((fz_light::VERSION, frame::VERSION), (1, 4));
+    assert_eq!((fz_light::VERSION, frame::VERSION), (2, 4));
 }
 
 #[test]
 fn no_values() {
-    check::<f32>(&[], "0101000001000000 000000000080ef3f 0000000000000000", &[]);
-    check::<f64>(&[], "0102000001000000 000000000080ef3f 0000000000000000", &[]);
+    check::<f32>(&[], "0201000001000000 000000000080ef3f 0000000000000000", &[]);
+    check::<f64>(&[], "0202000001000000 000000000080ef3f 0000000000000000", &[]);
 }
 
 #[test]
 fn a_constant_chunk() {
     check::<f32>(
         &[7.0; 100],
-        "0101000001000000 000000000080ef3f 6400000000000000 \
+        "0201000001000000 000000000080ef3f 6400000000000000 \
          02000000 \
          0407",
         &[STEP * 7.0; 100],
     );
     check::<f64>(
         &[-300.0; 40],
-        "0102000001000000 000000000080ef3f 2800000000000000 \
+        "0202000001000000 000000000080ef3f 2800000000000000 \
          03000000 \
          14cffe",
         &[STEP * -305.0; 40],
@@ -89,14 +89,14 @@ fn a_dense_chunk() {
     let x = codes((0..32).map(|i| 5 + i % 2));
     check::<f32>(
         &floats(&x),
-        "0101000001000000 000000000080ef3f 2000000000000000 \
+        "0201000001000000 000000000080ef3f 2000000000000000 \
          0b000000 \
          0198999999999999990205",
         &x,
     );
     check::<f64>(
         &x,
-        "0102000001000000 000000000080ef3f 2000000000000000 \
+        "0202000001000000 000000000080ef3f 2000000000000000 \
          0b000000 \
          0198999999999999990205",
         &x,
@@ -118,7 +118,7 @@ fn a_sparse_chunk_with_a_tail() {
     }));
     check::<f32>(
         &floats(&x),
-        "0101000001000000 000000000080ef3f 6800000000000000 \
+        "0201000001000000 000000000080ef3f 6800000000000000 \
          35000000 \
          000000000000000000000000d0070000000000000000000000000000000000000000000000000000 \
          0000000000800000000b010a00",
@@ -126,7 +126,7 @@ fn a_sparse_chunk_with_a_tail() {
     );
     check::<f64>(
         &x,
-        "0102000001000000 000000000080ef3f 6800000000000000 \
+        "0202000001000000 000000000080ef3f 6800000000000000 \
          35000000 \
          000000000000000000000000d0070000000000000000000000000000000000000000000000000000 \
          0000000000800000000b010a00",
@@ -135,26 +135,78 @@ fn a_sparse_chunk_with_a_tail() {
 }
 
 #[test]
-fn repeated_and_verbatim_blocks_with_a_tail() {
-    // Block 0 a fill value, block 1 codes, block 2 (two values) verbatim.
+fn exceptions_and_a_tail() {
+    // Block 0 a fill value, block 1 codes, block 2 (two values) an exception and a code.
     let mut x = vec![1e30; 32];
     x.extend(codes(0..32));
     x.extend([f64::NAN, 0.25]);
-    let fill = f64::from(1e30f32);
     let mut y = x.clone();
-    y[..32].fill(fill);
+    y[..32].fill(f64::from(1e30f32));
+    y[65] = 0.0;
     check::<f32>(
         &floats(&x),
-        "0101000001000000 000000000080ef3f 4200000000000000 \
-         19000000 \
-         03caf24971a8aaaaaaaaaaaaaa0000c07f0000803efe02ff00",
+        "0201000001000000 000000000080ef3f 4200000000000000 \
+         32000000 \
+         03caf24971a8aaaaaaaaaaaaaa01000000013d000000000000000000000000000000000000000000 \
+         00000000c07ffe028600",
+        &y,
+    );
+    y[..32].fill(1e30);
+    check::<f64>(
+        &x,
+        "0202000001000000 000000000080ef3f 4200000000000000 \
+         3a000000 \
+         03ea8ca039593e2946a8aaaaaaaaaaaaaa01000000013d0000000000000000000000000000000000 \
+         000000000000000000000000f87ffe028600",
+        &y,
+    );
+}
+
+#[test]
+fn exceptions_that_repeat_are_stored_once() {
+    let nan = f64::NAN;
+    // The canonical NaN before anything else; two values and all others like the second; some of
+    // each; more that repeat it beside codes; all different.
+    let mut x = vec![nan; 32];
+    x.extend((0..32).map(|i| if i % 5 == 2 { nan } else { STEP * f64::from(i % 3) }));
+    x.extend((0..32).map(|i| if i < 3 { 1e30 } else { -1e30 }));
+    x.extend([-1e30; 32]);
+    x.extend((0..32).map(|i| if i < 30 { -1e30 } else { STEP * 7.0 }));
+    x.extend((0..32).map(|i| [1e30, 3.0 * STEP, nan, nan][i % 4]));
+    x.extend([nan, 1e30]);
+    let mut y = x.clone();
+    let fill = f64::from(1e30f32);
+    y.iter_mut().filter(|y| y.abs() == 1e30).for_each(|y| *y = fill.copysign(*y));
+    check::<f32>(
+        &floats(&x),
+        "0201000001000000 000000000080ef3f c200000000000000 \
+         0a010000 \
+         03841042080050a4715234451a274513caf24971caf24971caf24971caf249f1caf249f1caf249f1 \
+         caf249f1caf249f1caf249f1caf249f1caf249f1caf249f1caf249f1caf249f1caf249f1caf249f1 \
+         caf249f1caf249f1caf249f1caf249f1caf249f1caf249f1caf249f1caf249f1caf249f1caf249f1 \
+         caf249f1caf249f1caf249f1caf249f1caf249f1caf249f1ffffff3f000cdddddddd17070000caf2 \
+         49710000c07f0000c07fcaf249710000c07f0000c07fcaf249710000c07f0000c07fcaf249710000 \
+         c07f0000c07fcaf249710000c07f0000c07fcaf249710000c07f0000c07fcaf249710000c07f0000 \
+         c07fcaf249710000c07f0000c07fcaf24971fd83fffd8483ff00",
         &y,
     );
     check::<f64>(
         &x,
-        "0102000001000000 000000000080ef3f 4200000000000000 \
-         25000000 \
-         03ea8ca039593e2946a8aaaaaaaaaaaaaa000000000000f87f000000000000d03ffe02ff00",
+        "0202000001000000 000000000080ef3f c200000000000000 \
+         ee010000 \
+         03841042080050a4715234451a274513ea8ca039593e2946ea8ca039593e2946ea8ca039593e2946 \
+         ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6 \
+         ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6 \
+         ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6 \
+         ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6 \
+         ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6 \
+         ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6ea8ca039593e29c6ffffff3f000cdddd \
+         dddd17070000ea8ca039593e2946000000000000f87f000000000000f87fea8ca039593e29460000 \
+         00000000f87f000000000000f87fea8ca039593e2946000000000000f87f000000000000f87fea8c \
+         a039593e2946000000000000f87f000000000000f87fea8ca039593e2946000000000000f87f0000 \
+         00000000f87fea8ca039593e2946000000000000f87f000000000000f87fea8ca039593e29460000 \
+         00000000f87f000000000000f87fea8ca039593e2946000000000000f87f000000000000f87fea8c \
+         a039593e2946fd83fffd8483ff00",
         &x,
     );
 }
@@ -163,7 +215,7 @@ fn repeated_and_verbatim_blocks_with_a_tail() {
 fn sixteen_bits<T: Float>([constant, mixed]: [&str; 2]) {
     check::<T>(&floats(&[7.0; 100]), constant, &[7.0; 100]);
     // A repeated infinity, points and what lies half way between two, values that are no closer
-    // than points are, verbatim ones.
+    // than points are, an exception.
     let mut x = vec![f64::INFINITY; 32];
     x.extend((0..32).map(|i| 0.5 * f64::from(i)));
     x.extend((0..32).map(|i| 300.0 + 2.0 * f64::from(i % 3)));
@@ -171,31 +223,35 @@ fn sixteen_bits<T: Float>([constant, mixed]: [&str; 2]) {
     x.extend([f64::NAN, 0.25]);
     let x = floats::<T>(&x);
     let mut y: Vec<f64> = x.iter().map(|x| x.to_f64()).collect();
-    y[32..64].iter_mut().for_each(|y| *y = y.round_ties_even());
+    y[32..].iter_mut().for_each(|y| *y = y.round_ties_even());
     check(&x, mixed, &y);
 }
 
 #[test]
 fn f16_and_bf16() {
     sixteen_bits::<f16>([
-        "0103000001000000 000000000000f03f 6400000000000000 \
+        "0203000001000000 000000000000f03f 6400000000000000 \
          02000000 \
          0407",
-        "0103000001000000 000000000000f03f 8200000000000000 \
-         71000000 \
+        "0203000001000000 000000000000f03f 8200000000000000 \
+         ab000000 \
          03007ca0a0a0a0a0a0a0a0381240c0010410700001041c400001071040c0010410700001041c4000 \
          01071040c0010410700001a88d000e4002380009e00024800390000e4002380009e0002480039000 \
-         0e4002380009e00024800390000e4002380009e0002480007e0034fe020a0dff00",
+         0e4002380009e00024800390000e4002380009e00024800100000001072000000000000000000000 \
+         00000000000000000000000000000000000000000000000000000000000000000000000000000000 \
+         000000007efe020a0d8e00",
     ]);
     sixteen_bits::<bf16>([
-        "0104000001000000 000000000000f03f 6400000000000000 \
+        "0204000001000000 000000000000f03f 6400000000000000 \
          02000000 \
          0407",
-        "0104000001000000 000000000000f03f 8200000000000000 \
-         71000000 \
+        "0204000001000000 000000000000f03f 8200000000000000 \
+         a7000000 \
          03807fa0a0a0a0a0a0a0a0381240c0010410700001041c400001071040c0010410700001041c4000 \
          01071040c0010410700001a40d00fe3f00f8ff00e0ff0380ff0f00fe3f00f8ff00e0ff0380ff0f00 \
-         fe3f00f8ff00e0ff0380ff0f00fe3f00f8ff00e0ff0380c07f803efe020a0dff00",
+         fe3f00f8ff00e0ff0380ff0f00fe3f00f8ff00e0ff03800100000001ff1f00000000000000000000 \
+         000000000000000000000000000000000000000000000000000000000000000000000000000000c0 \
+         7ffe020a0d8d00",
     ]);
 }
 
@@ -206,7 +262,7 @@ fn a_sum_of_two_operands() {
     let frame = coding::encode(&codec, &x);
     let expected = [
         from_hex(
-            "0101000002000000 000000000080ef3f 2000000000000000 \
+            "0201000002000000 000000000080ef3f 2000000000000000 \
          0f000000 \
          01e0388ee3388ee3388ee3388e030a",
         ),
@@ -229,7 +285,7 @@ fn chunks_end_where_the_index_says() {
     x.push(STEP * 100_000.0);
     check::<f32>(
         &floats(&x),
-        "0101000001000000 000000000080ef3f 0110000000000000 \
+        "0201000001000000 000000000080ef3f 0110000000000000 \
          0200000007000000 \
          040024a0860100",
         &x,
@@ -308,8 +364,8 @@ fn a_message() {
 fn the_example_of_the_documentation() {
     let mut x = vec![300.0f32; 32];
     x.extend((0..32).map(|i| 300.0 + (i % 3) as f32));
-    x.extend([f32::NAN; 32]);
-    x.extend([299.0, 1e30, -0.0]);
+    x.extend([1e30; 32]);
+    x.extend([299.0, f32::NAN, 298.0, f32::NAN]);
     let codec = FzLight::<f32>::new(Quantum::new::<f32>(32.0 / 63.0).expect("a bound"), 1);
     let payload = coding::encode(&codec, &x);
     let call = CallHeader {
@@ -325,7 +381,7 @@ fn the_example_of_the_documentation() {
         schedule: 0,
         lanes: 4,
         root: 0,
-        count: 99,
+        count: 100,
         measure: Measure::Lattice,
         step: 1.0,
     };
@@ -337,7 +393,7 @@ fn the_example_of_the_documentation() {
         from: Rank(1),
         part: 0,
         round: 0,
-        n_values: 99,
+        n_values: 100,
         n_bytes,
         operands: 1,
     };
@@ -345,10 +401,10 @@ fn the_example_of_the_documentation() {
     header.emit(&mut message, true);
     let expected = [
         from_hex(
-            "4657040010000101070a0000 01000000 6300000000000000 000000000000f03f \
-             00000000 00000000 00000000 63000000 01000000 01000000 e266c90a4f05f4a5 \
-             0101000001000000 000000000000f03f 6300000000000000 1f000000 12 e8baaeebbaaeebba 0000c07f \
-             00809543caf2497100000080 02feff 0e 2c01",
+            "4657040010000101070a0000 01000000 6400000000000000 000000000000f03f \
+             00000000 00000000 00000000 64000000 01000000 01000000 e765a9239dbba97c \
+             0201000001000000 000000000000f03f 6400000000000000 24000000 12 e8baaeebbaaeebba \
+             caf24971 0a000000 01 0700000000000000 0000c07f 02fe82 0e 2c01",
         ),
         vec![0; 64],
     ]
@@ -362,8 +418,8 @@ fn the_compressed_array_of_the_documentation() {
     let values = [300.0f32; 100];
     let expected = [
         from_hex(
-            "46575a3101010000 6400000000000000 000000000000f03f 100441100441e03f 4f33b489835585a8 \
-             5f000000 0101000001000000 000000000000f03f 6400000000000000 03000000 14 2c01",
+            "46575a3101010000 6400000000000000 000000000000f03f 100441100441e03f 060e027f2d4c930a \
+             5f000000 0201000001000000 000000000000f03f 6400000000000000 03000000 14 2c01",
         ),
         vec![0; 64],
     ]

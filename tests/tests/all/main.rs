@@ -11,6 +11,7 @@ mod cost;
 mod counts;
 mod damage;
 mod exact;
+mod exceptions;
 mod extremes;
 mod failures;
 mod fences;

@@ -25,7 +25,7 @@ fn shared(folder: &str) -> Option<PathBuf> {
 }
 
 /// Name and values of every field of this type; none if the folder is not there.
-fn fields<T: Float>() -> Vec<(String, Vec<T>)> {
+pub(crate) fn fields<T: Float>() -> Vec<(String, Vec<T>)> {
     let Some(folder) = shared("data") else { return Vec::new() };
     let extension = if T::BYTES == 4 { ".f32" } else { ".f64" };
     let mut fields: Vec<_> = fs::read_dir(folder)

@@ -114,12 +114,13 @@ fn parts_of_the_time_add_up_to_no_more_than_the_whole() {
 }
 
 #[test]
-fn verbatim_blocks_are_counted() {
+fn blocks_with_exceptions_are_counted_and_exceptions_too() {
     let reports = THREADS.run(2, |mut comm| {
         let mut x = vec![1.0f32; COUNT];
         if comm.rank() == Rank(0) {
             // Two blocks of the part that rank 0 encodes first, part 1, and one that rank 1 does.
-            (x[COUNT / 2 + 5], x[COUNT / 2 + 70]) = (f32::NAN, f32::INFINITY);
+            x[COUNT / 2 + 5..COUNT / 2 + 9].fill(f32::NAN);
+            x[COUNT / 2 + 70] = f32::INFINITY;
         } else {
             x[100] = f32::NAN;
         }
@@ -129,6 +130,8 @@ fn verbatim_blocks_are_counted() {
     // Each is met twice: where it is encoded, and where the frame with it is folded.
     assert_eq!(reports[0].blocks.verbatim, 2 + 1);
     assert_eq!(reports[1].blocks.verbatim, 1 + 2);
+    assert_eq!(reports[0].blocks.exceptions, 5 + 1);
+    assert_eq!(reports[1].blocks.exceptions, 1 + 5);
 }
 
 #[test]

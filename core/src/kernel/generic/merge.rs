@@ -1,14 +1,15 @@
 //! Reductions on absolute codes, for what cannot stay in the residual domain: minimum, maximum, and
-//! chunks with verbatim blocks.
+//! chunks with exceptions.
 
 use super::super::{BLOCK, Encoded, Lattice};
 use super::Convert;
 use super::reader::{Block, Source};
 use super::writer::ChunkWriter;
 use crate::element::Float;
-use crate::op::{self, LatticeOp};
+use crate::op::LatticeOp;
 
-/// Block by block on absolute codes. Where either side is verbatim, so is the result: a ⊕ b in `T`.
+/// Block by block on absolute codes. An exception of either side is one of the result: a ⊕ b in
+/// `T`.
 ///
 /// # Safety
 /// The level's instruction set; `dst` of `max_chunk_len` bytes; sources of `n_values`.
@@ -34,7 +35,7 @@ pub(super) unsafe fn merge<T: Float, S: Convert<T>>(
     }
 }
 
-/// x ⊕ y. Where either side is verbatim, so is the result: computed in `T`.
+/// x ⊕ y. An exception of either is one of the result, computed in `T`.
 ///
 /// # Safety
 /// The level's instruction set.
@@ -53,18 +54,7 @@ pub(super) unsafe fn join<T: Float, S: Convert<T>>(
                 LatticeOp::Min => S::min(x, y),
                 LatticeOp::Max => S::max(x, y),
             }),
-            (x, y) => {
-                let step = lattice.step * lattice.weight.widen();
-                let (mut x, y) = (x.values(step), y.values(step));
-                for (x, y) in x.iter_mut().zip(y) {
-                    *x = match op {
-                        LatticeOp::Sum => op::sum(*x, y),
-                        LatticeOp::Min => op::minimum(*x, y),
-                        LatticeOp::Max => op::maximum(*x, y),
-                    };
-                }
-                Block::Values(x)
-            }
+            (x, y) => Block::Mixed(S::join(op, &x.mixed(), &y.mixed(), lattice)),
         }
     }
 }

@@ -1,20 +1,20 @@
 //! Reading blocks in order: of a chunk as they are, and of a chunk or of floats as absolute codes.
 
-use super::super::chunk::{ChunkView, REPEAT};
+use super::super::chunk::{ChunkView, MIXED};
 use super::super::prefetch;
 use super::super::stores::{self, Stores, can_stream};
 use super::super::{BLOCK, Lattice, Scale};
 use super::Convert;
+use super::mixed::{Before, Loaded, Mixed};
 use crate::element::Float;
-use crate::op::{divide, weigh};
-use core::marker::PhantomData;
 
 /// Walks the blocks of a chunk in order.
 pub(super) struct ChunkReader<'a, T: Float> {
     payload: *const u8,
     widths: core::slice::Iter<'a, u8>,
     occupied: [u64; 2],
-    element: PhantomData<T>,
+    /// The last exception.
+    exception: T,
 }
 
 impl<'a, T: Float> ChunkReader<'a, T> {
@@ -24,7 +24,7 @@ impl<'a, T: Float> ChunkReader<'a, T> {
             payload: view.payload().as_ptr(),
             widths: view.widths().iter(),
             occupied: view.occupied(),
-            element: PhantomData,
+            exception: T::QUIET_NAN,
         }
     }
 
@@ -49,47 +49,27 @@ impl<'a, T: Float> ChunkReader<'a, T> {
         at
     }
 
-    /// The values of a verbatim block.
+    /// A block of `n` values with exceptions.
     ///
     /// # Safety
-    /// `width` must be what [`width`](Self::width) just returned, VERBATIM or REPEAT, for a block
-    /// of `n_values`.
+    /// The level's instruction set; `width` must be what [`width`](Self::width) just returned for
+    /// the block, MIXED or above.
     #[inline(always)]
-    pub(super) unsafe fn special(&mut self, width: u8, n_values: usize) -> [T; BLOCK] {
-        let stored = if width == REPEAT { 1 } else { n_values };
-        // SAFETY: the view's sizes were checked: n_values, or one, are in the payload.
-        unsafe { load_verbatim(self.take(stored * T::BYTES), stored) }
+    pub(super) unsafe fn mixed<S: Convert<T>>(
+        &mut self,
+        width: u8,
+        n: usize,
+        code: T::Code,
+    ) -> Loaded<T> {
+        // SAFETY: the view's heads of blocks and sizes were checked.
+        unsafe {
+            let before = Before { code, exception: self.exception };
+            let loaded = S::load(width, n, self.payload, before);
+            self.payload = self.payload.add(loaded.n_bytes);
+            self.exception = loaded.after.exception;
+            loaded
+        }
     }
-}
-
-/// The values of a verbatim block of which `stored` are there, filled up with the first. It takes
-/// no reader, so that a reader's fields never need to leave their registers.
-///
-/// # Safety
-/// `src` must be readable for the values.
-#[cold]
-#[inline(never)]
-unsafe fn load_verbatim<T: Float>(src: *const u8, stored: usize) -> [T; BLOCK] {
-    // SAFETY: by the caller's promise; at least one value is stored.
-    unsafe {
-        let mut values = [src.cast::<T>().read_unaligned(); BLOCK];
-        values.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(src, stored * T::BYTES);
-        values
-    }
-}
-
-/// Own values of a block that goes verbatim, by their weight; where there are fewer than 32, filled
-/// up with the first.
-///
-/// # Safety
-/// `src` must be readable for `n` values, at least one.
-#[cold]
-#[inline(never)]
-pub(super) unsafe fn weighed<T: Float>(src: *const T, n: usize, weight: T) -> [T; BLOCK] {
-    // SAFETY: by the caller's promise.
-    let mut values = unsafe { load_verbatim::<T>(src.cast(), n) };
-    weigh(&mut values, weight);
-    values
 }
 
 /// The block at `block`, padded with its last value (whose residuals are then zero) if it is short.
@@ -101,26 +81,22 @@ pub(super) fn padded<T: Float>(src: &[T], block: usize) -> [T; BLOCK] {
     values
 }
 
-/// A block between reading and writing: codes, or values that are on no lattice.
+/// A block between reading and writing: codes, or beside them values that are on no lattice.
 #[derive(Clone, Copy)]
 pub(super) enum Block<T: Float, S: Convert<T>> {
     Codes(S::Block),
-    Values([T; BLOCK]),
+    Mixed(Mixed<T>),
 }
 
 impl<T: Float, S: Convert<T>> Block<T, S> {
     /// # Safety
     /// The level's instruction set.
     #[inline(always)]
-    pub(super) unsafe fn values(self, step: T::Wide) -> [T; BLOCK] {
+    pub(super) unsafe fn mixed(self) -> Mixed<T> {
         match self {
-            Self::Values(values) => values,
-            Self::Codes(codes) => {
-                let mut values = [T::ZERO; BLOCK];
-                // SAFETY: room for 32 values.
-                unsafe { S::dequantise(codes, step, values.as_mut_ptr()) };
-                values
-            }
+            Self::Mixed(block) => block,
+            // SAFETY: by the caller's promise.
+            Self::Codes(codes) => Mixed::of_codes(unsafe { S::to_array(codes) }),
         }
     }
 
@@ -134,14 +110,12 @@ impl<T: Float, S: Convert<T>> Block<T, S> {
         unsafe {
             match self {
                 Self::Codes(codes) if n == BLOCK => S::dequantise(codes, scale.of_codes, at),
-                Self::Codes(_) => {
-                    let values = self.values(scale.of_codes);
+                Self::Codes(codes) => {
+                    let mut values = [T::ZERO; BLOCK];
+                    S::dequantise(codes, scale.of_codes, values.as_mut_ptr());
                     at.copy_from_nonoverlapping(values.as_ptr(), n);
                 }
-                Self::Values(mut values) => {
-                    divide(&mut values, scale.divisor);
-                    at.copy_from_nonoverlapping(values.as_ptr(), n);
-                }
+                Self::Mixed(block) => S::decode(&block, scale, n, at),
             }
         }
     }
@@ -222,7 +196,12 @@ impl<T: Float, S: Convert<T>> Source<T, S> for FromChunk<'_, T, S> {
         unsafe {
             match width {
                 0 => Block::Codes(S::fill(self.before)),
-                REPEAT.. => Block::Values(self.reader.special(width, n)),
+                MIXED.. => {
+                    let before = S::first(S::fill(self.before));
+                    let loaded = self.reader.mixed::<S>(width, n, before);
+                    self.before = S::splat(loaded.after.code);
+                    Block::Mixed(loaded.block)
+                }
                 _ => {
                     let at = self.reader.take(4 * usize::from(width));
                     let residuals = S::unzigzag(S::unpack(at, u32::from(width)));
@@ -252,7 +231,7 @@ impl<T: Float, S: Convert<T>> Source<T, S> for FromFloats<'_, T> {
                 if on_lattice {
                     Block::Codes(codes)
                 } else {
-                    Block::Values(weighed(at, BLOCK, self.lattice.weight))
+                    Block::Mixed(S::of_values(at, self.lattice))
                 }
             } else {
                 let values = padded(core::slice::from_raw_parts(at, n), 0);
@@ -260,7 +239,7 @@ impl<T: Float, S: Convert<T>> Source<T, S> for FromFloats<'_, T> {
                 if on_lattice {
                     Block::Codes(codes)
                 } else {
-                    Block::Values(weighed(values.as_ptr(), BLOCK, self.lattice.weight))
+                    Block::Mixed(S::of_values(values.as_ptr(), self.lattice))
                 }
             }
         }

@@ -1,8 +1,9 @@
 //! Writing a chunk: blocks in order, then the trailer.
 
-use super::super::chunk::{CONSTANT, DENSE, FIRST_SIZE_SHIFT, REPEAT, SPECIAL, VERBATIM};
+use super::super::chunk::{CONSTANT, DENSE, FIRST_SIZE_SHIFT, SPECIAL};
 use super::super::{BLOCKS, Code, Encoded};
 use super::Convert;
+use super::mixed::Mixed;
 use super::reader::Block;
 use crate::element::Float;
 
@@ -12,10 +13,13 @@ pub(super) struct ChunkWriter<T: Float, S: Convert<T>> {
     payload: *mut u8,
     pub(super) first: T::Code,
     before: Option<S::Carry>,
+    /// The last exception.
+    exception: T,
     occupied: [u64; 2],
     widths: [u8; BLOCKS],
     n_widths: usize,
     verbatim_blocks: u32,
+    exceptions: u32,
 }
 
 impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
@@ -29,10 +33,12 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
             payload: unsafe { dst.add(1) },
             first: T::Code::ZERO,
             before: None,
+            exception: T::QUIET_NAN,
             occupied: [0; 2],
             widths: [0; BLOCKS],
             n_widths: 0,
             verbatim_blocks: 0,
+            exceptions: 0,
         }
     }
 
@@ -73,7 +79,7 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
         unsafe {
             match content {
                 Block::Codes(codes) => self.codes(block, *codes),
-                Block::Values(values) => self.verbatim(block, &values[..n]),
+                Block::Mixed(content) => self.mixed(block, n, content),
             }
         }
     }
@@ -121,19 +127,28 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
         }
     }
 
-    /// Block `block` is these values as they are. The chain of codes passes over it.
+    /// Block `block`, of `n` values, has exceptions. The chain of codes passes over them.
     ///
     /// # Safety
     /// As for [`codes`](Self::codes).
     #[inline(always)]
-    pub(super) unsafe fn verbatim(&mut self, block: usize, values: &[T]) {
+    pub(super) unsafe fn mixed(&mut self, block: usize, n: usize, content: &Mixed<T>) {
         self.verbatim_blocks += 1;
-        // SAFETY: a verbatim block is no larger than the widest packed one, which is in
-        // `max_chunk_len`: no type is wider than its codes.
+        // SAFETY: the caller has the instruction set; `max_chunk_len` counts the largest block that
+        // has exceptions.
         unsafe {
-            let (width, n_bytes) = store_verbatim(values, self.payload);
-            self.occupy(block, width);
-            self.payload = self.payload.add(n_bytes);
+            let before = self.before.map(|code| S::first(S::fill(code)));
+            let stored = S::store(content, n, before, self.exception, self.payload);
+            self.occupy(block, stored.width);
+            self.payload = self.payload.add(stored.n_bytes);
+            self.exceptions += stored.n_exceptions;
+            self.exception = stored.last_exception;
+            if let Some((first, last)) = stored.codes {
+                if self.before.is_none() {
+                    self.first = first;
+                }
+                self.before = Some(S::splat(last));
+            }
         }
     }
 
@@ -170,22 +185,8 @@ impl<T: Float, S: Convert<T>> ChunkWriter<T, S> {
             end.cast::<[u8; 8]>().write_unaligned(self.first.bits().to_le_bytes());
             end = end.add(first_size as usize);
             let n_bytes = end.offset_from_unsigned(self.start);
-            Encoded { n_bytes, verbatim_blocks: self.verbatim_blocks }
+            let Self { verbatim_blocks, exceptions, .. } = self;
+            Encoded { n_bytes, verbatim_blocks, exceptions }
         }
     }
-}
-
-/// Writes a verbatim block; its width byte and its bytes. It takes no writer, so that a writer's
-/// fields never need to leave their registers.
-///
-/// # Safety
-/// `dst` must be valid for the values.
-#[cold]
-#[inline(never)]
-unsafe fn store_verbatim<T: Float>(values: &[T], dst: *mut u8) -> (u8, usize) {
-    let repeated = values.iter().all(|v| v.bits() == values[0].bits());
-    let stored: &[u8] = bytemuck::cast_slice(if repeated { &values[..1] } else { values });
-    // SAFETY: by the caller's promise.
-    unsafe { dst.copy_from_nonoverlapping(stored.as_ptr(), stored.len()) };
-    (if repeated { REPEAT } else { VERBATIM }, stored.len())
 }

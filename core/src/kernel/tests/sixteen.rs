@@ -3,8 +3,8 @@
 use super::*;
 use crate::op;
 
-/// Every bit pattern: in order, so that blocks are of one magnitude; and scattered, so that one bad
-/// value spoils others.
+/// Every bit pattern: in order, so that blocks are of one magnitude; and scattered, so that
+/// exceptions stand beside codes.
 fn all_patterns<T: Float>() -> Vec<T> {
     let in_order = 0..=u16::MAX;
     let scattered = (0..=u16::MAX).map(|i| i.wrapping_mul(0x9e37));
@@ -78,7 +78,7 @@ fn encoding_any_decoded_code_gives_the_value_back() {
 
 /// Every finite value whose code is within the limit is on the lattice, and its point is a value,
 /// so that nothing is rounded but sums.
-fn no_value_within_the_limit_is_verbatim<T: Float>() {
+fn no_value_within_the_limit_is_an_exception<T: Float>() {
     let x = all_patterns::<T>();
     for quantum in quanta::<T>().into_iter().filter(|quantum| !quantum.is_lossless()) {
         let codec = FzLight::<T>::new(quantum, 1);
@@ -86,8 +86,8 @@ fn no_value_within_the_limit_is_verbatim<T: Float>() {
             let code = libm::rint(x.to_f64() / quantum.step());
             let point = code * quantum.step();
             let is_code = x.finite() && code.abs() <= 65_536.0 && point.abs() <= T::MAX.to_f64();
-            let is_verbatim = encoded(&codec, &[x])[28] & 2 != 0;
-            assert_eq!(is_verbatim, !is_code, "{x:?} at {quantum:?}");
+            let is_exception = encoded(&codec, &[x])[28] & 2 != 0;
+            assert_eq!(is_exception, !is_code, "{x:?} at {quantum:?}");
             assert!(!is_code || T::from_f64(point).to_f64() == point, "{x:?} at {quantum:?}");
         }
     }
@@ -115,9 +115,9 @@ fn sums_are_rounded_once<T: Float>() {
 }
 
 #[test]
-fn finite_values_that_are_not_far_beyond_the_bound_are_never_verbatim() {
-    no_value_within_the_limit_is_verbatim::<f16>();
-    no_value_within_the_limit_is_verbatim::<bf16>();
+fn finite_values_that_are_not_far_beyond_the_bound_are_never_exceptions() {
+    no_value_within_the_limit_is_an_exception::<f16>();
+    no_value_within_the_limit_is_an_exception::<bf16>();
 }
 
 #[test]

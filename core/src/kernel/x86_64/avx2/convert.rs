@@ -4,10 +4,12 @@
 //! number as the scalar level, whose low mantissa bits *are* the code; the way back splits a code
 //! into 32-bit halves that are exact in `f64` and adds them with one rounding.
 
-use super::super::super::Lattice;
 use super::super::super::generic::Convert;
+use super::super::super::generic::mixed::{Before, Loaded, Mixed, OutOfLine, Stored, out_of_line};
+use super::super::super::{Lattice, Scale};
 use super::{I32, I64};
 use crate::element::{Float, sealed::Wide};
+use crate::op::LatticeOp;
 use core::arch::x86_64::*;
 
 /// Eight values of a type that is computed with as `f32`.
@@ -151,3 +153,6 @@ unsafe impl Convert<f64> for I64 {
         }
     }
 }
+
+out_of_line!([T: Eight] T, I32, "avx2,bmi1,bmi2,f16c,lzcnt,popcnt");
+out_of_line!([] f64, I64, "avx2,bmi1,bmi2,f16c,lzcnt,popcnt");

@@ -1,9 +1,11 @@
 //! Values and their codes on AVX-512.
 
-use super::super::super::Lattice;
 use super::super::super::generic::Convert;
+use super::super::super::generic::mixed::{Before, Loaded, Mixed, OutOfLine, Stored, out_of_line};
+use super::super::super::{Lattice, Scale};
 use super::{I32, I64};
 use crate::element::Float;
+use crate::op::LatticeOp;
 use core::arch::x86_64::*;
 
 /// The larger of two magnitudes, without sign, as the immediate of a range instruction.
@@ -121,3 +123,14 @@ unsafe impl Convert<f64> for I64 {
         }
     }
 }
+
+out_of_line!(
+    [T: Sixteen] T,
+    I32,
+    "avx2,bmi1,bmi2,f16c,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi"
+);
+out_of_line!(
+    [] f64,
+    I64,
+    "avx2,bmi1,bmi2,f16c,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi"
+);

@@ -1,0 +1,128 @@
+//! Values beyond the lattice cost themselves and little more: a mask of NaN leaves the values beside
+//! it compressed as they were. And whatever is said about them in a frame is checked.
+
+use foldwire::bound::Extent;
+use foldwire::codec::{Codec, CodecError, DecodeError, FzLight, fz_light};
+use foldwire::compress::DecompressError;
+use foldwire::kernel::Level;
+use foldwire::{Bound, Float, Op, Quantum, bf16, decompress, f16};
+use foldwire_tests::data::Random;
+use foldwire_tests::{coding, data};
+
+use super::real_fields::fields;
+
+/// Every twentieth value on average is NaN, anywhere.
+fn masked<T: Float>(values: &[T]) -> Vec<T> {
+    let mut random = Random(5);
+    let mut mask = |&x: &T| if random.bits() % 20 == 0 { T::from_f64(f64::NAN) } else { x };
+    values.iter().map(&mut mask).collect()
+}
+
+fn n_bytes<T: Float>(values: &[T]) -> usize {
+    let bound = Bound::Relative(1e-3).absolute(Extent::of(values)).expect("a range");
+    let codec = FzLight::new(Quantum::new::<T>(bound).expect("a bound"), 2);
+    coding::encode(&codec, values).len()
+}
+
+fn a_mask_costs_at_most_30_percent<T: Float>(name: &str, values: &[T]) {
+    let masked = masked(values);
+    let n_masked = masked.iter().filter(|x| x.to_f64().is_nan()).count();
+    assert!(n_masked * 25 > values.len() && n_masked * 16 < values.len());
+    let kept = n_bytes(values) as f64 / n_bytes(&masked) as f64;
+    println!("{name} keeps {kept:.3} of its ratio");
+    assert!(kept >= 0.7, "{name} keeps {kept} of its ratio");
+}
+
+/// Four of five blocks of 32 have a NaN then.
+#[test]
+fn scattered_nan_in_5_percent_of_a_field_cost_at_most_30_percent_of_its_ratio() {
+    a_mask_costs_at_most_30_percent("smooth f32", &data::smooth::<f32>(0, 100_000));
+    a_mask_costs_at_most_30_percent("smooth f64", &data::smooth::<f64>(0, 100_000));
+    // A mask costs so many bytes a block, so it weighs most where the ratio is high, as the 12 of
+    // egm96_geoid.
+    for (name, values) in fields::<f32>() {
+        a_mask_costs_at_most_30_percent(&name, &values);
+    }
+}
+
+/// A land mask: nothing but NaN for long stretches, which end anywhere.
+#[test]
+fn a_region_of_nan_costs_a_byte_a_block() {
+    let mut x = data::smooth::<f32>(0, 65_536);
+    let whole = n_bytes(&x);
+    x[10_005..50_111].fill(f32::NAN);
+    let masked = n_bytes(&x);
+    let left = whole as f64 * (65_536.0 - 40_106.0) / 65_536.0;
+    let mask = 40_106.0 / 32.0;
+    assert!((masked as f64) < 1.02 * (left + mask), "{masked} bytes of {whole}");
+}
+
+#[test]
+fn payloads_of_other_versions_are_refused() {
+    let x = data::smooth::<f32>(0, 1000);
+    let codec = FzLight::<f32>::new(Quantum::new::<f32>(1e-3).expect("a bound"), 2);
+    for version in (0..=u8::MAX).filter(|&version| version != fz_light::VERSION) {
+        let mut frame = coding::encode(&codec, &x);
+        frame[0] = version;
+        let refused = DecodeError::Version { version };
+        assert_eq!(codec.decode(&frame, 1, &mut [0.0; 1000]), Err(refused));
+        let folded = coding::fold(&codec, &Op::Sum, &frame, &x);
+        assert_eq!(folded, Err(CodecError::Decode(refused)));
+    }
+}
+
+/// One that was written when payloads had version 1: a hundred times 300, within 32/63.
+#[test]
+fn compressed_arrays_of_other_payloads_are_refused() {
+    let mut array = vec![
+        0x46, 0x57, 0x5a, 0x31, 1, 1, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0, //
+        0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0x10, 0x04, 0x41, 0x10, 0x04, 0x41, 0xe0, 0x3f, //
+        0x4f, 0x33, 0xb4, 0x89, 0x83, 0x55, 0x85, 0xa8, 95, 0, 0, 0, //
+        1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 100, 0, 0, 0, 0, 0, 0, 0, //
+        3, 0, 0, 0, 0x14, 0x2c, 0x01,
+    ];
+    array.resize(array.len() + 64, 0);
+    let refused = DecompressError::Decode(DecodeError::Version { version: 1 });
+    assert_eq!(decompress::<f32>(&array), Err(refused));
+}
+
+/// Every byte of frames full of exceptions, replaced by every other: refused or decoded, the same
+/// at each level, and never beyond memory of exactly the frame's length.
+fn any_byte_may_be_another<T: Float>() {
+    let kinds = [f64::NAN, 1e30, -0.25, 0.5, 0.25, f64::INFINITY, 0.125, 0.0];
+    let mut random = Random(3);
+    let x: Vec<T> = (0..107).map(|_| T::from_f64(kinds[random.bits() as usize % 8])).collect();
+    let quantum = Quantum::new::<T>(0.05).expect("a bound");
+    let codecs: Vec<_> =
+        Level::available().map(|level| FzLight::<T>::with_level(quantum, 3, level)).collect();
+    let frame = coding::encode(&codecs[0], &x);
+    let (mut n_refused, mut n_decoded) = (0, 0);
+    for at in 24..frame.len() - 64 {
+        for byte in 0..=u8::MAX {
+            let mut other = frame.clone();
+            other[at] = byte;
+            let outcomes = codecs.iter().map(|codec| {
+                let mut values = vec![T::from_f64(7.0); x.len()];
+                codec.decode(&other, 1, &mut values)?;
+                let sum = coding::fold(codec, &Op::Sum, &other, &x)?;
+                let least = coding::combine(codec, &Op::Min, [&frame, &other], x.len())?;
+                // What was written can be read.
+                coding::decode(codec, &sum, x.len());
+                coding::decode(codec, &least, x.len());
+                Ok::<_, CodecError>((data::bytes(&values), sum, least))
+            });
+            let outcomes: Vec<_> = outcomes.collect();
+            assert!(outcomes.iter().all(|outcome| *outcome == outcomes[0]), "{at}: {byte:02x}");
+            *(if outcomes[0].is_ok() { &mut n_decoded } else { &mut n_refused }) += 1;
+        }
+    }
+    assert!(n_refused > 1000 && n_decoded > 1000, "{n_refused} refused, {n_decoded} decoded");
+}
+
+#[test]
+fn any_byte_of_a_frame_with_exceptions_may_be_another() {
+    any_byte_may_be_another::<f32>();
+    any_byte_may_be_another::<f64>();
+    any_byte_may_be_another::<f16>();
+    any_byte_may_be_another::<bf16>();
+}
