@@ -1,5 +1,5 @@
-//! Every rank holds the same bits; and where no block is verbatim, so does every way of computing
-//! them.
+//! Every rank holds the same bits; and so does every way of computing them, but for sums of values
+//! that are beyond the lattice.
 //!
 //! With `Homomorphic` and `Fused` a sum is a sum of integers, so neither schedule, division, lanes,
 //! frame size nor instruction set may show in the result. The oracle is that integer sum, written
@@ -11,6 +11,7 @@ use foldwire::layout::Division;
 use foldwire::pipeline::{self, FUSED, HOMOMORPHIC, PER_HOP, Pipeline};
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::{Bound, Config, Float, Op, Plan, Quantum, Rank, Report, bf16, f16};
+use foldwire_tests::data::Random;
 use foldwire_tests::{Backend, Operation, Threads, data};
 
 const BOUND: f64 = 1e-3;
@@ -23,7 +24,7 @@ fn plan(pipeline: Pipeline, schedule: &'static dyn Schedule, division: Division)
     plan
 }
 
-/// The bytes of every rank's result, and the verbatim blocks that were met on the way.
+/// The bytes of every rank's result, and the blocks with exceptions that were met on the way.
 fn all_reduce<T: Float>(
     threads: Threads,
     inputs: &[Vec<T>],
@@ -171,6 +172,74 @@ fn rough_data_give_every_rank_the_same_bits_in_f64() {
 fn rough_data_give_every_rank_the_same_bits_in_sixteen_bits() {
     rough_data_give_every_rank_the_same_bits::<f16>();
     rough_data_give_every_rank_the_same_bits::<bf16>();
+}
+
+/// Values beside exceptions are integers like all others, and so are masks of NaN, and minima and
+/// maxima of whatever there is.
+fn exceptions_leave_the_values_beside_them_the_same_bits<T: Float>() {
+    const COUNT: usize = 9_001;
+    for size in [2, 3, 5, 8] {
+        let plain = inputs::<T>(size, COUNT);
+        let mut inputs = plain.clone();
+        let (mut is_exception, mut is_nan) = (vec![false; COUNT], vec![false; COUNT]);
+        let mut random = Random(size as u64);
+        for input in &mut inputs {
+            for i in 0..COUNT {
+                let exception = match random.bits() % 200 {
+                    0..8 => f64::NAN,
+                    8 => f64::INFINITY,
+                    9 => 1e30,
+                    10 => -9.96921e36,
+                    _ => continue,
+                };
+                input[i] = T::from_f64(exception);
+                is_exception[i] = true;
+                is_nan[i] |= exception.is_nan();
+            }
+        }
+        for op in ON_LATTICE {
+            let expected: Vec<T> = data::from_bytes(&on_the_lattice(&plain, op));
+            let mut extremes = None;
+            for schedule in SCHEDULES {
+                for pipeline in [HOMOMORPHIC, FUSED] {
+                    for (division, frame_bytes) in [
+                        (Division::Blocks, 100_000),
+                        (Division::Interleaved, 20_000),
+                        (Division::Interleaved, 5_111),
+                    ] {
+                        let plan = plan(pipeline, schedule, division);
+                        let threads = Threads { frame_bytes: Some(frame_bytes) };
+                        let (results, _) = all_reduce(threads, &inputs, op, &plan, |_, _| ());
+                        let context = format!("{op:?} on {size} ranks, {plan:?}");
+                        assert_all_equal(&results, &context);
+                        let result: Vec<T> = data::from_bytes(&results[0]);
+                        for i in 0..COUNT {
+                            let wanted =
+                                if is_nan[i] { T::from_f64(f64::NAN) } else { expected[i] };
+                            let same = data::bytes(&[result[i]]) == data::bytes(&[wanted]);
+                            assert!(
+                                same || is_exception[i] && !is_nan[i],
+                                "{context}: value {i} is {:?}, not {wanted:?}",
+                                result[i]
+                            );
+                        }
+                        if matches!(op, Operation::Min | Operation::Max) {
+                            let first = extremes.get_or_insert_with(|| results[0].clone());
+                            assert!(*first == results[0], "{context}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn values_beside_exceptions_are_the_same_bits_by_every_way() {
+    exceptions_leave_the_values_beside_them_the_same_bits::<f32>();
+    exceptions_leave_the_values_beside_them_the_same_bits::<f64>();
+    exceptions_leave_the_values_beside_them_the_same_bits::<f16>();
+    exceptions_leave_the_values_beside_them_the_same_bits::<bf16>();
 }
 
 /// The three choices of a pipeline in all combinations, also those that nobody has named.
