@@ -32,7 +32,7 @@ pub struct Report {
     /// The plan did not ask for the same bits on all ranks
     /// ([`Plan::as_published`](crate::Plan::as_published)).
     pub as_published: bool,
-    /// What the codec did to this rank's blocks: verbatim ones, and the paths of `combine`.
+    /// What the codec did to this rank's blocks: exceptions, and the paths of `combine`.
     pub blocks: BlockStats,
 }
 

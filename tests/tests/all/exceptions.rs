@@ -14,7 +14,8 @@ use super::real_fields::fields;
 /// Every twentieth value on average is NaN, anywhere.
 fn masked<T: Float>(values: &[T]) -> Vec<T> {
     let mut random = Random(5);
-    let mut mask = |&x: &T| if random.bits() % 20 == 0 { T::from_f64(f64::NAN) } else { x };
+    let mut mask =
+        |&x: &T| if random.bits().is_multiple_of(20) { T::from_f64(f64::NAN) } else { x };
     values.iter().map(&mut mask).collect()
 }
 

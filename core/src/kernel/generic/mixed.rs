@@ -11,7 +11,8 @@ use super::super::scalar::is_on_lattice;
 use super::super::{BLOCK, Code, Lattice, PAD, STORE_SLACK, Scale, max_chunk_len};
 use super::Convert;
 use crate::element::Float;
-use crate::op::{self, LatticeOp, divide, weigh};
+use crate::element::sealed::Wide;
+use crate::op::{self, LatticeOp, divide, quotient, weigh};
 
 /// A block in which some values, or all, are exceptions.
 #[derive(Clone, Copy)]
@@ -265,13 +266,17 @@ impl<T: Float> Mixed<T> {
         n: usize,
         dst: *mut T,
     ) {
-        let mut block = *self;
-        divide(&mut block.values, scale.divisor);
-        // SAFETY: by the caller's promise; n ≤ 32.
-        unsafe {
-            let values = block.values::<S>(scale.of_codes);
-            dst.copy_from_nonoverlapping(values.as_ptr(), n);
+        // SAFETY: by the caller's promise.
+        let mut values = unsafe { self.values::<S>(scale.of_codes) };
+        if self.exceptions == u32::MAX {
+            divide(&mut values, scale.divisor);
+        } else if scale.divisor != T::Wide::ONE {
+            for i in bits(self.exceptions) {
+                values[i] = quotient(values[i], scale.divisor);
+            }
         }
+        // SAFETY: by the caller's promise; n ≤ 32.
+        unsafe { dst.copy_from_nonoverlapping(values.as_ptr(), n) };
     }
 
     /// Exceptions as they are, codes times `step`.
@@ -392,14 +397,12 @@ unsafe fn unpack<T: Float, S: Convert<T>>(
     }
     // Unpacking reads as if all 32 were there.
     let mut packed = [0u8; BLOCK * size_of::<u64>() + PAD];
-    // SAFETY: fewer than 32 residuals are less than 256 bytes; pieces of 32 reach less than PAD
+    // SAFETY: fewer than 32 residuals are less than 256 bytes; pieces of PAD reach less than PAD
     // past them in both. The buffer has what 32 take and PAD.
     unsafe {
-        let mut at = 0;
-        while at < n_bytes {
-            let piece = src.add(at).cast::<[u8; 32]>().read_unaligned();
-            packed.as_mut_ptr().add(at).cast::<[u8; 32]>().write_unaligned(piece);
-            at += 32;
+        for at in (0..n_bytes).step_by(PAD) {
+            let piece = src.add(at).cast::<[u8; PAD]>().read_unaligned();
+            packed.as_mut_ptr().add(at).cast::<[u8; PAD]>().write_unaligned(piece);
         }
         let residuals = S::unzigzag(S::unpack(packed.as_ptr(), width));
         S::to_array(S::scan(residuals, S::splat(before)))

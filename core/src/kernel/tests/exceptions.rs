@@ -15,14 +15,14 @@ impl<T: Float> Sample<T> {
     fn new(n: usize, seed: u64, density: u64, bits: u32, step: f64) -> Self {
         let mut kinds = vec![f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
         // In `f16` every finite value is on the lattice.
-        kinds.extend([T::MAX, T::MIN].map(|x| x.to_f64()).into_iter().filter(|x| x.abs() > 1e9));
+        kinds.extend([T::MAX, T::MIN].map(T::to_f64).into_iter().filter(|x| x.abs() > 1e9));
         let mut random = Random(seed ^ density << 20 ^ u64::from(bits) << 30);
-        let same = random.next() % 2 == 0;
+        let same = random.next().is_multiple_of(2);
         let mut sample = Self { values: vec![], is_exception: vec![], plain: vec![] };
         for _ in 0..n {
             let is_exception = random.next() % 32 < density;
             // Mostly of one kind, as a mask is, or of any.
-            let nth = if same && random.next() % 8 > 0 { seed } else { random.next() };
+            let nth = if same && !random.next().is_multiple_of(8) { seed } else { random.next() };
             let code = step * (random.next() & ((1 << bits) - 1)) as f64;
             let kind = kinds[nth as usize % kinds.len()];
             sample.values.push(T::from_f64(if is_exception { kind } else { code }));
@@ -127,7 +127,8 @@ fn the_widest_residuals_stand_beside_exceptions() {
         let quantum = Quantum::new::<T>(0.5).unwrap();
         for n in [2, 31, 32, 33, 4096] {
             for period in [2, 3, 5, 33] {
-                let far = |i: usize| T::from_f64(if i % 2 == 0 { largest } else { -largest });
+                let far =
+                    |i: usize| T::from_f64(if i.is_multiple_of(2) { largest } else { -largest });
                 let nan = T::from_f64(if period == 3 { -f64::NAN } else { f64::NAN });
                 let x: Vec<T> =
                     (0..n).map(|i| if i % period == 1 { nan } else { far(i) }).collect();

@@ -338,6 +338,49 @@ unsafe impl Isa<i32> for I32 {
         // SAFETY: the caller's promises.
         unsafe { unpack32(src, width) }
     }
+
+    #[inline(always)]
+    unsafe fn dense(codes: &[i32; BLOCK], chosen: u32) -> [i32; BLOCK] {
+        const LANES: usize = 16;
+        let (mut dense, mut n) = ([0; BLOCK + LANES], 0);
+        // SAFETY: AVX-512 is the caller's promise; n ≤ 32 when 16 codes are stored at n.
+        unsafe {
+            for at in (0..BLOCK).step_by(LANES) {
+                let mask = (chosen >> at) as u16;
+                let codes = _mm512_loadu_si512(codes.as_ptr().add(at).cast());
+                let packed = _mm512_maskz_compress_epi32(mask, codes);
+                _mm512_storeu_si512(dense.as_mut_ptr().add(n).cast(), packed);
+                n += mask.count_ones() as usize;
+            }
+            let last = _mm512_set1_epi32(dense[n - 1]);
+            let kept = u32::MAX >> (BLOCK - n);
+            let mut filled = [0; BLOCK];
+            for at in (0..BLOCK).step_by(LANES) {
+                let mask = (kept >> at) as u16;
+                let codes = _mm512_loadu_si512(dense.as_ptr().add(at).cast());
+                let codes = _mm512_mask_blend_epi32(mask, last, codes);
+                _mm512_storeu_si512(filled.as_mut_ptr().add(at).cast(), codes);
+            }
+            filled
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn spread(dense: &[i32; BLOCK], chosen: u32) -> [i32; BLOCK] {
+        const LANES: usize = 16;
+        let (mut codes, mut n) = ([0; BLOCK], 0);
+        // SAFETY: AVX-512 is the caller's promise; n ≤ `at` when 16 codes are loaded from n.
+        unsafe {
+            for at in (0..BLOCK).step_by(LANES) {
+                let mask = (chosen >> at) as u16;
+                let packed = _mm512_loadu_si512(dense.as_ptr().add(n).cast());
+                let spread = _mm512_maskz_expand_epi32(mask, packed);
+                _mm512_storeu_si512(codes.as_mut_ptr().add(at).cast(), spread);
+                n += mask.count_ones() as usize;
+            }
+        }
+        codes
+    }
 }
 
 // SAFETY: as for `I32`.
@@ -487,5 +530,48 @@ unsafe impl Isa<i64> for I64 {
                 unroll!(4, |i| _mm512_loadu_si512(values.as_ptr().add(8 * i).cast()))
             }
         }
+    }
+
+    #[inline(always)]
+    unsafe fn dense(codes: &[i64; BLOCK], chosen: u32) -> [i64; BLOCK] {
+        const LANES: usize = 8;
+        let (mut dense, mut n) = ([0; BLOCK + LANES], 0);
+        // SAFETY: AVX-512 is the caller's promise; n ≤ 32 when 8 codes are stored at n.
+        unsafe {
+            for at in (0..BLOCK).step_by(LANES) {
+                let mask = (chosen >> at) as u8;
+                let codes = _mm512_loadu_si512(codes.as_ptr().add(at).cast());
+                let packed = _mm512_maskz_compress_epi64(mask, codes);
+                _mm512_storeu_si512(dense.as_mut_ptr().add(n).cast(), packed);
+                n += mask.count_ones() as usize;
+            }
+            let last = _mm512_set1_epi64(dense[n - 1]);
+            let kept = u32::MAX >> (BLOCK - n);
+            let mut filled = [0; BLOCK];
+            for at in (0..BLOCK).step_by(LANES) {
+                let mask = (kept >> at) as u8;
+                let codes = _mm512_loadu_si512(dense.as_ptr().add(at).cast());
+                let codes = _mm512_mask_blend_epi64(mask, last, codes);
+                _mm512_storeu_si512(filled.as_mut_ptr().add(at).cast(), codes);
+            }
+            filled
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn spread(dense: &[i64; BLOCK], chosen: u32) -> [i64; BLOCK] {
+        const LANES: usize = 8;
+        let (mut codes, mut n) = ([0; BLOCK], 0);
+        // SAFETY: AVX-512 is the caller's promise; n ≤ `at` when 8 codes are loaded from n.
+        unsafe {
+            for at in (0..BLOCK).step_by(LANES) {
+                let mask = (chosen >> at) as u8;
+                let packed = _mm512_loadu_si512(dense.as_ptr().add(n).cast());
+                let spread = _mm512_maskz_expand_epi64(mask, packed);
+                _mm512_storeu_si512(codes.as_mut_ptr().add(at).cast(), spread);
+                n += mask.count_ones() as usize;
+            }
+        }
+        codes
     }
 }
