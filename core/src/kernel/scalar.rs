@@ -24,8 +24,9 @@ unsafe impl<T: Float> Convert<T> for Scalar {
         let mut codes = [T::Code::ZERO; BLOCK];
         let mut on_lattice = true;
         for (code, x) in codes.iter_mut().zip(values) {
-            on_lattice &= is_on_lattice(x, lattice);
-            *code = nearest(x, lattice).to_code();
+            let (nearest, is_code) = nearest(x, lattice);
+            on_lattice &= is_code;
+            *code = nearest.to_code();
         }
         (codes, on_lattice)
     }
@@ -125,19 +126,21 @@ unsafe impl<C: Code> Isa<C> for Scalar {
     }
 }
 
-/// The code of a value, before it is one.
+/// The code of a value, before it is one, and whether it stands for the value (docs/guarantees.md,
+/// "The check").
 #[inline(always)]
-fn nearest<T: Float>(x: T, lattice: &Lattice<T>) -> T::Wide {
-    let t = x.widen() * lattice.inverse;
-    (t + T::Wide::ROUNDER) - T::Wide::ROUNDER
+fn nearest<T: Float>(x: T, lattice: &Lattice<T>) -> (T::Wide, bool) {
+    let x = x.widen();
+    let t = x * lattice.inverse;
+    let nearest = (t + T::Wide::ROUNDER) - T::Wide::ROUNDER;
+    let error = (x - nearest * lattice.step).abs();
+    (nearest, (nearest.abs() <= lattice.limit) & (error < lattice.bound))
 }
 
-/// Whether its code stands for a value (docs/guarantees.md, "The check").
+/// Whether a value has a code.
 #[inline(always)]
 pub(super) fn is_on_lattice<T: Float>(x: T, lattice: &Lattice<T>) -> bool {
-    let nearest = nearest(x, lattice);
-    let error = (x.widen() - nearest * lattice.step).abs();
-    (nearest.abs() <= lattice.limit) & (error < lattice.bound)
+    nearest(x, lattice).1
 }
 
 /// Value i at bit i·width, little-endian; 4·width bytes, in pieces of 8 (up to 7 bytes of slack).

@@ -10,6 +10,7 @@ use foldwire_tests::data::Random;
 use foldwire_tests::{coding, data};
 
 use super::real_fields::fields;
+use proptest::prelude::*;
 
 /// Every twentieth value on average is NaN, anywhere.
 fn masked<T: Float>(values: &[T]) -> Vec<T> {
@@ -56,6 +57,53 @@ fn a_region_of_nan_costs_a_byte_a_block() {
     let left = whole as f64 * (65_536.0 - 40_106.0) / 65_536.0;
     let mask = 40_106.0 / 32.0;
     assert!((masked as f64) < 1.02 * (left + mask), "{masked} bytes of {whole}");
+}
+
+/// Any bits, or one of many ordinary values.
+fn value<T: Float>((pick, bits): (u8, u64)) -> T {
+    match pick {
+        0..50 => data::from_bits(bits),
+        50..70 => T::from_f64(f64::NAN),
+        _ => T::from_f64(f64::from(bits as i16) * 1e-3),
+    }
+}
+
+/// A value becomes what it would alone, and so do two that are combined.
+fn nobody_looks_beside<T: Float>(picks: &[[(u8, u64); 2]], bound: f64) {
+    let quantum = Quantum::new::<T>(bound).expect("a bound");
+    let codec = FzLight::<T>::new(quantum, 2);
+    let [x, y] = [0, 1].map(|k| picks.iter().map(|pick| value(pick[k])).collect::<Vec<T>>());
+    let frame = coding::encode(&codec, &x);
+    let decoded = coding::decode(&codec, &frame, x.len());
+    for (i, &x) in x.iter().enumerate() {
+        let alone = coding::decode(&codec, &coding::encode(&codec, &[x]), 1);
+        assert_eq!(data::bytes(&alone), data::bytes(&decoded[i..=i]), "value {i}, {x:?}");
+    }
+    for op in [Op::Sum, Op::Min, Op::Max] {
+        let fold = coding::fold(&codec, &op, &frame, &y).expect("two operands");
+        let folded = coding::decode(&codec, &fold, x.len());
+        for (i, (&x, &y)) in x.iter().zip(&y).enumerate() {
+            let frame = coding::encode(&codec, &[x]);
+            let fold = coding::fold(&codec, &op, &frame, &[y]).expect("two operands");
+            let alone = coding::decode(&codec, &fold, 1);
+            assert_eq!(data::bytes(&alone), data::bytes(&folded[i..=i]), "{op:?} {x:?}, {y:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_becomes_of_a_value_depends_on_no_other(
+        picks in prop::collection::vec(any::<[(u8, u64); 2]>(), 1..100), exponent in -12..8i32
+    ) {
+        let bound = 10f64.powi(exponent);
+        nobody_looks_beside::<f32>(&picks, bound);
+        nobody_looks_beside::<f64>(&picks, bound);
+        nobody_looks_beside::<f16>(&picks, bound);
+        nobody_looks_beside::<bf16>(&picks, bound);
+    }
 }
 
 #[test]
