@@ -47,7 +47,10 @@ const DENSITIES: [u64; 6] = [0, 1, 4, 16, 31, 32];
 
 fn nobody_elses_business<T: Float>() {
     let quantum = Quantum::new::<T>(0.5).unwrap();
-    let params = |level, averages| CodecParams { quantum, max_operands: 4, averages, level };
+    let params = |level, averages| {
+        let params = CodecParams::new(quantum).at(level);
+        if averages { params.for_averages_of(4) } else { params.for_sums_of(4) }
+    };
     let scalar = FzLight::from_params(&params(Level::Scalar, false));
     for n in [1, 2, 7, 31, 32, 33, 64, 71, 128, 4096 + 33] {
         for density in DENSITIES {
