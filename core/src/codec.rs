@@ -25,7 +25,7 @@ use core::ops::AddAssign;
 pub use crate::kernel::stores::Stores;
 pub use crate::values::Values;
 pub use demote::Demote;
-pub use fz_light::FzLight;
+pub use fz_light::{FzLight, FzStatic};
 pub(crate) use list::Codecs;
 pub use list::{AnyCodec, CodecId, CodecParams, Loss};
 pub use raw::Raw;

@@ -48,6 +48,15 @@ pub(crate) const fn max_chunk_len<T: Float>(n_values: usize) -> usize {
     1 + code + blocks * (max_block_len::<T>() + 1) + blocks.div_ceil(8) + STORE_SLACK
 }
 
+/// How two chunks are added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paths {
+    /// Each pair of blocks as little as it needs: hZCCL's "hZ-dynamic".
+    Dynamic,
+    /// Each is unpacked to codes, and their sum is packed: its baseline.
+    Static,
+}
+
 /// Bytes that a vector store may write beyond the encoded end.
 const STORE_SLACK: usize = 64;
 
@@ -265,6 +274,7 @@ pub struct Kernels<T: Float> {
         *mut T,
     ) -> Encoded,
     combine: unsafe fn(
+        Paths,
         LatticeOp,
         &ChunkView<'_, T>,
         &ChunkView<'_, T>,
@@ -362,6 +372,7 @@ impl<T: Float> Kernel<T> {
     #[inline]
     pub(crate) fn combine(
         self,
+        paths: Paths,
         op: LatticeOp,
         a: &ChunkView<'_, T>,
         b: &ChunkView<'_, T>,
@@ -371,7 +382,7 @@ impl<T: Float> Kernel<T> {
         check_chunk::<T>(a.n_values(), dst.len());
         assert_eq!(a.n_values(), b.n_values());
         // SAFETY: as in `encode` and `decode`.
-        unsafe { (self.table.combine)(op, a, b, lattice, dst) }
+        unsafe { (self.table.combine)(paths, op, a, b, lattice, dst) }
     }
 
     /// Smallest and largest finite value; (+MAX, −MAX) if there is none.

@@ -135,6 +135,13 @@ presets! {
         is_threaded: true,
         ..Self::Hzccl.row()
     };
+    /// hZCCL with the static pipeline that it is compared with: all blocks unpacked and packed.
+    HzcclStatic: Row {
+        name: "hzccl-static",
+        title: "hZCCL, static",
+        codec: CodecId::FzStatic,
+        ..Self::Hzccl.row()
+    };
     /// MPC-OPT: messages compressed without loss inside an MPI library.
     MpcOpt: Row {
         name: "mpc-opt",

@@ -17,7 +17,9 @@ use crate::element::{
 };
 use crate::kernel::chunk::ChunkView;
 use crate::kernel::stores::{Fence, Stores};
-use crate::kernel::{BLOCK, CHUNK, Code, Encoded, Kernel, Lattice, Level, Scale, max_chunk_len};
+use crate::kernel::{
+    BLOCK, CHUNK, Code, Encoded, Kernel, Lattice, Level, Paths, Scale, max_chunk_len,
+};
 use crate::op::{self, Op};
 use crate::threads::Threads;
 
@@ -40,8 +42,10 @@ pub use super::chunked::{HEADER_BYTES, VERSION};
 /// assert!(n_bytes < 4 * values.len() / 8);
 /// # Ok::<(), foldwire::codec::CodecError>(())
 /// ```
+///
+/// `STATIC`: payloads are added as hZCCL's baseline does it ([`FzStatic`]).
 #[derive(Clone, Copy, Debug)]
-pub struct FzLight<T: Float> {
+pub struct FzLight<T: Float, const STATIC: bool = false> {
     quantum: Quantum,
     max_operands: u32,
     /// For own values.
@@ -51,6 +55,10 @@ pub struct FzLight<T: Float> {
     kernel: Kernel<T>,
     threads: Threads,
 }
+
+/// fZ-light whose payloads are added by unpacking and packing all blocks: the static pipeline that
+/// hZCCL compares itself with (SC'24). Bytes and values are those of [`FzLight`].
+pub type FzStatic<T> = FzLight<T, true>;
 
 impl<T: Float> FzLight<T> {
     /// The codec with the machine's best kernels, whose codes leave head-room for sums of
@@ -65,7 +73,9 @@ impl<T: Float> FzLight<T> {
     pub fn with_level(quantum: Quantum, max_operands: u32, level: Level) -> Self {
         Self::from_params(&CodecParams::new(quantum).for_sums_of(max_operands).at(level))
     }
+}
 
+impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
     pub(crate) fn from_params(params: &CodecParams) -> Self {
         let max_operands = params.max_operands.max(1);
         // Twice the sum's range must fit the code, as residuals are differences of two sums.
@@ -184,9 +194,9 @@ impl From<Encoded> for Written {
     }
 }
 
-impl<T: Float> Codec<T> for FzLight<T> {
+impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
     fn id(&self) -> CodecId {
-        CodecId::FzLight
+        if STATIC { CodecId::FzStatic } else { CodecId::FzLight }
     }
 
     fn max_encoded_len(&self, n_values: usize) -> Option<usize> {
@@ -352,7 +362,7 @@ impl<T: Float> Codec<T> for FzLight<T> {
     }
 }
 
-impl<T: Float> Homomorphic<T> for FzLight<T> {
+impl<T: Float, const STATIC: bool> Homomorphic<T> for FzLight<T, STATIC> {
     fn combine(
         &self,
         op: &Op<'_, T>,
@@ -366,10 +376,11 @@ impl<T: Float> Homomorphic<T> for FzLight<T> {
             return self.recombine(op, left_src, right_src, a.n_values, dst);
         };
         let operands = self.head_room(a.operands, b.operands)?;
+        let paths = if STATIC { Paths::Static } else { Paths::Dynamic };
         let container = self.container(operands);
         container.write_independent(self.threads, a.n_values, (), dst, |index, (), dst| {
             let (a, b) = (chunk_of(&a, index)?, chunk_of(&b, index)?);
-            let encoded = self.kernel.combine(lattice_op, &a, &b, &self.lattice, dst);
+            let encoded = self.kernel.combine(paths, lattice_op, &a, &b, &self.lattice, dst);
             let mut written = Written::from(encoded);
             written.blocks += block_paths(&a, &b);
             Ok(written)

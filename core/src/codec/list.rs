@@ -1,6 +1,6 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
-use super::{Codec, Demote, FzLight, Raw, Truncate};
+use super::{Codec, Demote, FzLight, FzStatic, Raw, Truncate};
 use crate::bound::Quantum;
 use crate::element::{DType, Element, Float};
 use crate::kernel::Level;
@@ -273,6 +273,8 @@ codecs! {
     };
     /// Quantise, 1-D Lorenzo, fixed-length blocks; reduces without decoding.
     FzLight = 1, "fz-light", Properties { is_homomorphic: true, types: Types::Floats, ..BOUNDED };
+    /// The same, added by unpacking and packing all blocks: hZCCL's baseline.
+    FzStatic = 11, "fz-static", Self::FzLight.properties();
     /// The low bits of each value dropped: as many as its setting says, by default half of them.
     Truncate = 2, "truncate", Properties {
         loss: Loss::Setting,

@@ -20,7 +20,7 @@ mod writer;
 
 use super::chunk::ChunkView;
 use super::prefetch::{self, AHEAD};
-use super::{BLOCK, Code, Encoded, Lattice, Scale, Stores};
+use super::{BLOCK, Code, Encoded, Lattice, Paths, Scale, Stores};
 use crate::element::Float;
 use crate::op::{self, LatticeOp};
 pub(super) use fold_store::fold_store;
@@ -288,6 +288,7 @@ impl<T: Float, S: Convert<T>> FoldSum<'_, T, S> {
 /// bytes.
 #[inline(always)]
 pub(super) unsafe fn combine<T: Float, S: Convert<T>>(
+    paths: Paths,
     op: LatticeOp,
     a: &ChunkView<'_, T>,
     b: &ChunkView<'_, T>,
@@ -296,7 +297,8 @@ pub(super) unsafe fn combine<T: Float, S: Convert<T>>(
 ) -> Encoded {
     // SAFETY: the caller's promises are the callees' requirements.
     unsafe {
-        if op == LatticeOp::Sum && !a.is_special() && !b.is_special() {
+        let is_dynamic = paths == Paths::Dynamic;
+        if is_dynamic && op == LatticeOp::Sum && !a.is_special() && !b.is_special() {
             return combine_sum::<T, S>(a, b, dst);
         }
         let n_values = a.n_values();

@@ -34,7 +34,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use super::at_level::Task;
 use super::chunk::ChunkView;
-use super::{Encoded, Kernels, Lattice, Scale, Stores, generic};
+use super::{Encoded, Kernels, Lattice, Paths, Scale, Stores, generic};
 use crate::element::{bf16, f16};
 use crate::op::LatticeOp;
 
@@ -156,6 +156,7 @@ macro_rules! level {
 
             #[target_feature(enable = $features)]
             pub(super) unsafe fn combine(
+                paths: Paths,
                 op: LatticeOp,
                 a: &ChunkView<'_, $float>,
                 b: &ChunkView<'_, $float>,
@@ -163,7 +164,7 @@ macro_rules! level {
                 dst: &mut [u8],
             ) -> Encoded {
                 // SAFETY: as for `encode`.
-                unsafe { generic::combine::<$float, $isa>(op, a, b, lattice, dst) }
+                unsafe { generic::combine::<$float, $isa>(paths, op, a, b, lattice, dst) }
             }
 
             #[target_feature(enable = $features)]

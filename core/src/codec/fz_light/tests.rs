@@ -1,6 +1,7 @@
 use super::*;
 use crate::bound::{Bound, Extent};
 use std::vec;
+use std::vec::Vec;
 
 #[test]
 fn a_quantum_of_another_type_is_as_good_as_this_type_can() {
@@ -45,4 +46,37 @@ fn a_relative_bound_on_a_flat_buffer_erases_its_small_tensors() {
     codec.decode(&bytes[..n], 1, &mut values).unwrap();
     assert!(values[4096..].iter().all(|&x| x == 0.0));
     assert!(values[..4096].iter().any(|&x| x != 0.0));
+}
+
+/// What hZCCL compares itself with is the same codec in all but its speed.
+#[test]
+fn adding_by_the_static_pipeline_gives_the_same_bytes() {
+    let quantum = Quantum::new::<f32>(1e-3).unwrap();
+    for level in Level::available() {
+        let params = CodecParams::new(quantum).for_sums_of(2).at(level);
+        let dynamic = FzLight::<f32, false>::from_params(&params);
+        let fixed = FzStatic::<f32>::from_params(&params);
+        for odd in [0.0, f32::NAN] {
+            let field = |phase: f32| -> Vec<f32> {
+                let value = |i: u16| (f32::from(i / 500) * 0.7 + phase).sin();
+                (0..9_001).map(|i| if i % 97 == 5 { value(i) + odd } else { value(i) }).collect()
+            };
+            let mut frames = [0.0, 1.0].map(|phase| {
+                let values = field(phase);
+                let mut dst = vec![0; dynamic.max_encoded_len(values.len()).unwrap()];
+                let n_bytes = dynamic.encode(&values, &mut dst).unwrap().n_bytes;
+                dst.truncate(n_bytes);
+                dst
+            });
+            frames.sort();
+            let [a, b] = &frames;
+            for op in [Op::Sum, Op::Min, Op::Max] {
+                let room = || vec![0; dynamic.max_encoded_len(9_001).unwrap()];
+                let (mut dst, mut other) = (room(), room());
+                let n_bytes = dynamic.combine(&op, a, b, &mut dst).unwrap().n_bytes;
+                assert_eq!(fixed.combine(&op, a, b, &mut other).unwrap().n_bytes, n_bytes);
+                assert!(dst[..n_bytes] == other[..n_bytes], "{level}, {op:?}");
+            }
+        }
+    }
 }
