@@ -12,8 +12,10 @@ mod coder;
 mod demote;
 pub mod fz_light;
 mod list;
+mod nibbles;
 pub mod raw;
 mod truncate;
+mod xor_lz;
 
 use crate::element::{DType, Element};
 use crate::kernel::CHUNK;
@@ -30,6 +32,7 @@ pub(crate) use list::Codecs;
 pub use list::{AnyCodec, CodecId, CodecParams, Loss};
 pub use raw::Raw;
 pub use truncate::Truncate;
+pub use xor_lz::XorLz;
 
 /// Why a segment could not be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

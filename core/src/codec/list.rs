@@ -1,6 +1,6 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
-use super::{Codec, Demote, FzLight, FzStatic, Raw, Truncate};
+use super::{Codec, Demote, FzLight, FzStatic, Raw, Truncate, XorLz};
 use crate::bound::Quantum;
 use crate::element::{DType, Element, Float};
 use crate::kernel::Level;
@@ -283,6 +283,8 @@ codecs! {
     };
     /// `f64` as `f32`.
     Demote = 3, "demote", Properties { loss: Loss::Setting, types: Types::F64, ..BOUNDED };
+    /// Each value XOR the one before, without its leading zero nibbles; exact.
+    XorLz = 4, "xor-lz", Properties { loss: Loss::None, ..BOUNDED };
 }
 
 #[cfg(test)]

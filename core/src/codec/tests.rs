@@ -1,5 +1,7 @@
 //! What every codec of the list must do, whatever it is made from.
 
+mod golden;
+
 use super::{Codec, CodecId, CodecParams, Loss};
 use crate::bound::Quantum;
 use crate::element::{Float, sealed::OnLattice};

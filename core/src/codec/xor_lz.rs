@@ -1,0 +1,82 @@
+//! Each value XOR the one before, without its leading zero nibbles.
+//!
+//! CAM's intra-step lossless compression (Kumar et al., Parallel Computing 2008): neighbours of a
+//! smooth field share sign, exponent and the first digits. Counts and nibbles lie apart
+//! (`nibbles`), so that reading does not wait for one value's length to find the next.
+
+use super::CodecId;
+use super::coder::{Coded, Coder, Terms};
+use super::nibbles::{BATCH, NibbleReader, NibbleWriter};
+use crate::element::Float;
+use crate::element::sealed::Word;
+
+/// The codec.
+pub type XorLz<T> = Coded<T, Neighbour>;
+
+/// Its coder.
+#[derive(Clone, Copy, Debug)]
+pub struct Neighbour;
+
+impl<T: Float> Coder<T> for Neighbour {
+    const ID: CodecId = CodecId::XorLz;
+
+    fn new(_: &Terms) -> Self {
+        Self
+    }
+
+    fn parameter(&self) -> f64 {
+        0.0
+    }
+
+    fn of_parameter(parameter: f64) -> Option<Self> {
+        (parameter == 0.0).then_some(Self)
+    }
+
+    #[inline(always)]
+    fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize> {
+        encode(values, 0, dst)
+    }
+
+    #[inline(always)]
+    fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()> {
+        decode(src, 0, values)
+    }
+}
+
+/// Writes values without their `n_dropped` low bits; `None` if that is no shorter than `dst`.
+#[inline(always)]
+pub(super) fn encode<T: Float>(values: &[T], n_dropped: u32, dst: &mut [u8]) -> Option<usize> {
+    let most = dst.len();
+    let n_nibbles = (T::Bits::BITS - n_dropped).div_ceil(4);
+    let mut writer = NibbleWriter::new(n_nibbles, values.len(), dst)?;
+    let mut before = T::Bits::ZERO;
+    let mut words = [T::Bits::ZERO; BATCH];
+    for values in values.chunks(BATCH) {
+        let words = &mut words[..values.len()];
+        words[0] = values[0].bits() >> n_dropped ^ before;
+        for (word, pair) in words[1..].iter_mut().zip(values.windows(2)) {
+            *word = (pair[0].bits() ^ pair[1].bits()) >> n_dropped;
+        }
+        before = values[values.len() - 1].bits() >> n_dropped;
+        writer.put(words)?;
+    }
+    writer.finish(values.len()).filter(|&n_bytes| n_bytes < most)
+}
+
+/// Reads values that were written so.
+#[inline(always)]
+pub(super) fn decode<T: Float>(src: &[u8], n_dropped: u32, values: &mut [T]) -> Option<()> {
+    let n_nibbles = (T::Bits::BITS - n_dropped).div_ceil(4);
+    let mut reader = NibbleReader::new(n_nibbles, values.len(), src)?;
+    let mut bits = T::Bits::ZERO;
+    let mut words = [T::Bits::ZERO; BATCH];
+    for values in values.chunks_mut(BATCH) {
+        let words = &mut words[..values.len()];
+        reader.take(words);
+        for (x, word) in values.iter_mut().zip(&*words) {
+            bits = bits ^ *word;
+            *x = T::from_bits(bits << n_dropped);
+        }
+    }
+    Some(())
+}
