@@ -129,8 +129,8 @@ fn is_stable(codec: CodecId) -> bool {
 #[must_use]
 pub fn lost(codec: CodecId, dtype: DType) -> f64 {
     match (codec.name(), dtype) {
-        ("truncate", DType::F32) => 2f64.powi(16 - 23),
-        ("truncate", _) => 2f64.powi(32 - 52),
+        ("truncate" | "truncate-xor", DType::F32) => 2f64.powi(16 - 23),
+        ("truncate" | "truncate-xor", _) => 2f64.powi(32 - 52),
         ("demote", _) => 2f64.powi(-24),
         (name, _) => panic!("no {name} in the table"),
     }

@@ -15,6 +15,7 @@ mod list;
 mod nibbles;
 pub mod raw;
 mod truncate;
+mod truncate_xor;
 mod xor_lz;
 
 use crate::element::{DType, Element};
@@ -32,6 +33,7 @@ pub(crate) use list::Codecs;
 pub use list::{AnyCodec, CodecId, CodecParams, Loss};
 pub use raw::Raw;
 pub use truncate::Truncate;
+pub use truncate_xor::TruncateXor;
 pub use xor_lz::XorLz;
 
 /// Why a segment could not be encoded.

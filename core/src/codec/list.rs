@@ -1,6 +1,6 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
-use super::{Codec, Demote, FzLight, FzStatic, Raw, Truncate, XorLz};
+use super::{Codec, Demote, FzLight, FzStatic, Raw, Truncate, TruncateXor, XorLz};
 use crate::bound::Quantum;
 use crate::element::{DType, Element, Float};
 use crate::kernel::Level;
@@ -111,6 +111,10 @@ const BOUNDED: Properties = Properties {
     types: Types::Wide,
     settings: [[0; 2]; 2],
 };
+
+/// Of a codec that drops low bits: by default half of them.
+const TRUNCATING: Properties =
+    Properties { loss: Loss::Setting, settings: [[16, 22], [32, 51]], ..BOUNDED };
 
 macro_rules! codecs {
     ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, $properties:expr;)*) => {
@@ -276,15 +280,14 @@ codecs! {
     /// The same, added by unpacking and packing all blocks: hZCCL's baseline.
     FzStatic = 11, "fz-static", Self::FzLight.properties();
     /// The low bits of each value dropped: as many as its setting says, by default half of them.
-    Truncate = 2, "truncate", Properties {
-        loss: Loss::Setting,
-        settings: [[16, 22], [32, 51]],
-        ..BOUNDED
-    };
+    Truncate = 2, "truncate", TRUNCATING;
     /// `f64` as `f32`.
     Demote = 3, "demote", Properties { loss: Loss::Setting, types: Types::F64, ..BOUNDED };
     /// Each value XOR the one before, without its leading zero nibbles; exact.
     XorLz = 4, "xor-lz", Properties { loss: Loss::None, ..BOUNDED };
+    /// The low bits of each value dropped as by [`Truncate`](Self::Truncate), the others as by
+    /// [`XorLz`](Self::XorLz).
+    TruncateXor = 5, "truncate-xor", TRUNCATING;
 }
 
 #[cfg(test)]

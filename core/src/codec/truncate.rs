@@ -18,6 +18,21 @@ pub type Truncate<T> = Coded<T, Dropped>;
 #[derive(Clone, Copy, Debug)]
 pub struct Dropped(u32);
 
+impl Dropped {
+    pub(super) const fn n_bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether one of the values is a NaN or an infinity and would be another without these bits.
+    #[inline(always)]
+    pub(super) fn loses_any<T: Float>(self, values: &[T]) -> bool {
+        // Without a way out, so that it is done by vectors.
+        values
+            .iter()
+            .fold(false, |any, x| any | (!x.finite() & (x.bits() >> self.0 << self.0 != x.bits())))
+    }
+}
+
 impl<T: Float> Coder<T> for Dropped {
     const ID: CodecId = CodecId::Truncate;
 
@@ -38,7 +53,7 @@ impl<T: Float> Coder<T> for Dropped {
     #[inline(always)]
     fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize> {
         let n_kept = T::Bits::BITS - self.0;
-        if values.iter().any(|x| is_lost(*x, self.0)) {
+        if self.loses_any(values) {
             return None;
         }
         if n_kept.is_multiple_of(8) {
@@ -77,10 +92,4 @@ impl<T: Float> Coder<T> for Dropped {
         }
         reader.finish()
     }
-}
-
-/// Whether the value is a NaN or an infinity and would be another without so many low bits.
-#[inline(always)]
-fn is_lost<T: Float>(x: T, n_bits: u32) -> bool {
-    !x.finite() & (x.bits() >> n_bits << n_bits != x.bits())
 }

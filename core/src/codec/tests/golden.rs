@@ -52,3 +52,26 @@ fn xor_lz() {
         &values,
     );
 }
+
+#[test]
+fn truncate_xor() {
+    let values = [1.0_f32, 1.1, 1.2, -250.5, -250.5, f32::INFINITY];
+    let of = |bits: [u32; 6]| bits.map(f32::from_bits);
+    let decoded =
+        of([0x3f80_0000, 0x3f8c_0000, 0x3f99_0000, 0xc37a_0000, 0xc37a_0000, 0x7f80_0000]);
+    let hex = "300204 803f5c31 ceafcf0b";
+    check(CodecId::TruncateXor, 16, &values, hex, &decoded);
+    // 25 bits are left: the seventh nibble has one.
+    let decoded =
+        of([0x3f80_0000, 0x3f8c_cc80, 0x3f99_9980, 0xc37a_8000, 0xc37a_8000, 0x7f80_0000]);
+    let hex = "310307 00007f99 19aa2a33 c6f90150 9f17";
+    check(CodecId::TruncateXor, 7, &values, hex, &decoded);
+
+    let values = [1.0, 1.1, 1.100_000_000_000_000_3, 1.1, -3.75, -3.75];
+    let decoded = values.map(|x: f64| f64::from_bits(x.to_bits() >> 32 << 32));
+    check(CodecId::TruncateXor, 32, &values, "308880 0000f03f 99999199 f9ff0f", &decoded);
+    // 62 bits are left, and so 16 nibbles.
+    let decoded = values.map(|x: f64| f64::from_bits(x.to_bits() >> 2 << 2));
+    let hex = "41fff000 00000000 00fc6f66 66666666 66666666 6666feff 03";
+    check(CodecId::TruncateXor, 2, &values, hex, &decoded);
+}
