@@ -1,6 +1,6 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
-use super::{Codec, Demote, FzLight, FzStatic, Raw, Truncate, TruncateXor, XorLz};
+use super::{Codec, Demote, FzLight, FzStatic, Mpc, Raw, Truncate, TruncateXor, XorLz};
 use crate::bound::Quantum;
 use crate::element::{DType, Element, Float};
 use crate::kernel::Level;
@@ -288,6 +288,13 @@ codecs! {
     /// The low bits of each value dropped as by [`Truncate`](Self::Truncate), the others as by
     /// [`XorLz`](Self::XorLz).
     TruncateXor = 5, "truncate-xor", TRUNCATING;
+    /// Residuals as bit planes without repeated words; exact. The setting is how many places back
+    /// the value is that each is compared with: 1 by default, 64 at most.
+    Mpc = 6, "mpc", Properties {
+        loss: Loss::None,
+        settings: [[1, super::mpc::MAX_DIM]; 2],
+        ..BOUNDED
+    };
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::element::Float;
 use crate::kernel::{Level, PAD};
 use std::format;
 use std::string::String;
+use std::vec::Vec;
 
 const CODED: u8 = 1;
 
@@ -74,4 +75,43 @@ fn truncate_xor() {
     let decoded = values.map(|x: f64| f64::from_bits(x.to_bits() >> 2 << 2));
     let hex = "41fff000 00000000 00fc6f66 66666666 66666666 6666feff 03";
     check(CodecId::TruncateXor, 2, &values, hex, &decoded);
+}
+
+#[test]
+fn mpc() {
+    // Two quantities that take turns; three groups, the last of six values.
+    let values: Vec<f32> = (0..70_u8).map(|i| f32::from(i % 2 * 100 + i / 2)).collect();
+    check(
+        CodecId::Mpc,
+        2,
+        &values,
+        "0000fec7 00003f00 00001f00 a8aaaaaa 58555555 02000000 feff5355 0054adaa
+         42adfeff d4feffff eeffffff 02000000 feffffff feffffff feffffff 000000a8
+         aaaaaa5a 565555fd 54555555 adaaaaaa ffffffff 2a000000 d6ffffff 14000000
+         edffffff ffffffff",
+        &values,
+    );
+    // A section, and the next, which begins anew.
+    let values = [[1.0_f32; 1024].as_slice(), &[3.0; 40]].concat();
+    check(
+        CodecId::Mpc,
+        3,
+        &values,
+        "00008040 00000000 00000000 00000000 00000000 00000000 00000000 00000000
+         00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000
+         00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000
+         00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000
+         0000c0c0 00000000 07000000 f9ffffff 07000000 f9ffffff 07000000 f9ffffff",
+        &values,
+    );
+    let values: Vec<f64> = (0..66_u8).map(|i| 1.0 + f64::from(i) / 4.0).collect();
+    check(
+        CodecId::Mpc,
+        1,
+        &values,
+        "00000000 00c01f40 00000000 00c00000 00000000 000000e0 000000e0 ffffff3f
+         00e0ff3f 000000e0 e03f00e0 ffffffff 3ee0ffff ffffffff e2ffffff ffffffff
+         01000000 00000000 ffffffff ffffffff 03000000 00000000 fdffffff ffffffff",
+        &values,
+    );
 }

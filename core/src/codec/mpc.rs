@@ -1,0 +1,262 @@
+//! MPC: residuals as bit planes, of which only the words are kept that differ from the one before.
+//!
+//! Yang, Mukka, Hesaaraki and Burtscher, IEEE Cluster 2015, whose components are named LnVs BIT
+//! LVs ZE; Zhou et al. (IPDPS'21) compress messages by it. Of each section of 1024 values:
+//!
+//! 1. the residual of each value to the one `dim` places before, as integers; `dim` is the
+//!    setting: how many quantities take turns in the array;
+//! 2. of each group of as many residuals as they have bits, the transposed bits: word p has bit p
+//!    of all of them, and high planes of small residuals of one sign are all equal;
+//! 3. the residual of each word to the word before;
+//! 4. the words that are not 0, and a bitmap of where they are.
+//!
+//! With one array of a whole section at a time, all but the last step is loops over long rows. A
+//! matrix of bits is transposed in log₂ steps, each of which exchanges one bit of the row number
+//! for one of the column number. A step here takes rows (2k, 2k + 1) to (k, k + 512): the bit that
+//! was exchanged becomes the highest of the row number. After all steps that is plane · groups +
+//! group, so steps 3 and 4 work on all groups at once.
+
+use super::CodecId;
+use super::coder::{Coded, Coder, Terms};
+use crate::element::Float;
+use crate::element::sealed::Word;
+use bytemuck::pod_read_unaligned;
+
+/// The codec.
+pub type Mpc<T> = Coded<T, Mixed>;
+
+/// Its coder: how far back the value is to which the residual is.
+#[derive(Clone, Copy, Debug)]
+pub struct Mixed {
+    dim: usize,
+}
+
+/// Values without a residual to those before.
+const SECTION: usize = 1024;
+/// Largest `dim`.
+pub(super) const MAX_DIM: u16 = 64;
+
+/// Most groups of a section: of values of 16 bits.
+const MAX_GROUPS: usize = 64;
+
+impl<T: Float> Coder<T> for Mixed {
+    const ID: CodecId = CodecId::Mpc;
+
+    fn new(terms: &Terms) -> Self {
+        Self { dim: terms.setting.into() }
+    }
+
+    fn parameter(&self) -> f64 {
+        self.dim as f64
+    }
+
+    fn of_parameter(parameter: f64) -> Option<Self> {
+        let dim = parameter as u16;
+        let is_one = f64::from(dim) == parameter && (1..=MAX_DIM).contains(&dim);
+        is_one.then_some(Self { dim: dim.into() })
+    }
+
+    #[inline(always)]
+    fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize> {
+        let most = dst.len();
+        let per_group = T::Bits::BITS as usize;
+        let n_groups = values.len().div_ceil(per_group);
+        let (bitmaps, words) = dst.split_at_mut_checked(n_groups * T::BYTES)?;
+        let mut n_bytes = 0;
+        let sections = values.chunks(SECTION);
+        for (values, bitmaps) in sections.zip(bitmaps.chunks_mut(SECTION / per_group * T::BYTES)) {
+            let mut residuals = [T::Bits::ZERO; SECTION];
+            let n_first = values.len().min(self.dim);
+            for (residual, x) in residuals.iter_mut().zip(&values[..n_first]) {
+                *residual = x.bits();
+            }
+            let later = residuals[n_first..].iter_mut().zip(&values[n_first..]);
+            for ((residual, x), before) in later.zip(values) {
+                *residual = x.bits().minus(before.bits());
+            }
+            let mut other = [T::Bits::ZERO; SECTION];
+            let changes = changes_of(planes_of(&mut residuals, &mut other));
+            let (kept, n_kept) = eliminate_zeros(&changes, bitmaps);
+            let kept: &[u8] = bytemuck::cast_slice(&kept[..n_kept]);
+            words.get_mut(n_bytes..n_bytes + kept.len())?.copy_from_slice(kept);
+            n_bytes += kept.len();
+        }
+        Some(n_groups * T::BYTES + n_bytes).filter(|&n_bytes| n_bytes < most)
+    }
+
+    #[inline(always)]
+    fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()> {
+        let per_group = T::Bits::BITS as usize;
+        let n_groups = values.len().div_ceil(per_group);
+        let (bitmaps, mut words) = src.split_at_checked(n_groups * T::BYTES)?;
+        let sections = values.chunks_mut(SECTION);
+        for (values, bitmaps) in sections.zip(bitmaps.chunks(SECTION / per_group * T::BYTES)) {
+            let n_kept = bitmaps.iter().map(|byte| byte.count_ones() as usize).sum::<usize>();
+            let (kept, rest) = words.split_at_checked(n_kept * T::BYTES)?;
+            words = rest;
+            let mut planes = sums_of(&insert_zeros(kept, bitmaps)?);
+            let mut other = [T::Bits::ZERO; SECTION];
+            let residuals = residuals_of(&mut planes, &mut other);
+            let n_padded = values.len().next_multiple_of(per_group);
+            if residuals[values.len()..n_padded].iter().any(|bits| *bits != T::Bits::ZERO) {
+                return None;
+            }
+            if self.dim == 1 {
+                // Of its own, so that the sum stays in a register.
+                let mut sum = T::Bits::ZERO;
+                for (x, residual) in values.iter_mut().zip(residuals) {
+                    sum = sum.plus(*residual);
+                    *x = T::from_bits(sum);
+                }
+                continue;
+            }
+            for i in self.dim..values.len() {
+                residuals[i] = residuals[i].plus(residuals[i - self.dim]);
+            }
+            for (x, bits) in values.iter_mut().zip(residuals) {
+                *x = T::from_bits(*bits);
+            }
+        }
+        words.is_empty().then_some(())
+    }
+}
+
+/// Steps of the transposition: log₂ of the bits of a word.
+const fn n_steps<W: Word>() -> u32 {
+    W::BITS.trailing_zeros()
+}
+
+/// The bits of a word whose number has a 0 in this place.
+#[inline(always)]
+fn mask<W: Word>(step: u32) -> W {
+    let distance = 1 << step;
+    W::from_u64(u64::MAX / ((1 << distance) + 1))
+}
+
+/// Exchanges the bits of `low` whose number has a 1 in a place for those of `high` with a 0 there.
+#[inline(always)]
+fn exchange<W: Word>(low: W, high: W, step: u32) -> (W, W) {
+    let (mask, distance) = (mask::<W>(step), 1 << step);
+    (low & mask | (high & mask) << distance, low >> distance & mask | high & !mask)
+}
+
+/// From residuals in order to words: plane p of group g is word p · groups + g. In one of the two.
+#[inline(always)]
+fn planes_of<'a, W: Word>(
+    mut from: &'a mut [W; SECTION],
+    mut to: &'a mut [W; SECTION],
+) -> &'a mut [W; SECTION] {
+    for step in 0..n_steps::<W>() {
+        let (lows, highs) = to.split_at_mut(SECTION / 2);
+        for ((low, high), pair) in lows.iter_mut().zip(highs).zip(from.as_chunks::<2>().0) {
+            (*low, *high) = exchange(pair[0], pair[1], step);
+        }
+        core::mem::swap(&mut from, &mut to);
+    }
+    from
+}
+
+/// And back.
+#[inline(always)]
+fn residuals_of<'a, W: Word>(
+    mut from: &'a mut [W; SECTION],
+    mut to: &'a mut [W; SECTION],
+) -> &'a mut [W; SECTION] {
+    for step in (0..n_steps::<W>()).rev() {
+        let (lows, highs) = from.split_at(SECTION / 2);
+        for ((low, high), pair) in lows.iter().zip(highs).zip(to.as_chunks_mut::<2>().0) {
+            (pair[0], pair[1]) = exchange(*low, *high, step);
+        }
+        core::mem::swap(&mut from, &mut to);
+    }
+    from
+}
+
+/// Of each word the residual to the one before: of the plane before, or the last plane of the group
+/// before.
+#[inline(always)]
+fn changes_of<W: Word>(planes: &[W; SECTION]) -> [W; SECTION] {
+    let n_groups = SECTION / W::BITS as usize;
+    let mut changes = *planes;
+    let last = &planes[SECTION - n_groups..];
+    for (change, before) in changes[1..n_groups].iter_mut().zip(last) {
+        *change = change.minus(*before);
+    }
+    for (change, before) in changes[n_groups..].iter_mut().zip(planes) {
+        *change = change.minus(*before);
+    }
+    changes
+}
+
+/// And back.
+#[inline(always)]
+fn sums_of<W: Word>(changes: &[W; SECTION]) -> [W; SECTION] {
+    let n_groups = SECTION / W::BITS as usize;
+    let mut sums = [W::ZERO; MAX_GROUPS];
+    let sums = &mut sums[..n_groups];
+    for changes in changes.chunks_exact(n_groups) {
+        for (sum, change) in sums.iter_mut().zip(changes) {
+            *sum = sum.plus(*change);
+        }
+    }
+    let mut before = W::ZERO;
+    for sum in &mut *sums {
+        let all = before.plus(*sum);
+        *sum = before;
+        before = all;
+    }
+    let mut planes = [W::ZERO; SECTION];
+    for (planes, changes) in planes.chunks_exact_mut(n_groups).zip(changes.chunks_exact(n_groups)) {
+        for ((word, sum), change) in planes.iter_mut().zip(&mut *sums).zip(changes) {
+            *sum = sum.plus(*change);
+            *word = *sum;
+        }
+    }
+    planes
+}
+
+/// The words that are not 0, group by group, and how many; and of each group where they are.
+#[inline(always)]
+fn eliminate_zeros<W: Word>(changes: &[W; SECTION], bitmaps: &mut [u8]) -> ([W; SECTION], usize) {
+    let n_groups = SECTION / W::BITS as usize;
+    let mut kept = [W::ZERO; SECTION];
+    let mut n_kept = 0;
+    for (group, bitmap) in bitmaps.chunks_exact_mut(size_of::<W>()).enumerate() {
+        let mut bits = 0;
+        for (plane, changes) in changes.chunks_exact(n_groups).enumerate() {
+            let word = changes[group];
+            let is_kept = word != W::ZERO;
+            // Written over by the next one unless it counts.
+            kept[n_kept % SECTION] = word;
+            n_kept += usize::from(is_kept);
+            bits |= u64::from(is_kept) << plane;
+        }
+        bitmap.copy_from_slice(bytemuck::bytes_of(&W::from_u64(bits)));
+    }
+    (kept, n_kept)
+}
+
+/// And back, from as many words as the bitmaps have bits; `None` if one of them is 0.
+#[inline(always)]
+fn insert_zeros<W: Word>(src: &[u8], bitmaps: &[u8]) -> Option<[W; SECTION]> {
+    let n_groups = SECTION / W::BITS as usize;
+    let mut kept = [W::ZERO; SECTION];
+    let n_all = src.len() / size_of::<W>();
+    bytemuck::cast_slice_mut(&mut kept)[..src.len()].copy_from_slice(src);
+    if kept[..n_all].iter().fold(false, |any, word| any | (*word == W::ZERO)) {
+        return None;
+    }
+    let mut changes = [W::ZERO; SECTION];
+    let mut n_kept = 0;
+    for (group, bitmap) in bitmaps.chunks_exact(size_of::<W>()).enumerate() {
+        let mut bits = pod_read_unaligned::<W>(bitmap).to_u64();
+        for planes in changes.chunks_exact_mut(n_groups) {
+            // Without a branch, which would be mispredicted.
+            let is_kept = bits & 1;
+            planes[group] = kept[n_kept % SECTION] & W::from_u64(is_kept.wrapping_neg());
+            n_kept += is_kept as usize;
+            bits >>= 1;
+        }
+    }
+    Some(changes)
+}
