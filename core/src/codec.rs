@@ -18,6 +18,7 @@ pub mod raw;
 mod truncate;
 mod truncate_xor;
 mod xor_lz;
+mod zfp_rate;
 
 use crate::element::{DType, Element};
 use crate::kernel::CHUNK;
@@ -37,6 +38,7 @@ pub use raw::Raw;
 pub use truncate::Truncate;
 pub use truncate_xor::TruncateXor;
 pub use xor_lz::XorLz;
+pub use zfp_rate::ZfpRate;
 
 /// Why a segment could not be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

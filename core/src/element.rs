@@ -260,6 +260,8 @@ pub(crate) mod sealed {
         fn plus(self, other: Self) -> Self;
         /// self − other, wrapping.
         fn minus(self, other: Self) -> Self;
+        /// Half of the signed number that these bits are, rounded down.
+        fn halved(self) -> Self;
         fn leading_zeros(self) -> u32;
         fn to_u64(self) -> u64;
         /// The low bits.
@@ -502,6 +504,11 @@ macro_rules! word {
             #[inline(always)]
             fn minus(self, other: Self) -> Self {
                 self.wrapping_sub(other)
+            }
+
+            #[inline(always)]
+            fn halved(self) -> Self {
+                (self.cast_signed() >> 1).cast_unsigned()
             }
 
             #[inline(always)]

@@ -1,6 +1,6 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
-use super::{Codec, Demote, FzLight, FzStatic, Mpc, Raw, Truncate, TruncateXor, XorLz};
+use super::{Codec, Demote, FzLight, FzStatic, Mpc, Raw, Truncate, TruncateXor, XorLz, ZfpRate};
 use crate::bound::Quantum;
 use crate::element::{DType, Element, Float};
 use crate::kernel::Level;
@@ -293,6 +293,14 @@ codecs! {
     Mpc = 6, "mpc", Properties {
         loss: Loss::None,
         settings: [[1, super::mpc::MAX_DIM]; 2],
+        ..BOUNDED
+    };
+    /// zfp with blocks of four values in as many bits each: the setting is bits a value, 8 by
+    /// default.
+    ZfpRate = 7, "zfp-rate", Properties {
+        loss: Loss::Setting,
+        is_stable: false,
+        settings: [[8, 32], [8, 64]],
         ..BOUNDED
     };
 }

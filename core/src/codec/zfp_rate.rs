@@ -1,0 +1,316 @@
+//! zfp at a fixed rate: blocks of four values in as many bits each.
+//!
+//! Lindstrom, "Fixed-rate compressed floating-point arrays", TVCG 2014; Zhou et al. (IPDPS'21)
+//! compress messages by it. Bits and values are those of the C library (1.0) for arrays of one
+//! dimension, but where its numbers overflow. The rate, in bits a value, is the setting. Of each
+//! block:
+//!
+//! 1. all values times a power of two, by the largest exponent, as integers;
+//! 2. a transform: the mean, and differences that are small where values are smooth;
+//! 3. the integers in base −2, so that small ones have high zeros whatever their sign;
+//! 4. their bits, plane by plane from the highest. Coefficients that had a 1 before say theirs;
+//!    for the others, which are likely to be 0, a bit says whether there is a 1 at all;
+//! 5. a cut after as many bits as there are.
+//!
+//! A plane is a nibble, so a table says which bits it becomes (and a block's planes are words of 16
+//! nibbles). Steps 1 to 3, and the change from integers to planes, are done for many blocks side by
+//! side, by vectors; the rest of a block depends on no other.
+
+mod planes;
+
+use super::CodecId;
+use super::bits::{BitReader, BitWriter};
+use super::coder::{Coded, Coder, Terms};
+use crate::element::Float;
+use crate::element::sealed::{Wide, Word};
+use crate::kernel::Code;
+use planes::{PLANES_PER_WORD, PlaneReader, PlaneWriter, gather, spread};
+
+/// The codec.
+pub type ZfpRate<T> = Coded<T, FixedRate>;
+
+/// Its coder: bits a value.
+#[derive(Clone, Copy, Debug)]
+pub struct FixedRate(u32);
+
+/// Values in a block.
+const BLOCK: usize = 4;
+/// Blocks that are transformed side by side.
+const BATCH: usize = 64;
+/// Most words of planes of a block: 64 planes.
+const MAX_WORDS: usize = 64 / PLANES_PER_WORD;
+
+impl FixedRate {
+    /// Bits of a block: zfp's least is what the exponent takes.
+    #[inline(always)]
+    fn block_bits<T: Float>(self) -> u32 {
+        (BLOCK as u32 * self.0).max(1 + exponent_bits::<T>())
+    }
+
+    /// Bytes of so many values.
+    #[inline(always)]
+    fn n_bytes<T: Float>(self, n_values: usize) -> usize {
+        (n_values.div_ceil(BLOCK) * self.block_bits::<T>() as usize).div_ceil(8)
+    }
+}
+
+impl<T: Float> Coder<T> for FixedRate {
+    const ID: CodecId = CodecId::ZfpRate;
+
+    fn new(terms: &Terms) -> Self {
+        Self(terms.setting.into())
+    }
+
+    fn parameter(&self) -> f64 {
+        self.0.into()
+    }
+
+    fn of_parameter(parameter: f64) -> Option<Self> {
+        let rate = parameter as u32;
+        let is_one = f64::from(rate) == parameter && (1..=T::Bits::BITS).contains(&rate);
+        is_one.then_some(Self(rate))
+    }
+
+    #[inline(always)]
+    fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize> {
+        let n_bytes = self.n_bytes::<T>(values.len());
+        let any_lost = values.iter().fold(false, |any, x| any | !x.finite());
+        if any_lost || n_bytes >= dst.len() {
+            return None;
+        }
+        let mut writer = BitWriter::new(dst);
+        let (block_bits, header_bits) = (self.block_bits::<T>(), 1 + exponent_bits::<T>());
+        let n_words = words_for::<T>(block_bits - header_bits);
+        let mut batch = Batch::<T>::NEW;
+        for values in values.chunks(BATCH * BLOCK) {
+            batch.transform(values);
+            batch.make_planes(n_words);
+            for i in 0..values.len().div_ceil(BLOCK) {
+                let mut block = PlaneWriter::new(block_bits);
+                let exponent = batch.exponents[i].to_u64();
+                if exponent != 0 {
+                    block.put(exponent << 1 | 1, header_bits);
+                    let planes = batch.planes.each_ref().map(|words| words[i]);
+                    block.put_planes(&planes[..n_words], n_planes::<T>(exponent));
+                }
+                for (word, n_bits) in block.finish() {
+                    writer.put_long(word, n_bits)?;
+                }
+            }
+        }
+        writer.finish()
+    }
+
+    #[inline(always)]
+    fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()> {
+        if src.len() != self.n_bytes::<T>(values.len()) {
+            return None;
+        }
+        let mut reader = BitReader::new(src);
+        let (block_bits, header_bits) = (self.block_bits::<T>(), 1 + exponent_bits::<T>());
+        let n_words = words_for::<T>(block_bits - header_bits);
+        let mut batch = Batch::<T>::NEW;
+        for values in values.chunks_mut(BATCH * BLOCK) {
+            for i in 0..values.len().div_ceil(BLOCK) {
+                let mut block = PlaneReader::new(&mut reader, block_bits);
+                let header = block.take(header_bits);
+                let exponent = header >> 1;
+                let mut planes = [0; MAX_WORDS];
+                if header & 1 == 0 {
+                    batch.exponents[i] = T::Bits::ZERO;
+                } else if exponent == 0 {
+                    return None;
+                } else {
+                    batch.exponents[i] = T::Bits::from_u64(exponent);
+                    block.take_planes(&mut planes[..n_words], n_planes::<T>(exponent));
+                }
+                for (words, plane) in batch.planes.iter_mut().zip(planes) {
+                    words[i] = plane;
+                }
+            }
+            batch.take_planes(n_words);
+            batch.transform_back(values);
+        }
+        reader.finish()
+    }
+}
+
+#[inline(always)]
+fn exponent_bits<T: Float>() -> u32 {
+    T::Bits::BITS - 1 - T::FRACTION_BITS
+}
+
+/// What is added to exponents.
+#[inline(always)]
+fn bias<T: Float>() -> u32 {
+    (1 << (exponent_bits::<T>() - 1)) - 1
+}
+
+/// Words of planes of which any bit can be among the first `n_bits`: each plane takes one at least.
+#[inline(always)]
+fn words_for<T: Float>(n_bits: u32) -> usize {
+    n_bits.min(T::Bits::BITS).div_ceil(PLANES_PER_WORD as u32) as usize
+}
+
+/// Planes that zfp codes of a block with this exponent: all but those below 2⁻¹⁰⁷⁴.
+#[inline(always)]
+fn n_planes<T: Float>(exponent: u64) -> u32 {
+    if T::Bits::BITS == 64 { (exponent as u32 + 55).min(64) } else { T::Bits::BITS }
+}
+
+/// The factor 2^n, of the two halves of n: the power itself may be beyond the type. `biased` is n
+/// and twice the bias.
+#[inline(always)]
+fn halves_of_power<T: Float>(biased: T::Bits) -> [T; 2] {
+    let first = biased >> 1;
+    [first, biased.minus(first)].map(|half| T::from_bits(half << T::FRACTION_BITS))
+}
+
+/// Blocks side by side: value i of each block in row i.
+#[derive(Clone, Copy)]
+struct Batch<T: Float> {
+    /// e of each block, whose values are below 2^(e − bias); 0 if all of them are 0.
+    exponents: [T::Bits; BATCH],
+    /// Coefficients in base −2.
+    digits: [[T::Bits; BATCH]; BLOCK],
+    /// Their bits, the highest planes in row 0.
+    planes: [[u64; BATCH]; MAX_WORDS],
+}
+
+impl<T: Float> Batch<T> {
+    const NEW: Self = Self {
+        exponents: [T::Bits::ZERO; BATCH],
+        digits: [[T::Bits::ZERO; BATCH]; BLOCK],
+        planes: [[0; BATCH]; MAX_WORDS],
+    };
+
+    /// From values to coefficients. What is missing of the last block is as zfp has it.
+    #[inline(always)]
+    fn transform(&mut self, values: &[T]) {
+        let mut rows = [[T::ZERO; BATCH]; BLOCK];
+        let (blocks, rest) = values.as_chunks::<BLOCK>();
+        for (i, block) in blocks.iter().enumerate() {
+            for (row, x) in rows.iter_mut().zip(block) {
+                row[i] = *x;
+            }
+        }
+        if let Some(&first) = rest.first() {
+            let second = rest.get(1).copied().unwrap_or(first);
+            let third = rest.get(2).copied().unwrap_or(second);
+            for (row, x) in rows.iter_mut().zip([first, second, third, first]) {
+                row[blocks.len()] = x;
+            }
+        }
+        for i in 0..BATCH {
+            let magnitude = |row: &[T; BATCH]| row[i].bits() << 1;
+            let [a, b, c, d] = rows.each_ref().map(magnitude);
+            let largest = a.max(b).max(c).max(d);
+            let next = (largest >> (T::FRACTION_BITS + 1)).plus(word::<T>(1));
+            self.exponents[i] = if largest == T::Bits::ZERO { T::Bits::ZERO } else { next };
+        }
+        let [xs, ys, zs, ws] = &mut self.digits;
+        for i in 0..BATCH {
+            // Values below 2^(e − bias) become integers below 2^(W − 2).
+            let power = word::<T>(3 * bias::<T>() + T::Bits::BITS - 2).minus(self.exponents[i]);
+            let halves = halves_of_power::<T>(power);
+            let integer = |row: &[T; BATCH]| {
+                let code = (row[i] * halves[0] * halves[1]).widen().to_code();
+                T::Bits::from_u64(code.bits())
+            };
+            let [mut x, mut y, mut z, mut w] = rows.each_ref().map(integer);
+            x = x.plus(w).halved();
+            w = w.minus(x);
+            z = z.plus(y).halved();
+            y = y.minus(z);
+            x = x.plus(z).halved();
+            z = z.minus(x);
+            w = w.plus(y).halved();
+            y = y.minus(w);
+            w = w.plus(y.halved());
+            y = y.minus(w.halved());
+            let odd = odd_places::<T>();
+            xs[i] = x.plus(odd) ^ odd;
+            ys[i] = y.plus(odd) ^ odd;
+            zs[i] = z.plus(odd) ^ odd;
+            ws[i] = w.plus(odd) ^ odd;
+        }
+    }
+
+    /// And back. Beyond the type's range, where no value of the block was, is its end.
+    #[inline(always)]
+    fn transform_back(&self, values: &mut [T]) {
+        let mut rows = [[T::ZERO; BATCH]; BLOCK];
+        let [xs, ys, zs, ws] = &mut rows;
+        for i in 0..BATCH {
+            let odd = odd_places::<T>();
+            let integer = |digits: &[T::Bits; BATCH]| (digits[i] ^ odd).minus(odd);
+            let [mut x, mut y, mut z, mut w] = self.digits.each_ref().map(integer);
+            y = y.plus(w.halved());
+            w = w.minus(y.halved());
+            y = y.plus(w);
+            w = (w << 1).minus(y);
+            z = z.plus(x);
+            x = (x << 1).minus(z);
+            y = y.plus(z);
+            z = (z << 1).minus(y);
+            w = w.plus(x);
+            x = (x << 1).minus(w);
+            let power =
+                self.exponents[i].plus(word::<T>(bias::<T>())).minus(word::<T>(T::Bits::BITS - 2));
+            let halves = halves_of_power::<T>(power);
+            let value = |integer: T::Bits| {
+                let code = <T::Code as Code>::from_bits(integer.to_u64());
+                let value = T::narrow(T::Wide::from_code(code)) * halves[0] * halves[1];
+                let value = if value > T::MAX { T::MAX } else { value };
+                if value < T::MIN { T::MIN } else { value }
+            };
+            xs[i] = value(x);
+            ys[i] = value(y);
+            zs[i] = value(z);
+            ws[i] = value(w);
+        }
+        for (i, block) in values.chunks_mut(BLOCK).enumerate() {
+            for (x, row) in block.iter_mut().zip(&rows) {
+                *x = row[i];
+            }
+        }
+    }
+
+    /// Fills so many words of planes.
+    #[inline(always)]
+    fn make_planes(&mut self, n_words: usize) {
+        let [xs, ys, zs, ws] = &self.digits;
+        for (nth, words) in self.planes[..n_words].iter_mut().enumerate() {
+            let shift = T::Bits::BITS - (nth + 1) as u32 * PLANES_PER_WORD as u32;
+            for i in 0..BATCH {
+                let part = |digits: &[T::Bits; BATCH]| spread((digits[i] >> shift).to_u64());
+                words[i] = part(xs) | part(ys) << 1 | part(zs) << 2 | part(ws) << 3;
+            }
+        }
+    }
+
+    /// And back.
+    #[inline(always)]
+    fn take_planes(&mut self, n_words: usize) {
+        for (value, digits) in self.digits.iter_mut().enumerate() {
+            *digits = [T::Bits::ZERO; BATCH];
+            for (nth, words) in self.planes[..n_words].iter().enumerate() {
+                let shift = T::Bits::BITS - (nth + 1) as u32 * PLANES_PER_WORD as u32;
+                for (digits, word) in digits.iter_mut().zip(words) {
+                    *digits = *digits | T::Bits::from_u64(gather(word >> value)) << shift;
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn word<T: Float>(number: u32) -> T::Bits {
+    T::Bits::from_u64(number.into())
+}
+
+/// The places of base −2 that count negative.
+#[inline(always)]
+fn odd_places<T: Float>() -> T::Bits {
+    T::Bits::from_u64(0xaaaa_aaaa_aaaa_aaaa)
+}
