@@ -19,12 +19,12 @@
 mod planes;
 
 use super::CodecId;
-use super::bits::{BitReader, BitWriter};
+use super::bits::BitWriter;
 use super::coder::{Coded, Coder, Terms};
 use crate::element::Float;
 use crate::element::sealed::{Wide, Word};
 use crate::kernel::Code;
-use planes::{PLANES_PER_WORD, PlaneReader, PlaneWriter, gather, spread};
+use planes::{LANES, PLANES_PER_WORD, PlaneReader, PlaneWriter, ROOM, gather, spread};
 
 /// The codec.
 pub type ZfpRate<T> = Coded<T, FixedRate>;
@@ -90,7 +90,8 @@ impl<T: Float> Coder<T> for FixedRate {
                 let exponent = batch.exponents[i].to_u64();
                 if exponent != 0 {
                     block.put(exponent << 1 | 1, header_bits);
-                    let planes = batch.planes.each_ref().map(|words| words[i]);
+                    let planes: [_; MAX_WORDS] =
+                        core::array::from_fn(|nth| [batch.planes[nth][i], batch.before[nth][i]]);
                     block.put_planes(&planes[..n_words], n_planes::<T>(exponent));
                 }
                 for (word, n_bits) in block.finish() {
@@ -106,32 +107,38 @@ impl<T: Float> Coder<T> for FixedRate {
         if src.len() != self.n_bytes::<T>(values.len()) {
             return None;
         }
-        let mut reader = BitReader::new(src);
         let (block_bits, header_bits) = (self.block_bits::<T>(), 1 + exponent_bits::<T>());
         let n_words = words_for::<T>(block_bits - header_bits);
+        let n_left = values.len().div_ceil(BLOCK) * block_bits as usize % 8;
+        if n_left != 0 && src.last()? >> n_left != 0 {
+            return None;
+        }
         let mut batch = Batch::<T>::NEW;
-        for values in values.chunks_mut(BATCH * BLOCK) {
-            for i in 0..values.len().div_ceil(BLOCK) {
-                let mut block = PlaneReader::new(&mut reader, block_bits);
-                let header = block.take(header_bits);
-                let exponent = header >> 1;
-                let mut planes = [0; MAX_WORDS];
-                if header & 1 == 0 {
-                    batch.exponents[i] = T::Bits::ZERO;
-                } else if exponent == 0 {
-                    return None;
-                } else {
-                    batch.exponents[i] = T::Bits::from_u64(exponent);
-                    block.take_planes(&mut planes[..n_words], n_planes::<T>(exponent));
+        let mut room = [0; ROOM];
+        // A batch is of whole bytes.
+        let sources = src.chunks(BATCH * block_bits as usize / 8);
+        for (src, values) in sources.zip(values.chunks_mut(BATCH * BLOCK)) {
+            let (used, unused) = room.split_at_mut(src.len());
+            used.copy_from_slice(src);
+            if values.len() < BATCH * BLOCK {
+                unused.fill(0);
+            }
+            for first in (0..values.len().div_ceil(BLOCK)).step_by(LANES) {
+                let mut blocks = PlaneReader::new(&room, first, block_bits);
+                for lane in 0..LANES {
+                    let exponent = blocks.exponent(lane, header_bits)?;
+                    batch.exponents[first + lane] = T::Bits::from_u64(exponent);
                 }
-                for (words, plane) in batch.planes.iter_mut().zip(planes) {
-                    words[i] = plane;
+                let mut planes = [[0; LANES]; MAX_WORDS];
+                blocks.take_planes(&mut planes[..n_words]);
+                for (words, planes) in batch.planes.iter_mut().zip(planes) {
+                    words[first..first + LANES].copy_from_slice(&planes);
                 }
             }
             batch.take_planes(n_words);
             batch.transform_back(values);
         }
-        reader.finish()
+        Some(())
     }
 }
 
@@ -175,6 +182,8 @@ struct Batch<T: Float> {
     digits: [[T::Bits; BATCH]; BLOCK],
     /// Their bits, the highest planes in row 0.
     planes: [[u64; BATCH]; MAX_WORDS],
+    /// Of each plane, all that are higher as one.
+    before: [[u64; BATCH]; MAX_WORDS],
 }
 
 impl<T: Float> Batch<T> {
@@ -182,6 +191,7 @@ impl<T: Float> Batch<T> {
         exponents: [T::Bits::ZERO; BATCH],
         digits: [[T::Bits::ZERO; BATCH]; BLOCK],
         planes: [[0; BATCH]; MAX_WORDS],
+        before: [[0; BATCH]; MAX_WORDS],
     };
 
     /// From values to coefficients. What is missing of the last block is as zfp has it.
@@ -280,11 +290,21 @@ impl<T: Float> Batch<T> {
     #[inline(always)]
     fn make_planes(&mut self, n_words: usize) {
         let [xs, ys, zs, ws] = &self.digits;
-        for (nth, words) in self.planes[..n_words].iter_mut().enumerate() {
+        let mut above = [0; BATCH];
+        let words = self.planes[..n_words].iter_mut().zip(&mut self.before);
+        for (nth, (words, before)) in words.enumerate() {
             let shift = T::Bits::BITS - (nth + 1) as u32 * PLANES_PER_WORD as u32;
             for i in 0..BATCH {
                 let part = |digits: &[T::Bits; BATCH]| spread((digits[i] >> shift).to_u64());
-                words[i] = part(xs) | part(ys) << 1 | part(zs) << 2 | part(ws) << 3;
+                let planes = part(xs) | part(ys) << 1 | part(zs) << 2 | part(ws) << 3;
+                words[i] = planes;
+                let mut any = planes | above[i] << 60;
+                any |= any >> 4;
+                any |= any >> 8;
+                any |= any >> 16;
+                any |= any >> 32;
+                before[i] = any >> 4 | above[i] << 60;
+                above[i] = any & 15;
             }
         }
     }

@@ -4,26 +4,24 @@
 //! long as there are any: a bit whether one of them has a 1; if so, bits up to the first that has,
 //! which joins the n with all before it. The last one's 1 needs no bit.
 
-use crate::codec::bits::BitReader;
+use bytemuck::pod_read_unaligned;
 
 /// Planes in a word, the highest first: a nibble each.
 pub(super) const PLANES_PER_WORD: usize = 16;
 /// Most bits of a plane.
 const MAX_BITS: u32 = 7;
-/// Most words of a block's bits, and two that are read beyond them.
-const WORDS: usize = 256 / 64 + 2;
+/// Most words of a block's bits, and one that is written beyond them.
+const WORDS: usize = 256 / 64 + 1;
 
-/// Of n and a plane: n after it (from bit 12), its length (from bit 8) and its bits.
-static WRITTEN: [[u16; 16]; 5] = {
-    let mut table = [[0; 16]; 5];
-    let mut n = 0;
-    while n < 5 {
-        let mut plane = 0;
-        while plane < 16 {
-            table[n as usize][plane as usize] = written(n, plane);
-            plane += 1;
-        }
-        n += 1;
+/// Of all planes before, as one, and of a plane (the high and the low nibble of the index): its
+/// length (from bit 8) and its bits.
+static WRITTEN: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut index: u32 = 0;
+    while index < 256 {
+        let n = 32 - (index >> 4).leading_zeros();
+        table[index as usize] = written(n, index & 15);
+        index += 1;
     }
     table
 };
@@ -48,25 +46,21 @@ const fn written(mut n: u32, plane: u32) -> u16 {
         }
         n += 1;
     }
-    (n << 12 | len << 8 | bits) as u16
+    (len << 8 | bits) as u16
 }
 
-/// Of the number of bits that are left (if that is below [`MAX_BITS`]), n, and the next bits: n
-/// after the plane (from bit 8), its length (from bit 4) and the plane, as far as it goes.
-static READ: [[[u16; 128]; 5]; 8] = {
-    let mut table = [[[0; 128]; 5]; 8];
-    let mut n_left = 0;
-    while n_left < 8 {
-        let mut n = 0;
-        while n < 5 {
-            let mut bits = 0;
-            while bits < 128 {
-                table[n_left as usize][n as usize][bits as usize] = read(n_left, n, bits);
-                bits += 1;
-            }
-            n += 1;
+/// Of the number of bits that are left, if that is below [`MAX_BITS`] (from bit 10 of the index), n
+/// (from bit 7) and the next bits: n after the plane (from bit 7), its length (from bit 4) and the
+/// plane, as far as it goes.
+static READ: [u16; 8 << 10] = {
+    let mut table = [0; 8 << 10];
+    let mut index: u32 = 0;
+    while index < 8 << 10 {
+        let (n_left, n, bits) = (index >> 10, index >> 7 & 7, index & 127);
+        if n <= 4 {
+            table[index as usize] = read(n_left, n, bits);
         }
-        n_left += 1;
+        index += 1;
     }
     table
 };
@@ -89,7 +83,7 @@ const fn read(n_left: u32, mut n: u32, bits: u32) -> u16 {
         plane |= 1 << n;
         n += 1;
     }
-    (n << 8 | len << 4 | plane) as u16
+    (n << 7 | len << 4 | plane) as u16
 }
 
 /// Bits 0 … 15, and each four places from the next.
@@ -140,29 +134,21 @@ impl PlaneWriter {
         }
     }
 
-    /// The first `n_planes` of the planes in these words, or as many as there is room for.
+    /// The first `n_planes` of the planes in these words, or as many as there is room for, each
+    /// with the planes before it as one.
     #[inline(always)]
-    pub(super) fn put_planes(&mut self, words: &[u64], n_planes: u32) {
-        let n_planes = n_planes.min((words.len() * PLANES_PER_WORD) as u32);
-        // Planes of zeros, before any has had a 1, are a zero each.
-        let mut first = 0;
-        for word in words {
-            first += word.leading_zeros() / 4;
-            if *word != 0 {
-                break;
+    pub(super) fn put_planes(&mut self, words: &[[u64; 2]], n_planes: u32) {
+        let mut n_left = n_planes;
+        for [mut planes, mut before] in words.iter().copied() {
+            for _ in 0..PLANES_PER_WORD {
+                if 64 * self.n_words as u32 + self.n_held >= self.block_bits || n_left == 0 {
+                    return;
+                }
+                n_left -= 1;
+                let entry = WRITTEN[(before >> 60 << 4 | planes >> 60) as usize];
+                self.put((entry & 0x7f).into(), (entry >> 8).into());
+                (planes, before) = (planes << 4, before << 4);
             }
-        }
-        let first = first.min(n_planes);
-        self.put(0, first);
-        let mut n = 0;
-        for nth in first as usize..n_planes as usize {
-            if 64 * self.n_words as u32 + self.n_held >= self.block_bits {
-                break;
-            }
-            let word = words[nth / PLANES_PER_WORD] >> (60 - 4 * (nth % PLANES_PER_WORD));
-            let entry = u32::from(WRITTEN[n][word as usize & 15]);
-            n = (entry >> 12) as usize % 5;
-            self.put((entry & 0x7f).into(), entry >> 8 & 7);
         }
     }
 
@@ -178,55 +164,69 @@ impl PlaneWriter {
     }
 }
 
-/// The bits of a block that was read.
-pub(super) struct PlaneReader {
-    words: [u64; WORDS],
-    at: u32,
-    end: u32,
+/// The bits of so many blocks as they are read, side by side: each step waits for the one before it,
+/// but not for those of the other blocks.
+pub(super) struct PlaneReader<'a> {
+    src: &'a [u8; ROOM],
+    at: [u32; LANES],
+    end: [u32; LANES],
 }
 
-impl PlaneReader {
+/// Blocks that are read side by side.
+pub(super) const LANES: usize = 2;
+/// A power of two, above what a batch of blocks takes and is read beyond it.
+pub(super) const ROOM: usize = 4096;
+
+impl<'a> PlaneReader<'a> {
+    /// A reader of blocks from block `first` on.
     #[inline(always)]
-    pub(super) fn new(reader: &mut BitReader<'_>, block_bits: u32) -> Self {
-        let mut words = [0; WORDS];
-        for (nth, word) in words.iter_mut().take(block_bits.div_ceil(64) as usize).enumerate() {
-            *word = reader.take_long((block_bits - 64 * nth as u32).min(64));
+    pub(super) fn new(src: &'a [u8; ROOM], first: usize, block_bits: u32) -> Self {
+        let at = core::array::from_fn(|lane| (first + lane) as u32 * block_bits);
+        Self { src, at, end: at.map(|at| at + block_bits) }
+    }
+
+    /// The next bits of a block, and some that are of others: 57 at least.
+    #[inline(always)]
+    fn next(&self, lane: usize) -> u64 {
+        let at = self.at[lane];
+        let byte = at as usize / 8 % (ROOM / 2);
+        pod_read_unaligned::<u64>(&self.src[byte..byte + 8]) >> (at % 8)
+    }
+
+    /// The e of a block, or 0 if it has none; `None` if it should have one.
+    #[inline(always)]
+    pub(super) fn exponent(&mut self, lane: usize, header_bits: u32) -> Option<u64> {
+        let header = self.next(lane) & ((1 << header_bits) - 1);
+        if header & 1 == 0 {
+            self.end[lane] = self.at[lane];
+            return Some(0);
         }
-        Self { words, at: 0, end: block_bits }
+        self.at[lane] += header_bits;
+        (header > 1).then_some(header >> 1)
     }
 
-    /// The next 64 bits, zeros behind the last.
+    /// The planes of the blocks, word by word; zeros where there are no more bits.
     #[inline(always)]
-    fn next(&self) -> u64 {
-        let (nth, shift) = (self.at as usize / 64, self.at % 64);
-        let [low, high] = [nth, nth + 1].map(|nth| self.words.get(nth).copied().unwrap_or(0));
-        low >> shift | high << 1 << (63 - shift)
-    }
-
-    /// The next bits, below 64.
-    #[inline(always)]
-    pub(super) fn take(&mut self, n_bits: u32) -> u64 {
-        let bits = self.next() & ((1 << n_bits) - 1);
-        self.at += n_bits;
-        bits
-    }
-
-    /// The first `n_planes` planes into these words, which are zeros, as far as there are bits.
-    #[inline(always)]
-    pub(super) fn take_planes(&mut self, words: &mut [u64], n_planes: u32) {
-        let n_planes = n_planes.min((words.len() * PLANES_PER_WORD) as u32);
-        let n_zeros = self.next().trailing_zeros().min(self.end - self.at).min(n_planes);
-        self.at += n_zeros;
-        let mut n = 0;
-        for nth in n_zeros as usize..n_planes as usize {
-            let n_left = (self.end - self.at).min(MAX_BITS);
-            let entry = READ[n_left as usize][n][self.next() as usize & 127];
-            words[nth / PLANES_PER_WORD] |=
-                u64::from(entry & 15) << (60 - 4 * (nth % PLANES_PER_WORD));
-            self.at += u32::from(entry >> 4 & 7);
-            n = usize::from(entry >> 8) % 5;
-            if self.at >= self.end {
-                break;
+    pub(super) fn take_planes(&mut self, words: &mut [[u64; LANES]]) {
+        const STRIDE: usize = 4;
+        let mut n_seen = [0; LANES];
+        for words in words {
+            *words = [0; LANES];
+            for nth in (0..PLANES_PER_WORD).step_by(STRIDE) {
+                if self.at == self.end {
+                    break;
+                }
+                for nth in nth..nth + STRIDE {
+                    for lane in 0..LANES {
+                        let n_left = (self.end[lane] - self.at[lane]).min(MAX_BITS);
+                        let bits = self.next(lane) as u32 & 127;
+                        let index = n_left << 10 | n_seen[lane] | bits;
+                        let entry = u32::from(READ[index as usize % READ.len()]);
+                        words[lane] |= u64::from(entry & 15) << (60 - 4 * nth);
+                        self.at[lane] += entry >> 4 & 7;
+                        n_seen[lane] = entry & 7 << 7;
+                    }
+                }
             }
         }
     }
