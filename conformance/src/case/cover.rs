@@ -70,7 +70,7 @@ fn cover(sizes: &[usize]) -> Vec<Indices> {
     let mut cases = Vec::new();
     while let Some(&first) = missing.first() {
         // Of some candidates with the first missing pair, the one with most missing pairs.
-        let candidates = (0..200).map(|_| {
+        let candidates = (0..1000).map(|_| {
             let mut indices = n_choices.map(|n| random.below(n));
             for (axis, choice) in first {
                 indices[axis] = choice;
@@ -79,7 +79,7 @@ fn cover(sizes: &[usize]) -> Vec<Indices> {
         });
         let gain = |i: &Indices| shown(i, sizes).filter(|pair| missing.contains(pair)).count();
         let candidates = candidates.filter(|i| shown(i, sizes).any(|pair| pair == first));
-        let best = candidates.max_by_key(gain);
+        let best = candidates.take(200).max_by_key(gain);
         // In no case do both mean something.
         missing.remove(&first);
         if let Some(best) = best {
