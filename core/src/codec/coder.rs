@@ -13,6 +13,7 @@ use super::chunked::{self, Container, Stream, chunk_len, for_each_run, is_divide
 use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, Give, Written};
 use crate::bound::Quantum;
 use crate::element::Float;
+use crate::element::sealed::Wide;
 use crate::kernel::at_level::{Task, run};
 use crate::kernel::{CHUNK, Level};
 use crate::op::weigh;
@@ -32,6 +33,15 @@ pub struct Terms {
     pub step: f64,
     /// The codec's own number, within its range; 0 if it has none.
     pub setting: u16,
+}
+
+impl Terms {
+    /// What the rounded difference of a value and what is decoded must be *below*, to prove that
+    /// it is within the bound (docs/guarantees.md, "The check"); 0 if there is no bound.
+    pub(super) fn limit_of_errors<T: Float>(&self) -> T::Wide {
+        let bound = T::Wide::nearest(self.bound);
+        if bound.to_f64() > self.bound { bound.next_down() } else { bound }
+    }
 }
 
 /// Writes and reads chunks of 1 to [`CHUNK`] values, each without knowing the others.

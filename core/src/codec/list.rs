@@ -1,6 +1,6 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
-use super::{Codec, Demote, FzLight, FzStatic, Mpc, Raw, Truncate, TruncateXor, XorLz, ZfpRate};
+use super::{Codec, Demote, FzLight, FzStatic, Mpc, Raw, Szx, Truncate, TruncateXor, XorLz, ZfpRate};
 use crate::bound::Quantum;
 use crate::element::{DType, Element, Float};
 use crate::kernel::Level;
@@ -303,7 +303,10 @@ codecs! {
         settings: [[8, 32], [8, 64]],
         ..BOUNDED
     };
-}
+    /// `f64` as `f32`.
+    Demote = 3, "demote", Properties { loss: Loss::Setting, types: Types::F64, ..BOUNDED };
+    /// Blocks of 128 values as their middle, or as leading bits of what is left without it: SZx.
+    Szx = 8, "szx", Properties { is_stable: false, ..BOUNDED };}
 
 #[cfg(test)]
 mod tests {
