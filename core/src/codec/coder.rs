@@ -67,6 +67,15 @@ pub trait Coder<T: Float>: Copy + core::fmt::Debug + Send + Sync {
     fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()>;
 }
 
+/// At most `N` values, filled up with the last of them.
+#[inline(always)]
+pub(super) fn padded<T: Copy, const N: usize>(values: &[T]) -> [T; N] {
+    match values.try_into() {
+        Ok(block) => block,
+        Err(_) => core::array::from_fn(|i| values[i.min(values.len() - 1)]),
+    }
+}
+
 /// The codec of a [`Coder`].
 #[derive(Clone, Copy, Debug)]
 pub struct Coded<T, C> {

@@ -1,6 +1,6 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
-use super::{Codec, Demote, FzLight, FzStatic, Mpc, Raw, Szx, Truncate, TruncateXor, XorLz, ZfpRate};
+use super::{Codec, Demote, FzLight, FzStatic, Mpc, OmpSzp, Raw, Szx, Truncate, TruncateXor, XorLz, ZfpRate};
 use crate::bound::Quantum;
 use crate::element::{DType, Element, Float};
 use crate::kernel::Level;
@@ -307,7 +307,11 @@ codecs! {
     Demote = 3, "demote", Properties { loss: Loss::Setting, types: Types::F64, ..BOUNDED };
     /// Blocks of 128 values as their middle, or as leading bits of what is left without it: SZx.
     Szx = 8, "szx", Properties { is_stable: false, ..BOUNDED };}
-
+    Szx = 8, "szx", Properties { is_stable: false, ..BOUNDED };
+    /// Quantise, differences and bit planes in blocks of 32 that do not depend on each other:
+    /// ompSZp.
+    OmpSzp = 9, "ompszp", BOUNDED;
+}
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,7 @@
 //! over a block that lies in the first cache, and a store of a few bytes for each value.
 
 use super::CodecId;
-use super::coder::{Coded, Coder, Terms};
+use super::coder::{Coded, Coder, Terms, padded};
 use crate::element::Float;
 use crate::element::sealed::{OnLattice, Word};
 
@@ -59,7 +59,7 @@ impl<T: Float> Coder<T> for Middles<T> {
         states.fill(0);
         let mut n_bytes = 0;
         for (i, values) in values.chunks(BLOCK).enumerate() {
-            let block = padded(values);
+            let block: [T; BLOCK] = padded(values);
             let (min, max) = extent(&block);
             let radius = (max - min) / T::from_f64(2.0);
             let middle = min + radius;
@@ -155,19 +155,6 @@ impl<T: Float> Middles<T> {
 #[inline(always)]
 fn head_bits<T: Float>() -> u32 {
     T::Bits::BITS - T::FRACTION_BITS
-}
-
-/// The block, filled up with its last value.
-#[inline(always)]
-fn padded<T: Float>(values: &[T]) -> [T; BLOCK] {
-    match values.try_into() {
-        Ok(block) => block,
-        Err(_) => {
-            let mut block = [values[values.len() - 1]; BLOCK];
-            block[..values.len()].copy_from_slice(values);
-            block
-        }
-    }
 }
 
 /// Minimum and maximum. NaN may be missed: no other check lets it through.

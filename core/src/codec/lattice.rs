@@ -1,0 +1,112 @@
+//! Points q·step on a line, for coders whose values become integers q: docs/guarantees.md,
+//! section 1.
+//!
+//! Groups of eight blocks of 32 values: loops over so many stay loops, which become vectors; those
+//! over a single block are unrolled before.
+
+use super::coder::Terms;
+use crate::element::Float;
+use crate::element::sealed::{OnLattice, Wide, Word};
+use crate::kernel::{BLOCK, Code};
+
+/// Blocks of a group.
+pub(super) const BLOCKS: usize = 8;
+/// Values of a group.
+pub(super) const GROUP: usize = BLOCKS * BLOCK;
+
+/// The codes of a group.
+pub(super) type Codes<T> = [<T as OnLattice>::Code; GROUP];
+
+/// The points that keep a bound.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Points<T: Float> {
+    /// How far apart they are.
+    step: T::Wide,
+    inverse: T::Wide,
+    /// What errors must be below; 0 of a reader.
+    bound: T::Wide,
+}
+
+impl<T: Float> Points<T> {
+    /// `None` if no value is on a lattice.
+    pub(super) fn new(terms: &Terms) -> Option<Self> {
+        let bound = terms.limit_of_errors::<T>();
+        // Of powers of two differences are exact, so that one of step/2 may pass.
+        let is_power_of_two = terms.step == 2.0 * terms.bound;
+        let bound = if is_power_of_two { bound.next_up() } else { bound };
+        Some(Self { bound, ..Self::of_step(terms.step)? })
+    }
+
+    /// To read by; `None` if no writer has this step.
+    pub(super) fn of_step(step: f64) -> Option<Self> {
+        let wide = T::Wide::nearest(step);
+        let inverse = T::Wide::ONE / wide;
+        let is_step = wide.to_f64() == step && wide.is_normal() && inverse.is_normal();
+        is_step.then(|| Self { step: wide, inverse, bound: T::Wide::nearest(0.0) })
+    }
+
+    pub(super) fn step(&self) -> f64 {
+        self.step.to_f64()
+    }
+
+    /// Writes the codes of values, and says which blocks are on the lattice: each value is within
+    /// the bound of a point whose code is within the type's limit, so that values at these points
+    /// have the same codes. Codes of other blocks are any.
+    #[inline(always)]
+    pub(super) fn codes(&self, values: &[T; GROUP], codes: &mut Codes<T>) -> [bool; BLOCKS] {
+        let limit = T::Wide::nearest(T::MAX_CODE);
+        let rounder = T::narrow(T::Wide::ROUNDER).bits();
+        let mut are_points = [true; BLOCKS];
+        let blocks = codes.chunks_exact_mut(BLOCK).zip(values.chunks_exact(BLOCK));
+        for ((codes, values), are_points) in blocks.zip(&mut are_points) {
+            let mut all = true;
+            for (code, x) in codes.iter_mut().zip(values) {
+                let x = x.widen();
+                let rounded = x * self.inverse + T::Wide::ROUNDER;
+                let nearest = rounded - T::Wide::ROUNDER;
+                let error = (x - nearest * self.step).abs();
+                all &= (nearest.abs() <= limit) & (error < self.bound);
+                // Bits of numbers that close to the rounder count up with them; a conversion
+                // would first ask whether there is such an integer.
+                let bits = T::narrow(rounded).bits().minus(rounder);
+                *code = T::Code::from_bits(bits.to_u64());
+            }
+            *are_points = all;
+        }
+        are_points
+    }
+
+    /// Writes the values of codes.
+    #[inline(always)]
+    pub(super) fn values(&self, codes: &Codes<T>, values: &mut [T; GROUP]) {
+        for (x, code) in values.iter_mut().zip(codes) {
+            *x = T::narrow(T::Wide::from_code(*code) * self.step);
+        }
+    }
+}
+
+/// Bits of the largest difference of two codes.
+pub(super) const fn max_width<T: Float>() -> u32 {
+    u64::BITS - ((2.0 * T::MAX_CODE) as u64).leading_zeros()
+}
+
+/// Writes each code less the one before; the first of a block is left out.
+#[inline(always)]
+pub(super) fn subtract<T: Float>(codes: &Codes<T>, differences: &mut Codes<T>) {
+    for i in 1..GROUP {
+        differences[i] = codes[i].minus(codes[i - 1]);
+    }
+    for first in differences.iter_mut().step_by(BLOCK) {
+        *first = T::Code::ZERO;
+    }
+}
+
+/// Makes codes of a block out of a code and the differences behind it.
+#[inline(always)]
+pub(super) fn add_up<C: Code>(block: &mut [C]) {
+    let mut code = C::ZERO;
+    for difference in block {
+        code = code.plus(*difference);
+        *difference = code;
+    }
+}

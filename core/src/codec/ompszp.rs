@@ -1,0 +1,198 @@
+//! ompSZp, the baseline of hZCCL (Huang et al., SC'24): cuSZp's layout for processors.
+//!
+//! Values become codes on a lattice of twice the bound. Each block of 32 stores its first code, and
+//! of the differences signs and as many bit planes as the largest needs. How long blocks are comes
+//! first, a byte each, so that threads of the authors' find theirs by a prefix sum; a block of
+//! zeros is that byte and nothing else. A block with a value that is not on the lattice keeps its
+//! values.
+
+use super::CodecId;
+use super::coder::{Coded, Coder, Terms, padded};
+use super::lattice::{BLOCKS, GROUP, Points, add_up, max_width, subtract};
+use super::planes::{PLANE, Planes, fold, unfold, width};
+use crate::element::Float;
+use crate::element::sealed::Word;
+use crate::kernel::{BLOCK, Code};
+
+/// The codec.
+pub type OmpSzp<T> = Coded<T, Blocks<T>>;
+
+/// Its coder: the lattice, if there is one.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks<T: Float>(Option<Points<T>>);
+
+/// All codes are 0.
+const ZEROS: u8 = 0;
+/// The values as they are.
+const VERBATIM: u8 = 0xff;
+/// Differences of c bits: this and c more.
+const CODES: u8 = 1;
+
+impl<T: Float> Coder<T> for Blocks<T> {
+    const ID: CodecId = CodecId::OmpSzp;
+
+    fn new(terms: &Terms) -> Self {
+        Self(Points::new(terms))
+    }
+
+    fn parameter(&self) -> f64 {
+        self.0.map_or(0.0, |points| points.step())
+    }
+
+    fn of_parameter(parameter: f64) -> Option<Self> {
+        let points = Points::of_step(parameter);
+        (parameter == 0.0 || points.is_some()).then_some(Self(points))
+    }
+
+    #[inline(always)]
+    fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize> {
+        let points = self.0?;
+        let (lengths, dst) = dst.split_at_mut_checked(values.len().div_ceil(BLOCK))?;
+        let mut n_bytes = 0;
+        let mut codes = [T::Code::ZERO; GROUP];
+        let mut differences = [T::Code::ZERO; GROUP];
+        let mut numbers = [T::Bits::ZERO; GROUP];
+        let mut planes = Planes::new();
+        for (lengths, values) in lengths.chunks_mut(BLOCKS).zip(values.chunks(GROUP)) {
+            let are_points = match values.try_into() {
+                Ok(values) => points.codes(values, &mut codes),
+                Err(_) => points.codes(&padded(values), &mut codes),
+            };
+            subtract::<T>(&codes, &mut differences);
+            fold::<T>(&differences, &mut numbers);
+            planes.set::<T>(&numbers, n_planes(width::<T>(&numbers)));
+            for ((i, length), values) in lengths.iter_mut().enumerate().zip(values.chunks(BLOCK)) {
+                let dst = dst.get_mut(n_bytes..)?;
+                let first = codes[i * BLOCK];
+                let width = width::<T>(&numbers[i * BLOCK..(i + 1) * BLOCK]);
+                if !are_points[i] {
+                    let n_own = size_of_val(values);
+                    dst.get_mut(..n_own)?.copy_from_slice(bytemuck::cast_slice(values));
+                    *length = VERBATIM;
+                    n_bytes += n_own;
+                } else if width == 0 && first == T::Code::ZERO {
+                    *length = ZEROS;
+                } else {
+                    let (head, dst) = dst.split_at_mut_checked(size_of::<T::Code>())?;
+                    head.copy_from_slice(bytemuck::bytes_of(&first));
+                    planes.put(i, n_planes(width), dst)?;
+                    *length = CODES + width as u8;
+                    n_bytes += n_bytes_of::<T>(width);
+                }
+            }
+        }
+        Some(values.len().div_ceil(BLOCK) + n_bytes)
+    }
+
+    #[inline(always)]
+    fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()> {
+        let points = self.0?;
+        let (lengths, mut src) = src.split_at_checked(values.len().div_ceil(BLOCK))?;
+        let mut codes = [T::Code::ZERO; GROUP];
+        let mut numbers = [T::Bits::ZERO; GROUP];
+        let mut decoded = [T::ZERO; GROUP];
+        let mut planes = Planes::new();
+        for (lengths, values) in lengths.chunks(BLOCKS).zip(values.chunks_mut(GROUP)) {
+            let are_codes = |length: u8| length != ZEROS && length != VERBATIM;
+            let widths = lengths.iter().filter(|length| are_codes(**length));
+            let most = widths.fold(0, |most, length| most.max(u32::from(length - CODES)));
+            if most > max_width::<T>() {
+                return None;
+            }
+            planes.clear::<T>(n_planes(most));
+            let mut firsts = [T::Code::ZERO; BLOCKS];
+            let mut verbatim: [&[u8]; BLOCKS] = [&[]; BLOCKS];
+            for (i, &length) in lengths.iter().enumerate() {
+                if length == VERBATIM {
+                    let n_own = size_of_val(&values[i * BLOCK..values.len().min((i + 1) * BLOCK)]);
+                    (verbatim[i], src) = src.split_at_checked(n_own)?;
+                } else if length != ZEROS {
+                    let width = u32::from(length - CODES);
+                    let (head, rest) = src.split_at_checked(size_of::<T::Code>())?;
+                    firsts[i] = bytemuck::pod_read_unaligned(head);
+                    planes.take(i, n_planes(width), rest)?;
+                    src = &src[n_bytes_of::<T>(width)..];
+                }
+            }
+            planes.numbers::<T>(n_planes(most), &mut numbers);
+            unfold::<T>(&numbers, &mut codes);
+            for ((i, &length), values) in lengths.iter().enumerate().zip(values.chunks(BLOCK)) {
+                codes[i * BLOCK] = firsts[i];
+                if are_codes(length) {
+                    add_up(&mut codes[i * BLOCK..][..values.len()]);
+                }
+            }
+            match (&mut *values).try_into() {
+                Ok(values) => points.values(&codes, values),
+                Err(_) => {
+                    points.values(&codes, &mut decoded);
+                    values.copy_from_slice(&decoded[..values.len()]);
+                }
+            }
+            for (bytes, values) in verbatim.iter().zip(values.chunks_mut(BLOCK)) {
+                if !bytes.is_empty() {
+                    bytemuck::cast_slice_mut(values).copy_from_slice(bytes);
+                }
+            }
+        }
+        src.is_empty().then_some(())
+    }
+}
+
+/// Planes of signs and of differences of so many bits.
+#[inline(always)]
+const fn n_planes(width: u32) -> u32 {
+    if width == 0 { 0 } else { 1 + width }
+}
+
+/// Bytes of a block of codes.
+#[inline(always)]
+const fn n_bytes_of<T: Float>(width: u32) -> usize {
+    size_of::<T::Code>() + PLANE * n_planes(width) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    /// On a lattice of step 1.
+    fn encoded<T: Float>(values: &[T]) -> Vec<u8> {
+        let coder = Blocks::<T>::new(&Terms { bound: 32.0 / 63.0, step: 1.0, setting: 0 });
+        let mut dst = vec![0xa5; 300];
+        let n_bytes = coder.encode(values, &mut dst).unwrap();
+        dst.truncate(n_bytes);
+        let mut decoded = vec![T::ONE; values.len()];
+        let reader = <Blocks<T> as Coder<T>>::of_parameter(1.0).unwrap();
+        reader.decode(&dst, &mut decoded).unwrap();
+        for (x, y) in values.iter().zip(decoded) {
+            let is_near = (x.to_f64() - y.to_f64()).abs() < 0.5;
+            assert!(is_near || x.bits() == y.bits(), "{x:?} {y:?}");
+        }
+        dst
+    }
+
+    /// The bytes are those of another encoder, written after docs/format.md.
+    #[test]
+    fn bytes_are_those_of_the_format() {
+        let mut values = vec![0.25_f32; 32];
+        values.extend((0..32_u16).map(|i| f32::from(300 + i % 3)));
+        values.extend([-2.0; 32]);
+        values.extend([7.0, f32::NAN, 2.375]);
+        let expected = [
+            0x00, 0x03, 0x01, 0xff, 0x2c, 0x01, 0x00, 0x00, 0x48, 0x92, 0x24, 0x49, 0xb6, 0x6d,
+            0xdb, 0xb6, 0x48, 0x92, 0x24, 0x49, 0xfe, 0xff, 0xff, 0xff, 0x00, 0x00, 0xe0, 0x40,
+            0x00, 0x00, 0xc0, 0x7f, 0x00, 0x00, 0x18, 0x40,
+        ];
+        assert_eq!(encoded(&values), expected);
+
+        let far = 2f64.powi(40);
+        let expected = [
+            0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x02,
+            0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x04, 0x00, 0x00,
+            0x00,
+        ];
+        assert_eq!(encoded(&[far, far - 3.25, far + 5.0]), expected);
+    }
+}

@@ -1,0 +1,214 @@
+//! Bit planes of 32 numbers: 4 bytes hold bit j of each, bit i of them that of number i. For
+//! coders of blocks; the kernels of fz-light have packing of their own.
+//!
+//! Eight planes at a time: one byte of each number, which as four words of 64 bits are turned by
+//! swapping smaller and smaller squares of bits (Warren, Hacker's Delight, 7-3).
+
+use super::lattice::{Codes, GROUP};
+use crate::element::Float;
+use crate::element::sealed::{OnLattice, Word};
+use crate::kernel::{BLOCK, Code};
+
+/// Numbers of a group: magnitudes, and in the lowest bit signs.
+pub(super) type Numbers<T> = [<T as OnLattice>::Bits; GROUP];
+
+/// Bytes of one plane.
+pub(super) const PLANE: usize = BLOCK / 8;
+/// Bytes of eight planes.
+const OCTET: usize = 8 * PLANE;
+
+/// Writes codes as numbers: the sign is the lowest bit, so the first plane.
+#[inline(always)]
+pub(super) fn fold<T: Float>(codes: &Codes<T>, numbers: &mut Numbers<T>) {
+    let zero = <T::Code as Code>::ZERO;
+    for (number, code) in numbers.iter_mut().zip(codes) {
+        let is_negative = *code < zero;
+        let magnitude = if is_negative { zero.minus(*code) } else { *code };
+        *number = T::Bits::from_u64(magnitude.bits()) << 1 | T::Bits::from_u64(is_negative.into());
+    }
+}
+
+/// Inverse of [`fold`].
+#[inline(always)]
+pub(super) fn unfold<T: Float>(numbers: &Numbers<T>, codes: &mut Codes<T>) {
+    for (code, number) in codes.iter_mut().zip(numbers) {
+        // All ones if negative: then −m = !m + 1.
+        let sign = T::Bits::ZERO.minus(*number & T::Bits::from_u64(1));
+        *code = T::Code::from_bits(((*number >> 1) ^ sign).minus(sign).to_u64());
+    }
+}
+
+/// Bits of the largest magnitude.
+#[inline(always)]
+pub(super) fn width<T: Float>(numbers: &[T::Bits]) -> u32 {
+    let all = numbers.iter().fold(T::Bits::ZERO, |all, number| all | *number);
+    T::Bits::BITS - (all >> 1).leading_zeros()
+}
+
+/// The planes of a group's numbers.
+pub(super) struct Planes {
+    /// Eight planes of each block in each.
+    octets: [[u8; GROUP]; 8],
+}
+
+impl Planes {
+    /// None yet: all zeros.
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Self { octets: [[0; GROUP]; 8] }
+    }
+
+    /// The planes of the numbers, so many at least.
+    #[inline(always)]
+    pub(super) fn set<T: Float>(&mut self, numbers: &Numbers<T>, n_planes: u32) {
+        for (i, octet) in self.octets[..n_octets::<T>(n_planes)].iter_mut().enumerate() {
+            let mut bytes = [0; GROUP];
+            for (byte, number) in bytes.iter_mut().zip(numbers) {
+                *byte = (*number >> (8 * i as u32)).to_u64() as u8;
+            }
+            turn(&mut bytes);
+            for (planes, bytes) in octet.chunks_exact_mut(OCTET).zip(bytes.chunks_exact(OCTET)) {
+                for (i, byte) in planes.iter_mut().enumerate() {
+                    *byte = bytes[8 * (i % PLANE) + i / PLANE];
+                }
+            }
+        }
+    }
+
+    /// Writes the lowest planes of a block to the front of `dst`, and perhaps more behind them.
+    #[inline(always)]
+    pub(super) fn put(&self, block: usize, n_planes: u32, dst: &mut [u8]) -> Option<()> {
+        let n_bytes = PLANE * n_planes as usize;
+        if dst.len() < n_bytes {
+            return None;
+        }
+        let octets = dst.chunks_mut(OCTET).take(n_bytes.div_ceil(OCTET));
+        for (dst, octet) in octets.zip(&self.octets) {
+            let planes = &octet[block * OCTET..(block + 1) * OCTET];
+            match <&mut [u8; OCTET]>::try_from(&mut *dst) {
+                Ok(dst) => dst.copy_from_slice(planes),
+                Err(_) => dst.copy_from_slice(&planes[..dst.len()]),
+            }
+        }
+        Some(())
+    }
+
+    /// Makes room for so many planes of each block, all 0.
+    #[inline(always)]
+    pub(super) fn clear<T: Float>(&mut self, n_planes: u32) {
+        self.octets[..n_octets::<T>(n_planes)].fill([0; GROUP]);
+    }
+
+    /// Reads the lowest planes of a block from the front of `src`; `None` if that is too short.
+    #[inline(always)]
+    pub(super) fn take(&mut self, block: usize, n_planes: u32, src: &[u8]) -> Option<()> {
+        let n_bytes = PLANE * n_planes as usize;
+        if src.len() < n_bytes {
+            return None;
+        }
+        let octets = src.chunks(OCTET).take(n_bytes.div_ceil(OCTET));
+        for (i, (src, octet)) in octets.zip(&mut self.octets).enumerate() {
+            let n_own = n_bytes - i * OCTET;
+            let planes = &mut octet[block * OCTET..(block + 1) * OCTET];
+            match <&[u8; OCTET]>::try_from(src) {
+                Ok(src) => {
+                    for (k, (plane, byte)) in planes.iter_mut().zip(src).enumerate() {
+                        *plane = if k < n_own { *byte } else { 0 };
+                    }
+                }
+                Err(_) => planes[..n_own].copy_from_slice(&src[..n_own]),
+            }
+        }
+        Some(())
+    }
+
+    /// The numbers of planes, of which no block has more than so many.
+    #[inline(always)]
+    pub(super) fn numbers<T: Float>(&self, n_planes: u32, numbers: &mut Numbers<T>) {
+        numbers.fill(T::Bits::ZERO);
+        for (i, octet) in self.octets[..n_octets::<T>(n_planes)].iter().enumerate() {
+            let mut bytes = [0; GROUP];
+            for (bytes, planes) in bytes.chunks_exact_mut(OCTET).zip(octet.chunks_exact(OCTET)) {
+                for (i, byte) in bytes.iter_mut().enumerate() {
+                    *byte = planes[PLANE * (i % 8) + i / 8];
+                }
+            }
+            turn(&mut bytes);
+            for (number, byte) in numbers.iter_mut().zip(bytes) {
+                *number = *number | T::Bits::from_u64(byte.into()) << (8 * i as u32);
+            }
+        }
+    }
+}
+
+/// Octets that hold so many planes, or all that a number has.
+#[inline(always)]
+fn n_octets<T: Float>(n_planes: u32) -> usize {
+    n_planes.div_ceil(8).min(T::Bits::BITS / 8) as usize
+}
+
+/// Bit j of byte 8·m + i becomes bit i of byte 8·m + j.
+#[inline(always)]
+fn turn(bytes: &mut [u8; GROUP]) {
+    for bytes in bytes.as_chunks_mut().0 {
+        let word = u64::from_le_bytes(*bytes);
+        let word = swapped(word, 7, 0x00aa_00aa_00aa_00aa);
+        let word = swapped(word, 14, 0x0000_cccc_0000_cccc);
+        *bytes = swapped(word, 28, 0x0000_0000_f0f0_f0f0).to_le_bytes();
+    }
+}
+
+/// Swaps the bits of `mask` with those so many places above them.
+#[inline(always)]
+const fn swapped(word: u64, distance: u32, mask: u64) -> u64 {
+    let difference = (word ^ (word >> distance)) & mask;
+    word ^ difference ^ (difference << distance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planes_are_bits_of_numbers_and_give_them_back() {
+        let mut state = 1_u64;
+        for n_planes in 1..=54 {
+            let codes: Codes<f64> = core::array::from_fn(|_| {
+                state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                let magnitude = (state >> 11) as i64 & ((1 << (n_planes - 1)) - 1);
+                if state & (1 << 10) == 0 { magnitude } else { -magnitude }
+            });
+            let mut numbers = [0; GROUP];
+            fold::<f64>(&codes, &mut numbers);
+            assert!(width::<f64>(&numbers) < n_planes);
+            let mut planes = Planes::new();
+            planes.set::<f64>(&numbers, n_planes);
+            let mut read = Planes::new();
+            read.octets.fill([0xa5; GROUP]);
+            read.clear::<f64>(n_planes);
+            let n_bytes = PLANE * n_planes as usize;
+            for (block, numbers) in numbers.chunks(BLOCK).enumerate() {
+                for room in [n_bytes, n_bytes + 3, n_bytes + OCTET] {
+                    let mut dst = [0xa5; 300];
+                    assert_eq!(planes.put(block, n_planes, &mut dst[..room]), Some(()));
+                    for (j, plane) in dst[..n_bytes].chunks(PLANE).enumerate() {
+                        for (i, number) in numbers.iter().enumerate() {
+                            let bit = plane[i / 8] >> (i % 8) & 1;
+                            assert_eq!(u64::from(bit), number >> j & 1, "plane {j}, number {i}");
+                        }
+                    }
+                    assert_eq!(read.take(block, n_planes, &dst[..room]), Some(()));
+                }
+                let short = &mut [0; 300][..n_bytes - 1];
+                assert_eq!(planes.put(block, n_planes, short), None);
+                assert_eq!(read.take(block, n_planes, short), None);
+            }
+            let mut again = [1; GROUP];
+            read.numbers::<f64>(n_planes, &mut again);
+            assert_eq!(again, numbers);
+            let mut decoded = [1; GROUP];
+            unfold::<f64>(&again, &mut decoded);
+            assert_eq!(decoded, codes);
+        }
+    }
+}
