@@ -9,6 +9,7 @@
 mod bits;
 mod chunked;
 mod coder;
+mod cuszp;
 mod demote;
 pub mod fz_light;
 mod lattice;
@@ -33,6 +34,7 @@ use core::ops::AddAssign;
 
 pub use crate::kernel::stores::Stores;
 pub use crate::values::Values;
+pub use cuszp::CuSzp;
 pub use demote::Demote;
 pub use fz_light::{FzLight, FzStatic};
 pub(crate) use list::Codecs;

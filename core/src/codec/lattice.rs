@@ -4,7 +4,7 @@
 //! Groups of eight blocks of 32 values: loops over so many stay loops, which become vectors; those
 //! over a single block are unrolled before.
 
-use super::coder::Terms;
+use super::coder::{Terms, padded};
 use crate::element::Float;
 use crate::element::sealed::{OnLattice, Wide, Word};
 use crate::kernel::{BLOCK, Code};
@@ -49,11 +49,20 @@ impl<T: Float> Points<T> {
         self.step.to_f64()
     }
 
-    /// Writes the codes of values, and says which blocks are on the lattice: each value is within
-    /// the bound of a point whose code is within the type's limit, so that values at these points
-    /// have the same codes. Codes of other blocks are any.
+    /// Writes the codes of a group's values, if they are fewer as if the last of them followed, and
+    /// says which blocks are on the lattice: each value is within the bound of a point whose code
+    /// is within the type's limit, so that values at these points have the same codes. Codes of
+    /// other blocks are any.
     #[inline(always)]
-    pub(super) fn codes(&self, values: &[T; GROUP], codes: &mut Codes<T>) -> [bool; BLOCKS] {
+    pub(super) fn codes(&self, values: &[T], codes: &mut Codes<T>) -> [bool; BLOCKS] {
+        match values.try_into() {
+            Ok(values) => self.codes_of(values, codes),
+            Err(_) => self.codes_of(&padded(values), codes),
+        }
+    }
+
+    #[inline(always)]
+    fn codes_of(&self, values: &[T; GROUP], codes: &mut Codes<T>) -> [bool; BLOCKS] {
         let limit = T::Wide::nearest(T::MAX_CODE);
         let rounder = T::narrow(T::Wide::ROUNDER).bits();
         let mut are_points = [true; BLOCKS];
@@ -76,9 +85,21 @@ impl<T: Float> Points<T> {
         are_points
     }
 
-    /// Writes the values of codes.
+    /// Writes the values of codes, as many as there is room for.
     #[inline(always)]
-    pub(super) fn values(&self, codes: &Codes<T>, values: &mut [T; GROUP]) {
+    pub(super) fn values(&self, codes: &Codes<T>, values: &mut [T]) {
+        match (&mut *values).try_into() {
+            Ok(values) => self.values_of(codes, values),
+            Err(_) => {
+                let mut group = [T::ZERO; GROUP];
+                self.values_of(codes, &mut group);
+                values.copy_from_slice(&group[..values.len()]);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn values_of(&self, codes: &Codes<T>, values: &mut [T; GROUP]) {
         for (x, code) in values.iter_mut().zip(codes) {
             *x = T::narrow(T::Wide::from_code(*code) * self.step);
         }
@@ -109,4 +130,35 @@ pub(super) fn add_up<C: Code>(block: &mut [C]) {
         code = code.plus(*difference);
         *difference = code;
     }
+}
+
+/// The blocks of a group that are stored as they are.
+#[derive(Default)]
+pub(super) struct Verbatim<'a>([&'a [u8]; BLOCKS]);
+
+impl<'a> Verbatim<'a> {
+    /// Takes block `i` of a group of values off the front of `src`; `None` if that is too short.
+    #[inline(always)]
+    pub(super) fn take<T>(&mut self, i: usize, values: &[T], src: &mut &'a [u8]) -> Option<()> {
+        let values = &values[i * BLOCK..values.len().min((i + 1) * BLOCK)];
+        (self.0[i], *src) = src.split_at_checked(size_of_val(values))?;
+        Some(())
+    }
+
+    /// Writes the blocks to their places.
+    #[inline(always)]
+    pub(super) fn store<T: Float>(&self, values: &mut [T]) {
+        for (bytes, values) in self.0.iter().zip(values.chunks_mut(BLOCK)) {
+            if !bytes.is_empty() {
+                bytemuck::cast_slice_mut(values).copy_from_slice(bytes);
+            }
+        }
+    }
+}
+
+/// Writes a block as it is to the front of `dst`; into how many bytes, `None` if there is no room.
+#[inline(always)]
+pub(super) fn put_verbatim<T: Float>(values: &[T], dst: &mut [u8]) -> Option<usize> {
+    dst.get_mut(..size_of_val(values))?.copy_from_slice(bytemuck::cast_slice(values));
+    Some(size_of_val(values))
 }

@@ -1,6 +1,6 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
-use super::{Codec, Demote, FzLight, FzStatic, Mpc, OmpSzp, Raw, Szx, Truncate, TruncateXor, XorLz, ZfpRate};
+use super::{Codec, CuSzp, Demote, FzLight, FzStatic, Mpc, OmpSzp, Raw, Szx, Truncate, TruncateXor, XorLz, ZfpRate};
 use crate::bound::Quantum;
 use crate::element::{DType, Element, Float};
 use crate::kernel::Level;
@@ -311,6 +311,8 @@ codecs! {
     /// Quantise, differences and bit planes in blocks of 32 that do not depend on each other:
     /// ompSZp.
     OmpSzp = 9, "ompszp", BOUNDED;
+    /// Quantise, and bit planes of codes or of differences in blocks of 32: cuSZp 2.
+    CuSzp = 10, "cuszp", BOUNDED;
 }
 #[cfg(test)]
 mod tests {

@@ -7,8 +7,8 @@
 //! values.
 
 use super::CodecId;
-use super::coder::{Coded, Coder, Terms, padded};
-use super::lattice::{BLOCKS, GROUP, Points, add_up, max_width, subtract};
+use super::coder::{Coded, Coder, Terms};
+use super::lattice::{BLOCKS, GROUP, Points, Verbatim, add_up, max_width, put_verbatim, subtract};
 use super::planes::{PLANE, Planes, fold, unfold, width};
 use crate::element::Float;
 use crate::element::sealed::Word;
@@ -54,10 +54,7 @@ impl<T: Float> Coder<T> for Blocks<T> {
         let mut numbers = [T::Bits::ZERO; GROUP];
         let mut planes = Planes::new();
         for (lengths, values) in lengths.chunks_mut(BLOCKS).zip(values.chunks(GROUP)) {
-            let are_points = match values.try_into() {
-                Ok(values) => points.codes(values, &mut codes),
-                Err(_) => points.codes(&padded(values), &mut codes),
-            };
+            let are_points = points.codes(values, &mut codes);
             subtract::<T>(&codes, &mut differences);
             fold::<T>(&differences, &mut numbers);
             planes.set::<T>(&numbers, n_planes(width::<T>(&numbers)));
@@ -66,10 +63,8 @@ impl<T: Float> Coder<T> for Blocks<T> {
                 let first = codes[i * BLOCK];
                 let width = width::<T>(&numbers[i * BLOCK..(i + 1) * BLOCK]);
                 if !are_points[i] {
-                    let n_own = size_of_val(values);
-                    dst.get_mut(..n_own)?.copy_from_slice(bytemuck::cast_slice(values));
                     *length = VERBATIM;
-                    n_bytes += n_own;
+                    n_bytes += put_verbatim(values, dst)?;
                 } else if width == 0 && first == T::Code::ZERO {
                     *length = ZEROS;
                 } else {
@@ -90,7 +85,6 @@ impl<T: Float> Coder<T> for Blocks<T> {
         let (lengths, mut src) = src.split_at_checked(values.len().div_ceil(BLOCK))?;
         let mut codes = [T::Code::ZERO; GROUP];
         let mut numbers = [T::Bits::ZERO; GROUP];
-        let mut decoded = [T::ZERO; GROUP];
         let mut planes = Planes::new();
         for (lengths, values) in lengths.chunks(BLOCKS).zip(values.chunks_mut(GROUP)) {
             let are_codes = |length: u8| length != ZEROS && length != VERBATIM;
@@ -101,11 +95,10 @@ impl<T: Float> Coder<T> for Blocks<T> {
             }
             planes.clear::<T>(n_planes(most));
             let mut firsts = [T::Code::ZERO; BLOCKS];
-            let mut verbatim: [&[u8]; BLOCKS] = [&[]; BLOCKS];
+            let mut verbatim = Verbatim::default();
             for (i, &length) in lengths.iter().enumerate() {
                 if length == VERBATIM {
-                    let n_own = size_of_val(&values[i * BLOCK..values.len().min((i + 1) * BLOCK)]);
-                    (verbatim[i], src) = src.split_at_checked(n_own)?;
+                    verbatim.take(i, values, &mut src)?;
                 } else if length != ZEROS {
                     let width = u32::from(length - CODES);
                     let (head, rest) = src.split_at_checked(size_of::<T::Code>())?;
@@ -122,18 +115,8 @@ impl<T: Float> Coder<T> for Blocks<T> {
                     add_up(&mut codes[i * BLOCK..][..values.len()]);
                 }
             }
-            match (&mut *values).try_into() {
-                Ok(values) => points.values(&codes, values),
-                Err(_) => {
-                    points.values(&codes, &mut decoded);
-                    values.copy_from_slice(&decoded[..values.len()]);
-                }
-            }
-            for (bytes, values) in verbatim.iter().zip(values.chunks_mut(BLOCK)) {
-                if !bytes.is_empty() {
-                    bytemuck::cast_slice_mut(values).copy_from_slice(bytes);
-                }
-            }
+            points.values(&codes, values);
+            verbatim.store(values);
         }
         src.is_empty().then_some(())
     }

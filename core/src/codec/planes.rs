@@ -4,10 +4,13 @@
 //! Eight planes at a time: one byte of each number, which as four words of 64 bits are turned by
 //! swapping smaller and smaller squares of bits (Warren, Hacker's Delight, 7-3).
 
-use super::lattice::{Codes, GROUP};
+use super::lattice::{BLOCKS, Codes, GROUP};
 use crate::element::Float;
 use crate::element::sealed::{OnLattice, Word};
 use crate::kernel::{BLOCK, Code};
+
+/// Eight planes of a block.
+type Octet = [u8; OCTET];
 
 /// Numbers of a group: magnitudes, and in the lowest bit signs.
 pub(super) type Numbers<T> = [<T as OnLattice>::Bits; GROUP];
@@ -41,21 +44,29 @@ pub(super) fn unfold<T: Float>(numbers: &Numbers<T>, codes: &mut Codes<T>) {
 /// Bits of the largest magnitude.
 #[inline(always)]
 pub(super) fn width<T: Float>(numbers: &[T::Bits]) -> u32 {
-    let all = numbers.iter().fold(T::Bits::ZERO, |all, number| all | *number);
+    let mut lanes = [T::Bits::ZERO; 8];
+    let mut eights = numbers.chunks_exact(lanes.len());
+    for eight in &mut eights {
+        for (lane, number) in lanes.iter_mut().zip(eight) {
+            *lane = *lane | *number;
+        }
+    }
+    let all = lanes.iter().chain(eights.remainder());
+    let all = all.fold(T::Bits::ZERO, |all, number| all | *number);
     T::Bits::BITS - (all >> 1).leading_zeros()
 }
 
 /// The planes of a group's numbers.
 pub(super) struct Planes {
-    /// Eight planes of each block in each.
-    octets: [[u8; GROUP]; 8],
+    /// Of each block, eight planes in each.
+    octets: [[Octet; BLOCKS]; 8],
 }
 
 impl Planes {
     /// None yet: all zeros.
     #[inline(always)]
     pub(super) fn new() -> Self {
-        Self { octets: [[0; GROUP]; 8] }
+        Self { octets: [[[0; OCTET]; BLOCKS]; 8] }
     }
 
     /// The planes of the numbers, so many at least.
@@ -67,7 +78,7 @@ impl Planes {
                 *byte = (*number >> (8 * i as u32)).to_u64() as u8;
             }
             turn(&mut bytes);
-            for (planes, bytes) in octet.chunks_exact_mut(OCTET).zip(bytes.chunks_exact(OCTET)) {
+            for (planes, bytes) in octet.iter_mut().zip(bytes.chunks_exact(OCTET)) {
                 for (i, byte) in planes.iter_mut().enumerate() {
                     *byte = bytes[8 * (i % PLANE) + i / PLANE];
                 }
@@ -84,10 +95,9 @@ impl Planes {
         }
         let octets = dst.chunks_mut(OCTET).take(n_bytes.div_ceil(OCTET));
         for (dst, octet) in octets.zip(&self.octets) {
-            let planes = &octet[block * OCTET..(block + 1) * OCTET];
-            match <&mut [u8; OCTET]>::try_from(&mut *dst) {
-                Ok(dst) => dst.copy_from_slice(planes),
-                Err(_) => dst.copy_from_slice(&planes[..dst.len()]),
+            match <&mut Octet>::try_from(&mut *dst) {
+                Ok(dst) => *dst = octet[block],
+                Err(_) => dst.copy_from_slice(&octet[block][..dst.len()]),
             }
         }
         Some(())
@@ -96,7 +106,7 @@ impl Planes {
     /// Makes room for so many planes of each block, all 0.
     #[inline(always)]
     pub(super) fn clear<T: Float>(&mut self, n_planes: u32) {
-        self.octets[..n_octets::<T>(n_planes)].fill([0; GROUP]);
+        self.octets[..n_octets::<T>(n_planes)].fill([[0; OCTET]; BLOCKS]);
     }
 
     /// Reads the lowest planes of a block from the front of `src`; `None` if that is too short.
@@ -108,14 +118,10 @@ impl Planes {
         }
         let octets = src.chunks(OCTET).take(n_bytes.div_ceil(OCTET));
         for (i, (src, octet)) in octets.zip(&mut self.octets).enumerate() {
-            let n_own = n_bytes - i * OCTET;
-            let planes = &mut octet[block * OCTET..(block + 1) * OCTET];
-            match <&[u8; OCTET]>::try_from(src) {
-                Ok(src) => {
-                    for (k, (plane, byte)) in planes.iter_mut().zip(src).enumerate() {
-                        *plane = if k < n_own { *byte } else { 0 };
-                    }
-                }
+            let n_own = (n_bytes - i * OCTET).min(OCTET);
+            let planes = &mut octet[block];
+            match <&Octet>::try_from(src) {
+                Ok(src) => *planes = own(*src, n_own / PLANE),
                 Err(_) => planes[..n_own].copy_from_slice(&src[..n_own]),
             }
         }
@@ -128,10 +134,8 @@ impl Planes {
         numbers.fill(T::Bits::ZERO);
         for (i, octet) in self.octets[..n_octets::<T>(n_planes)].iter().enumerate() {
             let mut bytes = [0; GROUP];
-            for (bytes, planes) in bytes.chunks_exact_mut(OCTET).zip(octet.chunks_exact(OCTET)) {
-                for (i, byte) in bytes.iter_mut().enumerate() {
-                    *byte = planes[PLANE * (i % 8) + i / 8];
-                }
+            for (bytes, planes) in bytes.as_chunks_mut().0.iter_mut().zip(octet) {
+                *bytes = by_eight_numbers(*planes);
             }
             turn(&mut bytes);
             for (number, byte) in numbers.iter_mut().zip(bytes) {
@@ -156,6 +160,31 @@ fn turn(bytes: &mut [u8; GROUP]) {
         let word = swapped(word, 14, 0x0000_cccc_0000_cccc);
         *bytes = swapped(word, 28, 0x0000_0000_f0f0_f0f0).to_le_bytes();
     }
+}
+
+/// Byte m of each plane, for each m; the planes come and go by value, so that nothing can overlap.
+#[inline(always)]
+fn by_eight_numbers(planes: Octet) -> Octet {
+    let mut bytes = [0; OCTET];
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte = planes[PLANE * (i % 8) + i / 8];
+    }
+    bytes
+}
+
+/// The planes with all but the first few made zero.
+#[inline(always)]
+fn own(planes: Octet, n_planes: usize) -> Octet {
+    let mut pairs: [u64; OCTET / 8] = bytemuck::cast(planes);
+    for (i, pair) in pairs.iter_mut().enumerate() {
+        let own = match n_planes.saturating_sub(2 * i) {
+            0 => 0,
+            1 => u64::from(u32::MAX),
+            _ => u64::MAX,
+        };
+        *pair = (u64::from_le(*pair) & own).to_le();
+    }
+    bytemuck::cast(pairs)
 }
 
 /// Swaps the bits of `mask` with those so many places above them.
@@ -184,7 +213,7 @@ mod tests {
             let mut planes = Planes::new();
             planes.set::<f64>(&numbers, n_planes);
             let mut read = Planes::new();
-            read.octets.fill([0xa5; GROUP]);
+            read.octets.fill([[0xa5; OCTET]; BLOCKS]);
             read.clear::<f64>(n_planes);
             let n_bytes = PLANE * n_planes as usize;
             for (block, numbers) in numbers.chunks(BLOCK).enumerate() {

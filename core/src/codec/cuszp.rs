@@ -1,0 +1,328 @@
+//! cuSZp 2 (Huang et al., SC'24) on processors: each block by the shortest of its three modes.
+//!
+//! Values become codes on a lattice of twice the bound, and blocks of 32 of them signs and as many
+//! bit planes as their largest number needs. The numbers are the codes (*fixed*), or their
+//! differences, the first of which is the first code (*plain*); or the first code is stored apart,
+//! so that it does not count (*outlier*). The authors' code has one mode for an array, and in
+//! outlier mode takes plain where that is shorter; here all three are compared for each block.
+//! A block of zeros is its length byte and nothing else, and one with a value that is not on the
+//! lattice keeps its values.
+
+use super::CodecId;
+use super::coder::{Coded, Coder, Terms};
+use super::lattice::{BLOCKS, GROUP, Points, Verbatim, add_up, max_width, put_verbatim, subtract};
+use super::planes::{PLANE, Planes, fold, unfold, width};
+use crate::element::Float;
+use crate::element::sealed::Word;
+use crate::kernel::{BLOCK, Code};
+
+/// The codec.
+pub type CuSzp<T> = Coded<T, Modes<T>>;
+
+/// Its coder: the lattice, if there is one.
+#[derive(Clone, Copy, Debug)]
+pub struct Modes<T: Float>(Option<Points<T>>);
+
+/// The length byte of values as they are.
+const VERBATIM: u8 = 0xff;
+
+/// What the numbers of a block are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Differences, the first of which is a code.
+    Plain,
+    /// Codes.
+    Fixed,
+    /// Differences without the first code, of which so many bytes come before them.
+    Outlier(usize),
+}
+
+/// A block of codes: its length byte says this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Form {
+    mode: Mode,
+    /// Bits of the largest number.
+    width: u32,
+}
+
+impl Form {
+    /// The first code that stands for an outlier, and how many bytes the outliers have.
+    #[inline(always)]
+    const fn outliers<T: Float>() -> (u8, &'static [usize]) {
+        if size_of::<T::Code>() == 4 { (4, &[1, 2, 3]) } else { (2, &[4, 7]) }
+    }
+
+    /// Bits of the length byte that say the width; those above say the mode.
+    #[inline(always)]
+    const fn width_bits<T: Float>() -> u32 {
+        if size_of::<T::Code>() == 4 { 5 } else { 6 }
+    }
+
+    #[inline(always)]
+    fn byte<T: Float>(self) -> u8 {
+        let (first, outliers) = Self::outliers::<T>();
+        let mode = match self.mode {
+            Mode::Plain => 0,
+            Mode::Fixed => 1,
+            Mode::Outlier(n_bytes) => {
+                first + outliers.iter().take_while(|other| **other < n_bytes).count() as u8
+            }
+        };
+        mode << Self::width_bits::<T>() | self.width as u8
+    }
+
+    #[inline(always)]
+    fn of_byte<T: Float>(byte: u8) -> Option<Self> {
+        let (first, outliers) = Self::outliers::<T>();
+        let mode = match byte >> Self::width_bits::<T>() {
+            0 => Mode::Plain,
+            1 => Mode::Fixed,
+            code => Mode::Outlier(*outliers.get(usize::from(code.checked_sub(first)?))?),
+        };
+        let width = u32::from(byte) & ((1 << Self::width_bits::<T>()) - 1);
+        (width <= max_width::<T>()).then_some(Self { mode, width })
+    }
+
+    /// The shortest form of a block whose first code is of `first` bits, whose other differences
+    /// are of `others`, and whose codes are of `codes`.
+    #[inline(always)]
+    fn shortest<T: Float>(first: u32, others: u32, codes: u32) -> Self {
+        let outliers = Self::outliers::<T>().1;
+        let n_bytes = outliers.iter().find(|n_bytes| first <= 8 * **n_bytes as u32);
+        let mut best = Self { mode: Mode::Plain, width: first.max(others) };
+        let fixed = Self { mode: Mode::Fixed, width: codes };
+        let outlier = n_bytes.map(|n| Self { mode: Mode::Outlier(*n), width: others });
+        for form in [Some(fixed), outlier].into_iter().flatten() {
+            if form.n_bytes() < best.n_bytes() {
+                best = form;
+            }
+        }
+        best
+    }
+
+    /// Bytes of the outlier.
+    #[inline(always)]
+    const fn n_apart(self) -> usize {
+        if let Mode::Outlier(n_bytes) = self.mode { n_bytes } else { 0 }
+    }
+
+    /// Planes, of signs and numbers.
+    #[inline(always)]
+    const fn n_planes(self) -> u32 {
+        if self.width == 0 && self.n_apart() == 0 { 0 } else { 1 + self.width }
+    }
+
+    /// Bytes of the block.
+    #[inline(always)]
+    const fn n_bytes(self) -> usize {
+        self.n_apart() + PLANE * self.n_planes() as usize
+    }
+}
+
+impl<T: Float> Coder<T> for Modes<T> {
+    const ID: CodecId = CodecId::CuSzp;
+
+    fn new(terms: &Terms) -> Self {
+        Self(Points::new(terms))
+    }
+
+    fn parameter(&self) -> f64 {
+        self.0.map_or(0.0, |points| points.step())
+    }
+
+    fn of_parameter(parameter: f64) -> Option<Self> {
+        let points = Points::of_step(parameter);
+        (parameter == 0.0 || points.is_some()).then_some(Self(points))
+    }
+
+    #[inline(always)]
+    fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize> {
+        let points = self.0?;
+        let (lengths, dst) = dst.split_at_mut_checked(values.len().div_ceil(BLOCK))?;
+        let mut n_bytes = 0;
+        let mut codes = [T::Code::ZERO; GROUP];
+        let mut differences = [T::Code::ZERO; GROUP];
+        let mut numbers = [T::Bits::ZERO; GROUP];
+        let mut folded = [T::Bits::ZERO; GROUP];
+        let mut planes = Planes::new();
+        for (lengths, values) in lengths.chunks_mut(BLOCKS).zip(values.chunks(GROUP)) {
+            let are_points = points.codes(values, &mut codes);
+            subtract::<T>(&codes, &mut differences);
+            fold::<T>(&differences, &mut numbers);
+            fold::<T>(&codes, &mut folded);
+            let mut forms = [Form { mode: Mode::Plain, width: 0 }; BLOCKS];
+            let mut most = 0;
+            for (i, form) in forms.iter_mut().enumerate().filter(|(i, _)| are_points[*i]) {
+                let block = i * BLOCK..(i + 1) * BLOCK;
+                let (numbers, codes) = (&mut numbers[block.clone()], &folded[block]);
+                let first = codes[0];
+                let (others, all) = (width::<T>(numbers), width::<T>(codes));
+                *form = Form::shortest::<T>(width::<T>(&[first]), others, all);
+                match form.mode {
+                    Mode::Plain => numbers[0] = first,
+                    Mode::Fixed => numbers.copy_from_slice(codes),
+                    // Its sign.
+                    Mode::Outlier(_) => numbers[0] = first & T::Bits::from_u64(1),
+                }
+                most = most.max(form.n_planes());
+            }
+            planes.set::<T>(&numbers, most);
+            for ((i, length), values) in lengths.iter_mut().enumerate().zip(values.chunks(BLOCK)) {
+                let dst = dst.get_mut(n_bytes..)?;
+                if are_points[i] {
+                    let form = forms[i];
+                    put_apart(folded[i * BLOCK] >> 1, form.n_apart(), dst)?;
+                    planes.put(i, form.n_planes(), &mut dst[form.n_apart()..])?;
+                    *length = form.byte::<T>();
+                    n_bytes += form.n_bytes();
+                } else {
+                    *length = VERBATIM;
+                    n_bytes += put_verbatim(values, dst)?;
+                }
+            }
+        }
+        Some(values.len().div_ceil(BLOCK) + n_bytes)
+    }
+
+    #[inline(always)]
+    fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()> {
+        let points = self.0?;
+        let (lengths, mut src) = src.split_at_checked(values.len().div_ceil(BLOCK))?;
+        let mut codes = [T::Code::ZERO; GROUP];
+        let mut numbers = [T::Bits::ZERO; GROUP];
+        let mut planes = Planes::new();
+        for (lengths, values) in lengths.chunks(BLOCKS).zip(values.chunks_mut(GROUP)) {
+            let mut forms = [Form { mode: Mode::Fixed, width: 0 }; BLOCKS];
+            let mut most = 0;
+            for (form, &length) in forms.iter_mut().zip(lengths) {
+                if length != VERBATIM {
+                    *form = Form::of_byte::<T>(length)?;
+                    most = most.max(form.n_planes());
+                }
+            }
+            planes.clear::<T>(most);
+            let mut outliers = [T::Code::ZERO; BLOCKS];
+            let mut verbatim = Verbatim::default();
+            for (i, &length) in lengths.iter().enumerate() {
+                if length == VERBATIM {
+                    verbatim.take(i, values, &mut src)?;
+                    continue;
+                }
+                let n_apart = forms[i].n_apart();
+                planes.take(i, forms[i].n_planes(), src.get(n_apart..)?)?;
+                if n_apart > 0 {
+                    let outlier = T::Code::from_bits(take_apart(n_apart, src));
+                    let is_negative = src[n_apart] & 1 != 0;
+                    outliers[i] = if is_negative { T::Code::ZERO.minus(outlier) } else { outlier };
+                }
+                src = &src[forms[i].n_bytes()..];
+            }
+            planes.numbers::<T>(most, &mut numbers);
+            unfold::<T>(&numbers, &mut codes);
+            for ((i, form), values) in forms.iter().enumerate().zip(values.chunks(BLOCK)) {
+                let block = &mut codes[i * BLOCK..][..values.len()];
+                if let Mode::Outlier(_) = form.mode {
+                    block[0] = outliers[i];
+                }
+                if form.mode != Mode::Fixed {
+                    add_up(block);
+                }
+            }
+            points.values(&codes, values);
+            verbatim.store(values);
+        }
+        src.is_empty().then_some(())
+    }
+}
+
+/// Writes the low bytes of a number to the front of `dst`, and perhaps more behind them.
+#[inline(always)]
+fn put_apart<W: Word>(number: W, n_bytes: usize, dst: &mut [u8]) -> Option<()> {
+    let bytes = number.to_u64().to_le_bytes();
+    match dst.first_chunk_mut() {
+        Some(dst) => *dst = bytes,
+        None => dst.get_mut(..n_bytes)?.copy_from_slice(&bytes[..n_bytes]),
+    }
+    Some(())
+}
+
+/// Reads what [`put_apart`] writes, from as many bytes at least.
+#[inline(always)]
+fn take_apart(n_bytes: usize, src: &[u8]) -> u64 {
+    let bytes = match src.first_chunk() {
+        Some(bytes) => *bytes,
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..n_bytes].copy_from_slice(&src[..n_bytes]);
+            bytes
+        }
+    };
+    u64::from_le_bytes(bytes) & (u64::MAX >> (u64::BITS - 8 * n_bytes as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    /// On a lattice of step 1.
+    fn encoded<T: Float>(values: &[T]) -> Vec<u8> {
+        let coder = Modes::<T>::new(&Terms { bound: 32.0 / 63.0, step: 1.0, setting: 0 });
+        let mut dst = vec![0xa5; 300];
+        let n_bytes = coder.encode(values, &mut dst).unwrap();
+        dst.truncate(n_bytes);
+        let mut decoded = vec![T::ONE; values.len()];
+        let reader = <Modes<T> as Coder<T>>::of_parameter(1.0).unwrap();
+        reader.decode(&dst, &mut decoded).unwrap();
+        for (x, y) in values.iter().zip(decoded) {
+            let is_near = (x.to_f64() - y.to_f64()).abs() < 0.5;
+            assert!(is_near || x.bits() == y.bits(), "{x:?} {y:?}");
+        }
+        dst
+    }
+
+    /// The bytes are those of another encoder, written after docs/format.md.
+    #[test]
+    fn bytes_are_those_of_the_format() {
+        let mut values = vec![0.25_f32; 32];
+        values.extend((0..32_i16).map(|i| f32::from(1 - i % 3)));
+        values.extend((0..32_i16).map(|i| f32::from(-300 - i % 2)));
+        values.extend((0..32_i16).map(|i| f32::from(3 * (i % 2) - 1)));
+        values.extend([7.0, f32::NAN, 2.375]);
+        let expected = [
+            0x00, 0x21, 0xa1, 0x02, 0xff, 0x24, 0x49, 0x92, 0x24, 0x6d, 0xdb, 0xb6, 0x6d, 0x2c,
+            0x01, 0xab, 0xaa, 0xaa, 0xaa, 0xfe, 0xff, 0xff, 0xff, 0x55, 0x55, 0x55, 0x55, 0xff,
+            0xff, 0xff, 0xff, 0xfe, 0xff, 0xff, 0xff, 0x00, 0x00, 0xe0, 0x40, 0x00, 0x00, 0xc0,
+            0x7f, 0x00, 0x00, 0x18, 0x40,
+        ];
+        assert_eq!(encoded(&values), expected);
+
+        let mut values = vec![-2f64.powi(40); 32];
+        values.extend([70000.0, 70001.25, 70000.0]);
+        let expected = [
+            0xc0, 0x81, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x01, 0x00, 0x00, 0x00, 0x70,
+            0x11, 0x01, 0x00, 0x04, 0x00, 0x00, 0x00, 0x06, 0x00, 0x00, 0x00,
+        ];
+        assert_eq!(encoded(&values), expected);
+    }
+
+    #[test]
+    fn length_bytes_say_the_form_and_no_form_is_that_of_verbatim_blocks() {
+        fn check<T: Float>(outliers: &[usize]) {
+            let modes = [Mode::Plain, Mode::Fixed].into_iter();
+            for mode in modes.chain(outliers.iter().map(|n_bytes| Mode::Outlier(*n_bytes))) {
+                for width in 0..=max_width::<T>() {
+                    let form = Form { mode, width };
+                    assert_eq!(Form::of_byte::<T>(form.byte::<T>()), Some(form));
+                    assert_ne!(form.byte::<T>(), VERBATIM);
+                }
+            }
+        }
+        check::<f32>(&[1, 2, 3]);
+        check::<f64>(&[4, 7]);
+        assert_eq!(Form::of_byte::<f32>(2 << 5), None);
+        assert_eq!(Form::of_byte::<f32>(24), None);
+        assert_eq!(Form::of_byte::<f64>(53), None);
+    }
+}
