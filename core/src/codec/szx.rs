@@ -27,10 +27,21 @@ pub struct Middles<T>(T);
 
 /// Values in a block.
 const BLOCK: usize = 128;
-/// Values that minima and maxima are taken of side by side.
-const LANES: usize = 16;
 /// Most bytes of a difference that are left out because they are those of the one before.
 const MAX_REPEATED: usize = 3;
+
+/// All bits of so many bytes.
+const LOW_BYTES: [u64; 9] = [
+    0,
+    0xff,
+    0xffff,
+    0xff_ffff,
+    u32::MAX as u64,
+    u64::MAX >> 24,
+    u64::MAX >> 16,
+    u64::MAX >> 8,
+    !0,
+];
 
 type Bits<T> = <T as OnLattice>::Bits;
 
@@ -113,17 +124,19 @@ impl<T: Float> Coder<T> for Middles<T> {
                 return None;
             }
             let mut numbers = [T::Bits::ZERO; BLOCK];
+            let mut block = [T::ZERO; BLOCK];
             if n_kept == T::Bits::BITS {
                 take::<T>(&mut src, values.len(), n_kept, &mut numbers)?;
-                values.iter_mut().zip(numbers).for_each(|(x, bits)| *x = T::from_bits(bits));
+                block.iter_mut().zip(numbers).for_each(|(x, bits)| *x = T::from_bits(bits));
             } else {
                 let middle: T = take_float(&mut src)?;
                 take::<T>(&mut src, values.len(), n_kept, &mut numbers)?;
                 let cut = T::Bits::BITS - n_kept;
-                for (x, number) in values.iter_mut().zip(numbers) {
+                for (x, number) in block.iter_mut().zip(numbers) {
                     *x = T::from_bits(number << cut) + middle;
                 }
             }
+            values.copy_from_slice(&block[..values.len()]);
         }
         src.is_empty().then_some(())
     }
@@ -160,16 +173,23 @@ fn head_bits<T: Float>() -> u32 {
 /// Minimum and maximum. NaN may be missed: no other check lets it through.
 #[inline(always)]
 fn extent<T: Float>(block: &[T; BLOCK]) -> (T, T) {
-    let (mut min, mut max) = ([block[0]; LANES], [block[0]; LANES]);
-    let least = |a: T, b: T| if a < b { a } else { b };
-    let most = |a: T, b: T| if a > b { a } else { b };
-    for values in block.chunks_exact(LANES) {
-        for (i, x) in values.iter().enumerate() {
-            min[i] = least(*x, min[i]);
-            max[i] = most(*x, max[i]);
-        }
+    let min = picked(block, |a, b| if a < b { a } else { b });
+    let max = picked(block, |a, b| if a > b { a } else { b });
+    (min, max)
+}
+
+/// The value that is left when of two one is picked, again and again. Halves are folded together,
+/// so that pairs are picked from side by side.
+#[inline(always)]
+fn picked<T: Float>(block: &[T; BLOCK], pick: impl Fn(T, T) -> T) -> T {
+    let mut left = *block;
+    let mut n_left = BLOCK;
+    while n_left > 1 {
+        n_left /= 2;
+        let (low, high) = left.split_at_mut(n_left);
+        low.iter_mut().zip(high).for_each(|(a, b)| *a = pick(*a, *b));
     }
-    (min.into_iter().fold(min[0], least), max.into_iter().fold(max[0], most))
+    left[0]
 }
 
 /// Bytes of a number of so many bits.
@@ -238,7 +258,8 @@ fn take<T: Float>(
         return None;
     }
     let repeated = &repeated[..n_values];
-    if repeated.iter().any(|count| usize::from(*count) > width) {
+    let most = repeated.iter().fold(0, |most, count| most.max(*count));
+    if usize::from(most) > width {
         return None;
     }
     let n_bytes =
@@ -251,19 +272,13 @@ fn take<T: Float>(
     for (number, repeated) in numbers.iter_mut().zip(repeated) {
         let n_new = width - usize::from(*repeated);
         let word: Bits<T> = bytemuck::pod_read_unaligned(&room[at..at + T::BYTES]);
-        let is_new = low_bits::<T>(8 * n_new as u32);
+        let is_new = T::Bits::from_u64(LOW_BYTES[n_new]);
         before = (word & is_new) | (before & !is_new);
         *number = before;
         at += n_new;
     }
     *src = &rest[n_bytes..];
     Some(())
-}
-
-/// So many ones.
-#[inline(always)]
-fn low_bits<T: Float>(n_bits: u32) -> Bits<T> {
-    if n_bits == 0 { T::Bits::ZERO } else { T::Bits::ONES >> (T::Bits::BITS - n_bits) }
 }
 
 #[inline(always)]
