@@ -1,6 +1,9 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
-use super::{Codec, CuSzp, Demote, FzLight, FzStatic, Mpc, OmpSzp, Raw, Szx, Truncate, TruncateXor, XorLz, ZfpRate};
+use super::{
+    Codec, CuSzp, Demote, FzLight, FzStatic, Mpc, OmpSzp, Raw, Szx, Truncate, TruncateXor, XorLz,
+    ZfpRate,
+};
 use crate::bound::Quantum;
 use crate::element::{DType, Element, Float};
 use crate::kernel::Level;
@@ -303,10 +306,7 @@ codecs! {
         settings: [[8, 32], [8, 64]],
         ..BOUNDED
     };
-    /// `f64` as `f32`.
-    Demote = 3, "demote", Properties { loss: Loss::Setting, types: Types::F64, ..BOUNDED };
     /// Blocks of 128 values as their middle, or as leading bits of what is left without it: SZx.
-    Szx = 8, "szx", Properties { is_stable: false, ..BOUNDED };}
     Szx = 8, "szx", Properties { is_stable: false, ..BOUNDED };
     /// Quantise, differences and bit planes in blocks of 32 that do not depend on each other:
     /// ompSZp.
@@ -314,6 +314,7 @@ codecs! {
     /// Quantise, and bit planes of codes or of differences in blocks of 32: cuSZp 2.
     CuSzp = 10, "cuszp", BOUNDED;
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
