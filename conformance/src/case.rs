@@ -384,14 +384,12 @@ impl Choice {
         Self { indices: AXES.map(|n| random.below(n)), deal: Deal::Even }
     }
 
-    /// The same choice, dealt so if there is a call that takes counts.
+    /// The same choice, dealt so if there is a call that takes counts, and a schedule that can.
     #[must_use]
-    pub const fn dealt(self, deal: Deal) -> Self {
-        if deal::takes_counts(ROUTES[self.indices[axis::ROUTE]].0) {
-            Self { deal, ..self }
-        } else {
-            self
-        }
+    pub fn dealt(self, deal: Deal) -> Self {
+        let (collective, schedule) = ROUTES[self.indices[axis::ROUTE]];
+        let passes_on = schedule.passes_on(Call::new(collective, 2, Rank(0)));
+        if deal::takes_counts(collective) && !passes_on { Self { deal, ..self } } else { self }
     }
 
     /// The same choice as an array of a group call: bound and length are its own, and the rest is

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! A run of one part has neither zeros nor index: the payload is the segment. As the index comes
-//! last, segments are put behind others, and taken off the end, without moving those before them. A
-//! rank that splits or joins bundles copies bytes and decodes nothing.
+//! last, segments are put behind others, and taken off the end, without moving those before them.
+//! [`Places`] say where else they are put and taken. A rank that splits or joins bundles copies
+//! bytes and decodes nothing.
 //!
 //! Nothing here trusts an index. [`check`] looks at one that has arrived; every other function
 //! returns `None` where a bundle contradicts itself or the room is too short.
@@ -55,6 +56,70 @@ pub fn n_bytes(segments: impl ExactSizeIterator<Item = usize>) -> usize {
     let n_parts = segments.len();
     let padded = |bytes| if n_parts > 1 { padded(bytes) } else { bytes };
     segments.map(padded).sum::<usize>() + index_bytes(n_parts)
+}
+
+/// Where some of the segments of a bundle are: at its front, at its end, or at the end of each of
+/// its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    n_parts: usize,
+    /// The first of them, how many follow each other, and how far the next ones are from these.
+    first: usize,
+    len: usize,
+    stride: usize,
+}
+
+impl Places {
+    /// The first so many.
+    #[must_use]
+    pub const fn first(n_parts: usize) -> Self {
+        Self { n_parts, first: 0, len: n_parts, stride: n_parts }
+    }
+
+    /// The last so many of all.
+    #[must_use]
+    pub const fn last(n_parts: usize, n_all: usize) -> Option<Self> {
+        let Some(first) = n_all.checked_sub(n_parts) else { return None };
+        Some(Self { first, ..Self::first(n_parts) })
+    }
+
+    /// So many in all, the last `len` of each row of `row`, of which the first row lacks one.
+    #[must_use]
+    pub const fn of_rows(n_parts: usize, len: usize, row: usize) -> Option<Self> {
+        if len == 0 || len >= row {
+            return None;
+        }
+        Some(Self { n_parts, first: row - 1 - len, len, stride: row })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn n_parts(self) -> usize {
+        self.n_parts
+    }
+
+    /// The place of the one with this index, in ascending order.
+    #[must_use]
+    pub const fn nth(self, index: usize) -> usize {
+        if index < self.len {
+            return self.first + index;
+        }
+        self.first + index / self.len * self.stride + index % self.len
+    }
+
+    /// The place after the last.
+    #[must_use]
+    pub const fn end(self) -> usize {
+        if self.n_parts == 0 { 0 } else { self.nth(self.n_parts - 1) + 1 }
+    }
+
+    /// Whether there is one at this place.
+    fn has(self, place: usize) -> bool {
+        let Some(behind) = place.checked_sub(self.first).filter(|_| place < self.end()) else {
+            return false;
+        };
+        behind % self.stride < self.len
+    }
 }
 
 fn entry(payload: &[u8], at: usize) -> Option<usize> {
@@ -152,106 +217,112 @@ fn close(room: &mut [u8], n_parts: usize, ends: usize) -> Option<usize> {
     Some(ends + index_bytes(n_parts))
 }
 
-/// Copies the last `n_last` segments of a bundle into the room of another frame; the bytes of the
-/// bundle that they are there.
+/// Copies some segments of a bundle into the room of another frame; the bytes of the bundle that
+/// they are there.
 #[must_use]
-pub fn copy_last(payload: &[u8], n_parts: usize, n_last: usize, room: &mut [u8]) -> Option<usize> {
-    if n_last == n_parts {
+pub fn copy(payload: &[u8], n_parts: usize, places: Places, room: &mut [u8]) -> Option<usize> {
+    if places.n_parts == n_parts {
         room.get_mut(..payload.len())?.copy_from_slice(payload);
         return Some(payload.len());
     }
-    let first = n_parts.checked_sub(n_last)?;
-    let start = segment(payload, n_parts, first)?.start;
-    if n_last == 1 {
-        let last = payload.get(segment(payload, n_parts, first)?)?;
-        room.get_mut(..last.len())?.copy_from_slice(last);
-        return Some(last.len());
+    let (mut n_bytes, mut last) = (0, 0..0);
+    for index in 0..places.n_parts {
+        let segment = payload.get(segment(payload, n_parts, places.nth(index))?)?;
+        last = n_bytes..n_bytes + segment.len();
+        room.get_mut(last.clone())?.copy_from_slice(segment);
+        if places.n_parts > 1 {
+            n_bytes = end_segment(room, places.n_parts, index, last.clone())?;
+        }
     }
-    let ends = segments_end(payload, n_parts)?;
-    let segments = payload.get(start..ends)?;
-    room.get_mut(..segments.len())?.copy_from_slice(segments);
-    for index in 0..n_last {
-        let end = segment(payload, n_parts, first + index)?.end - start;
-        set_entry(room, segments.len() + ENTRY * index, end)?;
-    }
-    close(room, n_last, segments.len())
+    Some(if places.n_parts > 1 { n_bytes } else { last.end })
 }
 
-/// The same of the first `n_first`.
+/// Takes some segments out of a bundle, so that others are left; their bytes.
 #[must_use]
-pub fn copy_first(
-    payload: &[u8],
-    n_parts: usize,
-    n_first: usize,
-    room: &mut [u8],
-) -> Option<usize> {
-    let room = room.get_mut(..payload.len())?;
-    room.copy_from_slice(payload);
-    keep_first(room, n_parts, n_first)
-}
-
-/// Takes segments off the front of a bundle, so that the last `n_last` are left; their bytes.
-#[must_use]
-pub fn keep_last(payload: &mut [u8], n_parts: usize, n_last: usize) -> Option<usize> {
-    let first = n_parts.checked_sub(n_last)?;
-    let range = segment(payload, n_parts, first)?;
-    if n_last == 1 {
-        payload.copy_within(range.clone(), 0);
-        return Some(range.len());
+pub fn take_out(payload: &mut [u8], n_parts: usize, places: Places) -> Option<usize> {
+    let n_left = n_parts.checked_sub(places.n_parts).filter(|&left| left > 0)?;
+    if n_left == n_parts {
+        return Some(payload.len());
     }
-    let ends = segments_end(payload, n_parts)?;
-    payload.get(range.start..ends)?;
-    payload.copy_within(range.start..ends, 0);
-    let n_bytes = ends - range.start;
+    let is_left = |index: &usize| !places.has(*index);
+    let mut n_bytes = 0;
+    for index in (0..n_parts).filter(is_left) {
+        let segment = segment(payload, n_parts, index)?;
+        let end = n_bytes + segment.len();
+        if segment.start != n_bytes {
+            payload.get(n_bytes..end)?;
+            payload.copy_within(segment, n_bytes);
+        }
+        if n_left == 1 {
+            return Some(end);
+        }
+        n_bytes = pad(payload, end)?;
+    }
     // Of the old index, which lies behind the new one, no entry is overwritten before it is read.
-    for index in 0..n_last {
-        let end = entry(payload, ends + ENTRY * (first + index))?.checked_sub(range.start)?;
-        set_entry(payload, n_bytes + ENTRY * index, end)?;
+    let ends = payload.len().checked_sub(index_bytes(n_parts))?;
+    let (mut start, mut next, mut n_done) = (0, 0, 0);
+    for index in 0..n_parts {
+        let end = entry(payload, ends + ENTRY * index)?;
+        if is_left(&index) {
+            let end = next + end.checked_sub(start)?;
+            next = padded(end);
+            set_entry(payload, n_bytes + ENTRY * n_done, end)?;
+            n_done += 1;
+        }
+        start = padded(end);
     }
-    close(payload, n_last, n_bytes)
+    close(payload, n_left, n_bytes)
 }
 
-/// Takes segments off the end of a bundle, so that the first `n_first` are left; their bytes.
-#[must_use]
-pub fn keep_first(payload: &mut [u8], n_parts: usize, n_first: usize) -> Option<usize> {
-    let end = segment(payload, n_parts, n_first.checked_sub(1)?)?.end;
-    if n_first == 1 || n_first == n_parts {
-        return Some(if n_first == 1 { end } else { payload.len() });
-    }
-    let (from, to) = (segments_end(payload, n_parts)?, padded(end));
-    let ends = from..from + ENTRY * n_first;
-    payload.get(ends.clone())?;
-    payload.copy_within(ends, to);
-    close(payload, n_first, to)
-}
-
-/// Puts the segments of another bundle behind those of the first `n_bytes` of a room; the bytes of
-/// the bundle that they are together.
+/// Puts the segments of another bundle among those of the first `n_bytes` of a room, where they
+/// have these `places` then; the bytes of the bundle that they are together.
 #[must_use]
 pub fn join(
     room: &mut [u8],
     (n_bytes, n_parts): (usize, usize),
     (other, n_other): (&[u8], usize),
+    places: Places,
 ) -> Option<usize> {
     let bundle = room.get(..n_bytes)?;
-    let start = segments_end(bundle, n_parts)?;
-    let from = if n_other > 1 { segments_end(other, n_other)? } else { other.len() };
-    let (segments, ends) = (other.get(..from)?, start + padded(from));
-    // The ends first: the segments come where those are now.
+    let end = segments_end(bundle, n_parts)?;
+    let n_all = n_parts + n_other;
+    if places.n_parts != n_other || places.end() > n_all {
+        return None;
+    }
+    let ends = end + segments_end(other, n_other)?;
+    room.get(..ends + index_bytes(n_all))?;
+    // The ends first, and then segment by segment from the last on, because those move on.
     if n_parts > 1 {
-        room.get(ends..ends + ENTRY * n_parts)?;
-        room.copy_within(start..start + ENTRY * n_parts, ends);
+        room.copy_within(end..end + ENTRY * n_parts, ends);
     } else {
         pad(room, n_bytes)?;
         set_entry(room, ends, n_bytes)?;
     }
-    room.get_mut(start..start + from)?.copy_from_slice(segments);
-    pad(room, start + from)?;
-    for index in 0..n_other {
-        let end = start + segment(other, n_other, index)?.end;
-        set_entry(room, ends + ENTRY * (n_parts + index), end)?;
+    let (mut n_left, mut next, mut n_new) = (n_parts, ends, n_other);
+    for place in (0..n_all).rev() {
+        let Some(index) = n_new.checked_sub(1) else { break };
+        if places.nth(index) == place {
+            let segment = other.get(segment(other, n_other, index)?)?;
+            next = next.checked_sub(padded(segment.len()))?;
+            room.get_mut(next..next + segment.len())?.copy_from_slice(segment);
+            n_new = index;
+            pad(room, next + segment.len())?;
+            set_entry(room, ends + ENTRY * place, next + segment.len())?;
+            continue;
+        }
+        n_left = n_left.checked_sub(1)?;
+        let end_of = |index| entry(room, ends + ENTRY * index);
+        let start = if n_left == 0 { 0 } else { padded(end_of(n_left - 1)?) };
+        let segment = start..end_of(n_left)?;
+        room.get(segment.clone())?;
+        next = next.checked_sub(padded(segment.len()))?;
+        let len = segment.len();
+        room.get(next..next + len)?;
+        room.copy_within(segment, next);
+        pad(room, next + len)?;
+        set_entry(room, ends + ENTRY * place, next + len)?;
     }
-    close(room, n_parts + n_other, ends)
+    close(room, n_all, ends)
 }
 
 #[cfg(test)]

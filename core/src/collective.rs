@@ -35,7 +35,7 @@ use crate::op::{Op, OpCode};
 use crate::plan::Plan;
 use crate::primitive::Rules;
 use crate::report::Report;
-use crate::schedule::Collective;
+use crate::schedule::{Collective, Schedule, default_for};
 use crate::select::{self, Network, Row};
 use crate::threads::Threads;
 use crate::transport::{FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
@@ -369,13 +369,21 @@ impl<X: Transport> Communicator<X> {
         let (op, n_bytes) = (request.op_code(), request.shares.count().saturating_mul(T::BYTES));
         // Whatever the data, a bad bound shows before anything is sent.
         check_plan(plan, op, T::DTYPE)?;
-        let is_short = n_bytes < plan.exact_below && !request.shares.is_exchanged();
+        let is_exchanged = request.shares.is_exchanged();
+        let is_short = n_bytes < plan.exact_below && !is_exchanged;
         let mut plan = if is_short { plan.exactly() } else { plan.for_values(T::DTYPE) };
-        let call = request.call(size).with_nodes(self.ranks_per_node);
+        let per_node = if is_exchanged { 1 } else { self.ranks_per_node };
+        let call = request.call(size).with_nodes(per_node);
         let (rows, network) = (self.config.select, self.network());
-        let schedule = select::chosen(rows, call, op, &plan, n_bytes, network);
+        let mut schedule = select::chosen(rows, call, op, &plan, n_bytes, network);
         let collective = call.collective;
-        if size > collective.max_size() || !schedule.supports(collective) {
+        // Who passes a part on must know its length, which then only its two ranks do.
+        let lacks_lens = |schedule: &dyn Schedule| is_exchanged && schedule.passes_on(call);
+        if plan.schedule.is_none() && lacks_lens(schedule) {
+            schedule = default_for(collective);
+        }
+        let is_possible = schedule.supports(collective) && !lacks_lens(schedule);
+        if size > collective.max_size() || !is_possible {
             return Err(Error::Unsupported { schedule: schedule.name(), collective });
         }
         if collective.is_scan() && op == OpCode::Avg {

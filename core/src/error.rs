@@ -59,7 +59,8 @@ pub enum Error {
         /// Values there.
         have: usize,
     },
-    /// The schedule cannot do this collective.
+    /// The schedule cannot do this collective; or not with lengths that only two ranks know, as
+    /// `all_to_all_v` has them, because by it ranks pass on what is others'.
     #[error("schedule {schedule} has no {}; choose another or leave the choice open", collective.name())]
     Unsupported {
         /// The schedule's name.

@@ -18,7 +18,7 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
 use crate::kernel::CHUNK;
-use crate::schedule::{Call, Collective, Part, Portion};
+use crate::schedule::{Call, Collective, Part, Portion, Step};
 use crate::transport::Rank;
 use core::ops::Range;
 
@@ -309,10 +309,10 @@ impl<'a> Layout<'a> {
         is_short.then(|| self.shares.longest(self.n_parts, self.call))
     }
 
-    /// The segments of a run of parts in `round`.
+    /// The segments of a step's parts in `round`.
     #[must_use]
-    pub fn run(&self, part: Part, n_parts: u16, round: usize) -> Run<'_> {
-        Run::new(self, part, n_parts, round)
+    pub fn run(&self, step: &Step, round: usize) -> Run<'_> {
+        Run::new(self, step, round)
     }
 
     /// Where the segment of `part` in `round` lies.

@@ -25,7 +25,7 @@
 //! | own values stand for what others decode | encode, store | encode, store | encode, store |
 //! | what leaves is needed again | copy of the payload | copy of the payload | transcode (reductions), nothing (others) |
 //! | own values are taken | encode | encode | encode (reductions, per-hop: raw) |
-//! | what is kept is put behind what is held | join | join | join |
+//! | what is kept is put behind, before or among what is held | join | join | join |
 //! | what is kept is put in place of the last of what is held | replace | replace | replace, or nothing |
 //!
 //! Floats that meet floats are added in place of what was received: in a raw call, and between
@@ -35,8 +35,9 @@
 //! A step on a run of parts asks for the same, of each segment of the run in turn: a slot then
 //! holds a segment of each part. What takes no look at values ([`Primitive::Copy`],
 //! [`Primitive::Move`], [`Primitive::Join`]) is done to all of them at once. Where more is held
-//! than the step concerns, its parts are the last ones, or at the front the first, and leave as a
-//! copy. What is in a slot says nothing of which: there all parts are of as many ranks' values.
+//! than the step concerns, its parts are where it says ([`Step::places`]): the last ones, the first,
+//! or the last of each row; and leave as a copy. What is in a slot says nothing of which: but for the
+//! last ones, all parts there are of as many ranks' values.
 
 mod rules;
 
@@ -147,7 +148,7 @@ impl Content {
 /// What is in each slot.
 pub type Contents = [Option<Content>; Slot::COUNT];
 
-/// What is held after a step that leaves this in the slots: what it keeps, and what lies before the
+/// What is held after a step that leaves this in the slots: what it keeps, and what lies beside the
 /// parts that it used up.
 #[must_use]
 pub fn held_after(step: &Step, contents: &Contents) -> Option<Content> {
@@ -175,7 +176,7 @@ pub enum Primitive {
         /// The codecs of the two.
         codecs: [CodecId; 2],
     },
-    /// Payload → the same payload again; of more parts than the step's, the last.
+    /// Payload → the same payload again; of more parts than the step's, those.
     Copy {
         /// A payload.
         from: Slot,
@@ -189,7 +190,7 @@ pub enum Primitive {
         /// Where to.
         to: Slot,
     },
-    /// What is in a slot → behind what is in `Held`.
+    /// What is in a slot → behind what is in `Held`, or where else the step puts it.
     Join {
         /// Segments of the same codec.
         from: Slot,

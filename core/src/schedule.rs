@@ -41,7 +41,7 @@ pub use recursive_halving::RecursiveHalving;
 pub use reduce_scatter_gather::ReduceScatterGather;
 pub use ring::Ring;
 pub use scatter_all_gather::ScatterAllGather;
-pub use step::Step;
+pub use step::{Rows, Step};
 pub use two_levels::TwoLevels;
 
 use crate::transport::{MAX_SIZE, Rank};
@@ -377,6 +377,12 @@ pub trait Schedule: Sync {
     /// short. 1 unless it says so.
     fn min_run(&self, _call: Call) -> usize {
         1
+    }
+
+    /// Whether ranks pass parts on that are of one other rank and for another. Then all must know
+    /// how long each part is.
+    fn passes_on(&self, _call: Call) -> bool {
+        false
     }
 
     /// Number of steps in `rank`'s program.

@@ -74,39 +74,93 @@ fn bundles_are_split_and_joined_anywhere() {
         let segments = segments(lens);
         let (n, bytes) = (lens.len(), payload(&segments));
         for n_first in 1..=n {
-            let mut first = bytes.clone();
-            let n_bytes = keep_first(&mut first, n, n_first).expect("some are left");
-            assert_eq!(first[..n_bytes], payload(&segments[..n_first]));
             let n_last = n - n_first;
+            let [firsts, lasts] = [Some(Places::first(n_first)), Places::last(n_last, n)];
+            let [firsts, lasts] = [firsts, lasts].map(|places| places.expect("there are so many"));
+            let mut first = bytes.clone();
+            let n_bytes = take_out(&mut first, n, lasts).expect("some are left");
+            assert_eq!(first[..n_bytes], payload(&segments[..n_first]));
             if n_last == 0 {
                 continue;
             }
             let mut last = vec![0xbb; bytes.len()];
-            let n_last_bytes = copy_last(&bytes, n, n_last, &mut last).expect("room");
+            let n_last_bytes = copy(&bytes, n, lasts, &mut last).expect("room");
             assert_eq!(last[..n_last_bytes], payload(&segments[n_first..]));
 
-            let mut copy = vec![0xbb; bytes.len()];
-            assert_eq!(copy_first(&bytes, n, n_first, &mut copy), Some(n_bytes));
-            assert_eq!(copy[..n_bytes], first[..n_bytes]);
+            let mut same = vec![0xbb; bytes.len()];
+            assert_eq!(copy(&bytes, n, firsts, &mut same), Some(n_bytes));
+            assert_eq!(same[..n_bytes], first[..n_bytes]);
             let mut kept = bytes.clone();
-            assert_eq!(keep_last(&mut kept, n, n_last), Some(n_last_bytes));
+            assert_eq!(take_out(&mut kept, n, firsts), Some(n_last_bytes));
             assert_eq!(kept[..n_last_bytes], last[..n_last_bytes]);
 
-            let mut room = vec![0xcc; bytes.len()];
-            room[..n_bytes].copy_from_slice(&first[..n_bytes]);
-            let other = (&last[..n_last_bytes], n_last);
-            let joined = join(&mut room, (n_bytes, n_first), other).expect("room");
-            assert_eq!(room[..joined], bytes, "{lens:?} at {n_first}");
-            room.pop();
-            room[..n_bytes].copy_from_slice(&first[..n_bytes]);
-            assert_eq!(join(&mut room, (n_bytes, n_first), other), None, "too short a room");
+            let [first, last] = [&first[..n_bytes], &last[..n_last_bytes]];
+            for [(held, n_held), (other, n_other)] in
+                [[(first, n_first), (last, n_last)], [(last, n_last), (first, n_first)]]
+            {
+                let places = if n_held == n_first && held == first { lasts } else { firsts };
+                let mut room = vec![0xcc; bytes.len()];
+                room[..held.len()].copy_from_slice(held);
+                let joined = join(&mut room, (held.len(), n_held), (other, n_other), places);
+                assert_eq!(joined, Some(bytes.len()));
+                assert_eq!(room, bytes, "{lens:?} at {n_first}");
+                room.pop();
+                room[..held.len()].copy_from_slice(held);
+                let joined = join(&mut room, (held.len(), n_held), (other, n_other), places);
+                assert_eq!(joined, None, "too short a room");
+            }
         }
-        let mut copy = vec![0; bytes.len()];
-        assert_eq!(copy_last(&bytes, n, n, &mut copy), Some(bytes.len()));
-        assert_eq!(copy, bytes);
-        copy.pop();
-        assert_eq!(copy_last(&bytes, n, n, &mut copy).is_none(), !bytes.is_empty());
+        let all = Places::first(n);
+        let mut same = vec![0; bytes.len()];
+        assert_eq!(copy(&bytes, n, all, &mut same), Some(bytes.len()));
+        assert_eq!(same, bytes);
+        same.pop();
+        assert_eq!(copy(&bytes, n, all, &mut same).is_none(), !bytes.is_empty());
     }
+}
+
+/// The places of the last `len` of each row of `row` among `n`, one by one: the first row lacks its
+/// first.
+fn of_rows(n: usize, len: usize, row: usize) -> Vec<usize> {
+    (0..n).filter(|place| (place + 1) % row >= row - len).collect()
+}
+
+#[test]
+fn ends_of_rows_are_taken_out_and_put_in() {
+    let lens = LENS.concat();
+    for (n, row) in (2..=lens.len()).flat_map(|n| (2..=n + 1).map(move |row| (n, row))) {
+        for len in 1..row {
+            let all = segments(&lens[..n]);
+            let expected = of_rows(n, len, row);
+            let n_parts = expected.len();
+            let places = Places::of_rows(n_parts, len, row).expect("rows are longer");
+            let found: Vec<usize> = (0..n_parts).map(|index| places.nth(index)).collect();
+            assert_eq!(found, expected, "{len} of {row} among {n}");
+            assert_eq!(places.end(), expected.last().map_or(0, |last| last + 1));
+            if n_parts == 0 || n_parts == n {
+                continue;
+            }
+            let (ends, others): (Vec<_>, Vec<_>) =
+                (0..n).partition(|place| expected.contains(place));
+            let [ends, others] = [ends, others].map(|places| {
+                payload(&places.iter().map(|&place| all[place].clone()).collect::<Vec<_>>())
+            });
+            let bytes = payload(&all);
+            let mut room = vec![0xbb; bytes.len()];
+            assert_eq!(copy(&bytes, n, places, &mut room), Some(ends.len()));
+            assert_eq!(room[..ends.len()], ends);
+            let mut rest = bytes.clone();
+            assert_eq!(take_out(&mut rest, n, places), Some(others.len()));
+            assert_eq!(rest[..others.len()], others);
+            // In a room as long as it takes, and full of something else.
+            rest[others.len()..].fill(0xcc);
+            let held = (others.len(), n - n_parts);
+            assert_eq!(join(&mut rest, held, (&ends, n_parts), places), Some(bytes.len()));
+            assert_eq!(rest, bytes, "{len} of {row} among {n}");
+        }
+    }
+    assert_eq!(Places::of_rows(1, 0, 2), None);
+    assert_eq!(Places::of_rows(1, 2, 2), None);
 }
 
 #[test]
@@ -131,11 +185,14 @@ fn an_index_that_lies_is_refused() {
         assert!(may_be, "entry {entry} says {end}: {sound:?}");
         // Whatever is done with it, it is done within its bytes.
         let mut room = vec![0; 4096];
-        for n in 0..=3 {
-            let _ = (segment(&lie, 3, n), copy_last(&lie, 3, n, &mut room));
-            let _ = (copy_first(&lie, 3, n, &mut room), keep_last(&mut lie.clone(), 3, n));
-            let _ =
-                (keep_first(&mut lie.clone(), 3, n), join(&mut room, (lie.len(), 3), (&lie, 3)));
+        let ends = (0..=4).map(Places::first).chain((0..=3).filter_map(|n| Places::last(n, 3)));
+        let rows = [(1, 1, 2), (2, 1, 2), (1, 1, 3), (2, 2, 3), (5, 1, 2)];
+        let rows = rows.into_iter().filter_map(|(n, len, row)| Places::of_rows(n, len, row));
+        for places in ends.chain(rows) {
+            let _ = (segment(&lie, 3, places.n_parts()), copy(&lie, 3, places, &mut room));
+            let _ = take_out(&mut lie.clone(), 3, places);
+            let _ = join(&mut room, (lie.len(), 3), (&lie, 3), places);
+            let _ = join(&mut lie.clone(), (lie.len(), 3), (&bytes, 3), places);
         }
     }
 }

@@ -108,7 +108,7 @@ impl<F: Frame> Lane<F> {
             // Every round has a part, so this ends after two rounds' steps.
             self.next_step(program, n_lanes, transport);
         };
-        let run = program.layout.run(step.part, step.n_parts, self.round);
+        let run = program.layout.run(&step, self.round);
         self.is_starved = false;
         if let (Some(from), None) = (step.from, self.slots.content(Slot::In)) {
             match transport.poll_recv(from, self.tag).map_err(transport_error)? {
@@ -221,7 +221,7 @@ impl<F: Frame> Lane<F> {
         while let Some(&primitive) = self.to_do.as_ref().and_then(|to_do| to_do.last()) {
             let clock = clock(primitive);
             let start = clock.and(ended.take()).or_else(|| clock.map(|_| transport.now()));
-            let on = (run, step.front);
+            let on = (run, step);
             let done = self.slots.carry_out(primitive, compute, on, &mut self.n_done, report);
             if let (Some(clock), Some(start)) = (clock, start) {
                 let (clock, now) = (clock(report), transport.now());

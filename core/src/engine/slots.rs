@@ -89,24 +89,25 @@ impl<F: Frame> Slots<F> {
         self.frames.iter_mut().find_map(Option::take)
     }
 
-    /// What stays held after the step, which used up the last of it, or the first.
+    /// What stays held after the step, which used up its parts.
     pub(super) fn keep_held(&mut self, step: &Step) -> Result<Option<Content>, Error> {
         let held = held_after(step, &self.contents);
         if let (Some(before), Some(held)) = (self.content(Slot::Held), held)
             && held.n_parts < before.n_parts
         {
-            self.keep_end(before.n_parts.into(), held.n_parts.into(), step.front)?;
+            self.take_out(step)?;
         }
         Ok(held)
     }
 
-    /// Takes segments off the end of what is held, or off its front.
-    fn keep_end(&mut self, n_held: usize, n_left: usize, front: bool) -> Result<(), Error> {
+    /// Takes the step's parts out of what is held; how many are left.
+    fn take_out(&mut self, step: &Step) -> Result<usize, Error> {
+        let n_held = self.n_parts(Slot::Held);
+        let places = step.places(n_held).ok_or(Error::Internal)?;
         let payload = self.payload_mut(Slot::Held)?;
-        let keep = if front { bundle::keep_last } else { bundle::keep_first };
-        let n_bytes = keep(payload, n_held, n_left).ok_or(misuse())?;
+        let n_bytes = bundle::take_out(payload, n_held, places).ok_or(misuse())?;
         self.n_bytes[Slot::Held.index()] = n_bytes;
-        Ok(())
+        Ok(n_held - places.n_parts())
     }
 
     /// Forgets what the step leaves nothing of, and makes empty frames the next step's spares.
@@ -129,14 +130,13 @@ impl<F: Frame> Slots<F> {
         surplus.into_iter().flatten()
     }
 
-    /// Carries a primitive out on a run, of whose parts it is done with `n_done`; where more is
-    /// held, on the last of it, or the first if the step is at the `front`. An error leaves
-    /// anything in the frames.
+    /// Carries a primitive of a step out on its run, of whose parts it is done with `n_done`. An
+    /// error leaves anything in the frames.
     pub(super) fn carry_out(
         &mut self,
         primitive: Primitive,
         compute: &mut dyn Compute,
-        (run, front): (&Run<'_>, bool),
+        (run, step): (&Run<'_>, &Step),
         n_done: &mut u16,
         report: &mut Report,
     ) -> Poll<Result<(), Error>> {
@@ -148,14 +148,11 @@ impl<F: Frame> Slots<F> {
                 self.frames.swap(from.index(), to.index());
                 self.n_bytes.swap(from.index(), to.index());
             }
-            Primitive::Copy { from, to } => self.copy(from, to, run.n_parts(), front)?,
-            Primitive::Join { from } if front => self.join_before(from)?,
-            Primitive::Join { from } => self.join(from, self.n_parts(Slot::Held))?,
+            Primitive::Copy { from, to } => self.copy(from, to, step)?,
+            Primitive::Join { from } => self.join(from, self.n_parts(Slot::Held), step)?,
             Primitive::Replace { from } => {
-                let n_held = self.n_parts(Slot::Held);
-                let n_first = n_held.saturating_sub(run.n_parts().into());
-                self.keep_end(n_held, n_first, false)?;
-                self.join(from, n_first)?;
+                let n_others = self.take_out(step)?;
+                self.join(from, n_others, step)?;
             }
             _ if run.n_parts() == 1 && !self.holds_run() => {
                 core::task::ready!(self.compute(primitive, compute, &run.segment(0), report))?;
@@ -165,7 +162,7 @@ impl<F: Frame> Slots<F> {
                     core::task::ready!(self.compute_part(
                         primitive,
                         compute,
-                        (run, front),
+                        (run, step),
                         *n_done,
                         report
                     ))?;
@@ -209,7 +206,7 @@ impl<F: Frame> Slots<F> {
         &mut self,
         primitive: Primitive,
         compute: &mut dyn Compute,
-        (run, front): (&Run<'_>, bool),
+        (run, step): (&Run<'_>, &Step),
         place: u16,
         report: &mut Report,
     ) -> Poll<Result<(), Error>> {
@@ -227,11 +224,16 @@ impl<F: Frame> Slots<F> {
                 bundle::free(room, n_parts, begin)
             } else if let Some(content) = content.filter(|content| content.n_parts >= run.n_parts())
             {
-                // Of more parts than the step's, the last, or the first.
                 let n_there = usize::from(content.n_parts);
                 let bundle = room.get(..n_used).ok_or(misuse())?;
-                let n_before = if front { 0 } else { n_there - n_parts };
-                bundle::segment(bundle, n_there, n_before + place)
+                let index = if n_there == n_parts {
+                    place
+                } else if step.uses_held() {
+                    step.places(n_there).ok_or(Error::Internal)?.nth(place)
+                } else {
+                    continue;
+                };
+                bundle::segment(bundle, n_there, index)
             } else {
                 continue;
             };
@@ -275,13 +277,14 @@ impl<F: Frame> Slots<F> {
         Ok((src, dst.as_mut().get_mut(HEADER_BYTES..).ok_or(misuse())?))
     }
 
-    /// The same message in another frame; of more than `n_parts`, the last, or the first.
-    fn copy(&mut self, from: Slot, to: Slot, n_parts: u16, front: bool) -> Result<(), Error> {
+    /// The same message in another frame; of more parts than the step's, those.
+    fn copy(&mut self, from: Slot, to: Slot, step: &Step) -> Result<(), Error> {
         let content = self.content(from).ok_or(Error::Internal)?;
-        if content.n_parts > n_parts {
+        if content.n_parts > step.n_parts {
+            let n_there = usize::from(content.n_parts);
+            let places = step.places(n_there).ok_or(Error::Internal)?;
             let (src, dst) = self.payload_and_room(from, to)?;
-            let copy = if front { bundle::copy_first } else { bundle::copy_last };
-            let n_bytes = copy(src, content.n_parts.into(), n_parts.into(), dst);
+            let n_bytes = bundle::copy(src, n_there, places, dst);
             self.n_bytes[to.index()] = n_bytes.ok_or(misuse())?;
             return Ok(());
         }
@@ -296,28 +299,17 @@ impl<F: Frame> Slots<F> {
         Ok(())
     }
 
-    /// What is in a slot before what is held: the two change places, and are joined.
-    fn join_before(&mut self, from: Slot) -> Result<(), Error> {
-        let (n_first, n_held) = (self.n_parts(from), self.n_parts(Slot::Held));
-        let first = (self.n_bytes[from.index()], n_first);
-        let (held, room) = self.payload_and_room(Slot::Held, from)?;
-        let n_bytes = bundle::join(room, first, (held, n_held)).ok_or(misuse())?;
-        self.frames.swap(from.index(), Slot::Held.index());
-        self.n_bytes[from.index()] = self.n_bytes[Slot::Held.index()];
-        self.n_bytes[Slot::Held.index()] = n_bytes;
-        Ok(())
-    }
-
     fn n_parts(&self, slot: Slot) -> usize {
         self.content(slot).map_or(0, |content| content.n_parts.into())
     }
 
-    /// What is in a slot behind the `n_held` segments that are held.
-    fn join(&mut self, from: Slot, n_held: usize) -> Result<(), Error> {
+    /// What is in a slot among the `n_held` segments that are held, where the step puts it.
+    fn join(&mut self, from: Slot, n_held: usize, step: &Step) -> Result<(), Error> {
         let n_parts = self.n_parts(from);
+        let places = step.places(n_held + n_parts).ok_or(Error::Internal)?;
         let held = (self.n_bytes[Slot::Held.index()], n_held);
         let (src, room) = self.payload_and_room(from, Slot::Held)?;
-        let n_bytes = bundle::join(room, held, (src, n_parts));
+        let n_bytes = bundle::join(room, held, (src, n_parts), places);
         self.n_bytes[Slot::Held.index()] = n_bytes.ok_or(misuse())?;
         Ok(())
     }

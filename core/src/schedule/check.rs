@@ -6,8 +6,8 @@
 //! 1. every step is well-formed, and sends and receives match in order, in part, and in the length
 //!    of the run, which fits a message;
 //! 2. nothing deadlocks, even if a link holds only one frame, and no frame is left in a link;
-//! 3. holdings are used for the parts they belong to, from an end on, and used up; of as many
-//!    ranks' values are all parts of a message, and all that are held but the first;
+//! 3. holdings are used for the parts they belong to, at the places that a step says, and used up;
+//!    of as many ranks' values are all parts of a message, and all that are held but the first;
 //! 4. no reduction counts a contribution twice, and every output has the contributions that the
 //!    table at [`Collective`] promises; each output is stored once, and nothing else is;
 //! 5. a rank does not read its local part once it has stored output over it, so input and output
@@ -30,6 +30,7 @@
 
 mod bit_set;
 mod fault;
+mod run;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -37,12 +38,12 @@ mod value;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::mem::swap;
 
 use self::bit_set::BitSet;
 pub use self::fault::Fault;
+use self::run::Run;
 use self::value::Value;
-use super::{Call, Collective, Part, Schedule, Step};
+use super::{Call, Collective, Part, Rows, Schedule, Step};
 use crate::transport::Rank;
 
 /// What a checked schedule does, all ranks together.
@@ -159,13 +160,6 @@ struct Frame {
     departure: usize,
 }
 
-/// Values of parts that follow each other.
-#[derive(Clone)]
-struct Run {
-    part: Part,
-    values: Vec<Value>,
-}
-
 /// Who stored a part first, and what identifies its bits.
 struct Output {
     rank: Rank,
@@ -262,7 +256,7 @@ impl<'a> Group<'a> {
         }
         let step = self.schedule.step(self.call, rank, index);
         let Step { part, n_parts, from, to, .. } = step;
-        if !step.is_well_formed() {
+        if !step.is_well_formed() || !self.has_rows(step) {
             return Err(Fault::Malformed { rank, step: index });
         }
         let is_bad = |peer: &Rank| *peer == rank || peer.index() >= self.call.size;
@@ -282,21 +276,27 @@ impl<'a> Group<'a> {
     fn receive(&mut self, rank: Rank, from: Rank, step: Step, frame: Frame) -> Result<(), Fault> {
         let state = self.state(rank);
         let index = state.next_step;
-        if frame.run.part != step.part {
-            let (expected, arrived) = (step.part, frame.run.part);
+        if frame.run.first() != step.part {
+            let (expected, arrived) = (step.part, frame.run.first());
             return Err(Fault::WrongPart { rank, step: index, from, expected, arrived });
         }
-        let (expected, arrived) = (usize::from(step.n_parts), frame.run.values.len());
+        let (expected, arrived) = (usize::from(step.n_parts), frame.run.len());
         if arrived != expected {
             return Err(Fault::WrongRun { rank, step: index, from, expected, arrived });
         }
+        let differs = |pair: &(Part, Part)| pair.0 != pair.1;
+        let other = self.parts(step).zip(frame.run.parts()).find(differs);
+        if let Some((expected, arrived)) = other {
+            return Err(Fault::WrongPart { rank, step: index, from, expected, arrived });
+        }
+        let state = self.state(rank);
         let clock = &mut state.clock;
         clock.received = clock.received.max(frame.departure) + 1;
         clock.now = clock.now.max(clock.received);
         let arrival = clock.received;
         let Frame { ref run, departure } = frame;
-        let message =
-            Message { from, to: rank, part: run.part, n_parts: arrived, departure, arrival };
+        let part = run.first();
+        let message = Message { from, to: rank, part, n_parts: arrived, departure, arrival };
         state.received = Some(frame);
         if let Some(messages) = &mut self.messages {
             messages.push(message);
@@ -313,26 +313,24 @@ impl<'a> Group<'a> {
         // Says only that a later step uses the local part again.
         let keeps_local = step.from.is_none() && keep && held.is_none() && !step.takes();
         if let Some(held) = held.filter(|_| step.uses_held()) {
-            self.check_is_end_of(held, rank, step)?;
+            self.check_is_held(held, rank, step)?;
         }
 
         let own = if step.own { Some(self.own(rank, step, keeps_local)?) } else { None };
         if step.before
             && let Some(received) = &received
         {
-            for (place, value) in received.values.iter().enumerate() {
-                self.store(rank, self.part(part, place), value)?;
+            for (part, value) in &received.0 {
+                self.store(rank, *part, value)?;
             }
         }
         let mut run = match (received, own) {
             (Some(mut received), Some(own)) => {
-                for (place, (value, own)) in received.values.iter_mut().zip(&own.values).enumerate()
-                {
-                    let part = self.part(part, place);
+                for ((part, value), (_, own)) in received.0.iter_mut().zip(&own.0) {
                     value.combine(own).map_err(|contributor| Fault::DoubleCount {
                         rank,
                         step: index,
-                        part,
+                        part: *part,
                         contributor,
                     })?;
                 }
@@ -345,14 +343,14 @@ impl<'a> Group<'a> {
         if keep && !keeps_local {
             self.hold(rank, step, run.clone())?;
         }
-        for (place, value) in run.values.iter_mut().enumerate() {
+        for (part, value) in &mut run.0 {
             value.as_sent |= to.is_some() || step.as_sent;
             if step.store && !step.before {
-                self.store(rank, self.part(part, place), value)?;
+                self.store(rank, *part, value)?;
             }
         }
         if let Some(to) = to {
-            if !is_even(&run.values) {
+            if !run.is_even_from(0) {
                 return Err(Fault::Uneven { rank, step: index, part });
             }
             let clock = &mut self.state(rank).clock;
@@ -369,53 +367,43 @@ impl<'a> Group<'a> {
     /// What the rank has of the parts of a step, which is used up, but for a local part that is
     /// kept.
     fn own(&mut self, rank: Rank, step: Step, keeps_local: bool) -> Result<Run, Fault> {
-        let (size, part) = (self.call.size, step.part);
-        let n_parts = usize::from(step.n_parts);
-        let next = self.part(part, n_parts);
-        let parts: Vec<Part> = (0..n_parts).map(|place| self.part(part, place)).collect();
+        let size = self.call.size;
+        let parts: Vec<Part> = self.parts(step).collect();
         let state = self.state(rank);
         if let Some(held) = state.held.as_mut().filter(|_| step.uses_held()) {
-            let n_first = if step.front { n_parts } else { held.values.len() - n_parts };
-            let mut values = held.values.split_off(n_first);
-            if step.front {
-                swap(&mut values, &mut held.values);
-                held.part = next;
-            }
-            if held.values.is_empty() {
-                state.held = None;
-            }
-            return Ok(Run { part, values });
+            let places = step.places(held.len()).expect("they are there");
+            let run = held.take_out(places);
+            state.held.take_if(|held| held.len() == 0);
+            return Ok(run);
         }
-        let local = |part| state.local_value(size, rank, part, keeps_local);
-        Ok(Run { part, values: parts.into_iter().map(local).collect::<Result<_, _>>()? })
+        let local = |part| Ok((part, state.local_value(size, rank, part, keeps_local)?));
+        Ok(Run(parts.into_iter().map(local).collect::<Result<_, _>>()?))
     }
 
-    /// An error unless the step concerns the last parts of what is held, or at the front the first.
-    fn check_is_end_of(&self, held: &Run, rank: Rank, step: Step) -> Result<(), Fault> {
+    /// An error unless the step concerns what is at its places of what is held.
+    fn check_is_held(&self, held: &Run, rank: Rank, step: Step) -> Result<(), Fault> {
         let index = self.ranks[rank.index()].next_step;
-        let n_others = held.values.len().checked_sub(usize::from(step.n_parts));
-        let first = n_others.map(|n_others| if step.front { 0 } else { n_others });
-        if first.map(|first| self.part(held.part, first)) != Some(step.part) {
-            let (part, held) = (step.part, held.part);
+        let places = step.places(held.len());
+        if !places.is_some_and(|places| held.has_at(places, self.parts(step))) {
+            let (part, held) = (step.part, held.first());
             return Err(Fault::OtherPartHeld { rank, step: index, part, held });
         }
-        if step.front && !is_even(&held.values) {
+        if (step.front || step.is_of_rows()) && !held.is_even_from(0) {
             return Err(Fault::Uneven { rank, step: index, part: step.part });
         }
         Ok(())
     }
 
-    /// Puts a run behind what is held, or at the front before it.
+    /// Puts a run where the step says, at an end of what is held or in its rows.
     fn hold(&mut self, rank: Rank, step: Step, run: Run) -> Result<(), Fault> {
         let (n_all, max) = (self.n_parts, self.max_run());
-        let next = |held: &Run| (held.part.index() + held.values.len()) % n_all;
         let state = &mut self.ranks[rank.index()];
         let (index, part) = (state.next_step, step.part);
         let Some(held) = &mut state.held else {
             state.held = Some(run);
             return Ok(());
         };
-        let n_parts = held.values.len() + run.values.len();
+        let n_parts = held.len() + run.len();
         if n_parts > n_all {
             return Err(Fault::HoldingLost { rank, step: index, part });
         }
@@ -423,16 +411,15 @@ impl<'a> Group<'a> {
             return Err(Fault::LongRun { rank, step: index, n_parts, max });
         }
         let [first, second] = if step.front { [&run, &*held] } else { [&*held, &run] };
-        if next(first) != second.part.index() {
-            return Err(Fault::OtherPartHeld { rank, step: index, part, held: held.part });
-        }
-        let mut run = run;
-        if step.front {
-            swap(held, &mut run);
-        }
-        held.values.extend(run.values);
-        let n_odd = usize::from(!step.front);
-        if !is_even(&held.values[n_odd..]) {
+        let follows = (first.first().index() + first.len()) % n_all == second.first().index();
+        let places = step.places(n_parts).filter(|_| step.rows.is_some() || follows);
+        let Some(places) = places else {
+            let held = held.first();
+            return Err(Fault::OtherPartHeld { rank, step: index, part, held });
+        };
+        held.put_in(run, places);
+        let is_end = !step.front && !step.is_of_rows();
+        if !held.is_even_from(usize::from(is_end)) {
             return Err(Fault::Uneven { rank, step: index, part });
         }
         Ok(())
@@ -443,9 +430,20 @@ impl<'a> Group<'a> {
         usize::from(self.call.max_run).min(self.n_parts)
     }
 
-    /// The part that is so many places after another.
-    fn part(&self, first: Part, place: usize) -> Part {
-        Part::new((first.index() + place) % self.n_parts)
+    /// Whether there are rows as the step has them, if it has any.
+    fn has_rows(&self, step: Step) -> bool {
+        let Call { collective, size, .. } = self.call;
+        step.rows.is_none_or(|Rows { len, back, ring, held }| {
+            let is_all_to_all = collective == Collective::AllToAll && (back as usize) < size;
+            let is_row = len > 0 && (held == 0 || held > len);
+            is_all_to_all && is_row && ring > 0 && size.is_multiple_of(ring as usize)
+        })
+    }
+
+    /// The parts of a step, in order.
+    fn parts(&self, step: Step) -> impl Iterator<Item = Part> + use<> {
+        let (call, n_parts) = (self.call, self.n_parts);
+        (0..usize::from(step.n_parts)).map(move |place| step.part_at(call, n_parts, place))
     }
 
     fn store(&mut self, rank: Rank, part: Part, value: &Value) -> Result<(), Fault> {
@@ -496,12 +494,12 @@ impl<'a> Group<'a> {
     fn conclude(mut self) -> Result<Summary, Fault> {
         self.find_stuck()?;
         if let Some((&(from, to), frame)) = self.links.first_key_value() {
-            return Err(Fault::Undelivered { from, to, part: frame.run.part });
+            return Err(Fault::Undelivered { from, to, part: frame.run.first() });
         }
         for (r, state) in self.ranks.iter().enumerate() {
             let rank = Rank::new(r);
-            if let Some(Run { part, .. }) = state.held {
-                return Err(Fault::HoldingLeft { rank, part });
+            if let Some(held) = &state.held {
+                return Err(Fault::HoldingLeft { rank, part: held.first() });
             }
             let output = self.call.output(rank);
             let ends_with = |p: usize| self.call.has(output, rank, Part::new(p));
@@ -571,12 +569,6 @@ impl State {
         }
         Ok(Value::local(size, rank, part))
     }
-}
-
-/// Whether all are made of as many ranks' values.
-fn is_even(values: &[Value]) -> bool {
-    let mut numbers = values.iter().map(|value| value.contributors.len());
-    numbers.next().is_none_or(|first| numbers.all(|number| number == first))
 }
 
 /// The ranks that start with a part.

@@ -37,6 +37,9 @@ impl fmt::Display for Step {
         write!(f, "{} part {part}", self.name())?;
         if n_parts > 1 {
             write!(f, " and {} more", n_parts - 1)?;
+            if let Some(rows) = self.rows.filter(|rows| rows.len < n_parts) {
+                write!(f, " in rows of {}", rows.len)?;
+            }
         }
         if let Some(from) = from {
             write!(f, " from {from}")?;

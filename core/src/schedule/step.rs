@@ -1,6 +1,7 @@
 //! One step of one rank, as flags.
 
-use super::Part;
+use super::{Call, Part};
+use crate::bundle::Places;
 use crate::transport::Rank;
 
 /// One step of one rank. It makes one value of one part: what it receives (`from`), what the rank
@@ -16,7 +17,9 @@ use crate::transport::Rank;
 /// concerns the last of its parts: those are used up unless the step keeps what it makes of them,
 /// which is then in their place, and the others stay. What is kept that was not held is put behind
 /// what is, whose parts it must follow. A step *at the front* concerns the first of them instead,
-/// and puts what it keeps before what is held; then all parts are of as many ranks' values.
+/// and puts what it keeps before what is held; then all parts are of as many ranks' values. Parts
+/// that lie in [`Rows`] follow each other as those say, and may be the last of each row of what is
+/// held, or become that.
 ///
 /// A step that receives and sends takes its frame first, and only then waits for credit to send.
 ///
@@ -49,8 +52,10 @@ use crate::transport::Rank;
 pub struct Step {
     /// The part concerned, or the first of a run.
     pub part: Part,
-    /// How many parts the step concerns, at most [`Call::max_run`](super::Call::max_run).
+    /// How many parts the step concerns, at most [`Call::max_run`].
     pub n_parts: u16,
+    /// If they are several rows of the matrix of an all-to-all, how those lie.
+    pub rows: Option<Rows>,
     /// Whom to receive from.
     pub from: Option<Rank>,
     /// What the rank has enters. Set wherever nothing is received.
@@ -77,14 +82,60 @@ pub struct Step {
     pub to: Option<Rank>,
 }
 
+/// The parts of a run of an all-to-all that are of several sources: a *row* of each.
+///
+/// A row is what a source has for the destination of the first part and the ranks after it, `len`
+/// in all, in a ring of ranks. The next row is what another source has for the same ranks; the last
+/// one may be shorter.
+///
+/// What is held may lie in such rows as well, of which the first lacks its first part, as a rank
+/// need not hold what it has for itself. A step then concerns the last parts of each row, or makes
+/// each so much longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// Parts of a row, at least one.
+    pub len: u16,
+    /// How many ranks before the source of a row that of the next one is, less than all.
+    pub back: u32,
+    /// How many ranks are in the ring: those from a multiple of it on.
+    pub ring: u32,
+    /// How long the rows are that are held, those parts included; 0 if the run is at an end of what
+    /// is held, as other runs are.
+    pub held: u16,
+}
+
+impl Rows {
+    /// The part at this place of a run.
+    fn part_at(self, call: Call, first: Part, place: usize) -> Part {
+        let (source, destination) = call.ends_of(first);
+        let (row, column) = (place / usize::from(self.len), place % usize::from(self.len));
+        let before = row * self.back as usize % call.size;
+        let source = (source.index() + call.size - before) % call.size;
+        let (ring, destination) = (self.ring as usize, destination.index());
+        let start = destination / ring * ring;
+        let destination = start + (destination - start + column) % ring;
+        call.part_between(Rank::new(source), Rank::new(destination))
+    }
+}
+
 impl Step {
     /// A step on what the rank has.
     #[must_use]
     pub const fn own(part: Part) -> Self {
-        let (from, to) = (None, None);
-        let (local, front, keep) = (false, false, false);
-        let (store, before, as_sent) = (false, false, false);
-        Self { part, n_parts: 1, from, own: true, local, front, keep, store, before, as_sent, to }
+        Self {
+            part,
+            n_parts: 1,
+            rows: None,
+            from: None,
+            own: true,
+            local: false,
+            front: false,
+            keep: false,
+            store: false,
+            before: false,
+            as_sent: false,
+            to: None,
+        }
     }
 
     /// The same for a run of so many parts.
@@ -95,6 +146,12 @@ impl Step {
     pub const fn run(self, n_parts: usize) -> Self {
         assert!(n_parts <= u16::MAX as usize);
         Self { n_parts: n_parts as u16, ..self }
+    }
+
+    /// The same for parts that lie in rows.
+    #[must_use]
+    pub const fn in_rows(self, rows: Rows) -> Self {
+        Self { rows: Some(rows), ..self }
     }
 
     /// A step on what it receives from this rank.
@@ -168,7 +225,39 @@ impl Step {
             && (!self.local || self.reduces() || self.own && !self.keep)
             && (!self.before || self.store && self.reduces() && self.to.is_some() && !self.keep)
             && !(self.before && self.as_sent)
-            && (!self.front || !self.local && self.own != self.keep && !self.reduces())
+            && (!(self.front || self.is_of_rows())
+                || !self.local && self.own != self.keep && !self.reduces())
+            && !(self.front && self.is_of_rows())
+    }
+
+    /// Whether it concerns an end of each row of what is held.
+    #[must_use]
+    pub const fn is_of_rows(&self) -> bool {
+        matches!(self.rows, Some(Rows { held: 1.., .. }))
+    }
+
+    /// The part at this place of its run, of a call whose array is so many parts.
+    #[must_use]
+    pub fn part_at(&self, call: Call, n_parts: usize, place: usize) -> Part {
+        match self.rows {
+            Some(rows) => rows.part_at(call, self.part, place),
+            None => Part::new((self.part.index() + place) % n_parts),
+        }
+    }
+
+    /// Where its parts are among `n_held`: all that are held, if it uses them, or once it has kept
+    /// them. `None` if they are not there.
+    #[must_use]
+    pub fn places(&self, n_held: usize) -> Option<Places> {
+        let n_parts = usize::from(self.n_parts);
+        let places = match self.rows {
+            Some(Rows { len, held: row @ 1.., .. }) => {
+                Places::of_rows(n_parts, len.into(), row.into())?
+            }
+            _ if self.front => Places::first(n_parts),
+            _ => Places::last(n_parts, n_held)?,
+        };
+        (places.end() <= n_held).then_some(places)
     }
 
     /// Whether the rank's own values become the holding, and nothing else is made of them.

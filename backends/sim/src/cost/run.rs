@@ -58,7 +58,7 @@ impl Job<'_> {
         if step.n_parts == 1 {
             return table.message(iter::once(n_values), operands);
         }
-        let run = self.layout.run(step.part, step.n_parts, round);
+        let run = self.layout.run(step, round);
         table.message(run.lens(), operands)
     }
 
@@ -285,7 +285,7 @@ impl<'a> Run<'a> {
         let lane = self.lane_mut(rank, lane);
         if lane.round < job.layout.n_rounds() && lane.index < n_steps {
             let step = job.schedule.step(job.call, Rank::new(rank), lane.index);
-            lane.n_values = job.layout.run(step.part, step.n_parts, lane.round).n_values();
+            lane.n_values = job.layout.run(&step, lane.round).n_values();
             lane.step = Some(step);
         } else {
             lane.step = None;

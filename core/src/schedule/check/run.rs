@@ -1,0 +1,61 @@
+//! Symbols of several parts: what a message carries, and what a rank holds.
+
+use alloc::vec::Vec;
+use core::mem::take;
+
+use super::value::Value;
+use crate::bundle::Places;
+use crate::schedule::Part;
+
+/// Values of parts, in order.
+#[derive(Clone, Default)]
+pub(super) struct Run(pub(super) Vec<(Part, Value)>);
+
+impl Run {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The first part of one that is not empty.
+    pub(super) fn first(&self) -> Part {
+        self.0[0].0
+    }
+
+    pub(super) fn parts(&self) -> impl Iterator<Item = Part> {
+        self.0.iter().map(|(part, _)| *part)
+    }
+
+    /// Whether these parts are at these places.
+    pub(super) fn has_at(&self, places: Places, mut parts: impl Iterator<Item = Part>) -> bool {
+        (0..places.n_parts()).all(|index| parts.next() == Some(self.0[places.nth(index)].0))
+    }
+
+    /// Takes out what is at these places.
+    pub(super) fn take_out(&mut self, places: Places) -> Self {
+        let mut taken = Self::default();
+        for (place, value) in take(&mut self.0).into_iter().enumerate() {
+            let n_taken = taken.len();
+            let is_meant = n_taken < places.n_parts() && places.nth(n_taken) == place;
+            let run = if is_meant { &mut taken } else { &mut *self };
+            run.0.push(value);
+        }
+        taken
+    }
+
+    /// Puts another in, which has these places then.
+    pub(super) fn put_in(&mut self, other: Self, places: Places) {
+        let mut held = take(&mut self.0).into_iter();
+        for (index, value) in other.0.into_iter().enumerate() {
+            let n_before = places.nth(index) - self.len();
+            self.0.extend(held.by_ref().take(n_before));
+            self.0.push(value);
+        }
+        self.0.extend(held);
+    }
+
+    /// Whether all from this place on are made of as many ranks' values.
+    pub(super) fn is_even_from(&self, place: usize) -> bool {
+        let mut numbers = self.0[place..].iter().map(|(_, value)| value.contributors.len());
+        numbers.next().is_none_or(|first| numbers.all(|number| number == first))
+    }
+}
