@@ -16,7 +16,7 @@ use foldwire::kernel::Level;
 use foldwire::layout::{self, Division};
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule::{
-    self, Binomial, Call, Chain, Circulant, DoubleTree, Linear, Pairwise, PrefixDoubling,
+    self, Binomial, Bruck, Call, Chain, Circulant, DoubleTree, Linear, Pairwise, PrefixDoubling,
     RecursiveDoubling, RecursiveHalving, ReduceScatterGather, Ring, ScatterAllGather, Schedule,
 };
 use foldwire::transport::{MIN_FRAME_BYTES, Rank};
@@ -79,7 +79,7 @@ pub const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bo
 
 /// Every collective with every schedule that has it, but for two levels, which are a ring to ranks
 /// that know nothing of nodes.
-pub const ROUTES: [(Collective, &dyn Schedule); 30] = [
+pub const ROUTES: [(Collective, &dyn Schedule); 31] = [
     (Collective::AllReduce, &Ring),
     (Collective::AllReduce, &RecursiveDoubling),
     (Collective::AllReduce, &Pairwise),
@@ -110,6 +110,7 @@ pub const ROUTES: [(Collective, &dyn Schedule); 30] = [
     (Collective::AllReduce, &RecursiveHalving),
     (Collective::ReduceScatter, &RecursiveHalving),
     (Collective::AllGather, &RecursiveHalving),
+    (Collective::AllToAll, &Bruck),
 ];
 
 /// The sizes of the suite.

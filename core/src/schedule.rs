@@ -13,6 +13,7 @@
 pub mod check;
 
 mod binomial;
+mod bruck;
 mod chain;
 mod circulant;
 mod double_tree;
@@ -29,6 +30,7 @@ mod step;
 mod two_levels;
 
 pub use binomial::Binomial;
+pub use bruck::Bruck;
 pub use chain::Chain;
 pub use circulant::Circulant;
 pub use double_tree::DoubleTree;
@@ -61,6 +63,7 @@ pub static ALL: &[&dyn Schedule] = &[
     &ReduceScatterGather,
     &DoubleTree,
     &RecursiveHalving,
+    &Bruck,
 ];
 
 /// A schedule's number in a message's header: its place in [`ALL`], or 15 for one of yours.

@@ -25,6 +25,8 @@
 //! | | two halves | 2⌈log₂ n⌉ | 2(n − 1)/n | (n − 1)/n, reduce |
 //! | scan | chain, r rounds | r + n − 2 | k/r | k/r |
 //! | | doubling prefixes | ⌈log₂ n⌉; exclusive ⌈log₂(n − 1)⌉ + 1 | k | k |
+//! | all-to-all | linear | 1 + 0.3·(n − 2) | (n − 1)/n | |
+//! | | Bruck's exchange | ⌈log₂ n⌉ | ½·⌈log₂ n⌉, or less | |
 //!
 //! D is 1 but for messages of many parts, or to several ranks, which are copied more. Those are for
 //! frames that hold segments of a fair length of all their parts. By doubling prefixes all ranks
@@ -36,8 +38,11 @@
 //! share β of α. A ring reduces partial sums where it sends single operands, which a lossy codec
 //! makes shorter by the share σ; but it encodes each of them where a ring folds.
 //!
-//! *A broadcast by a lossy codec.* Each rank decodes once, and else passes on m/ρ bytes: 1 + (u −
-//! 1)/ρ stands for u, links apart.
+//! *A broadcast or all-to-all by a lossy codec.* Each rank decodes once, and else passes on m/ρ
+//! bytes: 1 + (u − 1)/ρ stands for u, links apart.
+//!
+//! *Bruck's exchange.* In its messages each part has a frame's alignment more or less, which counts
+//! on links. A linear exchange sends everything at once.
 //!
 //! *Nodes.* Where it is known which ranks share one, long arrays take two levels: least bytes
 //! between nodes, and all their ranks' links at once. Long are those that would take a ring, a
@@ -67,8 +72,9 @@ use crate::layout::Layout;
 use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::schedule::{
-    self, Binomial, Call, Chain, Circulant, Collective, DoubleTree, Pairwise, PrefixDoubling,
-    RecursiveDoubling, ReduceScatterGather, Ring, ScatterAllGather, Schedule, TwoLevels,
+    self, Binomial, Bruck, Call, Chain, Circulant, Collective, DoubleTree, Linear, Pairwise,
+    PrefixDoubling, RecursiveDoubling, ReduceScatterGather, Ring, ScatterAllGather, Schedule,
+    TwoLevels,
 };
 use crate::transport::FRAME_ALIGN;
 use heapless::Vec;
@@ -86,6 +92,10 @@ const LATEST: f64 = 10e-6;
 const SLOW_SIDE_BY_SIDE: f64 = 0.15;
 const SIDE_BY_SIDE: f64 = 0.5;
 const SLOW: f64 = 20e-6;
+/// The same of an all-to-all that sends everything before it receives. (Between 16 threads it took
+/// as long as Bruck's exchange for 16 KiB, between 32 twice as long for 4 KiB; over a fabric it is
+/// predicted to take 1.8 times as long between 16 ranks.)
+const AT_ONCE: f64 = 0.3;
 /// Bytes per second that a rank moves and reduces, codec and cores shared with others included.
 const STEP_RATE: f64 = 1e9;
 /// Wire bytes of a whole all-reduce that single operands save against partial sums. That is the
@@ -204,12 +214,14 @@ struct Offer {
     detour: f64,
     /// The share of the bytes on links that it saves by a lossy codec.
     saved: f64,
+    /// Bytes on links beside those of the array.
+    padding: f64,
 }
 
 impl Offer {
     fn new(schedule: &'static dyn Schedule, n_messages: usize, moved: f64, reduced: f64) -> Self {
         let n_messages = n_messages as f64;
-        Self { schedule, n_messages, moved, reduced, detour: 1.0, saved: 0.0 }
+        Self { schedule, n_messages, moved, reduced, detour: 1.0, saved: 0.0, padding: 0.0 }
     }
 }
 
@@ -330,19 +342,36 @@ impl Model {
                     add(Offer::new(&PrefixDoubling, rounds, rounds as f64, rounds as f64));
                 }
             }
-            Collective::Scatter | Collective::Gather | Collective::AllToAll => {}
+            Collective::AllToAll => {
+                let n_messages = (1.0 + AT_ONCE * n.saturating_sub(2) as f64).min((n - 1) as f64);
+                add(Offer { n_messages, ..Offer::new(&Linear, 0, others, 0.0) });
+                let n_passed = Bruck::n_passed(n);
+                let bruck = Offer::new(&Bruck, doublings, n_passed as f64 / n as f64, 0.0);
+                let padding = (n_passed * self.padding_of_part()) as f64;
+                add(Offer { detour: DETOUR, padding, ..bruck });
+            }
+            Collective::Scatter | Collective::Gather => {}
         }
         offers
     }
 
+    /// Bytes that a part of an all-to-all has in a bundle beside its values.
+    fn padding_of_part(&self) -> usize {
+        let part = self.n_bytes.div_ceil(self.call.size.max(1));
+        let is_exact = self.codec.is_exact();
+        if is_exact { part.next_multiple_of(FRAME_ALIGN) - part } else { 2 * FRAME_ALIGN }
+    }
+
     /// How long a schedule takes.
     fn seconds(&self, offer: &Offer) -> f64 {
-        let is_broadcast = self.call.collective == Collective::Broadcast;
-        let decoded = if is_broadcast { offer.moved.min(1.0) } else { offer.moved };
+        let is_passed_on =
+            matches!(self.call.collective, Collective::Broadcast | Collective::AllToAll);
+        let decoded = if is_passed_on { offer.moved.min(1.0) } else { offer.moved };
         let worked = decoded + (offer.moved - decoded) / self.ratio() + offer.reduced;
         let work = offer.detour * worked * self.n_bytes as f64 / (2.0 * STEP_RATE);
         let saved = if self.codec.is_exact() { 0.0 } else { offer.saved };
-        let on_links = (1.0 - saved) * offer.moved * self.on_link();
+        let padding = self.network.link_rate.map_or(0.0, |rate| offer.padding / rate);
+        let on_links = (1.0 - saved) * offer.moved * self.on_link() + padding;
         let message = MESSAGE_COST + (LATENESS * self.on_link()).min(LATEST);
         offer.n_messages * message + work + on_links
     }
@@ -352,7 +381,9 @@ impl Model {
     fn has_room(&self, schedule: &dyn Schedule) -> bool {
         let n_together = schedule.min_run(self.call);
         let room = self.network.frame_bytes.saturating_sub(HEADER_BYTES);
-        let part = self.n_bytes.div_ceil(schedule.n_parts(self.call).max(1));
+        let is_all_to_all = self.call.collective == Collective::AllToAll;
+        let n_parts = if is_all_to_all { self.call.size } else { schedule.n_parts(self.call) };
+        let part = self.n_bytes.div_ceil(n_parts.max(1));
         let is_exact = self.codec.is_exact();
         let least = if is_exact { FRAME_ALIGN } else { (part + MAX_OVERHEAD).min(MIN_SEGMENT) };
         n_together == 1 || bundle::max_segment_bytes(n_together, room) >= least
@@ -397,158 +428,4 @@ const fn n_doublings(size: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bound::Bound;
-    use crate::pipeline;
-    use crate::transport::Rank;
-
-    const LONG: usize = 16 << 20;
-    const GIGABIT: Option<f64> = Some(0.125e9);
-
-    fn network(link_rate: Option<f64>) -> Network {
-        Network { link_rate, frame_bytes: 256 << 10 }
-    }
-
-    fn name(plan: &Plan, size: usize, n_bytes: usize, rate: Option<f64>) -> &'static str {
-        let call = Call::new(Collective::AllReduce, size, Rank(0));
-        schedule(call, OpCode::Sum, plan, n_bytes, network(rate)).name()
-    }
-
-    #[test]
-    fn slow_links_exchange_single_operands_and_fast_ones_form_a_ring() {
-        let plan = Plan::foldwire(Bound::Relative(1e-4));
-        assert_eq!(name(&plan, 8, LONG, Some(0.0125e9)), Pairwise.name());
-        assert_eq!(name(&plan, 8, LONG, GIGABIT), Ring.name());
-        assert_eq!(name(&plan, 8, LONG, Some(12.5e9)), Ring.name());
-        assert_eq!(name(&plan, 8, LONG, None), Ring.name());
-        assert_eq!(name(&Plan::raw(), 8, LONG, Some(0.0125e9)), Ring.name());
-    }
-
-    #[test]
-    fn over_slow_links_few_ranks_exchange_arrays_of_middle_length() {
-        let plan = Plan::foldwire(Bound::Relative(1e-4));
-        assert_eq!(name(&plan, 8, 2048, GIGABIT), RecursiveDoubling.name());
-        assert_eq!(name(&plan, 8, 200_000, GIGABIT), Pairwise.name());
-        assert_eq!(name(&plan, 64, 200_000, GIGABIT), Circulant.name());
-        assert_eq!(name(&Plan::raw(), 8, 64_000, Some(1.25e9)), Pairwise.name());
-        assert_eq!(name(&plan, 8, 64_000, Some(1.25e9)), Circulant.name());
-        assert_eq!(name(&plan, 8, LONG, GIGABIT), Ring.name());
-    }
-
-    #[test]
-    fn short_arrays_double_and_what_is_short_grows_with_the_ranks() {
-        let plan = Plan::foldwire(Bound::Relative(1e-4));
-        for size in [2, 4, 8, 64, 300] {
-            assert_eq!(name(&plan, size, 2048, None), RecursiveDoubling.name());
-            assert_eq!(name(&plan, size, LONG, None), Ring.name());
-        }
-        assert_eq!(name(&plan, 8, 40_000, None), Circulant.name());
-        assert_eq!(name(&plan, 8, 200_000, None), Ring.name());
-        assert_eq!(name(&plan, 300, 200_000, None), Circulant.name());
-        // Of 2048 parts no segments worth the name fit a frame.
-        assert_eq!(name(&plan, 4096, 1 << 20, None), DoubleTree.name());
-    }
-
-    #[test]
-    fn circulant_graphs_need_frames_for_many_parts() {
-        let plan = Plan::foldwire(Bound::Relative(1e-4));
-        for collective in [Collective::ReduceScatter, Collective::AllGather] {
-            let name = |size, n_bytes, frame_bytes| {
-                let call = Call::new(collective, size, Rank(0));
-                let network = Network { link_rate: None, frame_bytes };
-                schedule(call, OpCode::Sum, &plan, n_bytes, network).name()
-            };
-            assert_eq!(name(64, 4096, 256 << 10), Circulant.name());
-            assert_eq!(name(64, 4096, 8_000), Pairwise.name());
-            assert_eq!(name(64, 200_000, 12_000), Pairwise.name());
-            assert_eq!(name(64, LONG, 256 << 10), Ring.name());
-            assert_eq!(name(1, 0, 256 << 10), Ring.name());
-        }
-    }
-
-    #[test]
-    fn long_arrays_go_along_a_chain_unless_there_are_many_ranks_or_they_are_compressed() {
-        let by = |plan: Plan, size, n_bytes| {
-            let call = Call::new(Collective::Broadcast, size, Rank(0));
-            schedule(call, OpCode::None, &plan, n_bytes, network(None)).name()
-        };
-        assert_eq!(by(Plan::raw(), 4, LONG), "chain");
-        assert_eq!(by(Plan::raw(), 64, 1 << 30), "chain");
-        assert_eq!(by(Plan::raw(), 4096, LONG), "double-tree");
-        assert_eq!(by(Plan::raw(), 4, 100_000), "binomial");
-        assert_eq!(by(Plan::raw(), 64, 100_000), "scatter-all-gather");
-        let plan = Plan::foldwire(Bound::Relative(1e-4));
-        let broadcast = |size, n_bytes| by(plan, size, n_bytes);
-        assert_eq!(broadcast(4, LONG), "double-tree");
-        assert_eq!(broadcast(4, 100_000), "binomial");
-        assert_eq!(broadcast(2, LONG), "binomial");
-        assert_eq!(broadcast(8, 200_000), "binomial");
-        assert_eq!(broadcast(64, 100_000), "binomial");
-        // Of 2048 parts no segments worth the name fit a frame.
-        assert_eq!(broadcast(4096, LONG), "double-tree");
-        assert_eq!(broadcast(4096, 1 << 30), "double-tree");
-        assert_eq!(broadcast(64, 1 << 30), "double-tree");
-    }
-
-    #[test]
-    fn long_arrays_take_two_levels_where_nodes_are_known() {
-        let plan = Plan::foldwire(Bound::Relative(1e-4));
-        let name = |collective, n_bytes, per_node| {
-            let call = Call::new(collective, 64, Rank(0)).with_nodes(per_node);
-            schedule(call, OpCode::Sum, &plan, n_bytes, network(GIGABIT)).name()
-        };
-        for collective in Collective::ALL {
-            let has_levels = TwoLevels.supports(collective);
-            assert_eq!(name(collective, LONG, 8) == TwoLevels.name(), has_levels);
-            // Short ones, and nodes of different sizes.
-            assert_ne!(name(collective, 1024, 8), TwoLevels.name());
-            assert_ne!(name(collective, LONG, 7), TwoLevels.name());
-        }
-        // Links that take no time, and a chain of many nodes.
-        let name = |size, rate| {
-            let call = Call::new(Collective::Broadcast, size, Rank(0)).with_nodes(8);
-            schedule(call, OpCode::None, &plan, LONG, network(rate)).name()
-        };
-        assert_eq!(name(64, GIGABIT), TwoLevels.name());
-        assert_eq!([name(64, Some(12.5e9)), name(4096, GIGABIT)], ["double-tree"; 2]);
-    }
-
-    #[test]
-    fn short_arrays_are_scanned_by_doubling() {
-        let plan = Plan::foldwire(Bound::Relative(1e-4));
-        let scan = |collective, size, n_bytes| {
-            let call = Call::new(collective, size, Rank(0));
-            schedule(call, OpCode::Sum, &plan, n_bytes, network(None)).name()
-        };
-        for (collective, least) in [(Collective::Scan, 4), (Collective::ExclusiveScan, 5)] {
-            assert_eq!(scan(collective, least, 1000), "prefix-doubling");
-            assert_eq!(scan(collective, 2, 1000), "chain");
-            assert_eq!(scan(collective, 64, LONG), "chain");
-            assert_eq!(scan(collective, 1, 0), "chain");
-        }
-    }
-
-    #[test]
-    fn short_parts_are_packed_where_that_saves_messages() {
-        for size in 1..=3 {
-            assert!(!runs_pay(CodecId::Raw, size, 0), "{size} ranks");
-        }
-        assert!(runs_pay(CodecId::Raw, 16, 50_000) && !runs_pay(CodecId::Raw, 16, 60_000));
-        assert!(runs_pay(CodecId::FzLight, 16, 200_000));
-        assert!(runs_pay(CodecId::Raw, 64, 200_000) && !runs_pay(CodecId::FzLight, 64, LONG));
-    }
-
-    #[test]
-    fn a_named_schedule_is_taken_and_floats_keep_the_ring() {
-        let plan = Plan::foldwire(Bound::Relative(1e-4)).with_schedule(&Pairwise);
-        assert_eq!(name(&plan, 8, 4096, None), Pairwise.name());
-        let floats = Plan::raw().compressed(pipeline::COMPRESS_ONCE, Bound::Relative(1e-4));
-        assert_eq!(name(&floats, 8, 4096, GIGABIT), Ring.name());
-        // Products of codes are not defined, so the fused pipeline keeps floats for them.
-        let fused = Plan::foldwire(Bound::Relative(1e-4));
-        let call = Call::new(Collective::AllReduce, 8, Rank(0));
-        let network = network(GIGABIT);
-        assert_eq!(schedule(call, OpCode::Prod, &fused, 4096, network).name(), Ring.name());
-    }
-}
+mod tests;

@@ -2,8 +2,9 @@
 //! ranks think of it.
 
 use foldwire::error::{Field, Reason};
-use foldwire::schedule::{Binomial, Pairwise};
-use foldwire::{Communicator, Error, Plan, Rank};
+use foldwire::schedule::{Binomial, Bruck, Pairwise};
+use foldwire::select::{self, Row};
+use foldwire::{Collective, Communicator, Error, Plan, Rank};
 use foldwire_sim::{End, Net, World};
 use foldwire_tests::deadline::{PATIENT, run};
 use std::time::Duration;
@@ -31,6 +32,33 @@ fn two_ranks_with_much_for_each_other_need_no_turns_for_the_others() {
     assert!(run.ends.iter().all(|end| matches!(end, End::Returned(Ok(())))), "{:?}", run.ends);
     // A hundred frames one after the other. Were ranks looked at in vain, time would jump.
     assert!(run.time < Duration::from_millis(50), "{:?}", run.time);
+}
+
+/// By Bruck's exchange ranks pass on what they could not know the length of.
+#[test]
+fn what_passes_through_others_has_lengths_that_all_know() {
+    let rows = select::parse("all-to-all:::bruck").expect("a row");
+    let rows: &'static [Row] = rows.leak();
+    let outcomes = run(5, PATIENT, move |comm| {
+        let rank = comm.rank().index();
+        let send: Vec<f32> = (0..5).map(|to| (10 * rank + to) as f32).collect();
+        let mut recv = vec![0.0; 5];
+        let expected: Vec<f32> = (0..5).map(|from| (10 * from + rank) as f32).collect();
+        let named = Plan::raw().with_schedule(&Bruck);
+        let refused = comm.all_to_all_v(&send, &[1; 5], &mut recv, &[1; 5], &named);
+        let unsupported =
+            Error::Unsupported { schedule: "bruck", collective: Collective::AllToAll };
+        assert_eq!(refused, Err(unsupported));
+        // Nor does a row of the caller's choose it; for equal shares it does.
+        comm.config_mut().select = rows;
+        let report = comm.all_to_all_v(&send, &[1; 5], &mut recv, &[1; 5], &Plan::raw())?;
+        assert_eq!((report.n_messages, recv.as_slice()), (4, expected.as_slice()));
+        recv.fill(0.0);
+        let report = comm.all_to_all(&send, &mut recv, &Plan::raw())?;
+        assert_eq!((report.n_messages, recv.as_slice()), (3, expected.as_slice()));
+        Ok::<_, Error>(())
+    });
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
 }
 
 /// The same number of values in all, and in the message of several shares, but not of each.

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 use super::{Fault, Summary, check, messages};
 use crate::schedule::{
-    ALL, Binomial, Call, Chain, Circulant, Collective, DoubleTree, Linear, Pairwise, Part,
-    PrefixDoubling, RecursiveDoubling, RecursiveHalving, ReduceScatterGather, Ring,
+    ALL, Binomial, Bruck, Call, Chain, Circulant, Collective, DoubleTree, Linear, Pairwise, Part,
+    PrefixDoubling, RecursiveDoubling, RecursiveHalving, ReduceScatterGather, Ring, Rows,
     ScatterAllGather, Schedule, Step, program,
 };
 use crate::transport::Rank;
@@ -285,5 +285,24 @@ fn an_all_to_all_costs_what_its_documentation_says() {
             let turns = if schedule.name() == "pairwise" && n > 2 { n } else { n - 1 };
             assert_eq!(summary.critical_path, turns, "{} of {n}", schedule.name());
         }
+    }
+}
+
+#[test]
+fn an_all_to_all_in_rounds_costs_what_its_documentation_says() {
+    for n in (2..=64).chain([100, 127, 128, 129]) {
+        let call = call(Collective::AllToAll, n, 0);
+        let (summary, messages) = messages(&Bruck, call).expect("it is right");
+        let n_rounds = ceil_log2(n);
+        assert_eq!(summary.critical_path, n_rounds, "{n} ranks");
+        assert_eq!(summary.n_messages, n * n_rounds, "{n} ranks");
+        // A part makes as many hops as its distance has bits.
+        let n_hops: usize = (1..n).map(|distance| distance.count_ones() as usize).sum();
+        let n_parts: usize = messages.iter().map(|message| message.n_parts).sum();
+        assert_eq!(n_parts, n * n_hops, "{n} ranks");
+        assert_eq!(Bruck::n_passed(n), n_hops, "{n} ranks");
+        assert!(2 * n_hops <= n_rounds * n, "{n} ranks");
+        assert!(2 * n_hops == n_rounds * n || !n.is_power_of_two(), "{n} ranks");
+        assert!(messages.iter().all(|message| message.n_parts <= n / 2), "{n} ranks");
     }
 }

@@ -5,6 +5,7 @@ use super::*;
 /// A schedule written out, to be damaged.
 struct Table {
     n_parts: usize,
+    min_run: usize,
     programs: Vec<Vec<Step>>,
 }
 
@@ -14,7 +15,8 @@ impl Table {
         let program = |rank| {
             (0..schedule.n_steps(call, rank)).map(|i| schedule.step(call, rank, i)).collect()
         };
-        Self { n_parts: schedule.n_parts(call), programs: ranks.map(program).collect() }
+        let (n_parts, min_run) = (schedule.n_parts(call), schedule.min_run(call));
+        Self { n_parts, min_run, programs: ranks.map(program).collect() }
     }
 
     /// With the same damage at every step in turn, where `damage` applies.
@@ -45,6 +47,9 @@ impl Schedule for Table {
     }
     fn n_parts(&self, _: Call) -> usize {
         self.n_parts
+    }
+    fn min_run(&self, _: Call) -> usize {
+        self.min_run
     }
     fn n_steps(&self, _: Call, rank: Rank) -> usize {
         self.programs[rank.index()].len()
@@ -90,7 +95,11 @@ fn every_step_is_needed() {
                     program.remove(index);
                 },
                 |table, rank, index| {
-                    assert!(check(table, call).is_err(), "{call:?} without step {index} of {rank}");
+                    // Own values that are not put in a run may be used later as they are.
+                    let is_taken = schedule.min_run(call) > 1
+                        && schedule.step(call, Rank::new(rank), index).takes();
+                    let is_found = is_taken || check(table, call).is_err();
+                    assert!(is_found, "{call:?} without step {index} of {rank}");
                 },
             );
         }
@@ -213,7 +222,7 @@ fn calls_that_make_no_sense_are_refused() {
         check(&Ring, call(Collective::Broadcast, size, 0)),
         Err(Fault::Unsupported { collective: Collective::Broadcast })
     );
-    let whole = Table { n_parts: 1, programs: vec![vec![]; size] };
+    let whole = Table { n_parts: 1, min_run: 1, programs: vec![vec![]; size] };
     assert_eq!(
         check(&whole, call(Collective::AllGather, size, 0)),
         Err(Fault::PartCount { n_parts: 1, size })
@@ -297,7 +306,8 @@ fn a_deadlock_that_longer_links_would_hide_is_found() {
         let reduce = |p| Step::receive(Part(p), peer).reduce().store();
         vec![send(0), reduce(0), send(1), reduce(1)]
     };
-    let exchange = Table { n_parts: 2, programs: vec![program(Rank(1)), program(Rank(0))] };
+    let exchange =
+        Table { n_parts: 2, min_run: 1, programs: vec![program(Rank(1)), program(Rank(0))] };
     let fault = fault_after(&exchange, all_reduce, |programs| {
         programs.iter_mut().for_each(|program| program.swap(1, 2));
     });
@@ -390,6 +400,60 @@ fn the_wrong_end_of_a_holding_is_found() {
     assert_eq!(
         fault_after(&RecursiveHalving, gather, |programs| programs[1][2].front = false),
         Fault::OtherPartHeld { rank, step: 2, part, held }
+    );
+}
+
+#[test]
+fn misused_rows_are_found() {
+    // Rank 0 sends the second of two in the rows of what it holds, and gets as much for it.
+    let all_to_all = call(Collective::AllToAll, 8, 0);
+    let change = |step: usize, change: fn(&mut Rows)| {
+        move |programs: &mut [Vec<Step>]| {
+            let rows = programs[0][step].rows.as_mut().expect("it has rows");
+            change(rows);
+        }
+    };
+    let (rank, from) = (Rank(0), Rank(6));
+    let [sends, receives, sends_last] = [4, 5, 6];
+    assert_eq!(
+        program(&Bruck, all_to_all, rank).to_string().lines().nth(sends),
+        Some("4: send part 2 and 3 more in rows of 2 to 2")
+    );
+    let fault = |step, with| fault_after(&Bruck, all_to_all, change(step, with));
+    for damage in [
+        (|rows| rows.len = 0) as fn(&mut Rows),
+        |rows| rows.back = 8,
+        |rows| rows.ring = 0,
+        |rows| rows.ring = 3,
+        |rows| rows.held = rows.len,
+    ] {
+        assert_eq!(fault(sends, damage), Fault::Malformed { rank, step: sends });
+    }
+    let (part, held) = (Part(2), Part(1));
+    let other = Fault::OtherPartHeld { rank, step: sends, part, held };
+    assert_eq!(fault(sends, |rows| rows.held = 0), other);
+    assert_eq!(fault(sends, |rows| rows.held = 8), other);
+    assert_eq!(fault(sends, |rows| rows.back = 2), other);
+    assert_eq!(fault(sends, |rows| rows.ring = 1), other);
+    let Fault::WrongPart { rank: Rank(0), step, from: whom, .. } =
+        fault(receives, |rows| rows.back = 2)
+    else {
+        panic!("another part is expected")
+    };
+    assert_eq!((step, whom), (receives, from));
+    // What is put at an end is missed later.
+    let (part, held) = (Part(1), Part(1));
+    assert_eq!(
+        fault(receives, |rows| rows.held = 0),
+        Fault::OtherPartHeld { rank, step: sends_last, part, held }
+    );
+    // Only an all-to-all has a matrix.
+    let rows = Rows { len: 1, back: 1, ring: 4, held: 0 };
+    assert_eq!(
+        fault_after(&Ring, call(Collective::AllGather, 4, 0), |programs| {
+            programs[0][0].rows = Some(rows);
+        }),
+        Fault::Malformed { rank, step: 0 }
     );
 }
 
@@ -551,7 +615,8 @@ fn an_order_of_reduction_that_depends_on_the_rank_is_found() {
         let end = Step::own(Part(0)).store();
         vec![send(others[0]), send(others[1]), reduce(others[0]), reduce(others[1]), end]
     };
-    let everyone_adds_up = Table { n_parts: 1, programs: (0..3).map(program).collect() };
+    let everyone_adds_up =
+        Table { n_parts: 1, min_run: 1, programs: (0..3).map(program).collect() };
     let fault = check(&everyone_adds_up, call(Collective::AllReduce, 3, 0)).unwrap_err();
     assert!(matches!(fault, Fault::DifferentBits { .. }), "{fault}");
 }

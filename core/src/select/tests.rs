@@ -1,0 +1,180 @@
+//! What is chosen where, and that all ranks can tell.
+
+use super::*;
+use crate::bound::Bound;
+use crate::pipeline;
+use crate::transport::Rank;
+
+const LONG: usize = 16 << 20;
+const GIGABIT: Option<f64> = Some(0.125e9);
+
+fn network(link_rate: Option<f64>) -> Network {
+    Network { link_rate, frame_bytes: 256 << 10 }
+}
+
+fn name(plan: &Plan, size: usize, n_bytes: usize, rate: Option<f64>) -> &'static str {
+    let call = Call::new(Collective::AllReduce, size, Rank(0));
+    schedule(call, OpCode::Sum, plan, n_bytes, network(rate)).name()
+}
+
+#[test]
+fn slow_links_exchange_single_operands_and_fast_ones_form_a_ring() {
+    let plan = Plan::foldwire(Bound::Relative(1e-4));
+    assert_eq!(name(&plan, 8, LONG, Some(0.0125e9)), Pairwise.name());
+    assert_eq!(name(&plan, 8, LONG, GIGABIT), Ring.name());
+    assert_eq!(name(&plan, 8, LONG, Some(12.5e9)), Ring.name());
+    assert_eq!(name(&plan, 8, LONG, None), Ring.name());
+    assert_eq!(name(&Plan::raw(), 8, LONG, Some(0.0125e9)), Ring.name());
+}
+
+#[test]
+fn over_slow_links_few_ranks_exchange_arrays_of_middle_length() {
+    let plan = Plan::foldwire(Bound::Relative(1e-4));
+    assert_eq!(name(&plan, 8, 2048, GIGABIT), RecursiveDoubling.name());
+    assert_eq!(name(&plan, 8, 200_000, GIGABIT), Pairwise.name());
+    assert_eq!(name(&plan, 64, 200_000, GIGABIT), Circulant.name());
+    assert_eq!(name(&Plan::raw(), 8, 64_000, Some(1.25e9)), Pairwise.name());
+    assert_eq!(name(&plan, 8, 64_000, Some(1.25e9)), Circulant.name());
+    assert_eq!(name(&plan, 8, LONG, GIGABIT), Ring.name());
+}
+
+#[test]
+fn short_arrays_double_and_what_is_short_grows_with_the_ranks() {
+    let plan = Plan::foldwire(Bound::Relative(1e-4));
+    for size in [2, 4, 8, 64, 300] {
+        assert_eq!(name(&plan, size, 2048, None), RecursiveDoubling.name());
+        assert_eq!(name(&plan, size, LONG, None), Ring.name());
+    }
+    assert_eq!(name(&plan, 8, 40_000, None), Circulant.name());
+    assert_eq!(name(&plan, 8, 200_000, None), Ring.name());
+    assert_eq!(name(&plan, 300, 200_000, None), Circulant.name());
+    // Of 2048 parts no segments worth the name fit a frame.
+    assert_eq!(name(&plan, 4096, 1 << 20, None), DoubleTree.name());
+}
+
+#[test]
+fn circulant_graphs_need_frames_for_many_parts() {
+    let plan = Plan::foldwire(Bound::Relative(1e-4));
+    for collective in [Collective::ReduceScatter, Collective::AllGather] {
+        let name = |size, n_bytes, frame_bytes| {
+            let call = Call::new(collective, size, Rank(0));
+            let network = Network { link_rate: None, frame_bytes };
+            schedule(call, OpCode::Sum, &plan, n_bytes, network).name()
+        };
+        assert_eq!(name(64, 4096, 256 << 10), Circulant.name());
+        assert_eq!(name(64, 4096, 8_000), Pairwise.name());
+        assert_eq!(name(64, 200_000, 12_000), Pairwise.name());
+        assert_eq!(name(64, LONG, 256 << 10), Ring.name());
+        assert_eq!(name(1, 0, 256 << 10), Ring.name());
+    }
+}
+
+#[test]
+fn long_arrays_go_along_a_chain_unless_there_are_many_ranks_or_they_are_compressed() {
+    let by = |plan: Plan, size, n_bytes| {
+        let call = Call::new(Collective::Broadcast, size, Rank(0));
+        schedule(call, OpCode::None, &plan, n_bytes, network(None)).name()
+    };
+    assert_eq!(by(Plan::raw(), 4, LONG), "chain");
+    assert_eq!(by(Plan::raw(), 64, 1 << 30), "chain");
+    assert_eq!(by(Plan::raw(), 4096, LONG), "double-tree");
+    assert_eq!(by(Plan::raw(), 4, 100_000), "binomial");
+    assert_eq!(by(Plan::raw(), 64, 100_000), "scatter-all-gather");
+    let plan = Plan::foldwire(Bound::Relative(1e-4));
+    let broadcast = |size, n_bytes| by(plan, size, n_bytes);
+    assert_eq!(broadcast(4, LONG), "double-tree");
+    assert_eq!(broadcast(4, 100_000), "binomial");
+    assert_eq!(broadcast(2, LONG), "binomial");
+    assert_eq!(broadcast(8, 200_000), "binomial");
+    assert_eq!(broadcast(64, 100_000), "binomial");
+    // Of 2048 parts no segments worth the name fit a frame.
+    assert_eq!(broadcast(4096, LONG), "double-tree");
+    assert_eq!(broadcast(4096, 1 << 30), "double-tree");
+    assert_eq!(broadcast(64, 1 << 30), "double-tree");
+}
+
+#[test]
+fn long_arrays_take_two_levels_where_nodes_are_known() {
+    let plan = Plan::foldwire(Bound::Relative(1e-4));
+    let name = |collective, n_bytes, per_node| {
+        let call = Call::new(collective, 64, Rank(0)).with_nodes(per_node);
+        schedule(call, OpCode::Sum, &plan, n_bytes, network(GIGABIT)).name()
+    };
+    for collective in Collective::ALL {
+        let has_levels = TwoLevels.supports(collective);
+        assert_eq!(name(collective, LONG, 8) == TwoLevels.name(), has_levels);
+        // Short ones, and nodes of different sizes.
+        assert_ne!(name(collective, 1024, 8), TwoLevels.name());
+        assert_ne!(name(collective, LONG, 7), TwoLevels.name());
+    }
+    // Links that take no time, and a chain of many nodes.
+    let name = |size, rate| {
+        let call = Call::new(Collective::Broadcast, size, Rank(0)).with_nodes(8);
+        schedule(call, OpCode::None, &plan, LONG, network(rate)).name()
+    };
+    assert_eq!(name(64, GIGABIT), TwoLevels.name());
+    assert_eq!([name(64, Some(12.5e9)), name(4096, GIGABIT)], ["double-tree"; 2]);
+}
+
+#[test]
+fn short_arrays_are_scanned_by_doubling() {
+    let plan = Plan::foldwire(Bound::Relative(1e-4));
+    let scan = |collective, size, n_bytes| {
+        let call = Call::new(collective, size, Rank(0));
+        schedule(call, OpCode::Sum, &plan, n_bytes, network(None)).name()
+    };
+    for (collective, least) in [(Collective::Scan, 4), (Collective::ExclusiveScan, 5)] {
+        assert_eq!(scan(collective, least, 1000), "prefix-doubling");
+        assert_eq!(scan(collective, 2, 1000), "chain");
+        assert_eq!(scan(collective, 64, LONG), "chain");
+        assert_eq!(scan(collective, 1, 0), "chain");
+    }
+}
+
+#[test]
+fn short_arrays_go_through_others_to_all() {
+    let by = |plan: Plan, size, n_bytes, rate| {
+        let call = Call::new(Collective::AllToAll, size, Rank(0));
+        schedule(call, OpCode::None, &plan, n_bytes, network(rate)).name()
+    };
+    let (raw, lossy) = (Plan::raw(), Plan::foldwire(Bound::Relative(1e-4)));
+    for plan in [raw, lossy] {
+        assert_eq!(by(plan, 16, 1000, None), "bruck");
+        assert_eq!(by(plan, 64, 16 << 10, None), "bruck");
+        for (size, n_bytes) in [(1, 0), (2, 100), (8, 100), (16, 64 << 10), (64, LONG)] {
+            assert_eq!(by(plan, size, n_bytes, None), "linear", "{n_bytes} bytes, {size}");
+        }
+        // A gigabit takes longer for what bundles have more than a few messages do.
+        assert_eq!(by(plan, 16, 1000, GIGABIT), "linear");
+    }
+    assert_eq!(by(raw, 64, 1000, GIGABIT), "linear");
+    assert_eq!(by(raw, 64, 1000, Some(1.25e9)), "bruck");
+    assert_eq!(by(raw, 512, 8 << 10, Some(12.5e9)), "bruck");
+    // All parts of a rank must fit a frame.
+    assert_eq!(by(raw, 4096, 4096, None), "linear");
+    let zccl = Plan::raw().compressed(pipeline::COMPRESS_ONCE, Bound::Relative(1e-4));
+    assert_eq!(by(zccl, 64, 1000, None), "linear");
+}
+
+#[test]
+fn short_parts_are_packed_where_that_saves_messages() {
+    for size in 1..=3 {
+        assert!(!runs_pay(CodecId::Raw, size, 0), "{size} ranks");
+    }
+    assert!(runs_pay(CodecId::Raw, 16, 50_000) && !runs_pay(CodecId::Raw, 16, 60_000));
+    assert!(runs_pay(CodecId::FzLight, 16, 200_000));
+    assert!(runs_pay(CodecId::Raw, 64, 200_000) && !runs_pay(CodecId::FzLight, 64, LONG));
+}
+
+#[test]
+fn a_named_schedule_is_taken_and_floats_keep_the_ring() {
+    let plan = Plan::foldwire(Bound::Relative(1e-4)).with_schedule(&Pairwise);
+    assert_eq!(name(&plan, 8, 4096, None), Pairwise.name());
+    let floats = Plan::raw().compressed(pipeline::COMPRESS_ONCE, Bound::Relative(1e-4));
+    assert_eq!(name(&floats, 8, 4096, GIGABIT), Ring.name());
+    // Products of codes are not defined, so the fused pipeline keeps floats for them.
+    let fused = Plan::foldwire(Bound::Relative(1e-4));
+    let call = Call::new(Collective::AllReduce, 8, Rank(0));
+    let network = network(GIGABIT);
+    assert_eq!(schedule(call, OpCode::Prod, &fused, 4096, network).name(), Ring.name());
+}
