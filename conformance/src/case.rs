@@ -302,7 +302,8 @@ impl Case {
     /// How much frames must hold for the case's schedule.
     #[must_use]
     pub fn min_frame_bytes(&self) -> usize {
-        let n_parts = self.schedule.min_run(Call::new(self.collective, self.size, Rank(0)));
+        let call = Call::new(self.collective, self.size, Rank(0)).with_nodes(self.per_node);
+        let n_parts = self.schedule.min_run(call);
         let params = CodecParams::new(Quantum::LOSSLESS).at(Level::Scalar);
         let need = with_type!(self.dtype, T => {
             let codec = self.codec.instance::<T>(&params);

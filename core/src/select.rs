@@ -27,6 +27,7 @@
 //! | | doubling prefixes | ⌈log₂ n⌉; exclusive ⌈log₂(n − 1)⌉ + 1 | k | k |
 //! | all-to-all | linear | 1 + 0.3·(n − 2) | (n − 1)/n | |
 //! | | Bruck's exchange | ⌈log₂ n⌉ | ½·⌈log₂ n⌉, or less | |
+//! | | two levels | those of two linear ones | (2n − k − N)/n | |
 //!
 //! D is 1 but for messages of many parts, or to several ranks, which are copied more. Those are for
 //! frames that hold segments of a fair length of all their parts. By doubling prefixes all ranks
@@ -48,7 +49,8 @@
 //! between nodes, and all their ranks' links at once. Long are those that would take a ring, a
 //! chain, a double tree or a pairwise exchange, and scatters and gathers without runs of parts,
 //! where links take more than half as long as the work, and there are as many rounds as nodes; of
-//! all-reduces, whatever the rates, all but those for recursive doubling.
+//! all-reduces, whatever the rates, all but those for recursive doubling. Of all-to-alls it is short
+//! ones that do, since there two levels save messages, not bytes.
 //!
 //! *Runs of parts.* Along a binomial tree that packs short parts, ⌈log₂ n⌉ messages leave the root
 //! of a scatter in place of n − 1, of which each costs it α at least, where the others overlap. But
@@ -343,12 +345,24 @@ impl Model {
                 }
             }
             Collective::AllToAll => {
-                let n_messages = (1.0 + AT_ONCE * n.saturating_sub(2) as f64).min((n - 1) as f64);
-                add(Offer { n_messages, ..Offer::new(&Linear, 0, others, 0.0) });
+                // To all others of so many, and of a rank's parts; with the padding of some.
+                let at_once =
+                    |n: usize| (1.0 + AT_ONCE * n.saturating_sub(2) as f64).min((n - 1) as f64);
+                let offer = |schedule, n_messages, n_passed: usize, n_padded: usize| Offer {
+                    n_messages,
+                    padding: (n_padded * self.padding_of_part()) as f64,
+                    ..Offer::new(schedule, 0, n_passed as f64 / n as f64, 0.0)
+                };
+                add(offer(&Linear, at_once(n), n - 1, 0));
                 let n_passed = Bruck::n_passed(n);
-                let bruck = Offer::new(&Bruck, doublings, n_passed as f64 / n as f64, 0.0);
-                let padding = (n_passed * self.padding_of_part()) as f64;
-                add(Offer { detour: DETOUR, padding, ..bruck });
+                let bruck = offer(&Bruck, doublings as f64, n_passed, n_passed);
+                add(Offer { detour: DETOUR, ..bruck });
+                if TwoLevels::has_levels(self.call) {
+                    let k = self.call.ranks_per_node;
+                    let n_messages = at_once(n / k) + at_once(k);
+                    let levels = offer(&TwoLevels, n_messages, 2 * n - k - n / k, n - k);
+                    add(Offer { detour: DETOUR, ..levels });
+                }
             }
             Collective::Scatter | Collective::Gather => {}
         }

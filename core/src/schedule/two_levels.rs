@@ -4,7 +4,7 @@
 //! A [`Schedule`]: the engine asks it for steps; it knows neither values nor bytes.
 //!
 //! There are N nodes of k ranks. Collectives without a root are rings inside nodes and between
-//! them, as follows; those with a root are in [`rooted`].
+//! them, as follows; those with a root are in [`rooted`], the all-to-all in [`exchange`].
 //!
 //! The array is cut into n = N·k parts. Part (s, b) is that of place s in block b, and of the rank
 //! of that place in node b; it travels between nodes among their ranks of place s.
@@ -34,8 +34,10 @@
 //! different numbers of ranks, it is the collective's [default](super::default_for). Source:
 //! hierarchical collectives of MPI libraries and NCCL (docs/algorithms.md).
 
+mod exchange;
 mod rooted;
 
+use self::exchange::Exchange;
 use self::rooted::Rooted;
 use super::{Call, Collective, Part, Schedule, Step, default_for};
 use crate::transport::Rank;
@@ -164,16 +166,23 @@ impl Schedule for TwoLevels {
     }
 
     fn supports(&self, collective: Collective) -> bool {
-        use Collective::{AllGather, AllReduce, ReduceScatter};
-        matches!(collective, AllReduce | ReduceScatter | AllGather) || collective.has_root()
+        !collective.is_scan()
     }
 
     fn n_parts(&self, call: Call) -> usize {
         match (Place::of(call, call.root), call.collective) {
             (None, collective) => default_for(collective).n_parts(call),
             (Some(place), Collective::Broadcast | Collective::Reduce) => place.per_node,
-            _ => call.size,
+            (_, collective) => collective.n_parts(call.size),
         }
+    }
+
+    fn min_run(&self, call: Call) -> usize {
+        if self.passes_on(call) { call.size - 1 } else { 1 }
+    }
+
+    fn passes_on(&self, call: Call) -> bool {
+        call.collective == Collective::AllToAll && Self::has_levels(call)
     }
 
     fn n_steps(&self, call: Call, rank: Rank) -> usize {
@@ -184,6 +193,7 @@ impl Schedule for TwoLevels {
             Collective::AllReduce => 2 * place.n_half(),
             Collective::ReduceScatter => place.n_half(),
             Collective::AllGather => 1 + place.n_half(),
+            Collective::AllToAll => Exchange::new(call, place).n_steps(),
             _ => Rooted::new(call, place).n_steps(),
         }
     }
@@ -217,6 +227,7 @@ impl Schedule for TwoLevels {
                 Step::own(place.part(0, 0)).to(place.across(1)).keep()
             }
             Collective::AllGather => place.gather(index - 1),
+            Collective::AllToAll => Exchange::new(call, place).step(index),
             _ => Rooted::new(call, place).step(index),
         }
     }

@@ -100,7 +100,7 @@ fn long_arrays_take_two_levels_where_nodes_are_known() {
         let call = Call::new(collective, 64, Rank(0)).with_nodes(per_node);
         schedule(call, OpCode::Sum, &plan, n_bytes, network(GIGABIT)).name()
     };
-    for collective in Collective::ALL {
+    for collective in Collective::ALL.into_iter().filter(|&c| c != Collective::AllToAll) {
         let has_levels = TwoLevels.supports(collective);
         assert_eq!(name(collective, LONG, 8) == TwoLevels.name(), has_levels);
         // Short ones, and nodes of different sizes.
@@ -114,6 +114,25 @@ fn long_arrays_take_two_levels_where_nodes_are_known() {
     };
     assert_eq!(name(64, GIGABIT), TwoLevels.name());
     assert_eq!([name(64, Some(12.5e9)), name(4096, GIGABIT)], ["double-tree"; 2]);
+}
+
+/// An all-to-all sends as many bytes to other nodes in any way, but not as many messages.
+#[test]
+fn short_arrays_go_to_all_by_two_levels_where_nodes_are_known() {
+    for plan in [Plan::raw(), Plan::foldwire(Bound::Relative(1e-4))] {
+        let name = |size, n_bytes, per_node| {
+            let call = Call::new(Collective::AllToAll, size, Rank(0)).with_nodes(per_node);
+            schedule(call, OpCode::None, &plan, n_bytes, network(None)).name()
+        };
+        assert_eq!(name(64, 1024, 8), TwoLevels.name());
+        assert_eq!(name(64, 64 << 10, 8), TwoLevels.name());
+        // Nodes of different sizes, of few ranks, or few ranks in all.
+        assert_eq!(
+            [name(64, 1024, 7), name(64, 1024, 2), name(8, 1024, 8)],
+            ["bruck", "bruck", "linear"]
+        );
+        assert_eq!([name(4, 1024, 2), name(64, LONG, 8)], ["linear"; 2]);
+    }
 }
 
 #[test]

@@ -20,8 +20,9 @@ use crate::transport::{Rank, Transport};
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// A communicator of the same ranks for `n_calls` calls at once, whose all-reduces
     /// of long arrays take [two levels](crate::schedule::TwoLevels), and the other collectives but
-    /// scans and all-to-alls too, where links take long ([`select`](crate::select)); by what the
-    /// transport says of its [links](Transport::distance). Reductions are then exact inside a node
+    /// scans too, where links take long, or of all-to-alls arrays are short
+    /// ([`select`](crate::select)); by what the transport says of its
+    /// [links](Transport::distance). Reductions are then exact inside a node
     /// and compressed between nodes, and what only moves crosses between nodes once, on all their
     /// ranks' links side by side. Ranks are numbered node by node, in the order of each node's
     /// lowest rank here. All ranks call it together, between the same two calls.

@@ -1,7 +1,7 @@
 //! The model against closed forms, and every schedule to its end.
 
 use foldwire::schedule::{
-    self, Binomial, Chain, Pairwise, RecursiveDoubling, Ring, Schedule, TwoLevels,
+    self, Binomial, Chain, Linear, Pairwise, RecursiveDoubling, Ring, Schedule, TwoLevels,
 };
 use foldwire::{Bound, pipeline};
 
@@ -381,7 +381,9 @@ fn two_levels_pay_between_slow_nodes() {
         (Plan::raw(), Costs::raw::<f32>()),
         (Plan::foldwire(Bound::Absolute(1e-3)), Costs::of(Speeds::FREE, Wire::with_ratio(4, 8.0))),
     ] {
-        for collective in Collective::ALL.into_iter().filter(|&c| TwoLevels.supports(c)) {
+        // An all-to-all sends as much in any way.
+        let saves = |&c: &Collective| TwoLevels.supports(c) && c != Collective::AllToAll;
+        for collective in Collective::ALL.into_iter().filter(saves) {
             let op = if collective.reduces() { OpCode::Sum } else { OpCode::None };
             let flat = Case { op, ..Case::new(collective, plan, 16, 4 << 20) };
             let levels = Case { by_node: true, ..flat };
@@ -395,6 +397,30 @@ fn two_levels_pay_between_slow_nodes() {
             assert!(part < most, "{}: {part}", collective.name());
         }
     }
+}
+
+/// Fewer messages leave a rank, where what it has for a node takes one.
+#[test]
+fn short_all_to_alls_pay_by_rounds_and_by_two_levels() {
+    let (latency, overhead) = (2e-6, 1e-6);
+    let network = Network { latency, send_overhead: overhead, recv_overhead: overhead, ..NETWORK };
+    let network = Network { rate: Some(12.5e9), ..network };
+    let host = Host { ranks_per_node: 8, cores: 8, ..Host::default() };
+    let cluster = Cluster { network, host };
+    let seconds = |plan: Plan, by_node| {
+        let case = Case { by_node, ..Case::new(Collective::AllToAll, plan, 64, 4096) };
+        let prediction = predict::<f32>(&case, &cluster, &Costs::raw::<f32>()).unwrap();
+        (prediction.schedule, prediction.seconds, prediction.ranks[5].n_messages)
+    };
+    let (_, linear, n_linear) = seconds(Plan::raw().with_schedule(&Linear), false);
+    let (rounds, in_rounds, n_rounds) = seconds(Plan::raw(), false);
+    let (levels, by_levels, n_levels) = seconds(Plan::raw(), true);
+    assert_eq!([rounds, levels], ["bruck", "two-levels"]);
+    assert_eq!([n_linear, n_rounds, n_levels], [63, 6, 14]);
+    assert!(
+        3.0 * in_rounds < linear && 3.0 * by_levels < linear,
+        "{linear} {in_rounds} {by_levels}"
+    );
 }
 
 /// What `rank`'s program for one round asks of the codec: encodings, decodings, additions of

@@ -4,7 +4,7 @@ use super::*;
 use crate::schedule::check::{Message, check, messages};
 use alloc::vec::Vec;
 
-const SUPPORTED: [Collective; 7] = [
+const SUPPORTED: [Collective; 8] = [
     Collective::AllReduce,
     Collective::ReduceScatter,
     Collective::AllGather,
@@ -12,6 +12,7 @@ const SUPPORTED: [Collective; 7] = [
     Collective::Scatter,
     Collective::Gather,
     Collective::Reduce,
+    Collective::AllToAll,
 ];
 
 fn call(collective: Collective, n_nodes: usize, per_node: usize, root: usize) -> Call {
@@ -60,7 +61,9 @@ fn what_a_rank_sends_to_other_nodes_is_what_the_documentation_says() {
                 let (is_home, is_last) = (distance == 0, distance + 1 == n_nodes);
                 let expected = match call.collective {
                     Collective::AllReduce => 2 * (n_nodes - 1),
-                    Collective::ReduceScatter | Collective::AllGather => n_nodes - 1,
+                    Collective::ReduceScatter | Collective::AllGather | Collective::AllToAll => {
+                        n_nodes - 1
+                    }
                     Collective::Broadcast => usize::from(!is_last),
                     Collective::Reduce => usize::from(!is_home),
                     Collective::Scatter if is_home => n_nodes - 1,
@@ -69,6 +72,20 @@ fn what_a_rank_sends_to_other_nodes_is_what_the_documentation_says() {
                 };
                 assert_eq!(sent, expected, "{call:?}: {rank}");
             }
+        }
+    }
+}
+
+#[test]
+fn messages_of_an_all_to_all_are_of_all_ranks_of_a_node_or_for_them() {
+    for (n_nodes, k) in [(2, 2), (3, 4), (5, 2), (8, 8), (2, 5)] {
+        let call = call(Collective::AllToAll, n_nodes, k, 0);
+        let (summary, messages) = messages(&TwoLevels, call).expect("it is right");
+        assert_eq!(summary.n_messages, call.size * (n_nodes + k - 2), "{call:?}");
+        for message in messages {
+            let is_near = call.is_near(message.from, message.to);
+            let expected = if is_near { n_nodes } else { k };
+            assert_eq!(message.n_parts, expected, "{call:?}: {message:?}");
         }
     }
 }
@@ -125,6 +142,7 @@ fn two_levels_cost_what_their_documentation_says() {
                 Collective::ReduceScatter | Collective::AllGather => call.size + n_nodes - 2,
                 Collective::Broadcast => 2 * k + n_nodes - 1,
                 Collective::Reduce => 2 * k + n_nodes - 3,
+                Collective::AllToAll => n_nodes + k - 2,
                 _ => call.size - 1,
             };
             assert_eq!(check(&TwoLevels, call).unwrap().critical_path, path, "{call:?}");

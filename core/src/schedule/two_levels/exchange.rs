@@ -1,0 +1,98 @@
+//! Two levels of the all-to-all: what the ranks of one place in each node have for each other's
+//! nodes goes between those ranks, and then inside the nodes.
+//!
+//! A rank sends the rank of its place in each other node all that it has for that node: a row of k
+//! parts. It then holds such a row of each node's rank of its place, its own node's included, and
+//! sends each other rank of its node what is for that one: a part of each row. Rows begin with the
+//! part for the rank of that place and go around the node, so what is sent next is always the last
+//! of each.
+//!
+//! Of m bytes each rank sends (N − 1)/N to other nodes, as it would directly, but in N − 1 messages
+//! in place of n − k. All that it holds must fit a frame, and ranks must know all lengths.
+//!
+//! Cost, with latencies α between nodes and α′ inside, and β and β′ per byte:
+//!
+//! | collective | messages one after the other | time |
+//! |---|---|---|
+//! | all-to-all | N + k − 2 | (N − 1)·(α + m/N·β) + (k − 1)·(α′ + m/k·β′) |
+//!
+//! Source: hierarchical all-to-alls of MPI libraries (docs/algorithms.md).
+
+use super::Place;
+use crate::schedule::{Call, Part, Rows, Step};
+use crate::transport::Rank;
+
+/// A rank's place in an all-to-all.
+pub(super) struct Exchange {
+    call: Call,
+    place: Place,
+}
+
+impl Exchange {
+    pub(super) const fn new(call: Call, place: Place) -> Self {
+        Self { call, place }
+    }
+
+    pub(super) const fn n_steps(&self) -> usize {
+        // Between nodes, the own node's row, inside, and what is for the rank itself: of it, and
+        // of others.
+        2 * (self.place.n_nodes - 1) + 1 + 2 * (self.place.per_node - 1) + 2
+    }
+
+    pub(super) fn step(&self, index: usize) -> Step {
+        let Place { n_nodes, per_node: k, .. } = self.place;
+        let me = self.place.across(0);
+        let (far, near) = (n_nodes - 1, k - 1);
+        let Some(index) = index.checked_sub(1) else {
+            return Step::own(self.call.part_between(me, me)).store();
+        };
+        if index < far {
+            let to = self.place.across(index + 1);
+            return self.row(Step::own, me, to, k).to(to);
+        }
+        let Some(index) = index.checked_sub(far + 1) else {
+            return self.row(Step::own, me, self.place.inside(1), near).keep();
+        };
+        if index < far {
+            let from = self.place.across(far - index);
+            return self.row(|part| Step::receive(part, from), from, me, k).keep();
+        }
+        let index = index - far;
+        if index < near {
+            // The farthest first: the last of each row.
+            let distance = near - index;
+            let to = self.place.inside(distance);
+            let step = self.column(Step::own, (me, to), n_nodes, distance + 1);
+            return step.to(to);
+        }
+        let Some(index) = index.checked_sub(near + 1) else {
+            // Of the other nodes' ranks: the last one's row came first.
+            return self.column(Step::own, (self.place.across(far), me), far, 0).store();
+        };
+        let from = self.place.inside(index + 1);
+        self.column(|part| Step::receive(part, from), (from, me), n_nodes, 0).store()
+    }
+
+    /// A step on what one rank has for `len` of a node, from this one on.
+    fn row(&self, step: impl Fn(Part) -> Step, source: Rank, first: Rank, len: usize) -> Step {
+        let rows = Rows { len: len as u16, back: 0, ..self.rows(0) };
+        step(self.call.part_between(source, first)).run(len).in_rows(rows)
+    }
+
+    /// A step on what ranks of one place in `n` nodes, from this one's node back, have for another:
+    /// the last parts of rows of `held`.
+    fn column(
+        &self,
+        step: impl Fn(Part) -> Step,
+        (first, to): (Rank, Rank),
+        n: usize,
+        held: usize,
+    ) -> Step {
+        step(self.call.part_between(first, to)).run(n).in_rows(self.rows(held))
+    }
+
+    const fn rows(&self, held: usize) -> Rows {
+        let per_node = self.place.per_node as u32;
+        Rows { len: 1, back: per_node, ring: per_node, held: held as u16 }
+    }
+}
