@@ -274,7 +274,7 @@ fn every_schedule_ends_with_every_pipeline_and_credit() {
                 // Messages of many parts need room.
                 let frame_bytes = match schedule.min_run(Call::new(collective, size, root)) {
                     ..=50 => 20_000,
-                    ..=150 => 60_000,
+                    51..=150 => 60_000,
                     _ => 120_000,
                 };
                 let case = Case { root, frame_bytes, ..Case::new(collective, plan, size, 30_011) };
