@@ -35,9 +35,9 @@
 //! A step on a run of parts asks for the same, of each segment of the run in turn: a slot then
 //! holds a segment of each part. What takes no look at values ([`Primitive::Copy`],
 //! [`Primitive::Move`], [`Primitive::Join`]) is done to all of them at once. Where more is held
-//! than the step concerns, its parts are where it says ([`Step::places`]): the last ones, the first,
-//! or the last of each row; and leave as a copy. What is in a slot says nothing of which: but for the
-//! last ones, all parts there are of as many ranks' values.
+//! than the step concerns, its parts are where it says ([`Step::places`]): the last ones, the
+//! first, or the last of each row; and leave as a copy. What is in a slot says nothing of which:
+//! but for the last ones, all parts there are of as many ranks' values.
 
 mod rules;
 

@@ -49,8 +49,8 @@
 //! between nodes, and all their ranks' links at once. Long are those that would take a ring, a
 //! chain, a double tree or a pairwise exchange, and scatters and gathers without runs of parts,
 //! where links take more than half as long as the work, and there are as many rounds as nodes; of
-//! all-reduces, whatever the rates, all but those for recursive doubling. Of all-to-alls it is short
-//! ones that do, since there two levels save messages, not bytes.
+//! all-reduces, whatever the rates, all but those for recursive doubling. Of all-to-alls it is
+//! short ones that do, since there two levels save messages, not bytes.
 //!
 //! *Runs of parts.* Along a binomial tree that packs short parts, ⌈log₂ n⌉ messages leave the root
 //! of a scatter in place of n − 1, of which each costs it α at least, where the others overlap. But

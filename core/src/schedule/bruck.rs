@@ -143,7 +143,7 @@ impl Place {
         Rows { len: len as u16, back: back as u32, ring: self.n as u32, held: 0 }
     }
 
-    /// The part of a distance that is here once the bits from `undone`, a power of two, on are done.
+    /// The part of a distance that is here once its bits from `undone` on are done, a power of two.
     fn part(&self, distance: usize, undone: usize) -> Part {
         let source = self.before(distance - distance % undone);
         let destination = Self { rank: source, ..*self }.before(self.n - distance);

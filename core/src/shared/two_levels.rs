@@ -18,14 +18,13 @@ use crate::error::Error;
 use crate::transport::{Rank, Transport};
 
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
-    /// A communicator of the same ranks for `n_calls` calls at once, whose all-reduces
-    /// of long arrays take [two levels](crate::schedule::TwoLevels), and the other collectives but
-    /// scans too, where links take long, or of all-to-alls arrays are short
-    /// ([`select`](crate::select)); by what the transport says of its
-    /// [links](Transport::distance). Reductions are then exact inside a node
-    /// and compressed between nodes, and what only moves crosses between nodes once, on all their
-    /// ranks' links side by side. Ranks are numbered node by node, in the order of each node's
-    /// lowest rank here. All ranks call it together, between the same two calls.
+    /// A communicator of the same ranks for `n_calls` calls at once, whose all-reduces of long
+    /// arrays take [two levels](crate::schedule::TwoLevels), and so do the other collectives but
+    /// scans where links take long, and all-to-alls of short arrays ([`select`](crate::select)); by
+    /// what the transport says of its [links](Transport::distance). Reductions are then exact
+    /// inside a node and compressed between nodes, and what only moves crosses between nodes once,
+    /// on all their ranks' links side by side. Ranks are numbered node by node, in the order of
+    /// each node's lowest rank here. All ranks call it together, between the same two calls.
     ///
     /// Where all ranks share a node, all-reduces by any plan are exact. Where nodes have different
     /// numbers of ranks, it is as [`duplicate`](Self::duplicate). Communicators made of it know
