@@ -142,30 +142,76 @@ presets! {
         codec: CodecId::FzStatic,
         ..Self::Hzccl.row()
     };
+    /// C-Coll: ZCCL's frameworks with SZx.
+    CColl: Row {
+        name: "c-coll",
+        title: "C-Coll",
+        source: "Huang et al., C-Coll; in Huang et al., ZCCL (2025)",
+        codec: CodecId::Szx,
+        ..ZCCL
+    };
     /// MPC-OPT: messages compressed without loss inside an MPI library.
     MpcOpt: Row {
         name: "mpc-opt",
         title: "MPC-OPT",
         source: "Zhou et al., IPDPS'21",
         differs: "on CPUs; no size threshold unless the plan has one",
-        codec: CodecId::Truncate,
+        codec: CodecId::Mpc,
+        ..IN_MESSAGES
+    };
+    /// ZFP-OPT: messages of 4 bits a value.
+    ZfpOpt4: Row {
+        name: "zfp-opt-4",
+        title: "ZFP-OPT, 4 bits",
+        differs: "on CPUs; frames are passed on as they are, unless run as published",
+        codec: CodecId::ZfpRate,
+        setting: 4,
+        ..Self::MpcOpt.row()
+    };
+    /// ZFP-OPT with 8 bits a value.
+    ZfpOpt8: Row {
+        name: "zfp-opt-8",
+        title: "ZFP-OPT, 8 bits",
+        setting: 8,
+        ..Self::ZfpOpt4.row()
+    };
+    /// ZFP-OPT with 16 bits a value.
+    ZfpOpt16: Row {
+        name: "zfp-opt-16",
+        title: "ZFP-OPT, 16 bits",
+        setting: 16,
+        ..Self::ZfpOpt4.row()
+    };
+    /// CAM's exact messages: XOR with the value before.
+    CamIntra: Row {
+        name: "cam-intra",
+        title: "CAM, intra-step",
+        source: "Kumar et al., Parallel Computing (2008)",
+        differs: "all collectives; no size threshold unless the plan has one",
+        codec: CodecId::XorLz,
         ..IN_MESSAGES
     };
     /// CAM's lossy messages: the low 32 bits of each `f64` dropped, the low 16 of each `f32`.
     CamLossy32: Row {
         name: "cam-lossy32",
         title: "CAM, lossy 32",
-        source: "Kumar et al., Parallel Computing (2008)",
-        differs: "all collectives; no size threshold unless the plan has one",
         codec: CodecId::Truncate,
-        ..IN_MESSAGES
+        ..Self::CamIntra.row()
     };
     /// CAM's messages in single precision; of `f64` only.
     CamSp: Row {
         name: "cam-sp",
         title: "CAM, single",
         codec: CodecId::Demote,
-        ..Self::CamLossy32.row()
+        ..Self::CamIntra.row()
+    };
+    /// CAM's lossy and exact methods together.
+    CamBoth: Row {
+        name: "cam-both",
+        title: "CAM, both",
+        differs: "XOR with the value before, not with the step before",
+        codec: CodecId::TruncateXor,
+        ..Self::CamIntra.row()
     };
 }
 
