@@ -295,7 +295,7 @@ pub fn predict<T: Float>(
     cluster: &Cluster,
     costs: &Costs,
 ) -> Result<Prediction, CostError> {
-    let case = &Case { plan: case.plan.for_values(T::DTYPE), ..case.clone() };
+    let case = &Case { plan: case.plan.for_values(T::DTYPE), ..*case };
     let &Case { collective, root, size, lanes, .. } = case;
     let host = &cluster.host;
     if [size, lanes, host.ranks_per_node, host.cores].contains(&0) || root.index() >= size {

@@ -27,7 +27,7 @@ pub(super) fn section() -> Section {
             let codec = Coding { codec: plan.codec, setting: plan.setting }.to_string();
             let name = [preset.name(), preset.title(), schedule, plan.pipeline.name];
             let source = [&*codec, preset.source(), preset.differs()];
-            name.into_iter().chain(source).map(Into::into).collect::<Vec<_>>().into()
+            name.into_iter().chain(source).map(Into::into).collect::<Vec<_>>()
         }),
     )
 }
