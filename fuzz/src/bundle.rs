@@ -40,7 +40,7 @@ fn split_and_join(payload: &[u8], n_parts: usize, n_first: usize) -> Option<Vec<
     let last = Places::last(n_parts - n_first, n_parts)?;
     let again = split_and_join_at(payload, n_parts, last)?;
     // Rows of as many as there are first ones, of which all but one leave, or one.
-    let len = if n_first % 2 == 0 { 1 } else { n_first - 1 };
+    let len = if n_first.is_multiple_of(2) { 1 } else { n_first - 1 };
     let n_ends = (1..=n_parts).filter(|place| place % n_first.max(1) >= n_first - len).count();
     match Places::of_rows(n_ends, len, n_first) {
         Some(rows) if n_ends > 0 && n_ends < n_parts => split_and_join_at(&again, n_parts, rows),
