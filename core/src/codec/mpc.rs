@@ -63,21 +63,23 @@ impl<T: Float> Coder<T> for Mixed {
         let n_groups = values.len().div_ceil(per_group);
         let (bitmaps, words) = dst.split_at_mut_checked(n_groups * T::BYTES)?;
         let mut n_bytes = 0;
+        let (mut one, mut other) = ([T::Bits::ZERO; SECTION], [T::Bits::ZERO; SECTION]);
         let sections = values.chunks(SECTION);
         for (values, bitmaps) in sections.zip(bitmaps.chunks_mut(SECTION / per_group * T::BYTES)) {
-            let mut residuals = [T::Bits::ZERO; SECTION];
-            let n_first = values.len().min(self.dim);
-            for (residual, x) in residuals.iter_mut().zip(&values[..n_first]) {
+            let (residuals, padding) = one.split_at_mut(values.len());
+            let (first, later) = residuals.split_at_mut(values.len().min(self.dim));
+            for (residual, x) in first.iter_mut().zip(values) {
                 *residual = x.bits();
             }
-            let later = residuals[n_first..].iter_mut().zip(&values[n_first..]);
-            for ((residual, x), before) in later.zip(values) {
+            for ((residual, x), before) in later.iter_mut().zip(&values[first.len()..]).zip(values)
+            {
                 *residual = x.bits().minus(before.bits());
             }
-            let mut other = [T::Bits::ZERO; SECTION];
-            let changes = changes_of(planes_of(&mut residuals, &mut other));
-            let (kept, n_kept) = eliminate_zeros(&changes, bitmaps);
-            let kept: &[u8] = bytemuck::cast_slice(&kept[..n_kept]);
+            padding.fill(T::Bits::ZERO);
+            let (planes, changes) = planes_of(&mut one, &mut other);
+            changes_of(planes, changes);
+            let kept = eliminate_zeros(changes, bitmaps, planes);
+            let kept: &[u8] = bytemuck::cast_slice(kept);
             words.get_mut(n_bytes..n_bytes + kept.len())?.copy_from_slice(kept);
             n_bytes += kept.len();
         }
@@ -89,14 +91,15 @@ impl<T: Float> Coder<T> for Mixed {
         let per_group = T::Bits::BITS as usize;
         let n_groups = values.len().div_ceil(per_group);
         let (bitmaps, mut words) = src.split_at_checked(n_groups * T::BYTES)?;
+        let (mut one, mut other) = ([T::Bits::ZERO; SECTION], [T::Bits::ZERO; SECTION]);
         let sections = values.chunks_mut(SECTION);
         for (values, bitmaps) in sections.zip(bitmaps.chunks(SECTION / per_group * T::BYTES)) {
             let n_kept = bitmaps.iter().map(|byte| byte.count_ones() as usize).sum::<usize>();
             let (kept, rest) = words.split_at_checked(n_kept * T::BYTES)?;
             words = rest;
-            let mut planes = sums_of(&insert_zeros(kept, bitmaps)?);
-            let mut other = [T::Bits::ZERO; SECTION];
-            let residuals = residuals_of(&mut planes, &mut other);
+            insert_zeros(kept, bitmaps, &mut one, &mut other)?;
+            sums_of(&other, &mut one);
+            let residuals = residuals_of(&mut one, &mut other);
             let n_padded = values.len().next_multiple_of(per_group);
             if residuals[values.len()..n_padded].iter().any(|bits| *bits != T::Bits::ZERO) {
                 return None;
@@ -140,12 +143,13 @@ fn exchange<W: Word>(low: W, high: W, step: u32) -> (W, W) {
     (low & mask | (high & mask) << distance, low >> distance & mask | high & !mask)
 }
 
-/// From residuals in order to words: plane p of group g is word p · groups + g. In one of the two.
+/// From residuals in order to words: plane p of group g is word p · groups + g. In one of the two,
+/// which comes first.
 #[inline(always)]
 fn planes_of<'a, W: Word>(
     mut from: &'a mut [W; SECTION],
     mut to: &'a mut [W; SECTION],
-) -> &'a mut [W; SECTION] {
+) -> (&'a mut [W; SECTION], &'a mut [W; SECTION]) {
     for step in 0..n_steps::<W>() {
         let (lows, highs) = to.split_at_mut(SECTION / 2);
         for ((low, high), pair) in lows.iter_mut().zip(highs).zip(from.as_chunks::<2>().0) {
@@ -153,7 +157,7 @@ fn planes_of<'a, W: Word>(
         }
         core::mem::swap(&mut from, &mut to);
     }
-    from
+    (from, to)
 }
 
 /// And back.
@@ -175,9 +179,9 @@ fn residuals_of<'a, W: Word>(
 /// Of each word the residual to the one before: of the plane before, or the last plane of the group
 /// before.
 #[inline(always)]
-fn changes_of<W: Word>(planes: &[W; SECTION]) -> [W; SECTION] {
+fn changes_of<W: Word>(planes: &[W; SECTION], changes: &mut [W; SECTION]) {
     let n_groups = SECTION / W::BITS as usize;
-    let mut changes = *planes;
+    *changes = *planes;
     let last = &planes[SECTION - n_groups..];
     for (change, before) in changes[1..n_groups].iter_mut().zip(last) {
         *change = change.minus(*before);
@@ -185,12 +189,11 @@ fn changes_of<W: Word>(planes: &[W; SECTION]) -> [W; SECTION] {
     for (change, before) in changes[n_groups..].iter_mut().zip(planes) {
         *change = change.minus(*before);
     }
-    changes
 }
 
 /// And back.
 #[inline(always)]
-fn sums_of<W: Word>(changes: &[W; SECTION]) -> [W; SECTION] {
+fn sums_of<W: Word>(changes: &[W; SECTION], planes: &mut [W; SECTION]) {
     let n_groups = SECTION / W::BITS as usize;
     let mut sums = [W::ZERO; MAX_GROUPS];
     let sums = &mut sums[..n_groups];
@@ -205,21 +208,22 @@ fn sums_of<W: Word>(changes: &[W; SECTION]) -> [W; SECTION] {
         *sum = before;
         before = all;
     }
-    let mut planes = [W::ZERO; SECTION];
     for (planes, changes) in planes.chunks_exact_mut(n_groups).zip(changes.chunks_exact(n_groups)) {
         for ((word, sum), change) in planes.iter_mut().zip(&mut *sums).zip(changes) {
             *sum = sum.plus(*change);
             *word = *sum;
         }
     }
-    planes
 }
 
-/// The words that are not 0, group by group, and how many; and of each group where they are.
+/// The words that are not 0, group by group; and of each group where they are.
 #[inline(always)]
-fn eliminate_zeros<W: Word>(changes: &[W; SECTION], bitmaps: &mut [u8]) -> ([W; SECTION], usize) {
+fn eliminate_zeros<'a, W: Word>(
+    changes: &[W; SECTION],
+    bitmaps: &mut [u8],
+    kept: &'a mut [W; SECTION],
+) -> &'a [W] {
     let n_groups = SECTION / W::BITS as usize;
-    let mut kept = [W::ZERO; SECTION];
     let mut n_kept = 0;
     for (group, bitmap) in bitmaps.chunks_exact_mut(size_of::<W>()).enumerate() {
         let mut bits = 0;
@@ -233,20 +237,24 @@ fn eliminate_zeros<W: Word>(changes: &[W; SECTION], bitmaps: &mut [u8]) -> ([W; 
         }
         bitmap.copy_from_slice(bytemuck::bytes_of(&W::from_u64(bits)));
     }
-    (kept, n_kept)
+    &kept[..n_kept]
 }
 
 /// And back, from as many words as the bitmaps have bits; `None` if one of them is 0.
 #[inline(always)]
-fn insert_zeros<W: Word>(src: &[u8], bitmaps: &[u8]) -> Option<[W; SECTION]> {
+fn insert_zeros<W: Word>(
+    src: &[u8],
+    bitmaps: &[u8],
+    kept: &mut [W; SECTION],
+    changes: &mut [W; SECTION],
+) -> Option<()> {
     let n_groups = SECTION / W::BITS as usize;
-    let mut kept = [W::ZERO; SECTION];
     let n_all = src.len() / size_of::<W>();
-    bytemuck::cast_slice_mut(&mut kept)[..src.len()].copy_from_slice(src);
+    bytemuck::cast_slice_mut(kept.as_mut_slice())[..src.len()].copy_from_slice(src);
     if kept[..n_all].iter().fold(false, |any, word| any | (*word == W::ZERO)) {
         return None;
     }
-    let mut changes = [W::ZERO; SECTION];
+    changes.fill(W::ZERO);
     let mut n_kept = 0;
     for (group, bitmap) in bitmaps.chunks_exact(size_of::<W>()).enumerate() {
         let mut bits = pod_read_unaligned::<W>(bitmap).to_u64();
@@ -258,5 +266,5 @@ fn insert_zeros<W: Word>(src: &[u8], bitmaps: &[u8]) -> Option<[W; SECTION]> {
             bits >>= 1;
         }
     }
-    Some(changes)
+    Some(())
 }
