@@ -36,7 +36,7 @@ pub struct FixedRate(u32);
 /// Values in a block.
 const BLOCK: usize = 4;
 /// Blocks that are transformed side by side.
-const BATCH: usize = 64;
+const BATCH: usize = 32;
 /// Most words of planes of a block: 64 planes.
 const MAX_WORDS: usize = 64 / PLANES_PER_WORD;
 

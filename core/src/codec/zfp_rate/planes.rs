@@ -175,7 +175,7 @@ pub(super) struct PlaneReader<'a> {
 /// Blocks that are read side by side.
 pub(super) const LANES: usize = 2;
 /// A power of two, above what a batch of blocks takes and is read beyond it.
-pub(super) const ROOM: usize = 4096;
+pub(super) const ROOM: usize = 2048;
 
 impl<'a> PlaneReader<'a> {
     /// A reader of blocks from block `first` on.
