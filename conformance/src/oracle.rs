@@ -51,11 +51,13 @@ pub fn absolute(bound: Bound, contributed: impl Iterator<Item = f64>) -> f64 {
 #[must_use]
 pub fn encodings_of(case: &Case) -> u64 {
     let (n, k) = (case.size as u64, case.per_node as u64);
+    let is_sum = !matches!(case.op, Operation::Min | Operation::Max);
+    // What is encoded of sums is of k operands, and so k times as far off.
+    let times = if is_sum { k } else { 1 };
     let has_levels = case.schedule.name() == "two-levels" && 1 < k && k < n && n.is_multiple_of(k);
-    // Each has k times the bound of an operand.
     match case.collective {
-        Collective::AllReduce | Collective::Reduce if has_levels => n / k * k,
-        Collective::ReduceScatter if has_levels => (n / k - 1) * k,
+        Collective::AllReduce | Collective::Reduce if has_levels => n / k * times,
+        Collective::ReduceScatter if has_levels => (n / k - 1) * times,
         collective => encodings(case.schedule.name(), collective, n),
     }
 }

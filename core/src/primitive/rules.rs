@@ -38,6 +38,8 @@ pub struct Links {
     pub received: Option<CodecId>,
     /// It sends a sum that is not complete to a rank of the same node.
     pub stays_floats: bool,
+    /// Its value is of all ranks.
+    pub is_complete: bool,
 }
 
 impl Links {
@@ -54,8 +56,10 @@ impl Links {
         let own = if step.own { held.map_or(1, |held| held.operands) } else { 0 };
         let n_operands = received.map_or(0, |content| content.operands).saturating_add(own);
         let is_near = step.to.is_some_and(|to| call.is_near(rank, to));
-        let is_part = call.collective.reduces() && (n_operands as usize) < call.size;
-        Self { received: received.map(|content| content.codec), stays_floats: is_near && is_part }
+        let is_complete = call.collective.reduces() && n_operands as usize == call.size;
+        let is_part = call.collective.reduces() && !is_complete;
+        let received = received.map(|content| content.codec);
+        Self { received, stays_floats: is_near && is_part, is_complete }
     }
 }
 
@@ -121,7 +125,9 @@ impl Rules {
         let over_own = self.reduces || step.as_sent || own_is_read;
         let wire = if links.stays_floats { CodecId::Raw } else { self.codec };
         let done = Vec::new();
-        let mut list = List { rules: self, step, held, takes, uses_held, over_own, wire, done };
+        let is_complete = links.is_complete;
+        let mut list =
+            List { rules: self, step, held, takes, uses_held, over_own, wire, is_complete, done };
         match (links.received, used) {
             (None, None) => list.own(),
             (None, Some(held)) => list.leave(Slot::Held, held.codec),
@@ -150,6 +156,8 @@ struct List<'s> {
     over_own: bool,
     /// The codec by which floats leave.
     wire: CodecId,
+    /// The value is of all ranks.
+    is_complete: bool,
     done: Primitives,
 }
 
@@ -335,7 +343,10 @@ impl List<'_> {
         let stores_decoded =
             self.rules.same_bits && self.step.stores_as_sent() && !self.rules.is_exact(wire);
         let moves_on = to.is_some() || self.step.reduces();
-        let keeps_sent = keep && self.step.as_sent && moves_on && !self.rules.recodes;
+        // Encoded once more, a result may not be what others have.
+        let must_stay = self.is_complete && self.rules.same_bits && !wire.is_stable();
+        let as_sent = self.step.as_sent || must_stay;
+        let keeps_sent = keep && as_sent && moves_on && !self.rules.recodes;
         if is_encoded || to.is_none() && !stores_decoded && !keeps_sent {
             return self.leave_as_it_is(at, codec);
         }

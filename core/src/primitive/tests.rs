@@ -100,8 +100,9 @@ fn all_links(rules: Rules, step: &Step) -> List<Links> {
         // What is stored, or kept as it is sent, is complete.
         let is_complete = step.store || step.as_sent;
         let stays_floats = is_near && step.to.is_some() && !is_complete;
-        let links = Links { received, stays_floats };
-        let between = Links { received: step.from.map(|_| rules.codec), stays_floats: false };
+        let links = Links { received, stays_floats, is_complete: false };
+        let received = step.from.map(|_| rules.codec);
+        let between = Links { received, stays_floats: false, is_complete: false };
         if (rules.reduces || links == between) && !all.contains(&links) {
             all.push(links);
         }
@@ -231,7 +232,7 @@ fn who_only_reads_stores_nothing_and_sends_the_same() {
         for step in all_steps(2).filter(|step| step.is_well_formed() && step.from.is_none()) {
             let contents = [None; Slot::COUNT];
             let outcome = |rules: Rules| {
-                let links = Links { received: None, stays_floats: false };
+                let links = Links { received: None, stays_floats: false, is_complete: false };
                 let list = rules.primitives(&step, None, links);
                 let (after, n_stores) = carry_out(&list, 2, contents, &std::format!("{list:?}"));
                 (after[Slot::Out.index()].filter(|_| step.to.is_some()), n_stores)
