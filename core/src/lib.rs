@@ -27,7 +27,7 @@
 //!
 //! | what | types of up to 32 bits | of 64 bits |
 //! |---|---|---|
-//! | stack of a call, blocking or polled, or of a shrink; release build | 48 KiB | 80 KiB |
+//! | stack of a call, blocking or polled, or of a shrink; release build | 56 KiB | 88 KiB |
 //! | the same without optimisation | 192 KiB | 256 KiB |
 //! | [`Operation`] | 4 KiB | 4 KiB |
 //! | [`Communicator`], without its transport | 4 KiB | 4 KiB |
