@@ -229,11 +229,13 @@ pub struct CodecArgs {
     pub bound: Vec<Bound>,
 
     /// Codecs to measure, or all; with a setting as truncate:40
-    #[arg(long, value_name = "NAME[:N]|all", default_value = "fz-light", num_args = 1.., value_delimiter = ',', value_parser = crate::coding::codings)]
+    #[arg(long, value_name = "NAME[:N]|all", default_value = "fz-light", num_args = 1..)]
+    #[arg(value_delimiter = ',', value_parser = crate::coding::codings)]
     pub codec: Vec<Vec<Coding>>,
 
     /// Numbers of threads that the codec may use
-    #[arg(long, value_name = "N", default_value = "1", num_args = 1.., value_delimiter = ',', value_parser = crate::values::repeat)]
+    #[arg(long, value_name = "N", default_value = "1", num_args = 1.., value_delimiter = ',')]
+    #[arg(value_parser = crate::values::repeat)]
     pub threads: Vec<usize>,
 
     /// Kernel levels to measure; may be given several times [default: the machine's best]

@@ -1,10 +1,10 @@
 //! `foldwire codec`: codecs alone, on fields in files.
 //!
-//! For each field, bound, codec, kernel level and number of threads: `measure` times encode, decode,
-//! fold and combine beside memcpy and a plain read of the same array, and checks every value that comes back; `report`
-//! makes tables and JSON of it. A broken promise (a value beyond its bound, a NaN that changed, a
-//! fold that differs from the combine, levels that disagree on a byte) fails the run after its
-//! results are shown.
+//! For each field, bound, codec, kernel level and number of threads: `measure` times encode,
+//! decode, fold and combine beside memcpy and a plain read of the same array, and checks every
+//! value that comes back; `report` makes tables and JSON of it. A broken promise (a value beyond
+//! its bound, a NaN that changed, a fold that differs from the combine, levels that disagree on a
+//! byte) fails the run after its results are shown.
 
 mod measure;
 mod report;

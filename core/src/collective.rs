@@ -147,8 +147,8 @@ impl Config {
 
 impl Default for Config {
     /// 4 lanes, 5 minutes without progress (ranks may come late from other work), no deadline,
-    /// checksums as the transport wants, the machine's best kernels, no rows; one thread, or those of
-    /// rayon's pool with the feature `rayon`.
+    /// checksums as the transport wants, the machine's best kernels, no rows; one thread, or those
+    /// of rayon's pool with the feature `rayon`.
     fn default() -> Self {
         let (timeout, level) = (Duration::from_secs(300), Level::best());
         let threads = Threads::default();

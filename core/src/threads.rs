@@ -1,8 +1,8 @@
 //! Threads that help a rank compute: whose they are, and how many.
 //!
 //! A codec call on many chunks is divided into runs of chunks, which are the same bytes whoever
-//! writes them. What a run costs is about 20 µs, so arrays, or frames, of more than 8 chunks (32 768
-//! values) gain. Core starts no threads: they are `rayon`'s, or the caller's ([`Workers`]).
+//! writes them. What a run costs is about 20 µs, so arrays, or frames, of more than 8 chunks (32
+//! 768 values) gain. Core starts no threads: they are `rayon`'s, or the caller's ([`Workers`]).
 
 use core::fmt;
 

@@ -40,8 +40,8 @@ pub(super) struct Measured {
     pub(super) combine_gbps: Option<f64>,
     pub(super) memcpy_gbps: f64,
     pub(super) read_gbps: f64,
-    /// Largest |x − decoded| over the bound, finite values; 0 where nothing changed. By a codec that
-    /// keeps no bound as well.
+    /// Largest |x − decoded| over the bound, finite values; 0 where nothing changed. By a codec
+    /// that keeps no bound as well.
     pub(super) max_err_over_bound: f64,
     /// `None` where nothing changed.
     pub(super) psnr_db: Option<f64>,

@@ -66,8 +66,9 @@ impl Race {
         self.presets.len() * (self.repeat + 1)
     }
 
-    /// What a preset does with shares of so many bytes. Partial sums of images need more bits than one image, as each is empty
-    /// where others are not; so Foldwire's ranks exchange single images where bytes count most.
+    /// What a preset does with shares of so many bytes. Partial sums of images need more bits than
+    /// one image, as each is empty where others are not; so Foldwire's ranks exchange single images
+    /// where bytes count most.
     fn plan(&self, preset: Preset, n_bytes: usize) -> Plan {
         let plan = preset.plan_for(Collective::AllReduce, self.bound, n_bytes);
         let plan = if self.as_published { plan.as_published() } else { plan };

@@ -1,5 +1,5 @@
-//! Values beyond the lattice cost themselves and little more: a mask of NaN leaves the values beside
-//! it compressed as they were. And whatever is said about them in a frame is checked.
+//! Values beyond the lattice cost themselves and little more: a mask of NaN leaves the values
+//! beside it compressed as they were. And whatever is said about them in a frame is checked.
 
 use foldwire::bound::Extent;
 use foldwire::codec::{Codec, CodecError, DecodeError, FzLight, fz_light};
@@ -92,7 +92,11 @@ fn nobody_looks_beside<T: Float>(picks: &[[(u8, u64); 2]], bound: f64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 60,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn what_becomes_of_a_value_depends_on_no_other(

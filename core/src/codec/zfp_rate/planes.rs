@@ -164,8 +164,8 @@ impl PlaneWriter {
     }
 }
 
-/// The bits of so many blocks as they are read, side by side: each step waits for the one before it,
-/// but not for those of the other blocks.
+/// The bits of so many blocks as they are read, side by side: each step waits for the one before
+/// it, but not for those of the other blocks.
 pub(super) struct PlaneReader<'a> {
     src: &'a [u8; ROOM],
     at: [u32; LANES],
