@@ -185,7 +185,7 @@ impl fmt::Debug for Case {
 const AXES: [usize; 14] = [
     ROUTES.len(),
     pipeline::ALL.len(),
-    CodecId::ALL.len(),
+    CODECS.len(),
     Operation::ALL.len(),
     DType::FLOATS.len(),
     SIZES.len(),
@@ -220,19 +220,21 @@ mod axis {
 type Indices = [usize; AXES.len()];
 
 /// Codecs of which each differs from the others in more than how it writes values: in what it
-/// loses, and in what it can do with frames. For tests that need not try every codec.
+/// loses, in what it can do with frames, or in its types. Others are like one of these.
+pub const CODECS: [CodecId; 8] = [
+    CodecId::Raw,
+    CodecId::FzLight,
+    CodecId::Truncate,
+    CodecId::Demote,
+    CodecId::XorLz,
+    CodecId::ZfpRate,
+    CodecId::Szx,
+    CodecId::OmpSzp,
+];
+
+/// [`CODECS`].
 pub fn codecs() -> impl Iterator<Item = CodecId> {
-    let kind = |id: CodecId| {
-        let can = (id.is_stable(), id.is_free(), id.is_homomorphic(), id.is_in_place());
-        (id.loss(), can, id.is_for(DType::F32))
-    };
-    let mut all = CodecId::ALL.iter().enumerate();
-    std::iter::from_fn(move || {
-        let is_first = |&(i, &id): &(usize, &CodecId)| {
-            CodecId::ALL[..i].iter().all(|&before| kind(before) != kind(id))
-        };
-        all.find(is_first).map(|(_, &id)| id)
-    })
+    CODECS.into_iter()
 }
 
 /// The codec by which values of this type go if this one is asked for.
@@ -244,7 +246,7 @@ fn coding(codec: CodecId, dtype: DType) -> CodecId {
 fn meanings(i: &Indices) -> [bool; AXES.len()] {
     let collective = ROUTES[i[axis::ROUTE]].0;
     let of_all = needs_all(collective);
-    let codec = coding(CodecId::ALL[i[axis::CODEC]], DType::FLOATS[i[axis::TYPE]]);
+    let codec = coding(CODECS[i[axis::CODEC]], DType::FLOATS[i[axis::TYPE]]);
     let is_lossy = codec.loss() == Loss::Bound;
     let op = Operation::ALL[i[axis::OP]];
     let amplifies = matches!(op, Operation::Prod | Operation::Norm);
@@ -282,7 +284,7 @@ impl Case {
             collective,
             schedule,
             pipeline: pipeline::ALL[i[axis::PIPELINE]],
-            codec: CodecId::ALL[i[axis::CODEC]],
+            codec: CODECS[i[axis::CODEC]],
             op: Operation::ALL[i[axis::OP]],
             dtype: DType::FLOATS[i[axis::TYPE]],
             size,
@@ -407,7 +409,7 @@ impl Choice {
         }
         indices[axis::IN_PLACE] = 1;
         // Arrays have bounds, which such a codec does not keep.
-        if CodecId::ALL[indices[axis::CODEC]].loss() == Loss::Setting {
+        if CODECS[indices[axis::CODEC]].loss() == Loss::Setting {
             indices[axis::CODEC] = 0;
         }
         Self { indices, deal: Deal::Even }

@@ -198,7 +198,7 @@ pub trait Codec<T: Element>: Sync {
     fn max_encoded_len(&self, n_values: usize) -> Option<usize>;
 
     /// What own values are multiplied by on their way into a partial result: 1, or for averages a
-    /// power of two at which no sum of them overflows ([`CodecParams::averages`]).
+    /// power of two at which no sum of them overflows ([`CodecParams::for_averages_of`]).
     fn weight(&self) -> T {
         T::ONE
     }

@@ -285,6 +285,8 @@ fn schedules() -> impl TypedValueParser<Value = ScheduleArg> {
 pub enum PresetArg {
     /// All.
     All,
+    /// One for each way to compress and reduce.
+    Main,
     /// This one.
     One(Preset),
 }
@@ -294,6 +296,7 @@ impl PresetArg {
     pub(super) fn list(args: &[Self]) -> Vec<Preset> {
         let each = |arg: &Self| match *arg {
             Self::All => Preset::ALL.to_vec(),
+            Self::Main => Preset::MAIN.to_vec(),
             Self::One(preset) => vec![preset],
         };
         distinct(args.iter().flat_map(each))
@@ -302,11 +305,18 @@ impl PresetArg {
 
 pub(super) fn preset() -> impl TypedValueParser<Value = PresetArg> {
     let one = |preset: &Preset| PossibleValue::new(preset.name()).help(preset.title());
-    let all = [PossibleValue::new("all").help("every preset")];
+    let all = [
+        PossibleValue::new("main").help("one for each way to compress and reduce"),
+        PossibleValue::new("all").help("every preset"),
+    ];
     let names = all.into_iter().chain(Preset::ALL.iter().map(one));
     PossibleValuesParser::new(names).map(|name| {
         let found = Preset::ALL.iter().find(|preset| preset.name() == name);
-        found.map_or(PresetArg::All, |preset| PresetArg::One(*preset))
+        match found {
+            Some(&preset) => PresetArg::One(preset),
+            None if name == "main" => PresetArg::Main,
+            None => PresetArg::All,
+        }
     })
 }
 

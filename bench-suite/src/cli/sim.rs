@@ -68,7 +68,8 @@ pub struct SimArgs {
     pub eager: Option<u32>,
 
     /// Presets to predict, in this order, or all of them
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',', default_value = "all")]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',')]
+    #[arg(default_value = "main")]
     pub preset: Vec<PresetArg>,
 
     /// Schedule of all presets, in place of their own

@@ -344,7 +344,8 @@ impl List<'_> {
             self.rules.same_bits && self.step.stores_as_sent() && !self.rules.is_exact(wire);
         let moves_on = to.is_some() || self.step.reduces();
         // Encoded once more, a result may not be what others have.
-        let must_stay = self.is_complete && self.rules.same_bits && !wire.is_stable();
+        let is_result = self.is_complete && to.is_some();
+        let must_stay = is_result && self.rules.same_bits && !wire.is_stable();
         let as_sent = self.step.as_sent || must_stay;
         let keeps_sent = keep && as_sent && moves_on && !self.rules.recodes;
         if is_encoded || to.is_none() && !stores_decoded && !keeps_sent {

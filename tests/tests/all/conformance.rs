@@ -3,7 +3,7 @@
 use foldwire::codec::CodecId;
 use foldwire::schedule::{self, Schedule, TwoLevels};
 use foldwire::{Collective, DType, Report, Sampling, Scope, pipeline};
-use foldwire_tests::case::{BOUNDS, ROUTES};
+use foldwire_tests::case::{BOUNDS, CODECS, ROUTES};
 use foldwire_tests::{Backend, Case, Operation, Threads, all, pairwise};
 use std::collections::BTreeSet;
 
@@ -92,6 +92,34 @@ fn a_report_that_promises_less_than_was_asked_for_is_refused() {
             let mut unbounded = report;
             unbounded.worst_case = None;
             assert!(verdict(&unbounded).is_err());
+        }
+    }
+}
+
+/// The suite tries one codec of each kind; the others by each schedule here.
+#[test]
+fn every_codec_is_of_a_kind_that_is_tried_and_gives_the_right_result() {
+    let kind = |id: CodecId| {
+        let can = (id.is_stable(), id.is_free(), id.is_homomorphic(), id.is_in_place());
+        (id.loss(), can, id.is_for(DType::F32))
+    };
+    let others = CodecId::ALL.iter().filter(|id| !CODECS.contains(id));
+    for (i, &codec) in others.enumerate() {
+        assert!(CODECS.iter().any(|&tried| kind(tried) == kind(codec)), "{}", codec.name());
+        for (j, (collective, schedule)) in ROUTES.into_iter().enumerate() {
+            let case = Case {
+                collective,
+                schedule,
+                codec,
+                pipeline: pipeline::ALL[(i + j) % pipeline::ALL.len()],
+                op: Operation::ALL[(i + j) % 4],
+                dtype: [DType::F32, DType::F64][(i + j / 5) % 2],
+                rough: j % 3 == 0,
+                ..Case::all_reduce(5, 9_001)
+            };
+            let is_average = collective.is_scan() && case.op == Operation::Avg;
+            let case = if is_average { Case { op: Operation::Sum, ..case } } else { case };
+            case.check(&Threads { frame_bytes: [None, Some(40_000)][j % 2] });
         }
     }
 }

@@ -144,6 +144,11 @@ fn each_step_asks_the_codec_for_what_the_rules_say() {
     for case in pairwise() {
         // A bound of this kind needs no exchange of extents, which would count.
         let case = Case { bound: Bound::Absolute(1e-3), scope: Scope::PerOperand, ..case };
+        // What becomes of a result by such a codec depends on how many ranks' values came in, which
+        // is not followed here.
+        if !case.coding().is_stable() {
+            continue;
+        }
         n_lossy += usize::from(!case.coding().is_exact());
         with_type!(case.dtype, T => compare::<T>(&case));
     }
