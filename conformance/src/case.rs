@@ -232,9 +232,11 @@ pub const CODECS: [CodecId; 8] = [
     CodecId::OmpSzp,
 ];
 
-/// [`CODECS`].
+/// Those of them that the engine can tell apart: it asks what they lose, whether they are stable,
+/// and what they can do with frames.
 pub fn codecs() -> impl Iterator<Item = CodecId> {
-    CODECS.into_iter()
+    let of_types = [CodecId::Demote, CodecId::ZfpRate, CodecId::OmpSzp];
+    CODECS.into_iter().filter(move |codec| !of_types.contains(codec))
 }
 
 /// The codec by which values of this type go if this one is asked for.
