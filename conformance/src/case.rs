@@ -220,23 +220,14 @@ mod axis {
 type Indices = [usize; AXES.len()];
 
 /// Codecs of which each differs from the others in more than how it writes values: in what it
-/// loses, in what it can do with frames, or in its types. Others are like one of these.
-pub const CODECS: [CodecId; 8] = [
-    CodecId::Raw,
-    CodecId::FzLight,
-    CodecId::Truncate,
-    CodecId::Demote,
-    CodecId::XorLz,
-    CodecId::ZfpRate,
-    CodecId::Szx,
-    CodecId::OmpSzp,
-];
+/// loses, in whether it is stable, or in what it can do with frames. The engine asks for no more,
+/// so others are like one of these.
+pub const CODECS: [CodecId; 5] =
+    [CodecId::Raw, CodecId::FzLight, CodecId::Truncate, CodecId::XorLz, CodecId::Szx];
 
-/// Those of them that the engine can tell apart: it asks what they lose, whether they are stable,
-/// and what they can do with frames.
+/// [`CODECS`].
 pub fn codecs() -> impl Iterator<Item = CodecId> {
-    let of_types = [CodecId::Demote, CodecId::ZfpRate, CodecId::OmpSzp];
-    CODECS.into_iter().filter(move |codec| !of_types.contains(codec))
+    CODECS.into_iter()
 }
 
 /// The codec by which values of this type go if this one is asked for.
