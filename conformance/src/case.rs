@@ -225,11 +225,6 @@ type Indices = [usize; AXES.len()];
 pub const CODECS: [CodecId; 5] =
     [CodecId::Raw, CodecId::FzLight, CodecId::Truncate, CodecId::XorLz, CodecId::Szx];
 
-/// [`CODECS`].
-pub fn codecs() -> impl Iterator<Item = CodecId> {
-    CODECS.into_iter()
-}
-
 /// The codec by which values of this type go if this one is asked for.
 fn coding(codec: CodecId, dtype: DType) -> CodecId {
     Plan::raw().with_codec(codec).for_values(dtype).codec

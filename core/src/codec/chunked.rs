@@ -9,7 +9,7 @@
 #[cfg(feature = "std")]
 mod parallel;
 
-use super::{CodecError, DecodeError, EncodeError, Values, Written};
+use super::{CodecError, DecodeError, EncodeError, Fill, Give, Values, Written};
 use crate::element::{DType, Element, Float};
 use crate::kernel::{CHUNK, PAD};
 use crate::threads::Threads;
@@ -80,6 +80,42 @@ impl Container {
         self.write(n_values, pieces, dst, chunk)
     }
 
+    /// As [`write`](Self::write), of chunks that `encode` makes of values that `fill` gives.
+    pub(super) fn write_filled<T: Float>(
+        self,
+        n_values: usize,
+        fill: &mut Fill<'_, T>,
+        dst: &mut [u8],
+        encode: impl Fn(&[T], &mut [u8]) -> Written,
+    ) -> Result<Written, CodecError> {
+        let mut buffer = [T::ZERO; CHUNK];
+        self.write(n_values, (), dst, |index, (), dst| {
+            let values = &mut buffer[..chunk_len(n_values, index)];
+            fill(index * CHUNK, values)?;
+            Ok(encode(values, dst))
+        })
+    }
+
+    /// The same by these threads, of values that `give` gives.
+    pub(super) fn write_given<T: Float>(
+        self,
+        threads: Threads,
+        n_values: usize,
+        give: &Give<'_, T>,
+        dst: &mut [u8],
+        encode: impl Fn(&[T], &mut [u8]) -> Written + Sync,
+    ) -> Result<Written, CodecError> {
+        // A thread that is alone needs one buffer, and fills it with zeros once.
+        if !is_divided(n_values, threads) {
+            return self.write_filled(n_values, &mut |start, out| give(start, out), dst, encode);
+        }
+        self.write_independent(threads, n_values, (), dst, |index, (), dst| {
+            let values = &mut [T::ZERO; CHUNK][..chunk_len(n_values, index)];
+            give(index * CHUNK, values)?;
+            Ok(encode(values, dst))
+        })
+    }
+
     /// Writes header and pad around what `fill(index, body)` writes.
     fn write_with(
         self,
@@ -133,7 +169,7 @@ impl<T> Pieces for Values<'_, T> {
 }
 
 /// Whether so many values are worth dividing among these threads.
-pub(super) fn is_divided(n_values: usize, threads: Threads) -> bool {
+fn is_divided(n_values: usize, threads: Threads) -> bool {
     #[cfg(feature = "std")]
     return parallel::is_worthwhile(n_values, threads);
     #[cfg(not(feature = "std"))]
@@ -230,6 +266,15 @@ impl<'a, T: Float> Stream<'a, T> {
             have if have > used => Err(DecodeError::Damaged),
             _ => Ok(stream),
         }
+    }
+
+    /// As [`parse`](Self::parse); an error if there are fewer values.
+    pub(super) fn with_values(src: &'a [u8], n_values: usize) -> Result<Self, DecodeError> {
+        let stream = Self::parse(src)?;
+        if stream.n_values < n_values {
+            return Err(DecodeError::Count { found: stream.n_values, expected: n_values });
+        }
+        Ok(stream)
     }
 
     pub(super) fn expect_values(&self, expected: usize) -> Result<(), DecodeError> {

@@ -9,13 +9,13 @@
 //!
 //! Reductions are those that every codec has: decode, operate, encode, chunk by chunk.
 
-use super::chunked::{self, Container, Stream, chunk_len, for_each_run, is_divided};
+use super::chunked::{self, Container, Stream, chunk_len, for_each_run};
 use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, Give, Written};
 use crate::bound::Quantum;
 use crate::element::Float;
 use crate::element::sealed::Wide;
 use crate::kernel::at_level::{Task, run};
-use crate::kernel::{CHUNK, Level};
+use crate::kernel::{BLOCK, CHUNK, Level};
 use crate::op::weigh;
 use crate::threads::Threads;
 
@@ -25,8 +25,8 @@ const VERBATIM: u8 = 0;
 const CODED: u8 = 1;
 
 /// What a coder is made from: of partial results, as frames hold them.
-#[derive(Clone, Copy, Debug)]
-pub struct Terms {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CoderParams {
     /// Most that a value may be off; 0 if nothing.
     pub bound: f64,
     /// Spacing of the lattice that keeps it; 0 if there is none.
@@ -35,7 +35,7 @@ pub struct Terms {
     pub setting: u16,
 }
 
-impl Terms {
+impl CoderParams {
     /// What the rounded difference of a value and what is decoded must be *below*, to prove that
     /// it is within the bound (docs/guarantees.md, "The check"); 0 if there is no bound.
     pub(super) fn limit_of_errors<T: Float>(&self) -> T::Wide {
@@ -49,18 +49,24 @@ pub trait Coder<T: Float>: Copy + core::fmt::Debug + Send + Sync {
     /// The codec that is made of it.
     const ID: CodecId;
 
-    /// The coder of these terms.
-    fn new(terms: &Terms) -> Self;
+    /// The coder of these parameters.
+    fn new(params: &CoderParams) -> Self;
 
-    /// The number that a reader needs: bound, spacing or setting. It goes into the payload's head.
-    fn parameter(&self) -> f64;
+    /// The number that a reader needs: spacing or setting. It goes into the payload's head; 0 if a
+    /// reader needs none.
+    fn parameter(&self) -> f64 {
+        0.0
+    }
 
     /// The coder of a payload with this number, which is neither negative nor NaN; `None` if no
     /// writer has it.
-    fn of_parameter(parameter: f64) -> Option<Self>;
+    fn of_parameter(parameter: f64) -> Option<Self> {
+        (parameter == 0.0).then(|| Self::new(&CoderParams::default()))
+    }
 
     /// Writes values and says into how many bytes; `None` if the coder cannot keep its promise of
-    /// them, or they do not fit: `dst` is as long as the values themselves.
+    /// them, or they do not fit: `dst` is as long as the values themselves. What is no shorter is
+    /// not taken.
     fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize>;
 
     /// Reads the values that make up all of `src`; `None` if it is not what a writer writes.
@@ -91,8 +97,9 @@ impl<T: Float, C: Coder<T>> Coded<T, C> {
         let quantum = params.quantum.of_type::<T>();
         let scale = if quantum == Quantum::LOSSLESS { 0.0 } else { weight.to_f64() };
         let setting = C::ID.setting(T::DTYPE, params.setting).unwrap_or(0);
-        let terms = Terms { bound: quantum.bound() * scale, step: quantum.step() * scale, setting };
-        Self { coder: C::new(&terms), weight, level: params.level, threads: params.threads }
+        let coder =
+            CoderParams { bound: quantum.bound() * scale, step: quantum.step() * scale, setting };
+        Self { coder: C::new(&coder), weight, level: params.level, threads: params.threads }
     }
 
     fn container(&self) -> Container {
@@ -110,15 +117,15 @@ impl<T: Float, C: Coder<T>> Coded<T, C> {
         let (tag, rest) = dst.split_at_mut(1);
         let body = &mut rest[..n_bytes];
         match run(self.level, Encode { coder: &self.coder, values, dst: &mut *body }) {
-            Some(n_bytes) => {
+            Some(n_coded) if n_coded < n_bytes => {
                 tag[0] = CODED;
-                Written { n_bytes: 1 + n_bytes, ..Written::default() }
+                Written { n_bytes: 1 + n_coded, ..Written::default() }
             }
-            None => {
+            _ => {
                 tag[0] = VERBATIM;
                 body.copy_from_slice(bytemuck::cast_slice(values));
                 let mut written = Written { n_bytes: 1 + n_bytes, ..Written::default() };
-                written.blocks.verbatim = values.len().div_ceil(crate::kernel::BLOCK) as u64;
+                written.blocks.verbatim = values.len().div_ceil(BLOCK) as u64;
                 written
             }
         }
@@ -222,12 +229,8 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
         fill: &mut Fill<'_, T>,
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
-        let mut buffer = [T::ZERO; CHUNK];
-        self.container().write(n_values, (), dst, |index, (), dst| {
-            let values = &mut buffer[..chunk_len(n_values, index)];
-            fill(index * CHUNK, values)?;
-            Ok(self.write_chunk(values, dst))
-        })
+        self.container()
+            .write_filled(n_values, fill, dst, |values, dst| self.write_chunk(values, dst))
     }
 
     fn encode_from(
@@ -236,14 +239,8 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
         give: &Give<'_, T>,
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
-        if !is_divided(n_values, self.threads) {
-            return self.encode_with(n_values, &mut |start, out| give(start, out), dst);
-        }
-        self.container().write_independent(self.threads, n_values, (), dst, |index, (), dst| {
-            let mut buffer = [T::ZERO; CHUNK];
-            let values = &mut buffer[..chunk_len(n_values, index)];
-            give(index * CHUNK, values)?;
-            Ok(self.write_chunk(values, dst))
+        self.container().write_given(self.threads, n_values, give, dst, |values, dst| {
+            self.write_chunk(values, dst)
         })
     }
 
@@ -258,11 +255,7 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
         divisor: u32,
         dst: &mut [T],
     ) -> Result<(), DecodeError> {
-        let stream = Stream::<T>::parse(src)?;
-        let end = start + dst.len();
-        if stream.n_values < end {
-            return Err(DecodeError::Count { found: stream.n_values, expected: end });
-        }
+        let stream = Stream::<T>::with_values(src, start + dst.len())?;
         let coder = C::of_parameter(stream.step).ok_or(DecodeError::Damaged)?;
         for_each_run(self.threads, dst, |first, dst| {
             for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {

@@ -5,7 +5,7 @@
 //! or a NaN that would become another, stays as it is.
 
 use super::CodecId;
-use super::coder::{Coded, Coder, Terms};
+use super::coder::{Coded, Coder, CoderParams};
 use crate::element::Float;
 
 /// The codec.
@@ -18,16 +18,8 @@ pub struct Single;
 impl<T: Float> Coder<T> for Single {
     const ID: CodecId = CodecId::Demote;
 
-    fn new(_: &Terms) -> Self {
+    fn new(_: &CoderParams) -> Self {
         Self
-    }
-
-    fn parameter(&self) -> f64 {
-        0.0
-    }
-
-    fn of_parameter(parameter: f64) -> Option<Self> {
-        (parameter == 0.0).then_some(Self)
     }
 
     #[inline(always)]

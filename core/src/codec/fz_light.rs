@@ -7,7 +7,7 @@
 //! Cost: one pass over the values. The bound is checked for every value while encoding; a value
 //! that would break it, or that is not finite, is an *exception*, stored as it is.
 
-use super::chunked::{self, Container, Stream, chunk_len, for_each_run, is_divided};
+use super::chunked::{self, Container, Stream, chunk_len, for_each_run};
 use super::{BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, Give};
 use super::{Homomorphic, Values, Written, operate};
 use crate::bound::Quantum;
@@ -229,11 +229,8 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
         fill: &mut Fill<'_, T>,
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
-        let mut buffer = [T::ZERO; CHUNK];
-        self.container(1).write(n_values, (), dst, |index, (), dst| {
-            let values = &mut buffer[..chunk_len(n_values, index)];
-            fill(index * CHUNK, values)?;
-            Ok(self.kernel.encode(values, &self.partial, dst).into())
+        self.container(1).write_filled(n_values, fill, dst, |values, dst| {
+            self.kernel.encode(values, &self.partial, dst).into()
         })
     }
 
@@ -243,14 +240,8 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
         give: &Give<'_, T>,
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
-        if !is_divided(n_values, self.threads) {
-            return self.encode_with(n_values, &mut |start, out| give(start, out), dst);
-        }
-        self.container(1).write_independent(self.threads, n_values, (), dst, |index, (), dst| {
-            let mut buffer = [T::ZERO; CHUNK];
-            let values = &mut buffer[..chunk_len(n_values, index)];
-            give(index * CHUNK, values)?;
-            Ok(self.kernel.encode(values, &self.partial, dst).into())
+        self.container(1).write_given(self.threads, n_values, give, dst, |values, dst| {
+            self.kernel.encode(values, &self.partial, dst).into()
         })
     }
 
@@ -265,11 +256,7 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
         divisor: u32,
         dst: &mut [T],
     ) -> Result<(), DecodeError> {
-        let stream = Stream::<T>::parse(src)?;
-        let end = start + dst.len();
-        if stream.n_values < end {
-            return Err(DecodeError::Count { found: stream.n_values, expected: end });
-        }
+        let stream = Stream::<T>::with_values(src, start + dst.len())?;
         let scale = Scale::new(stream.step, divisor, self.lattice.weight);
         for_each_run(self.threads, dst, |first, dst| {
             for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {

@@ -4,7 +4,7 @@
 //! Groups of eight blocks of 32 values: loops over so many stay loops, which become vectors; those
 //! over a single block are unrolled before.
 
-use super::coder::{Terms, padded};
+use super::coder::{CoderParams, padded};
 use crate::element::Float;
 use crate::element::sealed::{OnLattice, Wide, Word};
 use crate::kernel::{BLOCK, Code};
@@ -29,12 +29,12 @@ pub(super) struct Points<T: Float> {
 
 impl<T: Float> Points<T> {
     /// `None` if no value is on a lattice.
-    pub(super) fn new(terms: &Terms) -> Option<Self> {
-        let bound = terms.limit_of_errors::<T>();
+    pub(super) fn new(params: &CoderParams) -> Option<Self> {
+        let bound = params.limit_of_errors::<T>();
         // Of powers of two differences are exact, so that one of step/2 may pass.
-        let is_power_of_two = terms.step == 2.0 * terms.bound;
+        let is_power_of_two = params.step == 2.0 * params.bound;
         let bound = if is_power_of_two { bound.next_up() } else { bound };
-        Some(Self { bound, ..Self::of_step(terms.step)? })
+        Some(Self { bound, ..Self::of_step(params.step)? })
     }
 
     /// To read by; `None` if no writer has this step.
@@ -45,8 +45,15 @@ impl<T: Float> Points<T> {
         is_step.then(|| Self { step: wide, inverse, bound: T::Wide::nearest(0.0) })
     }
 
-    pub(super) fn step(&self) -> f64 {
-        self.step.to_f64()
+    /// The parameter of a coder of these points, or of none.
+    pub(super) fn parameter(points: Option<Self>) -> f64 {
+        points.map_or(0.0, |points| points.step.to_f64())
+    }
+
+    /// And back; `None` if no writer has it.
+    pub(super) fn of_parameter(parameter: f64) -> Option<Option<Self>> {
+        let points = Self::of_step(parameter);
+        (parameter == 0.0 || points.is_some()).then_some(points)
     }
 
     /// Writes the codes of a group's values, if they are fewer as if the last of them followed, and

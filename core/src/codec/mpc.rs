@@ -17,7 +17,7 @@
 //! group, so steps 3 and 4 work on all groups at once.
 
 use super::CodecId;
-use super::coder::{Coded, Coder, Terms};
+use super::coder::{Coded, Coder, CoderParams};
 use crate::element::Float;
 use crate::element::sealed::Word;
 use bytemuck::pod_read_unaligned;
@@ -42,8 +42,8 @@ const MAX_GROUPS: usize = 64;
 impl<T: Float> Coder<T> for Mixed {
     const ID: CodecId = CodecId::Mpc;
 
-    fn new(terms: &Terms) -> Self {
-        Self { dim: terms.setting.into() }
+    fn new(params: &CoderParams) -> Self {
+        Self { dim: params.setting.into() }
     }
 
     fn parameter(&self) -> f64 {

@@ -7,7 +7,7 @@
 //! values.
 
 use super::CodecId;
-use super::coder::{Coded, Coder, Terms};
+use super::coder::{Coded, Coder, CoderParams};
 use super::lattice::{BLOCKS, GROUP, Points, Verbatim, add_up, max_width, put_verbatim, subtract};
 use super::planes::{PLANE, Planes, fold, unfold, width};
 use crate::element::Float;
@@ -31,17 +31,16 @@ const CODES: u8 = 1;
 impl<T: Float> Coder<T> for Blocks<T> {
     const ID: CodecId = CodecId::OmpSzp;
 
-    fn new(terms: &Terms) -> Self {
-        Self(Points::new(terms))
+    fn new(params: &CoderParams) -> Self {
+        Self(Points::new(params))
     }
 
     fn parameter(&self) -> f64 {
-        self.0.map_or(0.0, |points| points.step())
+        Points::parameter(self.0)
     }
 
     fn of_parameter(parameter: f64) -> Option<Self> {
-        let points = Points::of_step(parameter);
-        (parameter == 0.0 || points.is_some()).then_some(Self(points))
+        Points::of_parameter(parameter).map(Self)
     }
 
     #[inline(always)]
@@ -142,7 +141,7 @@ mod tests {
 
     /// On a lattice of step 1.
     fn encoded<T: Float>(values: &[T]) -> Vec<u8> {
-        let coder = Blocks::<T>::new(&Terms { bound: 32.0 / 63.0, step: 1.0, setting: 0 });
+        let coder = Blocks::<T>::new(&CoderParams { bound: 32.0 / 63.0, step: 1.0, setting: 0 });
         let mut dst = vec![0xa5; 300];
         let n_bytes = coder.encode(values, &mut dst).unwrap();
         dst.truncate(n_bytes);

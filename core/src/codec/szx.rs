@@ -14,7 +14,7 @@
 //! over a block that lies in the first cache, and a store of a few bytes for each value.
 
 use super::CodecId;
-use super::coder::{Coded, Coder, Terms, padded};
+use super::coder::{Coded, Coder, CoderParams, padded};
 use crate::element::Float;
 use crate::element::sealed::{OnLattice, Word};
 
@@ -48,16 +48,8 @@ type Bits<T> = <T as OnLattice>::Bits;
 impl<T: Float> Coder<T> for Middles<T> {
     const ID: CodecId = CodecId::Szx;
 
-    fn new(terms: &Terms) -> Self {
-        Self(T::narrow(terms.limit_of_errors::<T>()))
-    }
-
-    fn parameter(&self) -> f64 {
-        0.0
-    }
-
-    fn of_parameter(parameter: f64) -> Option<Self> {
-        (parameter == 0.0).then_some(Self(T::ZERO))
+    fn new(params: &CoderParams) -> Self {
+        Self(T::narrow(params.limit_of_errors::<T>()))
     }
 
     #[inline(always)]
@@ -295,7 +287,7 @@ mod tests {
     use std::vec::Vec;
 
     fn encoded<T: Float>(values: &[T], bound: f64) -> Vec<u8> {
-        let coder = Middles::<T>::new(&Terms { bound, step: bound, setting: 0 });
+        let coder = Middles::<T>::new(&CoderParams { bound, step: bound, setting: 0 });
         let mut dst = vec![0xa5; size_of_val(values)];
         let n_bytes = coder.encode(values, &mut dst).unwrap();
         dst.truncate(n_bytes);

@@ -154,7 +154,6 @@ fn damage_is_found_or_harmless<T: Float>() {
             let mut decoded = vec![T::ZERO; values.len()];
             let context = format!("{} {params:?}, {name}", id.name());
             for n_bytes in 0..bytes.len() {
-                // The values themselves have no length but that.
                 let result = codec.decode(&bytes[..n_bytes], 1, &mut decoded);
                 assert!(result.is_err(), "{context}: {n_bytes} of {}", bytes.len());
             }

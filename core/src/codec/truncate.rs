@@ -7,7 +7,7 @@
 
 use super::CodecId;
 use super::bits::{BitReader, BitWriter};
-use super::coder::{Coded, Coder, Terms};
+use super::coder::{Coded, Coder, CoderParams};
 use crate::element::Float;
 use crate::element::sealed::Word;
 
@@ -36,8 +36,8 @@ impl Dropped {
 impl<T: Float> Coder<T> for Dropped {
     const ID: CodecId = CodecId::Truncate;
 
-    fn new(terms: &Terms) -> Self {
-        Self(terms.setting.into())
+    fn new(params: &CoderParams) -> Self {
+        Self(params.setting.into())
     }
 
     fn parameter(&self) -> f64 {
@@ -56,15 +56,6 @@ impl<T: Float> Coder<T> for Dropped {
         if self.loses_any(values) {
             return None;
         }
-        if n_kept.is_multiple_of(8) {
-            // Whole bytes, the high ones.
-            let n_kept = n_kept as usize / 8;
-            let dst = dst.get_mut(..n_kept * values.len())?;
-            for (dst, x) in dst.chunks_exact_mut(n_kept).zip(values) {
-                dst.copy_from_slice(&bytemuck::bytes_of(x)[T::BYTES - n_kept..]);
-            }
-            return Some(dst.len());
-        }
         let mut writer = BitWriter::new(dst);
         for x in values {
             writer.put_long((x.bits() >> self.0).to_u64(), n_kept)?;
@@ -75,17 +66,6 @@ impl<T: Float> Coder<T> for Dropped {
     #[inline(always)]
     fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()> {
         let n_kept = T::Bits::BITS - self.0;
-        if n_kept.is_multiple_of(8) {
-            let n_kept = n_kept as usize / 8;
-            if src.len() != n_kept * values.len() {
-                return None;
-            }
-            for (src, x) in src.chunks_exact(n_kept).zip(values) {
-                *x = T::ZERO;
-                bytemuck::bytes_of_mut(x)[T::BYTES - n_kept..].copy_from_slice(src);
-            }
-            return Some(());
-        }
         let mut reader = BitReader::new(src);
         for x in values {
             *x = T::from_bits(T::Bits::from_u64(reader.take_long(n_kept)) << self.0);

@@ -6,7 +6,7 @@
 //! than a truncated one, and where fields are smooth much less.
 
 use super::CodecId;
-use super::coder::{Coded, Coder, Terms};
+use super::coder::{Coded, Coder, CoderParams};
 use super::truncate::Dropped;
 use super::xor_lz;
 use crate::element::Float;
@@ -21,8 +21,8 @@ pub struct DroppedXor(Dropped);
 impl<T: Float> Coder<T> for DroppedXor {
     const ID: CodecId = CodecId::TruncateXor;
 
-    fn new(terms: &Terms) -> Self {
-        Self(Coder::<T>::new(terms))
+    fn new(params: &CoderParams) -> Self {
+        Self(Coder::<T>::new(params))
     }
 
     fn parameter(&self) -> f64 {

@@ -5,7 +5,7 @@
 //! (`nibbles`), so that reading does not wait for one value's length to find the next.
 
 use super::CodecId;
-use super::coder::{Coded, Coder, Terms};
+use super::coder::{Coded, Coder, CoderParams};
 use super::nibbles::{BATCH, NibbleReader, NibbleWriter};
 use crate::element::Float;
 use crate::element::sealed::Word;
@@ -20,16 +20,8 @@ pub struct Neighbour;
 impl<T: Float> Coder<T> for Neighbour {
     const ID: CodecId = CodecId::XorLz;
 
-    fn new(_: &Terms) -> Self {
+    fn new(_: &CoderParams) -> Self {
         Self
-    }
-
-    fn parameter(&self) -> f64 {
-        0.0
-    }
-
-    fn of_parameter(parameter: f64) -> Option<Self> {
-        (parameter == 0.0).then_some(Self)
     }
 
     #[inline(always)]
@@ -43,10 +35,9 @@ impl<T: Float> Coder<T> for Neighbour {
     }
 }
 
-/// Writes values without their `n_dropped` low bits; `None` if that is no shorter than `dst`.
+/// Writes values without their `n_dropped` low bits; `None` if there is no room.
 #[inline(always)]
 pub(super) fn encode<T: Float>(values: &[T], n_dropped: u32, dst: &mut [u8]) -> Option<usize> {
-    let most = dst.len();
     let n_nibbles = (T::Bits::BITS - n_dropped).div_ceil(4);
     let mut writer = NibbleWriter::new(n_nibbles, values.len(), dst)?;
     let mut before = T::Bits::ZERO;
@@ -60,7 +51,7 @@ pub(super) fn encode<T: Float>(values: &[T], n_dropped: u32, dst: &mut [u8]) -> 
         before = values[values.len() - 1].bits() >> n_dropped;
         writer.put(words)?;
     }
-    writer.finish(values.len()).filter(|&n_bytes| n_bytes < most)
+    writer.finish(values.len())
 }
 
 /// Reads values that were written so.

@@ -20,7 +20,7 @@ mod planes;
 
 use super::CodecId;
 use super::bits::BitWriter;
-use super::coder::{Coded, Coder, Terms};
+use super::coder::{Coded, Coder, CoderParams};
 use crate::element::Float;
 use crate::element::sealed::{Wide, Word};
 use crate::kernel::Code;
@@ -57,8 +57,8 @@ impl FixedRate {
 impl<T: Float> Coder<T> for FixedRate {
     const ID: CodecId = CodecId::ZfpRate;
 
-    fn new(terms: &Terms) -> Self {
-        Self(terms.setting.into())
+    fn new(params: &CoderParams) -> Self {
+        Self(params.setting.into())
     }
 
     fn parameter(&self) -> f64 {
@@ -73,9 +73,8 @@ impl<T: Float> Coder<T> for FixedRate {
 
     #[inline(always)]
     fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize> {
-        let n_bytes = self.n_bytes::<T>(values.len());
         let any_lost = values.iter().fold(false, |any, x| any | !x.finite());
-        if any_lost || n_bytes >= dst.len() {
+        if any_lost || self.n_bytes::<T>(values.len()) > dst.len() {
             return None;
         }
         let mut writer = BitWriter::new(dst);

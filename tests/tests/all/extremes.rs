@@ -6,7 +6,7 @@ use foldwire::codec::Loss;
 use foldwire::pipeline;
 use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
 use foldwire::{Bound, DType, Error, Float, Op, Plan, Report, Scope, bf16, f16};
-use foldwire_tests::case;
+use foldwire_tests::case::CODECS;
 use foldwire_tests::data::{self, Random};
 use foldwire_tests::{Backend, Threads};
 
@@ -18,7 +18,7 @@ fn plans() -> Vec<Plan> {
     let mut plans = Vec::new();
     for schedule in SCHEDULES {
         for pipeline in pipeline::ALL {
-            for codec in case::codecs() {
+            for codec in CODECS {
                 let plan = Plan::raw().with_schedule(schedule).with_pipeline(pipeline);
                 let plan = plan.with_codec(codec);
                 plans.push(plan);

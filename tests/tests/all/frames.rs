@@ -9,7 +9,7 @@ use foldwire::schedule::Ring;
 use foldwire::transport::FRAMES_PER_LANE;
 use foldwire::{Communicator, Config, Error, Rank, Transport};
 use foldwire_sim::{End, Net, Run, World};
-use foldwire_tests::case::{self, ROUTES};
+use foldwire_tests::case::{CODECS, ROUTES};
 use foldwire_tests::tamper::{Harm, tamper};
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_tests::{Case, Operation};
@@ -75,7 +75,7 @@ fn a_broken_payload_costs_no_frame_anywhere() {
     let mut n_struck = 0;
     for (collective, schedule) in ROUTES {
         for pipeline in pipeline::ALL {
-            for codec in case::codecs() {
+            for codec in CODECS {
                 for op in [Operation::Sum, Operation::Prod] {
                     if op == Operation::Prod && !collective.reduces() {
                         continue;

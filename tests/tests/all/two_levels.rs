@@ -9,7 +9,7 @@ use foldwire::schedule::{
 use foldwire::{Bound, Collective, Error, Float, Op, Plan, Report, Scope, SharedCommunicator};
 use foldwire_sim::{End, Net};
 
-use foldwire_tests::case::{self, Counts, Operation};
+use foldwire_tests::case::{CODECS, Counts, Operation};
 use foldwire_tests::{Case, data};
 use foldwire_threads::World;
 use std::time::Duration;
@@ -167,7 +167,7 @@ fn every_collective_is_within_what_it_promises() {
     for (size, per_node) in [(4, 2), (6, 2), (6, 3), (8, 4), (9, 3), (5, 2), (3, 3)] {
         for collective in collectives() {
             for pipeline in [FUSED, HOMOMORPHIC, COMPRESS_ONCE, PER_HOP] {
-                for codec in case::codecs() {
+                for codec in CODECS {
                     turn += 1;
                     let op = Operation::ALL[turn % Operation::ALL.len()];
                     let count = [0, 1, size - 1, 1000, 4096, 20_011][(turn + turn / 6) % 6];
