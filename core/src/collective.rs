@@ -183,11 +183,6 @@ pub struct Communicator<X: Transport> {
 }
 
 impl<X: Transport> Communicator<X> {
-    /// Lets other [`threads`](Config::threads) compute for this rank from the next call on.
-    pub fn set_threads(&mut self, threads: Threads) {
-        self.config.threads = threads;
-    }
-
     /// A communicator over `transport` with the default configuration.
     ///
     /// # Errors

@@ -174,7 +174,7 @@ impl OfPlan {
         let counts = if problem.is_uneven { problem.counts() } else { Vec::new() };
         let own = counts.get(problem.rank).map_or(0, |&own| own);
         let from_each = vec![own; counts.len()];
-        comm.set_threads(self.threads);
+        comm.config_mut().threads = self.threads;
         let plan = self.plan::<T>(problem);
         start(comm)?;
         let call = begin(comm, problem, [&counts, &from_each], buffers, &plan);

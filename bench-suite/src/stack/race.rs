@@ -95,7 +95,7 @@ impl Race {
                 let mut round = Vec::new();
                 let rows = self.presets.iter().zip(&plans);
                 for ((&preset, plan), result) in rows.zip(&mut results) {
-                    comm.set_threads(self.pools[rank].of(Some(preset)));
+                    comm.config_mut().threads = self.pools[rank].of(Some(preset));
                     barrier.wait();
                     let started = Instant::now();
                     // A failing rank makes all others fail, so none is left at the barrier.

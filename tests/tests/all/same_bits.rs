@@ -9,8 +9,10 @@ use foldwire::codec::CodecId;
 use foldwire::kernel::Level;
 use foldwire::layout::Division;
 use foldwire::pipeline::{self, FUSED, HOMOMORPHIC, PER_HOP, Pipeline};
-use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::schedule::{Chain, Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::threads::{self, Scoped};
 use foldwire::{Bound, Config, Float, Op, Plan, Quantum, Rank, Report, bf16, f16};
+use foldwire_tests::case::CODECS;
 use foldwire_tests::data::Random;
 use foldwire_tests::{Backend, Operation, Threads, data};
 
@@ -388,6 +390,90 @@ fn a_commutative_user_operation_gives_every_rank_the_same_bits() {
                 });
                 assert_all_equal(&results, &format!("{size} ranks, {plan:?}"));
             }
+        }
+    }
+}
+
+/// Whoever computes: some ranks on several threads, others alone.
+#[test]
+fn threads_of_a_rank_do_not_show() {
+    let inputs = inputs::<f32>(3, 400_000);
+    let long_frames = Threads { frame_bytes: Some(1 << 20) };
+    for pipeline in pipeline::ALL {
+        for codec in CODECS {
+            let plan = plan(pipeline, &Ring, Division::Interleaved).with_codec(codec);
+            for op in [Operation::Sum, Operation::Max, Operation::Prod] {
+                let run = |configure: &(dyn Fn(usize, &mut Config) + Sync)| {
+                    all_reduce(long_frames, &inputs, op, &plan, configure)
+                };
+                let alone = run(&|_, config| config.threads = threads::Threads::ONE);
+                let together = run(&|rank, config| {
+                    config.threads = [
+                        threads::Threads::ONE,
+                        threads::Threads::of(&Scoped(2)),
+                        threads::Threads::of(&Scoped(3)),
+                    ][rank];
+                });
+                assert!(together == alone, "{plan:?}, {op:?}");
+            }
+        }
+    }
+}
+
+/// Without the promise of the same bits results are within what reports say, and say so.
+#[test]
+fn as_published_results_are_within_the_worst_case_on_every_rank() {
+    let (size, count) = (5, 20_011);
+    let inputs = inputs::<f64>(size, count);
+    let operands = |i: usize| inputs.iter().map(move |x| x[i]);
+    let mut n_other = 0;
+    for pipeline in [PER_HOP, pipeline::COMPRESS_ONCE, HOMOMORPHIC, FUSED] {
+        for codec in CODECS {
+            for (schedule, op) in SCHEDULES.into_iter().flat_map(|s| [(s, Op::Sum), (s, Op::Max)]) {
+                let plan = plan(pipeline, schedule, Division::Blocks).with_codec(codec);
+                let results: Vec<(Vec<f64>, Report)> = Threads::default().run(size, |mut comm| {
+                    let mut values = inputs[comm.rank().index()].clone();
+                    let report = comm.all_reduce(&mut values, op, &plan.as_published());
+                    (values, report.expect("the call"))
+                });
+                for (values, report) in &results {
+                    assert!(report.as_published, "{plan:?}");
+                    // What keeps no bound is the conformance suite's.
+                    let Some(worst_case) = report.worst_case else { continue };
+                    for (i, y) in values.iter().enumerate() {
+                        let exact = match op {
+                            Op::Sum => operands(i).sum::<f64>(),
+                            _ => operands(i).fold(f64::MIN, f64::max),
+                        };
+                        let off = (y - exact).abs();
+                        assert!(off <= worst_case + 1e-12, "{plan:?}, {op:?}, {i}: off by {off:e}");
+                    }
+                }
+                let first = data::bytes(&results[0].0);
+                n_other += results.iter().filter(|(y, _)| data::bytes(y) != first).count();
+            }
+        }
+    }
+    assert!(n_other > 0, "somewhere the promise costs something");
+}
+
+/// By a codec that changes what it decoded, a value moves at each hop, as published.
+#[test]
+fn as_published_movement_is_within_the_worst_case_of_all_hops() {
+    let (size, count) = (6, 9_001);
+    let sent: Vec<f64> = data::smooth(0, count);
+    for codec in [CodecId::Szx, CodecId::FzLight] {
+        let plan = plan(PER_HOP, &Chain, Division::Blocks).with_codec(codec).as_published();
+        let outcomes = Threads::default().run(size, |mut comm| {
+            let mut values = if comm.rank().index() == 0 { sent.clone() } else { vec![0.0; count] };
+            let report = comm.broadcast(&mut values, Rank(0), &plan).expect("the call");
+            let off = sent.iter().zip(&values).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+            (off, report.worst_case.expect("it keeps a bound"))
+        });
+        let hops = if codec.is_stable() { 1.0 } else { (size - 1) as f64 };
+        for (off, worst_case) in outcomes {
+            assert_eq!(worst_case, hops * BOUND, "{plan:?}");
+            assert!(off <= worst_case, "{plan:?}: off by {off:e}");
         }
     }
 }
