@@ -13,6 +13,7 @@ mod info;
 #[cfg(unix)]
 mod launch;
 mod p2p;
+mod rows;
 mod schedule;
 mod sim;
 mod train;
@@ -33,8 +34,9 @@ pub use info::{InfoArgs, PresetsArgs};
 #[cfg(unix)]
 pub use launch::{EnvArg, LaunchArgs};
 
-pub use bench::{BackendArg, BenchArgs, DTypeArg, FormArg, OpArg, PresetArg, ScheduleArg};
+pub use bench::{BackendArg, BenchArgs, DTypeArg, FormArg, OpArg};
 pub use p2p::{P2pArgs, What};
+pub use rows::{PresetArg, ScheduleArg};
 pub use schedule::{Named, ScheduleArgs};
 pub use sim::SimArgs;
 pub use train::TrainArgs;

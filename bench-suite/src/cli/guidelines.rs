@@ -3,7 +3,8 @@
 use clap::Args;
 use foldwire::{Bound, Preset};
 
-use super::bench::{BackendArg, PresetArg, array_sizes, preset};
+use super::bench::{BackendArg, array_sizes};
+use super::rows::{PresetArg, preset};
 use crate::sizes::Sizes;
 use crate::values::LinkRate;
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use foldwire::{Bound, Collective, Preset};
 
-use super::bench::{DTypeArg, PresetArg, collective, frame, lanes, preset};
+use super::bench::{DTypeArg, collective, frame, lanes};
+use super::rows::{PresetArg, preset};
 use super::schedule::Named;
 use crate::plot::PlotFile;
 use crate::sim::SpeedsArg;
@@ -68,8 +69,8 @@ pub struct SimArgs {
     pub eager: Option<u32>,
 
     /// Presets to predict, in this order, or all of them
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',')]
-    #[arg(default_value = "main")]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset())]
+    #[arg(value_delimiter = ',', default_value = "main")]
     pub preset: Vec<PresetArg>,
 
     /// Schedule of all presets, in place of their own

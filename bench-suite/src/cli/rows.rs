@@ -1,0 +1,74 @@
+//! Schedules, presets and pipelines by their names.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use foldwire::Preset;
+use foldwire::pipeline::{self, Pipeline};
+use foldwire::schedule;
+
+use super::distinct;
+use super::schedule::Named;
+
+/// One schedule, or all of them.
+#[derive(Debug, Clone, Copy)]
+pub enum ScheduleArg {
+    /// All that can do the collective.
+    All,
+    /// This one.
+    One(Named),
+}
+
+pub(super) fn schedules() -> impl TypedValueParser<Value = ScheduleArg> {
+    let names = schedule::ALL.iter().map(|known| PossibleValue::new(known.name()));
+    let all = PossibleValue::new("all").help("every one that can do the collective");
+    PossibleValuesParser::new([all].into_iter().chain(names)).map(|text| {
+        let found = schedule::ALL.iter().find(|known| known.name() == text);
+        found.map_or(ScheduleArg::All, |&known| ScheduleArg::One(Named(known)))
+    })
+}
+
+/// One preset, or all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PresetArg {
+    /// All.
+    All,
+    /// One for each way to compress and reduce.
+    Main,
+    /// This one.
+    One(Preset),
+}
+
+impl PresetArg {
+    /// The presets that these stand for, once each.
+    pub(super) fn list(args: &[Self]) -> Vec<Preset> {
+        let each = |arg: &Self| match *arg {
+            Self::All => Preset::ALL.to_vec(),
+            Self::Main => Preset::MAIN.to_vec(),
+            Self::One(preset) => vec![preset],
+        };
+        distinct(args.iter().flat_map(each))
+    }
+}
+
+pub(super) fn preset() -> impl TypedValueParser<Value = PresetArg> {
+    let one = |preset: &Preset| PossibleValue::new(preset.name()).help(preset.title());
+    let all = [
+        PossibleValue::new("main").help("one for each way to compress and reduce"),
+        PossibleValue::new("all").help("every preset"),
+    ];
+    let names = all.into_iter().chain(Preset::ALL.iter().map(one));
+    PossibleValuesParser::new(names).map(|name| {
+        let found = Preset::ALL.iter().find(|preset| preset.name() == name);
+        match found {
+            Some(&preset) => PresetArg::One(preset),
+            None if name == "main" => PresetArg::Main,
+            None => PresetArg::All,
+        }
+    })
+}
+
+pub(super) fn pipeline() -> impl TypedValueParser<Value = Pipeline> {
+    PossibleValuesParser::new(pipeline::ALL.map(|known| known.name)).map(|name| {
+        let found = pipeline::ALL.into_iter().find(|known| known.name == name);
+        found.expect("the parser lets nothing else pass")
+    })
+}
