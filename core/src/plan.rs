@@ -120,6 +120,24 @@ impl Plan {
         plan
     }
 
+    /// Exact compression: of each chunk the exact codec that a sample says is shortest
+    /// ([`CodecId::Lossless`]). Reductions are floating-point sums, as those of [`raw`](Plan::raw).
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::Plan;
+    ///
+    /// let plan = Plan::lossless();
+    /// assert!(plan.codec.is_exact() && plan.bound.is_none());
+    /// ```
+    #[must_use]
+    pub const fn lossless() -> Self {
+        let mut plan = Self::raw();
+        plan.pipeline = pipeline::COMPRESS_ONCE;
+        plan.codec = CodecId::Lossless;
+        plan
+    }
+
     /// The same with fZ-light in this pipeline.
     #[must_use]
     pub const fn compressed(mut self, pipeline: Pipeline, bound: Bound) -> Self {

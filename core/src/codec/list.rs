@@ -1,8 +1,8 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
 use super::{
-    Codec, CuSzp, Demote, FzLight, FzStatic, Mpc, OmpSzp, Raw, Szx, Truncate, TruncateXor, XorLz,
-    ZfpRate,
+    Codec, CuSzp, Demote, FzLight, FzStatic, Lossless, Mpc, OmpSzp, Raw, Szx, Truncate,
+    TruncateXor, XorLz, ZfpRate,
 };
 use crate::bound::Quantum;
 use crate::element::{DType, Element, Float};
@@ -298,6 +298,8 @@ codecs! {
         settings: [[1, super::mpc::MAX_DIM]; 2],
         ..BOUNDED
     };
+    /// Of each chunk the shorter of the two before, by a sample; exact.
+    Lossless = 13, "lossless", Properties { loss: Loss::None, ..BOUNDED };
     /// zfp with blocks of four values in as many bits each: the setting is bits a value, 8 by
     /// default.
     ZfpRate = 7, "zfp-rate", Properties {

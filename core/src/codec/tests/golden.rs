@@ -116,6 +116,25 @@ fn mpc() {
     );
 }
 
+#[test]
+fn lossless() {
+    // Two quantities that take turns, by mpc; and an array of too few values for a sample.
+    let values: Vec<f32> = (0..70_u8).map(|i| f32::from(i % 2 * 100 + i / 2)).collect();
+    check(
+        CodecId::Lossless,
+        0,
+        &values,
+        "02 0000fec7 00003f00 00001f00 a8aaaaaa 58555555 02000000 feff5355 0054adaa
+         42adfeff d4feffff eeffffff 02000000 feffffff feffffff feffffff 000000a8
+         aaaaaa5a 565555fd 54555555 adaaaaaa ffffffff 2a000000 d6ffffff 14000000
+         edffffff ffffffff",
+        &values,
+    );
+    let values = [1.0_f32, 1.5, 1.5, -2.0, 0.001, 0.0010000002, 0.0];
+    let hex = "00 20086000 0000803f 00004000 00c0ff6f 1283fa1f 7012833a";
+    check(CodecId::Lossless, 0, &values, hex, &values);
+}
+
 /// What the C library (version 1.0.1) writes and reads in its mode of fixed rate.
 #[test]
 fn zfp_rate() {
