@@ -199,7 +199,10 @@ fn measure_field<T: Float + Into<f64>>(
                     if is_done || !codec.is_for(T::DTYPE) {
                         continue;
                     }
-                    let params = |quantum| CodecParams::new(quantum).at(level).on(threads);
+                    let params = |quantum| {
+                        let params = CodecParams::new(quantum).at(level).on(threads);
+                        params.with_shape(field.dims.sizes())
+                    };
                     rows.push(Row {
                         field: field.name.clone(),
                         dtype: field.values.dtype(),

@@ -438,6 +438,7 @@ impl<X: Transport> Communicator<X> {
         let max_operands = self.size().min(u32::MAX as usize) as u32;
         let params = CodecParams::new(quantum)
             .with_setting(terms.plan.setting)
+            .with_strides(terms.plan.strides)
             .at(self.config.level)
             .on(self.config.threads);
         terms.plan.codec.instance(&match terms.op {

@@ -246,6 +246,18 @@ impl<T: Float> Scale<T> {
     }
 }
 
+impl<T: Float> Scale<T> {
+    /// What codes are multiplied by.
+    pub(crate) fn of_codes(&self) -> T::Wide {
+        self.of_codes
+    }
+
+    /// What exceptions are divided by.
+    pub(crate) fn divisor(&self) -> T::Wide {
+        self.divisor
+    }
+}
+
 /// Size of one encoded chunk, and its exceptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Encoded {

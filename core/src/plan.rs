@@ -1,7 +1,7 @@
 //! A row of the product schedule × pipeline × codec.
 
 use crate::bound::{Bound, Scope, Spacing};
-use crate::codec::{CodecId, Loss};
+use crate::codec::{self, CodecId, Loss};
 use crate::element::DType;
 use crate::layout::Division;
 use crate::pipeline::{self, Pipeline};
@@ -47,6 +47,9 @@ pub struct Plan {
     /// The codec's own number, as the rate of one or how many bits another drops; 0 for its default
     /// ([`CodecId::setting`]).
     pub setting: u16,
+    /// How far apart the array's rows are, and its planes, in values; 0 if that is not known
+    /// ([`with_shape`](Plan::with_shape)).
+    pub strides: [u32; 2],
     /// The error allowed; `None`: no error (lossy codecs then store values as they are).
     pub bound: Option<Bound>,
     /// What the bound bounds.
@@ -90,6 +93,7 @@ impl Plan {
             pipeline: pipeline::RAW,
             codec: CodecId::Raw,
             setting: 0,
+            strides: [0; 2],
             bound: None,
             scope: Scope::PerOperand,
             spacing: Spacing::Widest,
@@ -189,6 +193,23 @@ impl Plan {
         self
     }
 
+    /// The same for an array of this shape, slowest dimension first, as `[8, 110, 64, 128]`. Codecs
+    /// that predict values from more than the one before ([`CodecId::Dense`]) look along its last
+    /// three dimensions. It changes no value, and ranks may say what they like.
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::{Bound, Plan, codec::CodecId};
+    ///
+    /// let plan = Plan::foldwire(Bound::Relative(1e-3)).with_codec(CodecId::Dense);
+    /// assert_eq!(plan.with_shape(&[110, 64, 128]).strides, [128, 64 * 128]);
+    /// ```
+    #[must_use]
+    pub fn with_shape(mut self, shape: &[usize]) -> Self {
+        self.strides = codec::strides(shape);
+        self
+    }
+
     /// The same within another bound.
     #[must_use]
     pub const fn with_bound(mut self, bound: Bound) -> Self {
@@ -284,6 +305,9 @@ impl fmt::Debug for Plan {
         write!(f, "{schedule} × {} × {}", self.pipeline.name, self.codec.name())?;
         if self.setting != 0 {
             write!(f, " at {}", self.setting)?;
+        }
+        if self.strides[0] != 0 {
+            write!(f, ", rows {} apart, planes {}", self.strides[0], self.strides[1])?;
         }
         write!(f, ", {:?} ({:?}, {:?})", self.bound, self.scope, self.spacing)?;
         write!(f, ", {:?}, sampling {:?}", self.division, self.sampling)?;

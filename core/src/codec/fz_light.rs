@@ -49,9 +49,9 @@ pub struct FzLight<T: Float, const STATIC: bool = false> {
     quantum: Quantum,
     max_operands: u32,
     /// For own values.
-    lattice: Lattice<T>,
+    pub(super) lattice: Lattice<T>,
     /// For partial results: the same, scaled by the weight of own values.
-    partial: Lattice<T>,
+    pub(super) partial: Lattice<T>,
     kernel: Kernel<T>,
     threads: Threads,
 }
@@ -123,7 +123,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
     }
 
     /// Parses an operand of a reduction and checks that it lies on our lattice.
-    fn operand<'a>(&self, src: &'a [u8]) -> Result<Stream<'a, T>, CodecError> {
+    pub(super) fn operand<'a>(&self, src: &'a [u8]) -> Result<Stream<'a, T>, CodecError> {
         let stream = Stream::parse(src)?;
         let ours = self.quantum.step();
         if stream.step.to_bits() != ours.to_bits() {
@@ -132,7 +132,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         Ok(stream)
     }
 
-    fn head_room(&self, a: u32, b: u32) -> Result<u32, CodecError> {
+    pub(super) fn head_room(&self, a: u32, b: u32) -> Result<u32, CodecError> {
         let operands = u64::from(a) + u64::from(b);
         match u32::try_from(operands) {
             Ok(sum) if sum <= self.max_operands => Ok(sum),
@@ -141,7 +141,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
     }
 
     /// A payload of so many operands.
-    const fn container(&self, operands: u32) -> Container {
+    pub(super) const fn container(&self, operands: u32) -> Container {
         let (dtype, step) = (T::DTYPE, self.quantum.step());
         Container { dtype, operands, step, max_chunk_len: max_chunk_len::<T> }
     }

@@ -1,7 +1,7 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
 use super::{
-    Codec, CuSzp, Demote, FzLight, FzStatic, Lossless, Mpc, OmpSzp, Raw, Szx, Truncate,
+    Codec, CuSzp, Demote, Dense, FzLight, FzStatic, Lossless, Mpc, OmpSzp, Raw, Szx, Truncate,
     TruncateXor, XorLz, ZfpRate,
 };
 use crate::bound::Quantum;
@@ -25,6 +25,8 @@ pub struct CodecParams {
     pub(crate) max_operands: u32,
     pub(crate) averages: bool,
     pub(crate) setting: u16,
+    /// How far apart rows are, and planes; 0 if that is not known.
+    pub(crate) strides: [u32; 2],
     pub(crate) level: Level,
     pub(crate) threads: Threads,
 }
@@ -34,7 +36,15 @@ impl CodecParams {
     #[must_use]
     pub fn new(quantum: Quantum) -> Self {
         let (level, threads) = (Level::best(), Threads::default());
-        Self { quantum, max_operands: 1, averages: false, setting: 0, level, threads }
+        Self {
+            quantum,
+            max_operands: 1,
+            averages: false,
+            setting: 0,
+            strides: [0; 2],
+            level,
+            threads,
+        }
     }
 
     /// For sums of at most so many operands: the group's size.
@@ -56,6 +66,17 @@ impl CodecParams {
         Self { setting, ..self }
     }
 
+    /// Of arrays, or parts of arrays, of this shape, slowest dimension first: as
+    /// [`Plan::with_shape`](crate::Plan::with_shape).
+    #[must_use]
+    pub fn with_shape(self, shape: &[usize]) -> Self {
+        self.with_strides(strides(shape))
+    }
+
+    pub(crate) const fn with_strides(self, strides: [u32; 2]) -> Self {
+        Self { strides, ..self }
+    }
+
     /// On these threads.
     #[must_use]
     pub const fn on(self, threads: Threads) -> Self {
@@ -66,6 +87,25 @@ impl CodecParams {
     #[must_use]
     pub const fn at(self, level: Level) -> Self {
         Self { level, ..self }
+    }
+}
+
+/// How far apart the rows of an array of this shape are, and its planes; 0 where it has none, or
+/// they are farther apart than any codec looks.
+pub(crate) fn strides(shape: &[usize]) -> [u32; 2] {
+    let mut sizes = shape.iter().rev().filter(|size| **size > 1);
+    let mut stride = Some(1_u32);
+    let mut next = || {
+        let size = sizes.next().and_then(|&size| u32::try_from(size).ok())?;
+        stride = stride.and_then(|stride| stride.checked_mul(size));
+        stride
+    };
+    let steps = [next(), next()];
+    // What is left is how many there are of the largest.
+    match (steps, sizes.next()) {
+        ([row, plane], Some(_)) => [row.unwrap_or(0), plane.unwrap_or(0)],
+        ([row, Some(_)], None) => [row.unwrap_or(0), 0],
+        _ => [0; 2],
     }
 }
 
@@ -282,6 +322,9 @@ codecs! {
     FzLight = 1, "fz-light", Properties { is_homomorphic: true, types: Types::Floats, ..BOUNDED };
     /// The same, added by unpacking and packing all blocks: hZCCL's baseline.
     FzStatic = 11, "fz-static", Self::FzLight.properties();
+    /// The values of fz-light in fewer bytes, by prediction and Huffman codes; reduces without
+    /// decoding to floats.
+    Dense = 14, "dense", Properties { is_homomorphic: true, ..BOUNDED };
     /// The low bits of each value dropped: as many as its setting says, by default half of them.
     Truncate = 2, "truncate", TRUNCATING;
     /// `f64` as `f32`.

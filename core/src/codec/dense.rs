@@ -1,0 +1,419 @@
+//! The lattice of fZ-light in fewer bytes: prediction in up to three dimensions, and codes of as
+//! many bits as what is left over is worth.
+//!
+//! Values become the codes that [`FzLight`] gives them, so sums are exact here too, and decoded
+//! values are the same, bit for bit. What is different is how codes become bytes:
+//!
+//! 1. of each chunk the predictor is chosen that leaves the least over: the code before, that of
+//!    the row before, that of the plane before, or several of them (`window.rs`);
+//! 2. what is left over of a block of 32 is divided into low bits, stored as they are, and high
+//!    parts, of which pairs have a Huffman code (`chunk.rs`, `huffman.rs`).
+//!
+//! Everything is said in the payload, so ranks need not agree on predictors. Chunks depend on those
+//! before them: one thread reads and writes them in order, and reductions go by codes, not by
+//! what is left over. Cost: a window of 16,384 codes for each payload that is read or written, on
+//! the stack.
+
+mod chunk;
+mod codes;
+mod huffman;
+mod stream;
+mod window;
+
+use super::chunked::{self, Container, Stream};
+use super::{
+    BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, FzLight, Homomorphic,
+    Values, Written, operate, operate_own,
+};
+use crate::element::Float;
+use crate::kernel::at_level::{Task, run};
+use crate::kernel::{CHUNK, Lattice, Level, Scale};
+use crate::op::{LatticeOp, Op};
+use codes::{Exceptions, dequantise, quantise};
+use stream::{Reader, Writer, max_chunk_len};
+pub(crate) use window::Strides;
+
+/// The codec for one lattice, group size and shape.
+#[derive(Clone, Copy, Debug)]
+pub struct Dense<T: Float> {
+    fz: FzLight<T>,
+    strides: Strides,
+    level: Level,
+}
+
+impl<T: Float> Dense<T> {
+    pub(crate) fn from_params(params: &CodecParams) -> Self {
+        let [row, plane] = params.strides;
+        let strides = Strides::within(row, plane);
+        Self { fz: FzLight::from_params(params), strides, level: params.level }
+    }
+
+    fn container(&self, operands: u32) -> Container {
+        Container { max_chunk_len: max_chunk_len::<T>, ..self.fz.container(operands) }
+    }
+
+    fn reader<'a>(&self, stream: Stream<'a, T>) -> Reader<'a, T> {
+        Reader::new(stream, self.level)
+    }
+
+    /// Writes a payload of which `fill(index, codes, exceptions)` makes the codes of each chunk, and
+    /// `done` sees what they have become.
+    fn write(
+        &self,
+        operands: u32,
+        n_values: usize,
+        dst: &mut [u8],
+        mut fill: impl FnMut(usize, &mut [T::Bits], &mut Exceptions<T>) -> Result<(), CodecError>,
+        mut done: impl FnMut(usize, &[T::Bits], &Exceptions<T>),
+    ) -> Result<Written, CodecError> {
+        let mut writer = Writer::new(self.strides, self.level);
+        let mut exceptions = Exceptions::none();
+        self.container(operands).write(n_values, (), dst, |index, (), dst| {
+            exceptions.clear();
+            fill(index, writer.next(chunked::chunk_len(n_values, index)), &mut exceptions)?;
+            let n_bytes = writer.write(&exceptions, dst);
+            done(index, writer.codes(), &exceptions);
+            let (verbatim, n_exceptions) = exceptions.counts();
+            let blocks = BlockStats {
+                verbatim: verbatim.into(),
+                exceptions: n_exceptions.into(),
+                ..BlockStats::default()
+            };
+            Ok(Written { n_bytes, blocks })
+        })
+    }
+
+    /// Writes values that `give` gives, on this lattice.
+    fn write_values(
+        &self,
+        lattice: &Lattice<T>,
+        n_values: usize,
+        fill: &mut Fill<'_, T>,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let mut buffer = [T::ZERO; CHUNK];
+        let fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
+            let values = &mut buffer[..codes.len()];
+            fill(index * CHUNK, values)?;
+            run(self.level, Quantise { values, lattice, codes, exceptions });
+            Ok(())
+        };
+        self.write(1, n_values, dst, fill, |_, _, _| ())
+    }
+
+    /// Writes these values, on this lattice.
+    fn write_slice(
+        &self,
+        lattice: &Lattice<T>,
+        src: &[T],
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
+            let values = &src[index * CHUNK..][..codes.len()];
+            run(self.level, Quantise { values, lattice, codes, exceptions });
+            Ok(())
+        };
+        self.write(1, src.len(), dst, fill, |_, _, _| ())
+    }
+
+    /// Frame ⊕ own values → frame, and the output, if there is one, divided by its divisor.
+    fn fold_to(
+        &self,
+        op: LatticeOp,
+        src: &[u8],
+        mut values: Values<'_, T>,
+        scale: Option<&Scale<T>>,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let stream = self.fz.operand(src)?;
+        stream.expect_values(values.local().len())?;
+        let operands = self.fz.head_room(stream.operands, 1)?;
+        let mut reader = self.reader(stream);
+        let values = core::cell::RefCell::new(&mut values);
+        let lattice = &self.fz.lattice;
+        let fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
+            reader.read()?;
+            let values = values.borrow();
+            let values = &values.local()[index * CHUNK..][..codes.len()];
+            run(self.level, Quantise { values, lattice, codes, exceptions });
+            self.join(op, &reader, codes, exceptions);
+            Ok(())
+        };
+        let done = |index: usize, codes: &[T::Bits], exceptions: &Exceptions<T>| {
+            if let Some(scale) = scale {
+                let mut values = values.borrow_mut();
+                let values = &mut values.output()[index * CHUNK..][..codes.len()];
+                run(self.level, Dequantise { codes, exceptions, scale, values });
+            }
+        };
+        self.write(operands, stream.n_values, dst, fill, done)
+    }
+
+    /// codes ← the reader's chunk ⊕ codes.
+    fn join(
+        &self,
+        op: LatticeOp,
+        reader: &Reader<'_, T>,
+        codes: &mut [T::Bits],
+        exceptions: &mut Exceptions<T>,
+    ) {
+        if !(exceptions.is_empty() && reader.exceptions.is_empty()) {
+            let others = (reader.codes(), &reader.exceptions);
+            exceptions.join(codes, others, op, &self.fz.lattice);
+        }
+        run(self.level, Operate::<T> { op, codes, others: reader.codes() });
+    }
+
+    /// Decodes chunk by chunk, in order, to `take(start, values)`.
+    fn read_all(
+        &self,
+        stream: Stream<'_, T>,
+        n_values: usize,
+        divisor: u32,
+        mut take: impl FnMut(usize, &[T]),
+    ) -> Result<(), DecodeError> {
+        let scale = Scale::new(stream.step, divisor, self.fz.lattice.weight);
+        let mut reader = self.reader(stream);
+        let mut buffer = [T::ZERO; CHUNK];
+        for start in (0..n_values).step_by(CHUNK) {
+            reader.read()?;
+            let values = &mut buffer[..reader.codes().len()];
+            self.values(&reader, &scale, values);
+            take(start, &values[..values.len().min(n_values - start)]);
+        }
+        Ok(())
+    }
+
+    fn values(&self, reader: &Reader<'_, T>, scale: &Scale<T>, values: &mut [T]) {
+        let (codes, exceptions) = (reader.codes(), &reader.exceptions);
+        run(self.level, Dequantise { codes, exceptions, scale, values });
+    }
+}
+
+impl<T: Float> Codec<T> for Dense<T> {
+    fn id(&self) -> CodecId {
+        CodecId::Dense
+    }
+
+    fn max_encoded_len(&self, n_values: usize) -> Option<usize> {
+        chunked::max_len(n_values, max_chunk_len::<T>)
+    }
+
+    fn weight(&self) -> T {
+        self.fz.weight()
+    }
+
+    fn n_values(&self, src: &[u8]) -> Result<usize, DecodeError> {
+        Ok(Stream::<T>::parse(src)?.n_values)
+    }
+
+    fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
+        self.write_slice(&self.fz.lattice, src, dst)
+    }
+
+    fn encode_partial(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
+        self.write_slice(&self.fz.partial, src, dst)
+    }
+
+    fn encode_with(
+        &self,
+        n_values: usize,
+        fill: &mut Fill<'_, T>,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        self.write_values(&self.fz.partial, n_values, fill, dst)
+    }
+
+    fn decode_from(
+        &self,
+        src: &[u8],
+        start: usize,
+        divisor: u32,
+        dst: &mut [T],
+    ) -> Result<(), DecodeError> {
+        let end = start + dst.len();
+        let stream = Stream::<T>::with_values(src, end)?;
+        self.read_all(stream, end, divisor, |at, values| {
+            if at >= start {
+                dst[at - start..][..values.len()].copy_from_slice(values);
+            }
+        })
+    }
+
+    fn decode(&self, src: &[u8], divisor: u32, dst: &mut [T]) -> Result<(), DecodeError> {
+        let stream = Stream::<T>::parse(src)?;
+        stream.expect_values(dst.len())?;
+        let scale = Scale::new(stream.step, divisor, self.fz.lattice.weight);
+        let mut reader = self.reader(stream);
+        for values in dst.chunks_mut(CHUNK) {
+            reader.read()?;
+            self.values(&reader, &scale, values);
+        }
+        Ok(())
+    }
+
+    fn reduce(&self, op: &Op<'_, T>, src: &[u8], acc: &mut [T]) -> Result<(), DecodeError> {
+        let stream = Stream::<T>::parse(src)?;
+        stream.expect_values(acc.len())?;
+        self.read_all(stream, acc.len(), 1, |at, values| {
+            operate(op, &mut acc[at..at + values.len()], values);
+        })
+    }
+
+    fn fold(
+        &self,
+        op: &Op<'_, T>,
+        src: &[u8],
+        local: &[T],
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        match op.on_lattice() {
+            Some(op) => {
+                let values = Values::Apart { local, output: &mut [] };
+                self.fold_to(op, src, values, None, dst)
+            }
+            None => self.refold(op, src, local, dst),
+        }
+    }
+
+    fn fold_store(
+        &self,
+        op: &Op<'_, T>,
+        src: &[u8],
+        mut values: Values<'_, T>,
+        divisor: u32,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        self.expect_values(src, values.output().len())?;
+        let Some(op) = op.on_lattice() else {
+            let written = self.refold(op, src, values.local(), dst)?;
+            self.decode(&dst[..written.n_bytes], divisor, values.output())?;
+            return Ok(written);
+        };
+        let scale = Scale::new(self.fz.quantum().step(), divisor, self.fz.lattice.weight);
+        self.fold_to(op, src, values, Some(&scale), dst)
+    }
+
+    fn refold(
+        &self,
+        op: &Op<'_, T>,
+        src: &[u8],
+        local: &[T],
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let stream = Stream::<T>::parse(src)?;
+        stream.expect_values(local.len())?;
+        let scale = Scale::new(stream.step, 1, self.fz.lattice.weight);
+        let mut reader = self.reader(stream);
+        let mut fill = |start: usize, out: &mut [T]| {
+            reader.read()?;
+            self.values(&reader, &scale, out);
+            operate_own(op, out, &local[start..start + out.len()], self.weight());
+            Ok(())
+        };
+        self.encode_with(local.len(), &mut fill, dst)
+    }
+
+    fn recode(&self, src: &[u8], n_values: usize, dst: &mut [u8]) -> Result<Written, CodecError> {
+        let stream = Stream::<T>::parse(src)?;
+        stream.expect_values(n_values)?;
+        let scale = Scale::new(stream.step, 1, self.fz.lattice.weight);
+        let mut reader = self.reader(stream);
+        let mut fill = |_: usize, out: &mut [T]| {
+            reader.read()?;
+            self.values(&reader, &scale, out);
+            Ok(())
+        };
+        self.encode_with(n_values, &mut fill, dst)
+    }
+
+    fn homomorphic(&self) -> Option<&dyn Homomorphic<T>> {
+        Some(self)
+    }
+}
+
+impl<T: Float> Homomorphic<T> for Dense<T> {
+    fn combine(
+        &self,
+        op: &Op<'_, T>,
+        left_src: &[u8],
+        right_src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let (a, b) = (self.fz.operand(left_src)?, self.fz.operand(right_src)?);
+        b.expect_values(a.n_values)?;
+        let (mut left, mut right) = (self.reader(a), self.reader(b));
+        let Some(lattice_op) = op.on_lattice() else {
+            let scale = Scale::new(a.step, 1, self.fz.lattice.weight);
+            let mut fill = |_: usize, out: &mut [T]| {
+                let other = &mut [T::ZERO; CHUNK][..out.len()];
+                left.read()?;
+                right.read()?;
+                self.values(&left, &scale, out);
+                self.values(&right, &scale, other);
+                operate(op, out, other);
+                Ok(())
+            };
+            return self.encode_with(a.n_values, &mut fill, dst);
+        };
+        let operands = self.fz.head_room(a.operands, b.operands)?;
+        let fill = |_: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
+            left.read()?;
+            right.read()?;
+            codes.copy_from_slice(right.codes());
+            if !right.exceptions.is_empty() {
+                exceptions.clone_from(&right.exceptions);
+            }
+            self.join(lattice_op, &left, codes, exceptions);
+            Ok(())
+        };
+        self.write(operands, a.n_values, dst, fill, |_, _, _| ())
+    }
+}
+
+struct Quantise<'a, T: Float> {
+    values: &'a [T],
+    lattice: &'a Lattice<T>,
+    codes: &'a mut [T::Bits],
+    exceptions: &'a mut Exceptions<T>,
+}
+
+impl<T: Float> Task for Quantise<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        quantise(self.values, self.lattice, self.codes, self.exceptions);
+    }
+}
+
+struct Dequantise<'a, T: Float> {
+    codes: &'a [T::Bits],
+    exceptions: &'a Exceptions<T>,
+    scale: &'a Scale<T>,
+    values: &'a mut [T],
+}
+
+impl<T: Float> Task for Dequantise<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        dequantise(self.codes, self.exceptions, self.scale, self.values);
+    }
+}
+
+struct Operate<'a, T: Float> {
+    op: LatticeOp,
+    codes: &'a mut [T::Bits],
+    others: &'a [T::Bits],
+}
+
+impl<T: Float> Task for Operate<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        codes::operate::<T>(self.op, self.codes, self.others);
+    }
+}

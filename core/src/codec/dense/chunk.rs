@@ -1,0 +1,408 @@
+//! What a predictor left over of a chunk, as bits, and back.
+//!
+//! ```text
+//! lengths    4 × u16            bytes of each of the four streams
+//! classes    bits               one for each block of 32: 0 if nothing is left over, else 1 + k
+//! low bits   4·k bytes a block  the k low bits of each number
+//! streams                       pairs of the high parts, as `huffman` has them: of each block that
+//!                               has a class the first eight numbers in the first stream, …
+//! escapes                       of each magnitude of 7: how much larger it is, 7 bits a byte
+//! ```
+//!
+//! A number is h·2^k + low − 2^(k−1), rounded, so that a small number has h = 0. k follows the
+//! block's mean, so that h is small and the same few pairs are frequent whatever the numbers; what
+//! is left over of smooth and of rough regions has one code. Four streams, because a reader knows
+//! where a code begins only when it has read the one before.
+
+use super::huffman::{Decoder, ESCAPE, Encoder, PAIRS, SIGN};
+use super::window::magnitude;
+use crate::element::sealed::Word;
+use crate::kernel::{BLOCK, BLOCKS, CHUNK};
+
+/// How often pairs of magnitudes were in a chunk.
+pub(super) type Counts = [u32; PAIRS];
+
+const STREAMS: usize = 4;
+/// Bytes of the lengths of streams.
+const LENGTHS: usize = 2 * STREAMS;
+/// Numbers of a block in each stream.
+const SHARE: usize = BLOCK / STREAMS;
+/// Most bytes of a stream, and the reach of the last write.
+const STREAM_BYTES: usize = BLOCKS * SHARE / 2 * super::huffman::MAX_BITS as usize / 8 + 8;
+/// Largest k: so many bits, and those of a byte begun, are in a word.
+const MAX_SHIFT: u32 = 56;
+
+/// Writes bits, low ones first.
+struct BitWriter<'a> {
+    dst: &'a mut [u8],
+    at: usize,
+    bits: u64,
+    n_bits: u32,
+}
+
+impl<'a> BitWriter<'a> {
+    fn new(dst: &'a mut [u8], at: usize) -> Self {
+        Self { dst, at, bits: 0, n_bits: 0 }
+    }
+
+    /// Writes at most 56 bits; `None` if there is no room.
+    #[inline(always)]
+    fn put(&mut self, bits: u64, n_bits: u32) -> Option<()> {
+        self.bits |= bits << self.n_bits;
+        self.n_bits += n_bits;
+        *self.dst.get_mut(self.at..)?.first_chunk_mut()? = self.bits.to_le_bytes();
+        self.at += (self.n_bits / 8) as usize;
+        self.bits >>= self.n_bits & !7;
+        self.n_bits &= 7;
+        Some(())
+    }
+
+    /// Where the next byte begins; what is left of the last one is 0.
+    fn end(&self) -> usize {
+        self.at + usize::from(self.n_bits > 0)
+    }
+}
+
+/// 57 bits at least from place `bit` on.
+#[inline(always)]
+fn bits_at(src: &[u8], bit: usize) -> Option<u64> {
+    let word = src.get(bit / 8..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*word) >> (bit % 8))
+}
+
+/// The block's class.
+#[inline(always)]
+fn class_of<B: Word>(block: &[B]) -> u8 {
+    let (mut largest, mut sum) = (B::ZERO, B::ZERO);
+    for &number in block {
+        let magnitude = magnitude(number);
+        largest = largest.max(magnitude);
+        sum = sum.plus(magnitude);
+    }
+    let n_bits = B::BITS - largest.leading_zeros();
+    if n_bits == 0 {
+        return 0;
+    }
+    let shift = if n_bits > B::BITS - 6 {
+        // The sum may have overflowed.
+        n_bits - 2
+    } else {
+        // Without the largest, which may be alone: the mean of h is at most 50 / 31.
+        let rest = sum.minus(largest).to_u64();
+        u64::BITS - (rest.saturating_sub(1) / 50).leading_zeros()
+    };
+    1 + shift.min(MAX_SHIFT) as u8
+}
+
+/// Writes each block's class as it differs from the one before; 0 before the first is 1.
+fn put_classes(classes: &[u8], dst: &mut [u8], at: usize) -> Option<usize> {
+    let mut writer = BitWriter::new(dst, at);
+    let mut before = 1;
+    for &class in classes {
+        match class.wrapping_sub(before) {
+            0 => writer.put(0, 1)?,
+            1 => writer.put(0b001, 3)?,
+            u8::MAX => writer.put(0b101, 3)?,
+            _ => writer.put(0b11 | u64::from(class) << 2, 8)?,
+        }
+        before = class;
+    }
+    Some(writer.end())
+}
+
+/// Inverse of [`put_classes`].
+fn take_classes<B: Word>(classes: &mut [u8], src: &[u8], at: usize) -> Option<usize> {
+    let (mut bit, mut before) = (8 * at, 1_u8);
+    for class in classes {
+        let bits = bits_at(src, bit)?;
+        let n_bits;
+        (before, n_bits) = match bits & 7 {
+            0b001 => (before.checked_add(1)?, 3),
+            0b101 => (before.checked_sub(1)?, 3),
+            0b011 | 0b111 => ((bits >> 2 & 63) as u8, 8),
+            _ => (before, 1),
+        };
+        if u32::from(before) > 1 + MAX_SHIFT.min(B::BITS - 2) {
+            return None;
+        }
+        *class = before;
+        bit += n_bits;
+    }
+    (bit % 8 == 0 || bits_at(src, bit)? & ((1 << (8 - bit % 8)) - 1) == 0)
+        .then_some(bit.div_ceil(8))
+}
+
+/// The part above `shift` bits of a number to which half of those was added, with its sign.
+#[inline(always)]
+fn above<B: Word>(sum: B, shift: u32) -> B {
+    let sign = B::from_u64(1) << (B::BITS - 1);
+    ((sum ^ sign) >> shift).minus(sign >> shift)
+}
+
+/// Runs of neighbouring blocks of one class: the class, and the first block and the one behind.
+fn runs(classes: &[u8]) -> impl Iterator<Item = (u8, usize, usize)> {
+    let mut end = 0;
+    classes.chunk_by(|a, b| a == b).map(move |run| {
+        end += run.len();
+        (run[0], end - run.len(), end)
+    })
+}
+
+/// Writes the numbers, whole blocks of them; into how many bytes. `None` if there is no room, and
+/// then they would take more than as they are.
+#[inline(always)]
+pub(super) fn write<B: Word>(
+    numbers: &[B],
+    encoder: &Encoder,
+    counts: Option<&mut Counts>,
+    dst: &mut [u8],
+) -> Option<usize> {
+    let mut classes = [0; BLOCKS];
+    let classes = &mut classes[..numbers.len() / BLOCK];
+    for (class, block) in classes.iter_mut().zip(numbers.chunks_exact(BLOCK)) {
+        *class = class_of(block);
+    }
+    let mut at = put_classes(classes, dst, LENGTHS)?;
+    let mut nibbles = [0; CHUNK];
+    let mut has_escapes = false;
+    for (class, first, end) in runs(classes).filter(|(class, ..)| *class > 0) {
+        let shift = u32::from(class - 1);
+        let half = B::from_u64(1 << shift >> 1);
+        let numbers = &numbers[first * BLOCK..end * BLOCK];
+        let nibbles = &mut nibbles[first * BLOCK..end * BLOCK];
+        let mut largest = B::ZERO;
+        for (nibble, number) in nibbles.iter_mut().zip(numbers) {
+            let high = above(number.plus(half), shift);
+            let magnitude = magnitude(high);
+            largest = largest.max(magnitude);
+            let sign = (high >> (B::BITS - 1)).to_u64() as u8 * SIGN;
+            *nibble = magnitude.min(B::from_u64(ESCAPE.into())).to_u64() as u8 | sign;
+        }
+        has_escapes |= largest >= B::from_u64(ESCAPE.into());
+        if shift > 0 {
+            at = put_low(numbers, half, shift, dst, at)?;
+        }
+    }
+    let mut streams = [[0; STREAM_BYTES]; STREAMS];
+    let [a, b, c, d] = &mut streams;
+    let mut writers = [a, b, c, d].map(|stream| BitWriter::new(stream, 0));
+    let coded = |nibbles: &[u8; CHUNK], block: usize| -> [u8; BLOCK] {
+        core::array::from_fn(|i| nibbles[block * BLOCK + i])
+    };
+    for block in (0..classes.len()).filter(|block| classes[*block] > 0) {
+        let block = coded(&nibbles, block);
+        for (writer, share) in writers.iter_mut().zip(block.as_chunks::<SHARE>().0) {
+            let (mut bits, mut n_bits) = (0, 0);
+            for pair in share.as_chunks::<2>().0 {
+                let (code, n_code) = encoder.code(pair[0], pair[1]);
+                bits |= code << n_bits;
+                n_bits += n_code;
+            }
+            writer.put(bits, n_bits)?;
+        }
+    }
+    let lens = writers.map(|writer| writer.end());
+    for (i, (stream, len)) in streams.iter().zip(lens).enumerate() {
+        dst[2 * i..2 * i + 2].copy_from_slice(&(len as u16).to_le_bytes());
+        dst.get_mut(at..at + len)?.copy_from_slice(&stream[..len]);
+        at += len;
+    }
+    if has_escapes {
+        for (i, nibbles) in nibbles.as_chunks::<BLOCK>().0[..classes.len()].iter().enumerate() {
+            if escapes(nibbles) {
+                let block = &numbers[i * BLOCK..(i + 1) * BLOCK];
+                at = put_escapes(block, u32::from(classes[i] - 1), dst, at)?;
+            }
+        }
+    }
+    if let Some(counts) = counts {
+        for block in (0..classes.len()).filter(|block| classes[*block] > 0) {
+            count(coded(&nibbles, block), counts);
+        }
+    }
+    Some(at)
+}
+
+/// Counts a block's pairs.
+fn count(nibbles: [u8; BLOCK], counts: &mut Counts) {
+    for pair in nibbles.as_chunks::<2>().0 {
+        counts[usize::from(pair[0] % SIGN | (pair[1] % SIGN) << 3)] += 1;
+    }
+}
+
+/// Writes the low bits of blocks of one class.
+#[inline(always)]
+fn put_low<B: Word>(
+    numbers: &[B],
+    half: B,
+    shift: u32,
+    dst: &mut [u8],
+    at: usize,
+) -> Option<usize> {
+    let mask = (1 << shift) - 1;
+    let low = |number: B| number.plus(half).to_u64() & mask;
+    let mut writer = BitWriter::new(dst, at);
+    // Of eight numbers the bits fill whole bytes.
+    if shift <= 7 {
+        for eight in numbers.as_chunks::<8>().0 {
+            let mut bits = 0;
+            for (i, &number) in eight.iter().enumerate() {
+                bits |= low(number) << (i as u32 * shift);
+            }
+            writer.put(bits, 8 * shift)?;
+        }
+    } else {
+        for &number in numbers {
+            writer.put(low(number), shift)?;
+        }
+    }
+    Some(writer.end())
+}
+
+/// Whether a number of four bits says that it is larger than it can say.
+#[inline(always)]
+fn escapes(nibbles: &[u8; BLOCK]) -> bool {
+    nibbles.iter().fold(false, |any, nibble| any | (nibble % SIGN == ESCAPE))
+}
+
+/// Writes how much larger than 7 the magnitudes of a block are that are so large.
+#[inline(always)]
+fn put_escapes<B: Word>(block: &[B], shift: u32, dst: &mut [u8], mut at: usize) -> Option<usize> {
+    let half = B::from_u64(1 << shift >> 1);
+    for &number in block {
+        let magnitude = magnitude(above(number.plus(half), shift)).to_u64();
+        let Some(mut more) = magnitude.checked_sub(ESCAPE.into()) else { continue };
+        while more > 127 {
+            *dst.get_mut(at)? = more as u8 | 128;
+            (more, at) = (more >> 7, at + 1);
+        }
+        *dst.get_mut(at)? = more as u8;
+        at += 1;
+    }
+    Some(at)
+}
+
+/// Reads numbers from `src[..len]`, which has eight bytes more at least; how many bytes they took.
+/// `None` if no writer wrote it.
+#[inline(always)]
+pub(super) fn read<B: Word>(
+    src: &[u8],
+    len: usize,
+    decoder: &Decoder,
+    counts: Option<&mut Counts>,
+    numbers: &mut [B],
+) -> Option<usize> {
+    let lengths: &[u8; LENGTHS] = src[..len].first_chunk()?;
+    let mut classes = [0; BLOCKS];
+    let classes = &mut classes[..numbers.len() / BLOCK];
+    let low_at = take_classes::<B>(classes, src, LENGTHS)?;
+    let n_low: usize = classes.iter().map(|class| 4 * usize::from(class.saturating_sub(1))).sum();
+    let mut ends = [low_at + n_low; STREAMS + 1];
+    for (i, len) in lengths.as_chunks().0.iter().enumerate() {
+        ends[i + 1] = ends[i] + usize::from(u16::from_le_bytes(*len));
+    }
+    let mut at = ends[STREAMS];
+    if at > len {
+        return None;
+    }
+    let mut high = [0_u8; CHUNK];
+    let mut bits: [usize; STREAMS] = core::array::from_fn(|i| 8 * ends[i]);
+    let (blocks, _) = high.as_chunks_mut::<BLOCK>();
+    for (_, block) in classes.iter().zip(blocks).filter(|(class, _)| **class > 0) {
+        for (bit, share) in bits.iter_mut().zip(block.as_chunks_mut::<SHARE>().0) {
+            let mut word = bits_at(src, *bit)?;
+            for to in share.as_chunks_mut::<2>().0 {
+                let (pair, n_bits) = decoder.pair(word);
+                *to = pair;
+                word >>= n_bits;
+                *bit += n_bits as usize;
+            }
+        }
+    }
+    if (1..=STREAMS).any(|i| bits[i - 1].div_ceil(8) != ends[i]) {
+        return None;
+    }
+    let mut low_at = low_at;
+    for (class, first, end) in runs(classes) {
+        let (from, to) = (first * BLOCK, end * BLOCK);
+        let numbers = &mut numbers[from..to];
+        let high = &high[from..to];
+        let Some(shift) = class.checked_sub(1).map(u32::from) else {
+            numbers.fill(B::ZERO);
+            continue;
+        };
+        let mut has_escapes = false;
+        for (number, &high) in numbers.iter_mut().zip(high) {
+            has_escapes |= (high as i8).unsigned_abs() == ESCAPE;
+            *number = B::from_u64(i64::from(high as i8) as u64) << shift;
+        }
+        if has_escapes {
+            let blocks = high.as_chunks::<BLOCK>().0.iter().zip(numbers.chunks_mut(BLOCK));
+            for (high, numbers) in blocks {
+                if escapes(&high.map(|byte| (byte as i8).unsigned_abs())) {
+                    at = take_escapes(high, shift, &src[..len], at, numbers)?;
+                }
+            }
+        }
+        if shift > 0 {
+            take_low(numbers, shift, src, low_at)?;
+            low_at += numbers.len() / 8 * shift as usize;
+        }
+    }
+    if let Some(counts) = counts {
+        for (block, _) in high.as_chunks::<BLOCK>().0.iter().zip(&*classes).filter(|(_, c)| **c > 0)
+        {
+            count(block.map(|byte| (byte as i8).unsigned_abs()), counts);
+        }
+    }
+    (at <= len).then_some(at)
+}
+
+/// Adds the low bits of blocks of one class to their numbers, less half of what they may be.
+#[inline(always)]
+fn take_low<B: Word>(numbers: &mut [B], shift: u32, src: &[u8], at: usize) -> Option<()> {
+    let half = B::from_u64(1 << shift >> 1);
+    let mask = (1 << shift) - 1;
+    let groups = numbers.as_chunks_mut::<8>().0.iter_mut();
+    for (group, eight) in groups.enumerate() {
+        let at = at + group * shift as usize;
+        let bits = if shift <= 7 { bits_at(src, 8 * at)? } else { 0 };
+        for (i, number) in eight.iter_mut().enumerate() {
+            let bit = i * shift as usize;
+            let bits = if shift <= 7 { bits >> bit } else { bits_at(src, 8 * at + bit)? };
+            *number = number.plus(B::from_u64(bits & mask)).minus(half);
+        }
+    }
+    Some(())
+}
+
+/// Reads how much larger those numbers of a block are that could not be said.
+#[inline(always)]
+fn take_escapes<B: Word>(
+    high: &[u8; BLOCK],
+    shift: u32,
+    src: &[u8],
+    mut at: usize,
+    numbers: &mut [B],
+) -> Option<usize> {
+    for (number, &high) in numbers.iter_mut().zip(high) {
+        if (high as i8).unsigned_abs() != ESCAPE {
+            continue;
+        }
+        let mut more = 0;
+        for place in (0..).step_by(7) {
+            let byte = *src.get(at)?;
+            at += 1;
+            if place >= u64::BITS {
+                return None;
+            }
+            more |= u64::from(byte & 127) << place;
+            if byte < 128 {
+                break;
+            }
+        }
+        let more = B::from_u64(more) << shift;
+        *number = if (high as i8) < 0 { number.minus(more) } else { number.plus(more) };
+    }
+    Some(at)
+}

@@ -1,0 +1,318 @@
+//! The codes of a chunk's values, and the exceptions among them.
+
+use crate::element::Float;
+use crate::element::sealed::{Wide, Word};
+use crate::kernel::{BLOCK, BLOCKS, CHUNK, Code, Lattice, Scale};
+use crate::op::{self, LatticeOp};
+
+/// The values of a chunk that are on no lattice.
+#[derive(Clone, Debug)]
+pub(super) struct Exceptions<T> {
+    /// Of each block bit i: value i is one.
+    masks: [u32; BLOCKS],
+    /// Exceptions at their places, and anything.
+    values: [T; CHUNK],
+    /// Blocks that may have some.
+    n_blocks: usize,
+}
+
+impl<T: Float> Exceptions<T> {
+    pub(super) fn none() -> Self {
+        Self { masks: [0; BLOCKS], values: [T::ZERO; CHUNK], n_blocks: 0 }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.masks[..self.n_blocks].fill(0);
+        self.n_blocks = 0;
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.n_blocks == 0
+    }
+
+    /// Blocks that have some, and exceptions.
+    pub(super) fn counts(&self) -> (u32, u32) {
+        let masks = &self.masks[..self.n_blocks];
+        let n_blocks = masks.iter().filter(|mask| **mask > 0).count();
+        (n_blocks as u32, masks.iter().map(|mask| mask.count_ones()).sum())
+    }
+
+    /// Makes a value one.
+    fn set(&mut self, at: usize, value: T) {
+        self.masks[at / BLOCK] |= 1 << (at % BLOCK);
+        self.values[at] = value;
+        self.n_blocks = self.n_blocks.max(at / BLOCK + 1);
+    }
+
+    fn has(&self, at: usize) -> bool {
+        self.masks[at / BLOCK] >> (at % BLOCK) & 1 == 1
+    }
+
+    /// Their places, in order.
+    fn places(&self) -> impl Iterator<Item = usize> {
+        places(&self.masks[..self.n_blocks])
+    }
+
+    /// The first of so many values that is none.
+    pub(super) fn first_code(&self, n_values: usize) -> Option<usize> {
+        (0..n_values).find(|&at| !self.has(at))
+    }
+
+    /// Gives each exception the code before it, the first of all this one.
+    pub(super) fn hold(&self, codes: &mut [T::Bits], first: T::Bits) {
+        for at in self.places() {
+            codes[at] = if at == 0 { first } else { codes[at - 1] };
+        }
+    }
+
+    /// Values ⊕ others, of which these are the exceptions and `codes` the codes, and which in turn
+    /// become those of the result: where either is an exception the result is one, of values that
+    /// partial results are decoded to.
+    pub(super) fn join(
+        &mut self,
+        codes: &mut [T::Bits],
+        others: (&[T::Bits], &Self),
+        op: LatticeOp,
+        lattice: &Lattice<T>,
+    ) {
+        let step = lattice.step * lattice.weight.widen();
+        let mut masks = [0; BLOCKS];
+        let n_blocks = self.n_blocks.max(others.1.n_blocks);
+        for (mask, (ours, theirs)) in masks.iter_mut().zip(self.masks.iter().zip(others.1.masks)) {
+            *mask = ours | theirs;
+        }
+        for at in places(&masks[..n_blocks]) {
+            let value = |all: &Self, codes: &[T::Bits]| {
+                if all.has(at) { all.values[at] } else { value_of::<T>(codes[at], step) }
+            };
+            let (a, b) = (value(others.1, others.0), value(self, codes));
+            let result = match op {
+                LatticeOp::Sum => op::sum(a, b),
+                LatticeOp::Min => op::minimum(a, b),
+                LatticeOp::Max => op::maximum(a, b),
+            };
+            self.set(at, result);
+        }
+    }
+
+    /// Writes the exceptions of so many values to the front of `dst`; into how many bytes, `None`
+    /// if there is no room.
+    pub(super) fn write(&self, n_values: usize, dst: &mut [u8]) -> Option<usize> {
+        let masks = &self.masks[..n_values.div_ceil(BLOCK)];
+        let n_bitmap = masks.len().div_ceil(8);
+        let mut at = 3 * n_bitmap;
+        dst.get_mut(..at)?.fill(0);
+        let mut put = |bytes: &[u8]| {
+            dst.get_mut(at..at + bytes.len())?.copy_from_slice(bytes);
+            at += bytes.len();
+            Some(())
+        };
+        let mut bitmaps = [[0; BLOCKS / 8]; 3];
+        for (i, &mask) in masks.iter().enumerate() {
+            let is_full = mask == every(n_values - i * BLOCK);
+            bitmaps[0][i / 8] |= u8::from(mask > 0) << (i % 8);
+            bitmaps[1][i / 8] |= u8::from(is_full) << (i % 8);
+            if mask > 0 && !is_full {
+                put(&mask.to_le_bytes())?;
+            }
+        }
+        let mut last = T::QUIET_NAN.bits();
+        for (i, &mask) in masks.iter().enumerate() {
+            let mut fresh = 0_u32;
+            for at in places(&[mask]) {
+                let bits = self.values[i * BLOCK + at].bits();
+                fresh |= u32::from(bits != last) << at;
+                last = bits;
+            }
+            bitmaps[2][i / 8] |= u8::from(fresh > 0) << (i % 8);
+            if fresh > 0 {
+                put(&fresh.to_le_bytes())?;
+                for at in places(&[fresh]) {
+                    put(bytemuck::bytes_of(&self.values[i * BLOCK + at].bits()))?;
+                }
+            }
+        }
+        for (to, bitmap) in dst.chunks_exact_mut(n_bitmap).zip(bitmaps) {
+            to.copy_from_slice(&bitmap[..n_bitmap]);
+        }
+        Some(at)
+    }
+
+    /// Reads the exceptions of so many values, which take up all of `src`; `None` if no writer
+    /// wrote it.
+    pub(super) fn read(&mut self, n_values: usize, src: &[u8]) -> Option<()> {
+        let n_blocks = n_values.div_ceil(BLOCK);
+        let n_bitmap = n_blocks.div_ceil(8);
+        let (bitmaps, mut src) = src.split_at_checked(3 * n_bitmap)?;
+        let bit = |bitmap: usize, i: usize| bitmaps[bitmap * n_bitmap + i / 8] >> (i % 8) & 1 == 1;
+        if (n_blocks..8 * n_bitmap).any(|i| bit(0, i) || bit(1, i) || bit(2, i)) {
+            return None;
+        }
+        let mut take = |n_bytes: usize| {
+            let (bytes, rest) = src.split_at_checked(n_bytes)?;
+            src = rest;
+            Some(bytes)
+        };
+        let mut word = || Some(u32::from_le_bytes(take(4)?.try_into().ok()?));
+        for i in 0..n_blocks {
+            let every = every(n_values - i * BLOCK);
+            self.masks[i] = match (bit(0, i), bit(1, i)) {
+                (false, false) => 0,
+                (true, true) => every,
+                (true, false) => word().filter(|&mask| mask > 0 && mask & !every == 0)?,
+                (false, true) => return None,
+            };
+        }
+        self.n_blocks = n_blocks;
+        let mut last = T::QUIET_NAN;
+        for i in 0..n_blocks {
+            let mask = self.masks[i];
+            let fresh = if bit(2, i) { u32::from_le_bytes(take(4)?.try_into().ok()?) } else { 0 };
+            if fresh & !mask != 0 || bit(2, i) != (fresh > 0) {
+                return None;
+            }
+            for at in places(&[mask]) {
+                if fresh >> at & 1 == 1 {
+                    last = T::from_bits(bytemuck::pod_read_unaligned(take(T::BYTES)?));
+                }
+                self.values[i * BLOCK + at] = last;
+            }
+        }
+        src.is_empty().then_some(())
+    }
+
+    /// Writes codes as they are, and in place of those of exceptions these; and a bitmap of them.
+    pub(super) fn write_plain(&self, codes: &[T::Bits], dst: &mut [u8]) -> usize {
+        let n_words = size_of_val(codes);
+        dst[..n_words].copy_from_slice(bytemuck::cast_slice(codes));
+        if self.is_empty() {
+            return n_words;
+        }
+        for at in self.places() {
+            dst[at * T::BYTES..][..T::BYTES]
+                .copy_from_slice(bytemuck::bytes_of(&self.values[at].bits()));
+        }
+        let masks = &self.masks[..codes.len().div_ceil(BLOCK)];
+        let n_bitmap = codes.len().div_ceil(8);
+        dst[n_words..n_words + n_bitmap].copy_from_slice(&bytemuck::cast_slice(masks)[..n_bitmap]);
+        n_words + n_bitmap
+    }
+
+    /// Inverse of [`write_plain`](Self::write_plain); codes of exceptions are anything.
+    pub(super) fn read_plain(
+        &mut self,
+        has_exceptions: bool,
+        codes: &mut [T::Bits],
+        src: &[u8],
+    ) -> Option<()> {
+        let (words, bitmap) = src.split_at_checked(size_of_val(codes))?;
+        bytemuck::cast_slice_mut(codes).copy_from_slice(words);
+        if !has_exceptions {
+            return bitmap.is_empty().then_some(());
+        }
+        if bitmap.len() != codes.len().div_ceil(8) {
+            return None;
+        }
+        let bit = |at: usize| bitmap[at / 8] >> (at % 8) & 1 == 1;
+        for at in (0..8 * bitmap.len()).filter(|&at| bit(at)) {
+            self.set(at, T::from_bits(*codes.get(at)?));
+        }
+        (!self.is_empty()).then_some(())
+    }
+}
+
+/// A bit for each of `n` values of a block, if there are so many.
+fn every(n: usize) -> u32 {
+    u32::MAX >> (BLOCK - n.min(BLOCK))
+}
+
+/// The places of the bits that are set.
+fn places(masks: &[u32]) -> impl Iterator<Item = usize> {
+    masks.iter().enumerate().flat_map(|(i, &mask)| {
+        let mut left = mask;
+        core::iter::from_fn(move || {
+            let bit = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            (bit < BLOCK).then_some(i * BLOCK + bit)
+        })
+    })
+}
+
+/// The value of a code.
+#[inline(always)]
+fn value_of<T: Float>(code: T::Bits, step: T::Wide) -> T {
+    T::narrow(T::Wide::from_code(T::Code::from_bits(code.to_u64())) * step)
+}
+
+/// Writes the codes of values, and which of them are exceptions, by their weight
+/// (docs/guarantees.md, "The check").
+#[inline(always)]
+pub(super) fn quantise<T: Float>(
+    values: &[T],
+    lattice: &Lattice<T>,
+    codes: &mut [T::Bits],
+    exceptions: &mut Exceptions<T>,
+) {
+    let rounder = T::narrow(T::Wide::ROUNDER).bits();
+    let code = |x: T| {
+        let x = x.widen();
+        let rounded = x * lattice.inverse + T::Wide::ROUNDER;
+        let nearest = rounded - T::Wide::ROUNDER;
+        let error = (x - nearest * lattice.step).abs();
+        let is_point = (nearest.abs() <= lattice.limit) & (error < lattice.bound);
+        // Bits of numbers that close to the rounder count up with them.
+        (T::narrow(rounded).bits().minus(rounder), is_point)
+    };
+    let mut all = true;
+    for (to, &x) in codes.iter_mut().zip(values) {
+        let is_point;
+        (*to, is_point) = code(x);
+        all &= is_point;
+    }
+    if !all {
+        for (at, &x) in values.iter().enumerate() {
+            if !code(x).1 {
+                exceptions.set(at, op::weighted(x, lattice.weight));
+            }
+        }
+    }
+}
+
+/// Writes the values of codes, and exceptions.
+#[inline(always)]
+pub(super) fn dequantise<T: Float>(
+    codes: &[T::Bits],
+    exceptions: &Exceptions<T>,
+    scale: &Scale<T>,
+    values: &mut [T],
+) {
+    for (x, &code) in values.iter_mut().zip(codes) {
+        *x = value_of::<T>(code, scale.of_codes());
+    }
+    let n_values = values.len();
+    for at in exceptions.places().take_while(|&at| at < n_values) {
+        let value = exceptions.values[at];
+        let is_one = scale.divisor() == T::Wide::ONE;
+        values[at] = if is_one { value } else { op::quotient(value, scale.divisor()) };
+    }
+}
+
+/// codes ← codes ⊕ others.
+#[inline(always)]
+pub(super) fn operate<T: Float>(op: LatticeOp, codes: &mut [T::Bits], others: &[T::Bits]) {
+    let signed = |code: T::Bits| T::Code::from_bits(code.to_u64());
+    let pairs = codes.iter_mut().zip(others);
+    match op {
+        LatticeOp::Sum => pairs.for_each(|(a, b)| *a = a.plus(*b)),
+        LatticeOp::Min => pairs.for_each(|(a, b)| {
+            if signed(*b) < signed(*a) {
+                *a = *b;
+            }
+        }),
+        LatticeOp::Max => pairs.for_each(|(a, b)| {
+            if signed(*b) > signed(*a) {
+                *a = *b;
+            }
+        }),
+    }
+}

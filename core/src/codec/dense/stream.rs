@@ -1,0 +1,241 @@
+//! The chunks of a payload in order: each is predicted from those before, and its pairs have the
+//! code that chunks before have taught.
+
+use super::chunk::{self, Counts};
+use super::codes::Exceptions;
+use super::huffman::{Decoder, Encoder, Lengths, PAIRS};
+use super::window::{Predictor, Strides, Window};
+use crate::codec::DecodeError;
+use crate::codec::chunked::{Stream, chunk_len};
+use crate::element::Float;
+use crate::element::sealed::Word;
+use crate::kernel::at_level::{Task, run};
+use crate::kernel::{BLOCK, CHUNK, Level};
+
+/// The chunk has exceptions.
+const EXCEPTIONS: u8 = 8;
+/// Its codes stand there as they are.
+const PLAIN: u8 = 16;
+
+/// Most bytes of a chunk of so many values.
+pub(super) fn max_chunk_len<T: Float>(n_values: usize) -> usize {
+    head_len::<T>(0) + plain_len::<T>(n_values, true)
+}
+
+/// Bytes before what is in a chunk: the tag; of the first the code before it and strides.
+const fn head_len<T: Float>(index: usize) -> usize {
+    if index == 0 { 1 + T::BYTES + size_of::<[u16; 2]>() } else { 1 }
+}
+
+fn plain_len<T: Float>(n_values: usize, has_exceptions: bool) -> usize {
+    n_values * T::BYTES + if has_exceptions { n_values.div_ceil(8) } else { 0 }
+}
+
+/// Whether pairs are counted in a chunk, for a new code: in the first, the fourth, the sixteenth, …
+const fn teaches(index: usize) -> bool {
+    (index + 1).is_power_of_two() && (index + 1).trailing_zeros() % 2 == 0
+}
+
+/// Writes chunks in order.
+pub(super) struct Writer<T: Float> {
+    level: Level,
+    window: Window<T::Bits>,
+    encoder: Encoder,
+    left: [T::Bits; CHUNK],
+    index: usize,
+}
+
+impl<T: Float> Writer<T> {
+    pub(super) fn new(strides: Strides, level: Level) -> Self {
+        let (window, encoder) = (Window::new(strides), Encoder::new(&Lengths::initial()));
+        Self { level, window, encoder, left: [T::Bits::ZERO; CHUNK], index: 0 }
+    }
+
+    /// Room for the codes of the next chunk.
+    pub(super) fn next(&mut self, n_values: usize) -> &mut [T::Bits] {
+        self.window.go_on(n_values);
+        self.window.chunk_mut()
+    }
+
+    /// The codes of the chunk.
+    pub(super) fn codes(&self) -> &[T::Bits] {
+        self.window.chunk()
+    }
+
+    /// Writes the chunk; into how many bytes.
+    pub(super) fn write(&mut self, exceptions: &Exceptions<T>, dst: &mut [u8]) -> usize {
+        let n_values = self.window.chunk().len();
+        let mut tag = 0;
+        let at = head_len::<T>(self.index);
+        let mut before = self.window.before();
+        if self.index == 0 {
+            let first = exceptions.first_code(n_values);
+            before = first.map_or(T::Bits::ZERO, |first| self.window.chunk()[first]);
+            let strides = self.window.strides();
+            self.window.begin(strides, before);
+            dst[1..][..T::BYTES].copy_from_slice(bytemuck::bytes_of(&before));
+            dst[1 + T::BYTES..][..2].copy_from_slice(&strides.row.to_le_bytes());
+            dst[3 + T::BYTES..][..2].copy_from_slice(&strides.plane.to_le_bytes());
+        }
+        if !exceptions.is_empty() {
+            tag |= EXCEPTIONS;
+            exceptions.hold(self.window.chunk_mut(), before);
+        }
+        let n_plain = plain_len::<T>(n_values, tag & EXCEPTIONS > 0);
+        let mut counts = teaches(self.index).then_some([0; PAIRS]);
+        let (head, body) = dst.split_at_mut(at);
+        let (encoder, window) = (&self.encoder, &self.window);
+        let left = &mut self.left;
+        let coded = run(self.level, Encode { window, left, encoder, counts: &mut counts, body })
+            .and_then(|(predictor, n_coded)| {
+                let n_exceptions = match exceptions.is_empty() {
+                    true => 0,
+                    false => exceptions.write(n_values, body.get_mut(n_coded..)?)?,
+                };
+                Some((predictor, n_coded + n_exceptions))
+            });
+        let n_bytes = match coded {
+            Some((predictor, n_coded)) if n_coded < n_plain => {
+                tag |= predictor.bits();
+                if let Some(counts) = counts {
+                    self.encoder = Encoder::new(&Lengths::of(&counts));
+                }
+                n_coded
+            }
+            _ => {
+                tag |= PLAIN;
+                exceptions.write_plain(self.window.chunk(), body)
+            }
+        };
+        head[0] = tag;
+        self.index += 1;
+        at + n_bytes
+    }
+}
+
+struct Encode<'a, B> {
+    window: &'a Window<B>,
+    left: &'a mut [B; CHUNK],
+    encoder: &'a Encoder,
+    counts: &'a mut Option<Counts>,
+    body: &'a mut [u8],
+}
+
+impl<B: Word> Task for Encode<'_, B> {
+    type Output = Option<(Predictor, usize)>;
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        let n_values = self.window.chunk().len();
+        let predictor = self.window.best();
+        let (left, padding) = self.left[..n_values.next_multiple_of(BLOCK)].split_at_mut(n_values);
+        self.window.differences(predictor, 0, left);
+        padding.fill(B::ZERO);
+        let left = &self.left[..n_values.next_multiple_of(BLOCK)];
+        let n_coded = chunk::write(left, self.encoder, self.counts.as_mut(), self.body)?;
+        Some((predictor, n_coded))
+    }
+}
+
+/// Reads chunks in order.
+pub(super) struct Reader<'a, T: Float> {
+    level: Level,
+    stream: Stream<'a, T>,
+    window: Window<T::Bits>,
+    decoder: Decoder,
+    left: [T::Bits; CHUNK],
+    pub(super) exceptions: Exceptions<T>,
+    index: usize,
+}
+
+impl<'a, T: Float> Reader<'a, T> {
+    pub(super) fn new(stream: Stream<'a, T>, level: Level) -> Self {
+        let decoder = Decoder::new(&Lengths::initial());
+        let (window, exceptions) = (Window::new(Strides::default()), Exceptions::none());
+        let left = [T::Bits::ZERO; CHUNK];
+        Self { level, stream, window, decoder, left, exceptions, index: 0 }
+    }
+
+    /// The codes of the chunk.
+    pub(super) fn codes(&self) -> &[T::Bits] {
+        self.window.chunk()
+    }
+
+    /// Reads the next chunk.
+    pub(super) fn read(&mut self) -> Result<(), DecodeError> {
+        let (src, len) = self.stream.chunk(self.index)?;
+        // What is read may reach eight bytes further, which are there behind the last one too.
+        if src.len() < len || len < head_len::<T>(self.index) {
+            return Err(DecodeError::Damaged);
+        }
+        self.exceptions.clear();
+        self.chunk(src, len).ok_or(DecodeError::Damaged)?;
+        self.index += 1;
+        Ok(())
+    }
+
+    fn chunk(&mut self, src: &[u8], len: usize) -> Option<()> {
+        let n_values = chunk_len(self.stream.n_values, self.index);
+        let (tag, at) = (src[0], head_len::<T>(self.index));
+        if self.index == 0 {
+            let stride = |at: usize| u16::from_le_bytes([src[at], src[at + 1]]);
+            let (row, plane) = (stride(1 + T::BYTES), stride(3 + T::BYTES));
+            let strides = Strides { row, plane };
+            if Strides::within(row.into(), plane.into()) != strides {
+                return None;
+            }
+            self.window.begin(strides, bytemuck::pod_read_unaligned(&src[1..1 + T::BYTES]));
+        }
+        self.window.go_on(n_values);
+        let has_exceptions = tag & EXCEPTIONS > 0;
+        let (src, len) = (&src[at..], len - at);
+        if tag & PLAIN > 0 {
+            if tag & !EXCEPTIONS != PLAIN {
+                return None;
+            }
+            let codes = self.window.chunk_mut();
+            self.exceptions.read_plain(has_exceptions, codes, &src[..len])?;
+            let before = self.window.before();
+            self.exceptions.hold(self.window.chunk_mut(), before);
+            return Some(());
+        }
+        let predictor = Predictor::of_bits(tag & !EXCEPTIONS, self.window.strides())?;
+        let mut counts = teaches(self.index).then_some([0; PAIRS]);
+        let (window, decoder, left) = (&mut self.window, &self.decoder, &mut self.left);
+        let counted = &mut counts;
+        let decode = Decode { src, len, predictor, window, decoder, left, counts: counted };
+        let n_coded = run(self.level, decode)?;
+        if let Some(counts) = counts {
+            self.decoder.set(&Lengths::of(&counts));
+        }
+        let rest = &src[n_coded..len];
+        if has_exceptions {
+            self.exceptions.read(n_values, rest)
+        } else {
+            rest.is_empty().then_some(())
+        }
+    }
+}
+
+struct Decode<'a, B> {
+    src: &'a [u8],
+    len: usize,
+    predictor: Predictor,
+    window: &'a mut Window<B>,
+    decoder: &'a Decoder,
+    left: &'a mut [B; CHUNK],
+    counts: &'a mut Option<Counts>,
+}
+
+impl<B: Word> Task for Decode<'_, B> {
+    type Output = Option<usize>;
+
+    #[inline(always)]
+    fn run(self) -> Option<usize> {
+        let n_values = self.window.chunk().len();
+        let left = &mut self.left[..n_values.next_multiple_of(BLOCK)];
+        let n_coded = chunk::read(self.src, self.len, self.decoder, self.counts.as_mut(), left)?;
+        self.window.undo(self.predictor, &mut left[..n_values]);
+        Some(n_coded)
+    }
+}
