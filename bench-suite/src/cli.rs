@@ -26,6 +26,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use foldwire::{Bound, Preset};
 
 use crate::coding::Coding;
+use crate::plot::PlotFile;
 use crate::values::{Dims, LinkRate};
 pub use cg::CgArgs;
 pub use guidelines::GuidelinesArgs;
@@ -213,6 +214,8 @@ Examples:
       Bounds of other kinds; stdout holds one JSON object.
   foldwire codec --field u.npy --bound rel:1e-3 --codec all --threads 1,2
       Every codec there is, on one thread and on two.
+  foldwire codec --field u.npy --codec all --plot u.svg
+      Rate and distortion of every codec, over bounds from 1e-1 to 1e-6 of the range and over settings; nothing is timed.
 
 Every value is checked against its bound; the exit code is 1 if one is beyond it.";
 
@@ -225,9 +228,14 @@ pub struct CodecArgs {
     #[arg(long, value_name = "FILE.f32|.f64|.f16|.bf16|.npy", num_args = 1.., required = true)]
     pub field: Vec<PathBuf>,
 
-    /// Error bounds: rel:X times the value range, abs:X, or psnr:X in dB; may be given several
-    /// times
-    #[arg(long, value_name = "KIND:X", required = true, allow_hyphen_values = true)]
+    /// Error bounds to measure speeds and errors at: rel:X times the value range, abs:X, or psnr:X
+    /// in dB; may be given several times
+    #[arg(
+        long,
+        value_name = "KIND:X",
+        required_unless_present = "plot",
+        allow_hyphen_values = true
+    )]
     pub bound: Vec<Bound>,
 
     /// Codecs to measure, or all; with a setting as truncate:40
@@ -252,6 +260,15 @@ pub struct CodecArgs {
     /// exists]
     #[arg(long, value_name = "FILE.csv")]
     pub peers: Option<PathBuf>,
+
+    /// Draw PSNR over bits a value into this file, by its ending an SVG or a PNG; of several fields
+    /// each into a file of its own
+    ///
+    /// Codecs that keep a bound are tried at some from 1e-1 to 1e-6 of the value range, those that
+    /// go by a setting at several unless one is given; exact ones are lines at their rate, and where
+    /// another loses nothing it has a mark at the top.
+    #[arg(long, value_name = "FILE.svg|.png")]
+    pub plot: Option<PlotFile>,
 
     /// Print one JSON object on stdout instead of the tables
     #[arg(long)]

@@ -4,15 +4,18 @@
 //! decode, fold and combine beside memcpy and a plain read of the same array, and checks every
 //! value that comes back; `report` makes tables and JSON of it. A broken promise (a value beyond
 //! its bound, a NaN that changed, a fold that differs from the combine, levels that disagree on a
-//! byte) fails the run after its results are shown.
+//! byte) fails the run after its results are shown. With `--plot`, `curve` measures sizes and errors
+//! over bounds and settings, which `plot` draws.
 
+mod curve;
 mod measure;
+mod plot;
 mod report;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use foldwire::bound::Extent;
 use foldwire::codec::{CodecParams, Loss};
 use foldwire::kernel::Level;
@@ -27,11 +30,13 @@ use crate::field::{Field, SMALLER};
 use crate::input;
 use crate::memory;
 use crate::peers::{DEFAULT_PATH, Peers};
+use crate::plot::PlotFile;
 use crate::progress;
 use crate::room;
 use crate::streams;
 use crate::threads;
 use crate::usage::UsageError;
+use curve::Point;
 use foldwire_fields::with_values;
 use measure::{Bench, Measured};
 
@@ -74,35 +79,60 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     let n_rows = way.codings.len() * way.levels.len() * way.threads.len();
     let progress = progress::bar("measuring", fields.len() * args.bound.len() * n_rows);
     let (start, waited) = (Instant::now(), memory::waited());
-    let mut rows = Vec::new();
+    let (mut rows, mut points) = (Vec::new(), Vec::new());
     for field in &fields {
         progress.set_message(field.name.clone());
-        rows.extend(with_values!(&field.values, values => {
-            measure_field(field, values, args, &way, &progress)
-        })?);
+        with_values!(&field.values, values => {
+            let mut bench = bench(field, values, args, &way)?;
+            rows.extend(measure_field(field, values, args, &way, &mut bench, &progress)?);
+            if args.plot.is_some() {
+                let n_points = curve::n_points(values, &way.codings);
+                progress.inc_length(n_points as u64);
+                points.extend(curve::of_field(field, values, &way.codings, &mut bench, &progress)?);
+            }
+        });
     }
     progress.finish_and_clear();
     let share = disturbance(waited, memory::waited(), start.elapsed());
 
     if args.json {
-        streams::write(&format!("{}\n", json!({ "rows": rows })))?;
+        streams::write(&format!("{}\n", json!({ "rows": rows, "curves": points })))?;
     } else {
-        streams::write(&report::text(&rows, &peers))?;
-        if peers.is_empty() {
+        streams::write(&report::all(&rows, &points, &peers))?;
+        if peers.is_empty() && !rows.is_empty() {
             streams::remark(format_args!(
                 "note: {DEFAULT_PATH} is not there, so no other compressor is compared; --peers names such a table"
             ));
         }
     }
-    if share > LARGE_DISTURBANCE {
+    if let Some(file) = &args.plot {
+        draw(file, &fields, &points)?;
+    }
+    if share > LARGE_DISTURBANCE && !rows.is_empty() {
         streams::remark(format_args!(
             "note: other programs had the processor for {:.0} % of the time; measure again when the machine is idle",
             100.0 * share
         ));
     }
-    let faults = faults(&rows);
+    let mut faults = faults(&rows);
+    faults.extend(curve::faults(&points));
     if !faults.is_empty() {
         bail!("the codec broke its promises; please report this\n  {}", faults.join("\n  "));
+    }
+    Ok(())
+}
+
+/// Draws the curves, of several fields each into a file of its own.
+fn draw(file: &PlotFile, fields: &[Field], points: &[Point]) -> anyhow::Result<()> {
+    for (nth, Field { name, .. }) in fields.iter().enumerate() {
+        if fields[..nth].iter().any(|known| known.name == *name) {
+            continue;
+        }
+        let file = if fields.len() == 1 { file.clone() } else { file.of(&name.replace('/', "-")) };
+        let points = points.iter().filter(|point| point.field == *name).collect();
+        file.draw(&plot::Distortion { field: name, points })
+            .with_context(|| format!("{}: the plot cannot be written", file.path().display()))?;
+        streams::remark(format_args!("plot: {}", file.path().display()));
     }
     Ok(())
 }
@@ -168,14 +198,13 @@ fn pools(asked: &[usize]) -> anyhow::Result<Vec<Threads>> {
     Ok(numbers.into_iter().map(threads::of).collect::<Result<_, _>>()?)
 }
 
-fn measure_field<T: Float + Into<f64>>(
+/// Takes the memory for measurements on a field, if there is as much.
+fn bench<'a, T: Float + Into<f64>>(
     field: &Field,
-    values: &[T],
+    values: &'a [T],
     args: &CodecArgs,
     way: &Way,
-    progress: &ProgressBar,
-) -> anyhow::Result<Vec<Row>> {
-    let extent = Extent::of(values);
+) -> Result<Bench<'a, T>, UsageError> {
     let n_bytes = Bench::<T>::n_bytes(values.len(), &way.codings).ok_or_else(|| {
         UsageError::new(format!(
             "{}: {} values are too many for one frame; measure on a piece of the file (under 4 GB)",
@@ -186,7 +215,18 @@ fn measure_field<T: Float + Into<f64>>(
     room::check(n_bytes).map_err(|error| {
         UsageError::new(format!("to measure on {}: {error}; {SMALLER}", field.name))
     })?;
-    let mut bench = Bench::new(values, &way.codings, args.repeat);
+    Ok(Bench::new(values, &way.codings, args.repeat))
+}
+
+fn measure_field<T: Float + Into<f64>>(
+    field: &Field,
+    values: &[T],
+    args: &CodecArgs,
+    way: &Way,
+    bench: &mut Bench<'_, T>,
+    progress: &ProgressBar,
+) -> anyhow::Result<Vec<Row>> {
+    let extent = Extent::of(values);
     let mut rows = Vec::new();
     for (nth, &bound) in args.bound.iter().enumerate() {
         let bound_abs = bound.absolute(extent)?;

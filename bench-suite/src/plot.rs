@@ -4,6 +4,7 @@
 //! of a font that comes with the program, so that it looks the same on machines without fonts.
 
 mod curves;
+mod look;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -20,6 +21,7 @@ use crate::picture::Image;
 use crate::usage::UsageError;
 
 pub(crate) use curves::Curves;
+pub(crate) use look::{Look, Mark, legend, legend_height};
 
 /// Pixels of a PNG for each of an SVG's, each way.
 const PNG_SCALE: u32 = 2;
@@ -106,6 +108,13 @@ impl PlotFile {
     /// Where the picture goes.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The same with `-name` at the end of the file's name, before what says the format.
+    pub fn of(&self, name: &str) -> Self {
+        let stem = self.path.file_stem().map_or_else(Default::default, OsStr::to_string_lossy);
+        let ending = self.path.extension().map_or_else(Default::default, OsStr::to_string_lossy);
+        Self { path: self.path.with_file_name(format!("{stem}-{name}.{ending}")), ..*self }
     }
 
     /// Draws into the file.

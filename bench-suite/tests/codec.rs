@@ -122,6 +122,49 @@ fn tables_show_speed_and_error_and_the_comparison_where_others_are_known() {
 }
 
 #[test]
+fn a_plot_has_a_curve_for_each_codec_and_times_nothing() {
+    let folder = folder();
+    let args = "--field holes.f32 wave.f64 --codec raw,fz-light,zfp-rate,xor-lz --plot rate.svg";
+    let output = codec(folder.path(), &format!("{args} --json"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let object: Value = serde_json::from_slice(&output.stdout).expect("stdout is one JSON object");
+    assert_eq!(object["rows"].as_array().map(Vec::len), Some(0));
+    let points = object["curves"].as_array().unwrap();
+    let of = |field: &str, codec: &str| -> Vec<&Value> {
+        points.iter().filter(|row| row["field"] == field && row["codec"] == codec).collect()
+    };
+    for (field, bits) in [("holes.f32", 32.0), ("wave.f64", 64.0)] {
+        let exact = of(field, "raw");
+        assert_eq!((exact.len(), &exact[0]["psnr_db"]), (1, &Value::Null));
+        // With its header.
+        assert!((bits..bits + 0.1).contains(&exact[0]["bits"].as_f64().unwrap()));
+        let bounded = of(field, "fz-light");
+        assert!(bounded.len() > 8, "{points:?}");
+        for pair in bounded.windows(2) {
+            let [coarse, fine] = [pair[0], pair[1]];
+            for key in ["bits", "psnr_db"] {
+                assert!(coarse[key].as_f64() <= fine[key].as_f64(), "{coarse} {fine}");
+            }
+        }
+        let fixed = of(field, "zfp-rate");
+        assert_eq!(fixed.len(), 8);
+        assert!(fixed.iter().all(|row| row["bound"].is_null() && row["setting"].is_u64()));
+        let name = format!("rate-{field}.svg");
+        let svg = fs::read_to_string(folder.path().join(WORK).join(&name)).unwrap();
+        assert!(errors.contains(&name), "{errors}");
+        for words in ["PSNR, dB", "bits a value", "fz-light", "xor-lz", field] {
+            assert!(svg.contains(words), "{name}: {words}");
+        }
+    }
+    let text = codec(folder.path(), "--field wave.f64 --plot one.png").stdout;
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.starts_with("Rate and distortion") && !text.contains("GB/s"), "{text}");
+    let png = fs::read(folder.path().join(WORK).join("one.png")).unwrap();
+    assert!(png.starts_with(b"\x89PNG"));
+}
+
+#[test]
 fn errors_of_use_exit_2_and_say_what_to_do() {
     let folder = folder();
     for (args, hint) in [

@@ -153,17 +153,32 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
         bound: f64,
         params: impl Fn(Quantum) -> CodecParams,
     ) -> Result<Measured, CodecError> {
-        let quantum = Quantum::new::<T>(bound).expect("bounds are not negative");
-        let params = coding.of_params(params(quantum)).for_sums_of(MAX_OPERANDS);
-        let codec: AnyCodec<T> = coding.codec.instance(&params);
+        let codec = instance::<T>(coding, bound, params);
         let codec = codec.as_dyn();
-        let n_bytes = codec.encode(self.values, &mut self.scratch)?.n_bytes;
-        let own = self.scratch[..n_bytes].to_vec();
-        let n_bytes = codec.encode(&self.rotated, &mut self.scratch)?.n_bytes;
-        let other = self.scratch[..n_bytes].to_vec();
+        let [own, other] = self.encoded(codec)?;
         let mut measured = self.check(codec, bound, &own, &other)?;
         self.time(codec, &own, &other, &mut measured);
         Ok(measured)
+    }
+
+    /// As [`run`](Self::run), without the timing.
+    pub(super) fn check_only(
+        &mut self,
+        coding: Coding,
+        bound: f64,
+        params: impl Fn(Quantum) -> CodecParams,
+    ) -> Result<Measured, CodecError> {
+        let codec = instance::<T>(coding, bound, params);
+        let [own, other] = self.encoded(codec.as_dyn())?;
+        self.check(codec.as_dyn(), bound, &own, &other)
+    }
+
+    /// Both operands, encoded.
+    fn encoded(&mut self, codec: &dyn Codec<T>) -> Result<[Vec<u8>; 2], CodecError> {
+        let n_bytes = codec.encode(self.values, &mut self.scratch)?.n_bytes;
+        let own = self.scratch[..n_bytes].to_vec();
+        let n_bytes = codec.encode(&self.rotated, &mut self.scratch)?.n_bytes;
+        Ok([own, self.scratch[..n_bytes].to_vec()])
     }
 
     fn check(
@@ -273,6 +288,16 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
         measured.memcpy_gbps = gbps(5);
         measured.read_gbps = gbps(6);
     }
+}
+
+/// The codec at this bound (in the unit of the data), of these parameters otherwise.
+fn instance<T: Float>(
+    coding: Coding,
+    bound: f64,
+    params: impl Fn(Quantum) -> CodecParams,
+) -> AnyCodec<T> {
+    let quantum = Quantum::new::<T>(bound).expect("bounds are not negative");
+    coding.codec.instance(&coding.of_params(params(quantum)).for_sums_of(MAX_OPERANDS))
 }
 
 /// The longest encoding by one of these codecs; `None` if that is too long for one of them.

@@ -1,5 +1,5 @@
 //! What the user sees of the rows: one table of speeds, one of sizes and errors, and one beside
-//! other compressors where their sizes are known.
+//! other compressors where their sizes are known; and of curves a table of their points.
 
 use std::fmt::Display;
 use std::fmt::Write as _;
@@ -7,9 +7,10 @@ use std::path::Path;
 
 use foldwire::Bound;
 use foldwire::codec::{CodecId, Loss};
-use serde::Serializer;
+use serde::{Serialize as _, Serializer};
 
 use super::Row;
+use super::curve::Point;
 use crate::peers::Peers;
 use crate::table::{Align, Table, scientific};
 
@@ -24,8 +25,63 @@ pub(super) fn as_text<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::
     to.collect_str(value)
 }
 
-/// All tables.
-pub(super) fn text(rows: &[Row], peers: &Peers) -> String {
+/// The same of what may be absent.
+pub(super) fn or_null<T: Display, S: Serializer>(
+    value: &Option<T>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(T::to_string).serialize(to)
+}
+
+/// All tables that are of something.
+pub(super) fn all(rows: &[Row], points: &[Point], peers: &Peers) -> String {
+    let tables = [
+        (!rows.is_empty()).then(|| text(rows, peers)),
+        (!points.is_empty()).then(|| curves(points)),
+    ];
+    tables.into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
+/// Rate and distortion.
+fn curves(points: &[Point]) -> String {
+    let mut table = Table::new(&[
+        ("field", "", Align::Left),
+        ("type", "", Align::Left),
+        ("codec", "", Align::Left),
+        ("bound or", "setting", Align::Left),
+        ("rate", "bits a value", Align::Right),
+        ("PSNR", "dB", Align::Right),
+        ("max error", "", Align::Right),
+    ]);
+    for point in points {
+        let way = match (point.bound, point.setting) {
+            (Some(bound), _) => bound.to_string(),
+            (None, Some(setting)) => setting.to_string(),
+            (None, None) => "–".to_owned(),
+        };
+        table.row(&[
+            stem(&point.field),
+            point.dtype.to_owned(),
+            point.codec.to_string(),
+            way,
+            format!("{:.3}", point.bits),
+            psnr(point.psnr_db, point.max_err),
+            scientific(point.max_err),
+        ]);
+    }
+    format!("Rate and distortion; no time was taken\n\n{}", table.render())
+}
+
+fn psnr(psnr_db: Option<f64>, max_err: f64) -> String {
+    match psnr_db {
+        Some(db) => format!("{db:.1}"),
+        None if max_err == 0.0 => "exact".to_owned(),
+        None => "–".to_owned(),
+    }
+}
+
+/// Tables of speeds, sizes and errors.
+fn text(rows: &[Row], peers: &Peers) -> String {
     let mut text = speeds(rows);
     text += "\n";
     text += &sizes(rows);
@@ -108,11 +164,7 @@ fn sizes(rows: &[Row]) -> String {
             format!("{:.4}", of.max_err_over_bound),
             of.values_over_bound.to_string(),
             of.mismatched_nonfinite.to_string(),
-            match of.psnr_db {
-                Some(db) => format!("{db:.1}"),
-                None if of.max_err_over_bound == 0.0 => "exact".to_owned(),
-                None => "–".to_owned(),
-            },
+            psnr(of.psnr_db, of.max_err_over_bound),
             of.nrmse.map_or("–".to_owned(), scientific),
             of.verbatim_blocks.to_string(),
         ]);

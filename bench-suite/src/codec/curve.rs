@@ -1,0 +1,150 @@
+//! Rate and distortion: how many bits a value takes, and how far it is off, over bounds and
+//! settings. Sizes and errors alone, so nothing is timed; every value is checked all the same.
+
+use foldwire::bound::Extent;
+use foldwire::codec::{CodecParams, Loss};
+use foldwire::{Bound, Float};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use super::measure::Bench;
+use super::report;
+use crate::coding::Coding;
+use crate::field::Field;
+
+/// Bounds of a curve, in units of the range of the values.
+const BOUNDS: [f64; 11] = [1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6];
+/// Settings of a curve.
+const N_SETTINGS: u16 = 8;
+
+/// A point of a codec's curve on a field.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Point {
+    pub(super) field: String,
+    pub(super) dtype: &'static str,
+    /// The codec as it was asked for, of which this is a curve.
+    #[serde(serialize_with = "report::as_text")]
+    pub(super) codec: Coding,
+    /// The bound, of a codec that keeps one; the setting, of one that goes by it.
+    #[serde(serialize_with = "report::or_null")]
+    pub(super) bound: Option<Bound>,
+    pub(super) setting: Option<u16>,
+    /// Bits of the encoding for each value.
+    pub(super) bits: f64,
+    /// `None` where nothing changed.
+    pub(super) psnr_db: Option<f64>,
+    /// Largest error in the unit of the data.
+    pub(super) max_err: f64,
+    /// What of the codec's promises was broken.
+    #[serde(skip)]
+    pub(super) faults: Vec<String>,
+}
+
+/// One way to encode.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Way {
+    coding: Coding,
+    bound: Option<Bound>,
+    setting: Option<u16>,
+}
+
+/// The ways of a codec, from coarse to fine for those that keep a bound.
+fn ways<T: Float>(coding: Coding) -> Vec<Way> {
+    let exactly = Way { coding, bound: None, setting: None };
+    let with_setting =
+        |setting| Way { coding: Coding { setting, ..coding }, bound: None, setting: Some(setting) };
+    match coding.codec.loss() {
+        Loss::None => vec![exactly],
+        Loss::Bound => {
+            let bounded = |bound| Way { bound: Some(Bound::Relative(bound)), ..exactly };
+            BOUNDS.into_iter().map(bounded).collect()
+        }
+        // A setting that was asked for is the only one.
+        _ if coding.setting > 0 => vec![with_setting(coding.setting)],
+        _ => {
+            let is_one = |&setting: &u16| coding.codec.setting(T::DTYPE, setting).is_some();
+            let most = (1..=u16::MAX).take_while(is_one).last().unwrap_or(0);
+            let mut settings: Vec<u16> =
+                (1..=N_SETTINGS).map(|nth| most * nth / N_SETTINGS).filter(|&n| n > 0).collect();
+            settings.dedup();
+            // A codec without settings has one point.
+            if settings.is_empty() {
+                return vec![exactly];
+            }
+            settings.into_iter().map(with_setting).collect()
+        }
+    }
+}
+
+/// So many points are measured on a field of these values.
+pub(super) fn n_points<T: Float>(_values: &[T], codings: &[Coding]) -> usize {
+    codings.iter().filter(|coding| coding.is_for(T::DTYPE)).map(|&one| ways::<T>(one).len()).sum()
+}
+
+/// The curves of all codecs on a field.
+///
+/// # Errors
+/// A bound that is none for these values.
+pub(super) fn of_field<T: Float + Into<f64>>(
+    field: &Field,
+    values: &[T],
+    codings: &[Coding],
+    bench: &mut Bench<'_, T>,
+    progress: &ProgressBar,
+) -> anyhow::Result<Vec<Point>> {
+    let extent = Extent::of(values);
+    let mut points = Vec::new();
+    for &codec in codings.iter().filter(|coding| coding.is_for(T::DTYPE)) {
+        for Way { coding, bound, setting } in ways::<T>(codec) {
+            let absolute = bound.map_or(Ok(1.0), |bound| bound.absolute(extent))?;
+            let measured = bench.check_only(coding, absolute, CodecParams::new)?;
+            points.push(Point {
+                field: field.name.clone(),
+                dtype: field.values.dtype(),
+                codec,
+                bound,
+                setting,
+                bits: 8.0 * measured.encoded_bytes as f64 / values.len().max(1) as f64,
+                psnr_db: measured.psnr_db,
+                max_err: measured.max_err_over_bound * absolute,
+                faults: measured.faults(),
+            });
+            progress.inc(1);
+        }
+    }
+    Ok(points)
+}
+
+/// What is wrong in these results, one line each.
+pub(super) fn faults(points: &[Point]) -> impl Iterator<Item = String> {
+    points.iter().flat_map(|Point { field, codec, bound, faults, .. }| {
+        let at = bound.map_or_else(String::new, |bound| format!(" at {bound}"));
+        faults.iter().map(move |what| format!("{field} by {codec}{at}: {what}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coding(text: &str) -> Coding {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn codecs_are_tried_by_what_they_go_by() {
+        let bounded = ways::<f32>(coding("fz-light"));
+        assert_eq!(bounded.len(), BOUNDS.len());
+        assert!(bounded.iter().all(|way| way.bound.is_some() && way.setting.is_none()));
+        let settings = |text| -> Vec<_> {
+            ways::<f32>(coding(text)).into_iter().filter_map(|way| way.setting).collect()
+        };
+        assert_eq!(settings("zfp-rate"), [4, 8, 12, 16, 20, 24, 28, 32]);
+        assert_eq!(settings("truncate"), [2, 5, 8, 11, 13, 16, 19, 22]);
+        assert_eq!(settings("zfp-rate:6"), [6]);
+        for single in ["raw", "mpc", "demote"] {
+            assert_eq!(ways::<f64>(coding(single)).len(), 1, "{single}");
+        }
+        assert_eq!(n_points::<f32>(&[], &[coding("raw"), coding("zfp-rate"), coding("demote")]), 9);
+    }
+}

@@ -1,0 +1,105 @@
+//! The picture of rate and distortion on a field: PSNR over bits a value, a curve a codec. What is
+//! exact has no PSNR: an exact codec is a line upwards at its rate, and where another one loses
+//! nothing it has a mark at the top.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::curve::Point;
+use crate::coding::Coding;
+use crate::plot::{FONT, Look, Plot, legend, legend_height};
+
+const CHART: (u32, u32) = (760, 460);
+/// Entries of the legend side by side.
+const N_COLUMNS: usize = 5;
+
+/// The points on one field.
+pub(super) struct Distortion<'a> {
+    pub(super) field: &'a str,
+    pub(super) points: Vec<&'a Point>,
+}
+
+impl Distortion<'_> {
+    fn codecs(&self) -> Vec<Coding> {
+        let mut codecs = Vec::new();
+        for point in &self.points {
+            if !codecs.contains(&point.codec) {
+                codecs.push(point.codec);
+            }
+        }
+        codecs
+    }
+
+    /// Bits and PSNR of what has an error.
+    fn curve(&self, codec: Coding) -> Vec<(f64, f64)> {
+        let points = self.of(codec);
+        points.filter_map(|point| Some((point.bits, point.psnr_db?.max(0.0)))).collect()
+    }
+
+    /// How the codecs are drawn; one with the curve of another before it is seen beneath that.
+    fn looks(&self, codecs: &[Coding]) -> Vec<Look> {
+        let curves: Vec<_> = codecs.iter().map(|&codec| self.curve(codec)).collect();
+        let look = |(at, curve): (usize, &Vec<_>)| {
+            let n_same = curves[..at].iter().filter(|known| *known == curve && !known.is_empty());
+            Look::nth(at).beneath(n_same.count())
+        };
+        curves.iter().enumerate().map(look).collect()
+    }
+
+    fn of(&self, codec: Coding) -> impl Iterator<Item = &Point> {
+        self.points.iter().copied().filter(move |point| point.codec == codec)
+    }
+}
+
+impl Plot for Distortion<'_> {
+    fn size(&self) -> (u32, u32) {
+        (CHART.0, CHART.1 + legend_height(self.codecs().len(), N_COLUMNS))
+    }
+
+    fn draw_on<B: DrawingBackend<ErrorType: 'static>>(
+        &self,
+        root: DrawingArea<B, Shift>,
+        scale: u32,
+    ) -> anyhow::Result<()> {
+        let font = |size: u32| (FONT, size * scale);
+        root.fill(&WHITE)?;
+        let codecs = self.codecs();
+        let (area, below) = root.split_vertically(CHART.1 * scale);
+        let most = |values: &mut dyn Iterator<Item = f64>| values.fold(1.0, f64::max) * 1.04;
+        let widest = most(&mut self.points.iter().map(|point| point.bits));
+        let top = most(&mut self.points.iter().filter_map(|point| point.psnr_db));
+        let mut chart = ChartBuilder::on(&area)
+            .caption(format!("rate and distortion of {}", self.field), font(18))
+            .margin(12 * scale)
+            .x_label_area_size(40 * scale)
+            .y_label_area_size(56 * scale)
+            .build_cartesian_2d(0.0..widest, 0.0..top)?;
+        chart
+            .configure_mesh()
+            .x_desc("bits a value")
+            .y_desc("PSNR, dB")
+            .label_style(font(12))
+            .axis_desc_style(font(14))
+            .light_line_style(RGBColor(240, 240, 240))
+            .draw()?;
+        let looks = self.looks(&codecs);
+        // The first on top.
+        for (&codec, look) in codecs.iter().zip(&looks).rev() {
+            look.draw(&mut chart, &self.curve(codec), scale)?;
+            let exact = self.of(codec).filter(|point| point.psnr_db.is_none());
+            let rates: Vec<f64> = exact.map(|point| point.bits).collect();
+            if codec.codec.is_exact() {
+                for rate in rates {
+                    look.unmarked().draw(&mut chart, &[(rate, 0.0), (rate, top)], scale)?;
+                }
+            } else {
+                let marks: Vec<_> = rates.into_iter().map(|rate| (rate, top)).collect();
+                look.draw_marks(&mut chart, &marks, scale)?;
+            }
+        }
+        let names: Vec<(String, Look)> = codecs.iter().map(Coding::to_string).zip(looks).collect();
+        legend(&below, &names, N_COLUMNS, scale)?;
+        root.present()?;
+        Ok(())
+    }
+}

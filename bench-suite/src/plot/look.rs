@@ -1,0 +1,157 @@
+//! How curves look where there are many, and a legend below them all.
+
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::Ranged;
+use plotters::element::DashedPathElement;
+use plotters::prelude::*;
+
+use super::{COLOURS, FONT};
+
+/// Pixels of a line of the legend, and of the sample of a curve in it.
+const LINE: u32 = 18;
+const SAMPLE: i32 = 26;
+
+/// What stands at a curve's points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Nothing,
+    Dot,
+    Ring,
+}
+
+/// How a curve looks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Look {
+    pub(crate) colour: RGBColor,
+    pub(crate) is_dashed: bool,
+    pub(crate) mark: Mark,
+    /// Pixels across.
+    pub(crate) width: u32,
+}
+
+impl Look {
+    /// That of the curve of this number, unlike that of all before it as far as there are colours.
+    pub(crate) fn nth(at: usize) -> Self {
+        let is_dashed = (at / COLOURS.len()) % 2 == 1;
+        let mark = if is_dashed { Mark::Ring } else { Mark::Dot };
+        Self { is_dashed, ..Self::of(COLOURS[at % COLOURS.len()], mark) }
+    }
+
+    /// A measured curve, or one that is computed.
+    pub(crate) fn of(colour: RGBColor, mark: Mark) -> Self {
+        Self { colour, is_dashed: mark == Mark::Nothing, mark, width: 2 }
+    }
+
+    /// Wider, so that it shows beneath a curve of the same points.
+    pub(crate) fn beneath(self, n_curves: usize) -> Self {
+        Self { width: self.width + 2 * n_curves as u32, ..self }
+    }
+
+    /// The same without marks.
+    pub(crate) fn unmarked(self) -> Self {
+        Self { mark: Mark::Nothing, ..self }
+    }
+
+    /// The marks alone.
+    ///
+    /// # Errors
+    /// When it cannot be drawn on.
+    pub(crate) fn draw_marks<B, X, Y>(
+        self,
+        chart: &mut ChartContext<'_, B, Cartesian2d<X, Y>>,
+        points: &[(f64, f64)],
+        scale: u32,
+    ) -> anyhow::Result<()>
+    where
+        B: DrawingBackend<ErrorType: 'static>,
+        X: Ranged<ValueType = f64>,
+        Y: Ranged<ValueType = f64>,
+    {
+        if let Some(style) = self.dots(scale) {
+            chart.draw_series(points.iter().map(|&at| Circle::new(at, 3 * scale, style)))?;
+        }
+        Ok(())
+    }
+
+    /// Draws a curve on a chart.
+    ///
+    /// # Errors
+    /// When it cannot be drawn on.
+    pub(crate) fn draw<B, X, Y>(
+        self,
+        chart: &mut ChartContext<'_, B, Cartesian2d<X, Y>>,
+        points: &[(f64, f64)],
+        scale: u32,
+    ) -> anyhow::Result<()>
+    where
+        B: DrawingBackend<ErrorType: 'static>,
+        X: Ranged<ValueType = f64>,
+        Y: Ranged<ValueType = f64>,
+    {
+        let stroke = self.colour.stroke_width(self.width * scale);
+        let owned = points.to_vec();
+        if self.is_dashed {
+            chart.draw_series(DashedLineSeries::new(owned, 5 * scale, 4 * scale, stroke))?;
+        } else {
+            chart.draw_series(LineSeries::new(owned, stroke))?;
+        }
+        self.draw_marks(chart, points, scale)
+    }
+
+    /// The style of its points, if they are marked.
+    fn dots(self, scale: u32) -> Option<ShapeStyle> {
+        match self.mark {
+            Mark::Nothing => None,
+            Mark::Dot => Some(self.colour.filled()),
+            Mark::Ring => Some(self.colour.stroke_width(scale)),
+        }
+    }
+
+    /// A sample of it from `left` on, as long as [`SAMPLE`].
+    fn sample<B: DrawingBackend<ErrorType: 'static>>(
+        self,
+        area: &DrawingArea<B, Shift>,
+        (left, y): (i32, i32),
+        scale: u32,
+    ) -> anyhow::Result<()> {
+        let ends = [(left, y), (left + SAMPLE * scale as i32, y)];
+        let stroke = self.colour.stroke_width(self.width.min(LINE / 4) * scale);
+        if self.is_dashed {
+            area.draw(&DashedPathElement::new(ends, 5 * scale, 4 * scale, stroke))?;
+        } else {
+            area.draw(&PathElement::new(ends, stroke))?;
+        }
+        if let Some(style) = self.dots(scale) {
+            let middle = (left + SAMPLE * scale as i32 / 2, y);
+            area.draw(&Circle::new(middle, 3 * scale, style))?;
+        }
+        Ok(())
+    }
+}
+
+/// The pixels that a legend of so many entries in so many columns needs, downwards.
+pub(crate) fn legend_height(n_entries: usize, n_columns: usize) -> u32 {
+    n_entries.div_ceil(n_columns) as u32 * LINE + LINE / 2
+}
+
+/// Draws names with samples of their curves, row by row.
+///
+/// # Errors
+/// When it cannot be drawn on.
+pub(crate) fn legend<B: DrawingBackend<ErrorType: 'static>>(
+    area: &DrawingArea<B, Shift>,
+    entries: &[(String, Look)],
+    n_columns: usize,
+    scale: u32,
+) -> anyhow::Result<()> {
+    let column = area.dim_in_pixel().0 as i32 / n_columns as i32;
+    let unit = scale as i32;
+    for (at, (name, look)) in entries.iter().enumerate() {
+        let left = (at % n_columns) as i32 * column + 14 * unit;
+        let y = ((at / n_columns) as i32 * LINE as i32 + LINE as i32 / 2) * unit;
+        look.sample(area, (left, y), scale)?;
+        let place = (left + (SAMPLE + 6) * unit, y - 7 * unit);
+        area.draw(&Text::new(name.clone(), place, (FONT, 12 * scale)))?;
+    }
+    Ok(())
+}
