@@ -5,6 +5,7 @@
 //! file is opened. What needs a file to judge (its size, its type) is an error of
 //! [`input`](crate::input).
 
+mod accuracy;
 mod bench;
 mod cg;
 mod guidelines;
@@ -28,6 +29,7 @@ use foldwire::{Bound, Preset};
 use crate::coding::Coding;
 use crate::plot::PlotFile;
 use crate::values::{Dims, LinkRate};
+pub use accuracy::{AccuracyArgs, Way};
 pub use cg::CgArgs;
 pub use guidelines::GuidelinesArgs;
 pub use halo::HaloArgs;
@@ -58,6 +60,7 @@ Examples:
   foldwire stack --link none                  the same at the speed of memory
   foldwire stack --input run.f32 --dims 449x449x235 --ranks 4
   foldwire codec --field temperature.f32 --bound rel:1e-3
+  foldwire accuracy                           how errors of reductions grow with ranks
   foldwire bench allreduce --ranks 4          a collective over sizes
   mpirun -n 2 foldwire bench allreduce --backend mpi
   mpirun -n 2 foldwire p2p --backend mpi      messages between two ranks, and the barrier
@@ -79,6 +82,8 @@ pub enum Command {
     Stack(StackArgs),
     /// Measure the codec alone on one thread: encode, decode, fold, combine beside memcpy
     Codec(CodecArgs),
+    /// Measure how the error of a reduction grows with the number of ranks, beside what is stated
+    Accuracy(AccuracyArgs),
     /// Time a collective over sizes with every preset, and beside the MPI library's own
     Bench(BenchArgs),
     /// Time messages between two ranks and the barrier, beside the MPI library's own

@@ -76,7 +76,8 @@ impl Volumes {
     }
 }
 
-fn exact_sum<T: Copy + Sync + Into<f64>>(volumes: &[Vec<T>]) -> Vec<f64> {
+/// The sum of arrays of equal length, value by value, by compensated addition.
+pub(crate) fn exact_sum<T: Copy + Sync + Into<f64>>(volumes: &[Vec<T>]) -> Vec<f64> {
     let n_values = volumes.first().map_or(0, Vec::len);
     let sum_at = |at: usize| {
         let (mut sum, mut lost) = (0.0_f64, 0.0_f64);

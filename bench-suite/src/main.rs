@@ -10,7 +10,9 @@ use foldwire_bench::cli::{Cli, Command};
 use foldwire_bench::launch;
 use foldwire_bench::streams::{self, OutputError};
 use foldwire_bench::usage::UsageError;
-use foldwire_bench::{bench, cg, codec, halo, info, p2p, schedule, sim, stack, train, transpose};
+use foldwire_bench::{
+    accuracy, bench, cg, codec, halo, info, p2p, schedule, sim, stack, train, transpose,
+};
 
 fn main() -> ExitCode {
     let result = match Cli::try_parse() {
@@ -30,6 +32,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Stack(args) => stack::run(args)?,
         Command::Codec(args) => codec::run(args)?,
+        Command::Accuracy(args) => accuracy::run(args)?,
         Command::Bench(args) => bench::run(args)?,
         Command::P2p(args) => p2p::run(args)?,
         Command::Guidelines(args) => bench::guidelines::run(args)?,

@@ -1,0 +1,312 @@
+//! `foldwire accuracy`: how the error of a reduction grows with the number of ranks.
+//!
+//! All ranks are driven on this thread, each with other data. For each number of ranks, pipeline
+//! and schedule: the errors of the reduced values against the exact ones, in units of the bound on
+//! operands, beside what the library states and what theories say. A row beyond the stated worst
+//! case, or ranks that hold other bits than each other, fail the command after all is shown.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `operands` | what ranks have, and the exact reduction |
+//! | `party` | the ranks, and an all-reduce among them |
+//! | `errors`, `theory` | errors, measured and foretold |
+//! | `output`, `plot`, `bars` | the table, JSON; errors over ranks, and their distribution, drawn |
+
+mod bars;
+mod errors;
+mod operands;
+mod output;
+mod party;
+mod plot;
+mod theory;
+
+use anyhow::{Context, bail};
+use foldwire::bound::{rounding, underflow};
+use foldwire::codec::Loss;
+use foldwire::pipeline::Pipeline;
+use foldwire::schedule::{Call, Schedule};
+use foldwire::select::{self, Network};
+use foldwire::{Collective, DType, Float, Op, Plan, Quantum, Rank, bf16, f16};
+use serde::Serialize;
+
+use crate::bench::data::{Data, Source};
+use crate::cli::{AccuracyArgs, OpArg};
+use crate::plot::PlotFile;
+use crate::progress;
+use crate::room;
+use crate::streams;
+use crate::usage::UsageError;
+use errors::{Errors, Histogram, Spread};
+use operands::Operands;
+use party::{MAX_FRAME, Party, Route};
+use theory::Theory;
+
+/// Deviations that a histogram reaches to both sides, of the theory whose errors are larger.
+const REACH: f64 = 3.5;
+
+/// One number of ranks, pipeline and schedule. Errors are in units of `bound`.
+#[derive(Debug, Serialize)]
+struct Row {
+    ranks: usize,
+    pipeline: &'static str,
+    schedule: &'static str,
+    /// It is what the library takes, or would if it were not asked for.
+    is_chosen: bool,
+    /// On each operand, in the unit of the data.
+    bound: f64,
+    #[serde(flatten)]
+    spread: Spread,
+    /// The worst case that the library states, and what rounding may add to it.
+    stated: f64,
+    rounding: f64,
+    zccl: Theory,
+    uniform: Theory,
+    /// Share of the values within the lines of these theories.
+    within_zccl: f64,
+    within_uniform: f64,
+    mismatched_nonfinite: usize,
+    /// Ranks that hold other bits than rank 0.
+    n_others: usize,
+    /// Only of the rows that are drawn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    histogram: Option<Histogram>,
+}
+
+/// Everything that goes into all rows.
+#[derive(Debug, Serialize)]
+struct Setting {
+    op: &'static str,
+    codec: String,
+    dtype: String,
+    count: usize,
+    bound: String,
+    seed: u64,
+    data: String,
+}
+
+/// Runs the subcommand: results on stdout, everything else on stderr.
+///
+/// # Errors
+/// Errors of use, calls that fail, plots that cannot be written; and, when all is shown, errors
+/// beyond the stated worst case.
+pub fn run(args: &AccuracyArgs) -> anyhow::Result<()> {
+    let source = Source::open(args.field.as_deref())?;
+    match source.dtype(args.dtype) {
+        DType::F64 => show::<f64>(args, &source),
+        DType::F16 => show::<f16>(args, &source),
+        DType::Bf16 => show::<bf16>(args, &source),
+        _ => show::<f32>(args, &source),
+    }
+}
+
+/// Whether all ranks can get a reduction along a schedule.
+pub(crate) fn reduces(schedule: &'static dyn Schedule) -> bool {
+    Route::of(schedule).is_some()
+}
+
+fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &Source) -> anyhow::Result<()> {
+    let codec = args.codec;
+    if codec.codec.loss() != Loss::Bound || !codec.is_for(T::DTYPE) {
+        let message = format!("codec {codec} keeps no bound on {}, whose errors", T::DTYPE);
+        return Err(UsageError::new(format!("{message} could be measured in; try fz-light")).into());
+    }
+    if let Some(schedule) = args.schedules().find(|&named| !reduces(named)) {
+        let message = format!("schedule {} has no all-reduce, nor reduce", schedule.name());
+        return Err(UsageError::new(format!("{message} and broadcast")).into());
+    }
+    let data = source.data::<T>(1);
+    let setting = Setting {
+        op: args.op.name(),
+        codec: codec.to_string(),
+        dtype: T::DTYPE.to_string(),
+        count: args.count,
+        bound: args.bound.to_string(),
+        seed: args.seed,
+        data: data.about().to_owned(),
+    };
+    let rows = measure(args, &data)?;
+    if args.json {
+        streams::write(&format!("{}\n", output::json(&setting, &rows)))?;
+    } else {
+        streams::write(&output::text(&setting, &rows))?;
+    }
+    if let Some(file) = &args.plot {
+        draw(file, &plot::Growth { setting: &setting, rows: &rows })?;
+    }
+    if let Some(file) = &args.histogram {
+        draw(file, &bars::Distribution { setting: &setting, rows: &rows })?;
+    }
+    let faults = faults(&rows);
+    if !faults.is_empty() {
+        bail!("the library broke its promises; please report this\n  {}", faults.join("\n  "));
+    }
+    Ok(())
+}
+
+fn draw(file: &PlotFile, plot: &impl crate::plot::Plot) -> anyhow::Result<()> {
+    let path = file.path();
+    let context = || format!("{}: the plot cannot be written", path.display());
+    file.draw(plot).with_context(context)?;
+    streams::remark(format_args!("plot: {}", path.display()));
+    Ok(())
+}
+
+fn measure<T: Float + Into<f64>>(args: &AccuracyArgs, data: &Data<T>) -> anyhow::Result<Vec<Row>> {
+    let pipelines = args.pipelines();
+    let ranks = args.ranks.n_bytes();
+    let progress = progress::bar("reducing", ranks.len() * pipelines.len());
+    let mut rows = Vec::new();
+    for &n in ranks {
+        let operands = Operands::new(data, n, args.count, args.seed);
+        let exact = operands.exact(args.op);
+        for &pipeline in &pipelines {
+            let plan = args.codec.of_plan(Plan::raw().compressed(pipeline, args.bound));
+            let chosen = chosen::<T>(&plan, args.op, n, args.count);
+            let asked = args.schedules().filter_map(Route::of);
+            let is_asked = args.schedules().any(|named| named.name() == chosen.name());
+            let added = (args.adds_chosen() && !is_asked).then_some(chosen);
+            for (nth, route) in asked.chain(added).enumerate() {
+                progress.set_message(format!("{n} ranks, {}, {}", pipeline.name, route.name()));
+                room::check(route.n_bytes::<T>(args.codec, n, args.count)).map_err(|error| {
+                    let what = format!("{n} ranks by {}: {error}", route.name());
+                    UsageError::new(format!("{what}; ask for fewer --ranks or a smaller --count"))
+                })?;
+                let mut party = Party::new(route, args.codec, n, args.count)?;
+                let outcome = party.all_reduce(operands.arrays(), args.op, &plan)?;
+                if outcome.bound == 0.0 {
+                    let message = "the values are all equal, or the bound is too small for them, \
+                                   so that nothing is lost; give another --bound, as abs:0.1";
+                    return Err(UsageError::new(message).into());
+                }
+                let errors = Errors::new(&outcome.result, &exact, outcome.bound);
+                let half_step = Quantum::new::<T>(outcome.bound)?.step() / (2.0 * outcome.bound);
+                let zccl = Theory::zccl(args.op, n);
+                let uniform = Theory::uniform(args.op, n, half_step);
+                let rounding = allowance::<T>(args.op, n, operands.magnitude() + outcome.bound);
+                let is_drawn = Some(&n) == ranks.last() && nth == 0;
+                rows.push(Row {
+                    ranks: n,
+                    pipeline: pipeline.name,
+                    schedule: route.name(),
+                    is_chosen: route.name() == chosen.name(),
+                    bound: outcome.bound,
+                    spread: errors.spread().context("no value of the result is finite")?,
+                    stated: outcome.stated / outcome.bound,
+                    rounding: rounding / outcome.bound,
+                    zccl,
+                    uniform,
+                    within_zccl: errors.share_within(zccl.line),
+                    within_uniform: errors.share_within(uniform.line),
+                    mismatched_nonfinite: errors.mismatched_nonfinite,
+                    n_others: outcome.n_others,
+                    histogram: is_drawn
+                        .then(|| errors.histogram(REACH * uniform.deviation.max(zccl.deviation))),
+                });
+            }
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    Ok(rows)
+}
+
+/// The schedule that the library takes between ranks whose links are as fast as memory.
+fn chosen<T: Float>(plan: &Plan, op: OpArg, n_ranks: usize, count: usize) -> Route {
+    let call = Call::new(Collective::AllReduce, n_ranks, Rank(0));
+    let network = Network { link_rate: None, frame_bytes: MAX_FRAME };
+    let code = Op::<T>::from(op).code();
+    Route::AllReduce(select::schedule(call, code, plan, count * T::BYTES, network))
+}
+
+/// What rounding may cost beside the stated worst case, where no value is larger than `magnitude`,
+/// errors included.
+fn allowance<T: Float>(op: OpArg, n_ranks: usize, magnitude: f64) -> f64 {
+    match op {
+        OpArg::Sum => rounding::<T>(n_ranks, n_ranks as f64 * magnitude),
+        OpArg::Avg => rounding::<T>(n_ranks, magnitude) + underflow::<T>(n_ranks),
+        _ => rounding::<T>(n_ranks, magnitude),
+    }
+}
+
+/// What is wrong in these results, one line each.
+fn faults(rows: &[Row]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for row in rows {
+        let Row { ranks, pipeline, schedule, spread, stated, rounding, .. } = row;
+        let mut fault = |what: String| {
+            faults.push(format!("{ranks} ranks, {pipeline}, {schedule}: {what}"));
+        };
+        if spread.worst > stated + rounding {
+            fault(format!(
+                "an error of {:.6} bounds, beyond the {stated:.6} stated and {rounding:.6} of \
+                 rounding",
+                spread.worst
+            ));
+        }
+        if row.mismatched_nonfinite > 0 {
+            let n = row.mismatched_nonfinite;
+            fault(format!("{n} NaNs or infinities that came out as something else"));
+        }
+        if row.n_others > 0 {
+            fault(format!("{} ranks hold other bits than rank 0", row.n_others));
+        }
+    }
+    faults
+}
+
+/// In order, each once.
+fn distinct<V: PartialEq>(all: impl Iterator<Item = V>) -> Vec<V> {
+    let mut distinct = Vec::new();
+    for one in all {
+        if !distinct.contains(&one) {
+            distinct.push(one);
+        }
+    }
+    distinct
+}
+
+/// The colour of a pipeline, by its place in the library's list.
+fn colour(name: &str) -> plotters::style::RGBColor {
+    let is_it = |known: &Pipeline| known.name == name;
+    crate::plot::COLOURS[foldwire::pipeline::ALL.iter().position(is_it).unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(worst: f64, mismatched_nonfinite: usize, n_others: usize) -> Row {
+        Row {
+            ranks: 4,
+            pipeline: "fused",
+            schedule: "ring",
+            is_chosen: true,
+            bound: 0.5,
+            spread: Spread { worst, ..Spread::default() },
+            stated: 4.0,
+            rounding: 0.25,
+            zccl: Theory::zccl(OpArg::Sum, 4),
+            uniform: Theory::uniform(OpArg::Sum, 4, 1.0),
+            within_zccl: 1.0,
+            within_uniform: 1.0,
+            mismatched_nonfinite,
+            n_others,
+            histogram: None,
+        }
+    }
+
+    #[test]
+    fn an_error_beyond_the_stated_worst_case_is_a_fault() {
+        assert!(faults(&[row(4.25, 0, 0)]).is_empty());
+        let found = faults(&[row(4.3, 0, 0), row(f64::INFINITY, 1, 0), row(0.0, 0, 2)]);
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert!(found[0].starts_with("4 ranks, fused, ring: an error of 4.300000"), "{found:?}");
+        assert!(found[3].ends_with("2 ranks hold other bits than rank 0"), "{found:?}");
+    }
+
+    #[test]
+    fn the_allowance_for_rounding_grows_with_sums() {
+        let of = |op| allowance::<f32>(op, 100, 1.0);
+        assert!(of(OpArg::Sum) > 99.0 * of(OpArg::Max) && of(OpArg::Avg) >= of(OpArg::Max));
+    }
+}

@@ -1,0 +1,128 @@
+//! The picture of how errors are distributed: a panel for each pipeline, and what theories say.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::errors::Histogram;
+use super::{Row, Setting, colour};
+use crate::plot::{FONT, Look, Mark, Plot, legend, legend_height};
+
+const PANEL: (u32, u32) = (460, 290);
+const TITLE: u32 = 42;
+const N_COLUMNS: usize = 3;
+/// Points of a curve.
+const N_POINTS: usize = 121;
+
+const ZCCL: RGBColor = RGBColor(0, 114, 178);
+const UNIFORM: RGBColor = BLACK;
+
+/// The errors of those rows that have a histogram.
+pub(super) struct Distribution<'a> {
+    pub(super) setting: &'a Setting,
+    pub(super) rows: &'a [Row],
+}
+
+impl Distribution<'_> {
+    fn panels(&self) -> Vec<(&Row, &Histogram)> {
+        self.rows.iter().filter_map(|row| Some((row, row.histogram.as_ref()?))).collect()
+    }
+
+    fn legend() -> [(String, Look); 2] {
+        [
+            ("normal, ZCCL's deviation".to_owned(), Look::of(ZCCL, Mark::Nothing)),
+            ("normal, that of uniform errors".to_owned(), Look::of(UNIFORM, Mark::Nothing)),
+        ]
+    }
+}
+
+/// The density of a normal distribution.
+fn normal(deviation: f64, x: f64) -> f64 {
+    let scaled = x / deviation;
+    (-scaled * scaled / 2.0).exp() / (deviation * std::f64::consts::TAU.sqrt())
+}
+
+/// Left and right end of each bar, and its density.
+fn bars(histogram: &Histogram) -> impl Iterator<Item = (f64, f64, f64)> {
+    let Histogram { reach, counts } = histogram;
+    let width = 2.0 * reach / counts.len() as f64;
+    let all = counts.iter().sum::<usize>().max(1) as f64;
+    counts.iter().enumerate().map(move |(at, &n)| {
+        let left = at as f64 * width - reach;
+        (left, left + width, n as f64 / (all * width))
+    })
+}
+
+impl Plot for Distribution<'_> {
+    fn size(&self) -> (u32, u32) {
+        let down = self.panels().len().div_ceil(2) as u32;
+        (2 * PANEL.0, TITLE + PANEL.1 * down + legend_height(Self::legend().len(), N_COLUMNS))
+    }
+
+    fn draw_on<B: DrawingBackend<ErrorType: 'static>>(
+        &self,
+        root: DrawingArea<B, Shift>,
+        scale: u32,
+    ) -> anyhow::Result<()> {
+        let Setting { op, codec, bound, .. } = self.setting;
+        let panels = self.panels();
+        let font = |size: u32| (FONT, size * scale);
+        root.fill(&WHITE)?;
+        let of = panels.first().map_or_else(String::new, |(row, _)| {
+            format!(", {} ranks, {}", row.ranks, row.schedule)
+        });
+        let root =
+            root.titled(&format!("errors of {op} by {codec} within {bound}{of}"), font(18))?;
+        let names = Self::legend();
+        let height = root.dim_in_pixel().1 - legend_height(names.len(), N_COLUMNS) * scale;
+        let (top, below) = root.split_vertically(height);
+        let areas = top.split_evenly((panels.len().div_ceil(2).max(1), 2));
+        for (area, (row, histogram)) in areas.iter().zip(&panels) {
+            let reach = histogram.reach;
+            let theories = [(row.zccl.deviation, names[0].1), (row.uniform.deviation, names[1].1)];
+            let peak = bars(histogram).map(|(.., density)| density).fold(0.0, f64::max);
+            let peak = theories.iter().map(|(of, _)| normal(*of, 0.0)).fold(peak, f64::max);
+            let mut chart = ChartBuilder::on(area)
+                .caption(row.pipeline, font(14))
+                .margin(8 * scale)
+                .x_label_area_size(34 * scale)
+                .y_label_area_size(54 * scale)
+                .build_cartesian_2d(-reach..reach, 0.0..peak * 1.08)?;
+            chart
+                .configure_mesh()
+                .x_desc("error / bound")
+                .y_desc("density")
+                .label_style(font(11))
+                .axis_desc_style(font(12))
+                .light_line_style(RGBColor(240, 240, 240))
+                .draw()?;
+            let fill = colour(row.pipeline).mix(0.6).filled();
+            chart.draw_series(bars(histogram).map(|(left, right, density)| {
+                Rectangle::new([(left, 0.0), (right, density)], fill)
+            }))?;
+            for (deviation, look) in theories {
+                let x = |at: usize| (2.0 * at as f64 / (N_POINTS - 1) as f64 - 1.0) * reach;
+                let points: Vec<(f64, f64)> =
+                    (0..N_POINTS).map(|at| (x(at), normal(deviation, x(at)))).collect();
+                look.draw(&mut chart, &points, scale)?;
+            }
+        }
+        legend(&below, &names, N_COLUMNS, scale)?;
+        root.present()?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_and_curves_have_the_area_1() {
+        let histogram = Histogram { reach: 2.0, counts: vec![1, 5, 2, 0] };
+        let area: f64 = bars(&histogram).map(|(left, right, y)| (right - left) * y).sum();
+        assert!((area - 1.0).abs() < 1e-12);
+        let step = 0.01;
+        let area: f64 = (-1000..1000).map(|at| normal(1.5, f64::from(at) * step) * step).sum();
+        assert!((area - 1.0).abs() < 1e-6, "{area}");
+    }
+}

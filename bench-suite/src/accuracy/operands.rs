@@ -1,0 +1,101 @@
+//! What ranks have, and what its reduction is exactly.
+
+use foldwire::Float;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::bench::data::Data;
+use crate::cli::OpArg;
+use crate::input::exact_sum;
+
+/// An array for each rank.
+#[derive(Debug)]
+pub(super) struct Operands<T> {
+    arrays: Vec<Vec<T>>,
+}
+
+impl<T: Float + Into<f64>> Operands<T> {
+    /// Each rank begins at a place of the data that its number and the seed decide. (At equal
+    /// distances sums would repeat, as often as ranks are more than the data are arrays long.)
+    pub(super) fn new(data: &Data<T>, n_ranks: usize, count: usize, seed: u64) -> Self {
+        let whole = data.between(1);
+        let place = |rank: usize| {
+            let hash = xxh3_64_with_seed(&(rank as u64).to_le_bytes(), seed);
+            (hash % data.base().len() as u64) as usize
+        };
+        let array = |rank| {
+            let mut array = vec![T::from_f64(0.0); count];
+            whole.fill(0, place(rank), &mut array);
+            array
+        };
+        Self { arrays: (0..n_ranks).map(array).collect() }
+    }
+
+    pub(super) fn arrays(&self) -> &[Vec<T>] {
+        &self.arrays
+    }
+
+    /// The exact reduction, rounded to `f64` once (a compensated sum).
+    pub(super) fn exact(&self, op: OpArg) -> Vec<f64> {
+        let n_ranks = self.arrays.len() as f64;
+        match op {
+            OpArg::Sum => exact_sum(&self.arrays),
+            OpArg::Avg => exact_sum(&self.arrays).into_iter().map(|sum| sum / n_ranks).collect(),
+            OpArg::Min => self.extreme(f64::min),
+            OpArg::Max => self.extreme(f64::max),
+            OpArg::Prod => unreachable!("the command line has no products"),
+        }
+    }
+
+    /// NaN wins, as in Foldwire.
+    fn extreme(&self, pick: fn(f64, f64) -> f64) -> Vec<f64> {
+        let mut arrays = self.arrays.iter();
+        let first = arrays.next().into_iter().flatten();
+        let mut best: Vec<f64> = first.map(|value| value.to_f64()).collect();
+        for array in arrays {
+            for (best, value) in best.iter_mut().zip(array) {
+                let value = value.to_f64();
+                *best = if best.is_nan() || value.is_nan() { f64::NAN } else { pick(*best, value) };
+            }
+        }
+        best
+    }
+
+    /// The largest magnitude of a finite value.
+    pub(super) fn magnitude(&self) -> f64 {
+        let magnitudes = self.arrays.iter().flatten().map(|value| value.to_f64().abs());
+        magnitudes.filter(|value| value.is_finite()).fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operands(seed: u64) -> Operands<f32> {
+        let data = Data::new((0..100).map(|i| i as f32).collect(), 1, "test".into());
+        Operands::new(&data, 3, 7, seed)
+    }
+
+    #[test]
+    fn ranks_have_other_data_the_same_by_the_same_seed() {
+        let operands_1 = operands(1);
+        let arrays = operands_1.arrays();
+        assert!(arrays[0] != arrays[1] && arrays[1] != arrays[2]);
+        assert_eq!(arrays, operands(1).arrays());
+        assert_ne!(arrays, operands(2).arrays());
+        // Around the end, too.
+        assert!(arrays.iter().flat_map(|x| x.windows(2)).all(|w| w[1] == (w[0] + 1.0) % 100.0));
+    }
+
+    #[test]
+    fn reductions_by_hand() {
+        let arrays = vec![vec![1.0_f32, f32::NAN, -3.0], vec![2.0, 5.0, 1.5]];
+        let operands = Operands { arrays };
+        assert_eq!(operands.exact(OpArg::Sum)[0], 3.0);
+        assert_eq!(operands.exact(OpArg::Avg)[2], -0.75);
+        assert_eq!(operands.exact(OpArg::Min)[2], -3.0);
+        assert_eq!(operands.exact(OpArg::Max)[0], 2.0);
+        assert!(operands.exact(OpArg::Max)[1].is_nan() && operands.exact(OpArg::Sum)[1].is_nan());
+        assert_eq!(operands.magnitude(), 5.0);
+    }
+}

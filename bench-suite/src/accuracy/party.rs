@@ -1,0 +1,204 @@
+//! All ranks of a group on one thread, and an all-reduce among them.
+
+use anyhow::{Context, bail, ensure};
+use foldwire::codec::CodecParams;
+use foldwire::schedule::{Call, Schedule};
+use foldwire::transport::{FRAMES_PER_LANE, MIN_FRAME_BYTES};
+use foldwire::{
+    Bound, Collective, Communicator, Config, Error, Float, Op, Operation, Plan, Quantum, Rank,
+    Report,
+};
+use foldwire_threads::{Endpoint, World, drive};
+
+use crate::cli::OpArg;
+use crate::coding::Coding;
+
+/// Bytes of a frame, at most: those of a world of threads.
+pub(super) const MAX_FRAME: usize = 256 * 1024 + 4096;
+/// Bytes of a frame beside what it carries, and of a part in it beside its encoding, at most.
+const ROOM: usize = 512;
+const ROOM_OF_PART: usize = 64;
+/// Frames of a rank: those of its lane, and as many on links.
+const N_FRAMES: usize = 2 * FRAMES_PER_LANE;
+
+/// The way to an all-reduce along a schedule.
+#[derive(Clone, Copy)]
+pub(super) enum Route {
+    /// One call.
+    AllReduce(&'static dyn Schedule),
+    /// A reduce and then a broadcast, along a schedule that has both and no all-reduce.
+    Rooted(&'static dyn Schedule),
+}
+
+impl Route {
+    /// `None` if the schedule has neither.
+    pub(super) fn of(schedule: &'static dyn Schedule) -> Option<Self> {
+        let has = |collective| schedule.supports(collective);
+        if has(Collective::AllReduce) {
+            Some(Self::AllReduce(schedule))
+        } else if has(Collective::Reduce) && has(Collective::Broadcast) {
+            Some(Self::Rooted(schedule))
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        self.schedule().name()
+    }
+
+    fn schedule(self) -> &'static dyn Schedule {
+        match self {
+            Self::AllReduce(schedule) | Self::Rooted(schedule) => schedule,
+        }
+    }
+
+    /// Parts of the array, and of those how many a message must have room for.
+    fn parts(self, n_ranks: usize) -> (usize, usize) {
+        let collective = match self {
+            Self::AllReduce(_) => Collective::AllReduce,
+            Self::Rooted(_) => Collective::Reduce,
+        };
+        let call = Call::new(collective, n_ranks, Rank(0));
+        (self.schedule().n_parts(call), self.schedule().min_run(call))
+    }
+
+    /// Bytes of frames that are just long enough for parts of arrays of `count` values: all ranks'
+    /// lie in one memory.
+    fn frame_bytes<T: Float>(self, coding: Coding, n_ranks: usize, count: usize) -> usize {
+        let (n_parts, run) = self.parts(n_ranks);
+        let params = coding.of_params(CodecParams::new(Quantum::LOSSLESS));
+        let codec = coding.codec.instance::<T>(&params);
+        let longest = codec.as_dyn().max_encoded_len(count.div_ceil(n_parts));
+        let part = longest.map_or(MAX_FRAME, |n_bytes| n_bytes + ROOM_OF_PART);
+        (ROOM + run * part).clamp(MIN_FRAME_BYTES, MAX_FRAME)
+    }
+
+    /// Bytes that ranks take which go this way, with their operands, about and at most.
+    pub(super) fn n_bytes<T: Float>(self, coding: Coding, n_ranks: usize, count: usize) -> u128 {
+        let frame = self.frame_bytes::<T>(coding, n_ranks, count) as u128;
+        let (n_parts, run) = self.parts(n_ranks);
+        // In a pairwise exchange each rank sends to all others before it hears of any.
+        let n_of_each = if n_parts == n_ranks && run == 1 { 2 * n_ranks } else { N_FRAMES };
+        n_ranks as u128 * ((2 * count * T::BYTES) as u128 + n_of_each as u128 * frame)
+    }
+}
+
+/// What came of an all-reduce.
+pub(super) struct Outcome<T> {
+    /// Of rank 0.
+    pub(super) result: Vec<T>,
+    /// On each operand.
+    pub(super) bound: f64,
+    /// The largest error that the library states, rounding aside.
+    pub(super) stated: f64,
+    /// Ranks whose result has other bits than that of rank 0.
+    pub(super) n_others: usize,
+}
+
+/// The ranks, and a buffer for each.
+pub(super) struct Party<T> {
+    route: Route,
+    comms: Vec<Communicator<Endpoint>>,
+    buffers: Vec<Vec<T>>,
+}
+
+impl<T: Float> Party<T> {
+    /// Ranks that reduce arrays of `count` values this way, one segment at a time each, so that
+    /// their frames take little memory.
+    pub(super) fn new(
+        route: Route,
+        coding: Coding,
+        n_ranks: usize,
+        count: usize,
+    ) -> Result<Self, Error> {
+        let frame_bytes = route.frame_bytes::<T>(coding, n_ranks, count);
+        let endpoints = World::new(n_ranks).frame_bytes(frame_bytes).endpoints();
+        let config = Config::default().with_lanes(1);
+        let comms = endpoints.into_iter().map(|one| Communicator::with_config(one, config));
+        let comms = comms.collect::<Result<_, _>>()?;
+        Ok(Self { route, comms, buffers: vec![Vec::new(); n_ranks] })
+    }
+
+    /// All-reduces copies of these arrays, one for each rank.
+    pub(super) fn all_reduce(
+        &mut self,
+        arrays: &[Vec<T>],
+        op: OpArg,
+        plan: &Plan,
+    ) -> anyhow::Result<Outcome<T>> {
+        let Self { route, comms, buffers } = self;
+        buffers.iter_mut().zip(arrays).for_each(|(buffer, array)| buffer.clone_from(array));
+        let op: Op<'_, T> = op.into();
+        let (bound, stated) = match *route {
+            Route::AllReduce(schedule) => {
+                let plan = plan.with_schedule(schedule);
+                let ranks = comms.iter_mut().zip(&mut *buffers);
+                finish(ranks.map(|(comm, array)| comm.start_all_reduce(array, op, &plan)))?
+            }
+            Route::Rooted(schedule) => {
+                let (plan, root) = (plan.with_schedule(schedule), Rank(0));
+                let ranks = comms.iter_mut().zip(&mut *buffers);
+                let (bound, of_reduce) = finish(
+                    ranks.map(|(comm, array)| comm.start_reduce_in_place(array, op, root, &plan)),
+                )?;
+                // The same lattice, whatever the range of the result.
+                let plan = if bound > 0.0 { plan.with_bound(Bound::Absolute(bound)) } else { plan };
+                let ranks = comms.iter_mut().zip(&mut *buffers);
+                let (_, of_broadcast) =
+                    finish(ranks.map(|(comm, array)| comm.start_broadcast(array, root, &plan)))?;
+                (bound, of_reduce + of_broadcast)
+            }
+        };
+        let [first, others @ ..] = &buffers[..] else { bail!("there is no rank") };
+        let bytes = |array| bytemuck::cast_slice::<T, u8>(array);
+        let n_others = others.iter().filter(|other| bytes(other) != bytes(first)).count();
+        Ok(Outcome { result: first.clone(), bound, stated, n_others })
+    }
+}
+
+/// Drives a call of all ranks to its end; its bound on operands, and the worst case that it states.
+fn finish<'a, T: Float>(
+    calls: impl Iterator<Item = Result<Operation<'a, Endpoint, T>, Error>>,
+) -> anyhow::Result<(f64, f64)> {
+    let reports = drive(calls.collect::<Result<Vec<_>, _>>()?);
+    let reports = reports.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let first = reports.first().context("there is no rank")?;
+    let is_same = |one: &Report| (one.bound, one.worst_case) == (first.bound, first.worst_case);
+    ensure!(reports.iter().all(is_same), "ranks state other worst cases than each other");
+    Ok((first.bound, first.worst_case.context("no worst case is stated")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use foldwire::schedule::{Binomial, RecursiveDoubling, ScatterAllGather};
+
+    use super::*;
+
+    #[test]
+    fn both_routes_sum_on_one_thread_and_say_what_they_promise() {
+        let plan = Plan::foldwire(Bound::Absolute(0.5));
+        let arrays: Vec<_> = (0..5_u8).map(|rank| vec![f32::from(rank) + 0.2; 100]).collect();
+        for (schedule, stated) in
+            [(&RecursiveDoubling as &'static dyn Schedule, 2.5), (&Binomial, 3.0)]
+        {
+            let route = Route::of(schedule).unwrap();
+            let mut party = Party::new(route, "fz-light".parse().unwrap(), 5, 100).unwrap();
+            let outcome = party.all_reduce(&arrays, OpArg::Sum, &plan).unwrap();
+            assert_eq!((outcome.bound, outcome.stated, outcome.n_others), (0.5, stated, 0));
+            assert!(outcome.result.iter().all(|sum| (sum - 11.0).abs() <= 2.5));
+        }
+        assert!(Route::of(&ScatterAllGather).is_none());
+    }
+
+    /// Where messages are n², each is short.
+    #[test]
+    fn memory_is_bounded_by_every_route() {
+        let coding = "fz-light".parse().unwrap();
+        for &schedule in foldwire::schedule::ALL {
+            let Some(route) = Route::of(schedule) else { continue };
+            let n_bytes = route.n_bytes::<f32>(coding, 512, 4096);
+            assert!(n_bytes < 1 << 30, "{}: {n_bytes}", schedule.name());
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The picture of errors over ranks: a panel for each schedule, both axes logarithmic.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::{Row, Setting, colour, distinct};
+use crate::plot::{FONT, Look, Mark, Plot, legend, legend_height};
+
+const PANEL: (u32, u32) = (460, 330);
+const TITLE: u32 = 42;
+/// Entries of the legend side by side.
+const N_COLUMNS: usize = 4;
+/// What is less is drawn as this: 0 has no place on the axis.
+const LEAST: f64 = 1e-3;
+
+/// Colours of what is computed.
+const STATED: RGBColor = BLACK;
+const ZCCL: RGBColor = RGBColor(0, 114, 178);
+const UNIFORM: RGBColor = RGBColor(60, 60, 60);
+
+/// What of a row is drawn.
+type Of<'a> = &'a dyn Fn(&Row) -> f64;
+type Curve = (String, Look, Vec<(f64, f64)>);
+
+/// Worst errors and 95.44 % lines, and what is stated and foretold.
+pub(super) struct Growth<'a> {
+    pub(super) setting: &'a Setting,
+    pub(super) rows: &'a [Row],
+}
+
+impl Growth<'_> {
+    fn schedules(&self) -> Vec<&'static str> {
+        distinct(self.rows.iter().map(|row| row.schedule))
+    }
+
+    fn n_across(&self) -> usize {
+        self.schedules().len().min(2)
+    }
+
+    /// Those of a panel, measured ones first. Pipelines of equal worst cases share a line.
+    fn curves(&self, schedule: &str) -> Vec<Curve> {
+        let rows = || self.rows.iter().filter(|row| row.schedule == schedule);
+        let of = |pipeline: &str, value: Of| -> Vec<(f64, f64)> {
+            let rows = rows().filter(|row| row.pipeline == pipeline);
+            rows.map(|row| (row.ranks as f64, value(row).max(LEAST))).collect()
+        };
+        let mut curves: Vec<Curve> = Vec::new();
+        let names = distinct(rows().map(|row| row.pipeline));
+        let values: [(&str, Mark, Of); 2] = [
+            ("worst", Mark::Dot, &|row| row.spread.worst),
+            ("95.44 %", Mark::Ring, &|row| row.spread.line),
+        ];
+        for (title, mark, value) in values {
+            for (nth, name) in names.iter().enumerate() {
+                let look = Look::of(colour(name), mark).beneath(nth);
+                curves.push((format!("{title}: {name}"), look, of(name, value)));
+            }
+        }
+        for name in &names {
+            let stated = of(name, &|row| row.stated);
+            if curves.iter().all(|(.., known)| *known != stated) {
+                let look = Look::of(STATED, Mark::Nothing);
+                curves.push(("worst case, stated".to_owned(), look, stated));
+            }
+        }
+        let theories: [(&str, RGBColor, Of); 2] = [
+            ("95.44 %, ZCCL's theory", ZCCL, &|row| row.zccl.line),
+            ("95.44 %, uniform errors", UNIFORM, &|row| row.uniform.line),
+        ];
+        for (title, colour, value) in theories {
+            let points = distinct(rows().map(|row| (row.ranks as f64, value(row))));
+            curves.push((title.to_owned(), Look::of(colour, Mark::Nothing), points));
+        }
+        curves
+    }
+
+    fn legend(&self) -> Vec<(String, Look)> {
+        let all = self.schedules();
+        let curves = all.iter().flat_map(|schedule| self.curves(schedule));
+        let mut names: Vec<(String, Look)> = Vec::new();
+        for (name, look, _) in curves {
+            if !names.iter().any(|(known, _)| *known == name) {
+                names.push((name, look));
+            }
+        }
+        names
+    }
+}
+
+impl Plot for Growth<'_> {
+    fn size(&self) -> (u32, u32) {
+        let (across, n) = (self.n_across(), self.schedules().len());
+        let down = n.div_ceil(across.max(1)) as u32;
+        let below = legend_height(self.legend().len(), N_COLUMNS);
+        // The legend needs its width also below one panel.
+        ((PANEL.0 * across as u32).max(760), TITLE + PANEL.1 * down + below)
+    }
+
+    fn draw_on<B: DrawingBackend<ErrorType: 'static>>(
+        &self,
+        root: DrawingArea<B, Shift>,
+        scale: u32,
+    ) -> anyhow::Result<()> {
+        let Setting { op, codec, dtype, bound, .. } = self.setting;
+        let font = |size: u32| (FONT, size * scale);
+        root.fill(&WHITE)?;
+        let title = format!("errors of all-reduces ({op}) of {dtype} by {codec} within {bound}");
+        let root = root.margin(8 * scale, 0, 0, 0).titled(&title, font(18))?;
+        let names = self.legend();
+        let height = root.dim_in_pixel().1 - legend_height(names.len(), N_COLUMNS) * scale;
+        let (panels, below) = root.split_vertically(height);
+        let schedules = self.schedules();
+        let across = self.n_across().max(1);
+        let ranks = || self.rows.iter().map(|row| row.ranks as f64);
+        let first = ranks().fold(f64::INFINITY, f64::min);
+        // One number of ranks still needs an axis.
+        let last = ranks().fold(first * 1.01, f64::max);
+        let curves: Vec<Vec<Curve>> = schedules.iter().map(|name| self.curves(name)).collect();
+        let values = || curves.iter().flatten().flat_map(|(.., points)| points).map(|at| at.1);
+        let low = values().fold(f64::INFINITY, f64::min) / 1.3;
+        let high = values().filter(|y| y.is_finite()).fold(LEAST, f64::max) * 1.3;
+        let areas = panels.split_evenly((schedules.len().div_ceil(across), across));
+        for ((area, schedule), curves) in areas.iter().zip(&schedules).zip(&curves) {
+            let mut chart = ChartBuilder::on(area)
+                .caption(schedule, font(14))
+                .margin(8 * scale)
+                .x_label_area_size(34 * scale)
+                .y_label_area_size(54 * scale)
+                .build_cartesian_2d(
+                    (first..last).log_scale().base(2.0),
+                    (low.min(high)..high).log_scale(),
+                )?;
+            chart
+                .configure_mesh()
+                .x_desc("ranks")
+                .y_desc("|error| / bound")
+                .x_label_formatter(&|x| format!("{x:.0}"))
+                .y_label_formatter(&|y| format!("{y}"))
+                .label_style(font(11))
+                .axis_desc_style(font(12))
+                .light_line_style(RGBColor(240, 240, 240))
+                .draw()?;
+            // What is computed on top, and the first of what is measured above the others.
+            let is_measured = |curve: &&Curve| curve.1.mark != Mark::Nothing;
+            let measured = curves.iter().filter(is_measured).rev();
+            let computed = curves.iter().filter(|curve| !is_measured(curve));
+            for (_, look, points) in measured.chain(computed) {
+                look.draw(&mut chart, points, scale)?;
+            }
+        }
+        legend(&below, &names, N_COLUMNS, scale)?;
+        root.present()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! The command line of `foldwire accuracy`.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use foldwire::Bound;
+use foldwire::pipeline::{self, Pipeline};
+use foldwire::schedule::{self, Schedule};
+
+use super::bench::{DTypeArg, OpArg};
+use super::schedule::Named;
+use crate::accuracy::reduces;
+use crate::coding::Coding;
+use crate::plot::PlotFile;
+use crate::sizes::{self, Sizes};
+
+/// Most ranks, all of which one thread drives, and most values of each.
+const MAX_RANKS: usize = 1024;
+const MAX_COUNT: usize = 1 << 24;
+
+const EXAMPLES: &str = "\
+Examples:
+  foldwire accuracy
+      The error of sums between 2, 4, … 512 ranks, by each pipeline that compresses and several schedules.
+  foldwire accuracy --op avg --field temperature.f32 --bound rel:1e-4 --plot growth.svg --histogram errors.svg
+      Averages of your data; errors over ranks, and their distribution between most ranks, as pictures.
+  foldwire accuracy --ranks 2,8,100 --pipeline per-hop --schedule all --json > result.json
+      Every schedule, also those of a reduce and a broadcast; stdout holds one JSON object.
+
+Errors are those of the reduced values against exact ones, in units of the bound on each operand. The exit code is 1 if one is
+beyond what the library states. What the theories say, and what was measured: docs/guarantees.md.";
+
+/// Options of `foldwire accuracy`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct AccuracyArgs {
+    /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (each twice the one before) or
+    /// FIRST:LAST:FACTOR
+    #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks, allow_hyphen_values = true)]
+    pub ranks: Sizes,
+
+    /// Values of each rank
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = count, allow_hyphen_values = true)]
+    pub count: usize,
+
+    /// The reduction
+    #[arg(long, value_name = "OP", default_value = "sum", value_parser = op())]
+    pub op: OpArg,
+
+    /// Pipelines [default: all that compress]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = super::rows::pipeline(), value_delimiter = ',')]
+    pub pipeline: Vec<Pipeline>,
+
+    /// Schedules; by those that have no all-reduce, a reduce and a broadcast
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = way(), value_delimiter = ',')]
+    #[arg(default_value = "ring,recursive-doubling,double-tree,binomial,chosen")]
+    pub schedule: Vec<Way>,
+
+    /// The codec, with a setting as NAME:N; one that keeps a bound
+    #[arg(long, value_name = "NAME[:N]", default_value = "fz-light")]
+    pub codec: Coding,
+
+    /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
+    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
+    pub bound: Bound,
+
+    /// Values to reduce: .f32, .f64, .f16, .bf16 (raw little-endian) or .npy, cut or repeated; each
+    /// rank begins elsewhere in it [default: built-in waves with a little noise]
+    #[arg(long, value_name = "FILE")]
+    pub field: Option<PathBuf>,
+
+    /// Type of the values [default: the field's, else f32]
+    #[arg(long, value_enum)]
+    pub dtype: Option<DTypeArg>,
+
+    /// Decides where ranks begin in the data
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Draw errors over ranks into this file, by its ending an SVG or a PNG
+    #[arg(long, value_name = "FILE.svg|.png")]
+    pub plot: Option<PlotFile>,
+
+    /// Draw the distribution of errors between most ranks by the first schedule into this file
+    #[arg(long, value_name = "FILE.svg|.png")]
+    pub histogram: Option<PlotFile>,
+
+    /// Print one JSON object on stdout instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Schedules that may be asked for.
+#[derive(Debug, Clone, Copy)]
+pub enum Way {
+    /// All by which ranks can get the reduction.
+    All,
+    /// The one that the library chooses.
+    Chosen,
+    /// This one.
+    One(Named),
+}
+
+impl AccuracyArgs {
+    /// The pipelines asked for, once each, or all but the one for the raw codec.
+    pub fn pipelines(&self) -> Vec<Pipeline> {
+        let mut pipelines = Vec::new();
+        for &one in &self.pipeline {
+            if !pipelines.contains(&one) {
+                pipelines.push(one);
+            }
+        }
+        if pipelines.is_empty() {
+            pipelines = pipeline::ALL.into_iter().filter(|&one| one != pipeline::RAW).collect();
+        }
+        pipelines
+    }
+
+    /// The schedules named, once each.
+    pub fn schedules(&self) -> impl Iterator<Item = &'static dyn Schedule> {
+        let mut schedules: Vec<&'static dyn Schedule> = Vec::new();
+        for &way in &self.schedule {
+            let named: Vec<&'static dyn Schedule> = match way {
+                Way::All => schedule::ALL.iter().copied().filter(|&one| reduces(one)).collect(),
+                Way::Chosen => Vec::new(),
+                Way::One(Named(one)) => vec![one],
+            };
+            for one in named {
+                if !schedules.iter().any(|known| known.name() == one.name()) {
+                    schedules.push(one);
+                }
+            }
+        }
+        schedules.into_iter()
+    }
+
+    /// Whether the schedule that the library chooses is wanted, too.
+    pub fn adds_chosen(&self) -> bool {
+        self.schedule.iter().any(|way| matches!(way, Way::Chosen))
+    }
+}
+
+fn ranks(text: &str) -> Result<Sizes, String> {
+    let list = text.parse::<Sizes>().ok();
+    let list = list.filter(|list| list.n_bytes().iter().all(|n| (2..=MAX_RANKS).contains(n)));
+    list.ok_or_else(|| {
+        format!("numbers from 2 to {MAX_RANKS} are needed, as in 2:512 (each twice the one before) or 8,64,100")
+    })
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    let count = sizes::n_bytes(text).filter(|n| (1..=MAX_COUNT).contains(n));
+    count.ok_or_else(|| format!("a number from 1 to {MAX_COUNT} is needed, such as 4096 or 64K"))
+}
+
+fn op() -> impl TypedValueParser<Value = OpArg> {
+    PossibleValuesParser::new([OpArg::Sum, OpArg::Avg, OpArg::Min, OpArg::Max].map(OpArg::name))
+        .map(|name| OpArg::from_str(&name, false).expect("the parser lets nothing else pass"))
+}
+
+fn way() -> impl TypedValueParser<Value = Way> {
+    let names = schedule::ALL.iter().map(|known| PossibleValue::new(known.name()));
+    let others = [
+        PossibleValue::new("chosen").help("the one that the library chooses"),
+        PossibleValue::new("all").help("every one that can reduce to all ranks"),
+    ];
+    PossibleValuesParser::new(others.into_iter().chain(names)).map(|text| {
+        match schedule::ALL.iter().find(|known| known.name() == text) {
+            Some(&known) => Way::One(Named(known)),
+            None if text == "all" => Way::All,
+            None => Way::Chosen,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn accuracy(args: &str) -> Result<AccuracyArgs, clap::Error> {
+        let words = ["foldwire", "accuracy"].into_iter().chain(args.split_whitespace());
+        match Cli::try_parse_from(words)?.command {
+            Command::Accuracy(args) => Ok(args),
+            _ => unreachable!("the subcommand is accuracy"),
+        }
+    }
+
+    fn names(args: &AccuracyArgs) -> Vec<&'static str> {
+        args.schedules().map(Schedule::name).collect()
+    }
+
+    #[test]
+    fn defaults_are_the_documented_ones() {
+        let args = accuracy("").unwrap();
+        assert_eq!(args.ranks.n_bytes(), [2, 4, 8, 16, 32, 64, 128, 256, 512]);
+        assert_eq!((args.count, args.op, args.bound), (4096, OpArg::Sum, Bound::Relative(1e-3)));
+        assert_eq!(args.pipelines().len(), pipeline::ALL.len() - 1);
+        assert_eq!(names(&args), ["ring", "recursive-doubling", "double-tree", "binomial"]);
+        assert!(args.adds_chosen());
+    }
+
+    #[test]
+    fn schedules_are_named_once_and_all_are_those_that_reduce() {
+        let args = accuracy("--schedule chain,ring chain").unwrap();
+        assert_eq!((names(&args), args.adds_chosen()), (vec!["chain", "ring"], false));
+        let all = names(&accuracy("--schedule all").unwrap());
+        assert!(all.contains(&"binomial") && !all.contains(&"bruck"), "{all:?}");
+    }
+
+    #[test]
+    fn numbers_have_limits() {
+        assert_eq!(accuracy("--count 64K").unwrap().count, 65_536);
+        for wrong in ["--ranks 1", "--ranks 2,2000", "--count 0", "--op prod", "--codec zip"] {
+            assert!(accuracy(wrong).is_err(), "{wrong}");
+        }
+    }
+}
