@@ -3,6 +3,7 @@
 
 pub mod coding;
 pub mod deadline;
+pub mod patterns;
 #[cfg(any(feature = "mpi", feature = "libfabric"))]
 pub mod processes;
 pub mod soak;

@@ -74,7 +74,8 @@ impl Library {
 pub(crate) fn cargo_on_workspace(steps: &Steps, here: Available, words: &str) -> Command {
     let mut command = steps.cargo(words);
     command.arg("--workspace");
-    let mut features = "foldwire/alloc,foldwire/std,foldwire/rayon,foldwire-tests/soak".to_owned();
+    let mut features =
+        "foldwire/alloc,foldwire/std,foldwire/rayon,foldwire-tests/programs".to_owned();
     let library = libraries(here).next();
     for (part, is_here) in [(MPI, library.is_some()), (LIBFABRIC, here.libfabric)] {
         if is_here {

@@ -17,6 +17,7 @@ mod loom;
 mod machine;
 mod nightly;
 mod packages;
+mod patterns;
 #[cfg(test)]
 mod published;
 mod sanitize;
@@ -38,6 +39,7 @@ Examples:
   cargo xtask fuzz                       every fuzz target for a minute each
   cargo xtask fuzz decode --time 10m     one of them for ten
   cargo xtask soak --seeds 1e6           a million simulated runs in which things go wrong
+  cargo xtask patterns --case fz-light   all patterns of f32 through a codec, bound by bound
   cargo xtask bench                      measurements as JSON in out/bench/
   cargo xtask packages                   what MPI, libfabric and the cluster need of Debian
   cargo xtask packages --current-mpi     newer MPI libraries to compare with, below target/
@@ -76,6 +78,8 @@ enum Command {
     Stress(stress::Args),
     /// Simulate runs in which ranks, links and frames fail, and judge every rank
     Soak(soak::Args),
+    /// Put every bit pattern of f32 through codecs and bounds, at all kernel levels
+    Patterns(patterns::Args),
     /// Measure codec and main job, writing JSON into out/bench/
     Bench(bench::Args),
     /// Install the Debian packages that MPI, libfabric and the emulated cluster need, or name them
@@ -99,6 +103,7 @@ fn main() -> ExitCode {
         Command::Valgrind => sanitize::valgrind(&mut steps),
         Command::Stress(args) => stress::run(&mut steps, &args),
         Command::Soak(args) => soak::run(&mut steps, &args),
+        Command::Patterns(args) => patterns::run(&mut steps, &args),
         Command::Bench(args) => bench::run(&mut steps, &args),
         Command::Packages(args) => packages::run(&mut steps, &args),
         #[cfg(target_os = "linux")]

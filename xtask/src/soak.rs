@@ -41,7 +41,7 @@ pub(crate) struct Args {
 }
 
 /// A whole number, which may be written as 1e6.
-fn number(text: &str) -> Result<u64, String> {
+pub(crate) fn number(text: &str) -> Result<u64, String> {
     let whole = |x: f64| (0.0..=1e15).contains(&x) && x.fract() == 0.0;
     let short = || text.parse().ok().filter(|&x| whole(x)).map(|x| x as u64);
     text.parse()

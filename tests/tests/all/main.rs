@@ -27,6 +27,7 @@ mod mistaken;
 mod misuse;
 mod notices;
 mod one_thread;
+mod patterns;
 mod published_faults;
 mod queue;
 mod real_fields;

@@ -1,0 +1,254 @@
+//! All patterns of `f32` through codecs and bounds, on all cores. `cargo xtask patterns` builds and
+//! runs it.
+
+use clap::Parser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use foldwire::kernel::Level;
+use foldwire_tests::patterns::{BATCH, Case, Failure, N_PATTERNS, Order, Tally, Trial};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Batches that a thread takes at a time.
+const PART: u64 = 1024;
+
+/// Puts every bit pattern of f32 through codecs and bounds.
+#[derive(Parser)]
+struct Cli {
+    /// Cases whose name begins so [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    case: Vec<String>,
+    /// Orders of the patterns [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = one_of(&Order::ALL, Order::name))]
+    order: Vec<Order>,
+    /// Kernel levels, all of which must agree [default: all that the machine has]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = one_of(&Level::ALL, Level::name))]
+    level: Vec<Level>,
+    /// The first place in the order
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..N_PATTERNS))]
+    from: u64,
+    /// The place behind the last one
+    #[arg(long, default_value_t = N_PATTERNS, value_parser = clap::value_parser!(u64).range(1..))]
+    to: u64,
+    /// Take one batch of 4096 patterns in so many
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    every: u64,
+    /// Threads [default: one for each core]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Name the cases, and run none
+    #[arg(long)]
+    list: bool,
+    /// Figures as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One of `all`, by name.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let names = all.iter().map(|&one| name(one));
+    PossibleValuesParser::new(names).try_map(move |given| {
+        all.iter().copied().find(|&one| name(one) == given).ok_or("no such name")
+    })
+}
+
+/// A case in one order, and what was seen of it.
+struct Row {
+    case: Case,
+    order: Order,
+    tally: Tally,
+    failures: Vec<Failure>,
+    /// Of all threads together.
+    time: Duration,
+}
+
+fn main() -> ExitCode {
+    let mut cli = Cli::parse();
+    let is_asked =
+        |case: &Case| cli.case.is_empty() || cli.case.iter().any(|name| begins(case, name));
+    let cases: Vec<_> = Case::all().into_iter().filter(is_asked).collect();
+    if cli.list {
+        let names: String = cases.iter().map(|case| format!("{case}\n")).collect();
+        // Nobody is left to tell that the output is closed.
+        let _ = std::io::stdout().write_all(names.as_bytes());
+        return ExitCode::SUCCESS;
+    }
+    if cli.order.is_empty() {
+        cli.order = Order::ALL.to_vec();
+    }
+    if cli.level.is_empty() {
+        cli.level = Level::available().collect();
+    }
+    if let Some(level) = cli.level.iter().find(|level| !level.is_available()) {
+        eprintln!("error: this machine has no {level}");
+        return ExitCode::from(2);
+    }
+    if cases.is_empty() || cli.from >= cli.to {
+        eprintln!("error: nothing to do; --list names the cases, and --from must be below --to");
+        return ExitCode::from(2);
+    }
+    let start = Instant::now();
+    let rows = run(&cli, &cases);
+    if cli.json {
+        print_json(&cli, &rows, start.elapsed());
+    } else {
+        print_table(&cli, &rows, start.elapsed());
+    }
+    if rows.iter().all(|row| row.failures.is_empty()) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn begins(case: &Case, name: &str) -> bool {
+    let case = case.to_string();
+    // A whole word, so that a codec is not another one whose name begins like its own.
+    case == name || case.starts_with(&format!("{name} ")) || case.starts_with(&format!("{name}:"))
+}
+
+fn run(cli: &Cli, cases: &[Case]) -> Vec<Row> {
+    let pairs = cases.iter().flat_map(|&case| cli.order.iter().map(move |&order| (case, order)));
+    let rows = pairs.map(|(case, order)| {
+        let (tally, failures, time) = (Tally::default(), Vec::new(), Duration::ZERO);
+        Mutex::new(Row { case, order, tally, failures, time })
+    });
+    let rows: Vec<Mutex<Row>> = rows.collect();
+    let n_batches = (cli.to.min(N_PATTERNS) - cli.from).div_ceil(BATCH as u64);
+    let n_batches = n_batches.div_ceil(cli.every);
+    let n_parts = n_batches.div_ceil(PART);
+    let bar = ProgressBar::new(rows.len() as u64 * n_batches * BATCH as u64);
+    let style = ProgressStyle::with_template(
+        "{bar:30} {percent}% of {human_len} values, {per_sec}, {eta} left: {msg}",
+    );
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let n_threads = cli.threads.or(thread::available_parallelism().ok().map(usize::from));
+    thread::scope(|scope| {
+        for _ in 0..n_threads.unwrap_or(1).max(1) {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(row) = rows.get((index / n_parts) as usize) else { return };
+                    let (case, order) = {
+                        let row = row.lock().unwrap_or_else(PoisonError::into_inner);
+                        (row.case, row.order)
+                    };
+                    bar.set_message(format!("{case}, {}", order.name()));
+                    let first = index % n_parts * PART;
+                    let begun = Instant::now();
+                    let result = part(cli, &case, order, first..n_batches.min(first + PART));
+                    bar.inc((n_batches.min(first + PART) - first) * BATCH as u64);
+                    let mut row = row.lock().unwrap_or_else(PoisonError::into_inner);
+                    row.time += begun.elapsed();
+                    match result {
+                        Ok(tally) => row.tally += tally,
+                        Err(failure) => {
+                            row.failures.push(failure);
+                            stop.store(true, Ordering::Relaxed);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let rows = rows.into_iter().map(|row| row.into_inner().unwrap_or_else(PoisonError::into_inner));
+    rows.filter(|row| row.tally.n_values > 0 || !row.failures.is_empty()).collect()
+}
+
+/// Some batches of a case, up to the first that breaks a promise.
+fn part(
+    cli: &Cli,
+    case: &Case,
+    order: Order,
+    batches: std::ops::Range<u64>,
+) -> Result<Tally, Failure> {
+    let mut trial = Trial::new(case, &cli.level);
+    let mut tally = Tally::default();
+    for batch in batches {
+        tally += trial.batch(order, (cli.from + batch * cli.every * BATCH as u64) as u32)?;
+    }
+    Ok(tally)
+}
+
+/// Names of the levels that ran.
+fn levels(cli: &Cli) -> Vec<&'static str> {
+    cli.level.iter().map(|level| level.name()).collect()
+}
+
+fn print_table(cli: &Cli, rows: &[Row], took: Duration) {
+    let mut text = format!(
+        "{:<24}{:<13}{:>14}{:>9}{:>12}{:>12}{:>8}{:>10}{:>8}\n",
+        "case", "order", "values", "changed", "exceptions", "in a block", "ratio", "worst", "ns"
+    );
+    for Row { case, order, tally, time, .. } in rows {
+        let n = (tally.n_values as f64).max(1.0);
+        let percent = |part: u64| format!("{:.2}%", 100.0 * part as f64 / n);
+        let (exceptions, in_a_block) = match tally.n_exceptions {
+            // Nor does every codec count them.
+            0 => ["-", "-"].map(str::to_owned).into(),
+            n => (percent(n), format!("{:.1}", n as f64 / tally.n_blocks as f64)),
+        };
+        text += &format!(
+            "{:<24}{:<13}{:>14}{:>9}{:>12}{:>12}{:>8.2}{:>10.6}{:>8.2}\n",
+            case.to_string(),
+            order.name(),
+            tally.n_values,
+            percent(tally.n_changed),
+            exceptions,
+            in_a_block,
+            4.0 * n / (tally.n_bytes as f64).max(1.0),
+            tally.worst,
+            time.as_secs_f64() * 1e9 / n,
+        );
+    }
+    let values: u64 = rows.iter().map(|row| row.tally.n_values).sum();
+    text += &format!(
+        "\n{values} values at {} in {:.0} s. worst: largest error / bound; ns: a value and thread\n",
+        levels(cli).join(", "),
+        took.as_secs_f64()
+    );
+    for failure in rows.iter().flat_map(|row| &row.failures) {
+        text += &format!("\n{failure}\n");
+    }
+    // Nobody is left to tell that the output is closed.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+fn print_json(cli: &Cli, rows: &[Row], took: Duration) {
+    let json_rows = rows.iter().map(|Row { case, order, tally, failures, time }| {
+        serde_json::json!({
+            "case": case.to_string(),
+            "codec": case.codec.name(),
+            "bound": case.ask.to_string(),
+            "order": order.name(),
+            "values": tally.n_values,
+            "not_finite": tally.n_not_finite,
+            "changed": tally.n_changed,
+            "bytes": tally.n_bytes,
+            "blocks_with_exceptions": tally.n_blocks,
+            "exceptions": tally.n_exceptions,
+            "worst": tally.worst,
+            "thread_seconds": time.as_secs_f64(),
+            "failures": failures.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        })
+    });
+    let json = serde_json::json!({
+        "levels": levels(cli),
+        "from": cli.from,
+        "to": cli.to.min(N_PATTERNS),
+        "every": cli.every,
+        "seconds": took.as_secs_f64(),
+        "rows": json_rows.collect::<Vec<_>>(),
+    });
+    // Nobody is left to tell that the output is closed.
+    let _ = writeln!(std::io::stdout(), "{json:#}");
+}

@@ -1,0 +1,209 @@
+//! Puts batches through a case's codec, at every level, and judges what comes back.
+
+use super::judge::{Promise, Quantiser};
+use super::{Ask, BATCH, Case, Order, Tally};
+use foldwire::bound::Extent;
+use foldwire::codec::{AnyCodec, CodecId, CodecParams, Written};
+use foldwire::kernel::Level;
+use foldwire::{Bound, Quantum, Spacing};
+use std::fmt;
+
+/// A promise that was broken.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    case: Case,
+    order: Order,
+    start: u32,
+    what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { case, order, start, what } = self;
+        let order = order.name();
+        writeln!(f, "{case}, {order} from {start}: {what}")?;
+        write!(f, "to replay it: cargo xtask patterns --case '{case}' --order {order} ")?;
+        write!(f, "--from {start} --to {}", u64::from(*start) + BATCH as u64)
+    }
+}
+
+/// A case under trial, with its buffers.
+#[derive(Debug)]
+pub struct Trial<'a> {
+    case: Case,
+    levels: &'a [Level],
+    /// What each batch's extent does not change.
+    fixed: Option<Target>,
+    values: Vec<f32>,
+    decoded: Vec<f32>,
+    again: Vec<f32>,
+    bytes: Vec<u8>,
+    others: Vec<u8>,
+}
+
+/// What a batch is encoded by, one codec for each level, and what is promised of it.
+#[derive(Clone, Debug)]
+struct Target {
+    quantum: Quantum,
+    codecs: Vec<AnyCodec<f32>>,
+    promise: Promise,
+}
+
+impl Target {
+    fn new(case: &Case, levels: &[Level], quantum: Quantum, spacing: Spacing) -> Self {
+        let params = CodecParams::new(quantum).for_sums_of(case.n_operands);
+        let params = params.with_setting(case.setting);
+        let codecs = levels.iter().map(|&level| case.codec.instance(&params.at(level))).collect();
+        let promise = match case.codec {
+            _ if quantum.is_lossless() => Promise::Bits,
+            CodecId::FzLight | CodecId::FzStatic => {
+                Promise::Quantised(Quantiser::new(quantum, spacing, case.n_operands))
+            }
+            _ => Promise::Within(quantum.bound()),
+        };
+        Self { quantum, codecs, promise }
+    }
+}
+
+impl<'a> Trial<'a> {
+    /// A trial at these levels, the first of which the others are compared with.
+    #[must_use]
+    pub fn new(case: &Case, levels: &'a [Level]) -> Self {
+        let quantum = match case.ask {
+            Ask::Exact => Some((Quantum::LOSSLESS, Spacing::Widest)),
+            Ask::Within(bound, spacing) => {
+                let quantum = Quantum::with_spacing::<f32>(bound, spacing);
+                Some((quantum.expect("a positive bound"), spacing))
+            }
+            Ask::OfData(_) => None,
+        };
+        let fixed = quantum.map(|(quantum, spacing)| Target::new(case, levels, quantum, spacing));
+        let [values, decoded, again] = [(); 3].map(|()| vec![0.0; BATCH]);
+        let (bytes, others) = (Vec::new(), Vec::new());
+        Self { case: *case, levels, fixed, values, decoded, again, bytes, others }
+    }
+
+    /// Tries the [`BATCH`] patterns from this place on, after the last of which the first follows.
+    ///
+    /// # Errors
+    /// A promise that was broken.
+    pub fn batch(&mut self, order: Order, start: u32) -> Result<Tally, Failure> {
+        let places = (0..BATCH as u32).map(|i| start.wrapping_add(i));
+        for (value, place) in self.values.iter_mut().zip(places) {
+            *value = f32::from_bits(order.pattern(place));
+        }
+        let Self { case, .. } = *self;
+        self.try_values().map_err(|what| Failure { case, order, start, what })
+    }
+
+    fn try_values(&mut self) -> Result<Tally, String> {
+        let of_data;
+        let target = match (&self.fixed, self.case.ask) {
+            (Some(target), _) => target,
+            (None, Ask::OfData(bound)) => {
+                let extent = Extent::of(&self.values);
+                let bound = bound.absolute(extent).map_err(|error| error.to_string())?;
+                let quantum = Quantum::new::<f32>(bound).map_err(|error| error.to_string())?;
+                of_data = Target::new(&self.case, self.levels, quantum, Spacing::Widest);
+                &of_data
+            }
+            (None, ask) => return Err(format!("{ask} has no quantum")),
+        };
+        let mut levels = self.levels.iter().zip(&target.codecs);
+        let Some((first, codec)) = levels.next() else { return Err("no level".into()) };
+        let written = there_and_back(codec, &self.values, &mut self.bytes, &mut self.decoded)
+            .map_err(|error| format!("{first}: {error}"))?;
+        for (level, codec) in levels {
+            let other = there_and_back(codec, &self.values, &mut self.others, &mut self.again)
+                .map_err(|error| format!("{level}: {error}"))?;
+            if other != written || self.others[..other.n_bytes] != self.bytes[..written.n_bytes] {
+                return Err(format!("{level} gives other bytes than {first}"));
+            } else if !have_same_bits(&self.again, &self.decoded) {
+                return Err(format!("{level} decodes other values than {first}"));
+            }
+        }
+        let seen = target.promise.judge(&self.values, &self.decoded);
+        if seen.is_broken {
+            return Err(first_breach(&target.promise, &self.values, &self.decoded));
+        }
+        let quantum = target.quantum;
+        self.check_bound(quantum, seen.squares)?;
+        if self.case.codec.is_stable() {
+            self.check_stability()?;
+        }
+        Ok(Tally {
+            n_values: BATCH as u64,
+            n_not_finite: seen.n_not_finite,
+            n_changed: seen.n_changed,
+            n_bytes: written.n_bytes as u64,
+            n_blocks: written.blocks.verbatim,
+            n_exceptions: written.blocks.exceptions,
+            worst: if quantum.is_lossless() { 0.0 } else { seen.worst / quantum.bound() },
+        })
+    }
+
+    /// Whether the lattice is one that keeps the bound that was asked for, as its kind says.
+    fn check_bound(&self, quantum: Quantum, squares: f64) -> Result<(), String> {
+        let finite = self.values.iter().map(|&x| f64::from(x)).filter(|x| x.is_finite());
+        let range = || {
+            let (min, max) = finite
+                .clone()
+                .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
+            if min <= max { max - min } else { 0.0 }
+        };
+        let is_kept = match self.case.ask {
+            Ask::Exact => quantum.is_lossless(),
+            Ask::Within(bound, _) | Ask::OfData(Bound::Absolute(bound)) => quantum.bound() <= bound,
+            Ask::OfData(Bound::Relative(part)) => quantum.bound() <= part * range(),
+            Ask::OfData(Bound::Psnr(db)) => {
+                let rms = (squares / finite.clone().count().max(1) as f64).sqrt();
+                rms == 0.0 || 20.0 * (range() / rms).log10() >= db
+            }
+            Ask::OfData(_) => return Err(format!("nobody knows what {} is", self.case.ask)),
+        };
+        if is_kept { Ok(()) } else { Err(format!("{quantum:?} does not keep {}", self.case.ask)) }
+    }
+
+    /// Whether encoding what was decoded changes nothing of it, by the last level.
+    fn check_stability(&mut self) -> Result<(), String> {
+        // A lattice that goes by the extent of data is another one then.
+        let Some(codec) = self.fixed.as_ref().and_then(|target| target.codecs.last()) else {
+            return Ok(());
+        };
+        there_and_back(codec, &self.decoded, &mut self.others, &mut self.again)?;
+        if have_same_bits(&self.again, &self.decoded) {
+            return Ok(());
+        }
+        let breach = first_breach(&Promise::Bits, &self.decoded, &self.again);
+        Err(format!("encoding again changes what was decoded: {breach}"))
+    }
+}
+
+/// Encodes and decodes.
+fn there_and_back(
+    codec: &AnyCodec<f32>,
+    values: &[f32],
+    bytes: &mut Vec<u8>,
+    decoded: &mut [f32],
+) -> Result<Written, String> {
+    let codec = codec.as_dyn();
+    let longest = codec.max_encoded_len(values.len()).ok_or("too long for a payload")?;
+    bytes.resize(longest, 0xaa);
+    let written = codec.encode(values, bytes).map_err(|error| error.to_string())?;
+    let encoded = &bytes[..written.n_bytes];
+    codec.decode(encoded, 1, decoded).map_err(|error| error.to_string())?;
+    Ok(written)
+}
+
+fn have_same_bits(a: &[f32], b: &[f32]) -> bool {
+    bytemuck::cast_slice::<f32, u32>(a) == bytemuck::cast_slice::<f32, u32>(b)
+}
+
+fn first_breach(promise: &Promise, before: &[f32], after: &[f32]) -> String {
+    let pairs = before.iter().zip(after);
+    let is_broken = |x: &f32, y: &f32| promise.judge(&[*x], &[*y]).is_broken;
+    pairs
+        .clone()
+        .find(|(x, y)| is_broken(x, y))
+        .map_or_else(|| "no value alone breaks it".into(), |(&x, &y)| promise.breach(x, y))
+}
