@@ -22,7 +22,6 @@ mod transpose;
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use foldwire::{Bound, Preset};
 
@@ -122,6 +121,10 @@ Examples:
       One file per rank.
   foldwire stack --ranks 8 --input P.f32 --dims 96x128x128
       One file, cut into 8 pieces of 12x128x128 along its slowest dimension.
+  foldwire stack --bound rel:1e-3,rel:1e-4,rel:1e-5 --preset all --papers
+      A table for each bound, of all presets, and beside them what the papers report.
+  foldwire stack --shape 235x128x235 --hz 9 --time 0.5
+      Larger images, smoother and half as full.
   foldwire stack --preset raw foldwire --link 1gbit --json > result.json
       Two presets only; stdout holds one JSON object, everything else goes to stderr.";
 
@@ -133,9 +136,10 @@ pub struct StackArgs {
     #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub ranks: Option<usize>,
 
-    /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
-    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-4", allow_hyphen_values = true)]
-    pub bound: Bound,
+    /// Error bounds of each operand, a table for each: rel:X times the value range, abs:X, or psnr:X
+    /// in dB
+    #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',', default_value = "rel:1e-4")]
+    pub bound: Vec<Bound>,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
     /// memory
@@ -157,15 +161,38 @@ pub struct StackArgs {
     #[arg(long, value_name = "AxBxC", requires = "input", allow_hyphen_values = true)]
     pub dims: Option<Dims>,
 
-    /// Presets to run, in this order [default: all]
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = preset(), value_delimiter = ',')]
-    pub preset: Vec<Preset>,
+    /// Points of a simulated image along y, depth and x, 10 m apart
+    #[arg(
+        long,
+        value_name = "AxBxC",
+        default_value = "176x128x176",
+        conflicts_with = "input",
+        allow_hyphen_values = true
+    )]
+    pub shape: Dims,
+
+    /// Peak frequency of simulated shots: lower ones, down to 1, give smoother images
+    #[arg(long, value_name = "HZ", default_value_t = foldwire_wave::MAX_HZ, value_parser = crate::values::frequency, conflicts_with = "input", allow_hyphen_values = true)]
+    pub hz: f32,
+
+    /// When simulated images are taken: 1 when the wave reaches the bottom, less before, when less
+    /// of an image is filled; at most 2
+    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = crate::values::way_down, conflicts_with = "input", allow_hyphen_values = true)]
+    pub time: f32,
+
+    /// Presets to run, in this order
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = rows::preset(), value_delimiter = ',', default_value = "main")]
+    pub preset: Vec<PresetArg>,
+
+    /// Print what the papers report of image stacking, too
+    #[arg(long)]
+    pub papers: bool,
 
     /// Timed runs of each preset; the median is reported
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = crate::values::repeat, allow_hyphen_values = true)]
     pub repeat: usize,
 
-    /// Folder for the pictures
+    /// Folder for the pictures; with several bounds a folder in it for each
     #[arg(long, value_name = "DIR", default_value = "out")]
     pub out: PathBuf,
 
@@ -191,10 +218,9 @@ pub struct StackArgs {
 }
 
 impl StackArgs {
-    /// The presets to run: those asked for, once each, or all.
+    /// The presets to run: those asked for, once each.
     pub fn presets(&self) -> Vec<Preset> {
-        let asked = if self.preset.is_empty() { &Preset::MAIN[..] } else { &self.preset };
-        distinct(asked.iter().copied())
+        PresetArg::list(&self.preset)
     }
 }
 
@@ -293,15 +319,6 @@ impl CodecArgs {
     }
 }
 
-/// The library's presets, by name.
-fn preset() -> impl TypedValueParser<Value = Preset> {
-    let name = |preset: &Preset| PossibleValue::new(preset.name()).help(preset.title());
-    PossibleValuesParser::new(Preset::ALL.iter().map(name)).map(|name| {
-        let found = Preset::ALL.iter().find(|preset| preset.name() == name);
-        *found.expect("the parser lets nothing else pass")
-    })
-}
-
 /// An instruction-set level of the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LevelArg {
@@ -339,7 +356,8 @@ mod tests {
     fn defaults_are_the_documented_ones() {
         let args = stack("").unwrap();
         assert_eq!((args.ranks, args.repeat), (None, 5));
-        assert_eq!(args.bound, Bound::Relative(1e-4));
+        assert_eq!(args.bound, [Bound::Relative(1e-4)]);
+        assert_eq!((args.shape.sizes(), args.hz, args.time), (&[176, 128, 176][..], 18.0, 1.0));
         assert_eq!(args.link.bytes_per_s(), Some(1.25e9));
         assert_eq!(args.presets(), Preset::MAIN);
     }
@@ -352,6 +370,7 @@ mod tests {
             let args = stack(&format!("--preset {}", preset.name())).unwrap();
             assert_eq!(args.presets(), [preset]);
         }
+        assert_eq!(stack("--preset raw all").unwrap().presets(), Preset::ALL);
     }
 
     #[test]
@@ -370,5 +389,6 @@ mod tests {
     fn dims_need_an_input() {
         assert!(stack("--dims 2x3").is_err());
         assert!(stack("--dims 2x3 --input a.f32").is_ok());
+        assert!(stack("--shape 2x3x4 --input a.f32").is_err());
     }
 }

@@ -60,7 +60,7 @@ pub fn run(args: &HaloArgs) -> anyhow::Result<()> {
     let &[y, z, x] = args.shape.sizes() else {
         return Err(UsageError::new("--shape needs three numbers, such as 96x96x96").into());
     };
-    let ground = Survey { shape: [y, z, x], n_shots: 1 }.ground();
+    let ground = Survey { shape: [y, z, x], ..Survey::new(1) }.ground();
     if (0..args.ranks).any(|rank| ground.slab(args.ranks, rank).is_none()) {
         let message = format!("{} ranks have too few planes each; ask for fewer", args.ranks);
         return Err(UsageError::new(message).into());

@@ -2,8 +2,10 @@
 //!
 //! Image stacking is the application of the ZCCL, hZCCL and gZCCL papers: each rank holds an image
 //! volume, and the all-reduce sums them. Inputs come from [`foldwire_wave`] or from files; `race`
-//! runs and times the presets; here the results are judged, drawn and printed.
+//! runs and times the presets, bound by bound; here the results are judged, drawn and printed.
+//! `papers` has what these systems' authors report.
 
+mod papers;
 mod race;
 
 use serde::Serialize;
@@ -20,7 +22,7 @@ use crate::table::{self, Align, Table};
 use crate::threads::Pools;
 use crate::usage::UsageError;
 use crate::values::Dims;
-use foldwire::{Float, Preset};
+use foldwire::{Bound, Float, Preset};
 use foldwire_wave::Survey;
 use race::{Outcome, Race};
 
@@ -85,17 +87,41 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
         inputs.source
     ));
     let exact = inputs.volumes.exact_sum();
-    let rows = with_volumes!(&inputs.volumes, volumes => compare(args, volumes, &exact, &inputs)?);
+    let (mut rows, mut drawn) = (Vec::new(), Ok(()));
+    for &bound in &args.bound {
+        let volumes = &inputs.volumes;
+        let (of_bound, is_drawn) =
+            with_volumes!(volumes, volumes => compare(args, bound, volumes, &exact, &inputs)?);
+        drawn = drawn.and(is_drawn);
+        if !args.json {
+            let between = if rows.is_empty() { "" } else { "\n" };
+            streams::write(&format!("{between}{}", render(&of_bound, args.bound.len() > 1)))?;
+        }
+        rows.extend(of_bound);
+    }
+    if args.json {
+        let mut object = serde_json::json!({ "rows": rows });
+        if args.papers {
+            object["papers"] = serde_json::json!(papers::ALL);
+        }
+        streams::write(&format!("{object}\n"))?;
+    } else if args.papers {
+        streams::write(&format!("\n{}", papers::render()))?;
+    }
+    // What was measured is not lost with its pictures.
+    drawn?;
     for row in &rows {
         anyhow::ensure!(
             row.same_bits || args.as_published,
-            "{}: ranks hold different results",
-            row.preset
+            "{} at {}: ranks hold different results",
+            row.preset,
+            row.bound
         );
         anyhow::ensure!(
             row.quality.is_within(row.bound_worst),
-            "{}: the error {:e} exceeds the promised {:e} ({} values changed their kind)",
+            "{} at {}: the error {:e} exceeds the promised {:e} ({} values changed their kind)",
             row.preset,
+            row.bound,
             row.quality.max_error,
             row.bound_worst,
             row.quality.mismatched_nonfinite,
@@ -113,7 +139,11 @@ fn inputs(args: &StackArgs) -> anyhow::Result<Inputs> {
         check_room(volumes.n_ranks(), n_results, volumes.n_bytes_per_rank(), &inputs.dims)?;
         return Ok(inputs);
     }
-    let survey = Survey::new(args.ranks.unwrap_or(DEFAULT_RANKS));
+    let &[y, z, x] = args.shape.sizes() else {
+        return Err(UsageError::new("--shape needs three numbers, such as 176x128x176").into());
+    };
+    let n_shots = args.ranks.unwrap_or(DEFAULT_RANKS);
+    let survey = Survey { shape: [y, z, x], n_shots, hz: args.hz, time: args.time };
     let dims = survey.dims();
     check_room(survey.n_shots, n_results + 1, dims.n_values() * size_of::<f32>(), &dims)?;
     let cache = args.cache.clone().or_else(foldwire_wave::default_cache);
@@ -143,23 +173,25 @@ fn check_room(
     })
 }
 
-/// Runs the presets, judges their results, prints and draws them.
+/// Runs the presets with this bound, judges and draws their results; says apart whether they could
+/// be drawn.
 fn compare<T: Float + Into<f64>>(
     args: &StackArgs,
+    bound: Bound,
     volumes: &[Vec<T>],
     exact: &[f64],
     inputs: &Inputs,
-) -> anyhow::Result<Vec<Row>> {
+) -> anyhow::Result<(Vec<Row>, anyhow::Result<()>)> {
     let presets = args.presets();
     let race = Race {
         presets: presets.clone(),
-        bound: args.bound,
+        bound,
         link: args.link.bytes_per_s(),
         repeat: args.repeat,
         as_published: args.as_published,
         pools: (0..volumes.len()).map(|_| Pools::new(args.threads)).collect::<Result<_, _>>()?,
     };
-    let progress = progress::bar("running", race.n_runs());
+    let progress = progress::bar(&format!("running at {bound}"), race.n_runs());
     let outcomes = race.run(volumes, &progress)?;
     progress.finish_and_clear();
     let rounding = rounding(volumes);
@@ -167,24 +199,39 @@ fn compare<T: Float + Into<f64>>(
     let raw_time = raw.map(|i| outcomes[i].time());
     let mut rows: Vec<Row> = Vec::new();
     for (preset, outcome) in presets.iter().zip(&outcomes) {
-        rows.push(row(*preset, args, outcome, exact, rounding, raw_time, inputs));
+        rows.push(row((*preset, bound), args, outcome, exact, rounding, raw_time, inputs));
     }
-    if args.json {
-        streams::write(&format!("{}\n", serde_json::json!({ "rows": rows })))?;
-    } else {
-        streams::write(&render(&rows))?;
+    let results: Vec<_> = outcomes.into_iter().map(|outcome| outcome.result).collect();
+    let drawn =
+        if args.no_pictures { Ok(()) } else { draw(args, bound, (exact, inputs), &rows, &results) };
+    Ok((rows, drawn))
+}
+
+/// Pictures of the results of these rows.
+fn draw<T: Float + Into<f64>>(
+    args: &StackArgs,
+    bound: Bound,
+    (exact, inputs): (&[f64], &Inputs),
+    rows: &[Row],
+    results: &[Vec<T>],
+) -> anyhow::Result<()> {
+    // A colon is no part of a file's name everywhere.
+    let folder = match args.bound.len() {
+        1 => args.out.clone(),
+        _ => args.out.join(bound.to_string().replace(':', "-")),
+    };
+    let mut gallery = Gallery::open(&folder, exact, &inputs.dims)?;
+    let bounds = rows.iter().map(|row| row.bound_worst).filter(|bound| bound.is_finite());
+    let largest = bounds.fold(0.0, f64::max);
+    for (row, result) in rows.iter().zip(results) {
+        // The raw result has no bound but rounding, which would show nothing but noise; some codecs
+        // keep none.
+        let has_own = row.preset != Preset::Raw.name() && row.bound_worst.is_finite();
+        let unit = if has_own { row.bound_worst } else { largest };
+        gallery.add(row.preset, row.title, result, unit)?;
     }
-    if !args.no_pictures {
-        let mut gallery = Gallery::open(&args.out, exact, &inputs.dims)?;
-        let largest = rows.iter().map(|row| row.bound_worst).fold(0.0, f64::max);
-        for ((preset, outcome), row) in presets.iter().zip(&outcomes).zip(&rows) {
-            // The raw result has no bound but rounding, which would show nothing but noise.
-            let unit = if *preset == Preset::Raw { largest } else { row.bound_worst };
-            gallery.add(preset.name(), preset.title(), &outcome.result, unit)?;
-        }
-        streams::remark(format_args!("pictures: {}", gallery.finish()?.display()));
-    }
-    Ok(rows)
+    streams::remark(format_args!("pictures: {}", gallery.finish()?.display()));
+    Ok(())
 }
 
 /// What rounding in `T` can cost a sum of these volumes.
@@ -198,7 +245,7 @@ fn rounding<T: Float + Into<f64>>(volumes: &[Vec<T>]) -> f64 {
 }
 
 fn row<T: Float + Into<f64>>(
-    preset: Preset,
+    (preset, bound): (Preset, Bound),
     args: &StackArgs,
     outcome: &Outcome<T>,
     exact: &[f64],
@@ -222,7 +269,7 @@ fn row<T: Float + Into<f64>>(
         ranks,
         dtype: inputs.volumes.dtype(),
         link: args.link.to_string(),
-        bound: args.bound.to_string(),
+        bound: bound.to_string(),
         bound_abs: report.bound,
         time_s,
         times_s: outcome.times.iter().map(Duration::as_secs_f64).collect(),
@@ -244,7 +291,8 @@ fn row<T: Float + Into<f64>>(
     }
 }
 
-fn render(rows: &[Row]) -> String {
+/// A table of the rows of one bound, which is named above it where there are several.
+fn render(rows: &[Row], are_several: bool) -> String {
     let mut table = Table::new(&[
         ("preset", "", Align::Left),
         ("time", "ms", Align::Right),
@@ -283,5 +331,7 @@ fn render(rows: &[Row]) -> String {
             row.quality.nrmse.map_or_else(|| "-".to_owned(), table::scientific),
         ]);
     }
-    table.render()
+    let title = rows.first().filter(|_| are_several);
+    let title = title.map_or_else(String::new, |row| format!("bound {}\n", row.bound));
+    title + &table.render()
 }

@@ -105,6 +105,25 @@ pub(crate) fn time(text: &str) -> Result<f64, UsageError> {
     }
 }
 
+/// Parses the peak frequency of a simulated shot in Hz.
+pub(crate) fn frequency(text: &str) -> Result<f32, UsageError> {
+    let most = foldwire_wave::MAX_HZ;
+    text.parse().ok().filter(|hz| (1.0..=most).contains(hz)).ok_or_else(|| {
+        UsageError::new(format!(
+            "`{text}` is no frequency from 1 to {most} Hz, as points lie 10 m apart"
+        ))
+    })
+}
+
+/// Parses how far a simulated wave comes, in units of the way down.
+pub(crate) fn way_down(text: &str) -> Result<f32, UsageError> {
+    text.parse().ok().filter(|part| *part > 0.0 && *part <= 2.0).ok_or_else(|| {
+        UsageError::new(format!(
+            "`{text}` is no time above 0, 2 at most; 1 is when the bottom is reached"
+        ))
+    })
+}
+
 /// Most ranks that one process is asked to play.
 const MAX_RANKS: usize = 1024;
 

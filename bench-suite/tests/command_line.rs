@@ -47,6 +47,11 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("stack --link 0gbit", "above 0"),
         ("stack --preset mpi", "hzccl"),
         ("stack --dims 2x3", "--input"),
+        ("stack --shape 64x64", "three numbers"),
+        ("stack --hz 19", "from 1 to 18 Hz"),
+        ("stack --time 0", "above 0"),
+        ("stack --input a.f32 --time 0.5", "--input"),
+        ("stack --bound rel:1e-3,1e-4", "needs a prefix"),
         ("stack --input a.f32 --dims 2xb", "whole numbers"),
         ("stack --input none.f32", "no such file"),
         ("stack --input a.f32 --dims 5x5", "holds 24 values, but --dims 5x5 are 25"),
@@ -149,6 +154,46 @@ fn other_faults_exit_1() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--out"));
     assert!(String::from_utf8_lossy(&output.stdout).contains("PSNR"));
+}
+
+/// Each bound is a table, and a row for each preset that names it; smaller ones err less.
+#[test]
+fn every_bound_has_its_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = "stack --shape 32x24x40 --hz 9 --ranks 3 --repeat 1 --link none --cache cache \
+                --preset raw zccl foldwire --bound rel:1e-3,abs:1e-4 --bound psnr:100 --papers";
+    let table = foldwire(folder.path(), args);
+    assert!(table.status.success(), "{}", String::from_utf8_lossy(&table.stderr));
+    let table = String::from_utf8_lossy(&table.stdout);
+    for title in ["bound rel:0.001\n", "\nbound abs:1e-4\n", "\nbound psnr:100\n", "hZCCL"] {
+        assert!(table.contains(title), "{title} is not in\n{table}");
+    }
+    assert!(folder.path().join("out/psnr-100/overview.png").is_file());
+
+    let output = foldwire(folder.path(), &format!("{args} --no-pictures --json"));
+    let object: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("stdout is one JSON object");
+    let rows = object["rows"].as_array().unwrap();
+    let names: Vec<_> = rows
+        .iter()
+        .map(|row| [&row["bound"], &row["preset"]].map(|x| x.as_str().unwrap()))
+        .collect();
+    let bounds = ["rel:0.001", "abs:1e-4", "psnr:100"];
+    let expected: Vec<_> = bounds
+        .iter()
+        .flat_map(|&bound| ["raw", "zccl", "foldwire"].map(|preset| [bound, preset]))
+        .collect();
+    assert_eq!(names, expected);
+    let number = |row: &serde_json::Value, key: &str| row[key].as_f64().expect("a number");
+    for rows in rows.chunks(3) {
+        assert_eq!((number(&rows[0], "bound_abs"), number(&rows[0], "speedup_raw")), (0.0, 1.0));
+        assert!(rows.iter().all(|row| number(row, "max_err") <= number(row, "bound_worst")));
+    }
+    let zccl = |at: usize, key: &str| number(&rows[3 * at + 1], key);
+    assert!(zccl(0, "bound_abs") > zccl(2, "bound_abs") && zccl(0, "ratio") > zccl(2, "ratio"));
+    assert!(zccl(0, "psnr_db") < zccl(2, "psnr_db") && zccl(2, "psnr_db") > 100.0 - 20.0);
+    assert_eq!(zccl(1, "bound_abs"), 1e-4);
+    assert_eq!(object["papers"].as_array().unwrap().len(), 3);
 }
 
 #[test]

@@ -31,12 +31,9 @@ const VERSION: u32 = 1;
 /// Metres between points.
 const SPACING: f32 = 10.0;
 
-/// Peak frequency of the source: 11 points per wavelength in the slowest layer, 4 at the highest
-/// frequency.
-const HZ: f32 = 18.0;
-
-/// Seconds between shots that follow each other.
-const PERIOD: f32 = 4.0 / HZ;
+/// Highest peak frequency of a source, and the usual one: 11 points per wavelength in the slowest
+/// layer, 4 at the highest frequency. More would be numerical noise.
+pub const MAX_HZ: f32 = 18.0;
 
 /// Points of the absorbing sponge on each side.
 const SPONGE: usize = 16;
@@ -44,13 +41,17 @@ const SPONGE: usize = 16;
 /// Depth of the sources, in points.
 const SOURCE_DEPTH: usize = 2;
 
-/// One image per rank: how large, and how many.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One image per rank: how large, how smooth, how full, and how many.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Survey {
     /// Points of an image along y, depth and x.
     pub shape: [usize; 3],
     /// Number of shots, one per rank.
     pub n_shots: usize,
+    /// Peak frequency of the sources, in Hz: at most [`MAX_HZ`], and the lower, the smoother.
+    pub hz: f32,
+    /// When images are taken, in units of the time in which the direct wave reaches the bottom.
+    pub time: f32,
 }
 
 /// Images of a survey.
@@ -67,7 +68,7 @@ pub struct Images {
 impl Survey {
     /// The survey of the main job: images of 176 × 128 × 176 points, 16 MB each.
     pub fn new(n_shots: usize) -> Self {
-        Self { shape: [176, 128, 176], n_shots }
+        Self { shape: [176, 128, 176], n_shots, hz: MAX_HZ, time: 1.0 }
     }
 
     /// Dimensions of an image: y, depth, x. A slice in the middle of the slowest is a vertical
@@ -84,14 +85,15 @@ impl Survey {
     pub fn describe(&self) -> String {
         let [y, z, x] = self.shape.map(|n| n as f32 * SPACING / 1000.0);
         format!(
-            "simulated wavefields of {} shots in {x:.2} x {y:.2} x {z:.2} km of layered ground",
-            self.n_shots
+            "simulated wavefields of {} shots of {} Hz in {x:.2} x {y:.2} x {z:.2} km of layered \
+             ground, {} of the way down",
+            self.n_shots, self.hz, self.time
         )
     }
 
     /// The ground, for waves that are simulated by several ranks together.
     pub fn ground(&self) -> Ground {
-        Ground { medium: self.medium(), source: self.source(0) }
+        Ground { medium: self.medium(), source: self.source(0), hz: self.hz }
     }
 
     /// The images, from the `cache` folder where they are, else simulated and put there. Progress
@@ -136,15 +138,15 @@ impl Survey {
         solver::Medium::new(self.shape, SPONGE, SPACING, |at| model::velocity(fraction(at)))
     }
 
-    /// Steps until the direct wave of a shot in the middle has reached the bottom.
+    /// Steps until the direct wave of a shot in the middle has come as far as asked for.
     fn n_steps(&self, medium: &solver::Medium) -> usize {
-        let time = solver::onset(HZ) + model::time_to_bottom(self.shape[1] as f32 * SPACING);
-        (time / medium.dt).ceil() as usize
+        let to_bottom = model::time_to_bottom(self.shape[1] as f32 * SPACING);
+        ((solver::onset(self.hz) + self.time * to_bottom) / medium.dt).ceil() as usize
     }
 
     fn simulate(&self, medium: &solver::Medium, shot: usize, progress: &ProgressBar) -> Vec<f32> {
         progress.set_message(format!("shot {} of {}", shot + 1, self.n_shots));
-        let mut wave = solver::Shot::new(medium, self.source(shot), HZ);
+        let mut wave = solver::Shot::new(medium, self.source(shot), self.hz);
         for _ in 0..self.n_steps(medium) {
             wave.step();
             progress.inc(1);
@@ -164,7 +166,12 @@ impl Survey {
     fn file_name(&self, shot: usize) -> String {
         let [ny, nz, nx] = self.shape;
         let [y, z, x] = self.source(shot);
-        format!("wave{VERSION}-{ny}x{nz}x{nx}-h{SPACING}-f{HZ}-sponge{SPONGE}-at-{y}-{z}-{x}.image")
+        let Self { hz, time, .. } = self;
+        // As it was before there was a choice.
+        let time = if *time == 1.0 { String::new() } else { format!("-t{time}") };
+        format!(
+            "wave{VERSION}-{ny}x{nz}x{nx}-h{SPACING}-f{hz}{time}-sponge{SPONGE}-at-{y}-{z}-{x}.image"
+        )
     }
 }
 
@@ -173,12 +180,15 @@ impl Survey {
 pub struct Ground {
     medium: solver::Medium,
     source: [usize; 3],
+    hz: f32,
 }
 
 impl Ground {
     /// The planes of one rank of `size`; `None` if those are too few for so many ranks.
     pub fn slab(&self, size: usize, rank: usize) -> Option<Slab<'_>> {
-        Slab::new(&self.medium, self.source, (HZ, PERIOD), (size, rank))
+        // Seconds between shots that follow each other.
+        let period = 4.0 / self.hz;
+        Slab::new(&self.medium, self.source, (self.hz, period), (size, rank))
     }
 }
 
@@ -204,7 +214,7 @@ mod tests {
     use super::*;
 
     fn small(n_shots: usize) -> Survey {
-        Survey { shape: [20, 24, 28], n_shots }
+        Survey { shape: [20, 24, 28], ..Survey::new(n_shots) }
     }
 
     #[test]
@@ -250,10 +260,34 @@ mod tests {
     /// Most of an image is more than numerical noise.
     #[test]
     fn waves_fill_the_image() {
-        let survey = Survey { shape: [48, 40, 48], n_shots: 1 };
+        let survey = Survey { shape: [48, 40, 48], ..Survey::new(1) };
         let image = &survey.images(None).volumes[0];
         let largest = image.iter().fold(0.0_f32, |max, value| max.max(value.abs()));
         let filled = image.iter().filter(|value| value.abs() > 1e-4 * largest).count();
         assert!(largest.is_finite() && filled > image.len() / 2, "{filled} of {}", image.len());
+    }
+
+    /// Lower frequencies give smoother images, and earlier ones are emptier.
+    #[test]
+    fn frequency_and_time_say_how_smooth_and_how_full_an_image_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let survey = Survey { shape: [48, 40, 48], ..Survey::new(1) };
+        let image = |survey: Survey| survey.images(Some(folder.path())).volumes.remove(0);
+        let usual = image(survey.clone());
+        let smooth = image(Survey { hz: 9.0, ..survey.clone() });
+        let early = image(Survey { time: 0.3, ..survey });
+        let largest = |image: &[f32]| image.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
+        // The mean step from a value to the next, in units of the mean value.
+        let roughness = |image: &[f32]| {
+            let steps: f64 =
+                image.windows(2).map(|pair| f64::from((pair[1] - pair[0]).abs())).sum();
+            steps / image.iter().map(|x| f64::from(x.abs())).sum::<f64>()
+        };
+        assert!(roughness(&smooth) < 0.8 * roughness(&usual));
+        let filled = |image: &[f32]| {
+            let least = 1e-4 * largest(image);
+            image.iter().filter(|x| x.abs() > least).count()
+        };
+        assert!(2 * filled(&early) < filled(&usual));
     }
 }
