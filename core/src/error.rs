@@ -84,6 +84,16 @@ pub enum Error {
         /// The setting asked for.
         setting: u16,
     },
+    /// So many low bits are not dropped: a bit of the fraction must be left.
+    #[error("{n_bits} low bits are too many to drop of {dtype}; {most} is the most")]
+    TooManyBits {
+        /// The type of the values.
+        dtype: DType,
+        /// How many were to be dropped.
+        n_bits: u32,
+        /// The most there can be.
+        most: u32,
+    },
     /// There is no average of the ranks up to one: divide a sum.
     #[error("a {} has no average; divide a sum by the number of ranks before", collective.name())]
     NoAverage {
@@ -251,6 +261,7 @@ impl Error {
                 | Self::Unsupported { .. }
                 | Self::NoBound { .. }
                 | Self::Setting { .. }
+                | Self::TooManyBits { .. }
                 | Self::NoAverage { .. }
                 | Self::NoIntegerAverage { .. }
                 | Self::FrameTooSmall { .. }

@@ -15,6 +15,8 @@
 //!   set.
 //! - `SharedCommunicator` (feature `alloc`) makes several calls at once, and communicators of some
 //!   of its ranks; `Queue` makes calls in a row on arrays that it owns.
+//! - [`InterStep`] takes differences with the step before, for programs that send the same array in
+//!   each step.
 //! - [`shrink`] makes a communicator of the survivors after a failure.
 //! - [`frame`] heads every message; [`transport`] is what the engine asks of a network. Backends
 //!   are crates of their own, such as `foldwire-threads`.
@@ -73,6 +75,7 @@ pub mod frame;
 mod group;
 #[cfg(feature = "alloc")]
 mod heap_frame;
+mod inter_step;
 pub mod kernel;
 pub mod layout;
 #[cfg(feature = "alloc")]
@@ -106,6 +109,7 @@ pub use engine::Buffers;
 pub use error::Error;
 #[cfg(feature = "alloc")]
 pub use heap_frame::HeapFrame;
+pub use inter_step::InterStep;
 pub use op::Op;
 pub use plan::{Plan, Sampling};
 pub use preset::Preset;

@@ -191,6 +191,15 @@ presets! {
         codec: CodecId::XorLz,
         ..IN_MESSAGES
     };
+    /// CAM's exact messages: XOR with the step before, which the caller takes
+    /// ([`InterStep`](crate::InterStep)).
+    CamInter: Row {
+        name: "cam-inter",
+        title: "CAM, inter-step",
+        differs: "the caller takes the difference (InterStep); all collectives that only move",
+        codec: CodecId::Lz,
+        ..Self::CamIntra.row()
+    };
     /// CAM's lossy messages: the low 32 bits of each `f64` dropped, the low 16 of each `f32`.
     CamLossy32: Row {
         name: "cam-lossy32",
@@ -209,7 +218,7 @@ presets! {
     CamBoth: Row {
         name: "cam-both",
         title: "CAM, both",
-        differs: "XOR with the value before, not with the step before",
+        differs: "XOR with the value before; with the step before: InterStep that drops, and lz",
         codec: CodecId::TruncateXor,
         ..Self::CamIntra.row()
     };

@@ -1,7 +1,7 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
 use super::{
-    Codec, CuSzp, Demote, Dense, FzLight, FzStatic, Lossless, Mpc, OmpSzp, Raw, Szx, Truncate,
+    Codec, CuSzp, Demote, Dense, FzLight, FzStatic, Lossless, Lz, Mpc, OmpSzp, Raw, Szx, Truncate,
     TruncateXor, XorLz, ZfpRate,
 };
 use crate::bound::Quantum;
@@ -331,6 +331,9 @@ codecs! {
     Demote = 3, "demote", Properties { loss: Loss::Setting, types: Types::F64, ..BOUNDED };
     /// Each value XOR the one before, without its leading zero nibbles; exact.
     XorLz = 4, "xor-lz", Properties { loss: Loss::None, ..BOUNDED };
+    /// Each value without its leading zero nibbles; exact. For differences that the caller takes
+    /// ([`InterStep`](crate::InterStep)).
+    Lz = 12, "lz", Properties { loss: Loss::None, ..BOUNDED };
     /// The low bits of each value dropped as by [`Truncate`](Self::Truncate), the others as by
     /// [`XorLz`](Self::XorLz).
     TruncateXor = 5, "truncate-xor", TRUNCATING;

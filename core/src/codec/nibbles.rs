@@ -1,5 +1,5 @@
 //! Words as a count of leading zero nibbles and the nibbles that remain: what XOR with a similar
-//! value leaves over.
+//! value leaves over, be it the one before or that of the step before.
 //!
 //! Counts come first, four bits for each word, then the nibbles, low ones first. So a reader knows
 //! how long all of them are before it takes the first, and no word waits for another but by an

@@ -20,6 +20,7 @@ mod gaps;
 mod golden;
 mod inattention;
 mod integers;
+mod inter_step;
 mod lies;
 mod limits;
 mod messages;

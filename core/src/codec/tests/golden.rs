@@ -55,6 +55,50 @@ fn xor_lz() {
 }
 
 #[test]
+fn lz() {
+    let of = |bits: u32| f32::from_bits(bits);
+    let values = [
+        1.0,
+        0.0,
+        of(1),
+        of(0xabc),
+        0.0,
+        of(0x0001_2345),
+        of(0x7fc0_0001),
+        -0.0,
+        of(0x10),
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+    ];
+    let hex = "80573800 86880800 00803fc1 ab452311 0000fc07 00000008 01";
+    check(CodecId::Lz, 0, &values, hex, &values);
+    // A word of which only the lowest nibble remains, words of two, and words that are zero.
+    let of = |bits: u64| f64::from_bits(bits);
+    let values = [
+        0.0,
+        of(1),
+        of(0x11),
+        of(0xf_ffff_ffff),
+        0.0,
+        -0.0,
+        of(0x7ff8_0000_0000_0001),
+        0.0,
+        of(0x00f0_0000_0000_0000),
+        of(2),
+        0.0,
+    ];
+    check(
+        CodecId::Lz,
+        0,
+        &values,
+        "ef7e0ff0 e20f0111 ffffffff 0f000000 00000000 18000000 000080ff 07000000 0000002f 00",
+        &values,
+    );
+}
+
+#[test]
 fn truncate_xor() {
     let values = [1.0_f32, 1.1, 1.2, -250.5, -250.5, f32::INFINITY];
     let of = |bits: [u32; 6]| bits.map(f32::from_bits);

@@ -1,0 +1,53 @@
+//! Each value's bits without their leading zero nibbles, whatever the value before.
+//!
+//! For differences that the caller has taken, such as CAM's with the step before
+//! ([`InterStep`](crate::InterStep)): these are mostly leading zeros, and another XOR with the
+//! neighbour would only mix them. Words are written as those of [`xor_lz`](super::xor_lz). Values
+//! that are no differences have no leading zeros and stay as they are.
+//!
+//! CAM's inter-step lossless compression (Kumar et al., Parallel Computing 2008).
+
+use super::CodecId;
+use super::coder::{Coded, Coder, CoderParams};
+use super::nibbles::{BATCH, NibbleReader, NibbleWriter};
+use crate::element::Float;
+use crate::element::sealed::Word;
+
+/// The codec.
+pub type Lz<T> = Coded<T, LeadingZeros>;
+
+/// Its coder.
+#[derive(Clone, Copy, Debug)]
+pub struct LeadingZeros;
+
+impl<T: Float> Coder<T> for LeadingZeros {
+    const ID: CodecId = CodecId::Lz;
+
+    fn new(_: &CoderParams) -> Self {
+        Self
+    }
+
+    #[inline(always)]
+    fn encode(&self, values: &[T], dst: &mut [u8]) -> Option<usize> {
+        let mut writer = NibbleWriter::new(T::Bits::BITS / 4, values.len(), dst)?;
+        let mut words = [T::Bits::ZERO; BATCH];
+        for values in values.chunks(BATCH) {
+            let words = &mut words[..values.len()];
+            words.iter_mut().zip(values).for_each(|(word, x)| *word = x.bits());
+            writer.put(words)?;
+        }
+        writer.finish(values.len())
+    }
+
+    #[inline(always)]
+    fn decode(&self, src: &[u8], values: &mut [T]) -> Option<()> {
+        let mut reader = NibbleReader::new(T::Bits::BITS / 4, values.len(), src)?;
+        let mut words = [T::Bits::ZERO; BATCH];
+        for values in values.chunks_mut(BATCH) {
+            let words = &mut words[..values.len()];
+            reader.take(words);
+            values.iter_mut().zip(&*words).for_each(|(x, word)| *x = T::from_bits(*word));
+        }
+        Some(())
+    }
+}
