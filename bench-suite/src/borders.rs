@@ -6,7 +6,7 @@ use foldwire::{Communicator, Element, Error, Incoming, Outgoing, Plan, Rank, Rep
 const TAGS: [u32; 2] = [0, 1];
 
 /// The planes at a rank's borders, and room for its neighbours': of the rank before, and of the one
-/// after.
+/// after. What is empty is not sent, and room for nothing awaits nothing.
 pub(crate) struct Halos<'s, T> {
     pub(crate) own: [&'s [T]; 2],
     pub(crate) theirs: [&'s mut [T]; 2],
@@ -32,8 +32,12 @@ impl<T: Element> Halos<'_, T> {
             neighbours.into_iter().zip(planes).zip(tags)
         {
             let Some(neighbour) = neighbour.map(Rank::new) else { continue };
-            sends.push(Outgoing::new(neighbour, sent, own));
-            recvs.push(Incoming::new(neighbour, received, theirs));
+            if !own.is_empty() {
+                sends.push(Outgoing::new(neighbour, sent, own));
+            }
+            if !theirs.is_empty() {
+                recvs.push(Incoming::new(neighbour, received, theirs));
+            }
         }
         comm.exchange(&mut sends, &mut recvs, plan)
     }

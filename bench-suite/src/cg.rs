@@ -28,7 +28,7 @@ use serde::Serialize;
 use crate::cli::CgArgs;
 use crate::input;
 use crate::memory::middle;
-use crate::plot::Curves;
+use crate::plot::{Curves, Legend};
 use crate::progress;
 use crate::streams;
 use crate::table::{self, Align, Table};
@@ -330,6 +330,7 @@ fn picture(args: &CgArgs, grid: &Grid, rows: &[Row]) -> Curves<'static> {
         x: "seconds",
         y: "residual, as the solver sees it",
         lines: rows.iter().map(line).collect(),
+        legend: Legend::UpperRight,
     }
 }
 

@@ -8,6 +8,7 @@
 mod accuracy;
 mod bench;
 mod cg;
+mod climate;
 mod guidelines;
 mod halo;
 mod info;
@@ -30,6 +31,7 @@ use crate::plot::PlotFile;
 use crate::values::{Dims, LinkRate};
 pub use accuracy::{AccuracyArgs, Way};
 pub use cg::CgArgs;
+pub use climate::{CaseArg, ClimateArgs};
 pub use guidelines::GuidelinesArgs;
 pub use halo::HaloArgs;
 pub use info::{InfoArgs, PresetsArgs};
@@ -64,6 +66,7 @@ Examples:
   mpirun -n 2 foldwire bench allreduce --backend mpi
   mpirun -n 2 foldwire p2p --backend mpi      messages between two ranks, and the barrier
   foldwire cg                                 conjugate gradients with reproducible dot products
+  foldwire climate                            a flow on a sphere by each of CAM's methods
   foldwire halo                               a wave simulation that exchanges compressed planes
   foldwire train                              a neural network that averages compressed gradients
   foldwire transpose                          x + its transpose over a compressed all-to-all
@@ -92,6 +95,9 @@ pub enum Command {
     /// Solve a linear system on several ranks by conjugate gradients, with reproducible dot
     /// products and compressed borders
     Cg(CgArgs),
+    /// Simulate a flow on a sphere on several ranks that exchange borders and transpose fields, by
+    /// each of CAM's methods to compress messages, and test how errors grow
+    Climate(ClimateArgs),
     /// Simulate waves on several ranks that exchange border planes, as they are and compressed
     Halo(HaloArgs),
     /// Train a neural network on several ranks that average gradients, as they are and compressed

@@ -10,7 +10,7 @@
 //! | [`memory`], [`room`] | what memory itself can do, and the order of repetitions; whether there is enough |
 //! | [`peers`] | sizes and speeds of other compressors |
 //! | [`streams`], [`table`], [`picture`], [`plot`] | what the user sees |
-//! | [`stack`], [`codec`], [`accuracy`], [`bench`](mod@bench), [`p2p`], [`halo`], [`cg`], [`transpose`], [`train`], [`sim`], [`schedule`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
+//! | [`stack`], [`codec`], [`accuracy`], [`bench`](mod@bench), [`p2p`], [`halo`], [`cg`], [`transpose`], [`train`], [`climate`], [`sim`], [`schedule`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -19,6 +19,7 @@ pub mod bench;
 mod borders;
 pub mod cg;
 pub mod cli;
+pub mod climate;
 pub mod codec;
 mod coding;
 pub mod halo;

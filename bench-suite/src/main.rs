@@ -11,7 +11,7 @@ use foldwire_bench::launch;
 use foldwire_bench::streams::{self, OutputError};
 use foldwire_bench::usage::UsageError;
 use foldwire_bench::{
-    accuracy, bench, cg, codec, halo, info, p2p, schedule, sim, stack, train, transpose,
+    accuracy, bench, cg, climate, codec, halo, info, p2p, schedule, sim, stack, train, transpose,
 };
 
 fn main() -> ExitCode {
@@ -37,6 +37,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::P2p(args) => p2p::run(args)?,
         Command::Guidelines(args) => bench::guidelines::run(args)?,
         Command::Cg(args) => cg::run(args)?,
+        Command::Climate(args) => climate::run(args)?,
         Command::Halo(args) => halo::run(args)?,
         Command::Train(args) => train::run(args)?,
         Command::Transpose(args) => transpose::run(args)?,

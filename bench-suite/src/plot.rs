@@ -22,6 +22,7 @@ use crate::usage::UsageError;
 
 pub(crate) use curves::Curves;
 pub(crate) use look::{Look, Mark, legend, legend_height};
+pub(crate) use plotters::chart::SeriesLabelPosition as Legend;
 
 /// Pixels of a PNG for each of an SVG's, each way.
 const PNG_SCALE: u32 = 2;

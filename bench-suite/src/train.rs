@@ -26,7 +26,7 @@ use serde::Serialize;
 use crate::bench::data::Source;
 use crate::cli::TrainArgs;
 use crate::memory::middle;
-use crate::plot::Curves;
+use crate::plot::{Curves, Legend};
 use crate::progress;
 use crate::room;
 use crate::streams;
@@ -310,7 +310,13 @@ fn picture(about: &str, rows: &[Row]) -> Curves<'static> {
         (row.exchange.clone(), points.collect())
     };
     let lines = rows.iter().map(line).collect();
-    Curves { caption: about.to_owned(), x: "steps", y: "loss of a batch", lines }
+    Curves {
+        caption: about.to_owned(),
+        x: "steps",
+        y: "loss of a batch",
+        lines,
+        legend: Legend::UpperRight,
+    }
 }
 
 fn render(rows: &[Row]) -> String {

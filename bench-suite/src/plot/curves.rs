@@ -1,4 +1,4 @@
-//! Curves of what falls by orders of magnitude: errors and losses over time or steps.
+//! Curves of what falls or grows by orders of magnitude: errors and losses over time or steps.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -17,6 +17,8 @@ pub(crate) struct Curves<'a> {
     pub(crate) y: &'a str,
     /// Names and points.
     pub(crate) lines: Vec<(String, Vec<(f64, f64)>)>,
+    /// Where there is room.
+    pub(crate) legend: SeriesLabelPosition,
 }
 
 impl Plot for Curves<'_> {
@@ -55,8 +57,7 @@ impl Plot for Curves<'_> {
             let points = points.iter().map(|&(x, y)| (x, y.max(LEAST))).collect();
             (name.clone(), COLOURS[at % COLOURS.len()], points)
         });
-        // They fall, so there is room.
-        lines(&mut chart, all, SeriesLabelPosition::UpperRight, scale)?;
+        lines(&mut chart, all, self.legend.clone(), scale)?;
         root.present()?;
         Ok(())
     }

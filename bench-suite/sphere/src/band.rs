@@ -1,0 +1,212 @@
+//! One rank's rows, and a step of theirs.
+
+use std::ops::Range;
+
+use foldwire::layout::share;
+
+use super::dynamics::{Dynamics, Fields, divergence, west};
+use super::fourier::{Fourier, polar_factors};
+use super::implicit::Implicit;
+use super::{Exchange, GRAVITY, Halo, RADIUS, Sphere};
+
+/// How much of the leapfrog's flutter a step takes away (Robert and Asselin).
+const FLUTTER: f64 = 0.05;
+
+/// One rank's rows.
+pub struct Band<'s> {
+    sphere: &'s Sphere,
+    own: Range<usize>,
+    /// At the step before, now, and at the next.
+    old: Fields,
+    now: Fields,
+    new: Fields,
+    n_steps: usize,
+    dynamics: Dynamics<'s>,
+    implicit: Implicit<'s>,
+    fourier: Fourier,
+    /// Factors of waves near the poles: of own rows, at their centres and at their southern faces.
+    filters: Vec<[Option<Vec<f64>>; 2]>,
+    divergences: [Vec<f64>; 3],
+}
+
+impl<'s> Band<'s> {
+    pub(super) fn new(sphere: &'s Sphere, size: usize, rank: usize, perturbation: f64) -> Self {
+        let own = share(sphere.n_rows, size, rank);
+        let now = Fields::initial(sphere, &own, perturbation);
+        let filter = |cos: f64| polar_factors(cos, sphere.n_columns);
+        let filters = (own.start + 1..=own.end)
+            .map(|at| [filter(sphere.cos_centre[at]), filter(sphere.cos_face[at])])
+            .collect();
+        Self {
+            old: now.clone(),
+            new: now.clone(),
+            now,
+            n_steps: 0,
+            dynamics: Dynamics::new(sphere, own.clone()),
+            implicit: Implicit::new(sphere, size, rank),
+            fourier: Fourier::new(sphere.n_columns),
+            filters,
+            divergences: [(); 3].map(|()| vec![0.0; sphere.n_columns]),
+            sphere,
+            own,
+        }
+    }
+
+    /// The heights of this rank's rows, from the south: of each row all levels.
+    #[must_use]
+    pub fn heights(&self) -> &[f64] {
+        &self.now.heights[self.own_heights()]
+    }
+
+    /// A time step, with all other ranks.
+    ///
+    /// # Errors
+    /// What `net` says; then the band is of no use any more.
+    pub fn step<E: Exchange>(&mut self, net: &mut E) -> Result<(), E::Error> {
+        // From the first state alone the first step goes, half as far from what is twice the same.
+        let is_first = self.n_steps == 0;
+        let dt = self.sphere.seconds_of_step() * if is_first { 0.5 } else { 1.0 };
+        self.explicit(dt);
+        self.exchange_flow(net)?;
+        self.close_heights(dt);
+        let own = self.own_heights();
+        let heights = &mut self.new.heights[own];
+        let epsilon = dt * dt * GRAVITY * self.sphere.depth;
+        self.implicit.solve(epsilon, heights, &mut self.fourier, net)?;
+        for (nth, line) in heights.chunks_exact_mut(self.sphere.n_columns).enumerate() {
+            if let [Some(factors), _] = &self.filters[nth / self.sphere.n_levels] {
+                self.fourier.filter(factors, line);
+            }
+        }
+        let n_heights = self.now.n_winds() / 2;
+        exchange_rows(net, Halo::Heights, &mut self.new.heights, n_heights)?;
+        self.push(dt);
+        exchange_rows(net, Halo::Winds, &mut self.new.winds, self.now.n_winds())?;
+        if !is_first {
+            calm(&self.old.winds, &mut self.now.winds, &self.new.winds);
+            calm(&self.old.heights, &mut self.now.heights, &self.new.heights);
+        }
+        std::mem::swap(&mut self.old, &mut self.now);
+        std::mem::swap(&mut self.now, &mut self.new);
+        self.n_steps += 1;
+        Ok(())
+    }
+
+    fn own_heights(&self) -> Range<usize> {
+        let n_heights = self.now.n_winds() / 2;
+        n_heights..n_heights * (1 + self.own.len())
+    }
+
+    /// New winds but for the gradient of new heights, and new heights but for the divergence of new
+    /// winds.
+    fn explicit(&mut self, dt: f64) {
+        for level in 0..self.sphere.n_levels {
+            self.dynamics.compute(level, &self.now, &self.old);
+            for row in 1..=self.own.len() {
+                let Self { old, now, new, dynamics, .. } = self;
+                let advance = |new: &mut [f64], old: &[f64], tendencies: &[f64]| {
+                    for ((new, old), tendency) in new.iter_mut().zip(old).zip(tendencies) {
+                        *new = old + 2.0 * dt * tendency;
+                    }
+                };
+                advance(new.east_mut(row, level), old.east(row, level), dynamics.east.row(row));
+                advance(new.north_mut(row, level), old.north(row, level), dynamics.north.row(row));
+                advance(
+                    new.height_mut(row, level),
+                    old.height(row, level),
+                    dynamics.height.row(row),
+                );
+                // Gravity's part of the step before and of this one, with the weights that make it
+                // implicit.
+                let weighed = |old: &Fields, now: &Fields, row: usize| -> Vec<f64> {
+                    let both = old.height(row, level).iter().zip(now.height(row, level));
+                    both.map(|(old, now)| old - 2.0 * now).collect()
+                };
+                let [south, own] = [row - 1, row].map(|row| weighed(old, now, row));
+                self.add_gradient(row, level, dt, &south, &own);
+            }
+        }
+    }
+
+    /// Adds −dt·g times the gradient of these heights to the new winds of a row.
+    fn add_gradient(&mut self, row: usize, level: usize, dt: f64, south: &[f64], own: &[f64]) {
+        let Self { sphere, new, .. } = self;
+        let at = self.own.start + row;
+        let [d_lat, d_lon] = sphere.spacing;
+        let across = dt * GRAVITY / (RADIUS * sphere.cos_centre[at] * d_lon);
+        for (i, east) in new.east_mut(row, level).iter_mut().enumerate() {
+            *east -= across * (own[i] - own[west(i, sphere.n_columns)]);
+        }
+        // Nothing goes through a pole.
+        if sphere.cos_face[at] > 0.0 {
+            let along = dt * GRAVITY / (RADIUS * d_lat);
+            for ((north, own), south) in new.north_mut(row, level).iter_mut().zip(own).zip(south) {
+                *north -= along * (own - south);
+            }
+        }
+    }
+
+    /// Gives the neighbour in the south the northward winds of the first row.
+    fn exchange_flow<E: Exchange>(&mut self, net: &mut E) -> Result<(), E::Error> {
+        let n_winds = self.now.n_winds();
+        let last = n_winds * (1 + self.own.len());
+        let (winds, north) = self.new.winds.split_at_mut(last);
+        let own = &winds[n_winds + n_winds / 2..2 * n_winds];
+        net.halo(Halo::Flow, [own, &[]], [&mut [], &mut north[n_winds / 2..]])
+    }
+
+    /// Takes from the new heights the water that leaves by what is known of the winds.
+    fn close_heights(&mut self, dt: f64) {
+        let Self { sphere, old, now, new, divergences, .. } = self;
+        let start = self.own.start;
+        let factor = dt * sphere.depth;
+        for row in 1..=self.own.len() {
+            for level in 0..sphere.n_levels {
+                for (fields, out) in [&*old, &*now, &*new].into_iter().zip(&mut *divergences) {
+                    divergence(sphere, start, row, level, fields, out);
+                }
+                let [before, middle, after] = &*divergences;
+                for (i, height) in new.height_mut(row, level).iter_mut().enumerate() {
+                    *height -= factor * (after[i] - 2.0 * middle[i] + before[i]);
+                }
+            }
+        }
+    }
+
+    /// The gradient of the new heights, with which the new winds are whole; and the filter.
+    fn push(&mut self, dt: f64) {
+        for row in 1..=self.own.len() {
+            for level in 0..self.sphere.n_levels {
+                let [south, own] = [row - 1, row].map(|row| self.new.height(row, level).to_vec());
+                self.add_gradient(row, level, dt, &south, &own);
+                let [centre, face] = &self.filters[row - 1];
+                if let Some(factors) = centre {
+                    self.fourier.filter(factors, self.new.east_mut(row, level));
+                }
+                if let Some(factors) = face {
+                    self.fourier.filter(factors, self.new.north_mut(row, level));
+                }
+            }
+        }
+    }
+}
+
+/// Gives neighbours the outermost rows, of so many values each, and takes theirs.
+fn exchange_rows<E: Exchange>(
+    net: &mut E,
+    halo: Halo,
+    rows: &mut [f64],
+    n_values: usize,
+) -> Result<(), E::Error> {
+    let (south, rest) = rows.split_at_mut(n_values);
+    let (own, north) = rest.split_at_mut(rest.len() - n_values);
+    let ends = [&own[..n_values], &own[own.len() - n_values..]];
+    net.halo(halo, ends, [south, north])
+}
+
+/// Takes from the middle of three steps what flutters between them.
+fn calm(old: &[f64], now: &mut [f64], new: &[f64]) {
+    for ((now, old), new) in now.iter_mut().zip(old).zip(new) {
+        *now += FLUTTER * (new - 2.0 * *now + old);
+    }
+}

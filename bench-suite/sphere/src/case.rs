@@ -1,0 +1,122 @@
+//! Initial states: three of Williamson's test cases.
+
+use std::f64::consts::PI;
+
+use super::{GRAVITY, RADIUS, ROTATION, Sphere};
+
+/// How the flow begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Case {
+    /// Test case 2: a zonal flow that stays as it is.
+    Steady,
+    /// Test case 5: a zonal flow that meets a mountain.
+    Mountain,
+    /// Test case 6: a Rossby–Haurwitz wave of wavenumber 4.
+    Wave,
+}
+
+/// The wavenumber of [`Case::Wave`].
+const R: i32 = 4;
+
+impl Case {
+    /// Winds to the east and to the north in m/s, and the height of the water's surface in m.
+    fn state(self, strength: f64, latitude: f64, longitude: f64) -> [f64; 3] {
+        let (sin, cos) = latitude.sin_cos();
+        let zonal = |wind: f64, height: f64| {
+            let slope = (RADIUS * ROTATION + wind / 2.0) * wind / GRAVITY;
+            [wind * cos, 0.0, height - slope * sin * sin]
+        };
+        match self {
+            Self::Steady => {
+                zonal(strength * 2.0 * PI * RADIUS / (12.0 * 86_400.0), 2.94e4 / GRAVITY)
+            }
+            Self::Mountain => zonal(strength * 20.0, 5960.0),
+            Self::Wave => {
+                // ω and K of the paper.
+                let k = strength * 7.848e-6;
+                let (r, wave) = (f64::from(R), f64::from(R) * longitude);
+                let radial = cos.powi(R - 1);
+                let east = k * cos + k * radial * (r * sin * sin - cos * cos) * wave.cos();
+                let north = -k * r * radial * sin * wave.sin();
+                let a = k / 2.0 * (2.0 * ROTATION + k) * cos * cos
+                    + k * k / 4.0
+                        * (cos.powi(2 * R) * ((r + 1.0) * cos * cos + 2.0 * r * r - r - 2.0)
+                            - 2.0 * r * r * cos.powi(2 * R - 2));
+                let b = 2.0 * (ROTATION + k) * k / ((r + 1.0) * (r + 2.0))
+                    * cos.powi(R)
+                    * (r * r + 2.0 * r + 2.0 - (r + 1.0).powi(2) * cos * cos);
+                let c = k * k / 4.0 * cos.powi(2 * R) * ((r + 1.0) * cos * cos - (r + 2.0));
+                let rise = a + b * wave.cos() + c * (2.0 * wave).cos();
+                [RADIUS * east, RADIUS * north, 8000.0 + RADIUS * RADIUS * rise / GRAVITY]
+            }
+        }
+    }
+
+    /// Height of the ground in m.
+    fn ground(self, latitude: f64, longitude: f64) -> f64 {
+        let reach = PI / 9.0;
+        let squares = (longitude - 1.5 * PI).powi(2) + (latitude - PI / 6.0).powi(2);
+        match self {
+            Self::Mountain => 2000.0 * (1.0 - squares.sqrt().min(reach) / reach),
+            _ => 0.0,
+        }
+    }
+}
+
+impl Sphere {
+    /// How strong the winds of a level are: at most 1.
+    fn strength(&self, level: usize) -> f64 {
+        1.0 - 0.3 * level as f64 / self.n_levels as f64
+    }
+
+    fn levels_and_columns(&self) -> impl Iterator<Item = (usize, usize)> {
+        let n_columns = self.n_columns;
+        (0..self.n_levels).flat_map(move |level| (0..n_columns).map(move |column| (level, column)))
+    }
+
+    /// Heights of a row's levels, at the centres of cells.
+    pub(super) fn initial_heights(
+        &self,
+        row: usize,
+        perturbation: f64,
+    ) -> impl Iterator<Item = f64> {
+        let [_, latitude] = self.latitudes(row);
+        self.levels_and_columns().map(move |(level, column)| {
+            let longitude = (column as f64 + 0.5) * self.spacing[1];
+            let [.., surface] = self.case.state(self.strength(level), latitude, longitude);
+            let height = surface - self.case.ground(latitude, longitude);
+            let at = (row * self.n_levels + level) * self.n_columns + column;
+            height + height * perturbation * sign(at as u64)
+        })
+    }
+
+    /// Winds to the east of a row's levels, at western faces; then those to the north, at southern
+    /// ones.
+    pub(super) fn initial_winds(&self, row: usize) -> Vec<f64> {
+        let [face, centre] = self.latitudes(row);
+        let east = self.levels_and_columns().map(|(level, column)| {
+            let longitude = column as f64 * self.spacing[1];
+            self.case.state(self.strength(level), centre, longitude)[0]
+        });
+        let north = self.levels_and_columns().map(|(level, column)| {
+            let longitude = (column as f64 + 0.5) * self.spacing[1];
+            // None goes through a pole.
+            if row == 0 { 0.0 } else { self.case.state(self.strength(level), face, longitude)[1] }
+        });
+        east.chain(north).collect()
+    }
+
+    /// The ground below a row, the same for all levels.
+    pub(super) fn ground(&self, row: usize) -> impl Iterator<Item = f64> {
+        let [_, latitude] = self.latitudes(row);
+        let longitude = move |column: usize| (column as f64 + 0.5) * self.spacing[1];
+        (0..self.n_columns).map(move |column| self.case.ground(latitude, longitude(column)))
+    }
+}
+
+/// 1 or −1, without a pattern.
+fn sign(at: u64) -> f64 {
+    let mixed = (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    if mixed >> 63 == 0 { 1.0 } else { -1.0 }
+}

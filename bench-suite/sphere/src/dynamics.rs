@@ -1,0 +1,309 @@
+//! Tendencies of one level: what winds and heights change by in a second, without gravity waves'
+//! implicit part.
+//!
+//! Where things are, of the cell in row r and column i: height, kinetic energy and divergence at
+//! its centre; the wind to the east on its western face, that to the north on its southern face;
+//! vorticity at its south-western corner.
+
+use std::f64::consts::PI;
+use std::ops::Range;
+
+use super::{GRAVITY, RADIUS, Sphere};
+
+/// Winds and heights of a band's rows and of a halo row on either side: of each row the winds to
+/// the east of all levels, then those to the north; and the heights of all levels.
+#[derive(Debug, Clone)]
+pub(super) struct Fields {
+    pub(super) winds: Vec<f64>,
+    pub(super) heights: Vec<f64>,
+    n_levels: usize,
+    n_columns: usize,
+}
+
+impl Fields {
+    /// The initial state. Halos beyond a pole have no wind, and any height that can be divided by.
+    pub(super) fn initial(sphere: &Sphere, own: &Range<usize>, perturbation: f64) -> Self {
+        let (n_levels, n_columns) = (sphere.n_levels, sphere.n_columns);
+        let (mut winds, mut heights) = (Vec::new(), Vec::new());
+        for at in own.start..own.end + 2 {
+            // One row further south, as far as there is one.
+            let row = at.saturating_sub(1).min(sphere.n_rows - 1);
+            heights.extend(sphere.initial_heights(row, perturbation));
+            if (1..=sphere.n_rows).contains(&at) {
+                winds.extend(sphere.initial_winds(row));
+            } else {
+                winds.resize(winds.len() + 2 * n_levels * n_columns, 0.0);
+            }
+        }
+        Self { winds, heights, n_levels, n_columns }
+    }
+
+    pub(super) fn east(&self, row: usize, level: usize) -> &[f64] {
+        &self.winds[self.of_wind(row, level)]
+    }
+
+    pub(super) fn north(&self, row: usize, level: usize) -> &[f64] {
+        &self.winds[self.of_wind(row, self.n_levels + level)]
+    }
+
+    pub(super) fn height(&self, row: usize, level: usize) -> &[f64] {
+        &self.heights[self.of_height(row, level)]
+    }
+
+    pub(super) fn east_mut(&mut self, row: usize, level: usize) -> &mut [f64] {
+        let at = self.of_wind(row, level);
+        &mut self.winds[at]
+    }
+
+    pub(super) fn north_mut(&mut self, row: usize, level: usize) -> &mut [f64] {
+        let at = self.of_wind(row, self.n_levels + level);
+        &mut self.winds[at]
+    }
+
+    pub(super) fn height_mut(&mut self, row: usize, level: usize) -> &mut [f64] {
+        let at = self.of_height(row, level);
+        &mut self.heights[at]
+    }
+
+    /// Values of a row's winds; of its heights half as many.
+    pub(super) const fn n_winds(&self) -> usize {
+        2 * self.n_levels * self.n_columns
+    }
+
+    const fn of_wind(&self, row: usize, line: usize) -> Range<usize> {
+        let start = (row * 2 * self.n_levels + line) * self.n_columns;
+        start..start + self.n_columns
+    }
+
+    const fn of_height(&self, row: usize, level: usize) -> Range<usize> {
+        let start = (row * self.n_levels + level) * self.n_columns;
+        start..start + self.n_columns
+    }
+}
+
+/// A value for each point of a band's rows and halos, of one level.
+#[derive(Debug, Clone)]
+pub(super) struct Plane {
+    values: Vec<f64>,
+    n_columns: usize,
+}
+
+impl Plane {
+    fn new(n_rows: usize, n_columns: usize) -> Self {
+        Self { values: vec![0.0; n_rows * n_columns], n_columns }
+    }
+
+    pub(super) fn row(&self, row: usize) -> &[f64] {
+        &self.values[row * self.n_columns..][..self.n_columns]
+    }
+
+    pub(super) fn row_mut(&mut self, row: usize) -> &mut [f64] {
+        &mut self.values[row * self.n_columns..][..self.n_columns]
+    }
+}
+
+/// What tendencies are made of, and they themselves.
+#[derive(Debug)]
+pub(super) struct Dynamics<'s> {
+    sphere: &'s Sphere,
+    /// The rows of the band. Those of the sphere's tables begin with the southern halo.
+    own: Range<usize>,
+    /// Height of the ground, halos included.
+    ground: Plane,
+    /// Of this step: water to the east, and to the north by the length of the face; absolute
+    /// vorticity / height; kinetic energy and gravity's.
+    to_east: Plane,
+    to_north: Plane,
+    potential: Plane,
+    energy: Plane,
+    /// Of the step before, for viscosity.
+    divergence: Plane,
+    vorticity: Plane,
+    /// Tendencies, of own rows.
+    pub(super) east: Plane,
+    pub(super) north: Plane,
+    pub(super) height: Plane,
+}
+
+impl<'s> Dynamics<'s> {
+    pub(super) fn new(sphere: &'s Sphere, own: Range<usize>) -> Self {
+        let plane = || Plane::new(own.len() + 2, sphere.n_columns);
+        let mut ground = plane();
+        for at in 0..own.len() + 2 {
+            let row = (own.start + at).saturating_sub(1).min(sphere.n_rows - 1);
+            let heights = sphere.ground(row);
+            ground.row_mut(at).iter_mut().zip(heights).for_each(|(x, height)| *x = height);
+        }
+        Self {
+            ground,
+            to_east: plane(),
+            to_north: plane(),
+            potential: plane(),
+            energy: plane(),
+            divergence: plane(),
+            vorticity: plane(),
+            east: plane(),
+            north: plane(),
+            height: plane(),
+            sphere,
+            own,
+        }
+    }
+
+    /// Computes the tendencies of one level.
+    pub(super) fn compute(&mut self, level: usize, now: &Fields, old: &Fields) {
+        let n = self.sphere.n_columns;
+        let n_own = self.own.len();
+        for row in 0..n_own + 2 {
+            let (east, height) = (now.east(row, level), now.height(row, level));
+            for (i, flux) in self.to_east.row_mut(row).iter_mut().enumerate() {
+                *flux = 0.5 * (height[i] + height[west(i, n)]) * east[i];
+            }
+        }
+        for row in 1..n_own + 2 {
+            let cos = self.sphere.cos_face[self.own.start + row];
+            let coriolis = self.sphere.coriolis[self.own.start + row];
+            let (north, height) = (now.north(row, level), now.height(row, level));
+            let south = now.height(row - 1, level);
+            for (i, flux) in self.to_north.row_mut(row).iter_mut().enumerate() {
+                *flux = 0.5 * (height[i] + south[i]) * north[i] * cos;
+            }
+            vorticity(self.sphere, self.own.start, row, level, now, &mut self.potential);
+            vorticity(self.sphere, self.own.start, row, level, old, &mut self.vorticity);
+            for (i, potential) in self.potential.row_mut(row).iter_mut().enumerate() {
+                let w = west(i, n);
+                let around = height[i] + height[w] + south[i] + south[w];
+                *potential = 4.0 * (*potential + coriolis) / around;
+            }
+        }
+        for row in 0..=n_own {
+            self.row_of_energy(row, level, now);
+            divergence(self.sphere, self.own.start, row, level, old, self.divergence.row_mut(row));
+        }
+        (1..=n_own).for_each(|row| self.row_of_tendencies(row, level, old));
+    }
+
+    fn row_of_energy(&mut self, row: usize, level: usize, now: &Fields) {
+        let n = self.sphere.n_columns;
+        let at = self.own.start + row;
+        let cos = self.sphere.cos_centre[at];
+        let shares = [self.sphere.cos_face[at], self.sphere.cos_face[at + 1]].map(|x| x / cos);
+        let (east, height) = (now.east(row, level), now.height(row, level));
+        let (south, north) = (now.north(row, level), now.north(row + 1, level));
+        let ground = self.ground.row(row);
+        for (i, energy) in self.energy.row_mut(row).iter_mut().enumerate() {
+            let of_east = east[i] * east[i] + east[next(i, n)] * east[next(i, n)];
+            let of_north = shares[0] * south[i] * south[i] + shares[1] * north[i] * north[i];
+            *energy = GRAVITY * (height[i] + ground[i]) + 0.25 * (of_east + of_north);
+        }
+    }
+
+    fn row_of_tendencies(&mut self, row: usize, level: usize, old: &Fields) {
+        let Self { sphere, to_east, to_north, potential, energy, divergence, vorticity, .. } = self;
+        let n = sphere.n_columns;
+        let at = self.own.start + row;
+        let (cos, cos_face) = (sphere.cos_centre[at], sphere.cos_face[at]);
+        let [d_lat, d_lon] = sphere.spacing;
+        let (length, height) = (RADIUS * cos * d_lon, RADIUS * d_lat);
+        let viscosity = sphere.viscosity;
+        // Solid rotation has vorticity, and keeps it.
+        let rotation = 2.0 / (RADIUS * RADIUS);
+
+        let (q, q_north) = (potential.row(row), potential.row(row + 1));
+        let (v, v_north) = (to_north.row(row), to_north.row(row + 1));
+        let (u, u_south) = (to_east.row(row), to_east.row(row - 1));
+        let (e, e_south) = (energy.row(row), energy.row(row - 1));
+        let (d, d_south) = (divergence.row(row), divergence.row(row - 1));
+        let (z, z_north) = (vorticity.row(row), vorticity.row(row + 1));
+        let (east, north) = (old.east(row, level), old.north(row, level));
+
+        for (i, tendency) in self.east.row_mut(row).iter_mut().enumerate() {
+            let w = west(i, n);
+            let turning = 0.25 * (q[i] * (v[i] + v[w]) + q_north[i] * (v_north[i] + v_north[w]));
+            let friction =
+                (d[i] - d[w]) / length - (z_north[i] - z[i]) / height + rotation * east[i];
+            *tendency = turning / cos - (e[i] - e[w]) / length + viscosity * friction;
+        }
+        for (i, tendency) in self.north.row_mut(row).iter_mut().enumerate() {
+            // Nothing goes through a pole.
+            if cos_face == 0.0 {
+                *tendency = 0.0;
+                continue;
+            }
+            let x = next(i, n);
+            let turning = 0.25 * (q[i] * (u[i] + u_south[i]) + q[x] * (u[x] + u_south[x]));
+            let friction = (d[i] - d_south[i]) / height
+                + (z[x] - z[i]) / (RADIUS * cos_face * d_lon)
+                + rotation * north[i];
+            *tendency = viscosity * friction - turning - (e[i] - e_south[i]) / height;
+        }
+        for (i, tendency) in self.height.row_mut(row).iter_mut().enumerate() {
+            let out = (u[next(i, n)] - u[i]) / d_lon + (v_north[i] - v[i]) / d_lat;
+            *tendency = -out / (RADIUS * cos);
+        }
+    }
+}
+
+/// The vorticity at the southern corners of a row, of which the band's southern halo is row 0.
+fn vorticity(
+    sphere: &Sphere,
+    start: usize,
+    row: usize,
+    level: usize,
+    fields: &Fields,
+    out: &mut Plane,
+) {
+    let n = sphere.n_columns;
+    let face = start + row;
+    let [d_lat, d_lon] = sphere.spacing;
+    let (north, south) = (fields.east(row, level), fields.east(row - 1, level));
+    let [cos_north, cos_south] = [sphere.cos_centre[face], sphere.cos_centre[face - 1]];
+    let cos = sphere.cos_face[face];
+    let out = out.row_mut(row);
+    if cos == 0.0 {
+        // Around the pole along the nearest row, by the area of the cap.
+        let is_south = face == 1;
+        let (around, sign) = if is_south { (north, -1.0) } else { (south, 1.0) };
+        let mean = around.iter().sum::<f64>() / n as f64;
+        let height = 1.0 - (PI / 2.0 - d_lat / 2.0).sin();
+        out.fill(sign * mean * (d_lat / 2.0).sin() / (RADIUS * height));
+        return;
+    }
+    let v = fields.north(row, level);
+    for (i, out) in out.iter_mut().enumerate() {
+        let of_north = (v[i] - v[west(i, n)]) / d_lon;
+        let of_east = (cos_north * north[i] - cos_south * south[i]) / d_lat;
+        *out = (of_north - of_east) / (RADIUS * cos);
+    }
+}
+
+/// The divergence of the winds of a row.
+pub(super) fn divergence(
+    sphere: &Sphere,
+    start: usize,
+    row: usize,
+    level: usize,
+    fields: &Fields,
+    out: &mut [f64],
+) {
+    let n = sphere.n_columns;
+    let at = start + row;
+    let [d_lat, d_lon] = sphere.spacing;
+    let [cos_south, cos_north] = [sphere.cos_face[at], sphere.cos_face[at + 1]];
+    let length = RADIUS * sphere.cos_centre[at];
+    let u = fields.east(row, level);
+    let (south, north) = (fields.north(row, level), fields.north(row + 1, level));
+    for (i, out) in out.iter_mut().enumerate() {
+        let of_east = (u[next(i, n)] - u[i]) / d_lon;
+        *out = (of_east + (north[i] * cos_north - south[i] * cos_south) / d_lat) / length;
+    }
+}
+
+/// The columns around the sphere before and after one.
+pub(super) const fn west(column: usize, n_columns: usize) -> usize {
+    if column == 0 { n_columns - 1 } else { column - 1 }
+}
+
+const fn next(column: usize, n_columns: usize) -> usize {
+    if column + 1 == n_columns { 0 } else { column + 1 }
+}

@@ -1,0 +1,143 @@
+//! Heights in which gravity waves are implicit: (1 − ε∇²) h = what is known, ε = Δt²·g·depth.
+//!
+//! For each wavenumber along longitude it is a system of three diagonals along latitude, for whose
+//! sake rows become wavenumbers of all rows and wavenumbers rows again.
+
+use std::ops::Range;
+
+use foldwire::layout::share;
+
+use super::fourier::Fourier;
+use super::{Exchange, RADIUS, Sphere, Turn};
+
+/// One rank's part in it.
+pub(super) struct Implicit<'s> {
+    sphere: &'s Sphere,
+    /// Rows, and coefficients, of each rank.
+    rows: Vec<Range<usize>>,
+    waves: Vec<Range<usize>>,
+    rank: usize,
+    /// Of this rank's rows: by coefficient, level and row.
+    of_rows: Vec<f64>,
+    /// Of this rank's coefficients: by rank, coefficient, level and that rank's row.
+    of_waves: Vec<f64>,
+}
+
+impl<'s> Implicit<'s> {
+    pub(super) fn new(sphere: &'s Sphere, size: usize, rank: usize) -> Self {
+        let of = |count: usize| (0..size).map(|rank| share(count, size, rank)).collect::<Vec<_>>();
+        let (rows, waves) = (of(sphere.n_rows), of(sphere.n_columns));
+        let n_levels = sphere.n_levels;
+        Self {
+            of_rows: vec![0.0; sphere.n_columns * n_levels * rows[rank].len()],
+            of_waves: vec![0.0; waves[rank].len() * n_levels * sphere.n_rows],
+            sphere,
+            rows,
+            waves,
+            rank,
+        }
+    }
+
+    /// Solves for the heights of this rank's rows, in place, with all other ranks.
+    pub(super) fn solve<E: Exchange>(
+        &mut self,
+        epsilon: f64,
+        heights: &mut [f64],
+        fourier: &mut Fourier,
+        net: &mut E,
+    ) -> Result<(), E::Error> {
+        let sphere = self.sphere;
+        let Self { of_rows, of_waves, .. } = self;
+        let (n_levels, n_own) = (sphere.n_levels, self.rows[self.rank].len());
+        let place = |coefficient: usize, line: usize| {
+            let (row, level) = (line / n_levels, line % n_levels);
+            (coefficient * n_levels + level) * n_own + row
+        };
+        for (line, values) in heights.chunks_exact(sphere.n_columns).enumerate() {
+            fourier.waves(values, |at, wave| of_rows[place(at, line)] = wave);
+        }
+        let n_waves = self.waves[self.rank].len();
+        let theirs: Vec<usize> =
+            self.waves.iter().map(|own| own.len() * n_levels * n_own).collect();
+        let ours: Vec<usize> = self.rows.iter().map(|own| n_waves * n_levels * own.len()).collect();
+        net.transpose(Turn::ToWaves, (of_rows, &theirs), (of_waves, &ours))?;
+        self.solve_waves(epsilon);
+        let Self { of_rows, of_waves, .. } = self;
+        net.transpose(Turn::ToRows, (of_waves, &ours), (of_rows, &theirs))?;
+        for (line, values) in heights.chunks_exact_mut(sphere.n_columns).enumerate() {
+            fourier.row(|at| of_rows[place(at, line)], values);
+        }
+        Ok(())
+    }
+
+    /// Solves the systems of this rank's coefficients.
+    fn solve_waves(&mut self, epsilon: f64) {
+        let (n_rows, n_levels) = (self.sphere.n_rows, self.sphere.n_levels);
+        let own = self.waves[self.rank].clone();
+        let mut column = vec![0.0; n_rows];
+        for (nth, coefficient) in own.enumerate() {
+            let system = System::new(self.sphere, Fourier::wavenumber(coefficient), epsilon);
+            for level in 0..n_levels {
+                let line = nth * n_levels + level;
+                // Blocks of ranks follow each other, of as many rows as a rank has.
+                let n_waves = self.waves[self.rank].len();
+                let place = |rows: &Range<usize>| {
+                    let start = n_waves * n_levels * rows.start + line * rows.len();
+                    start..start + rows.len()
+                };
+                for rows in &self.rows {
+                    column[rows.clone()].copy_from_slice(&self.of_waves[place(rows)]);
+                }
+                system.solve(&mut column);
+                for rows in &self.rows {
+                    self.of_waves[place(rows)].copy_from_slice(&column[rows.clone()]);
+                }
+            }
+        }
+    }
+}
+
+/// The equations of one wavenumber, by Thomas's algorithm as far as it goes without values.
+struct System {
+    /// What a row has of the one in the south.
+    south: Vec<f64>,
+    /// What is left of the one in the north, and what the row is divided by.
+    north: Vec<f64>,
+    inverse: Vec<f64>,
+}
+
+impl System {
+    fn new(sphere: &Sphere, wavenumber: usize, epsilon: f64) -> Self {
+        let [d_lat, d_lon] = sphere.spacing;
+        let wave = (2.0 * (wavenumber as f64 * d_lon / 2.0).sin() / d_lon).powi(2);
+        let (mut south, mut north, mut inverse) = (Vec::new(), Vec::new(), Vec::new());
+        let mut north_before = 0.0;
+        for row in 1..=sphere.n_rows {
+            let cos = sphere.cos_centre[row];
+            let of_face =
+                |face: usize| epsilon * sphere.cos_face[face] / (cos * (RADIUS * d_lat).powi(2));
+            // None goes through the poles, where faces have no length.
+            let (below, above) = (of_face(row), of_face(row + 1));
+            let diagonal = 1.0 + below + above + epsilon * wave / (RADIUS * cos).powi(2);
+            let pivot = 1.0 / (diagonal + below * north_before);
+            north_before = -above * pivot;
+            south.push(-below);
+            north.push(north_before);
+            inverse.push(pivot);
+        }
+        Self { south, north, inverse }
+    }
+
+    fn solve(&self, column: &mut [f64]) {
+        let mut before = 0.0;
+        for ((x, south), inverse) in column.iter_mut().zip(&self.south).zip(&self.inverse) {
+            before = (*x - south * before) * inverse;
+            *x = before;
+        }
+        let mut after = 0.0;
+        for (x, north) in column.iter_mut().zip(&self.north).rev() {
+            after = *x - north * after;
+            *x = after;
+        }
+    }
+}

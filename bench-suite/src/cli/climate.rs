@@ -1,0 +1,105 @@
+//! The command line of `foldwire climate`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use foldwire::Bound;
+
+use crate::plot::PlotFile;
+use crate::values::{Dims, LinkRate};
+
+const EXAMPLES: &str = "\
+Examples:
+  foldwire climate
+      4 ranks, 10 days of a wave on the sphere, links of 1 Gbit/s: by each of CAM's methods.
+  foldwire climate --steps 4320 --plot growth.svg
+      60 days, and a picture of how errors grow.
+  foldwire climate --case mountain --perturbation 1e-6 --bound rel:1e-6,rel:1e-12
+      A flow across a mountain, errors compared with those of another perturbation.
+  foldwire climate --shape 32x64 --levels 2 --link none --json > climate.json
+      A small grid; stdout holds one JSON object, everything else goes to stderr.
+
+A row passes the perturbation growth test if its error never exceeds ten times that of a run whose
+initial heights were perturbed. The exit code is 1 if a row without loss has other bits than raw, or
+if raw has other bits than one rank alone.";
+
+/// Options of `foldwire climate`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ClimateArgs {
+    /// Number of ranks, which divide the rows among them
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks,
+        allow_hyphen_values = true)]
+    pub ranks: usize,
+
+    /// Rows and columns of the grid: latitudes and longitudes
+    #[arg(long, value_name = "AxB", default_value = "64x128", allow_hyphen_values = true)]
+    pub shape: Dims,
+
+    /// Levels, each a layer of its own
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = crate::values::repeat,
+        allow_hyphen_values = true)]
+    pub levels: usize,
+
+    /// How the flow begins
+    #[arg(long, value_enum, default_value = "wave")]
+    pub case: CaseArg,
+
+    /// Time steps: of 20 minutes on 64 rows, shorter on finer grids
+    #[arg(long, value_name = "N", default_value_t = 720, value_parser = crate::values::repeat,
+        allow_hyphen_values = true)]
+    pub steps: usize,
+
+    /// What the initial heights of the perturbed run are off by, in parts of themselves
+    #[arg(long, value_name = "X", default_value_t = f64::EPSILON, value_parser = perturbation)]
+    pub perturbation: f64,
+
+    /// Error bounds of messages by fz-light, each a run of its own: rel:X times the range of the
+    /// message, abs:X, or psnr:X in dB
+    #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
+        default_value = "rel:1e-9")]
+    pub bound: Vec<Bound>,
+
+    /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
+    /// memory
+    #[arg(long, value_name = "RATE", default_value = "1gbit", allow_hyphen_values = true)]
+    pub link: LinkRate,
+
+    /// Runs of each; the median is over the steps of all
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::repeat,
+        allow_hyphen_values = true)]
+    pub repeat: usize,
+
+    /// Draw how errors grow into this file, by its ending an SVG or a PNG
+    #[arg(long, value_name = "FILE.svg|.png")]
+    pub plot: Option<PlotFile>,
+
+    /// Folder for the pictures of the first level's heights
+    #[arg(long, value_name = "DIR", default_value = "out")]
+    pub out: PathBuf,
+
+    /// Write no pictures
+    #[arg(long)]
+    pub no_pictures: bool,
+
+    /// Print one JSON object on stdout instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Initial states, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CaseArg {
+    /// a zonal flow that stays as it is: Williamson's test case 2
+    Steady,
+    /// a zonal flow that meets a mountain: test case 5
+    Mountain,
+    /// a Rossby–Haurwitz wave, which breaks up after weeks: test case 6
+    Wave,
+}
+
+/// A positive part below 1.
+fn perturbation(text: &str) -> Result<f64, String> {
+    let part = text.parse().ok().filter(|part| (f64::EPSILON..1.0).contains(part));
+    part.ok_or_else(|| "a part from 2.220446049250313e-16 to below 1 is needed".to_owned())
+}

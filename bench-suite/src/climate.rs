@@ -1,0 +1,360 @@
+//! `foldwire climate`: a flow on a sphere whose ranks exchange halos and transpose fields in each
+//! step, by each of CAM's methods to compress messages.
+//!
+//! It is the case of CAM (R. Kumar et al., Parallel Computing 2008): double precision, compressed
+//! messages between neighbours, a compressed all-to-all, and as proof the *perturbation growth
+//! test* (J. Rosinski and D. Williamson, 1997): what a method costs the result may not grow beyond
+//! what comes of a change in the last bit of the initial state. The flow is that of
+//! [`foldwire_sphere`].
+//!
+//! What one rank alone computes is the reference. Methods without loss must have its bits at every
+//! sample.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `wire` | the exchanges of a step by one method |
+//! | `growth` | errors over time, and the verdict |
+
+mod growth;
+mod wire;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use foldwire::{Error, Rank, Report};
+use foldwire_sphere::{Case, Sphere};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::cli::{CaseArg, ClimateArgs};
+use crate::memory::median;
+use crate::picture::Gallery;
+use crate::plot::{Curves, Legend};
+use crate::progress;
+use crate::room;
+use crate::streams;
+use crate::table::{self, Align, Table};
+use crate::usage::UsageError;
+use crate::values::{self, Dims};
+use growth::{FACTOR, Growth};
+use wire::{Method, Wire};
+
+/// Samples of the heights that errors are taken of.
+const MAX_SAMPLES: usize = 40;
+/// Arrays as long as the heights that a run and its messages need beside samples.
+const N_ARRAYS: usize = 40;
+
+/// One way to exchange, and what came of it.
+#[derive(Debug, Serialize)]
+struct Row {
+    exchange: String,
+    ranks: usize,
+    link: String,
+    steps: usize,
+    /// Seconds of a step, median over steps and runs; and of it in exchanges, mean over ranks.
+    step_s: f64,
+    exchange_s: f64,
+    /// Bytes sent by all ranks together, before and after compression.
+    raw_bytes: u64,
+    wire_bytes: u64,
+    /// Bytes sent against those of the raw run: 0 if as many, −0.5 if half.
+    size_change: f64,
+    /// Time of a raw step / time.
+    speedup_raw: f64,
+    has_bits_of_one_rank: bool,
+    /// The volume of water at the end / that at the beginning − 1.
+    mass_change: f64,
+    #[serde(flatten)]
+    growth: Growth,
+}
+
+/// Runs the subcommand: results on stdout, everything else on stderr.
+///
+/// # Errors
+/// Errors of use, calls that fail, pictures that cannot be written; and methods without loss that
+/// change a bit.
+pub fn run(args: &ClimateArgs) -> anyhow::Result<()> {
+    let sphere = sphere(args)?;
+    let methods: Vec<(String, Method)> = Method::of_cam()
+        .into_iter()
+        .map(|(name, method)| (name.to_owned(), method))
+        .chain(args.bound.iter().map(|&bound| (bound.to_string(), Method::within(bound))))
+        .collect();
+    let n_runs = 2 + methods.len() * args.repeat;
+    let progress = progress::bar("flowing", n_runs * args.steps);
+    let alone = simulate(&sphere, args, (1, 0.0), &methods[0].1, &progress)?;
+    let perturbed =
+        simulate(&sphere, args, (1, args.perturbation), &methods[0].1, &progress)?.samples;
+    let perturbed = Growth::of(&sphere, &alone.samples, &perturbed, None);
+    let mut rows: Vec<Row> = Vec::new();
+    let mut runs: Vec<Vec<Outcome>> = methods.iter().map(|_| Vec::new()).collect();
+    // In turn, so that whatever disturbs the machine disturbs all alike.
+    for _ in 0..args.repeat {
+        for ((name, method), runs) in methods.iter().zip(&mut runs) {
+            progress.set_message(name.clone());
+            let mut run = simulate(&sphere, args, (args.ranks, 0.0), method, &progress)
+                .with_context(|| name.clone())?;
+            run.compare(&sphere, &alone.samples, &perturbed);
+            runs.push(run);
+        }
+    }
+    progress.finish_and_clear();
+    for ((name, _), runs) in methods.iter().zip(&mut runs) {
+        let row = row(name, args, &sphere, runs, rows.first());
+        rows.push(row);
+    }
+    let about = about(args, &sphere, &perturbed);
+    if args.json {
+        let object = serde_json::json!({ "about": about, "factor": FACTOR,
+            "perturbation": args.perturbation, "perturbed": perturbed, "rows": rows });
+        streams::write(&format!("{object}\n"))?;
+    } else {
+        streams::write(&format!("{about}\n{}", render(&rows)))?;
+    }
+    for (row, (_, method)) in rows.iter().zip(&methods) {
+        let is_right = row.has_bits_of_one_rank || !method.is_exact();
+        ensure!(is_right, "{}: nothing is lost, but heights have other bits", row.exchange);
+    }
+    if let Some(file) = &args.plot {
+        let path = file.path();
+        file.draw(&picture(args, &perturbed, &rows))
+            .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
+        streams::remark(format_args!("plot: {}", path.display()));
+    }
+    if !args.no_pictures {
+        let lossy = rows.iter().zip(&runs).filter(|(row, _)| !row.has_bits_of_one_rank);
+        let lossy: Vec<_> = lossy.map(|(row, runs)| (row.exchange.as_str(), &runs[0])).collect();
+        draw(args, &alone, &lossy)?;
+    }
+    Ok(())
+}
+
+fn sphere(args: &ClimateArgs) -> anyhow::Result<Sphere> {
+    let usage = |message: String| Err(UsageError::new(message).into());
+    let &[n_rows, n_columns] = args.shape.sizes() else {
+        return usage("--shape needs two numbers, such as 64x128".to_owned());
+    };
+    let n_values = n_rows as u128 * n_columns as u128 * args.levels as u128;
+    // Samples of the reference and of one other run at a time.
+    let need = n_values * (N_ARRAYS + 2 * MAX_SAMPLES + args.repeat) as u128 * 8;
+    if let Err(error) = room::check(need) {
+        return usage(format!("{error}; ask for a smaller --shape"));
+    }
+    let case = match args.case {
+        CaseArg::Steady => Case::Steady,
+        CaseArg::Mountain => Case::Mountain,
+        CaseArg::Wave => Case::Wave,
+    };
+    let Some(sphere) = Sphere::new([n_rows, n_columns], args.levels, case) else {
+        return usage(format!(
+            "{} is no grid: at least 4 rows and 8 columns, an even number, are needed",
+            args.shape
+        ));
+    };
+    if args.ranks > n_rows.min(n_columns) {
+        return usage(format!("{} ranks have too few rows each; ask for fewer", args.ranks));
+    }
+    Ok(sphere)
+}
+
+/// One run.
+struct Outcome {
+    /// Each step's on rank 0.
+    steps: Vec<Duration>,
+    /// Mean over ranks.
+    exchanging: Duration,
+    /// All ranks' and steps'.
+    report: Report,
+    /// Days, and the heights of all rows, until they are compared; then only the last are kept.
+    samples: Vec<(f64, Vec<f64>)>,
+    growth: Option<Growth>,
+}
+
+impl Outcome {
+    /// Takes the errors, and leaves all samples but the last.
+    fn compare(&mut self, sphere: &Sphere, exact: &[(f64, Vec<f64>)], perturbed: &Growth) {
+        self.growth = Some(Growth::of(sphere, exact, &self.samples, Some(perturbed)));
+        self.samples.drain(..self.samples.len() - 1);
+    }
+}
+
+/// Runs the simulation on so many ranks, from initial heights that are perturbed by so much.
+fn simulate(
+    sphere: &Sphere,
+    args: &ClimateArgs,
+    (n_ranks, perturbation): (usize, f64),
+    method: &Method,
+    progress: &ProgressBar,
+) -> anyhow::Result<Outcome> {
+    let world = values::world(n_ranks, args.link.bytes_per_s());
+    let every = args.steps.div_ceil(MAX_SAMPLES);
+    let ranks = world.run(|mut comm| -> Result<_, Error> {
+        let rank = comm.rank();
+        let mut band = sphere.band(n_ranks, rank.index(), perturbation).ok_or(Error::Internal)?;
+        let mut wire = Wire::new(&mut comm, method);
+        let (mut steps, mut samples) = (Vec::with_capacity(args.steps), Vec::new());
+        for step in 1..=args.steps {
+            let begun = Instant::now();
+            band.step(&mut wire)?;
+            steps.push(begun.elapsed());
+            if step % every == 0 || step == args.steps {
+                samples.push((step, band.heights().to_vec()));
+            }
+            if rank == Rank(0) {
+                progress.inc(1);
+            }
+        }
+        Ok((steps, wire.exchanging, wire.report, samples))
+    });
+    let mut outcome = Outcome {
+        steps: Vec::new(),
+        exchanging: Duration::ZERO,
+        report: Report::default(),
+        samples: Vec::new(),
+        growth: None,
+    };
+    for (rank, ended) in ranks.into_iter().enumerate() {
+        let (steps, exchanging, report, samples) = ended?;
+        outcome.exchanging += exchanging / n_ranks as u32;
+        outcome.report += report;
+        if rank == 0 {
+            outcome.steps = steps;
+            let days = |step| step as f64 * sphere.seconds_of_step() / 86_400.0;
+            outcome.samples = samples.into_iter().map(|(step, rows)| (days(step), rows)).collect();
+        } else {
+            let all = outcome.samples.iter_mut().zip(samples);
+            all.for_each(|((_, all), (_, rows))| all.extend(rows));
+        }
+    }
+    Ok(outcome)
+}
+
+fn row(
+    name: &str,
+    args: &ClimateArgs,
+    sphere: &Sphere,
+    runs: &mut [Outcome],
+    raw: Option<&Row>,
+) -> Row {
+    let steps: Vec<Duration> = runs.iter().flat_map(|run| run.steps.clone()).collect();
+    let step_s = median(&steps).as_secs_f64();
+    let exchanging: Duration = runs.iter().map(|run| run.exchanging).sum();
+    let has_bits =
+        runs.iter().all(|run| run.growth.as_ref().is_some_and(|growth| growth.has_same_bits));
+    let run = &mut runs[0];
+    let wire_bytes = run.report.wire_bytes;
+    let (_, heights) = run.samples.last().expect("a run has its last step");
+    Row {
+        exchange: name.to_owned(),
+        ranks: args.ranks,
+        link: args.link.to_string(),
+        steps: args.steps,
+        step_s,
+        exchange_s: exchanging.as_secs_f64() / steps.len() as f64,
+        raw_bytes: run.report.raw_bytes,
+        wire_bytes,
+        // One rank sends nothing.
+        size_change: raw
+            .filter(|raw| raw.wire_bytes > 0)
+            .map_or(0.0, |raw| wire_bytes as f64 / raw.wire_bytes as f64 - 1.0),
+        speedup_raw: raw.map_or(1.0, |raw| raw.step_s / step_s),
+        has_bits_of_one_rank: has_bits,
+        mass_change: sphere.mass(heights) / sphere.mass(&sphere.initial(0.0)) - 1.0,
+        growth: run.growth.take().expect("runs were compared"),
+    }
+}
+
+/// What was run, in lines of a comment.
+fn about(args: &ClimateArgs, sphere: &Sphere, perturbed: &Growth) -> String {
+    let days = args.steps as f64 * sphere.seconds_of_step() / 86_400.0;
+    let links = match args.link.bytes_per_s() {
+        Some(_) => format!("over links of {}", args.link),
+        None => "at the speed of memory".to_owned(),
+    };
+    format!(
+        "# {} x {} points, {:.1} days in {} steps, ranks: {}, {links}\n\
+         # initial heights off by {:.1e} of themselves: RMS {} m at the end; what stays below \
+         {FACTOR} times as much passes\n",
+        args.shape,
+        args.levels,
+        days,
+        args.steps,
+        args.ranks,
+        args.perturbation,
+        table::scientific(perturbed.rms_m),
+    )
+}
+
+/// Errors over time, one line a method that loses something, beside the perturbed run.
+fn picture(args: &ClimateArgs, perturbed: &Growth, rows: &[Row]) -> Curves<'static> {
+    let line = |name: &str, growth: &Growth| {
+        // Nothing has no place on the axis.
+        let points = growth.curve.iter().filter(|point| point.rms_m > 0.0);
+        (name.to_owned(), points.map(|point| (point.day, point.rms_m)).collect())
+    };
+    let of_rows = rows.iter().filter(|row| !row.has_bits_of_one_rank);
+    Curves {
+        caption: format!("{} x {} points, {} ranks", args.shape, args.levels, args.ranks),
+        x: "days",
+        y: "RMS difference of heights from the exact run, m",
+        lines: std::iter::once(line("perturbed at the beginning", perturbed))
+            .chain(of_rows.map(|row| line(&row.exchange, &row.growth)))
+            .collect(),
+        legend: Legend::LowerRight,
+    }
+}
+
+/// Pictures of the first level's heights after the last step, north up.
+fn draw(args: &ClimateArgs, alone: &Outcome, lossy: &[(&str, &Outcome)]) -> anyhow::Result<()> {
+    let [_, n_columns] = args.shape.sizes() else { unreachable!("the shape was checked") };
+    let first_level = |run: &Outcome| -> Vec<f64> {
+        let (_, heights) = run.samples.last().expect("a run has its last step");
+        let rows = heights.chunks_exact(n_columns * args.levels).rev();
+        rows.flat_map(|row| row[..*n_columns].to_vec()).collect()
+    };
+    let exact = first_level(alone);
+    let dims: Dims = args.shape.clone();
+    let mut gallery = Gallery::open(&args.out, &exact, &dims)?;
+    for (name, run) in lossy {
+        let heights = first_level(run);
+        let errors = heights.iter().zip(&exact).map(|(a, b)| (a - b).abs());
+        // Each on a scale of its own: they differ by orders of magnitude.
+        let largest = errors.fold(0.0, f64::max);
+        let file = format!("climate-{}", name.replace(':', "-"));
+        gallery.add(&file, &format!("{name}, within {largest:.0e} m"), &heights, largest)?;
+    }
+    streams::remark(format_args!("pictures: {}", gallery.finish()?.display()));
+    Ok(())
+}
+
+fn render(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        ("exchange", "", Align::Left),
+        ("step", "ms", Align::Right),
+        ("exchange", "ms", Align::Right),
+        ("speed-up", "x raw", Align::Right),
+        ("wire", "all ranks", Align::Right),
+        ("size", "% of raw", Align::Right),
+        ("bits of", "one rank", Align::Left),
+        ("mass", "change", Align::Right),
+        ("RMS error", "m, at last", Align::Right),
+        ("worst", "x perturbed", Align::Right),
+        ("growth", "test", Align::Left),
+    ]);
+    for row in rows {
+        table.row(&[
+            row.exchange.clone(),
+            format!("{:.2}", row.step_s * 1e3),
+            format!("{:.2}", row.exchange_s * 1e3),
+            format!("{:.2}", row.speedup_raw),
+            table::bytes(row.wire_bytes),
+            format!("{:+.1}", row.size_change * 100.0),
+            if row.has_bits_of_one_rank { "yes" } else { "no" }.to_owned(),
+            table::scientific(row.mass_change),
+            table::scientific(row.growth.rms_m),
+            table::scientific(row.growth.worst),
+            if row.growth.passes { "passes" } else { "fails" }.to_owned(),
+        ]);
+    }
+    table.render()
+}

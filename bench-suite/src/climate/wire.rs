@@ -1,0 +1,168 @@
+//! The exchanges of a step by one method to compress messages.
+
+use std::time::{Duration, Instant};
+
+use foldwire::codec::Loss;
+use foldwire::{
+    Bound, Collective, Communicator, Error, InterStep, Plan, Preset, Report, Transport,
+};
+use foldwire_sphere::{Exchange, Halo, Turn};
+
+use crate::borders::Halos;
+
+/// What is done with messages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Method {
+    plan: Plan,
+    /// Differences with the step before travel, without so many bits of each value.
+    inter_step: Option<u32>,
+}
+
+impl Method {
+    /// No compression, and CAM's methods under its authors' names.
+    pub(super) fn of_cam() -> [(&'static str, Self); 7] {
+        let codec = |plan: Plan| Self { plan, inter_step: None };
+        // None of these keeps a bound, so none is asked of them.
+        let preset = |preset: Preset| preset.plan(Collective::AllToAll, Bound::Absolute(1.0));
+        let lossy = preset(Preset::CamLossy32);
+        let inter =
+            |n_dropped| Self { plan: preset(Preset::CamInter), inter_step: Some(n_dropped) };
+        [
+            ("raw", codec(Plan::raw())),
+            ("cam-intra", codec(preset(Preset::CamIntra))),
+            ("cam-inter", inter(0)),
+            ("cam-lossy32", codec(lossy)),
+            ("cam-lossy40", codec(lossy.with_setting(40))),
+            ("cam-sp", codec(preset(Preset::CamSp))),
+            ("cam-both", inter(32)),
+        ]
+    }
+
+    /// Foldwire's own codec.
+    pub(super) fn within(bound: Bound) -> Self {
+        Self { plan: Plan::foldwire(bound), inter_step: None }
+    }
+
+    /// Whether all values arrive with their bits.
+    pub(super) fn is_exact(&self) -> bool {
+        self.plan.codec.loss() == Loss::None && self.inter_step.is_none_or(|n| n == 0)
+    }
+}
+
+/// One rank's exchanges, and what they cost.
+pub(super) struct Wire<'c, X: Transport> {
+    comm: &'c mut Communicator<X>,
+    method: &'c Method,
+    /// Messages of the step before: to and from neighbours by kind and side, and of transpositions.
+    halos: [[[Memory; 2]; 2]; 3],
+    turns: [[Memory; 2]; 2],
+    pub(super) report: Report,
+    /// In exchanges, differences included.
+    pub(super) exchanging: Duration,
+}
+
+impl<'c, X: Transport> Wire<'c, X> {
+    pub(super) fn new(comm: &'c mut Communicator<X>, method: &'c Method) -> Self {
+        let (halos, turns) = Default::default();
+        let (report, exchanging) = (Report::default(), Duration::ZERO);
+        Self { comm, method, halos, turns, report, exchanging }
+    }
+
+    fn exchange_halo(
+        &mut self,
+        halo: Halo,
+        own: [&[f64]; 2],
+        theirs: [&mut [f64]; 2],
+    ) -> Result<(), Error> {
+        let plan = &self.method.plan;
+        let Some(n_dropped) = self.method.inter_step else {
+            self.report += Halos { own, theirs }.exchange(self.comm, plan)?;
+            return Ok(());
+        };
+        let [sent, received] = &mut self.halos[halo as usize];
+        let [south, north] = sent;
+        let own = [south.difference(own[0], n_dropped)?, north.difference(own[1], n_dropped)?];
+        let [south, north] = theirs;
+        self.report +=
+            Halos { own, theirs: [&mut *south, &mut *north] }.exchange(self.comm, plan)?;
+        let (rank, last) = (self.comm.rank().index(), self.comm.size() - 1);
+        // At the poles there are no neighbours, and nothing came.
+        if rank > 0 {
+            received[0].restore(south, n_dropped)?;
+        }
+        if rank < last {
+            received[1].restore(north, n_dropped)?;
+        }
+        Ok(())
+    }
+
+    fn exchange_blocks(
+        &mut self,
+        turn: Turn,
+        (send, n_sent): (&[f64], &[usize]),
+        (recv, n_received): (&mut [f64], &[usize]),
+    ) -> Result<(), Error> {
+        let plan = &self.method.plan;
+        let [sent, received] = &mut self.turns[turn as usize];
+        let message = match self.method.inter_step {
+            Some(n_dropped) => sent.difference(send, n_dropped)?,
+            None => send,
+        };
+        self.report += self.comm.all_to_all_v(message, n_sent, recv, n_received, plan)?;
+        if let Some(n_dropped) = self.method.inter_step {
+            received.restore(recv, n_dropped)?;
+            // A rank's own block does not travel, and loses nothing.
+            let rank = self.comm.rank().index();
+            let [from, to] = [n_sent, n_received].map(|n| n[..rank].iter().sum::<usize>());
+            recv[to..][..n_received[rank]].copy_from_slice(&send[from..][..n_sent[rank]]);
+        }
+        Ok(())
+    }
+}
+
+impl<X: Transport> Exchange for Wire<'_, X> {
+    type Error = Error;
+
+    fn halo(&mut self, halo: Halo, own: [&[f64]; 2], theirs: [&mut [f64]; 2]) -> Result<(), Error> {
+        let begun = Instant::now();
+        self.exchange_halo(halo, own, theirs)?;
+        self.exchanging += begun.elapsed();
+        Ok(())
+    }
+
+    fn transpose(
+        &mut self,
+        turn: Turn,
+        send: (&[f64], &[usize]),
+        recv: (&mut [f64], &[usize]),
+    ) -> Result<(), Error> {
+        let begun = Instant::now();
+        self.exchange_blocks(turn, send, recv)?;
+        self.exchanging += begun.elapsed();
+        Ok(())
+    }
+}
+
+/// One side of messages that follow each other.
+#[derive(Debug, Default)]
+struct Memory {
+    /// The step before; of no length before the first.
+    previous: Vec<f64>,
+    difference: Vec<f64>,
+}
+
+impl Memory {
+    fn difference(&mut self, values: &[f64], n_dropped: u32) -> Result<&[f64], Error> {
+        self.previous.resize(values.len(), 0.0);
+        self.difference.resize(values.len(), 0.0);
+        InterStep::new(&mut self.previous)
+            .dropping(n_dropped)?
+            .difference(values, &mut self.difference)?;
+        Ok(&self.difference)
+    }
+
+    fn restore(&mut self, received: &mut [f64], n_dropped: u32) -> Result<(), Error> {
+        self.previous.resize(received.len(), 0.0);
+        InterStep::new(&mut self.previous).dropping(n_dropped)?.restore(received)
+    }
+}

@@ -1,0 +1,138 @@
+//! `foldwire climate` as users meet it.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const NAMES: [&str; 8] = [
+    "raw",
+    "cam-intra",
+    "cam-inter",
+    "cam-lossy32",
+    "cam-lossy40",
+    "cam-sp",
+    "cam-both",
+    "rel:1e-9",
+];
+
+fn run(args: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_foldwire"));
+    command.arg("climate").args(args.split_whitespace()).output().unwrap()
+}
+
+fn rows(args: &str) -> (Value, Vec<Value>) {
+    let output = run(args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = object["rows"].as_array().unwrap().clone();
+    (object, rows)
+}
+
+/// The command fails if raw or a method without loss has other bits than one rank alone.
+#[test]
+fn exact_methods_keep_all_bits_and_lossy_ones_cost_fewer_bytes_and_some_accuracy() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, plot) = (folder.path(), folder.path().join("growth.svg"));
+    let (object, rows) = rows(&format!(
+        "--shape 24x48 --levels 2 --steps 90 --ranks 5 --link none --json --out {} --plot {}",
+        out.display(),
+        plot.display()
+    ));
+    let names: Vec<&str> = rows.iter().map(|row| row["exchange"].as_str().unwrap()).collect();
+    assert_eq!(names, NAMES);
+    let number = |row: usize, name: &str| rows[row][name].as_f64().unwrap();
+    // Halos of the flow, heights both ways, and two winds both ways, at four borders; and two
+    // transpositions, of which each rank keeps its own block.
+    let line = 48 * 2 * 8;
+    let (rows_of, waves_of) = ([5, 5, 5, 5, 4], [10, 10, 10, 9, 9]);
+    let kept: u64 = rows_of.iter().zip(waves_of).map(|(rows, waves)| rows * waves * 16).sum();
+    let step = 4 * line * (1 + 2 + 4) + 2 * (24 * line - kept);
+    for (row, name) in NAMES.iter().enumerate() {
+        // Of a relative bound ranks tell each other the ranges as well.
+        let least = (90 * step) as f64;
+        let raw_bytes = number(row, "raw_bytes");
+        assert!(raw_bytes >= least && (row == 7 || raw_bytes == least), "{name}: {raw_bytes}");
+        let is_exact = row < 3;
+        assert_eq!(rows[row]["has_bits_of_one_rank"], is_exact, "{name}");
+        assert_eq!(number(row, "rms_m") == 0.0, is_exact, "{name}");
+        assert!(number(row, "rms_m") < 100.0, "{name}: {}", rows[row]);
+        let curve = rows[row]["curve"].as_array().unwrap();
+        assert_eq!(curve.len(), 30, "{name}");
+        assert!(!is_exact || rows[row]["passes"] == true, "{name}");
+        // Messages are so short here that heads are a part of them.
+        let most = if is_exact { 0.06 } else { -0.3 };
+        assert!(number(row, "size_change") < most, "{name}: {}", rows[row]);
+    }
+    let size =
+        |name: &str| number(NAMES.iter().position(|known| *known == name).unwrap(), "size_change");
+    let error =
+        |name: &str| number(NAMES.iter().position(|known| *known == name).unwrap(), "rms_m");
+    assert!(size("cam-both") < size("cam-lossy32") && size("cam-lossy32") < size("cam-inter"));
+    assert_eq!(error("cam-both"), error("cam-lossy32"), "the same bits are dropped");
+    assert!(error("cam-lossy40") > 30.0 * error("cam-lossy32"), "of bits dropped");
+    assert!(error("cam-sp") < error("cam-lossy32"), "rounded, and not dropped");
+    assert!(number(0, "mass_change").abs() < 1e-12, "{}", rows[0]);
+    let perturbed = object["perturbed"]["rms_m"].as_f64().unwrap();
+    assert!(perturbed > 0.0 && perturbed < 1e-8, "{perturbed}");
+    assert!(rows[4]["passes"] == false && number(4, "worst") > 1e3, "{}", rows[4]);
+
+    let svg = fs::read_to_string(plot).unwrap();
+    assert!(svg.contains("cam-lossy40") && svg.contains("perturbed") && !svg.contains("cam-intra"));
+    for picture in ["climate-cam-sp.png", "climate-rel-1e-9-error.png", "overview.png"] {
+        assert!(out.join(picture).is_file(), "{picture}");
+    }
+}
+
+/// What is judged by a larger perturbation may pass, and what is within a tighter bound is better.
+#[test]
+fn the_verdict_is_by_the_perturbation_and_errors_by_the_bound() {
+    let (_, rows) = rows(
+        "--case mountain --shape 16x32 --levels 1 --steps 40 --ranks 3 --link none --repeat 2 \
+         --perturbation 1e-4 --bound rel:1e-7,rel:1e-11 --no-pictures --json",
+    );
+    let number = |row: usize, name: &str| rows[row][name].as_f64().unwrap();
+    assert_eq!(
+        (&rows[7]["exchange"], &rows[8]["exchange"]),
+        (&"rel:1e-7".into(), &"rel:1e-11".into())
+    );
+    assert!(number(7, "rms_m") > 100.0 * number(8, "rms_m"), "{rows:?}");
+    assert!(number(7, "wire_bytes") < number(8, "wire_bytes"), "{rows:?}");
+    for row in [0, 1, 2, 5, 8] {
+        assert_eq!(rows[row]["passes"], true, "{}", rows[row]);
+    }
+}
+
+#[test]
+fn a_steady_flow_and_one_rank_have_their_table() {
+    let output = run("--case steady --shape 8x16 --levels 1 --steps 3 --ranks 1 --no-pictures");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("# 8x16 x 1 points") && lines[1].contains("2.2e-16"), "{text}");
+    let first = |line: &&str| line.split_whitespace().next().map(str::to_owned);
+    let rows: Vec<String> = lines[6..].iter().filter_map(first).collect();
+    assert_eq!(rows, NAMES, "{text}");
+    // Alone nothing is sent, so nothing is lost.
+    assert!(lines[6..].iter().all(|line| line.ends_with("passes")), "{text}");
+}
+
+#[test]
+fn what_is_no_grid_is_an_error_of_use() {
+    for (args, says) in [
+        ("--shape 64x128x2", "two numbers"),
+        ("--shape 64x127", "even number"),
+        ("--shape 2x16", "at least 4 rows"),
+        ("--shape 8x16 --ranks 9", "ask for fewer"),
+        ("--shape 99999x99999 --levels 9999", "smaller --shape"),
+        ("--perturbation 0", "a part from"),
+        ("--bound rel:0", "rel:0"),
+        ("--steps 0", "whole number"),
+        ("--plot growth.txt", ".svg or .png"),
+    ] {
+        let output = run(args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(says), "{args}: {said}");
+        assert!(output.stdout.is_empty(), "{args}");
+    }
+}
