@@ -51,7 +51,8 @@ pub struct ClimateArgs {
     pub steps: usize,
 
     /// What the initial heights of the perturbed run are off by, in parts of themselves
-    #[arg(long, value_name = "X", default_value_t = f64::EPSILON, value_parser = perturbation)]
+    #[arg(long, value_name = "X", default_value = "2.220446049250313e-16",
+        value_parser = perturbation)]
     pub perturbation: f64,
 
     /// Error bounds of messages by fz-light, each a run of its own: rel:X times the range of the
