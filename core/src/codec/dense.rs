@@ -66,7 +66,7 @@ impl<T: Float> Dense<T> {
         mut fill: impl FnMut(usize, &mut [T::Bits], &mut Exceptions<T>) -> Result<(), CodecError>,
         mut done: impl FnMut(usize, &[T::Bits], &Exceptions<T>),
     ) -> Result<Written, CodecError> {
-        let mut writer = Writer::new(self.strides, self.level);
+        let mut writer = Writer::new(self.strides, self.level, n_values);
         let mut exceptions = Exceptions::none();
         self.container(operands).write(n_values, (), dst, |index, (), dst| {
             exceptions.clear();

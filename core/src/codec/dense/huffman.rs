@@ -25,13 +25,18 @@ pub(super) const SIGN: u8 = 8;
 pub(super) struct Lengths([u8; PAIRS]);
 
 impl Lengths {
-    /// The code that payloads begin with.
-    pub(super) fn initial() -> Self {
-        const WEIGHTS: [u32; MAGNITUDES] = [200, 160, 80, 40, 20, 10, 5, 4];
-        Self::of(&core::array::from_fn(|pair| {
-            WEIGHTS[pair % MAGNITUDES] * WEIGHTS[pair / MAGNITUDES]
-        }))
-    }
+    /// Of the code that payloads begin with.
+    #[rustfmt::skip]
+    const INITIAL: Self = Self([
+        3, 3, 4, 5, 6, 7, 8, 8,
+        3, 4, 5, 5, 7, 7, 8, 9,
+        4, 5, 5, 6, 7, 8, 9, 9,
+        5, 5, 6, 7, 8, 9, 10, 10,
+        6, 6, 7, 8, 9, 10, 10, 10,
+        7, 7, 8, 9, 9, 10, 10, 10,
+        8, 8, 9, 9, 10, 10, 10, 10,
+        8, 9, 9, 9, 10, 10, 10, 10,
+    ]);
 
     /// The best code of at most [`MAX_LEN`] bits that is found by making rare pairs more frequent.
     pub(super) fn of(counts: &[u32; PAIRS]) -> Self {
@@ -43,36 +48,6 @@ impl Lengths {
                 return Self(lengths);
             }
             weights = weights.map(|weight| weight / 2 + 1);
-        }
-    }
-
-    /// Of each pair its code without signs, to be read from its lowest bit on.
-    fn codes(&self) -> [u16; PAIRS] {
-        let mut codes = [0; PAIRS];
-        let mut next = 0;
-        for len in 1..=MAX_LEN {
-            for (code, _) in codes.iter_mut().zip(self.0).filter(|(_, of)| u32::from(*of) == len) {
-                *code = u16::reverse_bits(next) >> (u16::BITS - len);
-                next += 1;
-            }
-            next <<= 1;
-        }
-        codes
-    }
-
-    /// Calls `put(low, high, bits, n_bits)` for each pair of numbers of four bits (magnitude, and
-    /// [`SIGN`]) that there is.
-    fn for_each(&self, mut put: impl FnMut(u8, u8, u32, u32)) {
-        let codes = self.codes();
-        for (pair, (code, len)) in codes.into_iter().zip(self.0).enumerate() {
-            let magnitudes = [(pair % MAGNITUDES) as u8, (pair / MAGNITUDES) as u8];
-            let [low_signs, high_signs] = magnitudes.map(|magnitude| u32::from(magnitude > 0));
-            let len = u32::from(len);
-            for signs in 0..1 << (low_signs + high_signs) {
-                let low = magnitudes[0] + if signs & low_signs == 1 { SIGN } else { 0 };
-                let high = magnitudes[1] + if signs >> low_signs == 1 { SIGN } else { 0 };
-                put(low, high, u32::from(code) | signs << len, len + low_signs + high_signs);
-            }
         }
     }
 }
@@ -109,18 +84,47 @@ fn huffman(counts: &[u32; PAIRS]) -> [u8; PAIRS] {
     lengths
 }
 
-/// Of each pair of numbers of four bits, the first below, its code and above 16 bits how long that
-/// is.
+/// Of each pair of numbers of four bits (magnitude, and [`SIGN`]), the first below, its code, to be
+/// read from its lowest bit on, and above 16 bits how long that is; 0 if there is no such pair.
 #[derive(Clone, Debug)]
 pub(super) struct Encoder([u32; 256]);
 
 impl Encoder {
-    pub(super) fn new(lengths: &Lengths) -> Self {
+    /// Of the code that payloads begin with.
+    pub(super) const INITIAL: &Self = &Self::new(&Lengths::INITIAL);
+
+    // Loops as a constant can have them.
+    pub(super) const fn new(lengths: &Lengths) -> Self {
         let mut table = [0; 256];
-        lengths.for_each(|low, high, bits, n_bits| {
-            table[usize::from(low | high << 4)] = bits | n_bits << 16;
-        });
+        let (mut next, mut len) = (0_u16, 1);
+        while len <= MAX_LEN {
+            let mut pair = 0;
+            while pair < PAIRS {
+                if lengths.0[pair] as u32 == len {
+                    let code = (next.reverse_bits() >> (u16::BITS - len)) as u32;
+                    Self::set(&mut table, pair, code, len);
+                    next += 1;
+                }
+                pair += 1;
+            }
+            next <<= 1;
+            len += 1;
+        }
         Self(table)
+    }
+
+    /// Enters a pair with all its signs, each behind the code if its magnitude is not 0.
+    const fn set(table: &mut [u32; 256], pair: usize, code: u32, len: u32) {
+        let (low, high) = (pair % MAGNITUDES, pair / MAGNITUDES);
+        let (low_signs, high_signs) = ((low > 0) as u32, (high > 0) as u32);
+        let n_bits = len + low_signs + high_signs;
+        let mut signs = 0;
+        while signs < 1 << (low_signs + high_signs) {
+            let low = low | SIGN as usize * (signs & low_signs) as usize;
+            let high = high | SIGN as usize * (signs >> low_signs) as usize;
+            table[low | high << 4] = code | signs << len | n_bits << 16;
+            signs += 1;
+        }
     }
 
     /// The code of a pair, and its bits.
@@ -137,24 +141,23 @@ impl Encoder {
 pub(super) struct Decoder([u32; 1 << MAX_BITS]);
 
 impl Decoder {
-    pub(super) fn new(lengths: &Lengths) -> Self {
-        let mut decoder = Self([0; 1 << MAX_BITS]);
-        decoder.set(lengths);
-        decoder
-    }
+    /// Of the code that payloads begin with.
+    pub(super) const INITIAL: &Self = &Self::new(Encoder::INITIAL);
 
-    /// Makes it the decoder of another code.
-    pub(super) fn set(&mut self, lengths: &Lengths) {
-        let byte = |number: u8| {
-            let magnitude = number % SIGN;
-            if number < SIGN { magnitude } else { magnitude.wrapping_neg() }
-        };
-        lengths.for_each(|low, high, bits, n_bits| {
-            let entry = n_bits | u32::from(byte(low)) << 8 | u32::from(byte(high)) << 16;
-            for at in (bits as usize..1 << MAX_BITS).step_by(1 << n_bits) {
-                self.0[at] = entry;
+    pub(super) const fn new(encoder: &Encoder) -> Self {
+        let mut table = [0; 1 << MAX_BITS];
+        let mut pair = 0;
+        while pair < encoder.0.len() {
+            let (bits, n_bits) = (encoder.0[pair] & 0xffff, encoder.0[pair] >> 16);
+            let entry = n_bits | byte(pair % 16) << 8 | byte(pair / 16) << 16;
+            let mut at = bits as usize;
+            while n_bits > 0 && at < table.len() {
+                table[at] = entry;
+                at += 1 << n_bits;
             }
-        });
+            pair += 1;
+        }
+        Self(table)
     }
 
     /// The pair that these bits begin with, as signed bytes, and how many bits it takes.
@@ -165,14 +168,24 @@ impl Decoder {
     }
 }
 
+/// A number of four bits as a signed byte.
+const fn byte(number: usize) -> u32 {
+    let magnitude = number as u8 % SIGN;
+    (if (number as u8) < SIGN { magnitude } else { magnitude.wrapping_neg() }) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_is_encoded_is_decoded_whatever_the_counts() {
+        const WEIGHTS: [u32; MAGNITUDES] = [200, 160, 80, 40, 20, 10, 5, 4];
+        let product = |pair: usize| WEIGHTS[pair % MAGNITUDES] * WEIGHTS[pair / MAGNITUDES];
+        let initial = Lengths::of(&core::array::from_fn(product));
+        assert_eq!(initial.0, Lengths::INITIAL.0);
         let mut counts = [0; PAIRS];
-        let mut all = std::vec![Lengths::initial(), Lengths::of(&counts)];
+        let mut all = std::vec![initial, Lengths::of(&counts)];
         // Fibonacci numbers make the deepest trees.
         let (mut a, mut b) = (1_u32, 1_u32);
         for count in &mut counts {
@@ -181,10 +194,15 @@ mod tests {
         }
         all.push(Lengths::of(&counts));
         for lengths in all {
-            let (encoder, decoder) = (Encoder::new(&lengths), Decoder::new(&lengths));
+            let encoder = Encoder::new(&lengths);
+            let decoder = Decoder::new(&encoder);
             let mut kraft = 0.0;
-            lengths.for_each(|low, high, _, _| {
+            for [low, high] in (0..=255_u8).map(|pair| [pair % 16, pair / 16]) {
                 let (bits, n_bits) = encoder.code(low, high);
+                if low == SIGN || high == SIGN {
+                    assert_eq!(n_bits, 0, "0 has no sign");
+                    continue;
+                }
                 kraft += libm::ldexp(1.0, -(n_bits as i32));
                 for behind in [0, u64::MAX] {
                     let (pair, n_read) = decoder.pair(bits | behind << n_bits);
@@ -195,7 +213,7 @@ mod tests {
                         assert_eq!(i32::from(byte as i8), value);
                     }
                 }
-            });
+            }
             assert_eq!(kraft, 1.0, "codes are complete");
         }
     }

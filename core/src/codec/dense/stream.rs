@@ -31,24 +31,29 @@ fn plain_len<T: Float>(n_values: usize, has_exceptions: bool) -> usize {
     n_values * T::BYTES + if has_exceptions { n_values.div_ceil(8) } else { 0 }
 }
 
-/// Whether pairs are counted in a chunk, for a new code: in the first, the fourth, the sixteenth, …
-const fn teaches(index: usize) -> bool {
-    (index + 1).is_power_of_two() && (index + 1).trailing_zeros() % 2 == 0
+/// Whether pairs are counted in a chunk, for a new code: in the first, the fourth, the sixteenth, …,
+/// but not in the last.
+const fn teaches(index: usize, n_values: usize) -> bool {
+    let n_chunks = n_values.div_ceil(CHUNK);
+    let n_read = index + 1;
+    n_read.is_power_of_two() && n_read.trailing_zeros().is_multiple_of(2) && n_read < n_chunks
 }
 
 /// Writes chunks in order.
 pub(super) struct Writer<T: Float> {
     level: Level,
+    n_values: usize,
     window: Window<T::Bits>,
-    encoder: Encoder,
+    /// `None`: the initial one.
+    encoder: Option<Encoder>,
     left: [T::Bits; CHUNK],
     index: usize,
 }
 
 impl<T: Float> Writer<T> {
-    pub(super) fn new(strides: Strides, level: Level) -> Self {
-        let (window, encoder) = (Window::new(strides), Encoder::new(&Lengths::initial()));
-        Self { level, window, encoder, left: [T::Bits::ZERO; CHUNK], index: 0 }
+    pub(super) fn new(strides: Strides, level: Level, n_values: usize) -> Self {
+        let (window, left) = (Window::new(strides), [T::Bits::ZERO; CHUNK]);
+        Self { level, n_values, window, encoder: None, left, index: 0 }
     }
 
     /// Room for the codes of the next chunk.
@@ -82,9 +87,10 @@ impl<T: Float> Writer<T> {
             exceptions.hold(self.window.chunk_mut(), before);
         }
         let n_plain = plain_len::<T>(n_values, tag & EXCEPTIONS > 0);
-        let mut counts = teaches(self.index).then_some([0; PAIRS]);
+        let mut counts = teaches(self.index, self.n_values).then_some([0; PAIRS]);
         let (head, body) = dst.split_at_mut(at);
-        let (encoder, window) = (&self.encoder, &self.window);
+        let encoder = self.encoder.as_ref().unwrap_or(Encoder::INITIAL);
+        let window = &self.window;
         let left = &mut self.left;
         let coded = run(self.level, Encode { window, left, encoder, counts: &mut counts, body })
             .and_then(|(predictor, n_coded)| {
@@ -98,7 +104,7 @@ impl<T: Float> Writer<T> {
             Some((predictor, n_coded)) if n_coded < n_plain => {
                 tag |= predictor.bits();
                 if let Some(counts) = counts {
-                    self.encoder = Encoder::new(&Lengths::of(&counts));
+                    self.encoder = Some(Encoder::new(&Lengths::of(&counts)));
                 }
                 n_coded
             }
@@ -142,7 +148,8 @@ pub(super) struct Reader<'a, T: Float> {
     level: Level,
     stream: Stream<'a, T>,
     window: Window<T::Bits>,
-    decoder: Decoder,
+    /// `None`: the initial one.
+    decoder: Option<Decoder>,
     left: [T::Bits; CHUNK],
     pub(super) exceptions: Exceptions<T>,
     index: usize,
@@ -150,10 +157,9 @@ pub(super) struct Reader<'a, T: Float> {
 
 impl<'a, T: Float> Reader<'a, T> {
     pub(super) fn new(stream: Stream<'a, T>, level: Level) -> Self {
-        let decoder = Decoder::new(&Lengths::initial());
         let (window, exceptions) = (Window::new(Strides::default()), Exceptions::none());
         let left = [T::Bits::ZERO; CHUNK];
-        Self { level, stream, window, decoder, left, exceptions, index: 0 }
+        Self { level, stream, window, decoder: None, left, exceptions, index: 0 }
     }
 
     /// The codes of the chunk.
@@ -200,13 +206,14 @@ impl<'a, T: Float> Reader<'a, T> {
             return Some(());
         }
         let predictor = Predictor::of_bits(tag & !EXCEPTIONS, self.window.strides())?;
-        let mut counts = teaches(self.index).then_some([0; PAIRS]);
-        let (window, decoder, left) = (&mut self.window, &self.decoder, &mut self.left);
+        let mut counts = teaches(self.index, self.stream.n_values).then_some([0; PAIRS]);
+        let decoder = self.decoder.as_ref().unwrap_or(Decoder::INITIAL);
+        let (window, left) = (&mut self.window, &mut self.left);
         let counted = &mut counts;
         let decode = Decode { src, len, predictor, window, decoder, left, counts: counted };
         let n_coded = run(self.level, decode)?;
         if let Some(counts) = counts {
-            self.decoder.set(&Lengths::of(&counts));
+            self.decoder = Some(Decoder::new(&Encoder::new(&Lengths::of(&counts))));
         }
         let rest = &src[n_coded..len];
         if has_exceptions {
