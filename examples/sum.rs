@@ -6,9 +6,9 @@ use foldwire as fw;
 use foldwire_threads::World;
 
 fn main() -> Result<(), fw::Error> {
-    // Each operand is within 1/10000 of the range of all ranks' data.
-    let plan = fw::Plan::foldwire(fw::Bound::Relative(1e-4));
-    let ranks = World::new(4).run(|mut comm| {
+    // Exact, or each operand within 1/10000 of the range of all ranks' data if that is sooner.
+    let plan = fw::Plan::auto(fw::Bound::Relative(1e-4));
+    let ranks = World::new(4).link_rate(125e6).run(|mut comm| {
         let offset = comm.rank().0 as f32;
         let mut data: Vec<f32> = (0..1_000_000).map(|i| (i as f32 * 1e-4).sin() + offset).collect();
         let report = comm.all_reduce(&mut data, fw::Op::Avg, &plan)?;

@@ -38,7 +38,7 @@ use crate::report::Report;
 use crate::schedule::{Collective, Schedule, default_for};
 use crate::select::{self, Network, Row};
 use crate::threads::Threads;
-use crate::transport::{FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
+use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::time::Duration;
 use table::{borrowed, each_collective, starts};
 
@@ -370,6 +370,15 @@ impl<X: Transport> Communicator<X> {
         let per_node = if is_exchanged { 1 } else { self.ranks_per_node };
         let call = request.call(size).with_nodes(per_node);
         let (rows, network) = (self.config.select, self.network());
+        if plan.is_auto {
+            // Whether all ranks share a node all of them know.
+            let is_near =
+                |peer: Rank| peer == rank || self.transport.distance(peer) != Distance::Network;
+            let are_near = network.link_rate.is_none() && (0..size).map(Rank::new).all(is_near);
+            let link_rate = if are_near { Some(f64::INFINITY) } else { network.link_rate };
+            let network = Network { link_rate, ..network };
+            plan = select::plan(call, op, T::DTYPE, &plan, n_bytes, network);
+        }
         let mut schedule = select::chosen(rows, call, op, &plan, n_bytes, network);
         let collective = call.collective;
         // Who passes a part on must know its length, which then only its two ranks do.

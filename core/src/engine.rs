@@ -143,12 +143,16 @@ impl<'a, F: Frame> Engine<'a, F> {
         Self {
             n_lanes,
             lanes: (0..lanes).map(|i| Lane::new(Tag(i as u16), i)).collect(),
+            report: Report {
+                schedule: program.schedule.name(),
+                codec: program.rules.codec(),
+                ..Report::default()
+            },
             program,
             has_begun: false,
             started: now,
             wait: Wait::default(),
             lost: None,
-            report: Report::default(),
         }
     }
 

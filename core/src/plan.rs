@@ -64,6 +64,8 @@ pub struct Plan {
     pub exact_below: usize,
     /// Whether all ranks get the same bits ([`as_published`](Plan::as_published)).
     pub same_bits: bool,
+    /// Whether codec and pipeline are chosen for each call ([`auto`](Plan::auto)).
+    pub is_auto: bool,
 }
 
 /// Whether the range that [`Bound::Relative`] and [`Bound::Psnr`] refer to may be that of a sample:
@@ -101,12 +103,14 @@ impl Plan {
             sampling: Sampling::Auto,
             exact_below: 0,
             same_bits: true,
+            is_auto: false,
         }
     }
 
     /// The same, with nothing lost.
     pub(crate) const fn exactly(self) -> Self {
-        Self { pipeline: pipeline::RAW, codec: CodecId::Raw, setting: 0, bound: None, ..self }
+        let (pipeline, codec) = (pipeline::RAW, CodecId::Raw);
+        Self { pipeline, codec, setting: 0, bound: None, is_auto: false, ..self }
     }
 
     /// The plan as it applies to values of this type: exact if its codec is
@@ -142,6 +146,29 @@ impl Plan {
         plan
     }
 
+    /// What a call should do, chosen for each: exactly or within the bound, by which codec, by which
+    /// schedule. [`select::plan`] says how, from the length of the array, the number of ranks and
+    /// the rate of links, which all ranks know; what was chosen is in the
+    /// [report](crate::Report::codec). Products and operations of the user's, of which no bound can
+    /// be kept, are exact. Messages between two ranks go as by [`foldwire`](Plan::foldwire).
+    ///
+    /// What is pinned by other methods afterwards stays: a schedule, the codec
+    /// ([`with_codec`](Plan::with_codec)), the pipeline.
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::{Bound, Plan};
+    ///
+    /// let plan = Plan::auto(Bound::Relative(1e-4)).with_shape(&[110, 64, 128]);
+    /// # let _ = plan;
+    /// ```
+    #[must_use]
+    pub const fn auto(bound: Bound) -> Self {
+        let mut plan = Self::foldwire(bound);
+        plan.is_auto = true;
+        plan
+    }
+
     /// The same with fZ-light in this pipeline.
     #[must_use]
     pub const fn compressed(mut self, pipeline: Pipeline, bound: Bound) -> Self {
@@ -162,6 +189,7 @@ impl Plan {
     #[must_use]
     pub const fn with_pipeline(mut self, pipeline: Pipeline) -> Self {
         self.pipeline = pipeline;
+        self.is_auto = false;
         self
     }
 
@@ -180,6 +208,7 @@ impl Plan {
     pub const fn with_codec(mut self, codec: CodecId) -> Self {
         self.codec = codec;
         self.setting = 0;
+        self.is_auto = false;
         if matches!(codec.loss(), Loss::Setting) {
             self.bound = None;
         }
@@ -302,6 +331,9 @@ impl Plan {
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let schedule = self.schedule.map_or("any schedule", Schedule::name);
+        if self.is_auto {
+            f.write_str("chosen for each call; else ")?;
+        }
         write!(f, "{schedule} × {} × {}", self.pipeline.name, self.codec.name())?;
         if self.setting != 0 {
             write!(f, " at {}", self.setting)?;

@@ -126,6 +126,8 @@ presets! {
         pipeline: pipeline::FUSED,
         ..ZCCL
     };
+    /// Foldwire's own, exact or by one of two codecs, whatever suits the call.
+    Auto: Row { name: "auto", title: "Foldwire, chosen", ..Self::Foldwire.row() };
     /// ZCCL on several threads a rank.
     ZcclMt: Row { name: "zccl-mt", title: "ZCCL, threads", is_threaded: true, ..ZCCL };
     /// hZCCL on several threads a rank.
@@ -279,6 +281,7 @@ impl Preset {
         let plan = match self {
             Self::Raw => Plan::raw(),
             Self::Foldwire => Plan::foldwire(bound),
+            Self::Auto => Plan::auto(bound),
             _ => Plan::raw().compressed(pipeline, bound).with_codec(codec).with_setting(setting),
         };
         Plan { schedule, ..plan }

@@ -1,6 +1,6 @@
 //! What a finished call says about itself.
 
-use crate::codec::BlockStats;
+use crate::codec::{BlockStats, CodecId};
 use core::fmt;
 use core::ops::AddAssign;
 use core::time::Duration;
@@ -9,6 +9,11 @@ use core::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
+    /// Who talked to whom: the name of the schedule; empty of messages between two ranks.
+    pub schedule: &'static str,
+    /// How values became bytes; exact calls of an [automatic plan](crate::Plan::auto) have the raw
+    /// codec here.
+    pub codec: CodecId,
     /// Bytes of the values that this rank sent, uncompressed.
     pub raw_bytes: u64,
     /// Bytes of the messages that this rank sent, headers included.
@@ -40,6 +45,8 @@ impl Default for Report {
     /// Of a call that did nothing, and so exactly.
     fn default() -> Self {
         Self {
+            schedule: "",
+            codec: CodecId::Raw,
             raw_bytes: 0,
             wire_bytes: 0,
             n_messages: 0,
@@ -71,8 +78,11 @@ impl Report {
 
 impl AddAssign for Report {
     /// Adds bytes, messages, times and blocks, as for one call after another; keeps the larger
-    /// bounds.
+    /// bounds, and the schedule and codec of the first.
     fn add_assign(&mut self, other: Self) {
+        if self.schedule.is_empty() {
+            (self.schedule, self.codec) = (other.schedule, other.codec);
+        }
         self.raw_bytes += other.raw_bytes;
         self.wire_bytes += other.wire_bytes;
         self.n_messages += other.n_messages;

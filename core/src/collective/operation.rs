@@ -264,7 +264,8 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     ) {
         program.header.sequence = comm.next_sequence();
         let engine = self.run(comm, (program, n_lanes));
-        engine.report = Report { as_published: engine.report.as_published, ..report };
+        let Report { as_published, schedule, codec: id, .. } = engine.report;
+        engine.report = Report { as_published, schedule, codec: id, ..report };
         self.phase = Phase::Call(codec);
     }
 

@@ -197,3 +197,54 @@ fn a_named_schedule_is_taken_and_floats_keep_the_ring() {
     let network = network(GIGABIT);
     assert_eq!(schedule(call, OpCode::Prod, &fused, 4096, network).name(), Ring.name());
 }
+
+/// What an automatic plan comes to.
+fn automatic(plan: &Plan, size: usize, n_bytes: usize, rate: Option<f64>) -> CodecId {
+    let call = Call::new(Collective::AllReduce, size, Rank(0));
+    let chosen = super::plan(call, OpCode::Sum, DType::F32, plan, n_bytes, network(rate));
+    assert!(!chosen.is_auto);
+    assert_eq!(chosen.bound.is_none(), chosen.codec == CodecId::Raw);
+    chosen.codec
+}
+
+#[test]
+fn an_automatic_plan_weighs_bytes_against_work() {
+    let plan = Plan::auto(Bound::Relative(1e-4));
+    let near = Some(f64::INFINITY);
+    for n_bytes in [0, 4, 1000, LONG] {
+        assert_eq!(automatic(&plan, 4, n_bytes, near), CodecId::Raw);
+        assert_eq!(automatic(&plan, 1, n_bytes, GIGABIT), CodecId::Raw);
+    }
+    for rate in [Some(1.25e9), GIGABIT, Some(0.0125e9), None] {
+        assert_eq!(automatic(&plan, 4, 16, rate), CodecId::Raw);
+    }
+    assert_eq!(automatic(&plan, 4, LONG, Some(100e9)), CodecId::Raw);
+    assert_eq!(automatic(&plan, 4, LONG, Some(1.25e9)), CodecId::FzLight);
+    assert_eq!(automatic(&plan, 4, LONG, GIGABIT), CodecId::FzLight);
+    assert_eq!(automatic(&plan, 4, LONG, Some(0.0125e9)), CodecId::Dense);
+    // Long on links of a Gbit/s only what is known to become much shorter.
+    let shaped = plan.with_shape(&[100, 64, 128]);
+    assert_eq!(automatic(&shaped, 4, LONG, Some(0.05e9)), CodecId::Dense);
+    assert_eq!(automatic(&plan, 4, LONG, Some(0.05e9)), CodecId::FzLight);
+    assert_eq!(automatic(&plan, 4, LONG, None), automatic(&plan, 4, LONG, Some(1.25e9)));
+}
+
+#[test]
+fn an_automatic_plan_is_exact_where_no_bound_can_be_kept() {
+    let plan = Plan::auto(Bound::Relative(1e-4));
+    let call = Call::new(Collective::AllReduce, 4, Rank(0));
+    let chosen = |op, dtype| super::plan(call, op, dtype, &plan, LONG, network(GIGABIT)).codec;
+    assert_eq!(chosen(OpCode::Prod, DType::F32), CodecId::Raw);
+    assert_eq!(chosen(OpCode::User, DType::F32), CodecId::Raw);
+    assert_eq!(chosen(OpCode::Sum, DType::I32), CodecId::Raw);
+    assert_eq!(chosen(OpCode::Sum, DType::F16), CodecId::FzLight);
+}
+
+#[test]
+fn what_is_pinned_stays() {
+    let plan = Plan::auto(Bound::Relative(1e-4));
+    assert_eq!(name(&plan.with_schedule(&Pairwise), 4, LONG, GIGABIT), Pairwise.name());
+    assert!(!plan.with_codec(CodecId::Dense).is_auto);
+    assert!(!plan.with_pipeline(pipeline::HOMOMORPHIC).is_auto);
+    assert!(!plan.for_values(DType::I32).is_auto);
+}

@@ -3,6 +3,7 @@
 //! file of its own for each claim; `cargo test -p foldwire-tests --test all shrink::` runs one.
 
 mod at_once;
+mod automatic;
 mod bounds;
 mod compressed;
 mod conformance;
