@@ -148,9 +148,10 @@ pub(crate) fn not_built(feature: &str, needs: &str) -> anyhow::Error {
 /// When the environment holds wrong settings.
 fn presets<'a, X: Transport, T: Float>(
     args: &BenchArgs,
+    shape: &[usize],
 ) -> Result<Contestants<'a, X, T>, UsageError> {
     let mut all: Contestants<'a, X, T> = Vec::new();
-    for plan in plans(args)? {
+    for plan in plans(args, shape)? {
         all.push(Box::new(plan));
     }
     let select = config(args)?.select;
@@ -162,15 +163,16 @@ fn presets<'a, X: Transport, T: Float>(
 
 type Contestants<'a, X, T> = Vec<Box<dyn Contestant<Communicator<X>, T> + 'a>>;
 
-/// The presets, and the user's own row.
-fn plans(args: &BenchArgs) -> Result<Vec<OfPlan>, UsageError> {
+/// The presets, and the user's own row, for an array of this shape.
+fn plans(args: &BenchArgs, shape: &[usize]) -> Result<Vec<OfPlan>, UsageError> {
     let pools = Pools::new(args.threads)?;
     let preset = |preset: Preset| {
         let row = OfPlan::preset(preset, args.form.collective, args.bound);
         row.with(pools.of(Some(preset)), args.as_published)
     };
     let row = |plan| OfPlan::row(plan).with(pools.of(None), args.as_published);
-    Ok(args.presets().into_iter().map(preset).chain(args.row().map(row)).collect())
+    let all = args.presets().into_iter().map(preset).chain(args.row().map(row));
+    Ok(all.map(|plan| plan.of_shape(shape)).collect())
 }
 
 /// The communicators' settings, some of which the environment may hold.

@@ -189,6 +189,7 @@ fn compare<T: Float + Into<f64>>(
         link: args.link.bytes_per_s(),
         repeat: args.repeat,
         as_published: args.as_published,
+        shape: inputs.dims.sizes().to_vec(),
         pools: (0..volumes.len()).map(|_| Pools::new(args.threads)).collect::<Result<_, _>>()?,
     };
     let progress = progress::bar(&format!("running at {bound}"), race.n_runs());

@@ -43,7 +43,7 @@ impl Play<f32> for AtOnce {
         })?;
         let mut contestants: Vec<Box<dyn Contestant<SharedCommunicator<'a, X>, f32> + 'a>> =
             Vec::new();
-        for of in plans(args)? {
+        for of in plans(args, data.shape())? {
             let (send, recv) = (Vec::new(), Vec::new());
             contestants.push(Box::new(Several { of, settings, n_calls, send, recv }));
         }

@@ -143,6 +143,11 @@ impl OfPlan {
         Self { plan, threads, ..self }
     }
 
+    /// The same for an array of this shape.
+    pub(super) fn of_shape(self, shape: &[usize]) -> Self {
+        Self { plan: self.plan.with_shape(shape), ..self }
+    }
+
     /// The plan for the problem.
     fn plan<T: Float>(&self, problem: &Problem) -> Plan {
         let n_bytes = problem.count * T::BYTES / problem.size;

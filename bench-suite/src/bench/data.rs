@@ -26,6 +26,8 @@ pub(crate) struct Data<T> {
     magnitude: f64,
     size: usize,
     about: String,
+    /// Slowest dimension first.
+    shape: Vec<usize>,
 }
 
 impl<T: Float> Data<T> {
@@ -35,7 +37,18 @@ impl<T: Float> Data<T> {
         assert!(!base.is_empty(), "there is a value to send");
         let magnitudes = base.iter().map(|x| x.to_f64().abs());
         let magnitude = magnitudes.filter(|x| x.is_finite()).fold(0.0, f64::max);
-        Self { base: base.into(), magnitude, size, about }
+        let shape = vec![base.len()];
+        Self { base: base.into(), magnitude, size, about, shape }
+    }
+
+    /// The same, of an array of this shape.
+    fn of_shape(self, shape: &[usize]) -> Self {
+        Self { shape: shape.to_vec(), ..self }
+    }
+
+    /// The shape of the base array.
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.shape
     }
 
     /// The same array for another number of ranks.
@@ -112,17 +125,19 @@ impl Source {
 
     /// The values as `T`, rounded if they are not.
     pub(crate) fn data<T: Float>(&self, size: usize) -> Data<T> {
-        let (base, name): (Vec<T>, _) = match self {
+        let (base, name, shape): (Vec<T>, _, &[usize]) = match self {
             Self::BuiltIn => {
-                (waves(), format!("built-in: waves with 0.1 % noise, {SIDE} x {SIDE}"))
+                let name = format!("built-in: waves with 0.1 % noise, {SIDE} x {SIDE}");
+                (waves(), name, &[SIDE; 2])
             }
             Self::File(field) => {
                 let base = with_values!(&field.values, values => convert(values));
-                (base, format!("{} ({}, {})", field.name, field.dims, field.values.dtype()))
+                let name = format!("{} ({}, {})", field.name, field.dims, field.values.dtype());
+                (base, name, field.dims.sizes())
             }
         };
         let about = format!("{name}, {} values, around and around", base.len());
-        Data::new(base, size, about)
+        Data::new(base, size, about).of_shape(shape)
     }
 }
 

@@ -67,7 +67,7 @@ impl<T: Float + Into<f64>> Play<T> for OneByOne {
         let Setting { args, settings, data, .. } = setting;
         let head = Head::new(&setting, &endpoint);
         let comm = Communicator::with_config(endpoint, config(args)?)?;
-        let mut contestants = presets(args)?;
+        let mut contestants = presets(args, data.shape())?;
         contestants.extend(extras.contestants);
         let progress = progress(comm.rank().index());
         let mut wait = extras.barrier.map_or_else(|| Box::new(barrier) as _, of);

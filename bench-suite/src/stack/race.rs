@@ -25,6 +25,8 @@ pub(super) struct Race {
     pub(super) repeat: usize,
     /// Without the promise of the same bits.
     pub(super) as_published: bool,
+    /// Of each volume, slowest dimension first.
+    pub(super) shape: Vec<usize>,
     /// Of each rank.
     pub(super) pools: Vec<Pools>,
 }
@@ -71,6 +73,7 @@ impl Race {
     /// where bytes count most.
     fn plan(&self, preset: Preset, n_bytes: usize) -> Plan {
         let plan = preset.plan_for(Collective::AllReduce, self.bound, n_bytes);
+        let plan = plan.with_shape(&self.shape);
         let plan = if self.as_published { plan.as_published() } else { plan };
         let is_slow = self.link.is_some_and(|rate| rate < SLOW_LINK);
         if preset == Preset::Foldwire && is_slow { plan.with_schedule(&Pairwise) } else { plan }
