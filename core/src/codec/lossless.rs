@@ -71,9 +71,10 @@ fn shortest<T: Float>(values: &[T]) -> u8 {
     let mut n_bits = [0; 1 + MAX_DIM];
     for place in (0..n_places).step_by(n_places.div_ceil(N_SAMPLES)) {
         let sample = &values[place * n_values..][..MAX_DIM + n_values];
-        n_bits[usize::from(XOR)] += bits_by_xor(sample);
-        for dim in 1..=MAX_DIM {
-            n_bits[dim] += bits_by_planes(sample, dim);
+        let [xor, planes @ ..] = &mut n_bits;
+        *xor += bits_by_xor(sample);
+        for (n_bits, dim) in planes.iter_mut().zip(1..) {
+            *n_bits += bits_by_planes(sample, dim);
         }
     }
     let best = (0..).zip(n_bits).min_by_key(|&(_, n_bits)| n_bits);

@@ -226,7 +226,7 @@ pub(super) fn write<B: Word>(
 /// Counts a block's pairs.
 fn count(nibbles: [u8; BLOCK], counts: &mut Counts) {
     for pair in nibbles.as_chunks::<2>().0 {
-        counts[usize::from(pair[0] % SIGN | (pair[1] % SIGN) << 3)] += 1;
+        counts[usize::from((pair[0] % SIGN) | ((pair[1] % SIGN) << 3))] += 1;
     }
 }
 

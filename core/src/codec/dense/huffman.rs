@@ -120,8 +120,8 @@ impl Encoder {
         let n_bits = len + low_signs + high_signs;
         let mut signs = 0;
         while signs < 1 << (low_signs + high_signs) {
-            let low = low | SIGN as usize * (signs & low_signs) as usize;
-            let high = high | SIGN as usize * (signs >> low_signs) as usize;
+            let low = low + SIGN as usize * (signs & low_signs) as usize;
+            let high = high + SIGN as usize * (signs >> low_signs) as usize;
             table[low | high << 4] = code | signs << len | n_bits << 16;
             signs += 1;
         }
