@@ -272,7 +272,10 @@ impl<T: Float> Codec<T> for Dense<T> {
                 let values = Values::Apart { local, output: &mut [] };
                 self.fold_to(op, src, values, None, dst)
             }
-            None => self.refold(op, src, local, dst),
+            None => {
+                self.fz.operand(src)?;
+                self.refold(op, src, local, dst)
+            }
         }
     }
 
@@ -284,7 +287,7 @@ impl<T: Float> Codec<T> for Dense<T> {
         divisor: u32,
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
-        self.expect_values(src, values.output().len())?;
+        self.fz.operand(src)?.expect_values(values.output().len())?;
         let Some(op) = op.on_lattice() else {
             let written = self.refold(op, src, values.local(), dst)?;
             self.decode(&dst[..written.n_bytes], divisor, values.output())?;
@@ -362,7 +365,7 @@ impl<T: Float> Homomorphic<T> for Dense<T> {
             right.read()?;
             codes.copy_from_slice(right.codes());
             if !right.exceptions.is_empty() {
-                exceptions.clone_from(&right.exceptions);
+                exceptions.copy_from(&right.exceptions);
             }
             self.join(lattice_op, &left, codes, exceptions);
             Ok(())
@@ -417,3 +420,6 @@ impl<T: Float> Task for Operate<'_, T> {
         codes::operate::<T>(self.op, self.codes, self.others);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -91,22 +91,16 @@ impl CodecParams {
 }
 
 /// How far apart the rows of an array of this shape are, and its planes; 0 where it has none, or
-/// they are farther apart than any codec looks.
+/// they are farther apart than a number of 32 bits says.
 pub(crate) fn strides(shape: &[usize]) -> [u32; 2] {
-    let mut sizes = shape.iter().rev().filter(|size| **size > 1);
+    let mut sizes = shape.iter().rev().filter(|size| **size > 1).peekable();
     let mut stride = Some(1_u32);
-    let mut next = || {
-        let size = sizes.next().and_then(|&size| u32::try_from(size).ok())?;
-        stride = stride.and_then(|stride| stride.checked_mul(size));
-        stride
-    };
-    let steps = [next(), next()];
-    // What is left is how many there are of the largest.
-    match (steps, sizes.next()) {
-        ([row, plane], Some(_)) => [row.unwrap_or(0), plane.unwrap_or(0)],
-        ([row, Some(_)], None) => [row.unwrap_or(0), 0],
-        _ => [0; 2],
-    }
+    [(); 2].map(|()| {
+        let size = sizes.next().and_then(|&size| u32::try_from(size).ok());
+        stride = stride.zip(size).and_then(|(stride, size)| stride.checked_mul(size));
+        // The last is only how many there are.
+        sizes.peek().and(stride).unwrap_or(0)
+    })
 }
 
 /// What a codec loses.
@@ -367,6 +361,26 @@ codecs! {
 mod tests {
     use super::*;
     use crate::op::Op;
+
+    #[test]
+    fn strides_are_those_of_the_last_two_dimensions_that_have_a_next_one() {
+        for (shape, expected) in [
+            (&[][..], [0, 0]),
+            (&[7], [0, 0]),
+            (&[1, 7, 1], [0, 0]),
+            (&[5, 7], [7, 0]),
+            (&[5, 1, 7, 1], [7, 0]),
+            (&[3, 5, 7], [7, 35]),
+            (&[2, 3, 5, 7], [7, 35]),
+            (&[u32::MAX as usize, 128], [128, 0]),
+            (&[2, u32::MAX as usize, 128], [128, 0]),
+            (&[3, 0, 7], [7, 0]),
+            #[cfg(target_pointer_width = "64")]
+            (&[3, 5, 1 << 40], [0, 0]),
+        ] {
+            assert_eq!(strides(shape), expected, "{shape:?}");
+        }
+    }
 
     #[test]
     fn the_list_says_of_each_codec_what_the_codec_says_of_itself() {

@@ -6,7 +6,7 @@ use crate::kernel::{BLOCK, BLOCKS, CHUNK, Code, Lattice, Scale};
 use crate::op::{self, LatticeOp};
 
 /// The values of a chunk that are on no lattice.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Exceptions<T> {
     /// Of each block bit i: value i is one.
     masks: [u32; BLOCKS],
@@ -24,6 +24,13 @@ impl<T: Float> Exceptions<T> {
     pub(super) fn clear(&mut self) {
         self.masks[..self.n_blocks].fill(0);
         self.n_blocks = 0;
+    }
+
+    /// Makes them the others; in place, as they are long.
+    pub(super) fn copy_from(&mut self, others: &Self) {
+        self.masks.copy_from_slice(&others.masks);
+        self.values.copy_from_slice(&others.values);
+        self.n_blocks = others.n_blocks;
     }
 
     pub(super) const fn is_empty(&self) -> bool {
@@ -153,6 +160,7 @@ impl<T: Float> Exceptions<T> {
             src = rest;
             Some(bytes)
         };
+        self.n_blocks = n_blocks;
         let mut word = || Some(u32::from_le_bytes(take(4)?.try_into().ok()?));
         for i in 0..n_blocks {
             let every = every(n_values - i * BLOCK);
@@ -163,7 +171,9 @@ impl<T: Float> Exceptions<T> {
                 (false, true) => return None,
             };
         }
-        self.n_blocks = n_blocks;
+        if self.counts().0 == 0 {
+            return None;
+        }
         let mut last = T::QUIET_NAN;
         for i in 0..n_blocks {
             let mask = self.masks[i];

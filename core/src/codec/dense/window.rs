@@ -26,7 +26,7 @@ impl Strides {
         let most = (WINDOW - CHUNK - 2) as u32;
         let is_row = (2..=most).contains(&row);
         let row = if is_row { row } else { 0 };
-        let plane = if plane > row.max(1) && plane + row <= most { plane } else { 0 };
+        let plane = if (row.max(1) + 1..=most - row).contains(&plane) { plane } else { 0 };
         Self { row: row as u16, plane: plane as u16 }
     }
 
