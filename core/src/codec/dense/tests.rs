@@ -90,8 +90,28 @@ fn arrays<T: Float>(seed: u64) -> Vec<Array<T>> {
         &[70, 70],
         &mut (0..4900).map(|i| random.unit() * libm::exp2(f64::from(i as u32 / 64 % 40) - 20.0)),
     );
+    // What the row before predicts alone, or the plane before.
+    let mut near = |of: f64| of + 0.05 * random.unit();
+    put(
+        "rows alike",
+        &[150, 61],
+        &mut (0..9150).map(|i| near(libm::cos((i % 61 * i % 61) as f64))),
+    );
+    put(
+        "planes alike",
+        &[4, 41, 61],
+        &mut (0..10_004).map(|i| near(libm::cos((i % 2501 * 77) as f64))),
+    );
     put("constant", &[9000], &mut (0..9000).map(|_| 0.75));
     put("spikes", &[100, 90], &mut (0..9000).map(|i| if i % 701 == 3 { 1e3 } else { 0.0 }));
+    // Chunks enough for a third code; the fourth is none that one is learned from.
+    let shape = [8, 93, 97];
+    let long = smooth(shape, phase);
+    let long = long.iter().enumerate().map(|(i, &x)| match i / CHUNK {
+        3 => f64::INFINITY * x,
+        k => x + 0.01 * k as f64 * (i as f64 * 0.9).cos(),
+    });
+    put("long", &shape, &mut long.into_iter());
     for n in [0, 1, 2, 31, 32, 33, CHUNK - 1, CHUNK, CHUNK + 1] {
         let name = format!("{n} values");
         put(&name, &[n / 8, 2, 4], &mut (0..n).map(|i| field[i % field.len()]));

@@ -9,7 +9,7 @@ use crate::bound::Quantum;
 use crate::codec::chunked::{HEADER_BYTES, INDEX_ENTRY};
 use crate::codec::{CodecId, CodecParams};
 use crate::element::Float;
-use crate::kernel::{Level, PAD};
+use crate::kernel::{CHUNK, Level, PAD};
 use std::format;
 use std::string::String;
 use std::vec::Vec;
@@ -354,4 +354,111 @@ fn zfp_rate() {
         ]
         .map(f64::from_bits),
     );
+}
+
+/// The chunks of values that are their codes (the step is 1), at every level.
+fn dense<T: Float>(shape: &[usize], values: &[T]) -> Vec<u8> {
+    let params = CodecParams::new(Quantum::new::<T>(32.0 / 63.0).unwrap()).with_shape(shape);
+    let mut all = Level::available().map(|level| {
+        let codec = CodecId::Dense.instance::<T>(&params.at(level));
+        let bytes = encode(codec.as_dyn(), values);
+        assert_eq!(bytes[8..16], 1_f64.to_le_bytes());
+        assert_eq!(bits(&decode(codec.as_dyn(), &bytes, values.len())), bits(values));
+        let body = HEADER_BYTES + INDEX_ENTRY * values.len().div_ceil(CHUNK);
+        bytes[body..bytes.len() - PAD].to_vec()
+    });
+    let first = all.next().unwrap();
+    assert!(all.all(|bytes| bytes == first));
+    first
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unspaced(hex: &str) -> String {
+    hex.split_whitespace().collect()
+}
+
+#[test]
+fn dense_in_short() {
+    let small: Vec<f32> = (0..40_i16)
+        .map(|i| f32::from(i * i / 5 - 3 * (i % 3) + if i == 17 { 300 } else { 0 }))
+        .collect();
+    let expected =
+        "01000000 00000000 00080004 00050004 00170b58 f5777028 99a24b7b d96dedf8 8f101ad0
+         ffffff00 e85ffee2 6ffe0302 120000af 6e0b0000 248e0300 0c0b0303 04";
+    assert_eq!(hex(&dense(&[], &small)), unspaced(expected));
+
+    let rows: Vec<f32> = (0..63_i16)
+        .map(|i| (i % 9, i / 9, i % 3))
+        .map(|(x, y, more)| f32::from(6 * x * x - 40 * x * y + more))
+        .collect();
+    let expected =
+        "03000000 00090000 00060007 00070007 001f00e0 39f3cb05 bebb87e3 388ee338 0ee2388e
+         e3388e83 388ee338 8ee3208e e3388ee3 3888e338 8ee3380e e2388ee3 388e8380 e3f8fe41
+         1f2ffabe effbd77c fe41dff7 7dff20fe 35dff77d 9f01";
+    assert_eq!(hex(&dense(&[7, 9], &rows)), unspaced(expected));
+
+    let wide: Vec<f64> = (0..32_i32)
+        .map(f64::from)
+        .map(|i| i * i * i * i * 1_234_567.0 + i % 7.0 * 99_991.0)
+        .collect();
+    let expected =
+        "01000000 00000000 00000000 00020002 00040005 00930000 0000f4e8 a2002020 064700bd
+         fd930908 ce22ce40 975f940d c24987c5 b0a5da28 8a70eebb 7cf48329 ab258859 443ffd57
+         09ab0aec 31085c87 6de81fbf 3d9d54db 5d544df0 d0e73e49 f046975b 09b0b0b2 8a3c2415
+         92063a67 7fc8e6ea a3f4c27e 8bbbdd71 744d2330 ecb0edf2 b1b65327 985fa0c4 7d022acf
+         f2d5acb6 3ee784f3 4f4323b7 1ac6a5ba 31940000 00008ee3 54008d85 131f00";
+    assert_eq!(hex(&dense(&[], &wide)), unspaced(expected));
+
+    let exceptions: Vec<f32> = (0..100_u16)
+        .map(|i| match i {
+            5 => f32::NEG_INFINITY,
+            20 | 21 => f32::NAN,
+            32..64 => 1e30,
+            64..96 if i % 2 == 1 => f32::NAN,
+            _ => f32::from(1000 + i / 4),
+        })
+        .collect();
+    let expected =
+        "09e80300 00000000 00060005 00050005 001a00e1 16080400 04028100 00041081 00000402
+         81000002 07020720 003000aa aaaaaa20 00100000 0080ff00 00c07f01 000000ca f2497102
+         00000000 00c07f";
+    assert_eq!(hex(&dense(&[], &exceptions)), unspaced(expected));
+
+    let plain = [7.0_f32, -100_000.0, 3.0, 2.0];
+    let expected = "10070000 00000000 00070000 006079fe ff030000 00020000 00";
+    assert_eq!(hex(&dense(&[], &plain)), unspaced(expected));
+    let plain = [f32::NAN, -100_000.0, 1e30, 2.0];
+    let expected = "186079fe ff000000 000000c0 7f6079fe ffcaf249 71020000 0005";
+    assert_eq!(hex(&dense(&[], &plain)), unspaced(expected));
+}
+
+/// Chunks of three dimensions, by three codes of pairs: how many bytes, and their FNV-1a.
+#[test]
+fn dense_at_length() {
+    let [rows, columns] = [50, 80];
+    let value = |i: i64| {
+        let (z, y, x) = (i / (rows * columns), i / columns % rows, i % columns);
+        match i {
+            12_288..16_384 => i * i % 2_097_143 * if i % 2 == 1 { 1 } else { -1 },
+            _ => 3 * z * z + z * y + x * y / 7 + i * i % if i > 16_384 { 13 } else { 5 },
+        }
+    };
+    let is_one = |i: i64| i % 977 == 5 && !(12_288..16_384).contains(&i);
+    let of = |factor: f64| {
+        let value = move |i| if is_one(i) { f64::INFINITY } else { factor * value(i) as f64 };
+        (0..24_000).map(value)
+    };
+    let digest = |bytes: &[u8]| {
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |digest, &byte| {
+            (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        })
+    };
+    let shape = [6, rows as usize, columns as usize];
+    let bytes = dense(&shape, &of(1.0).map(|x| x as f32).collect::<Vec<_>>());
+    assert_eq!((bytes.len(), digest(&bytes)), (18_116, 0x897a_06bd_93fb_b21d));
+    let bytes = dense(&shape, &of(1000.0).collect::<Vec<_>>());
+    assert_eq!((bytes.len(), digest(&bytes)), (38_296, 0x0470_ab96_310f_7a63));
 }
