@@ -164,6 +164,55 @@ impl<T: Float> Dense<T> {
         run(self.level, Operate::<T> { op, codes, others: reader.codes() });
     }
 
+    /// Frame ⊕ frame by codes. Apart, as the next is, so that neither is on the stack of the other.
+    #[inline(never)]
+    fn combine_codes(
+        &self,
+        op: LatticeOp,
+        a: Stream<'_, T>,
+        b: Stream<'_, T>,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let operands = self.fz.head_room(a.operands, b.operands)?;
+        let mut left = self.reader(a);
+        let mut right = self.reader(b);
+        let fill = |_: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
+            left.read()?;
+            right.read()?;
+            codes.copy_from_slice(right.codes());
+            if !right.exceptions.is_empty() {
+                exceptions.copy_from(&right.exceptions);
+            }
+            self.join(op, &left, codes, exceptions);
+            Ok(())
+        };
+        self.write(operands, a.n_values, dst, fill, |_, _, _| ())
+    }
+
+    /// Frame ⊕ frame in floats.
+    #[inline(never)]
+    fn recombine(
+        &self,
+        op: &Op<'_, T>,
+        a: Stream<'_, T>,
+        b: Stream<'_, T>,
+        dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        let scale = Scale::new(a.step, 1, self.fz.lattice.weight);
+        let mut left = self.reader(a);
+        let mut right = self.reader(b);
+        let mut fill = |_: usize, out: &mut [T]| {
+            let other = &mut [T::ZERO; CHUNK][..out.len()];
+            left.read()?;
+            right.read()?;
+            self.values(&left, &scale, out);
+            self.values(&right, &scale, other);
+            operate(op, out, other);
+            Ok(())
+        };
+        self.encode_with(a.n_values, &mut fill, dst)
+    }
+
     /// Decodes chunk by chunk, in order, to `take(start, values)`.
     fn read_all(
         &self,
@@ -345,32 +394,10 @@ impl<T: Float> Homomorphic<T> for Dense<T> {
     ) -> Result<Written, CodecError> {
         let (a, b) = (self.fz.operand(left_src)?, self.fz.operand(right_src)?);
         b.expect_values(a.n_values)?;
-        let (mut left, mut right) = (self.reader(a), self.reader(b));
-        let Some(lattice_op) = op.on_lattice() else {
-            let scale = Scale::new(a.step, 1, self.fz.lattice.weight);
-            let mut fill = |_: usize, out: &mut [T]| {
-                let other = &mut [T::ZERO; CHUNK][..out.len()];
-                left.read()?;
-                right.read()?;
-                self.values(&left, &scale, out);
-                self.values(&right, &scale, other);
-                operate(op, out, other);
-                Ok(())
-            };
-            return self.encode_with(a.n_values, &mut fill, dst);
-        };
-        let operands = self.fz.head_room(a.operands, b.operands)?;
-        let fill = |_: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
-            left.read()?;
-            right.read()?;
-            codes.copy_from_slice(right.codes());
-            if !right.exceptions.is_empty() {
-                exceptions.copy_from(&right.exceptions);
-            }
-            self.join(lattice_op, &left, codes, exceptions);
-            Ok(())
-        };
-        self.write(operands, a.n_values, dst, fill, |_, _, _| ())
+        match op.on_lattice() {
+            Some(op) => self.combine_codes(op, a, b, dst),
+            None => self.recombine(op, a, b, dst),
+        }
     }
 }
 

@@ -122,6 +122,38 @@ fn schedules_pipelines_and_divisions_give_the_same_bits_in_sixteen_bits() {
     every_way_gives_the_same_bits::<bf16>(&[4097, 50_003]);
 }
 
+/// Dense writes the same codes in another way, and each rank by the shape that it knows of.
+fn dense_is_a_sum_of_integers_too<T: Float>() {
+    const SHAPES: [&[usize]; 4] = [&[7, 80, 90], &[], &[100, 500], &[3, 2, 5]];
+    let inputs = inputs::<T>(SHAPES.len(), 50_003);
+    for op in ON_LATTICE {
+        let expected = on_the_lattice(&inputs, op);
+        for (schedule, pipeline) in
+            SCHEDULES.into_iter().flat_map(|schedule| [(schedule, HOMOMORPHIC), (schedule, FUSED)])
+        {
+            let plan = plan(pipeline, schedule, Division::Blocks).with_codec(CodecId::Dense);
+            let threads = Threads { frame_bytes: Some(100_000) };
+            let results = threads.run(SHAPES.len(), |mut comm| {
+                let rank = comm.rank().index();
+                let mut values = inputs[rank].clone();
+                let report = comm.all_reduce(&mut values, op.op(), &plan.with_shape(SHAPES[rank]));
+                let report = report.unwrap_or_else(|error| panic!("{plan:?}: {error}"));
+                assert_eq!(report.blocks.verbatim, 0, "the data are to be on the lattice");
+                data::bytes(&values)
+            });
+            for (rank, result) in results.iter().enumerate() {
+                assert!(*result == expected, "{op:?}, {plan:?}: rank {rank}");
+            }
+        }
+    }
+}
+
+#[test]
+fn dense_gives_the_same_bits_whatever_each_rank_says_of_shapes() {
+    dense_is_a_sum_of_integers_too::<f32>();
+    dense_is_a_sum_of_integers_too::<f64>();
+}
+
 fn assert_all_equal(results: &[Vec<u8>], context: &str) {
     for (rank, result) in results.iter().enumerate() {
         assert!(*result == results[0], "{context}: rank {rank} differs from rank 0");

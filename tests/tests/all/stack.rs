@@ -8,7 +8,7 @@
 //! stack::a_call`. With `empty` in place of the elements a child takes 64 KiB and nothing else,
 //! which tells what the thread takes.
 
-use foldwire::codec::{Codec, CodecId, FzLight, Raw};
+use foldwire::codec::{Codec, CodecId, CodecParams, FzLight, Raw};
 use foldwire::{
     Bound, Communicator, Error, Float, Op, Operation, Plan, Quantum, Rank, Report, Shrink, bf16,
     f16,
@@ -77,18 +77,19 @@ fn ops<T: Float>() -> [Op<'static, T>; 6] {
     [Op::Sum, Op::Avg, Op::Min, Op::Max, Op::Prod, Op::User(&larger)]
 }
 
-/// Schedule × pipeline × codec. The bound needs a survey, which is a call within the call.
-fn plans() -> impl Iterator<Item = Plan> {
+/// Schedule × pipeline × these codecs. The bound needs a survey, which is a call within the call.
+fn plans(codecs: impl Fn(CodecId) -> bool) -> impl Iterator<Item = Plan> {
     let plan = |schedule, pipeline, codec| {
         let plan = Plan::foldwire(Bound::Relative(1e-3)).with_schedule(schedule);
         plan.with_pipeline(pipeline).with_codec(codec)
     };
     // What a codec takes does not depend on the pipeline, but that one encodes anew.
     let of = |codec: CodecId| match codec {
-        CodecId::Raw | CodecId::FzLight => &pipeline::ALL[..],
+        CodecId::Raw | CodecId::FzLight | CodecId::Dense => &pipeline::ALL[..],
         _ => &[pipeline::PER_HOP],
     };
-    let pairs = CodecId::ALL.iter().flat_map(move |&c| of(c).iter().map(move |&p| (p, c)));
+    let codecs = CodecId::ALL.iter().filter(move |codec| codecs(**codec));
+    let pairs = codecs.flat_map(move |&c| of(c).iter().map(move |&p| (p, c)));
     pairs.flat_map(move |(p, c)| schedule::ALL.iter().map(move |&s| plan(s, p, c)))
 }
 
@@ -100,9 +101,9 @@ fn fill<T: Float>(values: &mut [T], rank: Rank) {
 
 /// All calls of one rank. Buffers and communicator lie on the heap, as what they take is the
 /// caller's to choose.
-fn all_calls<T: Float>(comm: &mut Comm) {
+fn all_calls<T: Float>(comm: &mut Comm, codecs: fn(CodecId) -> bool) {
     let (mut a, mut b) = (vec![T::ZERO; COUNT], vec![T::ZERO; COUNT]);
-    for plan in plans() {
+    for plan in plans(codecs) {
         let reductions = reductions().into_iter().flat_map(|call| ops().map(|op| (call, op)));
         let moves = moves().into_iter().map(|call| (call, Op::Sum));
         for (call, op) in reductions.chain(moves) {
@@ -163,9 +164,19 @@ fn rank<T: Float>(mut comm: Box<Comm>) {
     for level in Level::available() {
         codes::<T>(&FzLight::with_level(quantum, SIZE as u32, level));
         comm.config_mut().level = level;
-        all_calls::<T>(&mut comm);
+        all_calls::<T>(&mut comm, |codec| codec != CodecId::Dense);
     }
     shrinks::<T>(comm);
+}
+
+fn rank_with_dense<T: Float>(mut comm: Box<Comm>) {
+    let quantum = Quantum::new::<T>(1e-3).expect("a step");
+    for level in Level::available() {
+        let params = CodecParams::new(quantum).for_sums_of(SIZE as u32).at(level);
+        codes::<T>(CodecId::Dense.instance::<T>(&params).as_dyn());
+        comm.config_mut().level = level;
+        all_calls::<T>(&mut comm, |codec| codec == CodecId::Dense);
+    }
 }
 
 /// Does all of it on stacks of `n_bytes`.
@@ -194,6 +205,8 @@ fn child(task: &str) {
         "f64" => on_stacks(n_bytes, rank::<f64>),
         "f16" => on_stacks(n_bytes, rank::<f16>),
         "bf16" => on_stacks(n_bytes, rank::<bf16>),
+        "dense-f32" => on_stacks(n_bytes, rank_with_dense::<f32>),
+        "dense-f64" => on_stacks(n_bytes, rank_with_dense::<f64>),
         _ => on_stacks(n_bytes, empty),
     }
 }
@@ -203,8 +216,16 @@ fn a_call_takes_no_more_stack_than_is_said() {
     if let Ok(task) = env::var(VARIABLE) {
         return child(&task);
     }
-    let small = 56 * 1024;
-    for (element, need) in [("f32", small), ("f64", 88 * 1024), ("f16", small), ("bf16", small)] {
+    for (element, need) in [
+        ("f32", 56),
+        ("f64", 88),
+        ("f16", 56),
+        ("bf16", 56),
+        ("dense-f32", 336),
+        ("dense-f64", 624),
+    ]
+    .map(|(element, kib)| (element, kib * 1024))
+    {
         let this = env::current_exe().expect("this program has a file");
         let child = Command::new(this)
             .args(["--exact", "stack::a_call_takes_no_more_stack_than_is_said"])

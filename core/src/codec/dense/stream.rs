@@ -150,7 +150,6 @@ pub(super) struct Reader<'a, T: Float> {
     window: Window<T::Bits>,
     /// `None`: the initial one.
     decoder: Option<Decoder>,
-    left: [T::Bits; CHUNK],
     pub(super) exceptions: Exceptions<T>,
     index: usize,
 }
@@ -158,8 +157,7 @@ pub(super) struct Reader<'a, T: Float> {
 impl<'a, T: Float> Reader<'a, T> {
     pub(super) fn new(stream: Stream<'a, T>, level: Level) -> Self {
         let (window, exceptions) = (Window::new(Strides::default()), Exceptions::none());
-        let left = [T::Bits::ZERO; CHUNK];
-        Self { level, stream, window, decoder: None, left, exceptions, index: 0 }
+        Self { level, stream, window, decoder: None, exceptions, index: 0 }
     }
 
     /// The codes of the chunk.
@@ -208,9 +206,8 @@ impl<'a, T: Float> Reader<'a, T> {
         let predictor = Predictor::of_bits(tag & !EXCEPTIONS, self.window.strides())?;
         let mut counts = teaches(self.index, self.stream.n_values).then_some([0; PAIRS]);
         let decoder = self.decoder.as_ref().unwrap_or(Decoder::INITIAL);
-        let (window, left) = (&mut self.window, &mut self.left);
-        let counted = &mut counts;
-        let decode = Decode { src, len, predictor, window, decoder, left, counts: counted };
+        let window = &mut self.window;
+        let decode = Decode { src, len, predictor, window, decoder, counts: &mut counts };
         let n_coded = run(self.level, decode)?;
         if let Some(counts) = counts {
             self.decoder = Some(Decoder::new(&Encoder::new(&Lengths::of(&counts))));
@@ -230,7 +227,6 @@ struct Decode<'a, B> {
     predictor: Predictor,
     window: &'a mut Window<B>,
     decoder: &'a Decoder,
-    left: &'a mut [B; CHUNK],
     counts: &'a mut Option<Counts>,
 }
 
@@ -239,10 +235,9 @@ impl<B: Word> Task for Decode<'_, B> {
 
     #[inline(always)]
     fn run(self) -> Option<usize> {
-        let n_values = self.window.chunk().len();
-        let left = &mut self.left[..n_values.next_multiple_of(BLOCK)];
-        let n_coded = chunk::read(self.src, self.len, self.decoder, self.counts.as_mut(), left)?;
-        self.window.undo(self.predictor, &mut left[..n_values]);
+        let numbers = self.window.blocks_mut();
+        let n_coded = chunk::read(self.src, self.len, self.decoder, self.counts.as_mut(), numbers)?;
+        self.window.undo(self.predictor);
         Some(n_coded)
     }
 }

@@ -112,7 +112,7 @@ impl<B: Word> Window<B> {
     pub(super) fn go_on(&mut self, n_codes: usize) {
         self.start += self.len;
         self.len = n_codes;
-        if self.start + n_codes > WINDOW {
+        if self.start + n_codes.next_multiple_of(BLOCK) > WINDOW {
             let reach = self.strides.reach();
             self.codes.copy_within(self.start - reach..self.start, 0);
             self.start = reach;
@@ -128,6 +128,13 @@ impl<B: Word> Window<B> {
     #[inline(always)]
     pub(super) fn chunk_mut(&mut self) -> &mut [B] {
         &mut self.codes[self.start..self.start + self.len]
+    }
+
+    /// The same up to a whole number of blocks.
+    #[inline(always)]
+    pub(super) fn blocks_mut(&mut self) -> &mut [B] {
+        let len = self.len.next_multiple_of(BLOCK);
+        &mut self.codes[self.start..self.start + len]
     }
 
     /// The code before the chunk.
@@ -172,29 +179,28 @@ impl<B: Word> Window<B> {
         }
     }
 
-    /// Makes the chunk's codes of what the predictor left over, which becomes anything.
+    /// Makes the chunk's codes of what the predictor left over, which stands in their place.
     #[inline(always)]
-    pub(super) fn undo(&mut self, predictor: Predictor, left: &mut [B]) {
+    pub(super) fn undo(&mut self, predictor: Predictor) {
         let batch = predictor.batch(self.strides);
         let has_next = predictor.0 & Predictor::NEXT > 0;
-        let mut at = self.start;
-        for left in left.chunks_mut(batch) {
-            for (before, is_added) in predictor.terms(self.strides) {
-                if before > 1 {
-                    combine(left, &self.codes[at - before..][..left.len()], !is_added);
+        let end = self.start + self.len;
+        for at in (self.start..end).step_by(batch) {
+            let (before, codes) = self.codes[..end].split_at_mut(at);
+            let len = batch.min(codes.len());
+            let codes = &mut codes[..len];
+            for (distance, is_added) in predictor.terms(self.strides) {
+                if distance > 1 {
+                    combine(codes, &before[at - distance..][..len], !is_added);
                 }
             }
-            let codes = &mut self.codes[at - 1..][..=left.len()];
             if has_next {
-                let mut code = codes[0];
-                for (to, left) in codes[1..].iter_mut().zip(left.iter()) {
-                    code = code.plus(*left);
-                    *to = code;
+                let mut last = before[at - 1];
+                for code in codes {
+                    last = last.plus(*code);
+                    *code = last;
                 }
-            } else {
-                codes[1..].copy_from_slice(left);
             }
-            at += left.len();
         }
     }
 }
