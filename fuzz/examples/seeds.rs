@@ -182,6 +182,7 @@ fn encodings<T: Value>(folder: &Path, id: CodecId) -> io::Result<()> {
                 max_operands: 8,
                 divisor: 3,
                 misaligned: nth,
+                shape: 3 * nth,
                 number: 0,
                 bytes: &[],
             };

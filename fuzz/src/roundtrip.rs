@@ -33,7 +33,8 @@ fn of<T: Value>(u: &mut Unstructured<'_>) -> Result<()> {
         let quantum = Quantum::new::<T>(bound);
         assert_eq!(quantum.is_err(), bound.is_nan() || bound < 0.0);
         let quantum = quantum.unwrap_or(Quantum::LOSSLESS);
-        let params = |level| CodecParams::new(quantum).for_sums_of(2).at(level);
+        let shape = [2, 3, n_values % 50];
+        let params = |level| CodecParams::new(quantum).for_sums_of(2).with_shape(&shape).at(level);
         let levels = Level::available().map(|level| id.instance::<T>(&params(level)));
         let bound = match id.instance::<T>(&params(Level::Scalar)).as_dyn().id().loss() {
             Loss::Bound => quantum.bound(),

@@ -6,7 +6,7 @@
 //!   2  exponent of the bound, a signed byte; -128: lossless
 //!   3  most operands of a sum; 0: as many as there can be
 //!   4  divisor less 1
-//!   5  how far the encoding is from an aligned address
+//!   5  bits 0..3: how far the encoding is from an aligned address; bits 4..7: the shape
 //!   6  a number, two bytes: what it means is the target's
 //!   8  the encoding
 //! ```
@@ -44,6 +44,9 @@ pub struct Setting<'a> {
     pub divisor: u32,
     /// The encoding's distance from an aligned address.
     pub misaligned: usize,
+    /// Which shape arrays have, below 16: rows of so many values and three of them to a plane; 0:
+    /// none.
+    pub shape: usize,
     /// A number for the target.
     pub number: usize,
     /// The rest of the input.
@@ -64,6 +67,7 @@ impl<'a> Setting<'a> {
             max_operands: if head[3] == 0 { u32::MAX } else { head[3].into() },
             divisor: u32::from(head[4]) + 1,
             misaligned: usize::from(head[5] % 16),
+            shape: usize::from(head[5] / 16),
             number: u16::from_le_bytes([head[6], head[7]]).into(),
             bytes,
         })
@@ -80,7 +84,7 @@ impl<'a> Setting<'a> {
             self.exponent.cast_unsigned(),
             u8::try_from(self.max_operands).unwrap_or(0),
             (self.divisor - 1) as u8,
-            self.misaligned as u8,
+            (self.misaligned | self.shape << 4) as u8,
             low,
             high,
         ];
@@ -114,7 +118,8 @@ impl<'a> Setting<'a> {
     #[must_use]
     pub fn codec_at<T: Value>(&self, level: Level) -> foldwire::codec::AnyCodec<T> {
         let (quantum, max_operands) = (self.quantum::<T>(), self.max_operands);
-        self.codec.instance(&CodecParams::new(quantum).for_sums_of(max_operands).at(level))
+        let params = CodecParams::new(quantum).for_sums_of(max_operands).at(level);
+        self.codec.instance(&params.with_shape(&[2, 3, self.shape]))
     }
 
     /// What `outcome` makes of the codec at every level that this machine has; all must agree with

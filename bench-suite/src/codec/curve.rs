@@ -97,7 +97,8 @@ pub(super) fn of_field<T: Float + Into<f64>>(
     for &codec in codings.iter().filter(|coding| coding.is_for(T::DTYPE)) {
         for Way { coding, bound, setting } in ways::<T>(codec) {
             let absolute = bound.map_or(Ok(1.0), |bound| bound.absolute(extent))?;
-            let measured = bench.check_only(coding, absolute, CodecParams::new)?;
+            let params = |quantum| CodecParams::new(quantum).with_shape(field.dims.sizes());
+            let measured = bench.check_only(coding, absolute, params)?;
             points.push(Point {
                 field: field.name.clone(),
                 dtype: field.values.dtype(),
