@@ -27,7 +27,7 @@ pub(super) struct Lengths([u8; PAIRS]);
 impl Lengths {
     /// Of the code that payloads begin with.
     #[rustfmt::skip]
-    const INITIAL: Self = Self([
+    pub(super) const INITIAL: Self = Self([
         3, 3, 4, 5, 6, 7, 8, 8,
         3, 4, 5, 5, 7, 7, 8, 9,
         4, 5, 5, 6, 7, 8, 9, 9,

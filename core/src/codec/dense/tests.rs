@@ -459,7 +459,7 @@ fn sums_of_the_largest_codes_are_exact() {
 /// Numbers of all lengths come back, by a code that others have taught.
 fn numbers_come_back<B: Word>() {
     let mut random = Random(3);
-    let mut lengths = Lengths::initial();
+    let mut lengths = Lengths::INITIAL;
     for round in 0..400_u32 {
         let n = BLOCK * (1 + random.below(CHUNK / BLOCK));
         let most = 1 + random.below(B::BITS as usize);
@@ -482,7 +482,8 @@ fn numbers_come_back<B: Word>() {
                 if random.below(2) == 0 { number } else { B::ZERO.minus(number) }
             })
             .collect();
-        let (encoder, decoder) = (Encoder::new(&lengths), Decoder::new(&lengths));
+        let encoder = Encoder::new(&lengths);
+        let decoder = Decoder::new(&encoder);
         let mut dst = vec![0xa5; 2 * size_of_val(&numbers[..]) + 1000];
         let (mut ours, mut theirs) = ([0; huffman::PAIRS], [0; huffman::PAIRS]);
         let n_bytes = chunk::write(&numbers, &encoder, Some(&mut ours), &mut dst).unwrap();
