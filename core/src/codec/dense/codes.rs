@@ -282,7 +282,9 @@ pub(super) fn quantise<T: Float>(
     if !all {
         for (at, &x) in values.iter().enumerate() {
             if !code(x).1 {
-                exceptions.set(at, op::weighted(x, lattice.weight));
+                // A product would make a signalling NaN a quiet one.
+                let is_one = lattice.weight == T::ONE;
+                exceptions.set(at, if is_one { x } else { op::weighted(x, lattice.weight) });
             }
         }
     }

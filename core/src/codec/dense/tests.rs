@@ -81,6 +81,16 @@ fn arrays<T: Float>(seed: u64) -> Vec<Array<T>> {
         _ => x,
     };
     put("dotted", &SHAPE, &mut field.iter().map(dotted));
+    // Those that signal among them, of which arithmetic makes quiet ones.
+    let nan = |i: usize| {
+        let fraction = (1 << T::FRACTION_BITS) - 1;
+        let infinity = T::from_f64(f64::INFINITY).bits().to_u64();
+        T::from_bits(Word::from_u64(
+            infinity | ((i as u64).wrapping_mul(0x9e37_79b9_97f4_a7c1) & fraction).max(1),
+        ))
+    };
+    let values = (0..n).map(|i| if i % 3 == 0 { nan(i) } else { T::from_f64(field[i]) }).collect();
+    let not_numbers = Array { name: "NaN of all kinds".into(), shape: SHAPE.into(), values };
     let mut big = Random(seed + 2);
     let mut any = || largest.powf(0.5 * big.unit()) * big.unit();
     put("any magnitude", &SHAPE, &mut (0..n).map(|_| any()));
@@ -116,6 +126,7 @@ fn arrays<T: Float>(seed: u64) -> Vec<Array<T>> {
         let name = format!("{n} values");
         put(&name, &[n / 8, 2, 4], &mut (0..n).map(|i| field[i % field.len()]));
     }
+    all.push(not_numbers);
     all
 }
 
