@@ -145,7 +145,14 @@ impl Decoder {
     pub(super) const INITIAL: &Self = &Self::new(Encoder::INITIAL);
 
     pub(super) const fn new(encoder: &Encoder) -> Self {
-        let mut table = [0; 1 << MAX_BITS];
+        let mut decoder = Self([0; 1 << MAX_BITS]);
+        decoder.set(encoder);
+        decoder
+    }
+
+    /// Makes it the decoder of another code.
+    const fn set(&mut self, encoder: &Encoder) {
+        let Self(table) = self;
         let mut pair = 0;
         while pair < encoder.0.len() {
             let (bits, n_bits) = (encoder.0[pair] & 0xffff, encoder.0[pair] >> 16);
@@ -157,7 +164,14 @@ impl Decoder {
             }
             pair += 1;
         }
-        Self(table)
+    }
+
+    /// Makes it the decoder of the code that these counts teach. Apart, so that nobody else has its
+    /// table on the stack twice.
+    #[inline(never)]
+    pub(super) fn learn(this: &mut Option<Self>, counts: &[u32; PAIRS]) {
+        let encoder = Encoder::new(&Lengths::of(counts));
+        this.get_or_insert_with(|| Self([0; 1 << MAX_BITS])).set(&encoder);
     }
 
     /// The pair that these bits begin with, as signed bytes, and how many bits it takes.

@@ -210,7 +210,7 @@ impl<'a, T: Float> Reader<'a, T> {
         let decode = Decode { src, len, predictor, window, decoder, counts: &mut counts };
         let n_coded = run(self.level, decode)?;
         if let Some(counts) = counts {
-            self.decoder = Some(Decoder::new(&Encoder::new(&Lengths::of(&counts))));
+            Decoder::learn(&mut self.decoder, &counts);
         }
         let rest = &src[n_coded..len];
         if has_exceptions {
