@@ -83,24 +83,6 @@ impl<T: Float> Dense<T> {
         })
     }
 
-    /// Writes values that `give` gives, on this lattice.
-    fn write_values(
-        &self,
-        lattice: &Lattice<T>,
-        n_values: usize,
-        fill: &mut Fill<'_, T>,
-        dst: &mut [u8],
-    ) -> Result<Written, CodecError> {
-        let mut buffer = [T::ZERO; CHUNK];
-        let fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
-            let values = &mut buffer[..codes.len()];
-            fill(index * CHUNK, values)?;
-            run(self.level, Quantise { values, lattice, codes, exceptions });
-            Ok(())
-        };
-        self.write(1, n_values, dst, fill, |_, _, _| ())
-    }
-
     /// Writes these values, on this lattice.
     fn write_slice(
         &self,
@@ -203,10 +185,8 @@ impl<T: Float> Dense<T> {
         let mut right = self.reader(b);
         let mut fill = |_: usize, out: &mut [T]| {
             let other = &mut [T::ZERO; CHUNK][..out.len()];
-            left.read()?;
-            right.read()?;
-            self.values(&left, &scale, out);
-            self.values(&right, &scale, other);
+            self.next(&mut left, &scale, out)?;
+            self.next(&mut right, &scale, other)?;
             operate(op, out, other);
             Ok(())
         };
@@ -225,17 +205,24 @@ impl<T: Float> Dense<T> {
         let mut reader = self.reader(stream);
         let mut buffer = [T::ZERO; CHUNK];
         for start in (0..n_values).step_by(CHUNK) {
-            reader.read()?;
-            let values = &mut buffer[..reader.codes().len()];
-            self.values(&reader, &scale, values);
+            let values = &mut buffer[..CHUNK.min(stream.n_values - start)];
+            self.next(&mut reader, &scale, values)?;
             take(start, &values[..values.len().min(n_values - start)]);
         }
         Ok(())
     }
 
-    fn values(&self, reader: &Reader<'_, T>, scale: &Scale<T>, values: &mut [T]) {
+    /// Decodes the next chunk.
+    fn next(
+        &self,
+        reader: &mut Reader<'_, T>,
+        scale: &Scale<T>,
+        values: &mut [T],
+    ) -> Result<(), DecodeError> {
+        reader.read()?;
         let (codes, exceptions) = (reader.codes(), &reader.exceptions);
         run(self.level, Dequantise { codes, exceptions, scale, values });
+        Ok(())
     }
 }
 
@@ -270,7 +257,15 @@ impl<T: Float> Codec<T> for Dense<T> {
         fill: &mut Fill<'_, T>,
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
-        self.write_values(&self.fz.partial, n_values, fill, dst)
+        let mut buffer = [T::ZERO; CHUNK];
+        let fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
+            let values = &mut buffer[..codes.len()];
+            fill(index * CHUNK, values)?;
+            let lattice = &self.fz.partial;
+            run(self.level, Quantise { values, lattice, codes, exceptions });
+            Ok(())
+        };
+        self.write(1, n_values, dst, fill, |_, _, _| ())
     }
 
     fn decode_from(
@@ -295,8 +290,7 @@ impl<T: Float> Codec<T> for Dense<T> {
         let scale = Scale::new(stream.step, divisor, self.fz.lattice.weight);
         let mut reader = self.reader(stream);
         for values in dst.chunks_mut(CHUNK) {
-            reader.read()?;
-            self.values(&reader, &scale, values);
+            self.next(&mut reader, &scale, values)?;
         }
         Ok(())
     }
@@ -358,8 +352,7 @@ impl<T: Float> Codec<T> for Dense<T> {
         let scale = Scale::new(stream.step, 1, self.fz.lattice.weight);
         let mut reader = self.reader(stream);
         let mut fill = |start: usize, out: &mut [T]| {
-            reader.read()?;
-            self.values(&reader, &scale, out);
+            self.next(&mut reader, &scale, out)?;
             operate_own(op, out, &local[start..start + out.len()], self.weight());
             Ok(())
         };
@@ -371,11 +364,7 @@ impl<T: Float> Codec<T> for Dense<T> {
         stream.expect_values(n_values)?;
         let scale = Scale::new(stream.step, 1, self.fz.lattice.weight);
         let mut reader = self.reader(stream);
-        let mut fill = |_: usize, out: &mut [T]| {
-            reader.read()?;
-            self.values(&reader, &scale, out);
-            Ok(())
-        };
+        let mut fill = |_: usize, out: &mut [T]| self.next(&mut reader, &scale, out);
         self.encode_with(n_values, &mut fill, dst)
     }
 
