@@ -31,30 +31,42 @@ fn plans() -> Vec<Plan> {
     plans
 }
 
-/// Every rank's outcome of an all-reduce of its input.
-fn all_reduce<T: Float>(
-    inputs: &[Vec<T>],
-    op: Op<'_, T>,
-    plan: &Plan,
-) -> Vec<Result<(Vec<T>, Report), Error>> {
+type Outcome<T> = Result<(Vec<T>, Report), Error>;
+
+/// Every rank's outcomes of all-reduces of its input, one by each plan.
+fn all_reduces<T: Float>(inputs: &[Vec<T>], op: Op<'_, T>, plans: &[Plan]) -> Vec<Vec<Outcome<T>>> {
     Threads { frame_bytes: Some(4096) }.run(inputs.len(), |mut comm| {
-        let mut values = inputs[comm.rank().index()].clone();
-        let report = comm.all_reduce(&mut values, op, plan)?;
-        // Whatever came of it, the communicator serves the next call.
-        comm.all_reduce(&mut [T::from_f64(1.0)], Op::Sum, &Plan::raw())?;
-        Ok((values, report))
+        let mut one = |plan: &Plan| {
+            let mut values = inputs[comm.rank().index()].clone();
+            let report = comm.all_reduce(&mut values, op, plan)?;
+            // Whatever came of it, the communicator serves the next call.
+            comm.all_reduce(&mut [T::from_f64(1.0)], Op::Sum, &Plan::raw())?;
+            Ok((values, report))
+        };
+        plans.iter().map(&mut one).collect()
     })
 }
 
-/// The result of all ranks, which hold the same bits.
+/// The results of all ranks, which hold the same bits, by each plan.
+fn results<T: Float>(inputs: &[Vec<T>], op: Op<'_, T>, plans: &[Plan]) -> Vec<(Vec<T>, Report)> {
+    let mut of_ranks: Vec<_> =
+        all_reduces(inputs, op, plans).into_iter().map(Vec::into_iter).collect();
+    let of_plan = |plan: &Plan| {
+        let outcomes = of_ranks.iter_mut().filter_map(Iterator::next);
+        let mut outcomes: Vec<_> = outcomes
+            .map(|outcome| outcome.unwrap_or_else(|error| panic!("{op:?}, {plan:?}: {error}")))
+            .collect();
+        assert_eq!(outcomes.len(), inputs.len());
+        let first = data::bytes(&outcomes[0].0);
+        assert!(outcomes.iter().all(|(y, _)| data::bytes(y) == first), "{op:?}, {plan:?}");
+        outcomes.swap_remove(0)
+    };
+    plans.iter().map(of_plan).collect()
+}
+
+/// Those by one plan.
 fn result<T: Float>(inputs: &[Vec<T>], op: Op<'_, T>, plan: &Plan) -> (Vec<T>, Report) {
-    let mut outcomes: Vec<_> = all_reduce(inputs, op, plan)
-        .into_iter()
-        .map(|outcome| outcome.unwrap_or_else(|error| panic!("{op:?}, {plan:?}: {error}")))
-        .collect();
-    let first = data::bytes(&outcomes[0].0);
-    assert!(outcomes.iter().all(|(y, _)| data::bytes(y) == first), "{op:?}, {plan:?}");
-    outcomes.swap_remove(0)
+    results(inputs, op, &[*plan]).swap_remove(0)
 }
 
 fn max<T: Float>() -> f64 {
@@ -86,8 +98,8 @@ fn averages_of_the_largest<T: Float>() {
     let small = |x: T| x.to_f64() * 2f64.powi(-20);
     for size in SIZES {
         let inputs: Vec<Vec<T>> = (0..size).map(|rank| large(rank, 1000)).collect();
-        for plan in plans() {
-            let (averages, report) = result(&inputs, Op::Avg, &plan);
+        let plans = plans();
+        for (plan, (averages, report)) in plans.iter().zip(results(&inputs, Op::Avg, &plans)) {
             let Some(lossy) = report.worst_case else {
                 assert_eq!(plan.codec.loss(), Loss::Setting, "averages have one");
                 assert!(averages.iter().all(|y| y.to_f64().is_finite()), "{plan:?}");
@@ -98,8 +110,10 @@ fn averages_of_the_largest<T: Float>() {
                 let exact = inputs.iter().map(|x| small(x[i])).sum::<f64>() / size as f64;
                 let error = (small(y) - exact).abs();
                 let slack = 1e-15 * exact.abs();
-                let context = format!("{size} ranks, {plan:?}, value {i}");
-                assert!(error <= allowed + slack, "{context}: {y:?}, off by {error:e}");
+                assert!(
+                    error <= allowed + slack,
+                    "{size} ranks, {plan:?}, value {i}: {y:?}, off by {error:e}"
+                );
             }
         }
     }
@@ -119,12 +133,13 @@ fn averages_with_an_infinity<T: Float>() {
             let mut inputs: Vec<Vec<T>> = vec![vec![T::from_f64(max::<T>()); 70]; size];
             inputs[place][7] = T::from_f64(f64::NEG_INFINITY);
             inputs[place][40] = T::from_f64(f64::NAN);
-            for plan in plans() {
-                let (averages, _) = result(&inputs, Op::Avg, &plan);
-                let context = format!("{size} ranks, {place} has it, {plan:?}: {averages:?}");
-                assert!(averages[7].to_f64() == f64::NEG_INFINITY, "{context}");
-                assert!(averages[40].to_f64().is_nan(), "{context}");
-                assert!(averages[6].to_f64().is_finite(), "{context}");
+            let plans = plans();
+            for (plan, (averages, _)) in plans.iter().zip(results(&inputs, Op::Avg, &plans)) {
+                let [six, seven, forty] = [6, 7, 40].map(|i| averages[i].to_f64());
+                assert!(
+                    seven == f64::NEG_INFINITY && forty.is_nan() && six.is_finite(),
+                    "{size} ranks, {place} has it, {plan:?}: {averages:?}"
+                );
             }
         }
     }
@@ -142,9 +157,9 @@ fn the_largest_values_and_an_infinity_average_to_the_infinity() {
 fn averages_are_quotients<T: Float>() {
     for size in SIZES {
         let inputs: Vec<Vec<T>> = (0..size).map(|rank| data::smooth(rank, 3000)).collect();
-        for plan in plans().into_iter().filter(|plan| plan.bound.is_none()) {
-            let (sums, _) = result(&inputs, Op::Sum, &plan);
-            let (averages, _) = result(&inputs, Op::Avg, &plan);
+        let plans: Vec<Plan> = plans().into_iter().filter(|plan| plan.bound.is_none()).collect();
+        let [sums, averages] = [Op::Sum, Op::Avg].map(|op| results(&inputs, op, &plans));
+        for (plan, ((sums, _), (averages, _))) in plans.iter().zip(sums.into_iter().zip(averages)) {
             let quotients: Vec<T> =
                 sums.iter().map(|&x| T::from_f64(x.to_f64() / size as f64)).collect();
             assert!(data::bytes(&averages) == data::bytes(&quotients), "{size} ranks, {plan:?}");
