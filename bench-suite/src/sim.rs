@@ -18,7 +18,8 @@ mod sweep;
 mod validate;
 
 use anyhow::Context;
-use foldwire::{Collective, DType, Float, bf16, f16};
+use foldwire::codec::CodecId;
+use foldwire::{Bound, Collective, DType, Float, Preset, bf16, f16};
 
 use crate::bench::data::Source;
 use crate::cli::SimArgs;
@@ -41,12 +42,31 @@ pub fn run(args: &SimArgs) -> anyhow::Result<()> {
         let (name, collective) = (named.0.name(), collective.name());
         return Err(UsageError::new(format!("schedule {name} has no {collective}")).into());
     }
+    check_presets(&args.presets())?;
     match source.dtype(args.dtype) {
         DType::F64 => predict::<f64>(args, collective, &source),
         DType::F16 => predict::<f16>(args, collective, &source),
         DType::Bf16 => predict::<bf16>(args, collective, &source),
         _ => predict::<f32>(args, collective, &source),
     }
+}
+
+/// Whether a preset has a codec whose speed is known here, raw or fz-light, in every call.
+fn is_priced(preset: Preset) -> bool {
+    let plan = preset.plan(Collective::AllReduce, Bound::Relative(1e-3));
+    !plan.is_auto && matches!(plan.codec, CodecId::Raw | CodecId::FzLight)
+}
+
+fn check_presets(presets: &[Preset]) -> Result<(), UsageError> {
+    let others = presets.iter().filter(|preset| !is_priced(**preset));
+    let names: Vec<&str> = others.map(|preset| preset.name()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err(UsageError::new(format!(
+        "only calls by raw and fz-light can be predicted; leave out {}",
+        names.join(", ")
+    )))
 }
 
 fn predict<T: Float>(

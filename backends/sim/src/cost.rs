@@ -80,7 +80,8 @@ pub struct Case {
     pub op: OpCode,
     /// The root, for the collectives that have one.
     pub root: Rank,
-    /// How.
+    /// How. What is priced is its own codec: of an automatic plan what
+    /// [`select::plan`](foldwire::select::plan) says.
     pub plan: Plan,
     /// Number of ranks.
     pub size: usize,
@@ -307,8 +308,6 @@ pub fn predict<T: Float>(
     let n_bytes = case.count.saturating_mul(T::BYTES);
     let network =
         select::Network { link_rate: cluster.network.rate, frame_bytes: case.frame_bytes };
-    let plan = select::plan(call, case.op, T::DTYPE, &case.plan, n_bytes, network);
-    let case = &Case { plan, ..*case };
     let schedule = select::schedule(call, case.op, &case.plan, n_bytes, network);
     if size > collective.max_size() || !schedule.supports(collective) {
         return Err(Error::Unsupported { schedule: schedule.name(), collective }.into());

@@ -7,6 +7,7 @@ use foldwire::{Bound, Collective, DType, Preset};
 
 use crate::bench::output::Results as Written;
 use crate::bench::row::Row;
+use crate::sim::is_priced;
 use crate::usage::UsageError;
 use crate::values::LinkRate;
 
@@ -93,9 +94,10 @@ impl Results {
 }
 
 impl Times {
-    /// `None` if the row is no preset's.
+    /// `None` if the row is no preset's, or one's that cannot be predicted.
     fn of_preset(row: &Row) -> Option<Self> {
-        let preset = *Preset::ALL.iter().find(|preset| preset.name() == row.contestant)?;
+        let mut presets = Preset::ALL.iter().copied().filter(|preset| is_priced(*preset));
+        let preset = presets.find(|preset| preset.name() == row.contestant)?;
         let fastest = row.times_s.iter().copied().fold(row.time_s, f64::min);
         let slowest = row.times_s.iter().copied().fold(row.time_s, f64::max);
         Some(Self { preset, n_bytes: row.n_bytes, median: row.time_s, range: [fastest, slowest] })
