@@ -11,8 +11,8 @@ use core::time::Duration;
 pub struct Report {
     /// Who talked to whom: the name of the schedule; empty of messages between two ranks.
     pub schedule: &'static str,
-    /// How values became bytes; exact calls of an [automatic plan](crate::Plan::auto) have the raw
-    /// codec here.
+    /// How values became bytes: of several messages by different codecs, of the first that was not
+    /// raw. Exact calls of an [automatic plan](crate::Plan::auto) have the raw codec here.
     pub codec: CodecId,
     /// Bytes of the values that this rank sent, uncompressed.
     pub raw_bytes: u64,

@@ -24,7 +24,7 @@ use super::operation::Step;
 use super::{Communicator, Terms, survey};
 use crate::bound::{Extent, Quantum};
 use crate::budget::{Budget, check_plan, resolve};
-use crate::codec::AnyCodec;
+use crate::codec::{AnyCodec, CodecId};
 use crate::element::Element;
 use crate::engine::{Limits, rest_after};
 use crate::error::{Buffer, Error};
@@ -271,6 +271,9 @@ impl<X: Transport> Communicator<X> {
             let budget = self.prepare_message(send, plan)?;
             let bound = report.bound.max(budget.bound);
             (report.bound, report.worst_case) = (bound, Some(bound));
+            if report.codec == CodecId::Raw {
+                report.codec = send.codec.as_dyn().id();
+            }
         }
         recvs.iter_mut().for_each(|recv| recv.cursor = Cursor::default());
         copy_to_itself(self.rank(), sends, recvs)?;

@@ -186,7 +186,10 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let buffers = buffers.collect();
         self.run_calls(buffers, op, &terms, &budgets, &mut reports, &pace).await?;
         batches.iter().filter(|batch| batch.arrays.len() > 1).for_each(|batch| batch.part(arrays));
-        budgets.iter().zip(&mut reports).for_each(|(budget, report)| budget.note_in(report));
+        for ((budget, terms), report) in budgets.iter().zip(&terms).zip(&mut reports) {
+            budget.note_in(report);
+            (report.schedule, report.codec) = (terms.schedule.name(), terms.plan.codec);
+        }
         if let Some(first) = reports.first_mut() {
             *first += look;
         }

@@ -2,7 +2,7 @@
 
 use foldwire::codec::CodecId;
 use foldwire::schedule::RecursiveDoubling;
-use foldwire::{Bound, Op, Plan, Rank};
+use foldwire::{Bound, Op, Plan, Rank, SharedCommunicator};
 use foldwire_tests::data;
 use foldwire_threads::World;
 
@@ -46,6 +46,33 @@ fn links_and_length_decide_and_the_bound_is_kept() {
     assert_eq!(all_reduce(&plan, 100_000, Some(12.5e6)).0, CodecId::Dense);
     let exact = plan.with_exact_below(1 << 20);
     assert_eq!(all_reduce(&exact, 100_000, Some(12.5e6)).0, CodecId::Raw);
+}
+
+#[test]
+fn groups_and_messages_say_what_they_took() {
+    World::new(2).link_rate(125e6).run_endpoints(|endpoint| {
+        let comm = SharedCommunicator::new(endpoint, 2).expect("two channels");
+        let plan = Plan::auto(Bound::Absolute(BOUND));
+        // Two that travel together, and one that is long.
+        let lens = [3, 5, 100_000];
+        let mut data = lens.map(|n| data::smooth::<f32>(comm.rank().index(), n));
+        let mut arrays: Vec<(&mut [f32], Bound)> =
+            data.iter_mut().map(|x| (&mut x[..], Bound::Absolute(BOUND))).collect();
+        let reports = comm.all_reduce_group(&mut arrays, Op::Sum, &plan).expect("a group");
+        let codecs: Vec<CodecId> = reports.iter().map(|report| report.codec).collect();
+        assert_eq!(codecs, [CodecId::Raw, CodecId::Raw, CodecId::FzLight]);
+        assert!(reports.iter().all(|report| !report.schedule.is_empty()));
+    });
+    World::new(2).run(|mut comm| {
+        let plan = Plan::raw().with_codec(CodecId::XorLz);
+        let mut values = [1.5_f64; 1000];
+        let report = match comm.rank() {
+            Rank(0) => comm.send(&values, Rank(1), 0, &plan),
+            _ => comm.recv(&mut values, Rank(0), 0),
+        };
+        let codec = report.expect("a message").codec;
+        assert_eq!(codec, if comm.rank() == Rank(0) { CodecId::XorLz } else { CodecId::Raw });
+    });
 }
 
 #[test]
