@@ -146,14 +146,15 @@ impl Plan {
         plan
     }
 
-    /// What a call should do, chosen for each: exactly or within the bound, by which codec, by which
-    /// schedule. [`select::plan`] says how, from the length of the array, the number of ranks and
-    /// the rate of links, which all ranks know; what was chosen is in the
+    /// What a call should do, chosen for each: exactly or within the bound, by which codec, by
+    /// which schedule. [`select::plan`] says how, from the length of the array, the number of ranks
+    /// and the rate of links, which all ranks know; what was chosen is in the
     /// [report](crate::Report::codec). Products and operations of the user's, of which no bound can
     /// be kept, are exact. Messages between two ranks go as by [`foldwire`](Plan::foldwire).
     ///
-    /// What is pinned by other methods afterwards stays: a schedule, the codec
-    /// ([`with_codec`](Plan::with_codec)), the pipeline.
+    /// What is pinned by methods afterwards stays: a schedule; codec or pipeline
+    /// ([`with_codec`](Plan::with_codec), [`with_pipeline`](Plan::with_pipeline)), of which the other
+    /// then is that of [`foldwire`](Plan::foldwire).
     ///
     /// # Examples
     /// ```
@@ -175,6 +176,7 @@ impl Plan {
         self.pipeline = pipeline;
         self.codec = CodecId::FzLight;
         self.bound = Some(bound);
+        self.is_auto = false;
         self
     }
 
@@ -224,7 +226,8 @@ impl Plan {
 
     /// The same for an array of this shape, slowest dimension first, as `[8, 110, 64, 128]`. Codecs
     /// that predict values from more than the one before ([`CodecId::Dense`]) look along its last
-    /// three dimensions. It changes no value, and ranks may say what they like.
+    /// three dimensions. It changes no value. Ranks may differ in it, but of an automatic plan
+    /// ([`auto`](Plan::auto)) either all or none must know a shape, as the codec may hang on that.
     ///
     /// # Examples
     /// ```

@@ -147,7 +147,7 @@ const MAX_OVERHEAD: usize = 256;
 const EXACT: Pace = Pace { step_rate: 4e9, ..Pace::of(CodecId::Raw) };
 const FAST: Pace = Pace { step_rate: 3e9, overhead: 92.0, ..Pace::of(CodecId::FzLight) };
 const DENSE: Pace =
-    Pace { step_rate: 0.46e9, ratio: 6.5, message: 4e-6, overhead: 110.0, from: 128 << 10 };
+    Pace { step_rate: 0.46e9, ratio: 6.5, message: 4e-6, overhead: 110.0, from: 64 << 10 };
 /// How many times shorter dense makes an array of known shape.
 const SHAPED: f64 = 1.5;
 /// Seconds for each message of a look at the data.
@@ -181,8 +181,8 @@ pub fn chosen(
     chosen.unwrap_or_else(|| schedule(call, op, plan, n_bytes, network))
 }
 
-/// What a call by an [automatic plan](Plan::auto) takes; other plans as they are. Every rank must ask
-/// with the same arguments.
+/// What a call by an [automatic plan](Plan::auto) takes; other plans as they are. Every rank must
+/// ask with the same arguments.
 ///
 /// Of exact, fZ-light and dense it is what is done soonest by the model's best schedule for each:
 ///
@@ -190,7 +190,7 @@ pub fn chosen(
 /// |---|---|---|---|---|
 /// | exact | 4 GB/s | 1 | | |
 /// | fZ-light | 3 GB/s | 5 | 92 | |
-/// | dense | 0.46 GB/s | 6.5; 10 of known shape | 110, and 4 µs | from 128 KiB on |
+/// | dense | 0.46 GB/s | 6.5; 10 of known shape | 110, and 4 µs | from 64 KiB on |
 ///
 /// A call within a bound that refers to the range of the data must look at them first, which takes
 /// 2 µs for each of ⌈log₂ n⌉ messages. Between ranks whose links are as fast as memory nothing is

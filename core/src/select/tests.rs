@@ -246,5 +246,6 @@ fn what_is_pinned_stays() {
     assert_eq!(name(&plan.with_schedule(&Pairwise), 4, LONG, GIGABIT), Pairwise.name());
     assert!(!plan.with_codec(CodecId::Dense).is_auto);
     assert!(!plan.with_pipeline(pipeline::HOMOMORPHIC).is_auto);
+    assert!(!plan.compressed(pipeline::HOMOMORPHIC, Bound::Relative(1e-4)).is_auto);
     assert!(!plan.for_values(DType::I32).is_auto);
 }
