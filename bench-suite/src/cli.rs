@@ -142,9 +142,10 @@ pub struct StackArgs {
     #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub ranks: Option<usize>,
 
-    /// Error bounds of each operand, a table for each: rel:X times the value range, abs:X, or psnr:X
-    /// in dB
-    #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',', default_value = "rel:1e-4")]
+    /// Error bounds of each operand, a table for each: rel:X times the value range, abs:X, or
+    /// psnr:X in dB
+    #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
+        default_value = "rel:1e-4")]
     pub bound: Vec<Bound>,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
@@ -178,16 +179,20 @@ pub struct StackArgs {
     pub shape: Dims,
 
     /// Peak frequency of simulated shots: lower ones, down to 1, give smoother images
-    #[arg(long, value_name = "HZ", default_value_t = foldwire_wave::MAX_HZ, value_parser = crate::values::frequency, conflicts_with = "input", allow_hyphen_values = true)]
+    #[arg(long, value_name = "HZ", default_value_t = foldwire_wave::MAX_HZ,
+        value_parser = crate::values::frequency, conflicts_with = "input",
+        allow_hyphen_values = true)]
     pub hz: f32,
 
     /// When simulated images are taken: 1 when the wave reaches the bottom, less before, when less
     /// of an image is filled; at most 2
-    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = crate::values::way_down, conflicts_with = "input", allow_hyphen_values = true)]
+    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = crate::values::way_down,
+        conflicts_with = "input", allow_hyphen_values = true)]
     pub time: f32,
 
     /// Presets to run, in this order
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = rows::preset(), value_delimiter = ',', default_value = "main")]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = rows::preset(),
+        value_delimiter = ',', default_value = "main")]
     pub preset: Vec<PresetArg>,
 
     /// Print what the papers report of image stacking, too
@@ -302,8 +307,8 @@ pub struct CodecArgs {
     /// each into a file of its own
     ///
     /// Codecs that keep a bound are tried at some from 1e-1 to 1e-6 of the value range, those that
-    /// go by a setting at several unless one is given; exact ones are lines at their rate, and where
-    /// another loses nothing it has a mark at the top.
+    /// go by a setting at several unless one is given; exact ones are lines at their rate, and
+    /// where another loses nothing it has a mark at the top.
     #[arg(long, value_name = "FILE.svg|.png")]
     pub plot: Option<PlotFile>,
 

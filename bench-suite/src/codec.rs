@@ -4,8 +4,8 @@
 //! decode, fold and combine beside memcpy and a plain read of the same array, and checks every
 //! value that comes back; `report` makes tables and JSON of it. A broken promise (a value beyond
 //! its bound, a NaN that changed, a fold that differs from the combine, levels that disagree on a
-//! byte) fails the run after its results are shown. With `--plot`, `curve` measures sizes and errors
-//! over bounds and settings, which `plot` draws.
+//! byte) fails the run after its results are shown. With `--plot`, `curve` measures sizes and
+//! errors over bounds and settings, which `plot` draws.
 
 mod curve;
 mod measure;

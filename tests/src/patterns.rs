@@ -142,7 +142,8 @@ impl Case {
         Self { codec, ask, n_operands: 1, setting: 0 }
     }
 
-    /// Every codec that keeps a bound or every bit, each with its bounds; fz-light first, with most.
+    /// Every codec that keeps a bound or every bit, each with its bounds; fz-light first, with
+    /// most.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let fz_light = FOR_ALL.iter().chain(&FOR_FZ_LIGHT);

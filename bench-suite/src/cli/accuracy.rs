@@ -37,11 +37,13 @@ beyond what the library states. What the theories say, and what was measured: do
 pub struct AccuracyArgs {
     /// Numbers of ranks: a list of numbers and of ranges FIRST:LAST (each twice the one before) or
     /// FIRST:LAST:FACTOR
-    #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks, allow_hyphen_values = true)]
+    #[arg(long, value_name = "LIST", default_value = "2:512", value_parser = ranks,
+        allow_hyphen_values = true)]
     pub ranks: Sizes,
 
     /// Values of each rank
-    #[arg(long, value_name = "N", default_value = "4096", value_parser = count, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = count,
+        allow_hyphen_values = true)]
     pub count: usize,
 
     /// The reduction
@@ -49,7 +51,8 @@ pub struct AccuracyArgs {
     pub op: OpArg,
 
     /// Pipelines [default: all that compress]
-    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = super::rows::pipeline(), value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_parser = super::rows::pipeline(),
+        value_delimiter = ',')]
     pub pipeline: Vec<Pipeline>,
 
     /// Schedules; by those that have no all-reduce, a reduce and a broadcast

@@ -56,8 +56,8 @@ impl<T: Float> Dense<T> {
         Reader::new(stream, self.level)
     }
 
-    /// Writes a payload of which `fill(index, codes, exceptions)` makes the codes of each chunk, and
-    /// `done` sees what they have become.
+    /// Writes a payload of which `fill(index, codes, exceptions)` makes the codes of each chunk,
+    /// and `done` sees what they have become.
     fn write(
         &self,
         operands: u32,

@@ -23,10 +23,12 @@ struct Cli {
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     case: Vec<String>,
     /// Orders of the patterns [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = one_of(&Order::ALL, Order::name))]
+    #[arg(long, value_delimiter = ',', value_name = "NAME",
+        value_parser = one_of(&Order::ALL, Order::name))]
     order: Vec<Order>,
     /// Kernel levels, all of which must agree [default: all that the machine has]
-    #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = one_of(&Level::ALL, Level::name))]
+    #[arg(long, value_delimiter = ',', value_name = "NAME",
+        value_parser = one_of(&Level::ALL, Level::name))]
     level: Vec<Level>,
     /// The first place in the order
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..N_PATTERNS))]

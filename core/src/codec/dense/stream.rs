@@ -31,8 +31,8 @@ fn plain_len<T: Float>(n_values: usize, has_exceptions: bool) -> usize {
     n_values * T::BYTES + if has_exceptions { n_values.div_ceil(8) } else { 0 }
 }
 
-/// Whether pairs are counted in a chunk, for a new code: in the first, the fourth, the sixteenth, …,
-/// but not in the last.
+/// Whether pairs are counted in a chunk, for a new code: in the first, the fourth, the sixteenth,
+/// …, but not in the last.
 const fn teaches(index: usize, n_values: usize) -> bool {
     let n_chunks = n_values.div_ceil(CHUNK);
     let n_read = index + 1;
