@@ -81,7 +81,7 @@ pub struct Case {
     /// The root, for the collectives that have one.
     pub root: Rank,
     /// How. What is priced is its own codec: of an automatic plan what
-    /// [`select::plan`](foldwire::select::plan) says.
+    /// [`select::plan`] says.
     pub plan: Plan,
     /// Number of ranks.
     pub size: usize,
