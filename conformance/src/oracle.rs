@@ -116,7 +116,7 @@ pub fn error_terms(case: &Case) -> Option<f64> {
 
 /// Whether frames of the codec are combined without decoding.
 fn combines(codec: CodecId) -> bool {
-    matches!(codec, CodecId::Raw | CodecId::FzLight | CodecId::FzStatic | CodecId::Dense)
+    matches!(codec.name(), "raw" | "fz-light" | "fz-static" | "dense" | "fz-nd")
 }
 
 /// Whether what the codec decoded stays as it is when it is encoded again.

@@ -39,7 +39,7 @@ pub use crate::kernel::stores::Stores;
 pub use crate::values::Values;
 pub use cuszp::CuSzp;
 pub use demote::Demote;
-pub use dense::Dense;
+pub use dense::{Dense, FzNd};
 pub use fz_light::{FzLight, FzStatic};
 pub use list::{AnyCodec, CodecId, CodecParams, Loss};
 pub(crate) use list::{Codecs, strides};

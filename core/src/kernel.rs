@@ -48,6 +48,12 @@ pub(crate) const fn max_chunk_len<T: Float>(n_values: usize) -> usize {
     1 + code + blocks * (max_block_len::<T>() + 1) + blocks.div_ceil(8) + STORE_SLACK
 }
 
+/// Room that [`Kernel::pack`] needs for so many blocks.
+#[must_use]
+pub(crate) const fn packed_room<T: Float>(n_blocks: usize) -> usize {
+    n_blocks * BLOCK / 8 * <T as OnLattice>::Code::BITS as usize + STORE_SLACK
+}
+
 /// How two chunks are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paths {
@@ -59,6 +65,9 @@ pub(crate) enum Paths {
 
 /// Bytes that a vector store may write beyond the encoded end.
 const STORE_SLACK: usize = 64;
+
+/// What a type's lattice has as codes.
+type CodeOf<T> = <T as OnLattice>::Code;
 
 /// An instruction set that the kernels are written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -295,6 +304,9 @@ pub struct Kernels<T: Float> {
     ) -> Encoded,
     extent: unsafe fn(&[T]) -> (T, T),
     sum: unsafe fn(&mut [T], &[T]),
+    pack: unsafe fn(&[[T::Code; BLOCK]], Option<T::Code>, &mut [u8], &mut [u8]) -> usize,
+    unpack: unsafe fn(&[u8], &[u8], Option<T::Code>, &mut [[T::Code; BLOCK]]),
+    scan: unsafe fn(&mut [[T::Code; BLOCK]], T::Code),
 }
 
 /// A kernel table's level is proven available: the only constructor checks it.
@@ -410,6 +422,50 @@ impl<T: Float> Kernel<T> {
         assert_eq!(acc.len(), other.len());
         // SAFETY: the level is available; the lengths are equal.
         unsafe { (self.table.sum)(acc, other) }
+    }
+
+    /// Writes the widths of blocks of codes, and the blocks to the front of `dst`, which has
+    /// [`packed_room`] for them; into how many bytes. If a code is before them, the difference of
+    /// each to the one before is written.
+    #[inline]
+    pub(crate) fn pack(
+        self,
+        codes: &[[T::Code; BLOCK]],
+        before: Option<T::Code>,
+        widths: &mut [u8],
+        dst: &mut [u8],
+    ) -> usize {
+        assert_eq!(codes.len(), widths.len());
+        assert!(dst.len() >= packed_room::<T>(codes.len()));
+        // SAFETY: the level is available; there is room.
+        unsafe { (self.table.pack)(codes, before, widths, dst) }
+    }
+
+    /// Inverse of [`pack`](Self::pack); of how many bytes. `None` if no writer wrote it. Vector
+    /// loads reach up to [`PAD`] bytes further, which must be there.
+    #[inline]
+    pub(crate) fn unpack(
+        self,
+        src: &[u8],
+        widths: &[u8],
+        before: Option<T::Code>,
+        codes: &mut [[T::Code; BLOCK]],
+    ) -> Option<usize> {
+        let n_bytes = 4 * widths.iter().map(|&width| usize::from(width)).sum::<usize>();
+        let are_widths = widths.iter().all(|&width| u32::from(width) <= T::Code::BITS);
+        if codes.len() != widths.len() || !are_widths || src.len() < n_bytes + PAD {
+            return None;
+        }
+        // SAFETY: the level is available; all bytes are there.
+        unsafe { (self.table.unpack)(src, widths, before, codes) };
+        Some(n_bytes)
+    }
+
+    /// Makes each code the sum of those up to it and the one before all.
+    #[inline]
+    pub(crate) fn scan(self, codes: &mut [[T::Code; BLOCK]], before: T::Code) {
+        // SAFETY: the level is available.
+        unsafe { (self.table.scan)(codes, before) }
     }
 }
 

@@ -31,7 +31,7 @@
 //! |---|---|---|
 //! | stack of a call, blocking or polled, or of a shrink; release build | 56 KiB | 88 KiB |
 //! | the same without optimisation | 192 KiB | 256 KiB |
-//! | stack of a call by [`CodecId::Dense`](codec::CodecId::Dense); release build | 336 KiB | 624 KiB |
+//! | stack of a call by `dense` or `fz-nd` ([`CodecId`](codec::CodecId)); release build | 336 KiB | 624 KiB |
 //! | [`Operation`] | 4 KiB | 4 KiB |
 //! | [`Communicator`], without its transport | 4 KiB | 4 KiB |
 //! | [`Shrink`], its communicator included, without the transport | 8 KiB | 8 KiB |
@@ -39,7 +39,7 @@
 //! The stack includes what a blocking call keeps there, its [`Operation`] among it, and what the
 //! transport between threads takes; that of a transport with larger needs comes on top. The most of
 //! it is two chunks of 4096 values, which frames are combined through by [`Op::Prod`] and
-//! [`Op::User`]; where other operations need a chunk, it is one. Dense has four chunks of codes,
+//! [`Op::User`]; where other operations need a chunk, it is one. These two have four chunks of codes,
 //! and one or two of other values, for each payload that it reads or writes; combining reads two
 //! and writes one. Frames are the transport's: each lane of [`Config::lanes`] holds up to
 //! [`FRAMES_PER_LANE`](transport::FRAMES_PER_LANE), of

@@ -18,6 +18,7 @@ mod chunk;
 mod codes;
 mod huffman;
 mod stream;
+mod widths;
 mod window;
 
 use super::chunked::{self, Container, Stream};
@@ -30,30 +31,40 @@ use crate::kernel::at_level::{Task, run};
 use crate::kernel::{CHUNK, Lattice, Level, Scale};
 use crate::op::{LatticeOp, Op};
 use codes::{Exceptions, dequantise, quantise};
-use stream::{Reader, Writer, max_chunk_len};
+use stream::{Packing, Reader, Writer};
 pub(crate) use window::Strides;
 
-/// The codec for one lattice, group size and shape.
+/// The codec for one lattice, group size and shape. `FIXED`: what is left over is written in blocks
+/// as wide as their largest number ([`FzNd`]). Either reads what the other writes.
 #[derive(Clone, Copy, Debug)]
-pub struct Dense<T: Float> {
+pub struct Dense<T: Float, const FIXED: bool = false> {
     fz: FzLight<T>,
     strides: Strides,
     level: Level,
 }
 
-impl<T: Float> Dense<T> {
+/// fZ-light in n dimensions: the predictors of [`Dense`] and the blocks of [`FzLight`]. Shorter than
+/// the latter where neighbours in other rows say something, and faster than the former.
+pub type FzNd<T> = Dense<T, true>;
+
+impl<T: Float, const FIXED: bool> Dense<T, FIXED> {
     pub(crate) fn from_params(params: &CodecParams) -> Self {
         let [row, plane] = params.strides;
         let strides = Strides::within(row, plane);
         Self { fz: FzLight::from_params(params), strides, level: params.level }
     }
 
+    const PACKING: Packing = if FIXED { Packing::Fixed } else { Packing::Entropy };
+
     fn container(&self, operands: u32) -> Container {
-        Container { max_chunk_len: max_chunk_len::<T>, ..self.fz.container(operands) }
+        Container {
+            max_chunk_len: Self::PACKING.max_chunk_len::<T>(),
+            ..self.fz.container(operands)
+        }
     }
 
     fn reader<'a>(&self, stream: Stream<'a, T>) -> Reader<'a, T> {
-        Reader::new(stream, self.level)
+        Reader::new(stream, (self.fz.kernel, self.level))
     }
 
     /// Writes a payload of which `fill(index, codes, exceptions)` makes the codes of each chunk,
@@ -66,7 +77,8 @@ impl<T: Float> Dense<T> {
         mut fill: impl FnMut(usize, &mut [T::Bits], &mut Exceptions<T>) -> Result<(), CodecError>,
         mut done: impl FnMut(usize, &[T::Bits], &Exceptions<T>),
     ) -> Result<Written, CodecError> {
-        let mut writer = Writer::new(self.strides, self.level, n_values);
+        let by = (self.fz.kernel, self.level);
+        let mut writer = Writer::new(Self::PACKING, self.strides, by, n_values);
         let mut exceptions = Exceptions::none();
         self.container(operands).write(n_values, (), dst, |index, (), dst| {
             exceptions.clear();
@@ -226,13 +238,13 @@ impl<T: Float> Dense<T> {
     }
 }
 
-impl<T: Float> Codec<T> for Dense<T> {
+impl<T: Float, const FIXED: bool> Codec<T> for Dense<T, FIXED> {
     fn id(&self) -> CodecId {
-        CodecId::Dense
+        if FIXED { CodecId::FzNd } else { CodecId::Dense }
     }
 
     fn max_encoded_len(&self, n_values: usize) -> Option<usize> {
-        chunked::max_len(n_values, max_chunk_len::<T>)
+        chunked::max_len(n_values, Self::PACKING.max_chunk_len::<T>())
     }
 
     fn weight(&self) -> T {
@@ -373,7 +385,7 @@ impl<T: Float> Codec<T> for Dense<T> {
     }
 }
 
-impl<T: Float> Homomorphic<T> for Dense<T> {
+impl<T: Float, const FIXED: bool> Homomorphic<T> for Dense<T, FIXED> {
     fn combine(
         &self,
         op: &Op<'_, T>,

@@ -52,7 +52,7 @@ pub struct FzLight<T: Float, const STATIC: bool = false> {
     pub(super) lattice: Lattice<T>,
     /// For partial results: the same, scaled by the weight of own values.
     pub(super) partial: Lattice<T>,
-    kernel: Kernel<T>,
+    pub(super) kernel: Kernel<T>,
     threads: Threads,
 }
 

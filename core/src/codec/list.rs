@@ -1,8 +1,8 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
 use super::{
-    Codec, CuSzp, Demote, Dense, FzLight, FzStatic, Lossless, Lz, Mpc, OmpSzp, Raw, Szx, Truncate,
-    TruncateXor, XorLz, ZfpRate,
+    Codec, CuSzp, Demote, Dense, FzLight, FzNd, FzStatic, Lossless, Lz, Mpc, OmpSzp, Raw, Szx,
+    Truncate, TruncateXor, XorLz, ZfpRate,
 };
 use crate::bound::Quantum;
 use crate::element::{DType, Element, Float};
@@ -319,6 +319,9 @@ codecs! {
     /// The values of fz-light in fewer bytes, by prediction and Huffman codes; reduces without
     /// decoding to floats.
     Dense = 14, "dense", Properties { is_homomorphic: true, ..BOUNDED };
+    /// The values of fz-light in its blocks, of what prediction in up to three dimensions leaves
+    /// over; reduces without decoding to floats.
+    FzNd = 15, "fz-nd", Self::Dense.properties();
     /// The low bits of each value dropped: as many as its setting says, by default half of them.
     Truncate = 2, "truncate", TRUNCATING;
     /// `f64` as `f32`.

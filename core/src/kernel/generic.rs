@@ -15,6 +15,7 @@
 mod fold_store;
 mod merge;
 pub(super) mod mixed;
+pub(super) mod packed;
 mod reader;
 mod writer;
 

@@ -4,7 +4,7 @@
 
 use super::generic::mixed::{Before, Loaded, Mixed, OutOfLine, Stored, out_of_line};
 use super::generic::{self, Convert, Isa};
-use super::{BLOCK, Code, Kernels, Lattice, Scale};
+use super::{BLOCK, Code, CodeOf, Kernels, Lattice, Scale};
 use crate::element::sealed::Wide;
 use crate::element::{Float, bf16, f16};
 use crate::op::LatticeOp;
@@ -192,6 +192,9 @@ macro_rules! table {
             combine: generic::combine::<$float, Scalar>,
             extent: generic::extent::<$float>,
             sum: generic::sum::<$float, Scalar>,
+            pack: generic::packed::pack::<CodeOf<$float>, Scalar>,
+            unpack: generic::packed::unpack::<CodeOf<$float>, Scalar>,
+            scan: generic::packed::scan::<CodeOf<$float>, Scalar>,
         };
     };
 }

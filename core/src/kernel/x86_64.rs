@@ -34,7 +34,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use super::at_level::Task;
 use super::chunk::ChunkView;
-use super::{Encoded, Kernels, Lattice, Paths, Scale, Stores, generic};
+use super::{BLOCK, CodeOf, Encoded, Kernels, Lattice, Paths, Scale, Stores, generic};
 use crate::element::{bf16, f16};
 use crate::op::LatticeOp;
 
@@ -177,6 +177,37 @@ macro_rules! level {
                 // SAFETY: as for `encode`.
                 unsafe { generic::sum::<$float, $isa>(acc, other) }
             }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn pack(
+                codes: &[[CodeOf<$float>; BLOCK]],
+                before: Option<CodeOf<$float>>,
+                widths: &mut [u8],
+                dst: &mut [u8],
+            ) -> usize {
+                // SAFETY: as for `encode`.
+                unsafe { generic::packed::pack::<_, $isa>(codes, before, widths, dst) }
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn unpack(
+                src: &[u8],
+                widths: &[u8],
+                before: Option<CodeOf<$float>>,
+                codes: &mut [[CodeOf<$float>; BLOCK]],
+            ) {
+                // SAFETY: as for `encode`.
+                unsafe { generic::packed::unpack::<_, $isa>(src, widths, before, codes) }
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn scan(
+                codes: &mut [[CodeOf<$float>; BLOCK]],
+                before: CodeOf<$float>,
+            ) {
+                // SAFETY: as for `encode`.
+                unsafe { generic::packed::scan::<_, $isa>(codes, before) }
+            }
         }
 
         /// The kernels of this level and element type; the level must be available.
@@ -188,6 +219,9 @@ macro_rules! level {
             combine: $module::combine,
             extent: $module::extent,
             sum: $module::sum,
+            pack: $module::pack,
+            unpack: $module::unpack,
+            scan: $module::scan,
         };
     };
 }

@@ -56,7 +56,7 @@ impl Target {
         let codecs = levels.iter().map(|&level| case.codec.instance(&params.at(level))).collect();
         let promise = match case.codec {
             _ if quantum.is_lossless() => Promise::Bits,
-            CodecId::FzLight | CodecId::FzStatic | CodecId::Dense => {
+            CodecId::FzLight | CodecId::FzStatic | CodecId::Dense | CodecId::FzNd => {
                 Promise::Quantised(Quantiser::new(quantum, spacing, case.n_operands))
             }
             _ => Promise::Within(quantum.bound()),

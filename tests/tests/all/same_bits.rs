@@ -122,8 +122,8 @@ fn schedules_pipelines_and_divisions_give_the_same_bits_in_sixteen_bits() {
     every_way_gives_the_same_bits::<bf16>(&[4097, 50_003]);
 }
 
-/// Dense writes the same codes in another way, and each rank by the shape that it knows of.
-fn dense_is_a_sum_of_integers_too<T: Float>() {
+/// These write the same codes in another way, and each rank by the shape that it knows of.
+fn predicted_are_sums_of_integers_too<T: Float>(codec: CodecId) {
     const SHAPES: [&[usize]; 4] = [&[7, 80, 90], &[], &[100, 500], &[3, 2, 5]];
     let inputs = inputs::<T>(SHAPES.len(), 50_003);
     for op in ON_LATTICE {
@@ -131,7 +131,7 @@ fn dense_is_a_sum_of_integers_too<T: Float>() {
         for (schedule, pipeline) in
             SCHEDULES.into_iter().flat_map(|schedule| [(schedule, HOMOMORPHIC), (schedule, FUSED)])
         {
-            let plan = plan(pipeline, schedule, Division::Blocks).with_codec(CodecId::Dense);
+            let plan = plan(pipeline, schedule, Division::Blocks).with_codec(codec);
             let threads = Threads { frame_bytes: Some(100_000) };
             let results = threads.run(SHAPES.len(), |mut comm| {
                 let rank = comm.rank().index();
@@ -150,8 +150,10 @@ fn dense_is_a_sum_of_integers_too<T: Float>() {
 
 #[test]
 fn dense_gives_the_same_bits_whatever_each_rank_says_of_shapes() {
-    dense_is_a_sum_of_integers_too::<f32>();
-    dense_is_a_sum_of_integers_too::<f64>();
+    for codec in [CodecId::Dense, CodecId::FzNd] {
+        predicted_are_sums_of_integers_too::<f32>(codec);
+        predicted_are_sums_of_integers_too::<f64>(codec);
+    }
 }
 
 fn assert_all_equal(results: &[Vec<u8>], context: &str) {

@@ -85,7 +85,7 @@ fn plans(codecs: impl Fn(CodecId) -> bool) -> impl Iterator<Item = Plan> {
     };
     // What a codec takes does not depend on the pipeline, but that one encodes anew.
     let of = |codec: CodecId| match codec {
-        CodecId::Raw | CodecId::FzLight | CodecId::Dense => &pipeline::ALL[..],
+        CodecId::Raw | CodecId::FzLight | CodecId::Dense | CodecId::FzNd => &pipeline::ALL[..],
         _ => &[pipeline::PER_HOP],
     };
     let codecs = CodecId::ALL.iter().filter(move |codec| codecs(**codec));
@@ -158,13 +158,16 @@ fn codes<T: Float>(codec: &dyn Codec<T>) {
     }
 }
 
+/// Those that keep codes of chunks before.
+const PREDICTED: [CodecId; 2] = [CodecId::Dense, CodecId::FzNd];
+
 fn rank<T: Float>(mut comm: Box<Comm>) {
     codes::<T>(&Raw::new());
     let quantum = Quantum::new::<T>(1e-3).expect("a step");
     for level in Level::available() {
         codes::<T>(&FzLight::with_level(quantum, SIZE as u32, level));
         comm.config_mut().level = level;
-        all_calls::<T>(&mut comm, |codec| codec != CodecId::Dense);
+        all_calls::<T>(&mut comm, |codec| !PREDICTED.contains(&codec));
     }
     shrinks::<T>(comm);
 }
@@ -173,9 +176,11 @@ fn rank_with_dense<T: Float>(mut comm: Box<Comm>) {
     let quantum = Quantum::new::<T>(1e-3).expect("a step");
     for level in Level::available() {
         let params = CodecParams::new(quantum).for_sums_of(SIZE as u32).at(level);
-        codes::<T>(CodecId::Dense.instance::<T>(&params).as_dyn());
+        for codec in PREDICTED {
+            codes::<T>(codec.instance::<T>(&params).as_dyn());
+        }
         comm.config_mut().level = level;
-        all_calls::<T>(&mut comm, |codec| codec == CodecId::Dense);
+        all_calls::<T>(&mut comm, |codec| PREDICTED.contains(&codec));
     }
 }
 

@@ -31,6 +31,10 @@ const SHARE: usize = BLOCK / STREAMS;
 const STREAM_BYTES: usize = BLOCKS * SHARE / 2 * super::huffman::MAX_BITS as usize / 8 + 8;
 /// Largest k: so many bits, and those of a byte begun, are in a word.
 const MAX_SHIFT: u32 = 56;
+/// Largest class that can be said.
+const MAX_CLASS: u8 = 63;
+/// Most bytes of classes, and the reach of the last write.
+pub(super) const MAX_CLASS_BYTES: usize = BLOCKS + 8;
 
 /// Writes bits, low ones first.
 struct BitWriter<'a> {
@@ -94,11 +98,15 @@ fn class_of<B: Word>(block: &[B]) -> u8 {
     1 + shift.min(MAX_SHIFT) as u8
 }
 
-/// Writes each block's class as it differs from the one before; 0 before the first is 1.
-fn put_classes(classes: &[u8], dst: &mut [u8], at: usize) -> Option<usize> {
+/// Writes each block's class as it differs from the one before; 0 before the first is 1. `None` if
+/// there is no room, or one is above [`MAX_CLASS`].
+pub(super) fn put_classes(classes: &[u8], dst: &mut [u8], at: usize) -> Option<usize> {
     let mut writer = BitWriter::new(dst, at);
     let mut before = 1;
     for &class in classes {
+        if class > MAX_CLASS {
+            return None;
+        }
         match class.wrapping_sub(before) {
             0 => writer.put(0, 1)?,
             1 => writer.put(0b001, 3)?,
@@ -110,8 +118,8 @@ fn put_classes(classes: &[u8], dst: &mut [u8], at: usize) -> Option<usize> {
     Some(writer.end())
 }
 
-/// Inverse of [`put_classes`].
-fn take_classes<B: Word>(classes: &mut [u8], src: &[u8], at: usize) -> Option<usize> {
+/// Inverse of [`put_classes`], of classes of which none is above `most`.
+pub(super) fn take_classes(classes: &mut [u8], most: u32, src: &[u8], at: usize) -> Option<usize> {
     let (mut bit, mut before) = (8 * at, 1_u8);
     for class in classes {
         let bits = bits_at(src, bit)?;
@@ -122,7 +130,7 @@ fn take_classes<B: Word>(classes: &mut [u8], src: &[u8], at: usize) -> Option<us
             0b011 | 0b111 => ((bits >> 2 & 63) as u8, 8),
             _ => (before, 1),
         };
-        if u32::from(before) > 1 + MAX_SHIFT.min(B::BITS - 2) {
+        if u32::from(before) > most || before > MAX_CLASS {
             return None;
         }
         *class = before;
@@ -295,7 +303,8 @@ pub(super) fn read<B: Word>(
     let lengths: &[u8; LENGTHS] = src[..len].first_chunk()?;
     let mut classes = [0; BLOCKS];
     let classes = &mut classes[..numbers.len() / BLOCK];
-    let low_at = take_classes::<B>(classes, src, LENGTHS)?;
+    let most = 1 + MAX_SHIFT.min(B::BITS - 2);
+    let low_at = take_classes(classes, most, src, LENGTHS)?;
     let n_low: usize = classes.iter().map(|class| 4 * usize::from(class.saturating_sub(1))).sum();
     let mut ends = [low_at + n_low; STREAMS + 1];
     for (i, len) in lengths.as_chunks().0.iter().enumerate() {

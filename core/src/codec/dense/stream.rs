@@ -4,22 +4,43 @@
 use super::chunk::{self, Counts};
 use super::codes::Exceptions;
 use super::huffman::{Decoder, Encoder, Lengths, PAIRS};
-use super::window::{Predictor, Strides, Window};
+use super::widths;
+use super::window::{self, Predictor, Strides, Window};
 use crate::codec::DecodeError;
 use crate::codec::chunked::{Stream, chunk_len};
 use crate::element::Float;
 use crate::element::sealed::Word;
 use crate::kernel::at_level::{Task, run};
-use crate::kernel::{BLOCK, CHUNK, Level};
+use crate::kernel::{BLOCK, CHUNK, Kernel, Level};
 
 /// The chunk has exceptions.
 const EXCEPTIONS: u8 = 8;
 /// Its codes stand there as they are.
 const PLAIN: u8 = 16;
+/// Blocks of what is left over are as wide as their largest number.
+const FIXED: u8 = 32;
 
-/// Most bytes of a chunk of so many values.
-pub(super) fn max_chunk_len<T: Float>(n_values: usize) -> usize {
-    head_len::<T>(0) + plain_len::<T>(n_values, true)
+/// How what is left over becomes bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packing {
+    /// Blocks as wide as their largest number.
+    Fixed,
+    /// Low bits and Huffman codes.
+    Entropy,
+}
+
+impl Packing {
+    /// Most bytes of a chunk of so many values, or that are written to on the way.
+    pub(super) fn max_chunk_len<T: Float>(self) -> fn(usize) -> usize {
+        let plain = |n_values| head_len::<T>(0) + plain_len::<T>(n_values, true);
+        match self {
+            Self::Entropy => plain,
+            Self::Fixed => |n_values| {
+                let fixed = widths::room::<T>(n_values.div_ceil(BLOCK));
+                head_len::<T>(0) + fixed.max(plain_len::<T>(n_values, true))
+            },
+        }
+    }
 }
 
 /// Bytes before what is in a chunk: the tag; of the first the code before it and strides.
@@ -41,6 +62,8 @@ const fn teaches(index: usize, n_values: usize) -> bool {
 
 /// Writes chunks in order.
 pub(super) struct Writer<T: Float> {
+    packing: Packing,
+    kernel: Kernel<T>,
     level: Level,
     n_values: usize,
     window: Window<T::Bits>,
@@ -51,9 +74,14 @@ pub(super) struct Writer<T: Float> {
 }
 
 impl<T: Float> Writer<T> {
-    pub(super) fn new(strides: Strides, level: Level, n_values: usize) -> Self {
+    pub(super) fn new(
+        packing: Packing,
+        strides: Strides,
+        (kernel, level): (Kernel<T>, Level),
+        n_values: usize,
+    ) -> Self {
         let (window, left) = (Window::new(strides), [T::Bits::ZERO; CHUNK]);
-        Self { level, n_values, window, encoder: None, left, index: 0 }
+        Self { packing, kernel, level, n_values, window, encoder: None, left, index: 0 }
     }
 
     /// Room for the codes of the next chunk.
@@ -87,22 +115,17 @@ impl<T: Float> Writer<T> {
             exceptions.hold(self.window.chunk_mut(), before);
         }
         let n_plain = plain_len::<T>(n_values, tag & EXCEPTIONS > 0);
-        let mut counts = teaches(self.index, self.n_values).then_some([0; PAIRS]);
         let (head, body) = dst.split_at_mut(at);
-        let encoder = self.encoder.as_ref().unwrap_or(Encoder::INITIAL);
-        let window = &self.window;
-        let left = &mut self.left;
-        let coded = run(self.level, Encode { window, left, encoder, counts: &mut counts, body })
-            .and_then(|(predictor, n_coded)| {
-                let n_exceptions = match exceptions.is_empty() {
-                    true => 0,
-                    false => exceptions.write(n_values, body.get_mut(n_coded..)?)?,
-                };
-                Some((predictor, n_coded + n_exceptions))
-            });
+        let coded = self.code(body).and_then(|(form, n_coded, counts)| {
+            let n_exceptions = match exceptions.is_empty() {
+                true => 0,
+                false => exceptions.write(n_values, body.get_mut(n_coded..)?)?,
+            };
+            Some((form, n_coded + n_exceptions, counts))
+        });
         let n_bytes = match coded {
-            Some((predictor, n_coded)) if n_coded < n_plain => {
-                tag |= predictor.bits();
+            Some((form, n_coded, counts)) if n_coded < n_plain => {
+                tag |= form;
                 if let Some(counts) = counts {
                     self.encoder = Some(Encoder::new(&Lengths::of(&counts)));
                 }
@@ -116,6 +139,44 @@ impl<T: Float> Writer<T> {
         head[0] = tag;
         self.index += 1;
         at + n_bytes
+    }
+
+    /// Writes what a predictor leaves over of the chunk: how, as a tag says it; into how many
+    /// bytes; and which pairs it had, if a code is to be learned from them.
+    fn code(&mut self, body: &mut [u8]) -> Option<(u8, usize, Option<Counts>)> {
+        let (window, left) = (&self.window, &mut self.left);
+        if self.packing == Packing::Fixed {
+            let predictor = run(self.level, Across { window, left });
+            let left = &left[..window.chunk().len().next_multiple_of(BLOCK)];
+            let before = predictor.has_next().then(|| window.across_before(predictor, 0));
+            let n_coded = widths::write(self.kernel, left, before, body)?;
+            return Some((FIXED | predictor.bits(), n_coded, None));
+        }
+        let mut counts = teaches(self.index, self.n_values).then_some([0; PAIRS]);
+        let encoder = self.encoder.as_ref().unwrap_or(Encoder::INITIAL);
+        let encode = Encode { window, left, encoder, counts: &mut counts, body };
+        let (predictor, n_coded) = run(self.level, encode)?;
+        Some((predictor.bits(), n_coded, counts))
+    }
+}
+
+struct Across<'a, B> {
+    window: &'a Window<B>,
+    left: &'a mut [B; CHUNK],
+}
+
+impl<B: Word> Task for Across<'_, B> {
+    type Output = Predictor;
+
+    #[inline(always)]
+    fn run(self) -> Predictor {
+        let n_values = self.window.chunk().len();
+        let predictor = self.window.best(window::width);
+        let (left, padding) = self.left[..n_values.next_multiple_of(BLOCK)].split_at_mut(n_values);
+        self.window.across(predictor, 0, left);
+        // Differences to the one before are 0 there.
+        padding.fill(if predictor.has_next() { left[n_values - 1] } else { B::ZERO });
+        predictor
     }
 }
 
@@ -133,7 +194,7 @@ impl<B: Word> Task for Encode<'_, B> {
     #[inline(always)]
     fn run(self) -> Self::Output {
         let n_values = self.window.chunk().len();
-        let predictor = self.window.best();
+        let predictor = self.window.best(window::entropy);
         let (left, padding) = self.left[..n_values.next_multiple_of(BLOCK)].split_at_mut(n_values);
         self.window.differences(predictor, 0, left);
         padding.fill(B::ZERO);
@@ -145,6 +206,7 @@ impl<B: Word> Task for Encode<'_, B> {
 
 /// Reads chunks in order.
 pub(super) struct Reader<'a, T: Float> {
+    kernel: Kernel<T>,
     level: Level,
     stream: Stream<'a, T>,
     window: Window<T::Bits>,
@@ -155,9 +217,9 @@ pub(super) struct Reader<'a, T: Float> {
 }
 
 impl<'a, T: Float> Reader<'a, T> {
-    pub(super) fn new(stream: Stream<'a, T>, level: Level) -> Self {
+    pub(super) fn new(stream: Stream<'a, T>, (kernel, level): (Kernel<T>, Level)) -> Self {
         let (window, exceptions) = (Window::new(Strides::default()), Exceptions::none());
-        Self { level, stream, window, decoder: None, exceptions, index: 0 }
+        Self { kernel, level, stream, window, decoder: None, exceptions, index: 0 }
     }
 
     /// The codes of the chunk.
@@ -203,15 +265,27 @@ impl<'a, T: Float> Reader<'a, T> {
             self.exceptions.hold(self.window.chunk_mut(), before);
             return Some(());
         }
-        let predictor = Predictor::of_bits(tag & !EXCEPTIONS, self.window.strides())?;
-        let mut counts = teaches(self.index, self.stream.n_values).then_some([0; PAIRS]);
-        let decoder = self.decoder.as_ref().unwrap_or(Decoder::INITIAL);
+        let predictor = tag & !(EXCEPTIONS | FIXED);
+        let predictor = Predictor::of_bits(predictor, self.window.strides())?;
         let window = &mut self.window;
-        let decode = Decode { src, len, predictor, window, decoder, counts: &mut counts };
-        let n_coded = run(self.level, decode)?;
-        if let Some(counts) = counts {
-            Decoder::learn(&mut self.decoder, &counts);
-        }
+        let before = predictor.has_next().then(|| window.across_before(predictor, 0));
+        let n_coded = if tag & FIXED > 0 {
+            widths::read(self.kernel, src, len, before, window.blocks_mut())?
+        } else {
+            let mut counts = teaches(self.index, self.stream.n_values).then_some([0; PAIRS]);
+            let decoder = self.decoder.as_ref().unwrap_or(Decoder::INITIAL);
+            let numbers = window.blocks_mut();
+            let decode = Decode { src, len, decoder, counts: &mut counts, numbers };
+            let n_coded = run(self.level, decode)?;
+            if let Some(counts) = counts {
+                Decoder::learn(&mut self.decoder, &counts);
+            }
+            if let Some(before) = before {
+                widths::add_up(self.kernel, window.blocks_mut(), before)?;
+            }
+            n_coded
+        };
+        run(self.level, Undo { predictor, window });
         let rest = &src[n_coded..len];
         if has_exceptions {
             self.exceptions.read(n_values, rest)
@@ -221,13 +295,26 @@ impl<'a, T: Float> Reader<'a, T> {
     }
 }
 
+struct Undo<'a, B> {
+    predictor: Predictor,
+    window: &'a mut Window<B>,
+}
+
+impl<B: Word> Task for Undo<'_, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.window.undo_across(self.predictor);
+    }
+}
+
 struct Decode<'a, B> {
     src: &'a [u8],
     len: usize,
-    predictor: Predictor,
-    window: &'a mut Window<B>,
     decoder: &'a Decoder,
     counts: &'a mut Option<Counts>,
+    numbers: &'a mut [B],
 }
 
 impl<B: Word> Task for Decode<'_, B> {
@@ -235,9 +322,6 @@ impl<B: Word> Task for Decode<'_, B> {
 
     #[inline(always)]
     fn run(self) -> Option<usize> {
-        let numbers = self.window.blocks_mut();
-        let n_coded = chunk::read(self.src, self.len, self.decoder, self.counts.as_mut(), numbers)?;
-        self.window.undo(self.predictor);
-        Some(n_coded)
+        chunk::read(self.src, self.len, self.decoder, self.counts.as_mut(), self.numbers)
     }
 }

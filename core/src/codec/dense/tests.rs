@@ -1,5 +1,5 @@
-//! What dense must do beside what every codec must: give the values of fz-light in all that can be
-//! done to a payload, whatever the shape, and stand any bytes.
+//! What dense and fz-nd must do beside what every codec must: give the values of fz-light in all
+//! that can be done to a payload, whatever the shape, and stand any bytes.
 
 mod damage;
 
@@ -136,9 +136,12 @@ fn params<T: Float>(bound: f64, shape: &[usize]) -> CodecParams {
     CodecParams::new(Quantum::new::<T>(bound).unwrap()).with_shape(shape)
 }
 
+/// The codecs that are tried.
+const OURS: [CodecId; 2] = [CodecId::Dense, CodecId::FzNd];
+
 /// The codec, and fz-light.
-fn both<T: Float>(params: &CodecParams) -> [AnyCodec<T>; 2] {
-    [CodecId::Dense, CodecId::FzLight].map(|id| id.instance::<T>(params))
+fn both<T: Float>(id: CodecId, params: &CodecParams) -> [AnyCodec<T>; 2] {
+    [id, CodecId::FzLight].map(|id| id.instance::<T>(params))
 }
 
 /// What `write` writes, and what it says of blocks.
@@ -191,7 +194,7 @@ fn assert_same_values<T: Float>(codecs: [&dyn Codec<T>; 2], bytes: [&[u8]; 2], n
     }
 }
 
-fn values_are_those_of_fz_light<T: Float>() {
+fn values_are_those_of_fz_light<T: Float>(id: CodecId) {
     for bound in BOUNDS {
         for Array { name, shape, values } in arrays::<T>(0) {
             let n = values.len();
@@ -199,7 +202,7 @@ fn values_are_those_of_fz_light<T: Float>() {
             let all = [params, params.for_sums_of(100), params.for_averages_of(3)];
             for (i, params) in all.iter().enumerate() {
                 let of = format!("{name}, {bound:e}, {i}");
-                let codecs = both::<T>(params);
+                let codecs = both::<T>(id, params);
                 let codecs = [codecs[0].as_dyn(), codecs[1].as_dyn()];
                 let own = codecs.map(|codec| written(codec, n, |c, dst| c.encode(&values, dst)));
                 assert_eq!(own[0].1, own[1].1, "{of}: exceptions");
@@ -228,8 +231,10 @@ fn values_are_those_of_fz_light<T: Float>() {
 
 #[test]
 fn decoded_values_are_those_of_fz_light_bit_for_bit() {
-    values_are_those_of_fz_light::<f32>();
-    values_are_those_of_fz_light::<f64>();
+    for id in OURS {
+        values_are_those_of_fz_light::<f32>(id);
+        values_are_those_of_fz_light::<f64>(id);
+    }
 }
 
 fn larger<T: Float>(a: T, b: T) -> T {
@@ -237,7 +242,7 @@ fn larger<T: Float>(a: T, b: T) -> T {
 }
 
 /// Folds three arrays of a kind, and holds each step against fz-light and against combining.
-fn reductions_are_those_of_fz_light<T: Float>() {
+fn reductions_are_those_of_fz_light<T: Float>(id: CodecId) {
     let operands = [arrays::<T>(0), arrays::<T>(1), arrays::<T>(2)];
     let larger = larger::<T>;
     let ops = [Op::Sum, Op::Min, Op::Max, Op::Avg, Op::Prod, Op::User(&larger)];
@@ -247,10 +252,11 @@ fn reductions_are_those_of_fz_light<T: Float>() {
         for (bound, op) in [1e-5, 1e-2, 0.0].iter().flat_map(|b| ops.map(|op| (*b, op))) {
             let of = format!("{name}, {bound:e}, {op:?}");
             let params = params::<T>(bound, shape);
-            let codecs = both::<T>(&match op {
+            let parameters = match op {
                 Op::Avg => params.for_averages_of(3),
                 _ => params.for_sums_of(3),
-            });
+            };
+            let codecs = both::<T>(id, &parameters);
             let codecs = [codecs[0].as_dyn(), codecs[1].as_dyn()];
             let mut frames = codecs.map(|codec| encode(codec, values[0]));
             for own in &values[1..] {
@@ -294,14 +300,19 @@ fn reductions_are_those_of_fz_light<T: Float>() {
 
 #[test]
 fn folds_give_the_bytes_of_combining_and_the_values_of_fz_light() {
-    reductions_are_those_of_fz_light::<f32>();
-    reductions_are_those_of_fz_light::<f64>();
+    for id in OURS {
+        reductions_are_those_of_fz_light::<f32>(id);
+        reductions_are_those_of_fz_light::<f64>(id);
+    }
 }
 
 #[test]
 fn frames_of_other_lattices_and_too_many_operands_are_refused_as_by_fz_light() {
     let values = [1.0_f32, 2.0, 3.0];
-    let of = |bound: f64| both::<f32>(&params::<f32>(bound, &[]).for_sums_of(2));
+    let of = |bound: f64| {
+        let params = params::<f32>(bound, &[]).for_sums_of(2);
+        [CodecId::Dense, CodecId::FzNd, CodecId::FzLight].map(|id| id.instance::<f32>(&params))
+    };
     for (ours, theirs) in of(1e-2).iter().zip(of(1e-3)).map(|(a, b)| (*a, b)) {
         let (codec, mut dst) = (ours.as_dyn(), [0; 1000]);
         let other = encode(theirs.as_dyn(), &values);
@@ -331,24 +342,28 @@ fn frames_of_other_lattices_and_too_many_operands_are_refused_as_by_fz_light() {
 #[test]
 fn sums_in_any_order_give_the_same_bytes() {
     let operands: [_; 4] = core::array::from_fn(|i| smooth(SHAPE, i as f64));
-    let codec = CodecId::Dense.instance::<f64>(&params::<f64>(1e-4, &SHAPE).for_sums_of(4));
-    let (codec, n) = (codec.as_dyn(), operands[0].len());
-    let frames = operands.each_ref().map(|values| encode(codec, values));
-    let combine = |a: &[u8], b: &[u8]| {
-        let homomorphic = codec.homomorphic().unwrap();
-        let write = |_: &dyn Codec<f64>, dst: &mut [u8]| homomorphic.combine(&Op::Sum, a, b, dst);
-        written(codec, n, write).0
-    };
-    let fold =
-        |a: &[u8], own: &[f64]| written(codec, n, |codec, dst| codec.fold(&Op::Sum, a, own, dst)).0;
-    let [a, b, c, d] = &frames;
-    let expected = combine(&combine(&combine(a, b), c), d);
-    for order in [[0, 2, 1, 3], [3, 2, 1, 0], [1, 3, 0, 2]] {
-        let [a, b, c, d] = order.map(|i| &frames[i]);
-        assert!(combine(&combine(a, b), &combine(c, d)) == expected);
-        assert!(combine(a, &combine(&combine(d, b), c)) == expected);
-        let [_, b, c, d] = order.map(|i| &operands[i]);
-        assert!(fold(&fold(&fold(a, b), c), d) == expected);
+    for id in OURS {
+        let codec = id.instance::<f64>(&params::<f64>(1e-4, &SHAPE).for_sums_of(4));
+        let (codec, n) = (codec.as_dyn(), operands[0].len());
+        let frames = operands.each_ref().map(|values| encode(codec, values));
+        let combine = |a: &[u8], b: &[u8]| {
+            let homomorphic = codec.homomorphic().unwrap();
+            let write =
+                |_: &dyn Codec<f64>, dst: &mut [u8]| homomorphic.combine(&Op::Sum, a, b, dst);
+            written(codec, n, write).0
+        };
+        let fold = |a: &[u8], own: &[f64]| {
+            written(codec, n, |codec, dst| codec.fold(&Op::Sum, a, own, dst)).0
+        };
+        let [a, b, c, d] = &frames;
+        let expected = combine(&combine(&combine(a, b), c), d);
+        for order in [[0, 2, 1, 3], [3, 2, 1, 0], [1, 3, 0, 2]] {
+            let [a, b, c, d] = order.map(|i| &frames[i]);
+            assert!(combine(&combine(a, b), &combine(c, d)) == expected);
+            assert!(combine(a, &combine(&combine(d, b), c)) == expected);
+            let [_, b, c, d] = order.map(|i| &operands[i]);
+            assert!(fold(&fold(&fold(a, b), c), d) == expected);
+        }
     }
 }
 
@@ -357,13 +372,20 @@ fn payloads_of_other_shapes_are_combined_to_the_same_values() {
     let operands = [arrays::<f32>(0), arrays::<f32>(1)].map(|mut arrays| arrays.swap_remove(6));
     assert_eq!(operands[0].name, "dotted");
     let n = operands[0].values.len();
+    // Either codec reads what the other wrote.
     let codec = |shape: &[usize]| {
-        CodecId::Dense.instance::<f32>(&params::<f32>(1e-3, shape).for_sums_of(2))
+        let id = if shape.len() == 3 { CodecId::Dense } else { CodecId::FzNd };
+        id.instance::<f32>(&params::<f32>(1e-3, shape).for_sums_of(2))
     };
     let mut found: Vec<Vec<u32>> = Vec::new();
-    for shapes in [[&SHAPE[..], &SHAPE[..]], [&SHAPE, &[]], [&[], &[100, 30, 4]]] {
+    for shapes in [
+        [&SHAPE[..], &SHAPE[..]],
+        [&SHAPE, &[]],
+        [&[], &[100, 30, 4]],
+        [&[185, 61], &[2, 150, 30, 4]],
+    ] {
         let [a, b] = [0, 1].map(|i| encode(codec(shapes[i]).as_dyn(), &operands[i].values));
-        for shape in [&SHAPE[..], &[], &[7, 7, 7]] {
+        for shape in [&SHAPE[..], &[], &[7, 7, 7], &[185, 61]] {
             let codec = codec(shape);
             let codec = codec.as_dyn();
             let homomorphic = codec.homomorphic().unwrap();
@@ -374,13 +396,13 @@ fn payloads_of_other_shapes_are_combined_to_the_same_values() {
     assert!(found.iter().all(|values| *values == found[0]));
 }
 
-fn levels_agree<T: Float>() {
+fn levels_agree<T: Float>(id: CodecId) {
     for bound in [1e-6, 1e-2] {
         for Array { name, shape, values } in arrays::<T>(0) {
             let n = values.len();
             let found = Level::available().map(|level| {
                 let params = params::<T>(bound, &shape).for_sums_of(2).at(level);
-                let codec = CodecId::Dense.instance::<T>(&params);
+                let codec = id.instance::<T>(&params);
                 let codec = codec.as_dyn();
                 let one = encode(codec, &values);
                 let two = written(codec, n, |codec, dst| codec.fold(&Op::Sum, &one, &values, dst));
@@ -395,8 +417,10 @@ fn levels_agree<T: Float>() {
 
 #[test]
 fn every_level_gives_the_same_bytes_of_shapes() {
-    levels_agree::<f32>();
-    levels_agree::<f64>();
+    for id in OURS {
+        levels_agree::<f32>(id);
+        levels_agree::<f64>(id);
+    }
 }
 
 #[test]
@@ -408,6 +432,8 @@ fn shapes_save_bytes() {
     };
     let (with, without) = (n_bytes(CodecId::Dense, &shape), n_bytes(CodecId::Dense, &[]));
     let fz_light = n_bytes(CodecId::FzLight, &[]);
+    let fz_nd = n_bytes(CodecId::FzNd, &shape);
+    assert!(4 * fz_nd < 3 * fz_light, "{fz_nd} bytes by fz-nd, {fz_light} by fz-light");
     assert!(5 * with < 4 * without, "{with} bytes, {without} without a shape");
     assert!(10 * without < 9 * fz_light, "{without} bytes, {fz_light} by fz-light");
 }
@@ -420,20 +446,20 @@ fn strides_that_make_no_sense_are_harmless() {
     let planes = rows.into_iter().chain([u32::MAX - 1, u32::MAX - 2, u32::MAX - most]);
     for (row, plane) in planes.flat_map(|plane| rows.map(|row| (row, plane))) {
         let params = params::<f32>(1e-3, &[]).with_strides([row, plane]);
-        let [dense, fz_light] = both::<f32>(&params);
-        let bytes = [&dense, &fz_light].map(|codec| encode(codec.as_dyn(), &values));
-        let [ours, theirs] = [(&dense, &bytes[0]), (&fz_light, &bytes[1])]
-            .map(|(codec, bytes)| decode(codec.as_dyn(), bytes, values.len(), 1));
-        assert!(ours == theirs, "{row}, {plane}");
+        let [dense, nd, fz_light] = [CodecId::Dense, CodecId::FzNd, CodecId::FzLight].map(|id| {
+            let codec = id.instance::<f32>(&params);
+            decode(codec.as_dyn(), &encode(codec.as_dyn(), &values), values.len(), 1)
+        });
+        assert!(dense == fz_light && nd == fz_light, "{row}, {plane}");
     }
 }
 
 /// Sums as large as codes can be, of which differences wrap around.
-fn largest_sums_wrap_around<T: Float>(doublings: u32) {
+fn largest_sums_wrap_around<T: Float>(id: CodecId, doublings: u32) {
     let n = CHUNK + 300;
     let quantum = Quantum::new::<T>(0.5).unwrap();
     let params = CodecParams::new(quantum).for_sums_of(1 << doublings).with_shape(&[40, 10, 11]);
-    let codecs = both::<T>(&params);
+    let codecs = both::<T>(id, &params);
     let codecs = [codecs[0].as_dyn(), codecs[1].as_dyn()];
     let room = libm::ldexp(1.0, <T as OnLattice>::Bits::BITS as i32 - 2 - doublings as i32);
     let largest = quantum.step() * T::MAX_CODE.min(room);
@@ -461,10 +487,12 @@ fn largest_sums_wrap_around<T: Float>(doublings: u32) {
 
 #[test]
 fn sums_of_the_largest_codes_are_exact() {
-    largest_sums_wrap_around::<f32>(8);
-    largest_sums_wrap_around::<f32>(12);
-    largest_sums_wrap_around::<f64>(11);
-    largest_sums_wrap_around::<f64>(14);
+    for id in OURS {
+        largest_sums_wrap_around::<f32>(id, 8);
+        largest_sums_wrap_around::<f32>(id, 12);
+        largest_sums_wrap_around::<f64>(id, 11);
+        largest_sums_wrap_around::<f64>(id, 14);
+    }
 }
 
 /// Numbers of all lengths come back, by a code that others have taught.
@@ -523,8 +551,8 @@ fn what_cannot_be_compressed_takes_no_more_than_is_said() {
         let mut random = Random(1);
         for n in [1, 31, 33, 1000, CHUNK, CHUNK + 1, 3 * CHUNK + 100] {
             let values: Vec<T> = (0..n).map(|_| make(&mut random)).collect();
-            for bound in BOUNDS {
-                let codec = CodecId::Dense.instance::<T>(&params::<T>(bound, &[n / 4, 2, 2]));
+            for (bound, id) in BOUNDS.into_iter().flat_map(|bound| OURS.map(|id| (bound, id))) {
+                let codec = id.instance::<T>(&params::<T>(bound, &[n / 4, 2, 2]));
                 let codec = codec.as_dyn();
                 let most = codec.max_encoded_len(n).unwrap();
                 // A longer destination changes nothing.

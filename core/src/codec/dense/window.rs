@@ -60,25 +60,31 @@ impl Predictor {
         (bits < 8 && is_there).then_some(Self(bits))
     }
 
-    /// The codes that a difference is made of beside the value's own: how far before it, and
-    /// whether they are added.
-    fn terms(self, strides: Strides) -> impl Iterator<Item = (usize, bool)> {
-        (1..8_u8).filter(move |term| term & !self.0 == 0).map(move |term| {
-            let next = usize::from(term & Self::NEXT);
-            let row = usize::from(term >> 1 & 1) * usize::from(strides.row);
-            let plane = usize::from(term >> 2) * usize::from(strides.plane);
-            (next + row + plane, term.count_ones() % 2 == 0)
-        })
+    /// Whether the code before is among them.
+    pub(super) const fn has_next(self) -> bool {
+        self.0 & Self::NEXT > 0
     }
 
-    /// How many values are sure not to be predicted from each other but by the one before.
-    fn batch(self, strides: Strides) -> usize {
+    /// How far before a value the codes in other rows and planes are that it is predicted from:
+    /// those of the last dimension alone are the first, and the last is taken back.
+    fn others(self, strides: Strides) -> Others {
+        let (row, plane) = (usize::from(strides.row), usize::from(strides.plane));
         match (self.0 & Self::ROW > 0, self.0 & Self::PLANE > 0) {
-            (true, _) => strides.row.into(),
-            (false, true) => strides.plane.into(),
-            (false, false) => CHUNK,
+            (false, false) => Others::None,
+            (true, false) => Others::One(row),
+            (false, true) => Others::One(plane),
+            (true, true) => Others::Three(row, plane),
         }
     }
+}
+
+/// Distances to codes in other rows and planes.
+#[derive(Clone, Copy)]
+enum Others {
+    None,
+    One(usize),
+    /// And that in both.
+    Three(usize, usize),
 }
 
 /// Codes in order, of which the last are a chunk's.
@@ -142,86 +148,174 @@ impl<B: Word> Window<B> {
         self.codes[self.start - 1]
     }
 
-    /// The predictor that leaves the least over of a sample: one block in eight.
+    /// The predictor that leaves the least over of a sample, one block in eight: of which what
+    /// `weigh` says of each block, together, is the least.
     #[inline(always)]
-    pub(super) fn best(&self) -> Predictor {
-        let mut best = (Predictor::ALL[0], u64::MAX);
-        for predictor in Predictor::ALL {
-            if Predictor::of_bits(predictor.0, self.strides).is_none() {
-                continue;
-            }
-            let mut cost = 0;
-            let step = BLOCK * (self.len / (16 * BLOCK)).clamp(1, 8);
+    pub(super) fn best(&self, weigh: impl Fn(&[B]) -> u64) -> Predictor {
+        let mut costs = [u64::MAX; 8];
+        let step = BLOCK * (self.len / (16 * BLOCK)).clamp(1, 8);
+        for across in (0..8).step_by(2).filter_map(|bits| Predictor::of_bits(bits, self.strides)) {
+            let with_next = Predictor(across.0 | Predictor::NEXT);
+            let mut cost = [0; 2];
             for from in (0..self.len).step_by(step) {
-                let len = BLOCK.min(self.len - from);
-                let mut left = [B::ZERO; BLOCK];
-                let left = &mut left[..len];
-                self.differences(predictor, from, left);
-                let magnitudes = left.iter().map(|&code| magnitude(code).to_u64());
-                let sum = magnitudes.fold(8, u64::wrapping_add);
-                // Bits grow as the logarithm, of which a float's bits are a fair picture.
-                cost += u64::from((sum as f32).to_bits());
+                let n = BLOCK.min(self.len - from);
+                if n == BLOCK {
+                    let (left, next) = self.block(across, from);
+                    cost[0] += weigh(&left);
+                    cost[1] += weigh(&next);
+                } else {
+                    let left = &mut [B::ZERO; BLOCK][..n];
+                    self.differences(across, from, left);
+                    cost[0] += weigh(left);
+                    self.differences(with_next, from, left);
+                    cost[1] += weigh(left);
+                }
             }
-            if cost < best.1 {
-                best = (predictor, cost);
+            costs[usize::from(across.0)] = cost[0];
+            costs[usize::from(with_next.0)] = cost[1];
+        }
+        // The first of the least.
+        let cost = |predictor: &Predictor| costs[usize::from(predictor.0)];
+        Predictor::ALL.into_iter().min_by_key(cost).unwrap_or(Predictor::ALL[0])
+    }
+
+    /// What neighbours in other rows and planes leave over of the chunk's codes from `from` on: all
+    /// of a predictor but the difference to the one before.
+    #[inline(always)]
+    pub(super) fn across(&self, predictor: Predictor, from: usize, out: &mut [B]) {
+        self.across_at(predictor, self.start + from, out);
+    }
+
+    #[inline(always)]
+    fn across_at(&self, predictor: Predictor, at: usize, out: &mut [B]) {
+        let len = out.len();
+        let codes = &self.codes[at..at + len];
+        match predictor.others(self.strides) {
+            Others::None => out.copy_from_slice(codes),
+            Others::One(distance) => {
+                let other = &self.codes[at - distance..][..len];
+                for i in 0..len {
+                    out[i] = codes[i].minus(other[i]);
+                }
+            }
+            Others::Three(row, plane) => {
+                let in_row = &self.codes[at - row..][..len];
+                let in_plane = &self.codes[at - plane..][..len];
+                let in_both = &self.codes[at - row - plane..][..len];
+                for i in 0..len {
+                    out[i] = codes[i].minus(in_row[i]).minus(in_plane[i]).plus(in_both[i]);
+                }
             }
         }
-        best.0
+    }
+
+    /// The same of a block, and the difference of each to the one before.
+    ///
+    /// The latter is taken apart, as vectors that were just written are slow to read one place
+    /// further.
+    #[inline(always)]
+    fn block(&self, predictor: Predictor, from: usize) -> ([B; BLOCK], [B; BLOCK]) {
+        let mut left = [[B::ZERO; BLOCK]; 2];
+        for (i, left) in left.iter_mut().enumerate() {
+            self.across_at(predictor, self.start + from - i, left);
+        }
+        let [left, before] = left;
+        (left, core::array::from_fn(|i| left[i].minus(before[i])))
     }
 
     /// What the predictor leaves over of the chunk's codes from `from` on.
     #[inline(always)]
     pub(super) fn differences(&self, predictor: Predictor, from: usize, out: &mut [B]) {
-        let (at, len) = (self.start + from, out.len());
-        out.copy_from_slice(&self.codes[at..at + len]);
-        for (before, is_added) in predictor.terms(self.strides) {
-            combine(out, &self.codes[at - before..][..len], is_added);
+        if !predictor.has_next() {
+            return self.across(predictor, from, out);
+        }
+        let (blocks, rest) = out.as_chunks_mut::<BLOCK>();
+        for (i, block) in blocks.iter_mut().enumerate() {
+            *block = self.block(predictor, from + i * BLOCK).1;
+        }
+        let from = from + blocks.len() * BLOCK;
+        let before = &mut [B::ZERO; BLOCK][..rest.len()];
+        self.across(predictor, from, rest);
+        self.across_at(predictor, self.start + from - 1, before);
+        for (code, before) in rest.iter_mut().zip(before) {
+            *code = code.minus(*before);
         }
     }
 
-    /// Makes the chunk's codes of what the predictor left over, which stands in their place.
+    /// The same of the code before.
     #[inline(always)]
-    pub(super) fn undo(&mut self, predictor: Predictor) {
-        let batch = predictor.batch(self.strides);
-        let has_next = predictor.0 & Predictor::NEXT > 0;
-        let end = self.start + self.len;
-        for at in (self.start..end).step_by(batch) {
+    pub(super) fn across_before(&self, predictor: Predictor, from: usize) -> B {
+        let at = self.start + from - 1;
+        match predictor.others(self.strides) {
+            Others::None => self.codes[at],
+            Others::One(distance) => self.codes[at].minus(self.codes[at - distance]),
+            Others::Three(row, plane) => {
+                let other = self.codes[at - row].plus(self.codes[at - plane]);
+                self.codes[at].plus(self.codes[at - row - plane]).minus(other)
+            }
+        }
+    }
+
+    /// Inverse of [`across`](Self::across) on the whole chunk, in place.
+    #[inline(always)]
+    pub(super) fn undo_across(&mut self, predictor: Predictor) {
+        let (start, end) = (self.start, self.start + self.len);
+        // So many codes are sure not to be predicted from each other.
+        let batch = match predictor.others(self.strides) {
+            Others::None => return,
+            Others::One(distance) | Others::Three(distance, _) => distance,
+        };
+        for at in (start..end).step_by(batch) {
             let (before, codes) = self.codes[..end].split_at_mut(at);
             let len = batch.min(codes.len());
             let codes = &mut codes[..len];
-            for (distance, is_added) in predictor.terms(self.strides) {
-                if distance > 1 {
-                    combine(codes, &before[at - distance..][..len], !is_added);
+            match predictor.others(self.strides) {
+                Others::None => {}
+                Others::One(distance) => {
+                    let other = &before[at - distance..][..len];
+                    for i in 0..len {
+                        codes[i] = codes[i].plus(other[i]);
+                    }
                 }
-            }
-            if has_next {
-                let mut last = before[at - 1];
-                for code in codes {
-                    last = last.plus(*code);
-                    *code = last;
+                Others::Three(row, plane) => {
+                    let in_row = &before[at - row..][..len];
+                    let in_plane = &before[at - plane..][..len];
+                    let in_both = &before[at - row - plane..][..len];
+                    for i in 0..len {
+                        codes[i] = codes[i].plus(in_row[i]).plus(in_plane[i]).minus(in_both[i]);
+                    }
                 }
             }
         }
     }
+}
+
+/// What codes of the entropy's length take, on a scale of its own.
+#[inline(always)]
+pub(super) fn entropy<B: Word>(left: &[B]) -> u64 {
+    let magnitudes = left.iter().map(|&code| magnitude(code).to_u64());
+    let sum = magnitudes.fold(8, u64::wrapping_add);
+    // Bits grow as the logarithm, of which a float's bits are a fair picture.
+    u64::from((sum as f32).to_bits())
+}
+
+/// What all take in as many bits as the largest.
+#[inline(always)]
+pub(super) fn width<B: Word>(left: &[B]) -> u64 {
+    // Zig-zag numbers.
+    let all = left.iter().fold(B::ZERO, |all, &code| all | ((code << 1) ^ sign_of(code)));
+    u64::from(B::BITS - all.leading_zeros())
+}
+
+/// All bits of a negative code.
+#[inline(always)]
+fn sign_of<B: Word>(code: B) -> B {
+    B::ZERO.minus(code >> (B::BITS - 1))
 }
 
 /// |code|, as a number without sign.
 #[inline(always)]
 pub(super) fn magnitude<B: Word>(code: B) -> B {
-    let sign = B::ZERO.minus(code >> (B::BITS - 1));
+    let sign = sign_of(code);
     (code ^ sign).minus(sign)
-}
-
-/// acc ± others.
-#[inline(always)]
-fn combine<B: Word>(acc: &mut [B], others: &[B], is_added: bool) {
-    if is_added {
-        for (acc, other) in acc.iter_mut().zip(others) {
-            *acc = acc.plus(*other);
-        }
-    } else {
-        for (acc, other) in acc.iter_mut().zip(others) {
-            *acc = acc.minus(*other);
-        }
-    }
 }

@@ -357,10 +357,10 @@ fn zfp_rate() {
 }
 
 /// The chunks of values that are their codes (the step is 1), at every level.
-fn dense<T: Float>(shape: &[usize], values: &[T]) -> Vec<u8> {
+fn predicted<T: Float>(id: CodecId, shape: &[usize], values: &[T]) -> Vec<u8> {
     let params = CodecParams::new(Quantum::new::<T>(32.0 / 63.0).unwrap()).with_shape(shape);
     let mut all = Level::available().map(|level| {
-        let codec = CodecId::Dense.instance::<T>(&params.at(level));
+        let codec = id.instance::<T>(&params.at(level));
         let bytes = encode(codec.as_dyn(), values);
         assert_eq!(bytes[8..16], 1_f64.to_le_bytes());
         assert_eq!(bits(&decode(codec.as_dyn(), &bytes, values.len())), bits(values));
@@ -381,36 +381,50 @@ fn unspaced(hex: &str) -> String {
 }
 
 #[test]
-fn dense_in_short() {
+fn predicted_in_short() {
+    let check = |bytes: [Vec<u8>; 2], expected: [&str; 2]| {
+        assert_eq!(bytes.map(|bytes| hex(&bytes)), expected.map(unspaced));
+    };
+    fn both<T: Float>(shape: &[usize], values: &[T]) -> [Vec<u8>; 2] {
+        [CodecId::Dense, CodecId::FzNd].map(|id| predicted(id, shape, values))
+    }
     let small: Vec<f32> = (0..40_i16)
         .map(|i| f32::from(i * i / 5 - 3 * (i % 3) + if i == 17 { 300 } else { 0 }))
         .collect();
-    let expected =
-        "01000000 00000000 00080004 00050004 00170b58 f5777028 99a24b7b d96dedf8 8f101ad0
+    let dense = "01000000 00000000 00080004 00050004 00170b58 f5777028 99a24b7b d96dedf8 8f101ad0
          ffffff00 e85ffee2 6ffe0302 120000af 6e0b0000 248e0300 0c0b0303 04";
-    assert_eq!(hex(&dense(&[], &small)), unspaced(expected));
+    let fz_nd = "21000000 00000000 002b1b00 14508003 01040041 00005020 80001410 60000606 78d9a302
+         0a70a000 032038e0 00081048 40820492 6959a885 b1000000 00000000 00000000 00000000
+         000000";
+    check(both(&[], &small), [dense, fz_nd]);
 
     let rows: Vec<f32> = (0..63_i16)
         .map(|i| (i % 9, i / 9, i % 3))
         .map(|(x, y, more)| f32::from(6 * x * x - 40 * x * y + more))
         .collect();
-    let expected =
-        "03000000 00090000 00060007 00070007 001f00e0 39f3cb05 bebb87e3 388ee338 0ee2388e
+    let dense = "03000000 00090000 00060007 00070007 001f00e0 39f3cb05 bebb87e3 388ee338 0ee2388e
          e3388e83 388ee338 8ee3208e e3388ee3 3888e338 8ee3380e e2388ee3 388e8380 e3f8fe41
          1f2ffabe effbd77c fe41dff7 7dff20fe 35dff77d 9f01";
-    assert_eq!(hex(&dense(&[7, 9], &rows)), unspaced(expected));
+    let fz_nd = "23000000 00090000 002b0000 3860020e 56b80188 27b60cfc c4134f3c f1c4134f 3c01e813
+         4f3cf1c4 134f3cf1 04a04f3c f1c4134f 3cf1c413 803ef1c4 134f3cf1 c4134f00 fac4134f
+         3cf1c413 4f3c01e8 134f3cf1 c4134f3c f10400";
+    check(both(&[7, 9], &rows), [dense, fz_nd]);
 
     let wide: Vec<f64> = (0..32_i32)
         .map(f64::from)
         .map(|i| i * i * i * i * 1_234_567.0 + i % 7.0 * 99_991.0)
         .collect();
-    let expected =
-        "01000000 00000000 00000000 00020002 00040005 00930000 0000f4e8 a2002020 064700bd
+    let dense = "01000000 00000000 00000000 00020002 00040005 00930000 0000f4e8 a2002020 064700bd
          fd930908 ce22ce40 975f940d c24987c5 b0a5da28 8a70eebb 7cf48329 ab258859 443ffd57
          09ab0aec 31085c87 6de81fbf 3d9d54db 5d544df0 d0e73e49 f046975b 09b0b0b2 8a3c2415
          92063a67 7fc8e6ea a3f4c27e 8bbbdd71 744d2330 ecb0edf2 b1b65327 985fa0c4 7d022acf
          f2d5acb6 3ee784f3 4f4323b7 1ac6a5ba 31940000 00008ee3 54008d85 131f00";
-    assert_eq!(hex(&dense(&[], &wide)), unspaced(expected));
+    let fz_nd = "21000000 00000000 00000000 009f0000 0000001e 5d140000 400c8e00 80b77f32 01009c45
+         9c01e0f2 8bb20180 930e8b01 b4541b45 01e0dc77 f9007e30 65b50010 b3887e80 ff2a6155
+         00d86310 38e0b00d fd23787b 3aa916b8 8baa090e a0cf7d92 08dee872 2b056061 65158387
+         a442d201 74cefe10 d15c7d94 9e80fd16 775b388e ae693460 d861db1d 3ed676ea 1030bf40
+         89894f40 e559e5ab 596dfde2 9c70fea9 81466e35 ecb85437 8682";
+    check(both(&[], &wide), [dense, fz_nd]);
 
     let exceptions: Vec<f32> = (0..100_u16)
         .map(|i| match i {
@@ -421,23 +435,26 @@ fn dense_in_short() {
             _ => f32::from(1000 + i / 4),
         })
         .collect();
-    let expected =
-        "09e80300 00000000 00060005 00050005 001a00e1 16080400 04028100 00041081 00000402
+    let dense = "09e80300 00000000 00060005 00050005 001a00e1 16080400 04028100 00041081 00000402
          81000002 07020720 003000aa aaaaaa20 00100000 0080ff00 00c07f01 000000ca f2497102
          00000000 00c07f";
-    assert_eq!(hex(&dense(&[], &exceptions)), unspaced(expected));
+    let fz_nd = "29e80300 00000000 0019b858 00000202 02022002 02120020 00000200 20000002 00200000
+         02002000 00020000 00000000 00070207 20003000 aaaaaaaa 20001000 000080ff 0000c07f
+         01000000 caf24971 02000000 0000c07f";
+    check(both(&[], &exceptions), [dense, fz_nd]);
 
     let plain = [7.0_f32, -100_000.0, 3.0, 2.0];
     let expected = "10070000 00000000 00070000 006079fe ff030000 00020000 00";
-    assert_eq!(hex(&dense(&[], &plain)), unspaced(expected));
+    check(both(&[], &plain), [expected; 2]);
     let plain = [f32::NAN, -100_000.0, 1e30, 2.0];
     let expected = "186079fe ff000000 000000c0 7f6079fe ffcaf249 71020000 0005";
-    assert_eq!(hex(&dense(&[], &plain)), unspaced(expected));
+    check(both(&[], &plain), [expected; 2]);
 }
 
-/// Chunks of three dimensions, by three codes of pairs: how many bytes, and their FNV-1a.
+/// Chunks of three dimensions, by three codes of pairs or in blocks: how many bytes, and their
+/// FNV-1a.
 #[test]
-fn dense_at_length() {
+fn predicted_at_length() {
     let [rows, columns] = [50, 80];
     let value = |i: i64| {
         let (z, y, x) = (i / (rows * columns), i / columns % rows, i % columns);
@@ -457,8 +474,13 @@ fn dense_at_length() {
         })
     };
     let shape = [6, rows as usize, columns as usize];
-    let bytes = dense(&shape, &of(1.0).map(|x| x as f32).collect::<Vec<_>>());
-    assert_eq!((bytes.len(), digest(&bytes)), (18_116, 0x897a_06bd_93fb_b21d));
-    let bytes = dense(&shape, &of(1000.0).collect::<Vec<_>>());
-    assert_eq!((bytes.len(), digest(&bytes)), (38_296, 0x0470_ab96_310f_7a63));
+    let (short, long) = (of(1.0).map(|x| x as f32), of(1000.0));
+    let (short, long) = (short.collect::<Vec<_>>(), long.collect::<Vec<_>>());
+    for (id, expected) in [
+        (CodecId::Dense, [(18_116, 0x897a_06bd_93fb_b21d), (38_296, 0x0470_ab96_310f_7a63)]),
+        (CodecId::FzNd, [(18_304, 0xf92a_730e_d2e1_0786), (38_817, 0xb868_b1db_bd2e_5d5a)]),
+    ] {
+        let found = [predicted(id, &shape, &short), predicted(id, &shape, &long)];
+        assert_eq!(found.map(|bytes| (bytes.len(), digest(&bytes))), expected);
+    }
 }
