@@ -26,6 +26,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use foldwire::{Bound, Preset};
 
+use crate::codec::ShapeArg;
 use crate::coding::Coding;
 use crate::plot::PlotFile;
 use crate::values::{Dims, LinkRate};
@@ -256,6 +257,8 @@ Examples:
       Bounds of other kinds; stdout holds one JSON object.
   foldwire codec --field u.npy --bound rel:1e-3 --codec all --threads 1,2
       Every codec there is, on one thread and on two.
+  foldwire codec --field u.npy --bound rel:1e-3 --codec dense,fz-nd --shape find
+      As programs do it that tell no shape: rows and planes are looked for in the values.
   foldwire codec --field u.npy --codec all --plot u.svg
       Rate and distortion of every codec, over bounds from 1e-1 to 1e-6 of the range and over settings; nothing is timed.
 
@@ -284,6 +287,11 @@ pub struct CodecArgs {
     #[arg(long, value_name = "NAME[:N]|all", default_value = "fz-light", num_args = 1..)]
     #[arg(value_delimiter = ',', value_parser = crate::coding::codings)]
     pub codec: Vec<Vec<Coding>>,
+
+    /// Shape that codecs are told of which predict values from other rows (dense, fz-nd): that of
+    /// the file, one to be found in the values, none, or these dimensions
+    #[arg(long, value_name = "file|find|none|DIMS", default_value = "file")]
+    pub shape: ShapeArg,
 
     /// Numbers of threads that the codec may use
     #[arg(long, value_name = "N", default_value = "1", num_args = 1.., value_delimiter = ',')]

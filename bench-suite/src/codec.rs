@@ -11,6 +11,9 @@ mod curve;
 mod measure;
 mod plot;
 mod report;
+mod shape;
+
+pub use shape::ShapeArg;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -88,7 +91,7 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
             if args.plot.is_some() {
                 let n_points = curve::n_points(values, &way.codings);
                 progress.inc_length(n_points as u64);
-                points.extend(curve::of_field(field, values, &way.codings, &mut bench, &progress)?);
+                points.extend(curve::of_field(field, values, args, &way.codings, &mut bench, &progress)?);
             }
         });
     }
@@ -241,7 +244,7 @@ fn measure_field<T: Float + Into<f64>>(
                     }
                     let params = |quantum| {
                         let params = CodecParams::new(quantum).at(level).on(threads);
-                        params.with_shape(field.dims.sizes())
+                        args.shape.tell(params, &field.dims, values)
                     };
                     rows.push(Row {
                         field: field.name.clone(),

@@ -42,6 +42,10 @@ use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::time::Duration;
 use table::{borrowed, each_collective, starts};
 
+/// Of so many own values on the strides of an array are looked for whose shape is not told: below,
+/// that takes longer than it saves.
+const FINDS_FROM: usize = 1 << 18;
+
 /// What a communicator's calls have in common.
 ///
 /// More fields may come. Start from [`Config::default`], and change it by methods or by fields.
@@ -410,7 +414,7 @@ impl<X: Transport> Communicator<X> {
         let call = call.by(schedule);
         let terms = Terms { schedule, call, op, plan, dtype: T::DTYPE, lanes, shares, window };
         // So does a bad frame size.
-        let probe = self.codec::<T>(&terms, Quantum::LOSSLESS);
+        let probe = self.codec::<T>(&terms, Quantum::LOSSLESS, &[]);
         max_segment(probe.as_dyn(), self.transport.frame_capacity(), schedule.min_run(call))?;
         self.use_lanes()?;
         Ok(terms)
@@ -421,7 +425,8 @@ impl<X: Transport> Communicator<X> {
     #[cfg(feature = "alloc")]
     pub(crate) fn most_bytes<T: Element>(&self, terms: &Terms<'_>) -> Option<usize> {
         let count = terms.shares.count();
-        let encoded = self.codec::<T>(terms, Quantum::LOSSLESS).as_dyn().max_encoded_len(count)?;
+        let encoded =
+            self.codec::<T>(terms, Quantum::LOSSLESS, &[]).as_dyn().max_encoded_len(count)?;
         Some(encoded.max(count.checked_mul(T::BYTES)?))
     }
 
@@ -443,17 +448,21 @@ impl<X: Transport> Communicator<X> {
         Ok(())
     }
 
-    fn codec<T: Element>(&self, terms: &Terms<'_>, quantum: Quantum) -> AnyCodec<T> {
+    /// The codec of a call in which the rank has these values.
+    fn codec<T: Element>(&self, terms: &Terms<'_>, quantum: Quantum, own: &[T]) -> AnyCodec<T> {
         let max_operands = self.size().min(u32::MAX as usize) as u32;
         let params = CodecParams::new(quantum)
             .with_setting(terms.plan.setting)
             .with_strides(terms.plan.strides)
             .at(self.config.level)
             .on(self.config.threads);
-        terms.plan.codec.instance(&match terms.op {
+        let params = match terms.op {
             OpCode::Avg => params.for_averages_of(max_operands),
             _ => params.for_sums_of(max_operands),
-        })
+        };
+        let codec = terms.plan.codec;
+        let finds = codec.takes_shape() && terms.plan.strides == [0; 2] && own.len() >= FINDS_FROM;
+        codec.instance(&if finds { T::with_shape_of(own, params) } else { params })
     }
 
     fn network(&self) -> Network {

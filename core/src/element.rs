@@ -189,6 +189,11 @@ pub(crate) mod sealed {
         where
             Self: Sized;
 
+        /// Parameters of codecs of arrays like this one.
+        fn with_shape_of(values: &[Self], params: CodecParams) -> CodecParams
+        where
+            Self: Sized;
+
         fn codec(id: CodecId, params: &CodecParams) -> Self::Codecs;
         /// The raw codec whose operands enter by this weight.
         fn raw(weight: Self) -> Self::Codecs;
@@ -351,6 +356,13 @@ macro_rules! float_value {
                 sampled: bool,
             ) -> [f64; $crate::collective::EXTENT_VALUES] {
                 $crate::collective::survey::look(values, level, sampled)
+            }
+
+            fn with_shape_of(
+                values: &[Self],
+                params: $crate::codec::CodecParams,
+            ) -> $crate::codec::CodecParams {
+                params.with_shape_of(values)
             }
 
             fn codec(

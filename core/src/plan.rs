@@ -225,8 +225,9 @@ impl Plan {
     }
 
     /// The same for an array of this shape, slowest dimension first, as `[8, 110, 64, 128]`. Codecs
-    /// that predict values from more than the one before ([`CodecId::Dense`]) look along its last
-    /// three dimensions. It changes no value. Ranks may differ in it, but of an automatic plan
+    /// that predict values from more than the one before ([`CodecId::takes_shape`]) look along its
+    /// last three dimensions. It changes no value. Without it, a rank that has 2¹⁸ values or more
+    /// looks for rows and planes in them, which takes 0.1 ms or 0.2. Ranks may differ in it, but of an automatic plan
     /// ([`auto`](Plan::auto)) either all or none must know a shape, as the codec may hang on that.
     ///
     /// # Examples

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::measure::Bench;
 use super::report;
+use crate::cli::CodecArgs;
 use crate::coding::Coding;
 use crate::field::Field;
 
@@ -88,6 +89,7 @@ pub(super) fn n_points<T: Float>(_values: &[T], codings: &[Coding]) -> usize {
 pub(super) fn of_field<T: Float + Into<f64>>(
     field: &Field,
     values: &[T],
+    args: &CodecArgs,
     codings: &[Coding],
     bench: &mut Bench<'_, T>,
     progress: &ProgressBar,
@@ -97,7 +99,7 @@ pub(super) fn of_field<T: Float + Into<f64>>(
     for &codec in codings.iter().filter(|coding| coding.is_for(T::DTYPE)) {
         for Way { coding, bound, setting } in ways::<T>(codec) {
             let absolute = bound.map_or(Ok(1.0), |bound| bound.absolute(extent))?;
-            let params = |quantum| CodecParams::new(quantum).with_shape(field.dims.sizes());
+            let params = |quantum| args.shape.tell(CodecParams::new(quantum), &field.dims, values);
             let measured = bench.check_only(coding, absolute, params)?;
             points.push(Point {
                 field: field.name.clone(),

@@ -16,6 +16,7 @@
 
 mod chunk;
 mod codes;
+mod find;
 mod huffman;
 mod stream;
 mod widths;
@@ -31,6 +32,7 @@ use crate::kernel::at_level::{Task, run};
 use crate::kernel::{CHUNK, Lattice, Level, Scale};
 use crate::op::{LatticeOp, Op};
 use codes::{Exceptions, dequantise, quantise};
+pub(crate) use find::find;
 use stream::{Packing, Reader, Writer};
 pub(crate) use window::Strides;
 

@@ -73,6 +73,14 @@ impl CodecParams {
         self.with_strides(strides(shape))
     }
 
+    /// Of arrays, or parts of arrays, of a shape that is looked for in these values.
+    #[must_use]
+    pub fn with_shape_of<T: Float>(self, values: &[T]) -> Self {
+        let step = self.quantum.of_type::<T>().step();
+        let strides = super::dense::find(values, step, self.level);
+        self.with_strides([strides.row.into(), strides.plane.into()])
+    }
+
     pub(crate) const fn with_strides(self, strides: [u32; 2]) -> Self {
         Self { strides, ..self }
     }
@@ -133,6 +141,7 @@ struct Properties {
     is_free: bool,
     is_homomorphic: bool,
     is_in_place: bool,
+    takes_shape: bool,
     types: Types,
     /// Default and largest setting for values of 32 bits, and of 64; 0 if it has none.
     settings: [[u16; 2]; 2],
@@ -145,6 +154,7 @@ const BOUNDED: Properties = Properties {
     is_free: false,
     is_homomorphic: false,
     is_in_place: false,
+    takes_shape: false,
     types: Types::Wide,
     settings: [[0; 2]; 2],
 };
@@ -254,6 +264,13 @@ impl CodecId {
         self.properties().is_in_place
     }
 
+    /// Whether it predicts values from those in other rows and planes, and so has use for a shape:
+    /// [`Plan::with_shape`](crate::Plan::with_shape).
+    #[must_use]
+    pub const fn takes_shape(self) -> bool {
+        self.properties().takes_shape
+    }
+
     /// Whether it codes values of this type. Calls on others go by the raw codec: integers, and
     /// with most codecs floats of 16 bits.
     #[must_use]
@@ -318,7 +335,7 @@ codecs! {
     FzStatic = 11, "fz-static", Self::FzLight.properties();
     /// The values of fz-light in fewer bytes, by prediction and Huffman codes; reduces without
     /// decoding to floats.
-    Dense = 14, "dense", Properties { is_homomorphic: true, ..BOUNDED };
+    Dense = 14, "dense", Properties { is_homomorphic: true, takes_shape: true, ..BOUNDED };
     /// The values of fz-light in its blocks, of what prediction in up to three dimensions leaves
     /// over; reduces without decoding to floats.
     FzNd = 15, "fz-nd", Self::Dense.properties();

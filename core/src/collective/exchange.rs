@@ -310,7 +310,7 @@ impl<X: Transport> Communicator<X> {
         let budget = resolve(&terms, extent)?;
         send.cursor = Cursor::default();
         send.quantum = budget.quantum;
-        send.codec = self.codec(&terms, budget.quantum);
+        send.codec = self.codec(&terms, budget.quantum, &[]);
         let segment = max_segment(send.codec.as_dyn(), self.transport.frame_capacity(), 1)?;
         send.segment = if segment > CHUNK { segment / CHUNK * CHUNK } else { segment };
         Ok(budget)

@@ -177,7 +177,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             self.start_look(comm, request, sampled)
         } else {
             let budget = resolve(&self.terms, None)?;
-            self.start_call(comm, &budget)
+            self.start_call(comm, &budget, request.own_values(comm.size(), comm.rank()))
         }
     }
 
@@ -197,12 +197,12 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         comm.use_lanes()?;
         if let [budget] = budgets {
             let mut call = Self::new(comm, terms);
-            call.start_call(comm, budget)?;
+            call.start_call(comm, budget, &[])?;
             return Ok(call);
         }
         let mut call = Self::new(comm, terms.of_group(ends));
         let codecs: Vec<AnyCodec<T>> =
-            budgets.iter().map(|budget| comm.codec(&call.terms, budget.quantum)).collect();
+            budgets.iter().map(|budget| comm.codec(&call.terms, budget.quantum, &[])).collect();
         let quanta = budgets.iter().map(|budget| budget.quantum.step());
         let header = call.terms.header(Measure::Group, digest(ends, quanta));
         let codec = codecs.first().ok_or(Error::Internal)?;
@@ -233,7 +233,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let values = T::look(own, comm.config.level, sampled);
         let (measure, asked) = ask(&self.terms, sampled);
         let look = self.terms.of_look();
-        let codec = comm.codec::<f64>(&look, Quantum::LOSSLESS);
+        let codec = comm.codec::<f64>(&look, Quantum::LOSSLESS, &[]);
         let program = comm.program(&look, &codec, self.terms.header(measure, asked))?;
         self.run(comm, program);
         self.phase = Phase::Look { values, sampled };
@@ -244,8 +244,9 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         &mut self,
         comm: &mut Communicator<X>,
         budget: &Budget,
+        own: &[T],
     ) -> Result<(), Error> {
-        let codec = comm.codec::<T>(&self.terms, budget.quantum);
+        let codec = comm.codec::<T>(&self.terms, budget.quantum, own);
         let header = self.terms.own_header(budget.quantum);
         let program = comm.program(&self.terms, &codec, header)?;
         budget.note_in(&mut self.run(comm, program).report);
@@ -363,7 +364,10 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         };
         self.before = report;
         match survey::conclude(values, sampled) {
-            Some(extent) => self.start_call(comm, &resolve(&self.terms, extent)?)?,
+            Some(extent) => {
+                let own = request.own_values(comm.size(), comm.rank());
+                self.start_call(comm, &resolve(&self.terms, extent)?, own)?;
+            }
             None => self.start_look(comm, request, false)?,
         }
         Ok(Step::Moved)

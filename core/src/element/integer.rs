@@ -60,6 +60,10 @@ macro_rules! integer {
                     [f64::NEG_INFINITY; EXTENT_VALUES]
                 }
 
+                fn with_shape_of(_: &[Self], params: CodecParams) -> CodecParams {
+                    params
+                }
+
                 fn codec(_: CodecId, _: &CodecParams) -> Raw<Self> {
                     Raw::new()
                 }

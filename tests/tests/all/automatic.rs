@@ -94,3 +94,30 @@ fn all_kinds_of_calls_can_be_automatic() {
         assert_eq!((report.codec, product[7]), (CodecId::Raw, 8.0));
     });
 }
+
+#[test]
+fn shapes_that_nobody_tells_are_found() {
+    const SHAPE: [usize; 3] = [24, 110, 131];
+    let value = |i: usize, rank: usize| {
+        let (z, y, x) = (i / 131 / 110, i / 131 % 110, i % 131);
+        let texture = (x.wrapping_mul(2_654_435_761) >> 7) % 1000;
+        ((z + y + rank) as f64 * 0.05).sin() as f32 + texture as f32 / 1e3
+    };
+    let n = SHAPE.iter().product();
+    for codec in [CodecId::FzNd, CodecId::Dense] {
+        let plan = Plan::foldwire(Bound::Absolute(BOUND)).with_codec(codec);
+        let [untold, told] = [plan, plan.with_shape(&SHAPE)].map(|plan| {
+            let results = World::new(2).run(|mut comm| {
+                let rank = comm.rank().index();
+                let mut x: Vec<f32> = (0..n).map(|i| value(i, rank)).collect();
+                let report = comm.all_reduce(&mut x, Op::Sum, &plan).expect("all-reduce");
+                (report.ratio(), data::bytes(&x))
+            });
+            results.into_iter().next().expect("two ranks")
+        });
+        assert!(untold.1 == told.1, "a shape changes no value");
+        assert!(untold.0 > 0.95 * told.0, "{codec:?}: ratio {}, {} where told", untold.0, told.0);
+        // As a line it is noise of ten bits.
+        assert!(told.0 > 6.0, "ratio {}", told.0);
+    }
+}

@@ -11,6 +11,8 @@ use crate::kernel::{BLOCK, CHUNK};
 
 /// Codes of a window.
 const WINDOW: usize = 4 * CHUNK;
+/// How far before a value those may be that predict it, but for the one before each.
+pub(super) const MOST: usize = WINDOW - CHUNK - 2;
 
 /// How far before a value its neighbours are: the one in the row before, and the one in the plane
 /// before; 0 if there is none.
@@ -23,7 +25,7 @@ pub(crate) struct Strides {
 impl Strides {
     /// These, without those that a window is too short for.
     pub(super) fn within(row: u32, plane: u32) -> Self {
-        let most = (WINDOW - CHUNK - 2) as u32;
+        let most = MOST as u32;
         let is_row = (2..=most).contains(&row);
         let row = if is_row { row } else { 0 };
         let plane = if (row.max(1) + 1..=most - row).contains(&plane) { plane } else { 0 };

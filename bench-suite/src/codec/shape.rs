@@ -1,0 +1,64 @@
+//! Which shape codecs are told of that predict values from other rows (`--shape`).
+
+use crate::usage::UsageError;
+use crate::values::Dims;
+use foldwire::Float;
+use foldwire::codec::CodecParams;
+use std::str::FromStr;
+
+/// Where a shape comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ShapeArg {
+    /// The file.
+    OfFile,
+    /// A search of the values.
+    Found,
+    /// Nowhere: an array is a line.
+    Line,
+    /// The command line.
+    Given(Dims),
+}
+
+impl FromStr for ShapeArg {
+    type Err = UsageError;
+
+    fn from_str(text: &str) -> Result<Self, UsageError> {
+        Ok(match text {
+            "file" => Self::OfFile,
+            "find" => Self::Found,
+            "none" => Self::Line,
+            dims => Self::Given(
+                dims.parse()
+                    .map_err(|error| UsageError::new(format!("{error}; or file, find or none")))?,
+            ),
+        })
+    }
+}
+
+impl ShapeArg {
+    /// Parameters of codecs of these values, which the file says are of these dimensions.
+    pub fn tell<T: Float>(&self, params: CodecParams, of_file: &Dims, values: &[T]) -> CodecParams {
+        match self {
+            Self::OfFile => params.with_shape(of_file.sizes()),
+            Self::Found => params.with_shape_of(values),
+            Self::Line => params,
+            Self::Given(dims) => params.with_shape(dims.sizes()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_dimensions_are_shapes_and_nothing_else() {
+        let shape = |text: &str| text.parse::<ShapeArg>();
+        assert_eq!(shape("file"), Ok(ShapeArg::OfFile));
+        assert_eq!(shape("find"), Ok(ShapeArg::Found));
+        assert_eq!(shape("none"), Ok(ShapeArg::Line));
+        assert_eq!(shape("8x9"), Ok(ShapeArg::Given(Dims::new(vec![8, 9]).unwrap())));
+        let message = shape("8by9").unwrap_err().to_string();
+        assert!(message.contains("file, find or none"), "{message}");
+    }
+}

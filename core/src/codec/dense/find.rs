@@ -1,0 +1,315 @@
+//! Looking for strides: how far apart rows and planes are of an array whose shape nobody tells.
+//!
+//! Where rows are `lag` values apart, a value differs from the one before it much as the values
+//! `lag` places before do from each other. So some values, spread over the array, are compared with
+//! all lags of a window, and the few lags with the least difference are tried, alone and in pairs,
+//! as the codec would use them.
+
+use super::window::{MOST, Strides};
+use crate::element::Float;
+use crate::element::sealed::Wide;
+use crate::kernel::at_level::{Task, run};
+use crate::kernel::{BLOCK, Level};
+use core::cmp::Ordering;
+
+/// Arrays of fewer values are not worth a search.
+pub(crate) const LEAST: usize = 1 << 16;
+
+/// Values that are compared with all lags.
+const ANCHORS: usize = 48;
+/// Lags that are tried as rows and planes: those with the least difference, and of those that have
+/// no shorter one, the one before and the one behind, as few values cannot tell them apart.
+const TRIED: usize = 6;
+/// A lag is worth trying that leaves at most this part of what the value before leaves.
+const WORTH: f64 = 0.9;
+/// Blocks that strides are tried on.
+const BLOCKS: usize = 48;
+/// Strides must save this part of the bits,
+const SAVES: f64 = 0.01;
+/// and those that are farther apart than others this part of theirs.
+const SAVES_MORE: f64 = 0.002;
+/// Residuals beyond are of values that have no codes.
+const LARGEST: f64 = 1e9;
+
+/// The strides that save the most bits of these values on a lattice of this step; none if none
+/// save much.
+pub(crate) fn find<T: Float>(values: &[T], step: f64, level: Level) -> Strides {
+    if values.len() < LEAST {
+        return Strides::default();
+    }
+    let mut differences = [T::Wide::nearest(0.0); MOST + 1];
+    let worth = run(level, Compare { values, differences: &mut differences });
+    let mut lags = Lags::default();
+    for lag in 2..MOST {
+        let [before, this, next] = [lag - 1, lag, lag + 1].map(|lag| differences[MOST - lag]);
+        if this < worth && this <= before && this <= next {
+            lags.offer(lag as u32, this.to_f64());
+        }
+    }
+    run(level, Try { values, inverse: T::Wide::nearest(1.0 / step), lags })
+}
+
+/// Sums up how much anchors' differences to the value before them differ from those at all lags:
+/// that of lag `MOST - i` to place i. Gives the sum that a lag is worth trying for.
+struct Compare<'a, T: Float> {
+    values: &'a [T],
+    differences: &'a mut [T::Wide; MOST + 1],
+}
+
+impl<T: Float> Task for Compare<'_, T> {
+    type Output = T::Wide;
+
+    #[inline(always)]
+    fn run(self) -> T::Wide {
+        let Self { values, differences } = self;
+        let zero = T::Wide::nearest(0.0);
+        // Not evenly apart: that may be a multiple of what is looked for.
+        let anchors = || {
+            let room = (values.len() - MOST - 2) / ANCHORS;
+            (0..ANCHORS).map(move |i| {
+                let shift = (i as u32).wrapping_mul(0x9e37_79b9) >> 16;
+                MOST + 2 + i * room + room * shift as usize / (1 << 16)
+            })
+        };
+        let difference = |at: usize| values[at].widen() - values[at - 1].widen();
+        // Beyond four times what is usual a difference says no more than that it is large.
+        let mut sizes = [T::Wide::MAX; ANCHORS];
+        for (to, size) in sizes.iter_mut().zip(anchors().map(|at| difference(at).abs())) {
+            if size < *to {
+                *to = size;
+            }
+        }
+        sizes.sort_unstable_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal));
+        let usual = sizes[ANCHORS * 3 / 4];
+        let most = if usual < T::Wide::MAX { usual * T::Wide::nearest(4.0) } else { zero };
+        let limited = |x: T::Wide| if x < most { x } else { most };
+        let mut alone = zero;
+        for at in anchors() {
+            let own = difference(at);
+            alone = alone + limited(own.abs());
+            let before = &values[at - 1 - MOST..at - 1 + 1];
+            let of = &before[1..];
+            for (sum, (x, y)) in differences.iter_mut().zip(of.iter().zip(before)) {
+                *sum = *sum + limited((own - (x.widen() - y.widen())).abs());
+            }
+        }
+        alone * T::Wide::nearest(WORTH)
+    }
+}
+
+/// Lags, best first.
+#[derive(Clone, Copy, Default)]
+struct Lags {
+    lags: [(u32, f64); TRIED],
+    n: usize,
+}
+
+impl Lags {
+    /// Takes the lag if it is among the best.
+    fn offer(&mut self, lag: u32, difference: f64) {
+        let at = self.lags[..self.n].partition_point(|(_, other)| *other <= difference);
+        if at < TRIED {
+            self.n = (self.n + 1).min(TRIED);
+            self.lags[at..self.n].rotate_right(1);
+            self.lags[at] = (lag, difference);
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = u32> {
+        self.lags[..self.n].iter().map(|(lag, _)| *lag)
+    }
+}
+
+/// Chooses strides made of these lags, by what is left over of a sample.
+struct Try<'a, T: Float> {
+    values: &'a [T],
+    /// 1 / step.
+    inverse: T::Wide,
+    lags: Lags,
+}
+
+impl<T: Float> Try<'_, T> {
+    /// What the best predictor with these strides leaves over of the sample, in bits on a scale of
+    /// its own.
+    #[inline(always)]
+    fn cost(&self, strides: Strides) -> f64 {
+        let (row, plane) = (usize::from(strides.row), usize::from(strides.plane));
+        let codes = |at: usize| -> [T::Wide; BLOCK] {
+            let values = self.values[at..].first_chunk::<BLOCK>();
+            values.map_or([T::Wide::nearest(0.0); BLOCK], |x| x.map(|x| x.widen() * self.inverse))
+        };
+        let minus = |mut a: [T::Wide; BLOCK], b: [T::Wide; BLOCK]| {
+            a.iter_mut().zip(b).for_each(|(a, b)| *a = *a - b);
+            a
+        };
+        let (zero, largest) = (T::Wide::nearest(0.0), T::Wide::nearest(LARGEST));
+        let mut costs = [0.0; 8];
+        let room = self.values.len() - MOST - 2 - BLOCK;
+        for block in 0..BLOCKS {
+            let start = MOST + 2 + block * room / BLOCKS;
+            for bits in (0..8).step_by(2) {
+                if bits & 2 > 0 && row == 0 || bits & 4 > 0 && plane == 0 {
+                    continue;
+                }
+                let across = |at: usize| match bits {
+                    0 => codes(at),
+                    2 => minus(codes(at), codes(at - row)),
+                    4 => minus(codes(at), codes(at - plane)),
+                    _ => minus(
+                        minus(codes(at), codes(at - row)),
+                        minus(codes(at - plane), codes(at - row - plane)),
+                    ),
+                };
+                let left = across(start);
+                let next = minus(left, across(start - 1));
+                for (cost, left) in costs[bits..].iter_mut().zip([left, next]) {
+                    // What is no number, or far from all others, has no code.
+                    let size = |x: T::Wide| if x.abs() < largest { x.abs() } else { zero };
+                    let sum = left.into_iter().fold(zero, |sum, x| sum + size(x)).to_f64();
+                    // Bits grow as the logarithm, of which a float's bits are a fair picture.
+                    *cost += f64::from((8.0 + sum as f32).to_bits()) - f64::from(8_f32.to_bits());
+                }
+            }
+        }
+        let is_there = |bits: &usize| (bits & 2 == 0 || row > 0) && (bits & 4 == 0 || plane > 0);
+        // Rows and planes without the value before are no predictor of the codec's.
+        let all = [0, 1, 2, 3, 4, 5, 7].into_iter().filter(is_there);
+        all.map(|bits| costs[bits]).fold(f64::MAX, f64::min)
+    }
+}
+
+impl<T: Float> Task for Try<'_, T> {
+    type Output = Strides;
+
+    #[inline(always)]
+    fn run(self) -> Strides {
+        let mut best = (Strides::default(), self.cost(Strides::default()) * (1.0 - SAVES));
+        let mut try_on = |row: u32, plane: u32| {
+            let strides = Strides::within(row, plane);
+            if (u32::from(strides.row), u32::from(strides.plane)) == (row, plane) {
+                let cost = self.cost(strides);
+                if cost < best.1 {
+                    best = (strides, cost * (1.0 - SAVES_MORE));
+                }
+            }
+        };
+        let mut lags = [0; TRIED];
+        lags.iter_mut().zip(self.lags.all()).for_each(|(to, lag)| *to = lag);
+        let lags = &mut lags[..self.lags.n];
+        if let Some(&likeliest) = lags.first() {
+            for lag in [likeliest, likeliest - 1, likeliest + 1] {
+                try_on(lag, 0);
+            }
+        }
+        lags.sort_unstable();
+        for (i, &row) in lags.iter().enumerate() {
+            try_on(row, 0);
+            for &plane in &lags[i + 1..] {
+                try_on(row, plane);
+            }
+        }
+        best.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bound::Quantum;
+    use crate::codec::{CodecId, CodecParams};
+    use std::vec;
+    use std::vec::Vec;
+
+    const LEVEL: Level = Level::Scalar;
+
+    /// A field of this shape whose rows and planes are like those beside them, not like others.
+    fn field([planes, rows, columns]: [usize; 3]) -> Vec<f32> {
+        let value = |i: usize| {
+            let (z, y, x) = (i / columns / rows, i / columns % rows, i % columns);
+            let wave = |x: usize, rate: f64| libm::sin(x as f64 * rate);
+            let texture = (x.wrapping_mul(2_654_435_761) >> 7) % 1000;
+            let of_plane = (x * 31 + y * 57).wrapping_mul(0x9e37_79b9) >> 9 & 255;
+            (5.0 * wave(z + y, 0.05) + texture as f64 / 1e3 + of_plane as f64 / 600.0) as f32
+        };
+        (0..planes * rows * columns).map(value).collect()
+    }
+
+    fn found(values: &[f32]) -> [u32; 2] {
+        let strides = find(values, STEP, LEVEL);
+        [strides.row.into(), strides.plane.into()]
+    }
+
+    const STEP: f64 = 1e-3;
+
+    /// Bytes by these strides, for those by others.
+    fn ratio(values: &[f32], [ours, theirs]: [[u32; 2]; 2]) -> f64 {
+        let params = CodecParams::new(Quantum::new::<f32>(STEP / 2.0).unwrap());
+        let n_bytes = [ours, theirs].map(|strides| {
+            let codec = CodecId::FzNd.instance::<f32>(&params.with_strides(strides));
+            let mut dst = vec![0; codec.as_dyn().max_encoded_len(values.len()).unwrap()];
+            codec.as_dyn().encode(values, &mut dst).unwrap().n_bytes as f64
+        });
+        n_bytes[0] / n_bytes[1]
+    }
+
+    #[test]
+    fn strides_are_found_that_are_as_good_as_true_ones() {
+        // The last two have planes too far apart for the window, or none.
+        let shapes = [[20, 50, 97], [9, 96, 128], [40, 12, 192], [3, 200, 311], [1, 60, 1440]];
+        for shape in shapes {
+            let values = field(shape);
+            let told = crate::codec::strides(&shape);
+            let found = found(&values);
+            let ratio = [told, [0; 2]].map(|other| ratio(&values, [found, other]));
+            assert!(ratio[0] < 1.03, "{shape:?}: {found:?}, {} of the bytes", ratio[0]);
+            assert!(ratio[1] < 0.97, "{shape:?}: {found:?}, {} of those without", ratio[1]);
+        }
+    }
+
+    #[test]
+    fn every_level_finds_the_same() {
+        let values = field([9, 96, 128]);
+        for level in Level::available() {
+            let strides = find(&values, STEP, level);
+            assert_eq!([strides.row, strides.plane].map(u32::from), found(&values), "{level}");
+        }
+    }
+
+    #[test]
+    fn masks_and_outliers_hide_nothing() {
+        let mut values = field([9, 96, 128]);
+        for (i, x) in values.iter_mut().enumerate() {
+            match i % 53 {
+                3 => *x = f32::NAN,
+                9 => *x = 1e30,
+                _ => {}
+            }
+        }
+        let found = found(&values);
+        let ratio = ratio(&values, [found, [128, 96 * 128]]);
+        assert!(ratio < 1.03, "{found:?}, {ratio} of the bytes");
+    }
+
+    #[test]
+    fn what_has_no_rows_is_no_longer_for_the_search() {
+        let mut state = 1_u32;
+        let noise = (0..100_000).map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 * 1e-6
+        });
+        let noise: Vec<f32> = noise.collect();
+        let mut walk = noise.clone();
+        (1..walk.len()).for_each(|i| walk[i] = walk[i - 1] + (walk[i] - 8.0) * 1e-2);
+        let line = (0..100_000).map(|i| libm::sqrt(f64::from(i)) as f32).collect();
+        for (i, values) in [noise, walk, line].iter().enumerate() {
+            let ratio = ratio(values, [found(values), [0; 2]]);
+            assert!(ratio < 1.01, "{i}: {ratio} of the bytes");
+        }
+        for value in [0.0, 7.5, f32::NAN, f32::INFINITY, f32::MAX] {
+            assert_eq!(found(&[value; LEAST]), [0; 2], "{value}");
+        }
+        // Too short.
+        assert_eq!(found(&field([9, 50, 128])), [0; 2]);
+        assert_eq!(found(&[]), [0; 2]);
+    }
+}
