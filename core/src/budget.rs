@@ -116,19 +116,24 @@ fn resolve_as<T: Float>(terms: &Terms<'_>, extent: Option<Extent>) -> Result<Bud
         OpCode::Sum | OpCode::Avg => schedule.n_combined(call) as f64,
         _ => 1.0,
     };
+    // On what is encoded.
     let bound = match (plan.bound, plan.scope) {
         (None, _) => 0.0,
         (Some(bound), Scope::PerOperand) => bound.absolute(extent)? * n_combined,
         (Some(bound), Scope::Result) => operand_bound::<T>(bound, n_errors, call, op, extent)?,
     };
-    let mut quantum = Quantum::with_spacing::<T>(bound, plan.spacing)?;
+    // Operands that are rounded first, each on its own, are what errs.
+    let n_rounded = if terms.rounds_first { n_combined } else { 1.0 };
+    let halves = if terms.rounds_first { plan.rounding.halves() } else { 1.0 };
+    let mut quantum = Quantum::with_spacing::<T>(bound / n_rounded / halves, plan.spacing)?;
     // Operands of an average enter by a weight; their lattice must be of normal numbers as well.
     let weight: T = if op == OpCode::Avg { weight(call.size as u32) } else { T::ONE };
     if !(T::Wide::nearest(quantum.step()) * weight.widen()).is_normal() {
         quantum = Quantum::LOSSLESS;
     }
-    let worst_case = n_errors.map(|n_errors| n_errors * quantum.bound());
-    Ok(Budget { quantum, bound: quantum.bound() / n_combined, worst_case })
+    let bound = quantum.bound() * halves * n_rounded;
+    let worst_case = n_errors.map(|n_errors| n_errors * bound);
+    Ok(Budget { quantum, bound: bound / n_combined, worst_case })
 }
 
 /// What a call asks of each operand before the extent of the data is known, rounding apart: the
@@ -138,6 +143,8 @@ pub(crate) fn ask(terms: &Terms<'_>, sampled: bool) -> (Measure, f64) {
     let plan = &terms.plan;
     let (factor, of_range) =
         plan.bound.map_or((0.0, false), |bound| (bound.factor(), bound.needs_extent()));
+    // Of ranks that round otherwise the lattices differ, too.
+    let factor = if terms.rounds_first { factor / plan.rounding.halves() } else { factor };
     match plan.scope {
         Scope::PerOperand if sampled => (Measure::Sample, factor),
         Scope::PerOperand => (Measure::Range, factor),

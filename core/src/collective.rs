@@ -4,6 +4,7 @@
 //! be polled. Both only describe the call; [`Operation`] runs it.
 
 mod exchange;
+mod feedback;
 mod operation;
 mod prepared;
 mod request;
@@ -411,8 +412,11 @@ impl<X: Transport> Communicator<X> {
             // Elsewhere parts are ranks' shares.
             _ => plan.division = Division::Blocks,
         }
-        let call = call.by(schedule);
-        let terms = Terms { schedule, call, op, plan, dtype: T::DTYPE, lanes, shares, window };
+        let rounds_first = request.begins_with_pass(&plan, size, rank)?;
+        // All-gathers then find their own values among the results.
+        let window = if rounds_first { Window::Whole } else { window };
+        let (call, dtype) = (call.by(schedule), T::DTYPE);
+        let terms = Terms { schedule, call, op, plan, dtype, lanes, shares, window, rounds_first };
         // So does a bad frame size.
         let probe = self.codec::<T>(&terms, Quantum::LOSSLESS, &[]);
         max_segment(probe.as_dyn(), self.transport.frame_capacity(), schedule.min_run(call))?;

@@ -127,6 +127,9 @@ pub trait Element:
     const DTYPE: DType;
     /// Bytes of one value.
     const BYTES: usize = size_of::<Self>();
+    /// What error feedback keeps of a value: `f32` for floats of up to 32 bits, `f64` for `f64`;
+    /// of integers, which lose nothing, themselves.
+    type Residue: Copy + fmt::Debug + Send + Sync + 'static;
 }
 
 /// A floating-point type: `f32`, `f64`, [`f16`](struct@f16) or [`bf16`].
@@ -154,6 +157,7 @@ pub(crate) mod sealed {
     use crate::codec::{Codec, CodecId, CodecParams};
     use crate::collective::EXTENT_VALUES;
     use crate::kernel::{Code, Kernels, Level};
+    use crate::rounding::Pass;
     use core::fmt;
     use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Not, Shl, Shr, Sub};
 
@@ -193,6 +197,16 @@ pub(crate) mod sealed {
         fn with_shape_of(values: &[Self], params: CodecParams) -> CodecParams
         where
             Self: Sized;
+
+        /// Rounds a rank's values before a call moves them.
+        fn round(
+            pass: &Pass,
+            from: Option<&[Self]>,
+            values: &mut [Self],
+            residues: Option<&mut [Self::Residue]>,
+            level: Level,
+        ) where
+            Self: Element;
 
         fn codec(id: CodecId, params: &CodecParams) -> Self::Codecs;
         /// The raw codec whose operands enter by this weight.
@@ -302,6 +316,8 @@ pub(crate) mod sealed {
         fn next_down(self) -> Self;
         fn next_up(self) -> Self;
         fn is_normal(self) -> bool;
+        /// A random number between 0 and 1, of this key and place.
+        fn unit(key: u64, at: u32) -> Self;
     }
 }
 
@@ -365,6 +381,16 @@ macro_rules! float_value {
                 params.with_shape_of(values)
             }
 
+            fn round(
+                pass: &$crate::rounding::Pass,
+                from: Option<&[Self]>,
+                values: &mut [Self],
+                residues: Option<&mut [<Self as $crate::element::Element>::Residue]>,
+                level: $crate::kernel::Level,
+            ) {
+                pass.run(from, values, residues, level);
+            }
+
             fn codec(
                 id: $crate::codec::CodecId,
                 params: &$crate::codec::CodecParams,
@@ -385,11 +411,15 @@ macro_rules! float_value {
 use float_value;
 
 macro_rules! element {
-    ($float:ident, $code:ident, $bits:ident, $dtype:ident, $max_code:expr, $rounder:expr) => {
+    (
+        $float:ident, $code:ident, $bits:ident, $dtype:ident, $unit:ident, $max_code:expr,
+        $rounder:expr
+    ) => {
         float_value!($float, zero: 0.0, one: 1.0);
 
         impl Element for $float {
             const DTYPE: DType = DType::$dtype;
+            type Residue = Self;
         }
 
         impl Float for $float {
@@ -497,6 +527,11 @@ macro_rules! element {
             fn is_normal(self) -> bool {
                 $float::is_normal(self)
             }
+
+            #[inline(always)]
+            fn unit(key: u64, at: u32) -> Self {
+                crate::rounding::$unit(key, at)
+            }
         }
     };
 }
@@ -542,5 +577,5 @@ macro_rules! word {
 }
 
 word!(u16, u32, u64);
-element!(f32, i32, u32, F32, 2_097_152.0, 12_582_912.0);
-element!(f64, i64, u64, F64, 1_125_899_906_842_624.0, 6_755_399_441_055_744.0);
+element!(f32, i32, u32, F32, unit_32, 2_097_152.0, 12_582_912.0);
+element!(f64, i64, u64, F64, unit_64, 1_125_899_906_842_624.0, 6_755_399_441_055_744.0);

@@ -106,6 +106,26 @@ pub enum Error {
         /// Their type.
         dtype: DType,
     },
+    /// The codec has no lattice that values could be rounded to without bias, or of which it were
+    /// known what rounding loses.
+    #[error(
+        "codec {} has no lattice to round to; choose another, or round to nearest, without feedback",
+        codec.name()
+    )]
+    NoLattice {
+        /// The codec asked for.
+        codec: CodecId,
+    },
+    /// Unbiased rounding in a call that has no room for rounded values: see
+    /// [`Rounding`](crate::Rounding) for those that have.
+    #[error(
+        "this call has no room for values rounded without bias: all-reduces and all-gathers have,          and reduce-scatters in place or to the front; neither prepared calls nor messages"
+    )]
+    NoRoomToRound,
+    /// Error feedback carries errors from call to call, so no bound on the result of one can be
+    /// kept.
+    #[error("with error feedback a call's result has no bound; bound the operands")]
+    FeedbackOnResult,
     /// Frames are too small for even a single value.
     #[error("a frame has {have} bytes, {need} are needed")]
     FrameTooSmall {
@@ -264,6 +284,9 @@ impl Error {
                 | Self::TooManyBits { .. }
                 | Self::NoAverage { .. }
                 | Self::NoIntegerAverage { .. }
+                | Self::NoLattice { .. }
+                | Self::NoRoomToRound
+                | Self::FeedbackOnResult
                 | Self::FrameTooSmall { .. }
                 | Self::TooFewFrames { .. }
                 | Self::TooManyCalls { .. }
@@ -296,6 +319,8 @@ pub enum Buffer {
     Recv,
     /// The lengths of ranks' shares: one for each rank.
     Counts,
+    /// What error feedback keeps: one for each of the rank's own values.
+    Feedback,
 }
 
 impl fmt::Display for Buffer {
@@ -304,6 +329,7 @@ impl fmt::Display for Buffer {
             Self::Send => "send",
             Self::Recv => "receive",
             Self::Counts => "counts",
+            Self::Feedback => "feedback",
         })
     }
 }

@@ -91,6 +91,7 @@ pub mod primitive;
 #[cfg(feature = "alloc")]
 mod queue;
 pub mod report;
+mod rounding;
 pub mod schedule;
 pub mod select;
 #[cfg(feature = "alloc")]
@@ -119,6 +120,7 @@ pub use preset::Preset;
 #[cfg(feature = "alloc")]
 pub use queue::{Finished, Queue};
 pub use report::Report;
+pub use rounding::Rounding;
 pub use schedule::Collective;
 #[cfg(feature = "alloc")]
 pub use shared::{GroupCall, Pending, SharedCommunicator, Split};

@@ -7,6 +7,7 @@ use crate::layout::Division;
 use crate::pipeline::{self, Pipeline};
 #[cfg(doc)]
 use crate::preset::Preset;
+use crate::rounding::Rounding;
 use crate::schedule::Schedule;
 #[cfg(doc)]
 use crate::select;
@@ -56,6 +57,8 @@ pub struct Plan {
     pub scope: Scope,
     /// How far apart the values are that the bound lets a lossy codec choose from.
     pub spacing: Spacing,
+    /// To which points a lossy codec's values are rounded.
+    pub rounding: Rounding,
     /// How an all-reduce divides the array.
     pub division: Division,
     /// Whether a relative bound may be taken of a sample.
@@ -99,6 +102,7 @@ impl Plan {
             bound: None,
             scope: Scope::PerOperand,
             spacing: Spacing::Widest,
+            rounding: Rounding::Nearest,
             division: Division::Blocks,
             sampling: Sampling::Auto,
             exact_below: 0,
@@ -311,6 +315,24 @@ impl Plan {
         self
     }
 
+    /// The same with another rounding of each rank's own values, as without bias
+    /// ([`Rounding::unbiased`]), which all-reduces, all-gathers, and reduce-scatters in place and to
+    /// the front can do. All ranks must choose the same; seeds may differ.
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::{Bound, Plan, Rounding};
+    ///
+    /// let step = 17;
+    /// let plan = Plan::foldwire(Bound::Relative(0.1)).with_rounding(Rounding::unbiased(step));
+    /// # let _ = plan;
+    /// ```
+    #[must_use]
+    pub const fn with_rounding(mut self, rounding: Rounding) -> Self {
+        self.rounding = rounding;
+        self
+    }
+
     /// Whether a call must learn the extent of all ranks' data before it can begin.
     #[must_use]
     pub fn needs_extent(&self) -> bool {
@@ -346,6 +368,9 @@ impl fmt::Debug for Plan {
             write!(f, ", rows {} apart, planes {}", self.strides[0], self.strides[1])?;
         }
         write!(f, ", {:?} ({:?}, {:?})", self.bound, self.scope, self.spacing)?;
+        if self.rounding != Rounding::Nearest {
+            write!(f, ", {:?}", self.rounding)?;
+        }
         write!(f, ", {:?}, sampling {:?}", self.division, self.sampling)?;
         if self.exact_below > 0 {
             write!(f, ", exact below {} bytes", self.exact_below)?;

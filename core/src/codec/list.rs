@@ -138,6 +138,8 @@ struct Properties {
     loss: Loss,
     /// Encoding what was decoded changes nothing.
     is_stable: bool,
+    /// What it encodes lossily becomes points of the lattice of the call.
+    has_lattice: bool,
     is_free: bool,
     is_homomorphic: bool,
     is_in_place: bool,
@@ -151,6 +153,7 @@ struct Properties {
 const BOUNDED: Properties = Properties {
     loss: Loss::Bound,
     is_stable: true,
+    has_lattice: true,
     is_free: false,
     is_homomorphic: false,
     is_in_place: false,
@@ -160,8 +163,12 @@ const BOUNDED: Properties = Properties {
 };
 
 /// Of a codec that drops low bits: by default half of them.
-const TRUNCATING: Properties =
-    Properties { loss: Loss::Setting, settings: [[16, 22], [32, 51]], ..BOUNDED };
+const TRUNCATING: Properties = Properties {
+    loss: Loss::Setting,
+    has_lattice: false,
+    settings: [[16, 22], [32, 51]],
+    ..BOUNDED
+};
 
 macro_rules! codecs {
     ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, $properties:expr;)*) => {
@@ -243,6 +250,13 @@ impl CodecId {
     #[must_use]
     pub const fn is_stable(self) -> bool {
         self.properties().is_stable
+    }
+
+    /// Whether it rounds values to the points of the call's lattice, all ranks and values the same,
+    /// and encodes such points exactly: what [`Rounding`](crate::Rounding) and error feedback need.
+    #[must_use]
+    pub const fn has_lattice(self) -> bool {
+        matches!(self.loss(), Loss::Bound) && self.properties().has_lattice
     }
 
     /// Whether encoding and decoding are copies: what was encoded once need not be kept.
@@ -342,7 +356,12 @@ codecs! {
     /// The low bits of each value dropped: as many as its setting says, by default half of them.
     Truncate = 2, "truncate", TRUNCATING;
     /// `f64` as `f32`.
-    Demote = 3, "demote", Properties { loss: Loss::Setting, types: Types::F64, ..BOUNDED };
+    Demote = 3, "demote", Properties {
+        loss: Loss::Setting,
+        has_lattice: false,
+        types: Types::F64,
+        ..BOUNDED
+    };
     /// Each value XOR the one before, without its leading zero nibbles; exact.
     XorLz = 4, "xor-lz", Properties { loss: Loss::None, ..BOUNDED };
     /// Each value without its leading zero nibbles; exact. For differences that the caller takes
@@ -365,11 +384,12 @@ codecs! {
     ZfpRate = 7, "zfp-rate", Properties {
         loss: Loss::Setting,
         is_stable: false,
+        has_lattice: false,
         settings: [[8, 32], [8, 64]],
         ..BOUNDED
     };
     /// Blocks of 128 values as their middle, or as leading bits of what is left without it: SZx.
-    Szx = 8, "szx", Properties { is_stable: false, ..BOUNDED };
+    Szx = 8, "szx", Properties { is_stable: false, has_lattice: false, ..BOUNDED };
     /// Quantise, differences and bit planes in blocks of 32 that do not depend on each other:
     /// ompSZp.
     OmpSzp = 9, "ompszp", BOUNDED;

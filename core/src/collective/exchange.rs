@@ -34,6 +34,7 @@ use crate::layout::{Shares, Window, max_segment};
 use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::report::Report;
+use crate::rounding;
 use crate::schedule::{Call, Collective, Linear};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport};
 use crate::wait::Wait;
@@ -255,6 +256,7 @@ impl<X: Transport> Communicator<X> {
             return Err(Error::Poisoned);
         }
         check_plan(plan, OpCode::None, T::DTYPE)?;
+        rounding::refuse(&plan.for_values(T::DTYPE))?;
         let size = self.size();
         let peers = sends.iter().map(|send| send.to).chain(recvs.iter().map(|recv| recv.from));
         if let Some(rank) = peers.into_iter().find(|rank| rank.index() >= size) {
@@ -300,7 +302,8 @@ impl<X: Transport> Communicator<X> {
         let call = Call::new(Collective::AllToAll, 2, Rank(0));
         let (shares, window) = (Shares::Even(count), Window::Own);
         let (op, dtype, lanes) = (OpCode::None, T::DTYPE, 1);
-        let terms = Terms { schedule: &Linear, call, op, plan, dtype, lanes, shares, window };
+        let (schedule, rounds_first) = (&Linear, false);
+        let terms = Terms { schedule, call, op, plan, dtype, lanes, shares, window, rounds_first };
         let look = |sampled| send.look(self.config.level, sampled);
         let extent = if plan.needs_extent() {
             look(plan.samples(count)).or_else(|| look(false)).flatten()

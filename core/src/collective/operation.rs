@@ -18,6 +18,7 @@ use crate::layout::Shares;
 use crate::op::{Op, OpCode};
 use crate::plan::Plan;
 use crate::report::Report;
+use crate::rounding::Pass;
 use crate::transport::Transport;
 #[cfg(feature = "alloc")]
 use alloc::vec::Vec;
@@ -135,6 +136,8 @@ pub(crate) struct Underway<'s, F, T: Element> {
     /// What is being run; none once the result has been returned.
     pub(super) engine: Option<Engine<'s, F>>,
     pub(super) phase: Phase<T>,
+    /// Own values are to be rounded by it before the call itself moves.
+    pass: Option<Pass>,
     /// What looks at the data have cost.
     pub(super) before: Report,
 }
@@ -198,6 +201,8 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         if let [budget] = budgets {
             let mut call = Self::new(comm, terms);
             call.start_call(comm, budget, &[])?;
+            // Whoever makes such a call has rounded its arrays.
+            call.pass = None;
             return Ok(call);
         }
         let mut call = Self::new(comm, terms.of_group(ends));
@@ -219,7 +224,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let limits =
             Limits { stall: comm.config.timeout, deadline: comm.config.deadline.map(deadline) };
         let phase = Phase::Call(AnyCodec::raw(T::ONE));
-        Self { terms, limits, engine: None, phase, before: Report::default() }
+        Self { terms, limits, engine: None, phase, pass: None, before: Report::default() }
     }
 
     /// Others are told of the call itself, and what it asks of each operand.
@@ -251,6 +256,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let program = comm.program(&self.terms, &codec, header)?;
         budget.note_in(&mut self.run(comm, program).report);
         self.phase = Phase::Call(codec);
+        self.pass = self.terms.pass(budget, comm.rank());
         Ok(())
     }
 
@@ -325,9 +331,13 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         comm: &mut Communicator<X>,
         request: &mut Request<'_, 's, T>,
     ) -> Result<Step, Error> {
+        if let Some(pass) = self.pass.take() {
+            request.round(&pass, comm.size(), comm.rank(), comm.config.level);
+        }
         let Communicator { transport, notices, .. } = &mut *comm;
         let engine = self.engine.as_mut().ok_or(Error::Finished)?;
-        let (op, buffers) = (request.op.unwrap_or(Op::Sum), &mut request.buffers);
+        let op = request.op.unwrap_or(Op::Sum);
+        let buffers = &mut request.buffers.lent(self.terms.rounds_first);
         let divisor = if op.code() == OpCode::Avg { transport.size() as u32 } else { 1 };
         let limits = self.limits;
         let progress = match &mut self.phase {

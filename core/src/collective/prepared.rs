@@ -16,6 +16,7 @@ use crate::layout::Shares;
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
+use crate::rounding;
 use crate::schedule::Collective;
 use crate::transport::Transport;
 
@@ -62,6 +63,7 @@ impl<'p, T: Element> Prepared<'p, T> {
         mut request: Request<'_, 'p, T>,
         plan: &Plan,
     ) -> Result<Self, Error> {
+        rounding::refuse(&plan.for_values(T::DTYPE))?;
         let mut call = Underway::start(comm, &request, plan)?;
         call.finish_looking(comm, &mut request)?;
         let Underway { terms, ref mut engine, phase, before, .. } = call;
@@ -134,7 +136,7 @@ impl<'p, T: Element> Prepared<'p, T> {
         let Terms { call, shares, window, .. } = self.terms;
         let (collective, root) = (call.collective, call.root);
         let &Self { op, to_front, .. } = self;
-        let request = Request { collective, shares, op, root, buffers, to_front };
+        let request = Request { collective, shares, op, root, buffers, to_front, residues: None };
         if !self.is_of(comm) || request.buffers.window() != window {
             return Err(Error::NotAsPrepared);
         }

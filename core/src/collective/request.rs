@@ -3,13 +3,16 @@
 use crate::element::Element;
 use crate::engine::Buffers;
 use crate::error::{Buffer, Error};
+use crate::kernel::Level;
 use crate::layout::{Shares, Window};
 use crate::op::{Op, OpCode};
+use crate::plan::Plan;
+use crate::rounding::{self, Pass};
 use crate::schedule::{Call, Collective, Portion};
 use crate::transport::Rank;
 
 /// A call before its arguments are checked.
-pub(crate) struct Request<'b, 's, T> {
+pub(crate) struct Request<'b, 's, T: Element> {
     pub(super) collective: Collective,
     pub(super) shares: Shares<'s>,
     pub(super) op: Option<Op<'s, T>>,
@@ -17,12 +20,15 @@ pub(crate) struct Request<'b, 's, T> {
     pub(super) buffers: Buffers<'b, T>,
     /// The result of a call in place is moved to the front of its buffer.
     pub(super) to_front: bool,
+    /// What earlier calls lost of each own value, for error feedback.
+    pub(super) residues: Option<&'b mut [T::Residue]>,
 }
 
 impl<'b, 's, T: Element> Request<'b, 's, T> {
     pub(crate) fn new(collective: Collective, count: usize) -> Self {
         let (shares, buffers) = (Shares::Even(count), Buffers::InPlace(&mut []));
-        Self { collective, shares, op: None, root: Rank(0), buffers, to_front: false }
+        let (op, root, to_front, residues) = (None, Rank(0), false, None);
+        Self { collective, shares, op, root, buffers, to_front, residues }
     }
 
     pub(crate) fn shares(self, shares: Shares<'s>) -> Self {
@@ -51,6 +57,40 @@ impl<'b, 's, T: Element> Request<'b, 's, T> {
 
     pub(crate) fn in_front(self) -> Self {
         Self { to_front: true, ..self }
+    }
+
+    pub(crate) fn with_feedback(self, residues: &'b mut [T::Residue]) -> Self {
+        Self { residues: Some(residues), ..self }
+    }
+
+    /// Whether the call begins with a pass over own values; what is wrong if it cannot.
+    pub(super) fn begins_with_pass(
+        &self,
+        plan: &Plan,
+        size: usize,
+        rank: Rank,
+    ) -> Result<bool, Error> {
+        if let Some(residues) = &self.residues {
+            let (need, have) = (self.own_values(size, rank).len(), residues.len());
+            if need != have {
+                return Err(Error::Length { buffer: Buffer::Feedback, need, have });
+            }
+        }
+        let (window, keeps_feedback) = (self.buffers.window(), self.residues.is_some());
+        rounding::begins_with_pass(plan, self.collective, window, keeps_feedback)
+    }
+
+    /// Rounds own values, where results will be.
+    pub(super) fn round(&mut self, pass: &Pass, size: usize, rank: Rank, level: Level) {
+        let own = self.shares.within_whole(self.call(size).input(rank), size, rank);
+        let (from, data) = match &mut self.buffers {
+            Buffers::InPlace(data) => (None, &mut **data),
+            Buffers::Split { send, recv } => (Some(*send), &mut **recv),
+            Buffers::ReadOnly(_) => return,
+        };
+        if let Some(values) = data.get_mut(own) {
+            T::round(pass, from, values, self.residues.as_deref_mut(), level);
+        }
     }
 
     /// Puts the result where the caller wants it, once it is complete.

@@ -24,7 +24,7 @@ macro_rules! each_collective {
             };
 
             /// This rank's share of `data` becomes the reduction of all ranks' `data`; the rest is
-            /// unchanged.
+            /// unchanged, or rounded where the plan rounds without bias.
             reduce_scatter_in_place / start_reduce_scatter_in_place [in_place data]
                 (data: data, op: op) = |_own| {
                 Request::new(Collective::ReduceScatter, data.len()).op(op).in_place(data)
@@ -47,7 +47,7 @@ macro_rules! each_collective {
             };
 
             /// As [`reduce_scatter_v`](Self::reduce_scatter_v), into this rank's share of `data`;
-            /// the rest is unchanged.
+            /// the rest is unchanged, or rounded where the plan rounds without bias.
             reduce_scatter_v_in_place / start_reduce_scatter_v_in_place [in_place data]
                 (data: data, counts: counts, op: op) = |_own| {
                 let shares = Shares::Given(counts);

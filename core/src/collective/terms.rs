@@ -2,6 +2,7 @@
 
 use super::survey;
 use crate::bound::Quantum;
+use crate::budget::Budget;
 use crate::element::{DType, Element};
 use crate::frame::{CallHeader, Measure};
 #[cfg(feature = "alloc")]
@@ -9,6 +10,7 @@ use crate::layout::Division;
 use crate::layout::{Shares, Window};
 use crate::op::OpCode;
 use crate::plan::Plan;
+use crate::rounding::Pass;
 use crate::schedule::{self, Call, Collective, RecursiveDoubling, Schedule};
 use crate::transport::Rank;
 
@@ -29,6 +31,8 @@ pub(crate) struct Terms<'s> {
     pub(crate) lanes: u8,
     pub(crate) shares: Shares<'s>,
     pub(crate) window: Window,
+    /// Whether own values are rounded where results will be, before the first is moved.
+    pub(crate) rounds_first: bool,
 }
 
 impl Terms<'_> {
@@ -38,6 +42,13 @@ impl Terms<'_> {
     pub(super) fn of_group<'s>(&self, ends: &'s [usize]) -> Terms<'s> {
         let plan = Plan { division: Division::Blocks, ..self.plan };
         Terms { plan, shares: Shares::Arrays(ends), ..*self }
+    }
+
+    /// The pass over own values that the call itself begins with.
+    pub(crate) fn pass(&self, budget: &Budget, rank: Rank) -> Option<Pass> {
+        // One rank moves nothing.
+        let quantum = if self.call.size > 1 { budget.quantum } else { Quantum::LOSSLESS };
+        self.rounds_first.then(|| Pass::new(quantum, self.plan.rounding, rank))
     }
 
     /// Those of the look at the extent of its data: an exact all-reduce of what each rank saw.
@@ -51,6 +62,7 @@ impl Terms<'_> {
             lanes: self.lanes,
             shares: Shares::Even(survey::N_VALUES),
             window: Window::Whole,
+            rounds_first: false,
         }
     }
 

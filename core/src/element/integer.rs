@@ -5,12 +5,14 @@ use super::{DType, Element};
 use crate::codec::{Codec, CodecId, CodecParams, Raw};
 use crate::collective::EXTENT_VALUES;
 use crate::kernel::Level;
+use crate::rounding::Pass;
 
 macro_rules! integer {
     ($($integer:ident: $dtype:ident),*) => {
         $(
             impl Element for $integer {
                 const DTYPE: DType = DType::$dtype;
+                type Residue = Self;
             }
 
             impl Value for $integer {
@@ -62,6 +64,19 @@ macro_rules! integer {
 
                 fn with_shape_of(_: &[Self], params: CodecParams) -> CodecParams {
                     params
+                }
+
+                /// Integers are exact: nothing is added to them, and nothing is lost.
+                fn round(
+                    _: &Pass,
+                    from: Option<&[Self]>,
+                    values: &mut [Self],
+                    _: Option<&mut [Self]>,
+                    _: Level,
+                ) {
+                    if let Some(from) = from {
+                        values.copy_from_slice(from);
+                    }
                 }
 
                 fn codec(_: CodecId, _: &CodecParams) -> Raw<Self> {

@@ -87,6 +87,7 @@ macro_rules! sixteen {
 
         impl Element for $float {
             const DTYPE: DType = DType::$dtype;
+            type Residue = f32;
         }
 
         impl Float for $float {

@@ -76,6 +76,22 @@ impl<T: Element> Buffers<'_, T> {
         }
     }
 
+    /// The buffers for a while; those of two of which the one for results holds own values already
+    /// are one.
+    pub(crate) const fn lent(&mut self, is_in_place: bool) -> Buffers<'_, T> {
+        match self {
+            Self::InPlace(data) => Buffers::InPlace(data),
+            Self::Split { send, recv } => {
+                if is_in_place {
+                    Buffers::InPlace(recv)
+                } else {
+                    Buffers::Split { send, recv }
+                }
+            }
+            Self::ReadOnly(send) => Buffers::ReadOnly(send),
+        }
+    }
+
     /// All own values that there is room for.
     pub(crate) fn all_own(&self) -> &[T] {
         match self {

@@ -19,7 +19,7 @@ use crate::budget::{Budget, resolve};
 use crate::bundle;
 use crate::collective::{Communicator, Request, Step, Terms, Underway, survey};
 use crate::element::Element;
-use crate::error::Error;
+use crate::error::{Buffer, Error};
 use crate::frame::HEADER_BYTES;
 use crate::node::{Node, Port, Seat};
 use crate::op::Op;
@@ -136,6 +136,24 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.start_all_reduce_group(arrays, op, plan)?.wait()
     }
 
+    /// As [`all_reduce_group`](Self::all_reduce_group), with error feedback: a slice for each array,
+    /// of what earlier calls lost of its values, as
+    /// [`Communicator::all_reduce_with_feedback`] has it.
+    ///
+    /// # Errors
+    /// As [`all_reduce_group`](Self::all_reduce_group); among errors of use also those of
+    /// [`Communicator::all_reduce_with_feedback`], and [`Error::Length`] unless there are as many
+    /// slices as arrays.
+    pub fn all_reduce_group_with_feedback<T: Element>(
+        &self,
+        arrays: &mut [(&mut [T], Bound)],
+        feedback: &mut [&mut [T::Residue]],
+        op: Op<'_, T>,
+        plan: &Plan,
+    ) -> Result<Vec<Report>, Error> {
+        self.start_all_reduce_group_with_feedback(arrays, feedback, op, plan)?.wait()
+    }
+
     /// Starts what [`all_reduce_group`](Self::all_reduce_group) does. It may take all of the calls
     /// that there may be: until it is done, another on this communicator is
     /// [`Error::TooManyCalls`].
@@ -148,12 +166,47 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         op: Op<'g, T>,
         plan: &Plan,
     ) -> Result<GroupCall<'g, 'a, X>, Error> {
-        let plans: Vec<Plan> = arrays.iter().map(|(_, bound)| plan.with_bound(*bound)).collect();
+        self.start_group(arrays, None, op, plan)
+    }
+
+    /// Starts what [`all_reduce_group_with_feedback`](Self::all_reduce_group_with_feedback) does.
+    ///
+    /// # Errors
+    /// As [`start_all_reduce_group`](Self::start_all_reduce_group); among errors of use also those
+    /// of [`Communicator::all_reduce_with_feedback`], and [`Error::Length`] unless there are as many
+    /// slices as arrays.
+    pub fn start_all_reduce_group_with_feedback<'g, T: Element>(
+        &'g self,
+        arrays: &'g mut [(&mut [T], Bound)],
+        feedback: &'g mut [&mut [T::Residue]],
+        op: Op<'g, T>,
+        plan: &Plan,
+    ) -> Result<GroupCall<'g, 'a, X>, Error> {
+        let (need, have) = (arrays.len(), feedback.len());
+        if need != have {
+            return Err(Error::Length { buffer: Buffer::Feedback, need, have });
+        }
+        self.start_group(arrays, Some(feedback), op, plan)
+    }
+
+    /// Starts a group call, with a slice of feedback for each array or without.
+    fn start_group<'g, T: Element>(
+        &'g self,
+        arrays: &'g mut [(&mut [T], Bound)],
+        mut feedback: Option<&'g mut [&mut [T::Residue]]>,
+        op: Op<'g, T>,
+        plan: &Plan,
+    ) -> Result<GroupCall<'g, 'a, X>, Error> {
+        let plan_of = |(at, array): (usize, &(&mut [T], Bound))| {
+            plan.with_bound(array.1).with_rounding(plan.rounding.of_array(at))
+        };
+        let plans: Vec<Plan> = arrays.iter().enumerate().map(plan_of).collect();
         // What is wrong with one shows before anything is sent of another.
-        let (terms, calls) = self.calls(arrays, op, &plans)?;
+        let (terms, calls) = self.calls(arrays, feedback.as_deref_mut(), op, &plans)?;
         self.is_in_group.set(true);
         let pace = Rc::new(Pace::default());
-        let task: Task<'g> = Box::pin(self.group(arrays, op, terms, calls, Rc::clone(&pace)));
+        let task: Task<'g> =
+            Box::pin(self.group(arrays, feedback, op, terms, calls, Rc::clone(&pace)));
         Ok(GroupCall { comm: self, task: Some(task), pace })
     }
 
@@ -161,6 +214,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     async fn group<'g, T: Element>(
         &self,
         arrays: &mut [(&mut [T], Bound)],
+        feedback: Option<&mut [&mut [T::Residue]]>,
         op: Op<'g, T>,
         terms: Vec<Terms<'g>>,
         calls: Vec<Range<usize>>,
@@ -172,6 +226,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             .zip(extents)
             .map(|(terms, extent)| resolve(terms, extent.flatten()))
             .collect::<Result<_, _>>()?;
+        self.round(arrays, feedback, &terms, &budgets);
         let mut batches: Vec<Batch<T>> =
             calls.into_iter().map(|call| Batch::new(call, arrays)).collect();
         let mut reports = vec![Report::default(); arrays.len()];
@@ -194,6 +249,24 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             *first += look;
         }
         Ok(reports)
+    }
+
+    /// Rounds the arrays that are to be rounded before they are moved.
+    fn round<T: Element>(
+        &self,
+        arrays: &mut [(&mut [T], Bound)],
+        feedback: Option<&mut [&mut [T::Residue]]>,
+        terms: &[Terms<'_>],
+        budgets: &[Budget],
+    ) {
+        let (rank, level) = (self.rank(), self.node.config.level);
+        let mut residues = feedback.into_iter().flatten();
+        for (((values, _), terms), budget) in arrays.iter_mut().zip(terms).zip(budgets) {
+            let residues = residues.next().map(|residues| &mut **residues);
+            if let Some(pass) = terms.pass(budget, rank) {
+                T::round(&pass, None, values, residues, level);
+            }
+        }
     }
 
     /// Makes the calls of these arrays on these buffers, as many at once as there may be. The
@@ -239,6 +312,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     fn calls<'s, T: Element>(
         &self,
         arrays: &mut [(&mut [T], Bound)],
+        feedback: Option<&mut [&mut [T::Residue]]>,
         op: Op<'s, T>,
         plans: &[Plan],
     ) -> Result<(Vec<Terms<'s>>, Vec<Range<usize>>), Error> {
@@ -251,8 +325,12 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let (mut terms, mut calls) = (Vec::<Terms<'_>>::new(), Vec::<Range<usize>>::new());
         // Of the last call, if it may have more arrays.
         let mut lens = Vec::new();
+        let mut feedback = feedback.into_iter().flatten();
         for (at, ((data, _), plan)) in arrays.iter_mut().zip(plans).enumerate() {
-            let request = Request::new(Collective::AllReduce, data.len()).op(op).in_place(data);
+            let mut request = Request::new(Collective::AllReduce, data.len()).op(op).in_place(data);
+            if let Some(residues) = feedback.next() {
+                request = request.with_feedback(residues);
+            }
             let of_one = comm.terms(&request, plan)?;
             let is_whole = of_one.call.size > 1 && of_one.schedule.n_parts(of_one.call) == 1;
             let most_bytes = comm.most_bytes::<T>(&of_one).filter(|_| is_whole);
