@@ -44,7 +44,7 @@ pub use p2p::{P2pArgs, What};
 pub use rows::{PresetArg, ScheduleArg};
 pub use schedule::{Named, ScheduleArgs};
 pub use sim::SimArgs;
-pub use train::TrainArgs;
+pub use train::{RoundingArg, TrainArgs};
 pub use transpose::TransposeArgs;
 
 /// Collectives on compressed arrays: the main job and the measurements.

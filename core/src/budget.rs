@@ -116,24 +116,27 @@ fn resolve_as<T: Float>(terms: &Terms<'_>, extent: Option<Extent>) -> Result<Bud
         OpCode::Sum | OpCode::Avg => schedule.n_combined(call) as f64,
         _ => 1.0,
     };
-    // On what is encoded.
+    // Operands that are rounded first err each on its own; else what is encoded does, which may be
+    // the sum of some.
+    let (n_in_one, n_apart) =
+        if terms.rounds_first { (1.0, n_combined) } else { (n_combined, 1.0) };
+    let halves = if terms.rounds_first { plan.rounding.halves() } else { 1.0 };
     let bound = match (plan.bound, plan.scope) {
         (None, _) => 0.0,
-        (Some(bound), Scope::PerOperand) => bound.absolute(extent)? * n_combined,
-        (Some(bound), Scope::Result) => operand_bound::<T>(bound, n_errors, call, op, extent)?,
+        (Some(bound), Scope::PerOperand) => bound.absolute(extent)? * n_in_one,
+        (Some(bound), Scope::Result) => {
+            operand_bound::<T>(bound, n_errors, call, op, extent)? / n_apart
+        }
     };
-    // Operands that are rounded first, each on its own, are what errs.
-    let n_rounded = if terms.rounds_first { n_combined } else { 1.0 };
-    let halves = if terms.rounds_first { plan.rounding.halves() } else { 1.0 };
-    let mut quantum = Quantum::with_spacing::<T>(bound / n_rounded / halves, plan.spacing)?;
+    let mut quantum = Quantum::with_spacing::<T>(bound / halves, plan.spacing)?;
     // Operands of an average enter by a weight; their lattice must be of normal numbers as well.
     let weight: T = if op == OpCode::Avg { weight(call.size as u32) } else { T::ONE };
     if !(T::Wide::nearest(quantum.step()) * weight.widen()).is_normal() {
         quantum = Quantum::LOSSLESS;
     }
-    let bound = quantum.bound() * halves * n_rounded;
-    let worst_case = n_errors.map(|n_errors| n_errors * bound);
-    Ok(Budget { quantum, bound: bound / n_combined, worst_case })
+    let bound = quantum.bound() * halves;
+    let worst_case = n_errors.map(|n_errors| n_errors * (bound * n_apart));
+    Ok(Budget { quantum, bound: bound / n_in_one, worst_case })
 }
 
 /// What a call asks of each operand before the extent of the data is known, rounding apart: the

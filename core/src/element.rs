@@ -129,7 +129,7 @@ pub trait Element:
     const BYTES: usize = size_of::<Self>();
     /// What error feedback keeps of a value: `f32` for floats of up to 32 bits, `f64` for `f64`;
     /// of integers, which lose nothing, themselves.
-    type Residue: Copy + fmt::Debug + Send + Sync + 'static;
+    type Residue: Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static;
 }
 
 /// A floating-point type: `f32`, `f64`, [`f16`](struct@f16) or [`bf16`].

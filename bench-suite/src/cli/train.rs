@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use foldwire::Bound;
+use serde::Serialize;
 
+use super::bench::DTypeArg;
 use crate::plot::PlotFile;
 use crate::values::LinkRate;
 
@@ -16,6 +18,8 @@ Examples:
       Your own data, and a picture of the loss over steps.
   foldwire train --ranks 8 --batch 1024 --bound rel:1e-1,rel:1e-2,rel:1e-3 --json > train.json
       Three bounds beside each other; stdout holds one JSON object.
+  foldwire train --bound rel:0.5 --rounding nearest,unbiased --feedback no,yes --dtype bf16
+      A bound so coarse that rounding shows, and what helps; gradients of 16 bits.
 
 All ranks must end with the same bits, and the network must learn, else the exit code is 1.";
 
@@ -55,6 +59,19 @@ pub struct TrainArgs {
         default_value = "rel:1e-2,rel:1e-3")]
     pub bound: Vec<Bound>,
 
+    /// How gradients are rounded within a bound, each a run of its own
+    #[arg(long, value_enum, num_args = 1.., value_delimiter = ',', default_value = "nearest")]
+    pub rounding: Vec<RoundingArg>,
+
+    /// Whether what rounding loses is added to the next step's gradients (error feedback), each a
+    /// run of its own
+    #[arg(long, value_enum, num_args = 1.., value_delimiter = ',', default_value = "no")]
+    pub feedback: Vec<FeedbackArg>,
+
+    /// Type in which gradients are exchanged, also uncompressed
+    #[arg(long, value_enum, default_value_t = DTypeArg::F32)]
+    pub dtype: DTypeArg,
+
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
     /// memory
     #[arg(long, value_name = "RATE", default_value = "100mbit", allow_hyphen_values = true)]
@@ -72,4 +89,29 @@ pub struct TrainArgs {
     /// Print one JSON object on stdout instead of the table
     #[arg(long)]
     pub json: bool,
+}
+
+/// How values are rounded to the lattice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum RoundingArg {
+    /// to the nearest point
+    Nearest,
+    /// to one of the two points beside a value, right on average
+    Unbiased,
+}
+
+/// Whether errors are carried on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FeedbackArg {
+    /// what rounding loses is lost
+    No,
+    /// it is added to the next step's gradients
+    Yes,
+}
+
+impl From<FeedbackArg> for bool {
+    fn from(arg: FeedbackArg) -> Self {
+        matches!(arg, FeedbackArg::Yes)
+    }
 }

@@ -42,4 +42,5 @@ mod soak;
 mod stack;
 mod stress;
 mod suite;
+mod training;
 mod two_levels;

@@ -1,0 +1,112 @@
+//! How ranks average their gradients: exactly, or within a bound, rounded to nearest or without
+//! bias, with what earlier steps lost or without, in a type of 16 bits or more.
+
+use foldwire::{
+    Bound, Element, Error, Float, Op, Plan, Report, Rounding, SharedCommunicator, Transport,
+};
+use serde::Serialize;
+
+use super::net::Net;
+use crate::cli::{RoundingArg, TrainArgs};
+
+/// One way to average.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Exchange {
+    /// `raw`, or bound and what is not the default.
+    #[serde(rename = "exchange")]
+    pub(super) name: String,
+    #[serde(skip)]
+    bound: Option<Bound>,
+    pub(super) rounding: RoundingArg,
+    pub(super) feedback: bool,
+}
+
+impl Exchange {
+    /// Without compression first, then each bound with each rounding, without feedback and with.
+    pub(super) fn all(args: &TrainArgs) -> Vec<Self> {
+        let raw = Self {
+            name: "raw".to_owned(),
+            bound: None,
+            rounding: RoundingArg::Nearest,
+            feedback: false,
+        };
+        let mut all = vec![raw];
+        for &bound in &args.bound {
+            for &rounding in &args.rounding {
+                for &feedback in &args.feedback {
+                    let feedback = feedback.into();
+                    let unbiased = matches!(rounding, RoundingArg::Unbiased);
+                    let mut name = bound.to_string();
+                    name += if unbiased { " unbiased" } else { "" };
+                    name += if feedback { " feedback" } else { "" };
+                    all.push(Self { name, bound: Some(bound), rounding, feedback });
+                }
+            }
+        }
+        all
+    }
+
+    /// The plan of a step. Each has a seed of its own, or it would round as the one before.
+    fn plan(&self, step: usize) -> Plan {
+        let plan = self.bound.map_or_else(Plan::raw, Plan::foldwire);
+        match self.rounding {
+            RoundingArg::Nearest => plan,
+            RoundingArg::Unbiased => plan.with_rounding(Rounding::unbiased(step as u64)),
+        }
+    }
+}
+
+/// A rank's gradient as it is exchanged, and what earlier exchanges lost of it.
+#[derive(Debug)]
+pub(super) struct Gradients<T: Element> {
+    arrays: Vec<Vec<T>>,
+    residues: Vec<Vec<T::Residue>>,
+}
+
+impl<T: Float> Gradients<T> {
+    /// Room for gradients of this network; nothing has been lost.
+    pub(super) fn new(net: &Net) -> Self {
+        let lens: Vec<usize> = net.arrays().map(<[f32]>::len).collect();
+        let arrays = lens.iter().map(|&n| vec![T::from_f64(0.0); n]).collect();
+        let residues = lens.iter().map(|&n| vec![T::Residue::default(); n]).collect();
+        Self { arrays, residues }
+    }
+
+    /// Takes this rank's gradient, rounded to the type.
+    pub(super) fn take(&mut self, gradient: &Net) {
+        for (to, from) in self.arrays.iter_mut().zip(gradient.arrays()) {
+            to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from.into()));
+        }
+    }
+
+    /// Averages the gradients of all ranks, in one call.
+    pub(super) fn average<X: Transport>(
+        &mut self,
+        comm: &SharedCommunicator<'_, X>,
+        exchange: &Exchange,
+        step: usize,
+    ) -> Result<Report, Error> {
+        let plan = exchange.plan(step);
+        // Without a bound any will do.
+        let bound = exchange.bound.unwrap_or(Bound::Absolute(1.0));
+        let mut arrays: Vec<(&mut [T], Bound)> =
+            self.arrays.iter_mut().map(|array| (&mut array[..], bound)).collect();
+        let reports = if exchange.feedback {
+            let mut residues: Vec<&mut [T::Residue]> =
+                self.residues.iter_mut().map(|residues| &mut residues[..]).collect();
+            comm.all_reduce_group_with_feedback(&mut arrays, &mut residues, Op::Avg, &plan)?
+        } else {
+            comm.all_reduce_group(&mut arrays, Op::Avg, &plan)?
+        };
+        let mut all = Report::default();
+        reports.into_iter().for_each(|report| all += report);
+        Ok(all)
+    }
+
+    /// Gives what it holds.
+    pub(super) fn give(&self, gradient: &mut Net) {
+        for (to, from) in gradient.arrays_mut().zip(&self.arrays) {
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f64() as f32);
+        }
+    }
+}

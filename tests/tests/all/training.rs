@@ -1,0 +1,438 @@
+//! What trainings need of a compressed reduction: rounding without bias, errors that are carried
+//! on, a bound for each tensor.
+
+use foldwire::bound::rounding;
+use foldwire::codec::CodecId;
+use foldwire::kernel::Level;
+use foldwire::pipeline::{self, FUSED};
+use foldwire::schedule::{Pairwise, RecursiveDoubling, Ring, Schedule};
+use foldwire::threads::Scoped;
+use foldwire::{
+    Bound, Communicator, Element, Error, Float, Op, Plan, Rank, Report, Rounding, Scope,
+    SharedCommunicator, bf16, f16,
+};
+use foldwire_tests::{Backend, Threads, data};
+use foldwire_threads::World;
+
+const SCHEDULES: [&dyn Schedule; 3] = [&Ring, &RecursiveDoubling, &Pairwise];
+static TWO: Scoped = Scoped(2);
+
+fn unbiased(bound: Bound, seed: u64) -> Plan {
+    Plan::foldwire(bound).with_rounding(Rounding::unbiased(seed))
+}
+
+fn sums<T: Float>(size: usize, count: usize, op: Op<'_, T>, plan: &Plan) -> Vec<(Vec<T>, Report)> {
+    let outcomes = Threads { frame_bytes: Some(20_000) }.run(size, |mut comm| {
+        let mut values = data::smooth::<T>(comm.rank().index(), count);
+        comm.all_reduce(&mut values, op, plan).map(|report| (values, report))
+    });
+    outcomes.into_iter().map(|outcome| outcome.expect("an all-reduce")).collect()
+}
+
+fn is_kept<T: Float>(bound: Bound) {
+    for size in [1, 2, 3, 5, 8] {
+        for (count, schedule) in [0, 1, size - 1, 9001].into_iter().zip(SCHEDULES.iter().cycle()) {
+            for (at, pipeline) in pipeline::ALL.into_iter().enumerate() {
+                let plan = unbiased(bound, 77).with_pipeline(pipeline).with_schedule(*schedule);
+                let context = format!("{size} ranks, {count} values of {}, {plan:?}", T::DTYPE);
+                let is_average = at % 2 == 1;
+                let op = if is_average { Op::Avg } else { Op::Sum };
+                let all = sums::<T>(size, count, op, &plan);
+                let inputs: Vec<Vec<T>> = (0..size).map(|rank| data::smooth(rank, count)).collect();
+                let (first, report) = &all[0];
+                let worst_case = report.worst_case.expect("a worst case");
+                for i in 0..count {
+                    let exact: f64 = inputs.iter().map(|x| x[i].to_f64()).sum();
+                    let largest = inputs.iter().map(|x| x[i].to_f64().abs()).sum::<f64>();
+                    let exact = if is_average { exact / size as f64 } else { exact };
+                    let slack = rounding::<T>(size, largest + worst_case);
+                    let error = (first[i].to_f64() - exact).abs();
+                    assert!(error <= worst_case + slack, "{error:e}, {context}");
+                }
+                for (result, of_other) in &all {
+                    assert_eq!(data::bytes(result), data::bytes(first), "{context}");
+                    assert_eq!(of_other.bound, report.bound, "{context}");
+                }
+                if let Bound::Absolute(bound) = bound {
+                    assert!(report.bound <= bound && report.bound > 0.45 * bound, "{context}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn results_rounded_without_bias_are_within_the_bound_and_the_same_on_all_ranks() {
+    is_kept::<f32>(Bound::Absolute(0.05));
+    is_kept::<f64>(Bound::Relative(0.02));
+    is_kept::<f16>(Bound::Absolute(0.05));
+    is_kept::<bf16>(Bound::Psnr(30.0));
+}
+
+#[test]
+fn a_bound_on_the_result_is_kept_without_bias() {
+    for size in [2, 5] {
+        let plan = unbiased(Bound::Absolute(0.1), 1).with_scope(Scope::Result);
+        let all = sums::<f32>(size, 5000, Op::Sum, &plan);
+        for (i, y) in all[0].0.iter().enumerate() {
+            let operand = |rank| f64::from(data::smooth::<f32>(rank, 5000)[i]);
+            let exact: f64 = (0..size).map(operand).sum();
+            assert!((f64::from(*y) - exact).abs() <= 0.1, "{size} ranks");
+        }
+    }
+}
+
+/// Rounding to nearest would leave 0 of all of them.
+#[test]
+fn the_mean_over_seeds_is_the_exact_average() {
+    const N: u64 = 500;
+    let input = |rank: usize| (0..400).map(|i| 0.001 * (rank + i % 40) as f32).collect::<Vec<_>>();
+    let means = Threads::default().run(3, |mut comm| {
+        let mut sum = vec![0.0; 400];
+        for seed in 0..N {
+            let mut values = input(comm.rank().index());
+            let plan = unbiased(Bound::Absolute(0.2), seed);
+            comm.all_reduce(&mut values, Op::Avg, &plan).expect("an all-reduce");
+            sum.iter_mut().zip(&values).for_each(|(sum, y)| *sum += f64::from(*y) / N as f64);
+        }
+        sum
+    });
+    // A step is 0.197, and x a part p of it, so the deviation of a mean is step·√(p(1 − p)/3N).
+    for (i, mean) in means[0].iter().enumerate() {
+        let exact = 0.001 * (1 + i % 40) as f64;
+        let deviation = (0.197 * exact / (3 * N) as f64).sqrt();
+        assert!((mean - exact).abs() < 4.5 * deviation, "{i}: {mean} for {exact}");
+    }
+}
+
+#[test]
+fn levels_and_threads_change_no_bit() {
+    let run = |level, threads: Option<&'static Scoped>| {
+        World::new(3).run(|mut comm| {
+            comm.config_mut().level = level;
+            if let Some(threads) = threads {
+                comm.config_mut().threads = foldwire::threads::Threads::of(threads);
+            }
+            let mut values = data::smooth::<f32>(comm.rank().index(), 70_001);
+            let mut kept = vec![0.01; values.len()];
+            let plan = unbiased(Bound::Relative(0.03), 5);
+            comm.all_reduce(&mut values, Op::Sum, &plan).expect("without feedback");
+            comm.all_reduce_with_feedback(&mut values, &mut kept, Op::Sum, &plan).expect("with it");
+            values
+        })
+    };
+    let first = run(Level::Scalar, None);
+    for level in Level::available() {
+        for threads in [None, Some(&TWO)] {
+            assert!(run(level, threads) == first, "{level:?}");
+        }
+    }
+}
+
+/// In place, apart, started, as a future of a shared communicator, or a share of it.
+#[test]
+fn every_way_to_call_rounds_alike() {
+    World::new(4).run_endpoints(|endpoint| {
+        let world = SharedCommunicator::new(endpoint, 3).expect("a communicator");
+        let own = data::smooth::<f64>(world.rank().index(), 10_002);
+        let plan = unbiased(Bound::Relative(0.01), 3);
+        let mut in_place = own.clone();
+        world.all_reduce(&mut in_place, Op::Sum, &plan).expect("in place");
+        let (mut apart, kept) = (vec![0.0; own.len()], own.clone());
+        world.all_reduce_into(&own, &mut apart, Op::Sum, &plan).expect("apart");
+        assert!(apart == in_place && own == kept);
+        let call = world.start_all_reduce_into(own.clone(), vec![0.0; own.len()], Op::Sum, &plan);
+        let finished = call.expect("a start").wait();
+        assert!(finished.outcome.is_ok() && finished.data == in_place);
+        let share = world.share(own.len());
+        let (mut mine, mut front) = (own.clone(), own.clone());
+        world.reduce_scatter_in_place(&mut mine, Op::Sum, &plan).expect("in place");
+        world.reduce_scatter_to_front(&mut front, Op::Sum, &plan).expect("to the front");
+        assert_eq!(mine[share.clone()], in_place[share.clone()]);
+        assert_eq!(front[..share.len()], in_place[share.clone()]);
+        let mut gathered = vec![0.0; own.len()];
+        let report = world.all_gather(&own[share.clone()], &mut gathered, &plan).expect("apart");
+        let mut again = own.clone();
+        world.all_gather_in_place(&mut again, &plan).expect("in place");
+        assert!(gathered == again);
+        let bound = report.worst_case.expect("a worst case");
+        assert!(own[share.clone()].iter().zip(&again[share]).any(|(x, y)| x != y));
+        for rank in 0..4 {
+            let theirs = data::smooth::<f64>(rank, 10_002);
+            let share = foldwire::layout::share(10_002, 4, rank);
+            for (x, y) in theirs[share.clone()].iter().zip(&again[share]) {
+                assert!((x - y).abs() <= bound);
+            }
+        }
+    });
+}
+
+#[test]
+fn every_codec_with_a_lattice_rounds_alike_and_others_refuse() {
+    let run = |codec| {
+        Threads::default().run(3, move |mut comm| {
+            let mut values = data::smooth::<f32>(comm.rank().index(), 5000);
+            let mut kept = vec![0.0; 5000];
+            let plan = unbiased(Bound::Absolute(0.03), 8).with_codec(codec);
+            let outcome = comm.all_reduce(&mut values, Op::Sum, &plan);
+            let nearest = plan.with_rounding(Rounding::Nearest);
+            let carried =
+                comm.all_reduce_with_feedback(&mut [0.3; 5000], &mut kept, Op::Sum, &nearest);
+            (outcome.map(|_| values), carried.map(|_| kept))
+        })
+    };
+    let first = run(CodecId::FzLight).swap_remove(0);
+    for &codec in CodecId::ALL {
+        for (values, kept) in run(codec) {
+            if codec.has_lattice() {
+                let close = |(x, y): (&f32, &f32)| (x - y).abs() < 1e-5;
+                let (values, first_values) = (values.expect("sums"), first.0.as_ref().unwrap());
+                assert!(values.iter().zip(first_values).all(close), "{}", codec.name());
+                assert_eq!(kept.as_ref(), first.1.as_ref(), "{}", codec.name());
+            } else if codec.is_exact() {
+                assert!(values.is_ok() && kept.expect("nothing").iter().all(|e| *e == 0.0));
+            } else if codec.is_for(f32::DTYPE) {
+                assert_eq!(values, Err(Error::NoLattice { codec }));
+                assert_eq!(kept, Err(Error::NoLattice { codec }));
+            }
+        }
+    }
+}
+
+#[test]
+fn calls_that_cannot_round_first_say_so_before_anything_is_sent() {
+    Threads::default().run(2, |mut comm| {
+        let (plan, bound) = (unbiased(Bound::Relative(0.1), 1), Bound::Absolute(0.1));
+        let no_room = Err(Error::NoRoomToRound);
+        let (send, mut recv) = ([1.0_f32; 8], [0.0; 8]);
+        let own = comm.rank();
+        let mut data = send;
+        assert_eq!(comm.reduce_scatter(&send, &mut recv[..4], Op::Sum, &plan), no_room);
+        assert_eq!(comm.broadcast(&mut data, Rank(0), &plan), no_room);
+        assert_eq!(comm.scan(&mut data, Op::Sum, &plan), no_room);
+        assert_eq!(comm.reduce_in_place(&mut data, Op::Sum, Rank(0), &plan), no_room);
+        assert_eq!(comm.all_to_all(&send, &mut recv, &plan), no_room);
+        let prepared = comm.prepare().all_reduce(&mut data, Op::Sum, &plan);
+        assert_eq!(prepared.map(drop), Err(Error::NoRoomToRound));
+        let other = Rank(1 - own.0);
+        assert_eq!(comm.send(&send, other, 1, &plan), no_room);
+        let on_result = Plan::foldwire(bound).with_scope(Scope::Result);
+        let kept = &mut [0.0; 8];
+        let refused = comm.all_reduce_with_feedback(&mut data, kept, Op::Sum, &on_result);
+        assert_eq!(refused, Err(Error::FeedbackOnResult));
+        let short = comm.all_reduce_with_feedback(&mut data, &mut kept[1..], Op::Sum, &plan);
+        assert!(matches!(short, Err(Error::Length { need: 8, have: 7, .. })), "{short:?}");
+        assert!(no_room.is_err_and(|error| error.is_usage()));
+        // Where nothing is lost, there is nothing to round.
+        let exact = Plan::raw().with_rounding(Rounding::unbiased(4));
+        comm.broadcast(&mut data, Rank(0), &exact).expect("raw");
+        comm.scan(&mut data, Op::Sum, &plan.with_exact_below(1 << 10)).expect("short");
+        comm.all_reduce(&mut [1_u64, 2], Op::Sum, &plan).expect("integers");
+        comm.prepare().all_reduce(&mut [1_i32], Op::Sum, &plan).expect("integers");
+    });
+}
+
+#[test]
+fn one_rank_keeps_its_values_and_gets_back_what_was_lost() {
+    Threads::default().run(1, |mut comm| {
+        let plan = unbiased(Bound::Absolute(1.0), 1);
+        let (mut values, mut kept) = ([0.3_f32, f32::NAN], [0.25, 0.5]);
+        comm.all_reduce(&mut values[..1], Op::Avg, &plan).expect("an all-reduce");
+        assert_eq!(values[0], 0.3);
+        comm.all_reduce_with_feedback(&mut values, &mut kept, Op::Avg, &plan).expect("another");
+        assert_eq!((values[0], kept), (0.3 + 0.25, [0.0, 0.5]));
+    });
+}
+
+#[test]
+fn ranks_that_round_otherwise_than_each_other_are_a_mismatch() {
+    for bound in [Bound::Absolute(0.1), Bound::Relative(0.1)] {
+        let outcomes = Threads::default().run(2, |mut comm| {
+            let seed = comm.rank().0.into();
+            let plan = if seed == 0 { Plan::foldwire(bound) } else { unbiased(bound, seed) };
+            comm.all_reduce(&mut [1.0_f32, 2.0, 3.5], Op::Sum, &plan)
+        });
+        let is_told =
+            |error: &Error| matches!(error, Error::Mismatch { .. } | Error::Aborted { .. });
+        assert!(outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(is_told)));
+    }
+    // Seeds may differ.
+    let outcomes = Threads::default().run(2, |mut comm| {
+        let plan = unbiased(Bound::Absolute(0.1), comm.rank().0.into());
+        comm.all_reduce(&mut [1.0_f32, 2.0, 3.5], Op::Sum, &plan)
+    });
+    assert!(outcomes.iter().all(Result::is_ok));
+}
+
+/// In nodes own values are added as floats: they are points before.
+#[test]
+fn two_levels_round_each_operand_within_the_bound() {
+    let results = World::new(6).ranks_per_node(3).run_endpoints(|endpoint| {
+        let world = SharedCommunicator::new(endpoint, 1).expect("a communicator");
+        let levels = world.two_levels(1).expect("two levels");
+        let mut values = data::smooth::<f32>(world.rank().index(), 5000);
+        let plan = unbiased(Bound::Absolute(0.05), 2);
+        let report = levels.all_reduce(&mut values, Op::Sum, &plan).expect("an all-reduce");
+        (values, report)
+    });
+    let (first, report) = &results[0];
+    assert!(report.bound <= 0.05 && report.worst_case.is_some_and(|most| most <= 0.3 + 1e-12));
+    let inputs: Vec<Vec<f32>> = (0..6).map(|rank| data::smooth(rank, 5000)).collect();
+    for (i, y) in first.iter().enumerate() {
+        let exact: f64 = inputs.iter().map(|x| f64::from(x[i])).sum();
+        assert!((f64::from(*y) - exact).abs() <= 0.3 + 1e-5);
+    }
+    assert!(results.iter().all(|(values, _)| values == first));
+}
+
+/// Sums over steps of what a rank put in and of what came out, and the largest bound there was.
+fn over_steps<T: Float>(
+    size: usize,
+    plan: impl Fn(u64) -> Plan + Sync,
+    call: impl Fn(
+        &mut Communicator<foldwire_threads::Endpoint>,
+        &mut [T],
+        &mut [T::Residue],
+        &Plan,
+    ) -> Report
+    + Sync,
+) {
+    let n = 1003;
+    let input = |rank: usize, step: u64| -> Vec<T> {
+        let value = |i: usize| 0.01 * ((i * (rank + 2)) as f64 + step as f64 * 0.1).sin() + 0.002;
+        (0..n).map(|i| T::from_f64(value(i))).collect()
+    };
+    let outcomes = World::new(size).run(|mut comm| {
+        let mut kept = vec![T::Residue::default(); n];
+        let (mut sums, mut most) = (vec![0.0; n], 0.0_f64);
+        for step in 0..60 {
+            let mut values = input(comm.rank().index(), step);
+            let report = call(&mut comm, &mut values, &mut kept, &plan(step));
+            let most_now = report.worst_case.expect("a worst case");
+            most = most.max(most_now);
+            sums.iter_mut().zip(&values).for_each(|(sum, y)| *sum += y.to_f64());
+        }
+        (sums, most)
+    });
+    let (sums, most) = &outcomes[0];
+    let mut exact = vec![0.0; n];
+    for rank in 0..size {
+        for step in 0..60 {
+            exact.iter_mut().zip(input(rank, step)).for_each(|(sum, x)| *sum += x.to_f64());
+        }
+    }
+    // Each step rounds its sum to the type once.
+    let slack = 60.0 * rounding::<T>(size, 0.05 * size as f64 + most);
+    for (sum, exact) in sums.iter().zip(&exact) {
+        let error = (sum - exact).abs();
+        assert!(error <= most + slack, "{error:e} with {most:e}, {}, {size} ranks", T::DTYPE);
+    }
+    assert!(outcomes.iter().all(|(other, _)| other == sums));
+}
+
+#[test]
+fn with_feedback_sums_over_steps_stay_within_one_bound_of_the_exact_ones() {
+    fn check<T: Float>() {
+        for bound in [Bound::Absolute(0.05), Bound::Relative(0.5)] {
+            for size in [1, 2, 5] {
+                let call = |comm: &mut Communicator<_>, x: &mut [T], e: &mut [_], plan: &Plan| {
+                    comm.all_reduce_with_feedback(x, e, Op::Sum, plan).expect("an all-reduce")
+                };
+                over_steps(size, |_| Plan::foldwire(bound), call);
+                over_steps(size, |step| unbiased(bound, step), call);
+            }
+        }
+    }
+    check::<f32>();
+    check::<f64>();
+    check::<f16>();
+    check::<bf16>();
+}
+
+/// The sum of all steps through a reduce-scatter and an all-gather of its shares.
+#[test]
+fn a_reduce_scatter_carries_errors_as_an_all_reduce_does() {
+    let call = |comm: &mut Communicator<_>, x: &mut [f32], e: &mut [f32], plan: &Plan| {
+        let report = comm.reduce_scatter_with_feedback(x, e, Op::Sum, plan).expect("a share");
+        let share = comm.share(x.len());
+        let mine = x[..share.len()].to_vec();
+        comm.all_gather(&mine, x, &Plan::raw()).expect("all shares");
+        report
+    };
+    over_steps(4, |_| Plan::foldwire(Bound::Relative(0.5)).with_pipeline(FUSED), call);
+    over_steps(3, |step| unbiased(Bound::Absolute(0.05), step), call);
+}
+
+const LENGTHS: [usize; 6] = [700, 0, 1, 33, 20_000, 5];
+const BOUNDS: [Bound; 3] = [Bound::Relative(0.1), Bound::Absolute(0.02), Bound::Psnr(20.0)];
+
+/// Arrays of different scales.
+fn arrays(rank: Rank, n: usize) -> Vec<Vec<f32>> {
+    let array = |at: usize| {
+        let scale = [1.0, 10.0, 1e-4][at % 3];
+        let smooth = data::smooth::<f32>(rank.index() + at, LENGTHS[at]);
+        smooth.into_iter().map(|x| scale * x).collect()
+    };
+    (0..n).map(array).collect()
+}
+
+fn zeros(n: usize) -> Vec<Vec<f32>> {
+    (0..n).map(|at| vec![0.0; LENGTHS[at]]).collect()
+}
+
+fn within(arrays: &mut [Vec<f32>]) -> Vec<(&mut [f32], Bound)> {
+    let pairs = arrays.iter_mut().zip(BOUNDS.iter().cycle());
+    pairs.map(|(array, bound)| (&mut array[..], *bound)).collect()
+}
+
+fn slices(arrays: &mut [Vec<f32>]) -> Vec<&mut [f32]> {
+    arrays.iter_mut().map(|array| &mut array[..]).collect()
+}
+
+/// Also where short ones share frames. Twice, so that there is something to carry.
+#[test]
+fn a_group_rounds_each_array_as_a_call_of_its_own_does() {
+    for (rounding, n) in
+        [(Rounding::Nearest, 6), (Rounding::unbiased(12), 6), (Rounding::unbiased(5), 1)]
+    {
+        let plan = Plan::foldwire(BOUNDS[0]).with_rounding(rounding);
+        let together = World::new(3).run_endpoints(|endpoint| {
+            let world = SharedCommunicator::new(endpoint, 2).expect("a communicator");
+            let mut plain = arrays(world.rank(), n);
+            world.all_reduce_group(&mut within(&mut plain), Op::Avg, &plan).expect("a group");
+            let (mut kept, mut carried) = (zeros(n), Vec::new());
+            for _ in 0..2 {
+                carried = arrays(world.rank(), n);
+                let (arrays, feedback) = (&mut within(&mut carried), &mut slices(&mut kept));
+                let short = world.all_reduce_group_with_feedback(
+                    arrays,
+                    &mut feedback[1..],
+                    Op::Avg,
+                    &plan,
+                );
+                assert!(matches!(short, Err(Error::Length { .. })), "{short:?}");
+                let reports =
+                    world.all_reduce_group_with_feedback(arrays, feedback, Op::Avg, &plan);
+                assert_eq!(reports.expect("a group").len(), n);
+            }
+            (plain, carried, kept)
+        });
+        let alone = World::new(3).run(|mut comm| {
+            let (mut plain, mut carried) = (arrays(comm.rank(), n), arrays(comm.rank(), n));
+            let mut kept = zeros(n);
+            for at in 0..n {
+                let plan = plan.with_bound(BOUNDS[at % 3]).with_rounding(rounding.of_array(at));
+                comm.all_reduce(&mut plain[at], Op::Avg, &plan).expect("a call");
+                for _ in 0..2 {
+                    carried[at] = arrays(comm.rank(), n).swap_remove(at);
+                    comm.all_reduce_with_feedback(&mut carried[at], &mut kept[at], Op::Avg, &plan)
+                        .expect("a call with feedback");
+                }
+            }
+            (plain, carried, kept)
+        });
+        assert!(together == alone, "{rounding:?}, arrays: {n}");
+        let (_, _, kept) = &together[0];
+        assert!(kept[0].iter().any(|e| *e != 0.0));
+    }
+}
