@@ -55,6 +55,35 @@ fn compressed_gradients_cost_fewer_bytes_and_train_as_well() {
     assert!(svg.contains("rel:0.001") && svg.contains("loss"), "{svg}");
 }
 
+/// A bound as wide as the range leaves nothing of most gradients; what helps must show.
+#[test]
+fn rounding_without_bias_and_feedback_learn_where_nearest_rounding_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let field = field(folder.path());
+    for dtype in ["f32", "bf16"] {
+        let args = format!(
+            "--field {field} --ranks 3 --steps 80 --batch 32 --width 24 --link none --bound rel:1 \
+             --rounding nearest,unbiased --feedback no,yes --dtype {dtype} --json"
+        );
+        let output = run(&args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rows = object["rows"].as_array().unwrap();
+        let of = |name: &str| rows.iter().map(|row| row[name].clone()).collect::<Vec<_>>();
+        assert_eq!(
+            of("exchange"),
+            ["raw", "rel:1", "rel:1 feedback", "rel:1 unbiased", "rel:1 unbiased feedback"]
+        );
+        assert_eq!(of("rounding"), ["nearest", "nearest", "nearest", "unbiased", "unbiased"]);
+        assert_eq!(of("feedback"), [false, false, true, false, true]);
+        assert!(of("dtype").iter().all(|found| found == dtype));
+        let losses: Vec<f64> = of("loss_end").iter().map(|loss| loss.as_f64().unwrap()).collect();
+        for at in 2..5 {
+            assert!(losses[at] < 0.5 * losses[1], "{dtype}: {losses:?}");
+        }
+    }
+}
+
 /// Each sample counts once, also where the ranks' shares of a batch differ.
 #[test]
 fn ranks_learn_together_what_one_learns_alone() {
@@ -100,6 +129,7 @@ fn what_cannot_be_trained_is_an_error_of_use() {
         ("--ranks 8 --batch 7", "larger --batch"),
         ("--steps 0", "whole number"),
         ("--bound rel:0", "rel:0"),
+        ("--rounding up", "possible values: nearest, unbiased"),
         ("--plot loss.txt", ".svg or .png"),
         ("--field none.f32", "no such file"),
         ("--ranks 1000 --batch 1000 --width 10000", "smaller --width"),

@@ -249,8 +249,8 @@ impl<T: Float> Points<T> {
     fn beside(&self, code: T::Wide, x: T::Wide) -> (T::Wide, T::Wide, T::Wide) {
         let point = code * self.step;
         let off = x - point;
-        let one = T::Wide::ONE;
-        let next = if off < one - one { code - one } else { code + one };
+        let (zero, one) = (T::ZERO.widen(), T::Wide::ONE);
+        let next = if off < zero { code - one } else { code + one };
         (next, off.abs(), (next * self.step - point).abs())
     }
 
@@ -299,7 +299,7 @@ impl<T: Float, const UNBIASED: bool, const CARRIES: bool> at_level::Task
     #[inline(always)]
     fn run(self) {
         if CARRIES {
-            let zero = T::Wide::ONE - T::Wide::ONE;
+            let zero = T::ZERO.widen();
             for at in 0..self.values.len().min(self.residues.len()) {
                 let (own, kept) = (self.values[at], self.residues[at]);
                 let x = own.widen() + kept;

@@ -239,7 +239,7 @@ fn an_exact_call_sends_what_was_lost_before_as_far_as_the_type_holds_it() {
     let pass = Pass::new(Quantum::LOSSLESS, Rounding::unbiased(1), Rank(0));
     let (mut values, mut residues) = ([bf16::from_f64(1.0), bf16::from_f64(256.0)], [0.25, 0.25]);
     pass.run(None, &mut values, Some(&mut residues), Level::best());
-    assert_eq!((values.map(|x| x.to_f64()), residues), ([1.25, 256.0], [0.0, 0.25]));
+    assert_eq!((values.map(bf16::to_f64), residues), ([1.25, 256.0], [0.0, 0.25]));
 }
 
 /// Over 16 bins 15 degrees of freedom; 99.99 % are below 44.3.
@@ -250,28 +250,26 @@ fn chi_square(units: impl Iterator<Item = f64>) -> f64 {
     bins.iter().map(|n| (n - expected).powi(2) / expected).sum()
 }
 
+/// Numbers are uniform, and so are pairs of neighbours, as one number each.
+fn are_uniform(name: &str, units: impl Fn(usize) -> [f64; 2]) {
+    const N: usize = 20_000;
+    for which in 0..2 {
+        let at = |i: usize| units(i)[which];
+        assert!((0..N).map(at).all(|unit| unit > 0.0 && unit < 1.0), "{name}");
+        let pair = |i: usize| ((at(i) * 4.0).floor() + at(i + 1)) / 4.0;
+        let found = [chi_square((0..N).map(at)), chi_square((0..N).map(pair))];
+        assert!(found.iter().all(|found| *found < 44.3), "{name}: {found:?}");
+    }
+}
+
 #[test]
 fn random_numbers_are_uniform_over_places_chunks_seeds_and_ranks() {
-    const N: usize = 20_000;
-    let key =
-        |seed: usize, rank, chunk| random::key(random::stream(seed as u64, Rank::new(rank)), chunk);
-    let units = |key: u64, at: usize| [f64::from(unit_32(key, at as u32)), unit_64(key, at as u32)];
-    for which in 0..2 {
-        let all: [(&str, &dyn Fn(usize) -> u64, &dyn Fn(usize) -> usize); 4] = [
-            ("places", &|_| key(1, 0, 0), &|i| i),
-            ("chunks", &|i| key(1, 0, i), &|_| 17),
-            ("seeds", &|i| key(i, 2, 3), &|_| 17),
-            ("ranks", &|i| key(9, i, 3), &|_| 0),
-        ];
-        for (name, key, place) in all {
-            let at = |i| units(key(i), place(i))[which];
-            let found = chi_square((0..N).map(at));
-            assert!(found < 44.3, "{name}: {found}");
-            // Neither do neighbours hang together: pairs as one number each.
-            let pair = |i| ((at(i) * 4.0).floor() + at(i + 1)) / 4.0;
-            let found = chi_square((0..N).map(pair));
-            assert!(found < 44.3, "pairs of {name}: {found}");
-        }
-        assert!((0..N).map(|i| units(key(0, 0, 0), i)[which]).all(|x| x > 0.0 && x < 1.0));
-    }
+    let units = |[seed, rank, chunk, at]: [usize; 4]| {
+        let key = random::key(random::stream(seed as u64, Rank::new(rank)), chunk);
+        [f64::from(unit_32(key, at as u32)), unit_64(key, at as u32)]
+    };
+    are_uniform("places", |i| units([1, 0, 0, i]));
+    are_uniform("chunks", |i| units([1, 0, i, 17]));
+    are_uniform("seeds", |i| units([i, 2, 3, 17]));
+    are_uniform("ranks", |i| units([9, i, 3, 0]));
 }
