@@ -194,12 +194,12 @@ fn carried<T: Float>(bound: f64, rounding: Rounding) {
             let (n, e) = (f64::from(step as u32 + 1), e.to_f64());
             assert!(e.abs() <= bound, "{e}");
             // Rounding in what is computed in.
-            let slack = n * bound * 1.2e-7;
+            let slack = n * (bound + 0.04) * 1.2e-7;
             assert!((n * x.to_f64() - sum - e).abs() <= slack, "step {step}");
             lost = lost.max((n * x.to_f64() - sum).abs());
         }
     }
-    assert!(lost <= bound && lost > bound / 8.0, "{lost}");
+    assert!(lost <= 1.001 * bound && lost > bound / 8.0, "{lost}");
 }
 
 #[test]
