@@ -82,6 +82,42 @@ fn a_bound_on_the_result_is_kept_without_bias() {
     }
 }
 
+#[test]
+fn values_on_no_lattice_are_reduced_as_they_are_and_others_stay_within_the_bound() {
+    fn check<T: Float>() {
+        let all = [f64::NAN, f64::INFINITY, f64::MAX, 0.05, -0.0, T::SMALLEST, -T::SMALLEST, 3e4];
+        let own = |rank: usize| -> Vec<T> {
+            let turned = all.iter().cycle().skip(rank).take(all.len());
+            let first = [f64::NAN, f64::INFINITY, 1e-30, 0.1].map(T::from_f64);
+            first.into_iter().chain(turned.map(|x| T::from_f64(*x))).collect()
+        };
+        let run = |plan: &Plan| {
+            Threads::default().run(3, |mut comm| {
+                let mut values = own(comm.rank().index());
+                comm.all_reduce(&mut values, Op::Avg, plan).map(|_| values)
+            })
+        };
+        let exact = run(&Plan::raw()).swap_remove(0).expect("raw");
+        for seed in 0..20 {
+            let rounded = run(&unbiased(Bound::Absolute(0.1), seed));
+            let first = rounded[0].as_ref().expect("sums");
+            for result in &rounded {
+                assert_eq!(data::bytes(result.as_ref().expect("sums")), data::bytes(first));
+            }
+            for (y, x) in first.iter().zip(&exact) {
+                let (y, x) = (y.to_f64(), x.to_f64());
+                let slack = 8.0 * T::UNIT_ROUNDOFF * x.abs();
+                let is_close = (y - x).abs() <= 0.1 + slack || y == x || (y.is_nan() && x.is_nan());
+                assert!(is_close, "{y} for {x} of {}", T::DTYPE);
+            }
+        }
+    }
+    check::<f32>();
+    check::<f64>();
+    check::<f16>();
+    check::<bf16>();
+}
+
 /// Rounding to nearest would leave 0 of all of them.
 #[test]
 fn the_mean_over_seeds_is_the_exact_average() {
@@ -144,6 +180,12 @@ fn every_way_to_call_rounds_alike() {
         let call = world.start_all_reduce_into(own.clone(), vec![0.0; own.len()], Op::Sum, &plan);
         let finished = call.expect("a start").wait();
         assert!(finished.outcome.is_ok() && finished.data == in_place);
+        let counts = [2, 10_000, 0, 0];
+        let starts = [0, 2, 10_002, 10_002];
+        let rank = world.rank().index();
+        let mut uneven = own.clone();
+        world.reduce_scatter_v_to_front(&mut uneven, &counts, Op::Sum, &plan).expect("uneven");
+        assert_eq!(uneven[..counts[rank]], in_place[starts[rank]..][..counts[rank]]);
         let share = world.share(own.len());
         let (mut mine, mut front) = (own.clone(), own.clone());
         world.reduce_scatter_in_place(&mut mine, Op::Sum, &plan).expect("in place");
@@ -164,6 +206,33 @@ fn every_way_to_call_rounds_alike() {
                 assert!((x - y).abs() <= bound);
             }
         }
+    });
+}
+
+#[test]
+fn started_calls_round_as_blocking_ones_do() {
+    Threads::default().run(3, |mut comm| {
+        let own = data::smooth::<f32>(comm.rank().index(), 3000);
+        let plan = unbiased(Bound::Relative(0.01), 3);
+        let [mut blocking, mut started, mut scattered] = [own.clone(), own.clone(), own.clone()];
+        let [mut kept, mut left, mut of_share] = [const { Vec::new() }; 3].map(|mut kept| {
+            kept.resize(3000, 0.003);
+            kept
+        });
+        comm.all_reduce(&mut blocking, Op::Sum, &plan).expect("blocking");
+        comm.start_all_reduce(&mut started, Op::Sum, &plan).expect("a start").wait().expect("it");
+        assert_eq!(blocking, started);
+        comm.all_reduce_with_feedback(&mut blocking, &mut kept, Op::Sum, &plan).expect("blocking");
+        let call = comm.start_all_reduce_with_feedback(&mut started, &mut left, Op::Sum, &plan);
+        call.expect("a start").wait().expect("it");
+        assert_eq!((&blocking, &kept), (&started, &left));
+        // The first call's result on each rank, so that the inputs are those of the second.
+        comm.all_reduce(&mut scattered, Op::Sum, &plan).expect("again");
+        let call =
+            comm.start_reduce_scatter_with_feedback(&mut scattered, &mut of_share, Op::Sum, &plan);
+        call.expect("a start").wait().expect("it");
+        let share = comm.share(3000);
+        assert_eq!((&scattered[..share.len()], &of_share), (&blocking[share], &kept));
     });
 }
 
