@@ -105,7 +105,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// ([`n_calls`](Self::n_calls)). Short arrays share frames. A report for each array; bytes,
     /// messages and times of those that share are in the first one's.
     ///
-    /// All ranks give as many arrays, of the same lengths and bounds.
+    /// All ranks give as many arrays, of the same lengths and bounds. Where the plan rounds without
+    /// bias, each array has a seed of its own ([`Rounding::of_array`](crate::Rounding::of_array)).
     ///
     /// # Errors
     /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable. After one
