@@ -21,6 +21,7 @@ mod lz;
 mod mpc;
 mod nibbles;
 mod ompszp;
+mod pace;
 mod planes;
 pub mod raw;
 mod szx;
@@ -35,6 +36,7 @@ use crate::op::{Op, weigh, with_op};
 use crate::threads::Threads;
 use chunked::for_each_run;
 use core::ops::AddAssign;
+use pace::{encode_filled, encode_given};
 
 pub use crate::kernel::stores::Stores;
 pub use crate::values::Values;
@@ -49,6 +51,7 @@ pub use lossless::Lossless;
 pub use lz::Lz;
 pub use mpc::Mpc;
 pub use ompszp::OmpSzp;
+pub use pace::Pace;
 pub use raw::Raw;
 pub use szx::Szx;
 pub use truncate::Truncate;
@@ -110,6 +113,9 @@ pub type Give<'a, T> = dyn Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync
 ///
 /// *Own* values are a rank's, as they are; *partial results* are what frames hold, and what is
 /// decoded from them with divisor 1. They differ by the [`weight`](Self::weight) of own values.
+///
+/// A method that is `…_paced` tells a [`Pace`] how far it has come, and is the one to override; that
+/// without the word does the same and tells nobody.
 pub trait Codec<T: Element>: Sync {
     /// The codec's code in a frame.
     fn id(&self) -> CodecId;
@@ -179,12 +185,25 @@ pub trait Codec<T: Element>: Sync {
     /// # Errors
     /// [`EncodeError`] for the destination.
     fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
+        self.encode_paced(src, dst, &())
+    }
+
+    /// As [`encode`](Self::encode).
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    fn encode_paced(
+        &self,
+        src: &[T],
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
         let mut copy = |start: usize, out: &mut [T]| {
             out.copy_from_slice(&src[start..start + out.len()]);
             weigh(out, self.weight());
             Ok(())
         };
-        self.encode_with(src.len(), &mut copy, dst)
+        encode_filled(self, src.len(), &mut copy, dst, pace)
     }
 
     /// Encodes partial results.
@@ -192,11 +211,24 @@ pub trait Codec<T: Element>: Sync {
     /// # Errors
     /// [`EncodeError`] for the destination.
     fn encode_partial(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
+        self.encode_partial_paced(src, dst, &())
+    }
+
+    /// As [`encode_partial`](Self::encode_partial).
+    ///
+    /// # Errors
+    /// As [`encode_partial`](Self::encode_partial).
+    fn encode_partial_paced(
+        &self,
+        src: &[T],
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
         let mut copy = |start: usize, out: &mut [T]| {
             out.copy_from_slice(&src[start..start + out.len()]);
             Ok(())
         };
-        self.encode_with(src.len(), &mut copy, dst)
+        encode_filled(self, src.len(), &mut copy, dst, pace)
     }
 
     /// Decodes a whole encoding, each value divided by `divisor`.
@@ -208,8 +240,8 @@ pub trait Codec<T: Element>: Sync {
         self.decode_from(src, 0, divisor, dst)
     }
 
-    /// As [`decode`](Self::decode) into a caller's output. A codec may take [`Stores::PastCaches`]
-    /// or leave it.
+    /// As [`decode`](Self::decode) into a caller's output, telling how far it has come. A codec may
+    /// take [`Stores::PastCaches`] or leave it.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -219,9 +251,12 @@ pub trait Codec<T: Element>: Sync {
         divisor: u32,
         dst: &mut [T],
         stores: Stores,
+        pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
         let _ = stores;
-        self.decode(src, divisor, dst)
+        self.decode(src, divisor, dst)?;
+        pace.passed(dst.len());
+        Ok(())
     }
 
     /// acc ← acc ⊕ decoded, in floats; `acc` are partial results.
@@ -229,13 +264,28 @@ pub trait Codec<T: Element>: Sync {
     /// # Errors
     /// As [`decode`](Self::decode).
     fn reduce(&self, op: &Op<'_, T>, src: &[u8], acc: &mut [T]) -> Result<(), DecodeError> {
+        self.reduce_paced(op, src, acc, &())
+    }
+
+    /// As [`reduce`](Self::reduce).
+    ///
+    /// # Errors
+    /// As [`reduce`](Self::reduce).
+    fn reduce_paced(
+        &self,
+        op: &Op<'_, T>,
+        src: &[u8],
+        acc: &mut [T],
+        pace: &dyn Pace,
+    ) -> Result<(), DecodeError> {
         self.expect_values(src, acc.len())?;
-        for_each_run(self.threads(), acc, |first, acc| {
+        for_each_run(self.threads(), acc, pace, |first, acc, pace| {
             let mut buffer = [T::ZERO; CHUNK];
             for (i, acc) in acc.chunks_mut(CHUNK).enumerate() {
                 let decoded = &mut buffer[..acc.len()];
                 self.decode_from(src, (first + i) * CHUNK, 1, decoded)?;
                 operate(op, acc, decoded);
+                pace.passed(acc.len());
             }
             Ok(())
         })
@@ -252,7 +302,22 @@ pub trait Codec<T: Element>: Sync {
         local: &[T],
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
-        self.refold(op, src, local, dst)
+        self.fold_paced(op, src, local, dst, &())
+    }
+
+    /// As [`fold`](Self::fold).
+    ///
+    /// # Errors
+    /// As [`fold`](Self::fold).
+    fn fold_paced(
+        &self,
+        op: &Op<'_, T>,
+        src: &[u8],
+        local: &[T],
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
+        self.refold_paced(op, src, local, dst, pace)
     }
 
     /// As [`fold`](Self::fold), and the result, each value divided by `divisor`, into the output:
@@ -268,12 +333,28 @@ pub trait Codec<T: Element>: Sync {
         &self,
         op: &Op<'_, T>,
         src: &[u8],
-        mut values: Values<'_, T>,
+        values: Values<'_, T>,
         divisor: u32,
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
-        let written = self.fold(op, src, values.local(), dst)?;
-        self.decode(&dst[..written.n_bytes], divisor, values.output())?;
+        self.fold_store_paced(op, src, values, divisor, dst, &())
+    }
+
+    /// As [`fold_store`](Self::fold_store).
+    ///
+    /// # Errors
+    /// As [`fold_store`](Self::fold_store).
+    fn fold_store_paced(
+        &self,
+        op: &Op<'_, T>,
+        src: &[u8],
+        mut values: Values<'_, T>,
+        divisor: u32,
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
+        let written = self.fold_paced(op, src, values.local(), dst, pace)?;
+        self.store(&dst[..written.n_bytes], divisor, values.output(), Stores::Cached, pace)?;
         Ok(written)
     }
 
@@ -289,13 +370,28 @@ pub trait Codec<T: Element>: Sync {
         local: &[T],
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
+        self.refold_paced(op, src, local, dst, &())
+    }
+
+    /// As [`refold`](Self::refold).
+    ///
+    /// # Errors
+    /// As [`refold`](Self::refold).
+    fn refold_paced(
+        &self,
+        op: &Op<'_, T>,
+        src: &[u8],
+        local: &[T],
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
         self.expect_values(src, local.len())?;
         let give = |start: usize, out: &mut [T]| {
             self.decode_from(src, start, 1, out)?;
             operate_own(op, out, &local[start..start + out.len()], self.weight());
             Ok(())
         };
-        self.encode_from(local.len(), &give, dst)
+        encode_given(self, local.len(), &give, dst, pace)
     }
 
     /// Decodes and encodes again, as a rank does that compresses each hop anew.
@@ -303,9 +399,23 @@ pub trait Codec<T: Element>: Sync {
     /// # Errors
     /// If `src` is not a valid encoding of `n_values` values, or `dst` is too small.
     fn recode(&self, src: &[u8], n_values: usize, dst: &mut [u8]) -> Result<Written, CodecError> {
+        self.recode_paced(src, n_values, dst, &())
+    }
+
+    /// As [`recode`](Self::recode).
+    ///
+    /// # Errors
+    /// As [`recode`](Self::recode).
+    fn recode_paced(
+        &self,
+        src: &[u8],
+        n_values: usize,
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
         self.expect_values(src, n_values)?;
         let give = |start: usize, out: &mut [T]| self.decode_from(src, start, 1, out);
-        self.encode_from(n_values, &give, dst)
+        encode_given(self, n_values, &give, dst, pace)
     }
 
     /// As [`fold`](Self::fold), leaving the result in `frame`, whose length must not change; `None`
@@ -347,6 +457,21 @@ pub trait Homomorphic<T: Element>: Codec<T> {
         a: &[u8],
         b: &[u8],
         dst: &mut [u8],
+    ) -> Result<Written, CodecError> {
+        self.combine_paced(op, a, b, dst, &())
+    }
+
+    /// As [`combine`](Self::combine).
+    ///
+    /// # Errors
+    /// As [`combine`](Self::combine).
+    fn combine_paced(
+        &self,
+        op: &Op<'_, T>,
+        a: &[u8],
+        b: &[u8],
+        dst: &mut [u8],
+        pace: &dyn Pace,
     ) -> Result<Written, CodecError>;
 
     /// As [`combine`](Self::combine), leaving the result in `a`, whose length must not change;

@@ -9,7 +9,7 @@
 #[cfg(feature = "std")]
 mod parallel;
 
-use super::{CodecError, DecodeError, EncodeError, Fill, Give, Values, Written};
+use super::{CodecError, DecodeError, EncodeError, Fill, Give, Pace, Values, Written};
 use crate::element::{DType, Element, Float};
 use crate::kernel::{CHUNK, PAD};
 use crate::threads::Threads;
@@ -48,14 +48,20 @@ pub(super) fn max_len(n_values: usize, max_chunk_len: fn(usize) -> usize) -> Opt
 
 impl Container {
     /// Writes header, index and pad around the chunks that `chunk(index, piece, dst)` writes from
-    /// their pieces.
+    /// their pieces, and tells of each.
     pub(super) fn write<P: Pieces>(
         self,
         n_values: usize,
         pieces: P,
         dst: &mut [u8],
-        chunk: impl FnMut(usize, P, &mut [u8]) -> Result<Written, CodecError>,
+        pace: &dyn Pace,
+        mut chunk: impl FnMut(usize, P, &mut [u8]) -> Result<Written, CodecError>,
     ) -> Result<Written, CodecError> {
+        let chunk = |index: usize, piece: P, dst: &mut [u8]| {
+            let written = chunk(index, piece, dst)?;
+            pace.passed(chunk_len(n_values, index));
+            Ok(written)
+        };
         self.write_with(n_values, dst, |index, body| write_run(0, pieces, index, body, chunk))
     }
 
@@ -67,17 +73,20 @@ impl Container {
         n_values: usize,
         pieces: P,
         dst: &mut [u8],
+        pace: &dyn Pace,
         chunk: impl Fn(usize, P, &mut [u8]) -> Result<Written, CodecError> + Sync,
     ) -> Result<Written, CodecError> {
         #[cfg(feature = "std")]
         if parallel::is_worthwhile(n_values, threads) {
             let max_chunk_len = (self.max_chunk_len)(CHUNK);
-            return self.write_with(n_values, dst, |index, body| {
+            let written = self.write_with(n_values, dst, |index, body| {
                 parallel::write(threads, pieces, index, body, max_chunk_len, &chunk)
-            });
+            })?;
+            pace.passed(n_values);
+            return Ok(written);
         }
         let _ = threads;
-        self.write(n_values, pieces, dst, chunk)
+        self.write(n_values, pieces, dst, pace, chunk)
     }
 
     /// As [`write`](Self::write), of chunks that `encode` makes of values that `fill` gives.
@@ -89,7 +98,7 @@ impl Container {
         encode: impl Fn(&[T], &mut [u8]) -> Written,
     ) -> Result<Written, CodecError> {
         let mut buffer = [T::ZERO; CHUNK];
-        self.write(n_values, (), dst, |index, (), dst| {
+        self.write(n_values, (), dst, &(), |index, (), dst| {
             let values = &mut buffer[..chunk_len(n_values, index)];
             fill(index * CHUNK, values)?;
             Ok(encode(values, dst))
@@ -109,7 +118,7 @@ impl Container {
         if !is_divided(n_values, threads) {
             return self.write_filled(n_values, &mut |start, out| give(start, out), dst, encode);
         }
-        self.write_independent(threads, n_values, (), dst, |index, (), dst| {
+        self.write_independent(threads, n_values, (), dst, &(), |index, (), dst| {
             let values = &mut [T::ZERO; CHUNK][..chunk_len(n_values, index)];
             give(index * CHUNK, values)?;
             Ok(encode(values, dst))
@@ -169,7 +178,7 @@ impl<T> Pieces for Values<'_, T> {
 }
 
 /// Whether so many values are worth dividing among these threads.
-fn is_divided(n_values: usize, threads: Threads) -> bool {
+pub(super) fn is_divided(n_values: usize, threads: Threads) -> bool {
     #[cfg(feature = "std")]
     return parallel::is_worthwhile(n_values, threads);
     #[cfg(not(feature = "std"))]
@@ -179,19 +188,23 @@ fn is_divided(n_values: usize, threads: Threads) -> bool {
     }
 }
 
-/// Calls `run(first, values)` for runs of whole chunks that make up `dst`, `first` being a run's
-/// first chunk: on these threads if there are enough chunks; else there is one run.
+/// Calls `run(first, values, pace)` for runs of whole chunks that make up `dst`, `first` being a
+/// run's first chunk: on these threads if there are enough chunks; else there is one run, which
+/// tells of each chunk itself.
 pub(super) fn for_each_run<T: Element>(
     threads: Threads,
     dst: &mut [T],
-    run: impl Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync,
+    pace: &dyn Pace,
+    run: impl Fn(usize, &mut [T], &dyn Pace) -> Result<(), DecodeError> + Sync,
 ) -> Result<(), DecodeError> {
     #[cfg(feature = "std")]
     if parallel::is_worthwhile(dst.len(), threads) {
-        return parallel::read(threads, dst, run);
+        parallel::read(threads, dst, |first, dst| run(first, dst, &()))?;
+        pace.passed(dst.len());
+        return Ok(());
     }
     let _ = threads;
-    run(0, dst)
+    run(0, dst, pace)
 }
 
 /// Writes a run of chunks, the first of which is chunk `first`, and where each ends, counted from

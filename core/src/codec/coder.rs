@@ -10,7 +10,8 @@
 //! Reductions are those that every codec has: decode, operate, encode, chunk by chunk.
 
 use super::chunked::{self, Container, Stream, chunk_len, for_each_run};
-use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, Give, Written};
+use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, Give, Pace, Stores};
+use super::{Written, encode_given};
 use crate::bound::Quantum;
 use crate::element::Float;
 use crate::element::sealed::Wide;
@@ -205,20 +206,31 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
         Ok(Stream::<T>::parse(src)?.n_values)
     }
 
-    fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
+    fn encode_paced(
+        &self,
+        src: &[T],
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
         if self.weight == T::ONE {
-            return self.encode_partial(src, dst);
+            return self.encode_partial_paced(src, dst, pace);
         }
         let weighted = |start: usize, out: &mut [T]| {
             out.copy_from_slice(&src[start..start + out.len()]);
             weigh(out, self.weight);
             Ok(())
         };
-        self.encode_from(src.len(), &weighted, dst)
+        encode_given(self, src.len(), &weighted, dst, pace)
     }
 
-    fn encode_partial(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
-        self.container().write_independent(self.threads, src.len(), src, dst, |_, values, dst| {
+    fn encode_partial_paced(
+        &self,
+        src: &[T],
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
+        let (container, threads) = (self.container(), self.threads);
+        container.write_independent(threads, src.len(), src, dst, pace, |_, values, dst| {
             Ok(self.write_chunk(&values[..values.len().min(CHUNK)], dst))
         })
     }
@@ -255,25 +267,51 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
         divisor: u32,
         dst: &mut [T],
     ) -> Result<(), DecodeError> {
-        let stream = Stream::<T>::with_values(src, start + dst.len())?;
-        let coder = C::of_parameter(stream.step).ok_or(DecodeError::Damaged)?;
-        for_each_run(self.threads, dst, |first, dst| {
-            for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
-                let index = start / CHUNK + first + i;
-                let n_values = chunk_len(stream.n_values, index);
-                if n_values == dst.len() {
-                    self.read_chunk(&coder, &stream, index, dst)?;
-                } else {
-                    self.read_part(&coder, &stream, index, n_values, dst)?;
-                }
-                T::divide(dst, divisor, self.weight);
-            }
-            Ok(())
-        })
+        let stream = Stream::with_values(src, start + dst.len())?;
+        self.read(&stream, start, divisor, dst, &())
+    }
+
+    fn store(
+        &self,
+        src: &[u8],
+        divisor: u32,
+        dst: &mut [T],
+        _: Stores,
+        pace: &dyn Pace,
+    ) -> Result<(), DecodeError> {
+        let stream = Stream::parse(src)?;
+        stream.expect_values(dst.len())?;
+        self.read(&stream, 0, divisor, dst, pace)
     }
 }
 
 impl<T: Float, C: Coder<T>> Coded<T, C> {
+    /// Reads values from the start of a chunk on.
+    fn read(
+        &self,
+        stream: &Stream<'_, T>,
+        start: usize,
+        divisor: u32,
+        dst: &mut [T],
+        pace: &dyn Pace,
+    ) -> Result<(), DecodeError> {
+        let coder = C::of_parameter(stream.step).ok_or(DecodeError::Damaged)?;
+        for_each_run(self.threads, dst, pace, |first, dst, pace| {
+            for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
+                let index = start / CHUNK + first + i;
+                let n_values = chunk_len(stream.n_values, index);
+                if n_values == dst.len() {
+                    self.read_chunk(&coder, stream, index, dst)?;
+                } else {
+                    self.read_part(&coder, stream, index, n_values, dst)?;
+                }
+                T::divide(dst, divisor, self.weight);
+                pace.passed(dst.len());
+            }
+            Ok(())
+        })
+    }
+
     /// Reads the first values of a chunk of `n_values`. Apart, so that others have no buffer on the
     /// stack.
     #[cold]

@@ -25,7 +25,7 @@ mod window;
 use super::chunked::{self, Container, Stream};
 use super::{
     BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, FzLight, Homomorphic,
-    Values, Written, operate, operate_own,
+    Pace, Stores, Values, Written, encode_filled, operate, operate_own,
 };
 use crate::element::Float;
 use crate::kernel::at_level::{Task, run};
@@ -76,13 +76,14 @@ impl<T: Float, const FIXED: bool> Dense<T, FIXED> {
         operands: u32,
         n_values: usize,
         dst: &mut [u8],
+        pace: &dyn Pace,
         mut fill: impl FnMut(usize, &mut [T::Bits], &mut Exceptions<T>) -> Result<(), CodecError>,
         mut done: impl FnMut(usize, &[T::Bits], &Exceptions<T>),
     ) -> Result<Written, CodecError> {
         let by = (self.fz.kernel, self.level);
         let mut writer = Writer::new(Self::PACKING, self.strides, by, n_values);
         let mut exceptions = Exceptions::none();
-        self.container(operands).write(n_values, (), dst, |index, (), dst| {
+        self.container(operands).write(n_values, (), dst, pace, |index, (), dst| {
             exceptions.clear();
             fill(index, writer.next(chunked::chunk_len(n_values, index)), &mut exceptions)?;
             let n_bytes = writer.write(&exceptions, dst);
@@ -103,13 +104,14 @@ impl<T: Float, const FIXED: bool> Dense<T, FIXED> {
         lattice: &Lattice<T>,
         src: &[T],
         dst: &mut [u8],
+        pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
             let values = &src[index * CHUNK..][..codes.len()];
             run(self.level, Quantise { values, lattice, codes, exceptions });
             Ok(())
         };
-        self.write(1, src.len(), dst, fill, |_, _, _| ())
+        self.write(1, src.len(), dst, pace, fill, |_, _, _| ())
     }
 
     /// Frame ⊕ own values → frame, and the output, if there is one, divided by its divisor.
@@ -120,6 +122,7 @@ impl<T: Float, const FIXED: bool> Dense<T, FIXED> {
         mut values: Values<'_, T>,
         scale: Option<&Scale<T>>,
         dst: &mut [u8],
+        pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let stream = self.fz.operand(src)?;
         stream.expect_values(values.local().len())?;
@@ -142,7 +145,7 @@ impl<T: Float, const FIXED: bool> Dense<T, FIXED> {
                 run(self.level, Dequantise { codes, exceptions, scale, values });
             }
         };
-        self.write(operands, stream.n_values, dst, fill, done)
+        self.write(operands, stream.n_values, dst, pace, fill, done)
     }
 
     /// codes ← the reader's chunk ⊕ codes.
@@ -168,6 +171,7 @@ impl<T: Float, const FIXED: bool> Dense<T, FIXED> {
         a: Stream<'_, T>,
         b: Stream<'_, T>,
         dst: &mut [u8],
+        pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let operands = self.fz.head_room(a.operands, b.operands)?;
         let mut left = self.reader(a);
@@ -182,7 +186,7 @@ impl<T: Float, const FIXED: bool> Dense<T, FIXED> {
             self.join(op, &left, codes, exceptions);
             Ok(())
         };
-        self.write(operands, a.n_values, dst, fill, |_, _, _| ())
+        self.write(operands, a.n_values, dst, pace, fill, |_, _, _| ())
     }
 
     /// Frame ⊕ frame in floats.
@@ -193,6 +197,7 @@ impl<T: Float, const FIXED: bool> Dense<T, FIXED> {
         a: Stream<'_, T>,
         b: Stream<'_, T>,
         dst: &mut [u8],
+        pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let scale = Scale::new(a.step, 1, self.fz.lattice.weight);
         let mut left = self.reader(a);
@@ -204,7 +209,7 @@ impl<T: Float, const FIXED: bool> Dense<T, FIXED> {
             operate(op, out, other);
             Ok(())
         };
-        self.encode_with(a.n_values, &mut fill, dst)
+        encode_filled(self, a.n_values, &mut fill, dst, pace)
     }
 
     /// Decodes chunk by chunk, in order, to `take(start, values)`.
@@ -257,12 +262,22 @@ impl<T: Float, const FIXED: bool> Codec<T> for Dense<T, FIXED> {
         Ok(Stream::<T>::parse(src)?.n_values)
     }
 
-    fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
-        self.write_slice(&self.fz.lattice, src, dst)
+    fn encode_paced(
+        &self,
+        src: &[T],
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
+        self.write_slice(&self.fz.lattice, src, dst, pace)
     }
 
-    fn encode_partial(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
-        self.write_slice(&self.fz.partial, src, dst)
+    fn encode_partial_paced(
+        &self,
+        src: &[T],
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
+        self.write_slice(&self.fz.partial, src, dst, pace)
     }
 
     fn encode_with(
@@ -279,7 +294,7 @@ impl<T: Float, const FIXED: bool> Codec<T> for Dense<T, FIXED> {
             run(self.level, Quantise { values, lattice, codes, exceptions });
             Ok(())
         };
-        self.write(1, n_values, dst, fill, |_, _, _| ())
+        self.write(1, n_values, dst, &(), fill, |_, _, _| ())
     }
 
     fn decode_from(
@@ -299,67 +314,89 @@ impl<T: Float, const FIXED: bool> Codec<T> for Dense<T, FIXED> {
     }
 
     fn decode(&self, src: &[u8], divisor: u32, dst: &mut [T]) -> Result<(), DecodeError> {
+        self.store(src, divisor, dst, Stores::Cached, &())
+    }
+
+    fn store(
+        &self,
+        src: &[u8],
+        divisor: u32,
+        dst: &mut [T],
+        _: Stores,
+        pace: &dyn Pace,
+    ) -> Result<(), DecodeError> {
         let stream = Stream::<T>::parse(src)?;
         stream.expect_values(dst.len())?;
         let scale = Scale::new(stream.step, divisor, self.fz.lattice.weight);
         let mut reader = self.reader(stream);
         for values in dst.chunks_mut(CHUNK) {
             self.next(&mut reader, &scale, values)?;
+            pace.passed(values.len());
         }
         Ok(())
     }
 
-    fn reduce(&self, op: &Op<'_, T>, src: &[u8], acc: &mut [T]) -> Result<(), DecodeError> {
+    fn reduce_paced(
+        &self,
+        op: &Op<'_, T>,
+        src: &[u8],
+        acc: &mut [T],
+        pace: &dyn Pace,
+    ) -> Result<(), DecodeError> {
         let stream = Stream::<T>::parse(src)?;
         stream.expect_values(acc.len())?;
         self.read_all(stream, acc.len(), 1, |at, values| {
             operate(op, &mut acc[at..at + values.len()], values);
+            pace.passed(values.len());
         })
     }
 
-    fn fold(
+    fn fold_paced(
         &self,
         op: &Op<'_, T>,
         src: &[u8],
         local: &[T],
         dst: &mut [u8],
+        pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         match op.on_lattice() {
             Some(op) => {
                 let values = Values::Apart { local, output: &mut [] };
-                self.fold_to(op, src, values, None, dst)
+                self.fold_to(op, src, values, None, dst, pace)
             }
             None => {
                 self.fz.operand(src)?;
-                self.refold(op, src, local, dst)
+                self.refold_paced(op, src, local, dst, pace)
             }
         }
     }
 
-    fn fold_store(
+    fn fold_store_paced(
         &self,
         op: &Op<'_, T>,
         src: &[u8],
         mut values: Values<'_, T>,
         divisor: u32,
         dst: &mut [u8],
+        pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         self.fz.operand(src)?.expect_values(values.output().len())?;
         let Some(op) = op.on_lattice() else {
-            let written = self.refold(op, src, values.local(), dst)?;
-            self.decode(&dst[..written.n_bytes], divisor, values.output())?;
+            let written = self.refold_paced(op, src, values.local(), dst, pace)?;
+            self.store(&dst[..written.n_bytes], divisor, values.output(), Stores::Cached, pace)?;
             return Ok(written);
         };
         let scale = Scale::new(self.fz.quantum().step(), divisor, self.fz.lattice.weight);
-        self.fold_to(op, src, values, Some(&scale), dst)
+        self.fold_to(op, src, values, Some(&scale), dst, pace)
     }
 
-    fn refold(
+    fn refold_paced(
         &self,
         op: &Op<'_, T>,
         src: &[u8],
         local: &[T],
         dst: &mut [u8],
+        pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let stream = Stream::<T>::parse(src)?;
         stream.expect_values(local.len())?;
@@ -370,16 +407,22 @@ impl<T: Float, const FIXED: bool> Codec<T> for Dense<T, FIXED> {
             operate_own(op, out, &local[start..start + out.len()], self.weight());
             Ok(())
         };
-        self.encode_with(local.len(), &mut fill, dst)
+        encode_filled(self, local.len(), &mut fill, dst, pace)
     }
 
-    fn recode(&self, src: &[u8], n_values: usize, dst: &mut [u8]) -> Result<Written, CodecError> {
+    fn recode_paced(
+        &self,
+        src: &[u8],
+        n_values: usize,
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
         let stream = Stream::<T>::parse(src)?;
         stream.expect_values(n_values)?;
         let scale = Scale::new(stream.step, 1, self.fz.lattice.weight);
         let mut reader = self.reader(stream);
         let mut fill = |_: usize, out: &mut [T]| self.next(&mut reader, &scale, out);
-        self.encode_with(n_values, &mut fill, dst)
+        encode_filled(self, n_values, &mut fill, dst, pace)
     }
 
     fn homomorphic(&self) -> Option<&dyn Homomorphic<T>> {
@@ -388,18 +431,19 @@ impl<T: Float, const FIXED: bool> Codec<T> for Dense<T, FIXED> {
 }
 
 impl<T: Float, const FIXED: bool> Homomorphic<T> for Dense<T, FIXED> {
-    fn combine(
+    fn combine_paced(
         &self,
         op: &Op<'_, T>,
         left_src: &[u8],
         right_src: &[u8],
         dst: &mut [u8],
+        pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let (a, b) = (self.fz.operand(left_src)?, self.fz.operand(right_src)?);
         b.expect_values(a.n_values)?;
         match op.on_lattice() {
-            Some(op) => self.combine_codes(op, a, b, dst),
-            None => self.recombine(op, a, b, dst),
+            Some(op) => self.combine_codes(op, a, b, dst, pace),
+            None => self.recombine(op, a, b, dst, pace),
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use super::chunked::{self, Container, Stream, chunk_len, for_each_run};
 use super::{BlockStats, Codec, CodecError, CodecId, CodecParams, DecodeError, Fill, Give};
-use super::{Homomorphic, Values, Written, operate};
+use super::{Homomorphic, Pace, Values, Written, encode_given, operate};
 use crate::bound::Quantum;
 use crate::element::{
     Float,
@@ -146,6 +146,44 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         Container { dtype, operands, step, max_chunk_len: max_chunk_len::<T> }
     }
 
+    /// Writes values, on this lattice.
+    fn write_slice(
+        &self,
+        lattice: &Lattice<T>,
+        src: &[T],
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
+        let (container, threads) = (self.container(1), self.threads);
+        container.write_independent(threads, src.len(), src, dst, pace, |_, src, dst| {
+            Ok(self.kernel.encode(src, lattice, dst).into())
+        })
+    }
+
+    /// Decodes values from the start of a chunk on.
+    fn read(
+        &self,
+        stream: &Stream<'_, T>,
+        start: usize,
+        divisor: u32,
+        dst: &mut [T],
+        pace: &dyn Pace,
+    ) -> Result<(), DecodeError> {
+        let scale = Scale::new(stream.step, divisor, self.lattice.weight);
+        for_each_run(self.threads, dst, pace, |first, dst, pace| {
+            for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
+                let chunk = chunk_of(stream, start / CHUNK + first + i)?;
+                if chunk.n_values() == dst.len() {
+                    self.kernel.decode(&chunk, &scale, dst, Stores::Cached);
+                } else {
+                    self.decode_part(&chunk, &scale, dst);
+                }
+                pace.passed(dst.len());
+            }
+            Ok(())
+        })
+    }
+
     /// The first values of a chunk. Apart, so that nobody else has the buffer on the stack.
     #[cold]
     #[inline(never)]
@@ -165,6 +203,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         right_src: &[u8],
         n_values: usize,
         dst: &mut [u8],
+        pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let give = |start: usize, left: &mut [T]| {
             let right = &mut [T::ZERO; CHUNK][..left.len()];
@@ -173,7 +212,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
             operate(op, left, right);
             Ok(())
         };
-        self.encode_from(n_values, &give, dst)
+        encode_given(self, n_values, &give, dst, pace)
     }
 }
 
@@ -207,20 +246,26 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
         Ok(Stream::<T>::parse(src)?.n_values)
     }
 
-    fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
-        self.container(1).write_independent(self.threads, src.len(), src, dst, |_, src, dst| {
-            Ok(self.kernel.encode(src, &self.lattice, dst).into())
-        })
+    fn encode_paced(
+        &self,
+        src: &[T],
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
+        self.write_slice(&self.lattice, src, dst, pace)
     }
 
     fn weight(&self) -> T {
         self.lattice.weight
     }
 
-    fn encode_partial(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
-        self.container(1).write_independent(self.threads, src.len(), src, dst, |_, src, dst| {
-            Ok(self.kernel.encode(src, &self.partial, dst).into())
-        })
+    fn encode_partial_paced(
+        &self,
+        src: &[T],
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
+        self.write_slice(&self.partial, src, dst, pace)
     }
 
     fn encode_with(
@@ -256,19 +301,8 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
         divisor: u32,
         dst: &mut [T],
     ) -> Result<(), DecodeError> {
-        let stream = Stream::<T>::with_values(src, start + dst.len())?;
-        let scale = Scale::new(stream.step, divisor, self.lattice.weight);
-        for_each_run(self.threads, dst, |first, dst| {
-            for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
-                let chunk = chunk_of(&stream, start / CHUNK + first + i)?;
-                if chunk.n_values() == dst.len() {
-                    self.kernel.decode(&chunk, &scale, dst, Stores::Cached);
-                } else {
-                    self.decode_part(&chunk, &scale, dst);
-                }
-            }
-            Ok(())
-        })
+        let stream = Stream::with_values(src, start + dst.len())?;
+        self.read(&stream, start, divisor, dst, &())
     }
 
     fn store(
@@ -277,56 +311,61 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
         divisor: u32,
         dst: &mut [T],
         stores: Stores,
+        pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
-        if stores == Stores::Cached {
-            return self.decode(src, divisor, dst);
-        }
         let stream = Stream::<T>::parse(src)?;
         stream.expect_values(dst.len())?;
+        if stores == Stores::Cached {
+            return self.read(&stream, 0, divisor, dst, pace);
+        }
         let scale = Scale::new(stream.step, divisor, self.lattice.weight);
-        for_each_run(self.threads, dst, |first, dst| {
+        for_each_run(self.threads, dst, pace, |first, dst, pace| {
             let _fence = Fence::at_end();
             for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
                 self.kernel.decode(&chunk_of(&stream, first + i)?, &scale, dst, stores);
+                pace.passed(dst.len());
             }
             Ok(())
         })
     }
 
-    fn fold(
+    fn fold_paced(
         &self,
         op: &Op<'_, T>,
         src: &[u8],
         local: &[T],
         dst: &mut [u8],
+        pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let stream = self.operand(src)?;
         stream.expect_values(local.len())?;
         let Some(op) = op.on_lattice() else {
-            return self.refold(op, src, local, dst);
+            return self.refold_paced(op, src, local, dst, pace);
         };
         let operands = self.head_room(stream.operands, 1)?;
-        let container = self.container(operands);
-        container.write_independent(self.threads, local.len(), local, dst, |index, local, dst| {
+        let (container, n_values) = (self.container(operands), local.len());
+        let fold = |index: usize, local: &[T], dst: &mut [u8]| {
             let chunk = chunk_of(&stream, index)?;
             Ok(self.kernel.fold(op, &chunk, local, &self.lattice, dst).into())
-        })
+        };
+        container.write_independent(self.threads, n_values, local, dst, pace, fold)
     }
 
-    fn fold_store(
+    fn fold_store_paced(
         &self,
         op: &Op<'_, T>,
         src: &[u8],
         mut values: Values<'_, T>,
         divisor: u32,
         dst: &mut [u8],
+        pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let stream = self.operand(src)?;
         stream.expect_values(values.local().len())?;
         stream.expect_values(values.output().len())?;
         let Some(op) = op.on_lattice() else {
-            let written = self.refold(op, src, values.local(), dst)?;
-            self.decode(&dst[..written.n_bytes], divisor, values.output())?;
+            let written = self.refold_paced(op, src, values.local(), dst, pace)?;
+            self.store(&dst[..written.n_bytes], divisor, values.output(), Stores::Cached, pace)?;
             return Ok(written);
         };
         let operands = self.head_room(stream.operands, 1)?;
@@ -337,6 +376,7 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
             stream.n_values,
             values,
             dst,
+            pace,
             |index, values, dst| {
                 let chunk = chunk_of(&stream, index)?;
                 Ok(self.kernel.fold_store(op, &chunk, values, &self.lattice, dst, &scale).into())
@@ -350,22 +390,23 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
 }
 
 impl<T: Float, const STATIC: bool> Homomorphic<T> for FzLight<T, STATIC> {
-    fn combine(
+    fn combine_paced(
         &self,
         op: &Op<'_, T>,
         left_src: &[u8],
         right_src: &[u8],
         dst: &mut [u8],
+        pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let (a, b) = (self.operand(left_src)?, self.operand(right_src)?);
         b.expect_values(a.n_values)?;
         let Some(lattice_op) = op.on_lattice() else {
-            return self.recombine(op, left_src, right_src, a.n_values, dst);
+            return self.recombine(op, left_src, right_src, a.n_values, dst, pace);
         };
         let operands = self.head_room(a.operands, b.operands)?;
         let paths = if STATIC { Paths::Static } else { Paths::Dynamic };
         let container = self.container(operands);
-        container.write_independent(self.threads, a.n_values, (), dst, |index, (), dst| {
+        container.write_independent(self.threads, a.n_values, (), dst, pace, |index, (), dst| {
             let (a, b) = (chunk_of(&a, index)?, chunk_of(&b, index)?);
             let encoded = self.kernel.combine(paths, lattice_op, &a, &b, &self.lattice, dst);
             let mut written = Written::from(encoded);

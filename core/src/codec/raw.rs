@@ -1,10 +1,11 @@
 //! The values themselves, little-endian: the baseline, and the exact one.
 //!
 //! Reductions happen in place in the received frame, so a reduce step reads the local values once,
-//! and touches no other memory than the frame that goes on.
+//! and touches no other memory than the frame that goes on. To copy and to add is done before a
+//! look at the network would pay, so a [`Pace`] is told of all values at once.
 
 use super::{Codec, CodecError, CodecId, CodecParams, DecodeError, EncodeError, Fill, Homomorphic};
-use super::{Written, operate, operate_own};
+use super::{Pace, Written, operate, operate_own};
 use crate::element::Element;
 use crate::kernel::CHUNK;
 use crate::kernel::stores::{self, Fence, Stores};
@@ -118,9 +119,14 @@ impl<T: Element> Codec<T> for Raw<T> {
         self.weight
     }
 
-    fn encode(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
+    fn encode_paced(
+        &self,
+        src: &[T],
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
         if self.weight == T::ONE {
-            return self.encode_partial(src, dst);
+            return self.encode_partial_paced(src, dst, pace);
         }
         let dst = room::<T>(src.len(), dst)?;
         for_each_piece_mut::<T>(dst, |start, out| {
@@ -128,12 +134,19 @@ impl<T: Element> Codec<T> for Raw<T> {
                 *out = x.weighted(self.weight);
             }
         });
+        pace.passed(src.len());
         Ok(Written { n_bytes: dst.len(), ..Written::default() })
     }
 
-    fn encode_partial(&self, src: &[T], dst: &mut [u8]) -> Result<Written, CodecError> {
+    fn encode_partial_paced(
+        &self,
+        src: &[T],
+        dst: &mut [u8],
+        pace: &dyn Pace,
+    ) -> Result<Written, CodecError> {
         let dst = room::<T>(src.len(), dst)?;
         dst.copy_from_slice(bytemuck::cast_slice(src));
+        pace.passed(src.len());
         Ok(Written { n_bytes: dst.len(), ..Written::default() })
     }
 
@@ -176,29 +189,40 @@ impl<T: Element> Codec<T> for Raw<T> {
         divisor: u32,
         dst: &mut [T],
         stores: Stores,
+        pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
         if divisor != 1 || stores == Stores::Cached {
-            return self.decode(src, divisor, dst);
+            self.decode(src, divisor, dst)?;
+        } else {
+            self.expect_values(src, dst.len())?;
+            stores::copy(src, bytemuck::cast_slice_mut(dst), &Fence::at_end());
         }
-        self.expect_values(src, dst.len())?;
-        stores::copy(src, bytemuck::cast_slice_mut(dst), &Fence::at_end());
+        pace.passed(dst.len());
         Ok(())
     }
 
-    fn reduce(&self, op: &Op<'_, T>, src: &[u8], acc: &mut [T]) -> Result<(), DecodeError> {
+    fn reduce_paced(
+        &self,
+        op: &Op<'_, T>,
+        src: &[u8],
+        acc: &mut [T],
+        pace: &dyn Pace,
+    ) -> Result<(), DecodeError> {
         self.expect_values(src, acc.len())?;
         for_each_piece(src, |start, values| {
             operate(op, &mut acc[start..start + values.len()], values);
         });
+        pace.passed(acc.len());
         Ok(())
     }
 
-    fn fold(
+    fn fold_paced(
         &self,
         op: &Op<'_, T>,
         src: &[u8],
         local: &[T],
         dst: &mut [u8],
+        pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         self.expect_values(src, local.len())?;
         let dst = room::<T>(local.len(), dst)?;
@@ -217,6 +241,7 @@ impl<T: Element> Codec<T> for Raw<T> {
                 });
             }
         });
+        pace.passed(local.len());
         Ok(Written { n_bytes: dst.len(), ..Written::default() })
     }
 
@@ -242,16 +267,18 @@ impl<T: Element> Codec<T> for Raw<T> {
 }
 
 impl<T: Element> Homomorphic<T> for Raw<T> {
-    fn combine(
+    fn combine_paced(
         &self,
         op: &Op<'_, T>,
         a: &[u8],
         b: &[u8],
         dst: &mut [u8],
+        pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let dst = room::<T>(count::<T>(a)?, dst)?;
         dst.copy_from_slice(a);
         self.add(op, dst, b)?;
+        pace.passed(dst.len() / T::BYTES);
         Ok(Written { n_bytes: dst.len(), ..Written::default() })
     }
 

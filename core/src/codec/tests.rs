@@ -1,6 +1,7 @@
 //! What every codec of the list must do, whatever it is made from.
 
 mod golden;
+mod paced;
 
 use super::{Codec, CodecId, CodecParams, Loss};
 use crate::bound::Quantum;

@@ -263,7 +263,13 @@ impl<T: Element> Compute for Work<'_, '_, T> {
             }
             Primitive::Store { from, codec, over_own } => {
                 let stores = buffers.stores(over_own);
-                by(codec).store(payloads.of(from)?, divisor, buffers.output(segment)?, stores)?;
+                by(codec).store(
+                    payloads.of(from)?,
+                    divisor,
+                    buffers.output(segment)?,
+                    stores,
+                    &(),
+                )?;
             }
             Primitive::EncodeStored { to, codec } => {
                 let stored = buffers.output(segment)?;

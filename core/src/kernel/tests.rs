@@ -146,7 +146,7 @@ fn one_pass_is_two<T: Float>(codec: &dyn Codec<T>, op: &Op<'_, T>, frame: &[u8],
         for offset in [0, 16 / T::BYTES, 1] {
             let mut output = vec![T::ONE; n + 8];
             let stored = &mut output[offset..offset + n];
-            codec.store(bytes, divisor, stored, Stores::PastCaches).unwrap();
+            codec.store(bytes, divisor, stored, Stores::PastCaches, &()).unwrap();
             assert!(bits(stored) == bits(&values), "past the caches, {op:?}, {n} / {divisor}");
         }
 

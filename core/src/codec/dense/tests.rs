@@ -176,7 +176,9 @@ fn assert_same_values<T: Float>(codecs: [&dyn Codec<T>; 2], bytes: [&[u8]; 2], n
         let [ours, theirs] = [0, 1].map(|i| bits(&decode(codecs[i], bytes[i], n, divisor)));
         assert!(ours == theirs, "{of}, divided by {divisor}");
         let mut stored = vec![T::ONE; n];
-        codecs[0].store(bytes[0], divisor, &mut stored, crate::codec::Stores::PastCaches).unwrap();
+        codecs[0]
+            .store(bytes[0], divisor, &mut stored, crate::codec::Stores::PastCaches, &())
+            .unwrap();
         assert!(bits(&stored) == ours, "{of}: stored");
         for start in (0..n).step_by(CHUNK) {
             let mut part = vec![T::ONE; (n - start).min(CHUNK + 77)];

@@ -1,0 +1,140 @@
+//! What codecs tell of while they work: what they have done, chunk by chunk.
+
+use crate::bound::Quantum;
+use crate::codec::chunked::{HEADER_BYTES, INDEX_ENTRY};
+use crate::codec::{AnyCodec, CodecError, CodecId, CodecParams, Homomorphic, Pace, Stores, Values};
+use crate::kernel::CHUNK;
+use crate::op::Op;
+use crate::threads::Threads;
+use std::cell::RefCell;
+use std::vec;
+use std::vec::Vec;
+
+/// Five chunks, the last of which is short.
+const N_VALUES: usize = 4 * CHUNK + 100;
+
+/// What was told.
+#[derive(Default)]
+struct Told(RefCell<Vec<usize>>);
+
+impl Pace for Told {
+    fn passed(&self, n_values: usize) {
+        self.0.borrow_mut().push(n_values);
+    }
+}
+
+/// Codecs whose payloads are chunked, each for own values and for operands of an average.
+fn codecs() -> Vec<(CodecId, AnyCodec<f64>)> {
+    let chunked = CodecId::ALL.iter().filter(|&&id| id != CodecId::Raw);
+    let quantum = Quantum::new::<f64>(1e-3).unwrap();
+    let params = CodecParams::new(quantum).for_sums_of(2).on(Threads::ONE);
+    chunked
+        .flat_map(|&id| {
+            [params, params.for_averages_of(2)].map(|params| (id, id.instance(&params)))
+        })
+        .collect()
+}
+
+fn field(phase: f64) -> Vec<f64> {
+    (0..N_VALUES).map(|i| (i as f64 * 1e-3 + phase).sin()).collect()
+}
+
+/// A payload of these values.
+fn payload(codec: &AnyCodec<f64>, values: &[f64]) -> Vec<u8> {
+    let mut bytes = vec![0; codec.as_dyn().max_encoded_len(values.len()).unwrap()];
+    let n_bytes = codec.as_dyn().encode(values, &mut bytes).unwrap().n_bytes;
+    bytes.truncate(n_bytes);
+    bytes
+}
+
+/// Everything that reads a payload, with its name: how often it passes all values.
+type Read = fn(&AnyCodec<f64>, &[u8], &[f64], &mut [u8], &dyn Pace) -> Result<usize, CodecError>;
+
+const READS: [(&str, Read); 7] = [
+    ("store", |codec, src, _, _, pace| {
+        codec.as_dyn().store(src, 1, &mut [0.0; N_VALUES], Stores::Cached, pace)?;
+        Ok(1)
+    }),
+    ("store past caches", |codec, src, _, _, pace| {
+        codec.as_dyn().store(src, 2, &mut [0.0; N_VALUES], Stores::PastCaches, pace)?;
+        Ok(1)
+    }),
+    ("reduce", |codec, src, _, _, pace| {
+        codec.as_dyn().reduce_paced(&Op::Sum, src, &mut [0.0; N_VALUES], pace)?;
+        Ok(1)
+    }),
+    ("recode", |codec, src, _, dst, pace| {
+        codec.as_dyn().recode_paced(src, N_VALUES, dst, pace)?;
+        Ok(1)
+    }),
+    ("fold", |codec, src, own, dst, pace| {
+        codec.as_dyn().fold_paced(&Op::Sum, src, own, dst, pace)?;
+        Ok(1)
+    }),
+    ("refold", |codec, src, own, dst, pace| {
+        codec.as_dyn().refold_paced(&Op::Prod, src, own, dst, pace)?;
+        Ok(1)
+    }),
+    ("fold-store", |codec, src, own, dst, pace| {
+        let values = Values::Apart { local: own, output: &mut [0.0; N_VALUES] };
+        codec.as_dyn().fold_store_paced(&Op::Sum, src, values, 1, dst, pace)?;
+        // Codecs that add floats decode what they have folded.
+        Ok(if codec.as_dyn().homomorphic().is_some() { 1 } else { 2 })
+    }),
+];
+
+#[test]
+fn all_values_are_told_of_chunk_by_chunk() {
+    let (x, y) = (field(0.0), field(1.0));
+    for (id, codec) in codecs() {
+        let mut dst = vec![0; codec.as_dyn().max_encoded_len(N_VALUES).unwrap()];
+        let check = |what: &str, told: Told, n_passes: usize| {
+            let told = told.0.into_inner();
+            assert!(told.iter().all(|&n_values| n_values <= CHUNK), "{what}, {}", id.name());
+            let all = told.iter().sum::<usize>();
+            assert_eq!(all, n_passes * N_VALUES, "{what}, {}", id.name());
+        };
+        let told = Told::default();
+        codec.as_dyn().encode_paced(&x, &mut dst, &told).unwrap();
+        check("encode", told, 1);
+        let told = Told::default();
+        codec.as_dyn().encode_partial_paced(&x, &mut dst, &told).unwrap();
+        check("encode partial", told, 1);
+        let src = payload(&codec, &x);
+        for (what, read) in READS {
+            let told = Told::default();
+            let n_passes = read(&codec, &src, &y, &mut dst, &told).unwrap();
+            check(what, told, n_passes);
+        }
+        for op in [Op::Sum, Op::Max, Op::Prod] {
+            let Some(homomorphic) = codec.as_dyn().homomorphic() else { continue };
+            let told = Told::default();
+            let (b, add) = (payload(&codec, &y), <dyn Homomorphic<f64>>::combine_paced);
+            add(homomorphic, &op, &src, &b, &mut dst, &told).unwrap();
+            check("combine", told, 1);
+        }
+    }
+}
+
+/// That a chunk is damaged shows only when it is read, so what was told before was told meanwhile.
+#[test]
+fn what_is_told_has_been_done_and_what_follows_has_not() {
+    let (x, y) = (field(0.0), field(1.0));
+    for (id, codec) in codecs() {
+        let mut dst = vec![0; codec.as_dyn().max_encoded_len(N_VALUES).unwrap()];
+        for n_sound in 0..4 {
+            let mut src = payload(&codec, &x);
+            // It would end before it begins, or end where the payload does not.
+            let at = HEADER_BYTES + INDEX_ENTRY * n_sound;
+            let end = if n_sound == 0 { [0xff; INDEX_ENTRY] } else { [0; INDEX_ENTRY] };
+            src[at..at + INDEX_ENTRY].copy_from_slice(&end);
+            for (what, read) in READS {
+                let told = Told::default();
+                let done = read(&codec, &src, &y, &mut dst, &told);
+                assert!(done.is_err(), "{what}, {}", id.name());
+                let told = told.0.into_inner().iter().sum::<usize>();
+                assert_eq!(told, n_sound * CHUNK, "{what}, {}", id.name());
+            }
+        }
+    }
+}
