@@ -21,7 +21,7 @@
 //! | a payload meets what is held | combine | combine | reduce |
 //! | what is held leaves | nothing | nothing | transcode; and back, if it is needed again |
 //! | a payload passes | nothing (per-hop: transcode) | nothing | nothing (per-hop: transcode) |
-//! | … and is stored, where nothing is reduced | store (per-hop: store, encode what was stored) | store | store (per-hop: the same) |
+//! | … and is stored | store (per-hop: store, encode what was stored; averages: transcode, store) | store | store (per-hop: the same) |
 //! | own values stand for what others decode | encode, store | encode, store | encode, store |
 //! | what leaves is needed again | copy of the payload | copy of the payload | transcode (reductions), nothing (others) |
 //! | own values are taken | encode | encode | encode (reductions, per-hop: raw) |
@@ -237,7 +237,7 @@ pub enum Primitive {
     },
     /// Own values → output, as they are.
     StoreOwn,
-    /// What was stored of `In` → payload, encoded anew; where nothing is reduced.
+    /// What was stored of `In` → payload, encoded anew; not of averages, which are divided.
     EncodeStored {
         /// Where to.
         to: Slot,

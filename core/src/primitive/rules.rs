@@ -25,6 +25,8 @@ pub struct Rules {
     pub(super) encodes_own: bool,
     /// The call combines values.
     pub(super) reduces: bool,
+    /// What is stored is divided, and so not what was received: an average.
+    pub(super) divides: bool,
     /// What stands for what others decode is what they decode.
     pub(super) same_bits: bool,
     /// Nothing is stored.
@@ -74,6 +76,7 @@ impl Rules {
             keeps_frames: pipeline.keeps_frames(codec, op),
             encodes_own: pipeline.encodes_own(codec, op),
             reduces: collective.reduces(),
+            divides: collective.reduces() && op == OpCode::Avg,
             same_bits: true,
             reads_only: false,
         }
@@ -235,7 +238,8 @@ impl List<'_> {
             return self.leave_as_it_is(Slot::In, received);
         }
         let codec = self.rules.codec;
-        if to.is_some() && self.step.store && !self.rules.reduces {
+        let is_stored = self.step.store && !self.rules.divides && received == codec;
+        if to.is_some() && is_stored {
             // Decoded once: what goes on is what was stored.
             self.store(Slot::In, received);
             self.push(Primitive::EncodeStored { to: Slot::Out, codec });

@@ -458,7 +458,7 @@ fn presets_work_as_the_page_on_algorithms_says() {
         let k = n.ilog2() as usize;
         let ring: &dyn Schedule = &Ring;
         for (collective, preset, schedule, expected) in [
-            (AllReduce, Cprp2p, ring, [2 * (n - 1), 3 * (n - 1), n - 1, 0, 0, 0, 0]),
+            (AllReduce, Cprp2p, ring, [2 * (n - 1), 2 * n - 1, n - 1, 0, 0, 0, 0]),
             (AllReduce, Zccl, ring, [n, 2 * n - 1, n - 1, 0, 0, 0, 0]),
             (AllReduce, Hzccl, ring, [n, n, 0, n - 1, 0, 0, 0]),
             (AllReduce, Gzccl, &RecursiveDoubling, [k, 2 * k, k, 0, 0, 1, 0]),
