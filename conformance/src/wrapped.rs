@@ -18,6 +18,11 @@ pub trait Hooks {
         let _ = (from, tag);
     }
 
+    /// Learns that the network is looked at: between two steps, or while something is computed.
+    fn looks(&mut self, is_computing: bool) {
+        let _ = is_computing;
+    }
+
     /// Whether it is told that a peer is lost, if that is told inside.
     fn tells_of_loss(&self) -> bool {
         true
@@ -136,7 +141,13 @@ impl<X: Transport, H: Hooks> Transport for Wrapped<X, H> {
     }
 
     fn progress(&mut self) -> Result<(), Self::Error> {
+        self.hooks.looks(false);
         self.inner.progress()
+    }
+
+    fn nudge(&mut self) {
+        self.hooks.looks(true);
+        self.inner.nudge();
     }
 
     fn now(&self) -> Duration {

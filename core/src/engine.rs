@@ -3,7 +3,8 @@
 //!
 //! The array is processed in rounds ([`Layout`]); a [`Lane`] runs the whole program for its rounds,
 //! one step at a time. Lanes run side by side, a tag each: while one lane's frame is on the wire,
-//! another's is being folded (ZCCL's PIPE-fZ-light). [`Engine::poll`] does at most one step a lane.
+//! another's is being folded (ZCCL's PIPE-fZ-light). [`Engine::poll`] does at most one step a lane,
+//! and looks at the network within steps and between them ([`Looks`]).
 //!
 //! Why it cannot hang: a lane waits only for a frame of a known peer, for credit on a link, or for
 //! a free frame. While it waits, the engine also listens for abort notices ([`Notices`]), and a
@@ -12,11 +13,13 @@
 
 mod compute;
 mod lane;
+mod looks;
 mod notices;
 mod slots;
 mod work;
 
 pub(crate) use compute::Compute;
+pub(crate) use looks::Looks;
 pub(crate) use notices::{Content, Message, Notices, tell};
 pub(crate) use slots::Frame;
 pub use work::Buffers;
@@ -240,7 +243,12 @@ impl<'a, F: Frame> Engine<'a, F> {
         }
         let n_lanes = self.n_lanes;
         let (mut moved, mut finished) = (false, true);
+        // What the lane before passed since the last look is not counted in this one's.
+        let mut is_look_due = false;
         for lane in &mut self.lanes {
+            if core::mem::take(&mut is_look_due) {
+                transport.nudge();
+            }
             match lane.turn(
                 &self.program,
                 n_lanes,
@@ -249,7 +257,7 @@ impl<'a, F: Frame> Engine<'a, F> {
                 notices,
                 &mut self.report,
             )? {
-                Turn::Stepped => (moved, finished) = (true, false),
+                Turn::Stepped => (moved, finished, is_look_due) = (true, false, true),
                 Turn::Waiting => finished = false,
                 Turn::Done => {}
             }

@@ -160,6 +160,10 @@ impl<X: Transport> Transport for Group<X> {
         self.inner.progress().map_err(|error| self.error(error))
     }
 
+    fn nudge(&mut self) {
+        self.inner.nudge();
+    }
+
     fn now(&self) -> Duration {
         self.inner.now()
     }

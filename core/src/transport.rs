@@ -232,6 +232,12 @@ pub trait Transport {
     /// When the transport as a whole has failed.
     fn progress(&mut self) -> Result<(), Self::Error>;
 
+    /// As [`progress`](Self::progress), while the rank computes: called after every 8192 values or
+    /// fewer that its codec has passed, so that a network that moves only when it is polled does
+    /// not wait for the end of a frame. It must not fail: the next `progress` tells. Nothing to do
+    /// where a network moves by itself.
+    fn nudge(&mut self) {}
+
     /// Monotonic time since an arbitrary start; virtual in a simulator.
     fn now(&self) -> Duration;
 

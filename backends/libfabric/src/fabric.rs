@@ -48,6 +48,8 @@ pub(crate) struct Parts {
     pub(crate) size: usize,
     pub(crate) provider: String,
     pub(crate) is_in_memory: bool,
+    /// Messages travel through sockets of the system's.
+    pub(crate) is_on_ip: bool,
     /// Which ranks share this one's host.
     pub(crate) is_near: Vec<bool>,
     pub(crate) link_rate: Option<f64>,
@@ -318,6 +320,12 @@ impl Net for Fabric {
             self.patience.renew();
         }
         Ok(event)
+    }
+
+    /// Sockets are filled and emptied by the system. To ask them is several calls of it, more than
+    /// is gained (docs/algorithms.md, "Looks at the network").
+    fn moves_by_itself(&self) -> bool {
+        self.parts.is_on_ip
     }
 
     fn cancel_receives(&mut self) {

@@ -107,6 +107,7 @@ pub(crate) fn join<X: Exchange>(
         rank,
         size,
         is_in_memory: check::core_name(&provider) == SHARED_MEMORY,
+        is_on_ip: check::is_on_ip(&provider),
         is_near: offers
             .iter()
             .map(|offer| !mine.node.is_empty() && offer.node == mine.node)

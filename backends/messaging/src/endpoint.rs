@@ -438,6 +438,13 @@ impl<N: Net> Transport for Endpoint<N> {
         self.failed.map_or(Ok(()), Err)
     }
 
+    /// What fails is remembered until the next `progress`.
+    fn nudge(&mut self) {
+        if !self.net.moves_by_itself() {
+            let _ = self.progress();
+        }
+    }
+
     fn undelivered(&self) -> Option<Rank> {
         self.undelivered_among(None)
     }

@@ -69,6 +69,13 @@ pub trait Net {
     /// When the layer as a whole has failed, or a message did not fit its buffer.
     fn poll(&mut self) -> Result<Option<Event<Self::Buffer>>, Self::Error>;
 
+    /// Whether what was started goes on while nobody polls, as where the system has what comes and
+    /// what leaves in sockets. Else the network is polled while the rank computes
+    /// ([`Transport::nudge`](foldwire::Transport::nudge)).
+    fn moves_by_itself(&self) -> bool {
+        false
+    }
+
     /// Takes back every posted receive that has not matched: they come back by [`Event::Returned`],
     /// now or in later polls. Called once, before the layer is dropped.
     fn cancel_receives(&mut self);

@@ -104,6 +104,7 @@ impl TransportError for Never {
 struct Wire {
     hub: Rc<RefCell<Hub>>,
     rank: Rank,
+    moves_by_itself: bool,
 }
 
 impl Net for Wire {
@@ -170,6 +171,9 @@ impl Net for Wire {
         let at = pick % events.len();
         Ok(Some(events.swap_remove(at)))
     }
+    fn moves_by_itself(&self) -> bool {
+        self.moves_by_itself
+    }
     fn cancel_receives(&mut self) {
         let node = &mut self.hub.borrow_mut().nodes[self.rank.index()];
         let returned = node.posted.drain(..).map(|(_, _, buffer)| Event::Returned { buffer });
@@ -187,7 +191,8 @@ impl Net for Wire {
 type Comm = Communicator<Endpoint<Wire>>;
 
 fn endpoint(hub: &Rc<RefCell<Hub>>, rank: usize, options: Options) -> Endpoint<Wire> {
-    Endpoint::new(Wire { hub: Rc::clone(hub), rank: Rank::new(rank) }, options).unwrap()
+    let (hub, rank) = (Rc::clone(hub), Rank::new(rank));
+    Endpoint::new(Wire { hub, rank, moves_by_itself: false }, options).unwrap()
 }
 
 fn options(frame_bytes: usize) -> Options {
@@ -219,6 +224,25 @@ fn all_reduce(
         }
     }
     results.into_iter().flatten().collect()
+}
+
+#[test]
+fn a_nudge_moves_a_layer_along_that_does_not_move_by_itself() {
+    for moves_by_itself in [false, true] {
+        let hub = Hub::shared(2, 0);
+        let (from, to, tag) = (Rank(0), Rank(1), Tag(0));
+        let mut sender = endpoint(&hub, 0, options(2_000));
+        let wire = Wire { hub: Rc::clone(&hub), rank: to, moves_by_itself };
+        let mut receiver = Endpoint::new(wire, options(2_000)).unwrap();
+        receiver.expect(from, tag);
+        let Poll::Ready(Ok(frame)) = sender.poll_frame() else { panic!("memory is the limit") };
+        assert!(sender.poll_ready(to, tag).is_ready());
+        sender.send(to, tag, frame, 7).unwrap();
+        assert!(receiver.poll_recv(from, tag).is_pending(), "nobody has polled");
+        receiver.nudge();
+        assert_eq!(receiver.poll_recv(from, tag).is_pending(), moves_by_itself);
+        receiver.progress().unwrap();
+    }
 }
 
 #[test]
@@ -326,7 +350,8 @@ fn misuse_is_refused_and_gives_the_frame_back() {
     assert_eq!(refused(Rank(1), Tag(0), 2049), misuse);
     assert_eq!(refused(Rank(1), Tag::CONTROL, MIN_FRAME_BYTES + 1), misuse);
     assert_eq!(refused(Rank(1), Tag(0), 2048), Ok(()));
-    let small = Endpoint::new(Wire { hub: Rc::clone(&hub), rank: Rank(0) }, options(1000));
+    let wire = Wire { hub: Rc::clone(&hub), rank: Rank(0), moves_by_itself: false };
+    let small = Endpoint::new(wire, options(1000));
     assert!(small.is_err());
 }
 

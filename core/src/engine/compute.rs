@@ -2,7 +2,7 @@
 //! the caller's buffers, so that it is compiled once for each transport.
 
 use super::lane::misuse;
-use crate::codec::{CodecId, DecodeError, Written};
+use crate::codec::{CodecId, DecodeError, Pace, Written};
 use crate::error::Error;
 use crate::layout::Segment;
 use crate::primitive::{Primitive, Slot};
@@ -17,12 +17,14 @@ pub(crate) trait Compute {
     fn n_values(&self, codec: CodecId, payload: &[u8]) -> Result<usize, DecodeError>;
 
     /// Carries a primitive out on a segment of the array. `Pending`: not done yet; the same is
-    /// asked again. What is written to a slot may be anything after an error.
+    /// asked again. What is written to a slot may be anything after an error. While it works, it
+    /// tells how far it has come.
     fn compute(
         &mut self,
         primitive: Primitive,
         payloads: &mut Payloads<'_>,
         segment: &Segment,
+        pace: &dyn Pace,
     ) -> Poll<Result<Written, Error>>;
 }
 

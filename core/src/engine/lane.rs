@@ -6,6 +6,7 @@
 //! list and what is in the slots is all the state there is.
 
 use super::compute::Compute;
+use super::looks::Looks;
 use super::slots::{Frame, Slots};
 use super::{Notices, Program, check_fields, check_source, transport_error};
 use crate::bundle;
@@ -195,13 +196,14 @@ impl<F: Frame> Lane<F> {
         })
     }
 
-    /// Computes what the step says; `Pending` if something is left to do.
+    /// Computes what the step says, looking at the network meanwhile; `Pending` if something is left
+    /// to do.
     fn compute<X: Transport<Frame = F>>(
         &mut self,
         program: &Program<'_>,
         step: &Step,
         run: &Run<'_>,
-        transport: &X,
+        transport: &mut X,
         compute: &mut dyn Compute,
         report: &mut Report,
     ) -> Poll<Result<(), Error>> {
@@ -216,15 +218,17 @@ impl<F: Frame> Lane<F> {
             primitives.reverse();
             self.to_do = Some(primitives);
         }
+        let looks = Looks::on(transport);
         // When the last primitive that takes time ended, if none has been carried out since.
         let mut ended = None;
         while let Some(&primitive) = self.to_do.as_ref().and_then(|to_do| to_do.last()) {
             let clock = clock(primitive);
-            let start = clock.and(ended.take()).or_else(|| clock.map(|_| transport.now()));
+            let start = clock.and(ended.take()).or_else(|| clock.map(|_| looks.now()));
             let on = (run, step);
-            let done = self.slots.carry_out(primitive, compute, on, &mut self.n_done, report);
+            let n_done = &mut self.n_done;
+            let done = self.slots.carry_out(primitive, compute, on, n_done, report, &looks);
             if let (Some(clock), Some(start)) = (clock, start) {
-                let (clock, now) = (clock(report), transport.now());
+                let (clock, now) = (clock(report), looks.now());
                 *clock = clock.saturating_add(now.saturating_sub(start));
                 ended = Some(now);
             }

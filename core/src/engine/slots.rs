@@ -6,6 +6,7 @@
 use super::compute::{Compute, Payloads};
 use super::lane::misuse;
 use crate::bundle;
+use crate::codec::Pace;
 use crate::error::Error;
 use crate::frame::HEADER_BYTES;
 use crate::layout::{Run, Segment};
@@ -139,6 +140,7 @@ impl<F: Frame> Slots<F> {
         (run, step): (&Run<'_>, &Step),
         n_done: &mut u16,
         report: &mut Report,
+        pace: &dyn Pace,
     ) -> Poll<Result<(), Error>> {
         let Some(after) = primitive.after(self.contents, run.n_parts()) else {
             return Poll::Ready(Err(Error::Internal));
@@ -155,7 +157,8 @@ impl<F: Frame> Slots<F> {
                 self.join(from, n_others, step)?;
             }
             _ if run.n_parts() == 1 && !self.holds_run() => {
-                core::task::ready!(self.compute(primitive, compute, &run.segment(0), report))?;
+                let segment = run.segment(0);
+                core::task::ready!(self.compute(primitive, compute, &segment, report, pace))?;
             }
             _ => {
                 while *n_done < run.n_parts() {
@@ -164,7 +167,8 @@ impl<F: Frame> Slots<F> {
                         compute,
                         (run, step),
                         *n_done,
-                        report
+                        report,
+                        pace
                     ))?;
                     *n_done += 1;
                 }
@@ -187,13 +191,15 @@ impl<F: Frame> Slots<F> {
         compute: &mut dyn Compute,
         segment: &Segment,
         report: &mut Report,
+        pace: &dyn Pace,
     ) -> Poll<Result<(), Error>> {
         let rooms = self.frames.each_mut().map(|frame| {
             let bytes = frame.as_mut().map(AsMut::as_mut);
             bytes.and_then(|bytes| bytes.get_mut(HEADER_BYTES..)).unwrap_or_default()
         });
         let mut payloads = Payloads::new(rooms, self.n_bytes);
-        let written = core::task::ready!(compute.compute(primitive, &mut payloads, segment))?;
+        let done = compute.compute(primitive, &mut payloads, segment, pace);
+        let written = core::task::ready!(done)?;
         report.blocks += written.blocks;
         if let Some(to) = primitive.target() {
             self.n_bytes[to.index()] = written.n_bytes;
@@ -209,6 +215,7 @@ impl<F: Frame> Slots<F> {
         (run, step): (&Run<'_>, &Step),
         place: u16,
         report: &mut Report,
+        pace: &dyn Pace,
     ) -> Poll<Result<(), Error>> {
         let (n_parts, place) = (usize::from(run.n_parts()), usize::from(place));
         let written = primitive.target().filter(|_| !primitive.is_in_place());
@@ -242,7 +249,7 @@ impl<F: Frame> Slots<F> {
             rooms[slot] = room.get_mut(range).ok_or(misuse())?;
         }
         let mut payloads = Payloads::new(rooms, n_bytes);
-        let done = compute.compute(primitive, &mut payloads, &run.segment(place));
+        let done = compute.compute(primitive, &mut payloads, &run.segment(place), pace);
         let done = core::task::ready!(done)?;
         report.blocks += done.blocks;
         if let Some(to) = written {

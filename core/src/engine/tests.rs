@@ -3,7 +3,7 @@
 use super::compute::Payloads;
 use super::notices::Memory;
 use super::*;
-use crate::codec::{CodecId, DecodeError, Written};
+use crate::codec::{CodecId, DecodeError, Pace, Written};
 use crate::element::DType;
 use crate::frame::Measure;
 use crate::layout::{Cut, Division, Segment, Shares, Window};
@@ -37,6 +37,7 @@ impl Compute for Slow {
         primitive: Primitive,
         _: &mut Payloads<'_>,
         segment: &Segment,
+        _: &dyn Pace,
     ) -> Poll<Result<Written, Error>> {
         self.n_asked += 1;
         if !self.n_asked.is_multiple_of(3) {

@@ -8,9 +8,9 @@
 use super::compute::{Compute, Payloads};
 use super::lane::misuse;
 use crate::Element;
-use crate::codec::{AnyCodec, Codec, CodecId, DecodeError, Raw, Values, Written};
+use crate::codec::{AnyCodec, Codec, CodecId, DecodeError, Pace, Raw, Stores, Values, Written};
 use crate::error::Error;
-use crate::kernel::stores::{self, Fence, Stores};
+use crate::kernel::stores::{self, Fence};
 use crate::layout::{Segment, Window};
 use crate::op::{Op, weigh};
 use crate::primitive::{Primitive, Slot};
@@ -197,6 +197,7 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         primitive: Primitive,
         payloads: &mut Payloads<'_>,
         segment: &Segment,
+        pace: &dyn Pace,
     ) -> Poll<Result<Written, Error>> {
         let Self { codec, op, divisor, .. } = *self;
         let raw = AnyCodec::raw(codec.weight());
@@ -208,22 +209,22 @@ impl<T: Element> Compute for Work<'_, '_, T> {
         let mut written = Written::default();
         match primitive {
             Primitive::EncodeOwn { to, codec } => {
-                written = by(codec).encode(buffers.own(segment)?, payloads.room(to))?;
+                written = by(codec).encode_paced(buffers.own(segment)?, payloads.room(to), pace)?;
             }
             Primitive::Transcode { from, to, codecs } => {
                 let (src, dst) = payloads.to(from, to)?;
                 written = match codecs {
-                    [CodecId::Raw, to] => by(to).encode_partial(floats(src)?, dst)?,
+                    [CodecId::Raw, to] => by(to).encode_partial_paced(floats(src)?, dst, pace)?,
                     [from, CodecId::Raw] => {
-                        by(from).decode(src, 1, floats_mut(dst, n)?)?;
+                        by(from).store(src, 1, floats_mut(dst, n)?, Stores::Cached, pace)?;
                         Written { n_bytes: n * T::BYTES, ..Written::default() }
                     }
-                    [_, to] => by(to).recode(src, n, dst)?,
+                    [_, to] => by(to).recode_paced(src, n, dst, pace)?,
                 };
             }
             Primitive::Fold => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
-                written = codec.fold(&op, src, buffers.own(segment)?, dst)?;
+                written = codec.fold_paced(&op, src, buffers.own(segment)?, dst, pace)?;
             }
             Primitive::FoldInPlace => {
                 let frame = payloads.of_mut(Slot::In)?;
@@ -233,15 +234,17 @@ impl<T: Element> Compute for Work<'_, '_, T> {
             }
             Primitive::FoldStore => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
-                written = codec.fold_store(&op, src, buffers.values(segment)?, divisor, dst)?;
+                let values = buffers.values(segment)?;
+                written = codec.fold_store_paced(&op, src, values, divisor, dst, pace)?;
             }
             Primitive::Refold => {
                 let (src, dst) = payloads.to(Slot::In, Slot::Out)?;
-                written = codec.refold(&op, src, buffers.own(segment)?, dst)?;
+                written = codec.refold_paced(&op, src, buffers.own(segment)?, dst, pace)?;
             }
             Primitive::Combine { with } => {
                 let ([a, b], dst) = payloads.both_to([Slot::In, with], Slot::Out)?;
-                written = codec.homomorphic().ok_or(Error::Internal)?.combine(&op, a, b, dst)?;
+                let codec = codec.homomorphic().ok_or(Error::Internal)?;
+                written = codec.combine_paced(&op, a, b, dst, pace)?;
             }
             Primitive::CombineInPlace { with } => {
                 let (b, a) = payloads.into(with, Slot::In)?;
@@ -251,29 +254,24 @@ impl<T: Element> Compute for Work<'_, '_, T> {
             }
             Primitive::Reduce { into } => {
                 let (src, dst) = payloads.to(Slot::In, into)?;
-                codec.reduce(&op, src, floats_mut(dst, n)?)?;
+                codec.reduce_paced(&op, src, floats_mut(dst, n)?, pace)?;
                 written.n_bytes = n * T::BYTES;
             }
             Primitive::ReduceStore => {
                 let weight = codec.weight();
                 let output = buffers.copy_own(segment, Stores::Cached)?;
                 weigh(output, weight);
-                codec.reduce(&op, payloads.of(Slot::In)?, output)?;
+                codec.reduce_paced(&op, payloads.of(Slot::In)?, output, pace)?;
                 T::divide(output, divisor, weight);
             }
             Primitive::Store { from, codec, over_own } => {
                 let stores = buffers.stores(over_own);
-                by(codec).store(
-                    payloads.of(from)?,
-                    divisor,
-                    buffers.output(segment)?,
-                    stores,
-                    &(),
-                )?;
+                let (src, output) = (payloads.of(from)?, buffers.output(segment)?);
+                by(codec).store(src, divisor, output, stores, pace)?;
             }
             Primitive::EncodeStored { to, codec } => {
                 let stored = buffers.output(segment)?;
-                written = by(codec).encode_partial(stored, payloads.room(to))?;
+                written = by(codec).encode_partial_paced(stored, payloads.room(to), pace)?;
             }
             Primitive::StoreOwn => {
                 buffers.copy_own(segment, buffers.stores(true))?;
@@ -328,10 +326,11 @@ impl<T: Element> Compute for Each<'_, '_, T> {
         primitive: Primitive,
         payloads: &mut Payloads<'_>,
         segment: &Segment,
+        pace: &dyn Pace,
     ) -> Poll<Result<Written, Error>> {
         // What is empty may be computed as of any array.
         let at = self.ends.partition_point(|&end| end <= segment.input);
         let at = at.min(self.ends.len().saturating_sub(1));
-        self.work(at)?.compute(primitive, payloads, segment)
+        self.work(at)?.compute(primitive, payloads, segment, pace)
     }
 }

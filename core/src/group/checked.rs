@@ -211,6 +211,10 @@ impl<X: Transport> Transport for Checked<X> {
         self.inner.progress().map_err(|error| self.failure(&error))
     }
 
+    fn nudge(&mut self) {
+        self.inner.nudge();
+    }
+
     fn now(&self) -> Duration {
         self.inner.now()
     }

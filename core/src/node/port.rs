@@ -117,6 +117,11 @@ impl<X: Transport> Transport for Port<'_, X> {
         self.node.pass().map(drop).map_err(|error| self.error(error))
     }
 
+    /// Of the transport only: a call that computes is in the middle of its step.
+    fn nudge(&mut self) {
+        self.node.transport.borrow_mut().nudge();
+    }
+
     fn now(&self) -> Duration {
         self.node.transport.borrow().now()
     }

@@ -256,6 +256,10 @@ impl<X: Transport> Transport for Liar<X> {
         self.inner.progress().map_err(|error| Self::error(&error))
     }
 
+    fn nudge(&mut self) {
+        self.inner.nudge();
+    }
+
     fn now(&self) -> Duration {
         let now = self.inner.now();
         match self.lie() {

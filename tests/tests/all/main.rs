@@ -24,6 +24,7 @@ mod integers;
 mod inter_step;
 mod lies;
 mod limits;
+mod looks;
 mod messages;
 mod mistaken;
 mod misuse;

@@ -4,10 +4,10 @@
 use super::super::operation::Step;
 use super::{Communicator, Cursor, Exchange, Incoming, N_AWAITED, Outgoing, TAG};
 use crate::bound::Quantum;
-use crate::codec::CodecParams;
+use crate::codec::{CodecParams, Stores};
 use crate::element::Element;
 use crate::engine::{
-    Content, Message, check_fields, check_source, floats_mut, misuse, tell, transport_error,
+    Content, Looks, Message, check_fields, check_source, floats_mut, misuse, tell, transport_error,
 };
 use crate::error::{Error, Field, Reason, Value};
 use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind, MESSAGE};
@@ -126,6 +126,7 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
             // Messages to a rank leave one after the other.
             let waits = |other: &Outgoing<'_, T>| other.to == send.to && !other.cursor.is_done;
             if !send.cursor.is_done && !before.iter().any(waits) {
+                self.look_after(moved);
                 moved |= self.send_segment(index)?;
             }
         }
@@ -134,10 +135,20 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
             let is_asked =
                 |other: &Incoming<'_, T>| other.from == recv.from && !other.cursor.is_done;
             if !recv.cursor.is_done && !before.iter().any(is_asked) {
-                moved |= self.receive_segment(recv.from)?;
+                let from = recv.from;
+                self.look_after(moved);
+                moved |= self.receive_segment(from)?;
             }
         }
         Ok(moved)
+    }
+
+    /// Looks at the network if a message has moved since it was last looked at: what its codec
+    /// passed is not counted in the next one's.
+    fn look_after(&mut self, moved: bool) {
+        if moved {
+            self.comm.transport.nudge();
+        }
     }
 
     /// Sends a message's next segment, if there is room.
@@ -166,11 +177,15 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
         }
         let (codec, begun) = (send.codec.as_dyn(), transport.now());
         let room = frame.as_mut().get_mut(HEADER_BYTES..).unwrap_or_default();
+        let looks = Looks::on(transport);
+        let encode = |values: &[T], room: &mut [u8]| {
+            codec.encode_paced(values, room, &looks).map_err(Error::from)
+        };
         let written = match (together, &mut scratch) {
-            (Some(run), _) => codec.encode(&send.data[run], room).map_err(Error::from),
+            (Some(run), _) => encode(&send.data[run], room),
             (None, Some(scratch)) => {
                 gather(send.data, send.rows.runs(values), scratch.as_mut(), n_values)
-                    .and_then(|gathered| codec.encode(gathered, room).map_err(Error::from))
+                    .and_then(|gathered| encode(gathered, room))
             }
             (None, None) => Err(Error::Internal),
         };
@@ -315,12 +330,15 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
         let begun = self.comm.transport.now();
         codec.as_dyn().expect_values(payload, n_values)?;
         let values = cursor.n_values..cursor.n_values + n_values;
+        let looks = Looks::on(&mut self.comm.transport);
+        let decode =
+            |decoded: &mut [T]| codec.as_dyn().store(payload, 1, decoded, Stores::Cached, &looks);
         if let Some(run) = rows.together(&values) {
-            codec.as_dyn().decode(payload, 1, &mut recv.data[run])?;
+            decode(&mut recv.data[run])?;
         } else {
             let room = scratch.get_mut(HEADER_BYTES..).unwrap_or_default();
             let mut decoded = floats_mut::<T>(room, n_values)?;
-            codec.as_dyn().decode(payload, 1, decoded)?;
+            decode(decoded)?;
             for run in rows.runs(values) {
                 let (row, rest) = decoded.split_at_mut(run.len());
                 recv.data[run].copy_from_slice(row);

@@ -35,11 +35,14 @@ pub(crate) struct Memory {
     n_free: usize,
     /// Frames that are free again after the next progress.
     n_under_way: usize,
+    /// How often it was looked after amid computations.
+    pub(crate) n_nudges: usize,
 }
 
 impl Memory {
     pub(crate) fn new(size: usize, n_free: usize) -> Self {
-        Self { came: vec![VecDeque::new(); size], sent_to: vec![], n_free, n_under_way: 0 }
+        let came = vec![VecDeque::new(); size];
+        Self { came, sent_to: vec![], n_free, n_under_way: 0, n_nudges: 0 }
     }
 
     fn comes(&mut self, from: usize, kind: Kind, epoch: u16, sequence: u32) {
@@ -113,6 +116,10 @@ impl Transport for Memory {
     fn progress(&mut self) -> Result<(), Never> {
         self.n_free += core::mem::take(&mut self.n_under_way);
         Ok(())
+    }
+
+    fn nudge(&mut self) {
+        self.n_nudges += 1;
     }
 
     fn now(&self) -> Duration {
