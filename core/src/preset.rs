@@ -39,7 +39,7 @@ const ZCCL: Row = Row {
     name: "zccl",
     title: "ZCCL",
     source: "Huang et al., ZCCL (2025)",
-    differs: "no exchange of sizes first; overlap between segments, not inside the codec",
+    differs: "no exchange of sizes first: frames tell their own, and nobody waits for others'",
     schedules: Schedules::Fixed,
     pipeline: pipeline::COMPRESS_ONCE,
     codec: CodecId::FzLight,
