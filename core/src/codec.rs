@@ -114,8 +114,8 @@ pub type Give<'a, T> = dyn Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync
 /// *Own* values are a rank's, as they are; *partial results* are what frames hold, and what is
 /// decoded from them with divisor 1. They differ by the [`weight`](Self::weight) of own values.
 ///
-/// A method that is `…_paced` tells a [`Pace`] how far it has come, and is the one to override; that
-/// without the word does the same and tells nobody.
+/// A method that is `…_paced` tells a [`Pace`] how far it has come, and is the one to override;
+/// that without the word does the same and tells nobody.
 pub trait Codec<T: Element>: Sync {
     /// The codec's code in a frame.
     fn id(&self) -> CodecId;

@@ -196,8 +196,8 @@ impl<F: Frame> Lane<F> {
         })
     }
 
-    /// Computes what the step says, looking at the network meanwhile; `Pending` if something is left
-    /// to do.
+    /// Computes what the step says, looking at the network meanwhile; `Pending` if something is
+    /// left to do.
     fn compute<X: Transport<Frame = F>>(
         &mut self,
         program: &Program<'_>,

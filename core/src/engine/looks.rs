@@ -1,8 +1,8 @@
 //! Looks at the network while a rank computes.
 //!
 //! A codec tells after each chunk how far it has come ([`Pace`]); after two chunks the transport
-//! moves the network along ([`Transport::nudge`]). That is ZCCL's PIPE-fZ-light (2025), whose codec polls
-//! every 5120 values, without a codec that knows of networks. It costs transports that move by
+//! moves the network along ([`Transport::nudge`]). That is ZCCL's PIPE-fZ-light (2025), whose codec
+//! polls every 5120 values, without a codec that knows of networks. It costs transports that move by
 //! themselves a call of nothing.
 
 use crate::codec::Pace;
