@@ -58,8 +58,11 @@
 //! divided: about a pass over the array, or over the m/ρ bytes that a lossy codec makes of it. So
 //! runs pay where that is less than α·C·(n − 1 − ⌈log₂ n⌉).
 
+mod automatic;
+mod model;
 mod rows;
 
+pub use automatic::plan;
 pub use rows::{Links, Row, first_of};
 #[cfg(feature = "alloc")]
 pub use rows::{ParseRowsError, parse};
@@ -68,92 +71,16 @@ pub use rows::{VARIABLE, from_env};
 
 use crate::bundle;
 use crate::codec::{Codec, CodecId};
-use crate::element::{DType, Element};
+use crate::element::Element;
 use crate::frame::HEADER_BYTES;
 use crate::layout::Layout;
 use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::schedule::{
-    self, Binomial, Bruck, Call, Chain, Circulant, Collective, DoubleTree, Linear, Pairwise,
-    PrefixDoubling, RecursiveDoubling, ReduceScatterGather, Ring, ScatterAllGather, Schedule,
+    self, Call, Chain, Collective, DoubleTree, Pairwise, RecursiveDoubling, Ring, Schedule,
     TwoLevels,
 };
-use crate::transport::FRAME_ALIGN;
-use heapless::Vec;
-
-/// Seconds that a message costs whatever its size: MPI on a fast fabric, or a thread's wake-up.
-const MESSAGE_COST: f64 = 5e-6;
-/// Where an array is on the links for long, ranks sleep, and wake late: a message costs this part
-/// of that time more, but no more than so many seconds.
-const LATENESS: f64 = 1.0 / 60.0;
-const LATEST: f64 = 10e-6;
-/// The part of its cost that a message has which waits for no other rank's: what a rank does for
-/// it, where an array is on the links for more than so many seconds, and elsewhere. (Between 8
-/// threads a pairwise exchange of up to 256 KiB was sooner than a circulant graph or a ring over
-/// links of 1 and 10 Gbit/s, but later without links and where they take no time.)
-const SLOW_SIDE_BY_SIDE: f64 = 0.15;
-const SIDE_BY_SIDE: f64 = 0.5;
-const SLOW: f64 = 20e-6;
-/// The same of an all-to-all that sends everything before it receives. (Between 16 threads it took
-/// as long as Bruck's exchange for 16 KiB, between 32 twice as long for 4 KiB; over a fabric it is
-/// predicted to take 1.8 times as long between 16 ranks.)
-const AT_ONCE: f64 = 0.3;
-/// Bytes per second that a rank moves and reduces, codec and cores shared with others included.
-const STEP_RATE: f64 = 1e9;
-/// Wire bytes of a whole all-reduce that single operands save against partial sums. That is the
-/// data's: 15 % on the wave fields of `foldwire stack` between 8 ranks, 7 % on temperatures between
-/// 4, nothing or less where noise prevails. Where it is nothing, little must be lost.
-const SAVED: f64 = 0.03;
-/// Bytes of the array in a round of one part: what backends' frames hold.
-const ROUND: usize = 256 << 10;
-/// Rounds of shorter arrays, one for each lane that a communicator has by default, but none of less
-/// than this.
-const LANES: usize = 4;
-const SHORTEST: usize = 32 << 10;
-/// Raw bytes per wire byte.
-const RATIO: f64 = 5.0;
-
-/// What a circulant graph or a pairwise exchange costs more than a ring of as many bytes, where
-/// messages cost nothing: bundles are copied, single operands encoded. (Between 8 threads on 2
-/// cores 1.2 to 1.6 from 256 KiB on, where the rounds of a ring overlap; this finds the size from
-/// which on a ring is sooner.)
-const DETOUR: f64 = 1.2;
-/// The same of a broadcast in two halves, against half the work of moving and reducing for each: a
-/// tree only passes frames on. (Between 8 threads the tree was sooner at every size.)
-const HALVES: f64 = 2.0;
-/// The same of a reduce in two halves.
-const REDUCED_HALVES: f64 = 3.0;
-/// The same of a double tree, whose ranks copy what they send to two others. (Of 64 MiB between 64
-/// ranks, predicted: 25 ms where links take no time, along a chain 21.)
-const TREES: f64 = 1.4;
-/// The same of a broadcast by a lossy codec, along double tree and chain and in halves: frames that
-/// are copied are short, but a chain's ranks wait for each other. (Of 4 MiB between 8 threads:
-/// double tree 2.7 ms, chain 3.2; predicted for a core each 0.99 and 1.15, of 64 MiB between 64
-/// ranks 15.9 and 20.8. Of 256 KiB over links of 1 Gbit/s: double tree 0.68 ms, halves 0.85.)
-const COMPRESSED_TREES: f64 = 1.1;
-const COMPRESSED_CHAIN: f64 = 1.15;
-const COMPRESSED_HALVES: f64 = 3.2;
-/// Longest array that is scanned by doubling: 8 threads on 2 cores took 209 µs for one of 64 KiB
-/// and 747 for 256 KiB, along a chain 232 and 449.
-const LONGEST_DOUBLED: usize = 64 << 10;
-/// Least room for a segment of a lossy codec by a circulant graph, unless parts are shorter: in
-/// shorter ones headers count.
-const MIN_SEGMENT: usize = 512;
-/// Bytes that a lossy codec's segment may have beyond its values.
-const MAX_OVERHEAD: usize = 256;
-
-/// Codecs as they are compared with each other. (Measured between 4 threads on 2 cores, all-reduces
-/// of 16 MiB without links; a core for each rank is up to twice as fast by all of them.)
-const EXACT: Pace = Pace { step_rate: 4e9, ..Pace::of(CodecId::Raw) };
-const FAST: Pace = Pace { step_rate: 3e9, overhead: 92.0, ..Pace::of(CodecId::FzLight) };
-const DENSE: Pace =
-    Pace { step_rate: 0.46e9, ratio: 6.5, message: 4e-6, overhead: 110.0, from: 64 << 10 };
-/// How many times shorter dense makes an array of known shape.
-const SHAPED: f64 = 1.5;
-/// Seconds for each message of a look at the data.
-const LOOK: f64 = 2e-6;
-/// Bytes per second of links of which nothing is known.
-const UNKNOWN_RATE: f64 = 1.25e9;
+use model::{MESSAGE_COST, Model, Pace, STEP_RATE, n_doublings, ratio};
 
 /// What matters of a transport.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -179,59 +106,6 @@ pub fn chosen(
     let of_rows = || first_of(rows, call, n_bytes, network);
     let chosen = plan.schedule.or_else(of_rows);
     chosen.unwrap_or_else(|| schedule(call, op, plan, n_bytes, network))
-}
-
-/// What a call by an [automatic plan](Plan::auto) takes; other plans as they are. Every rank must
-/// ask with the same arguments.
-///
-/// Of exact, fZ-light and dense it is what is done soonest by the model's best schedule for each:
-///
-/// | | moves and reduces | ratio | bytes of a message beside its values | |
-/// |---|---|---|---|---|
-/// | exact | 4 GB/s | 1 | | |
-/// | fZ-light | 3 GB/s | 5 | 92 | |
-/// | dense | 0.46 GB/s | 6.5; 10 of known shape | 110, and 4 µs | from 64 KiB on |
-///
-/// A call within a bound that refers to the range of the data must look at them first, which takes
-/// 2 µs for each of ⌈log₂ n⌉ messages. Between ranks whose links are as fast as memory nothing is
-/// gained by fewer bytes, so calls are exact. Where no rate is told links are taken to be of
-/// 10 Gbit/s.
-#[must_use]
-pub fn plan(
-    call: Call,
-    op: OpCode,
-    dtype: DType,
-    plan: &Plan,
-    n_bytes: usize,
-    network: Network,
-) -> Plan {
-    if !plan.is_auto {
-        return *plan;
-    }
-    let plan = Plan { is_auto: false, ..*plan };
-    let exact = plan.exactly();
-    let is_unbounded = matches!(op, OpCode::Prod | OpCode::User);
-    if is_unbounded || call.size == 1 || network.link_rate == Some(f64::INFINITY) {
-        return exact;
-    }
-    let network = Network { link_rate: network.link_rate.or(Some(UNKNOWN_RATE)), ..network };
-    let look = if plan.needs_extent() { LOOK * n_doublings(call.size) as f64 } else { 0.0 };
-    let seconds = |codec: CodecId, pace: Pace| {
-        let model = Model { call, n_bytes, codec, pace, network };
-        model.least_seconds(plan.schedule)
-    };
-    let ratio = DENSE.ratio * if plan.strides[0] > 0 { SHAPED } else { 1.0 };
-    let mut best = (exact, seconds(CodecId::Raw, EXACT));
-    for (codec, pace) in [(CodecId::FzLight, FAST), (CodecId::Dense, Pace { ratio, ..DENSE })] {
-        if !codec.is_for(dtype) || n_bytes < pace.from {
-            continue;
-        }
-        let seconds = look + seconds(codec, pace);
-        if seconds < best.1 {
-            best = (Plan { codec, ..plan }, seconds);
-        }
-    }
-    best.0
 }
 
 /// The schedule for a call by `op` on an array of `n_bytes` by this plan, over a network. Every
@@ -271,242 +145,6 @@ pub fn schedule(
     soonest
 }
 
-/// What a schedule does, as the model sees it.
-struct Offer {
-    schedule: &'static dyn Schedule,
-    /// Messages one after the other, or as many as they cost as much as.
-    n_messages: f64,
-    /// How often a rank moves the array, and reduces it.
-    moved: f64,
-    reduced: f64,
-    /// By what factor that takes longer than elsewhere, links apart.
-    detour: f64,
-    /// The share of the bytes on links that it saves by a lossy codec.
-    saved: f64,
-    /// Bytes on links beside those of the array.
-    padding: f64,
-}
-
-impl Offer {
-    fn new(schedule: &'static dyn Schedule, n_messages: usize, moved: f64, reduced: f64) -> Self {
-        let n_messages = n_messages as f64;
-        Self { schedule, n_messages, moved, reduced, detour: 1.0, saved: 0.0, padding: 0.0 }
-    }
-}
-
-/// How fast ranks are by a codec, and how short what they send.
-#[derive(Clone, Copy)]
-struct Pace {
-    /// Bytes per second moved and reduced.
-    step_rate: f64,
-    /// Raw bytes per wire byte.
-    ratio: f64,
-    /// Seconds and bytes that each message has beside.
-    message: f64,
-    overhead: f64,
-    /// It is for arrays of so many bytes or more.
-    from: usize,
-}
-
-impl Pace {
-    /// Of any call by this codec.
-    const fn of(codec: CodecId) -> Self {
-        let ratio = ratio(codec);
-        Self { step_rate: STEP_RATE, ratio, message: 0.0, overhead: 0.0, from: 0 }
-    }
-}
-
-/// What is to be done, and over what.
-struct Model {
-    call: Call,
-    n_bytes: usize,
-    codec: CodecId,
-    pace: Pace,
-    network: Network,
-}
-
-impl Model {
-    /// The schedule that takes least time; of several the first.
-    fn soonest(&self) -> Option<&'static dyn Schedule> {
-        let offers = self.offers();
-        let possible = offers.iter().filter(|offer| self.has_room(offer.schedule));
-        let timed = possible.map(|offer| (offer.schedule, self.seconds(offer)));
-        timed.reduce(|best, next| if next.1 < best.1 { next } else { best }).map(|best| best.0)
-    }
-
-    /// How long it takes by the best schedule, or this one.
-    fn least_seconds(&self, schedule: Option<&dyn Schedule>) -> f64 {
-        let offers = self.offers();
-        let is_asked = |offer: &&Offer| {
-            schedule.is_none_or(|asked| schedule::code(asked) == schedule::code(offer.schedule))
-        };
-        let possible = offers.iter().filter(|offer| self.has_room(offer.schedule));
-        let seconds = possible.filter(is_asked).map(|offer| self.seconds(offer));
-        seconds.reduce(f64::min).unwrap_or_else(|| {
-            // All but a part of the array passes one link, in as many messages as there are parts.
-            let n = self.call.size;
-            let default = schedule::default_for(self.call.collective);
-            self.seconds(&Offer::new(default, n - 1, (n - 1) as f64 / n as f64, 0.0))
-        })
-    }
-
-    /// Seconds that the array is on a link.
-    fn on_link(&self) -> f64 {
-        self.network.link_rate.map_or(0.0, |rate| self.n_bytes as f64 / (self.pace.ratio * rate))
-    }
-
-    /// Whether links take most of the time, and nodes are so few that rounds follow each other from
-    /// one to the next.
-    fn is_bound_by_links(&self) -> bool {
-        let n_nodes = self.call.size / self.call.ranks_per_node.max(1);
-        self.on_link() > self.n_bytes as f64 / (2.0 * self.pace.step_rate)
-            && n_nodes <= self.n_bytes.div_ceil(ROUND)
-    }
-
-    fn offers(&self) -> Vec<Offer, 5> {
-        let n = self.call.size.max(1);
-        let doublings = n_doublings(n);
-        // All of the array but a rank's own part.
-        let others = (n - 1) as f64 / n as f64;
-        // Along a chain, rounds follow each other.
-        let n_rounds = self.n_bytes.div_ceil(ROUND).max(1);
-        let n_hops = (n_rounds + n).saturating_sub(2);
-        let by_chain = n_hops as f64 / n_rounds as f64;
-        // Down the trees or up, in rounds of two messages, on all lanes.
-        let half = self.n_bytes / 2;
-        let n_pairs = half.div_ceil(ROUND).max((half / SHORTEST).min(LANES)).max(1);
-        let n_levels = 2 * n_pairs + (3 * doublings).saturating_sub(2);
-        let by_trees = n_levels as f64 / (2 * n_pairs) as f64;
-        let trees = |n_messages, moved, reduced| Offer {
-            detour: TREES,
-            ..Offer::new(&DoubleTree, n_messages, moved, reduced)
-        };
-        let circulant = |n_halves: usize, moved, reduced| Offer {
-            detour: DETOUR,
-            ..Offer::new(&Circulant, n_halves * doublings, moved, reduced)
-        };
-        let side_by_side = if self.on_link() > SLOW { SLOW_SIDE_BY_SIDE } else { SIDE_BY_SIDE };
-        let n_exchanged = 1.0 + side_by_side * n.saturating_sub(2) as f64;
-        let pairwise = |n_halves: f64, saved, moved, reduced| Offer {
-            n_messages: n_halves * n_exchanged,
-            detour: DETOUR,
-            saved,
-            ..Offer::new(&Pairwise, 0, moved, reduced)
-        };
-        let is_exact = self.codec.is_exact();
-        let mut offers = Vec::new();
-        let mut add = |offer: Offer| {
-            let added = offers.push(offer);
-            debug_assert!(added.is_ok(), "there is room for all offers");
-        };
-        match self.call.collective {
-            Collective::AllReduce => {
-                let rounds = n.ilog2() as usize + if n.is_power_of_two() { 0 } else { 2 };
-                add(Offer::new(&Ring, 2 * (n - 1), 2.0 * others, others));
-                add(circulant(2, 2.0 * others, others));
-                add(Offer::new(&RecursiveDoubling, rounds, rounds as f64, rounds as f64));
-                add(trees(2 * n_levels, 2.0 * by_trees, by_trees));
-                add(pairwise(2.0, SAVED, 2.0 * others, others));
-            }
-            Collective::ReduceScatter => {
-                add(Offer::new(&Ring, n - 1, others, others));
-                add(circulant(1, others, others));
-                add(pairwise(1.0, 2.0 * SAVED, others, others));
-            }
-            Collective::AllGather => {
-                add(Offer::new(&Ring, n - 1, others, 0.0));
-                add(circulant(1, others, 0.0));
-                add(pairwise(1.0, 0.0, others, 0.0));
-            }
-            Collective::Broadcast => {
-                let [by_chain_at, by_trees_at, by_halves_at] = match is_exact {
-                    true => [1.0, TREES, HALVES],
-                    false => [COMPRESSED_CHAIN, COMPRESSED_TREES, COMPRESSED_HALVES],
-                };
-                let chain = Offer::new(&Chain, n_hops, by_chain, 0.0);
-                add(Offer::new(&Binomial, doublings, doublings as f64, 0.0));
-                add(Offer { detour: by_chain_at, ..chain });
-                add(Offer { detour: by_trees_at, ..trees(n_levels, by_trees, 0.0) });
-                let halves = Offer::new(&ScatterAllGather, 2 * doublings, 2.0 * others, 0.0);
-                add(Offer { detour: by_halves_at, ..halves });
-            }
-            Collective::Reduce => {
-                add(Offer::new(&Binomial, doublings, doublings as f64, doublings as f64));
-                add(Offer::new(&Chain, n_hops, by_chain, by_chain));
-                add(trees(n_levels, by_trees, by_trees));
-                let halves = Offer::new(&ReduceScatterGather, 2 * doublings, 2.0 * others, others);
-                add(Offer { detour: REDUCED_HALVES, ..halves });
-            }
-            Collective::Scan | Collective::ExclusiveScan => {
-                add(Offer::new(&Chain, n_hops, by_chain, by_chain));
-                let is_exclusive = self.call.collective == Collective::ExclusiveScan;
-                let rounds = if is_exclusive { n_doublings((n - 1).max(1)) + 1 } else { doublings };
-                if self.n_bytes <= LONGEST_DOUBLED {
-                    add(Offer::new(&PrefixDoubling, rounds, rounds as f64, rounds as f64));
-                }
-            }
-            Collective::AllToAll => {
-                // To all others of so many, and of a rank's parts; with the padding of some.
-                let at_once =
-                    |n: usize| (1.0 + AT_ONCE * n.saturating_sub(2) as f64).min((n - 1) as f64);
-                let offer = |schedule, n_messages, n_passed: usize, n_padded: usize| Offer {
-                    n_messages,
-                    padding: (n_padded * self.padding_of_part()) as f64,
-                    ..Offer::new(schedule, 0, n_passed as f64 / n as f64, 0.0)
-                };
-                add(offer(&Linear, at_once(n), n - 1, 0));
-                let n_passed = Bruck::n_passed(n);
-                let bruck = offer(&Bruck, doublings as f64, n_passed, n_passed);
-                add(Offer { detour: DETOUR, ..bruck });
-                if TwoLevels::has_levels(self.call) {
-                    let k = self.call.ranks_per_node;
-                    let n_messages = at_once(n / k) + at_once(k);
-                    let levels = offer(&TwoLevels, n_messages, 2 * n - k - n / k, n - k);
-                    add(Offer { detour: DETOUR, ..levels });
-                }
-            }
-            Collective::Scatter | Collective::Gather => {}
-        }
-        offers
-    }
-
-    /// Bytes that a part of an all-to-all has in a bundle beside its values.
-    fn padding_of_part(&self) -> usize {
-        let part = self.n_bytes.div_ceil(self.call.size.max(1));
-        let is_exact = self.codec.is_exact();
-        if is_exact { part.next_multiple_of(FRAME_ALIGN) - part } else { 2 * FRAME_ALIGN }
-    }
-
-    /// How long a schedule takes.
-    fn seconds(&self, offer: &Offer) -> f64 {
-        let is_passed_on =
-            matches!(self.call.collective, Collective::Broadcast | Collective::AllToAll);
-        let decoded = if is_passed_on { offer.moved.min(1.0) } else { offer.moved };
-        let worked = decoded + (offer.moved - decoded) / self.pace.ratio + offer.reduced;
-        let work = offer.detour * worked * self.n_bytes as f64 / (2.0 * self.pace.step_rate);
-        let saved = if self.codec.is_exact() { 0.0 } else { offer.saved };
-        let padding = offer.padding + offer.n_messages * self.pace.overhead;
-        let padding = self.network.link_rate.map_or(0.0, |rate| padding / rate);
-        let on_links = (1.0 - saved) * offer.moved * self.on_link() + padding;
-        let lateness = (LATENESS * self.on_link()).min(LATEST);
-        let message = MESSAGE_COST + self.pace.message + lateness;
-        offer.n_messages * message + work + on_links
-    }
-
-    /// Whether frames hold segments of a fair length of all parts of a schedule's messages, or
-    /// whole parts.
-    fn has_room(&self, schedule: &dyn Schedule) -> bool {
-        let n_together = schedule.min_run(self.call);
-        let room = self.network.frame_bytes.saturating_sub(HEADER_BYTES);
-        let is_all_to_all = self.call.collective == Collective::AllToAll;
-        let n_parts = if is_all_to_all { self.call.size } else { schedule.n_parts(self.call) };
-        let part = self.n_bytes.div_ceil(n_parts.max(1));
-        let is_exact = self.codec.is_exact();
-        let least = if is_exact { FRAME_ALIGN } else { (part + MAX_OVERHEAD).min(MIN_SEGMENT) };
-        n_together == 1 || bundle::max_segment_bytes(n_together, room) >= least
-    }
-}
-
 /// Most parts that a message of a scatter or gather may carry ([`Call::max_run`]), in frames of
 /// `capacity` bytes: as many as are sure to fit together, if that is sooner. Parts that take
 /// several rounds travel alone, and so do those of other collectives. Every rank must ask with the
@@ -536,16 +174,6 @@ pub fn max_run<T: Element>(
 fn runs_pay(codec: CodecId, size: usize, n_bytes: usize) -> bool {
     let n_saved = size.saturating_sub(1 + n_doublings(size));
     (n_bytes as f64) < ratio(codec) * MESSAGE_COST * STEP_RATE * n_saved as f64
-}
-
-/// Raw bytes per wire byte.
-const fn ratio(codec: CodecId) -> f64 {
-    if codec.is_exact() { 1.0 } else { RATIO }
-}
-
-/// ⌈log₂ n⌉ for n ≥ 1.
-const fn n_doublings(size: usize) -> usize {
-    size.next_power_of_two().ilog2() as usize
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::bound::Bound;
+use crate::element::DType;
 use crate::pipeline;
+use crate::schedule::{Circulant, Pairwise};
 use crate::transport::Rank;
 
 const LONG: usize = 16 << 20;
