@@ -17,6 +17,7 @@
 //! | `contest` | the loop that all ranks play: sizes × rounds × contestants |
 //! | `row`, `output` | results of a contestant at a size, and all of them for people and programs |
 //! | `plot` | the picture: times over sizes |
+//! | `choose` | `foldwire choose`: automatic plans beside those that they choose from |
 //! | `guidelines` | `foldwire guidelines`: collectives beside each other |
 //! | `threads`, `mpi`, `libfabric` | starting ranks, or being one that somebody else has started |
 
@@ -24,6 +25,7 @@ pub(crate) mod alone;
 mod at_once;
 #[cfg(any(test, feature = "mpi"))]
 mod best;
+pub mod choose;
 pub(crate) mod contest;
 mod contestant;
 pub(crate) mod data;

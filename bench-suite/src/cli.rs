@@ -8,6 +8,7 @@
 mod accuracy;
 mod bench;
 mod cg;
+mod choose;
 mod climate;
 mod guidelines;
 mod halo;
@@ -20,6 +21,7 @@ mod schedule;
 mod sim;
 mod train;
 mod transpose;
+mod tune;
 
 use std::path::PathBuf;
 
@@ -32,6 +34,7 @@ use crate::plot::PlotFile;
 use crate::values::{Dims, LinkRate};
 pub use accuracy::{AccuracyArgs, Way};
 pub use cg::CgArgs;
+pub use choose::ChooseArgs;
 pub use climate::{CaseArg, ClimateArgs};
 pub use guidelines::GuidelinesArgs;
 pub use halo::HaloArgs;
@@ -46,6 +49,7 @@ pub use schedule::{Named, ScheduleArgs};
 pub use sim::SimArgs;
 pub use train::{RoundingArg, TrainArgs};
 pub use transpose::TransposeArgs;
+pub use tune::TuneArgs;
 
 /// Collectives on compressed arrays: the main job and the measurements.
 #[derive(Debug, Parser)]
@@ -66,6 +70,8 @@ Examples:
   foldwire bench allreduce --ranks 4          a collective over sizes
   mpirun -n 2 foldwire bench allreduce --backend mpi
   mpirun -n 2 foldwire p2p --backend mpi      messages between two ranks, and the barrier
+  foldwire choose                             what automatic plans choose, beside what they choose from
+  foldwire tune                               this machine's speeds, for automatic plans
   foldwire cg                                 conjugate gradients with reproducible dot products
   foldwire climate                            a flow on a sphere by each of CAM's methods
   foldwire halo                               a wave simulation that exchanges compressed planes
@@ -93,6 +99,11 @@ pub enum Command {
     P2p(P2pArgs),
     /// Find collectives that take longer than others that do the same
     Guidelines(GuidelinesArgs),
+    /// Time what automatic plans choose, beside every plan that they choose from, over sizes and
+    /// links
+    Choose(ChooseArgs),
+    /// Measure how fast this machine computes by each codec, for automatic plans
+    Tune(TuneArgs),
     /// Solve a linear system on several ranks by conjugate gradients, with reproducible dot
     /// products and compressed borders
     Cg(CgArgs),

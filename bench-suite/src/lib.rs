@@ -10,7 +10,7 @@
 //! | [`memory`], [`room`] | what memory itself can do, and the order of repetitions; whether there is enough |
 //! | [`peers`] | sizes and speeds of other compressors |
 //! | [`streams`], [`table`], [`picture`], [`plot`] | what the user sees |
-//! | [`stack`], [`codec`], [`accuracy`], [`bench`](mod@bench), [`p2p`], [`halo`], [`cg`], [`transpose`], [`train`], [`climate`], [`sim`], [`schedule`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
+//! | [`stack`], [`codec`], [`accuracy`], [`bench`](mod@bench), [`p2p`], [`halo`], [`cg`], [`transpose`], [`tune`], [`train`], [`climate`], [`sim`], [`schedule`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -44,6 +44,7 @@ pub mod table;
 mod threads;
 pub mod train;
 pub mod transpose;
+pub mod tune;
 pub mod values;
 
 pub use foldwire_fields::{field, usage};

@@ -12,6 +12,7 @@ use foldwire_bench::streams::{self, OutputError};
 use foldwire_bench::usage::UsageError;
 use foldwire_bench::{
     accuracy, bench, cg, climate, codec, halo, info, p2p, schedule, sim, stack, train, transpose,
+    tune,
 };
 
 fn main() -> ExitCode {
@@ -36,6 +37,8 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Bench(args) => bench::run(args)?,
         Command::P2p(args) => p2p::run(args)?,
         Command::Guidelines(args) => bench::guidelines::run(args)?,
+        Command::Choose(args) => bench::choose::run(args)?,
+        Command::Tune(args) => tune::run(args)?,
         Command::Cg(args) => cg::run(args)?,
         Command::Climate(args) => climate::run(args)?,
         Command::Halo(args) => halo::run(args)?,

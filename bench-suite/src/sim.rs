@@ -10,7 +10,7 @@
 //! | `output`, `plot` | the table, JSON; the picture |
 //! | `validate` | predicted against measured time, between threads or on any fabric |
 
-mod measure;
+pub(crate) mod measure;
 mod output;
 mod plot;
 mod speeds;

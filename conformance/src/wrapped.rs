@@ -38,6 +38,11 @@ pub trait Hooks {
         inside
     }
 
+    /// The rate of its link, if that is what is told inside.
+    fn link_rate(&self, inside: Option<f64>) -> Option<f64> {
+        inside
+    }
+
     /// Whether bytes can be damaged on the way, if they can or cannot inside.
     fn needs_checksum(&self, inside: bool) -> bool {
         inside
@@ -163,7 +168,7 @@ impl<X: Transport, H: Hooks> Transport for Wrapped<X, H> {
     }
 
     fn link_rate(&self) -> Option<f64> {
-        self.inner.link_rate()
+        self.hooks.link_rate(self.inner.link_rate())
     }
 
     fn needs_checksum(&self) -> bool {

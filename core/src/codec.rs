@@ -13,6 +13,7 @@ mod cuszp;
 mod demote;
 mod dense;
 mod error;
+pub(crate) mod estimate;
 pub mod fz_light;
 mod lattice;
 mod list;

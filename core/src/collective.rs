@@ -3,6 +3,7 @@
 //! Each collective comes as a blocking method and as `start_…`, which returns an [`Operation`] to
 //! be polled. Both only describe the call; [`Operation`] runs it.
 
+mod config;
 mod exchange;
 mod feedback;
 mod operation;
@@ -11,7 +12,9 @@ mod request;
 pub(crate) mod survey;
 pub(crate) mod table;
 mod terms;
+mod tuning;
 
+pub use config::Config;
 pub use exchange::{Exchange, Incoming, Outgoing, Rows};
 pub use operation::Operation;
 #[cfg(feature = "alloc")]
@@ -30,136 +33,20 @@ use crate::engine::{Notices, Program};
 use crate::error::Error;
 use crate::frame::CallHeader;
 use crate::group::{Group, RankSet};
-use crate::kernel::Level;
 use crate::layout::{Cut, Division, Layout, Shares, Window, max_segment, share};
 use crate::op::{Op, OpCode};
 use crate::plan::Plan;
 use crate::primitive::Rules;
 use crate::report::Report;
 use crate::schedule::{Collective, Schedule, default_for};
-use crate::select::{self, Network, Row};
-use crate::threads::Threads;
+use crate::select::automatic::{self, Bits, Known};
+use crate::select::{self, Network};
 use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
-use core::time::Duration;
 use table::{borrowed, each_collective, starts};
 
 /// Of so many own values on the strides of an array are looked for whose shape is not told: below,
 /// that takes longer than it saves.
 const FINDS_FROM: usize = 1 << 18;
-
-/// What a communicator's calls have in common.
-///
-/// More fields may come. Start from [`Config::default`], and change it by methods or by fields.
-///
-/// # Examples
-/// ```
-/// use foldwire::Config;
-/// use std::time::Duration;
-///
-/// let mut config = Config::default().with_lanes(2).with_timeout(Duration::from_secs(30));
-/// config.checksum = Some(true);
-/// # assert_eq!((config.lanes, config.timeout), (2, Duration::from_secs(30)));
-/// ```
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Config {
-    /// Lanes, 1…[`MAX_LANES`]: how many segments are under way side by
-    /// side. Must be the same on all ranks.
-    pub lanes: usize,
-    /// After this long without any progress a call fails with [`Error::Stalled`]; what counts is
-    /// time in which it is polled. [`Config::NEVER`]: it waits without limit for a rank that is
-    /// silent. [`Operation::with_timeout`] sets it for one call, and says more.
-    pub timeout: Duration,
-    /// A call that is not finished so long after its start fails with [`Error::Deadline`]; `None`:
-    /// it may take as long as it moves. [`Operation::with_deadline`] sets it for one call.
-    pub deadline: Option<Duration>,
-    /// Whether frames carry a checksum; `None`: if the transport asks for it. Must be the same on
-    /// all ranks.
-    pub checksum: Option<bool>,
-    /// Instruction set of the codecs' kernels.
-    pub level: Level,
-    /// Who computes for this rank. Changes no result.
-    pub threads: Threads,
-    /// The schedules of calls whose plan names none; where no row is for a call, what
-    /// [`select::schedule`] says. Must be the same on all ranks.
-    pub select: &'static [Row],
-}
-
-impl Config {
-    /// A limit of time that never ends anything.
-    pub const NEVER: Duration = Duration::MAX;
-
-    /// The same with so many [`lanes`](Self::lanes).
-    #[must_use]
-    pub const fn with_lanes(mut self, lanes: usize) -> Self {
-        self.lanes = lanes;
-        self
-    }
-
-    /// The same with another [`timeout`](Self::timeout).
-    #[must_use]
-    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// The same with a [`deadline`](Self::deadline) so long after a call's start.
-    #[must_use]
-    pub const fn with_deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline);
-        self
-    }
-
-    /// The same with a [`checksum`](Self::checksum) in each frame or without, whatever the
-    /// transport asks for.
-    #[must_use]
-    pub const fn with_checksum(mut self, checksum: bool) -> Self {
-        self.checksum = Some(checksum);
-        self
-    }
-
-    /// The same with rows that choose [schedules](Self::select).
-    #[must_use]
-    pub const fn with_select(mut self, rows: &'static [Row]) -> Self {
-        self.select = rows;
-        self
-    }
-
-    /// The default with the rows that the variable `FOLDWIRE_SELECT` of the environment holds
-    /// ([`select::parse`] says how).
-    ///
-    /// # Errors
-    /// [`ParseRowsError`](select::ParseRowsError).
-    #[cfg(feature = "std")]
-    pub fn from_env() -> Result<Self, select::ParseRowsError> {
-        Ok(Self::default().with_select(select::from_env()?))
-    }
-
-    /// The same with other [`threads`](Self::threads).
-    #[must_use]
-    pub const fn with_threads(mut self, threads: Threads) -> Self {
-        self.threads = threads;
-        self
-    }
-
-    /// The same with kernels of another [`level`](Self::level).
-    #[must_use]
-    pub const fn with_level(mut self, level: Level) -> Self {
-        self.level = level;
-        self
-    }
-}
-
-impl Default for Config {
-    /// 4 lanes, 5 minutes without progress (ranks may come late from other work), no deadline,
-    /// checksums as the transport wants, the machine's best kernels, no rows; one thread, or those
-    /// of rayon's pool with the feature `rayon`.
-    fn default() -> Self {
-        let (timeout, level) = (Duration::from_secs(300), Level::best());
-        let threads = Threads::default();
-        Self { lanes: 4, timeout, deadline: None, checksum: None, level, threads, select: &[] }
-    }
-}
 
 /// One rank's end of a group that makes collective calls together.
 ///
@@ -361,6 +248,16 @@ impl<X: Transport> Communicator<X> {
         request: &Request<'_, 's, T>,
         plan: &Plan,
     ) -> Result<Terms<'s>, Error> {
+        self.terms_given(request, plan, None)
+    }
+
+    /// As [`terms`](Self::terms), where samples have told what codecs make of the data.
+    fn terms_given<'s, T: Element>(
+        &mut self,
+        request: &Request<'_, 's, T>,
+        plan: &Plan,
+        bits: Option<Bits>,
+    ) -> Result<Terms<'s>, Error> {
         if self.poisoned {
             return Err(Error::Poisoned);
         }
@@ -375,14 +272,14 @@ impl<X: Transport> Communicator<X> {
         let per_node = if is_exchanged { 1 } else { self.ranks_per_node };
         let call = request.call(size).with_nodes(per_node);
         let (rows, network) = (self.config.select, self.network());
+        let (mut choice, mut asks) = (None, false);
         if plan.is_auto {
-            // Whether all ranks share a node all of them know.
-            let is_near =
-                |peer: Rank| peer == rank || self.transport.distance(peer) != Distance::Network;
-            let are_near = network.link_rate.is_none() && (0..size).map(Rank::new).all(is_near);
+            let are_near = network.link_rate.is_none() && self.shares_memory();
             let link_rate = if are_near { Some(f64::INFINITY) } else { network.link_rate };
             let network = Network { link_rate, ..network };
-            plan = select::plan(call, op, T::DTYPE, &plan, n_bytes, network);
+            let known = Known { rows, network, speeds: self.config.speeds, bits };
+            let chosen = automatic::choose(call, op, T::DTYPE, &plan, n_bytes, &known);
+            (plan, choice, asks) = (chosen.plan, chosen.choice, chosen.asks);
         }
         let mut schedule = select::chosen(rows, call, op, &plan, n_bytes, network);
         let collective = call.collective;
@@ -416,7 +313,19 @@ impl<X: Transport> Communicator<X> {
         // All-gathers then find their own values among the results.
         let window = if rounds_first { Window::Whole } else { window };
         let (call, dtype) = (call.by(schedule), T::DTYPE);
-        let terms = Terms { schedule, call, op, plan, dtype, lanes, shares, window, rounds_first };
+        let terms = Terms {
+            schedule,
+            call,
+            op,
+            plan,
+            choice,
+            asks,
+            dtype,
+            lanes,
+            shares,
+            window,
+            rounds_first,
+        };
         // So does a bad frame size.
         let probe = self.codec::<T>(&terms, Quantum::LOSSLESS, &[]);
         max_segment(probe.as_dyn(), self.transport.frame_capacity(), schedule.min_run(call))?;
@@ -469,9 +378,17 @@ impl<X: Transport> Communicator<X> {
         codec.instance(&if finds { T::with_shape_of(own, params) } else { params })
     }
 
+    /// Whether all ranks share a node, which all of them know.
+    fn shares_memory(&self) -> bool {
+        let own = self.rank();
+        let is_near =
+            |peer: Rank| peer == own || self.transport.distance(peer) != Distance::Network;
+        (0..self.size()).map(Rank::new).all(is_near)
+    }
+
     fn network(&self) -> Network {
-        let (link_rate, frame_bytes) =
-            (self.transport.link_rate(), self.transport.frame_capacity());
+        let link_rate = self.config.link_rate.or_else(|| self.transport.link_rate());
+        let frame_bytes = self.transport.frame_capacity();
         Network { link_rate, frame_bytes }
     }
 

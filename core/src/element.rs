@@ -78,6 +78,17 @@ impl DType {
     /// Those of floating-point values.
     pub const FLOATS: [Self; 4] = [Self::F32, Self::F64, Self::F16, Self::Bf16];
 
+    /// Bytes of a value.
+    #[must_use]
+    pub const fn n_bytes(self) -> usize {
+        match self {
+            Self::I8 | Self::U8 => 1,
+            Self::F16 | Self::Bf16 | Self::I16 | Self::U16 => 2,
+            Self::F32 | Self::I32 | Self::U32 => 4,
+            Self::F64 | Self::I64 | Self::U64 => 8,
+        }
+    }
+
     /// Whether it is one of [`FLOATS`](Self::FLOATS).
     #[must_use]
     pub const fn is_float(self) -> bool {
@@ -154,6 +165,7 @@ pub trait Float: Element + sealed::OnLattice {
 
 pub(crate) mod sealed {
     use super::Element;
+    use crate::codec::estimate::Estimate;
     use crate::codec::{Codec, CodecId, CodecParams};
     use crate::collective::EXTENT_VALUES;
     use crate::kernel::{Code, Kernels, Level};
@@ -207,6 +219,12 @@ pub(crate) mod sealed {
             level: Level,
         ) where
             Self: Element;
+
+        /// What codecs would make of the data on a lattice of this spacing, as a sample tells;
+        /// `None` if they have no lattice.
+        fn estimate(values: &[Self], strides: [u32; 2], step: f64) -> Option<Estimate>
+        where
+            Self: Sized;
 
         fn codec(id: CodecId, params: &CodecParams) -> Self::Codecs;
         /// The raw codec whose operands enter by this weight.
@@ -389,6 +407,14 @@ macro_rules! float_value {
                 level: $crate::kernel::Level,
             ) {
                 pass.run(from, values, residues, level);
+            }
+
+            fn estimate(
+                values: &[Self],
+                strides: [u32; 2],
+                step: f64,
+            ) -> Option<$crate::codec::estimate::Estimate> {
+                $crate::codec::estimate::estimate(values, strides, step)
             }
 
             fn codec(

@@ -151,9 +151,11 @@ impl Plan {
     }
 
     /// What a call should do, chosen for each: exactly or within the bound, by which codec, by
-    /// which schedule. [`select::plan`] says how, from the length of the array, the number of ranks
-    /// and the rate of links, which all ranks know; what was chosen is in the
-    /// [report](crate::Report::codec). Products and operations of the user's, of which no bound can
+    /// which schedule. [`select::plan`] says how, from the length of the array, the number of
+    /// ranks, the [rate of links](crate::Config::link_rate), the machine's
+    /// [speeds](crate::Config::speeds), and where the call is long enough for that from what a
+    /// sample of all ranks' data says of its ratio. What was chosen is in the
+    /// [report](crate::Report::codec), and [why](crate::Report::plan). Products and operations of the user's, of which no bound can
     /// be kept, are exact. Messages between two ranks go as by [`foldwire`](Plan::foldwire).
     ///
     /// What is pinned by methods afterwards stays: a schedule; codec or pipeline

@@ -1,6 +1,7 @@
 //! What a finished call says about itself.
 
 use crate::codec::{BlockStats, CodecId};
+use crate::select::Choice;
 use core::fmt;
 use core::ops::AddAssign;
 use core::time::Duration;
@@ -37,6 +38,8 @@ pub struct Report {
     /// The plan did not ask for the same bits on all ranks
     /// ([`Plan::as_published`](crate::Plan::as_published)).
     pub as_published: bool,
+    /// Why an [automatic plan](crate::Plan::auto) has chosen this codec; `None` of other plans.
+    pub plan: Option<Choice>,
     /// What the codec did to this rank's blocks: exceptions, and the paths of `combine`.
     pub blocks: BlockStats,
 }
@@ -57,6 +60,7 @@ impl Default for Report {
             bound: 0.0,
             worst_case: Some(0.0),
             as_published: false,
+            plan: None,
             blocks: BlockStats::default(),
         }
     }
@@ -78,11 +82,12 @@ impl Report {
 
 impl AddAssign for Report {
     /// Adds bytes, messages, times and blocks, as for one call after another; keeps the larger
-    /// bounds, and the schedule and codec of the first.
+    /// bounds, and the schedule and codec of the first, and the first choice.
     fn add_assign(&mut self, other: Self) {
         if self.schedule.is_empty() {
             (self.schedule, self.codec) = (other.schedule, other.codec);
         }
+        self.plan = self.plan.or(other.plan);
         self.raw_bytes += other.raw_bytes;
         self.wire_bytes += other.wire_bytes;
         self.n_messages += other.n_messages;

@@ -58,16 +58,18 @@
 //! divided: about a pass over the array, or over the m/ρ bytes that a lossy codec makes of it. So
 //! runs pay where that is less than α·C·(n − 1 − ⌈log₂ n⌉).
 
-mod automatic;
+pub(crate) mod automatic;
 mod model;
 mod rows;
+mod speeds;
 
-pub use automatic::plan;
+pub use automatic::{Choice, Reason, Weighed, plan};
 pub use rows::{Links, Row, first_of};
 #[cfg(feature = "alloc")]
 pub use rows::{ParseRowsError, parse};
 #[cfg(feature = "std")]
 pub use rows::{VARIABLE, from_env};
+pub use speeds::{ParseSpeedsError, Speeds};
 
 use crate::bundle;
 use crate::codec::{Codec, CodecId};

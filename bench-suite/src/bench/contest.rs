@@ -335,7 +335,7 @@ pub(crate) fn slowest(ranks: &[Vec<f64>]) -> Vec<f64> {
 }
 
 /// Rounds that count.
-fn rounds(repeat: usize, min_time: f64, round_time: f64) -> usize {
+pub(super) fn rounds(repeat: usize, min_time: f64, round_time: f64) -> usize {
     let enough = (min_time / round_time.max(1e-9)).ceil();
     repeat.max((enough as usize).min(MAX_ROUNDS))
 }

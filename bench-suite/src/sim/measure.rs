@@ -40,19 +40,19 @@ const FOLDED: usize = 1 << 29;
 
 /// What is to be measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Task {
-    pub(super) codec: CodecId,
-    pub(super) bound: Bound,
+pub(crate) struct Task {
+    pub(crate) codec: CodecId,
+    pub(crate) bound: Bound,
     /// Ranks whose values are added up.
-    pub(super) size: usize,
+    pub(crate) size: usize,
     /// Whether they are added up, or only moved.
-    pub(super) reduces: bool,
+    pub(crate) reduces: bool,
     /// Bytes of a frame.
-    pub(super) frame_bytes: usize,
+    pub(crate) frame_bytes: usize,
     /// Threads that compute at the same time.
-    pub(super) busy: usize,
+    pub(crate) busy: usize,
     /// Bytes of the arrays of all ranks that share one of the cores.
-    pub(super) array_bytes: usize,
+    pub(crate) array_bytes: usize,
 }
 
 impl Task {
@@ -75,7 +75,7 @@ impl Task {
     ///
     /// # Errors
     /// What the codec says.
-    pub(super) fn wire<T: Float>(&self, data: &Data<T>) -> anyhow::Result<Wire> {
+    pub(crate) fn wire<T: Float>(&self, data: &Data<T>) -> anyhow::Result<Wire> {
         let data = &data.between(self.size);
         let codec = self.codec(data);
         let codec = codec.as_dyn();
@@ -118,7 +118,7 @@ impl Task {
     ///
     /// # Errors
     /// What the codec says.
-    pub(super) fn costs<T: Float>(&self, data: &Data<T>) -> anyhow::Result<Costs> {
+    pub(crate) fn costs<T: Float>(&self, data: &Data<T>) -> anyhow::Result<Costs> {
         let data = &data.between(self.size);
         // Where one thread computes, another stands in for the rank or network that its frames come
         // from.

@@ -302,8 +302,19 @@ impl<X: Transport> Communicator<X> {
         let call = Call::new(Collective::AllToAll, 2, Rank(0));
         let (shares, window) = (Shares::Even(count), Window::Own);
         let (op, dtype, lanes) = (OpCode::None, T::DTYPE, 1);
-        let (schedule, rounds_first) = (&Linear, false);
-        let terms = Terms { schedule, call, op, plan, dtype, lanes, shares, window, rounds_first };
+        let terms = Terms {
+            schedule: &Linear,
+            call,
+            op,
+            plan,
+            choice: None,
+            asks: false,
+            dtype,
+            lanes,
+            shares,
+            window,
+            rounds_first: false,
+        };
         let look = |sampled| send.look(self.config.level, sampled);
         let extent = if plan.needs_extent() {
             look(plan.samples(count)).or_else(|| look(false)).flatten()

@@ -50,7 +50,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         let call = Underway::new(comm, terms);
         // In place: an engine is large.
         let mut operation = Self { comm, request, call };
-        operation.call.begin(operation.comm, &operation.request)?;
+        operation.call.begin(operation.comm, &operation.request, plan)?;
         Ok(operation)
     }
 
@@ -63,7 +63,7 @@ impl<'a, X: Transport, T: Element> Operation<'a, X, T> {
         let terms = comm.terms(&request, plan)?;
         let call = Underway::new(comm, terms);
         let mut operation = Self { comm, request, call };
-        operation.call.begin(operation.comm, &operation.request)?;
+        operation.call.begin(operation.comm, &operation.request, plan)?;
         operation.finish()
     }
 
@@ -140,12 +140,14 @@ pub(crate) struct Underway<'s, F, T: Element> {
     pass: Option<Pass>,
     /// What looks at the data have cost.
     pub(super) before: Report,
+    /// The automatic plan, while ranks look at samples before they choose.
+    open: Option<Plan>,
 }
 
 /// What the engine runs.
 pub(super) enum Phase<T: Element> {
     /// Exchanging what each rank saw of its data, in a sample or in all.
-    Look { values: [f64; survey::N_VALUES], sampled: bool },
+    Look { values: [f64; survey::N_WITH_BITS], sampled: bool },
     /// The call itself.
     Call(AnyCodec<T>),
     /// A call on several arrays, with a codec for each.
@@ -165,7 +167,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     ) -> Result<Self, Error> {
         let terms = comm.terms(request, plan)?;
         let mut call = Self::new(comm, terms);
-        call.begin(comm, request)?;
+        call.begin(comm, request, plan)?;
         Ok(call)
     }
 
@@ -174,9 +176,12 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         &mut self,
         comm: &mut Communicator<X>,
         request: &Request<'_, 's, T>,
+        plan: &Plan,
     ) -> Result<(), Error> {
-        if self.terms.plan.needs_extent() {
-            let sampled = self.terms.plan.samples(self.terms.shares.count());
+        self.open = self.terms.asks.then_some(*plan);
+        let asked = self.asked().plan;
+        if self.open.is_some() || asked.needs_extent() {
+            let sampled = !asked.needs_extent() || asked.samples(self.terms.shares.count());
             self.start_look(comm, request, sampled)
         } else {
             let budget = resolve(&self.terms, None)?;
@@ -224,7 +229,22 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let limits =
             Limits { stall: comm.config.timeout, deadline: comm.config.deadline.map(deadline) };
         let phase = Phase::Call(AnyCodec::raw(T::ONE));
-        Self { terms, limits, engine: None, phase, pass: None, before: Report::default() }
+        Self {
+            terms,
+            limits,
+            engine: None,
+            phase,
+            pass: None,
+            before: Report::default(),
+            open: None,
+        }
+    }
+
+    /// What a look is for: the call, or of an automatic plan that is still open the call within its
+    /// bound.
+    fn asked(&self) -> Terms<'s> {
+        let plan = self.open.map_or(self.terms.plan, |plan| Plan { is_auto: false, ..plan });
+        Terms { plan, ..self.terms }
     }
 
     /// Others are told of the call itself, and what it asks of each operand.
@@ -235,14 +255,32 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         sampled: bool,
     ) -> Result<(), Error> {
         let own = request.own_values(comm.size(), comm.rank());
-        let values = T::look(own, comm.config.level, sampled);
-        let (measure, asked) = ask(&self.terms, sampled);
-        let look = self.terms.of_look();
+        let terms = self.asked();
+        let needs_extent = terms.plan.needs_extent();
+        let mut values = [survey::NOTHING; survey::N_WITH_BITS];
+        let (extents, bits) = values.split_at_mut(survey::N_VALUES);
+        let mut extent = None;
+        if needs_extent {
+            let seen = T::look(own, comm.config.level, sampled);
+            extents.copy_from_slice(&seen);
+            // Its own is enough to tell how short its values become.
+            extent = survey::conclude(seen, false).flatten();
+        }
+        if self.open.is_some() {
+            bits.copy_from_slice(&survey::weigh(&terms, own, extent));
+        }
+        let (measure, asked) = ask(&terms, sampled);
+        let look = terms.of_look(self.n_looked());
         let codec = comm.codec::<f64>(&look, Quantum::LOSSLESS, &[]);
-        let program = comm.program(&look, &codec, self.terms.header(measure, asked))?;
+        let program = comm.program(&look, &codec, terms.header(measure, asked))?;
         self.run(comm, program);
         self.phase = Phase::Look { values, sampled };
         Ok(())
+    }
+
+    /// How many values ranks exchange in a look.
+    const fn n_looked(&self) -> usize {
+        if self.open.is_some() { survey::N_WITH_BITS } else { survey::N_VALUES }
     }
 
     fn start_call<X: Transport<Frame = F>>(
@@ -254,7 +292,10 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let codec = comm.codec::<T>(&self.terms, budget.quantum, own);
         let header = self.terms.own_header(budget.quantum);
         let program = comm.program(&self.terms, &codec, header)?;
-        budget.note_in(&mut self.run(comm, program).report);
+        let choice = self.terms.choice;
+        let report = &mut self.run(comm, program).report;
+        report.plan = choice;
+        budget.note_in(report);
         self.phase = Phase::Call(codec);
         self.pass = self.terms.pass(budget, comm.rank());
         Ok(())
@@ -335,6 +376,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             request.round(&pass, comm.size(), comm.rank(), comm.config.level);
         }
         let Communicator { transport, notices, .. } = &mut *comm;
+        let n_looked = self.n_looked();
         let engine = self.engine.as_mut().ok_or(Error::Finished)?;
         let op = request.op.unwrap_or(Op::Sum);
         let buffers = &mut request.buffers.lent(self.terms.rounds_first);
@@ -343,7 +385,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let progress = match &mut self.phase {
             Phase::Look { values, .. } => {
                 let codec = AnyCodec::raw(1.0);
-                let buffers = &mut Buffers::InPlace(values);
+                let buffers = &mut Buffers::InPlace(&mut values[..n_looked]);
                 let mut work = Work { codec: codec.as_dyn(), op: Op::Max, divisor: 1, buffers };
                 engine.poll(transport, &mut work, limits, notices)?
             }
@@ -373,13 +415,23 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             return Ok(Step::Finished(report));
         };
         self.before = report;
-        match survey::conclude(values, sampled) {
-            Some(extent) => {
-                let own = request.own_values(comm.size(), comm.rank());
-                self.start_call(comm, &resolve(&self.terms, extent)?, own)?;
-            }
-            None => self.start_look(comm, request, false)?,
+        let terms = self.asked();
+        let (Some(&extents), Some(&bits)) = (values.first_chunk(), values.last_chunk()) else {
+            return Err(Error::Internal);
+        };
+        let mut extent = None;
+        if terms.plan.needs_extent() {
+            let Some(seen) = survey::conclude(extents, sampled) else {
+                self.start_look(comm, request, false)?;
+                return Ok(Step::Moved);
+            };
+            extent = seen;
         }
+        if let Some(plan) = self.open.take() {
+            self.terms = comm.terms_given(request, &plan, survey::bits(&terms, extent, bits))?;
+        }
+        let own = request.own_values(comm.size(), comm.rank());
+        self.start_call(comm, &resolve(&self.terms, extent)?, own)?;
         Ok(Step::Moved)
     }
 

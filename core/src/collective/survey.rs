@@ -1,4 +1,4 @@
-//! How ranks learn the extent of their data: each looks at its own, and a small exact all-reduce
+//! How ranks learn the extent of their data, and how short codecs make them: each looks at its own, and a small exact all-reduce
 //! finds the extremes.
 //!
 //! A look at everything costs a pass over memory, which for large arrays is a quarter of an
@@ -7,12 +7,28 @@
 //! are never worse, messages larger only where the sample misses much. Its two halves show when
 //! that is to be feared; then everything is looked at.
 
-use crate::bound::Extent;
-use crate::element::Float;
+//!
+//! *Bits.* For an automatic plan ranks also exchange what codecs would make of a sample of theirs,
+//! b bits a value each. Lattices of relative bounds hang on the extent of all ranks' data, of which
+//! each knows only its own. But with spacing Δ values have about b + log₂ Δ − log₂ Δ' bits at
+//! spacing Δ'. So ranks exchange b + log₂ Δ, and the largest counts: a ring moves at the pace of its
+//! heaviest part.
+
+use super::terms::Terms;
+use crate::bound::{Extent, Quantum};
+use crate::budget::resolve;
+use crate::element::{Element, Float};
 use crate::kernel::{Kernel, Level, sample};
+use crate::select::automatic::{Bits, N_LOSSY};
 
 /// Values exchanged, under maximum: [−min, max] of one half of a sample and of the other.
 pub const N_VALUES: usize = 4;
+/// The same where the plan is automatic: also what each of its lossy codecs makes of a sample.
+pub(super) const N_WITH_BITS: usize = N_VALUES + N_LOSSY;
+/// What a rank says of data that it has not looked at, or of which there is nothing to say.
+pub(super) const NOTHING: f64 = f64::NEG_INFINITY;
+/// Bits a value of what is all but nothing.
+const LEAST_BITS: f64 = 0.05;
 /// The range of either half must be this part of the whole sample's.
 const AGREEMENT: f64 = 0.75;
 
@@ -32,6 +48,35 @@ pub(crate) fn conclude(all: [f64; N_VALUES], sampled: bool) -> Option<Option<Ext
     // Not so for ranges of 0, and where no value is finite.
     let agreed = least >= AGREEMENT * whole.range() && least > 0.0;
     (agreed || !sampled).then(|| (whole.min <= whole.max).then_some(whole))
+}
+
+/// What one rank says of the bits of its values, of which it knows this extent.
+pub(super) fn weigh<T: Element>(
+    terms: &Terms<'_>,
+    values: &[T],
+    extent: Option<Extent>,
+) -> [f64; N_LOSSY] {
+    let quantum = resolve(terms, extent).map_or(Quantum::LOSSLESS, |budget| budget.quantum);
+    if quantum.is_lossless() {
+        return [NOTHING; N_LOSSY];
+    }
+    let estimate = T::estimate(values, terms.plan.strides, quantum.step());
+    estimate.map_or([NOTHING; N_LOSSY], |estimate| {
+        Bits::of(&estimate).0.map(|bits| bits + libm::log2(quantum.step()))
+    })
+}
+
+/// What all ranks say together of data of this extent; `None` if that is nothing.
+pub(super) fn bits(terms: &Terms<'_>, extent: Option<Extent>, all: [f64; N_LOSSY]) -> Option<Bits> {
+    let quantum = resolve(terms, extent).ok()?.quantum;
+    let verbatim = (terms.dtype.n_bytes() * 8) as f64;
+    if quantum.is_lossless() {
+        return Some(Bits([verbatim + 1.0; N_LOSSY]));
+    }
+    let is_known = all.iter().all(|bits| bits.is_finite());
+    let bits =
+        all.map(|bits| (bits - libm::log2(quantum.step())).clamp(LEAST_BITS, verbatim + 1.0));
+    is_known.then_some(Bits(bits))
 }
 
 #[cfg(test)]

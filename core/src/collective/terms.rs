@@ -1,6 +1,5 @@
 //! A call whose arguments were checked and whose schedule was chosen: all but its values.
 
-use super::survey;
 use crate::bound::Quantum;
 use crate::budget::Budget;
 use crate::element::{DType, Element};
@@ -12,6 +11,7 @@ use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::rounding::Pass;
 use crate::schedule::{self, Call, Collective, RecursiveDoubling, Schedule};
+use crate::select::Choice;
 use crate::transport::Rank;
 
 /// How ranks exchange what they saw of their data, [`EXTENT_VALUES`](super::EXTENT_VALUES) of `f64`
@@ -27,6 +27,10 @@ pub(crate) struct Terms<'s> {
     pub(crate) op: OpCode,
     /// As far as it applies to this call.
     pub(crate) plan: Plan,
+    /// Why, of an automatic plan.
+    pub(crate) choice: Option<Choice>,
+    /// Whether ranks should look at samples of their data and choose anew.
+    pub(crate) asks: bool,
     pub(crate) dtype: DType,
     pub(crate) lanes: u8,
     pub(crate) shares: Shares<'s>,
@@ -51,16 +55,18 @@ impl Terms<'_> {
         self.rounds_first.then(|| Pass::new(quantum, self.plan.rounding, rank))
     }
 
-    /// Those of the look at the extent of its data: an exact all-reduce of what each rank saw.
-    pub(super) fn of_look(&self) -> Terms<'static> {
+    /// Those of the look at its data: an exact all-reduce of so many values that each rank saw.
+    pub(super) fn of_look(&self, n_values: usize) -> Terms<'static> {
         Terms {
             schedule: EXTENT_SCHEDULE,
             call: Call { collective: Collective::AllReduce, root: Rank(0), ..self.call },
             op: OpCode::Max,
             plan: Plan::raw(),
+            choice: None,
+            asks: false,
             dtype: f64::DTYPE,
             lanes: self.lanes,
-            shares: Shares::Even(survey::N_VALUES),
+            shares: Shares::Even(n_values),
             window: Window::Whole,
             rounds_first: false,
         }

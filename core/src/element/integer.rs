@@ -2,6 +2,7 @@
 
 use super::sealed::Value;
 use super::{DType, Element};
+use crate::codec::estimate::Estimate;
 use crate::codec::{Codec, CodecId, CodecParams, Raw};
 use crate::collective::EXTENT_VALUES;
 use crate::kernel::Level;
@@ -77,6 +78,10 @@ macro_rules! integer {
                     if let Some(from) = from {
                         values.copy_from_slice(from);
                     }
+                }
+
+                fn estimate(_: &[Self], _: [u32; 2], _: f64) -> Option<Estimate> {
+                    None
                 }
 
                 fn codec(_: CodecId, _: &CodecParams) -> Raw<Self> {

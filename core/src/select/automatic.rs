@@ -1,30 +1,201 @@
-//! What an automatic plan chooses: of some candidates the one that is done soonest by the model.
+//! What an automatic plan chooses: of some candidates the one that is done soonest by the model,
+//! and what is said of that.
 
-use super::Network;
+use super::Speeds;
 use super::model::{Model, Pace, n_doublings};
+use super::{Network, Row, chosen};
 use crate::codec::CodecId;
+use crate::codec::estimate::Estimate;
 use crate::element::DType;
 use crate::op::OpCode;
 use crate::plan::Plan;
-use crate::schedule::Call;
+use crate::schedule::{Call, Collective};
+use core::fmt;
 
-/// Codecs as they are compared with each other. (Measured between 4 threads on 2 cores, all-reduces
-/// of 16 MiB without links; a core for each rank is up to twice as fast by all of them.)
-const EXACT: Pace = Pace { step_rate: 4e9, ..Pace::of(CodecId::Raw) };
-const FAST: Pace = Pace { step_rate: 3e9, overhead: 92.0, ..Pace::of(CodecId::FzLight) };
-const DENSE: Pace =
-    Pace { step_rate: 0.46e9, ratio: 6.5, message: 4e-6, overhead: 110.0, from: 64 << 10 };
-/// How many times shorter dense makes an array of known shape.
-const SHAPED: f64 = 1.5;
-/// Seconds for each message of a look at the data.
-const LOOK: f64 = 2e-6;
+/// What an automatic plan may choose, the first of it exact.
+///
+/// Speeds were measured between 4 threads on 2 cores, all-reduces of 16 MiB without links; a core
+/// for each rank is up to twice as fast by all of them.
+pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
+    Candidate {
+        pace: Pace { step_rate: 4e9, wake: WAKE, ..Pace::of(CodecId::Raw) },
+        codec: CodecId::Raw,
+        shaped: 1.0,
+        bits: |_| 0.0,
+    },
+    Candidate {
+        pace: Pace { step_rate: 3e9, overhead: 92.0, wake: WAKE, ..Pace::of(CodecId::FzLight) },
+        codec: CodecId::FzLight,
+        shaped: 1.0,
+        bits: |estimate| estimate.fz_light,
+    },
+    Candidate {
+        pace: Pace {
+            step_rate: 0.46e9,
+            ratio: 6.5,
+            message: 4e-6,
+            overhead: 110.0,
+            wake: WAKE,
+            from: 64 << 10,
+        },
+        codec: CodecId::Dense,
+        shaped: 1.5,
+        bits: |estimate| estimate.dense,
+    },
+];
+pub(super) const N_CANDIDATES: usize = 3;
+/// Candidates whose messages the data make shorter.
+pub(crate) const N_LOSSY: usize = N_CANDIDATES - 1;
+
+/// Seconds that a message costs more where a rank sleeps until it comes: threads did, of 1 KiB at
+/// 1 Gbit/s and 16 KiB at 10 Gbit/s.
+const WAKE: f64 = 25e-6;
+/// Seconds and bytes on a link for each message of a look at the data, waiting included. (Between 4
+/// threads a look took 5 to 20 µs without links and over those of 10 Gbit/s, 50 to 100 over those of
+/// 100 Mbit/s.)
+const LOOK: f64 = 5e-6;
+const LOOK_BYTES: f64 = 300.0;
+/// Bytes per second that a rank looks at.
+const LOOK_RATE: f64 = 10e9;
+/// Seconds that a rank needs to estimate the bits of a sample, and in what part of the call.
+const ESTIMATE: f64 = 10e-6;
+const WORTH: f64 = 0.02;
+/// The same of a look for nothing but that.
+const LOOK_WORTH: f64 = 0.01;
+/// By what factor a call must be sooner for a codec that computes more.
+const MARGIN: f64 = 0.93;
 /// Bytes per second of links of which nothing is known.
 const UNKNOWN_RATE: f64 = 1.25e9;
+/// Raw bytes per wire byte at best.
+const BEST_RATIO: f64 = 60.0;
+
+/// A codec that an automatic plan may choose.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate {
+    pub(super) codec: CodecId,
+    /// Its speed and ratio where nobody has measured.
+    pub(super) pace: Pace,
+    /// How many times shorter it makes an array of known shape.
+    shaped: f64,
+    /// What of an estimate is its.
+    bits: fn(&Estimate) -> f64,
+}
+
+/// Bits a value that a sample says codecs make of operands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Bits(pub(crate) [f64; N_LOSSY]);
+
+impl Bits {
+    pub(crate) fn of(estimate: &Estimate) -> Self {
+        let mut bits = CANDIDATES.into_iter().skip(1).map(|candidate| (candidate.bits)(estimate));
+        Self([(); N_LOSSY].map(|()| bits.next().unwrap_or(f64::INFINITY)))
+    }
+}
+
+/// What all ranks know that choose.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<'a> {
+    /// The caller's choice of schedules.
+    pub(crate) rows: &'a [Row],
+    pub(crate) network: Network,
+    pub(crate) speeds: Speeds,
+    /// `None`: nobody has looked at the data.
+    pub(crate) bits: Option<Bits>,
+}
+
+/// Why an [automatic plan](Plan::auto) has chosen what the report says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    /// What decided.
+    pub reason: Reason,
+    /// What was weighed, the exact call first.
+    pub weighed: [Weighed; N_CANDIDATES],
+    /// Bytes per second that each rank's link was taken to have; infinite between ranks that share
+    /// memory.
+    pub link_rate: f64,
+}
+
+/// What decides an automatic plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// No bound can be kept of products and the user's operations.
+    Unbounded,
+    /// There is one rank.
+    Alone,
+    /// All ranks share memory, so that fewer bytes save nothing.
+    Near,
+    /// It was expected soonest, by usual ratios.
+    Soonest,
+    /// It was expected soonest, by the ratios of a sample of all ranks' data.
+    Sampled,
+}
+
+/// What an automatic plan expects of a codec.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weighed {
+    /// How values become bytes.
+    pub codec: CodecId,
+    /// Raw bytes per wire byte, headers apart.
+    pub ratio: f64,
+    /// How long the call takes, in seconds; infinite for a codec that is not for it.
+    pub seconds: f64,
+}
+
+impl Choice {
+    /// With nothing weighed.
+    fn without_weighing(reason: Reason, link_rate: f64) -> Self {
+        let of = |Candidate { codec, pace, .. }| Weighed {
+            codec,
+            ratio: pace.ratio,
+            seconds: f64::INFINITY,
+        };
+        Self { reason, weighed: CANDIDATES.map(of), link_rate }
+    }
+
+    fn soonest(&self) -> &Weighed {
+        let [exact, lossy @ ..] = &self.weighed;
+        let is_sooner = |next: &Weighed, best: &Weighed| next.seconds < MARGIN * best.seconds;
+        lossy.iter().fold(exact, |best, next| if is_sooner(next, best) { next } else { best })
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.reason {
+            Reason::Unbounded => return f.write_str("exact: no bound can be kept"),
+            Reason::Alone => return f.write_str("exact: one rank"),
+            Reason::Near => return f.write_str("exact: ranks share memory"),
+            Reason::Soonest => "expected by usual ratios: ",
+            Reason::Sampled => "expected by a sample: ",
+        })?;
+        let weighed = self.weighed.iter().filter(|weighed| weighed.seconds.is_finite());
+        for (nth, &Weighed { codec, ratio, seconds }) in weighed.enumerate() {
+            let comma = if nth > 0 { ", " } else { "" };
+            let name = if codec.is_exact() { "exact" } else { codec.name() };
+            write!(f, "{comma}{name} {:.3} ms", seconds * 1e3)?;
+            if !codec.is_exact() {
+                write!(f, " (ratio {ratio:.1})")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a call by an automatic plan comes to.
+#[derive(Clone, Copy)]
+pub(crate) struct Chosen {
+    pub(crate) plan: Plan,
+    /// `None`: the plan was not automatic.
+    pub(crate) choice: Option<Choice>,
+    /// Whether ranks should look at samples of their data and choose anew.
+    pub(crate) asks: bool,
+}
 
 /// What a call by an [automatic plan](Plan::auto) takes; other plans as they are. Every rank must
-/// ask with the same arguments.
+/// ask with the same arguments. And why; `None` of plans that are not automatic.
 ///
-/// Of exact, fZ-light and dense it is what is done soonest by the model's best schedule for each:
+/// Of exact, fZ-light and dense it is what is done soonest, each by the schedule that it would take:
 ///
 /// | | moves and reduces | ratio | bytes of a message beside its values | |
 /// |---|---|---|---|---|
@@ -32,10 +203,16 @@ const UNKNOWN_RATE: f64 = 1.25e9;
 /// | fZ-light | 3 GB/s | 5 | 92 | |
 /// | dense | 0.46 GB/s | 6.5; 10 of known shape | 110, and 4 µs | from 64 KiB on |
 ///
-/// A call within a bound that refers to the range of the data must look at them first, which takes
-/// 2 µs for each of ⌈log₂ n⌉ messages. Between ranks whose links are as fast as memory nothing is
+/// Of two that take about as long it is the one that computes less: a later one in the table must
+/// be sooner by 7 %. A call within a bound that refers to the range of the data must look at them
+/// first, which takes 5 µs and as long as 300 bytes do for each of ⌈log₂ n⌉ messages. Between ranks whose links are as fast as memory nothing is
 /// gained by fewer bytes, so calls are exact. Where no rate is told links are taken to be of
 /// 10 Gbit/s.
+///
+/// Speeds are [`Config::speeds`](crate::Config::speeds), and those of the table unless told. A call
+/// does better than the ratios of the table: where that costs no more than a hundredth or two of
+/// the call, each rank estimates what codecs would make of a sample of its own data, and the
+/// largest of all ranks' numbers of bits counts; sums on their way have ½·log₂ n bits more.
 #[must_use]
 pub fn plan(
     call: Call,
@@ -44,32 +221,90 @@ pub fn plan(
     plan: &Plan,
     n_bytes: usize,
     network: Network,
-) -> Plan {
+) -> (Plan, Option<Choice>) {
+    let known = Known { rows: &[], network, speeds: Speeds::default(), bits: None };
+    let Chosen { plan, choice, .. } = choose(call, op, dtype, plan, n_bytes, &known);
+    (plan, choice)
+}
+
+/// As [`plan`](fn@plan), from all that is known.
+pub(crate) fn choose(
+    call: Call,
+    op: OpCode,
+    dtype: DType,
+    plan: &Plan,
+    n_bytes: usize,
+    known: &Known<'_>,
+) -> Chosen {
     if !plan.is_auto {
-        return *plan;
+        return Chosen { plan: *plan, choice: None, asks: false };
     }
     let plan = Plan { is_auto: false, ..*plan };
     let exact = plan.exactly();
-    let is_unbounded = matches!(op, OpCode::Prod | OpCode::User);
-    if is_unbounded || call.size == 1 || network.link_rate == Some(f64::INFINITY) {
-        return exact;
-    }
-    let network = Network { link_rate: network.link_rate.or(Some(UNKNOWN_RATE)), ..network };
-    let look = if plan.needs_extent() { LOOK * n_doublings(call.size) as f64 } else { 0.0 };
-    let seconds = |codec: CodecId, pace: Pace| {
-        let model = Model { call, n_bytes, codec, pace, network };
-        model.least_seconds(plan.schedule)
+    let link_rate = known.network.link_rate.unwrap_or(UNKNOWN_RATE);
+    let reason = match op {
+        OpCode::Prod | OpCode::User => Some(Reason::Unbounded),
+        _ if call.size == 1 => Some(Reason::Alone),
+        _ if link_rate == f64::INFINITY => Some(Reason::Near),
+        _ => None,
     };
-    let ratio = DENSE.ratio * if plan.strides[0] > 0 { SHAPED } else { 1.0 };
-    let mut best = (exact, seconds(CodecId::Raw, EXACT));
-    for (codec, pace) in [(CodecId::FzLight, FAST), (CodecId::Dense, Pace { ratio, ..DENSE })] {
+    if let Some(reason) = reason {
+        let choice = Some(Choice::without_weighing(reason, link_rate));
+        return Chosen { plan: exact, choice, asks: false };
+    }
+    let network = Network { link_rate: Some(link_rate), ..known.network };
+    let look = (LOOK + LOOK_BYTES / link_rate) * n_doublings(call.size) as f64;
+    let plan_of = |codec: CodecId| if codec.is_exact() { exact } else { Plan { codec, ..plan } };
+    let seconds = |at: usize, ratio: f64| {
+        let Candidate { codec, pace, .. } = CANDIDATES[at];
+        let by = chosen(known.rows, call, op, &plan_of(codec), n_bytes, known.network);
+        let pace = Pace { step_rate: known.speeds.at(at), ratio, ..pace };
+        let model = Model { call, n_bytes, codec, pace, network };
+        let looks = if at > 0 && plan.needs_extent() { look } else { 0.0 };
+        looks + model.least_seconds(by)
+    };
+    let reason = if known.bits.is_some() { Reason::Sampled } else { Reason::Soonest };
+    let mut choice = Choice::without_weighing(reason, link_rate);
+    let mut at_best = f64::INFINITY;
+    for (at, candidate) in CANDIDATES.iter().enumerate() {
+        let Candidate { codec, ref pace, shaped, .. } = *candidate;
         if !codec.is_for(dtype) || n_bytes < pace.from {
             continue;
         }
-        let seconds = look + seconds(codec, pace);
-        if seconds < best.1 {
-            best = (Plan { codec, ..plan }, seconds);
+        let usual = pace.ratio * if plan.strides[0] > 0 { shaped } else { 1.0 };
+        let of_bits = |bits: Bits| {
+            let bits = bits.0[at - 1] + growth(call, op);
+            (dtype.n_bytes() as f64 * 8.0 / bits).min(BEST_RATIO)
+        };
+        let ratio = match known.bits {
+            Some(bits) if at > 0 => of_bits(bits),
+            _ => usual,
+        };
+        choice.weighed[at] = Weighed { codec, ratio, seconds: seconds(at, ratio) };
+        if at > 0 {
+            at_best = at_best.min(seconds(at, BEST_RATIO));
         }
     }
-    best.0
+    let best = *choice.soonest();
+    let chosen = plan_of(best.codec);
+    let asks = known.bits.is_none() && {
+        let whole = if plan.needs_extent() { n_bytes as f64 / LOOK_RATE } else { 0.0 };
+        let may_win = at_best < choice.weighed[0].seconds;
+        match chosen.needs_extent() {
+            true => ESTIMATE <= WORTH * best.seconds,
+            false => may_win && ESTIMATE + look + whole <= LOOK_WORTH * best.seconds,
+        }
+    };
+    Chosen { plan: chosen, choice: Some(choice), asks }
+}
+
+/// Bits a value that sums on their way have more than operands.
+fn growth(call: Call, op: OpCode) -> f64 {
+    let doubled = 0.5 * n_doublings(call.size) as f64;
+    match (call.collective, op) {
+        (_, OpCode::Min | OpCode::Max) => 0.0,
+        (Collective::AllReduce, _) => doubled,
+        (collective, _) if collective.reduces() => 0.5 * doubled,
+        _ => 0.0,
+    }
 }

@@ -20,6 +20,10 @@ pub(super) const MESSAGE_COST: f64 = 5e-6;
 /// of that time more, but no more than so many seconds.
 const LATENESS: f64 = 1.0 / 60.0;
 const LATEST: f64 = 10e-6;
+/// Ranks wait awake for a message that is so many seconds on a link, and asleep for one that is so
+/// many.
+const AWAKE: f64 = 3e-6;
+const ASLEEP: f64 = 9e-6;
 /// The part of its cost that a message has which waits for no other rank's: what a rank does for
 /// it, where an array is on the links for more than so many seconds, and elsewhere. (Between 8
 /// threads a pairwise exchange of up to 256 KiB was sooner than a circulant graph or a ring over
@@ -108,6 +112,8 @@ pub(super) struct Pace {
     /// Seconds and bytes that each message has beside.
     pub(super) message: f64,
     pub(super) overhead: f64,
+    /// Seconds that each message costs more where a rank sleeps until it comes.
+    pub(super) wake: f64,
     /// It is for arrays of so many bytes or more.
     pub(super) from: usize,
 }
@@ -116,7 +122,7 @@ impl Pace {
     /// Of any call by this codec.
     pub(super) const fn of(codec: CodecId) -> Self {
         let ratio = ratio(codec);
-        Self { step_rate: STEP_RATE, ratio, message: 0.0, overhead: 0.0, from: 0 }
+        Self { step_rate: STEP_RATE, ratio, message: 0.0, overhead: 0.0, wake: 0.0, from: 0 }
     }
 }
 
@@ -138,15 +144,14 @@ impl Model {
         timed.reduce(|best, next| if next.1 < best.1 { next } else { best }).map(|best| best.0)
     }
 
-    /// How long it takes by the best schedule, or this one.
-    pub(super) fn least_seconds(&self, schedule: Option<&dyn Schedule>) -> f64 {
+    /// How long it takes by this schedule; by the best if the model does not know it.
+    pub(super) fn least_seconds(&self, schedule: &dyn Schedule) -> f64 {
         let offers = self.offers();
-        let is_asked = |offer: &&Offer| {
-            schedule.is_none_or(|asked| schedule::code(asked) == schedule::code(offer.schedule))
-        };
+        let is_asked = |offer: &&Offer| schedule::code(schedule) == schedule::code(offer.schedule);
+        let seconds = |offer| self.seconds(offer);
+        let of_asked = offers.iter().filter(is_asked).map(seconds).reduce(f64::min);
         let possible = offers.iter().filter(|offer| self.has_room(offer.schedule));
-        let seconds = possible.filter(is_asked).map(|offer| self.seconds(offer));
-        seconds.reduce(f64::min).unwrap_or_else(|| {
+        of_asked.or_else(|| possible.map(seconds).reduce(f64::min)).unwrap_or_else(|| {
             // All but a part of the array passes one link, in as many messages as there are parts.
             let n = self.call.size;
             let default = schedule::default_for(self.call.collective);
@@ -293,7 +298,9 @@ impl Model {
         let padding = self.network.link_rate.map_or(0.0, |rate| padding / rate);
         let on_links = (1.0 - saved) * offer.moved * self.on_link() + padding;
         let lateness = (LATENESS * self.on_link()).min(LATEST);
-        let message = MESSAGE_COST + self.pace.message + lateness;
+        let long = on_links / offer.n_messages.max(1.0);
+        let wake = self.pace.wake * ((long - AWAKE) / (ASLEEP - AWAKE)).clamp(0.0, 1.0);
+        let message = MESSAGE_COST + self.pace.message + lateness + wake;
         offer.n_messages * message + work + on_links
     }
 

@@ -203,7 +203,7 @@ fn a_named_schedule_is_taken_and_floats_keep_the_ring() {
 /// What an automatic plan comes to.
 fn automatic(plan: &Plan, size: usize, n_bytes: usize, rate: Option<f64>) -> CodecId {
     let call = Call::new(Collective::AllReduce, size, Rank(0));
-    let chosen = super::plan(call, OpCode::Sum, DType::F32, plan, n_bytes, network(rate));
+    let chosen = super::plan(call, OpCode::Sum, DType::F32, plan, n_bytes, network(rate)).0;
     assert!(!chosen.is_auto);
     assert_eq!(chosen.bound.is_none(), chosen.codec == CodecId::Raw);
     chosen.codec
@@ -235,7 +235,7 @@ fn an_automatic_plan_weighs_bytes_against_work() {
 fn an_automatic_plan_is_exact_where_no_bound_can_be_kept() {
     let plan = Plan::auto(Bound::Relative(1e-4));
     let call = Call::new(Collective::AllReduce, 4, Rank(0));
-    let chosen = |op, dtype| super::plan(call, op, dtype, &plan, LONG, network(GIGABIT)).codec;
+    let chosen = |op, dtype| super::plan(call, op, dtype, &plan, LONG, network(GIGABIT)).0.codec;
     assert_eq!(chosen(OpCode::Prod, DType::F32), CodecId::Raw);
     assert_eq!(chosen(OpCode::User, DType::F32), CodecId::Raw);
     assert_eq!(chosen(OpCode::Sum, DType::I32), CodecId::Raw);
@@ -250,4 +250,46 @@ fn what_is_pinned_stays() {
     assert!(!plan.with_pipeline(pipeline::HOMOMORPHIC).is_auto);
     assert!(!plan.compressed(pipeline::HOMOMORPHIC, Bound::Relative(1e-4)).is_auto);
     assert!(!plan.for_values(DType::I32).is_auto);
+}
+
+/// What it comes to where a sample says that codecs make so many bits of each value.
+fn sampled(bits: [f64; automatic::N_LOSSY], n_bytes: usize, rate: Option<f64>) -> CodecId {
+    let call = Call::new(Collective::Broadcast, 4, Rank(0));
+    let speeds = Speeds::default();
+    let bits = Some(automatic::Bits(bits));
+    let known = automatic::Known { rows: &[], network: network(rate), speeds, bits };
+    let plan = Plan::auto(Bound::Absolute(1e-4));
+    let chosen = automatic::choose(call, OpCode::None, DType::F32, &plan, n_bytes, &known);
+    assert!(!chosen.asks, "a sample is taken once");
+    let choice = chosen.choice.expect("an automatic plan");
+    assert_eq!(choice.reason, Reason::Sampled);
+    chosen.plan.codec
+}
+
+#[test]
+fn the_ratio_of_a_sample_decides() {
+    let slow = Some(0.0125e9);
+    assert_eq!(sampled([32.0, 31.0], LONG, slow), CodecId::Raw);
+    assert_eq!(sampled([33.0, 33.0], LONG, slow), CodecId::Raw);
+    assert_eq!(sampled([10.0, 10.0], LONG, slow), CodecId::FzLight);
+    assert_eq!(sampled([10.0, 5.0], LONG, slow), CodecId::Dense);
+    assert_eq!(sampled([10.0, 9.8], LONG, slow), CodecId::FzLight, "hardly shorter");
+    assert_eq!(sampled([2.0, 1.0], LONG, Some(1.25e9)), CodecId::FzLight);
+}
+
+#[test]
+fn samples_are_taken_where_they_cost_little() {
+    let asks = |bound, n_bytes, rate| {
+        let call = Call::new(Collective::AllReduce, 4, Rank(0));
+        let (network, speeds) = (network(rate), Speeds::default());
+        let known = automatic::Known { rows: &[], network, speeds, bits: None };
+        let plan = Plan::auto(bound);
+        automatic::choose(call, OpCode::Sum, DType::F32, &plan, n_bytes, &known).asks
+    };
+    for bound in [Bound::Absolute(1e-4), Bound::Relative(1e-4)] {
+        assert!(asks(bound, LONG, GIGABIT) && asks(bound, LONG, Some(1.25e9)));
+        assert!(!asks(bound, 4096, GIGABIT) && !asks(bound, LONG, Some(f64::INFINITY)));
+    }
+    // Ranks look at their data anyway.
+    assert!(asks(Bound::Relative(1e-4), 256 << 10, GIGABIT));
 }

@@ -245,6 +245,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         for ((budget, terms), report) in budgets.iter().zip(&terms).zip(&mut reports) {
             budget.note_in(report);
             (report.schedule, report.codec) = (terms.schedule.name(), terms.plan.codec);
+            report.plan = terms.choice;
         }
         if let Some(first) = reports.first_mut() {
             *first += look;

@@ -2,7 +2,9 @@
 
 use foldwire::codec::CodecId;
 use foldwire::schedule::RecursiveDoubling;
-use foldwire::{Bound, Op, Plan, Rank, SharedCommunicator};
+use foldwire::select::{Reason, Speeds};
+use foldwire::{Bound, Communicator, Error, Op, Plan, Rank, Report, SharedCommunicator};
+use foldwire_conformance::wrapped::{Hooks, Wrapped};
 use foldwire_tests::data;
 use foldwire_threads::World;
 
@@ -43,7 +45,7 @@ fn links_and_length_decide_and_the_bound_is_kept() {
     let long = all_reduce(&doubling, 100_000, Some(125e6));
     assert_eq!(long, (CodecId::FzLight, "recursive-doubling"));
     assert_eq!(all_reduce(&plan, 100_000, Some(125e6)).0, CodecId::FzLight);
-    assert_eq!(all_reduce(&plan, 100_000, Some(12.5e6)).0, CodecId::Dense);
+    assert_ne!(all_reduce(&plan, 100_000, Some(12.5e6)).0, CodecId::Raw);
     let exact = plan.with_exact_below(1 << 20);
     assert_eq!(all_reduce(&exact, 100_000, Some(12.5e6)).0, CodecId::Raw);
 }
@@ -83,7 +85,7 @@ fn all_kinds_of_calls_can_be_automatic() {
         let mut whole: Vec<f64> = data::smooth(Rank(0).index(), 100_000);
         let expected = whole.clone();
         let report = comm.broadcast(&mut whole, Rank(1), &plan).expect("broadcast");
-        assert_eq!(report.codec, CodecId::Dense);
+        assert_ne!(report.codec, CodecId::Raw);
         let near = |(x, y): (&f64, &f64)| (x - y).abs() <= BOUND;
         assert!(whole.iter().zip(&expected).all(near));
         let mut counts = [rank as u64; 40_000];
@@ -120,4 +122,153 @@ fn shapes_that_nobody_tells_are_found() {
         // As a line it is noise of ten bits.
         assert!(told.0 > 6.0, "ratio {}", told.0);
     }
+}
+
+/// A bound within which `noise` has more than 2^21 points, so that none has a code.
+const FINE: f64 = 1e-5;
+
+/// Numbers from 0 to 1000 that nothing foretells.
+fn noise(rank: usize, count: usize) -> Vec<f32> {
+    let hash = |i: usize| ((i * SIZE + rank + 1) as u64).wrapping_mul(0x2545_f491_4f6c_dd1d);
+    let mixed = |hash: u64| (hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40;
+    (0..count).map(|i| mixed(hash(i)) as f32 * (1000.0 / (1 << 24) as f32)).collect()
+}
+
+/// What all ranks report of a call of which each has these values.
+fn reports(
+    values: impl Fn(usize) -> Vec<f32> + Sync,
+    call: impl Fn(&mut Communicator<foldwire_threads::Endpoint>, &mut [f32]) -> Report + Sync,
+) -> Report {
+    let reports = World::new(SIZE).link_rate(12.5e6).run(|mut comm| {
+        let mut values = values(comm.rank().index());
+        call(&mut comm, &mut values)
+    });
+    let same = |report: &Report| (report.codec, report.schedule, report.plan);
+    assert!(reports.iter().all(|report| same(report) == same(&reports[0])));
+    reports[0]
+}
+
+#[test]
+fn what_does_not_compress_travels_as_it_is() {
+    for bound in [Bound::Absolute(FINE), Bound::Relative(1e-8)] {
+        let plan = Plan::auto(bound);
+        let report = reports(
+            |rank| noise(rank, 200_000),
+            |comm, x| comm.all_reduce(x, Op::Sum, &plan).expect("all-reduce"),
+        );
+        let choice = report.plan.expect("an automatic plan");
+        assert_eq!((report.codec, choice.reason), (CodecId::Raw, Reason::Sampled), "{choice}");
+        assert!(choice.weighed[1..].iter().all(|lossy| lossy.ratio < 1.2), "{choice}");
+        let told = choice.to_string();
+        assert!(told.starts_with("expected by a sample: exact ") && told.contains("fz-light "));
+    }
+}
+
+#[test]
+fn the_rank_whose_data_is_longest_decides_and_all_agree() {
+    let plan = Plan::auto(Bound::Absolute(FINE));
+    let call = |comm: &mut Communicator<_>, x: &mut [f32]| {
+        comm.all_reduce(x, Op::Sum, &plan).expect("all-reduce")
+    };
+    let hard = |rank| if rank == 1 { noise(rank, 200_000) } else { vec![1.0; 200_000] };
+    assert_eq!(reports(hard, call).codec, CodecId::Raw);
+    let easy = reports(|_| vec![1.0; 200_000], call);
+    assert_eq!(easy.codec, CodecId::FzLight);
+    assert!(easy.plan.is_some_and(|choice| choice.weighed[1].ratio > 20.0));
+}
+
+#[test]
+fn of_a_broadcast_the_roots_data_decide() {
+    for (bound, ramps) in [(Bound::Absolute(FINE), true), (Bound::Relative(1e-8), false)] {
+        let plan = Plan::auto(bound);
+        let call = |comm: &mut Communicator<_>, x: &mut [f32]| {
+            comm.broadcast(x, Rank(2), &plan).expect("broadcast")
+        };
+        let root = |rank| if rank == 2 { noise(rank, 200_000) } else { vec![0.0; 200_000] };
+        assert_eq!(reports(root, call).codec, CodecId::Raw);
+        let ramp = || (0..200_000).map(|i| (i / 1000) as f32 / 256.0).collect();
+        let others = |rank| if rank == 2 { ramp() } else { noise(rank, 200_000) };
+        assert_eq!(reports(others, call).codec != CodecId::Raw, ramps);
+    }
+}
+
+#[test]
+fn ranges_of_ranks_may_differ() {
+    // The bound is a part of the range of all ranks' data; of those of rank 0 next to nothing is
+    // left, and noise is left of the others'.
+    let plan = Plan::auto(Bound::Relative(1e-3));
+    let values = |rank: usize| -> Vec<f32> {
+        let scale = if rank == 0 { 1e-3 } else { 1.0 };
+        noise(rank, 200_000).into_iter().map(|x| x * scale).collect()
+    };
+    let report = reports(values, |comm, x| comm.all_gather_in_place(x, &plan).expect("gather"));
+    let ratio = report.plan.expect("an automatic plan").weighed[1].ratio;
+    assert!((2.5..4.0).contains(&ratio), "{ratio}: noise at a thousandth takes 10 bits");
+}
+
+#[test]
+fn a_prepared_call_keeps_what_the_sample_said() {
+    let plan = Plan::auto(Bound::Relative(1e-8));
+    let report = reports(
+        |rank| noise(rank, 200_000),
+        |comm, x| {
+            let sum = comm.prepare().all_reduce(&mut *x, Op::Sum, &plan).expect("prepared");
+            sum.run(comm, &mut *x).expect("a run")
+        },
+    );
+    assert_eq!(report.codec, CodecId::Raw);
+    assert!(report.plan.is_some_and(|choice| choice.reason == Reason::Sampled));
+}
+
+#[test]
+fn speeds_decide_and_ranks_that_differ_are_told_or_made_alike() {
+    let slow = Speeds::default().with(CodecId::FzLight, 1e6).with(CodecId::Dense, 1e6);
+    let plan = Plan::auto(Bound::Absolute(BOUND));
+    let all = |shares: bool| {
+        World::new(SIZE).link_rate(125e6).run(|mut comm| {
+            if comm.rank() == Rank(1) {
+                comm.config_mut().speeds = slow;
+            }
+            if shares {
+                comm.share_speeds().expect("speeds");
+                assert_eq!(comm.config_mut().speeds, slow);
+            }
+            let mut x: Vec<f32> = data::smooth(comm.rank().index(), 100_000);
+            comm.all_reduce(&mut x, Op::Sum, &plan).map(|report| report.codec)
+        })
+    };
+    assert!(all(true).into_iter().all(|codec| codec == Ok(CodecId::Raw)));
+    let told = all(false);
+    assert!(told.iter().any(|result| matches!(result, Err(Error::Mismatch { .. }))), "{told:?}");
+    assert!(told.iter().all(Result::is_err));
+}
+
+/// Nothing is told of links.
+struct Untold;
+
+impl Hooks for Untold {
+    fn link_rate(&self, _: Option<f64>) -> Option<f64> {
+        None
+    }
+}
+
+#[test]
+fn links_are_measured_where_nobody_tells() {
+    let rates = World::new(SIZE).link_rate(12.5e6).run_endpoints(|endpoint| {
+        let mut comm = Communicator::new(Wrapped::new(endpoint, Untold)).expect("a communicator");
+        let rate = comm.measure_link(&mut [0.0; 30_000]).expect("a rate");
+        assert_eq!(comm.config_mut().link_rate, Some(rate));
+        let mut x: Vec<f32> = data::smooth(comm.rank().index(), 100_000);
+        let plan = Plan::auto(Bound::Absolute(BOUND));
+        let report = comm.all_reduce(&mut x, Op::Sum, &plan).expect("all-reduce");
+        assert!(report.plan.is_some_and(|choice| choice.link_rate == rate));
+        rate
+    });
+    assert!(rates.iter().all(|rate| *rate == rates[0]));
+    assert!((3e6..14e6).contains(&rates[0]), "{rates:?}");
+    // What is told is believed, and what shares memory has no links.
+    let told = World::new(2).link_rate(1e9).run(|mut comm| comm.measure_link(&mut []));
+    assert!(told.iter().all(|rate| rate.is_ok_and(|rate| (rate / 1e9 - 1.0).abs() < 1e-6)));
+    let near = World::new(2).run(|mut comm| comm.measure_link(&mut []));
+    assert_eq!(near, [Ok(f64::INFINITY); 2]);
 }

@@ -1,0 +1,242 @@
+//! `foldwire choose`: what an automatic plan chooses, beside every plan that it could have chosen.
+//!
+//! For each link, collective and size the exact plan, fz-light, dense and the automatic plan take
+//! turns. They begin in another order each round, since whoever comes first finds ranks awake.
+
+use foldwire::codec::CodecId;
+use foldwire::select::{Choice, Reason};
+use foldwire::{Collective, Communicator, Plan, Rank, Transport};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use super::config_from_env;
+use super::contest::{counts, rounds, slowest};
+use super::contestant::OfPlan;
+use super::data::{Data, Source};
+use super::problem::Problem;
+use super::row::median;
+use super::stage::{Barrier, Stage, barrier, tell};
+use crate::cli::{ChooseArgs, OpArg};
+use crate::room;
+use crate::sizes::Size;
+use crate::streams;
+use crate::table::{Align, Table};
+use crate::tune;
+use crate::usage::UsageError;
+use crate::values::{self, LinkRate};
+
+/// A size of a collective over a link.
+#[derive(Debug, Clone, Serialize)]
+struct Row {
+    collective: &'static str,
+    /// Bytes per second; `None`: as fast as memory.
+    link_rate: Option<f64>,
+    n_bytes: usize,
+    /// What the automatic plan took.
+    codec: &'static str,
+    schedule: &'static str,
+    /// Whether a sample told the ratio.
+    is_sampled: bool,
+    rounds: usize,
+    /// Medians, in seconds: of the automatic plan, and of the others by name.
+    time_s: f64,
+    fixed_s: Vec<(&'static str, f64)>,
+    /// What the model expected of the chosen codec.
+    expected_s: Option<f64>,
+    best: &'static str,
+    times_best: f64,
+    times_raw: f64,
+}
+
+/// Runs the subcommand: results on stdout, everything else on stderr.
+///
+/// # Errors
+/// Errors of use, calls that fail, and output that cannot be written.
+pub fn run(args: &ChooseArgs) -> anyhow::Result<()> {
+    let counts = counts::<f32>(&args.sizes)?;
+    let most = counts.iter().copied().max().unwrap_or(0) * size_of::<f32>();
+    room::check(2 * (args.ranks * most) as u128).map_err(|error| {
+        UsageError::new(format!("arrays of {}: {error}; ask for smaller --sizes", Size(most)))
+    })?;
+    let config = tune::speeds(args.speeds.as_deref())?
+        .map_or_else(config_from_env, |speeds| Ok(config_from_env()?.with_speeds(speeds)))?;
+    let data = Source::open(args.field.as_deref())?.data::<f32>(args.ranks);
+    let stands: Vec<Stand<'_>> = args
+        .link
+        .iter()
+        .map(|link| {
+            let is_bearable = |&&count: &&usize| {
+                let n_bytes = (count * size_of::<f32>()) as f64;
+                link.bytes_per_s().is_none_or(|rate| n_bytes / rate <= args.longest)
+            };
+            let counts = counts.iter().filter(is_bearable).copied().collect();
+            Stand { args, link, counts, data: &data }
+        })
+        .collect();
+    let n = stands.iter().map(|stand| stand.counts.len()).sum::<usize>() * args.collective.len();
+    let progress = crate::progress::bar("measuring", n);
+    let mut rows = Vec::new();
+    for stand in stands {
+        let world = values::world(args.ranks, stand.link.bytes_per_s());
+        let ranks = world.run(|mut comm| {
+            *comm.config_mut() = config;
+            let hidden = ProgressBar::hidden();
+            let progress = if comm.rank() == Rank(0) { &progress } else { &hidden };
+            let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
+            stand.measure(&mut comm, wait.as_mut(), progress)
+        });
+        let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+        rows.append(&mut ranks.swap_remove(0));
+    }
+    progress.finish_and_clear();
+    let about = format!("{} ranks over threads, {}, {}", args.ranks, args.bound, data.about());
+    if args.json {
+        let result = serde_json::json!({ "about": about, "rows": rows });
+        return Ok(streams::write(&format!("{result}\n"))?);
+    }
+    Ok(streams::write(&text(args, &about, &rows))?)
+}
+
+/// One rank's part over links of one rate.
+struct Stand<'a> {
+    args: &'a ChooseArgs,
+    link: &'a LinkRate,
+    counts: Vec<usize>,
+    data: &'a Data<f32>,
+}
+
+impl Stand<'_> {
+    /// The same on every rank.
+    fn measure<X: Transport>(
+        &self,
+        comm: &mut Communicator<X>,
+        wait: &mut Barrier<'_, Communicator<X>>,
+        progress: &ProgressBar,
+    ) -> anyhow::Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        for &collective in &self.args.collective {
+            for &count in &self.counts {
+                progress.set_message(format!("{} bytes", count * size_of::<f32>()));
+                rows.push(self.measure_size(comm, wait, collective, count)?);
+                progress.inc(1);
+            }
+        }
+        Ok(rows)
+    }
+
+    fn measure_size<X: Transport>(
+        &self,
+        comm: &mut Communicator<X>,
+        wait: &mut Barrier<'_, Communicator<X>>,
+        collective: Collective,
+        count: usize,
+    ) -> anyhow::Result<Row> {
+        let (size, rank) = (comm.size(), comm.rank().index());
+        let (op, root, in_place, is_uneven) = (OpArg::Sum, Rank(0), false, false);
+        let problem = Problem { collective, op, root, in_place, is_uneven, count, size, rank };
+        let mut stage = Stage::new(comm, wait, problem, self.data)?;
+        let shape = self.data.shape();
+        let mut players: Vec<OfPlan> =
+            self.plans().map(|plan| OfPlan::row(plan).of_shape(shape)).into();
+        let mut time = 0.0;
+        for _ in 0..2 {
+            time = 0.0;
+            for player in &mut players {
+                time += stage.run(player)?.0;
+            }
+        }
+        let round_time = stage.largest(time)?;
+        let n = rounds(self.args.repeat, self.args.min_time, round_time);
+        let mut times = vec![Vec::new(); players.len()];
+        let mut report = foldwire::Report::default();
+        for round in 0..n {
+            for turn in 0..players.len() {
+                let at = (round + turn) % players.len();
+                let (time, done) = stage.run(&mut players[at])?;
+                times[at].push(time);
+                if let (true, Some(of_call)) = (at + 1 == players.len(), done.report) {
+                    report = of_call;
+                }
+            }
+        }
+        let medians = times.iter().map(|times| Ok(median(&slowest(&tell(stage.comm, times)?))));
+        let mut medians = medians.collect::<anyhow::Result<Vec<f64>>>()?;
+        let time_s = medians.pop().unwrap_or_default();
+        let names = players.iter().map(|player| player.plan.codec.name());
+        let fixed_s: Vec<_> = names.zip(medians).collect();
+        let best = fixed_s.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
+        let (best, best_s) = best.unwrap_or_default();
+        let raw_s = fixed_s.first().map_or(time_s, |&(_, time)| time);
+        let expected = |choice: Choice| {
+            let weighed = choice.weighed.into_iter().find(|one| one.codec == report.codec);
+            weighed.map(|one| one.seconds).filter(|seconds| seconds.is_finite())
+        };
+        Ok(Row {
+            collective: collective.name(),
+            link_rate: self.link.bytes_per_s(),
+            n_bytes: count * size_of::<f32>(),
+            codec: report.codec.name(),
+            schedule: report.schedule,
+            is_sampled: report.plan.is_some_and(|choice| choice.reason == Reason::Sampled),
+            rounds: n,
+            time_s,
+            expected_s: report.plan.and_then(expected),
+            best,
+            times_best: time_s / best_s.max(1e-9),
+            times_raw: time_s / raw_s.max(1e-9),
+            fixed_s,
+        })
+    }
+
+    /// What could be chosen, and last the plan that chooses.
+    fn plans(&self) -> [Plan; 4] {
+        let bound = self.args.bound;
+        let fz_light = Plan::foldwire(bound);
+        [Plan::raw(), fz_light, fz_light.with_codec(CodecId::Dense), Plan::auto(bound)]
+    }
+}
+
+fn text(args: &ChooseArgs, about: &str, rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        ("collective", "", Align::Left),
+        ("link", "", Align::Left),
+        ("size", "bytes", Align::Right),
+        ("chosen", "", Align::Left),
+        ("by", "", Align::Left),
+        ("expected", "µs", Align::Right),
+        ("time", "µs", Align::Right),
+        ("raw", "µs", Align::Right),
+        ("fz-light", "µs", Align::Right),
+        ("dense", "µs", Align::Right),
+        ("x best", "", Align::Right),
+        ("x raw", "", Align::Right),
+        ("", "", Align::Left),
+    ]);
+    let links: Vec<String> = args.link.iter().map(ToString::to_string).collect();
+    let micros = |seconds: f64| format!("{:.1}", seconds * 1e6);
+    let is_off = |row: &&Row| row.times_best > 1.0 + args.tolerance;
+    for row in rows {
+        let link = args.link.iter().position(|link| link.bytes_per_s() == row.link_rate);
+        let mut cells = vec![
+            row.collective.to_owned(),
+            link.map(|at| links[at].clone()).unwrap_or_default(),
+            Size(row.n_bytes).to_string(),
+            format!("{}{}", row.codec, if row.is_sampled { ", sampled" } else { "" }),
+            row.schedule.to_owned(),
+            row.expected_s.map(micros).unwrap_or_default(),
+            micros(row.time_s),
+        ];
+        cells.extend(row.fixed_s.iter().map(|&(_, time)| micros(time)));
+        cells.push(format!("{:.2}", row.times_best));
+        cells.push(format!("{:.2}", row.times_raw));
+        cells.push(if is_off(&row) { "*".to_owned() } else { String::new() });
+        table.row(&cells);
+    }
+    let n_off = rows.iter().filter(is_off).count();
+    let percent = args.tolerance * 100.0;
+    format!(
+        "{about}\n{}\n{n_off} of {} take more than {percent:.0} % longer than the best\n",
+        table.render(),
+        rows.len()
+    )
+}

@@ -1,0 +1,54 @@
+//! The command line of `foldwire tune`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use foldwire::Bound;
+
+use super::bench::DTypeArg;
+
+const EXAMPLES: &str = "\
+Examples:
+  foldwire tune
+      As many ranks on this machine as it has cores; some seconds.
+  foldwire tune --ranks 8 --output speeds.toml
+      Eight ranks that share the cores; the speeds go into a file.
+  foldwire choose --speeds speeds.toml
+      What automatic plans choose by them.
+
+In a program: std::fs::read_to_string(\"speeds.toml\")?.parse::<foldwire::select::Speeds>()?, for Config::with_speeds;
+comm.share_speeds()? gives all ranks the same.";
+
+/// Options of `foldwire tune`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct TuneArgs {
+    /// Ranks on this machine, which share its cores [default: one on each]
+    #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    pub ranks: Option<usize>,
+
+    /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
+    #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
+    pub bound: Bound,
+
+    /// Values to measure with: .f32, .f64, .f16, .bf16 (raw little-endian) or .npy [default:
+    /// built-in waves with a little noise]
+    #[arg(long, value_name = "FILE")]
+    pub field: Option<PathBuf>,
+
+    /// Type of the values [default: the field's, else f32]
+    #[arg(long, value_enum)]
+    pub dtype: Option<DTypeArg>,
+
+    /// File to write [default: speeds.toml in the user's cache folder]
+    #[arg(long, value_name = "FILE.toml")]
+    pub output: Option<PathBuf>,
+
+    /// Write no file
+    #[arg(long, conflicts_with = "output")]
+    pub dry_run: bool,
+
+    /// Print one JSON object on stdout instead of the table
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,161 @@
+//! `foldwire tune`: how fast this machine computes by each codec, for automatic plans.
+//!
+//! Codecs are measured primitive by primitive, as for the cost model (`sim/measure.rs`), by as many
+//! threads at once as ranks compute at once. What an automatic plan weighs is one number for each
+//! codec: bytes per second that a rank moves and reduces, half of the time for each. Along a ring a
+//! rank folds what it decodes later, and hands frames on, so that takes (1/fold + 1/decode) / 1.5 +
+//! 1/h seconds a byte, more where ranks share cores.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+
+use anyhow::Context;
+use foldwire::codec::CodecId;
+use foldwire::kernel::Level;
+use foldwire::select::Speeds;
+use foldwire::{DType, Float, bf16, f16};
+use serde::Serialize;
+
+use crate::bench::data::Source;
+use crate::cli::TuneArgs;
+use crate::progress;
+use crate::sim::measure::Task;
+use crate::streams;
+use crate::table::{Align, Table};
+use crate::usage::UsageError;
+
+/// Bytes of a rank's array: more than its part of the caches.
+const ARRAY_BYTES: usize = 8 << 20;
+/// Bytes of a frame, as backends have.
+const FRAME_BYTES: usize = 260 << 10;
+/// Bytes of values per second in frames that ranks hand on: what all-reduces of 16 MiB between 4
+/// threads on 2 cores took longer than their codecs.
+const HANDED_ON: f64 = 15e9;
+const FILE: &str = "speeds.toml";
+
+/// A codec's speeds, in 1e9 bytes of values per second.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Row {
+    codec: &'static str,
+    encode: f64,
+    decode: f64,
+    fold: f64,
+    combine: f64,
+    /// Raw bytes over bytes of one operand.
+    ratio: f64,
+    /// What automatic plans weigh.
+    moves_and_reduces: f64,
+}
+
+/// Runs the subcommand: results on stdout, everything else on stderr.
+///
+/// # Errors
+/// Errors of use, and output and files that cannot be written.
+pub fn run(args: &TuneArgs) -> anyhow::Result<()> {
+    let source = Source::open(args.field.as_deref())?;
+    match source.dtype(args.dtype) {
+        DType::F64 => tune::<f64>(args, &source),
+        DType::F16 => tune::<f16>(args, &source),
+        DType::Bf16 => tune::<bf16>(args, &source),
+        _ => tune::<f32>(args, &source),
+    }
+}
+
+fn tune<T: Float>(args: &TuneArgs, source: &Source) -> anyhow::Result<()> {
+    let cores = available_parallelism().map_or(1, NonZero::get);
+    let ranks = args.ranks.unwrap_or(cores);
+    let busy = ranks.min(cores);
+    let data = source.data::<T>(ranks);
+    let bar = progress::bar("measuring", Speeds::codecs().len());
+    let (mut speeds, mut rows) = (Speeds::default(), Vec::new());
+    for codec in Speeds::codecs() {
+        bar.set_message(codec.name());
+        let task = Task {
+            codec,
+            bound: args.bound,
+            size: ranks.max(2),
+            reduces: true,
+            frame_bytes: FRAME_BYTES,
+            busy,
+            array_bytes: ARRAY_BYTES * ranks / busy,
+        };
+        let costs = task.costs(&data)?;
+        let share = busy as f64 / ranks as f64;
+        let rate = share * moves_and_reduces(costs.speeds.fold, costs.speeds.decode);
+        speeds = speeds.with(codec, rate);
+        let [encode, decode, fold, combine] = {
+            let foldwire_sim::cost::Speeds { encode, decode, fold, combine, .. } = costs.speeds;
+            [encode, decode, fold, combine].map(|speed| speed / 1e9)
+        };
+        let ratio = if codec == CodecId::Raw { 1.0 } else { T::BYTES as f64 / costs.wire.width(1) };
+        let (codec, moves_and_reduces) = (codec.name(), rate / 1e9);
+        rows.push(Row { codec, encode, decode, fold, combine, ratio, moves_and_reduces });
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let about = format!(
+        "{ranks} ranks on {cores} cores, {} of {} at {}, {}",
+        Level::best(),
+        T::DTYPE,
+        args.bound,
+        data.about()
+    );
+    let path = if args.dry_run { None } else { args.output.clone().or_else(default_file) };
+    if let Some(path) = &path {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        let text = format!("# foldwire tune: {about}\n# bytes per second\n{speeds}");
+        std::fs::write(path, text).with_context(|| path.display().to_string())?;
+        streams::remark(format_args!("speeds: {}", path.display()));
+    }
+    if args.json {
+        let json = serde_json::json!({ "about": about, "rows": rows, "file": path });
+        return Ok(streams::write(&format!("{json}\n"))?);
+    }
+    Ok(streams::write(&format!("{about}\n{}", text(&rows)))?)
+}
+
+/// Bytes per second moved and reduced, of a ring that folds and decodes.
+fn moves_and_reduces(fold: f64, decode: f64) -> f64 {
+    ((fold.recip() + decode.recip()) / 1.5 + HANDED_ON.recip()).recip()
+}
+
+/// Where speeds are kept unless the user says otherwise, if the system has such a place.
+fn default_file() -> Option<PathBuf> {
+    foldwire_wave::default_cache().map(|folder| folder.join(FILE))
+}
+
+/// The speeds in a file, if the user names one.
+///
+/// # Errors
+/// Files that are missing, or hold something else.
+pub(crate) fn speeds(path: Option<&Path>) -> Result<Option<Speeds>, UsageError> {
+    let Some(path) = path else { return Ok(None) };
+    let fault = |error: &dyn std::fmt::Display| {
+        UsageError::new(format!("{}: {error}; foldwire tune writes such files", path.display()))
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| fault(&error))?;
+    text.parse().map(Some).map_err(|error: foldwire::select::ParseSpeedsError| fault(&error))
+}
+
+fn text(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        ("codec", "", Align::Left),
+        ("encode", "GB/s", Align::Right),
+        ("decode", "GB/s", Align::Right),
+        ("fold", "GB/s", Align::Right),
+        ("combine", "GB/s", Align::Right),
+        ("ratio", "", Align::Right),
+        ("moves and reduces", "GB/s", Align::Right),
+    ]);
+    for row in rows {
+        let Row { codec, encode, decode, fold, combine, ratio, moves_and_reduces } = *row;
+        let numbers = [encode, decode, fold, combine, ratio, moves_and_reduces];
+        let mut cells = vec![codec.to_owned()];
+        cells.extend(numbers.map(|number| format!("{number:.2}")));
+        table.row(&cells);
+    }
+    table.render()
+}
