@@ -169,7 +169,7 @@ impl Stand<'_> {
         let raw_s = fixed_s.first().map_or(time_s, |&(_, time)| time);
         let expected = |choice: Choice| {
             let weighed = choice.weighed.into_iter().find(|one| one.codec == report.codec);
-            weighed.map(|one| one.seconds).filter(|seconds| seconds.is_finite())
+            weighed.map(|one| f64::from(one.seconds)).filter(|seconds| seconds.is_finite())
         };
         Ok(Row {
             collective: collective.name(),

@@ -36,7 +36,7 @@ pub struct ChooseArgs {
     pub collective: Vec<Collective>,
 
     /// Rates of each rank's link, each way: 10gbit, 250MB/s, …; `none` for the speed of memory
-    #[arg(long, value_name = "RATE", num_args = 1.., value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE", num_args = 1.., value_delimiter = ',')]
     #[arg(default_values = ["none", "10gbit", "1gbit", "100mbit"])]
     pub link: Vec<LinkRate>,
 

@@ -468,6 +468,7 @@ fn digest(ends: &[usize], quanta: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// What an advance came to.
+#[allow(clippy::large_enum_variant, reason = "nothing is on the heap, and a call ends once")]
 pub(crate) enum Step {
     Moved,
     Waiting,

@@ -137,9 +137,9 @@ pub struct Weighed {
     /// How values become bytes.
     pub codec: CodecId,
     /// Raw bytes per wire byte, headers apart.
-    pub ratio: f64,
+    pub ratio: f32,
     /// How long the call takes, in seconds; infinite for a codec that is not for it.
-    pub seconds: f64,
+    pub seconds: f32,
 }
 
 impl Choice {
@@ -147,15 +147,17 @@ impl Choice {
     fn without_weighing(reason: Reason, link_rate: f64) -> Self {
         let of = |Candidate { codec, pace, .. }| Weighed {
             codec,
-            ratio: pace.ratio,
-            seconds: f64::INFINITY,
+            ratio: pace.ratio as f32,
+            seconds: f32::INFINITY,
         };
         Self { reason, weighed: CANDIDATES.map(of), link_rate }
     }
 
     fn soonest(&self) -> &Weighed {
         let [exact, lossy @ ..] = &self.weighed;
-        let is_sooner = |next: &Weighed, best: &Weighed| next.seconds < MARGIN * best.seconds;
+        let is_sooner = |next: &Weighed, best: &Weighed| {
+            f64::from(next.seconds) < MARGIN * f64::from(best.seconds)
+        };
         lossy.iter().fold(exact, |best, next| if is_sooner(next, best) { next } else { best })
     }
 }
@@ -280,7 +282,8 @@ pub(crate) fn choose(
             Some(bits) if at > 0 => of_bits(bits),
             _ => usual,
         };
-        choice.weighed[at] = Weighed { codec, ratio, seconds: seconds(at, ratio) };
+        let expected = seconds(at, ratio) as f32;
+        choice.weighed[at] = Weighed { codec, ratio: ratio as f32, seconds: expected };
         if at > 0 {
             at_best = at_best.min(seconds(at, BEST_RATIO));
         }
@@ -289,10 +292,10 @@ pub(crate) fn choose(
     let chosen = plan_of(best.codec);
     let asks = known.bits.is_none() && {
         let whole = if plan.needs_extent() { n_bytes as f64 / LOOK_RATE } else { 0.0 };
-        let may_win = at_best < choice.weighed[0].seconds;
+        let may_win = at_best < f64::from(choice.weighed[0].seconds);
         match chosen.needs_extent() {
-            true => ESTIMATE <= WORTH * best.seconds,
-            false => may_win && ESTIMATE + look + whole <= LOOK_WORTH * best.seconds,
+            true => ESTIMATE <= WORTH * f64::from(best.seconds),
+            false => may_win && ESTIMATE + look + whole <= LOOK_WORTH * f64::from(best.seconds),
         }
     };
     Chosen { plan: chosen, choice: Some(choice), asks }

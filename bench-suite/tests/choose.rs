@@ -1,0 +1,75 @@
+//! `foldwire tune` and `foldwire choose` as users meet them.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn foldwire(args: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_foldwire"));
+    command.args(args.split_whitespace()).output().unwrap()
+}
+
+fn json(args: &str) -> Value {
+    let output = foldwire(args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn speeds_are_measured_written_and_weighed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("made/speeds.toml");
+    let file = path.to_str().unwrap();
+    let tuned = json(&format!("tune --ranks 2 --output {file} --json"));
+    let rows = tuned["rows"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["codec"].as_str().unwrap()).collect();
+    assert_eq!(names, ["raw", "fz-light", "dense"]);
+    for row in rows {
+        for speed in ["encode", "decode", "fold", "combine", "moves_and_reduces"] {
+            assert!(row[speed].as_f64().unwrap() > 0.0, "{speed} of {row}");
+        }
+    }
+    let written = std::fs::read_to_string(&path).unwrap();
+    let speeds: foldwire::select::Speeds = written.parse().unwrap();
+    let raw = speeds.of(foldwire::codec::CodecId::Raw).unwrap() / 1e9;
+    let told = rows[0]["moves_and_reduces"].as_f64().unwrap();
+    assert!((raw / told - 1.0).abs() < 1e-3, "{raw} {told}");
+
+    // Where the lossy codecs take for ever, calls are exact.
+    std::fs::write(&path, "raw = 1e10\nfz-light = 1\ndense = 1\n").unwrap();
+    let args = "choose --ranks 2 --collective allreduce --link 1gbit --sizes 256K --repeat 1 --min-time 0 --json";
+    let row = |args: &str| json(args)["rows"][0].clone();
+    assert_eq!(row(&format!("{args} --speeds {file}"))["codec"], "raw");
+    let usual = row(args);
+    assert_eq!((&usual["codec"], &usual["n_bytes"]), (&"fz-light".into(), &262_144.into()));
+    let fixed = usual["fixed_s"].as_array().unwrap();
+    let least = fixed.iter().map(|one| one[1].as_f64().unwrap()).fold(f64::INFINITY, f64::min);
+    let ratio = usual["time_s"].as_f64().unwrap() / least;
+    assert!((ratio - usual["times_best"].as_f64().unwrap()).abs() < 1e-6);
+}
+
+#[test]
+fn the_table_has_all_collectives_links_and_sizes() {
+    let args = "choose --ranks 2 --collective broadcast,allgather --link none,100mbit --sizes 64,1M,4M --longest 0.1 --repeat 1 --min-time 0 --bound abs:0.01";
+    let output = foldwire(args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    // 4 MiB are on a link of 100 Mbit/s for too long.
+    let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+    assert_eq!((count(" broadcast "), count(" all-gather ")), (5, 5), "{text}");
+    assert_eq!((count(" none "), count(" 100mbit ")), (6, 4), "{text}");
+    assert_eq!(count("of 10 take more than 15 % longer"), 1, "{text}");
+}
+
+#[test]
+fn what_is_no_file_of_speeds_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("speeds.toml");
+    std::fs::write(&path, "raw = 1e9\nszx = 1e9\n").unwrap();
+    for file in [path.to_str().unwrap(), "no-such-file.toml"] {
+        let output = foldwire(&format!("choose --sizes 64 --speeds {file}"));
+        assert_eq!(output.status.code(), Some(2));
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(told.contains(file) && told.contains("foldwire tune writes such files"), "{told}");
+    }
+}
