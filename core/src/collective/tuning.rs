@@ -2,6 +2,8 @@
 //! are.
 
 use super::Communicator;
+#[cfg(doc)]
+use super::Config;
 use crate::element::Element;
 use crate::error::Error;
 use crate::op::Op;
