@@ -5,6 +5,7 @@
 //! lattice, and of what predictors leave over is told:
 //!
 //! - *fZ-light*: the width of the largest residual of each block, as it would be stored;
+//! - *fz-nd*: the same by the best predictor, with shorter words for widths;
 //! - *dense*: the entropy of residuals whose magnitudes have the block's mean m and fall off
 //!   geometrically, H(m) = (1 + m)·log₂(1 + m) − m·log₂ m + m/(1 + m), by the best predictor.
 //!
@@ -28,6 +29,7 @@ type Line = [i64; BLOCK + 1];
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     pub fz_light: f64,
+    pub fz_nd: f64,
     pub dense: f64,
 }
 
@@ -44,38 +46,42 @@ pub(crate) fn estimate<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> 
     let n_predictors = 2 + usize::from(row > 0) + usize::from(plane > 0);
     let codes = Codes { values, inverse: step.recip(), limit: limit::<T>() };
     let first = (1 + row + plane).min(last);
-    let (mut widths, mut entropies, mut n_off) = (0.0, [0.0; N_PREDICTORS], 0);
+    let (mut widths, mut narrowest) = (0.0, [0.0; N_PREDICTORS]);
+    let (mut entropies, mut n_off) = ([0.0; N_PREDICTORS], 0);
     for nth in 0..n_looked {
         let start = choose(nth, n_looked, n_blocks).clamp(first, last);
         let (own, n_missing) = codes.line(start, 0);
         n_off += n_missing;
-        let zig_zags = own.windows(2).map(|pair| {
-            let left = pair[1].wrapping_sub(pair[0]);
-            (left << 1 ^ left >> (i64::BITS - 1)) as u64
-        });
-        let widest = u64::BITS - zig_zags.fold(0, |all, left| all | left).leading_zeros();
-        widths += if widest > 0 { f64::from(widest) + 8.0 / BLOCK as f64 } else { 0.0 };
+        let widest = width(steps(&own));
+        widths += if widest > 0.0 { widest + 8.0 / BLOCK as f64 } else { 0.0 };
+        narrowest[0] += width(own[1..].iter().copied());
+        narrowest[1] += widest;
         let sum: f64 = own[1..].iter().map(|code| code.unsigned_abs() as f64).sum();
         entropies[0] += of_mean(sum / BLOCK as f64);
-        entropies[1] += of_mean(steps(&own) / BLOCK as f64);
+        entropies[1] += of_mean(mean(&own));
         if row > 0 {
             let left = minus(&own, &codes.line(start, row).0);
-            entropies[2] += of_mean(steps(&left) / BLOCK as f64);
+            narrowest[2] += width(steps(&left));
+            entropies[2] += of_mean(mean(&left));
             if plane > 0 {
                 let behind = codes.line(start, plane).0;
                 let behind = minus(&behind, &codes.line(start, plane + row).0);
-                entropies[3] += of_mean(steps(&minus(&left, &behind)) / BLOCK as f64);
+                let left = minus(&left, &behind);
+                narrowest[3] += width(steps(&left));
+                entropies[3] += of_mean(mean(&left));
             }
         }
     }
     let n = n_looked.max(1) as f64;
     let bits = (T::BYTES * 8) as f64;
     let off = f64::from(n_off) / (n * BLOCK as f64) * bits;
-    let least = entropies[..n_predictors].iter().copied().fold(f64::INFINITY, f64::min);
+    let least = |of: &[f64]| of[..n_predictors].iter().copied().fold(f64::INFINITY, f64::min) / n;
     // Which blocks are occupied takes a bit each; of dense, what low bits round up to.
     let fz_light = widths / n + 1.0 / BLOCK as f64 + off;
-    let dense = least / n + 1.0 / BLOCK as f64 + off;
-    Some(Estimate { fz_light: fz_light.min(bits + 1.0), dense: dense.min(bits + 1.0) })
+    let fz_nd = least(&narrowest) + 2.0 / BLOCK as f64 + off;
+    let dense = least(&entropies) + 1.0 / BLOCK as f64 + off;
+    let most = bits + 1.0;
+    Some(Estimate { fz_light: fz_light.min(most), fz_nd: fz_nd.min(most), dense: dense.min(most) })
 }
 
 /// Entropy of numbers whose magnitudes have this mean and fall off geometrically, in bits.
@@ -99,9 +105,20 @@ fn choose(nth: usize, n_looked: usize, n_blocks: usize) -> usize {
     (nth * n_blocks / n_looked.max(1) + hash as usize % share.max(1)) * BLOCK
 }
 
-/// The sum of the magnitudes of what the place before leaves over.
-fn steps(line: &Line) -> f64 {
-    line.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]).unsigned_abs() as f64).sum()
+/// What the place before leaves over.
+fn steps(line: &Line) -> impl Iterator<Item = i64> {
+    line.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]))
+}
+
+/// The mean magnitude of that.
+fn mean(line: &Line) -> f64 {
+    steps(line).map(|left| left.unsigned_abs() as f64).sum::<f64>() / BLOCK as f64
+}
+
+/// Bits of the largest of these as zig-zag numbers.
+fn width(left: impl Iterator<Item = i64>) -> f64 {
+    let zig_zags = left.map(|left| (left << 1 ^ left >> (i64::BITS - 1)) as u64);
+    f64::from(u64::BITS - zig_zags.fold(0, |all, left| all | left).leading_zeros())
 }
 
 fn minus(line: &Line, other: &Line) -> Line {
@@ -184,7 +201,9 @@ mod tests {
                         let context = format!("{name}, strides {strides:?}, step {step}");
                         assert!((least..most).contains(&what), "{context}: {what:.2}");
                     };
+                    let fz_nd = real(CodecId::FzNd, &values, strides, step);
                     near(told.fz_light / fz_light, 0.92, 1.1);
+                    near(told.fz_nd / fz_nd, 0.85, 1.25);
                     near(told.dense / dense, 0.7, 1.4);
                 }
             }

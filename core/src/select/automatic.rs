@@ -31,6 +31,19 @@ pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
     },
     Candidate {
         pace: Pace {
+            step_rate: 1.6e9,
+            ratio: 5.4,
+            message: 3e-6,
+            overhead: 110.0,
+            wake: WAKE,
+            from: 64 << 10,
+        },
+        codec: CodecId::FzNd,
+        shaped: 1.4,
+        bits: |estimate| estimate.fz_nd,
+    },
+    Candidate {
+        pace: Pace {
             step_rate: 0.46e9,
             ratio: 6.5,
             message: 4e-6,
@@ -43,7 +56,7 @@ pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
         bits: |estimate| estimate.dense,
     },
 ];
-pub(super) const N_CANDIDATES: usize = 3;
+pub(super) const N_CANDIDATES: usize = 4;
 /// Candidates whose messages the data make shorter.
 pub(crate) const N_LOSSY: usize = N_CANDIDATES - 1;
 
@@ -197,19 +210,21 @@ pub(crate) struct Chosen {
 /// What a call by an [automatic plan](Plan::auto) takes; other plans as they are. Every rank must
 /// ask with the same arguments. And why; `None` of plans that are not automatic.
 ///
-/// Of exact, fZ-light and dense it is what is done soonest, each by the schedule that it would take:
+/// Of exact, fZ-light, fz-nd and dense it is what is done soonest, each by the schedule that it
+/// would take:
 ///
 /// | | moves and reduces | ratio | bytes of a message beside its values | |
 /// |---|---|---|---|---|
 /// | exact | 4 GB/s | 1 | | |
 /// | fZ-light | 3 GB/s | 5 | 92 | |
+/// | fz-nd | 1.6 GB/s | 5.4; 7.6 of known shape | 110, and 3 µs | from 64 KiB on |
 /// | dense | 0.46 GB/s | 6.5; 10 of known shape | 110, and 4 µs | from 64 KiB on |
 ///
 /// Of two that take about as long it is the one that computes less: a later one in the table must
 /// be sooner by 7 %. A call within a bound that refers to the range of the data must look at them
-/// first, which takes 5 µs and as long as 300 bytes do for each of ⌈log₂ n⌉ messages. Between ranks whose links are as fast as memory nothing is
-/// gained by fewer bytes, so calls are exact. Where no rate is told links are taken to be of
-/// 10 Gbit/s.
+/// first, which takes 5 µs and as long as 300 bytes do for each of ⌈log₂ n⌉ messages. Between ranks
+/// whose links are as fast as memory nothing is gained by fewer bytes, so calls are exact. Where no
+/// rate is told links are taken to be of 10 Gbit/s.
 ///
 /// Speeds are [`Config::speeds`](crate::Config::speeds), and those of the table unless told. A call
 /// does better than the ratios of the table: where that costs no more than a hundredth or two of

@@ -224,9 +224,10 @@ fn an_automatic_plan_weighs_bytes_against_work() {
     assert_eq!(automatic(&plan, 4, LONG, Some(1.25e9)), CodecId::FzLight);
     assert_eq!(automatic(&plan, 4, LONG, GIGABIT), CodecId::FzLight);
     assert_eq!(automatic(&plan, 4, LONG, Some(0.0125e9)), CodecId::Dense);
-    // Long on links of a Gbit/s only what is known to become much shorter.
+    // What is known to become much shorter.
     let shaped = plan.with_shape(&[100, 64, 128]);
-    assert_eq!(automatic(&shaped, 4, LONG, Some(0.05e9)), CodecId::Dense);
+    assert_eq!(automatic(&shaped, 4, LONG, Some(0.0125e9)), CodecId::Dense);
+    assert_eq!(automatic(&shaped, 4, LONG, Some(0.05e9)), CodecId::FzNd);
     assert_eq!(automatic(&plan, 4, LONG, Some(0.05e9)), CodecId::FzLight);
     assert_eq!(automatic(&plan, 4, LONG, None), automatic(&plan, 4, LONG, Some(1.25e9)));
 }
@@ -269,12 +270,14 @@ fn sampled(bits: [f64; automatic::N_LOSSY], n_bytes: usize, rate: Option<f64>) -
 #[test]
 fn the_ratio_of_a_sample_decides() {
     let slow = Some(0.0125e9);
-    assert_eq!(sampled([32.0, 31.0], LONG, slow), CodecId::Raw);
-    assert_eq!(sampled([33.0, 33.0], LONG, slow), CodecId::Raw);
-    assert_eq!(sampled([10.0, 10.0], LONG, slow), CodecId::FzLight);
-    assert_eq!(sampled([10.0, 5.0], LONG, slow), CodecId::Dense);
-    assert_eq!(sampled([10.0, 9.8], LONG, slow), CodecId::FzLight, "hardly shorter");
-    assert_eq!(sampled([2.0, 1.0], LONG, Some(1.25e9)), CodecId::FzLight);
+    assert_eq!(sampled([32.0, 32.0, 31.0], LONG, slow), CodecId::Raw);
+    assert_eq!(sampled([33.0; 3], LONG, slow), CodecId::Raw);
+    assert_eq!(sampled([10.0; 3], LONG, slow), CodecId::FzLight);
+    assert_eq!(sampled([10.0, 9.0, 5.0], LONG, slow), CodecId::Dense);
+    assert_eq!(sampled([10.0, 5.3, 5.0], LONG, slow), CodecId::FzNd);
+    assert_eq!(sampled([10.0, 9.8, 9.8], LONG, slow), CodecId::FzLight, "hardly shorter");
+    assert_eq!(sampled([10.0, 5.0, 4.0], LONG, GIGABIT), CodecId::FzNd);
+    assert_eq!(sampled([2.0, 2.0, 1.0], LONG, Some(1.25e9)), CodecId::FzLight);
 }
 
 #[test]

@@ -222,7 +222,9 @@ fn a_prepared_call_keeps_what_the_sample_said() {
 
 #[test]
 fn speeds_decide_and_ranks_that_differ_are_told_or_made_alike() {
-    let slow = Speeds::default().with(CodecId::FzLight, 1e6).with(CodecId::Dense, 1e6);
+    let slow = [CodecId::FzLight, CodecId::FzNd, CodecId::Dense]
+        .into_iter()
+        .fold(Speeds::default(), |speeds, codec| speeds.with(codec, 1e6));
     let plan = Plan::auto(Bound::Absolute(BOUND));
     let all = |shares: bool| {
         World::new(SIZE).link_rate(125e6).run(|mut comm| {
