@@ -23,7 +23,7 @@ fn speeds_are_measured_written_and_weighed() {
     let tuned = json(&format!("tune --ranks 2 --output {file} --json"));
     let rows = tuned["rows"].as_array().unwrap();
     let names: Vec<&str> = rows.iter().map(|row| row["codec"].as_str().unwrap()).collect();
-    assert_eq!(names, ["raw", "fz-light", "dense"]);
+    assert_eq!(names, ["raw", "fz-light", "fz-nd", "dense"]);
     for row in rows {
         for speed in ["encode", "decode", "fold", "combine", "moves_and_reduces"] {
             assert!(row[speed].as_f64().unwrap() > 0.0, "{speed} of {row}");
@@ -36,7 +36,7 @@ fn speeds_are_measured_written_and_weighed() {
     assert!((raw / told - 1.0).abs() < 1e-3, "{raw} {told}");
 
     // Where the lossy codecs take for ever, calls are exact.
-    std::fs::write(&path, "raw = 1e10\nfz-light = 1\ndense = 1\n").unwrap();
+    std::fs::write(&path, "raw = 1e10\nfz-light = 1\nfz-nd = 1\ndense = 1\n").unwrap();
     let args = "choose --ranks 2 --collective allreduce --link 1gbit --sizes 256K --repeat 1 --min-time 0 --json";
     let row = |args: &str| json(args)["rows"][0].clone();
     assert_eq!(row(&format!("{args} --speeds {file}"))["codec"], "raw");

@@ -1,10 +1,10 @@
 //! `foldwire choose`: what an automatic plan chooses, beside every plan that it could have chosen.
 //!
-//! For each link, collective and size the exact plan, fz-light, dense and the automatic plan take
+//! For each link, collective and size what could be chosen and the automatic plan take
 //! turns. They begin in another order each round, since whoever comes first finds ranks awake.
 
 use foldwire::codec::CodecId;
-use foldwire::select::{Choice, Reason};
+use foldwire::select::{Choice, Reason, Speeds};
 use foldwire::{Collective, Communicator, Plan, Rank, Transport};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -137,7 +137,7 @@ impl Stand<'_> {
         let mut stage = Stage::new(comm, wait, problem, self.data)?;
         let shape = self.data.shape();
         let mut players: Vec<OfPlan> =
-            self.plans().map(|plan| OfPlan::row(plan).of_shape(shape)).into();
+            self.plans().map(|plan| OfPlan::row(plan).of_shape(shape)).collect();
         let mut time = 0.0;
         for _ in 0..2 {
             time = 0.0;
@@ -189,15 +189,18 @@ impl Stand<'_> {
     }
 
     /// What could be chosen, and last the plan that chooses.
-    fn plans(&self) -> [Plan; 4] {
+    fn plans(&self) -> impl Iterator<Item = Plan> {
         let bound = self.args.bound;
-        let fz_light = Plan::foldwire(bound);
-        [Plan::raw(), fz_light, fz_light.with_codec(CodecId::Dense), Plan::auto(bound)]
+        let fixed = Speeds::codecs().map(move |codec| match codec {
+            CodecId::Raw => Plan::raw(),
+            codec => Plan::foldwire(bound).with_codec(codec),
+        });
+        fixed.chain([Plan::auto(bound)])
     }
 }
 
 fn text(args: &ChooseArgs, about: &str, rows: &[Row]) -> String {
-    let mut table = Table::new(&[
+    let mut columns = vec![
         ("collective", "", Align::Left),
         ("link", "", Align::Left),
         ("size", "bytes", Align::Right),
@@ -205,13 +208,14 @@ fn text(args: &ChooseArgs, about: &str, rows: &[Row]) -> String {
         ("by", "", Align::Left),
         ("expected", "µs", Align::Right),
         ("time", "µs", Align::Right),
-        ("raw", "µs", Align::Right),
-        ("fz-light", "µs", Align::Right),
-        ("dense", "µs", Align::Right),
+    ];
+    columns.extend(Speeds::codecs().map(|codec| (codec.name(), "µs", Align::Right)));
+    columns.extend([
         ("x best", "", Align::Right),
         ("x raw", "", Align::Right),
         ("", "", Align::Left),
     ]);
+    let mut table = Table::new(&columns);
     let links: Vec<String> = args.link.iter().map(ToString::to_string).collect();
     let micros = |seconds: f64| format!("{:.1}", seconds * 1e6);
     let is_off = |row: &&Row| row.times_best > 1.0 + args.tolerance;

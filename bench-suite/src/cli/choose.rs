@@ -13,7 +13,7 @@ const EXAMPLES: &str = "\
 Examples:
   foldwire choose
       Between 4 threads over links of four rates: all-reduce, broadcast and all-gather by an automatic plan, beside the
-      exact plan, fz-light and dense.
+      exact plan, fz-light, fz-nd and dense.
   foldwire choose --collective allreduce --sizes 1M:256M:4 --link 1gbit --field temperature.f32
       Long arrays of your own.
   foldwire choose --link 10gbit,1gbit --speeds speeds.toml --json > choices.json
