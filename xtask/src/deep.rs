@@ -17,13 +17,11 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let beside = &mut aside;
     let (others, computed) = thread::scope(|scope| {
         let computing = scope.spawn(move || {
-            let mut core = beside.cargo("test -p foldwire --no-default-features");
-            beside.run("core, no features", &mut core)?;
             loom::run(beside, &loom::Args::default())?;
             fuzz::briefly(beside)?;
             sanitize::briefly(beside)
         });
-        (fabrics::test_others(steps, here), computing.join())
+        (others(steps, here), computing.join())
     });
     steps.append(aside);
     others?;
@@ -31,4 +29,11 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     #[cfg(target_os = "linux")]
     crate::cluster::test(steps)?;
     Ok(())
+}
+
+/// What takes as long as fuzzing and the sanitizer.
+fn others(steps: &mut Steps, here: machine::Available) -> anyhow::Result<()> {
+    let mut core = steps.cargo("test -p foldwire --no-default-features");
+    steps.run("core, no features", &mut core)?;
+    fabrics::test_others(steps, here)
 }
