@@ -9,7 +9,7 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     deep::run(steps)
 }
 
-/// `cargo xtask lint`: formatting and lints of all that can be built here.
+/// `cargo xtask lint`: formatting, lints and documentation of all that can be built here.
 pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
     packages::install(steps)?;
     let here = machine::available();
@@ -21,5 +21,8 @@ pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
         "clippy --manifest-path fuzz/Cargo.toml --no-default-features --all-targets -- -D warnings";
     steps.run("lints, fuzz", &mut steps.cargo(lints))?;
     bare_metal::lint(steps)?;
-    fabrics::lint(steps, here)
+    fabrics::lint(steps, here)?;
+    let mut documentation = fabrics::cargo_on_workspace(steps, here, "doc --no-deps");
+    steps.run("documentation", documentation.env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(())
 }

@@ -62,7 +62,7 @@ enum Command {
     Deep,
     /// Check formatting and lints, then run `test` and `deep`
     Ci,
-    /// Check formatting and lints
+    /// Check formatting, lints and documentation
     Lint,
     /// Build and run core in a program without std and allocator, and look at what it imports
     BareMetal,
