@@ -39,9 +39,9 @@
 //! The stack includes what a blocking call keeps there, its [`Operation`] among it, and what the
 //! transport between threads takes; that of a transport with larger needs comes on top. The most of
 //! it is two chunks of 4096 values, which frames are combined through by [`Op::Prod`] and
-//! [`Op::User`]; where other operations need a chunk, it is one. These two have four chunks of codes,
-//! and one or two of other values, for each payload that it reads or writes; combining reads two
-//! and writes one. Frames are the transport's: each lane of [`Config::lanes`] holds up to
+//! [`Op::User`]; where other operations need a chunk, it is one. These two have four chunks of
+//! codes, and one or two of other values, for each payload that they read or write; combining reads
+//! two and writes one. Frames are the transport's: each lane of [`Config::lanes`] holds up to
 //! [`FRAMES_PER_LANE`](transport::FRAMES_PER_LANE), of
 //! [`frame_capacity`](Transport::frame_capacity) bytes. The other [`threads`] that compute, if any,
 //! need stacks, too.

@@ -155,8 +155,9 @@ impl Plan {
     /// ranks, the [rate of links](crate::Config::link_rate), the machine's
     /// [speeds](crate::Config::speeds), and where the call is long enough for that from what a
     /// sample of all ranks' data says of its ratio. What was chosen is in the
-    /// [report](crate::Report::codec), and [why](crate::Report::plan). Products and operations of the user's, of which no bound can
-    /// be kept, are exact. Messages between two ranks go as by [`foldwire`](Plan::foldwire).
+    /// [report](crate::Report::codec), and [why](crate::Report::plan). Products and operations of
+    /// the user's, of which no bound can be kept, are exact. Messages between two ranks go as by
+    /// [`foldwire`](Plan::foldwire).
     ///
     /// What is pinned by methods afterwards stays: a schedule; codec or pipeline
     /// ([`with_codec`](Plan::with_codec), [`with_pipeline`](Plan::with_pipeline)), of which the other
@@ -233,8 +234,9 @@ impl Plan {
     /// The same for an array of this shape, slowest dimension first, as `[8, 110, 64, 128]`. Codecs
     /// that predict values from more than the one before ([`CodecId::takes_shape`]) look along its
     /// last three dimensions. It changes no value. Without it, a rank that has 2¹⁸ values or more
-    /// looks for rows and planes in them, which takes 0.1 ms or 0.2. Ranks may differ in it, but of an automatic plan
-    /// ([`auto`](Plan::auto)) either all or none must know a shape, as the codec may hang on that.
+    /// looks for rows and planes in them, which takes 0.1 ms or 0.2. Ranks may differ in it, but of
+    /// an automatic plan ([`auto`](Plan::auto)) either all or none must know a shape, as the codec
+    /// may hang on that.
     ///
     /// # Examples
     /// ```
@@ -318,8 +320,8 @@ impl Plan {
     }
 
     /// The same with another rounding of each rank's own values, as without bias
-    /// ([`Rounding::unbiased`]), which all-reduces, all-gathers, and reduce-scatters in place and to
-    /// the front can do. All ranks must choose the same; seeds may differ.
+    /// ([`Rounding::unbiased`]), which all-reduces, all-gathers, and reduce-scatters in place and
+    /// to the front can do. All ranks must choose the same; seeds may differ.
     ///
     /// # Examples
     /// ```

@@ -7,7 +7,8 @@
 //! 1. of each chunk the predictor is chosen that leaves the least over: the code before, that of
 //!    the row before, that of the plane before, or several of them (`window.rs`);
 //! 2. what is left over of a block of 32 is divided into low bits, stored as they are, and high
-//!    parts, of which pairs have a Huffman code (`chunk.rs`, `huffman.rs`).
+//!    parts, of which pairs have a Huffman code (`chunk.rs`, `huffman.rs`); or, by fz-nd, each
+//!    block is as wide as its largest number (`widths.rs`).
 //!
 //! Everything is said in the payload, so ranks need not agree on predictors. Chunks depend on those
 //! before them: one thread reads and writes them in order, and reductions go by codes, not by
@@ -45,8 +46,8 @@ pub struct Dense<T: Float, const FIXED: bool = false> {
     level: Level,
 }
 
-/// fZ-light in n dimensions: the predictors of [`Dense`] and the blocks of [`FzLight`]. Shorter than
-/// the latter where neighbours in other rows say something, and faster than the former.
+/// fZ-light in n dimensions: the predictors of [`Dense`] and the blocks of [`FzLight`]. Shorter
+/// than the latter where neighbours in other rows say something, and faster than the former.
 pub type FzNd<T> = Dense<T, true>;
 
 impl<T: Float, const FIXED: bool> Dense<T, FIXED> {

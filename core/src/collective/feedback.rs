@@ -1,4 +1,5 @@
-//! Calls with error feedback: what rounding loses of a value is added to the value of the next call.
+//! Calls with error feedback: what rounding loses of a value is added to the value of the next
+//! call.
 //!
 //! The caller keeps what is lost, a number for each of its own values, zeros at first. A call adds
 //! it to the values x, rounds the sums to points of the lattice, moves those, and leaves what that
@@ -18,22 +19,22 @@ use crate::schedule::Collective;
 use crate::transport::Transport;
 
 impl<X: Transport> Communicator<X> {
-    /// As [`all_reduce`](Self::all_reduce), with error feedback: `feedback` holds what earlier calls
-    /// lost of each of this rank's values, zeros at first, and is added to them. What this call
-    /// loses takes its place.
+    /// As [`all_reduce`](Self::all_reduce), with error feedback: `feedback` holds what earlier
+    /// calls lost of each of this rank's values, zeros at first, and is added to them. What this
+    /// call loses takes its place.
     ///
-    /// Over many calls the sum of results then stays within one call's
-    /// [`Report::worst_case`] of the exact one, but for rounding in the type itself. Bound and worst
-    /// case of a report are of values with the feedback added. A value that is not finite goes as it
-    /// is, and what was lost before is kept for the next call. With a plan that loses nothing, what
-    /// was lost before is sent, as far as the type holds it.
+    /// Over many calls the sum of results then stays within one call's [`Report::worst_case`] of
+    /// the exact one, but for rounding in the type itself. Bound and worst case of a report are of
+    /// values with the feedback added. A value that is not finite goes as it is, and what was lost
+    /// before is kept for the next call. With a plan that loses nothing, what was lost before is
+    /// sent, as far as the type holds it.
     ///
     /// For floats of 16 bits `feedback` is of `f32`.
     ///
     /// # Errors
     /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable. Among them
-    /// [`Error::NoLattice`], [`Error::FeedbackOnResult`], and [`Error::Length`] unless `feedback` is
-    /// as long as `data`.
+    /// [`Error::NoLattice`], [`Error::FeedbackOnResult`], and [`Error::Length`] unless `feedback`
+    /// is as long as `data`.
     ///
     /// # Examples
     /// Gradients in `bf16` to a tenth of their range:

@@ -1,5 +1,5 @@
-//! How ranks learn the extent of their data, and how short codecs make them: each looks at its own, and a small exact all-reduce
-//! finds the extremes.
+//! How ranks learn the extent of their data, and how short codecs make them: each looks at its own,
+//! and a small exact all-reduce finds the extremes.
 //!
 //! A look at everything costs a pass over memory, which for large arrays is a quarter of an
 //! all-reduce between cores. A sample of one block in 64 costs a tenth of that. Its range is at
@@ -11,8 +11,8 @@
 //! *Bits.* For an automatic plan ranks also exchange what codecs would make of a sample of theirs,
 //! b bits a value each. Lattices of relative bounds hang on the extent of all ranks' data, of which
 //! each knows only its own. But with spacing Δ values have about b + log₂ Δ − log₂ Δ' bits at
-//! spacing Δ'. So ranks exchange b + log₂ Δ, and the largest counts: a ring moves at the pace of its
-//! heaviest part.
+//! spacing Δ'. So ranks exchange b + log₂ Δ, and the largest counts: a ring moves at the pace of
+//! its heaviest part.
 
 use super::terms::Terms;
 use crate::bound::{Extent, Quantum};

@@ -2,8 +2,8 @@
 //!
 //! A codec tells after each chunk how far it has come ([`Pace`]); after two chunks the transport
 //! moves the network along ([`Transport::nudge`]). That is ZCCL's PIPE-fZ-light (2025), whose codec
-//! polls every 5120 values, without a codec that knows of networks. It costs transports that move by
-//! themselves a call of nothing.
+//! polls every 5120 values, without a codec that knows of networks. It costs transports that move
+//! by themselves a call of nothing.
 
 use crate::codec::Pace;
 use crate::kernel::CHUNK;

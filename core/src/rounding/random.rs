@@ -1,5 +1,5 @@
-//! Random numbers by place: a function of (seed, rank, place), so that nobody keeps a state, and the
-//! order in which values are visited does not matter.
+//! Random numbers by place: a function of (seed, rank, place), so that nobody keeps a state, and
+//! the order in which values are visited does not matter.
 //!
 //! A stream is a rank's, a key a chunk's; both are made by the finaliser of SplitMix64 (G. Steele
 //! et al., OOPSLA 2014). Within a chunk a place is hashed with the key: in 64 bits by that

@@ -64,8 +64,8 @@ pub(crate) const N_LOSSY: usize = N_CANDIDATES - 1;
 /// 1 Gbit/s and 16 KiB at 10 Gbit/s.
 const WAKE: f64 = 25e-6;
 /// Seconds and bytes on a link for each message of a look at the data, waiting included. (Between 4
-/// threads a look took 5 to 20 µs without links and over those of 10 Gbit/s, 50 to 100 over those of
-/// 100 Mbit/s.)
+/// threads a look took 5 to 20 µs without links and over those of 10 Gbit/s, 50 to 100 over those
+/// of 100 Mbit/s.)
 const LOOK: f64 = 5e-6;
 const LOOK_BYTES: f64 = 300.0;
 /// Bytes per second that a rank looks at.

@@ -137,8 +137,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         self.start_all_reduce_group(arrays, op, plan)?.wait()
     }
 
-    /// As [`all_reduce_group`](Self::all_reduce_group), with error feedback: a slice for each array,
-    /// of what earlier calls lost of its values, as
+    /// As [`all_reduce_group`](Self::all_reduce_group), with error feedback: a slice for each
+    /// array, of what earlier calls lost of its values, as
     /// [`Communicator::all_reduce_with_feedback`] has it.
     ///
     /// # Errors
@@ -174,8 +174,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ///
     /// # Errors
     /// As [`start_all_reduce_group`](Self::start_all_reduce_group); among errors of use also those
-    /// of [`Communicator::all_reduce_with_feedback`], and [`Error::Length`] unless there are as many
-    /// slices as arrays.
+    /// of [`Communicator::all_reduce_with_feedback`], and [`Error::Length`] unless there are as
+    /// many slices as arrays.
     pub fn start_all_reduce_group_with_feedback<'g, T: Element>(
         &'g self,
         arrays: &'g mut [(&mut [T], Bound)],
