@@ -37,10 +37,11 @@ pub(crate) use find::find;
 use stream::{Packing, Reader, Writer};
 pub(crate) use window::Strides;
 
-/// The codec for one lattice, group size and shape. `FIXED`: what is left over is written in blocks
-/// as wide as their largest number ([`FzNd`]). Either reads what the other writes.
+/// The codec for one lattice, group size and shape, and [`FzNd`], which writes what is left over in
+/// blocks as wide as their largest number. Either reads what the other writes.
 #[derive(Clone, Copy, Debug)]
-pub struct Dense<T: Float, const FIXED: bool = false> {
+pub struct Dense<T: Float> {
+    packing: Packing,
     fz: FzLight<T>,
     strides: Strides,
     level: Level,
@@ -48,20 +49,22 @@ pub struct Dense<T: Float, const FIXED: bool = false> {
 
 /// fZ-light in n dimensions: the predictors of [`Dense`] and the blocks of [`FzLight`]. Shorter
 /// than the latter where neighbours in other rows say something, and faster than the former.
-pub type FzNd<T> = Dense<T, true>;
+pub type FzNd<T> = Dense<T>;
 
-impl<T: Float, const FIXED: bool> Dense<T, FIXED> {
+impl<T: Float> Dense<T> {
     pub(crate) fn from_params(params: &CodecParams) -> Self {
         let [row, plane] = params.strides;
         let strides = Strides::within(row, plane);
-        Self { fz: FzLight::from_params(params), strides, level: params.level }
+        let packing = match params.codec {
+            CodecId::FzNd => Packing::Fixed,
+            _ => Packing::Entropy,
+        };
+        Self { packing, fz: FzLight::from_params(params), strides, level: params.level }
     }
-
-    const PACKING: Packing = if FIXED { Packing::Fixed } else { Packing::Entropy };
 
     fn container(&self, operands: u32) -> Container {
         Container {
-            max_chunk_len: Self::PACKING.max_chunk_len::<T>(),
+            max_chunk_len: self.packing.max_chunk_len::<T>(),
             ..self.fz.container(operands)
         }
     }
@@ -82,7 +85,7 @@ impl<T: Float, const FIXED: bool> Dense<T, FIXED> {
         mut done: impl FnMut(usize, &[T::Bits], &Exceptions<T>),
     ) -> Result<Written, CodecError> {
         let by = (self.fz.kernel, self.level);
-        let mut writer = Writer::new(Self::PACKING, self.strides, by, n_values);
+        let mut writer = Writer::new(self.packing, self.strides, by, n_values);
         let mut exceptions = Exceptions::none();
         self.container(operands).write(n_values, (), dst, pace, |index, (), dst| {
             exceptions.clear();
@@ -246,13 +249,16 @@ impl<T: Float, const FIXED: bool> Dense<T, FIXED> {
     }
 }
 
-impl<T: Float, const FIXED: bool> Codec<T> for Dense<T, FIXED> {
+impl<T: Float> Codec<T> for Dense<T> {
     fn id(&self) -> CodecId {
-        if FIXED { CodecId::FzNd } else { CodecId::Dense }
+        match self.packing {
+            Packing::Fixed => CodecId::FzNd,
+            Packing::Entropy => CodecId::Dense,
+        }
     }
 
     fn max_encoded_len(&self, n_values: usize) -> Option<usize> {
-        chunked::max_len(n_values, Self::PACKING.max_chunk_len::<T>())
+        chunked::max_len(n_values, self.packing.max_chunk_len::<T>())
     }
 
     fn weight(&self) -> T {
@@ -431,7 +437,7 @@ impl<T: Float, const FIXED: bool> Codec<T> for Dense<T, FIXED> {
     }
 }
 
-impl<T: Float, const FIXED: bool> Homomorphic<T> for Dense<T, FIXED> {
+impl<T: Float> Homomorphic<T> for Dense<T> {
     fn combine_paced(
         &self,
         op: &Op<'_, T>,

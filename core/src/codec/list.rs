@@ -21,6 +21,8 @@ use crate::threads::Threads;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct CodecParams {
+    /// The one that is made.
+    pub(crate) codec: CodecId,
     pub(crate) quantum: Quantum,
     pub(crate) max_operands: u32,
     pub(crate) averages: bool,
@@ -37,6 +39,7 @@ impl CodecParams {
     pub fn new(quantum: Quantum) -> Self {
         let (level, threads) = (Level::best(), Threads::default());
         Self {
+            codec: CodecId::Raw,
             quantum,
             max_operands: 1,
             averages: false,
@@ -217,6 +220,7 @@ macro_rules! codecs {
 
         impl<T: Float> Codecs<T> {
             pub(crate) fn new(id: CodecId, params: &CodecParams) -> Self {
+                let params = &CodecParams { codec: id, ..*params };
                 match id {
                     _ if !id.is_for(T::DTYPE) => Self::Raw(Raw::from_params(params)),
                     $(CodecId::$variant => Self::$variant($variant::from_params(params)),)*
