@@ -47,7 +47,7 @@ pub use dense::{Dense, FzNd};
 pub use error::{CodecError, DecodeError, EncodeError};
 pub use fz_light::{FzLight, FzStatic};
 pub use list::{AnyCodec, CodecId, CodecParams, Loss};
-pub(crate) use list::{Codecs, strides};
+pub(crate) use list::{Codecs, NarrowCodecs, strides};
 pub use lossless::Lossless;
 pub use lz::Lz;
 pub use mpc::Mpc;

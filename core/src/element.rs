@@ -341,9 +341,9 @@ pub(crate) mod sealed {
 
 /// What a float is to reductions and codecs.
 macro_rules! float_value {
-    ($float:ident, zero: $zero:expr, one: $one:expr) => {
+    ($float:ident, codecs: $codecs:ident, zero: $zero:expr, one: $one:expr) => {
         impl $crate::element::sealed::Value for $float {
-            type Codecs = $crate::codec::Codecs<Self>;
+            type Codecs = $crate::codec::$codecs<Self>;
             const ZERO: Self = $zero;
             const ONE: Self = $one;
 
@@ -421,11 +421,11 @@ macro_rules! float_value {
                 id: $crate::codec::CodecId,
                 params: &$crate::codec::CodecParams,
             ) -> Self::Codecs {
-                $crate::codec::Codecs::new(id, params)
+                $crate::codec::$codecs::new(id, params)
             }
 
             fn raw(weight: Self) -> Self::Codecs {
-                $crate::codec::Codecs::Raw($crate::codec::Raw::with_weight(weight))
+                $crate::codec::$codecs::Raw($crate::codec::Raw::with_weight(weight))
             }
 
             fn erase(codec: &Self::Codecs) -> &dyn $crate::codec::Codec<Self> {
@@ -441,7 +441,7 @@ macro_rules! element {
         $float:ident, $code:ident, $bits:ident, $dtype:ident, $unit:ident, $max_code:expr,
         $rounder:expr
     ) => {
-        float_value!($float, zero: 0.0, one: 1.0);
+        float_value!($float, codecs: Codecs, zero: 0.0, one: 1.0);
 
         impl Element for $float {
             const DTYPE: DType = DType::$dtype;

@@ -236,6 +236,37 @@ macro_rules! codecs {
     };
 }
 
+/// Any of the codecs of floats of 16 bits: the others, compiled for them too, would be half of the
+/// crate.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum NarrowCodecs<T: Float> {
+    /// The values themselves.
+    Raw(Raw<T>),
+    /// fZ-light.
+    FzLight(FzLight<T>),
+    /// The same, added as hZCCL's baseline adds.
+    FzStatic(FzStatic<T>),
+}
+
+impl<T: Float> NarrowCodecs<T> {
+    pub(crate) fn new(id: CodecId, params: &CodecParams) -> Self {
+        match id {
+            CodecId::FzLight => Self::FzLight(FzLight::from_params(params)),
+            CodecId::FzStatic => Self::FzStatic(FzStatic::from_params(params)),
+            _ => Self::Raw(Raw::from_params(params)),
+        }
+    }
+
+    pub(crate) fn as_dyn(&self) -> &dyn Codec<T> {
+        match self {
+            Self::Raw(codec) => codec,
+            Self::FzLight(codec) => codec,
+            Self::FzStatic(codec) => codec,
+        }
+    }
+}
+
 impl CodecId {
     /// What it loses.
     #[must_use]
@@ -424,6 +455,22 @@ mod tests {
         ] {
             assert_eq!(strides(shape), expected, "{shape:?}");
         }
+    }
+
+    #[test]
+    fn a_type_that_a_codec_is_for_gets_it() {
+        fn check<T: Element>() {
+            let params = CodecParams::new(Quantum::LOSSLESS);
+            for &id in CodecId::ALL {
+                let expected = if id.is_for(T::DTYPE) { id } else { CodecId::Raw };
+                assert_eq!(id.instance::<T>(&params).as_dyn().id(), expected, "{:?}", T::DTYPE);
+            }
+        }
+        check::<f32>();
+        check::<f64>();
+        check::<crate::f16>();
+        check::<crate::bf16>();
+        check::<i32>();
     }
 
     #[test]
