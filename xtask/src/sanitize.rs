@@ -17,14 +17,26 @@ use std::process::{Command, Stdio};
 /// The packages with `unsafe` code that need no libraries of the system: kernels, and the ring.
 const PACKAGES: &str = "-p foldwire -p foldwire-threads";
 
+/// Tests that take long, of modules without `unsafe` code, or of values that others check too.
+const LONG: [&str; 3] = ["schedule::", "select::", "codec::dense::tests::folds_give"];
+
 /// `cargo xtask sanitize`.
 pub(crate) fn address(steps: &mut Steps) -> anyhow::Result<()> {
+    address_but(steps, &[])
+}
+
+/// The same without some tests.
+fn address_but(steps: &mut Steps, skipped: &[&str]) -> anyhow::Result<()> {
     let nightly = Nightly::find()?;
     let words = format!(
         "+nightly test --lib --target {} --target-dir target/address {PACKAGES}",
         nightly.host
     );
     let mut command = steps.cargo(&words);
+    command.arg("--");
+    for skipped in skipped {
+        command.args(["--skip", skipped]);
+    }
     let tests = steps.run("address sanitizer", command.env("RUSTFLAGS", "-Zsanitizer=address"))?;
     something_ran(tests)
 }
@@ -35,7 +47,7 @@ pub(crate) fn briefly(steps: &mut Steps) -> anyhow::Result<()> {
         steps.skip("address sanitizer", &format!("{reason:#}"));
         return Ok(());
     }
-    address(steps)
+    address_but(steps, &LONG)
 }
 
 /// `cargo xtask valgrind`: the kernels' tests under memcheck.
