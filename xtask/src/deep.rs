@@ -1,7 +1,7 @@
 //! `cargo xtask deep`: what finds more than [`test`](crate::test) and takes longer.
 
 use crate::steps::Steps;
-use crate::{fabrics, fuzz, loom, machine, packages, sanitize, soak};
+use crate::{bare_metal, fabrics, fuzz, loom, machine, packages, sanitize, soak};
 use std::thread;
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
@@ -35,5 +35,6 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
 fn others(steps: &mut Steps, here: machine::Available) -> anyhow::Result<()> {
     let mut core = steps.cargo("test -p foldwire --no-default-features");
     steps.run("core, no features", &mut core)?;
+    bare_metal::run(steps)?;
     fabrics::test_others(steps, here)
 }

@@ -56,7 +56,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run what a change must pass: tests, features of core, bare metal, documentation
+    /// Run what a change must pass: tests, features of core
     Test,
     /// Run what finds more: a longer soak, loom, five processes, fuzzing, sanitizers, other MPI libraries
     Deep,
