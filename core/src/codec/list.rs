@@ -173,6 +173,42 @@ const TRUNCATING: Properties = Properties {
     ..BOUNDED
 };
 
+/// A type that holds any of these codecs, and for others the raw one.
+macro_rules! any_of {
+    ($(#[$doc:meta])* $name:ident: $($variant:ident)*) => {
+        $(#[$doc])*
+        #[doc(hidden)]
+        #[derive(Clone, Copy, Debug)]
+        pub enum $name<T: Float> {
+            $($variant($variant<T>),)*
+        }
+
+        impl<T: Float> $name<T> {
+            pub(crate) fn new(id: CodecId, params: &CodecParams) -> Self {
+                let params = &CodecParams { codec: id, ..*params };
+                match id {
+                    $(CodecId::$variant if id.is_for(T::DTYPE) => {
+                        Self::$variant($variant::from_params(params))
+                    })*
+                    _ => Self::Raw(Raw::from_params(params)),
+                }
+            }
+
+            pub(crate) fn as_dyn(&self) -> &dyn Codec<T> {
+                match self {
+                    $(Self::$variant(codec) => codec,)*
+                }
+            }
+        }
+    };
+}
+
+any_of! {
+    /// Any of the codecs of floats of 16 bits ([`Types::Floats`]): compiled for them, the others
+    /// would be half of the crate.
+    NarrowCodecs: Raw FzLight FzStatic
+}
+
 macro_rules! codecs {
     ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal, $properties:expr;)*) => {
         /// A codec, by name.
@@ -211,60 +247,11 @@ macro_rules! codecs {
             }
         }
 
-        /// Any of the codecs of floats.
-        #[doc(hidden)]
-        #[derive(Clone, Copy, Debug)]
-        pub enum Codecs<T: Float> {
-            $($(#[$doc])* $variant($variant<T>),)*
-        }
-
-        impl<T: Float> Codecs<T> {
-            pub(crate) fn new(id: CodecId, params: &CodecParams) -> Self {
-                let params = &CodecParams { codec: id, ..*params };
-                match id {
-                    _ if !id.is_for(T::DTYPE) => Self::Raw(Raw::from_params(params)),
-                    $(CodecId::$variant => Self::$variant($variant::from_params(params)),)*
-                }
-            }
-
-            pub(crate) fn as_dyn(&self) -> &dyn Codec<T> {
-                match self {
-                    $(Self::$variant(codec) => codec,)*
-                }
-            }
+        any_of! {
+            /// Any of the codecs of floats.
+            Codecs: $($variant)*
         }
     };
-}
-
-/// Any of the codecs of floats of 16 bits: the others, compiled for them too, would be half of the
-/// crate.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub enum NarrowCodecs<T: Float> {
-    /// The values themselves.
-    Raw(Raw<T>),
-    /// fZ-light.
-    FzLight(FzLight<T>),
-    /// The same, added as hZCCL's baseline adds.
-    FzStatic(FzStatic<T>),
-}
-
-impl<T: Float> NarrowCodecs<T> {
-    pub(crate) fn new(id: CodecId, params: &CodecParams) -> Self {
-        match id {
-            CodecId::FzLight => Self::FzLight(FzLight::from_params(params)),
-            CodecId::FzStatic => Self::FzStatic(FzStatic::from_params(params)),
-            _ => Self::Raw(Raw::from_params(params)),
-        }
-    }
-
-    pub(crate) fn as_dyn(&self) -> &dyn Codec<T> {
-        match self {
-            Self::Raw(codec) => codec,
-            Self::FzLight(codec) => codec,
-            Self::FzStatic(codec) => codec,
-        }
-    }
 }
 
 impl CodecId {
