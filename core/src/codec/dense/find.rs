@@ -12,13 +12,13 @@ use crate::kernel::at_level::{Task, run};
 use crate::kernel::{BLOCK, Level};
 use core::cmp::Ordering;
 
-/// Arrays of fewer values are not worth a search.
-pub(crate) const LEAST: usize = 1 << 16;
+/// Fewer values are too few for a search of the whole window.
+const LEAST: usize = 1 << 16;
 
 /// Values that are compared with all lags.
 const ANCHORS: usize = 48;
-/// Lags that are tried as rows and planes: those with the least difference, and of those that have
-/// no shorter one, the one before and the one behind, as few values cannot tell them apart.
+/// Lags that are tried as rows and planes: those with the least difference. Beside the first of all
+/// its neighbours are tried as rows, as few values cannot tell them apart.
 const TRIED: usize = 6;
 /// A lag is worth trying that leaves at most this part of what the value before leaves.
 const WORTH: f64 = 0.9;
@@ -87,7 +87,7 @@ impl<T: Float> Task for Compare<'_, T> {
         for at in anchors() {
             let own = difference(at);
             alone = alone + limited(own.abs());
-            let before = &values[at - 1 - MOST..at - 1 + 1];
+            let before = &values[at - 1 - MOST..at];
             let of = &before[1..];
             for (sum, (x, y)) in differences.iter_mut().zip(of.iter().zip(before)) {
                 *sum = *sum + limited((own - (x.widen() - y.widen())).abs());
@@ -113,10 +113,6 @@ impl Lags {
             self.lags[at..self.n].rotate_right(1);
             self.lags[at] = (lag, difference);
         }
-    }
-
-    fn all(&self) -> impl Iterator<Item = u32> {
-        self.lags[..self.n].iter().map(|(lag, _)| *lag)
     }
 }
 
@@ -193,8 +189,7 @@ impl<T: Float> Task for Try<'_, T> {
                 }
             }
         };
-        let mut lags = [0; TRIED];
-        lags.iter_mut().zip(self.lags.all()).for_each(|(to, lag)| *to = lag);
+        let mut lags = self.lags.lags.map(|(lag, _)| lag);
         let lags = &mut lags[..self.lags.n];
         if let Some(&likeliest) = lags.first() {
             for lag in [likeliest, likeliest - 1, likeliest + 1] {

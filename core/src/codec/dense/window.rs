@@ -67,8 +67,7 @@ impl Predictor {
         self.0 & Self::NEXT > 0
     }
 
-    /// How far before a value the codes in other rows and planes are that it is predicted from:
-    /// those of the last dimension alone are the first, and the last is taken back.
+    /// How far before a value the codes in other rows and planes are that it is predicted from.
     fn others(self, strides: Strides) -> Others {
         let (row, plane) = (usize::from(strides.row), usize::from(strides.plane));
         match (self.0 & Self::ROW > 0, self.0 & Self::PLANE > 0) {
@@ -84,8 +83,9 @@ impl Predictor {
 #[derive(Clone, Copy)]
 enum Others {
     None,
+    /// In a row or a plane before.
     One(usize),
-    /// And that in both.
+    /// In a row before, in a plane before, and in both.
     Three(usize, usize),
 }
 
