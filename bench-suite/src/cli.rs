@@ -70,7 +70,7 @@ Examples:
   foldwire bench allreduce --ranks 4          a collective over sizes
   mpirun -n 2 foldwire bench allreduce --backend mpi
   mpirun -n 2 foldwire p2p --backend mpi      messages between two ranks, and the barrier
-  foldwire choose                             what automatic plans choose, beside what they choose from
+  foldwire choose                             what automatic plans choose, and how well
   foldwire tune                               this machine's speeds, for automatic plans
   foldwire cg                                 conjugate gradients with reproducible dot products
   foldwire climate                            a flow on a sphere by each of CAM's methods

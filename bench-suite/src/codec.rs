@@ -91,7 +91,10 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
             if args.plot.is_some() {
                 let n_points = curve::n_points(values, &way.codings);
                 progress.inc_length(n_points as u64);
-                points.extend(curve::of_field(field, values, args, &way.codings, &mut bench, &progress)?);
+                let codings = &way.codings;
+                let of_field =
+                    curve::of_field(field, values, args, codings, &mut bench, &progress)?;
+                points.extend(of_field);
             }
         });
     }

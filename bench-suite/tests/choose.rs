@@ -37,7 +37,8 @@ fn speeds_are_measured_written_and_weighed() {
 
     // Where the lossy codecs take for ever, calls are exact.
     std::fs::write(&path, "raw = 1e10\nfz-light = 1\nfz-nd = 1\ndense = 1\n").unwrap();
-    let args = "choose --ranks 2 --collective allreduce --link 1gbit --sizes 256K --repeat 1 --min-time 0 --json";
+    let args = "choose --ranks 2 --collective allreduce --link 1gbit --sizes 256K --repeat 1 \
+                --min-time 0 --json";
     let row = |args: &str| json(args)["rows"][0].clone();
     assert_eq!(row(&format!("{args} --speeds {file}"))["codec"], "raw");
     let usual = row(args);
@@ -50,7 +51,8 @@ fn speeds_are_measured_written_and_weighed() {
 
 #[test]
 fn the_table_has_all_collectives_links_and_sizes() {
-    let args = "choose --ranks 2 --collective broadcast,allgather --link none,100mbit --sizes 64,1M,4M --longest 0.1 --repeat 1 --min-time 0 --bound abs:0.01";
+    let args = "choose --ranks 2 --collective broadcast,allgather --link none,100mbit \
+                --sizes 64,1M,4M --longest 0.1 --repeat 1 --min-time 0 --bound abs:0.01";
     let output = foldwire(args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();

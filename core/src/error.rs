@@ -109,7 +109,8 @@ pub enum Error {
     /// The codec has no lattice that values could be rounded to without bias, or of which it were
     /// known what rounding loses.
     #[error(
-        "codec {} has no lattice to round to; choose another, or round to nearest, without feedback",
+        "codec {} has no lattice to round to; choose another, or round to nearest, without \
+         feedback",
         codec.name()
     )]
     NoLattice {
@@ -119,7 +120,8 @@ pub enum Error {
     /// Unbiased rounding in a call that has no room for rounded values: see
     /// [`Rounding`](crate::Rounding) for those that have.
     #[error(
-        "this call has no room for values rounded without bias: all-reduces and all-gathers have,          and reduce-scatters in place or to the front; neither prepared calls nor messages"
+        "this call has no room for values rounded without bias: all-reduces and all-gathers have, \
+         and reduce-scatters in place or to the front; neither prepared calls nor messages"
     )]
     NoRoomToRound,
     /// Error feedback carries errors from call to call, so no bound on the result of one can be

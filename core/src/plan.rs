@@ -160,8 +160,8 @@ impl Plan {
     /// [`foldwire`](Plan::foldwire).
     ///
     /// What is pinned by methods afterwards stays: a schedule; codec or pipeline
-    /// ([`with_codec`](Plan::with_codec), [`with_pipeline`](Plan::with_pipeline)), of which the other
-    /// then is that of [`foldwire`](Plan::foldwire).
+    /// ([`with_codec`](Plan::with_codec), [`with_pipeline`](Plan::with_pipeline)), of which the
+    /// other then is that of [`foldwire`](Plan::foldwire).
     ///
     /// # Examples
     /// ```

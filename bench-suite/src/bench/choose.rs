@@ -1,7 +1,7 @@
 //! `foldwire choose`: what an automatic plan chooses, beside every plan that it could have chosen.
 //!
-//! For each link, collective and size what could be chosen and the automatic plan take
-//! turns. They begin in another order each round, since whoever comes first finds ranks awake.
+//! For each link, collective and size what could be chosen and the automatic plan take turns. They
+//! begin in another order each round, since whoever comes first finds ranks awake.
 
 use foldwire::codec::CodecId;
 use foldwire::select::{Choice, Reason, Speeds};

@@ -12,26 +12,28 @@ use crate::values::LinkRate;
 const EXAMPLES: &str = "\
 Examples:
   foldwire choose
-      Between 4 threads over links of four rates: all-reduce, broadcast and all-gather by an automatic plan, beside the
-      exact plan, fz-light, fz-nd and dense.
+      Between 4 threads over links of four rates: all-reduce, broadcast and all-gather by an
+      automatic plan, beside the exact plan, fz-light, fz-nd and dense.
   foldwire choose --collective allreduce --sizes 1M:256M:4 --link 1gbit --field temperature.f32
       Long arrays of your own.
   foldwire choose --link 10gbit,1gbit --speeds speeds.toml --json > choices.json
       With this machine's speeds, which `foldwire tune --output speeds.toml` has measured.
 
-Every size is timed by each plan in turn, in another order each round; the time is the median over rounds of the slowest
-rank's. What is longer than --tolerance says is marked with *.";
+Every size is timed by each plan in turn, in another order each round; the time is the median over
+rounds of the slowest rank's. What is longer than --tolerance says is marked with *.";
 
 /// Options of `foldwire choose`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ChooseArgs {
     /// Number of ranks, which are threads of this process
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 4, allow_hyphen_values = true)]
+    #[arg(value_parser = crate::values::ranks)]
     pub ranks: usize,
 
     /// Collectives to time
-    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', value_parser = collective())]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    #[arg(value_parser = collective())]
     #[arg(default_values = ["allreduce", "broadcast", "allgather"])]
     pub collective: Vec<Collective>,
 
@@ -41,7 +43,8 @@ pub struct ChooseArgs {
     pub link: Vec<LinkRate>,
 
     /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST or FIRST:LAST:FACTOR
-    #[arg(long, value_name = "SIZES", default_value = "64:256M:4", value_parser = array_sizes, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZES", default_value = "64:256M:4", allow_hyphen_values = true)]
+    #[arg(value_parser = array_sizes)]
     pub sizes: Sizes,
 
     /// Leave out arrays that are on a link for longer than so many seconds
@@ -62,7 +65,8 @@ pub struct ChooseArgs {
     pub speeds: Option<PathBuf>,
 
     /// Rounds that count, at least
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = crate::values::repeat, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = 7, allow_hyphen_values = true)]
+    #[arg(value_parser = crate::values::repeat)]
     pub repeat: usize,
 
     /// Seconds that the rounds of a size take together, at least (but at most 1000 rounds)

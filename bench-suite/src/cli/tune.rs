@@ -16,8 +16,8 @@ Examples:
   foldwire choose --speeds speeds.toml
       What automatic plans choose by them.
 
-In a program: std::fs::read_to_string(\"speeds.toml\")?.parse::<foldwire::select::Speeds>()?, for Config::with_speeds;
-comm.share_speeds()? gives all ranks the same.";
+In a program std::fs::read_to_string(\"speeds.toml\")?.parse::<foldwire::select::Speeds>()? gives what
+Config::with_speeds takes; comm.share_speeds()? gives all ranks the same.";
 
 /// Options of `foldwire tune`.
 #[derive(Debug, Clone, Args)]
