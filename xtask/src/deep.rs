@@ -17,7 +17,6 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let beside = &mut aside;
     let (others, computed) = thread::scope(|scope| {
         let computing = scope.spawn(move || {
-            loom::run(beside, &loom::Args::default())?;
             fuzz::briefly(beside)?;
             sanitize::briefly(beside)
         });
@@ -33,7 +32,8 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
 
 /// What takes as long as fuzzing and the sanitizer.
 fn others(steps: &mut Steps, here: machine::Available) -> anyhow::Result<()> {
-    let mut core = steps.cargo("test -p foldwire --no-default-features");
+    loom::run(steps, &loom::Args::default())?;
+    let mut core = steps.cargo("test -p foldwire --no-default-features --lib");
     steps.run("core, no features", &mut core)?;
     bare_metal::run(steps)?;
     fabrics::test_others(steps, here)

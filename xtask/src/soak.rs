@@ -58,7 +58,7 @@ pub(crate) fn deeply(steps: &mut Steps) -> anyhow::Result<()> {
 
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     // With the features of the tests, which have built most of it.
-    let words = "build --quiet --bin soak --target-dir target";
+    let words = "test --no-run --quiet --bin soak --target-dir target";
     steps.run("build", &mut fabrics::cargo_on_workspace(steps, machine::available(), words))?;
     let mut command = Command::new(steps.root().join("target/debug/soak"));
     command.args(words_of(args)).current_dir(steps.root());
