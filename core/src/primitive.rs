@@ -234,10 +234,14 @@ pub enum Primitive {
         /// Own values of the segment have been read, so that where results overwrite them their
         /// memory is in the caches.
         over_own: bool,
+        /// Of a sum that will be an average, the sum.
+        whole: bool,
     },
+    /// Sums in the output → averages.
+    Divide,
     /// Own values → output, as they are.
     StoreOwn,
-    /// What was stored of `In` → payload, encoded anew; not of averages, which are divided.
+    /// What was stored of `In` → payload, encoded anew.
     EncodeStored {
         /// Where to.
         to: Slot,
@@ -260,7 +264,7 @@ impl Primitive {
             Self::Join { .. } | Self::Replace { .. } => Some(Slot::Held),
             Self::Fold | Self::FoldStore | Self::Refold | Self::Combine { .. } => Some(Slot::Out),
             Self::FoldInPlace | Self::CombineInPlace { .. } => Some(Slot::In),
-            Self::ReduceStore | Self::Store { .. } | Self::StoreOwn => None,
+            Self::ReduceStore | Self::Store { .. } | Self::StoreOwn | Self::Divide => None,
         }
     }
 
@@ -313,7 +317,7 @@ impl Primitive {
             }
             Self::ReduceStore => return received.map(|_| contents),
             Self::Store { from, codec, .. } => return by(from, codec).map(|_| contents),
-            Self::StoreOwn => return Some(contents),
+            Self::StoreOwn | Self::Divide => return Some(contents),
         };
         let target = &mut contents[self.target()?.index()];
         let rest = target.and_then(|content| content.without_last(n_parts));

@@ -405,9 +405,9 @@ fn check_segment(
 const fn clock(primitive: Primitive) -> Option<fn(&mut Report) -> &mut Duration> {
     match primitive {
         Primitive::EncodeOwn { codec: CodecId::Raw, .. } => Some(|report| &mut report.fold),
-        Primitive::Transcode { codecs: [_, CodecId::Raw], .. } | Primitive::Store { .. } => {
-            Some(|report| &mut report.decode)
-        }
+        Primitive::Transcode { codecs: [_, CodecId::Raw], .. }
+        | Primitive::Store { .. }
+        | Primitive::Divide => Some(|report| &mut report.decode),
         Primitive::EncodeOwn { .. }
         | Primitive::EncodeStored { .. }
         | Primitive::Transcode { .. } => Some(|report| &mut report.encode),

@@ -264,7 +264,8 @@ impl<T: Element> Compute for Work<'_, '_, T> {
                 codec.reduce_paced(&op, payloads.of(Slot::In)?, output, pace)?;
                 T::divide(output, divisor, weight);
             }
-            Primitive::Store { from, codec, over_own } => {
+            Primitive::Store { from, codec, over_own, whole } => {
+                let divisor = if whole { 1 } else { divisor };
                 let stores = buffers.stores(over_own);
                 let (src, output) = (payloads.of(from)?, buffers.output(segment)?);
                 by(codec).store(src, divisor, output, stores, pace)?;
@@ -272,6 +273,9 @@ impl<T: Element> Compute for Work<'_, '_, T> {
             Primitive::EncodeStored { to, codec } => {
                 let stored = buffers.output(segment)?;
                 written = by(codec).encode_partial_paced(stored, payloads.room(to), pace)?;
+            }
+            Primitive::Divide => {
+                T::divide(buffers.output(segment)?, divisor, codec.weight());
             }
             Primitive::StoreOwn => {
                 buffers.copy_own(segment, buffers.stores(true))?;

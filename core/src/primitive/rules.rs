@@ -141,6 +141,12 @@ impl Rules {
         list.done
     }
 
+    /// Whether averages are stored as sums and then divided: where some ranks pass on what they
+    /// stored, all do it so, for the same bits.
+    fn divides_apart(&self) -> bool {
+        self.divides && self.recodes
+    }
+
     /// Whether decoding gives back what was encoded by this codec of the call.
     fn is_exact(&self, codec: CodecId) -> bool {
         self.exact || codec.is_exact()
@@ -172,7 +178,21 @@ impl List<'_> {
 
     fn store(&mut self, from: Slot, codec: CodecId) {
         if self.step.store {
-            self.push(Primitive::Store { from, codec, over_own: self.over_own });
+            self.store_whole(from, codec);
+            self.divide();
+        }
+    }
+
+    /// Stores what will be [divided](Self::divide).
+    fn store_whole(&mut self, from: Slot, codec: CodecId) {
+        let whole = self.rules.divides_apart();
+        self.push(Primitive::Store { from, codec, over_own: self.over_own, whole });
+    }
+
+    /// Divides what was stored whole.
+    fn divide(&mut self) {
+        if self.rules.divides_apart() {
+            self.push(Primitive::Divide);
         }
     }
 
@@ -238,11 +258,11 @@ impl List<'_> {
             return self.leave_as_it_is(Slot::In, received);
         }
         let codec = self.rules.codec;
-        let is_stored = self.step.store && !self.rules.divides && received == codec;
-        if to.is_some() && is_stored {
+        if to.is_some() && self.step.store && received == codec {
             // Decoded once: what goes on is what was stored.
-            self.store(Slot::In, received);
+            self.store_whole(Slot::In, received);
             self.push(Primitive::EncodeStored { to: Slot::Out, codec });
+            self.divide();
         } else if to.is_some() {
             self.transcode(Slot::In, Slot::Out, [received, codec]);
             self.store(Slot::Out, codec);

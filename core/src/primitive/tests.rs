@@ -60,17 +60,25 @@ fn carry_out(
     has_frame[Slot::Out.index()] = true;
     has_frame[Slot::Spare.index()] = true;
     let mut n_stores = 0;
+    let mut is_whole = false;
     for primitive in list {
         if let Primitive::Move { from, to } = *primitive {
             has_frame.swap(from.index(), to.index());
         }
         let writes = primitive.target();
         assert!(writes.is_none_or(|slot| has_frame[slot.index()]), "{name}: {primitive:?}");
-        let stores = writes.is_none() || *primitive == Primitive::FoldStore;
-        n_stores += usize::from(stores);
+        if *primitive == Primitive::Divide {
+            assert!(is_whole, "{name}: nothing to divide, or divided before");
+            is_whole = false;
+        } else {
+            let stores = writes.is_none() || *primitive == Primitive::FoldStore;
+            n_stores += usize::from(stores);
+            is_whole |= matches!(primitive, Primitive::Store { whole: true, .. });
+        }
         contents =
             primitive.after(contents, n_parts).unwrap_or_else(|| panic!("{name}: {primitive:?}"));
     }
+    assert!(!is_whole, "{name}: sums are left in the output");
     (contents, n_stores)
 }
 
@@ -253,7 +261,7 @@ fn what_is_not_there_is_not_read() {
         Primitive::Fold,
         Primitive::CombineInPlace { with: Slot::Held },
         Primitive::ReduceStore,
-        Primitive::Store { from: Slot::Held, codec, over_own: false },
+        Primitive::Store { from: Slot::Held, codec, over_own: false, whole: false },
         Primitive::Join { from: Slot::In },
     ] {
         assert_eq!(primitive.after(nothing, 1), None, "{primitive:?}");
@@ -261,7 +269,7 @@ fn what_is_not_there_is_not_read() {
     let floats = Content::new(raw, 3, 2);
     let mut contents = nothing;
     contents[Slot::Held.index()] = Some(floats);
-    let store = |codec| Primitive::Store { from: Slot::Held, codec, over_own: true };
+    let store = |codec| Primitive::Store { from: Slot::Held, codec, over_own: true, whole: false };
     assert_eq!(store(codec).after(contents, 2), None, "by another codec");
     assert_eq!(store(raw).after(contents, 1), Some(contents));
     assert_eq!(store(raw).after(contents, 2), Some(contents));

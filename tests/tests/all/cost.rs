@@ -114,7 +114,9 @@ fn timed(primitives: &[Primitive]) -> [u64; 3] {
     for primitive in primitives {
         let clock = match primitive {
             Primitive::EncodeOwn { codec: CodecId::Raw, .. } => 1,
-            Primitive::Transcode { codecs: [_, CodecId::Raw], .. } | Primitive::Store { .. } => 2,
+            Primitive::Transcode { codecs: [_, CodecId::Raw], .. }
+            | Primitive::Store { .. }
+            | Primitive::Divide => 2,
             Primitive::EncodeOwn { .. }
             | Primitive::EncodeStored { .. }
             | Primitive::Transcode { .. } => 0,

@@ -59,6 +59,7 @@ impl Work {
                 self.copy += u8::from(!in_place);
                 self.reduce += 1;
             }
+            Primitive::Divide => self.copy += 1,
             Primitive::StoreOwn => self.copy += u8::from(!in_place),
         }
     }
