@@ -25,7 +25,9 @@ mod tune;
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use foldwire::codec::{CodecId, Prediction};
 use foldwire::{Bound, Preset};
 
 use crate::codec::ShapeArg;
@@ -270,6 +272,8 @@ Examples:
       Every codec there is, on one thread and on two.
   foldwire codec --field u.npy --bound rel:1e-3 --codec dense,fz-nd --shape find
       As programs do it that tell no shape: rows and planes are looked for in the values.
+  foldwire codec --field u.npy --bound rel:1e-3 --packing fast,dense --predictor 2d
+      What prediction in rows alone comes to, by both packings.
   foldwire codec --field u.npy --codec all --plot u.svg
       Rate and distortion of every codec, over bounds from 1e-1 to 1e-6 of the range and over settings; nothing is timed.
 
@@ -294,10 +298,19 @@ pub struct CodecArgs {
     )]
     pub bound: Vec<Bound>,
 
-    /// Codecs to measure, or all; with a setting as truncate:40
-    #[arg(long, value_name = "NAME[:N]|all", default_value = "fz-light", num_args = 1..)]
+    /// Codecs to measure, or all; with a setting as truncate:40 [default: fz-light]
+    #[arg(long, value_name = "NAME[:N]|all", num_args = 1..)]
     #[arg(value_delimiter = ',', value_parser = crate::coding::codings)]
     pub codec: Vec<Vec<Coding>>,
+
+    /// The codecs that predict values from other rows, by how they pack what is left over: fast is
+    /// fz-nd
+    #[arg(long, value_enum, num_args = 1.., value_delimiter = ',', conflicts_with = "codec")]
+    pub packing: Vec<PackingArg>,
+
+    /// What these codecs predict values from, instead of what is best for each chunk
+    #[arg(long, default_value = "auto", value_parser = predictions())]
+    pub predictor: Prediction,
 
     /// Shape that codecs are told of which predict values from other rows (dense, fz-nd): that of
     /// the file, one to be found in the values, none, or these dimensions
@@ -339,14 +352,44 @@ pub struct CodecArgs {
 impl CodecArgs {
     /// The codecs asked for, once each.
     pub fn codings(&self) -> Vec<Coding> {
+        let packings = self.packing.iter().map(|packing| packing.codec().into());
+        let mut asked: Vec<Coding> = self.codec.iter().flatten().copied().chain(packings).collect();
+        if asked.is_empty() {
+            asked.push(CodecId::FzLight.into());
+        }
         let mut codings = Vec::new();
-        for &coding in self.codec.iter().flatten() {
+        for coding in asked {
             if !codings.contains(&coding) {
                 codings.push(coding);
             }
         }
         codings
     }
+}
+
+/// How codecs pack what prediction leaves over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PackingArg {
+    /// blocks as wide as their largest number
+    Fast,
+    /// Huffman codes
+    Dense,
+}
+
+impl PackingArg {
+    const fn codec(self) -> CodecId {
+        match self {
+            Self::Fast => CodecId::FzNd,
+            Self::Dense => CodecId::Dense,
+        }
+    }
+}
+
+/// What codecs may predict values from, by name.
+fn predictions() -> impl TypedValueParser<Value = Prediction> {
+    let of_name = |name: String| Prediction::ALL.into_iter().find(|each| each.name() == name);
+    PossibleValuesParser::new(Prediction::ALL.map(Prediction::name))
+        .try_map(move |name| of_name(name).ok_or("there is no such predictor"))
 }
 
 /// An instruction-set level of the kernels.

@@ -246,7 +246,10 @@ fn measure_field<T: Float + Into<f64>>(
                         continue;
                     }
                     let params = |quantum| {
-                        let params = CodecParams::new(quantum).at(level).on(threads);
+                        let params = CodecParams::new(quantum)
+                            .with_prediction(args.predictor)
+                            .at(level)
+                            .on(threads);
                         args.shape.tell(params, &field.dims, values)
                     };
                     rows.push(Row {

@@ -16,7 +16,7 @@ pub struct Coding {
 impl Coding {
     /// Every codec, at its default setting.
     pub fn all() -> impl Iterator<Item = Self> {
-        CodecId::ALL.iter().map(|&codec| Self { codec, setting: 0 })
+        CodecId::ALL.iter().map(|&codec| codec.into())
     }
 
     /// The plan with this codec.
@@ -32,6 +32,13 @@ impl Coding {
     /// Whether it codes values of this type.
     pub fn is_for(self, dtype: DType) -> bool {
         self.codec.is_for(dtype) && self.codec.setting(dtype, self.setting).is_some()
+    }
+}
+
+impl From<CodecId> for Coding {
+    /// At its default setting.
+    fn from(codec: CodecId) -> Self {
+        Self { codec, setting: 0 }
     }
 }
 

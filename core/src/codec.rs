@@ -43,7 +43,7 @@ pub use crate::kernel::stores::Stores;
 pub use crate::values::Values;
 pub use cuszp::CuSzp;
 pub use demote::Demote;
-pub use dense::{Dense, FzNd};
+pub use dense::{Dense, FzNd, Prediction};
 pub use error::{CodecError, DecodeError, EncodeError};
 pub use fz_light::{FzLight, FzStatic};
 pub use list::{AnyCodec, CodecId, CodecParams, Loss};

@@ -367,6 +367,7 @@ impl<X: Transport> Communicator<X> {
         let params = CodecParams::new(quantum)
             .with_setting(terms.plan.setting)
             .with_strides(terms.plan.strides)
+            .with_prediction(terms.plan.prediction)
             .at(self.config.level)
             .on(self.config.threads);
         let params = match terms.op {

@@ -1,7 +1,7 @@
 //! A row of the product schedule × pipeline × codec.
 
 use crate::bound::{Bound, Scope, Spacing};
-use crate::codec::{self, CodecId, Loss};
+use crate::codec::{self, CodecId, Loss, Prediction};
 use crate::element::DType;
 use crate::layout::Division;
 use crate::pipeline::{self, Pipeline};
@@ -51,6 +51,8 @@ pub struct Plan {
     /// How far apart the array's rows are, and its planes, in values; 0 if that is not known
     /// ([`with_shape`](Plan::with_shape)).
     pub strides: [u32; 2],
+    /// What values are predicted from ([`with_prediction`](Plan::with_prediction)).
+    pub prediction: Prediction,
     /// The error allowed; `None`: no error (lossy codecs then store values as they are).
     pub bound: Option<Bound>,
     /// What the bound bounds.
@@ -99,6 +101,7 @@ impl Plan {
             codec: CodecId::Raw,
             setting: 0,
             strides: [0; 2],
+            prediction: Prediction::Auto,
             bound: None,
             scope: Scope::PerOperand,
             spacing: Spacing::Widest,
@@ -251,6 +254,14 @@ impl Plan {
         self
     }
 
+    /// The same with values predicted so, by codecs that [take a shape](CodecId::takes_shape),
+    /// instead of as is best for each chunk. It changes no value.
+    #[must_use]
+    pub const fn with_prediction(mut self, prediction: Prediction) -> Self {
+        self.prediction = prediction;
+        self
+    }
+
     /// The same within another bound.
     #[must_use]
     pub const fn with_bound(mut self, bound: Bound) -> Self {
@@ -370,6 +381,9 @@ impl fmt::Debug for Plan {
         }
         if self.strides[0] != 0 {
             write!(f, ", rows {} apart, planes {}", self.strides[0], self.strides[1])?;
+        }
+        if self.prediction != Prediction::Auto {
+            write!(f, ", predicted by {}", self.prediction.name())?;
         }
         write!(f, ", {:?} ({:?}, {:?})", self.bound, self.scope, self.spacing)?;
         if self.rounding != Rounding::Nearest {

@@ -99,7 +99,10 @@ pub(super) fn of_field<T: Float + Into<f64>>(
     for &codec in codings.iter().filter(|coding| coding.is_for(T::DTYPE)) {
         for Way { coding, bound, setting } in ways::<T>(codec) {
             let absolute = bound.map_or(Ok(1.0), |bound| bound.absolute(extent))?;
-            let params = |quantum| args.shape.tell(CodecParams::new(quantum), &field.dims, values);
+            let params = |quantum| {
+                let params = CodecParams::new(quantum).with_prediction(args.predictor);
+                args.shape.tell(params, &field.dims, values)
+            };
             let measured = bench.check_only(coding, absolute, params)?;
             points.push(Point {
                 field: field.name.clone(),

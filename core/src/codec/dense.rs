@@ -19,6 +19,7 @@ mod chunk;
 mod codes;
 mod find;
 mod huffman;
+mod prediction;
 mod stream;
 mod widths;
 mod window;
@@ -34,6 +35,7 @@ use crate::kernel::{CHUNK, Lattice, Level, Scale};
 use crate::op::{LatticeOp, Op};
 use codes::{Exceptions, dequantise, quantise};
 pub(crate) use find::find;
+pub use prediction::Prediction;
 use stream::{Packing, Reader, Writer};
 pub(crate) use window::Strides;
 
@@ -42,6 +44,7 @@ pub(crate) use window::Strides;
 #[derive(Clone, Copy, Debug)]
 pub struct Dense<T: Float> {
     packing: Packing,
+    prediction: Prediction,
     fz: FzLight<T>,
     strides: Strides,
     level: Level,
@@ -59,7 +62,8 @@ impl<T: Float> Dense<T> {
             CodecId::FzNd => Packing::Fixed,
             _ => Packing::Entropy,
         };
-        Self { packing, fz: FzLight::from_params(params), strides, level: params.level }
+        let (prediction, level) = (params.prediction, params.level);
+        Self { packing, prediction, fz: FzLight::from_params(params), strides, level }
     }
 
     fn container(&self, operands: u32) -> Container {
@@ -85,7 +89,8 @@ impl<T: Float> Dense<T> {
         mut done: impl FnMut(usize, &[T::Bits], &Exceptions<T>),
     ) -> Result<Written, CodecError> {
         let by = (self.fz.kernel, self.level);
-        let mut writer = Writer::new(self.packing, self.strides, by, n_values);
+        let form = (self.packing, self.prediction);
+        let mut writer = Writer::new(form, self.strides, by, n_values);
         let mut exceptions = Exceptions::none();
         self.container(operands).write(n_values, (), dst, pace, |index, (), dst| {
             exceptions.clear();

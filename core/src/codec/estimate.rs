@@ -20,10 +20,10 @@ const ONE_OF: usize = 64;
 const LEAST: usize = 8;
 const MOST: usize = 32;
 /// The differences that are taken: none; to the place before; also of those to the row before;
-/// also of those to the plane before.
-const N_PREDICTORS: usize = 4;
-/// Codes of a block, after the one before it.
-type Line = [i64; BLOCK + 1];
+/// also of those to the plane before; to the place before twice; and that of the row, too.
+const N_PREDICTORS: usize = 6;
+/// Codes of a block, after the two before it.
+type Line = [i64; BLOCK + 2];
 
 /// Bits a value, by codec.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,43 +43,51 @@ pub(crate) fn estimate<T: Float>(values: &[T], strides: [u32; 2], step: f64) -> 
     // Neighbours must be there, for some blocks at least.
     let row = if row > 1 && 2 * row < values.len() { row } else { 0 };
     let plane = if row > 0 && plane > row && 2 * plane < values.len() { plane } else { 0 };
-    let n_predictors = 2 + usize::from(row > 0) + usize::from(plane > 0);
     let codes = Codes { values, inverse: step.recip(), limit: limit::<T>() };
-    let first = (1 + row + plane).min(last);
+    let first = (2 + row + plane.max(row)).min(last);
     let (mut widths, mut narrowest) = (0.0, [0.0; N_PREDICTORS]);
-    let (mut entropies, mut n_off) = ([0.0; N_PREDICTORS], 0);
+    let mut entropies = narrowest;
+    let mut n_off = 0;
     for nth in 0..n_looked {
         let start = choose(nth, n_looked, n_blocks).clamp(first, last);
         let (own, n_missing) = codes.line(start, 0);
         n_off += n_missing;
-        let widest = width(steps(&own));
+        let widest = width(&differences(&own, 1));
         widths += if widest > 0.0 { widest + 8.0 / BLOCK as f64 } else { 0.0 };
-        narrowest[0] += width(own[1..].iter().copied());
-        narrowest[1] += widest;
-        let sum: f64 = own[1..].iter().map(|code| code.unsigned_abs() as f64).sum();
-        entropies[0] += of_mean(sum / BLOCK as f64);
-        entropies[1] += of_mean(mean(&own));
+        let mut add = |predictor: usize, line: &Line, n: u32| {
+            let left = differences(line, n);
+            narrowest[predictor] += width(&left);
+            entropies[predictor] += of_mean(mean(&left));
+        };
+        add(0, &own, 0);
+        add(1, &own, 1);
+        add(4, &own, 2);
         if row > 0 {
-            let left = minus(&own, &codes.line(start, row).0);
-            narrowest[2] += width(steps(&left));
-            entropies[2] += of_mean(mean(&left));
+            let above = codes.line(start, row).0;
+            let left = minus(&own, &above);
+            add(2, &left, 1);
+            add(5, &minus(&left, &minus(&above, &codes.line(start, 2 * row).0)), 2);
             if plane > 0 {
                 let behind = codes.line(start, plane).0;
                 let behind = minus(&behind, &codes.line(start, plane + row).0);
-                let left = minus(&left, &behind);
-                narrowest[3] += width(steps(&left));
-                entropies[3] += of_mean(mean(&left));
+                add(3, &minus(&left, &behind), 1);
             }
         }
     }
     let n = n_looked.max(1) as f64;
     let bits = (T::BYTES * 8) as f64;
     let off = f64::from(n_off) / (n * BLOCK as f64) * bits;
-    let least = |of: &[f64]| of[..n_predictors].iter().copied().fold(f64::INFINITY, f64::min) / n;
+    let is_there = [true, true, row > 0, plane > 0, true, row > 0];
+    let least = |of: &[f64; N_PREDICTORS], noise: f64| {
+        let bits = |at: usize| if is_there[at] { of[at] / n } else { f64::INFINITY };
+        let once = (0..4).map(bits).fold(f64::INFINITY, f64::min);
+        // As codecs have it: where no more is left over, differences are not taken twice.
+        if once > noise { (4..N_PREDICTORS).map(bits).fold(once, f64::min) } else { once }
+    };
     // Which blocks are occupied takes a bit each; of dense, what low bits round up to.
     let fz_light = widths / n + 1.0 / BLOCK as f64 + off;
-    let fz_nd = least(&narrowest) + 2.0 / BLOCK as f64 + off;
-    let dense = least(&entropies) + 1.0 / BLOCK as f64 + off;
+    let fz_nd = least(&narrowest, 3.0) + 2.0 / BLOCK as f64 + off;
+    let dense = least(&entropies, of_mean(2.0)) + 1.0 / BLOCK as f64 + off;
     let most = bits + 1.0;
     Some(Estimate { fz_light: fz_light.min(most), fz_nd: fz_nd.min(most), dense: dense.min(most) })
 }
@@ -105,19 +113,27 @@ fn choose(nth: usize, n_looked: usize, n_blocks: usize) -> usize {
     (nth * n_blocks / n_looked.max(1) + hash as usize % share.max(1)) * BLOCK
 }
 
-/// What the place before leaves over.
-fn steps(line: &Line) -> impl Iterator<Item = i64> {
-    line.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]))
+/// What differences to the place before, taken so many times, leave over.
+fn differences(line: &Line, n: u32) -> [i64; BLOCK] {
+    core::array::from_fn(|at| {
+        let [two, one, own] = [line[at], line[at + 1], line[at + 2]];
+        let [before, now] = [one.wrapping_sub(two), own.wrapping_sub(one)];
+        match n {
+            0 => own,
+            1 => now,
+            _ => now.wrapping_sub(before),
+        }
+    })
 }
 
-/// The mean magnitude of that.
-fn mean(line: &Line) -> f64 {
-    steps(line).map(|left| left.unsigned_abs() as f64).sum::<f64>() / BLOCK as f64
+/// The mean magnitude.
+fn mean(left: &[i64; BLOCK]) -> f64 {
+    left.iter().map(|left| left.unsigned_abs() as f64).sum::<f64>() / BLOCK as f64
 }
 
 /// Bits of the largest of these as zig-zag numbers.
-fn width(left: impl Iterator<Item = i64>) -> f64 {
-    let zig_zags = left.map(|left| (left << 1 ^ left >> (i64::BITS - 1)) as u64);
+fn width(left: &[i64; BLOCK]) -> f64 {
+    let zig_zags = left.iter().map(|&left| (left << 1 ^ left >> (i64::BITS - 1)) as u64);
     f64::from(u64::BITS - zig_zags.fold(0, |all, left| all | left).leading_zeros())
 }
 
@@ -135,16 +151,17 @@ impl<T: Float> Codes<'_, T> {
     /// The codes so far before a block that begins at `start`, and of how many of its values there
     /// are none: they are no points of the lattice, and count as the one before.
     fn line(&self, start: usize, before: usize) -> (Line, u32) {
-        let (mut line, mut n_missing, mut last) = ([0; BLOCK + 1], 0, 0);
+        let (mut line, mut n_missing, mut last) = ([0; BLOCK + 2], 0, 0);
         let Some(first) = start.checked_sub(before) else { return (line, 0) };
-        for (code, at) in line.iter_mut().zip((0..).map(|nth| (first + nth).wrapping_sub(1))) {
+        for (nth, code) in line.iter_mut().enumerate() {
             // Before the first value there is none.
-            let scaled = self.values.get(at).map_or(0.0, |x| x.to_f64() * self.inverse);
+            let value = self.values.get((first + nth).wrapping_sub(2));
+            let scaled = value.map_or(0.0, |x| x.to_f64() * self.inverse);
             // Not so for NaN.
             if scaled.abs() < self.limit {
                 last = (scaled + if scaled < 0.0 { -0.5 } else { 0.5 }) as i64;
             } else {
-                n_missing += 1;
+                n_missing += u32::from(nth >= 2);
             }
             *code = last;
         }

@@ -1,8 +1,8 @@
 //! The list of codecs: their names, wire codes and properties, and any of them behind one type.
 
 use super::{
-    Codec, CuSzp, Demote, Dense, FzLight, FzNd, FzStatic, Lossless, Lz, Mpc, OmpSzp, Raw, Szx,
-    Truncate, TruncateXor, XorLz, ZfpRate,
+    Codec, CuSzp, Demote, Dense, FzLight, FzNd, FzStatic, Lossless, Lz, Mpc, OmpSzp, Prediction,
+    Raw, Szx, Truncate, TruncateXor, XorLz, ZfpRate,
 };
 use crate::bound::Quantum;
 use crate::element::{DType, Element, Float};
@@ -29,6 +29,7 @@ pub struct CodecParams {
     pub(crate) setting: u16,
     /// How far apart rows are, and planes; 0 if that is not known.
     pub(crate) strides: [u32; 2],
+    pub(crate) prediction: Prediction,
     pub(crate) level: Level,
     pub(crate) threads: Threads,
 }
@@ -45,6 +46,7 @@ impl CodecParams {
             averages: false,
             setting: 0,
             strides: [0; 2],
+            prediction: Prediction::Auto,
             level,
             threads,
         }
@@ -82,6 +84,12 @@ impl CodecParams {
         let step = self.quantum.of_type::<T>().step();
         let strides = super::dense::find(values, step, self.level);
         self.with_strides([strides.row.into(), strides.plane.into()])
+    }
+
+    /// With values predicted so: as [`Plan::with_prediction`](crate::Plan::with_prediction).
+    #[must_use]
+    pub const fn with_prediction(self, prediction: Prediction) -> Self {
+        Self { prediction, ..self }
     }
 
     pub(crate) const fn with_strides(self, strides: [u32; 2]) -> Self {

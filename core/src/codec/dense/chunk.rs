@@ -140,9 +140,9 @@ pub(super) fn take_classes(classes: &mut [u8], most: u32, src: &[u8], at: usize)
         .then_some(bit.div_ceil(8))
 }
 
-/// The part above `shift` bits of a number to which half of those was added, with its sign.
+/// The part of a number above `shift` bits, with its sign.
 #[inline(always)]
-fn above<B: Word>(sum: B, shift: u32) -> B {
+pub(super) fn above<B: Word>(sum: B, shift: u32) -> B {
     let sign = B::from_u64(1) << (B::BITS - 1);
     ((sum ^ sign) >> shift).minus(sign >> shift)
 }

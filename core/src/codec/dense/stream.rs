@@ -4,6 +4,7 @@
 use super::chunk::{self, Counts};
 use super::codes::Exceptions;
 use super::huffman::{Decoder, Encoder, Lengths, PAIRS};
+use super::prediction::Prediction;
 use super::widths;
 use super::window::{self, Predictor, Strides, Window};
 use crate::codec::DecodeError;
@@ -19,6 +20,8 @@ const EXCEPTIONS: u8 = 8;
 const PLAIN: u8 = 16;
 /// Blocks of what is left over are as wide as their largest number.
 const FIXED: u8 = 32;
+/// A byte says how many low bits of all that is left over are 0, and not there.
+const ZEROS: u8 = 64;
 
 /// How what is left over becomes bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +39,8 @@ impl Packing {
         match self {
             Self::Entropy => plain,
             Self::Fixed => |n_values| {
-                let fixed = widths::room::<T>(n_values.div_ceil(BLOCK));
+                // The count of zeros before them.
+                let fixed = 1 + widths::room::<T>(n_values.div_ceil(BLOCK));
                 head_len::<T>(0) + fixed.max(plain_len::<T>(n_values, true))
             },
         }
@@ -63,6 +67,8 @@ const fn teaches(index: usize, n_values: usize) -> bool {
 /// Writes chunks in order.
 pub(super) struct Writer<T: Float> {
     packing: Packing,
+    /// For each chunk the best unless it is given.
+    predictor: Option<Predictor>,
     kernel: Kernel<T>,
     level: Level,
     n_values: usize,
@@ -75,13 +81,14 @@ pub(super) struct Writer<T: Float> {
 
 impl<T: Float> Writer<T> {
     pub(super) fn new(
-        packing: Packing,
+        (packing, prediction): (Packing, Prediction),
         strides: Strides,
         (kernel, level): (Kernel<T>, Level),
         n_values: usize,
     ) -> Self {
         let (window, left) = (Window::new(strides), [T::Bits::ZERO; CHUNK]);
-        Self { packing, kernel, level, n_values, window, encoder: None, left, index: 0 }
+        let predictor = prediction.predictor(strides);
+        Self { packing, predictor, kernel, level, n_values, window, encoder: None, left, index: 0 }
     }
 
     /// Room for the codes of the next chunk.
@@ -144,43 +151,78 @@ impl<T: Float> Writer<T> {
     /// Writes what a predictor leaves over of the chunk: how, as a tag says it; into how many
     /// bytes; and which pairs it had, if a code is to be learned from them.
     fn code(&mut self, body: &mut [u8]) -> Option<(u8, usize, Option<Counts>)> {
-        let (window, left) = (&self.window, &mut self.left);
+        let (predictor, window, left) = (self.predictor, &self.window, &mut self.left);
         if self.packing == Packing::Fixed {
-            let predictor = run(self.level, Across { window, left });
+            let Left { predictor, before, zeros } =
+                run(self.level, Across { predictor, window, left });
             let left = &left[..window.chunk().len().next_multiple_of(BLOCK)];
-            let before = predictor.has_next().then(|| window.across_before(predictor, 0));
-            let n_coded = widths::write(self.kernel, left, before, body)?;
-            return Some((FIXED | predictor.bits(), n_coded, None));
+            let (form, at) = put_zeros(zeros, body);
+            let n_coded = at + widths::write(self.kernel, left, before, &mut body[at..])?;
+            return Some((FIXED | form | predictor.bits(), n_coded, None));
         }
         let mut counts = teaches(self.index, self.n_values).then_some([0; PAIRS]);
         let encoder = self.encoder.as_ref().unwrap_or(Encoder::INITIAL);
-        let encode = Encode { window, left, encoder, counts: &mut counts, body };
-        let (predictor, n_coded) = run(self.level, encode)?;
-        Some((predictor.bits(), n_coded, counts))
+        let encode = Encode { predictor, window, left, encoder, counts: &mut counts, body };
+        let (form, n_coded) = run(self.level, encode)?;
+        Some((form, n_coded, counts))
     }
 }
 
+/// Writes how many low bits are left out, if any are: how a tag says it, and into how many bytes.
+#[inline(always)]
+fn put_zeros(zeros: u32, body: &mut [u8]) -> (u8, usize) {
+    if zeros == 0 {
+        return (0, 0);
+    }
+    body[0] = zeros as u8;
+    (ZEROS, 1)
+}
+
+/// How many low bits are 0 in all numbers that these bits are of; 0 if all bits are.
+#[inline(always)]
+fn zeros_of<B: Word>(any: B) -> u32 {
+    if any == B::ZERO { 0 } else { any.to_u64().trailing_zeros() }
+}
+
+/// What neighbours in other rows and planes leave over.
+struct Left<B> {
+    predictor: Predictor,
+    /// What the first differs from, if it is differences that are packed.
+    before: Option<B>,
+    /// Low bits that were 0 in all differences, and are left out of them.
+    zeros: u32,
+}
+
 struct Across<'a, B> {
+    predictor: Option<Predictor>,
     window: &'a Window<B>,
     left: &'a mut [B; CHUNK],
 }
 
 impl<B: Word> Task for Across<'_, B> {
-    type Output = Predictor;
+    type Output = Left<B>;
 
     #[inline(always)]
-    fn run(self) -> Predictor {
+    fn run(self) -> Left<B> {
         let n_values = self.window.chunk().len();
-        let predictor = self.window.best(window::width);
+        let predictor = self.predictor.unwrap_or_else(|| self.window.best(window::width));
         let (left, padding) = self.left[..n_values.next_multiple_of(BLOCK)].split_at_mut(n_values);
         self.window.across(predictor, 0, left);
+        let before = predictor.has_next().then(|| self.window.across_before(predictor));
+        let base = before.unwrap_or(B::ZERO);
+        let zeros = zeros_of(left.iter().fold(B::ZERO, |any, &code| any | code.minus(base)));
+        if zeros > 0 {
+            left.iter_mut().for_each(|code| *code = chunk::above(code.minus(base), zeros));
+        }
         // Differences to the one before are 0 there.
         padding.fill(if predictor.has_next() { left[n_values - 1] } else { B::ZERO });
-        predictor
+        let before = before.map(|before| if zeros > 0 { B::ZERO } else { before });
+        Left { predictor, before, zeros }
     }
 }
 
 struct Encode<'a, B> {
+    predictor: Option<Predictor>,
     window: &'a Window<B>,
     left: &'a mut [B; CHUNK],
     encoder: &'a Encoder,
@@ -189,18 +231,24 @@ struct Encode<'a, B> {
 }
 
 impl<B: Word> Task for Encode<'_, B> {
-    type Output = Option<(Predictor, usize)>;
+    type Output = Option<(u8, usize)>;
 
     #[inline(always)]
     fn run(self) -> Self::Output {
         let n_values = self.window.chunk().len();
-        let predictor = self.window.best(window::entropy);
+        let predictor = self.predictor.unwrap_or_else(|| self.window.best(window::entropy));
         let (left, padding) = self.left[..n_values.next_multiple_of(BLOCK)].split_at_mut(n_values);
         self.window.differences(predictor, 0, left);
         padding.fill(B::ZERO);
+        let zeros = zeros_of(left.iter().fold(B::ZERO, |any, &number| any | number));
+        if zeros > 0 {
+            left.iter_mut().for_each(|number| *number = chunk::above(*number, zeros));
+        }
         let left = &self.left[..n_values.next_multiple_of(BLOCK)];
-        let n_coded = chunk::write(left, self.encoder, self.counts.as_mut(), self.body)?;
-        Some((predictor, n_coded))
+        let (form, at) = put_zeros(zeros, self.body);
+        let body = &mut self.body[at..];
+        let n_coded = at + chunk::write(left, self.encoder, self.counts.as_mut(), body)?;
+        Some((form | predictor.bits(), n_coded))
     }
 }
 
@@ -265,10 +313,22 @@ impl<'a, T: Float> Reader<'a, T> {
             self.exceptions.hold(self.window.chunk_mut(), before);
             return Some(());
         }
-        let predictor = tag & !(EXCEPTIONS | FIXED);
-        let predictor = Predictor::of_bits(predictor, self.window.strides())?;
+        let predictor = Predictor::of_bits(tag & Predictor::BITS, self.window.strides())?;
         let window = &mut self.window;
-        let before = predictor.has_next().then(|| window.across_before(predictor, 0));
+        let mut before = predictor.has_next().then(|| window.across_before(predictor));
+        let rows_before = predictor.has_next_twice().then(|| window.rows_before(predictor));
+        let mut scaled = None;
+        let (mut src, mut len) = (src, len);
+        if tag & ZEROS > 0 {
+            let zeros = u32::from(*src[..len].first()?);
+            if !(1..T::Bits::BITS).contains(&zeros) {
+                return None;
+            }
+            (src, len) = (&src[1..], len - 1);
+            // Sums of scaled numbers are scaled sums.
+            scaled = Some((zeros, before.unwrap_or(T::Bits::ZERO)));
+            before = before.map(|_| T::Bits::ZERO);
+        }
         let n_coded = if tag & FIXED > 0 {
             widths::read(self.kernel, src, len, before, window.blocks_mut())?
         } else {
@@ -285,12 +345,36 @@ impl<'a, T: Float> Reader<'a, T> {
             }
             n_coded
         };
+        if let Some((zeros, base)) = scaled {
+            run(self.level, Rescale { zeros, base, window });
+        }
+        if let Some(before) = rows_before {
+            widths::add_up(self.kernel, window.blocks_mut(), before)?;
+        }
         run(self.level, Undo { predictor, window });
         let rest = &src[n_coded..len];
         if has_exceptions {
             self.exceptions.read(n_values, rest)
         } else {
             rest.is_empty().then_some(())
+        }
+    }
+}
+
+/// Puts back the low bits that were left out of differences to `base`, and that.
+struct Rescale<'a, B> {
+    zeros: u32,
+    base: B,
+    window: &'a mut Window<B>,
+}
+
+impl<B: Word> Task for Rescale<'_, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for code in self.window.blocks_mut() {
+            *code = (*code << self.zeros).plus(self.base);
         }
     }
 }
@@ -305,7 +389,7 @@ impl<B: Word> Task for Undo<'_, B> {
 
     #[inline(always)]
     fn run(self) {
-        self.window.undo_across(self.predictor);
+        self.window.undo_rows(self.predictor);
     }
 }
 

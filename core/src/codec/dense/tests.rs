@@ -2,6 +2,7 @@
 //! that can be done to a payload, whatever the shape, and stand any bytes.
 
 mod damage;
+mod prediction;
 
 use super::*;
 use crate::bound::Quantum;

@@ -4,7 +4,8 @@
 //! to the place before, of it the difference to the row before, and of that the difference to the
 //! plane before is what the Lorenzo predictor leaves over; here all three are taken on the array as
 //! one line, so that neither the lengths of rows nor where they begin must suit those of chunks.
-//! Any of the three may be left out. Arithmetic wraps.
+//! Any of the three may be left out. Where a curve is smooth within its rounding, the first two are
+//! taken twice. Arithmetic wraps.
 
 use crate::element::sealed::Word;
 use crate::kernel::{BLOCK, CHUNK};
@@ -34,20 +35,30 @@ impl Strides {
 
     /// How far before a value the first is that may predict it.
     fn reach(self) -> usize {
-        1 + usize::from(self.row) + usize::from(self.plane)
+        let [row, plane] = [self.row, self.plane].map(usize::from);
+        2 + (row + plane).max(if self.has_two_rows() { 2 * row } else { 0 })
+    }
+
+    /// Whether a window holds the row before the row before.
+    fn has_two_rows(self) -> bool {
+        2 * usize::from(self.row) <= MOST
     }
 }
 
 /// Which of the differences are taken: bits of [`NEXT`](Self::NEXT), [`ROW`](Self::ROW) and
-/// [`PLANE`](Self::PLANE).
+/// [`PLANE`](Self::PLANE), and [`TWICE`](Self::TWICE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Predictor(u8);
 
 impl Predictor {
-    const NEXT: u8 = 1;
-    const ROW: u8 = 2;
-    const PLANE: u8 = 4;
-    /// All, in the order in which a writer prefers them.
+    pub(super) const NEXT: u8 = 1;
+    pub(super) const ROW: u8 = 2;
+    pub(super) const PLANE: u8 = 4;
+    /// Those to the place and to the row before are taken twice, and none to a plane.
+    pub(super) const TWICE: u8 = 128;
+    /// All bits.
+    pub(super) const BITS: u8 = Self::NEXT | Self::ROW | Self::PLANE | Self::TWICE;
+    /// All that take none twice, in the order in which a writer prefers them.
     const ALL: [Self; 7] = [Self(1), Self(3), Self(7), Self(5), Self(0), Self(2), Self(4)];
 
     /// Its bits.
@@ -59,7 +70,15 @@ impl Predictor {
     pub(super) fn of_bits(bits: u8, strides: Strides) -> Option<Self> {
         let is_there = bits & Self::ROW == 0 || strides.row > 0;
         let is_there = is_there && (bits & Self::PLANE == 0 || strides.plane > 0);
-        (bits < 8 && is_there).then_some(Self(bits))
+        let once = bits & (Self::NEXT | Self::ROW | Self::PLANE);
+        let is_there = is_there
+            && match bits & !once {
+                0 => true,
+                Self::TWICE if once & Self::ROW > 0 => once < 4 && strides.has_two_rows(),
+                Self::TWICE => once == Self::NEXT,
+                _ => false,
+            };
+        is_there.then_some(Self(bits))
     }
 
     /// Whether the code before is among them.
@@ -67,11 +86,17 @@ impl Predictor {
         self.0 & Self::NEXT > 0
     }
 
+    /// Whether the difference to it is taken twice.
+    pub(super) const fn has_next_twice(self) -> bool {
+        self.0 & (Self::NEXT | Self::TWICE) == Self::NEXT | Self::TWICE
+    }
+
     /// How far before a value the codes in other rows and planes are that it is predicted from.
     fn others(self, strides: Strides) -> Others {
         let (row, plane) = (usize::from(strides.row), usize::from(strides.plane));
         match (self.0 & Self::ROW > 0, self.0 & Self::PLANE > 0) {
             (false, false) => Others::None,
+            (true, false) if self.0 & Self::TWICE > 0 => Others::Two(row),
             (true, false) => Others::One(row),
             (false, true) => Others::One(plane),
             (true, true) => Others::Three(row, plane),
@@ -85,6 +110,8 @@ enum Others {
     None,
     /// In a row or a plane before.
     One(usize),
+    /// In a row before, and as far before that.
+    Two(usize),
     /// In a row before, in a plane before, and in both.
     Three(usize, usize),
 }
@@ -150,12 +177,13 @@ impl<B: Word> Window<B> {
         self.codes[self.start - 1]
     }
 
-    /// The predictor that leaves the least over of a sample, one block in eight: of which what
+    /// The predictor that leaves the least over of a sample, one block in eleven: of which what
     /// `weigh` says of each block, together, is the least.
     #[inline(always)]
     pub(super) fn best(&self, weigh: impl Fn(&[B]) -> u64) -> Predictor {
         let mut costs = [u64::MAX; 8];
-        let step = BLOCK * (self.len / (16 * BLOCK)).clamp(1, 8);
+        // Not a power of two, as rows often are.
+        let step = BLOCK * (self.len / (11 * BLOCK)).clamp(1, 11);
         for across in (0..8).step_by(2).filter_map(|bits| Predictor::of_bits(bits, self.strides)) {
             let with_next = Predictor(across.0 | Predictor::NEXT);
             let mut cost = [0; 2];
@@ -178,11 +206,27 @@ impl<B: Word> Window<B> {
         }
         // The first of the least.
         let cost = |predictor: &Predictor| costs[usize::from(predictor.0)];
-        Predictor::ALL.into_iter().min_by_key(cost).unwrap_or(Predictor::ALL[0])
+        let best = Predictor::ALL.into_iter().min_by_key(cost).unwrap_or(Predictor::ALL[0]);
+        // So much is left over of rounding alone where differences are taken twice.
+        let n_blocks = self.len.div_ceil(step) as u64;
+        let [noise, more] = [2, 4].map(|number| n_blocks * weigh(&[B::from_u64(number); BLOCK]));
+        if cost(&best) <= noise {
+            return best;
+        }
+        let twice = best.0 & !Predictor::PLANE | Predictor::TWICE;
+        let Some(twice) = Predictor::of_bits(twice, self.strides) else { return best };
+        let mut cost_twice = 0;
+        for from in (0..self.len).step_by(step) {
+            let left = &mut [B::ZERO; BLOCK][..BLOCK.min(self.len - from)];
+            self.differences(twice, from, left);
+            cost_twice += weigh(left);
+        }
+        // An eighth of a bit less, at least: estimates are no more exact.
+        if cost_twice + (more - noise) / 8 < cost(&best) { twice } else { best }
     }
 
-    /// What neighbours in other rows and planes leave over of the chunk's codes from `from` on: all
-    /// of a predictor but the difference to the one before.
+    /// What is left over of the chunk's codes from `from` on before a predictor takes the last
+    /// difference to the place before, if it takes one.
     #[inline(always)]
     pub(super) fn across(&self, predictor: Predictor, from: usize, out: &mut [B]) {
         self.across_at(predictor, self.start + from, out);
@@ -190,6 +234,21 @@ impl<B: Word> Window<B> {
 
     #[inline(always)]
     fn across_at(&self, predictor: Predictor, at: usize, out: &mut [B]) {
+        self.rows_at(predictor, at, out);
+        if predictor.has_next_twice() {
+            for (i, block) in out.chunks_mut(BLOCK).enumerate() {
+                let before = &mut [B::ZERO; BLOCK][..block.len()];
+                self.rows_at(predictor, at + i * BLOCK - 1, before);
+                for (code, before) in block.iter_mut().zip(before) {
+                    *code = code.minus(*before);
+                }
+            }
+        }
+    }
+
+    /// What neighbours in other rows and planes leave over of codes from place `at` on.
+    #[inline(always)]
+    fn rows_at(&self, predictor: Predictor, at: usize, out: &mut [B]) {
         let len = out.len();
         let codes = &self.codes[at..at + len];
         match predictor.others(self.strides) {
@@ -198,6 +257,13 @@ impl<B: Word> Window<B> {
                 let other = &self.codes[at - distance..][..len];
                 for i in 0..len {
                     out[i] = codes[i].minus(other[i]);
+                }
+            }
+            Others::Two(row) => {
+                let one = &self.codes[at - row..][..len];
+                let two = &self.codes[at - 2 * row..][..len];
+                for i in 0..len {
+                    out[i] = codes[i].minus(one[i]).minus(one[i]).plus(two[i]);
                 }
             }
             Others::Three(row, plane) => {
@@ -244,28 +310,29 @@ impl<B: Word> Window<B> {
         }
     }
 
-    /// The same of the code before.
-    #[inline(always)]
-    pub(super) fn across_before(&self, predictor: Predictor, from: usize) -> B {
-        let at = self.start + from - 1;
-        match predictor.others(self.strides) {
-            Others::None => self.codes[at],
-            Others::One(distance) => self.codes[at].minus(self.codes[at - distance]),
-            Others::Three(row, plane) => {
-                let other = self.codes[at - row].plus(self.codes[at - plane]);
-                self.codes[at].plus(self.codes[at - row - plane]).minus(other)
-            }
-        }
+    /// What [`across`](Self::across) is of the code before the chunk.
+    pub(super) fn across_before(&self, predictor: Predictor) -> B {
+        let code = &mut [B::ZERO];
+        self.across_at(predictor, self.start - 1, code);
+        code[0]
     }
 
-    /// Inverse of [`across`](Self::across) on the whole chunk, in place.
+    /// What neighbours in other rows and planes leave over of it.
+    pub(super) fn rows_before(&self, predictor: Predictor) -> B {
+        let code = &mut [B::ZERO];
+        self.rows_at(predictor, self.start - 1, code);
+        code[0]
+    }
+
+    /// Adds what neighbours in other rows and planes predict to what they left over of the chunk,
+    /// in place.
     #[inline(always)]
-    pub(super) fn undo_across(&mut self, predictor: Predictor) {
+    pub(super) fn undo_rows(&mut self, predictor: Predictor) {
         let (start, end) = (self.start, self.start + self.len);
         // So many codes are sure not to be predicted from each other.
         let batch = match predictor.others(self.strides) {
             Others::None => return,
-            Others::One(distance) | Others::Three(distance, _) => distance,
+            Others::One(distance) | Others::Two(distance) | Others::Three(distance, _) => distance,
         };
         for at in (start..end).step_by(batch) {
             let (before, codes) = self.codes[..end].split_at_mut(at);
@@ -277,6 +344,13 @@ impl<B: Word> Window<B> {
                     let other = &before[at - distance..][..len];
                     for i in 0..len {
                         codes[i] = codes[i].plus(other[i]);
+                    }
+                }
+                Others::Two(row) => {
+                    let one = &before[at - row..][..len];
+                    let two = &before[at - 2 * row..][..len];
+                    for i in 0..len {
+                        codes[i] = codes[i].plus(one[i]).plus(one[i]).minus(two[i]);
                     }
                 }
                 Others::Three(row, plane) => {

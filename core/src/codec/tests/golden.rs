@@ -391,8 +391,8 @@ fn predicted_in_short() {
     let small: Vec<f32> = (0..40_i16)
         .map(|i| f32::from(i * i / 5 - 3 * (i % 3) + if i == 17 { 300 } else { 0 }))
         .collect();
-    let dense = "01000000 00000000 00080004 00050004 00170b58 f5777028 99a24b7b d96dedf8 8f101ad0
-         ffffff00 e85ffee2 6ffe0302 120000af 6e0b0000 248e0300 0c0b0303 04";
+    let dense = "81000000 00000000 00080004 00060004 00170758 2880f129 8f01194f ca189ff2 1890f110
+         b8af6eff ef5700c2 2400005f fb3f6100 00aec005 000c1e0b 03010202 03";
     let fz_nd = "21000000 00000000 002b1b00 14508003 01040041 00005020 80001410 60000606 78d9a302
          0a70a000 032038e0 00081048 40820492 6959a885 b1000000 00000000 00000000 00000000
          000000";
@@ -402,28 +402,26 @@ fn predicted_in_short() {
         .map(|i| (i % 9, i / 9, i % 3))
         .map(|(x, y, more)| f32::from(6 * x * x - 40 * x * y + more))
         .collect();
-    let dense = "03000000 00090000 00060007 00070007 001f00e0 39f3cb05 bebb87e3 388ee338 0ee2388e
-         e3388e83 388ee338 8ee3208e e3388ee3 3888e338 8ee3380e e2388ee3 388e8380 e3f8fe41
-         1f2ffabe effbd77c fe41dff7 7dff20fe 35dff77d 9f01";
-    let fz_nd = "23000000 00090000 002b0000 3860020e 56b80188 27b60cfc c4134f3c f1c4134f 3c01e813
-         4f3cf1c4 134f3cf1 04a04f3c f1c4134f 3cf1c413 803ef1c4 134f3cf1 c4134f00 fac4134f
-         3cf1c413 4f3c01e8 134f3cf1 c4134f3c f10400";
+    let dense = "83000000 00090000 00020003 00030002 001f03e0 c9a62f9b beec3053 57445d11 557a2008
+         82200882 20088200 00af7700 f85f0000 00000604";
+    let fz_nd = "a3000000 00090000 002f0300 70000624 e0010c48 c00318c8 9da92e10 810e5c20 021db880
+         a2070b00 00000000 00000000 00000000 000000";
     check(both(&[7, 9], &rows), [dense, fz_nd]);
 
     let wide: Vec<f64> = (0..32_i32)
         .map(f64::from)
         .map(|i| i * i * i * i * 1_234_567.0 + i % 7.0 * 99_991.0)
         .collect();
-    let dense = "01000000 00000000 00000000 00020002 00040005 00930000 0000f4e8 a2002020 064700bd
-         fd930908 ce22ce40 975f940d c24987c5 b0a5da28 8a70eebb 7cf48329 ab258859 443ffd57
-         09ab0aec 31085c87 6de81fbf 3d9d54db 5d544df0 d0e73e49 f046975b 09b0b0b2 8a3c2415
-         92063a67 7fc8e6ea a3f4c27e 8bbbdd71 744d2330 ecb0edf2 b1b65327 985fa0c4 7d022acf
-         f2d5acb6 3ee784f3 4f4323b7 1ac6a5ba 31940000 00008ee3 54008d85 131f00";
-    let fz_nd = "21000000 00000000 00000000 009f0000 0000001e 5d140000 400c8e00 80b77f32 01009c45
-         9c01e0f2 8bb20180 930e8b01 b4541b45 01e0dc77 f9007e30 65b50010 b3887e80 ff2a6155
-         00d86310 38e0b00d fd23787b 3aa916b8 8baa090e a0cf7d92 08dee872 2b056061 65158387
-         a442d201 74cefe10 d15c7d94 9e80fd16 775b388e ae693460 d861db1d 3ed676ea 1030bf40
-         89894f40 e559e5ab 596dfde2 9c70fea9 81466e35 ecb85437 8682";
+    let dense = "81000000 00000000 00000000 00020002 00040004 00870000 00801e5d 148062bb 07815ee6
+         ad83022e 18884e92 468e4213 3996bd02 e59f4319 75ab0e42 a9b8a235 acc7de45 73d8c272
+         feea4ebc 4dff6174 56157f53 432de244 d4460e01 3462e2d9 577f5ecf 3f9e82e1 ebbe2d62
+         51e1e309 9b05dec3 882ba248 45530eea c57c22a8 0aa8de82 13d521cc d5036f3c 7c3402bf
+         c6665e0c e09a0000 001c8ee3 34008dc6 8913";
+    let fz_nd = "a1000000 00000000 00000000 008f0000 0000e0d1 450100b1 dd830078 99b70e40 c0050301
+         4e92460e 109ac8b1 40af40f9 078632ea 56e02094 8a03d11a d6237817 cd614158 ce5f0d4e
+         bc4d7f08 a3b3aac4 dfd4502b c489a88d e1104023 0ef1ecab 7f783dff 7844307c dd272d62
+         5161194f d82c8cf7 30e26a44 918aa6e3 a05ecc1f 11540514 790b4e54 2984b97a 506f3c7c
+         b412f835 36971703 b8c6";
     check(both(&[], &wide), [dense, fz_nd]);
 
     let exceptions: Vec<f32> = (0..100_u16)
@@ -477,8 +475,8 @@ fn predicted_at_length() {
     let (short, long) = (of(1.0).map(|x| x as f32), of(1000.0));
     let (short, long) = (short.collect::<Vec<_>>(), long.collect::<Vec<_>>());
     for (id, expected) in [
-        (CodecId::Dense, [(18_116, 0x897a_06bd_93fb_b21d), (38_296, 0x0470_ab96_310f_7a63)]),
-        (CodecId::FzNd, [(18_304, 0xf92a_730e_d2e1_0786), (38_817, 0xb868_b1db_bd2e_5d5a)]),
+        (CodecId::Dense, [(18_632, 0x4803_eb4d_c74b_712f), (31_369, 0x7d76_1070_98fc_221c)]),
+        (CodecId::FzNd, [(18_181, 0x9cd7_5812_12ff_450f), (32_160, 0xc7f8_9e8b_4523_4229)]),
     ] {
         let found = [predicted(id, &shape, &short), predicted(id, &shape, &long)];
         assert_eq!(found.map(|bytes| (bytes.len(), digest(&bytes))), expected);
