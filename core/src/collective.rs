@@ -42,11 +42,15 @@ use crate::schedule::{Collective, Schedule, default_for};
 use crate::select::automatic::{self, Bits, Known};
 use crate::select::{self, Network};
 use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
+use core::time::Duration;
 use table::{borrowed, each_collective, starts};
 
 /// Of so many own values on the strides of an array are looked for whose shape is not told: below,
 /// that takes longer than it saves.
 const FINDS_FROM: usize = 1 << 18;
+/// An automatic plan looks for them where the link would take so long for own values as they are: a
+/// few per cent of what they take when compressed.
+const FINDS_WITHIN: Duration = Duration::from_millis(8);
 
 /// One rank's end of a group that makes collective calls together.
 ///
@@ -377,6 +381,13 @@ impl<X: Transport> Communicator<X> {
         let codec = terms.plan.codec;
         let finds = codec.takes_shape() && terms.plan.strides == [0; 2] && own.len() >= FINDS_FROM;
         codec.instance(&if finds { T::with_shape_of(own, params) } else { params })
+    }
+
+    /// Whether an automatic plan's look may take the time to find strides in these values.
+    fn has_time_to_find<T: Element>(&self, own: &[T]) -> bool {
+        let bits = 8.0 * size_of_val(own) as f64;
+        let is_slow = |rate: f64| bits >= rate * FINDS_WITHIN.as_secs_f64();
+        own.len() >= FINDS_FROM && self.network().link_rate.is_some_and(is_slow)
     }
 
     /// Whether all ranks share a node, which all of them know.

@@ -324,7 +324,8 @@ impl<X: Transport> Communicator<X> {
         let budget = resolve(&terms, extent)?;
         send.cursor = Cursor::default();
         send.quantum = budget.quantum;
-        send.codec = self.codec(&terms, budget.quantum, &[]);
+        let own = send.rows.together(&(0..count)).map_or(&[][..], |run| &send.data[run]);
+        send.codec = self.codec(&terms, budget.quantum, own);
         let segment = max_segment(send.codec.as_dyn(), self.transport.frame_capacity(), 1)?;
         send.segment = if segment > CHUNK { segment / CHUNK * CHUNK } else { segment };
         Ok(budget)

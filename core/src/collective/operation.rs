@@ -142,6 +142,8 @@ pub(crate) struct Underway<'s, F, T: Element> {
     pub(super) before: Report,
     /// The automatic plan, while ranks look at samples before they choose.
     open: Option<Plan>,
+    /// Of an automatic plan: told with it, or found in a look.
+    strides: [u32; 2],
 }
 
 /// What the engine runs.
@@ -191,7 +193,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
 
     /// Starts a call on arrays that follow each other in the buffers and end there, of which each
     /// has been checked and could be a call of these terms, within these budgets. Several share
-    /// frames.
+    /// frames; one alone has these values of the rank's own.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -201,11 +203,12 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         terms: Terms<'s>,
         ends: &'s [usize],
         budgets: &[Budget],
+        own: &[T],
     ) -> Result<Self, Error> {
         comm.use_lanes()?;
         if let [budget] = budgets {
             let mut call = Self::new(comm, terms);
-            call.start_call(comm, budget, &[])?;
+            call.start_call(comm, budget, own)?;
             // Whoever makes such a call has rounded its arrays.
             call.pass = None;
             return Ok(call);
@@ -237,6 +240,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             pass: None,
             before: Report::default(),
             open: None,
+            strides: [0; 2],
         }
     }
 
@@ -267,7 +271,10 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             extent = survey::conclude(seen, false).flatten();
         }
         if self.open.is_some() {
-            bits.copy_from_slice(&survey::weigh(&terms, own, extent));
+            let finds = comm.has_time_to_find(own).then_some(comm.config.level);
+            let (weights, strides) = survey::weigh(&terms, own, extent, finds);
+            bits.copy_from_slice(&weights);
+            self.strides = strides;
         }
         let (measure, asked) = ask(&terms, sampled);
         let look = terms.of_look(self.n_looked());
@@ -429,6 +436,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         }
         if let Some(plan) = self.open.take() {
             self.terms = comm.terms_given(request, &plan, survey::bits(&terms, extent, bits))?;
+            self.terms.plan.strides = self.strides;
         }
         let own = request.own_values(comm.size(), comm.rank());
         self.start_call(comm, &resolve(&self.terms, extent)?, own)?;

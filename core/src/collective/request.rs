@@ -106,7 +106,7 @@ impl<'b, 's, T: Element> Request<'b, 's, T> {
     }
 
     /// The values that this rank contributes.
-    pub(super) fn own_values(&self, size: usize, rank: Rank) -> &[T] {
+    pub(crate) fn own_values(&self, size: usize, rank: Rank) -> &[T] {
         let (portion, own) = (self.call(size).input(rank), self.buffers.all_own());
         let range = match self.buffers.window() {
             Window::Whole => self.shares.within_whole(portion, size, rank),

@@ -17,6 +17,7 @@
 use super::terms::Terms;
 use crate::bound::{Extent, Quantum};
 use crate::budget::resolve;
+use crate::codec::CodecParams;
 use crate::element::{Element, Float};
 use crate::kernel::{Kernel, Level, sample};
 use crate::select::automatic::{Bits, N_LOSSY};
@@ -50,20 +51,25 @@ pub(crate) fn conclude(all: [f64; N_VALUES], sampled: bool) -> Option<Option<Ext
     (agreed || !sampled).then(|| (whole.min <= whole.max).then_some(whole))
 }
 
-/// What one rank says of the bits of its values, of which it knows this extent.
+/// What one rank says of the bits of its values, of which it knows this extent; and how far apart
+/// their rows and planes are, which are looked for if nobody told and it `finds` them.
 pub(super) fn weigh<T: Element>(
     terms: &Terms<'_>,
     values: &[T],
     extent: Option<Extent>,
-) -> [f64; N_LOSSY] {
+    finds: Option<Level>,
+) -> ([f64; N_LOSSY], [u32; 2]) {
+    let mut strides = terms.plan.strides;
     let quantum = resolve(terms, extent).map_or(Quantum::LOSSLESS, |budget| budget.quantum);
     if quantum.is_lossless() {
-        return [NOTHING; N_LOSSY];
+        return ([NOTHING; N_LOSSY], strides);
     }
-    let estimate = T::estimate(values, terms.plan.strides, quantum.step());
-    estimate.map_or([NOTHING; N_LOSSY], |estimate| {
-        Bits::of(&estimate).0.map(|bits| bits + libm::log2(quantum.step()))
-    })
+    if let Some(level) = finds.filter(|_| strides == [0; 2]) {
+        strides = T::with_shape_of(values, CodecParams::new(quantum).at(level)).strides;
+    }
+    let bits = T::estimate(values, strides, quantum.step()).map(|estimate| Bits::of(&estimate).0);
+    let bits = bits.map(|all| all.map(|bits| bits + libm::log2(quantum.step())));
+    (bits.unwrap_or([NOTHING; N_LOSSY]), strides)
 }
 
 /// What all ranks say together of data of this extent; `None` if that is nothing.

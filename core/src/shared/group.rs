@@ -297,7 +297,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 let request = Request::new(Collective::AllReduce, data.len()).op(op).in_place(data);
                 let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
                 let on = comm.as_mut().ok_or(Error::Poisoned)?;
-                let call = Underway::start_group(on, terms[at], ends, &budgets[arrays])?;
+                let (terms, budgets) = (terms[at], &budgets[arrays]);
+                let own = request.own_values(on.size(), on.rank());
+                let call = Underway::start_group(on, terms, ends, budgets, own)?;
                 seat.is_taken.set(true);
                 self.advance();
                 running.push(Running { at, seat, comm, call, request, error: None });
