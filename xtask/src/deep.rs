@@ -1,7 +1,7 @@
 //! `cargo xtask deep`: what finds more than [`test`](crate::test) and takes longer.
 
 use crate::steps::Steps;
-use crate::{bare_metal, fabrics, fuzz, loom, machine, packages, sanitize, soak};
+use crate::{bare_metal, fabrics, fuzz, loom, machine, packages, sanitize, soak, test};
 use std::thread;
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
@@ -12,6 +12,7 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let here = machine::available();
     fabrics::skip_what_is_missing(steps, here);
     soak::deeply(steps)?;
+    test::run_long(steps, here)?;
     // Ranks of processes wait for each other most of the time. What computes fills that.
     let mut aside = steps.aside();
     let beside = &mut aside;

@@ -4,9 +4,25 @@
 use crate::machine::Available;
 use crate::steps::Steps;
 use crate::{fabrics, machine, packages};
+use anyhow::ensure;
 use std::io::{self, Write};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
+
+/// Tests of foldwire-tests that take longest, and fail seldom without others: `deep` runs them.
+const LONG: [&str; 3] = [
+    "a_call_takes_no_more_stack_than_is_said",
+    "arrays_longer_than_caches_give_the_right_result",
+    "every_pair_of_choices_gives_the_bits_of_threads_on_any_network",
+];
+
+/// The step of `cargo xtask deep`: what takes too long for [`run`].
+pub(crate) fn run_long(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
+    let mut tests = fabrics::cargo_on_workspace(steps, here, "test --test all");
+    let tests = steps.run("long tests", tests.arg("--").args(LONG))?;
+    ensure!(tests.passed == LONG.len(), "{} of {} tests were run", tests.passed, LONG.len());
+    Ok(())
+}
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let missing = packages::install(steps)?;
@@ -19,7 +35,10 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     steps.run("compiling", &mut fabrics::cargo_on_workspace(steps, here, "test --no-run"))?;
     let words = "test --no-fail-fast --lib --bins --tests --examples";
     let mut tests = fabrics::cargo_on_workspace(steps, here, words);
-    tests.args(["--", "--skip", fabrics::SUITES]);
+    tests.arg("--");
+    for skipped in LONG.iter().chain([&fabrics::SUITES]) {
+        tests.args(["--skip", skipped]);
+    }
     // Thousands of short-lived groups of ranks: their frames need not come from the system anew.
     tests.env("MALLOC_MMAP_THRESHOLD_", "1000000000").env("MALLOC_TRIM_THRESHOLD_", "1000000000");
     // Ranks of processes wait for each other most of the time. They and the rest run beside, once
