@@ -12,7 +12,7 @@
 pub(crate) mod at_level;
 pub(crate) mod chunk;
 mod generic;
-mod prefetch;
+pub(crate) mod prefetch;
 pub mod sample;
 mod scalar;
 pub(crate) mod stores;

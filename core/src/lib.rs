@@ -31,7 +31,7 @@
 //! |---|---|---|
 //! | stack of a call, blocking or polled, or of a shrink; release build | 56 KiB | 88 KiB |
 //! | the same without optimisation | 192 KiB | 256 KiB |
-//! | stack of a call by `dense` or `fz-nd` ([`CodecId`](codec::CodecId)); release build | 336 KiB | 624 KiB |
+//! | stack of a call by `dense` or `fz-nd` ([`CodecId`](codec::CodecId)); release build | 384 KiB | 720 KiB |
 //! | [`Operation`] | 4 KiB | 4 KiB |
 //! | [`Communicator`], without its transport | 4 KiB | 4 KiB |
 //! | [`Shrink`], its communicator included, without the transport | 8 KiB | 8 KiB |

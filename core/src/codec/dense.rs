@@ -12,7 +12,7 @@
 //!
 //! Everything is said in the payload, so ranks need not agree on predictors. Chunks depend on those
 //! before them: one thread reads and writes them in order, and reductions go by codes, not by
-//! what is left over. Cost: a window of 16,384 codes for each payload that is read or written, on
+//! what is left over. Cost: a window of 20,480 codes for each payload that is read or written, on
 //! the stack.
 
 mod chunk;
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::element::Float;
 use crate::kernel::at_level::{Task, run};
-use crate::kernel::{CHUNK, Lattice, Level, Scale};
+use crate::kernel::{CHUNK, Lattice, Level, Scale, prefetch};
 use crate::op::{LatticeOp, Op};
 use codes::{Exceptions, dequantise, quantise};
 pub(crate) use find::find;
@@ -118,6 +118,9 @@ impl<T: Float> Dense<T> {
         let fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
             let values = &src[index * CHUNK..][..codes.len()];
             run(self.level, Quantise { values, lattice, codes, exceptions });
+            // The next ones come while these are predicted and packed.
+            let next = src[index * CHUNK + codes.len()..].chunks(CHUNK).next();
+            prefetch::values(next.unwrap_or_default());
             Ok(())
         };
         self.write(1, src.len(), dst, pace, fill, |_, _, _| ())
@@ -140,9 +143,10 @@ impl<T: Float> Dense<T> {
         let values = core::cell::RefCell::new(&mut values);
         let lattice = &self.fz.lattice;
         let fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
-            reader.read()?;
             let values = values.borrow();
             let values = &values.local()[index * CHUNK..][..codes.len()];
+            prefetch::values(values);
+            reader.read()?;
             run(self.level, Quantise { values, lattice, codes, exceptions });
             self.join(op, &reader, codes, exceptions);
             Ok(())
@@ -342,6 +346,7 @@ impl<T: Float> Codec<T> for Dense<T> {
         let scale = Scale::new(stream.step, divisor, self.fz.lattice.weight);
         let mut reader = self.reader(stream);
         for values in dst.chunks_mut(CHUNK) {
+            prefetch::values(values);
             self.next(&mut reader, &scale, values)?;
             pace.passed(values.len());
         }

@@ -11,6 +11,12 @@ use super::BLOCK;
 /// Blocks from the one that is worked on to the one to ask for: 3 KiB of `f32`, some 150 ns.
 pub(super) const AHEAD: usize = 24;
 
+/// Asks for these values, to read them or to overwrite them.
+#[inline]
+pub(crate) fn values<T>(values: &[T]) {
+    values.chunks(BLOCK).for_each(|block| self::block(block.as_ptr()));
+}
+
 /// Asks for the block of values at `at`, to read it or to overwrite it, wherever that is: a
 /// prefetch cannot fault.
 ///

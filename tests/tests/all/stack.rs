@@ -227,8 +227,8 @@ fn a_call_takes_no_more_stack_than_is_said() {
         ("f64", 88),
         ("f16", 56),
         ("bf16", 56),
-        ("dense-f32", 336),
-        ("dense-f64", 624),
+        ("dense-f32", 384),
+        ("dense-f64", 720),
     ]
     .map(|(element, kib)| (element, kib * 1024))
     {

@@ -103,38 +103,54 @@ fn class_of<B: Word>(block: &[B]) -> u8 {
 pub(super) fn put_classes(classes: &[u8], dst: &mut [u8], at: usize) -> Option<usize> {
     let mut writer = BitWriter::new(dst, at);
     let mut before = 1;
-    for &class in classes {
-        if class > MAX_CLASS {
-            return None;
+    if classes.iter().any(|class| *class > MAX_CLASS) {
+        return None;
+    }
+    // As many as are sure to fit a word, without branches that none could foresee.
+    for some in classes.chunks(7) {
+        let (mut bits, mut n_bits) = (0, 0);
+        for &class in some {
+            let (code, n_code) = match class.wrapping_sub(before) {
+                0 => (0, 1),
+                1 => (0b001, 3),
+                u8::MAX => (0b101, 3),
+                _ => (0b11 | u64::from(class) << 2, 8),
+            };
+            bits |= code << n_bits;
+            n_bits += n_code;
+            before = class;
         }
-        match class.wrapping_sub(before) {
-            0 => writer.put(0, 1)?,
-            1 => writer.put(0b001, 3)?,
-            u8::MAX => writer.put(0b101, 3)?,
-            _ => writer.put(0b11 | u64::from(class) << 2, 8)?,
-        }
-        before = class;
+        writer.put(bits, n_bits)?;
     }
     Some(writer.end())
 }
 
+/// What the first bits of a class say: whether it is told by the one before, the step from there,
+/// and how many bits it takes.
+const STEPS: [(bool, u8, u32); 8] = {
+    let [same, other] = [(true, 0, 1), (false, 0, 8)];
+    let [up, down] = [(true, 1, 3), (true, u8::MAX, 3)];
+    [same, up, same, other, same, down, same, other]
+};
+
 /// Inverse of [`put_classes`], of classes of which none is above `most`.
 pub(super) fn take_classes(classes: &mut [u8], most: u32, src: &[u8], at: usize) -> Option<usize> {
-    let (mut bit, mut before) = (8 * at, 1_u8);
-    for class in classes {
-        let bits = bits_at(src, bit)?;
-        let n_bits;
-        (before, n_bits) = match bits & 7 {
-            0b001 => (before.checked_add(1)?, 3),
-            0b101 => (before.checked_sub(1)?, 3),
-            0b011 | 0b111 => ((bits >> 2 & 63) as u8, 8),
-            _ => (before, 1),
-        };
-        if u32::from(before) > most || before > MAX_CLASS {
-            return None;
+    let (mut bit, mut before, mut largest) = (8 * at, 1_u8, 0);
+    for some in classes.chunks_mut(7) {
+        let mut bits = bits_at(src, bit)?;
+        for class in some {
+            let (keeps, step, n_bits) = STEPS[(bits & 7) as usize];
+            // Of 0 a step down is larger than any.
+            let next = if keeps { before } else { (bits >> 2 & 63) as u8 };
+            before = next.wrapping_add(step);
+            largest = largest.max(before);
+            *class = before;
+            bits >>= n_bits;
+            bit += n_bits as usize;
         }
-        *class = before;
-        bit += n_bits;
+    }
+    if u32::from(largest) > most || largest > MAX_CLASS {
+        return None;
     }
     (bit % 8 == 0 || bits_at(src, bit)? & ((1 << (8 - bit % 8)) - 1) == 0)
         .then_some(bit.div_ceil(8))

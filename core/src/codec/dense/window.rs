@@ -10,10 +10,11 @@
 use crate::element::sealed::Word;
 use crate::kernel::{BLOCK, CHUNK};
 
-/// Codes of a window.
-const WINDOW: usize = 4 * CHUNK;
+/// Codes of a window: a chunk more than are read together at most, so that they are moved to its
+/// front for every other chunk at most.
+const WINDOW: usize = 5 * CHUNK;
 /// How far before a value those may be that predict it, but for the one before each.
-pub(super) const MOST: usize = WINDOW - CHUNK - 2;
+pub(super) const MOST: usize = 3 * CHUNK - 2;
 
 /// How far before a value its neighbours are: the one in the row before, and the one in the plane
 /// before; 0 if there is none.
