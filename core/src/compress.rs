@@ -161,6 +161,29 @@ pub fn compress_with<T: Float>(values: &[T], quantum: Quantum) -> Vec<u8> {
     bytes
 }
 
+/// The most bytes that `n_values` values of `T` can be compressed to, whatever they are; `None` if
+/// that is more than memory can hold.
+///
+/// # Examples
+/// ```
+/// use foldwire::{Bound, compress, compress::max_compressed_len};
+///
+/// let bytes = compress(&[f32::NAN; 1000], Bound::Absolute(1.0))?;
+/// assert!(max_compressed_len::<f32>(1000).is_some_and(|most| bytes.len() <= most));
+/// # Ok::<(), foldwire::bound::BoundError>(())
+/// ```
+#[must_use]
+pub fn max_compressed_len<T: Float>(n_values: usize) -> Option<usize> {
+    let codec = FzLight::<T>::new(Quantum::LOSSLESS, 1);
+    let segment = |n_values| codec.max_encoded_len(n_values)?.checked_add(LENGTH_BYTES);
+    let whole = segment(SEGMENT)?.checked_mul(n_values / SEGMENT)?;
+    let rest = match n_values % SEGMENT {
+        0 => 0,
+        rest => segment(rest)?,
+    };
+    HEAD_BYTES.checked_add(whole)?.checked_add(rest)
+}
+
 /// The values that [`compress`] made these bytes of, within its bound.
 ///
 /// Memory is taken only for as many values as the bytes describe: at most 4096 for each 4 bytes.
@@ -248,5 +271,23 @@ impl<'a> Iterator for Payloads<'a> {
         };
         self.ended = !matches!(item, Some(Ok(_)));
         item
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_compressed_takes_no_more_than_the_most() {
+        // Values of any bits.
+        let bits = |i: usize| (i as u32).wrapping_mul(2_654_435_761);
+        for n_values in [0, 1, 31, 4097, SEGMENT, SEGMENT + 1] {
+            let most = max_compressed_len::<f32>(n_values).unwrap();
+            let values: Vec<f32> = (0..n_values).map(|i| f32::from_bits(bits(i))).collect();
+            let n_bytes = compress(&values, Bound::Absolute(1e-3)).unwrap().len();
+            assert!(n_bytes <= most && most <= 2 * n_bytes + 4096, "{n_values}: {n_bytes}");
+        }
+        assert_eq!(max_compressed_len::<f64>(usize::MAX), None);
     }
 }
