@@ -1,0 +1,423 @@
+//! A collective as the caller gave it: checked once, started now or when its group ends.
+//!
+//! One struct for all of them. What a rank's buffers hold is one table ([`Call::new`]), and so is
+//! which method of core's it becomes ([`Call::start`]).
+
+use std::ffi::c_void;
+use std::mem;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use foldwire::op::OpCode;
+use foldwire::{Bound, DType, Element, Error, Op, Pending, Plan, Rank, Report, SharedCommunicator};
+
+use super::memory::{Source, Values, bytes};
+use crate::border::Fault;
+use crate::ffi::types::{FW_NO_BOUND, FW_UNSUPPORTED, fwDataType, fwPlan, fwRedOp};
+use crate::plan;
+use crate::wire::Wire;
+
+/// A rank of a communicator.
+pub(crate) type Comm = SharedCommunicator<'static, Wire>;
+
+/// Which collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    AllReduce,
+    ReduceScatter,
+    AllGather,
+    Broadcast,
+    Reduce,
+    Gather,
+    Scatter,
+    AllToAll,
+    Scan,
+    ExclusiveScan,
+    Barrier,
+}
+
+impl Kind {
+    /// Whether the caller's count is that of one rank's share.
+    const fn has_shares(self) -> bool {
+        use Kind::{AllGather, AllToAll, Gather, ReduceScatter, Scatter};
+        matches!(self, ReduceScatter | AllGather | Gather | Scatter | AllToAll)
+    }
+}
+
+/// How long arrays are, in values.
+#[derive(Clone, Debug)]
+pub(crate) enum Counts {
+    /// As the caller's count says: the array of a reduction, or one rank's share.
+    Same(usize),
+    /// Of each rank's share.
+    Given(Rc<[usize]>),
+    /// Of what goes to each rank, and of what comes from it.
+    Exchanged(Rc<[usize]>, Rc<[usize]>),
+}
+
+impl Counts {
+    /// What `rank` has of what all have.
+    fn shares(&self, kind: Kind, rank: usize, size: usize) -> Result<Shares, Fault> {
+        let overflow = || Fault::argument("the counts add up to more than memory can hold");
+        let add = |counts: &[usize]| {
+            counts.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)).ok_or_else(overflow)
+        };
+        match self {
+            Self::Same(own) => {
+                let n_shares = if kind.has_shares() { size } else { 1 };
+                let whole = own.checked_mul(n_shares).ok_or_else(overflow)?;
+                let before = if kind.has_shares() { own * rank } else { 0 };
+                Ok(Shares { own: *own, before, whole, back: whole })
+            }
+            Self::Given(counts) => {
+                let (before, whole) = (add(&counts[..rank])?, add(counts)?);
+                Ok(Shares { own: counts[rank], before, whole, back: whole })
+            }
+            Self::Exchanged(send, recv) => {
+                Ok(Shares { own: 0, before: 0, whole: add(send)?, back: add(recv)? })
+            }
+        }
+    }
+}
+
+/// Numbers of values.
+struct Shares {
+    own: usize,
+    /// Of the ranks before.
+    before: usize,
+    whole: usize,
+    /// Of an all-to-all: what comes.
+    back: usize,
+}
+
+/// How the buffers of a call lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Apart,
+    /// The shorter one is its part of the longer one, or they are the same.
+    InPlace,
+}
+
+/// A collective whose arguments were checked, and whose arrays are there as long as it is, and as
+/// what is started of it is.
+#[derive(Debug)]
+pub(crate) struct Call {
+    kind: Kind,
+    counts: Counts,
+    dtype: DType,
+    op: OpCode,
+    root: usize,
+    is_root: bool,
+    said: fwPlan,
+    plan: Plan,
+    send: (*const c_void, usize),
+    recv: (*const c_void, usize),
+    place: Place,
+}
+
+/// The type with this code.
+pub(crate) fn dtype(code: fwDataType) -> Result<DType, Fault> {
+    let dtype = u8::try_from(code).ok().and_then(DType::from_code);
+    dtype.ok_or_else(|| Fault::argument(format!("{code} is no type of values")))
+}
+
+/// The operation with this code.
+pub(crate) fn op(code: fwRedOp) -> Result<OpCode, Fault> {
+    let op = u8::try_from(code).ok().and_then(OpCode::from_code);
+    op.filter(|op| !matches!(op, OpCode::None | OpCode::User))
+        .ok_or_else(|| Fault::argument(format!("{code} is no operation")))
+}
+
+/// Expands `$body` for the type `$T` that a code stands for.
+macro_rules! with_type {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        with_type!($dtype, $T => $body; F32 f32, F64 f64, F16 foldwire::f16, Bf16 foldwire::bf16,
+            I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64)
+    };
+    ($dtype:expr, $T:ident => $body:expr; $($name:ident $type:ty),*) => {
+        match $dtype {
+            $(foldwire::DType::$name => {
+                type $T = $type;
+                $body
+            })*
+            other => Err($crate::border::Fault::new(
+                $crate::ffi::types::FW_UNSUPPORTED,
+                format!("there are no calls on {other}"),
+            )),
+        }
+    };
+}
+pub(crate) use with_type;
+
+impl Call {
+    /// A call of the rank `rank` of `size`.
+    ///
+    /// # Errors
+    /// A fault if a buffer or the root cannot be.
+    ///
+    /// # Safety
+    /// Unless an error comes of it, both buffers must be there until the call is over, as long as
+    /// foldwire.h says, and nobody else may use what is written to, or write the other, meanwhile.
+    #[allow(clippy::too_many_arguments, reason = "a collective has that many")]
+    pub(crate) unsafe fn new(
+        kind: Kind,
+        counts: Counts,
+        send: *const c_void,
+        recv: *mut c_void,
+        dtype: DType,
+        op: OpCode,
+        root: i32,
+        said: fwPlan,
+        (rank, size): (usize, usize),
+    ) -> Result<Self, Fault> {
+        let Shares { own, before, whole, back } = counts.shares(kind, rank, size)?;
+        let root = usize::try_from(root).ok().filter(|&root| root < size).ok_or_else(|| {
+            Fault::argument(format!("root {root} does not exist; there are {size} ranks"))
+        })?;
+        let is_root = rank == root;
+        let at_root = |n: usize| if is_root { n } else { 0 };
+        // Values sent, values received, and of what is in place: where in the longer one.
+        let (n_send, n_recv, offset) = match kind {
+            Kind::AllReduce | Kind::Scan => (own, own, 0),
+            Kind::ExclusiveScan => (own, if rank == 0 && recv.is_null() { 0 } else { own }, 0),
+            Kind::Broadcast => (at_root(own), own, 0),
+            Kind::Reduce => (own, at_root(own), 0),
+            Kind::ReduceScatter => (whole, own, before),
+            Kind::AllGather => (own, whole, before),
+            Kind::Gather => (own, at_root(whole), before),
+            Kind::Scatter => (at_root(whole), own, before),
+            Kind::AllToAll => (whole, back, 0),
+            Kind::Barrier => (0, 0, 0),
+        };
+        let each = dtype.n_bytes();
+        let sent = bytes(send, n_send, each)?;
+        let received = bytes(recv, n_recv, each)?;
+        for (start, n) in [(sent.start, n_send), (received.start, n_recv)] {
+            if n > 0 && start % each != 0 {
+                return Err(Fault::argument(format!("an array of {dtype} is not aligned")));
+            }
+        }
+        let shifted = |long: usize, short: usize| {
+            let offset = offset.checked_mul(each);
+            offset.and_then(|offset| long.checked_add(offset)) == Some(short)
+        };
+        let is_in_place = match n_send.cmp(&n_recv) {
+            std::cmp::Ordering::Less => shifted(received.start, sent.start),
+            std::cmp::Ordering::Equal => sent.start == received.start,
+            std::cmp::Ordering::Greater => shifted(sent.start, received.start),
+        };
+        let overlap = sent.start < received.end && received.start < sent.end;
+        let place = match (overlap, is_in_place && !matches!(counts, Counts::Exchanged(..))) {
+            (false, _) => Place::Apart,
+            (true, true) => Place::InPlace,
+            (true, false) => {
+                let message = "the arrays to send and to receive overlap, and not as foldwire.h \
+                               has calls in place";
+                return Err(Fault::argument(message));
+            }
+        };
+        let plan = plan::to_core(&said)?;
+        let (send, recv) = ((send, n_send), (recv.cast_const(), n_recv));
+        Ok(Self { kind, counts, dtype, op, root, is_root, said, plan, send, recv, place })
+    }
+
+    /// Starts it, on a communicator as it was made for.
+    pub(crate) fn start(&self, comm: &Comm) -> Result<Box<dyn Running>, Fault> {
+        with_type!(self.dtype, T => self.start_typed::<T>(comm))
+    }
+
+    fn start_typed<T: Element>(&self, comm: &Comm) -> Result<Box<dyn Running>, Fault> {
+        let Self { kind, is_root, send, recv, place, .. } = *self;
+        let (op, plan, root) = (operation::<T>(self.op)?, &self.plan, Rank::new(self.root));
+        let (count, [given, other]) = match &self.counts {
+            Counts::Same(count) => (*count, [None, None]),
+            Counts::Given(counts) => (0, [Some(Rc::clone(counts)), None]),
+            Counts::Exchanged(to, from) => (0, [Some(Rc::clone(to)), Some(Rc::clone(from))]),
+        };
+        let lent = |counts: &Option<Rc<[usize]>>| {
+            // SAFETY: the call that is made of them is dropped before the counts beside it.
+            counts.as_deref().map(|counts| unsafe { outlive(counts) })
+        };
+        let (shares, from) = (lent(&given), lent(&other));
+        // Of arrays that overlap only one is lent: the longer one, or else what is sent is copied
+        // before what is received is lent.
+        // SAFETY: by the promise of `new`.
+        let lend = |(start, n): (*const c_void, usize)| unsafe { Values::<T>::lend(start, n) };
+        let pending = match (kind, place) {
+            (Kind::Barrier, _) => {
+                return Ok(Box::new(Started::<f32, [f32; 0]> {
+                    pending: comm.start_barrier()?,
+                    _counts: [None, None],
+                }));
+            }
+            (Kind::Broadcast, _) => {
+                let mut data = lend(recv)?;
+                if is_root && place == Place::Apart {
+                    data.as_mut().copy_from_slice(lend(send)?.as_ref());
+                }
+                comm.start_broadcast(data, root, plan)?
+            }
+            (Kind::Gather | Kind::Scatter, Place::InPlace) => {
+                let send = Source::Copied(lend(send)?.as_ref().to_vec());
+                rooted(comm, kind, count, shares, send, lend(recv)?, root, plan)?
+            }
+            (Kind::Gather | Kind::Scatter, Place::Apart) => {
+                let (send, recv) = (Source::Lent(lend(send)?), lend(recv)?);
+                rooted(comm, kind, count, shares, send, recv, root, plan)?
+            }
+            (_, Place::InPlace) => {
+                // The longer one, of which the other is a part.
+                let long = if send.1 > recv.1 { send } else { recv };
+                let data = lend(long)?;
+                match (kind, shares) {
+                    (Kind::AllReduce, _) => comm.start_all_reduce(data, op, plan)?,
+                    (Kind::Reduce, _) => comm.start_reduce_in_place(data, op, root, plan)?,
+                    (Kind::Scan, _) => comm.start_scan(data, op, plan)?,
+                    (Kind::ExclusiveScan, _) => comm.start_exclusive_scan(data, op, plan)?,
+                    (Kind::ReduceScatter, None) => {
+                        comm.start_reduce_scatter_in_place(data, op, plan)?
+                    }
+                    (Kind::ReduceScatter, Some(counts)) => {
+                        comm.start_reduce_scatter_v_in_place(data, counts, op, plan)?
+                    }
+                    (Kind::AllGather, None) => comm.start_all_gather_in_place(data, plan)?,
+                    (Kind::AllGather, Some(counts)) => {
+                        comm.start_all_gather_v_in_place(data, counts, plan)?
+                    }
+                    _ => comm.start_all_to_all_in_place(data, plan)?,
+                }
+            }
+            (_, Place::Apart) => {
+                let (send, recv) = (Source::Lent(lend(send)?), lend(recv)?);
+                match (kind, shares, from) {
+                    (Kind::AllReduce, ..) => comm.start_all_reduce_into(send, recv, op, plan)?,
+                    (Kind::Reduce, ..) => comm.start_reduce(send, recv, op, root, plan)?,
+                    (Kind::Scan, ..) => comm.start_scan_into(send, recv, op, plan)?,
+                    (Kind::ExclusiveScan, ..) => {
+                        comm.start_exclusive_scan_into(send, recv, op, plan)?
+                    }
+                    (Kind::ReduceScatter, None, _) => {
+                        comm.start_reduce_scatter(send, recv, op, plan)?
+                    }
+                    (Kind::ReduceScatter, Some(counts), _) => {
+                        comm.start_reduce_scatter_v(send, recv, counts, op, plan)?
+                    }
+                    (Kind::AllGather, None, _) => comm.start_all_gather(send, recv, plan)?,
+                    (Kind::AllGather, Some(counts), _) => {
+                        comm.start_all_gather_v(send, recv, counts, plan)?
+                    }
+                    (_, Some(to), Some(from)) => {
+                        comm.start_all_to_all_v(send, to, recv, from, plan)?
+                    }
+                    _ => comm.start_all_to_all(send, recv, plan)?,
+                }
+            }
+        };
+        Ok(Box::new(Started { pending, _counts: [given, other] }))
+    }
+
+    /// Of an all-reduce that can be one of several in a group call: its bound, and what all of them
+    /// must have in common, which is the type, the operation, and all of the plan but the bound.
+    pub(crate) fn in_group(&self) -> Option<(Bound, (DType, OpCode, fwPlan))> {
+        // A codec that loses nothing takes any bound, and one that keeps none takes none.
+        let any = self.plan.codec.is_exact().then_some(Bound::Absolute(1.0));
+        let bound = self.plan.bound.or(any)?;
+        let rest = fwPlan { bound_kind: FW_NO_BOUND, bound: 0.0, ..self.said };
+        (self.kind == Kind::AllReduce).then_some((bound, (self.dtype, self.op, rest)))
+    }
+
+    /// The plan, checked.
+    pub(crate) const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The array that becomes the result of an all-reduce, with what is sent in it.
+    pub(crate) fn gathered<T: Element>(&self) -> Result<Values<T>, Fault> {
+        // SAFETY: by the promise of `new`.
+        let mut data = unsafe { Values::<T>::lend(self.recv.0, self.recv.1) }?;
+        if self.place == Place::Apart {
+            // SAFETY: by the promise of `new`; the arrays do not overlap.
+            let send = unsafe { Values::<T>::lend(self.send.0, self.send.1) }?;
+            data.as_mut().copy_from_slice(send.as_ref());
+        }
+        Ok(data)
+    }
+}
+
+/// The operation, for a type.
+pub(crate) fn operation<T: Element>(code: OpCode) -> Result<Op<'static, T>, Fault> {
+    Ok(match code {
+        // Of calls without one nobody asks.
+        OpCode::Sum | OpCode::None => Op::Sum,
+        OpCode::Avg => Op::Avg,
+        OpCode::Min => Op::Min,
+        OpCode::Max => Op::Max,
+        OpCode::Prod => Op::Prod,
+        other => return Err(Fault::new(FW_UNSUPPORTED, format!("no {} here", other.name()))),
+    })
+}
+
+type PendingOf<T> = Pending<'static, Wire, T, Values<T>>;
+
+#[allow(clippy::too_many_arguments, reason = "a collective has that many")]
+fn rooted<T: Element>(
+    comm: &Comm,
+    kind: Kind,
+    count: usize,
+    shares: Option<&'static [usize]>,
+    send: Source<T>,
+    recv: Values<T>,
+    root: Rank,
+    plan: &Plan,
+) -> Result<PendingOf<T>, Error> {
+    // Checked in `Call::new`; of other counts this is 0.
+    let whole = count * comm.size();
+    match (kind, shares) {
+        (Kind::Gather, None) => comm.start_gather(whole, send, recv, root, plan),
+        (Kind::Gather, Some(counts)) => comm.start_gather_v(counts, send, recv, root, plan),
+        (_, None) => comm.start_scatter(whole, send, recv, root, plan),
+        (_, Some(counts)) => comm.start_scatter_v(counts, send, recv, root, plan),
+    }
+}
+
+/// # Safety
+/// The slice must not be used after what it is borrowed of is gone.
+unsafe fn outlive(counts: &[usize]) -> &'static [usize] {
+    // SAFETY: only the lifetime changes; the caller sees to it.
+    unsafe { mem::transmute::<&[usize], &'static [usize]>(counts) }
+}
+
+/// A call under way, of any type.
+pub(crate) trait Running: Future<Output = Result<Report, Error>> + Unpin {
+    /// Whether it is done, as far as it has been driven.
+    fn is_finished(&self) -> bool;
+
+    /// Drives all calls over the transport until this one is done.
+    fn wait(self: Box<Self>) -> Result<Report, Error>;
+}
+
+struct Started<T: Element, R: AsMut<[T]> + 'static> {
+    /// Above what it refers to, and so dropped before it.
+    pending: Pending<'static, Wire, T, R>,
+    _counts: [Option<Rc<[usize]>>; 2],
+}
+
+impl<T: Element, R: AsMut<[T]> + Unpin + 'static> Running for Started<T, R> {
+    fn is_finished(&self) -> bool {
+        self.pending.is_finished()
+    }
+
+    fn wait(self: Box<Self>) -> Result<Report, Error> {
+        let Self { pending, _counts } = *self;
+        pending.wait().outcome
+    }
+}
+
+impl<T: Element, R: AsMut<[T]> + Unpin + 'static> Future for Started<T, R> {
+    type Output = Result<Report, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.pending).poll(context).map(|finished| finished.outcome)
+    }
+}

@@ -1,0 +1,482 @@
+//! The collectives, and messages between two ranks.
+//!
+//! In the shape of nccl.h: what is sent, what is received, how many, of what type; then a plan,
+//! the communicator, and where the request goes. Each function only names its kind of call.
+
+use std::ffi::c_void;
+
+use foldwire::op::OpCode;
+
+use super::call::{Call, Counts, Kind, dtype, op};
+use super::memory::{RequestPlace, counts, read};
+use super::messages::Message;
+use super::types::*;
+use crate::border::{Fault, run};
+use crate::group::{Submitted, What};
+use crate::plan::EXACT;
+use crate::{group, handles};
+
+/// How the caller says how long arrays are.
+enum Said {
+    Same(usize),
+    Given(*const usize),
+    Exchanged(*const usize, *const usize),
+}
+
+/// The arguments of a collective.
+struct Arguments {
+    kind: Kind,
+    said: Said,
+    send: *const c_void,
+    recv: *mut c_void,
+    data_type: fwDataType,
+    op: Option<fwRedOp>,
+    root: i32,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+}
+
+/// # Safety
+/// As [`read`], but that null is exact.
+unsafe fn plan_of(plan: *const fwPlan) -> Result<fwPlan, Fault> {
+    if plan.is_null() {
+        return Ok(EXACT);
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { read(plan, EXACT, "fwPlan") }
+}
+
+/// # Safety
+/// The head of foldwire.h: what pointers point to is there, the arrays until the call is over.
+unsafe fn collective(arguments: Arguments) -> fwResult {
+    let Arguments { kind, said, send, recv, data_type, op: code, root, plan, comm, request } =
+        arguments;
+    run(|| {
+        // SAFETY: by the caller's promise.
+        let place = unsafe { RequestPlace::new(request) }?;
+        let (family, rank, size) = handles::comm(comm.addr())?;
+        let (dtype, code) = (dtype(data_type)?, code.map_or(Ok(OpCode::None), op)?);
+        // SAFETY: by the caller's promise, there is a count for each rank.
+        let call = unsafe {
+            let said = match said {
+                Said::Same(count) => Counts::Same(count),
+                Said::Given(given) => Counts::Given(counts(given, size)?),
+                Said::Exchanged(to, from) => {
+                    Counts::Exchanged(counts(to, size)?, counts(from, size)?)
+                }
+            };
+            let plan = plan_of(plan)?;
+            Call::new(kind, said, send, recv, dtype, code, root, plan, (rank, size))?
+        };
+        let what = What::Collective(Box::new(call), place);
+        group::submit(Submitted { family, comm: comm.addr(), what })
+    })
+}
+
+/// Messages of these directions: whether each is sent, its array, the peer.
+///
+/// # Safety
+/// As [`collective`].
+unsafe fn messages<const N: usize>(
+    all: [(bool, *const c_void, usize, i32); N],
+    tag: u32,
+    data_type: fwDataType,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+) -> fwResult {
+    run(|| {
+        let (family, _, size) = handles::comm(comm.addr())?;
+        let dtype = dtype(data_type)?;
+        // SAFETY: by the caller's promise.
+        let plan = unsafe { plan_of(plan) }?;
+        let made = all.into_iter().map(|(is_sent, start, count, peer)| {
+            let plan = is_sent.then_some(plan);
+            // SAFETY: by the caller's promise.
+            unsafe { Message::new(start, count, dtype, peer, tag, plan, size) }
+        });
+        let what = What::Messages(made.collect::<Result<Vec<_>, Fault>>()?);
+        group::submit(Submitted { family, comm: comm.addr(), what })
+    })
+}
+
+/// recv, of count values, becomes the reduction of all ranks' send, the same bits on every rank. In
+/// place if send == recv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwAllReduce(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    data_type: fwDataType,
+    op: fwRedOp,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+) -> fwResult {
+    let (kind, said) = (Kind::AllReduce, Said::Same(count));
+    let (op, root) = (Some(op), 0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// recv, of count values, becomes the root's send, the same bits on every rank, the root's
+/// included. send is looked at on the root only. In place if send == recv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwBroadcast(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    data_type: fwDataType,
+    root: i32,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+) -> fwResult {
+    let (kind, said) = (Kind::Broadcast, Said::Same(count));
+    let (op, root) = (None, root);
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// The root's recv, of count values, becomes the reduction of all ranks' send; recv is not touched
+/// elsewhere and may be NULL. In place if send == recv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwReduce(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    data_type: fwDataType,
+    op: fwRedOp,
+    root: i32,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+) -> fwResult {
+    let (kind, said) = (Kind::Reduce, Said::Same(count));
+    let (op, root) = (Some(op), root);
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// recv, of count values, becomes this rank's share of the reduction of all ranks' send, of count
+/// values for each rank. In place if recv is that share of send, which is written then; what else
+/// is in send is unchanged, or rounded if the plan rounds without bias.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwReduceScatter(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    data_type: fwDataType,
+    op: fwRedOp,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+) -> fwResult {
+    let (kind, said) = (Kind::ReduceScatter, Said::Same(count));
+    let (op, root) = (Some(op), 0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// As fwReduceScatter, where the share of rank r has counts[r] values. All ranks give the same
+/// counts, one for each rank.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwReduceScatterV(
+    send: *const c_void,
+    recv: *mut c_void,
+    counts: *const usize,
+    data_type: fwDataType,
+    op: fwRedOp,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+) -> fwResult {
+    let (kind, said) = (Kind::ReduceScatter, Said::Given(counts));
+    let (op, root) = (Some(op), 0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// recv, of count values for each rank, becomes all ranks' send of count values, in their order,
+/// the same bits on every rank. In place if send is this rank's share of recv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwAllGather(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    data_type: fwDataType,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+) -> fwResult {
+    let (kind, said) = (Kind::AllGather, Said::Same(count));
+    let (op, root) = (None, 0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// As fwAllGather, where the share of rank r has counts[r] values. All ranks give the same counts,
+/// one for each rank.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwAllGatherV(
+    send: *const c_void,
+    recv: *mut c_void,
+    counts: *const usize,
+    data_type: fwDataType,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+) -> fwResult {
+    let (kind, said) = (Kind::AllGather, Said::Given(counts));
+    let (op, root) = (None, 0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// The root's recv, of count values for each rank, becomes all ranks' send of count values, in
+/// their order; recv is not touched elsewhere and may be NULL. On the root send may be its share of
+/// recv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwGather(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    data_type: fwDataType,
+    root: i32,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+) -> fwResult {
+    let (kind, said) = (Kind::Gather, Said::Same(count));
+    let (op, root) = (None, root);
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// As fwGather, where the share of rank r has counts[r] values. All ranks give the same counts, one
+/// for each rank.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwGatherV(
+    send: *const c_void,
+    recv: *mut c_void,
+    counts: *const usize,
+    data_type: fwDataType,
+    root: i32,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+) -> fwResult {
+    let (kind, said) = (Kind::Gather, Said::Given(counts));
+    let (op, root) = (None, root);
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// recv, of count values, becomes this rank's share of the root's send, of count values for each
+/// rank; send is not looked at elsewhere and may be NULL. On the root recv may be its share of
+/// send.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwScatter(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    data_type: fwDataType,
+    root: i32,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+) -> fwResult {
+    let (kind, said) = (Kind::Scatter, Said::Same(count));
+    let (op, root) = (None, root);
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// As fwScatter, where the share of rank r has counts[r] values. All ranks give the same counts,
+/// one for each rank.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwScatterV(
+    send: *const c_void,
+    recv: *mut c_void,
+    counts: *const usize,
+    data_type: fwDataType,
+    root: i32,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+) -> fwResult {
+    let (kind, said) = (Kind::Scatter, Said::Given(counts));
+    let (op, root) = (None, root);
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// Sends count values to each rank, those for rank r at send + r * count, and receives as many from
+/// each, in the order of ranks. In place if send == recv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwAllToAll(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    data_type: fwDataType,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+) -> fwResult {
+    let (kind, said) = (Kind::AllToAll, Said::Same(count));
+    let (op, root) = (None, 0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// Sends send_counts[r] values to rank r, and receives recv_counts[r] values from it; they lie one
+/// after the other by rank. What one rank sends to another must be as many as that expects.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwAllToAllV(
+    send: *const c_void,
+    send_counts: *const usize,
+    recv: *mut c_void,
+    recv_counts: *const usize,
+    data_type: fwDataType,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+) -> fwResult {
+    let (kind, said) = (Kind::AllToAll, Said::Exchanged(send_counts, recv_counts));
+    let (op, root) = (None, 0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// recv, of count values, becomes the reduction of this rank's send and those of all ranks before
+/// it. In place if send == recv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwScan(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    data_type: fwDataType,
+    op: fwRedOp,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+) -> fwResult {
+    let (kind, said) = (Kind::Scan, Said::Same(count));
+    let (op, root) = (Some(op), 0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// recv, of count values, becomes the reduction of the send of all ranks before this one. On rank 0
+/// recv is not touched and may be NULL. In place if send == recv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwExclusiveScan(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    data_type: fwDataType,
+    op: fwRedOp,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+    request: *mut fwRequest_t,
+) -> fwResult {
+    let (kind, said) = (Kind::ExclusiveScan, Said::Same(count));
+    let (op, root) = (Some(op), 0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// Is over when all ranks have called it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwBarrier(comm: fwComm_t, request: *mut fwRequest_t) -> fwResult {
+    let (kind, said, data_type) = (Kind::Barrier, Said::Same(0), FW_FLOAT32);
+    let (op, root, send, recv) = (None, 0, std::ptr::null(), std::ptr::null_mut());
+    let plan = std::ptr::null();
+    // SAFETY: the caller's promise.
+    unsafe {
+        collective(Arguments { kind, said, send, recv, data_type, op, root, plan, comm, request })
+    }
+}
+
+/// Sends count values to a rank, which receives as many with the same tag. Returns when send may be
+/// used again. Messages from one rank to another arrive in the order in which they were sent, and
+/// between the same two collectives. Not while as many calls are under way as there may be.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwSend(
+    send: *const c_void,
+    count: usize,
+    data_type: fwDataType,
+    peer: i32,
+    tag: u32,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+) -> fwResult {
+    // SAFETY: the caller's promise.
+    unsafe { messages([(true, send, count, peer)], tag, data_type, plan, comm) }
+}
+
+/// Receives count values from a rank. What they may have lost is the sender's plan.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwRecv(
+    recv: *mut c_void,
+    count: usize,
+    data_type: fwDataType,
+    peer: i32,
+    tag: u32,
+    comm: fwComm_t,
+) -> fwResult {
+    let plan = std::ptr::null();
+    // SAFETY: the caller's promise.
+    unsafe { messages([(false, recv.cast_const(), count, peer)], tag, data_type, plan, comm) }
+}
+
+/// Sends to one rank and receives from another side by side. The arrays must not overlap. For more
+/// of both at once: fwSend and fwRecv in a group.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwSendRecv(
+    send: *const c_void,
+    send_count: usize,
+    destination: i32,
+    recv: *mut c_void,
+    recv_count: usize,
+    source: i32,
+    data_type: fwDataType,
+    tag: u32,
+    plan: *const fwPlan,
+    comm: fwComm_t,
+) -> fwResult {
+    let all =
+        [(true, send, send_count, destination), (false, recv.cast_const(), recv_count, source)];
+    // SAFETY: the caller's promise.
+    unsafe { messages(all, tag, data_type, plan, comm) }
+}

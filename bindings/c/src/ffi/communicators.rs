@@ -1,0 +1,329 @@
+//! Communicators: made, asked, split, shrunk, destroyed.
+
+use std::ptr;
+use std::time::Duration;
+
+use foldwire::Config;
+
+use super::memory::{place, places, read, write};
+use super::types::*;
+use crate::border::{Fault, run};
+use crate::family::Family;
+use crate::plan::name_in_room;
+use crate::{group, handles, wire};
+
+/// Calls at once, unless a configuration says how many.
+const N_CALLS: u32 = 8;
+/// Most calls at once.
+const MAX_CALLS: u32 = 256;
+/// Seconds beyond which a limit of time is none.
+const FOREVER: f64 = 1e9;
+
+/// The configuration that says nothing.
+const DEFAULT: fwConfig = fwConfig {
+    size: size_of::<fwConfig>(),
+    calls: 0,
+    lanes: 0,
+    timeout: 0.0,
+    deadline: 0.0,
+    link_rate: 0.0,
+    checksum: FW_CHECKSUM_AS_NEEDED,
+    reserved: 0,
+};
+
+/// # Safety
+/// As [`read`], but that null is the default.
+unsafe fn config_of(config: *const fwConfig) -> Result<fwConfig, Fault> {
+    if config.is_null() {
+        return Ok(DEFAULT);
+    }
+    // SAFETY: by the caller's promise.
+    let config = unsafe { read(config, DEFAULT, "fwConfig") }?;
+    if config.reserved != 0 {
+        return Err(Fault::argument("fwConfig.reserved is not 0"));
+    }
+    Ok(config)
+}
+
+fn seconds(value: f64, what: &str) -> Result<Duration, Fault> {
+    if value >= FOREVER {
+        return Ok(Config::NEVER);
+    }
+    let wrong = |_| Fault::argument(format!("{value} is no number of seconds for the {what}"));
+    Duration::try_from_secs_f64(value).map_err(wrong)
+}
+
+fn calls(config: &fwConfig, default: u32) -> Result<usize, Fault> {
+    let calls = if config.calls == 0 { default } else { config.calls };
+    if calls > MAX_CALLS {
+        return Err(Fault::argument(format!("{calls} calls at once; {MAX_CALLS} is the most")));
+    }
+    Ok(calls as usize)
+}
+
+/// Core's configuration, and how many calls there may be at once.
+fn to_core(config: &fwConfig) -> Result<(Config, usize), Fault> {
+    let mut made = Config::default();
+    if config.lanes > 0 {
+        made.lanes = config.lanes as usize;
+    }
+    if config.timeout != 0.0 {
+        made.timeout = seconds(config.timeout, "timeout")?;
+    }
+    if config.deadline != 0.0 {
+        made.deadline = Some(seconds(config.deadline, "deadline")?);
+    }
+    if config.link_rate != 0.0 {
+        if !(config.link_rate > 0.0 && config.link_rate.is_finite()) {
+            return Err(Fault::argument(format!("{} is no rate of a link", config.link_rate)));
+        }
+        made.link_rate = Some(config.link_rate);
+    }
+    made.checksum = match config.checksum {
+        FW_CHECKSUM_AS_NEEDED => None,
+        FW_CHECKSUM_ALWAYS => Some(true),
+        FW_CHECKSUM_NEVER => Some(false),
+        other => return Err(Fault::argument(format!("{other} says nothing of checksums"))),
+    };
+    Ok((made, calls(config, N_CALLS)?))
+}
+
+/// A number of ranks, or of a rank, as C has them.
+fn index(number: i32, what: &str) -> Result<usize, Fault> {
+    usize::try_from(number).map_err(|_| Fault::argument(format!("{number} is no {what}")))
+}
+
+fn comm_of(handle: usize) -> fwComm_t {
+    ptr::without_provenance_mut(handle)
+}
+
+/// The version of this library, as 10000 · major + 100 · minor + patch.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwGetVersion(version: *mut i32) -> fwResult {
+    run(|| {
+        let number = FW_VERSION_MAJOR * 10_000 + FW_VERSION_MINOR * 100 + FW_VERSION_PATCH;
+        // SAFETY: the caller's promise.
+        *unsafe { place(version, "version") }? = number as i32;
+        Ok(())
+    })
+}
+
+/// What a result means. The text is there for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn fwGetErrorString(result: fwResult) -> *const std::ffi::c_char {
+    crate::border::words(result).as_ptr()
+}
+
+/// What this thread's last failure was, in numbers and with what to change; empty if none. The text
+/// is there until the thread's next failure.
+#[unsafe(no_mangle)]
+pub extern "C" fn fwGetLastError() -> *const std::ffi::c_char {
+    crate::border::last_error()
+}
+
+/// Makes all ranks of a group of threads: comms has room for n_ranks handles, of rank 0, 1, … Each
+/// is for one thread, or one thread plays several by groups. config may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwCommInitAll(
+    comms: *mut fwComm_t,
+    n_ranks: i32,
+    config: *const fwConfig,
+) -> fwResult {
+    run(|| {
+        let n_ranks = index(n_ranks, "number of ranks")?;
+        // SAFETY: the caller's promise.
+        let (comms, config) = unsafe { (places(comms, n_ranks)?, config_of(config)?) };
+        let (config, n_calls) = to_core(&config)?;
+        let mut made = Vec::new();
+        for wire in wire::all(n_ranks)? {
+            match Family::found(wire, config, n_calls) {
+                Ok(handle) => made.push(handle),
+                Err(fault) => {
+                    made.into_iter().for_each(handles::remove);
+                    return Err(fault);
+                }
+            }
+        }
+        comms.iter_mut().zip(made).for_each(|(comm, handle)| *comm = comm_of(handle));
+        Ok(())
+    })
+}
+
+/// Makes what ranks need to find each other. One of them calls it, and the program carries its 128
+/// bytes to the others as it likes. It is for one communicator. So far it is of use in the process
+/// that made it only: ranks are its threads.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwGetUniqueId(id: *mut fwUniqueId) -> fwResult {
+    run(|| {
+        // SAFETY: the caller's promise.
+        unsafe { place(id, "unique id") }?.internal = wire::token();
+        Ok(())
+    })
+}
+
+/// Makes one rank of those that give the same id and n_ranks. It does not wait for the others. In
+/// another process than the one that made the id it returns FW_UNSUPPORTED. config may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwCommInitRank(
+    comm: *mut fwComm_t,
+    n_ranks: i32,
+    id: fwUniqueId,
+    rank: i32,
+    config: *const fwConfig,
+) -> fwResult {
+    run(|| {
+        // SAFETY: the caller's promise.
+        let (comm, config) = unsafe { (place(comm, "communicator")?, config_of(config)?) };
+        *comm = ptr::null_mut();
+        let (config, n_calls) = to_core(&config)?;
+        let (n_ranks, rank) = (index(n_ranks, "number of ranks")?, index(rank, "rank")?);
+        let wire = wire::join(&id.internal, n_ranks, rank)?;
+        *comm = comm_of(Family::found(wire, config, n_calls)?);
+        Ok(())
+    })
+}
+
+/// The number of ranks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwCommCount(comm: fwComm_t, count: *mut i32) -> fwResult {
+    run(|| {
+        // SAFETY: the caller's promise.
+        *unsafe { place(count, "count") }? = handles::comm(comm.addr())?.2 as i32;
+        Ok(())
+    })
+}
+
+/// This rank.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwCommUserRank(comm: fwComm_t, rank: *mut i32) -> fwResult {
+    run(|| {
+        // SAFETY: the caller's promise.
+        *unsafe { place(rank, "rank") }? = handles::comm(comm.addr())?.1 as i32;
+        Ok(())
+    })
+}
+
+/// Fills in what the last call of this communicator that went well did on this rank; a group's
+/// calls together. Begin with FW_REPORT_INIT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwCommReport(comm: fwComm_t, report: *mut fwReport) -> fwResult {
+    run(|| {
+        let (family, ..) = handles::comm(comm.addr())?;
+        let did = family.enter()?.member(comm.addr())?.report;
+        let value = fwReport {
+            size: size_of::<fwReport>(),
+            seconds: did.total.as_secs_f64(),
+            bound: did.bound,
+            worst_case: did.worst_case.unwrap_or(-1.0),
+            raw_bytes: did.raw_bytes,
+            wire_bytes: did.wire_bytes,
+            n_messages: did.n_messages,
+            codec: name_in_room(did.codec.name()),
+            schedule: name_in_room(did.schedule),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { write(report, value, "fwReport") }
+    })
+}
+
+/// Makes a communicator of the ranks that give the same color, 0 or more, in the order of their
+/// keys, and of their old ranks where those are the same. A rank that gives FW_SPLIT_NOCOLOR gets
+/// NULL. All ranks call it together. Of config only calls is looked at; NULL: as many as before.
+/// The old communicator is as it was.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwCommSplit(
+    comm: fwComm_t,
+    color: i32,
+    key: i32,
+    new_comm: *mut fwComm_t,
+    config: *const fwConfig,
+) -> fwResult {
+    run(|| {
+        // SAFETY: the caller's promise.
+        let (new_comm, config) = unsafe { (place(new_comm, "communicator")?, config_of(config)?) };
+        *new_comm = ptr::null_mut();
+        group::refuse("fwCommSplit")?;
+        let color = match color {
+            FW_SPLIT_NOCOLOR => None,
+            color => Some(u32::try_from(color).map_err(|_| {
+                Fault::argument(format!("{color} is no color: 0 or more, or FW_SPLIT_NOCOLOR"))
+            })?),
+        };
+        let (family, ..) = handles::comm(comm.addr())?;
+        let mut inside = family.enter()?;
+        let member = inside.member(comm.addr())?;
+        let n_calls = calls(&config, member.comm.n_calls() as u32)?;
+        if let Some(made) = member.comm.split(color, key, n_calls)? {
+            *new_comm = comm_of(inside.add(&family, made)?);
+        }
+        Ok(())
+    })
+}
+
+/// Makes a communicator of the ranks that call this, after a failure or without one; who does not
+/// answer for patience seconds is left out. comm is destroyed, whatever comes of it, and its
+/// requests end with FW_POISONED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwCommShrink(
+    comm: fwComm_t,
+    patience: f64,
+    new_comm: *mut fwComm_t,
+) -> fwResult {
+    run(|| {
+        // SAFETY: the caller's promise.
+        let new_comm = unsafe { place(new_comm, "communicator") }?;
+        *new_comm = ptr::null_mut();
+        group::refuse("fwCommShrink")?;
+        let patience = seconds(patience, "patience")?;
+        let (family, ..) = handles::comm(comm.addr())?;
+        let mut inside = family.enter()?;
+        let n_calls = inside.member(comm.addr())?.comm.n_calls();
+        handles::remove(comm.addr());
+        if let Some(member) = inside.comms.remove(&comm.addr()) {
+            let survivors = member.comm.shrink(patience, n_calls)?;
+            *new_comm = comm_of(inside.add(&family, survivors)?);
+        }
+        Ok(())
+    })
+}
+
+/// Destroys this rank's communicator; others notice when they need it. FW_IN_USE if one of its
+/// requests was not waited for: do that first, or abort it. What was split from it lives on.
+#[unsafe(no_mangle)]
+pub extern "C" fn fwCommDestroy(comm: fwComm_t) -> fwResult {
+    run(|| destroy(comm.addr(), false))
+}
+
+/// Gives up the requests of a communicator, of which its other ranks hear, and destroys it. It does
+/// not end a call that another thread is inside: FW_IN_USE; limits of time do.
+#[unsafe(no_mangle)]
+pub extern "C" fn fwCommAbort(comm: fwComm_t) -> fwResult {
+    run(|| destroy(comm.addr(), true))
+}
+
+fn destroy(comm: usize, gives_up: bool) -> Result<(), Fault> {
+    group::refuse("destroying a communicator")?;
+    let (family, ..) = handles::comm(comm)?;
+    match family.enter() {
+        Ok(mut inside) => {
+            let under_way = inside.requests_of(comm);
+            if !gives_up && !under_way.is_empty() {
+                let message = format!(
+                    "{} requests are under way: wait for them, or use fwCommAbort",
+                    under_way.len()
+                );
+                return Err(Fault::new(FW_IN_USE, message));
+            }
+            for request in under_way {
+                handles::remove(request);
+                inside.requests.remove(&request);
+            }
+            inside.comms.remove(&comm);
+        }
+        Err(fault) if fault.code == FW_IN_USE => return Err(fault),
+        // A panic was here. What it left goes with the family's last handle.
+        Err(_) => {}
+    }
+    handles::remove(comm);
+    Ok(())
+}

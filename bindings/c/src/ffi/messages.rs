@@ -1,0 +1,110 @@
+//! Messages between two ranks as the caller gave them.
+
+use std::ffi::c_void;
+use std::ops::Range;
+
+use foldwire::{DType, Element, Incoming, Outgoing, Plan, Rank, Report};
+
+use super::call::{Comm, with_type};
+use super::memory::{Values, bytes};
+use crate::border::Fault;
+use crate::ffi::types::fwPlan;
+use crate::plan::{self, EXACT};
+
+/// An array that goes to a rank, or comes from it.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    is_sent: bool,
+    start: *const c_void,
+    count: usize,
+    bytes: Range<usize>,
+    dtype: DType,
+    peer: Rank,
+    tag: u32,
+    /// Of what is sent.
+    said: fwPlan,
+    plan: Plan,
+}
+
+impl Message {
+    /// A message to `peer`, or from it if there is no plan.
+    ///
+    /// # Errors
+    /// A fault if the buffer or the peer cannot be.
+    ///
+    /// # Safety
+    /// Unless an error comes of it, so many values must be at `start` until the call is over. If
+    /// they are received, nobody else may use them meanwhile; else nobody may write them.
+    pub(crate) unsafe fn new(
+        start: *const c_void,
+        count: usize,
+        dtype: DType,
+        peer: i32,
+        tag: u32,
+        said: Option<fwPlan>,
+        size: usize,
+    ) -> Result<Self, Fault> {
+        let rank = usize::try_from(peer).ok().filter(|&peer| peer < size).ok_or_else(|| {
+            Fault::argument(format!("rank {peer} does not exist; there are {size} ranks"))
+        })?;
+        let bytes = bytes(start, count, dtype.n_bytes())?;
+        if bytes.start % dtype.n_bytes() != 0 {
+            return Err(Fault::argument(format!("an array of {dtype} is not aligned")));
+        }
+        let (is_sent, said, peer) = (said.is_some(), said.unwrap_or(EXACT), Rank::new(rank));
+        let plan = plan::to_core(&said)?;
+        Ok(Self { is_sent, start, count, bytes, dtype, peer, tag, said, plan })
+    }
+}
+
+/// Sends and receives all of these side by side.
+///
+/// # Errors
+/// A fault if they differ in type, or those that are sent in their plan; why they failed.
+pub(crate) fn exchange(comm: &Comm, messages: &[Message]) -> Result<Report, Fault> {
+    let Some(first) = messages.first() else { return Ok(Report::default()) };
+    let sent = messages.iter().find(|message| message.is_sent);
+    let plan = sent.map_or(Plan::raw(), |message| message.plan);
+    let said = sent.map_or(EXACT, |message| message.said);
+    for message in messages {
+        if message.dtype != first.dtype || message.is_sent && message.said != said {
+            let message = "the messages of a group have one type, and one plan for all that is \
+                           sent; make a group of each";
+            return Err(Fault::usage(message));
+        }
+    }
+    for (at, message) in messages.iter().enumerate() {
+        for other in &messages[..at] {
+            let both_sent = message.is_sent && other.is_sent;
+            if !both_sent
+                && message.bytes.start < other.bytes.end
+                && other.bytes.start < message.bytes.end
+            {
+                return Err(Fault::argument("an array that is received overlaps another one"));
+            }
+        }
+    }
+    with_type!(first.dtype, T => exchange_typed::<T>(comm, messages, &plan))
+}
+
+fn exchange_typed<T: Element>(
+    comm: &Comm,
+    messages: &[Message],
+    plan: &Plan,
+) -> Result<Report, Fault> {
+    let lent = messages.iter().map(|message| {
+        // SAFETY: by the promise of `Message::new`.
+        let values = unsafe { Values::<T>::lend(message.start, message.count) }?;
+        Ok((message, values))
+    });
+    let mut lent = lent.collect::<Result<Vec<_>, Fault>>()?;
+    let (mut sends, mut recvs) = (Vec::new(), Vec::new());
+    for (message, values) in &mut lent {
+        if message.is_sent {
+            sends.push(Outgoing::new(message.peer, message.tag, (*values).as_ref()));
+        } else {
+            recvs.push(Incoming::new(message.peer, message.tag, values.as_mut()));
+        }
+    }
+    Ok(comm.exchange(&mut sends, &mut recvs, plan)?)
+}

@@ -1,0 +1,344 @@
+//! Calls that are made together: those between fwGroupStart and fwGroupEnd, of one communicator or
+//! of several, and requests that are waited for together.
+//!
+//! Each communicator's calls are a future, and one thread drives all of them. So a thread can play
+//! several ranks. Where all calls of a communicator are all-reduces that differ in nothing but
+//! their arrays and bounds, they are one group call of core's: one look at all arrays, and short
+//! ones share frames. Ranks see that alike, as they make the same calls.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use foldwire::op::OpCode;
+use foldwire::{Bound, DType, Element, Error, Report};
+
+use crate::border::Fault;
+use crate::family::{Family, Inside};
+use crate::ffi::call::{Call, Comm, Running, operation, with_type};
+use crate::ffi::memory::RequestPlace;
+use crate::ffi::messages::{self, Message};
+use crate::handles;
+
+/// Longest rest while nothing moves: limits of time are seen then.
+const REST: Duration = Duration::from_millis(1);
+
+/// A call of this thread's, which belongs to a communicator.
+pub(crate) struct Submitted {
+    pub(crate) family: Arc<Family>,
+    /// The communicator's handle.
+    pub(crate) comm: usize,
+    pub(crate) what: What,
+}
+
+/// What is to be done.
+pub(crate) enum What {
+    /// A collective, and where its request goes; a blocking one has none.
+    Collective(Box<Call>, Option<RequestPlace>),
+    /// Sends and receives, side by side.
+    Messages(Vec<Message>),
+}
+
+/// A collective of a group.
+type Asked = (Box<Call>, Option<RequestPlace>);
+/// What all-reduces of one group call have in common.
+type Common = (DType, OpCode);
+
+#[derive(Default)]
+struct Group {
+    depth: usize,
+    queue: Vec<Submitted>,
+}
+
+thread_local! {
+    static GROUP: RefCell<Group> = RefCell::default();
+}
+
+fn with_group<R>(then: impl FnOnce(&mut Group) -> R) -> Result<R, Fault> {
+    let ending = |_| Fault::usage("this thread is ending");
+    GROUP.try_with(|group| then(&mut group.borrow_mut())).map_err(ending)
+}
+
+/// Begins a group, or one within it.
+pub(crate) fn start() -> Result<(), Fault> {
+    with_group(|group| group.depth += 1)
+}
+
+/// Ends a group; the outermost one makes its calls.
+pub(crate) fn end() -> Result<(), Fault> {
+    let queue = with_group(|group| {
+        group.depth = group.depth.checked_sub(1)?;
+        Some(if group.depth == 0 { mem::take(&mut group.queue) } else { Vec::new() })
+    })?;
+    let none = || Fault::usage("there is no group to end: fwGroupStart begins one");
+    run(queue.ok_or_else(none)?)
+}
+
+/// An error inside a group.
+pub(crate) fn refuse(what: &str) -> Result<(), Fault> {
+    if with_group(|group| group.depth)? == 0 {
+        return Ok(());
+    }
+    Err(Fault::usage(format!("{what} cannot be in a group; end the group first")))
+}
+
+/// Makes a call, now or when the group ends.
+pub(crate) fn submit(submitted: Submitted) -> Result<(), Fault> {
+    let now = with_group(|group| {
+        if group.depth == 0 {
+            return Some(submitted);
+        }
+        group.queue.push(submitted);
+        None
+    })?;
+    let Some(Submitted { family, comm, what }) = now else { return Ok(()) };
+    let mut inside = family.enter()?;
+    let member = &inside.member(comm)?.comm;
+    match what {
+        What::Collective(call, None) => {
+            let report = call.start(member)?.wait();
+            inside.note(comm, report)
+        }
+        What::Collective(call, Some(mut place)) => {
+            let running = call.start(member)?;
+            place.put(inside.keep(&family, comm, running)?);
+            Ok(())
+        }
+        What::Messages(messages) => {
+            let report = messages::exchange(member, &messages)?;
+            inside.note(comm, Ok(report))
+        }
+    }
+}
+
+/// What one communicator's calls in a group come to.
+struct Outcome {
+    family: usize,
+    comm: usize,
+    kept: Vec<(Box<dyn Running>, RequestPlace)>,
+    result: Result<Report, Fault>,
+}
+
+fn run(queue: Vec<Submitted>) -> Result<(), Fault> {
+    let mut families: Vec<Arc<Family>> = Vec::new();
+    // Of each communicator: its family and its calls.
+    let mut lines: Vec<(usize, usize, Vec<What>)> = Vec::new();
+    for Submitted { family, comm, what } in queue {
+        let known = families.iter().position(|known| Arc::ptr_eq(known, &family));
+        let at = known.unwrap_or_else(|| {
+            families.push(family);
+            families.len() - 1
+        });
+        match lines.iter_mut().find(|line| line.1 == comm) {
+            Some(line) => line.2.push(what),
+            None => lines.push((at, comm, vec![what])),
+        }
+    }
+    let insides = families.iter().map(|family| family.enter());
+    let mut insides = insides.collect::<Result<Vec<Inside<'_>>, Fault>>()?;
+    let is_message = |what: &What| matches!(what, What::Messages(_));
+    if lines.iter().any(|line| line.2.iter().any(is_message)) {
+        return exchange(&mut insides, lines);
+    }
+    let futures = lines.into_iter().map(|(family, comm, calls)| {
+        let calls = calls.into_iter().filter_map(|what| match what {
+            What::Collective(call, place) => Some((call, place)),
+            What::Messages(_) => None,
+        });
+        let member = insides[family].comms.get(&comm).map(|member| &member.comm);
+        Box::pin(line(family, comm, member, calls.collect()))
+    });
+    let outcomes = block_on(futures.collect());
+    let mut result = Ok(());
+    for Outcome { family, comm, kept, result: of_line } in outcomes {
+        for (running, mut place) in kept {
+            let handle = insides[family].keep(&families[family], comm, running);
+            result = result.and(handle.map(|handle| place.put(handle)));
+        }
+        let noted = of_line.and_then(|report| insides[family].note(comm, Ok(report)));
+        result = result.and(noted);
+    }
+    result
+}
+
+/// The messages of a group, of one communicator.
+fn exchange(
+    insides: &mut [Inside<'_>],
+    lines: Vec<(usize, usize, Vec<What>)>,
+) -> Result<(), Fault> {
+    let apart =
+        || Fault::usage("a group with messages has nothing but messages, of one communicator");
+    let mut all = Vec::new();
+    let [(family, comm, what)]: [_; 1] = lines.try_into().map_err(|_| apart())?;
+    for what in what {
+        let What::Messages(messages) = what else { return Err(apart()) };
+        all.extend(messages);
+    }
+    let inside = &mut insides[family];
+    let report = messages::exchange(&inside.member(comm)?.comm, &all)?;
+    inside.note(comm, Ok(report))
+}
+
+/// The calls of one communicator.
+async fn line(family: usize, handle: usize, comm: Option<&Comm>, calls: Vec<Asked>) -> Outcome {
+    let mut outcome =
+        Outcome { family, comm: handle, kept: Vec::new(), result: Ok(Report::default()) };
+    outcome.result = match comm {
+        // Destroyed since the group began.
+        None => handles::comm(handle).map(|_| Report::default()),
+        Some(comm) => match together(&calls) {
+            Some(common) => all_reduce(comm, calls, common).await,
+            None => one_by_one(comm, calls, &mut outcome.kept).await,
+        },
+    };
+    outcome
+}
+
+/// Whether these calls are one group call of core's.
+fn together(calls: &[Asked]) -> Option<Common> {
+    if calls.len() < 2 || calls.iter().any(|(_, place)| place.is_some()) {
+        return None;
+    }
+    let (_, first) = calls[0].0.in_group()?;
+    let is_alike = |(call, _): &Asked| call.in_group().is_some_and(|(_, key)| key == first);
+    calls.iter().all(is_alike).then_some((first.0, first.1))
+}
+
+async fn all_reduce(comm: &Comm, calls: Vec<Asked>, (dtype, op): Common) -> Result<Report, Fault> {
+    with_type!(dtype, T => all_reduce_typed::<T>(comm, &calls, op).await)
+}
+
+async fn all_reduce_typed<T: Element>(
+    comm: &Comm,
+    calls: &[Asked],
+    op: OpCode,
+) -> Result<Report, Fault> {
+    let mut values = Vec::new();
+    for (call, _) in calls {
+        values.push(call.gathered::<T>()?);
+    }
+    let bounds =
+        calls.iter().map(|(call, _)| call.in_group().map_or(Bound::Absolute(1.0), |of| of.0));
+    let mut arrays: Vec<(&mut [T], Bound)> =
+        values.iter_mut().map(AsMut::as_mut).zip(bounds).collect();
+    let (op, plan) = (operation::<T>(op)?, calls[0].0.plan());
+    let reports = loop {
+        match comm.start_all_reduce_group(&mut arrays, op, plan) {
+            Ok(call) => break call.await?,
+            Err(Error::TooManyCalls { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // Requests of the caller's take all places.
+        comm.progress();
+        once_more().await;
+    };
+    let add = |mut sum: Report, report: Report| {
+        sum += report;
+        sum
+    };
+    Ok(reports.into_iter().reduce(add).unwrap_or_default())
+}
+
+/// Starts as many as there may be at once, and waits for those without a request.
+async fn one_by_one(
+    comm: &Comm,
+    calls: Vec<Asked>,
+    kept: &mut Vec<(Box<dyn Running>, RequestPlace)>,
+) -> Result<Report, Fault> {
+    let mut waiting = calls.into_iter().peekable();
+    let mut running = VecDeque::<Box<dyn Running>>::new();
+    let mut result = Ok(Report::default());
+    let mut add = |report: Result<Report, Error>| match (&mut result, report) {
+        (Ok(sum), Ok(report)) => *sum += report,
+        (Ok(_), Err(error)) => result = Err(Fault::from(error)),
+        (Err(_), _) => {}
+    };
+    while let Some((call, _)) = waiting.peek() {
+        match call.start(comm) {
+            Ok(started) => match waiting.next() {
+                Some((_, Some(place))) => kept.push((started, place)),
+                _ => running.push_back(started),
+            },
+            Err(fault) if fault.is_full => match running.pop_front() {
+                Some(first) => add(first.await),
+                None => {
+                    comm.progress();
+                    once_more().await;
+                }
+            },
+            Err(fault) => {
+                // Those before it are under way on all ranks.
+                for call in running {
+                    add(call.await);
+                }
+                return Err(fault);
+            }
+        }
+    }
+    for call in running {
+        add(call.await);
+    }
+    result
+}
+
+/// Pending once, and ready to go on at once.
+async fn once_more() {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Wakes the thread that drives futures.
+struct Unpark {
+    thread: Thread,
+    is_woken: AtomicBool,
+}
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_woken.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+/// Drives all of them to their ends; what they return, in order.
+pub(crate) fn block_on<F: Future>(mut futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
+    let unpark = Unpark { thread: thread::current(), is_woken: AtomicBool::new(false) };
+    let unpark = Arc::new(unpark);
+    let waker = Waker::from(Arc::clone(&unpark));
+    let mut context = Context::from_waker(&waker);
+    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    loop {
+        unpark.is_woken.store(false, Ordering::Relaxed);
+        for (future, output) in futures.iter_mut().zip(&mut outputs) {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(&mut context)
+            {
+                *output = Some(ready);
+            }
+        }
+        if outputs.iter().all(Option::is_some) {
+            return outputs.into_iter().flatten().collect();
+        }
+        if !unpark.is_woken.load(Ordering::Acquire) {
+            thread::park_timeout(REST);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Handles: places in a table, with a generation each, so that one that was freed, or never made,
+//! is an error and not an address.
+//!
+//! A handle is a number in the clothes of a pointer: the place in the low half of its bits, the
+//! generation in the high one. Generations begin at 1, so none is null; a place whose generations
+//! are used up is not used again.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::border::Fault;
+use crate::family::Family;
+use crate::ffi::types::FW_INVALID_HANDLE;
+
+const HALF: u32 = usize::BITS / 2;
+const MOST: usize = (1 << HALF) - 1;
+
+/// What a handle stands for; a communicator's rank and size never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Comm { rank: usize, size: usize },
+    Request,
+}
+
+/// What the table knows of a handle.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) kind: Kind,
+    pub(crate) family: Arc<Family>,
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: usize,
+    entry: Option<Entry>,
+}
+
+struct Table {
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+}
+
+static TABLE: Mutex<Table> = Mutex::new(Table { slots: Vec::new(), free: Vec::new() });
+
+/// Nothing in here panics half way.
+fn table() -> MutexGuard<'static, Table> {
+    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn slot(table: &mut Table, handle: usize) -> Option<(usize, &mut Slot)> {
+    let (at, generation) = (handle & MOST, handle >> HALF);
+    let slot = table.slots.get_mut(at)?;
+    (slot.generation == generation && slot.entry.is_some()).then_some((at, slot))
+}
+
+/// A new handle.
+pub(crate) fn insert(entry: Entry) -> Result<usize, Fault> {
+    let mut table = table();
+    let at = match table.free.pop() {
+        Some(at) => at,
+        None if table.slots.len() < MOST => {
+            table.slots.push(Slot::default());
+            table.slots.len() - 1
+        }
+        None => return Err(Fault::new(FW_INVALID_HANDLE, "there are too many handles; free some")),
+    };
+    let slot = &mut table.slots[at];
+    slot.generation += 1;
+    slot.entry = Some(entry);
+    Ok(slot.generation << HALF | at)
+}
+
+fn unknown(handle: usize, what: &str) -> Fault {
+    let message = match handle {
+        0 => format!("the {what} is NULL"),
+        _ => format!("this is no {what}, or no longer: it was freed, or never made"),
+    };
+    Fault::new(FW_INVALID_HANDLE, message)
+}
+
+/// The communicator of a handle: family, rank and size.
+pub(crate) fn comm(handle: usize) -> Result<(Arc<Family>, usize, usize), Fault> {
+    match slot(&mut table(), handle).and_then(|(_, slot)| slot.entry.clone()) {
+        Some(Entry { kind: Kind::Comm { rank, size }, family }) => Ok((family, rank, size)),
+        _ => Err(unknown(handle, "communicator")),
+    }
+}
+
+/// The family of a request.
+pub(crate) fn request(handle: usize) -> Result<Arc<Family>, Fault> {
+    match slot(&mut table(), handle).and_then(|(_, slot)| slot.entry.clone()) {
+        Some(Entry { kind: Kind::Request, family }) => Ok(family),
+        _ => Err(unknown(handle, "request")),
+    }
+}
+
+/// Frees a handle, if it still is one. What it stood for is dropped once the table is let go.
+pub(crate) fn remove(handle: usize) {
+    let mut table = table();
+    let Some((at, slot)) = slot(&mut table, handle) else { return };
+    let entry = slot.entry.take();
+    if slot.generation < MOST {
+        table.free.push(at);
+    }
+    drop(table);
+    drop(entry);
+}

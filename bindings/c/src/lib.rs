@@ -1,0 +1,26 @@
+//! Foldwire for C and C++: what nccl.h has, with error bounds.
+//!
+//! The header, `include/foldwire.h`, is generated from [`ffi`]; a test compares them. README.md has
+//! the way from a fresh machine to a first result. From a caller's pointers to the network:
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`ffi`] | the functions of the header, and all `unsafe` code |
+//! | [`border`] | results, their words, and panics that stay on this side |
+//! | `handles` | a table, so that a wrong handle is an error |
+//! | `family` | a rank with its communicators and requests, for one thread at a time |
+//! | `group` | calls between fwGroupStart and fwGroupEnd |
+//! | `plan` | plans from structs and from text |
+//! | `wire` | the transport, chosen in one place |
+//!
+//! *Threads.* Core's communicators count references without atomics, and what is split from one
+//! shares its node. So a communicator and all that comes of it are behind one lock, which is only
+//! tried: who finds it taken gets an error. That is MPI's `MPI_THREAD_SERIALIZED`, for each of them.
+
+pub mod border;
+mod family;
+pub mod ffi;
+mod group;
+mod handles;
+mod plan;
+mod wire;

@@ -1,0 +1,213 @@
+//! Plans: from text to the header's struct, and from that to core's.
+//!
+//! Nothing is lost but by consent: what is not said is exact, and a bound beside an exact mode is
+//! refused, as is a codec that loses something beside no bound.
+
+use std::ffi::c_char;
+
+use foldwire::codec::{CodecId, Loss};
+use foldwire::schedule::{self, Schedule};
+use foldwire::{Bound, Plan, Rounding, Scope};
+
+use crate::border::Fault;
+use crate::ffi::types::*;
+
+/// The plan that is exact, and of which no member says anything.
+pub(crate) const EXACT: fwPlan = fwPlan {
+    size: size_of::<fwPlan>(),
+    mode: FW_EXACT,
+    bound_kind: FW_NO_BOUND,
+    bound: 0.0,
+    scope: FW_EACH_OPERAND,
+    setting: 0,
+    codec: [0; FW_NAME_BYTES],
+    schedule: [0; FW_NAME_BYTES],
+    shape: [0; 3],
+    exact_below: 0,
+    is_unbiased: 0,
+    seed: 0,
+};
+
+/// A name in the room that structs have for one.
+pub(crate) fn name_in_room(name: &str) -> [c_char; FW_NAME_BYTES] {
+    let mut room = [0; FW_NAME_BYTES];
+    let end = FW_NAME_BYTES - 1;
+    room[..end].iter_mut().zip(name.bytes()).for_each(|(room, byte)| *room = byte as c_char);
+    room
+}
+
+fn name_of(room: &[c_char]) -> String {
+    room.iter().map(|&c| c as u8).take_while(|&byte| byte != 0).map(char::from).collect()
+}
+
+/// The one of these names.
+fn named<X: Copy>(
+    what: &str,
+    name: &str,
+    all: &[X],
+    name_of: impl Fn(X) -> &'static str,
+) -> Result<X, Fault> {
+    let found = all.iter().copied().find(|&one| name_of(one) == name);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|&one| name_of(one)).collect();
+        Fault::argument(format!("there is no {what} `{name}`, but {}", names.join(", ")))
+    })
+}
+
+fn codec(name: &str) -> Result<CodecId, Fault> {
+    named("codec", name, CodecId::ALL, CodecId::name)
+}
+
+fn schedule(name: &str) -> Result<&'static dyn Schedule, Fault> {
+    named("schedule", name, schedule::ALL, Schedule::name)
+}
+
+/// The bound of a plan.
+pub(crate) fn bound_of(plan: &fwPlan) -> Result<Option<Bound>, Fault> {
+    let bound = match plan.bound_kind {
+        FW_NO_BOUND if plan.bound == 0.0 => return Ok(None),
+        FW_NO_BOUND => return Err(Fault::argument("a bound without a kind: set bound_kind")),
+        FW_ABSOLUTE => Bound::Absolute(plan.bound),
+        FW_RELATIVE => Bound::Relative(plan.bound),
+        FW_PSNR => Bound::Psnr(plan.bound),
+        kind => return Err(Fault::argument(format!("{kind} is no kind of a bound"))),
+    };
+    Ok(Some(bound))
+}
+
+/// Core's plan.
+pub(crate) fn to_core(plan: &fwPlan) -> Result<Plan, Fault> {
+    let (bound, name) = (bound_of(plan)?, name_of(&plan.codec));
+    let codec = if name.is_empty() { None } else { Some(codec(&name)?) };
+    let needs = |what: &str| Err(Fault::argument(format!("this plan {what}")));
+    let mut made = match (plan.mode, bound, codec) {
+        (FW_EXACT | FW_LOSSLESS, Some(_), _) => {
+            return needs("loses nothing and has a bound; set its mode to FW_COMPRESS or FW_AUTO");
+        }
+        (FW_EXACT, None, None | Some(CodecId::Raw)) => Plan::raw(),
+        (FW_EXACT, None, Some(_)) => {
+            return needs(
+                "has a codec; set its mode to FW_LOSSLESS or \
+                                                   FW_COMPRESS",
+            );
+        }
+        (FW_LOSSLESS, None, None) => Plan::lossless(),
+        (FW_LOSSLESS, None, Some(codec)) if codec.is_exact() => Plan::lossless().with_codec(codec),
+        (FW_LOSSLESS, None, Some(_)) => return needs("is to lose nothing, but its codec does"),
+        (FW_COMPRESS, Some(bound), None) => Plan::foldwire(bound),
+        (FW_COMPRESS, Some(bound), Some(codec)) if codec.loss() == Loss::Bound => {
+            Plan::foldwire(bound).with_codec(codec)
+        }
+        (FW_COMPRESS, Some(_), Some(_)) => {
+            return needs("has a bound that its codec does not take; leave one of them out");
+        }
+        // What it loses, if anything, its setting says.
+        (FW_COMPRESS, None, Some(codec)) if codec.loss() != Loss::Bound => {
+            let mut plan = Plan::foldwire(Bound::Absolute(1.0)).with_codec(codec);
+            plan.bound = None;
+            plan
+        }
+        (FW_AUTO, Some(bound), None) => Plan::auto(bound),
+        (FW_AUTO, _, Some(_)) => return needs("chooses its codec itself; name none"),
+        (FW_COMPRESS | FW_AUTO, None, _) => return needs("needs a bound, as `rel:1e-4`"),
+        (mode, ..) => return Err(Fault::argument(format!("{mode} is no mode of a plan"))),
+    };
+    made.setting = u16::try_from(plan.setting)
+        .map_err(|_| Fault::argument(format!("no codec has a setting {}", plan.setting)))?;
+    made.scope = match plan.scope {
+        FW_EACH_OPERAND => Scope::PerOperand,
+        FW_RESULT => Scope::Result,
+        scope => return Err(Fault::argument(format!("{scope} is no scope of a bound"))),
+    };
+    let name = name_of(&plan.schedule);
+    if !name.is_empty() {
+        made = made.with_schedule(schedule(&name)?);
+    }
+    if plan.is_unbiased != 0 {
+        made = made.with_rounding(Rounding::unbiased(plan.seed));
+    }
+    if plan.shape != [0; 3] {
+        made = made.with_shape(&plan.shape);
+    }
+    Ok(made.with_exact_below(plan.exact_below))
+}
+
+/// Words with commas between them: a mode (`exact`, `lossless`, `compress`, `auto`), a bound
+/// (`abs:0.1`, `rel:1e-4`, `psnr:60`), `codec:dense`, `codec:truncate:40`, `schedule:ring`,
+/// `scope:result`, `below:4096`, `shape:110x64x128`, `unbiased:17`. The mode is what the rest needs
+/// unless it is said.
+pub(crate) fn parse(text: &str) -> Result<fwPlan, Fault> {
+    let mut plan = EXACT;
+    let (mut mode, mut said) = (None, Vec::new());
+    for word in text.split(',').map(str::trim) {
+        let (key, value) = word.split_once(':').unwrap_or((word, ""));
+        if said.contains(&key) {
+            return Err(Fault::argument(format!("`{key}` is said twice")));
+        }
+        said.push(key);
+        match key {
+            "exact" | "raw" | "lossless" | "compress" | "auto" if word == key => {
+                let new = match key {
+                    "lossless" => FW_LOSSLESS,
+                    "compress" => FW_COMPRESS,
+                    "auto" => FW_AUTO,
+                    _ => FW_EXACT,
+                };
+                if mode.replace(new).is_some() {
+                    return Err(Fault::argument(format!("`{word}` beside another mode")));
+                }
+            }
+            "abs" | "rel" | "psnr" => {
+                let bound: Bound =
+                    word.parse().map_err(|error| Fault::argument(format!("`{word}`: {error}")))?;
+                if plan.bound_kind != FW_NO_BOUND {
+                    return Err(Fault::argument(format!("`{word}` beside another bound")));
+                }
+                (plan.bound_kind, plan.bound) = match bound {
+                    Bound::Relative(bound) => (FW_RELATIVE, bound),
+                    Bound::Psnr(bound) => (FW_PSNR, bound),
+                    Bound::Absolute(bound) => (FW_ABSOLUTE, bound),
+                    _ => return Err(Fault::argument(format!("`{word}` is of no known kind"))),
+                };
+            }
+            "codec" => {
+                let (name, setting) = value.split_once(':').unwrap_or((value, "0"));
+                (plan.codec, plan.setting) = (name_in_room(codec(name)?.name()), number(setting)?);
+            }
+            "schedule" => plan.schedule = name_in_room(schedule(value)?.name()),
+            "scope" => {
+                plan.scope = match value {
+                    "operand" => FW_EACH_OPERAND,
+                    "result" => FW_RESULT,
+                    _ => return Err(Fault::argument("a scope is `operand` or `result`")),
+                };
+            }
+            "below" => plan.exact_below = number(value)?,
+            "shape" => plan.shape = shape(value)?,
+            "unbiased" => (plan.is_unbiased, plan.seed) = (1, number(value)?),
+            _ => return Err(Fault::argument(format!("`{word}` says nothing to a plan: {FORMS}"))),
+        }
+    }
+    let needs_codec = plan.bound_kind != FW_NO_BOUND || plan.codec[0] != 0;
+    plan.mode = mode.unwrap_or(if needs_codec { FW_COMPRESS } else { FW_EXACT });
+    // What does not go together shows here already.
+    to_core(&plan)?;
+    Ok(plan)
+}
+
+const FORMS: &str = "write exact, lossless, compress or auto; abs:X, rel:X or psnr:X; \
+                     codec:NAME[:SETTING], schedule:NAME, scope:result, below:BYTES, \
+                     shape:110x64x128, unbiased:SEED";
+
+fn number<N: std::str::FromStr>(text: &str) -> Result<N, Fault> {
+    text.parse().map_err(|_| Fault::argument(format!("`{text}` is no whole number that fits")))
+}
+
+/// The last three dimensions, the first ones of fewer being 1.
+fn shape(text: &str) -> Result<[usize; 3], Fault> {
+    let dimensions = text.split('x').map(number).collect::<Result<Vec<usize>, Fault>>()?;
+    let mut shape = [1; 3];
+    let last = &dimensions[dimensions.len().saturating_sub(3)..];
+    shape[3 - last.len()..].copy_from_slice(last);
+    if shape.contains(&0) { Err(Fault::argument("a dimension is 0")) } else { Ok(shape) }
+}

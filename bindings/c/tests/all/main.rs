@@ -1,0 +1,14 @@
+//! The header, and what crosses the border.
+
+mod header;
+
+/// The package's folder.
+fn package() -> &'static std::path::Path {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_panic_does_not_cross_the_border() {
+    let result = foldwire_c::border::run(|| panic!("on purpose"));
+    assert_eq!(result, foldwire_c::ffi::types::FW_INTERNAL_ERROR);
+}
