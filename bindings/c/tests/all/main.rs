@@ -1,6 +1,8 @@
-//! The header, and what crosses the border.
+//! The header, and programs in C and C++ that use it. One program, so that it is linked once.
 
 mod header;
+#[cfg(target_os = "linux")] // names of libraries, flags of linkers
+mod programs;
 
 /// The package's folder.
 fn package() -> &'static std::path::Path {

@@ -1,0 +1,168 @@
+//! Programs in C and C++, compiled by the system's compilers against what was installed, and run.
+//!
+//! What is missing (a compiler, pkg-config, CMake, valgrind) is left out, and said.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+use crate::package;
+
+/// What a compiler may not find anything wrong with. Members that an initialiser leaves out are 0.
+const WARNINGS: &str = "-Wall -Wextra -Wpedantic -Wno-missing-field-initializers -Werror";
+
+/// A prefix with all that `install.sh` puts there, in cargo's target folder.
+static PREFIX: LazyLock<PathBuf> = LazyLock::new(|| {
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("foldwire-capi");
+    // cargo leaves the libraries beside the tests.
+    let libraries = env::current_exe().unwrap();
+    let mut install = Command::new("sh");
+    install.arg(package().join("install/install.sh")).arg("--prefix").arg(&prefix);
+    succeeds(install.arg("--from").arg(libraries.parent().unwrap()));
+    prefix
+});
+
+/// What a command prints; it must succeed.
+fn succeeds(command: &mut Command) -> String {
+    // Where cargo has its own libraries, perhaps old ones.
+    command.env_remove("LD_LIBRARY_PATH");
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{text}{errors}", output.status);
+    text
+}
+
+/// Whether a tool is here; said if not.
+fn has(tool: &str, what: &str) -> bool {
+    let mut version = Command::new(tool);
+    let version = version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let is_here = version.is_ok_and(|status| status.success());
+    if !is_here {
+        // As `cargo xtask test` collects them.
+        println!("skipped: {what}: no `{tool}`");
+    }
+    is_here
+}
+
+/// The flags of a compiler, as pkg-config says them, or without it.
+fn flags(is_static: bool) -> Vec<String> {
+    let prefix = &*PREFIX;
+    if !has("pkg-config", "the pkg-config file") {
+        let [include, lib] = ["include", "lib"].map(|folder| prefix.join(folder));
+        let system = if is_static { "-lgcc_s -lm -ldl" } else { "" };
+        return [format!("-I{}", include.display()), format!("-L{}", lib.display())]
+            .into_iter()
+            .chain(["-lfoldwire_c".to_owned()])
+            .chain(system.split_whitespace().map(str::to_owned))
+            .collect();
+    }
+    let mut ask = Command::new("pkg-config");
+    ask.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args(["--cflags", "--libs"]);
+    if is_static {
+        ask.arg("--static");
+    }
+    succeeds(ask.arg("foldwire")).split_whitespace().map(str::to_owned).collect()
+}
+
+/// Compiles a program of this package's.
+fn compiled(compiler: &str, standard: &str, source: &str, is_static: bool) -> PathBuf {
+    let name = Path::new(source).file_stem().unwrap();
+    let program = PREFIX.join(name);
+    let mut compile = Command::new(compiler);
+    compile.arg(standard).args(["-O1", "-g"]).args(WARNINGS.split_whitespace());
+    compile.arg(package().join(source)).arg("-o").arg(&program);
+    if is_static {
+        compile
+            .arg("-Wl,-Bstatic")
+            .args(flags(true).into_iter().take_while(|flag| flag != "-lgcc_s"));
+        compile.arg("-Wl,-Bdynamic").args(["-lgcc_s", "-lutil", "-lrt", "-ldl"]);
+    } else {
+        compile.args(flags(false)).arg(rpath());
+    }
+    succeeds(compile.args(["-lm", "-pthread"]));
+    program
+}
+
+fn rpath() -> String {
+    format!("-Wl,-rpath,{}", PREFIX.join("lib").display())
+}
+
+/// Runs a program of checks, and again under valgrind.
+fn checks(source: &str, at_least: u64) -> Option<PathBuf> {
+    if !has("cc", "the C interface from C") {
+        return None;
+    }
+    let program = compiled("cc", "-std=c11", source, false);
+    let said = succeeds(&mut Command::new(&program));
+    let n_checks = said.trim().strip_suffix(" checks").and_then(|n| n.parse::<u64>().ok());
+    assert!(n_checks.is_some_and(|n| n > at_least), "{said}");
+    if has("valgrind", "the C interface under valgrind") {
+        // It knows no AVX-512, and says so to programs that ask.
+        let mut checked = Command::new("valgrind");
+        checked.args(["--quiet", "--error-exitcode=99", "--leak-check=full"]);
+        checked.arg("--errors-for-leak-kinds=definite,possible");
+        let known = package().join("tests/c/valgrind.supp");
+        checked.arg(format!("--suppressions={}", known.display()));
+        succeeds(checked.arg(&program));
+    }
+    Some(program)
+}
+
+#[test]
+fn calls_do_what_the_header_says_and_touch_no_memory_that_they_may_not() {
+    checks("tests/c/calls.c", 100_000);
+}
+
+#[test]
+fn misuse_is_an_error_and_never_more() {
+    let Some(program) = checks("tests/c/misuse.c", 20_000) else { return };
+    // A unique id of another process.
+    let token = succeeds(Command::new(&program).arg("token"));
+    succeeds(Command::new(&program).args(["join", token.trim()]));
+}
+
+#[test]
+fn the_examples_run() {
+    if has("cc", "the example in C") {
+        let said = succeeds(&mut Command::new(compiled("cc", "-std=c11", "examples/sum.c", false)));
+        // The average of 0, 1, 2, 3 and the same sine.
+        assert_eq!(said.matches(": 1.5000, ").count(), 4, "{said}");
+    }
+    if has("c++", "the example in C++") {
+        let program = compiled("c++", "-std=c++17", "examples/overlap.cpp", true);
+        let said = succeeds(&mut Command::new(program));
+        assert_eq!(said.matches("rank ").count(), 3, "{said}");
+    }
+}
+
+#[test]
+fn cmake_finds_the_library() {
+    if !has("cmake", "the CMake files") || !has("cc", "the CMake files") {
+        return;
+    }
+    let folder = PREFIX.join("cmake");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    let example = package().join("examples/sum.c");
+    let lists = format!(
+        "cmake_minimum_required(VERSION 3.16)\nproject(sum C)\n\
+         find_package(foldwire {}.{} REQUIRED)\nfind_package(Threads REQUIRED)\n\
+         foreach(kind foldwire static)\nadd_executable(sum-${{kind}} {})\n\
+         target_link_libraries(sum-${{kind}} foldwire::${{kind}} Threads::Threads m)\n\
+         endforeach()\n",
+        env!("CARGO_PKG_VERSION_MAJOR"),
+        env!("CARGO_PKG_VERSION_MINOR"),
+        example.display()
+    );
+    std::fs::write(folder.join("CMakeLists.txt"), lists).unwrap();
+    let prefix = &*PREFIX;
+    let mut configure = Command::new("cmake");
+    configure.current_dir(&folder).env("CMAKE_PREFIX_PATH", prefix).args(["-B", "build"]);
+    succeeds(&mut configure);
+    succeeds(Command::new("cmake").current_dir(&folder).args(["--build", "build"]));
+    for kind in ["foldwire", "static"] {
+        succeeds(&mut Command::new(folder.join(format!("build/sum-{kind}"))));
+    }
+}

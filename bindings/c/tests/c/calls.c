@@ -1,0 +1,479 @@
+/* What calls do, against sums that a child could do. Run by tests/all/programs.rs. */
+#include "check.h"
+#include <math.h>
+
+#define COUNT 120
+
+/* Runs a test on each rank of a new communicator. */
+static void on_ranks(void *(*test)(void *), const fwConfig *config) {
+    fwComm_t comms[RANKS];
+    pthread_t threads[RANKS];
+    Rank ranks[RANKS];
+    OK(fwCommInitAll(comms, RANKS, config));
+    for (int r = 0; r < RANKS; r++) {
+        ranks[r] = (Rank){comms[r], r};
+        CHECK(pthread_create(&threads[r], NULL, test, &ranks[r]) == 0);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        CHECK(pthread_join(threads[r], NULL) == 0);
+    }
+}
+
+/* What rank r has at place i: whole numbers, so that sums are exact. */
+static double value(int r, size_t i) { return (double)((int)(i % 97) - 40 + 100 * r); }
+
+static void fill(double *to, int r, size_t first, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        to[i] = value(r, first + i);
+    }
+}
+
+/* The sum of all ranks' values, or of those before `end`. */
+static double sum(int end, size_t i) {
+    double total = 0;
+    for (int r = 0; r < end; r++) {
+        total += value(r, i);
+    }
+    return total;
+}
+
+static void reductions(const Rank *own, const fwPlan *plan) {
+    enum { WHOLE = RANKS * COUNT };
+    static const fwDataType type = FW_FLOAT64;
+    double send[WHOLE], recv[WHOLE];
+    const size_t first = (size_t)own->rank * COUNT;
+    for (int in_place = 0; in_place < 2; in_place++) {
+        fill(send, own->rank, 0, COUNT);
+        double *to = in_place ? send : recv;
+        OK(fwAllReduce(send, to, COUNT, type, FW_SUM, plan, own->comm, NULL));
+        for (size_t i = 0; i < COUNT; i++) {
+            CHECK(to[i] == sum(RANKS, i));
+        }
+        for (int root = 0; root < RANKS; root++) {
+            fill(send, own->rank, 0, COUNT);
+            double *at_root = own->rank == root ? to : NULL;
+            OK(fwReduce(send, at_root, COUNT, type, FW_MAX, root, plan, own->comm, NULL));
+            for (size_t i = 0; at_root && i < COUNT; i++) {
+                CHECK(at_root[i] == value(RANKS - 1, i));
+            }
+        }
+        fill(send, own->rank, 0, COUNT);
+        OK(fwScan(send, to, COUNT, type, FW_SUM, plan, own->comm, NULL));
+        for (size_t i = 0; i < COUNT; i++) {
+            CHECK(to[i] == sum(own->rank + 1, i));
+        }
+        fill(send, own->rank, 0, COUNT);
+        double *before = own->rank == 0 && !in_place ? NULL : to;
+        OK(fwExclusiveScan(send, before, COUNT, type, FW_SUM, plan, own->comm, NULL));
+        for (size_t i = 0; own->rank > 0 && i < COUNT; i++) {
+            CHECK(to[i] == sum(own->rank, i));
+        }
+        fill(send, own->rank, 0, WHOLE);
+        to = in_place ? send + first : recv;
+        OK(fwReduceScatter(send, to, COUNT, type, FW_MIN, plan, own->comm, NULL));
+        for (size_t i = 0; i < COUNT; i++) {
+            CHECK(to[i] == value(0, first + i));
+        }
+        const size_t counts[RANKS] = {7, 0, 300}, starts[RANKS] = {0, 7, 7};
+        fill(send, own->rank, 0, 307);
+        to = in_place ? send + starts[own->rank] : recv;
+        OK(fwReduceScatterV(send, to, counts, type, FW_SUM, plan, own->comm, NULL));
+        for (size_t i = 0; i < counts[own->rank]; i++) {
+            CHECK(to[i] == sum(RANKS, starts[own->rank] + i));
+        }
+    }
+}
+
+static void movements(const Rank *own, const fwPlan *plan) {
+    enum { WHOLE = RANKS * COUNT };
+    static const fwDataType type = FW_FLOAT64;
+    const size_t first = (size_t)own->rank * COUNT;
+    const size_t counts[RANKS] = {7, 0, 300}, starts[RANKS] = {0, 7, 7};
+    const size_t mine = counts[own->rank], start = starts[own->rank];
+    double send[WHOLE], recv[WHOLE];
+    for (int in_place = 0; in_place < 2; in_place++) {
+        for (int root = 0; root < RANKS; root++) {
+            const int is_root = own->rank == root;
+            double *to = in_place ? send : recv;
+            fill(send, own->rank, 0, COUNT);
+            OK(fwBroadcast(is_root ? send : NULL, to, COUNT, type, root, plan, own->comm, NULL));
+            for (size_t i = 0; i < COUNT; i++) {
+                CHECK(to[i] == value(root, i));
+            }
+            double *from = in_place ? recv + first : send;
+            fill(from, own->rank, 0, COUNT);
+            OK(fwGather(from, is_root ? recv : NULL, COUNT, type, root, plan, own->comm, NULL));
+            for (size_t i = 0; is_root && i < WHOLE; i++) {
+                CHECK(recv[i] == value((int)(i / COUNT), i % COUNT));
+            }
+            from = in_place ? recv + start : send;
+            fill(from, own->rank, start, mine);
+            OK(fwGatherV(from, is_root ? recv : NULL, counts, type, root, plan, own->comm, NULL));
+            for (size_t i = 0; is_root && i < 307; i++) {
+                CHECK(recv[i] == value(i < 7 ? 0 : 2, i));
+            }
+            fill(send, own->rank, 0, WHOLE);
+            to = in_place && is_root ? send + first : recv;
+            OK(fwScatter(is_root ? send : NULL, to, COUNT, type, root, plan, own->comm, NULL));
+            for (size_t i = 0; i < COUNT; i++) {
+                CHECK(to[i] == value(root, first + i));
+            }
+            fill(send, own->rank, 0, 307);
+            to = in_place && is_root ? send + start : recv;
+            OK(fwScatterV(is_root ? send : NULL, to, counts, type, root, plan, own->comm, NULL));
+            for (size_t i = 0; i < mine; i++) {
+                CHECK(to[i] == value(root, start + i));
+            }
+        }
+        double *from = in_place ? recv + first : send;
+        fill(from, own->rank, 0, COUNT);
+        OK(fwAllGather(from, recv, COUNT, type, plan, own->comm, NULL));
+        for (size_t i = 0; i < WHOLE; i++) {
+            CHECK(recv[i] == value((int)(i / COUNT), i % COUNT));
+        }
+        from = in_place ? recv + start : send;
+        fill(from, own->rank, start, mine);
+        OK(fwAllGatherV(from, recv, counts, type, plan, own->comm, NULL));
+        for (size_t i = 0; i < 307; i++) {
+            CHECK(recv[i] == value(i < 7 ? 0 : 2, i));
+        }
+        double *to = in_place ? send : recv;
+        fill(send, own->rank, 0, WHOLE);
+        OK(fwAllToAll(send, to, COUNT, type, plan, own->comm, NULL));
+        for (size_t i = 0; i < WHOLE; i++) {
+            CHECK(to[i] == value((int)(i / COUNT), first + i % COUNT));
+        }
+    }
+    /* Rank r sends s + 1 values to rank s, and so receives r + 1 from each. */
+    size_t to_each[RANKS], from_each[RANKS];
+    for (size_t r = 0; r < RANKS; r++) {
+        to_each[r] = r + 1;
+        from_each[r] = (size_t)own->rank + 1;
+    }
+    fill(send, own->rank, 0, 6);
+    OK(fwAllToAllV(send, to_each, recv, from_each, type, plan, own->comm, NULL));
+    const size_t n = (size_t)own->rank + 1, before = (size_t)own->rank * n / 2;
+    for (size_t i = 0; i < RANKS * n; i++) {
+        CHECK(recv[i] == value((int)(i / n), before + i % n));
+    }
+}
+
+static void *exactly(void *argument) {
+    const Rank *own = argument;
+    fwPlan lossless, zero = FW_PLAN_INIT;
+    OK(fwPlanParse("lossless", &lossless));
+    const fwPlan *plans[] = {NULL, &zero, &lossless};
+    for (size_t p = 0; p < sizeof plans / sizeof *plans; p++) {
+        reductions(own, plans[p]);
+        movements(own, plans[p]);
+    }
+    OK(fwBarrier(own->comm, NULL));
+    /* Every type: a sum of whole numbers that all of them hold. */
+    for (fwDataType type = FW_FLOAT32; type <= FW_UINT64; type++) {
+        uint64_t one[4] = {0}, all[4] = {0};
+        const uint64_t bits[] = {0x3f800000, 0x3ff0000000000000, 0x3c00, 0x3f80};
+        const uint64_t three[] = {0x40400000, 0x4008000000000000, 0x4200, 0x4040};
+        one[0] = type <= FW_BFLOAT16 ? bits[type - 1] : 1;
+        OK(fwAllReduce(one, all, 1, type, FW_SUM, NULL, own->comm, NULL));
+        CHECK(all[0] == (type <= FW_BFLOAT16 ? three[type - 1] : 3));
+    }
+    double product = 2, average = own->rank;
+    OK(fwAllReduce(&product, &product, 1, FW_FLOAT64, FW_PROD, NULL, own->comm, NULL));
+    OK(fwAllReduce(&average, &average, 1, FW_FLOAT64, FW_AVG, NULL, own->comm, NULL));
+    CHECK(product == 8 && average == 1);
+    OK(fwCommDestroy(own->comm));
+    return NULL;
+}
+
+static void *within_bounds(void *argument) {
+    const Rank *own = argument;
+    enum { N = 8192 };
+    static const char *texts[] = {"abs:1e-3", "abs:1e-3,codec:dense,schedule:ring", "auto,abs:1e-3",
+                                  "abs:1e-3,scope:result", "abs:1e-3,unbiased:7"};
+    float *data = malloc(N * sizeof *data);
+    CHECK(data != NULL);
+    for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
+        fwPlan plan;
+        OK(fwPlanParse(texts[t], &plan));
+        for (size_t i = 0; i < N; i++) {
+            data[i] = sinf(1e-3f * (float)i + (float)own->rank);
+        }
+        OK(fwAllReduce(data, data, N, FW_FLOAT32, FW_SUM, &plan, own->comm, NULL));
+        const double most = t == 3 ? 1e-3 : RANKS * 1e-3 + 1e-5;
+        for (size_t i = 0; i < N; i++) {
+            double exact = 0;
+            for (int r = 0; r < RANKS; r++) {
+                exact += sinf(1e-3f * (float)i + (float)r);
+            }
+            CHECK(fabs(data[i] - exact) <= most);
+        }
+        fwReport report = FW_REPORT_INIT;
+        OK(fwCommReport(own->comm, &report));
+        CHECK(report.size == sizeof report && report.seconds > 0 && report.n_messages > 0);
+        CHECK(t == 2 || (report.wire_bytes < report.raw_bytes && report.bound > 0));
+        CHECK(t != 1 || (!strcmp(report.codec, "dense") && !strcmp(report.schedule, "ring")));
+    }
+    free(data);
+    OK(fwCommDestroy(own->comm));
+    return NULL;
+}
+
+static void *requests(void *argument) {
+    const Rank *own = argument;
+    double data[5][COUNT];
+    fwRequest_t all[5];
+    const size_t counts[RANKS] = {COUNT, 0, 0};
+    for (int i = 0; i < 5; i++) {
+        fill(data[i], own->rank, 0, COUNT);
+    }
+    for (int i = 0; i < 3; i++) {
+        OK(fwAllReduce(data[i], data[i], COUNT, FW_FLOAT64, FW_SUM, NULL, own->comm, &all[i]));
+    }
+    OK(fwBarrier(own->comm, &all[3]));
+    {
+        /* Counts may go as soon as the call has returned. */
+        size_t gone[RANKS];
+        memcpy(gone, counts, sizeof gone);
+        const void *send = own->rank == 0 ? data[4] : NULL;
+        OK(fwAllGatherV(send, data[4], gone, FW_FLOAT64, NULL, own->comm, &all[4]));
+        memset(gone, 255, sizeof gone);
+    }
+    FAILS(FW_INVALID_USAGE, fwBarrier(own->comm, NULL)); /* of five at once */
+    FAILS(FW_IN_USE, fwCommDestroy(own->comm));
+    int32_t done = 0;
+    while (!done) {
+        OK(fwTest(&all[1], &done));
+    }
+    CHECK(all[1] == NULL);
+    done = 0;
+    OK(fwTest(&all[1], &done));
+    CHECK(done == 1);
+    fwRequest_t old = all[0];
+    OK(fwWait(&all[0]));
+    CHECK(all[0] == NULL);
+    FAILS(FW_INVALID_HANDLE, fwWait(&old));
+    OK(fwWaitAll(5, all));
+    for (int i = 0; i < 4; i++) {
+        CHECK(all[i] == NULL);
+        for (size_t j = 0; i < 3 && j < COUNT; j++) {
+            CHECK(data[i][j] == sum(RANKS, j) && data[4][j] == value(0, j));
+        }
+    }
+    OK(fwCommDestroy(own->comm));
+    return NULL;
+}
+
+static void *messages(void *argument) {
+    const Rank *own = argument;
+    const int next = (own->rank + 1) % RANKS, last = (own->rank + RANKS - 1) % RANKS;
+    double send[COUNT], before[COUNT], after[COUNT];
+    fill(send, own->rank, 0, COUNT);
+    OK(fwSendRecv(send, COUNT, next, before, COUNT, last, FW_FLOAT64, 5, NULL, own->comm));
+    CHECK(before[1] == value(last, 1));
+    OK(fwGroupStart());
+    OK(fwRecv(before, COUNT, FW_FLOAT64, last, 1, own->comm));
+    OK(fwRecv(after, COUNT, FW_FLOAT64, next, 2, own->comm));
+    OK(fwSend(send, COUNT, FW_FLOAT64, next, 1, NULL, own->comm));
+    OK(fwSend(send, COUNT, FW_FLOAT64, last, 2, NULL, own->comm));
+    OK(fwGroupEnd());
+    for (size_t i = 0; i < COUNT; i++) {
+        CHECK(before[i] == value(last, i) && after[i] == value(next, i));
+    }
+    if (own->rank == 0) {
+        OK(fwSend(send, 3, FW_FLOAT64, 1, 9, NULL, own->comm));
+    } else if (own->rank == 1) {
+        OK(fwRecv(before, 3, FW_FLOAT64, 0, 9, own->comm));
+        CHECK(before[2] == value(0, 2));
+    }
+    FAILS(FW_INVALID_ARGUMENT, fwSend(send, 3, FW_FLOAT64, RANKS, 0, NULL, own->comm));
+    FAILS(FW_INVALID_ARGUMENT,
+          fwSendRecv(send, 3, next, send + 2, 3, last, FW_FLOAT64, 5, NULL, own->comm));
+    OK(fwGroupStart());
+    OK(fwSend(send, 3, FW_FLOAT64, next, 9, NULL, own->comm));
+    OK(fwBarrier(own->comm, NULL));
+    FAILS(FW_INVALID_USAGE, fwGroupEnd());
+    OK(fwBarrier(own->comm, NULL));
+    OK(fwCommDestroy(own->comm));
+    return NULL;
+}
+
+static void *groups(void *argument) {
+    const Rank *own = argument;
+    enum { ARRAYS = 12 }; /* more than there may be calls at once */
+    double data[ARRAYS][COUNT];
+    fwPlan plan[2];
+    OK(fwPlanParse("rel:1e-3", &plan[0]));
+    OK(fwPlanParse("abs:0.5", &plan[1]));
+    /* As one call of core's, exactly and not; as calls of their own. */
+    for (int kind = 0; kind < 3; kind++) {
+        OK(fwGroupStart());
+        OK(fwGroupStart());
+        for (int a = 0; a < ARRAYS; a++) {
+            fill(data[a], own->rank, (size_t)a, COUNT);
+            const fwRedOp op = kind == 2 && a % 2 ? FW_AVG : FW_SUM;
+            const fwPlan *by = kind == 1 ? &plan[a % 2] : NULL;
+            OK(fwAllReduce(data[a], data[a], COUNT, FW_FLOAT64, op, by, own->comm, NULL));
+        }
+        OK(fwGroupEnd());
+        CHECK(data[1][0] == value(own->rank, 1));
+        FAILS(FW_INVALID_USAGE, fwCommDestroy(own->comm));
+        OK(fwGroupEnd());
+        for (int a = 0; a < ARRAYS; a++) {
+            for (size_t i = 0; i < COUNT; i++) {
+                const double n = kind == 2 && a % 2 ? RANKS : 1, most = kind == 1 ? 1.6 : 0;
+                CHECK(fabs(data[a][i] * n - sum(RANKS, (size_t)a + i)) <= most);
+            }
+        }
+    }
+    FAILS(FW_INVALID_USAGE, fwGroupEnd());
+    /* A request of a group is there at its end. */
+    fwRequest_t request;
+    double one = 1, two = 2;
+    OK(fwGroupStart());
+    OK(fwAllReduce(&one, &one, 1, FW_FLOAT64, FW_SUM, NULL, own->comm, &request));
+    CHECK(request == NULL);
+    OK(fwAllReduce(&two, &two, 1, FW_FLOAT64, FW_SUM, NULL, own->comm, NULL));
+    OK(fwGroupEnd());
+    CHECK(request != NULL && two == 6);
+    OK(fwWait(&request));
+    CHECK(one == 3);
+    OK(fwCommDestroy(own->comm));
+    return NULL;
+}
+
+/* One thread plays all ranks, as with ncclCommInitAll. */
+static void one_thread(void) {
+    fwComm_t comms[RANKS];
+    fwRequest_t all[RANKS];
+    double data[RANKS][COUNT];
+    OK(fwCommInitAll(comms, RANKS, NULL));
+    for (int kind = 0; kind < 3; kind++) {
+        for (int r = 0; r < RANKS; r++) {
+            fill(data[r], r, 0, COUNT);
+        }
+        if (kind < 2) {
+            OK(fwGroupStart());
+        }
+        for (int r = 0; r < RANKS; r++) {
+            fwRequest_t *request = kind == 2 ? &all[r] : NULL;
+            OK(fwAllReduce(data[r], data[r], COUNT, FW_FLOAT64, FW_SUM, NULL, comms[r], request));
+            if (kind == 1) {
+                OK(fwAllReduce(&data[r][0], &data[r][0], 0, FW_FLOAT64, FW_SUM, NULL, comms[r], NULL));
+            }
+        }
+        if (kind < 2) {
+            OK(fwGroupEnd());
+        } else {
+            OK(fwWaitAll(RANKS, all));
+        }
+        for (int r = 0; r < RANKS; r++) {
+            for (size_t i = 0; i < COUNT; i++) {
+                CHECK(data[r][i] == sum(RANKS, i));
+            }
+        }
+    }
+    for (int r = 0; r < RANKS; r++) {
+        OK(fwCommDestroy(comms[r]));
+    }
+}
+
+static void *split(void *argument) {
+    const Rank *own = argument;
+    fwComm_t part;
+    fwConfig config = FW_CONFIG_INIT;
+    config.calls = 2;
+    /* Ranks 2 and 0, in this order; rank 1 is in none. */
+    const int32_t color = own->rank == 1 ? FW_SPLIT_NOCOLOR : 3;
+    OK(fwCommSplit(own->comm, color, -own->rank, &part, &config));
+    CHECK((part == NULL) == (own->rank == 1));
+    if (part != NULL) {
+        int32_t rank, size;
+        OK(fwCommUserRank(part, &rank));
+        OK(fwCommCount(part, &size));
+        CHECK(size == 2 && rank == (own->rank == 2 ? 0 : 1));
+        int32_t ones = 1;
+        OK(fwAllReduce(&ones, &ones, 1, FW_INT32, FW_SUM, NULL, part, NULL));
+        CHECK(ones == 2);
+    }
+    fwComm_t none;
+    FAILS(FW_INVALID_ARGUMENT, fwCommSplit(own->comm, -2, 0, &none, NULL));
+    CHECK(none == NULL);
+    OK(fwBarrier(own->comm, NULL));
+    OK(fwCommDestroy(own->comm));
+    if (part != NULL) {
+        OK(fwBarrier(part, NULL));
+        OK(fwCommDestroy(part));
+    }
+    return NULL;
+}
+
+/* Rank 1 gives up in the middle; the others go on. */
+static void *survive(void *argument) {
+    const Rank *own = argument;
+    double data[COUNT] = {0};
+    fwRequest_t request;
+    OK(fwBarrier(own->comm, NULL));
+    if (own->rank == 1) {
+        OK(fwAllReduce(data, data, COUNT, FW_FLOAT64, FW_SUM, NULL, own->comm, &request));
+        OK(fwCommAbort(own->comm));
+        FAILS(FW_INVALID_HANDLE, fwWait(&request));
+        return NULL;
+    }
+    fwResult result = fwBarrier(own->comm, NULL); /* which may yet be a call that disagrees */
+    CHECK(result == FW_ABORTED || result == FW_PEER_LOST || result == FW_MISMATCH);
+    FAILS(FW_POISONED, fwBarrier(own->comm, NULL));
+    fwComm_t left;
+    int32_t size;
+    OK(fwCommShrink(own->comm, 5, &left));
+    FAILS(FW_INVALID_HANDLE, fwBarrier(own->comm, NULL));
+    OK(fwCommCount(left, &size));
+    CHECK(size == 2);
+    OK(fwBarrier(left, NULL));
+    OK(fwCommDestroy(left));
+    return NULL;
+}
+
+static void *disagree(void *argument) {
+    const Rank *own = argument;
+    double data[COUNT] = {0};
+    const size_t count = own->rank == 1 ? COUNT : COUNT - 1;
+    fwResult result = fwAllReduce(data, data, count, FW_FLOAT64, FW_SUM, NULL, own->comm, NULL);
+    CHECK(result == FW_MISMATCH || result == FW_ABORTED);
+    OK(fwCommDestroy(own->comm));
+    return NULL;
+}
+
+/* Who is late is waited for no longer than was said. */
+static void *late(void *argument) {
+    static _Atomic int n_gone;
+    const Rank *own = argument;
+    if (own->rank > 0) {
+        double one = 1;
+        fwResult result = fwAllReduce(&one, &one, 1, FW_FLOAT64, FW_SUM, NULL, own->comm, NULL);
+        CHECK(result == FW_TIMEOUT || result == FW_ABORTED); /* by who noticed first */
+        n_gone++;
+    }
+    while (n_gone < RANKS - 1) {
+        sched_yield();
+    }
+    OK(fwCommDestroy(own->comm));
+    return NULL;
+}
+
+int main(void) {
+    fwConfig five = FW_CONFIG_INIT, soon = FW_CONFIG_INIT;
+    five.calls = 5;
+    soon.timeout = 0.05;
+    on_ranks(exactly, NULL);
+    on_ranks(within_bounds, NULL);
+    on_ranks(requests, &five);
+    on_ranks(messages, NULL);
+    on_ranks(groups, NULL);
+    on_ranks(split, NULL);
+    on_ranks(survive, NULL);
+    on_ranks(disagree, NULL);
+    on_ranks(late, &soon);
+    one_thread();
+    printf("%d checks\n", n_checks);
+    return 0;
+}

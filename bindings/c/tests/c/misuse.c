@@ -1,0 +1,238 @@
+/* What is refused, unique ids, and the codec alone. Run by tests/all/programs.rs.
+ *
+ *     misuse              everything
+ *     misuse token        prints a unique id
+ *     misuse join TOKEN   is told that a unique id is of another process
+ */
+#include "check.h"
+#include <math.h>
+
+static void *blocks(void *argument) {
+    const Rank *own = argument;
+    fwResult result;
+    /* The other thread may be the one that is inside. */
+    while ((result = fwBarrier(own->comm, NULL)) == FW_IN_USE) {
+        sched_yield();
+    }
+    return (void *)(intptr_t)result;
+}
+
+/* Another thread that comes while one is inside is told so. */
+static void two_threads(void) {
+    fwComm_t comms[2];
+    pthread_t thread;
+    void *result;
+    OK(fwCommInitAll(comms, 2, NULL));
+    Rank first = {comms[0], 0};
+    CHECK(pthread_create(&thread, NULL, blocks, &first) == 0);
+    /* It ends when the other rank comes, and that is this thread, later. */
+    fwReport report = FW_REPORT_INIT;
+    while (fwCommReport(comms[0], &report) != FW_IN_USE) {
+        sched_yield();
+    }
+    FAILS(FW_IN_USE, fwBarrier(comms[0], NULL));
+    FAILS(FW_IN_USE, fwCommDestroy(comms[0]));
+    OK(fwBarrier(comms[1], NULL));
+    CHECK(pthread_join(thread, &result) == 0 && result == NULL);
+    OK(fwCommDestroy(comms[0]));
+    OK(fwCommDestroy(comms[1]));
+}
+
+static void misuse(void) {
+    fwComm_t comm, other = (fwComm_t)(uintptr_t)0x1234567890;
+    double data[8] = {1}, out[8];
+    fwRequest_t request;
+    fwPlan plan = FW_PLAN_INIT;
+    fwConfig config = FW_CONFIG_INIT;
+    const fwDataType type = FW_FLOAT64;
+    int32_t number;
+    OK(fwCommInitAll(&comm, 1, NULL));
+    /* Handles. */
+    FAILS(FW_INVALID_HANDLE, fwBarrier(NULL, NULL));
+    FAILS(FW_INVALID_HANDLE, fwBarrier(other, NULL));
+    FAILS(FW_INVALID_HANDLE, fwBarrier((fwComm_t)(void *)data, NULL));
+    OK(fwBarrier(comm, &request));
+    FAILS(FW_INVALID_HANDLE, fwBarrier((fwComm_t)(void *)request, NULL));
+    fwRequest_t wrong = (fwRequest_t)(void *)comm;
+    FAILS(FW_INVALID_HANDLE, fwWait(&wrong));
+    fwRequest_t twice[2] = {request, request};
+    FAILS(FW_INVALID_ARGUMENT, fwWaitAll(2, twice));
+    OK(fwWait(&request));
+    /* Pointers. */
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(NULL, out, 8, type, FW_SUM, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, NULL, 8, type, FW_SUM, NULL, comm, NULL));
+    OK(fwAllReduce(NULL, NULL, 0, type, FW_SUM, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT,
+          fwAllReduce((char *)data + 1, out, 7, type, FW_SUM, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, data + 1, 7, type, FW_SUM, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwAllGatherV(data, out, NULL, type, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwCommCount(comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitAll(NULL, 2, NULL));
+    FAILS(FW_INVALID_ARGUMENT,
+          fwAllReduce(data, out, 8, type, FW_SUM, NULL, comm, (fwRequest_t *)((char *)out + 1)));
+    /* Numbers. */
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, 0, FW_SUM, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, 13, FW_SUM, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, 257, FW_SUM, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, 0, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, 6, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, SIZE_MAX, type, FW_SUM, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, SIZE_MAX / 8, type, FW_SUM, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwGather(data, out, SIZE_MAX / 4, type, 0, NULL, comm, NULL));
+    const size_t too_many[1] = {SIZE_MAX};
+    FAILS(FW_INVALID_ARGUMENT, fwAllGatherV(data, out, too_many, type, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwBroadcast(data, data, 8, type, 1, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwBroadcast(data, data, 8, type, -1, NULL, comm, NULL));
+    FAILS(FW_UNSUPPORTED, fwAllReduce(data, out, 2, FW_INT64, FW_AVG, NULL, comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitAll(&other, 0, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitAll(&other, -1, NULL));
+    /* Structs: too short, later with something in it, later with nothing. */
+    struct {
+        fwPlan plan;
+        uint64_t more;
+    } later = {FW_PLAN_INIT, 0};
+    later.plan.size = sizeof later;
+    OK(fwAllReduce(data, out, 8, type, FW_SUM, &later.plan, comm, NULL));
+    later.more = 1;
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, FW_SUM, &later.plan, comm, NULL));
+    plan.size = 8;
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, FW_SUM, &plan, comm, NULL));
+    config.reserved = 1;
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitAll(&other, 1, &config));
+    config = (fwConfig)FW_CONFIG_INIT;
+    config.timeout = -1;
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitAll(&other, 1, &config));
+    /* Plans: nothing is lost but by consent. */
+    const char *refused[] = {"", "fast", "rel", "rel:0", "rel:1,abs:1", "auto", "exact,rel:1e-3",
+                             "lossless,abs:1", "codec:dense", "codec:zip", "schedule:round",
+                             "lossless,codec:truncate", "abs:1,codec:mpc", "auto,exact,rel:1e-3",
+                             "shape:3x0", "below:-1", "scope:all", "auto,rel:1,codec:dense"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        FAILS(FW_INVALID_ARGUMENT, fwPlanParse(refused[i], &plan));
+    }
+    const char *good[] = {"exact", "rel:1e-4", "auto, abs:0.1,below:4096", "codec:mpc",
+                          "codec:truncate:40", "psnr:60,codec:fz-nd,shape:110x64x128"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        OK(fwPlanParse(good[i], &plan));
+    }
+    CHECK(plan.mode == FW_COMPRESS && plan.shape[2] == 128 && plan.bound_kind == FW_PSNR);
+    FAILS(FW_INVALID_ARGUMENT, fwPlanParse(NULL, &plan));
+    plan = (fwPlan)FW_PLAN_INIT;
+    plan.bound = 1e-3;
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, FW_SUM, &plan, comm, NULL));
+    plan.bound_kind = FW_RELATIVE;
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, FW_SUM, &plan, comm, NULL));
+    plan.mode = 17;
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, FW_SUM, &plan, comm, NULL));
+    memset(plan.codec, 'x', sizeof plan.codec);
+    FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, out, 8, type, FW_SUM, &plan, comm, NULL));
+    /* After all of that it works, and is gone when it was destroyed. */
+    OK(fwAllReduce(data, out, 8, type, FW_SUM, NULL, comm, NULL));
+    CHECK(out[0] == 1);
+    OK(fwCommDestroy(comm));
+    FAILS(FW_INVALID_HANDLE, fwCommDestroy(comm));
+    FAILS(FW_INVALID_HANDLE, fwAllReduce(data, out, 8, type, FW_SUM, NULL, comm, NULL));
+    OK(fwGetVersion(&number));
+    CHECK(number == FW_VERSION_MAJOR * 10000 + FW_VERSION_MINOR * 100 + FW_VERSION_PATCH);
+    CHECK(!strcmp(fwGetErrorString(FW_SUCCESS), "no error"));
+    CHECK(strlen(fwGetErrorString(-7)) > 0);
+}
+
+static void tokens(void) {
+    fwUniqueId id, again;
+    fwComm_t comms[2], none;
+    OK(fwGetUniqueId(&id));
+    OK(fwGetUniqueId(&again));
+    CHECK(memcmp(&id, &again, sizeof id) != 0);
+    OK(fwCommInitRank(&comms[1], 2, id, 1, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, id, 1, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 3, id, 0, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, id, 2, NULL));
+    CHECK(none == NULL);
+    OK(fwCommInitRank(&comms[0], 2, id, 0, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, id, 0, NULL));
+    memset(&again, 0, sizeof again);
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, again, 0, NULL));
+    fwRequest_t both[2];
+    OK(fwBarrier(comms[0], &both[0]));
+    OK(fwBarrier(comms[1], &both[1]));
+    OK(fwWaitAll(2, both));
+    OK(fwCommDestroy(comms[0]));
+    OK(fwCommDestroy(comms[1]));
+}
+
+static void codec(void) {
+    enum { N = 10000 };
+    float values[N], back[N + 1];
+    size_t most, n_bytes, count;
+    for (size_t i = 0; i < N; i++) {
+        values[i] = sinf(1e-3f * (float)i);
+    }
+    values[5] = NAN;
+    OK(fwCompressMaxSize(N, FW_FLOAT32, &most));
+    CHECK(most > N);
+    unsigned char *bytes = malloc(most);
+    CHECK(bytes != NULL);
+    fwPlan plan;
+    OK(fwPlanParse("rel:1e-4", &plan));
+    for (int lossy = 0; lossy < 2; lossy++) {
+        const fwPlan *by = lossy ? &plan : NULL;
+        OK(fwCompress(values, N, FW_FLOAT32, by, bytes, most, &n_bytes));
+        CHECK(n_bytes <= most && (!lossy || n_bytes < N));
+        fwDataType type;
+        uint64_t n;
+        double bound;
+        OK(fwCompressedInfo(bytes, n_bytes, &type, &n, &bound));
+        CHECK(type == FW_FLOAT32 && n == N && (bound > 0) == lossy);
+        OK(fwDecompress(bytes, n_bytes, FW_FLOAT32, back, N + 1, &count));
+        CHECK(count == N && isnan(back[5]));
+        for (size_t i = 0; i < N; i++) {
+            CHECK(i == 5 || fabsf(values[i] - back[i]) <= (lossy ? 2e-4f : 0));
+        }
+    }
+    FAILS(FW_NO_ROOM, fwCompress(values, N, FW_FLOAT32, &plan, bytes, 10, &count));
+    CHECK(count == n_bytes);
+    FAILS(FW_NO_ROOM, fwDecompress(bytes, n_bytes, FW_FLOAT32, back, N - 1, &count));
+    FAILS(FW_DAMAGED, fwDecompress(bytes, n_bytes, FW_FLOAT64, back, N / 2, &count));
+    FAILS(FW_DAMAGED, fwDecompress(bytes, n_bytes - 1, FW_FLOAT32, back, N, &count));
+    bytes[n_bytes / 2] ^= 1;
+    FAILS(FW_DAMAGED, fwDecompress(bytes, n_bytes, FW_FLOAT32, back, N, &count));
+    FAILS(FW_DAMAGED, fwCompressedInfo("nonsense", 8, NULL, NULL, NULL));
+    FAILS(FW_UNSUPPORTED, fwCompress(values, 4, FW_INT32, NULL, bytes, most, &n_bytes));
+    FAILS(FW_INVALID_ARGUMENT, fwCompressMaxSize(SIZE_MAX, FW_FLOAT64, &most));
+    free(bytes);
+}
+
+/* As hexadecimal digits on a command line. */
+static int token(const char *text) {
+    fwUniqueId id;
+    if (text == NULL) {
+        OK(fwGetUniqueId(&id));
+        for (size_t i = 0; i < sizeof id.internal; i++) {
+            printf("%02x", id.internal[i]);
+        }
+        return 0;
+    }
+    CHECK(strlen(text) == 2 * sizeof id.internal);
+    for (size_t i = 0; i < sizeof id.internal; i++) {
+        unsigned byte;
+        CHECK(sscanf(text + 2 * i, "%2x", &byte) == 1);
+        id.internal[i] = (uint8_t)byte;
+    }
+    fwComm_t comm;
+    FAILS(FW_UNSUPPORTED, fwCommInitRank(&comm, 2, id, 0, NULL));
+    CHECK(strstr(fwGetLastError(), "process") != NULL);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) {
+        return token(argc > 2 ? argv[2] : NULL);
+    }
+    two_threads();
+    misuse();
+    tokens();
+    codec();
+    printf("%d checks\n", n_checks);
+    return 0;
+}
