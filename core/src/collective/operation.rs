@@ -141,9 +141,8 @@ pub(crate) struct Underway<'s, F, T: Element> {
     /// What looks at the data have cost.
     pub(super) before: Report,
     /// The automatic plan, while ranks look at samples before they choose.
+    /// What shape a look finds is told with it.
     open: Option<Plan>,
-    /// Of an automatic plan: told with it, or found in a look.
-    strides: [u32; 2],
 }
 
 /// What the engine runs.
@@ -240,7 +239,6 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             pass: None,
             before: Report::default(),
             open: None,
-            strides: [0; 2],
         }
     }
 
@@ -270,11 +268,11 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             // Its own is enough to tell how short its values become.
             extent = survey::conclude(seen, false).flatten();
         }
-        if self.open.is_some() {
+        if let Some(open) = &mut self.open {
             let finds = comm.has_time_to_find(own).then_some(comm.config.level);
             let (weights, strides) = survey::weigh(&terms, own, extent, finds);
             bits.copy_from_slice(&weights);
-            self.strides = strides;
+            open.strides = strides;
         }
         let (measure, asked) = ask(&terms, sampled);
         let look = terms.of_look(self.n_looked());
@@ -436,7 +434,6 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         }
         if let Some(plan) = self.open.take() {
             self.terms = comm.terms_given(request, &plan, survey::bits(&terms, extent, bits))?;
-            self.terms.plan.strides = self.strides;
         }
         let own = request.own_values(comm.size(), comm.rank());
         self.start_call(comm, &resolve(&self.terms, extent)?, own)?;
