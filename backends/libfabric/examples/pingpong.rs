@@ -101,7 +101,9 @@ impl<'n> Link<'n> {
                 self.is_last = buffer.as_ref()[0] == 1;
                 self.free.push(buffer);
             }
-            Some(Event::Lost { peer }) => return Err(format!("rank {peer} is lost").into()),
+            Some(Event::Lost { peer } | Event::Left { peer }) => {
+                return Err(format!("rank {peer} is lost").into());
+            }
             None => self.net.idle(Duration::from_millis(1)),
         }
         Ok(())

@@ -15,7 +15,7 @@
 //! *The end.* Dropping an endpoint first sees that what it sent is delivered: as long as it takes
 //! while all is well (as `MPI_Finalize` would), a moment once a peer is lost or anybody gave up.
 
-use core::task::Poll;
+use core::task::{Poll, Waker};
 use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -217,6 +217,7 @@ impl<N: Net> Endpoint<N> {
             }
             Event::Returned { buffer } => drop(buffer),
             Event::Lost { peer } => self.peers.lose(peer, self.start.elapsed()),
+            Event::Left { peer } => self.peers.leave(peer, self.start.elapsed()),
         }
     }
 
@@ -461,6 +462,10 @@ impl<N: Net> Transport for Endpoint<N> {
         self.net.idle(budget);
     }
 
+    fn register(&mut self, waker: &Waker) -> bool {
+        self.net.register(waker)
+    }
+
     fn link_rate(&self) -> Option<f64> {
         self.options.link_rate.or(self.net.link_rate())
     }
@@ -484,7 +489,7 @@ impl<N: Net> Drop for Endpoint<N> {
         let start = Instant::now();
         let mut patience = Patience::default();
         while self.failed.is_none() && self.undelivered().is_some() {
-            let is_well = !self.given_up && !self.peers.any_lost();
+            let is_well = !self.given_up && !self.peers.any_disorder();
             let limit = if is_well { self.options.linger } else { self.options.grace };
             if start.elapsed() >= limit {
                 break;
@@ -505,7 +510,7 @@ impl<N: Net> Drop for Endpoint<N> {
         }
         self.net.cancel_receives();
         self.take_events();
-        if self.given_up || self.has_told || self.failed.is_some() || self.peers.any_lost() {
+        if self.given_up || self.has_told || self.failed.is_some() || self.peers.any_disorder() {
             self.net.abandon();
         }
     }

@@ -60,8 +60,16 @@ impl<B> Link<B> {
 struct Peer<B> {
     /// When it was found to be gone.
     lost: Option<Duration>,
+    /// It is gone in disorder.
+    is_disorder: bool,
     /// The links of the tags up to the highest that was used.
     links: Vec<Link<B>>,
+}
+
+impl<B> Peer<B> {
+    const fn new() -> Self {
+        Self { lost: None, is_disorder: false, links: Vec::new() }
+    }
 }
 
 /// All peers, this rank itself included.
@@ -71,7 +79,7 @@ pub(crate) struct Peers<B> {
 
 impl<B> Peers<B> {
     pub(crate) fn new(size: usize) -> Self {
-        Self { peers: (0..size).map(|_| Peer { lost: None, links: Vec::new() }).collect() }
+        Self { peers: (0..size).map(|_| Peer::new()).collect() }
     }
 
     /// The link with a rank and tag that have been checked, at the latest when a message was
@@ -86,6 +94,14 @@ impl<B> Peers<B> {
 
     /// Notes that a rank has ended; the first time counts.
     pub(crate) fn lose(&mut self, peer: Rank, now: Duration) {
+        self.leave(peer, now);
+        if let Some(peer) = self.peers.get_mut(peer.index()) {
+            peer.is_disorder = true;
+        }
+    }
+
+    /// Notes that a rank has ended in good order; the first time counts.
+    pub(crate) fn leave(&mut self, peer: Rank, now: Duration) {
         if let Some(peer) = self.peers.get_mut(peer.index()) {
             peer.lost.get_or_insert(now);
         }
@@ -115,7 +131,8 @@ impl<B> Peers<B> {
         }
     }
 
-    pub(crate) fn any_lost(&self) -> bool {
-        self.peers.iter().any(|peer| peer.lost.is_some())
+    /// Whether any rank is gone otherwise than in good order.
+    pub(crate) fn any_disorder(&self) -> bool {
+        self.peers.iter().any(|peer| peer.is_disorder)
     }
 }

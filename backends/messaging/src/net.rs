@@ -5,6 +5,7 @@
 //! [`Event`]. So nobody can touch memory that a network reads or writes, and no lifetime is argued
 //! outside the crate that talks to the network.
 
+use core::task::Waker;
 use core::time::Duration;
 
 use foldwire::transport::{Distance, Rank, Tag, TransportError};
@@ -95,6 +96,12 @@ pub trait Net {
     /// `budget`.
     fn idle(&mut self, budget: Duration);
 
+    /// As [`Transport::register`](foldwire::Transport::register).
+    fn register(&mut self, waker: &Waker) -> bool {
+        let _ = waker;
+        false
+    }
+
     /// As [`Transport::link_rate`](foldwire::Transport::link_rate).
     fn link_rate(&self) -> Option<f64> {
         None
@@ -160,6 +167,11 @@ pub enum Event<B> {
     },
     /// A rank has ended. Messages that it sent before may still come.
     Lost {
+        /// The rank.
+        peer: Rank,
+    },
+    /// The same, and it has ended in good order: no reason for others to hurry.
+    Left {
         /// The rank.
         peer: Rank,
     },

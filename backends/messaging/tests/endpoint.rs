@@ -336,6 +336,39 @@ fn a_lost_rank_is_an_error_after_what_it_sent() {
     assert!(hub.borrow().nodes[0].abandoned && !hub.borrow().nodes[1].abandoned);
 }
 
+/// Nothing can be sent to it, but others get what they are sent, however long they take.
+#[test]
+fn a_rank_that_left_in_good_order_hurries_nobody() {
+    for in_order in [true, false] {
+        let hub = Hub::shared(3, 0);
+        let linger = Duration::from_millis(500);
+        let mut lingering = options(2048);
+        lingering.linger = linger;
+        let mut first = endpoint(&hub, 0, lingering);
+        let _slow = endpoint(&hub, 1, options(2048));
+        let peer = Rank(2);
+        let event = if in_order { Event::Left { peer } } else { Event::Lost { peer } };
+        hub.borrow_mut().nodes[0].events.push(event);
+        first.progress().unwrap();
+        let refused = first.poll_ready(peer, Tag(0));
+        assert!(
+            matches!(&refused, Poll::Ready(Err(e)) if e.kind() == TransportErrorKind::PeerLost)
+        );
+        while let Poll::Ready(ready) = first.poll_ready(Rank(1), Tag(0)) {
+            ready.unwrap();
+            let Poll::Ready(Ok(frame)) = first.poll_frame() else { panic!("no frame") };
+            first.send(Rank(1), Tag(0), frame, 2048).unwrap();
+            first.progress().unwrap();
+        }
+        assert_eq!(first.undelivered(), Some(Rank(1)));
+        let start = Instant::now();
+        drop(first);
+        let has_waited = start.elapsed() >= linger;
+        assert_eq!(has_waited, in_order, "{:?}", start.elapsed());
+        assert_eq!(hub.borrow().nodes[0].abandoned, !in_order);
+    }
+}
+
 #[test]
 fn misuse_is_refused_and_gives_the_frame_back() {
     let hub = Hub::shared(2, 0);

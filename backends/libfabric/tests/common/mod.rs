@@ -116,7 +116,7 @@ impl Driver {
             }
             Some(Event::Released { .. }) => self.n_released += 1,
             Some(Event::Returned { .. }) => self.n_returned += 1,
-            Some(Event::Lost { peer }) => self.lost.push(peer),
+            Some(Event::Lost { peer } | Event::Left { peer }) => self.lost.push(peer),
             Some(Event::Received { from, tag, buffer, n_bytes }) => {
                 let bytes = buffer.as_ref()[..n_bytes].to_vec();
                 self.arrived.push(Message { from, tag, bytes });
