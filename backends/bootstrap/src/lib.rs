@@ -16,6 +16,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `exchange` | what backends ask for, whoever provides it: TCP here, or MPI |
+//! | `host`, `in_process` | which ranks are near each other; ranks that are threads |
 //! | `place` | rank, size and root from the environment of Foldwire, Open MPI, PMI, Slurm, PMIx |
 //! | `root`, `token` | rank 0's address; the secret, and proofs that one knows it |
 //! | `rendezvous`, `party` | settings; the group that has come together |
@@ -39,7 +40,9 @@
 mod door;
 mod error;
 mod exchange;
+mod host;
 mod hub;
+mod in_process;
 mod link;
 mod member;
 pub mod message;
@@ -54,6 +57,8 @@ mod watch;
 
 pub use error::{Error, RankList};
 pub use exchange::Exchange;
+pub use host::node;
+pub use in_process::InProcess;
 pub use party::Party;
 pub use place::{Launcher, MAX_RANKS, Place, PlaceError};
 pub use rendezvous::{DEFAULT_LIMIT, Rendezvous};

@@ -14,17 +14,6 @@ pub(crate) fn identity() -> String {
     })
 }
 
-/// A text that is the same on ranks between which messages cross no network: same kernel, same
-/// network namespace. Empty if nobody can tell.
-pub(crate) fn node() -> String {
-    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    let network = fs::read_link("/proc/self/ns/net");
-    match (boot_id, network) {
-        (Ok(boot_id), Ok(network)) => format!("{} {}", boot_id.trim(), network.display()),
-        _ => String::new(),
-    }
-}
-
 fn identity_of(boot_id: &str, shared: &str) -> Option<String> {
     let boot_id = fs::read_to_string(boot_id).ok()?;
     let processes = fs::read_link("/proc/self/ns/pid").ok()?;
@@ -41,8 +30,7 @@ mod tests {
     fn a_host_is_itself_and_has_one_line() {
         let again = identity_of("/proc/sys/kernel/random/boot_id", "/dev/shm");
         assert!(again.is_none_or(|again| again == identity()));
-        assert!(!identity().contains('\n') && !node().contains('\n'));
-        assert_eq!(node(), node());
+        assert!(!identity().contains('\n'));
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub(crate) fn join<X: Exchange>(
     let found = candidates(settings, size);
     let mine = Offer {
         host: host::identity(),
-        node: host::node(),
+        node: foldwire_bootstrap::node(),
         process: process::id(),
         is_on_loopback: settings.is_on_loopback(),
         frame_bytes: settings.options.frame_bytes,

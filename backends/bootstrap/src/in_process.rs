@@ -1,0 +1,150 @@
+//! Ranks that are threads of one process, which need no rendezvous: for tests, and for trying a
+//! network on one machine.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use foldwire::Rank;
+
+use crate::error::Error;
+use crate::exchange::Exchange;
+
+/// One of the ranks of a process.
+///
+/// # Examples
+/// ```
+/// use foldwire_bootstrap::{Exchange, InProcess};
+///
+/// std::thread::scope(|scope| {
+///     for mut rank in InProcess::ranks(3) {
+///         scope.spawn(move || {
+///             let all = rank.all_gather(&[rank.rank().0 as u8]).unwrap();
+///             assert_eq!(all, [[0], [1], [2]]);
+///         });
+///     }
+/// });
+/// ```
+pub struct InProcess {
+    rank: Rank,
+    size: usize,
+    n_rounds: usize,
+    board: Arc<Board>,
+}
+
+/// What the ranks share.
+#[derive(Default)]
+struct Board {
+    said: Mutex<Said>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Said {
+    /// What each rank gave in each round, and how many have read it.
+    rounds: BTreeMap<usize, (BTreeMap<u32, Vec<u8>>, usize)>,
+    /// Ranks that have ended.
+    gone: Vec<Rank>,
+}
+
+impl Board {
+    fn lock(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl InProcess {
+    /// A group of `size` ranks, in order.
+    pub fn ranks(size: usize) -> impl Iterator<Item = Self> {
+        let board = Arc::new(Board::default());
+        (0..size).map(move |rank| Self {
+            rank: Rank::new(rank),
+            size,
+            n_rounds: 0,
+            board: Arc::clone(&board),
+        })
+    }
+}
+
+impl Exchange for InProcess {
+    type Error = Error;
+
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Waits without limit for ranks that are there, and for none that has ended.
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        let round = self.n_rounds;
+        self.n_rounds += 1;
+        let mut said = self.board.lock();
+        said.rounds.entry(round).or_default().0.insert(self.rank.0, mine.to_vec());
+        self.board.changed.notify_all();
+        loop {
+            let Said { rounds, gone } = &mut *said;
+            let (given, n_readers) = rounds.entry(round).or_default();
+            if given.len() == self.size {
+                *n_readers += 1;
+                let all = given.values().cloned().collect();
+                if *n_readers == self.size {
+                    rounds.remove(&round);
+                }
+                return Ok(all);
+            }
+            if let Some(&rank) = gone.iter().find(|rank| !given.contains_key(&rank.0)) {
+                return Err(Error::Left { rank });
+            }
+            said = self.board.changed.wait(said).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for InProcess {
+    fn drop(&mut self) {
+        self.board.lock().gone.push(self.rank);
+        self.board.changed.notify_all();
+    }
+}
+
+impl fmt::Debug for InProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InProcess")
+            .field("rank", &self.rank)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn all_get_what_all_gave_in_every_round() {
+        thread::scope(|scope| {
+            for mut rank in InProcess::ranks(4) {
+                scope.spawn(move || {
+                    for round in 0..50u8 {
+                        let all = rank.all_gather(&[round, rank.rank.0 as u8]).unwrap();
+                        let expected: Vec<_> = (0..4).map(|of| vec![round, of]).collect();
+                        assert_eq!(all, expected);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn nobody_waits_for_a_rank_that_has_ended() {
+        let mut ranks: Vec<_> = InProcess::ranks(2).collect();
+        drop(ranks.pop());
+        let mut first = ranks.remove(0);
+        assert!(matches!(first.barrier(), Err(Error::Left { rank: Rank(1) })));
+    }
+}
