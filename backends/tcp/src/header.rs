@@ -1,0 +1,167 @@
+//! What stands before each message on a connection, and its one check.
+//!
+//! ```text
+//! kind u8 │ matched u8 │ tag u16 │ n_bytes u32 │ number u32 │ check u32 │ n_bytes bytes …
+//! ```
+//!
+//! Little-endian. The number counts the messages of a link (peer, tag), which may travel over
+//! several connections. The check is the low half of XXH3 of what stands before it, so that a
+//! length is believed only where a header is; then it is compared with what may come, before any
+//! memory is taken for it.
+
+use foldwire::transport::{MAX_CHANNELS, MIN_FRAME_BYTES, Tag};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Bytes of a header.
+pub(crate) const HEADER_BYTES: usize = 16;
+
+/// What follows a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Header {
+    /// A message; `matched`: its sender waits for an [`Answer`](Self::Answer).
+    Message { tag: Tag, n_bytes: usize, number: u32, matched: bool },
+    /// The matched message of this link has met its receive.
+    Answer { tag: Tag },
+    /// Nothing more comes on this connection.
+    Goodbye,
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Garbage {
+    /// They are no header.
+    #[error("bytes that are no header")]
+    NoHeader,
+    /// A header says what no rank would.
+    #[error("a header of an unknown kind or tag")]
+    Unknown,
+    /// A message is longer than a frame.
+    #[error("a message of {n_bytes} bytes, where {most} fit")]
+    TooLong {
+        /// Bytes announced.
+        n_bytes: usize,
+        /// Bytes of a frame.
+        most: usize,
+    },
+    /// A message is further ahead of the last that was taken than its sender's credit allows, or
+    /// comes twice.
+    #[error("message {number} of a link of which {next} comes next")]
+    OutOfTurn {
+        /// Its number.
+        number: u32,
+        /// The number of the next one to be taken.
+        next: u32,
+    },
+    /// An answer to nothing.
+    #[error("an answer to a message that was not sent")]
+    Unasked,
+    /// Bytes that do not decrypt.
+    #[error("bytes that do not decrypt")]
+    Forged,
+}
+
+const MESSAGE: u8 = 1;
+const ANSWER: u8 = 2;
+const GOODBYE: u8 = 3;
+
+impl Header {
+    pub(crate) fn encode(self) -> [u8; HEADER_BYTES] {
+        let (kind, tag, n_bytes, number, matched) = match self {
+            Self::Message { tag, n_bytes, number, matched } => {
+                (MESSAGE, tag.0, n_bytes, number, matched)
+            }
+            Self::Answer { tag } => (ANSWER, tag.0, 0, 0, false),
+            Self::Goodbye => (GOODBYE, 0, 0, 0, false),
+        };
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0] = kind;
+        bytes[1] = u8::from(matched);
+        bytes[2..4].copy_from_slice(&tag.to_le_bytes());
+        bytes[4..8].copy_from_slice(&(n_bytes as u32).to_le_bytes());
+        bytes[8..12].copy_from_slice(&number.to_le_bytes());
+        let check = check(&bytes);
+        bytes[12..].copy_from_slice(&check);
+        bytes
+    }
+
+    /// Reads a header of a peer whose frames have `frame_bytes`.
+    pub(crate) fn decode(bytes: [u8; HEADER_BYTES], frame_bytes: usize) -> Result<Self, Garbage> {
+        if bytes[12..] != check(&bytes) {
+            return Err(Garbage::NoHeader);
+        }
+        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
+        let (tag, n_bytes) = (Tag(u16::from_le_bytes([bytes[2], bytes[3]])), word(4) as usize);
+        if bytes[1] > 1 || tag.channel() >= MAX_CHANNELS {
+            return Err(Garbage::Unknown);
+        }
+        let most = match bytes[0] {
+            MESSAGE if tag.is_control() => MIN_FRAME_BYTES,
+            MESSAGE => frame_bytes,
+            _ => 0,
+        };
+        if n_bytes > most {
+            return Err(Garbage::TooLong { n_bytes, most });
+        }
+        match bytes[0] {
+            MESSAGE => Ok(Self::Message { tag, n_bytes, number: word(8), matched: bytes[1] == 1 }),
+            ANSWER => Ok(Self::Answer { tag }),
+            GOODBYE => Ok(Self::Goodbye),
+            _ => Err(Garbage::Unknown),
+        }
+    }
+}
+
+fn check(bytes: &[u8; HEADER_BYTES]) -> [u8; 4] {
+    (xxh3_64(&bytes[..12]) as u32).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: usize = 5000;
+
+    fn message(tag: u16, n_bytes: usize) -> Header {
+        Header::Message { tag: Tag(tag), n_bytes, number: 7, matched: true }
+    }
+
+    #[test]
+    fn headers_are_read_as_written() {
+        let last = (MAX_CHANNELS * Tag::COUNT) as u16 - 1;
+        for header in [
+            message(0, 0),
+            message(7, FRAME),
+            message(last, MIN_FRAME_BYTES),
+            Header::Message { tag: Tag(3), n_bytes: 1, number: u32::MAX, matched: false },
+            Header::Answer { tag: Tag(2) },
+            Header::Goodbye,
+        ] {
+            assert_eq!(Header::decode(header.encode(), FRAME), Ok(header));
+        }
+    }
+
+    #[test]
+    fn a_header_of_which_any_bit_is_wrong_is_none() {
+        let good = message(5, 4000).encode();
+        for bit in 0..8 * HEADER_BYTES {
+            let mut bytes = good;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Header::decode(bytes, FRAME), Err(Garbage::NoHeader), "bit {bit}");
+        }
+        assert_eq!(Header::decode([0; HEADER_BYTES], FRAME), Err(Garbage::NoHeader));
+    }
+
+    #[test]
+    fn lengths_and_tags_that_cannot_be_are_refused() {
+        let decode = |header: Header| Header::decode(header.encode(), FRAME);
+        let too_long = |n_bytes, most| Err(Garbage::TooLong { n_bytes, most });
+        assert_eq!(decode(message(0, FRAME + 1)), too_long(FRAME + 1, FRAME));
+        assert_eq!(decode(message(0, u32::MAX as usize)), too_long(u32::MAX as usize, FRAME));
+        let control = Tag::CONTROL.0;
+        assert_eq!(decode(message(control, 1025)), too_long(1025, MIN_FRAME_BYTES));
+        let beyond = (MAX_CHANNELS * Tag::COUNT) as u16;
+        assert_eq!(decode(message(beyond, 1)), Err(Garbage::Unknown));
+        assert_eq!(decode(message(u16::MAX, 1)), Err(Garbage::Unknown));
+    }
+}

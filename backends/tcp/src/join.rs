@@ -1,0 +1,393 @@
+//! How ranks come together: each listens, they tell each other where and how, and of each two the
+//! higher one connects to the lower.
+//!
+//! Every rank takes part in every exchange, whatever has failed on it, so that none waits for
+//! another in vain: a rank that cannot go on says so with an empty message.
+//!
+//! Strangers may connect too. They are few at a time, have some seconds to show that they are
+//! ranks, and keep nobody waiting.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use foldwire::Rank;
+use foldwire_bootstrap::Exchange;
+use mio::net::TcpStream;
+
+use crate::greeting::{Fault, Greeting, Hello};
+use crate::net::{Parts, Tcp};
+use crate::secret::{NONCE_BYTES, Nonce, Secret, nonce};
+use crate::settings::Settings;
+use crate::wire::Wire;
+use crate::{JoinError, MAX_STREAMS};
+
+/// What a rank says that is connected to all others.
+const READY: &[u8] = b"ready";
+/// The time in which a connection must show that it is a rank's.
+const GREETING_LIMIT: Duration = Duration::from_secs(5);
+/// Connections under way beyond those that ranks make.
+const MAX_STRANGERS: usize = 64;
+/// Connections taken before those that are under way are heard.
+const KNOCKS_PER_PASS: usize = 32;
+/// How long to wait before the next attempt to connect.
+const RETRY_AFTER: Duration = Duration::from_millis(20);
+/// Between two looks at all connections, while nothing happens.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// What must be the same on all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Terms {
+    frame_bytes: usize,
+    link_depth: usize,
+    n_streams: usize,
+    encrypts: bool,
+}
+
+impl Terms {
+    fn text(self) -> String {
+        let Self { frame_bytes, link_depth, n_streams, encrypts } = self;
+        let how = if encrypts { "encrypted" } else { "not encrypted" };
+        format!("frames of {frame_bytes} bytes, {link_depth} a link, {n_streams} streams, {how}")
+    }
+}
+
+/// What a rank tells the others about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Offer {
+    node: String,
+    address: SocketAddr,
+    terms: Terms,
+    nonce: Nonce,
+}
+
+impl Offer {
+    /// One line for each field.
+    fn encode(&self) -> Vec<u8> {
+        let Self { node, address, terms, nonce } = self;
+        let Terms { frame_bytes, link_depth, n_streams, encrypts } = terms;
+        let nonce: String = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{node}\n{address}\n{frame_bytes}\n{link_depth}\n{n_streams}\n{encrypts}\n{nonce}")
+            .into_bytes()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut lines = std::str::from_utf8(bytes).ok()?.split('\n');
+        let node = lines.next()?.to_owned();
+        let address = lines.next()?.parse().ok()?;
+        let frame_bytes = lines.next()?.parse().ok()?;
+        let link_depth = lines.next()?.parse().ok()?;
+        let n_streams = lines.next()?.parse().ok()?;
+        let encrypts = lines.next()?.parse().ok()?;
+        let digits = lines.next()?;
+        let mut nonce = [0; NONCE_BYTES];
+        for (i, byte) in nonce.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok()?;
+        }
+        let terms = Terms { frame_bytes, link_depth, n_streams, encrypts };
+        let is_all = digits.len() == 2 * NONCE_BYTES && lines.next().is_none();
+        is_all.then_some(Self { node, address, terms, nonce })
+    }
+}
+
+/// Joins all ranks of `exchange`.
+pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result<Tcp, JoinError> {
+    let (rank, size) = (exchange.rank(), exchange.size());
+    let listening = listen(settings, size);
+    let offer = listening.as_ref().map_or(Vec::new(), |(_, offer)| offer.encode());
+    let all = gather(exchange, &offer)?;
+    let connected = listening.and_then(|(listener, mine)| {
+        let offers = agree(&mine, &all)?;
+        let nonces: Vec<Nonce> = offers.iter().map(|offer| offer.nonce).collect();
+        let secret = Secret::new(settings.token.as_ref(), &nonces);
+        let meeting = Meeting { rank, offers: &offers, secret, terms: mine.terms };
+        let wires = meeting.connect_all(&listener, settings.limit)?;
+        let is_near =
+            offers.iter().map(|offer| !mine.node.is_empty() && offer.node == mine.node).collect();
+        let Terms { n_streams, encrypts, .. } = mine.terms;
+        let parts = Parts { rank, size, options: settings.options, n_streams, encrypts, is_near };
+        Tcp::new(parts, wires).map_err(|error| of_socket(settings, error))
+    });
+    // Nobody sends before all are connected.
+    let ready = gather(exchange, if connected.is_ok() { READY } else { &[] })?;
+    let tcp = connected?;
+    match ready.iter().position(Vec::is_empty) {
+        Some(rank) => Err(JoinError::PeerFailed { rank: Rank::new(rank) }),
+        None => Ok(tcp),
+    }
+}
+
+fn gather<X: Exchange>(exchange: &mut X, mine: &[u8]) -> Result<Vec<Vec<u8>>, JoinError> {
+    exchange.all_gather(mine).map_err(|error| JoinError::Exchange(Box::new(error)))
+}
+
+fn of_socket(settings: &Settings, source: io::Error) -> JoinError {
+    let address = settings.listening().unwrap_or(IpAddr::from([0; 4]));
+    JoinError::Socket { address, source }
+}
+
+/// Listens, and says where and how.
+fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, Offer), JoinError> {
+    let have = settings.streams;
+    if !(1..=MAX_STREAMS).contains(&have) {
+        return Err(JoinError::Streams { have });
+    }
+    if settings.encrypt && !cfg!(feature = "noise") {
+        return Err(JoinError::NoEncryption);
+    }
+    let address = settings.listening().ok_or_else(|| JoinError::NoInterface {
+        name: settings.interface.clone().unwrap_or_default(),
+    })?;
+    if settings.token.is_none() && size > 1 && !address.to_canonical().is_loopback() {
+        return Err(JoinError::NoToken { address });
+    }
+    let bound = TcpListener::bind((address, 0)).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok((listener.local_addr()?, listener))
+    });
+    let (address, listener) = bound.map_err(|error| of_socket(settings, error))?;
+    let terms = Terms {
+        frame_bytes: settings.options.frame_bytes,
+        link_depth: settings.options.link_depth.max(1),
+        n_streams: settings.streams,
+        encrypts: settings.encrypt,
+    };
+    let nonce = nonce().map_err(JoinError::NoRandomNumbers)?;
+    Ok((listener, Offer { node: foldwire_bootstrap::node(), address, terms, nonce }))
+}
+
+/// What all ranks have offered, if it fits together. Every rank comes to the same answer, but that
+/// it names another one's settings, not its own.
+fn agree(mine: &Offer, all: &[Vec<u8>]) -> Result<Vec<Offer>, JoinError> {
+    if let Some(rank) = all.iter().position(Vec::is_empty) {
+        return Err(JoinError::PeerFailed { rank: Rank::new(rank) });
+    }
+    let offers = all.iter().zip(0..).map(|(bytes, rank)| {
+        Offer::decode(bytes).ok_or(JoinError::Unintelligible { rank: Rank(rank) })
+    });
+    let offers = offers.collect::<Result<Vec<_>, _>>()?;
+    let first = |differs: &dyn Fn(&Offer) -> bool| offers.iter().position(differs);
+    if let Some(rank) = first(&|offer| offer.terms != mine.terms) {
+        let (there, here) = (offers[rank].terms.text(), mine.terms.text());
+        return Err(JoinError::SettingsDiffer { rank: Rank::new(rank), there, here });
+    }
+    let is_one_node = first(&|offer| offer.node != mine.node).is_none();
+    match first(&|offer| offer.address.ip().to_canonical().is_loopback()) {
+        Some(rank) if !is_one_node => Err(JoinError::OnlyLoopback { rank: Rank::new(rank) }),
+        _ => Ok(offers),
+    }
+}
+
+/// Takes some of those who wait at the door. Where more come than there is room for, those are
+/// turned away who came first and have not said who they are. How many were.
+fn accept(
+    listener: &TcpListener,
+    incoming: &mut VecDeque<(Instant, Greeting)>,
+    room: usize,
+) -> usize {
+    let mut n_refused = 0;
+    for _ in 0..KNOCKS_PER_PASS {
+        let Ok((socket, _)) = listener.accept() else { break };
+        if incoming.len() >= room {
+            let unknown = incoming.iter().position(|(_, greeting)| !greeting.has_said_hello());
+            incoming.remove(unknown.unwrap_or(0));
+            n_refused += 1;
+        }
+        // A connection that has ended already cannot be set up.
+        if socket.set_nonblocking(true).is_ok() {
+            let greeting = Greeting::accept(TcpStream::from_std(socket));
+            incoming.push_back((Instant::now() + GREETING_LIMIT, greeting));
+        }
+    }
+    n_refused
+}
+
+/// A connection to a lower rank.
+struct Outgoing {
+    address: SocketAddr,
+    hello: Hello,
+    /// `None` before it has begun, and between two attempts.
+    greeting: Option<Greeting>,
+    /// Why the last attempt failed.
+    fault: Option<io::Error>,
+    rests_until: Instant,
+}
+
+/// Ranks that connect to each other.
+struct Meeting<'a> {
+    rank: Rank,
+    offers: &'a [Offer],
+    secret: Secret,
+    terms: Terms,
+}
+
+impl Meeting<'_> {
+    /// All connections of this rank, by peer and number.
+    fn connect_all(
+        &self,
+        listener: &TcpListener,
+        limit: Duration,
+    ) -> Result<Vec<Option<Wire>>, JoinError> {
+        let deadline = Instant::now() + limit;
+        let n_streams = self.terms.n_streams;
+        let n_all = self.offers.len() * n_streams;
+        let mut wires: Vec<Option<Wire>> = (0..n_all).map(|_| None).collect();
+        let mut outgoing: Vec<Outgoing> = self.outgoing().collect();
+        let mut incoming: VecDeque<(Instant, Greeting)> = VecDeque::new();
+        let (mut n_refused, mut n_there) = (0, 0);
+        while n_there < n_all - n_streams {
+            let n_before = n_there;
+            n_refused += accept(listener, &mut incoming, n_all + MAX_STRANGERS);
+            let mut impostor = None;
+            outgoing.retain_mut(|outgoing| match self.advance(outgoing) {
+                Ok(None) => true,
+                Ok(Some((hello, wire))) => {
+                    wires[self.place(hello.to, hello.stream)] = Some(wire);
+                    n_there += 1;
+                    false
+                }
+                Err(Fault::Stranger) => {
+                    impostor = Some(outgoing.hello.to);
+                    false
+                }
+                // It may have been one of a crowd, and knocks again.
+                Err(Fault::Broken(source)) => {
+                    outgoing.fault = Some(source);
+                    outgoing.greeting = None;
+                    outgoing.rests_until = Instant::now() + RETRY_AFTER;
+                    true
+                }
+            });
+            if let Some(rank) = impostor {
+                return Err(JoinError::Impostor { rank });
+            }
+            let now = Instant::now();
+            incoming.retain_mut(|(until, greeting)| {
+                match greeting.advance(&self.secret, self.terms.encrypts) {
+                    Ok(None) if *until > now => return true,
+                    Ok(Some((hello, wire))) if self.is_due(hello, &wires) => {
+                        wires[self.place(hello.from, hello.stream)] = Some(wire);
+                        n_there += 1;
+                    }
+                    _ => n_refused += 1,
+                }
+                false
+            });
+            if n_there == n_before {
+                if now >= deadline {
+                    let failed = outgoing
+                        .iter_mut()
+                        .find_map(|outgoing| Some((outgoing.hello.to, outgoing.fault.take()?)));
+                    if let Some((rank, source)) = failed {
+                        return Err(JoinError::Unreachable { rank, source });
+                    }
+                    let is_missing = |rank: &usize| {
+                        let first = rank * n_streams;
+                        *rank != self.rank.index()
+                            && wires[first..first + n_streams].iter().any(Option::is_none)
+                    };
+                    let rank = (0..self.offers.len()).find(is_missing).unwrap_or(0);
+                    return Err(JoinError::Missing { rank: Rank::new(rank), limit, n_refused });
+                }
+                thread::sleep(PAUSE);
+            }
+        }
+        Ok(wires)
+    }
+
+    /// The connections to lower ranks.
+    fn outgoing(&self) -> impl Iterator<Item = Outgoing> {
+        let Terms { n_streams, encrypts, .. } = self.terms;
+        let lower = self.offers.iter().zip(0..).take(self.rank.index());
+        lower.flat_map(move |(offer, rank)| {
+            (0..n_streams as u16).map(move |stream| Outgoing {
+                address: offer.address,
+                hello: Hello { from: self.rank, to: Rank(rank), stream, encrypts },
+                greeting: None,
+                fault: None,
+                rests_until: Instant::now(),
+            })
+        })
+    }
+
+    /// Goes on with a connection, or begins it.
+    fn advance(&self, outgoing: &mut Outgoing) -> Result<Option<(Hello, Wire)>, Fault> {
+        let greeting = match &mut outgoing.greeting {
+            Some(greeting) => greeting,
+            None if Instant::now() < outgoing.rests_until => return Ok(None),
+            none => {
+                let socket = TcpStream::connect(outgoing.address).map_err(Fault::Broken)?;
+                none.insert(Greeting::connect(socket, outgoing.hello))
+            }
+        };
+        greeting.advance(&self.secret, self.terms.encrypts)
+    }
+
+    const fn place(&self, rank: Rank, stream: u16) -> usize {
+        rank.index() * self.terms.n_streams + stream as usize
+    }
+
+    /// Whether a connection is one that is waited for.
+    fn is_due(&self, hello: Hello, wires: &[Option<Wire>]) -> bool {
+        let Hello { from, to, stream, .. } = hello;
+        let is_higher = from > self.rank && from.index() < self.offers.len();
+        to == self.rank
+            && is_higher
+            && usize::from(stream) < self.terms.n_streams
+            && wires[self.place(from, stream)].is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(node: &str, address: &str) -> Offer {
+        let terms = Terms { frame_bytes: 4096, link_depth: 4, n_streams: 2, encrypts: false };
+        Offer { node: node.to_owned(), address: address.parse().unwrap(), terms, nonce: [7; 32] }
+    }
+
+    fn told(offers: &[Offer]) -> Vec<Vec<u8>> {
+        offers.iter().map(Offer::encode).collect()
+    }
+
+    #[test]
+    fn an_offer_survives_the_exchange_and_nonsense_does_not() {
+        for address in ["127.0.0.1:80", "[::1]:65535"] {
+            let offer = offer("here", address);
+            assert_eq!(Offer::decode(&offer.encode()), Some(offer.clone()));
+            let bytes = offer.encode();
+            for n_bytes in 0..bytes.len() {
+                assert_eq!(Offer::decode(&bytes[..n_bytes]), None);
+            }
+            assert_eq!(Offer::decode(&[&bytes[..], b"\nmore"].concat()), None);
+        }
+        assert_eq!(Offer::decode(b"\xff\n127.0.0.1:1\n1\n1\n1\ntrue\n00"), None);
+    }
+
+    #[test]
+    fn loopback_does_not_reach_other_hosts() {
+        let offers = [offer("a", "10.0.0.1:9"), offer("b", "127.0.0.1:9")];
+        for mine in &offers {
+            let error = agree(mine, &told(&offers)).unwrap_err();
+            assert!(matches!(error, JoinError::OnlyLoopback { rank: Rank(1) }), "{error}");
+        }
+        let offers = [offer("a", "127.0.0.1:8"), offer("a", "127.0.0.1:9")];
+        assert_eq!(agree(&offers[0], &told(&offers)).unwrap(), offers);
+    }
+
+    #[test]
+    fn other_settings_are_named() {
+        let mut other = offer("a", "127.0.0.1:9");
+        other.terms.n_streams = 3;
+        let offers = [offer("a", "127.0.0.1:8"), other];
+        match agree(&offers[0], &told(&offers)) {
+            Err(JoinError::SettingsDiffer { rank: Rank(1), there, here }) => {
+                assert!(there.contains("3 streams") && here.contains("2 streams"));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,591 @@
+//! The message layer: messages of many connections as events between ranks.
+//!
+//! *Dealing.* A message takes the connection to its peer with the fewest bytes waiting; its number
+//! within its link restores the order. Notices all take the first, before messages that have not
+//! begun to leave.
+//!
+//! *Back-pressure.* What comes is always read, so that no link is in the way of another one's; how
+//! much can come is known, because senders keep to their credit. A matched message is answered when
+//! it meets its receive. Memory is taken when a header was found to be within that credit.
+//!
+//! *Buffers.* Bytes are read into frames of this layer's own; a message that has met its receive
+//! goes to the user in its frame, and the receive's buffer takes the place of that.
+//!
+//! *Who is lost* the connections tell: at the end of one without a goodbye, or what no rank would
+//! send, a peer is lost; what its other connections still hold is read.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::task::Waker;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use foldwire::HeapFrame;
+use foldwire::transport::{Distance, MIN_FRAME_BYTES, Rank, Tag};
+use foldwire_messaging::{Event, Net, Options, Refused, Source, on_wire};
+use mio::{Events, Interest, Poll, Token};
+
+use crate::error::{Error, Loss};
+use crate::header::{Garbage, Header};
+use crate::link::{Arrived, Links};
+use crate::stream::{Message, Receiver, Stream};
+#[cfg(unix)]
+use crate::watch::Watch;
+use crate::wire::Wire;
+
+/// How long to offer the core to others before sleeping: most answers come within this time.
+const YIELDING: Duration = Duration::from_micros(50);
+/// Least time to sleep: the system's clock for it has steps of a millisecond.
+const LEAST_SLEEP: Duration = Duration::from_millis(1);
+/// How long to wait at the end until the others have closed their side: a connection that ends
+/// with something unread takes with it what is still on its way.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+/// Notices kept for each rank: more than an endpoint looks at of all its channels.
+const NOTICES_PER_RANK: usize = 1024;
+/// Frames kept for what comes.
+const MAX_SPARE: usize = 32;
+
+/// What [`join`](crate::join) has found out.
+pub(crate) struct Parts {
+    pub(crate) rank: Rank,
+    pub(crate) size: usize,
+    pub(crate) options: Options,
+    pub(crate) n_streams: usize,
+    pub(crate) encrypts: bool,
+    /// Which ranks share this one's node.
+    pub(crate) is_near: Vec<bool>,
+}
+
+/// Messages between ranks over TCP.
+pub struct Tcp {
+    #[cfg(unix)]
+    watch: Option<Watch>,
+    poll: Poll,
+    ready: Events,
+    parts: Parts,
+    /// By rank and number; `None` for this rank's own, and those that have ended.
+    streams: Vec<Option<Stream>>,
+    /// Which of them to look at.
+    to_serve: VecDeque<usize>,
+    peers: Vec<Peer>,
+    inbox: Inbox,
+    /// When the wait began that is going on.
+    idle_since: Option<Instant>,
+}
+
+struct Peer {
+    loss: Option<Loss>,
+    /// Where to look first for a connection.
+    next_stream: usize,
+}
+
+/// What has come, and what follows from it.
+struct Inbox {
+    links: Vec<Links>,
+    happened: VecDeque<Event<HeapFrame>>,
+    /// Matched messages that have met their receives, to be answered.
+    to_answer: Vec<(Rank, Tag)>,
+    notices: VecDeque<(Rank, HeapFrame, usize)>,
+    /// The receive for a notice.
+    notice_buffer: Option<HeapFrame>,
+    spare: Vec<HeapFrame>,
+    frame_bytes: usize,
+    failed: Option<Error>,
+}
+
+/// The inbox for what one peer sends.
+struct OfPeer<'a> {
+    peer: Rank,
+    inbox: &'a mut Inbox,
+}
+
+impl Receiver for OfPeer<'_> {
+    fn admit(&mut self, header: Header) -> Result<Option<HeapFrame>, Loss> {
+        let Header::Message { tag, number, .. } = header else { return Ok(None) };
+        if tag.is_control() {
+            return Ok(Some(HeapFrame::try_new(MIN_FRAME_BYTES).ok_or(Loss::NoMemory)?));
+        }
+        self.inbox.links[self.peer.index()].admit(tag, number)?;
+        let frame_bytes = self.inbox.frame_bytes;
+        let frame = self.inbox.spare.pop().or_else(|| HeapFrame::try_new(frame_bytes));
+        Ok(Some(frame.ok_or(Loss::NoMemory)?))
+    }
+
+    fn take(&mut self, header: Header, frame: Option<HeapFrame>) -> Result<(), Loss> {
+        let Self { peer, inbox } = self;
+        let (peer, links) = (*peer, &mut inbox.links[peer.index()]);
+        match (header, frame) {
+            (Header::Message { tag, n_bytes, .. }, Some(frame)) if tag.is_control() => {
+                inbox.keep_notice(peer, frame, n_bytes);
+            }
+            (Header::Message { tag, n_bytes, number, matched }, Some(frame)) => {
+                links.arrive(tag, number, Arrived { frame, n_bytes, matched })?;
+                inbox.deliver(peer, tag);
+            }
+            (Header::Answer { tag }, _) => {
+                let buffer = links.of(tag).awaits.take().ok_or(Garbage::Unasked)?;
+                let matched = true;
+                inbox.happened.push_back(Event::Released { to: peer, tag, buffer, matched });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Inbox {
+    /// Gives the user the next message of a link, if it is here and a receive is posted.
+    fn deliver(&mut self, from: Rank, tag: Tag) {
+        let Some((mut posted, arrived)) = self.links[from.index()].of(tag).take() else { return };
+        let Arrived { frame, n_bytes, matched } = arrived;
+        if matched {
+            self.to_answer.push((from, tag));
+        }
+        let have = posted.as_ref().len();
+        let buffer = if have == frame.as_ref().len() {
+            self.keep(posted);
+            frame
+        } else if n_bytes <= have {
+            posted.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
+            self.keep(frame);
+            posted
+        } else {
+            self.failed = Some(Error::Truncated { from, n_bytes, have });
+            self.happened.push_back(Event::Returned { buffer: posted });
+            return self.keep(frame);
+        };
+        self.happened.push_back(Event::Received { from, tag, buffer, n_bytes });
+    }
+
+    /// Keeps a frame for what comes, or not.
+    fn keep(&mut self, frame: HeapFrame) {
+        if frame.as_ref().len() == self.frame_bytes && self.spare.len() < MAX_SPARE {
+            self.spare.push(frame);
+        }
+    }
+
+    fn keep_notice(&mut self, from: Rank, frame: HeapFrame, n_bytes: usize) {
+        let is_theirs = |notice: &(Rank, HeapFrame, usize)| notice.0 == from;
+        if self.notices.len() >= NOTICES_PER_RANK
+            && self.notices.iter().filter(|notice| is_theirs(notice)).count() >= NOTICES_PER_RANK
+            && let Some(oldest) = self.notices.iter().position(is_theirs)
+        {
+            self.notices.remove(oldest);
+        }
+        self.notices.push_back((from, frame, n_bytes));
+        self.deliver_notice();
+    }
+
+    fn deliver_notice(&mut self) {
+        if let (Some(buffer), Some(_)) = (&mut self.notice_buffer, self.notices.front())
+            && let Some((from, frame, n_bytes)) = self.notices.pop_front()
+        {
+            // A shorter buffer is the user's choice to see less.
+            let n_bytes = n_bytes.min(buffer.as_ref().len());
+            buffer.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
+            let buffer = self.notice_buffer.take();
+            let received = |buffer| Event::Received { from, tag: Tag::CONTROL, buffer, n_bytes };
+            self.happened.extend(buffer.map(received));
+        }
+    }
+}
+
+impl Tcp {
+    /// The layer over connections by rank and number.
+    pub(crate) fn new(parts: Parts, wires: Vec<Option<Wire>>) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let mut streams = Vec::with_capacity(wires.len());
+        for (at, wire) in wires.into_iter().enumerate() {
+            let interests = Interest::READABLE | Interest::WRITABLE;
+            streams.push(match wire {
+                None => None,
+                Some(mut wire) => {
+                    poll.registry().register(&mut wire.socket, Token(at), interests)?;
+                    Some(Stream::new(wire, parts.options.frame_bytes))
+                }
+            });
+        }
+        let links = (0..parts.size).map(|_| Links::new(parts.options.link_depth.max(1)));
+        let inbox = Inbox {
+            links: links.collect(),
+            happened: VecDeque::new(),
+            to_answer: Vec::new(),
+            notices: VecDeque::new(),
+            notice_buffer: None,
+            spare: Vec::new(),
+            frame_bytes: parts.options.frame_bytes,
+            failed: None,
+        };
+        Ok(Self {
+            #[cfg(unix)]
+            watch: None,
+            poll,
+            ready: Events::with_capacity(128),
+            to_serve: (0..streams.len()).collect(),
+            streams,
+            peers: (0..parts.size).map(|_| Peer { loss: None, next_stream: 0 }).collect(),
+            parts,
+            inbox,
+            idle_since: None,
+        })
+    }
+
+    /// How a rank was lost, if it was.
+    #[must_use]
+    pub fn loss(&self, peer: Rank) -> Option<Loss> {
+        self.peers.get(peer.index())?.loss
+    }
+
+    /// Connections of each pair of ranks.
+    #[must_use]
+    pub const fn n_streams(&self) -> usize {
+        self.parts.n_streams
+    }
+
+    /// Whether what travels is encrypted.
+    #[must_use]
+    pub const fn encrypts(&self) -> bool {
+        self.parts.encrypts
+    }
+
+    /// The places of a peer's connections.
+    const fn streams_of(&self, peer: Rank) -> std::ops::Range<usize> {
+        let first = peer.index() * self.parts.n_streams;
+        first..first + self.parts.n_streams
+    }
+
+    const fn rank_at(&self, at: usize) -> Rank {
+        Rank((at / self.parts.n_streams) as u32)
+    }
+
+    /// The connection for the next message to a peer: that with the fewest bytes waiting, in turn.
+    fn deal(&mut self, peer: Rank) -> Option<usize> {
+        let (range, n) = (self.streams_of(peer), self.parts.n_streams);
+        let first = self.peers[peer.index()].next_stream;
+        let in_turn = (0..n).map(|i| range.start + (first + i) % n);
+        let open = in_turn.filter_map(|at| Some((at, self.streams[at].as_ref()?.n_queued())));
+        let (at, _) = open.min_by_key(|&(_, n_queued)| n_queued)?;
+        self.peers[peer.index()].next_stream = (at - range.start + 1) % n;
+        Some(at)
+    }
+
+    /// Asks the system which connections are ready; waits no longer than `timeout`.
+    fn look(&mut self, timeout: Duration) -> Result<(), Error> {
+        match self.poll.poll(&mut self.ready, Some(timeout)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(Error::System(error.kind())),
+        }
+        for event in &self.ready {
+            let at = event.token().0;
+            if let Some(Some(stream)) = self.streams.get_mut(at) {
+                let is_ending = event.is_read_closed() || event.is_error();
+                let is_writable = event.is_writable() || event.is_error();
+                stream.note(event.is_readable() || is_ending, is_writable, is_ending);
+                self.to_serve.push_back(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads and writes what can be, once for each connection that is ready.
+    fn serve_all(&mut self) {
+        for _ in 0..self.to_serve.len() {
+            if let Some(at) = self.to_serve.pop_front() {
+                self.serve(at);
+            }
+        }
+        for (to, tag) in std::mem::take(&mut self.inbox.to_answer) {
+            self.push(to, Header::Answer { tag }, None);
+        }
+    }
+
+    fn serve(&mut self, at: usize) {
+        let Some(mut stream) = self.streams[at].take() else { return };
+        let peer = self.rank_at(at);
+        let read = stream.read(&mut OfPeer { peer, inbox: &mut self.inbox });
+        let written = self.write(peer, &mut stream);
+        match read {
+            Ok(()) => {
+                if stream.is_readable() {
+                    self.to_serve.push_back(at);
+                }
+                let has_left = stream.said_goodbye;
+                self.streams[at] = Some(stream);
+                if let Err(loss) = written {
+                    self.lose(peer, loss);
+                } else if has_left {
+                    self.part(peer);
+                }
+            }
+            Err(loss) => {
+                self.release(peer, stream.give_up());
+                let has_left = stream.said_goodbye;
+                drop(stream);
+                // Who said goodbye closes the connection.
+                if has_left {
+                    self.part(peer);
+                } else {
+                    self.lose(peer, loss);
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, to: Rank, stream: &mut Stream) -> Result<(), Loss> {
+        let Inbox { links, happened, .. } = &mut self.inbox;
+        stream.write(|Message { tag, frame: buffer, matched, .. }| {
+            if matched {
+                links[to.index()].of(tag).awaits = Some(buffer);
+            } else {
+                happened.push_back(Event::Released { to, tag, buffer, matched });
+            }
+        })
+    }
+
+    /// Sends on the connection whose turn it is; notices on the first.
+    fn push(&mut self, to: Rank, header: Header, message: Option<Message>) {
+        let first = message.as_ref().is_none_or(|message| message.tag.is_control());
+        let is_notice = first && message.is_some();
+        let at = if is_notice { Some(self.streams_of(to).start) } else { self.deal(to) };
+        let Some((at, mut stream)) = at.and_then(|at| Some((at, self.streams[at].take()?))) else {
+            return self.release(to, message.into_iter());
+        };
+        stream.push(header, message, first);
+        let written = self.write(to, &mut stream);
+        self.streams[at] = Some(stream);
+        if let Err(loss) = written {
+            self.lose(to, loss);
+        }
+    }
+
+    /// Gives back what will not be sent.
+    fn release(&mut self, to: Rank, messages: impl Iterator<Item = Message>) {
+        let released = messages.map(|message| {
+            let Message { tag, frame: buffer, matched, .. } = message;
+            Event::Released { to, tag, buffer, matched }
+        });
+        self.inbox.happened.extend(released);
+    }
+
+    /// Gives back what its receiver will not answer.
+    fn release_unanswered(&mut self, to: Rank) {
+        let Inbox { links, happened, .. } = &mut self.inbox;
+        for (tag, link) in links[to.index()].all() {
+            let released = |buffer| Event::Released { to, tag, buffer, matched: true };
+            happened.extend(link.awaits.take().map(released));
+        }
+    }
+
+    /// Notes that a peer has ended; the first reason counts. What it sent before is still read,
+    /// unless that made no sense.
+    fn lose(&mut self, peer: Rank, loss: Loss) {
+        let range = self.streams_of(peer);
+        if self.peers[peer.index()].loss.is_none() {
+            self.peers[peer.index()].loss = Some(loss);
+            self.inbox.happened.push_back(match loss {
+                Loss::Left => Event::Left { peer },
+                _ => Event::Lost { peer },
+            });
+        }
+        for at in range.clone() {
+            if let Some(mut stream) = self.streams[at].take() {
+                self.release(peer, stream.give_up());
+                self.streams[at] = Some(stream);
+            }
+        }
+        self.release_unanswered(peer);
+        if matches!(loss, Loss::Garbage(_) | Loss::NoMemory | Loss::Left) {
+            self.streams[range].fill_with(|| None);
+        }
+    }
+
+    /// Closes the connections of a peer, once it has said goodbye on all of them.
+    fn part(&mut self, peer: Rank) {
+        let mut streams = self.streams[self.streams_of(peer)].iter().flatten();
+        if streams.all(|stream| stream.said_goodbye) {
+            self.lose(peer, Loss::Left);
+        }
+    }
+}
+
+impl Net for Tcp {
+    type Buffer = HeapFrame;
+    type Error = Error;
+
+    fn rank(&self) -> Rank {
+        self.parts.rank
+    }
+
+    fn size(&self) -> usize {
+        self.parts.size
+    }
+
+    fn allocate(&mut self, n_bytes: usize) -> Result<HeapFrame, Error> {
+        HeapFrame::try_new(n_bytes).ok_or(Error::NoMemory { need: n_bytes })
+    }
+
+    fn send(
+        &mut self,
+        to: Rank,
+        tag: Tag,
+        buffer: HeapFrame,
+        n_bytes: usize,
+        matched: bool,
+    ) -> Result<(), Refused<HeapFrame, Error>> {
+        let most = if tag.is_control() { MIN_FRAME_BYTES } else { self.inbox.frame_bytes };
+        let is_other = to.index() < self.parts.size && to != self.parts.rank;
+        if !is_other || n_bytes > buffer.as_ref().len().min(most) {
+            return Err(Refused::Failed(buffer, Error::Misuse));
+        }
+        if self.peers[to.index()].loss.is_some() {
+            return Err(Refused::Failed(buffer, Error::PeerLost { peer: to }));
+        }
+        let number = match tag.is_control() {
+            true => 0,
+            false => self.inbox.links[to.index()].of(tag).next_number(),
+        };
+        let header = Header::Message { tag: on_wire(tag), n_bytes, number, matched };
+        self.push(to, header, Some(Message { tag, frame: buffer, n_bytes, matched }));
+        self.idle_since = None;
+        Ok(())
+    }
+
+    fn recv(
+        &mut self,
+        from: Source,
+        tag: Tag,
+        buffer: HeapFrame,
+    ) -> Result<(), Refused<HeapFrame, Error>> {
+        match from {
+            Source::Any if tag == Tag::CONTROL && self.inbox.notice_buffer.is_none() => {
+                self.inbox.notice_buffer = Some(buffer);
+                self.inbox.deliver_notice();
+            }
+            Source::Rank(from) if from.index() < self.parts.size => {
+                let posted = &mut self.inbox.links[from.index()].of(tag).posted;
+                if posted.is_some() {
+                    return Err(Refused::Failed(buffer, Error::Misuse));
+                }
+                *posted = Some(buffer);
+                self.inbox.deliver(from, tag);
+            }
+            _ => return Err(Refused::Failed(buffer, Error::Misuse)),
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<Option<Event<HeapFrame>>, Error> {
+        if self.inbox.happened.is_empty() && self.inbox.failed.is_none() {
+            self.look(Duration::ZERO)?;
+            self.serve_all();
+        }
+        match (self.inbox.happened.pop_front(), self.inbox.failed.take()) {
+            (Some(event), failed) => {
+                self.inbox.failed = failed;
+                self.idle_since = None;
+                Ok(Some(event))
+            }
+            (None, Some(error)) => Err(error),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn moves_by_itself(&self) -> bool {
+        true
+    }
+
+    fn cancel_receives(&mut self) {
+        let Inbox { links, happened, notice_buffer, .. } = &mut self.inbox;
+        let posted = links.iter_mut().flat_map(Links::all);
+        let posted = posted.filter_map(|(_, link)| link.posted.take());
+        let all = posted.chain(notice_buffer.take());
+        happened.extend(all.map(|buffer| Event::Returned { buffer }));
+    }
+
+    fn forget(&mut self, peer: Rank) {
+        self.release_unanswered(peer);
+    }
+
+    fn idle(&mut self, budget: Duration) {
+        let Inbox { happened, .. } = &self.inbox;
+        if !happened.is_empty() || !self.to_serve.is_empty() {
+            return;
+        }
+        let since = *self.idle_since.get_or_insert_with(Instant::now);
+        if budget < LEAST_SLEEP || since.elapsed() < YIELDING {
+            return thread::yield_now();
+        }
+        // What is wrong the next poll finds as well.
+        let _ = self.look(budget);
+    }
+
+    #[cfg(unix)]
+    fn register(&mut self, waker: &Waker) -> bool {
+        if self.watch.is_none() {
+            self.watch = Watch::start(&self.poll).ok();
+        }
+        let Some(watch) = &self.watch else { return false };
+        watch.register(waker);
+        // What this rank knows already nothing will tell it again.
+        if !self.inbox.happened.is_empty() || !self.to_serve.is_empty() {
+            waker.wake_by_ref();
+        }
+        true
+    }
+
+    fn distance(&self, peer: Rank) -> Distance {
+        let is_near = self.parts.is_near.get(peer.index()).is_some_and(|&near| near);
+        if is_near { Distance::Node } else { Distance::Network }
+    }
+
+    /// Encryption authenticates as well.
+    fn needs_checksum(&self) -> bool {
+        !self.parts.encrypts
+    }
+}
+
+impl Drop for Tcp {
+    /// Says goodbye, sees that what was sent has left, and that the others have read it.
+    fn drop(&mut self) {
+        let deadline = Instant::now() + LAST_WORDS;
+        for stream in self.streams.iter_mut().flatten() {
+            stream.push(Header::Goodbye, None, false);
+        }
+        let mut has_finished = vec![false; self.streams.len()];
+        let mut to_write: VecDeque<usize> = (0..self.streams.len()).collect();
+        self.to_serve.append(&mut to_write);
+        loop {
+            self.serve_all();
+            self.inbox.happened.clear();
+            for (stream, has_finished) in self.streams.iter_mut().zip(&mut has_finished) {
+                if let Some(stream) = stream
+                    && !*has_finished
+                    && stream.is_flushed()
+                {
+                    stream.wire.finish();
+                    *has_finished = true;
+                }
+            }
+            let is_over = self.streams.iter().all(Option::is_none) || Instant::now() >= deadline;
+            if is_over || self.look(LEAST_SLEEP).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Tcp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tcp")
+            .field("rank", &self.parts.rank)
+            .field("size", &self.parts.size)
+            .field("n_streams", &self.parts.n_streams)
+            .field("encrypts", &self.parts.encrypts)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

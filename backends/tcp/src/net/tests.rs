@@ -1,0 +1,202 @@
+//! A rank whose one peer says what no rank would, byte by byte.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use foldwire::transport::TransportError;
+
+use super::*;
+
+const FRAME: usize = 4096;
+const PEER: Rank = Rank(1);
+
+/// Rank 0 of two, and the other end of its connections.
+fn rank(n_streams: usize) -> (Tcp, Vec<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut options = Options::default();
+    (options.frame_bytes, options.link_depth) = (FRAME, 2);
+    let parts =
+        Parts { rank: Rank(0), size: 2, options, n_streams, encrypts: false, is_near: vec![] };
+    let mut wires: Vec<Option<Wire>> = (0..n_streams).map(|_| None).collect();
+    let mut theirs = Vec::new();
+    for _ in 0..n_streams {
+        theirs.push(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        let (ours, _) = listener.accept().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        wires.push(Some(Wire::new(mio::net::TcpStream::from_std(ours)).unwrap()));
+    }
+    (Tcp::new(parts, wires).unwrap(), theirs)
+}
+
+fn message(tag: Tag, number: u32, n_bytes: usize, matched: bool) -> Vec<u8> {
+    let header = Header::Message { tag, n_bytes, number, matched }.encode();
+    [&header[..], &vec![number as u8; n_bytes]].concat()
+}
+
+/// The next thing that happens, if anything does within a second or so.
+fn next(tcp: &mut Tcp) -> Option<Event<HeapFrame>> {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(1) {
+        if let Some(event) = tcp.poll().unwrap() {
+            return Some(event);
+        }
+        tcp.idle(Duration::from_millis(1));
+    }
+    None
+}
+
+fn post(tcp: &mut Tcp, tag: Tag) {
+    let buffer = tcp.allocate(FRAME).unwrap();
+    tcp.recv(Source::Rank(PEER), tag, buffer).unwrap();
+}
+
+#[test]
+fn whatever_makes_no_sense_cuts_its_sender_off_and_takes_no_memory() {
+    let tag = Tag(2);
+    let header = |n_bytes| Header::Message { tag, n_bytes, number: 0, matched: false }.encode();
+    let too_long = |n_bytes, most| Garbage::TooLong { n_bytes, most };
+    let out_of_turn = |number, next| Garbage::OutOfTurn { number, next };
+    let control = message(Tag::CONTROL, 0, 1025, false);
+    let ahead: Vec<u8> = (0..5).flat_map(|number| message(tag, number, 3, false)).collect();
+    let twice = [message(tag, 1, 3, false), message(tag, 1, 3, false)].concat();
+    for (said, garbage) in [
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), Garbage::NoHeader),
+        (vec![0; 100], Garbage::NoHeader),
+        (header(FRAME + 1).to_vec(), too_long(FRAME + 1, FRAME)),
+        (header(u32::MAX as usize).to_vec(), too_long(u32::MAX as usize, FRAME)),
+        (control, too_long(1025, MIN_FRAME_BYTES)),
+        (message(tag, 4, 3, false), out_of_turn(4, 0)),
+        (ahead, out_of_turn(4, 0)),
+        (twice, out_of_turn(1, 0)),
+        (Header::Answer { tag }.encode().to_vec(), Garbage::Unasked),
+        (message(Tag(u16::MAX), 0, 3, false), Garbage::Unknown),
+    ] {
+        let (mut tcp, mut theirs) = rank(2);
+        theirs[1].write_all(&said).unwrap();
+        let event = next(&mut tcp);
+        assert!(matches!(event, Some(Event::Lost { peer: PEER })), "{garbage}: {event:?}");
+        assert_eq!(tcp.loss(PEER), Some(Loss::Garbage(garbage)));
+        // Both connections are closed at once.
+        for theirs in &mut theirs {
+            theirs.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            assert!(!matches!(theirs.read(&mut [0; 10]), Ok(1..)));
+        }
+        let buffer = tcp.allocate(FRAME).unwrap();
+        let refused = tcp.send(PEER, tag, buffer, 1, false);
+        let Err(Refused::Failed(_, error)) = refused else { panic!("{refused:?}") };
+        assert_eq!((error.peer(), error), (Some(PEER), Error::PeerLost { peer: PEER }));
+    }
+}
+
+/// By pieces of any lengths, over two connections, the later one first.
+#[test]
+fn messages_come_in_order_however_their_bytes_do() {
+    let tag = Tag(1);
+    let said: Vec<Vec<u8>> =
+        [0, 1, FRAME, 17].iter().zip(0..).map(|(&n, i)| message(tag, i, n, false)).collect();
+    for n_at_once in [1, 7, 16, 5000] {
+        let (mut tcp, mut theirs) = rank(2);
+        for (at, number) in [(1, 3), (0, 0), (1, 2), (0, 1)] {
+            for piece in said[number].chunks(n_at_once) {
+                theirs[at].write_all(piece).unwrap();
+                if n_at_once < 16 {
+                    assert!(tcp.poll().unwrap().is_none());
+                }
+            }
+        }
+        for (number, n_expected) in [0, 1, FRAME, 17].into_iter().enumerate() {
+            post(&mut tcp, tag);
+            let event = next(&mut tcp);
+            let Some(Event::Received { from: PEER, tag: Tag(1), buffer, n_bytes }) = event else {
+                panic!("{number}: {event:?}");
+            };
+            assert_eq!(n_bytes, n_expected);
+            assert!(buffer.as_ref()[..n_bytes].iter().all(|&byte| byte == number as u8));
+        }
+    }
+}
+
+#[test]
+fn a_matched_message_is_answered_when_it_meets_its_receive() {
+    let (mut tcp, mut theirs) = rank(1);
+    theirs[0].write_all(&message(Tag(3), 0, 5, true)).unwrap();
+    assert!(next(&mut tcp).is_none());
+    theirs[0].set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let mut heard = [0; 16];
+    assert!(theirs[0].read(&mut heard).is_err(), "nobody has taken it");
+    post(&mut tcp, Tag(3));
+    assert!(matches!(next(&mut tcp), Some(Event::Received { n_bytes: 5, .. })));
+    assert!(tcp.poll().unwrap().is_none());
+    theirs[0].set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    theirs[0].read_exact(&mut heard).unwrap();
+    assert_eq!(Header::decode(heard, FRAME), Ok(Header::Answer { tag: Tag(3) }));
+}
+
+#[test]
+fn what_waits_for_an_answer_comes_back_with_it_or_with_the_loss() {
+    for is_answered in [true, false] {
+        let (mut tcp, mut theirs) = rank(1);
+        let buffer = tcp.allocate(FRAME).unwrap();
+        assert!(tcp.send(PEER, Tag(0), buffer, 100, true).is_ok());
+        assert!(tcp.poll().unwrap().is_none());
+        if is_answered {
+            theirs[0].write_all(&Header::Answer { tag: Tag(0) }.encode()).unwrap();
+        } else {
+            theirs.clear();
+        }
+        let mut events = vec![next(&mut tcp).unwrap()];
+        if !is_answered {
+            assert!(matches!(events.remove(0), Event::Lost { peer: PEER }));
+            assert!(matches!(tcp.loss(PEER), Some(Loss::Ended | Loss::Broken(_))));
+            events.push(next(&mut tcp).unwrap());
+        }
+        assert!(matches!(events[0], Event::Released { to: PEER, matched: true, .. }));
+    }
+}
+
+/// What was sent before a connection ended is delivered; a goodbye on all of them is no loss.
+#[test]
+fn who_says_goodbye_has_left_in_good_order() {
+    let (mut tcp, mut theirs) = rank(2);
+    theirs[0].write_all(&message(Tag(0), 0, 9, false)).unwrap();
+    theirs[0].write_all(&Header::Goodbye.encode()).unwrap();
+    assert!(next(&mut tcp).is_none(), "one connection is left");
+    theirs[1].write_all(&Header::Goodbye.encode()).unwrap();
+    assert!(matches!(next(&mut tcp), Some(Event::Left { peer: PEER })));
+    assert_eq!(tcp.loss(PEER), Some(Loss::Left));
+    post(&mut tcp, Tag(0));
+    assert!(matches!(next(&mut tcp), Some(Event::Received { n_bytes: 9, .. })));
+}
+
+#[test]
+fn a_rank_that_ends_says_goodbye_after_what_it_sent() {
+    let (mut tcp, mut theirs) = rank(1);
+    let buffer = tcp.allocate(FRAME).unwrap();
+    assert!(tcp.send(PEER, Tag(0), buffer, 0, false).is_ok());
+    let start = Instant::now();
+    drop(tcp);
+    assert!(start.elapsed() < 5 * LAST_WORDS, "it waits for nobody for long");
+    let mut heard = Vec::new();
+    theirs[0].read_to_end(&mut heard).unwrap();
+    assert_eq!(heard, [message(Tag(0), 0, 0, false), Header::Goodbye.encode().to_vec()].concat());
+}
+
+/// Nothing is read for it, and what it sends later is no reason to fail.
+#[test]
+fn buffers_that_are_too_short_are_an_error_not_a_panic() {
+    let (mut tcp, mut theirs) = rank(1);
+    theirs[0].write_all(&message(Tag(0), 0, 100, false)).unwrap();
+    let short = tcp.allocate(10).unwrap();
+    tcp.recv(Source::Rank(PEER), Tag(0), short).unwrap();
+    let start = Instant::now();
+    let error = loop {
+        match tcp.poll() {
+            Ok(_) => assert!(start.elapsed() < Duration::from_secs(5)),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, Error::Truncated { from: PEER, n_bytes: 100, have: 10 });
+    let buffer = tcp.allocate(10).unwrap();
+    let refused = tcp.send(PEER, Tag(0), buffer, 11, false);
+    assert!(matches!(refused, Err(Refused::Failed(_, Error::Misuse))));
+}

@@ -1,0 +1,110 @@
+//! What the ranks of a session know and strangers do not, and how to show that one knows it.
+//!
+//! The session's secret is HMAC-SHA-256, keyed by the token, over random numbers of all ranks,
+//! which they tell each other by the bootstrap: so no connection of one session is of use in
+//! another. Without a token (on loopback only) it is as secret as what the bootstrap carries.
+//!
+//! Without encryption each side of a connection proves that it knows the secret, as the bootstrap's
+//! sides do (`foldwire-bootstrap`, `token`): by HMAC over its role, what the connection is for, and
+//! both sides' random numbers. That keeps strangers from connecting. It does not hide or protect
+//! what follows from those who can read or change packets on their way.
+
+use std::fmt;
+
+use foldwire_bootstrap::Token;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// Bytes of random numbers, and of proofs.
+pub(crate) const NONCE_BYTES: usize = 32;
+pub(crate) type Nonce = [u8; NONCE_BYTES];
+
+/// A session's secret. Not shown by `Debug`.
+#[derive(Clone)]
+pub(crate) struct Secret([u8; NONCE_BYTES]);
+
+impl Secret {
+    pub(crate) fn new(token: Option<&Token>, nonces: &[Nonce]) -> Self {
+        let mut mac = mac(token.map_or("", Token::reveal).as_bytes());
+        mac.update(b"foldwire tcp session");
+        nonces.iter().for_each(|nonce| mac.update(nonce));
+        Self(mac.finalize().into_bytes().into())
+    }
+
+    #[cfg(feature = "noise")]
+    pub(crate) const fn bytes(&self) -> &[u8; NONCE_BYTES] {
+        &self.0
+    }
+
+    /// The proof of one side of a connection: the one that connects, or the other.
+    pub(crate) fn proof(&self, connects: bool, about: &[u8], nonces: [&Nonce; 2]) -> Nonce {
+        self.proof_mac(connects, about, nonces).finalize().into_bytes().into()
+    }
+
+    /// Whether such a proof is right. Compared in constant time.
+    pub(crate) fn accepts(
+        &self,
+        proof: &[u8],
+        connects: bool,
+        about: &[u8],
+        nonces: [&Nonce; 2],
+    ) -> bool {
+        self.proof_mac(connects, about, nonces).verify_slice(proof).is_ok()
+    }
+
+    /// All fields have fixed lengths, so no two transcripts have the same bytes.
+    fn proof_mac(&self, connects: bool, about: &[u8], nonces: [&Nonce; 2]) -> Hmac<Sha256> {
+        let mut mac = mac(&self.0);
+        mac.update(if connects { b"connects" } else { b"accepts." });
+        mac.update(about);
+        nonces.iter().for_each(|nonce| mac.update(*nonce));
+        mac
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// A random number.
+pub(crate) fn nonce() -> Result<Nonce, getrandom::Error> {
+    let mut nonce = [0; NONCE_BYTES];
+    getrandom::fill(&mut nonce)?;
+    Ok(nonce)
+}
+
+fn mac(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(key).expect("HMAC takes keys of any length")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_holds_for_its_own_connection_alone() {
+        let [token, other] = ["0123456789abcdef", "0123456789abcdeF"].map(Token::new);
+        let (token, other) = (token.unwrap(), other.unwrap());
+        let (one, two) = ([1; NONCE_BYTES], [2; NONCE_BYTES]);
+        let secret = Secret::new(Some(&token), &[one, two]);
+        let proof = secret.proof(true, b"0 to 1", [&one, &two]);
+        let accepts = |secret: &Secret, connects, about: &[u8], nonces| {
+            secret.accepts(&proof, connects, about, nonces)
+        };
+        assert!(accepts(&secret, true, b"0 to 1", [&one, &two]));
+        assert!(!accepts(&secret, false, b"0 to 1", [&one, &two]), "no reflection");
+        assert!(!accepts(&secret, true, b"0 to 2", [&one, &two]));
+        assert!(!accepts(&secret, true, b"0 to 1", [&two, &one]));
+        for another in [
+            Secret::new(Some(&other), &[one, two]),
+            Secret::new(None, &[one, two]),
+            Secret::new(Some(&token), &[one, one]),
+        ] {
+            assert!(!accepts(&another, true, b"0 to 1", [&one, &two]));
+        }
+        assert!(!secret.accepts(&proof[1..], true, b"0 to 1", [&one, &two]));
+        assert!(!format!("{secret:?}").contains(char::is_numeric));
+    }
+}

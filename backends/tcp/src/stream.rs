@@ -1,0 +1,282 @@
+//! One connection between two ranks: messages out of a queue, and bytes into messages.
+//!
+//! *Out.* Headers and frames leave as they are, several in one system call; a frame comes back when
+//! the system has all of it. *In.* A system call reads the rest of a frame into that frame, and
+//! what follows into a short buffer, where the next header is found. So only the first few KiB of a
+//! frame are ever copied.
+//!
+//! Readiness is told once for each change (`mio`), so it is remembered here until a call finds
+//! nothing more.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, IoSlice, IoSliceMut};
+
+use foldwire::HeapFrame;
+use foldwire::transport::Tag;
+
+use crate::error::Loss;
+use crate::header::{Garbage, HEADER_BYTES, Header};
+use crate::wire::Wire;
+
+/// Bytes that are read before it is known what they are.
+const INBOX_BYTES: usize = 4096;
+/// Bytes after which a connection lets others have their turn.
+const BYTES_AT_ONCE: usize = 4 << 20;
+/// Messages that leave in one system call.
+const MESSAGES_AT_ONCE: usize = 8;
+
+/// A message under way.
+pub(crate) struct Message {
+    pub(crate) tag: Tag,
+    pub(crate) frame: HeapFrame,
+    pub(crate) n_bytes: usize,
+    pub(crate) matched: bool,
+}
+
+/// What stands in a queue: a header, and a message or nothing behind it.
+struct Outgoing {
+    header: [u8; HEADER_BYTES],
+    message: Option<Message>,
+}
+
+impl Outgoing {
+    fn body(&self) -> &[u8] {
+        self.message.as_ref().map_or(&[], |message| &message.frame.as_ref()[..message.n_bytes])
+    }
+
+    fn n_bytes(&self) -> usize {
+        HEADER_BYTES + self.body().len()
+    }
+}
+
+/// Who takes what comes.
+pub(crate) trait Receiver {
+    /// Looks at a header, and gives a frame if a message follows.
+    fn admit(&mut self, header: Header) -> Result<Option<HeapFrame>, Loss>;
+    /// Takes what the header announced; with a message the frame that was given for it.
+    fn take(&mut self, header: Header, frame: Option<HeapFrame>) -> Result<(), Loss>;
+}
+
+/// A message of which some is here.
+struct Incoming {
+    header: Header,
+    frame: HeapFrame,
+    n_bytes: usize,
+    n_here: usize,
+}
+
+/// One connection.
+pub(crate) struct Stream {
+    pub(crate) wire: Wire,
+    is_readable: bool,
+    is_writable: bool,
+    /// The other side has ended: what looks like nothing more may be the end.
+    is_ending: bool,
+    /// It has said that nothing more comes.
+    pub(crate) said_goodbye: bool,
+    queue: VecDeque<Outgoing>,
+    /// How much of the first in the queue has left.
+    n_written: usize,
+    /// Bytes in the queue.
+    n_queued: usize,
+    /// Messages that the wire has, but not yet the system.
+    handed_on: VecDeque<Message>,
+    inbox: Box<[u8; INBOX_BYTES]>,
+    /// What of the inbox is to be looked at.
+    unread: std::ops::Range<usize>,
+    incoming: Option<Incoming>,
+    frame_bytes: usize,
+}
+
+impl Stream {
+    pub(crate) fn new(wire: Wire, frame_bytes: usize) -> Self {
+        Self {
+            wire,
+            is_readable: true,
+            is_writable: true,
+            is_ending: false,
+            said_goodbye: false,
+            queue: VecDeque::new(),
+            n_written: 0,
+            n_queued: 0,
+            handed_on: VecDeque::new(),
+            inbox: Box::new([0; INBOX_BYTES]),
+            unread: 0..0,
+            incoming: None,
+            frame_bytes,
+        }
+    }
+
+    /// Notes what the system says.
+    pub(crate) const fn note(&mut self, is_readable: bool, is_writable: bool, is_ending: bool) {
+        self.is_readable |= is_readable;
+        self.is_writable |= is_writable;
+        self.is_ending |= is_ending;
+    }
+
+    /// Whether there is something to read, as far as is known.
+    pub(crate) const fn is_readable(&self) -> bool {
+        self.is_readable
+    }
+
+    /// Bytes that have not left yet.
+    pub(crate) const fn n_queued(&self) -> usize {
+        self.n_queued
+    }
+
+    /// Whether the system has all that was sent.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.queue.is_empty() && self.handed_on.is_empty() && self.wire.is_flushed()
+    }
+
+    /// Queues what is to be sent; `first`: before messages that have not begun to leave.
+    pub(crate) fn push(&mut self, header: Header, message: Option<Message>, first: bool) {
+        let outgoing = Outgoing { header: header.encode(), message };
+        self.n_queued += outgoing.n_bytes();
+        // What came first before stays so: there is no order among tags, and one within each.
+        let is_urgent = |outgoing: &Outgoing| {
+            outgoing.message.as_ref().is_none_or(|message| message.tag.is_control())
+        };
+        let at = match first {
+            false => self.queue.len(),
+            true => {
+                let n_begun = usize::from(self.n_written > 0);
+                let urgent = self.queue.iter().skip(n_begun).take_while(|each| is_urgent(each));
+                n_begun + urgent.count()
+            }
+        };
+        self.queue.insert(at, outgoing);
+    }
+
+    /// Sends as much as the system takes; `left` gets the messages of which it has all.
+    pub(crate) fn write(&mut self, mut left: impl FnMut(Message)) -> Result<(), Loss> {
+        while self.is_writable && !self.is_flushed() {
+            let written = match self.queue.is_empty() {
+                true => self.wire.flush().map(|()| 0),
+                false => self.write_some(),
+            };
+            match written {
+                Ok(n_bytes) => self.advance(n_bytes),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_writable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Loss::Broken(error.kind())),
+            }
+            if self.wire.is_flushed() {
+                self.handed_on.drain(..).for_each(&mut left);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_some(&mut self) -> std::io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); 2 * MESSAGES_AT_ONCE];
+        let mut n_skipped = self.n_written;
+        let parts = self.queue.iter().flat_map(|outgoing| [&outgoing.header[..], outgoing.body()]);
+        let mut n_slices = 0;
+        for (slice, part) in slices.iter_mut().zip(parts) {
+            let n_left_out = n_skipped.min(part.len());
+            n_skipped -= n_left_out;
+            *slice = IoSlice::new(&part[n_left_out..]);
+            n_slices += 1;
+        }
+        self.wire.write(&slices[..n_slices])
+    }
+
+    fn advance(&mut self, n_bytes: usize) {
+        self.n_written += n_bytes;
+        self.n_queued -= n_bytes;
+        while let Some(first) = self.queue.front()
+            && self.n_written >= first.n_bytes()
+        {
+            self.n_written -= first.n_bytes();
+            let sent = self.queue.pop_front();
+            self.handed_on.extend(sent.and_then(|outgoing| outgoing.message));
+        }
+    }
+
+    /// Gives up what has not been sent.
+    pub(crate) fn give_up(&mut self) -> impl Iterator<Item = Message> {
+        self.is_writable = false;
+        (self.n_written, self.n_queued) = (0, 0);
+        let queued = self.queue.drain(..).filter_map(|outgoing| outgoing.message);
+        self.handed_on.drain(..).chain(queued)
+    }
+
+    /// Reads what is here, but not without end.
+    ///
+    /// # Errors
+    /// When nothing more can be read.
+    pub(crate) fn read(&mut self, receiver: &mut impl Receiver) -> Result<(), Loss> {
+        let mut n_read = 0;
+        loop {
+            self.parse(receiver)?;
+            if !self.is_readable || n_read >= BYTES_AT_ONCE {
+                return Ok(());
+            }
+            // What is left of the inbox is less than a header.
+            self.inbox.copy_within(self.unread.clone(), 0);
+            self.unread = 0..self.unread.len();
+            let body = match &mut self.incoming {
+                Some(Incoming { frame, n_bytes, n_here, .. }) => {
+                    &mut frame.as_mut()[*n_here..*n_bytes]
+                }
+                None => &mut [],
+            };
+            let n_body = body.len();
+            let rest = &mut self.inbox[self.unread.end..];
+            let n_room = n_body + rest.len();
+            let read = self.wire.read(&mut [IoSliceMut::new(body), IoSliceMut::new(rest)]);
+            match read {
+                Ok(0) => return Err(Loss::Ended),
+                Ok(n_bytes) => {
+                    n_read += n_bytes;
+                    if let Some(incoming) = &mut self.incoming {
+                        incoming.n_here += n_bytes.min(n_body);
+                    }
+                    self.unread.end += n_bytes.saturating_sub(n_body);
+                    if n_bytes < n_room && self.wire.is_plain() && !self.is_ending {
+                        self.is_readable = false;
+                    }
+                }
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => self.is_readable = false,
+                    ErrorKind::Interrupted => {}
+                    ErrorKind::InvalidData => return Err(Garbage::Forged.into()),
+                    kind => return Err(Loss::Broken(kind)),
+                },
+            }
+        }
+    }
+
+    /// Makes messages of what was read.
+    fn parse(&mut self, receiver: &mut impl Receiver) -> Result<(), Loss> {
+        loop {
+            if let Some(incoming) = &mut self.incoming {
+                let n_missing = incoming.n_bytes - incoming.n_here;
+                let n_here = n_missing.min(self.unread.len());
+                let from = self.unread.start..self.unread.start + n_here;
+                incoming.frame.as_mut()[incoming.n_here..][..n_here]
+                    .copy_from_slice(&self.inbox[from]);
+                incoming.n_here += n_here;
+                self.unread.start += n_here;
+                if n_here < n_missing {
+                    return Ok(());
+                }
+                if let Some(Incoming { header, frame, .. }) = self.incoming.take() {
+                    receiver.take(header, Some(frame))?;
+                }
+            }
+            let unread = &self.inbox[self.unread.clone()];
+            let Some((bytes, _)) = unread.split_first_chunk() else { return Ok(()) };
+            let header = Header::decode(*bytes, self.frame_bytes)?;
+            self.unread.start += HEADER_BYTES;
+            match (receiver.admit(header)?, header) {
+                (Some(frame), Header::Message { n_bytes, .. }) => {
+                    self.incoming = Some(Incoming { header, frame, n_bytes, n_here: 0 });
+                }
+                (_, Header::Goodbye) => self.said_goodbye = true,
+                _ => receiver.take(header, None)?,
+            }
+        }
+    }
+}

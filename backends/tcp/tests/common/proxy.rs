@@ -1,0 +1,125 @@
+//! Somebody between two ranks, who forwards what they say and then does harm.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use socket2::SockRef;
+
+/// What happens once so many bytes have gone from the one who connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    /// Both connections are closed, as by a process that ends.
+    Close,
+    /// Both are reset.
+    Reset,
+    /// One direction is closed, the other stays.
+    CloseOneWay,
+    /// Nothing is forwarded any more, as by a process that is stopped.
+    Freeze,
+    /// Bytes are put in between.
+    Insert,
+    /// Bytes are left out.
+    LeaveOut,
+    /// Bits are flipped.
+    Flip,
+}
+
+impl Harm {
+    pub const ALL: [Self; 7] = [
+        Self::Close,
+        Self::Reset,
+        Self::CloseOneWay,
+        Self::Freeze,
+        Self::Insert,
+        Self::LeaveOut,
+        Self::Flip,
+    ];
+}
+
+/// Listens in place of `to`, and does harm once after `n_bytes` of what comes from there, whichever
+/// connection they are on. Where it listens.
+pub fn start(to: SocketAddr, harm: Harm, n_bytes: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let state =
+        Arc::new(State { left: AtomicUsize::new(n_bytes), is_done: AtomicBool::new(false), harm });
+    thread::spawn(move || {
+        for from in listener.incoming().flatten() {
+            let Ok(to) = TcpStream::connect(to) else { return };
+            let (from2, to2) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+            let state2 = Arc::clone(&state);
+            let state = Arc::clone(&state);
+            thread::spawn(move || state.forward(from, to, true));
+            thread::spawn(move || state2.forward(to2, from2, false));
+        }
+    });
+    address
+}
+
+struct State {
+    left: AtomicUsize,
+    is_done: AtomicBool,
+    harm: Harm,
+}
+
+impl State {
+    /// Forwards until the end, or for ever where nothing is forwarded any more.
+    fn forward(&self, mut from: TcpStream, mut to: TcpStream, harms: bool) {
+        let mut bytes = [0; 4096];
+        while let Ok(n_bytes @ 1..) = from.read(&mut bytes) {
+            if self.is_done.load(Ordering::Acquire) && self.harm == Harm::Freeze {
+                thread::sleep(Duration::from_secs(60));
+            }
+            let left = if harms { self.take(n_bytes) } else { None };
+            let Some(n_before) = left else {
+                if to.write_all(&bytes[..n_bytes]).is_err() {
+                    break;
+                }
+                continue;
+            };
+            let _ = to.write_all(&bytes[..n_before]);
+            let rest = &mut bytes[n_before..n_bytes];
+            let _ = match self.harm {
+                Harm::Close => break,
+                Harm::Reset => {
+                    for socket in [&from, &to] {
+                        SockRef::from(socket).set_linger(Some(Duration::ZERO)).unwrap();
+                    }
+                    // The other direction's thread has clones; they end with what it reads.
+                    let _ = to.shutdown(Shutdown::Both);
+                    return;
+                }
+                Harm::CloseOneWay => {
+                    let _ = to.shutdown(Shutdown::Write);
+                    thread::sleep(Duration::from_secs(60));
+                    return;
+                }
+                Harm::Freeze => {
+                    thread::sleep(Duration::from_secs(60));
+                    return;
+                }
+                Harm::Insert => to.write_all(&[0x5a; 100]).and_then(|()| to.write_all(rest)),
+                Harm::LeaveOut => to.write_all(&rest[rest.len().min(100)..]),
+                Harm::Flip => {
+                    rest.iter_mut().take(20).for_each(|byte| *byte ^= 0x11);
+                    to.write_all(rest)
+                }
+            };
+        }
+        let _ = (to.shutdown(Shutdown::Both), from.shutdown(Shutdown::Both));
+    }
+
+    /// How many of these bytes go before the harm, if it is due among them.
+    fn take(&self, n_bytes: usize) -> Option<usize> {
+        let before = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| {
+            Some(left.saturating_sub(n_bytes))
+        });
+        let before = before.unwrap_or(0);
+        let is_due = before < n_bytes && !self.is_done.swap(true, Ordering::AcqRel);
+        is_due.then_some(before)
+    }
+}

@@ -1,0 +1,170 @@
+//! Whatever happens to connections, calls end: with the right values, or a typed error in bounded
+//! time. Never a hang, a panic or a wrong value.
+
+mod common;
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::proxy::{self, Harm};
+use common::{Mangling, address_in, endpoints, outcomes, ranks, settings, token, ways};
+use foldwire::transport::{Rank, TransportErrorKind as Kind};
+use foldwire::{Communicator, Error, Op, Plan, Report};
+use foldwire_bootstrap::Exchange;
+use foldwire_tcp::{Endpoint, JoinError, Settings, join};
+
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Sums in a row until one fails: how many were right, the error, and how long that call took.
+fn sums(endpoint: Endpoint, n_calls: usize) -> (usize, Option<Error>, Duration) {
+    let mut comm = Communicator::new(endpoint).unwrap();
+    comm.config_mut().timeout = TIMEOUT;
+    let size = comm.size() as f32;
+    for n_right in 0..n_calls {
+        let mut values: Vec<f32> = (0..50_000).map(|i| (i % 1000) as f32).collect();
+        let start = Instant::now();
+        let outcome: Result<Report, Error> = comm.all_reduce(&mut values, Op::Sum, &Plan::raw());
+        if let Err(error) = outcome {
+            return (n_right, Some(error), start.elapsed());
+        }
+        let is_right = |(i, &x): (usize, &f32)| x == (i % 1000) as f32 * size;
+        assert!(values.iter().enumerate().all(is_right), "a wrong sum in call {n_right}");
+    }
+    (n_calls, None, Duration::ZERO)
+}
+
+/// Two ranks, of which the second reaches the first by somebody who does harm.
+fn harmed(settings: &Settings, harm: Harm, n_bytes: usize) {
+    let start = Instant::now();
+    let ends = ranks(2, |inner| {
+        let is_second = inner.rank() == Rank(1);
+        let mangle = is_second.then_some(|all: &mut Vec<Vec<u8>>| {
+            let [node, address, rest] = address_in(&all[0]);
+            let proxy = proxy::start(address.parse().unwrap(), harm, n_bytes);
+            all[0] = format!("{node}\n{proxy}\n{rest}").into_bytes();
+        });
+        let endpoint = join(settings, &mut Mangling { inner, mangle }).unwrap();
+        sums(endpoint, usize::MAX)
+    });
+    let context = format!("{harm:?} after {n_bytes}, {settings:?}: {ends:?}");
+    for (_, error, took) in &ends {
+        let is_typed = match error {
+            Some(Error::Transport { kind, .. }) => *kind == Kind::PeerLost,
+            Some(
+                Error::Frame { .. }
+                | Error::Aborted { .. }
+                | Error::Stalled { .. }
+                | Error::Codec(_),
+            ) => true,
+            _ => false,
+        };
+        assert!(is_typed, "{context}");
+        assert!(*took < 2 * TIMEOUT, "{context}");
+    }
+    if [Harm::Close, Harm::CloseOneWay].contains(&harm) {
+        let is_noticed = |(_, _, took): &(_, _, Duration)| *took < TIMEOUT;
+        assert!(ends.iter().all(is_noticed), "not by the time limit: {context}");
+    }
+    assert!(start.elapsed() < 8 * TIMEOUT, "{context}");
+}
+
+/// In a header, in the middle of a frame, somewhere in a later call.
+const PLACES: [usize; 3] = [300, 9_000, 1_234_567];
+
+#[test]
+fn every_harm_to_a_connection_ends_in_a_typed_error() {
+    thread::scope(|scope| {
+        let ways = ways();
+        let cases = Harm::ALL.into_iter().flat_map(|harm| PLACES.map(|place| (harm, place)));
+        for ((harm, n_bytes), settings) in cases.zip(ways.into_iter().cycle()) {
+            scope.spawn(move || harmed(&settings, harm, n_bytes));
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_ends_without_a_goodbye_is_lost_at_once_and_what_it_sent_is_not() {
+    let settings = settings();
+    let ends = endpoints(3, &settings, |endpoint| {
+        let is_last = foldwire::Transport::rank(&endpoint) == Rank(2);
+        let mut comm = Communicator::new(endpoint).unwrap();
+        comm.config_mut().timeout = Duration::from_secs(10);
+        comm.barrier().unwrap();
+        if is_last {
+            return None;
+        }
+        let start = Instant::now();
+        let error = comm.all_reduce(&mut [1.0f32; 1000], Op::Sum, &Plan::raw()).unwrap_err();
+        Some((error, start.elapsed()))
+    });
+    for (error, took) in ends.into_iter().flatten() {
+        let is_lost = matches!(error, Error::Transport { kind: Kind::PeerLost, .. });
+        assert!(is_lost || matches!(error, Error::Aborted { .. }), "{error:?}");
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    }
+}
+
+/// Silent ones, talkative ones, and one that ends at once.
+#[test]
+fn strangers_at_the_door_stop_nobody() {
+    for settings in ways() {
+        let settings = settings.token(token("0123456789abcdef"));
+        let sums = ranks(3, |inner| {
+            let is_last = inner.rank() == Rank(2);
+            let mangle = is_last.then_some(|all: &mut Vec<Vec<u8>>| {
+                let [_, address, _] = address_in(&all[0]);
+                let address: SocketAddr = address.parse().unwrap();
+                let mut crowd = Vec::new();
+                for i in 0..100 {
+                    let mut stranger = TcpStream::connect(address).unwrap();
+                    let said = match i % 4 {
+                        0 => &b""[..],
+                        1 => b"GET / HTTP/1.1\r\nHost: somewhere\r\nAccept: everything there is\r\n\r\n",
+                        2 => b"fwtcp\0\0\x01\x01\0\0\0\0\0\0\0\0\0\0\0",
+                        _ => &[0xff; 400],
+                    };
+                    let _ = stranger.write_all(said);
+                    if i % 8 < 4 {
+                        crowd.push(stranger);
+                    }
+                }
+                // Those that stay do so for the rest of the test program.
+                std::mem::forget(crowd);
+            });
+            let endpoint = join(&settings, &mut Mangling { inner, mangle }).unwrap();
+            sums(endpoint, 3)
+        });
+        assert!(sums.iter().all(|(n_right, error, _)| (*n_right, *error) == (3, None)));
+    }
+}
+
+#[test]
+fn who_has_another_token_does_not_get_in() {
+    for settings in ways() {
+        let mut settings = settings;
+        settings.limit = Duration::from_millis(500);
+        let start = Instant::now();
+        let all = outcomes(3, |rank| {
+            let token =
+                token(if rank == Rank(1) { "another secret here" } else { "0123456789abcdef" });
+            settings.clone().token(token)
+        });
+        assert!(start.elapsed() < Duration::from_secs(3));
+        let names: Vec<_> = all.iter().map(|outcome| outcome.as_ref().unwrap_err()).collect();
+        assert!(matches!(names[0], JoinError::Missing { rank: Rank(1), .. }), "{names:?}");
+        for (rank, other) in [(1, Rank(0)), (2, Rank(1))] {
+            // Who accepts an encrypted connection says nothing to a stranger, and rank 1 listens no
+            // more once it has found out.
+            let is_named = match names[rank] {
+                JoinError::Impostor { rank } => !settings.encrypt && *rank == other,
+                JoinError::Unreachable { rank, .. } => {
+                    (settings.encrypt || other == Rank(1)) && *rank == other
+                }
+                _ => false,
+            };
+            assert!(is_named, "{names:?}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Ranks come together, or all of them learn why not; then sums are right, also in futures.
+
+mod common;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use common::{PATIENCE, endpoints, outcomes, settings, ways};
+use foldwire::transport::{Distance, Rank};
+use foldwire::{Communicator, Op, Plan, Transport};
+use foldwire_tcp::{JoinError, Options, Settings};
+
+#[test]
+fn sums_are_exact_however_frames_are_carried() {
+    for settings in ways() {
+        endpoints(3, &settings, |endpoint| {
+            assert_eq!(endpoint.net().n_streams(), settings.streams);
+            assert_eq!(endpoint.net().encrypts(), settings.encrypt);
+            assert_eq!(endpoint.distance(Rank(0)), Distance::Node);
+            let rank = endpoint.rank().0 as f64;
+            let mut comm = Communicator::new(endpoint).unwrap();
+            for n_values in [1, 300_000, 0, 777] {
+                let mut data: Vec<f64> = (0..n_values).map(|at| at as f64 * (rank + 1.0)).collect();
+                comm.all_reduce(&mut data, Op::Sum, &Plan::raw()).unwrap();
+                assert!(data.iter().enumerate().all(|(at, &sum)| sum == at as f64 * 6.0));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_rank_alone_needs_no_connection() {
+    endpoints(1, &settings(), |endpoint| {
+        let mut comm = Communicator::new(endpoint).unwrap();
+        let mut data = [3.0f32; 100];
+        comm.all_reduce(&mut data, Op::Sum, &Plan::raw()).unwrap();
+        assert_eq!(data, [3.0; 100]);
+    });
+}
+
+/// Wakes a thread, and counts how often.
+struct Alarm {
+    thread: Thread,
+    n_wakes: AtomicUsize,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.n_wakes.fetch_add(1, Ordering::Relaxed);
+        self.thread.unpark();
+    }
+}
+
+/// A rank that awaits a call sleeps until something comes for it, but for a look now and then, and
+/// is not kept waiting when something does.
+#[test]
+fn a_future_sleeps_until_the_network_wakes_it() {
+    const AWAY: Duration = Duration::from_millis(400);
+    for settings in ways() {
+        endpoints(2, &settings, |endpoint| {
+            let is_late = endpoint.rank() == Rank(1);
+            let mut comm = Communicator::new(endpoint).unwrap();
+            let alarm = Arc::new(Alarm { thread: thread::current(), n_wakes: AtomicUsize::new(0) });
+            let waker = Waker::from(Arc::clone(&alarm));
+            if is_late {
+                thread::sleep(AWAY);
+            }
+            let mut data = vec![1.5f32; 100_000];
+            let start = Instant::now();
+            {
+                let mut call =
+                    pin!(comm.start_all_reduce(&mut data, Op::Sum, &Plan::raw()).unwrap());
+                let mut n_polls = 0;
+                while call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+                    n_polls += 1;
+                    thread::park_timeout(PATIENCE);
+                    assert!(n_polls < 2000 && start.elapsed() < PATIENCE, "{n_polls} polls");
+                }
+            }
+            assert!(data.iter().all(|&x| x == 3.0));
+            if !is_late {
+                // Fifty times a second, and when it goes on.
+                let n_wakes = alarm.n_wakes.load(Ordering::Relaxed);
+                assert!((10..1000).contains(&n_wakes), "{n_wakes}");
+            }
+            // With a time limit a sleeper that nobody wakes would need a tick for each message.
+            assert!(start.elapsed() < AWAY + Duration::from_millis(600), "{:?}", start.elapsed());
+        });
+    }
+}
+
+#[test]
+fn other_frames_streams_or_encryption_are_refused_by_all() {
+    let options = |n_more| {
+        let mut options = Options::default();
+        options.frame_bytes += n_more;
+        options
+    };
+    let others: [&(dyn Fn(Settings) -> Settings + Sync); 3] =
+        [&|settings| settings.streams(2), &|settings| settings.options(options(1)), &|settings| {
+            settings
+                .encrypt(cfg!(feature = "noise"))
+                .streams(1 + usize::from(!cfg!(feature = "noise")))
+        }];
+    for other in others {
+        let usual = Settings::default().options(options(0));
+        let all =
+            outcomes(3, |rank| if rank == Rank(2) { other(usual.clone()) } else { usual.clone() });
+        for outcome in all {
+            assert!(matches!(outcome, Err(JoinError::SettingsDiffer { .. })), "{outcome:?}");
+        }
+    }
+}
+
+/// One rank that cannot join keeps none of the others waiting.
+#[test]
+fn a_failure_of_one_rank_is_told_to_all() {
+    let start = Instant::now();
+    let wrong = |rank| match rank {
+        Rank(1) => settings().interface("nowhere0"),
+        _ => settings(),
+    };
+    let all = outcomes(3, wrong);
+    assert!(matches!(all[1], Err(JoinError::NoInterface { .. })), "{all:?}");
+    for rank in [0, 2] {
+        assert!(matches!(all[rank], Err(JoinError::PeerFailed { rank: Rank(1) })), "{all:?}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn strangers_are_not_listened_to_without_a_token() {
+    for outcome in outcomes(2, |_| settings().address([0, 0, 0, 0].into())) {
+        assert!(matches!(outcome, Err(JoinError::NoToken { .. })), "{outcome:?}");
+    }
+    for outcome in outcomes(2, |_| settings().streams(17)) {
+        assert!(matches!(outcome, Err(JoinError::Streams { have: 17 })), "{outcome:?}");
+    }
+}
