@@ -4,7 +4,7 @@
 pub mod coding;
 pub mod deadline;
 pub mod patterns;
-#[cfg(any(feature = "mpi", feature = "libfabric"))]
+#[cfg(feature = "processes")]
 pub mod processes;
 pub mod soak;
 

@@ -1,9 +1,14 @@
-//! Backends whose ranks are processes that all run this program (features `mpi`, `libfabric`).
+//! Backends whose ranks are processes that all run this program (features `mpi`, `libfabric`,
+//! `tcp`).
 
 #[cfg(feature = "libfabric")]
 pub mod libfabric;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+#[cfg(any(feature = "libfabric", feature = "tcp"))]
+pub mod party;
+#[cfg(feature = "tcp")]
+pub mod tcp;
 
 use crate::suite::SIZES;
 use crate::{Backend, data};

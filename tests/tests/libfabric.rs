@@ -2,12 +2,12 @@
 //! that this libfabric has not is skipped, saying so.
 #![cfg(feature = "libfabric")]
 
+use foldwire_tests::processes::party::{self, text};
 use foldwire_tests::processes::sizes;
 use foldwire_tests::skip;
 use foldwire_tests::suite::N_CHECKS;
 use std::fs;
-use std::net::TcpListener;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::{PoisonError, RwLock};
 
 /// Suites wait half of their time and may run beside each other; a test that looks at the clock has
@@ -15,42 +15,14 @@ use std::sync::{PoisonError, RwLock};
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// Runs `suite libfabric` with some words as `n` processes; their outputs in rank order.
-fn launch(n: usize, words: &[&str]) -> Vec<Output> {
-    // A port that was free a moment ago.
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    let root = listener.local_addr().expect("an address").to_string();
-    drop(listener);
-    let start = |rank: usize| -> Child {
-        Command::new(env!("CARGO_BIN_EXE_suite"))
-            .arg("libfabric")
-            .args(words)
-            .env("FOLDWIRE_RANK", rank.to_string())
-            .env("FOLDWIRE_SIZE", n.to_string())
-            .env("FOLDWIRE_ROOT", &root)
-            .env("RUST_BACKTRACE", "0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the suite's program")
-    };
-    let children: Vec<Child> = (0..n).map(start).collect();
-    let end = |child: Child| {
-        let region = format!("/dev/shm/{}:0:0", child.id());
-        let output = child.wait_with_output().expect("an end");
+fn launch(n: usize, words: &[&str]) -> Vec<(u32, Output)> {
+    let words = [&["libfabric"], words].concat();
+    let outputs = party::launch(env!("CARGO_BIN_EXE_suite"), &words, n);
+    for (process, _) in &outputs {
         // What a killed rank leaves there is in the way of a process that gets its number.
-        let _ = fs::remove_file(region);
-        output
-    };
-    children.into_iter().map(end).collect()
-}
-
-fn text(outputs: &[Output]) -> String {
-    let ranks = outputs.iter().enumerate().map(|(rank, output)| {
-        let said = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        format!("rank {rank}: {}\n{said}{errors}", output.status)
-    });
-    ranks.collect::<Vec<_>>().join("\n")
+        let _ = fs::remove_file(format!("/dev/shm/{process}:0:0"));
+    }
+    outputs
 }
 
 /// Whether there is a provider here, which says so if not. libfabric's own program decides: a
@@ -79,7 +51,10 @@ fn check_suite(provider: &str) {
     for n in sizes() {
         let outputs = launch(n, &["--provider", provider]);
         let text = text(&outputs);
-        assert!(outputs.iter().all(|output| output.status.success()), "{provider}, {n}\n{text}");
+        assert!(
+            outputs.iter().all(|(_, output)| output.status.success()),
+            "{provider}, {n}\n{text}"
+        );
         let n_checks = text.lines().filter(|line| line.starts_with("ok: ")).count();
         assert_eq!(n_checks, N_CHECKS, "{provider}, {n} ranks\n{text}");
     }

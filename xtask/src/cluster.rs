@@ -39,6 +39,7 @@ const EXAMPLES: &str = "\
 Examples:
   cargo xtask cluster up -n 4 --rate 1gbit
   cargo xtask cluster run -- target/release/foldwire bench allreduce --backend libfabric
+  cargo xtask cluster run -- target/release/foldwire bench allreduce --backend tcp
   cargo xtask cluster run --mpi openmpi --node-counters -- ./program
   cargo xtask cluster run --mpi openmpi --mpirun-args '--mca coll_tuned_use_dynamic_rules 1' -- ./program
   cargo xtask cluster status

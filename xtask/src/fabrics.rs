@@ -25,10 +25,14 @@ const LIBFABRIC: Part = Part {
     features: "foldwire-bench/libfabric,foldwire-tests/libfabric",
 };
 
+/// Features that need nothing of the system.
+const EVERYWHERE: &str = "foldwire/alloc,foldwire/std,foldwire/rayon,foldwire-tests/programs,\
+    foldwire-tests/tcp,foldwire-bench/tcp,foldwire-tcp/noise";
+
 /// Where an MPI library that is not the first has its builds.
 const SECOND_TARGET: &str = "target/second-mpi";
 
-/// The variable that says for how many processes the suites over MPI and libfabric are run; all of
+/// The variable that says for how many ranks the suites over MPI, libfabric and TCP are run; all of
 /// the suite's sizes unless set.
 const SUITE_SIZES: &str = "FOLDWIRE_SUITE_SIZES";
 
@@ -74,8 +78,7 @@ impl Library {
 pub(crate) fn cargo_on_workspace(steps: &Steps, here: Available, words: &str) -> Command {
     let mut command = steps.cargo(words);
     command.arg("--workspace");
-    let mut features =
-        "foldwire/alloc,foldwire/std,foldwire/rayon,foldwire-tests/programs".to_owned();
+    let mut features = EVERYWHERE.to_owned();
     let library = libraries(here).next();
     for (part, is_here) in [(MPI, library.is_some()), (LIBFABRIC, here.libfabric)] {
         if is_here {
@@ -102,21 +105,20 @@ pub(crate) fn skip_what_is_missing(steps: &mut Steps, here: Available) {
     }
 }
 
-/// Runs the suites over MPI and libfabric, each for these numbers of processes.
+/// Runs the suites over MPI, libfabric and TCP, each for these numbers of ranks.
 pub(crate) fn run_suites(
     steps: &mut Steps,
     here: Available,
     sizes: &str,
     name: &str,
 ) -> anyhow::Result<()> {
-    let suites = [("mpi", libraries(here).next().is_some()), ("libfabric", here.libfabric)];
+    let is_mpi_here = libraries(here).next().is_some();
+    let suites = [("mpi", is_mpi_here), ("libfabric", here.libfabric), ("tcp", true)];
     let suites = suites.into_iter().filter(|(_, is_here)| *is_here);
     let suites: Vec<_> = suites.map(|(name, _)| format!("--test {name}")).collect();
-    if !suites.is_empty() {
-        let words = format!("test {}", suites.join(" "));
-        let mut tests = cargo_on_workspace(steps, here, &words);
-        steps.run(name, tests.env(SUITE_SIZES, sizes).args(["--", SUITES]))?;
-    }
+    let words = format!("test {}", suites.join(" "));
+    let mut tests = cargo_on_workspace(steps, here, &words);
+    steps.run(name, tests.env(SUITE_SIZES, sizes).args(["--", SUITES]))?;
     Ok(())
 }
 

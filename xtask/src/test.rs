@@ -80,6 +80,7 @@ fn rest(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
         "core, std",
         &mut steps.cargo("check -p foldwire --no-default-features --features std"),
     )?;
+    steps.run("TCP, no encryption", &mut steps.cargo("check -p foldwire-tcp --all-targets"))?;
     Ok(())
 }
 

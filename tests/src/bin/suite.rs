@@ -23,6 +23,8 @@ enum Over {
     Mpi,
     #[cfg(feature = "libfabric")]
     Libfabric,
+    #[cfg(feature = "tcp")]
+    Tcp,
 }
 
 fn main() {
@@ -32,6 +34,8 @@ fn main() {
         Over::Mpi => over_mpi(&cli),
         #[cfg(feature = "libfabric")]
         Over::Libfabric => over_libfabric(&cli),
+        #[cfg(feature = "tcp")]
+        Over::Tcp => over_tcp(&cli),
     }
 }
 
@@ -61,16 +65,31 @@ fn over_mpi(cli: &Cli) {
 
 #[cfg(feature = "libfabric")]
 fn over_libfabric(cli: &Cli) {
-    use foldwire_bootstrap::{Exchange, Rendezvous};
-    use foldwire_tests::processes::libfabric::{Group, SharedParty};
-    use foldwire_tests::processes::lose_a_rank;
+    use foldwire_bootstrap::Exchange;
+    use foldwire_tests::processes::{libfabric::Group, lose_a_rank, party::SharedParty};
     use foldwire_tests::suite;
 
-    let party = Rendezvous::from_env().and_then(Rendezvous::join);
-    let party = SharedParty::new(party.unwrap_or_else(|error| panic!("no party: {error}")));
+    let party = SharedParty::join();
     let size = party.size();
     let make =
         |frame_bytes| Group { party: party.clone(), provider: cli.provider.clone(), frame_bytes };
+    if cli.lose_a_rank {
+        lose_a_rank(&make(Some(20_000)), size);
+        return;
+    }
+    suite::run(&make, size);
+}
+
+#[cfg(feature = "tcp")]
+fn over_tcp(cli: &Cli) {
+    use foldwire_bootstrap::Exchange;
+    use foldwire_tests::processes::tcp::{Group, settings};
+    use foldwire_tests::processes::{lose_a_rank, party::SharedParty};
+    use foldwire_tests::suite;
+
+    let party = SharedParty::join();
+    let size = party.size();
+    let make = |frame_bytes| Group { party: party.clone(), settings: settings(frame_bytes) };
     if cli.lose_a_rank {
         lose_a_rank(&make(Some(20_000)), size);
         return;

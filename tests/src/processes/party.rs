@@ -1,0 +1,98 @@
+//! Processes that found each other by the bootstrap, and how tests start them.
+
+use foldwire::Rank;
+use foldwire_bootstrap::{Error, Exchange, Party, Rendezvous};
+use std::cell::RefCell;
+use std::net::TcpListener;
+use std::process::{Child, Command, Output, Stdio};
+use std::rc::Rc;
+
+/// A party that lives longer than the endpoint that it sets up.
+#[derive(Clone)]
+pub struct SharedParty(Rc<RefCell<Party>>);
+
+impl SharedParty {
+    /// Shares a party.
+    #[must_use]
+    pub fn new(party: Party) -> Self {
+        Self(Rc::new(RefCell::new(party)))
+    }
+}
+
+impl Exchange for SharedParty {
+    type Error = Error;
+
+    fn rank(&self) -> Rank {
+        self.0.borrow().rank()
+    }
+
+    fn size(&self) -> usize {
+        self.0.borrow().size()
+    }
+
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        self.0.borrow_mut().all_gather(mine)
+    }
+
+    fn poll_lost(&mut self) -> Option<Rank> {
+        self.0.borrow_mut().poll_lost()
+    }
+}
+
+impl SharedParty {
+    /// The party of this process's environment.
+    ///
+    /// # Panics
+    /// If the ranks cannot meet.
+    #[must_use]
+    pub fn join() -> Self {
+        let party = Rendezvous::from_env().and_then(Rendezvous::join);
+        Self::new(party.unwrap_or_else(|error| panic!("no party: {error}")))
+    }
+}
+
+/// A word of every rank, in rank order, given this one's.
+pub(super) fn gather(party: &SharedParty, own: Vec<u64>) -> Vec<u64> {
+    let mine: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let all = party.clone().all_gather(&mine).expect("all ranks are here").concat();
+    let words = all.chunks_exact(8).map(|bytes| bytes.try_into().expect("eight bytes"));
+    words.map(u64::from_le_bytes).collect()
+}
+
+/// Runs a program with some words as `n` ranks; their processes' numbers and outputs in rank order.
+///
+/// # Panics
+/// If it cannot be started.
+#[must_use]
+pub fn launch(program: &str, words: &[&str], n: usize) -> Vec<(u32, Output)> {
+    // A port that was free a moment ago.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let root = listener.local_addr().expect("an address").to_string();
+    drop(listener);
+    let start = |rank: usize| -> Child {
+        Command::new(program)
+            .args(words)
+            .env("FOLDWIRE_RANK", rank.to_string())
+            .env("FOLDWIRE_SIZE", n.to_string())
+            .env("FOLDWIRE_ROOT", &root)
+            .env("RUST_BACKTRACE", "0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program")
+    };
+    let children: Vec<Child> = (0..n).map(start).collect();
+    let end = |child: Child| (child.id(), child.wait_with_output().expect("an end"));
+    children.into_iter().map(end).collect()
+}
+
+/// What ranks said and how they ended.
+#[must_use]
+pub fn text(outputs: &[(u32, Output)]) -> String {
+    let ranks = outputs.iter().enumerate().map(|(rank, (_, output))| {
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        format!("rank {rank}: {}\n{said}{errors}", output.status)
+    });
+    ranks.collect::<Vec<_>>().join("\n")
+}

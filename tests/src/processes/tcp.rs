@@ -1,0 +1,76 @@
+//! Ranks over TCP: processes which a launcher told their places, or threads of this one.
+
+use super::party::{SharedParty, gather};
+use crate::Backend;
+use foldwire_bootstrap::{Exchange, InProcess};
+use foldwire_tcp::{Endpoint, Settings, join};
+use std::ops::Range;
+use std::thread;
+use std::time::Duration;
+
+/// Settings with frames of some bytes (`None`: the backend's default), and short waits.
+#[must_use]
+pub fn settings(frame_bytes: Option<usize>) -> Settings {
+    let mut settings = Settings::default();
+    // After each call that fails ranks wait so long for frames that nobody will take; many calls
+    // of the suite do.
+    settings.options.grace = Duration::from_millis(100);
+    if let Some(bytes) = frame_bytes {
+        settings.options.frame_bytes = bytes;
+    }
+    settings
+}
+
+/// All ranks of a party.
+pub struct Group {
+    /// The party, which endpoints share one after the other.
+    pub party: SharedParty,
+    /// How they are connected.
+    pub settings: Settings,
+}
+
+impl Backend for Group {
+    type Transport = Endpoint;
+
+    fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
+        assert_eq!(size, self.party.size(), "groups are of all processes");
+        let endpoint = join(&self.settings, &mut self.party.clone());
+        vec![body(endpoint.unwrap_or_else(|error| panic!("no endpoint: {error}")))]
+    }
+
+    fn ranks(&self, _: usize) -> Range<usize> {
+        let rank = self.party.rank().index();
+        rank..rank + 1
+    }
+
+    fn gather(&self, own: Vec<u64>) -> Vec<u64> {
+        gather(&self.party, own)
+    }
+}
+
+/// Ranks as threads of this process, over real sockets.
+pub struct Sockets {
+    /// How they are connected.
+    pub settings: Settings,
+}
+
+impl Backend for Sockets {
+    type Transport = Endpoint;
+
+    fn run_transports<R: Send>(&self, size: usize, body: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
+        let (settings, body) = (&self.settings, &body);
+        let rank = |mut exchange: InProcess| {
+            let endpoint = join(settings, &mut exchange);
+            body(endpoint.unwrap_or_else(|error| panic!("no endpoint: {error}")))
+        };
+        thread::scope(|scope| {
+            let threads: Vec<_> = InProcess::ranks(size)
+                .map(|exchange| scope.spawn(move || rank(exchange)))
+                .collect();
+            let end = |thread: thread::ScopedJoinHandle<'_, R>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(end).collect()
+        })
+    }
+}
