@@ -19,7 +19,7 @@
 //! | `plot` | the picture: times over sizes |
 //! | `choose` | `foldwire choose`: automatic plans beside those that they choose from |
 //! | `guidelines` | `foldwire guidelines`: collectives beside each other |
-//! | `threads`, `mpi`, `libfabric` | starting ranks, or being one that somebody else has started |
+//! | `threads`, `mpi`, `libfabric`, `tcp` | starting ranks, or being one that somebody else has started |
 
 pub(crate) mod alone;
 mod at_once;
@@ -42,6 +42,8 @@ mod problem;
 pub(crate) mod row;
 pub(crate) mod stage;
 mod sweep;
+#[cfg(feature = "tcp")]
+pub(crate) mod tcp;
 mod threads;
 mod verdict;
 
@@ -72,6 +74,9 @@ const UNEVEN_EXCHANGE: FormArg = FormArg { collective: Collective::AllToAll, is_
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     if args.backend != BackendArg::Libfabric && args.provider.is_some() {
         return Err(UsageError::new("--provider is for --backend libfabric").into());
+    }
+    if args.backend != BackendArg::Tcp && (args.streams.is_some() || args.encrypt) {
+        return Err(UsageError::new("--streams and --encrypt are for --backend tcp").into());
     }
     if args.backend != BackendArg::Threads && args.ranks.is_some() {
         return Err(UsageError::new(
@@ -133,10 +138,14 @@ fn run_with<T: Float + Into<f64>, P: Play<T>>(
         BackendArg::Libfabric => libfabric::run::<T, P>(args, source),
         #[cfg(not(feature = "libfabric"))]
         BackendArg::Libfabric => Err(not_built("libfabric", "libfabric and libclang")),
+        #[cfg(feature = "tcp")]
+        BackendArg::Tcp => tcp::run::<T, P>(args, source),
+        #[cfg(not(feature = "tcp"))]
+        BackendArg::Tcp => Err(not_built("tcp", "nothing else")),
     }
 }
 
-#[cfg(not(all(feature = "mpi", feature = "libfabric")))]
+#[cfg(not(all(feature = "mpi", feature = "libfabric", feature = "tcp")))]
 pub(crate) fn not_built(feature: &str, needs: &str) -> anyhow::Error {
     UsageError::new(format!(
         "this foldwire was built without {feature}; build it with --features {feature} (which needs {needs})"

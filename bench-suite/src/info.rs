@@ -12,6 +12,7 @@ mod mpi;
 mod place;
 mod presets;
 mod section;
+mod tcp;
 mod threads;
 
 use serde_json::{Map, Value};
@@ -26,7 +27,7 @@ use section::Section;
 ///
 /// When stdout cannot be written; what cannot be found out is told in its place.
 pub fn run(args: &InfoArgs) -> anyhow::Result<()> {
-    let sections: [Section; 9] = [
+    let sections: [Section; 10] = [
         machine::section(),
         kernels::section(),
         presets::section(),
@@ -36,6 +37,7 @@ pub fn run(args: &InfoArgs) -> anyhow::Result<()> {
         threads::section(),
         mpi::section(),
         libfabric::section(),
+        tcp::section(),
     ];
     if args.json {
         let object: Map<_, _> =

@@ -5,7 +5,7 @@
 //! | `contestant` | what takes part: messages of a plan, or anything else that can send |
 //! | `contest` | the loop that all ranks play: sizes × rounds × contestants |
 //! | `output` | results for people and programs |
-//! | `threads`, `mpi`, `libfabric` | starting ranks, or being one that somebody else has started |
+//! | `threads`, `mpi`, `libfabric`, `tcp` | starting ranks, or being one that somebody else has started |
 //!
 //! What is timed is what the OSU benchmarks and Intel's time: osu_latency for `pingpong`, osu_bibw
 //! and the Sendrecv of IMB for `sendrecv`, osu_barrier for `barrier`.
@@ -17,13 +17,15 @@ mod libfabric;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod output;
+#[cfg(feature = "tcp")]
+mod tcp;
 mod threads;
 
 use foldwire::{Plan, Transport};
 
 use crate::bench::contest::counts;
 use crate::bench::data::Source;
-#[cfg(not(all(feature = "mpi", feature = "libfabric")))]
+#[cfg(not(all(feature = "mpi", feature = "libfabric", feature = "tcp")))]
 use crate::bench::not_built;
 use crate::cli::{BackendArg, P2pArgs};
 use crate::room;
@@ -40,6 +42,9 @@ use output::Results;
 pub fn run(args: &P2pArgs) -> anyhow::Result<()> {
     if args.backend != BackendArg::Libfabric && args.provider.is_some() {
         return Err(UsageError::new("--provider is for --backend libfabric").into());
+    }
+    if args.backend != BackendArg::Tcp && (args.streams.is_some() || args.encrypt) {
+        return Err(UsageError::new("--streams and --encrypt are for --backend tcp").into());
     }
     if args.backend != BackendArg::Threads && args.ranks.is_some() {
         return Err(UsageError::new(
@@ -60,6 +65,10 @@ pub fn run(args: &P2pArgs) -> anyhow::Result<()> {
         BackendArg::Libfabric => libfabric::run(args, &source),
         #[cfg(not(feature = "libfabric"))]
         BackendArg::Libfabric => Err(not_built("libfabric", "libfabric and libclang")),
+        #[cfg(feature = "tcp")]
+        BackendArg::Tcp => tcp::run(args, &source),
+        #[cfg(not(feature = "tcp"))]
+        BackendArg::Tcp => Err(not_built("tcp", "nothing else")),
     }
 }
 

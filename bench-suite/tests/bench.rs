@@ -248,6 +248,11 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("allreduce --backend mpi --ranks 2", "mpirun -n"),
         ("allreduce --backend libfabric --ranks 2", "--backend threads"),
         ("allreduce --provider tcp", "--backend libfabric"),
+        ("allreduce --streams 2", "--backend tcp"),
+        ("allreduce --encrypt", "--backend tcp"),
+        ("allreduce --backend tcp --streams 17", "from 1 to 16"),
+        #[cfg(not(feature = "tcp"))]
+        ("allreduce --backend tcp", "--features tcp"),
         #[cfg(not(feature = "mpi"))]
         ("allreduce --backend mpi", "--features mpi"),
     ] {
@@ -273,6 +278,31 @@ mod libfabric {
                         --min-time 0 --json";
             let object = object(&command.args(args.split_whitespace()).output().unwrap());
             assert!(object["backend"].as_str().unwrap().starts_with("libfabric (tcp"), "{object}");
+            let rows = object["rows"].as_array().unwrap();
+            assert_eq!(rows.len(), 3 * 2, "{collective}");
+            rows.iter().for_each(check_row);
+        }
+    }
+}
+
+#[cfg(feature = "tcp")]
+mod tcp {
+    use super::*;
+
+    #[test]
+    fn sockets_give_right_results_in_the_open_and_encrypted() {
+        for (collective, how, name) in [
+            ("allreduce", "", "tcp (1 stream)"),
+            ("alltoall", "--streams 3", "tcp (3 streams)"),
+            ("broadcast", "--streams 2 --encrypt", "tcp (2 streams, encrypted)"),
+        ] {
+            let mut command = Command::new(PROGRAM);
+            command.args(["launch", "-n", "3", "--no-prefix", "--", PROGRAM, "bench", collective]);
+            let args = format!(
+                "--backend tcp {how} --sizes 12,12K,60000 --preset raw,foldwire --repeat 2 --min-time 0 --json"
+            );
+            let object = object(&command.args(args.split_whitespace()).output().unwrap());
+            assert_eq!(object["backend"], name);
             let rows = object["rows"].as_array().unwrap();
             assert_eq!(rows.len(), 3 * 2, "{collective}");
             rows.iter().for_each(check_row);

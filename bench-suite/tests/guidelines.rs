@@ -51,7 +51,7 @@ fn over_mpi_the_librarys_own_collectives_are_judged_too() {
 
 #[test]
 fn backends_that_cannot_be_judged_are_errors_of_use() {
-    for args in ["--backend libfabric", "--backend mpi --ranks 2"] {
+    for args in ["--backend libfabric", "--backend tcp", "--backend mpi --ranks 2"] {
         let output = run(args);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args}: {errors}");

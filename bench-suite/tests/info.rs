@@ -35,6 +35,7 @@ fn all_sections_are_there() {
         "threads",
         "mpi",
         "libfabric",
+        "tcp",
     ] {
         assert!(object[key].is_object(), "{key}");
     }
@@ -47,6 +48,7 @@ fn all_sections_are_there() {
     assert_eq!(object["threads"]["built_in"], true);
     assert_eq!(object["mpi"]["built_in"], cfg!(feature = "mpi"));
     assert_eq!(object["libfabric"]["built_in"], cfg!(feature = "libfabric"));
+    assert_eq!(object["tcp"]["built_in"], cfg!(feature = "tcp"));
 }
 
 #[cfg(not(feature = "mpi"))]

@@ -68,6 +68,9 @@ fn nonsense_is_an_error_of_use() {
         ("--bound rel:0", "rel:0"),
         ("--field nowhere.f32", "no such file"),
         ("--provider tcp", "--backend libfabric"),
+        ("--streams 2", "--backend tcp"),
+        #[cfg(not(feature = "tcp"))]
+        ("--backend tcp", "--features tcp"),
         ("--backend mpi --ranks 2", "mpirun -n"),
         #[cfg(not(feature = "mpi"))]
         ("--backend mpi", "--features mpi"),

@@ -111,7 +111,7 @@ pub fn run(args: &GuidelinesArgs) -> anyhow::Result<()> {
             )
             .into());
         }
-        BackendArg::Libfabric => {
+        BackendArg::Libfabric | BackendArg::Tcp => {
             return Err(UsageError::new(
                 "guidelines are judged over threads and MPI; write --backend threads or mpi",
             )

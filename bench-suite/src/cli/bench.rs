@@ -33,6 +33,8 @@ Examples:
       As a picture, and for a spreadsheet.
   foldwire launch -n 4 --no-prefix -- foldwire bench broadcast --backend libfabric --sizes 0,4,1K:64M --json > result.json
       Four processes over libfabric; rank 0's stdout holds one JSON object.
+  foldwire launch -n 2 --no-prefix -- foldwire bench allreduce --backend tcp --streams 4 --encrypt
+      Two processes over four encrypted TCP connections.
 
 Sizes are bytes of the whole array, as nccl-tests count: what every rank sends in allreduce, reduce-scatter and
 reduce, the root in broadcast and scatter; what every rank receives in allgather, the root in gather. (The OSU
@@ -69,11 +71,20 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
 
+    /// Connections of each pair of ranks of the tcp backend, from 1 to 16 [default:
+    /// FOLDWIRE_STREAMS, or 1]
+    #[arg(long, value_name = "N", value_parser = streams, allow_hyphen_values = true)]
+    pub streams: Option<usize>,
+
+    /// Encrypt what travels between ranks of the tcp backend, as with FOLDWIRE_ENCRYPT=1
+    #[arg(long)]
+    pub encrypt: bool,
+
     /// Rate of each rank's link, each way: 10gbit, 250MB/s, … [default: threads: the speed of
     /// memory; else unknown]
     ///
-    /// The threads backend keeps to it. Over MPI and libfabric the network is what it is, and this
-    /// tells Foldwire of it, which chooses another schedule for slow links.
+    /// The threads backend keeps to it. Over MPI, libfabric and TCP the network is what it is, and
+    /// this tells Foldwire of it, which chooses another schedule for slow links.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub link: Option<LinkRate>,
 
@@ -338,6 +349,8 @@ pub enum BackendArg {
     Mpi,
     /// ranks are started by `foldwire launch`, mpirun or Slurm
     Libfabric,
+    /// sockets; ranks are started by `foldwire launch`, mpirun or Slurm
+    Tcp,
 }
 
 /// Type of the values.
@@ -420,6 +433,12 @@ fn seconds(text: &str) -> Result<f64, String> {
 fn in_flight(text: &str) -> Result<usize, String> {
     let value = text.parse().ok().filter(|n| (1..=256).contains(n));
     value.ok_or_else(|| "a whole number of calls from 1 to 256 is needed".to_owned())
+}
+
+pub(super) fn streams(text: &str) -> Result<usize, String> {
+    // As many as foldwire_tcp::MAX_STREAMS; this is built without it too.
+    let value = text.parse().ok().filter(|n| (1..=16).contains(n));
+    value.ok_or_else(|| "a whole number of connections from 1 to 16 is needed".to_owned())
 }
 
 fn launches(text: &str) -> Result<usize, String> {
@@ -532,6 +551,8 @@ mod tests {
         for wrong in [
             "--lanes 0",
             "--lanes 9",
+            "--streams 0",
+            "--streams 17",
             "--frame 100",
             "--min-time -1",
             "--min-time x",

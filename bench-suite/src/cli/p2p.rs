@@ -24,6 +24,8 @@ Examples:
       Messages of fewer than 4096 bytes as they are; for a spreadsheet.
   foldwire launch -n 2 --no-prefix -- foldwire p2p --backend libfabric --json > p2p.json
       Two processes over libfabric; rank 0's stdout holds one JSON object.
+  foldwire launch -n 2 --no-prefix -- foldwire p2p --backend tcp
+      Two processes over TCP sockets.
 
 pingpong, as osu_latency and the PingPong of IMB: ranks 0 and 1 send an array to and fro. The time
 is half of the way to and fro. MB/s are the size over it: of one message at a time, where osu_bw has
@@ -61,6 +63,15 @@ pub struct P2pArgs {
     /// all ranks have]
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
+
+    /// Connections of each pair of ranks of the tcp backend, from 1 to 16 [default:
+    /// FOLDWIRE_STREAMS, or 1]
+    #[arg(long, value_name = "N", value_parser = super::bench::streams, allow_hyphen_values = true)]
+    pub streams: Option<usize>,
+
+    /// Encrypt what travels between ranks of the tcp backend, as with FOLDWIRE_ENCRYPT=1
+    #[arg(long)]
+    pub encrypt: bool,
 
     /// Rate of each rank's link, each way: 10gbit, 250MB/s, … [default: threads: the speed of
     /// memory; else unknown]

@@ -33,7 +33,7 @@ impl Section {
 
     /// A backend that this program has not, since it was built without the feature of its name.
     /// `needs` is what building with it takes.
-    #[cfg(not(all(feature = "libfabric", feature = "mpi")))]
+    #[cfg(not(all(feature = "libfabric", feature = "mpi", feature = "tcp")))]
     pub(super) fn absent_backend(key: &'static str, needs: &str) -> Self {
         let how = format!("no; build with `cargo build --release --features {key}`");
         Self::new(key, format!("Backend {key}"))

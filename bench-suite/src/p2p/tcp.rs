@@ -1,0 +1,40 @@
+//! One rank of a job over TCP sockets, started by `foldwire launch`, mpirun or Slurm.
+
+use anyhow::Context;
+use foldwire::Communicator;
+use foldwire_bootstrap::{Exchange, Place, Rendezvous};
+use foldwire_tcp::Endpoint;
+
+use super::contest::Contest;
+use super::output::{Head, Results};
+use super::{check, plans, show};
+use crate::bench::data::Source;
+use crate::bench::stage::{Barrier, barrier};
+use crate::bench::tcp::{name, sockets};
+use crate::bench::{config_from_env, progress};
+use crate::cli::P2pArgs;
+
+/// Plays this process's rank.
+pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {
+    let place = Place::from_env()?;
+    let (size, rank) = (place.size, place.rank.index());
+    // How many ranks share this machine's memory is not known.
+    match check(args, size, 1) {
+        // All ranks find the same fault; one says so.
+        Err(_) if rank > 0 => return Ok(()),
+        checked => checked?,
+    }
+    let sockets = sockets(args.streams, args.encrypt, args.link.as_ref())?;
+    let mut party = Rendezvous::new(place).join().context("ranks cannot meet")?;
+    let data = source.data::<f32>(party.size());
+    let endpoint = foldwire_tcp::join(&sockets, &mut party)?;
+    let backend = name(&endpoint);
+    let comm = Communicator::with_config(endpoint, config_from_env()?)?;
+    let head = Head::new(args, &comm, &backend, &data);
+    let progress = progress(rank);
+    let mut wait: Box<Barrier<'_, Communicator<Endpoint>>> = Box::new(barrier);
+    let (barrier, contestants, data) = (wait.as_mut(), plans(args), &data);
+    let contest = Contest { args, comm, barrier, contestants, data, progress: &progress };
+    let rows = contest.play().with_context(|| format!("rank {rank}"))?;
+    if rank == 0 { show(args, &Results { head, rows }) } else { Ok(()) }
+}
