@@ -105,8 +105,9 @@ pub enum JoinError {
     },
     /// Strangers could connect.
     #[error(
-        "ranks are to listen at {address}, where strangers can reach them; set FOLDWIRE_TOKEN (or Settings::token) \
-         to the same secret on every rank, such as the output of `openssl rand -hex 16`"
+        "ranks are to listen at {address}, where strangers can reach them; set FOLDWIRE_TOKEN (or \
+         Settings::token) to the same secret on every rank, such as the output of `openssl rand \
+         -hex 16`"
     )]
     NoToken {
         /// Where this rank was to listen.
@@ -120,8 +121,8 @@ pub enum JoinError {
     NoRandomNumbers(getrandom::Error),
     /// This rank cannot listen, or open its connections.
     #[error(
-        "cannot use sockets at {address} ({source}); is it an address of this host, and are enough files allowed \
-         (ulimit -n)?"
+        "cannot use sockets at {address} ({source}); is it an address of this host, and are \
+         enough files allowed (ulimit -n)?"
     )]
     Socket {
         /// Where it was to listen.
@@ -131,8 +132,9 @@ pub enum JoinError {
     },
     /// The ranks are on several hosts, but one listens on the loopback interface.
     #[error(
-        "rank {rank} listens on the loopback address, which other hosts cannot reach; name the network on all \
-         ranks with FOLDWIRE_IFACE (or Settings::interface) or FOLDWIRE_ADDRESS (or Settings::address)"
+        "rank {rank} listens on the loopback address, which other hosts cannot reach; name the \
+         network on all ranks with FOLDWIRE_IFACE (or Settings::interface) or FOLDWIRE_ADDRESS \
+         (or Settings::address)"
     )]
     OnlyLoopback {
         /// The rank.
@@ -140,7 +142,8 @@ pub enum JoinError {
     },
     /// Another rank has other settings.
     #[error(
-        "rank {rank} has other settings: {there}; here: {here}. All need the same frames, credit, streams and encryption"
+        "rank {rank} has other settings: {there}; here: {here}. All need the same frames, credit, \
+         streams and encryption"
     )]
     SettingsDiffer {
         /// The other rank.
@@ -158,7 +161,8 @@ pub enum JoinError {
     },
     /// Who answers at a rank's address does not know the token.
     #[error(
-        "whoever answers for rank {rank} does not know this rank's token; set FOLDWIRE_TOKEN alike everywhere"
+        "whoever answers for rank {rank} does not know this rank's token; set FOLDWIRE_TOKEN \
+         alike everywhere"
     )]
     Impostor {
         /// The rank.
@@ -166,8 +170,8 @@ pub enum JoinError {
     },
     /// A rank's address does not answer, or turns this rank away.
     #[error(
-        "rank {rank} cannot be reached ({source}); does a firewall let it through, and is FOLDWIRE_TOKEN the same \
-         everywhere?"
+        "rank {rank} cannot be reached ({source}); does a firewall let it through, and is \
+         FOLDWIRE_TOKEN the same everywhere?"
     )]
     Unreachable {
         /// The rank.
@@ -177,8 +181,8 @@ pub enum JoinError {
     },
     /// Connections are missing when time is up.
     #[error(
-        "rank {rank} did not connect within {limit:?} ({n_refused} others were turned away); do firewalls let ranks \
-         through?"
+        "rank {rank} did not connect within {limit:?} ({n_refused} others were turned away); do \
+         firewalls let ranks through?"
     )]
     Missing {
         /// The first rank that is missing.

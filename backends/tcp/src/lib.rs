@@ -34,7 +34,7 @@
 //! |---|---|
 //! | `join`, `greeting` | ranks come together: offers, connections, who is a stranger |
 //! | `secret`, `seal` | the session's secret and proofs of it; encryption (feature `noise`) |
-//! | `net` | messages as events, dealt to connections; losses; the end |
+//! | `net`, `inbox` | messages as events, dealt to connections; losses; the end; what has come |
 //! | `link`, `header` | order and credit of a link; what stands before a message |
 //! | `stream`, `wire` | one connection: queue and messages; bytes |
 //! | `watch` | wakes futures |
@@ -43,6 +43,7 @@
 mod error;
 mod greeting;
 mod header;
+mod inbox;
 mod join;
 mod link;
 mod net;

@@ -8,9 +8,6 @@
 //! much can come is known, because senders keep to their credit. A matched message is answered when
 //! it meets its receive. Memory is taken when a header was found to be within that credit.
 //!
-//! *Buffers.* Bytes are read into frames of this layer's own; a message that has met its receive
-//! goes to the user in its frame, and the receive's buffer takes the place of that.
-//!
 //! *Who is lost* the connections tell: at the end of one without a goodbye, or what no rank would
 //! send, a peer is lost; what its other connections still hold is read.
 
@@ -27,9 +24,10 @@ use foldwire_messaging::{Event, Net, Options, Refused, Source, on_wire};
 use mio::{Events, Interest, Poll, Token};
 
 use crate::error::{Error, Loss};
-use crate::header::{Garbage, Header};
-use crate::link::{Arrived, Links};
-use crate::stream::{Message, Receiver, Stream};
+use crate::header::Header;
+use crate::inbox::{Inbox, OfPeer};
+use crate::link::Links;
+use crate::stream::{Message, Stream};
 #[cfg(unix)]
 use crate::watch::Watch;
 use crate::wire::Wire;
@@ -41,10 +39,6 @@ const LEAST_SLEEP: Duration = Duration::from_millis(1);
 /// How long to wait at the end until the others have closed their side: a connection that ends
 /// with something unread takes with it what is still on its way.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-/// Notices kept for each rank: more than an endpoint looks at of all its channels.
-const NOTICES_PER_RANK: usize = 1024;
-/// Frames kept for what comes.
-const MAX_SPARE: usize = 32;
 
 /// What [`join`](crate::join) has found out.
 pub(crate) struct Parts {
@@ -80,117 +74,6 @@ struct Peer {
     next_stream: usize,
 }
 
-/// What has come, and what follows from it.
-struct Inbox {
-    links: Vec<Links>,
-    happened: VecDeque<Event<HeapFrame>>,
-    /// Matched messages that have met their receives, to be answered.
-    to_answer: Vec<(Rank, Tag)>,
-    notices: VecDeque<(Rank, HeapFrame, usize)>,
-    /// The receive for a notice.
-    notice_buffer: Option<HeapFrame>,
-    spare: Vec<HeapFrame>,
-    frame_bytes: usize,
-    failed: Option<Error>,
-}
-
-/// The inbox for what one peer sends.
-struct OfPeer<'a> {
-    peer: Rank,
-    inbox: &'a mut Inbox,
-}
-
-impl Receiver for OfPeer<'_> {
-    fn admit(&mut self, header: Header) -> Result<Option<HeapFrame>, Loss> {
-        let Header::Message { tag, number, .. } = header else { return Ok(None) };
-        if tag.is_control() {
-            return Ok(Some(HeapFrame::try_new(MIN_FRAME_BYTES).ok_or(Loss::NoMemory)?));
-        }
-        self.inbox.links[self.peer.index()].admit(tag, number)?;
-        let frame_bytes = self.inbox.frame_bytes;
-        let frame = self.inbox.spare.pop().or_else(|| HeapFrame::try_new(frame_bytes));
-        Ok(Some(frame.ok_or(Loss::NoMemory)?))
-    }
-
-    fn take(&mut self, header: Header, frame: Option<HeapFrame>) -> Result<(), Loss> {
-        let Self { peer, inbox } = self;
-        let (peer, links) = (*peer, &mut inbox.links[peer.index()]);
-        match (header, frame) {
-            (Header::Message { tag, n_bytes, .. }, Some(frame)) if tag.is_control() => {
-                inbox.keep_notice(peer, frame, n_bytes);
-            }
-            (Header::Message { tag, n_bytes, number, matched }, Some(frame)) => {
-                links.arrive(tag, number, Arrived { frame, n_bytes, matched })?;
-                inbox.deliver(peer, tag);
-            }
-            (Header::Answer { tag }, _) => {
-                let buffer = links.of(tag).awaits.take().ok_or(Garbage::Unasked)?;
-                let matched = true;
-                inbox.happened.push_back(Event::Released { to: peer, tag, buffer, matched });
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-impl Inbox {
-    /// Gives the user the next message of a link, if it is here and a receive is posted.
-    fn deliver(&mut self, from: Rank, tag: Tag) {
-        let Some((mut posted, arrived)) = self.links[from.index()].of(tag).take() else { return };
-        let Arrived { frame, n_bytes, matched } = arrived;
-        if matched {
-            self.to_answer.push((from, tag));
-        }
-        let have = posted.as_ref().len();
-        let buffer = if have == frame.as_ref().len() {
-            self.keep(posted);
-            frame
-        } else if n_bytes <= have {
-            posted.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
-            self.keep(frame);
-            posted
-        } else {
-            self.failed = Some(Error::Truncated { from, n_bytes, have });
-            self.happened.push_back(Event::Returned { buffer: posted });
-            return self.keep(frame);
-        };
-        self.happened.push_back(Event::Received { from, tag, buffer, n_bytes });
-    }
-
-    /// Keeps a frame for what comes, or not.
-    fn keep(&mut self, frame: HeapFrame) {
-        if frame.as_ref().len() == self.frame_bytes && self.spare.len() < MAX_SPARE {
-            self.spare.push(frame);
-        }
-    }
-
-    fn keep_notice(&mut self, from: Rank, frame: HeapFrame, n_bytes: usize) {
-        let is_theirs = |notice: &(Rank, HeapFrame, usize)| notice.0 == from;
-        if self.notices.len() >= NOTICES_PER_RANK
-            && self.notices.iter().filter(|notice| is_theirs(notice)).count() >= NOTICES_PER_RANK
-            && let Some(oldest) = self.notices.iter().position(is_theirs)
-        {
-            self.notices.remove(oldest);
-        }
-        self.notices.push_back((from, frame, n_bytes));
-        self.deliver_notice();
-    }
-
-    fn deliver_notice(&mut self) {
-        if let (Some(buffer), Some(_)) = (&mut self.notice_buffer, self.notices.front())
-            && let Some((from, frame, n_bytes)) = self.notices.pop_front()
-        {
-            // A shorter buffer is the user's choice to see less.
-            let n_bytes = n_bytes.min(buffer.as_ref().len());
-            buffer.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
-            let buffer = self.notice_buffer.take();
-            let received = |buffer| Event::Received { from, tag: Tag::CONTROL, buffer, n_bytes };
-            self.happened.extend(buffer.map(received));
-        }
-    }
-}
-
 impl Tcp {
     /// The layer over connections by rank and number.
     pub(crate) fn new(parts: Parts, wires: Vec<Option<Wire>>) -> io::Result<Self> {
@@ -206,17 +89,8 @@ impl Tcp {
                 }
             });
         }
-        let links = (0..parts.size).map(|_| Links::new(parts.options.link_depth.max(1)));
-        let inbox = Inbox {
-            links: links.collect(),
-            happened: VecDeque::new(),
-            to_answer: Vec::new(),
-            notices: VecDeque::new(),
-            notice_buffer: None,
-            spare: Vec::new(),
-            frame_bytes: parts.options.frame_bytes,
-            failed: None,
-        };
+        let Options { frame_bytes, link_depth, .. } = parts.options;
+        let inbox = Inbox::new(parts.size, frame_bytes, link_depth);
         Ok(Self {
             #[cfg(unix)]
             watch: None,

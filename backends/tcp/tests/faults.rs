@@ -121,7 +121,7 @@ fn strangers_at_the_door_stop_nobody() {
                     let mut stranger = TcpStream::connect(address).unwrap();
                     let said = match i % 4 {
                         0 => &b""[..],
-                        1 => b"GET / HTTP/1.1\r\nHost: somewhere\r\nAccept: everything there is\r\n\r\n",
+                        1 => b"GET / HTTP/1.1\r\nHost: somewhere\r\nAccept: all\r\n\r\n",
                         2 => b"fwtcp\0\0\x01\x01\0\0\0\0\0\0\0\0\0\0\0",
                         _ => &[0xff; 400],
                     };

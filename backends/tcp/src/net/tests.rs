@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use foldwire::transport::TransportError;
 
 use super::*;
+use crate::header::Garbage;
 
 const FRAME: usize = 4096;
 const PEER: Rank = Rank(1);
@@ -179,6 +180,42 @@ fn a_rank_that_ends_says_goodbye_after_what_it_sent() {
     let mut heard = Vec::new();
     theirs[0].read_to_end(&mut heard).unwrap();
     assert_eq!(heard, [message(Tag(0), 0, 0, false), Header::Goodbye.encode().to_vec()].concat());
+}
+
+/// Any byte of what a rank says may be another: what comes is what was sent, or its sender is lost.
+#[test]
+fn one_wrong_byte_is_found_out_or_is_the_payloads() {
+    let tag = Tag(1);
+    let said = [message(tag, 0, 40, false), message(tag, 1, 5, false)].concat();
+    let n_header = crate::header::HEADER_BYTES;
+    for at in 0..said.len() {
+        let mut wrong = said.clone();
+        wrong[at] ^= 1 << (at % 8);
+        let (mut tcp, mut theirs) = rank(1);
+        theirs[0].write_all(&wrong).unwrap();
+        post(&mut tcp, tag);
+        let is_first = at < n_header;
+        let is_second = (n_header + 40..2 * n_header + 40).contains(&at);
+        let mut heard = Vec::new();
+        loop {
+            match next(&mut tcp) {
+                Some(Event::Received { n_bytes, .. }) => heard.push(n_bytes),
+                Some(Event::Lost { .. }) => break,
+                other => panic!("byte {at}: {other:?}"),
+            }
+            post(&mut tcp, tag);
+            if heard.len() == 2 {
+                break;
+            }
+        }
+        let expected = match (is_first, is_second) {
+            (true, _) => &[][..],
+            (_, true) => &[40],
+            _ => &[40, 5],
+        };
+        let is_lost = matches!(tcp.loss(PEER), Some(Loss::Garbage(_)));
+        assert_eq!((&heard[..], is_lost), (expected, is_first || is_second), "byte {at}");
+    }
 }
 
 /// Nothing is read for it, and what it sends later is no reason to fail.

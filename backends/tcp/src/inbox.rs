@@ -1,0 +1,145 @@
+//! What has come for a rank, and what follows from it.
+//!
+//! Bytes are read into frames of this layer's own; a message that has met its receive goes to the
+//! user in its frame, and the receive's buffer takes the place of that.
+
+use std::collections::VecDeque;
+
+use foldwire::HeapFrame;
+use foldwire::transport::{MIN_FRAME_BYTES, Rank, Tag};
+use foldwire_messaging::Event;
+
+use crate::error::{Error, Loss};
+use crate::header::{Garbage, Header};
+use crate::link::{Arrived, Links};
+use crate::stream::Receiver;
+
+/// Notices kept for each rank: more than an endpoint looks at of all its channels.
+const NOTICES_PER_RANK: usize = 1024;
+/// Frames kept for what comes.
+const MAX_SPARE: usize = 32;
+
+/// What has come, and what follows from it.
+pub(crate) struct Inbox {
+    pub(crate) links: Vec<Links>,
+    pub(crate) happened: VecDeque<Event<HeapFrame>>,
+    /// Matched messages that have met their receives, to be answered.
+    pub(crate) to_answer: Vec<(Rank, Tag)>,
+    notices: VecDeque<(Rank, HeapFrame, usize)>,
+    /// The receive for a notice.
+    pub(crate) notice_buffer: Option<HeapFrame>,
+    spare: Vec<HeapFrame>,
+    pub(crate) frame_bytes: usize,
+    pub(crate) failed: Option<Error>,
+}
+
+/// The inbox for what one peer sends.
+pub(crate) struct OfPeer<'a> {
+    pub(crate) peer: Rank,
+    pub(crate) inbox: &'a mut Inbox,
+}
+
+impl Receiver for OfPeer<'_> {
+    fn admit(&mut self, header: Header) -> Result<Option<HeapFrame>, Loss> {
+        let Header::Message { tag, number, .. } = header else { return Ok(None) };
+        if tag.is_control() {
+            return Ok(Some(HeapFrame::try_new(MIN_FRAME_BYTES).ok_or(Loss::NoMemory)?));
+        }
+        self.inbox.links[self.peer.index()].admit(tag, number)?;
+        let frame_bytes = self.inbox.frame_bytes;
+        let frame = self.inbox.spare.pop().or_else(|| HeapFrame::try_new(frame_bytes));
+        Ok(Some(frame.ok_or(Loss::NoMemory)?))
+    }
+
+    fn take(&mut self, header: Header, frame: Option<HeapFrame>) -> Result<(), Loss> {
+        let Self { peer, inbox } = self;
+        let (peer, links) = (*peer, &mut inbox.links[peer.index()]);
+        match (header, frame) {
+            (Header::Message { tag, n_bytes, .. }, Some(frame)) if tag.is_control() => {
+                inbox.keep_notice(peer, frame, n_bytes);
+            }
+            (Header::Message { tag, n_bytes, number, matched }, Some(frame)) => {
+                links.arrive(tag, number, Arrived { frame, n_bytes, matched })?;
+                inbox.deliver(peer, tag);
+            }
+            (Header::Answer { tag }, _) => {
+                let buffer = links.of(tag).awaits.take().ok_or(Garbage::Unasked)?;
+                let matched = true;
+                inbox.happened.push_back(Event::Released { to: peer, tag, buffer, matched });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Inbox {
+    /// The inbox of one of `size` ranks.
+    pub(crate) fn new(size: usize, frame_bytes: usize, link_depth: usize) -> Self {
+        Self {
+            links: (0..size).map(|_| Links::new(link_depth.max(1))).collect(),
+            happened: VecDeque::new(),
+            to_answer: Vec::new(),
+            notices: VecDeque::new(),
+            notice_buffer: None,
+            spare: Vec::new(),
+            frame_bytes,
+            failed: None,
+        }
+    }
+
+    /// Gives the user the next message of a link, if it is here and a receive is posted.
+    pub(crate) fn deliver(&mut self, from: Rank, tag: Tag) {
+        let Some((mut posted, arrived)) = self.links[from.index()].of(tag).take() else { return };
+        let Arrived { frame, n_bytes, matched } = arrived;
+        if matched {
+            self.to_answer.push((from, tag));
+        }
+        let have = posted.as_ref().len();
+        let buffer = if have == frame.as_ref().len() {
+            self.keep(posted);
+            frame
+        } else if n_bytes <= have {
+            posted.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
+            self.keep(frame);
+            posted
+        } else {
+            self.failed = Some(Error::Truncated { from, n_bytes, have });
+            self.happened.push_back(Event::Returned { buffer: posted });
+            return self.keep(frame);
+        };
+        self.happened.push_back(Event::Received { from, tag, buffer, n_bytes });
+    }
+
+    /// Keeps a frame for what comes, or not.
+    fn keep(&mut self, frame: HeapFrame) {
+        if frame.as_ref().len() == self.frame_bytes && self.spare.len() < MAX_SPARE {
+            self.spare.push(frame);
+        }
+    }
+
+    fn keep_notice(&mut self, from: Rank, frame: HeapFrame, n_bytes: usize) {
+        let is_theirs = |notice: &(Rank, HeapFrame, usize)| notice.0 == from;
+        if self.notices.len() >= NOTICES_PER_RANK
+            && self.notices.iter().filter(|notice| is_theirs(notice)).count() >= NOTICES_PER_RANK
+            && let Some(oldest) = self.notices.iter().position(is_theirs)
+        {
+            self.notices.remove(oldest);
+        }
+        self.notices.push_back((from, frame, n_bytes));
+        self.deliver_notice();
+    }
+
+    pub(crate) fn deliver_notice(&mut self) {
+        if let (Some(buffer), Some(_)) = (&mut self.notice_buffer, self.notices.front())
+            && let Some((from, frame, n_bytes)) = self.notices.pop_front()
+        {
+            // A shorter buffer is the user's choice to see less.
+            let n_bytes = n_bytes.min(buffer.as_ref().len());
+            buffer.as_mut()[..n_bytes].copy_from_slice(&frame.as_ref()[..n_bytes]);
+            let buffer = self.notice_buffer.take();
+            let received = |buffer| Event::Received { from, tag: Tag::CONTROL, buffer, n_bytes };
+            self.happened.extend(buffer.map(received));
+        }
+    }
+}
