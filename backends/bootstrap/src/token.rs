@@ -7,7 +7,7 @@
 //! This keeps strangers out of the bootstrap. It does not hide or protect what is said afterwards:
 //! against those who can change packets on their way, use a network that is yours. Nor does it
 //! protect the network that ranks set up by what they tell each other here: libfabric's endpoints
-//! ask nobody for a token.
+//! ask nobody for a token. (The connections of `foldwire-tcp` do.)
 
 use std::fmt;
 

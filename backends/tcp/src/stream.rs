@@ -21,7 +21,7 @@ use crate::wire::Wire;
 /// Bytes that are read before it is known what they are.
 const INBOX_BYTES: usize = 4096;
 /// Bytes after which a connection lets others have their turn.
-const BYTES_AT_ONCE: usize = 4 << 20;
+const BYTES_AT_ONCE: usize = 512 << 10;
 /// Messages that leave in one system call.
 const MESSAGES_AT_ONCE: usize = 8;
 
