@@ -234,8 +234,15 @@ pub enum Primitive {
         /// Own values of the segment have been read, so that where results overwrite them their
         /// memory is in the caches.
         over_own: bool,
-        /// Of a sum that will be an average, the sum.
-        whole: bool,
+    },
+    /// As `Store`, but of a sum that will be an average the sum.
+    StoreWhole {
+        /// A payload.
+        from: Slot,
+        /// Its codec.
+        codec: CodecId,
+        /// As of `Store`.
+        over_own: bool,
     },
     /// Sums in the output → averages.
     Divide,
@@ -264,7 +271,11 @@ impl Primitive {
             Self::Join { .. } | Self::Replace { .. } => Some(Slot::Held),
             Self::Fold | Self::FoldStore | Self::Refold | Self::Combine { .. } => Some(Slot::Out),
             Self::FoldInPlace | Self::CombineInPlace { .. } => Some(Slot::In),
-            Self::ReduceStore | Self::Store { .. } | Self::StoreOwn | Self::Divide => None,
+            Self::ReduceStore
+            | Self::Store { .. }
+            | Self::StoreWhole { .. }
+            | Self::StoreOwn
+            | Self::Divide => None,
         }
     }
 
@@ -316,7 +327,9 @@ impl Primitive {
                 return Some(contents);
             }
             Self::ReduceStore => return received.map(|_| contents),
-            Self::Store { from, codec, .. } => return by(from, codec).map(|_| contents),
+            Self::Store { from, codec, .. } | Self::StoreWhole { from, codec, .. } => {
+                return by(from, codec).map(|_| contents);
+            }
             Self::StoreOwn | Self::Divide => return Some(contents),
         };
         let target = &mut contents[self.target()?.index()];

@@ -1,4 +1,4 @@
-//! `cargo xtask deep`: what finds more than [`test`] and takes longer.
+//! `cargo xtask deep`: what finds more than [`mod@test`] and takes longer.
 
 use crate::steps::Steps;
 use crate::{bare_metal, fabrics, fuzz, loom, machine, packages, sanitize, soak, test};

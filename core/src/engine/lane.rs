@@ -407,6 +407,7 @@ const fn clock(primitive: Primitive) -> Option<fn(&mut Report) -> &mut Duration>
         Primitive::EncodeOwn { codec: CodecId::Raw, .. } => Some(|report| &mut report.fold),
         Primitive::Transcode { codecs: [_, CodecId::Raw], .. }
         | Primitive::Store { .. }
+        | Primitive::StoreWhole { .. }
         | Primitive::Divide => Some(|report| &mut report.decode),
         Primitive::EncodeOwn { .. }
         | Primitive::EncodeStored { .. }

@@ -264,8 +264,10 @@ impl<T: Element> Compute for Work<'_, '_, T> {
                 codec.reduce_paced(&op, payloads.of(Slot::In)?, output, pace)?;
                 T::divide(output, divisor, weight);
             }
-            Primitive::Store { from, codec, over_own, whole } => {
-                let divisor = if whole { 1 } else { divisor };
+            Primitive::Store { from, codec, over_own }
+            | Primitive::StoreWhole { from, codec, over_own } => {
+                let is_whole = matches!(primitive, Primitive::StoreWhole { .. });
+                let divisor = if is_whole { 1 } else { divisor };
                 let stores = buffers.stores(over_own);
                 let (src, output) = (payloads.of(from)?, buffers.output(segment)?);
                 by(codec).store(src, divisor, output, stores, pace)?;

@@ -185,8 +185,12 @@ impl List<'_> {
 
     /// Stores what will be [divided](Self::divide).
     fn store_whole(&mut self, from: Slot, codec: CodecId) {
-        let whole = self.rules.divides_apart();
-        self.push(Primitive::Store { from, codec, over_own: self.over_own, whole });
+        let over_own = self.over_own;
+        self.push(if self.rules.divides_apart() {
+            Primitive::StoreWhole { from, codec, over_own }
+        } else {
+            Primitive::Store { from, codec, over_own }
+        });
     }
 
     /// Divides what was stored whole.

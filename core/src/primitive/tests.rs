@@ -73,7 +73,7 @@ fn carry_out(
         } else {
             let stores = writes.is_none() || *primitive == Primitive::FoldStore;
             n_stores += usize::from(stores);
-            is_whole |= matches!(primitive, Primitive::Store { whole: true, .. });
+            is_whole |= matches!(primitive, Primitive::StoreWhole { .. });
         }
         contents =
             primitive.after(contents, n_parts).unwrap_or_else(|| panic!("{name}: {primitive:?}"));
@@ -261,7 +261,7 @@ fn what_is_not_there_is_not_read() {
         Primitive::Fold,
         Primitive::CombineInPlace { with: Slot::Held },
         Primitive::ReduceStore,
-        Primitive::Store { from: Slot::Held, codec, over_own: false, whole: false },
+        Primitive::Store { from: Slot::Held, codec, over_own: false },
         Primitive::Join { from: Slot::In },
     ] {
         assert_eq!(primitive.after(nothing, 1), None, "{primitive:?}");
@@ -269,7 +269,7 @@ fn what_is_not_there_is_not_read() {
     let floats = Content::new(raw, 3, 2);
     let mut contents = nothing;
     contents[Slot::Held.index()] = Some(floats);
-    let store = |codec| Primitive::Store { from: Slot::Held, codec, over_own: true, whole: false };
+    let store = |codec| Primitive::Store { from: Slot::Held, codec, over_own: true };
     assert_eq!(store(codec).after(contents, 2), None, "by another codec");
     assert_eq!(store(raw).after(contents, 1), Some(contents));
     assert_eq!(store(raw).after(contents, 2), Some(contents));

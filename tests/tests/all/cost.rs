@@ -116,6 +116,7 @@ fn timed(primitives: &[Primitive]) -> [u64; 3] {
             Primitive::EncodeOwn { codec: CodecId::Raw, .. } => 1,
             Primitive::Transcode { codecs: [_, CodecId::Raw], .. }
             | Primitive::Store { .. }
+            | Primitive::StoreWhole { .. }
             | Primitive::Divide => 2,
             Primitive::EncodeOwn { .. }
             | Primitive::EncodeStored { .. }

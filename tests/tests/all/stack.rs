@@ -247,7 +247,8 @@ fn a_call_takes_no_more_stack_than_is_said() {
 fn communicators_operations_and_shrinks_are_no_larger_than_is_said() {
     let transport = size_of::<Endpoint>();
     assert!(size_of::<Comm>() - transport <= 4096, "{}", size_of::<Comm>());
-    assert!(size_of::<Operation<'_, Endpoint, f32>>() <= 4096);
-    assert!(size_of::<Operation<'_, Endpoint, f64>>() <= 4096);
+    let operations =
+        [size_of::<Operation<'_, Endpoint, f32>>(), size_of::<Operation<'_, Endpoint, f64>>()];
+    assert!(operations.iter().all(|size| *size <= 4096), "{operations:?}");
     assert!(size_of::<Shrink<Endpoint>>() - transport <= 8192, "{}", size_of::<Shrink<Endpoint>>());
 }

@@ -36,7 +36,11 @@ impl Work {
         let is_other = |payload: CodecId| payload == CodecId::Raw && codec != CodecId::Raw;
         match primitive {
             Primitive::EncodeOwn { codec, .. } if is_other(codec) => self.copy += 1,
-            Primitive::Store { codec, .. } if is_other(codec) => self.copy += 1,
+            Primitive::Store { codec, .. } | Primitive::StoreWhole { codec, .. }
+                if is_other(codec) =>
+            {
+                self.copy += 1;
+            }
             Primitive::FoldInPlace | Primitive::CombineInPlace { .. } if !codec.is_in_place() => {
                 self.copy += 1;
             }
@@ -46,7 +50,7 @@ impl Work {
                 _ => self.recode += 1,
             },
             Primitive::EncodeOwn { .. } | Primitive::EncodeStored { .. } => self.encode += 1,
-            Primitive::Store { .. } => self.decode += 1,
+            Primitive::Store { .. } | Primitive::StoreWhole { .. } => self.decode += 1,
             Primitive::Copy { .. } => self.copy_frame += 1,
             Primitive::Join { .. } | Primitive::Replace { .. } => self.join += 1,
             Primitive::Move { .. } => {}
