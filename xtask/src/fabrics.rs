@@ -25,9 +25,23 @@ const LIBFABRIC: Part = Part {
     features: "foldwire-bench/libfabric,foldwire-tests/libfabric",
 };
 
-/// Features that need nothing of the system.
-const EVERYWHERE: &str = "foldwire/alloc,foldwire/std,foldwire/rayon,foldwire-tests/programs,\
-    foldwire-tests/tcp,foldwire-bench/tcp,foldwire-tcp/noise";
+/// Programs over TCP, and the C interface.
+const DOORS: Part =
+    Part { members: &["foldwire-capi"], features: "foldwire-bench/tcp,foldwire-tests/tcp" };
+
+/// Features of what is always built.
+const EVERYWHERE: &str =
+    "foldwire/alloc,foldwire/std,foldwire/rayon,foldwire-tests/programs,foldwire-tcp/noise";
+
+/// What of the workspace a command is about, as far as it can be built here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    All,
+    /// What must pass in minutes: all but programs over TCP and the C interface.
+    Fabrics,
+    /// The rest of it, and so the workspace without fabrics.
+    Doors,
+}
 
 /// Where an MPI library that is not the first has its builds.
 const SECOND_TARGET: &str = "target/second-mpi";
@@ -59,12 +73,6 @@ fn has_any(here: Available) -> bool {
     here.libfabric || libraries(here).next().is_some()
 }
 
-/// The same machine as if it had none of them: with nearly the same features, what does not know
-/// them is not built again.
-fn without_fabrics(here: Available) -> Available {
-    Available { openmpi: false, mpich: false, libfabric: false, ..here }
-}
-
 impl Library {
     /// Has a command build and run with this library.
     fn choose(&self, command: &mut Command) {
@@ -73,15 +81,21 @@ impl Library {
     }
 }
 
-/// cargo with these words on all members of the workspace, with all features, that can be built
-/// here.
-pub(crate) fn cargo_on_workspace(steps: &Steps, here: Available, words: &str) -> Command {
+/// cargo with these words on the members of the workspace that this is about, with all features. What
+/// members have in common has the same features in each scope, so that it is built once.
+pub(crate) fn cargo_on(steps: &Steps, here: Available, scope: Scope, words: &str) -> Command {
     let mut command = steps.cargo(words);
     command.arg("--workspace");
     let mut features = EVERYWHERE.to_owned();
-    let library = libraries(here).next();
-    for (part, is_here) in [(MPI, library.is_some()), (LIBFABRIC, here.libfabric)] {
-        if is_here {
+    let has_fabrics = scope != Scope::Doors;
+    let library = libraries(here).next().filter(|_| has_fabrics);
+    let parts = [
+        (MPI, library.is_some()),
+        (LIBFABRIC, here.libfabric && has_fabrics),
+        (DOORS, scope != Scope::Fabrics),
+    ];
+    for (part, is_in) in parts {
+        if is_in {
             features = format!("{features},{}", part.features);
         } else {
             part.members.iter().for_each(|member| _ = command.args(["--exclude", member]));
@@ -105,36 +119,48 @@ pub(crate) fn skip_what_is_missing(steps: &mut Steps, here: Available) {
     }
 }
 
-/// Runs the suites over MPI, libfabric and TCP, each for these numbers of ranks.
-pub(crate) fn run_suites(
+/// Runs the suites over MPI and libfabric, each for one to three processes.
+pub(crate) fn run_suites(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
+    let suites = [("mpi", libraries(here).next().is_some()), ("libfabric", here.libfabric)];
+    run_suites_of(steps, here, suites, "1,2,3", "suites of processes")
+}
+
+fn run_suites_of(
     steps: &mut Steps,
     here: Available,
+    suites: [(&str, bool); 2],
     sizes: &str,
     name: &str,
 ) -> anyhow::Result<()> {
-    let is_mpi_here = libraries(here).next().is_some();
-    let suites = [("mpi", is_mpi_here), ("libfabric", here.libfabric), ("tcp", true)];
-    let suites = suites.into_iter().filter(|(_, is_here)| *is_here);
+    let suites = suites.into_iter().filter(|(_, is_wanted)| *is_wanted);
     let suites: Vec<_> = suites.map(|(name, _)| format!("--test {name}")).collect();
-    let words = format!("test {}", suites.join(" "));
-    let mut tests = cargo_on_workspace(steps, here, &words);
-    steps.run(name, tests.env(SUITE_SIZES, sizes).args(["--", SUITES]))?;
+    if !suites.is_empty() {
+        let words = format!("test {}", suites.join(" "));
+        let mut tests = cargo_on(steps, here, Scope::Fabrics, &words);
+        steps.run(name, tests.env(SUITE_SIZES, sizes).args(["--", SUITES]))?;
+    }
     Ok(())
 }
 
-/// Runs the tests of what the workspace's own did not have: the programs without fabrics, suites of
-/// many processes, the other MPI libraries.
+/// Runs the tests of what the workspace's own did not have: programs over TCP and without fabrics,
+/// the C interface, suites of five processes, the other MPI libraries.
 pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
-    if has_any(here) {
-        let words = "test --test info";
-        let mut tests = cargo_on_workspace(steps, without_fabrics(here), words);
-        steps.run("command without fabrics", &mut tests)?;
+    for (name, words) in [
+        ("TCP, C, no fabrics", "test --test info --test tcp --test c_programs"),
+        ("bench over TCP", "test --test bench -- tcp::"),
+    ] {
+        let (words, filter) = words.split_once(" -- ").unwrap_or((words, ""));
+        let mut tests = cargo_on(steps, here, Scope::Doors, words);
+        steps.run(name, tests.arg("--").args(filter.split_terminator(' ')))?;
     }
-    run_suites(steps, here, "5", "suites of five processes")?;
+    // A second MPI library runs five processes as well.
+    let is_only_one = libraries(here).count() == 1;
+    let suites = [("mpi", is_only_one), ("libfabric", here.libfabric)];
+    run_suites_of(steps, here, suites, "5", "suites of five processes")?;
     for library in libraries(here).skip(1) {
         begin_second_target(steps)?;
         let words = format!("test --test alone --test mpi --target-dir {SECOND_TARGET}");
-        let mut command = cargo_on_workspace(steps, here, &words);
+        let mut command = cargo_on(steps, here, Scope::Fabrics, &words);
         library.choose(&mut command);
         steps.run(library.name, &mut command)?;
     }
@@ -159,7 +185,7 @@ fn begin_second_target(steps: &mut Steps) -> anyhow::Result<()> {
 /// Lints what looks otherwise without fabrics.
 pub(crate) fn lint(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     if has_any(here) {
-        let mut lints = cargo_on_workspace(steps, without_fabrics(here), "clippy --all-targets");
+        let mut lints = cargo_on(steps, here, Scope::Doors, "clippy --all-targets");
         steps.run("lints without fabrics", lints.args(["--", "-D", "warnings"]))?;
     }
     Ok(())

@@ -2,6 +2,7 @@
 //!
 //! Built as tests are, optimised with all checks: an overflow is a finding too.
 
+use crate::fabrics::Scope;
 use crate::steps::Steps;
 use crate::{fabrics, machine};
 use std::ffi::OsString;
@@ -59,7 +60,8 @@ pub(crate) fn deeply(steps: &mut Steps) -> anyhow::Result<()> {
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
     // With the features of the tests, which have built most of it.
     let words = "test --no-run --quiet --bin soak --target-dir target";
-    steps.run("build", &mut fabrics::cargo_on_workspace(steps, machine::available(), words))?;
+    steps
+        .run("build", &mut fabrics::cargo_on(steps, machine::available(), Scope::Fabrics, words))?;
     let mut command = Command::new(steps.root().join("target/debug/soak"));
     command.args(words_of(args)).current_dir(steps.root());
     steps.run("soak", &mut command).map(|_| ())

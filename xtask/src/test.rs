@@ -1,6 +1,7 @@
 //! `cargo xtask test`: what must pass before a change is committed, in minutes. What takes longer,
 //! and finds what this does not, is [`deep`](crate::deep).
 
+use crate::fabrics::Scope;
 use crate::machine::Available;
 use crate::steps::Steps;
 use crate::{fabrics, machine, packages};
@@ -18,7 +19,7 @@ const LONG: [&str; 3] = [
 
 /// The step of `cargo xtask deep`: what takes too long for [`run`].
 pub(crate) fn run_long(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
-    let mut tests = fabrics::cargo_on_workspace(steps, here, "test --test all");
+    let mut tests = fabrics::cargo_on(steps, here, Scope::Fabrics, "test --test all");
     let tests = steps.run("long tests", tests.arg("--").args(LONG))?;
     ensure!(tests.passed == LONG.len(), "{} of {} tests were run", tests.passed, LONG.len());
     Ok(())
@@ -32,9 +33,9 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let here = machine::available();
     fabrics::skip_what_is_missing(steps, here);
     // All features that can be built here; the others take them away again.
-    steps.run("compiling", &mut fabrics::cargo_on_workspace(steps, here, "test --no-run"))?;
+    steps.run("compiling", &mut fabrics::cargo_on(steps, here, Scope::Fabrics, "test --no-run"))?;
     let words = "test --no-fail-fast --lib --bins --tests --examples";
-    let mut tests = fabrics::cargo_on_workspace(steps, here, words);
+    let mut tests = fabrics::cargo_on(steps, here, Scope::Fabrics, words);
     tests.arg("--");
     for skipped in LONG.iter().chain([&fabrics::SUITES]) {
         tests.args(["--skip", skipped]);
@@ -63,8 +64,8 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
 /// Processes that wait for each other, and what is built otherwise than the tests of the workspace.
 fn rest(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     // Five processes on two cores take as long as all the others; `deep` runs them.
-    fabrics::run_suites(steps, here, "1,2,3", "suites of processes")?;
-    let mut examples = fabrics::cargo_on_workspace(steps, here, "test --doc");
+    fabrics::run_suites(steps, here)?;
+    let mut examples = fabrics::cargo_on(steps, here, Scope::Fabrics, "test --doc");
     steps.run("examples in documentation", &mut examples)?;
     // Each alone, as resolved features of the whole workspace are a union. `deep` runs the tests of
     // the first.
