@@ -11,9 +11,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 /// Tests of foldwire-tests that take longest, and fail seldom without others: `deep` runs them.
-const LONG: [&str; 3] = [
+const LONG: [&str; 4] = [
     "a_call_takes_no_more_stack_than_is_said",
     "arrays_longer_than_caches_give_the_right_result",
+    "calls_at_once_are_right_among_any_number_of_ranks",
     "every_pair_of_choices_gives_the_bits_of_threads_on_any_network",
 ];
 
@@ -42,6 +43,9 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     }
     // Thousands of short-lived groups of ranks: their frames need not come from the system anew.
     tests.env("MALLOC_MMAP_THRESHOLD_", "1000000000").env("MALLOC_TRIM_THRESHOLD_", "1000000000");
+    // Ranks wait for each other now and then: a test more than cores goes on meanwhile.
+    let n_cores = thread::available_parallelism().map_or(1, usize::from);
+    tests.env("RUST_TEST_THREADS", (n_cores + 1).to_string());
     // Ranks of processes wait for each other most of the time. They and the rest run beside, once
     // cargo has let go of its lock on the target folder: when the first test speaks.
     let (begun, first_test) = channel();

@@ -31,7 +31,7 @@ pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
     },
     Candidate {
         pace: Pace {
-            step_rate: 0.95e9,
+            step_rate: 1.2e9,
             ratio: 5.4,
             message: 3e-6,
             overhead: 110.0,
@@ -217,7 +217,7 @@ pub(crate) struct Chosen {
 /// |---|---|---|---|---|
 /// | exact | 4 GB/s | 1 | | |
 /// | fZ-light | 3 GB/s | 5 | 92 | |
-/// | fz-nd | 0.95 GB/s | 5.4; 7.6 of known shape | 110, and 3 µs | from 64 KiB on |
+/// | fz-nd | 1.2 GB/s | 5.4; 7.6 of known shape | 110, and 3 µs | from 64 KiB on |
 /// | dense | 0.46 GB/s | 6.5; 10 of known shape | 110, and 4 µs | from 64 KiB on |
 ///
 /// Of two that take about as long it is the one that computes less: a later one in the table must
