@@ -18,25 +18,25 @@ use core::fmt;
 /// for each rank is up to twice as fast by all of them.
 pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
     Candidate {
-        pace: Pace { step_rate: 4e9, wake: WAKE, ..Pace::of(CodecId::Raw) },
+        pace: Pace { step_rate: 6e9, wake: WAKE, ..Pace::of(CodecId::Raw) },
         codec: CodecId::Raw,
         shaped: 1.0,
         bits: |_| 0.0,
     },
     Candidate {
-        pace: Pace { step_rate: 3e9, overhead: 92.0, wake: WAKE, ..Pace::of(CodecId::FzLight) },
+        pace: Pace { step_rate: 5.5e9, overhead: 92.0, wake: WAKE, ..Pace::of(CodecId::FzLight) },
         codec: CodecId::FzLight,
         shaped: 1.0,
         bits: |estimate| estimate.fz_light,
     },
     Candidate {
         pace: Pace {
-            step_rate: 1.2e9,
+            step_rate: 2.5e9,
             ratio: 5.4,
             message: 3e-6,
             overhead: 110.0,
             wake: WAKE,
-            from: 64 << 10,
+            from: 128 << 10,
         },
         codec: CodecId::FzNd,
         shaped: 1.4,
@@ -44,7 +44,7 @@ pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
     },
     Candidate {
         pace: Pace {
-            step_rate: 0.46e9,
+            step_rate: 1.3e9,
             ratio: 6.5,
             message: 4e-6,
             overhead: 110.0,
@@ -215,10 +215,10 @@ pub(crate) struct Chosen {
 ///
 /// | | moves and reduces | ratio | bytes of a message beside its values | |
 /// |---|---|---|---|---|
-/// | exact | 4 GB/s | 1 | | |
-/// | fZ-light | 3 GB/s | 5 | 92 | |
-/// | fz-nd | 1.2 GB/s | 5.4; 7.6 of known shape | 110, and 3 µs | from 64 KiB on |
-/// | dense | 0.46 GB/s | 6.5; 10 of known shape | 110, and 4 µs | from 64 KiB on |
+/// | exact | 6 GB/s | 1 | | |
+/// | fZ-light | 5.5 GB/s | 5 | 92 | |
+/// | fz-nd | 2.5 GB/s | 5.4; 7.6 of known shape | 110, and 3 µs | from 128 KiB on |
+/// | dense | 1.3 GB/s | 6.5; 10 of known shape | 110, and 4 µs | from 64 KiB on |
 ///
 /// Of two that take about as long it is the one that computes less: a later one in the table must
 /// be sooner by 7 %. A call within a bound that refers to the range of the data must look at them

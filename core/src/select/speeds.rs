@@ -32,7 +32,7 @@ use core::str::FromStr;
 pub struct Speeds([f64; N_CANDIDATES]);
 
 impl Default for Speeds {
-    /// Those of 4 ranks on 2 cores of a server.
+    /// Those of ranks with a core of a server each.
     fn default() -> Self {
         Self(CANDIDATES.map(|candidate| candidate.pace.step_rate))
     }

@@ -227,8 +227,8 @@ fn an_automatic_plan_weighs_bytes_against_work() {
     // What is known to become much shorter.
     let shaped = plan.with_shape(&[100, 64, 128]);
     assert_eq!(automatic(&shaped, 4, LONG, Some(0.0125e9)), CodecId::Dense);
-    assert_eq!(automatic(&shaped, 4, LONG, Some(0.05e9)), CodecId::FzNd);
-    assert_eq!(automatic(&plan, 4, LONG, Some(0.05e9)), CodecId::FzLight);
+    assert_eq!(automatic(&shaped, 4, LONG, Some(0.2e9)), CodecId::FzNd);
+    assert_eq!(automatic(&plan, 4, LONG, Some(0.2e9)), CodecId::FzLight);
     assert_eq!(automatic(&plan, 4, LONG, None), automatic(&plan, 4, LONG, Some(1.25e9)));
 }
 
