@@ -385,8 +385,8 @@ impl<X: Transport> Communicator<X> {
 
     /// Whether an automatic plan's look may take the time to find strides in these values.
     fn has_time_to_find<T: Element>(&self, own: &[T]) -> bool {
-        let bits = 8.0 * size_of_val(own) as f64;
-        let is_slow = |rate: f64| bits >= rate * FINDS_WITHIN.as_secs_f64();
+        let n_bytes = size_of_val(own) as f64;
+        let is_slow = |rate: f64| n_bytes >= rate * FINDS_WITHIN.as_secs_f64();
         own.len() >= FINDS_FROM && self.network().link_rate.is_some_and(is_slow)
     }
 

@@ -140,8 +140,8 @@ pub(crate) struct Underway<'s, F, T: Element> {
     pass: Option<Pass>,
     /// What looks at the data have cost.
     pub(super) before: Report,
-    /// The automatic plan, while ranks look at samples before they choose.
-    /// What shape a look finds is told with it.
+    /// The automatic plan, while ranks look at samples before they choose; with the strides that
+    /// this rank found, if nobody told them.
     open: Option<Plan>,
 }
 
@@ -433,7 +433,10 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             extent = seen;
         }
         if let Some(plan) = self.open.take() {
-            self.terms = comm.terms_given(request, &plan, survey::bits(&terms, extent, bits))?;
+            // Others may have found other strides, so these must not decide.
+            let told = Plan { strides: self.terms.plan.strides, ..plan };
+            self.terms = comm.terms_given(request, &told, survey::bits(&terms, extent, bits))?;
+            self.terms.plan.strides = plan.strides;
         }
         let own = request.own_values(comm.size(), comm.rank());
         self.start_call(comm, &resolve(&self.terms, extent)?, own)?;
