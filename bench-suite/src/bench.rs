@@ -19,7 +19,8 @@
 //! | `plot` | the picture: times over sizes |
 //! | `choose` | `foldwire choose`: automatic plans beside those that they choose from |
 //! | `guidelines` | `foldwire guidelines`: collectives beside each other |
-//! | `threads`, `mpi`, `libfabric`, `tcp` | starting ranks, or being one that somebody else has started |
+//! | `threads`, `mpi`, `job` | starting ranks, or being one that somebody else has started |
+//! | `libfabric`, `tcp` | how the ranks of a job are joined |
 
 pub(crate) mod alone;
 mod at_once;
@@ -30,8 +31,10 @@ pub(crate) mod contest;
 mod contestant;
 pub(crate) mod data;
 pub mod guidelines;
+#[cfg(any(feature = "libfabric", feature = "tcp"))]
+mod job;
 #[cfg(feature = "libfabric")]
-mod libfabric;
+pub(crate) mod libfabric;
 #[cfg(feature = "mpi")]
 mod mpi;
 pub(crate) mod output;
@@ -135,11 +138,19 @@ fn run_with<T: Float + Into<f64>, P: Play<T>>(
         #[cfg(not(feature = "mpi"))]
         BackendArg::Mpi => Err(not_built("mpi", "an MPI library and libclang")),
         #[cfg(feature = "libfabric")]
-        BackendArg::Libfabric => libfabric::run::<T, P>(args, source),
+        BackendArg::Libfabric => {
+            let link = args.link.as_ref();
+            let join = libfabric::joins(args.provider.as_deref(), link, args.frame)?;
+            job::run::<T, P, _>(args, source, join)
+        }
         #[cfg(not(feature = "libfabric"))]
         BackendArg::Libfabric => Err(not_built("libfabric", "libfabric and libclang")),
         #[cfg(feature = "tcp")]
-        BackendArg::Tcp => tcp::run::<T, P>(args, source),
+        BackendArg::Tcp => {
+            let link = args.link.as_ref();
+            let join = tcp::joins(args.streams, args.encrypt, link, args.frame)?;
+            job::run::<T, P, _>(args, source, join)
+        }
         #[cfg(not(feature = "tcp"))]
         BackendArg::Tcp => Err(not_built("tcp", "nothing else")),
     }

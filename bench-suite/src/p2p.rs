@@ -5,28 +5,30 @@
 //! | `contestant` | what takes part: messages of a plan, or anything else that can send |
 //! | `contest` | the loop that all ranks play: sizes × rounds × contestants |
 //! | `output` | results for people and programs |
-//! | `threads`, `mpi`, `libfabric`, `tcp` | starting ranks, or being one that somebody else has started |
+//! | `threads`, `mpi`, `job` | starting ranks, or being one that somebody else has started |
 //!
 //! What is timed is what the OSU benchmarks and Intel's time: osu_latency for `pingpong`, osu_bibw
 //! and the Sendrecv of IMB for `sendrecv`, osu_barrier for `barrier`.
 
 mod contest;
 mod contestant;
-#[cfg(feature = "libfabric")]
-mod libfabric;
+#[cfg(any(feature = "libfabric", feature = "tcp"))]
+mod job;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod output;
-#[cfg(feature = "tcp")]
-mod tcp;
 mod threads;
 
 use foldwire::{Plan, Transport};
 
 use crate::bench::contest::counts;
 use crate::bench::data::Source;
+#[cfg(feature = "libfabric")]
+use crate::bench::libfabric;
 #[cfg(not(all(feature = "mpi", feature = "libfabric", feature = "tcp")))]
 use crate::bench::not_built;
+#[cfg(feature = "tcp")]
+use crate::bench::tcp;
 use crate::cli::{BackendArg, P2pArgs};
 use crate::room;
 use crate::streams;
@@ -62,11 +64,17 @@ pub fn run(args: &P2pArgs) -> anyhow::Result<()> {
         #[cfg(not(feature = "mpi"))]
         BackendArg::Mpi => Err(not_built("mpi", "an MPI library and libclang")),
         #[cfg(feature = "libfabric")]
-        BackendArg::Libfabric => libfabric::run(args, &source),
+        BackendArg::Libfabric => {
+            let join = libfabric::joins(args.provider.as_deref(), args.link.as_ref(), None)?;
+            job::run(args, &source, join)
+        }
         #[cfg(not(feature = "libfabric"))]
         BackendArg::Libfabric => Err(not_built("libfabric", "libfabric and libclang")),
         #[cfg(feature = "tcp")]
-        BackendArg::Tcp => tcp::run(args, &source),
+        BackendArg::Tcp => {
+            let join = tcp::joins(args.streams, args.encrypt, args.link.as_ref(), None)?;
+            job::run(args, &source, join)
+        }
         #[cfg(not(feature = "tcp"))]
         BackendArg::Tcp => Err(not_built("tcp", "nothing else")),
     }

@@ -1,21 +1,25 @@
-//! One rank of a job over TCP sockets, started by `foldwire launch`, mpirun or Slurm.
+//! One rank of a job of processes, started by `foldwire launch`, mpirun or Slurm, that meet before
+//! a network joins them.
 
 use anyhow::Context;
-use foldwire::Communicator;
-use foldwire_bootstrap::{Exchange, Place, Rendezvous};
-use foldwire_tcp::Endpoint;
+use foldwire::{Communicator, Transport};
+use foldwire_bootstrap::{Exchange, Party, Place, Rendezvous};
 
 use super::contest::Contest;
 use super::output::{Head, Results};
 use super::{check, plans, show};
 use crate::bench::data::Source;
 use crate::bench::stage::{Barrier, barrier};
-use crate::bench::tcp::{name, sockets};
 use crate::bench::{config_from_env, progress};
 use crate::cli::P2pArgs;
 
-/// Plays this process's rank.
-pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {
+/// Plays this process's rank over what `join` makes of those who have met: an endpoint, and the
+/// name that results have for it.
+pub(super) fn run<X: Transport>(
+    args: &P2pArgs,
+    source: &Source,
+    join: impl FnOnce(Party) -> anyhow::Result<(X, String)>,
+) -> anyhow::Result<()> {
     let place = Place::from_env()?;
     let (size, rank) = (place.size, place.rank.index());
     // How many ranks share this machine's memory is not known.
@@ -24,15 +28,13 @@ pub(super) fn run(args: &P2pArgs, source: &Source) -> anyhow::Result<()> {
         Err(_) if rank > 0 => return Ok(()),
         checked => checked?,
     }
-    let sockets = sockets(args.streams, args.encrypt, args.link.as_ref())?;
-    let mut party = Rendezvous::new(place).join().context("ranks cannot meet")?;
+    let party = Rendezvous::new(place).join().context("ranks cannot meet")?;
     let data = source.data::<f32>(party.size());
-    let endpoint = foldwire_tcp::join(&sockets, &mut party)?;
-    let backend = name(&endpoint);
+    let (endpoint, backend) = join(party)?;
     let comm = Communicator::with_config(endpoint, config_from_env()?)?;
     let head = Head::new(args, &comm, &backend, &data);
     let progress = progress(rank);
-    let mut wait: Box<Barrier<'_, Communicator<Endpoint>>> = Box::new(barrier);
+    let mut wait: Box<Barrier<'_, Communicator<X>>> = Box::new(barrier);
     let (barrier, contestants, data) = (wait.as_mut(), plans(args), &data);
     let contest = Contest { args, comm, barrier, contestants, data, progress: &progress };
     let rows = contest.play().with_context(|| format!("rank {rank}"))?;

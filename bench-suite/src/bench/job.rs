@@ -1,0 +1,35 @@
+//! One rank of a job of processes, started by `foldwire launch`, mpirun or Slurm, that meet before
+//! a network joins them.
+
+use anyhow::Context;
+use foldwire::{Float, Transport};
+use foldwire_bootstrap::{Exchange, Party, Place, Rendezvous};
+
+use super::play::{Extras, Play, Setting};
+use super::{Settings, Source, show};
+use crate::cli::BenchArgs;
+
+/// Plays this process's rank over what `join` makes of those who have met: an endpoint, and the
+/// name that results have for it.
+pub(super) fn run<T: Float + Into<f64>, P: Play<T>, X: Transport>(
+    args: &BenchArgs,
+    source: &Source,
+    join: impl FnOnce(Party) -> anyhow::Result<(X, String)>,
+) -> anyhow::Result<()> {
+    let place = Place::from_env()?;
+    let (size, rank) = (place.size, place.rank.index());
+    // All ranks find the same fault; one says so.
+    let settings = match Settings::new::<T>(args, size) {
+        Err(_) if rank > 0 => return Ok(()),
+        settings => settings?,
+    };
+    let party = Rendezvous::new(place).join().context("ranks cannot meet")?;
+    // The others hear of it, since the ranks have met. How many share this memory is not known.
+    settings.check_room::<T>(size, rank..rank + 1)?;
+    let data = source.data::<T>(party.size());
+    let (endpoint, backend) = join(party)?;
+    let setting = Setting { args, settings: &settings, data: &data, backend: &backend };
+    let results = P::play(setting, endpoint, Extras::default());
+    let results = results.with_context(|| format!("rank {rank}"))?;
+    if rank == 0 { show(args, &results) } else { Ok(()) }
+}
