@@ -81,8 +81,8 @@ impl Library {
     }
 }
 
-/// cargo with these words on the members of the workspace that this is about, with all features. What
-/// members have in common has the same features in each scope, so that it is built once.
+/// cargo with these words on the members of the workspace that this is about, with all features.
+/// What they have in common has the same features in each scope, so that it is built once.
 pub(crate) fn cargo_on(steps: &Steps, here: Available, scope: Scope, words: &str) -> Command {
     let mut command = steps.cargo(words);
     command.arg("--workspace");

@@ -58,7 +58,8 @@ struct Cli {
 enum Command {
     /// Run what a change must pass: tests, features of core
     Test,
-    /// Run what finds more: a longer soak, loom, five processes, fuzzing, sanitizers, other MPI libraries
+    /// Run what finds more: long tests, TCP, C, soak, loom, five processes, fuzzing, sanitizers,
+    /// MPICH
     Deep,
     /// Check formatting and lints, then run `test` and `deep`
     Ci,

@@ -15,7 +15,8 @@
 //!
 //! *Threads.* Core's communicators count references without atomics, and what is split from one
 //! shares its node. So a communicator and all that comes of it are behind one lock, which is only
-//! tried: who finds it taken gets an error. That is MPI's `MPI_THREAD_SERIALIZED`, for each of them.
+//! tried: who finds it taken gets an error. That is MPI's `MPI_THREAD_SERIALIZED`, for each of
+//! them.
 
 pub mod border;
 mod family;
