@@ -34,8 +34,6 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
 /// What takes as long as fuzzing and the sanitizer.
 fn others(steps: &mut Steps, here: machine::Available) -> anyhow::Result<()> {
     loom::run(steps, &loom::Args::default())?;
-    let mut core = steps.cargo("test -p foldwire --no-default-features --lib");
-    steps.run("core, no features", &mut core)?;
     bare_metal::run(steps)?;
     fabrics::test_others(steps, here)
 }

@@ -162,7 +162,7 @@ pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<
         let words = format!("test --test alone --test mpi --target-dir {SECOND_TARGET}");
         let mut command = cargo_on(steps, here, Scope::Fabrics, &words);
         library.choose(&mut command);
-        steps.run(library.name, &mut command)?;
+        steps.run(library.name, command.env(SUITE_SIZES, "1,2,5"))?;
     }
     Ok(())
 }

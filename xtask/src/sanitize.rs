@@ -15,39 +15,36 @@ use anyhow::{Context, ensure};
 use std::process::{Command, Stdio};
 
 /// The packages with `unsafe` code that need no libraries of the system: kernels, and the ring.
-const PACKAGES: &str = "-p foldwire -p foldwire-threads";
-
-/// Tests that take long, of modules without `unsafe` code, or of values that others check too.
-const LONG: [&str; 3] = ["schedule::", "select::", "codec::dense::tests::folds_give"];
+const CORE: &str = "-p foldwire";
+const THREADS: &str = "-p foldwire-threads";
 
 /// `cargo xtask sanitize`.
 pub(crate) fn address(steps: &mut Steps) -> anyhow::Result<()> {
-    address_but(steps, &[])
+    address_of(steps, "address sanitizer", &format!("{CORE} {THREADS}"))
 }
 
-/// The same without some tests.
-fn address_but(steps: &mut Steps, skipped: &[&str]) -> anyhow::Result<()> {
+fn address_of(steps: &mut Steps, name: &str, packages: &str) -> anyhow::Result<()> {
     let nightly = Nightly::find()?;
-    let words = format!(
-        "+nightly test --lib --target {} --target-dir target/address {PACKAGES}",
-        nightly.host
-    );
-    let mut command = steps.cargo(&words);
-    command.arg("--");
-    for skipped in skipped {
-        command.args(["--skip", skipped]);
-    }
-    let tests = steps.run("address sanitizer", command.env("RUSTFLAGS", "-Zsanitizer=address"))?;
+    let target = format!("--target {} --target-dir target/address", nightly.host);
+    let mut command = steps.cargo(&format!("+nightly test --lib {packages} {target}"));
+    let tests = steps.run(name, command.env("RUSTFLAGS", "-Zsanitizer=address"))?;
     something_ran(tests)
 }
 
-/// The step of `cargo xtask deep`, if there is a nightly toolchain.
+/// The steps of `cargo xtask deep`: core's tests without features, under the sanitizer if there is
+/// a nightly toolchain. Core's `unsafe` code is the same with all features, and compiled once. The
+/// ring needs core, but none of what takes long to optimise.
 pub(crate) fn briefly(steps: &mut Steps) -> anyhow::Result<()> {
+    const NO_FEATURES: &str = "--no-default-features";
     if let Err(reason) = Nightly::find() {
         steps.skip("address sanitizer", &format!("{reason:#}"));
-        return Ok(());
+        let mut core = steps.cargo(&format!("test --lib {CORE} {NO_FEATURES}"));
+        return something_ran(steps.run("core, no features", &mut core)?);
     }
-    address_but(steps, &LONG)
+    let core = format!("{CORE} {NO_FEATURES}");
+    address_of(steps, "core, no features, address sanitizer", &core)?;
+    let threads = format!("{THREADS} --config profile.dev.package.foldwire.opt-level=0");
+    address_of(steps, "threads, address sanitizer", &threads)
 }
 
 /// `cargo xtask valgrind`: the kernels' tests under memcheck.
