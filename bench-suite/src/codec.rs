@@ -19,11 +19,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use foldwire::bound::Extent;
+use foldwire::bound::{BoundError, Extent};
 use foldwire::codec::{CodecParams, Loss};
 use foldwire::kernel::Level;
 use foldwire::threads::Threads;
-use foldwire::{Bound, Float};
+use foldwire::{Bound, Float, Quantum};
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -224,6 +224,19 @@ fn bench<'a, T: Float + Into<f64>>(
     Ok(Bench::new(values, &way.codings, args.repeat))
 }
 
+/// The lattice of a codec, as collectives have it. Other codecs than ours have none but the bound's.
+fn quantum<T: Float>(
+    coding: Coding,
+    bound: Bound,
+    extent: Option<Extent>,
+) -> Result<Quantum, BoundError> {
+    if coding.codec.has_lattice() {
+        bound.quantum::<T>(extent)
+    } else {
+        Quantum::new::<T>(bound.absolute(extent)?)
+    }
+}
+
 fn measure_field<T: Float + Into<f64>>(
     field: &Field,
     values: &[T],
@@ -245,13 +258,11 @@ fn measure_field<T: Float + Into<f64>>(
                     if is_done || !codec.is_for(T::DTYPE) {
                         continue;
                     }
-                    let params = |quantum| {
-                        let params = CodecParams::new(quantum)
-                            .with_prediction(args.predictor)
-                            .at(level)
-                            .on(threads);
-                        args.shape.tell(params, &field.dims, values)
-                    };
+                    let params = CodecParams::new(quantum::<T>(codec, bound, extent)?)
+                        .with_prediction(args.predictor)
+                        .at(level)
+                        .on(threads);
+                    let params = args.shape.tell(params, &field.dims, values);
                     rows.push(Row {
                         field: field.name.clone(),
                         dtype: field.values.dtype(),

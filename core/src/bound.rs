@@ -9,6 +9,7 @@ mod quantum;
 mod text;
 
 use crate::element::Float;
+use crate::kernel::{Kernel, Level, sample};
 
 pub use quantum::{Quantum, Spacing};
 pub use text::ParseBoundError;
@@ -42,21 +43,27 @@ pub enum Scope {
     Result,
 }
 
-/// Smallest and largest finite value of all ranks' data.
+/// Smallest and largest finite value of all ranks' data, and what they are multiples of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Extent {
     /// Smallest.
     pub min: f64,
     /// Largest.
     pub max: f64,
+    /// A power of two of which all values are multiples, as far as a sample tells; 0 where nobody
+    /// looked.
+    pub grid: f64,
+    /// The same of most differences of neighbours.
+    pub increment: f64,
 }
 
 impl Extent {
     /// The extent of a slice, if it has a finite value.
     #[must_use]
     pub fn of<T: Float>(values: &[T]) -> Option<Self> {
-        let (min, max) = crate::kernel::Kernel::at(crate::kernel::Level::best()).extent(values);
-        (min <= max).then(|| Self { min: min.to_f64(), max: max.to_f64() })
+        let (min, max) = Kernel::at(Level::best()).extent(values);
+        let [grid, increment] = sample::grids(values);
+        (min <= max).then(|| Self { min: min.to_f64(), max: max.to_f64(), grid, increment })
     }
 
     /// max − min.
@@ -136,6 +143,17 @@ impl Bound {
         Ok((self.factor() * unit).min(f64::MAX))
     }
 
+    /// The lattice of values of this extent that keeps the bound: the widest, or one that suits
+    /// [these data](Quantum::suited), if the bound refers to them.
+    ///
+    /// # Errors
+    /// As [`absolute`](Self::absolute).
+    pub fn quantum<T: Float>(self, extent: Option<Extent>) -> Result<Quantum, BoundError> {
+        let quantum = Quantum::new::<T>(self.absolute(extent)?)?;
+        let extent = extent.filter(|_| self.needs_extent());
+        Ok(extent.map_or(quantum, |extent| quantum.suited::<T>(extent)))
+    }
+
     /// Finds what is wrong with the bound whatever the data.
     fn check(self) -> Result<(), BoundError> {
         let (Self::Absolute(value) | Self::Relative(value) | Self::Psnr(value)) = self;
@@ -178,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_is_not_a_number_bounds_nothing() {
-        let extent = Some(Extent { min: f64::NAN, max: 1.0 });
+        let extent = Some(Extent { min: f64::NAN, max: 1.0, grid: 0.0, increment: 0.0 });
         let bound = Bound::Relative(0.1).absolute(extent);
         assert!(matches!(bound, Err(BoundError::NotPositive { value }) if value.is_nan()));
         assert_eq!(Bound::Absolute(0.1).absolute(None), Ok(0.1));

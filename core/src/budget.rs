@@ -129,6 +129,10 @@ fn resolve_as<T: Float>(terms: &Terms<'_>, extent: Option<Extent>) -> Result<Bud
         }
     };
     let mut quantum = Quantum::with_spacing::<T>(bound / halves, plan.spacing)?;
+    // Values that are rounded first are not looked at one by one.
+    if let Some(extent) = extent.filter(|_| plan.codec.has_lattice() && !terms.rounds_first) {
+        quantum = quantum.suited::<T>(extent);
+    }
     // Operands of an average enter by a weight; their lattice must be of normal numbers as well.
     let weight: T = if op == OpCode::Avg { weight(call.size as u32) } else { T::ONE };
     if !(T::Wide::nearest(quantum.step()) * weight.widen()).is_normal() {

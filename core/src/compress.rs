@@ -137,7 +137,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 /// ```
 pub fn compress<T: Float>(values: &[T], bound: Bound) -> Result<Vec<u8>, BoundError> {
     let extent = if bound.needs_extent() { Extent::of(values) } else { None };
-    Ok(compress_with(values, Quantum::new::<T>(bound.absolute(extent)?)?))
+    Ok(compress_with(values, bound.quantum::<T>(extent)?))
 }
 
 /// Compresses values on a lattice, such as one of whole numbers

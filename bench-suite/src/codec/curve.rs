@@ -3,7 +3,7 @@
 
 use foldwire::bound::Extent;
 use foldwire::codec::{CodecParams, Loss};
-use foldwire::{Bound, Float};
+use foldwire::{Bound, Float, Quantum};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -99,10 +99,11 @@ pub(super) fn of_field<T: Float + Into<f64>>(
     for &codec in codings.iter().filter(|coding| coding.is_for(T::DTYPE)) {
         for Way { coding, bound, setting } in ways::<T>(codec) {
             let absolute = bound.map_or(Ok(1.0), |bound| bound.absolute(extent))?;
-            let params = |quantum| {
-                let params = CodecParams::new(quantum).with_prediction(args.predictor);
-                args.shape.tell(params, &field.dims, values)
-            };
+            let quantum = bound.map_or(Ok(Quantum::LOSSLESS), |bound| {
+                super::quantum::<T>(coding, bound, extent)
+            })?;
+            let params = CodecParams::new(quantum).with_prediction(args.predictor);
+            let params = args.shape.tell(params, &field.dims, values);
             let measured = bench.check_only(coding, absolute, params)?;
             points.push(Point {
                 field: field.name.clone(),

@@ -151,9 +151,9 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
         &mut self,
         coding: Coding,
         bound: f64,
-        params: impl Fn(Quantum) -> CodecParams,
+        params: CodecParams,
     ) -> Result<Measured, CodecError> {
-        let codec = instance::<T>(coding, bound, params);
+        let codec = instance::<T>(coding, params);
         let codec = codec.as_dyn();
         let [own, other] = self.encoded(codec)?;
         let mut measured = self.check(codec, bound, &own, &other)?;
@@ -166,9 +166,9 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
         &mut self,
         coding: Coding,
         bound: f64,
-        params: impl Fn(Quantum) -> CodecParams,
+        params: CodecParams,
     ) -> Result<Measured, CodecError> {
-        let codec = instance::<T>(coding, bound, params);
+        let codec = instance::<T>(coding, params);
         let [own, other] = self.encoded(codec.as_dyn())?;
         self.check(codec.as_dyn(), bound, &own, &other)
     }
@@ -290,14 +290,9 @@ impl<'a, T: Float + Into<f64>> Bench<'a, T> {
     }
 }
 
-/// The codec at this bound (in the unit of the data), of these parameters otherwise.
-fn instance<T: Float>(
-    coding: Coding,
-    bound: f64,
-    params: impl Fn(Quantum) -> CodecParams,
-) -> AnyCodec<T> {
-    let quantum = Quantum::new::<T>(bound).expect("bounds are not negative");
-    coding.codec.instance(&coding.of_params(params(quantum)).for_sums_of(MAX_OPERANDS))
+/// The codec of these parameters, and its own.
+fn instance<T: Float>(coding: Coding, params: CodecParams) -> AnyCodec<T> {
+    coding.codec.instance(&coding.of_params(params).for_sums_of(MAX_OPERANDS))
 }
 
 /// The longest encoding by one of these codecs; `None` if that is too long for one of them.
@@ -354,10 +349,10 @@ mod tests {
         values[9000..9100].fill(9.969_21e36);
         let codings: Vec<Coding> = Coding::all().collect();
         let mut bench = Bench::new(&values, &codings, 1);
+        let params = CodecParams::new(Quantum::new::<f32>(1e-3).unwrap());
         for coding in codings.into_iter().filter(|coding| coding.is_for(DType::F32)) {
             for level in Level::available() {
-                let measured =
-                    bench.run(coding, 1e-3, |quantum| CodecParams::new(quantum).at(level)).unwrap();
+                let measured = bench.run(coding, 1e-3, params.at(level)).unwrap();
                 let context = format!("{coding} at {level}: {measured:?}");
                 assert!(measured.faults().is_empty(), "{context}");
                 assert!(measured.encode_gbps > 0.0 && measured.read_gbps > 0.0, "{context}");
@@ -375,7 +370,7 @@ mod tests {
     fn a_constant_field_comes_back_as_it_was() {
         let codings: Vec<Coding> = "fz-light".parse().into_iter().collect();
         let mut bench = Bench::new(&[2.5_f64; 100], &codings, 1);
-        let measured = bench.run(codings[0], 0.0, CodecParams::new).unwrap();
+        let measured = bench.run(codings[0], 0.0, CodecParams::new(Quantum::LOSSLESS)).unwrap();
         assert!(measured.faults().is_empty());
         assert_eq!((measured.max_err_over_bound, measured.psnr_db), (0.0, None));
     }

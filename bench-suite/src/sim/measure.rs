@@ -66,8 +66,8 @@ impl Task {
     }
 
     fn codec<T: Float>(&self, data: &Data<T>) -> foldwire::codec::AnyCodec<T> {
-        let bound = self.bound.absolute(Extent::of(data.base()));
-        let quantum = bound.and_then(Quantum::new::<T>).unwrap_or(Quantum::LOSSLESS);
+        let quantum = self.bound.quantum::<T>(Extent::of(data.base()));
+        let quantum = quantum.unwrap_or(Quantum::LOSSLESS);
         self.codec.instance(&CodecParams::new(quantum).for_sums_of(self.size as u32))
     }
 

@@ -1,6 +1,6 @@
 //! The lattice that keeps an absolute bound.
 
-use super::BoundError;
+use super::{BoundError, Extent};
 use crate::element::{Float, sealed::Wide};
 use core::fmt;
 
@@ -8,7 +8,8 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Spacing {
-    /// As far as the bound allows: Δ = 2·eb·(1 − 2⁻⁶). Of `f16` and `bf16` it is a power of two, as
+    /// As far as the bound allows: Δ = 2·eb·(1 − 2⁻⁶); or [one that suits](Quantum::suited) data
+    /// that lie on a grid. Of `f16` and `bf16` it is a power of two, as
     /// other points are no values of these types.
     #[default]
     Widest,
@@ -65,9 +66,7 @@ impl Quantum {
         if bound.is_nan() || bound < 0.0 {
             return Err(BoundError::NotPositive { value: bound });
         }
-        // Sums of codes times the step must be finite.
-        let largest = libm::sqrt(T::MAX.to_f64()) * libm::sqrt(libm::sqrt(T::MAX.to_f64()));
-        let bound = bound.min(largest);
+        let bound = bound.min(largest_bound::<T>());
         let spacing = if T::IS_NARROW { Spacing::PowerOfTwo } else { spacing };
         let step = T::Wide::nearest(match spacing {
             Spacing::Widest => 2.0 * bound * SHRINK,
@@ -84,6 +83,45 @@ impl Quantum {
             Spacing::PowerOfTwo => step / 2.0,
         };
         Ok(Self { step, bound, spacing })
+    }
+
+    /// The lattice for data that were rounded before, such as counts and archives of few bits, if it
+    /// is shorter than this one; it keeps the bound.
+    ///
+    /// Where all values lie on a coarser [grid](Extent::grid), a power of two, it is that grid: they
+    /// are exact then, with fewer bits, and values beside it travel exactly. Where most differences
+    /// of neighbours are multiples of a power of two that is no less than Δ, Δ becomes a power of two
+    /// ([`Spacing::PowerOfTwo`]): low bits of differences of codes are 0 then.
+    ///
+    /// # Examples
+    /// ```
+    /// use foldwire::bound::Extent;
+    /// use foldwire::Quantum;
+    ///
+    /// let quantum = Quantum::new::<f32>(1e-3)?;
+    /// let halves: Vec<f32> = (0..100).map(|i| i as f32 * 0.5).collect();
+    /// let of_halves = quantum.suited::<f32>(Extent::of(&halves).expect("finite values"));
+    /// assert_eq!((of_halves.step(), of_halves.bound()), (0.5, quantum.bound()));
+    /// # Ok::<(), foldwire::bound::BoundError>(())
+    /// ```
+    #[must_use]
+    pub fn suited<T: Float>(self, extent: Extent) -> Self {
+        let on_grid = self.on_grid::<T>(extent.grid);
+        if on_grid != self || self.is_lossless() || extent.increment < self.step {
+            return on_grid;
+        }
+        Self::with_spacing::<T>(self.bound, Spacing::PowerOfTwo).unwrap_or(self)
+    }
+
+    /// The lattice of a coarser grid, a power of two.
+    fn on_grid<T: Float>(self, grid: f64) -> Self {
+        let step = T::Wide::nearest(power_of_two_below(grid));
+        let is_lattice = grid > 0.0 && step.is_normal() && (T::Wide::ONE / step).is_normal();
+        let is_coarser = (self.step..=largest_bound::<T>()).contains(&step.to_f64());
+        if self.is_lossless() || !is_lattice || !is_coarser {
+            return self;
+        }
+        Self { step: step.to_f64(), bound: self.bound, spacing: Spacing::PowerOfTwo }
     }
 
     /// The bound that the widest lattice of this spacing keeps, but for rounding.
@@ -124,10 +162,10 @@ impl Quantum {
     pub(crate) fn limit_of_errors<T: Float>(self) -> T::Wide {
         let bound = T::Wide::nearest(self.bound);
         match self.spacing {
-            Spacing::Widest if bound.to_f64() > self.bound => bound.next_down(),
-            Spacing::Widest => bound,
             // Such differences are exact, so that one of Δ/2 may pass.
-            Spacing::PowerOfTwo => bound.next_up(),
+            Spacing::PowerOfTwo if self.bound == self.step / 2.0 => bound.next_up(),
+            _ if bound.to_f64() > self.bound => bound.next_down(),
+            _ => bound,
         }
     }
 }
@@ -136,6 +174,12 @@ impl fmt::Debug for Quantum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Quantum(step {:e}, bound {:e})", self.step, self.bound)
     }
+}
+
+/// Sums of codes times the step must be finite: MAX^(3/4).
+fn largest_bound<T: Float>() -> f64 {
+    let root = libm::sqrt(T::MAX.to_f64());
+    root * libm::sqrt(root)
 }
 
 /// The largest power of two that is at most `x`; 0 if there is no normal one.
@@ -190,6 +234,21 @@ mod tests {
         }
         let tiny = Quantum::with_spacing::<f64>(1e-60, Spacing::PowerOfTwo).unwrap();
         assert_eq!(tiny.of_type::<f32>(), Quantum::LOSSLESS);
+    }
+
+    #[test]
+    fn a_grid_is_taken_where_it_is_coarser_and_keeps_the_bound() {
+        let quantum = Quantum::new::<f32>(1e-3).unwrap();
+        let on = |grid| quantum.on_grid::<f32>(grid);
+        for finer in [0.0, -1.0, f64::NAN, 1.0 / 1024.0, f64::INFINITY, f64::from(f32::MAX)] {
+            assert_eq!(on(finer), quantum, "{finer}");
+        }
+        let coarser = on(0.25);
+        assert_eq!((coarser.step(), coarser.bound()), (0.25, 1e-3));
+        // The check is strict, of the bound rounded down.
+        assert!(f64::from(coarser.limit_of_errors::<f32>()) <= 1e-3);
+        assert_eq!(Quantum::LOSSLESS.on_grid::<f32>(0.25), Quantum::LOSSLESS);
+        assert_eq!(coarser.of_type::<f16>(), coarser);
     }
 
     #[test]

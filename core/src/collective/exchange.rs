@@ -321,6 +321,8 @@ impl<X: Transport> Communicator<X> {
         } else {
             None
         };
+        // Receivers know the bound by the lattice's spacing alone.
+        let extent = extent.map(|extent| Extent { grid: 0.0, increment: 0.0, ..extent });
         let budget = resolve(&terms, extent)?;
         send.cursor = Cursor::default();
         send.quantum = budget.quantum;

@@ -22,8 +22,9 @@ use crate::element::{Element, Float};
 use crate::kernel::{Kernel, Level, sample};
 use crate::select::automatic::{Bits, N_LOSSY};
 
-/// Values exchanged, under maximum: [−min, max] of one half of a sample and of the other.
-pub const N_VALUES: usize = 4;
+/// Values exchanged, under maximum: [−min, max] of one half of a sample and of the other; −grid and
+/// −increment.
+pub const N_VALUES: usize = 6;
 /// The same where the plan is automatic: also what each of its lossy codecs makes of a sample.
 pub(super) const N_WITH_BITS: usize = N_VALUES + N_LOSSY;
 /// What a rank says of data that it has not looked at, or of which there is nothing to say.
@@ -38,13 +39,15 @@ pub(crate) fn look<T: Float>(values: &[T], level: Level, sampled: bool) -> [f64;
     let halves =
         if sampled { sample::extents(values) } else { [Kernel::at(level).extent(values); 2] };
     let [(a, b), (c, d)] = halves.map(|(min, max)| (-min.to_f64(), max.to_f64()));
-    [a, b, c, d]
+    let [grid, increment] = sample::grids(values);
+    [a, b, c, d, -grid, -increment]
 }
 
 /// What all looks together say; `None` if everything must be looked at.
 pub(crate) fn conclude(all: [f64; N_VALUES], sampled: bool) -> Option<Option<Extent>> {
-    let [a, b, c, d] = all;
-    let whole = Extent { min: -a.max(c), max: b.max(d) };
+    let [a, b, c, d, grid, increment] = all;
+    let (min, max) = (-a.max(c), b.max(d));
+    let whole = Extent { min, max, grid: -grid, increment: -increment };
     let least = (a + b).min(c + d);
     // Not so for ranges of 0, and where no value is finite.
     let agreed = least >= AGREEMENT * whole.range() && least > 0.0;
@@ -91,12 +94,12 @@ mod tests {
 
     #[test]
     fn halves_that_differ_or_show_nothing_ask_for_a_full_look() {
-        let extent = |min, max| Some(Some(Extent { min, max }));
-        assert_eq!(conclude([-1.0, 9.0, -2.0, 9.5], true), extent(1.0, 9.5));
-        assert_eq!(conclude([-1.0, 9.0, -2.0, 90.0], true), None);
-        assert_eq!(conclude([-1.0, 9.0, -2.0, 90.0], false), extent(1.0, 90.0));
-        assert_eq!(conclude([-3.0, 3.0, -3.0, 3.0], true), None);
-        assert_eq!(conclude([-3.0, 3.0, -3.0, 3.0], false), extent(3.0, 3.0));
+        let extent = |min, max| Some(Some(Extent { min, max, grid: 0.5, increment: 1.0 }));
+        assert_eq!(conclude([-1.0, 9.0, -2.0, 9.5, -0.5, -1.0], true), extent(1.0, 9.5));
+        assert_eq!(conclude([-1.0, 9.0, -2.0, 90.0, -0.5, -1.0], true), None);
+        assert_eq!(conclude([-1.0, 9.0, -2.0, 90.0, -0.5, -1.0], false), extent(1.0, 90.0));
+        assert_eq!(conclude([-3.0, 3.0, -3.0, 3.0, -0.5, -1.0], true), None);
+        assert_eq!(conclude([-3.0, 3.0, -3.0, 3.0, -0.5, -1.0], false), extent(3.0, 3.0));
         let nothing = look::<f32>(&[f32::NAN; 600], Level::Scalar, true);
         assert_eq!(conclude(nothing, true), None);
         assert_eq!(conclude(look::<f32>(&[], Level::Scalar, false), false), Some(None));

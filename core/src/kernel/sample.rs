@@ -4,9 +4,13 @@
 //! The sample comes in two halves, which tells something of its worth: where the halves agree on
 //! the range, most of the range is in both; where they do not, extremes are rare and only a full
 //! look finds them.
+//!
+//! Another sample tells of what power of two all values are multiples: data that were rounded
+//! before, such as archives of 16 bits, counts and indices, lie on a grid.
 
 use super::{BLOCK, prefetch};
 use crate::element::Float;
+use crate::element::sealed::{Wide, Word};
 
 /// One block of so many is looked at.
 const GROUP: usize = 64;
@@ -36,12 +40,80 @@ pub fn extents<T: Float>(src: &[T]) -> [(T, T); 2] {
     })
 }
 
-/// Where the block of a group starts, and in which half it counts: Fibonacci hashing (D. Knuth,
-/// TAOCP vol. 3, section 6.4).
+/// Fewest blocks that are looked at for a grid, of one block in 64 or more.
+const GRID_BLOCKS: usize = 64;
+
+/// Of so many blocks all but one may have other differences.
+const BLOCKS_BESIDE: usize = 4;
+/// Powers of two of finite values: from 2⁻¹⁰⁷⁴ to 2¹⁰²³.
+const N_POWERS: usize = 2098;
+
+/// Of a sample, as far as values are finite: the largest power of two of which all values are
+/// multiples, and the largest of which all differences of neighbours are in three blocks of four.
+/// `T`'s largest value where all that counts is 0.
+///
+/// Archives store values as o + k·s with s and often o of their own for each level or record: their
+/// differences lie on a grid though their values do not.
+pub fn grids<T: Float>(src: &[T]) -> [f64; 2] {
+    let mut all = T::MAX.widen();
+    let (mut n_blocks, mut n_of_power) = (0, [0_u32; N_POWERS]);
+    let (blocks, rest) = src.as_chunks::<BLOCK>();
+    let per_group = (blocks.len() / GRID_BLOCKS).clamp(1, GROUP);
+    let rest = if per_group == 1 { rest } else { &[] };
+    let sampled = blocks.chunks(per_group).enumerate();
+    let sampled = sampled.map(|(group, blocks)| &blocks[hash(group) % blocks.len()][..]);
+    for block in sampled.chain([rest]) {
+        let of_values = least(block.iter().copied());
+        all = if of_values < all { of_values } else { all };
+        let pairs = block.iter().zip(block.iter().skip(1));
+        let of_differences = least(pairs.map(|(a, b)| T::narrow(b.widen() - a.widen())));
+        if of_differences < T::MAX.widen() {
+            n_blocks += 1;
+            n_of_power[power(of_differences.to_f64())] += 1;
+        }
+    }
+    let mut n_left = n_blocks / BLOCKS_BESIDE as u32;
+    let is_it = |&(_, &n): &(usize, &u32)| {
+        let is_it = n > n_left;
+        n_left = n_left.saturating_sub(n);
+        is_it
+    };
+    let of_most = n_of_power.iter().enumerate().find(is_it);
+    let of_most =
+        of_most.map_or(T::MAX.to_f64(), |(power, _)| libm::ldexp(1.0, power as i32 - 1074));
+    [all.to_f64(), of_most]
+}
+
+/// Of a power of two, from 2⁻¹⁰⁷⁴ on.
+fn power(x: f64) -> usize {
+    ((libm::ilogb(x) + 1074).max(0) as usize).min(N_POWERS - 1)
+}
+
+/// The largest power of two of which all values are multiples that are finite.
+fn least<T: Float>(values: impl Iterator<Item = T>) -> T::Wide {
+    let fraction = T::Bits::from_u64((1 << T::FRACTION_BITS) - 1);
+    let one = T::Bits::from_u64(1);
+    let zero = T::ZERO.widen();
+    values.fold(T::MAX.widen(), |least, x| {
+        // Without its lowest bit; a power of two is nothing else.
+        let bits = x.bits();
+        let is_power = bits & fraction == T::Bits::ZERO;
+        let cleared = if is_power { T::Bits::ZERO } else { bits & bits.minus(one) };
+        let lowest = (x.widen() - T::from_bits(cleared).widen()).abs();
+        // Comparisons with NaN are false; infinities fail the first one.
+        if lowest < least && lowest > zero { lowest } else { least }
+    })
+}
+
+/// Where the block of a group starts, and in which half it counts.
 fn choose(group: usize) -> (usize, usize) {
-    let hash = (group as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    let (block, half) = (hash as usize % GROUP, hash as usize / GROUP % 2);
+    let (block, half) = (hash(group) % GROUP, hash(group) / GROUP % 2);
     ((group * GROUP + block) * BLOCK, half)
+}
+
+/// Fibonacci hashing (D. Knuth, TAOCP vol. 3, section 6.4).
+fn hash(group: usize) -> usize {
+    ((group as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
 
 #[cfg(test)]
@@ -64,6 +136,41 @@ mod tests {
         x.fill(f32::NAN);
         assert_eq!(extents(&x), [(f32::MAX, -f32::MAX); 2]);
         assert_eq!(extents::<f64>(&[1.0; 511]), [(f64::MAX, -f64::MAX); 2]);
+    }
+
+    #[test]
+    fn the_grid_is_the_largest_power_of_two_of_which_all_are_multiples() {
+        let all = |x: &[f32]| grids(x)[0];
+        assert_eq!(all(&[]), f64::from(f32::MAX));
+        assert_eq!(all(&[0.0, -0.0, f32::NAN, f32::INFINITY]), f64::from(f32::MAX));
+        assert_eq!(all(&[3.0, -12.0, 0.0]), 1.0);
+        assert_eq!(all(&[-12.0, 40.0, f32::NEG_INFINITY]), 4.0);
+        assert_eq!(all(&[8.0, 0.75]), 0.25);
+        assert_eq!(all(&[1.0, f32::from_bits(3)]), f64::from(f32::from_bits(1)));
+        assert_eq!(grids(&[3.0f64 * 2f64.powi(-1060), 1e300])[0], 2f64.powi(-1060));
+        assert_eq!(grids(&[crate::bf16::from_f32(1.5), crate::bf16::from_f32(-64.0)])[0], 0.5);
+        // Of values of all bits, whatever is drawn; and of the last value where all are seen.
+        let mut x: Vec<f32> = (0..1_000_000).map(|i| (i % 4001) as f32 / 512.0).collect();
+        assert_eq!(all(&x), 1.0 / 512.0);
+        x.truncate(1999);
+        x.push(1.0 / 1024.0);
+        assert_eq!(all(&x), 1.0 / 1024.0);
+    }
+
+    #[test]
+    fn differences_may_lie_on_a_grid_where_values_do_not() {
+        // Records of 4000 values, each with an offset of its own.
+        let value = |i: usize| 200.0 + (i / 4000) as f32 * 0.01 + (i * i % 97) as f32 / 512.0;
+        let x: Vec<f32> = (0..400_000).map(value).collect();
+        let [of_values, of_differences] = grids(&x);
+        assert!(of_values < 1e-4 && of_differences == 1.0 / 512.0, "{of_values} {of_differences}");
+        // Constant data have none.
+        assert_eq!(grids(&[0.7f32; 10_000])[1], f64::from(f32::MAX));
+        assert_eq!(grids(&[f32::NAN; 100])[1], f64::from(f32::MAX));
+        assert_eq!(grids(&[f64::from_bits(1), 0.0])[1], f64::from_bits(1));
+        let noise = |i: u32| f32::from_bits(0x3f80_0000 | i.wrapping_mul(0x9e37_79b9) >> 9);
+        let noise: Vec<f32> = (0..100_000).map(noise).collect();
+        assert!(grids(&noise)[1] < 1e-6);
     }
 
     #[test]

@@ -186,10 +186,33 @@ fn of_a_broadcast_the_roots_data_decide() {
         };
         let root = |rank| if rank == 2 { noise(rank, 200_000) } else { vec![0.0; 200_000] };
         assert_eq!(reports(root, call).codec, CodecId::Raw);
-        let ramp = || (0..200_000).map(|i| (i / 1000) as f32 / 256.0).collect();
+        let ramp = || (0..200_000).map(|i| (i / 1000) as f32 * 0.0039).collect();
         let others = |rank| if rank == 2 { ramp() } else { noise(rank, 200_000) };
         assert_eq!(reports(others, call).codec != CodecId::Raw, ramps);
     }
+}
+
+/// On a grid that is coarser than the bound's lattice values are exact, and short.
+#[test]
+fn data_on_a_grid_are_summed_exactly_whatever_the_relative_bound() {
+    let value = |rank: usize, i: usize| ((i * 7 + rank * 13) % 1000) as f32 / 256.0;
+    let values = |rank| (0..200_000).map(|i| value(rank, i)).collect::<Vec<f32>>();
+    let sum = |i| (0..SIZE).map(|rank| value(rank, i)).sum();
+    let exact: Vec<f32> = (0..200_000).map(sum).collect();
+    for plan in [Plan::auto(Bound::Relative(1e-8)), Plan::foldwire(Bound::Relative(1e-8))] {
+        let report = reports(values, |comm, x| {
+            let report = comm.all_reduce(x, Op::Sum, &plan).expect("all-reduce");
+            assert_eq!(x, exact, "{plan:?}");
+            report
+        });
+        assert!(report.codec != CodecId::Raw && report.ratio() > 2.0, "{report}");
+        assert!(report.bound > 0.0 && report.bound < 1e-7, "{report}");
+    }
+    // One rank beside the grid: all have the bound's lattice.
+    let plan = Plan::foldwire(Bound::Relative(1e-3));
+    let beside = |rank| if rank == 1 { noise(rank, 200_000) } else { values(rank) };
+    let report = reports(beside, |comm, x| comm.all_reduce(x, Op::Sum, &plan).expect("all-reduce"));
+    assert!(report.blocks.verbatim == 0, "{report}");
 }
 
 #[test]

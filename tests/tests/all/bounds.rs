@@ -161,7 +161,12 @@ fn budget_holds<T: Float>(budget: &Budget) -> Result<bool, TestCaseError> {
         })
         .collect();
     let extents = inputs.iter().filter_map(|x| Extent::of(x));
-    let extent = extents.reduce(|a, b| Extent { min: a.min.min(b.min), max: a.max.max(b.max) });
+    let extent = extents.reduce(|a, b| Extent {
+        min: a.min.min(b.min),
+        max: a.max.max(b.max),
+        grid: a.grid.min(b.grid),
+        increment: a.increment.min(b.increment),
+    });
     let allowed = bound.absolute(extent).expect("a good bound");
     let op = if is_average { Operation::Avg } else { Operation::Sum };
     let plan = Plan::raw()

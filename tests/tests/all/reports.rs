@@ -91,7 +91,7 @@ fn a_relative_bound_costs_two_more_messages_on_four_ranks() {
         reports(Bound::Absolute(1e-3)).iter().zip(reports(Bound::Relative(1e-3)))
     {
         assert_eq!(relative.n_messages, absolute.n_messages + 2);
-        assert_eq!(relative.raw_bytes, absolute.raw_bytes + 2 * 32);
+        assert_eq!(relative.raw_bytes, absolute.raw_bytes + 2 * 48);
     }
 }
 

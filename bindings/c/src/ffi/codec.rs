@@ -76,8 +76,7 @@ fn quantum<T: Float>(plan: &fwPlan, values: &[T]) -> Result<Quantum, Fault> {
     }
     let Some(bound) = core.bound else { return Ok(Quantum::LOSSLESS) };
     let extent = if bound.needs_extent() { Extent::of(values) } else { None };
-    let quantum = bound.absolute(extent).and_then(Quantum::new::<T>);
-    quantum.map_err(|error| Fault::argument(error.to_string()))
+    bound.quantum::<T>(extent).map_err(|error| Fault::argument(error.to_string()))
 }
 
 /// The most bytes that fwCompress may need for count floats.
