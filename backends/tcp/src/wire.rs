@@ -1,6 +1,6 @@
 //! Bytes of one connection, as they are or sealed.
 
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::net::Shutdown;
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ impl Wire {
         if let Some(seal) = &mut self.seal {
             return seal.write(&mut self.socket, slices);
         }
-        match self.socket.write_vectored(slices)? {
+        match send(&mut self.socket, slices)? {
             0 => Err(io::ErrorKind::WriteZero.into()),
             n_bytes => Ok(n_bytes),
         }
@@ -98,4 +98,18 @@ impl Wire {
         // Fails if the other side was first.
         let _ = self.socket.shutdown(Shutdown::Write);
     }
+}
+
+/// Writes to a socket whose other side may have ended: an error, and no SIGPIPE, which ends programs
+/// that were not started by Rust's standard library.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn send(socket: &mut TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    let flags = nix::sys::socket::MsgFlags::MSG_NOSIGNAL.bits();
+    SockRef::from(&*socket).send_vectored_with_flags(slices, flags)
+}
+
+/// Where the standard library's sockets raise no signal, or nobody has tried.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn send(socket: &mut TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    io::Write::write_vectored(socket, slices)
 }
