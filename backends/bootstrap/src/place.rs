@@ -3,21 +3,25 @@
 //! | launcher | rank | size | on one machine if | port from |
 //! |---|---|---|---|---|
 //! | Foldwire, or by hand | `FOLDWIRE_RANK` | `FOLDWIRE_SIZE` | `FOLDWIRE_ROOT` is not set | |
+//! | torchrun | `RANK` | `WORLD_SIZE` | `LOCAL_WORLD_SIZE` is the size | `TORCHELASTIC_RUN_ID`, `TORCHELASTIC_RESTART_COUNT`, `MASTER_PORT` |
 //! | Open MPI | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` | `OMPI_COMM_WORLD_LOCAL_SIZE` is the size | `PMIX_NAMESPACE` |
 //! | Hydra (MPICH, Intel MPI) | `PMI_RANK` | `PMI_SIZE` | `MPI_LOCALNRANKS` is the size | |
 //! | Slurm | `SLURM_PROCID` | `SLURM_STEP_NUM_TASKS`, `SLURM_NTASKS` | `SLURM_STEP_NUM_NODES`, `SLURM_NNODES` is 1 | `SLURM_JOB_ID`, `SLURM_STEP_ID` |
 //! | another with PMI | `PMI_RANK` | `PMI_SIZE` | `PMI_LOCAL_SIZE` is the size | |
 //! | PMIx | `PMIX_RANK` | `FOLDWIRE_SIZE` | | `PMIX_NAMESPACE` |
+//! | by hand, for PyTorch | `RANK` | `WORLD_SIZE` | `LOCAL_WORLD_SIZE` is the size | `MASTER_PORT` |
 //!
 //! The first whose rank is set counts. Open MPI and Hydra come before Slurm: inside a Slurm job
 //! `mpirun` starts one process of its own per node, and every rank below inherits that process's
 //! `SLURM_PROCID`. Hydra is told by `MPI_LOCALNRANKS` from Slurm's own PMI. Slurm counts only
-//! inside a step (`SLURM_STEP_ID`): a batch script has a `SLURM_PROCID`, but is no rank. If none is
-//! set, the process is alone: rank 0 of 1.
+//! inside a step (`SLURM_STEP_ID`): a batch script has a `SLURM_PROCID`, but is no rank. torchrun,
+//! which others start once per node, is told by `TORCHELASTIC_RUN_ID`; without it `RANK` counts last,
+//! and only beside a `MASTER_ADDR`. If none is set, the process is alone: rank 0 of 1.
 //!
 //! `FOLDWIRE_ROOT` says where rank 0 listens, whoever the launcher is. Otherwise it is loopback if
-//! all ranks are on one machine, else the first node of `SLURM_STEP_NODELIST` or
-//! `SLURM_JOB_NODELIST`.
+//! all ranks are on one machine, else torchrun's `MASTER_ADDR`, or the first node of
+//! `SLURM_STEP_NODELIST` or `SLURM_JOB_NODELIST`. The port is never `MASTER_PORT` itself, which is
+//! PyTorch's.
 
 mod error;
 mod nodes;
@@ -57,6 +61,8 @@ pub enum Launcher {
     Alone,
     /// `foldwire launch`, or somebody who set the variables by hand.
     Foldwire,
+    /// PyTorch's `torchrun`, or somebody who set its variables.
+    Torchrun,
     /// Open MPI's `mpirun`.
     OpenMpi,
     /// The `mpiexec` of MPICH and its kin.
@@ -74,6 +80,7 @@ impl fmt::Display for Launcher {
         f.write_str(match self {
             Self::Alone => "none",
             Self::Foldwire => "FOLDWIRE_RANK",
+            Self::Torchrun => "torchrun",
             Self::OpenMpi => "Open MPI",
             Self::Hydra => "Hydra (MPICH)",
             Self::Slurm => "Slurm",
@@ -93,6 +100,8 @@ struct Source {
     /// Number of ranks; the first that is set counts.
     size: &'static [&'static str],
     nodes: Nodes,
+    /// The host of rank 0.
+    host: Option<&'static str>,
     /// What tells this job from others on the same machine.
     job: &'static [&'static str],
 }
@@ -109,14 +118,24 @@ enum Nodes {
     Unknown,
 }
 
-const SOURCES: [Source; 6] = [
+const SOURCES: [Source; 8] = [
     Source {
         launcher: Launcher::Foldwire,
         rank: "FOLDWIRE_RANK",
         also: None,
         size: &["FOLDWIRE_SIZE"],
         nodes: Nodes::One,
+        host: None,
         job: &[],
+    },
+    Source {
+        launcher: Launcher::Torchrun,
+        rank: "RANK",
+        also: Some("TORCHELASTIC_RUN_ID"),
+        size: &["WORLD_SIZE"],
+        nodes: Nodes::RanksHere("LOCAL_WORLD_SIZE"),
+        host: Some("MASTER_ADDR"),
+        job: &["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"],
     },
     Source {
         launcher: Launcher::OpenMpi,
@@ -124,6 +143,7 @@ const SOURCES: [Source; 6] = [
         also: None,
         size: &["OMPI_COMM_WORLD_SIZE"],
         nodes: Nodes::RanksHere("OMPI_COMM_WORLD_LOCAL_SIZE"),
+        host: None,
         job: &["PMIX_NAMESPACE"],
     },
     Source {
@@ -132,6 +152,7 @@ const SOURCES: [Source; 6] = [
         also: Some("MPI_LOCALNRANKS"),
         size: &["PMI_SIZE"],
         nodes: Nodes::RanksHere("MPI_LOCALNRANKS"),
+        host: None,
         job: &[],
     },
     Source {
@@ -140,6 +161,7 @@ const SOURCES: [Source; 6] = [
         also: Some("SLURM_STEP_ID"),
         size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
         nodes: Nodes::Number(&["SLURM_STEP_NUM_NODES", "SLURM_NNODES"]),
+        host: None,
         job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
     },
     Source {
@@ -148,6 +170,7 @@ const SOURCES: [Source; 6] = [
         also: None,
         size: &["PMI_SIZE"],
         nodes: Nodes::RanksHere("PMI_LOCAL_SIZE"),
+        host: None,
         job: &[],
     },
     Source {
@@ -156,7 +179,17 @@ const SOURCES: [Source; 6] = [
         also: None,
         size: &["FOLDWIRE_SIZE"],
         nodes: Nodes::Unknown,
+        host: None,
         job: &["PMIX_NAMESPACE"],
+    },
+    Source {
+        launcher: Launcher::Torchrun,
+        rank: "RANK",
+        also: Some("MASTER_ADDR"),
+        size: &["WORLD_SIZE"],
+        nodes: Nodes::RanksHere("LOCAL_WORLD_SIZE"),
+        host: Some("MASTER_ADDR"),
+        job: &["MASTER_PORT"],
     },
 ];
 
@@ -289,6 +322,9 @@ impl Env<'_> {
             };
         if is_one_node {
             return Ok(Root::loopback(port));
+        }
+        if let Some(host) = source.host.map(|name| self.text(name)).transpose()?.flatten() {
+            return Ok(Root::new(host, port));
         }
         for variable in NODE_LISTS {
             if let Some(value) = self.text(variable)? {

@@ -106,6 +106,27 @@ fn slurms_own_pmi_is_slurm() {
     assert_eq!((launcher, root), (Launcher::Pmi, format!("127.0.0.1:{DEFAULT_PORT}")));
 }
 
+/// It is started once per node by others, whose ranks are no ranks of its job.
+#[test]
+fn torchrun_counts_before_who_started_it() {
+    let torchrun = "TORCHELASTIC_RUN_ID=none TORCHELASTIC_RESTART_COUNT=0 RANK=3 WORLD_SIZE=4 \
+         LOCAL_WORLD_SIZE=2 MASTER_ADDR=node1 MASTER_PORT=29500 ";
+    let (launcher, rank, size, root) = found(&(SLURM.to_owned() + OPEN_MPI + torchrun));
+    assert_eq!((launcher, rank, size), (Launcher::Torchrun, 3, 4));
+    let port = |root: &str| root.strip_prefix("node1:").and_then(|port| port.parse::<u16>().ok());
+    assert!(port(&root).is_some_and(|port| (20_000..29_000).contains(&port)), "{root}");
+    assert_ne!(root, found(&torchrun.replace("COUNT=0", "COUNT=1")).3, "the job starts anew");
+    let here = torchrun.replace("LOCAL_WORLD_SIZE=2", "LOCAL_WORLD_SIZE=4");
+    assert!(found(&here).3.starts_with("127.0.0.1:2"));
+    // Its variables alone are anybody's.
+    let by_hand = torchrun.replace("TORCHELASTIC", "OTHER");
+    assert_eq!(found(&(OPEN_MPI.to_owned() + &by_hand)).0, Launcher::OpenMpi);
+    let (launcher, rank, .., root) = found(&by_hand);
+    assert_eq!((launcher, rank), (Launcher::Torchrun, 3));
+    assert!(port(&root).is_some(), "{root}");
+    assert_eq!(detect("RANK=3 WORLD_SIZE=4"), Ok(Place::alone()));
+}
+
 #[test]
 fn pmix_alone_needs_a_size_and_a_root() {
     let pmix = "PMIX_RANK=2 PMIX_NAMESPACE=prterun-node1-77@1 ";
