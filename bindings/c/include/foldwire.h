@@ -185,7 +185,7 @@ typedef struct fwRequest *fwRequest_t;
 // Another thread is inside a call on this communicator, or on one that it was split from or into.
 #define FW_IN_USE 4
 
-// There is no such thing, as an average of integers, or (yet) ranks in several processes.
+// There is no such thing, as an average of integers.
 #define FW_UNSUPPORTED 5
 
 // Frames, channels or room in a buffer do not suffice.
@@ -326,18 +326,34 @@ const char *fwGetLastError(void);
 // is for one thread, or one thread plays several by groups. config may be NULL.
 fwResult fwCommInitAll(fwComm_t *comms, int32_t n_ranks, const struct fwConfig *config);
 
-// Makes what ranks need to find each other. One of them calls it, and the program carries its 128
-// bytes to the others as it likes. It is for one communicator. So far it is of use in the process
-// that made it only: ranks are its threads.
+// Makes what ranks need to find each other. One process calls it, that of rank 0, and the program
+// carries its 128 bytes to the others as it likes: a file, a pipe, MPI. They are a secret: who has
+// them can join. It is for one communicator, and holds a socket until rank 0 has come.
+//
+// The socket is one of this host alone unless the environment names the network to use:
+// FOLDWIRE_IFACE, as eth0, or FOLDWIRE_ADDRESS, on all ranks.
 fwResult fwGetUniqueId(struct fwUniqueId *id);
 
-// Makes one rank of those that give the same id and n_ranks. It does not wait for the others. In
-// another process than the one that made the id it returns FW_UNSUPPORTED. config may be NULL.
+// Makes one rank of those that give the same id and n_ranks, and waits for the others, each in a
+// thread or process of its own; no longer than config's timeout and deadline, a few seconds aside.
+// In a group it is made when the group ends, so that one thread can make several; such a group has
+// nothing else. Ranks that are threads of one process pass values in memory, all others by TCP.
+// config may be NULL.
+//
+// FW_MISMATCH: another n_ranks than rank 0's, or other FOLDWIRE_STREAMS or FOLDWIRE_ENCRYPT.
+// FW_TIMEOUT: not all came. FW_PEER_LOST: nobody waits for those of this id, or no longer.
 fwResult fwCommInitRank(fwComm_t *comm,
                         int32_t n_ranks,
                         struct fwUniqueId id,
                         int32_t rank,
                         const struct fwConfig *config);
+
+// Makes the communicator of all processes that were started with this one, and waits for them as
+// fwCommInitRank does. Who they are and where rank 0 is the environment says: of foldwire launch,
+// of MPI's launchers, of Slurm, of torchrun, or FOLDWIRE_RANK, FOLDWIRE_SIZE and FOLDWIRE_ROOT. A
+// process that was started alone is the only rank. A process makes one at a time. config may be
+// NULL.
+fwResult fwCommInitEnv(fwComm_t *comm, const struct fwConfig *config);
 
 // The number of ranks.
 fwResult fwCommCount(fwComm_t comm, int32_t *count);
@@ -586,8 +602,8 @@ fwResult fwWait(fwRequest_t *request);
 fwResult fwWaitAll(size_t n, fwRequest_t *requests);
 
 // Begins a group: this thread's calls until fwGroupEnd only take note of their arguments, and
-// return at once. Groups may be within groups. Not in a group: making, splitting, shrinking and
-// destroying communicators, but for fwCommInitRank and fwCommInitAll.
+// return at once. Groups may be within groups. Not in a group: fwCommInitEnv, splitting, shrinking
+// and destroying communicators.
 fwResult fwGroupStart(void);
 
 // Ends a group. The end of the outermost one makes the calls, of one communicator or of several

@@ -6,6 +6,8 @@
 //! their arrays and bounds, they are one group call of core's: one look at all arrays, and short
 //! ones share frames. Ranks see that alike, as they make the same calls.
 
+mod join;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -26,6 +28,7 @@ use crate::ffi::call::{Call, Comm, Running, operation, with_type};
 use crate::ffi::memory::RequestPlace;
 use crate::ffi::messages::{self, Message};
 use crate::handles;
+pub(crate) use join::{Joining, limit_of};
 
 /// Longest rest while nothing moves: limits of time are seen then.
 const REST: Duration = Duration::from_millis(1);
@@ -55,6 +58,7 @@ type Common = (DType, OpCode);
 struct Group {
     depth: usize,
     queue: Vec<Submitted>,
+    joins: Vec<Joining>,
 }
 
 thread_local! {
@@ -73,12 +77,28 @@ pub(crate) fn start() -> Result<(), Fault> {
 
 /// Ends a group; the outermost one makes its calls.
 pub(crate) fn end() -> Result<(), Fault> {
-    let queue = with_group(|group| {
+    let ended = with_group(|group| {
         group.depth = group.depth.checked_sub(1)?;
-        Some(if group.depth == 0 { mem::take(&mut group.queue) } else { Vec::new() })
+        Some(if group.depth == 0 { mem::take(group) } else { Group::default() })
     })?;
     let none = || Fault::usage("there is no group to end: fwGroupStart begins one");
-    run(queue.ok_or_else(none)?)
+    match ended.ok_or_else(none)? {
+        Group { queue, joins, .. } if joins.is_empty() => run(queue),
+        Group { queue, joins, .. } if queue.is_empty() => join::all(joins),
+        _ => Err(Fault::usage("a group with fwCommInitRank has nothing else")),
+    }
+}
+
+/// Makes a rank, now or when the group ends.
+pub(crate) fn join(joining: Joining) -> Result<(), Fault> {
+    let now = with_group(|group| {
+        if group.depth == 0 {
+            return Some(joining);
+        }
+        group.joins.push(joining);
+        None
+    })?;
+    now.map_or(Ok(()), |joining| join::all(vec![joining]))
 }
 
 /// An error inside a group.

@@ -11,7 +11,7 @@
 //! | `family` | a rank with its communicators and requests, for one thread at a time |
 //! | `group` | calls between fwGroupStart and fwGroupEnd |
 //! | `plan` | plans from structs and from text |
-//! | `wire` | the transport, chosen in one place |
+//! | `wire` | the transport, chosen in one place: memory or TCP; unique ids |
 //!
 //! *Threads.* Core's communicators count references without atomics, and what is split from one
 //! shares its node. So a communicator and all that comes of it are behind one lock, which is only

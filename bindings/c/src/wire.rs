@@ -1,106 +1,223 @@
-//! The transport of all communicators, chosen here and nowhere else: threads of this process.
+//! The transport of all communicators, chosen here and nowhere else: memory between threads of one
+//! process, TCP where ranks are of several.
 //!
-//! Ranks meet by a token that one of them made: whoever comes first makes the world, and each takes
-//! its endpoint out of it. A token says of which process it is, and ranks of another one get
-//! `FW_UNSUPPORTED`. With a transport between processes [`Wire`] becomes a choice of two, which
-//! [`join`] makes by the token's second byte.
+//! | module | what it is |
+//! |---|---|
+//! | `token` | what a unique id holds, and the process's table of those it has made |
+//! | `join` | ranks meet, by a unique id or by what a launcher says, and see which it is |
+//! | `fault` | why they do not |
 
-use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::process;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::UNIX_EPOCH;
+mod fault;
+mod join;
+mod token;
 
-use foldwire_threads::{Endpoint, World};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use foldwire::transport::{
+    Distance, Rank, Tag, Transport, TransportError, TransportErrorKind as Kind,
+};
+use foldwire_threads::World;
 
 use crate::border::Fault;
-use crate::ffi::types::{FW_UNIQUE_ID_BYTES, FW_UNSUPPORTED};
+pub(crate) use join::{join, join_env};
+pub(crate) use token::{Token, token};
 
-/// What communicators run over.
-pub(crate) type Wire = Endpoint;
-/// What ranks have in common.
-pub(crate) type Token = [u8; FW_UNIQUE_ID_BYTES];
+type Threads = foldwire_threads::Endpoint;
+type Tcp = foldwire_tcp::Endpoint;
 
 /// Most ranks of a process: each may have a link to every other one.
 const MAX_RANKS: usize = 1024;
-const MAGIC: u8 = b'F';
-/// Ranks are threads of one process.
-const THREADS: u8 = 1;
 
-/// Who is waited for in this process.
-struct Meeting {
-    /// What no other process has.
-    process: u64,
-    n_tokens: u64,
-    /// Of each token that is not used up, the endpoints that are not taken yet; none before the
-    /// first rank has come.
-    waiting: BTreeMap<u64, Vec<Option<Wire>>>,
+/// What communicators run over.
+pub(crate) enum Wire {
+    /// All ranks are threads of this process.
+    Threads(Box<Threads>),
+    /// They are of several.
+    Tcp(Box<Tcp>),
 }
 
-static MEETING: LazyLock<Mutex<Meeting>> = LazyLock::new(|| {
-    // The standard library's keys are random.
-    let mut hasher = RandomState::new().build_hasher();
-    hasher.write_u32(process::id());
-    hasher.write_u128(UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos());
-    let process = hasher.finish();
-    Mutex::new(Meeting { process, n_tokens: 0, waiting: BTreeMap::new() })
-});
-
-fn meeting() -> MutexGuard<'static, Meeting> {
-    MEETING.lock().unwrap_or_else(PoisonError::into_inner)
+/// A message buffer.
+pub(crate) enum Frame {
+    Threads(<Threads as Transport>::Frame),
+    Tcp(<Tcp as Transport>::Frame),
 }
 
-/// The endpoints of so many ranks.
+/// The endpoints of so many ranks that are threads.
 pub(crate) fn all(n_ranks: usize) -> Result<Vec<Wire>, Fault> {
     if (1..=MAX_RANKS).contains(&n_ranks) {
-        Ok(World::new(n_ranks).endpoints())
+        let endpoints = World::new(n_ranks).endpoints().into_iter();
+        Ok(endpoints.map(|endpoint| Wire::Threads(Box::new(endpoint))).collect())
     } else {
         Err(Fault::argument(format!("{n_ranks} ranks; a process has 1 to {MAX_RANKS}")))
     }
 }
 
-/// A token that nobody has come with.
-pub(crate) fn token() -> Token {
-    let mut meeting = meeting();
-    meeting.n_tokens += 1;
-    let number = meeting.n_tokens;
-    meeting.waiting.insert(number, Vec::new());
-    let mut token = [0; FW_UNIQUE_ID_BYTES];
-    (token[0], token[1]) = (MAGIC, THREADS);
-    token[8..16].copy_from_slice(&meeting.process.to_le_bytes());
-    token[16..24].copy_from_slice(&number.to_le_bytes());
-    token
+impl AsRef<[u8]> for Frame {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Threads(frame) => frame.as_ref(),
+            Self::Tcp(frame) => frame.as_ref(),
+        }
+    }
 }
 
-/// The endpoint of a rank of those that come with this token.
-pub(crate) fn join(token: &Token, n_ranks: usize, rank: usize) -> Result<Wire, Fault> {
-    let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| token[at + byte]));
-    if token[..2] != [MAGIC, THREADS] {
-        return Err(Fault::argument("this unique id was not made by fwGetUniqueId"));
+impl AsMut<[u8]> for Frame {
+    fn as_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Threads(frame) => frame.as_mut(),
+            Self::Tcp(frame) => frame.as_mut(),
+        }
     }
-    let mut meeting = meeting();
-    if number(8) != meeting.process {
-        let message = "this unique id was made in another process; so far ranks are threads of one \
-                       process, those of several need a transport that is not there yet";
-        return Err(Fault::new(FW_UNSUPPORTED, message));
+}
+
+/// Of a transport's error, what core acts on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure {
+    kind: Kind,
+    peer: Option<Rank>,
+}
+
+impl Failure {
+    fn of<E: TransportError>(error: E) -> Self {
+        Self { kind: error.kind(), peer: error.peer() }
     }
-    let used = || Fault::argument("all ranks of this unique id have come; make another one");
-    let places = meeting.waiting.get_mut(&number(16)).ok_or_else(used)?;
-    if places.is_empty() {
-        *places = all(n_ranks)?.into_iter().map(Some).collect();
+}
+
+impl TransportError for Failure {
+    fn kind(&self) -> Kind {
+        self.kind
     }
-    let size = places.len();
-    if n_ranks != size {
-        let message = format!("{n_ranks} ranks here, {size} by whoever came first");
-        return Err(Fault::argument(message));
+
+    fn peer(&self) -> Option<Rank> {
+        self.peer
     }
-    let place = places.get_mut(rank).ok_or_else(|| {
-        Fault::argument(format!("rank {rank} does not exist; there are {size} ranks"))
-    })?;
-    let taken = || Fault::argument(format!("rank {rank} has come already"));
-    let wire = place.take().ok_or_else(taken)?;
-    if places.iter().all(Option::is_none) {
-        meeting.waiting.remove(&number(16));
+}
+
+/// The same of either transport.
+macro_rules! each {
+    ($wire:expr, $each:ident => $body:expr) => {
+        match $wire {
+            Wire::Threads($each) => $body,
+            Wire::Tcp($each) => $body,
+        }
+    };
+}
+
+impl Transport for Wire {
+    type Frame = Frame;
+    type Error = Failure;
+
+    fn rank(&self) -> Rank {
+        each!(self, wire => wire.rank())
     }
-    Ok(wire)
+
+    fn size(&self) -> usize {
+        each!(self, wire => wire.size())
+    }
+
+    fn frame_capacity(&self) -> usize {
+        each!(self, wire => wire.frame_capacity())
+    }
+
+    fn n_channels(&self) -> usize {
+        each!(self, wire => wire.n_channels())
+    }
+
+    fn poll_frame(&mut self) -> Poll<Result<Frame, Failure>> {
+        match self {
+            Self::Threads(wire) => wire.poll_frame().map_ok(Frame::Threads).map_err(Failure::of),
+            Self::Tcp(wire) => wire.poll_frame().map_ok(Frame::Tcp).map_err(Failure::of),
+        }
+    }
+
+    fn n_frames(&self) -> Option<usize> {
+        each!(self, wire => wire.n_frames())
+    }
+
+    fn poll_ready(&mut self, to: Rank, tag: Tag) -> Poll<Result<(), Failure>> {
+        each!(self, wire => wire.poll_ready(to, tag).map_err(Failure::of))
+    }
+
+    fn send(&mut self, to: Rank, tag: Tag, frame: Frame, n_bytes: usize) -> Result<(), Failure> {
+        match (self, frame) {
+            (Self::Threads(wire), Frame::Threads(frame)) => {
+                wire.send(to, tag, frame, n_bytes).map_err(Failure::of)
+            }
+            (Self::Tcp(wire), Frame::Tcp(frame)) => {
+                wire.send(to, tag, frame, n_bytes).map_err(Failure::of)
+            }
+            _ => Err(Failure { kind: Kind::Misuse, peer: Some(to) }),
+        }
+    }
+
+    fn poll_recv(&mut self, from: Rank, tag: Tag) -> Poll<Result<(Frame, usize), Failure>> {
+        match self {
+            Self::Threads(wire) => {
+                let came = wire.poll_recv(from, tag).map_err(Failure::of);
+                came.map_ok(|(frame, n_bytes)| (Frame::Threads(frame), n_bytes))
+            }
+            Self::Tcp(wire) => {
+                let came = wire.poll_recv(from, tag).map_err(Failure::of);
+                came.map_ok(|(frame, n_bytes)| (Frame::Tcp(frame), n_bytes))
+            }
+        }
+    }
+
+    fn expect(&mut self, from: Rank, tag: Tag) {
+        each!(self, wire => wire.expect(from, tag));
+    }
+
+    fn forget(&mut self, peer: Rank) {
+        each!(self, wire => wire.forget(peer));
+    }
+
+    fn recycle(&mut self, frame: Frame) {
+        match (self, frame) {
+            (Self::Threads(wire), Frame::Threads(frame)) => wire.recycle(frame),
+            (Self::Tcp(wire), Frame::Tcp(frame)) => wire.recycle(frame),
+            // Of another communicator's.
+            _ => {}
+        }
+    }
+
+    fn undelivered(&self) -> Option<Rank> {
+        each!(self, wire => wire.undelivered())
+    }
+
+    fn undelivered_of(&self, channel: usize) -> Option<Rank> {
+        each!(self, wire => wire.undelivered_of(channel))
+    }
+
+    fn progress(&mut self) -> Result<(), Failure> {
+        each!(self, wire => wire.progress().map_err(Failure::of))
+    }
+
+    fn nudge(&mut self) {
+        each!(self, wire => wire.nudge());
+    }
+
+    fn now(&self) -> Duration {
+        each!(self, wire => wire.now())
+    }
+
+    fn idle(&mut self, budget: Duration) {
+        each!(self, wire => wire.idle(budget));
+    }
+
+    fn register(&mut self, waker: &Waker) -> bool {
+        each!(self, wire => wire.register(waker))
+    }
+
+    fn link_rate(&self) -> Option<f64> {
+        each!(self, wire => wire.link_rate())
+    }
+
+    fn distance(&self, peer: Rank) -> Distance {
+        each!(self, wire => wire.distance(peer))
+    }
+
+    fn needs_checksum(&self) -> bool {
+        each!(self, wire => wire.needs_checksum())
+    }
 }

@@ -54,7 +54,7 @@ unsafe fn collective(arguments: Arguments) -> fwResult {
         arguments;
     run(|| {
         // SAFETY: by the caller's promise.
-        let place = unsafe { RequestPlace::new(request) }?;
+        let place = unsafe { RequestPlace::optional(request) }?;
         let (family, rank, size) = handles::comm(comm.addr())?;
         let (dtype, code) = (dtype(data_type)?, code.map_or(Ok(OpCode::None), op)?);
         // SAFETY: by the caller's promise, there is a count for each rank.

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use foldwire::Config;
 
-use super::memory::{place, places, read, write};
+use super::memory::{CommPlace, place, places, read, write};
 use super::types::*;
 use crate::border::{Fault, run};
 use crate::family::Family;
+use crate::group::Joining;
 use crate::plan::name_in_room;
 use crate::{group, handles, wire};
 
@@ -149,20 +150,30 @@ pub unsafe extern "C" fn fwCommInitAll(
     })
 }
 
-/// Makes what ranks need to find each other. One of them calls it, and the program carries its 128
-/// bytes to the others as it likes. It is for one communicator. So far it is of use in the process
-/// that made it only: ranks are its threads.
+/// Makes what ranks need to find each other. One process calls it, that of rank 0, and the program
+/// carries its 128 bytes to the others as it likes: a file, a pipe, MPI. They are a secret: who has
+/// them can join. It is for one communicator, and holds a socket until rank 0 has come.
+///
+/// The socket is one of this host alone unless the environment names the network to use:
+/// FOLDWIRE_IFACE, as eth0, or FOLDWIRE_ADDRESS, on all ranks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwGetUniqueId(id: *mut fwUniqueId) -> fwResult {
     run(|| {
         // SAFETY: the caller's promise.
-        unsafe { place(id, "unique id") }?.internal = wire::token();
+        let id = unsafe { place(id, "unique id") }?;
+        id.internal = wire::token()?;
         Ok(())
     })
 }
 
-/// Makes one rank of those that give the same id and n_ranks. It does not wait for the others. In
-/// another process than the one that made the id it returns FW_UNSUPPORTED. config may be NULL.
+/// Makes one rank of those that give the same id and n_ranks, and waits for the others, each in a
+/// thread or process of its own; no longer than config's timeout and deadline, a few seconds aside.
+/// In a group it is made when the group ends, so that one thread can make several; such a group has
+/// nothing else. Ranks that are threads of one process pass values in memory, all others by TCP.
+/// config may be NULL.
+///
+/// FW_MISMATCH: another n_ranks than rank 0's, or other FOLDWIRE_STREAMS or FOLDWIRE_ENCRYPT.
+/// FW_TIMEOUT: not all came. FW_PEER_LOST: nobody waits for those of this id, or no longer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommInitRank(
     comm: *mut fwComm_t,
@@ -173,12 +184,29 @@ pub unsafe extern "C" fn fwCommInitRank(
 ) -> fwResult {
     run(|| {
         // SAFETY: the caller's promise.
-        let (comm, config) = unsafe { (place(comm, "communicator")?, config_of(config)?) };
-        *comm = ptr::null_mut();
-        let (config, n_calls) = to_core(&config)?;
+        let place = unsafe { CommPlace::new(comm, "communicator") }?;
+        // SAFETY: the caller's promise.
+        let (config, n_calls) = to_core(&unsafe { config_of(config) }?)?;
         let (n_ranks, rank) = (index(n_ranks, "number of ranks")?, index(rank, "rank")?);
-        let wire = wire::join(&id.internal, n_ranks, rank)?;
-        *comm = comm_of(Family::found(wire, config, n_calls)?);
+        group::join(Joining { token: id.internal, n_ranks, rank, config, n_calls, place })
+    })
+}
+
+/// Makes the communicator of all processes that were started with this one, and waits for them as
+/// fwCommInitRank does. Who they are and where rank 0 is the environment says: of foldwire launch,
+/// of MPI's launchers, of Slurm, of torchrun, or FOLDWIRE_RANK, FOLDWIRE_SIZE and FOLDWIRE_ROOT. A
+/// process that was started alone is the only rank. A process makes one at a time. config may be
+/// NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwCommInitEnv(comm: *mut fwComm_t, config: *const fwConfig) -> fwResult {
+    run(|| {
+        // SAFETY: the caller's promise.
+        let mut place = unsafe { CommPlace::new(comm, "communicator") }?;
+        group::refuse("fwCommInitEnv")?;
+        // SAFETY: the caller's promise.
+        let (config, n_calls) = to_core(&unsafe { config_of(config) }?)?;
+        let wire = wire::join_env(group::limit_of(&config))?;
+        place.put(Family::found(wire, config, n_calls)?);
         Ok(())
     })
 }

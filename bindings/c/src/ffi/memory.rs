@@ -15,7 +15,7 @@ use std::slice;
 use foldwire::Element;
 
 use crate::border::Fault;
-use crate::ffi::types::{fwConfig, fwPlan, fwReport, fwRequest_t};
+use crate::ffi::types::{fwComm, fwConfig, fwPlan, fwReport, fwRequest, fwRequest_t};
 
 /// Longest struct of a later version that is looked at.
 const MAX_STRUCT_BYTES: usize = 4096;
@@ -146,29 +146,46 @@ pub(crate) unsafe fn places<'a, V>(start: *mut V, n: usize) -> Result<&'a mut [V
     Ok(unsafe { slice::from_raw_parts_mut(start, n) })
 }
 
-/// Where the handle of a request goes, once there is one.
+/// Where a handle goes, once there is one.
 #[derive(Debug)]
-pub(crate) struct RequestPlace(NonNull<fwRequest_t>);
+pub(crate) struct HandlePlace<H>(NonNull<*mut H>);
 
-impl RequestPlace {
-    /// The place, with no request in it; `None` if it is null, for a call that blocks.
+/// Of a request.
+pub(crate) type RequestPlace = HandlePlace<fwRequest>;
+/// Of a communicator.
+pub(crate) type CommPlace = HandlePlace<fwComm>;
+
+impl<H> HandlePlace<H> {
+    /// The place, with no handle in it.
+    ///
+    /// # Errors
+    /// A fault if it is null or misaligned.
     ///
     /// # Safety
     /// Unless it is null, a handle must be there, which nobody else uses until this is dropped.
-    pub(crate) unsafe fn new(pointer: *mut fwRequest_t) -> Result<Option<Self>, Fault> {
-        if pointer.is_null() {
-            return Ok(None);
-        }
+    pub(crate) unsafe fn new(pointer: *mut *mut H, what: &str) -> Result<Self, Fault> {
         // SAFETY: by the caller's promise.
-        let place = unsafe { place(pointer, "request") }?;
+        let place = unsafe { place(pointer, what) }?;
         *place = ptr::null_mut();
-        Ok(Some(Self(NonNull::from(place))))
+        Ok(Self(NonNull::from(place)))
     }
 
     /// Puts a handle there.
     pub(crate) fn put(&mut self, handle: usize) {
         // SAFETY: `new` has checked it, and was promised that it is there.
         unsafe { self.0.write(ptr::without_provenance_mut(handle)) };
+    }
+}
+
+impl RequestPlace {
+    /// As [`new`](Self::new); `None` if it is null, for a call that blocks.
+    ///
+    /// # Safety
+    /// As of `new`.
+    pub(crate) unsafe fn optional(pointer: *mut fwRequest_t) -> Result<Option<Self>, Fault> {
+        // SAFETY: by the caller's promise.
+        let place = || unsafe { Self::new(pointer, "request") };
+        if pointer.is_null() { Ok(None) } else { place().map(Some) }
     }
 }
 

@@ -103,8 +103,8 @@ fn wait_all(requests: &mut [fwRequest_t]) -> Result<(), Fault> {
 }
 
 /// Begins a group: this thread's calls until fwGroupEnd only take note of their arguments, and
-/// return at once. Groups may be within groups. Not in a group: making, splitting, shrinking and
-/// destroying communicators, but for fwCommInitRank and fwCommInitAll.
+/// return at once. Groups may be within groups. Not in a group: fwCommInitEnv, splitting, shrinking
+/// and destroying communicators.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwGroupStart() -> fwResult {
     run(group::start)

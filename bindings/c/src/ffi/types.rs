@@ -19,7 +19,7 @@ pub const FW_INVALID_HANDLE: fwResult = 2;
 pub const FW_INVALID_USAGE: fwResult = 3;
 /// Another thread is inside a call on this communicator, or on one that it was split from or into.
 pub const FW_IN_USE: fwResult = 4;
-/// There is no such thing, as an average of integers, or (yet) ranks in several processes.
+/// There is no such thing, as an average of integers.
 pub const FW_UNSUPPORTED: fwResult = 5;
 /// Frames, channels or room in a buffer do not suffice.
 pub const FW_NO_ROOM: fwResult = 6;

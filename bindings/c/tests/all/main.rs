@@ -1,6 +1,8 @@
 //! The header, and programs in C and C++ that use it. One program, so that it is linked once.
 
 mod header;
+#[cfg(target_os = "linux")]
+mod processes;
 #[cfg(target_os = "linux")] // names of libraries, flags of linkers
 mod programs;
 

@@ -1,6 +1,7 @@
 /* What the programs of this folder check with. */
 #ifndef CHECK_H
 #define CHECK_H
+#define _POSIX_C_SOURCE 200809L
 
 #include <foldwire.h>
 #include <pthread.h>

@@ -1,9 +1,4 @@
-/* What is refused, unique ids, and the codec alone. Run by tests/all/programs.rs.
- *
- *     misuse              everything
- *     misuse token        prints a unique id
- *     misuse join TOKEN   is told that a unique id is of another process
- */
+/* What is refused, unique ids, and the codec alone. Run by tests/all/programs.rs. */
 #include "check.h"
 #include <math.h>
 
@@ -138,27 +133,77 @@ static void misuse(void) {
     CHECK(strlen(fwGetErrorString(-7)) > 0);
 }
 
+/* Two ranks of one id, as numbers of ranks and ranks say, by one thread. */
+static fwResult join_both(fwComm_t comms[2], fwUniqueId id, const int32_t numbers[2],
+                          const int32_t ranks[2]) {
+    fwConfig config = FW_CONFIG_INIT;
+    config.timeout = 0.3;
+    OK(fwGroupStart());
+    for (int i = 0; i < 2; i++) {
+        OK(fwCommInitRank(&comms[i], numbers[i], id, ranks[i], &config));
+        CHECK(comms[i] == NULL);
+    }
+    return fwGroupEnd();
+}
+
 static void tokens(void) {
+    const int32_t two[2] = {2, 2}, three[2] = {3, 3}, differ[2] = {2, 3};
+    const int32_t down[2] = {1, 0}, up[2] = {0, 1}, same[2] = {1, 1};
     fwUniqueId id, again;
     fwComm_t comms[2], none;
     OK(fwGetUniqueId(&id));
     OK(fwGetUniqueId(&again));
     CHECK(memcmp(&id, &again, sizeof id) != 0);
-    OK(fwCommInitRank(&comms[1], 2, id, 1, NULL));
-    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, id, 1, NULL));
-    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 3, id, 0, NULL));
-    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, id, 2, NULL));
-    CHECK(none == NULL);
-    OK(fwCommInitRank(&comms[0], 2, id, 0, NULL));
-    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, id, 0, NULL));
-    memset(&again, 0, sizeof again);
-    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, again, 0, NULL));
+    OK(join_both(comms, id, two, down));
     fwRequest_t both[2];
     OK(fwBarrier(comms[0], &both[0]));
     OK(fwBarrier(comms[1], &both[1]));
     OK(fwWaitAll(2, both));
     OK(fwCommDestroy(comms[0]));
     OK(fwCommDestroy(comms[1]));
+    /* It is used up. */
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, id, 0, NULL));
+    FAILS(FW_PEER_LOST, fwCommInitRank(&none, 2, id, 1, NULL));
+    /* What cannot be uses nothing up. */
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, again, 2, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, again, -1, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 0, again, 0, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 70000, again, 0, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(NULL, 1, again, 0, NULL));
+    OK(fwCommInitRank(&comms[0], 1, again, 0, NULL));
+    OK(fwGroupStart());
+    OK(fwBarrier(comms[0], NULL));
+    OK(fwCommInitRank(&none, 1, again, 0, NULL));
+    FAILS(FW_INVALID_USAGE, fwGroupEnd());
+    OK(fwCommDestroy(comms[0]));
+    CHECK(none == NULL);
+    /* Ranks that do not agree, and that do not come: none is made. */
+    OK(fwGetUniqueId(&id));
+    FAILS(FW_MISMATCH, join_both(comms, id, differ, up));
+    CHECK(comms[0] == NULL && comms[1] == NULL);
+    OK(fwGetUniqueId(&id));
+    FAILS(FW_TIMEOUT, join_both(comms, id, three, up));
+    OK(fwGetUniqueId(&id));
+    CHECK(join_both(comms, id, three, same) != FW_SUCCESS);
+    memset(&again, 0, sizeof again);
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, again, 0, NULL));
+    again = id;
+    again.internal[sizeof again.internal - 1] = 1;
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, again, 1, NULL));
+    /* Alone, unless the environment says otherwise. */
+    OK(fwCommInitEnv(&comms[0], NULL));
+    int32_t size;
+    OK(fwCommCount(comms[0], &size));
+    CHECK(size == 1);
+    OK(fwCommDestroy(comms[0]));
+    setenv("FOLDWIRE_RANK", "2", 1);
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitEnv(&none, NULL));
+    unsetenv("FOLDWIRE_RANK");
+    setenv("FOLDWIRE_ADDRESS", "0.0.0.0", 1);
+    FAILS(FW_INVALID_ARGUMENT, fwGetUniqueId(&id));
+    setenv("FOLDWIRE_ADDRESS", "nowhere", 1);
+    FAILS(FW_INVALID_ARGUMENT, fwGetUniqueId(&id));
+    unsetenv("FOLDWIRE_ADDRESS");
 }
 
 static void codec(void) {
@@ -203,32 +248,7 @@ static void codec(void) {
     free(bytes);
 }
 
-/* As hexadecimal digits on a command line. */
-static int token(const char *text) {
-    fwUniqueId id;
-    if (text == NULL) {
-        OK(fwGetUniqueId(&id));
-        for (size_t i = 0; i < sizeof id.internal; i++) {
-            printf("%02x", id.internal[i]);
-        }
-        return 0;
-    }
-    CHECK(strlen(text) == 2 * sizeof id.internal);
-    for (size_t i = 0; i < sizeof id.internal; i++) {
-        unsigned byte;
-        CHECK(sscanf(text + 2 * i, "%2x", &byte) == 1);
-        id.internal[i] = (uint8_t)byte;
-    }
-    fwComm_t comm;
-    FAILS(FW_UNSUPPORTED, fwCommInitRank(&comm, 2, id, 0, NULL));
-    CHECK(strstr(fwGetLastError(), "process") != NULL);
-    return 0;
-}
-
-int main(int argc, char **argv) {
-    if (argc > 1) {
-        return token(argc > 2 ? argv[2] : NULL);
-    }
+int main(void) {
     two_threads();
     misuse();
     tokens();
