@@ -1,5 +1,5 @@
 #!/bin/sh
-# Puts header, libraries, pkg-config and CMake files below a prefix.
+# Puts headers, libraries, pkg-config and CMake files below a prefix.
 set -eu
 
 usage() {
@@ -37,7 +37,7 @@ fi
 
 cmake=$prefix/lib/cmake/foldwire
 mkdir -p "$prefix/include" "$prefix/lib/pkgconfig" "$cmake"
-cp "$header" "$prefix/include/"
+cp "$header" "$(dirname "$header")/foldwire_mpi.h" "$prefix/include/"
 cp "$from/libfoldwire_c.so" "$from/libfoldwire_c.a" "$prefix/lib/"
 sed "s/@VERSION@/$version/" "$here/foldwire.pc.in" > "$prefix/lib/pkgconfig/foldwire.pc"
 cp "$here/foldwireConfig.cmake" "$cmake/"

@@ -2,6 +2,8 @@
 
 mod header;
 #[cfg(target_os = "linux")]
+mod mpi;
+#[cfg(target_os = "linux")]
 mod processes;
 #[cfg(target_os = "linux")] // names of libraries, flags of linkers
 mod programs;

@@ -24,7 +24,7 @@ pub(crate) static PREFIX: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 /// What a command prints; it must succeed.
-fn succeeds(command: &mut Command) -> String {
+pub(crate) fn succeeds(command: &mut Command) -> String {
     // Where cargo has its own libraries, perhaps old ones.
     command.env_remove("LD_LIBRARY_PATH");
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
