@@ -381,7 +381,9 @@ fwResult fwCommSplit(fwComm_t comm,
 fwResult fwCommShrink(fwComm_t comm, double patience, fwComm_t *new_comm);
 
 // Destroys this rank's communicator; others notice when they need it. FW_IN_USE if one of its
-// requests was not waited for: do that first, or abort it. What was split from it lives on.
+// requests was not waited for: do that first, or abort it. What was split from it lives on. With
+// the last of them ends the connection to other processes, once what was sent has arrived, or after
+// the timeout, or a minute.
 fwResult fwCommDestroy(fwComm_t comm);
 
 // Gives up the requests of a communicator, of which its other ranks hear, and destroys it. It does

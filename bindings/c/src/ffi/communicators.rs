@@ -316,7 +316,9 @@ pub unsafe extern "C" fn fwCommShrink(
 }
 
 /// Destroys this rank's communicator; others notice when they need it. FW_IN_USE if one of its
-/// requests was not waited for: do that first, or abort it. What was split from it lives on.
+/// requests was not waited for: do that first, or abort it. What was split from it lives on. With
+/// the last of them ends the connection to other processes, once what was sent has arrived, or after
+/// the timeout, or a minute.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwCommDestroy(comm: fwComm_t) -> fwResult {
     run(|| destroy(comm.addr(), false))

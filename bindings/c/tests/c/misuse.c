@@ -135,9 +135,9 @@ static void misuse(void) {
 
 /* Two ranks of one id, as numbers of ranks and ranks say, by one thread. */
 static fwResult join_both(fwComm_t comms[2], fwUniqueId id, const int32_t numbers[2],
-                          const int32_t ranks[2]) {
+                          const int32_t ranks[2], double timeout) {
     fwConfig config = FW_CONFIG_INIT;
-    config.timeout = 0.3;
+    config.timeout = timeout;
     OK(fwGroupStart());
     for (int i = 0; i < 2; i++) {
         OK(fwCommInitRank(&comms[i], numbers[i], id, ranks[i], &config));
@@ -154,7 +154,7 @@ static void tokens(void) {
     OK(fwGetUniqueId(&id));
     OK(fwGetUniqueId(&again));
     CHECK(memcmp(&id, &again, sizeof id) != 0);
-    OK(join_both(comms, id, two, down));
+    OK(join_both(comms, id, two, down, 60));
     fwRequest_t both[2];
     OK(fwBarrier(comms[0], &both[0]));
     OK(fwBarrier(comms[1], &both[1]));
@@ -179,12 +179,12 @@ static void tokens(void) {
     CHECK(none == NULL);
     /* Ranks that do not agree, and that do not come: none is made. */
     OK(fwGetUniqueId(&id));
-    FAILS(FW_MISMATCH, join_both(comms, id, differ, up));
+    FAILS(FW_MISMATCH, join_both(comms, id, differ, up, 3));
     CHECK(comms[0] == NULL && comms[1] == NULL);
     OK(fwGetUniqueId(&id));
-    FAILS(FW_TIMEOUT, join_both(comms, id, three, up));
+    FAILS(FW_TIMEOUT, join_both(comms, id, three, up, 0.3));
     OK(fwGetUniqueId(&id));
-    CHECK(join_both(comms, id, three, same) != FW_SUCCESS);
+    CHECK(join_both(comms, id, three, same, 0.3) != FW_SUCCESS);
     memset(&again, 0, sizeof again);
     FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, 2, again, 0, NULL));
     again = id;

@@ -138,7 +138,7 @@ static void strangers(void) {
         FAILS(FW_MISMATCH, fwCommInitRank(&none, size + 1, id, rank, NULL));
         FAILS(FW_PEER_LOST, fwCommInitRank(&none, size, wrong, rank, NULL));
         FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&none, size, id, 0, NULL));
-        CHECK(none == NULL && seconds() - start < 5);
+        CHECK(none == NULL && seconds() - start < 20);
     }
     comm = join(id, 30);
     sums(comm);
@@ -197,7 +197,7 @@ static void mixed(void) {
 
 /* A process ends without a word: the others are told so, and go on without it. */
 static void one_dies(void) {
-    fwComm_t comm = join(next_id(), 20), survivors;
+    fwComm_t comm = join(next_id(), 30), survivors;
     fwRequest_t request;
     int32_t n;
     /* So much that it is written to where nobody reads any more. */
@@ -216,9 +216,9 @@ static void one_dies(void) {
     OK(fwAllReduce(values, values, count, FW_FLOAT32, FW_SUM, NULL, comm, &request));
     const fwResult result = fwWait(&request);
     CHECK(result == FW_PEER_LOST || result == FW_ABORTED);
-    CHECK(seconds() - start < 10);
+    CHECK(seconds() - start < 15);
     FAILS(FW_POISONED, fwBarrier(comm, NULL));
-    OK(fwCommShrink(comm, 1, &survivors));
+    OK(fwCommShrink(comm, 10, &survivors));
     OK(fwCommCount(survivors, &n));
     CHECK(n == size - 1);
     sums(survivors);
