@@ -1,0 +1,211 @@
+//! Which calls Foldwire takes. Pure: no MPI, and nothing but what MPI makes equal on all ranks of a
+//! call, so that all of them go the same way.
+//!
+//! That is the collective, the type signature of the whole array (not the handle of the type, nor
+//! its layout, in which ranks may differ), the operation, the communicator and the root; and the
+//! settings, on which the ranks have agreed ([`shadow`](crate::shadow)).
+
+use foldwire::op::OpCode;
+use foldwire::schedule::Collective;
+
+use crate::settings::{Settings, Way};
+use crate::signature::Base;
+
+/// A collective that is wrapped.
+#[derive(Debug)]
+pub struct Row {
+    /// Which.
+    pub collective: Collective,
+    /// How the variable of its bound ends.
+    pub variable: &'static str,
+    /// MPI's name.
+    pub name: &'static str,
+    /// Whether it combines values.
+    pub reduces: bool,
+}
+
+const fn row(
+    collective: Collective,
+    variable: &'static str,
+    name: &'static str,
+    reduces: bool,
+) -> Row {
+    Row { collective, variable, name, reduces }
+}
+
+/// The collectives that are wrapped.
+pub const COLLECTIVES: [Row; 8] = [
+    row(Collective::AllReduce, "ALLREDUCE", "Allreduce", true),
+    row(Collective::Broadcast, "BCAST", "Bcast", false),
+    row(Collective::AllGather, "ALLGATHER", "Allgather", false),
+    row(Collective::ReduceScatter, "REDUCE_SCATTER", "Reduce_scatter", true),
+    row(Collective::Reduce, "REDUCE", "Reduce", true),
+    row(Collective::Gather, "GATHER", "Gather", false),
+    row(Collective::Scatter, "SCATTER", "Scatter", false),
+    row(Collective::AllToAll, "ALLTOALL", "Alltoall", false),
+];
+
+/// What is known of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// The collective.
+    pub collective: Collective,
+    /// What the values are; `None`: of several kinds.
+    pub base: Option<Base>,
+    /// Bytes of the values of the logical array: what one rank has before or after the call,
+    /// whichever is more.
+    pub n_bytes: usize,
+    /// The operation of one that reduces; `None`: not one of MPI's, or not one that Foldwire has.
+    pub op: Option<OpCode>,
+    /// Whether all ranks share memory.
+    pub is_near: bool,
+}
+
+/// Who carries a call out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Route {
+    /// Foldwire, this way.
+    Take(Way),
+    /// The MPI library.
+    Pass(Why),
+}
+
+/// Why a call is passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Why {
+    /// The settings say so.
+    Off,
+    /// It is too short to pay.
+    Short,
+    /// Values of this type, or of several.
+    Type,
+    /// The operation is the program's own, or one that Foldwire does not have.
+    Operation,
+    /// Values would travel as they are, and nothing is reduced.
+    NoGain,
+    /// An intercommunicator, or one of a single rank.
+    Communicator,
+    /// The ranks' settings disagree, or there was no room for messages of ours.
+    Disagreement,
+    /// An argument that MPI is to judge.
+    Argument,
+}
+
+impl Why {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 8] = [
+        Self::Off,
+        Self::Short,
+        Self::Type,
+        Self::Operation,
+        Self::NoGain,
+        Self::Communicator,
+        Self::Disagreement,
+        Self::Argument,
+    ];
+
+    /// In a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Short => "short",
+            Self::Type => "type",
+            Self::Operation => "operation",
+            Self::NoGain => "no_gain",
+            Self::Communicator => "communicator",
+            Self::Disagreement => "disagreement",
+            Self::Argument => "argument",
+        }
+    }
+}
+
+/// Who carries a call out.
+#[must_use]
+pub fn decide(ask: &Ask, settings: &Settings) -> Route {
+    let reduces = COLLECTIVES.iter().any(|row| row.collective == ask.collective && row.reduces);
+    let way = settings.way(ask.collective);
+    if way == Way::Off {
+        return Route::Pass(Why::Off);
+    }
+    if ask.n_bytes == 0 || ask.n_bytes < settings.min_bytes(ask.is_near) {
+        return Route::Pass(Why::Short);
+    }
+    let (Some(base), true) = (ask.base, ask.base != Some(Base::Other)) else {
+        return Route::Pass(Why::Type);
+    };
+    // Codecs are for floats, and keep no bound on products.
+    let way = match way {
+        Way::Lossy(_) if ask.op == Some(OpCode::Prod) => Way::Raw,
+        _ if base.is_float() => way,
+        _ => Way::Raw,
+    };
+    match (reduces, ask.op, way) {
+        (true, Some(OpCode::Sum | OpCode::Min | OpCode::Max | OpCode::Prod), _) => Route::Take(way),
+        (true, ..) => Route::Pass(Why::Operation),
+        (false, _, Way::Raw) => Route::Pass(Why::NoGain),
+        (false, ..) => Route::Take(way),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foldwire::Bound;
+    use proptest::prelude::*;
+
+    fn any_way() -> impl Strategy<Value = &'static str> {
+        proptest::sample::select(vec!["off", "raw", "lossless", "rel:1e-3", "abs:0.1", "psnr:60"])
+    }
+
+    fn any_ask() -> impl Strategy<Value = Ask> {
+        let collective = proptest::sample::select(COLLECTIVES.map(|row| row.collective).to_vec());
+        let base = proptest::option::of(proptest::sample::select(Base::ALL.to_vec()));
+        let ops = [OpCode::Sum, OpCode::Min, OpCode::Max, OpCode::Prod];
+        let op = proptest::option::of(proptest::sample::select(ops.to_vec()));
+        (collective, base, op, 0..1usize << 26, any::<bool>()).prop_map(
+            |(collective, base, op, n_bytes, is_near)| Ask {
+                collective,
+                base,
+                n_bytes,
+                op,
+                is_near,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn no_call_is_lossy_but_by_consent(ask in any_ask(), bound in any_way()) {
+            let settings = Settings::read(|name| (name == "FOLDWIRE_BOUND").then(|| bound.into()));
+            let settings = settings.unwrap();
+            if let Route::Take(Way::Lossy(allowed)) = decide(&ask, &settings) {
+                prop_assert_eq!(bound.parse::<Bound>(), Ok(allowed));
+                prop_assert!(ask.base.is_some_and(Base::is_float));
+                prop_assert_ne!(ask.op, Some(OpCode::Prod));
+            }
+        }
+
+        #[test]
+        fn longer_calls_are_taken_where_shorter_ones_are(ask in any_ask(), more in 0..1usize << 20) {
+            let settings = Settings::default();
+            if let Route::Take(_) = decide(&ask, &settings) {
+                let longer = Ask { n_bytes: ask.n_bytes + more, ..ask };
+                prop_assert_eq!(decide(&ask, &settings), decide(&longer, &settings));
+                prop_assert!(ask.n_bytes >= settings.min_bytes(ask.is_near));
+            }
+        }
+
+        #[test]
+        fn off_takes_nothing(ask in any_ask()) {
+            let settings = Settings::read(|name| (name == "FOLDWIRE_BOUND").then(|| "off".into()));
+            prop_assert_eq!(decide(&ask, &settings.unwrap()), Route::Pass(Why::Off));
+        }
+    }
+
+    #[test]
+    fn reasons_are_numbered_in_their_order() {
+        assert!(Why::ALL.iter().enumerate().all(|(number, &why)| why as usize == number));
+    }
+}

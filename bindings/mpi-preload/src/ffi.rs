@@ -1,0 +1,22 @@
+//! All that is not safe: MPI's functions, the program's memory, and the names that are exported.
+//!
+//! MPI's handles are pointers in one library and integers in the other. [`abi`] has what differs;
+//! `library` calls MPI by it and shows the rest of the package one kind of handle, so that all
+//! but a thin layer is compiled once. MPI's functions are looked up by their `PMPI_` names in the
+//! library that the program has loaded, when it calls its first one: nothing of MPI is needed to
+//! build, and a library that a program loads privately (as Python does) is found as well.
+//!
+//! What the program passes is as MPI's standard says: buffers are there and as long as counts and
+//! types say, handles are MPI's. Every `unsafe` block of an exported function rests on that.
+#![allow(unsafe_code, reason = "calls MPI, and works on the program's memory")]
+
+pub mod abi;
+pub mod door;
+mod entries;
+mod environment;
+pub mod fortran;
+pub mod library;
+pub(crate) mod memory;
+pub(crate) mod requests;
+
+pub(crate) use environment::FloatingPoint;

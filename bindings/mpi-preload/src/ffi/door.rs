@@ -1,0 +1,172 @@
+//! Where the program comes in: one [`Door`] in each library for `LD_PRELOAD`, through which all
+//! functions that it exports go.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::process;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+pub use foldwire::schedule::Collective;
+
+use super::abi::{Abi, Handle};
+use super::library::{Library, Symbols};
+pub use crate::call::{Call, Passed};
+use crate::guard::guarded;
+use crate::state::State;
+
+/// The MPI library that the program has loaded, and what we keep beside it.
+pub struct Door<A: Abi> {
+    inside: OnceLock<Inside<A>>,
+}
+
+struct Inside<A: Abi> {
+    state: State,
+    _library: &'static Library<A>,
+}
+
+/// A function of the library's, by its `PMPI_` name.
+pub struct Original {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Original {
+    /// Of this name.
+    #[must_use]
+    pub const fn new(name: &'static CStr) -> Self {
+        Self { name, address: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Its address, never null. A program that calls a function that its library does not have
+    /// would not have begun without us, and ends.
+    #[must_use]
+    pub fn address<A: Abi>(&self) -> *mut c_void {
+        let known = self.address.load(Ordering::Relaxed);
+        if !known.is_null() {
+            return known;
+        }
+        let files: Vec<&CStr> = A::LIBRARIES.iter().chain(A::FORTRAN).copied().collect();
+        let Some(found) = Symbols::of(&files).find(self.name) else {
+            let name = self.name.to_string_lossy();
+            eprintln!("foldwire: error: the MPI library of this program has no {name}");
+            process::exit(1)
+        };
+        self.address.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+impl<A: Abi> Door<A> {
+    /// Not opened yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { inside: OnceLock::new() }
+    }
+
+    fn inside(&self) -> &Inside<A> {
+        self.inside.get_or_init(|| {
+            let found = guarded(|| Library::find(&Symbols::of(A::LIBRARIES)));
+            let library = found.unwrap_or_else(|_| Err("a panic".into())).unwrap_or_else(|why| {
+                eprintln!("foldwire: error: {why}; is this preloaded under another library?");
+                process::exit(1)
+            });
+            let library: &'static Library<A> = Box::leak(Box::new(library));
+            Inside { state: State::new(library), _library: library }
+        })
+    }
+
+    /// What is called after `MPI_Init`.
+    pub fn begin(&self) {
+        self.inside().state.begin();
+    }
+
+    /// What is called before `MPI_Finalize`.
+    pub fn end(&self) {
+        if let Some(inside) = self.inside.get() {
+            inside.state.end();
+        }
+    }
+
+    /// What is called before a communicator is freed.
+    pub fn forget(&self, comm: Handle) {
+        if let Some(inside) = self.inside.get() {
+            inside.state.forget(comm);
+        }
+    }
+
+    /// A collective: what it returns, or `None` if the library is to carry it out.
+    pub fn collective(&self, call: &Call) -> Option<c_int> {
+        self.inside.get()?.state.collective(call)
+    }
+}
+
+impl<A: Abi> Default for Door<A> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A call of which nothing is said yet.
+#[must_use]
+pub const fn call(collective: Collective) -> Call {
+    let nothing = Passed { start: std::ptr::null_mut(), count: 0, datatype: Handle(0) };
+    Call {
+        collective,
+        send: nothing,
+        recv: nothing,
+        counts: None,
+        op: Handle(0),
+        root: 0,
+        comm: Handle(0),
+    }
+}
+
+/// The lengths of all shares, as C passes them.
+#[derive(Clone, Copy, Debug)]
+pub enum Counts {
+    /// As `int`.
+    Int(*const c_int),
+    /// As `MPI_Count`.
+    Large(*const i64),
+}
+
+/// What may be counted with.
+pub trait Counting: Sized {
+    /// An array of them, as long as the communicator has ranks.
+    fn array(start: *const Self) -> Counts;
+}
+
+impl Counting for c_int {
+    fn array(start: *const Self) -> Counts {
+        Counts::Int(start)
+    }
+}
+
+impl Counting for i64 {
+    fn array(start: *const Self) -> Counts {
+        Counts::Large(start)
+    }
+}
+
+impl Counts {
+    /// An array of them, as long as the communicator has ranks.
+    #[must_use]
+    pub fn of<N: Counting>(start: *const N) -> Self {
+        N::array(start)
+    }
+
+    /// Those of so many ranks; `None`: there is no array.
+    pub(crate) fn read(self, size: usize) -> Option<Vec<i64>> {
+        // SAFETY: the program called a collective with this array, which has a count for each rank.
+        unsafe {
+            match self {
+                Self::Int(start) if start.is_null() => None,
+                Self::Large(start) if start.is_null() => None,
+                Self::Int(start) => {
+                    Some((0..size).map(|rank| i64::from(start.add(rank).read())).collect())
+                }
+                Self::Large(start) => Some((0..size).map(|rank| start.add(rank).read()).collect()),
+            }
+        }
+    }
+}

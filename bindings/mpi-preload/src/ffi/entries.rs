@@ -1,0 +1,379 @@
+//! The table of the functions that are exported, and what it becomes: C's functions, C's with large
+//! counts, Fortran's. A function is there in all of them, or ranks that call it by different names
+//! would wait for each other.
+
+/// Calls `$with! { $abi; row }` for each collective: core's name, C's with the name behind it, the
+/// same with large counts, Fortran's names, the name behind those, and the arguments. The names of
+/// arguments are their kinds: `send`, `recv` and `data` are buffers, `count` and `datatype` are of
+/// both, `send_…` and `recv_…` of one; `counts` are an array.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! each_function {
+    ($with:ident, $abi:ty) => {
+        $crate::$with! { $abi; AllReduce,
+        MPI_Allreduce c"PMPI_Allreduce", MPI_Allreduce_c c"PMPI_Allreduce_c",
+        mpi_allreduce mpi_allreduce_ mpi_allreduce__ MPI_ALLREDUCE ompi_allreduce_f,
+        c"pmpi_allreduce_", (send recv count datatype op comm) }
+        $crate::$with! { $abi; Broadcast,
+        MPI_Bcast c"PMPI_Bcast", MPI_Bcast_c c"PMPI_Bcast_c",
+        mpi_bcast mpi_bcast_ mpi_bcast__ MPI_BCAST ompi_bcast_f,
+        c"pmpi_bcast_", (data count datatype root comm) }
+        $crate::$with! { $abi; Reduce,
+        MPI_Reduce c"PMPI_Reduce", MPI_Reduce_c c"PMPI_Reduce_c",
+        mpi_reduce mpi_reduce_ mpi_reduce__ MPI_REDUCE ompi_reduce_f,
+        c"pmpi_reduce_", (send recv count datatype op root comm) }
+        $crate::$with! { $abi; AllGather,
+        MPI_Allgather c"PMPI_Allgather", MPI_Allgather_c c"PMPI_Allgather_c",
+        mpi_allgather mpi_allgather_ mpi_allgather__ MPI_ALLGATHER ompi_allgather_f,
+        c"pmpi_allgather_", (send send_count send_type recv recv_count recv_type comm) }
+        $crate::$with! { $abi; AllToAll,
+        MPI_Alltoall c"PMPI_Alltoall", MPI_Alltoall_c c"PMPI_Alltoall_c",
+        mpi_alltoall mpi_alltoall_ mpi_alltoall__ MPI_ALLTOALL ompi_alltoall_f,
+        c"pmpi_alltoall_", (send send_count send_type recv recv_count recv_type comm) }
+        $crate::$with! { $abi; Gather,
+        MPI_Gather c"PMPI_Gather", MPI_Gather_c c"PMPI_Gather_c",
+        mpi_gather mpi_gather_ mpi_gather__ MPI_GATHER ompi_gather_f,
+        c"pmpi_gather_", (send send_count send_type recv recv_count recv_type root comm) }
+        $crate::$with! { $abi; Scatter,
+        MPI_Scatter c"PMPI_Scatter", MPI_Scatter_c c"PMPI_Scatter_c",
+        mpi_scatter mpi_scatter_ mpi_scatter__ MPI_SCATTER ompi_scatter_f,
+        c"pmpi_scatter_", (send send_count send_type recv recv_count recv_type root comm) }
+        $crate::$with! { $abi; ReduceScatter,
+        MPI_Reduce_scatter_block c"PMPI_Reduce_scatter_block",
+        MPI_Reduce_scatter_block_c c"PMPI_Reduce_scatter_block_c",
+        mpi_reduce_scatter_block mpi_reduce_scatter_block_ mpi_reduce_scatter_block__
+            MPI_REDUCE_SCATTER_BLOCK ompi_reduce_scatter_block_f,
+        c"pmpi_reduce_scatter_block_", (send recv count datatype op comm) }
+        $crate::$with! { $abi; ReduceScatter,
+        MPI_Reduce_scatter c"PMPI_Reduce_scatter",
+        MPI_Reduce_scatter_c c"PMPI_Reduce_scatter_c",
+        mpi_reduce_scatter mpi_reduce_scatter_ mpi_reduce_scatter__
+            MPI_REDUCE_SCATTER ompi_reduce_scatter_f,
+        c"pmpi_reduce_scatter_", (send recv counts datatype op comm) }
+    };
+}
+
+/// The type of an argument in C, where counts are `$count`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! c_type {
+    ($abi:ty, $count:ty, send) => { *const ::core::ffi::c_void };
+    ($abi:ty, $count:ty, recv) => { *mut ::core::ffi::c_void };
+    ($abi:ty, $count:ty, data) => { *mut ::core::ffi::c_void };
+    ($abi:ty, $count:ty, count) => { $count };
+    ($abi:ty, $count:ty, send_count) => { $count };
+    ($abi:ty, $count:ty, recv_count) => { $count };
+    ($abi:ty, $count:ty, counts) => { *const $count };
+    ($abi:ty, $count:ty, root) => { ::core::ffi::c_int };
+    ($abi:ty, $count:ty, $handle:ident) => { <$abi as $crate::ffi::abi::Abi>::Handle };
+}
+
+/// Puts an argument into a call.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! set_argument {
+    ($abi:ty, $call:ident, send, $value:expr) => {
+        $call.send.start = $value.cast_mut()
+    };
+    ($abi:ty, $call:ident, recv, $value:expr) => {
+        $call.recv.start = $value
+    };
+    ($abi:ty, $call:ident, data, $value:expr) => {
+        $call.recv.start = $value
+    };
+    ($abi:ty, $call:ident, send_count, $value:expr) => {
+        $call.send.count = $value.into()
+    };
+    ($abi:ty, $call:ident, recv_count, $value:expr) => {
+        $call.recv.count = $value.into()
+    };
+    ($abi:ty, $call:ident, count, $value:expr) => {
+        ($call.send.count, $call.recv.count) = ($value.into(), $value.into())
+    };
+    // Read once the communicator is known, whose size says how many there are.
+    ($abi:ty, $call:ident, counts, $value:expr) => {
+        $call.counts = Some($crate::ffi::door::Counts::of($value))
+    };
+    ($abi:ty, $call:ident, send_type, $value:expr) => {
+        $call.send.datatype = <$abi as $crate::ffi::abi::Abi>::erase($value)
+    };
+    ($abi:ty, $call:ident, recv_type, $value:expr) => {
+        $call.recv.datatype = <$abi as $crate::ffi::abi::Abi>::erase($value)
+    };
+    ($abi:ty, $call:ident, datatype, $value:expr) => {
+        $call.send.datatype = <$abi as $crate::ffi::abi::Abi>::erase($value);
+        $call.recv.datatype = <$abi as $crate::ffi::abi::Abi>::erase($value)
+    };
+    ($abi:ty, $call:ident, op, $value:expr) => {
+        $call.op = <$abi as $crate::ffi::abi::Abi>::erase($value)
+    };
+    ($abi:ty, $call:ident, comm, $value:expr) => {
+        $call.comm = <$abi as $crate::ffi::abi::Abi>::erase($value)
+    };
+    ($abi:ty, $call:ident, root, $value:expr) => {
+        $call.root = $value
+    };
+}
+
+/// A collective in C, with `int` and with large counts.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! in_c {
+    ($abi:ty; $collective:ident, $name:ident $behind:literal, $large:ident $large_behind:literal,
+     $($fortran:ident)*, $fortran_behind:literal, ($($arg:ident)*)) => {
+        $crate::in_c! { @$abi; $collective, $name $behind, ::core::ffi::c_int, ($($arg)*) }
+        $crate::in_c! { @$abi; $collective, $large $large_behind, i64, ($($arg)*) }
+    };
+    (@$abi:ty; $collective:ident, $name:ident $behind:literal, $count:ty, ($($arg:ident)*)) => {
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $($arg: $crate::c_type!($abi, $count, $arg)),*
+        ) -> ::core::ffi::c_int {
+            static ORIGINAL: $crate::ffi::door::Original =
+                $crate::ffi::door::Original::new($behind);
+            let mut call = $crate::ffi::door::call($crate::ffi::door::Collective::$collective);
+            $($crate::set_argument!($abi, call, $arg, $arg);)*
+            if let Some(code) = DOOR.collective(&call) {
+                return code;
+            }
+            type Function =
+                unsafe extern "C" fn($($crate::c_type!($abi, $count, $arg)),*)
+                    -> ::core::ffi::c_int;
+            // SAFETY: the library's function of this name, which has these arguments, gets what the
+            // program gave.
+            unsafe {
+                let original = ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(
+                    ORIGINAL.address::<$abi>(),
+                );
+                original($($arg),*)
+            }
+        }
+    };
+}
+
+/// The type of an argument in Fortran, which passes addresses.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! fortran_type {
+    (send) => { *mut ::core::ffi::c_void };
+    (recv) => { *mut ::core::ffi::c_void };
+    (data) => { *mut ::core::ffi::c_void };
+    ($integers:ident) => { *mut ::core::ffi::c_int };
+}
+
+/// An argument of Fortran's as C's.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! from_fortran {
+    ($abi:ty, send, $value:expr) => {
+        $crate::ffi::fortran::buffer::<$abi>($value).cast_const()
+    };
+    ($abi:ty, recv, $value:expr) => {
+        $crate::ffi::fortran::buffer::<$abi>($value)
+    };
+    ($abi:ty, data, $value:expr) => {
+        $crate::ffi::fortran::buffer::<$abi>($value)
+    };
+    ($abi:ty, count, $value:expr) => {
+        *$value
+    };
+    ($abi:ty, send_count, $value:expr) => {
+        *$value
+    };
+    ($abi:ty, recv_count, $value:expr) => {
+        *$value
+    };
+    ($abi:ty, root, $value:expr) => {
+        *$value
+    };
+    ($abi:ty, counts, $value:expr) => {
+        $value.cast_const()
+    };
+    ($abi:ty, comm, $value:expr) => {
+        $crate::ffi::fortran::COMM.from_integer::<$abi>(*$value)
+    };
+    ($abi:ty, op, $value:expr) => {
+        $crate::ffi::fortran::OP.from_integer::<$abi>(*$value)
+    };
+    ($abi:ty, $datatype:ident, $value:expr) => {
+        $crate::ffi::fortran::TYPE.from_integer::<$abi>(*$value)
+    };
+}
+
+/// A collective in Fortran, by all names that compilers give it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! in_fortran {
+    ($abi:ty; $collective:ident, $name:ident $behind:literal, $large:ident $large_behind:literal,
+     $($fortran:ident)*, $fortran_behind:literal, $args:tt) => {
+        $($crate::in_fortran! { @$abi; $collective, $fortran, $fortran_behind, $args })*
+    };
+    (@$abi:ty; $collective:ident, $name:ident, $behind:literal, ($($arg:ident)*)) => {
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            $($arg: $crate::fortran_type!($arg),)*
+            error: *mut ::core::ffi::c_int,
+        ) {
+            static ORIGINAL: $crate::ffi::door::Original =
+                $crate::ffi::door::Original::new($behind);
+            let mut call = $crate::ffi::door::call($crate::ffi::door::Collective::$collective);
+            // SAFETY: Fortran passes addresses of integers that are there.
+            unsafe {
+                $($crate::set_argument!(
+                    $abi, call, $arg, $crate::from_fortran!($abi, $arg, $arg)
+                );)*
+            }
+            if let Some(code) = DOOR.collective(&call) {
+                // SAFETY: null, where Fortran 2008 leaves it out, or an integer to be written.
+                unsafe { $crate::ffi::fortran::set_error(error, code) };
+                return;
+            }
+            type Function = unsafe extern "C" fn(
+                $($crate::fortran_type!($arg),)* *mut ::core::ffi::c_int,
+            );
+            // SAFETY: the library's function of this name, which has these arguments, gets what the
+            // program gave.
+            unsafe {
+                let original = ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(
+                    ORIGINAL.address::<$abi>(),
+                );
+                original($($arg,)* error)
+            }
+        }
+    };
+}
+
+/// A function of the library's by its `PMPI_` name, with these arguments.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! original {
+    ($abi:ty, $behind:literal, ($($arg:expr => $type:ty),*) $(-> $result:ty)?) => {{
+        static ORIGINAL: $crate::ffi::door::Original = $crate::ffi::door::Original::new($behind);
+        type Function = unsafe extern "C" fn($($type),*) $(-> $result)?;
+        // SAFETY: the library's function of this name, which has these arguments, gets what the
+        // program gave.
+        unsafe {
+            let original = ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(
+                ORIGINAL.address::<$abi>(),
+            );
+            original($($arg),*)
+        }
+    }};
+}
+
+/// Exports all functions of C for a family of MPI libraries.
+#[macro_export]
+macro_rules! entries {
+    ($abi:ty) => {
+        static DOOR: $crate::ffi::door::Door<$abi> = $crate::ffi::door::Door::new();
+
+        $crate::each_function! { in_c, $abi }
+
+        type Int = ::core::ffi::c_int;
+        type Any = *mut ::core::ffi::c_void;
+        type HandlePlace = *mut <$abi as $crate::ffi::abi::Abi>::Handle;
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn MPI_Init(argc: *mut Int, argv: Any) -> Int {
+            let code = $crate::original!(
+                $abi, c"PMPI_Init", (argc => *mut Int, argv => Any) -> Int
+            );
+            if code == 0 {
+                DOOR.begin();
+            }
+            code
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn MPI_Init_thread(
+            argc: *mut Int, argv: Any, required: Int, provided: *mut Int,
+        ) -> Int {
+            let code = $crate::original!(
+                $abi, c"PMPI_Init_thread",
+                (argc => *mut Int, argv => Any, required => Int, provided => *mut Int) -> Int
+            );
+            if code == 0 {
+                DOOR.begin();
+            }
+            code
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn MPI_Finalize() -> Int {
+            DOOR.end();
+            $crate::original!($abi, c"PMPI_Finalize", () -> Int)
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn MPI_Comm_free(comm: HandlePlace) -> Int {
+            // SAFETY: null, which MPI refuses, or a handle of the program's.
+            if let Some(&comm) = unsafe { comm.as_ref() } {
+                DOOR.forget(<$abi as $crate::ffi::abi::Abi>::erase(comm));
+            }
+            $crate::original!($abi, c"PMPI_Comm_free", (comm => HandlePlace) -> Int)
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn MPI_Comm_disconnect(comm: HandlePlace) -> Int {
+            // SAFETY: null, which MPI refuses, or a handle of the program's.
+            if let Some(&comm) = unsafe { comm.as_ref() } {
+                DOOR.forget(<$abi as $crate::ffi::abi::Abi>::erase(comm));
+            }
+            $crate::original!($abi, c"PMPI_Comm_disconnect", (comm => HandlePlace) -> Int)
+        }
+    };
+}
+
+/// Exports all functions of Fortran, for a family in which they do not go through C's names; beside
+/// [`entries`](crate::entries).
+#[macro_export]
+macro_rules! fortran_entries {
+    ($abi:ty) => {
+        $crate::each_function! { in_fortran, $abi }
+
+        $crate::fortran_entries! { @init $abi;
+            mpi_init mpi_init_ mpi_init__ MPI_INIT ompi_init_f }
+        $crate::fortran_entries! { @init_thread $abi;
+            mpi_init_thread mpi_init_thread_ mpi_init_thread__ MPI_INIT_THREAD ompi_init_thread_f }
+        $crate::fortran_entries! { @finalize $abi;
+            mpi_finalize mpi_finalize_ mpi_finalize__ MPI_FINALIZE ompi_finalize_f }
+        $crate::fortran_entries! { @free c"pmpi_comm_free_" $abi;
+            mpi_comm_free mpi_comm_free_ mpi_comm_free__ MPI_COMM_FREE ompi_comm_free_f }
+        $crate::fortran_entries! { @free c"pmpi_comm_disconnect_" $abi;
+            mpi_comm_disconnect mpi_comm_disconnect_ mpi_comm_disconnect__ MPI_COMM_DISCONNECT
+            ompi_comm_disconnect_f }
+    };
+    (@init $abi:ty; $($name:ident)*) => {
+        $(#[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(error: *mut Int) {
+            $crate::original!($abi, c"pmpi_init_", (error => *mut Int));
+            DOOR.begin();
+        })*
+    };
+    (@init_thread $abi:ty; $($name:ident)*) => {
+        $(#[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(required: *mut Int, provided: *mut Int, error: *mut Int) {
+            $crate::original!(
+                $abi, c"pmpi_init_thread_",
+                (required => *mut Int, provided => *mut Int, error => *mut Int)
+            );
+            DOOR.begin();
+        })*
+    };
+    (@finalize $abi:ty; $($name:ident)*) => {
+        $(#[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(error: *mut Int) {
+            DOOR.end();
+            $crate::original!($abi, c"pmpi_finalize_", (error => *mut Int));
+        })*
+    };
+    (@free $behind:literal $abi:ty; $($name:ident)*) => {
+        $(#[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(comm: *mut Int, error: *mut Int) {
+            // SAFETY: Fortran passes the address of an integer that is there.
+            let handle = unsafe { $crate::ffi::fortran::COMM.from_integer::<$abi>(*comm) };
+            DOOR.forget(<$abi as $crate::ffi::abi::Abi>::erase(handle));
+            $crate::original!($abi, $behind, (comm => *mut Int, error => *mut Int));
+        })*
+    };
+}

@@ -1,0 +1,704 @@
+//! The MPI library that the program has loaded: its functions by their `PMPI_` names.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem;
+use std::ptr;
+
+use foldwire::op::OpCode;
+
+use super::abi::{Abi, Handle, Own};
+use crate::signature::{Base, Datatypes, Making, Signature};
+
+/// An error code of the library's.
+pub(crate) type Code = c_int;
+const SUCCESS: c_int = 0;
+
+/// Finds symbols in libraries that are loaded.
+pub struct Symbols {
+    handles: Vec<*mut c_void>,
+}
+
+impl Symbols {
+    /// In these files, as far as they are loaded, and then behind this library in the order of
+    /// search.
+    #[must_use]
+    pub fn of(files: &[&CStr]) -> Self {
+        // SAFETY: the names end with a zero; with `RTLD_NOLOAD` no code is run.
+        let open = |file: &&CStr| unsafe {
+            libc::dlopen(file.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD)
+        };
+        let mut handles: Vec<_> = files.iter().map(open).filter(|it| !it.is_null()).collect();
+        handles.push(libc::RTLD_NEXT);
+        Self { handles }
+    }
+
+    /// The address of a symbol.
+    #[must_use]
+    pub fn find(&self, name: &CStr) -> Option<*mut c_void> {
+        // SAFETY: handles that `dlopen` gave, which are never closed, and the name ends with a
+        // zero.
+        let look = |&handle: &*mut c_void| unsafe { libc::dlsym(handle, name.as_ptr()) };
+        self.handles.iter().map(look).find(|address| !address.is_null())
+    }
+
+    /// The address of a variable: the program's own copy of it, if the linker has given it one,
+    /// which all libraries use then.
+    #[must_use]
+    pub fn find_variable(&self, name: &CStr) -> Option<*mut c_void> {
+        // SAFETY: as above.
+        let copy = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        if copy.is_null() { self.find(name) } else { Some(copy) }
+    }
+}
+
+/// A field for each function, of the type that MPI's standard gives it with this library's handles;
+/// those behind `optional` came with later versions.
+macro_rules! functions {
+    (
+        needed { $($name:ident: $symbol:literal ($($arg:ty),*);)* }
+        late { $($late:ident: $late_symbol:literal ($($late_arg:ty),*);)* }
+    ) => {
+        /// Functions of the library's that we call for ourselves.
+        pub(crate) struct Functions<A: Abi> {
+            $($name: unsafe extern "C" fn($($arg),*) -> c_int,)*
+            $($late: Option<unsafe extern "C" fn($($late_arg),*) -> c_int>,)*
+        }
+
+        impl<A: Abi> Functions<A> {
+            fn find(symbols: &Symbols) -> Result<Self, &'static CStr> {
+                Ok(Self {
+                    // SAFETY: a symbol of this name is the function that MPI's standard has, with
+                    // these arguments.
+                    $($name: unsafe {
+                        mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> c_int>(
+                            symbols.find($symbol).ok_or($symbol)?,
+                        )
+                    },)*
+                    // SAFETY: as above.
+                    $($late: symbols.find($late_symbol).map(|address| unsafe {
+                        mem::transmute::<*mut c_void, unsafe extern "C" fn($($late_arg),*) -> c_int>(
+                            address,
+                        )
+                    }),)*
+                })
+            }
+        }
+    };
+}
+
+type CopyAttribute<A> = unsafe extern "C" fn(
+    <A as Abi>::Handle,
+    c_int,
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
+    *mut c_int,
+) -> c_int;
+type DeleteAttribute<A> =
+    unsafe extern "C" fn(<A as Abi>::Handle, c_int, *mut c_void, *mut c_void) -> c_int;
+
+functions! {
+    needed {
+    comm_rank: c"PMPI_Comm_rank" (A::Handle, *mut c_int);
+    comm_size: c"PMPI_Comm_size" (A::Handle, *mut c_int);
+    comm_test_inter: c"PMPI_Comm_test_inter" (A::Handle, *mut c_int);
+    comm_split: c"PMPI_Comm_split" (A::Handle, c_int, c_int, *mut A::Handle);
+    comm_split_type: c"PMPI_Comm_split_type"
+        (A::Handle, c_int, c_int, A::Handle, *mut A::Handle);
+    comm_free: c"PMPI_Comm_free" (*mut A::Handle);
+    comm_set_errhandler: c"PMPI_Comm_set_errhandler" (A::Handle, A::Handle);
+    comm_get_errhandler: c"PMPI_Comm_get_errhandler" (A::Handle, *mut A::Handle);
+    errhandler_free: c"PMPI_Errhandler_free" (*mut A::Handle);
+    comm_call_errhandler: c"PMPI_Comm_call_errhandler" (A::Handle, c_int);
+    comm_create_keyval: c"PMPI_Comm_create_keyval"
+        (CopyAttribute<A>, DeleteAttribute<A>, *mut c_int, *mut c_void);
+    comm_get_attr: c"PMPI_Comm_get_attr" (A::Handle, c_int, *mut c_void, *mut c_int);
+    comm_set_attr: c"PMPI_Comm_set_attr" (A::Handle, c_int, *mut c_void);
+    type_create_keyval: c"PMPI_Type_create_keyval"
+        (CopyAttribute<A>, DeleteAttribute<A>, *mut c_int, *mut c_void);
+    type_get_attr: c"PMPI_Type_get_attr" (A::Handle, c_int, *mut c_void, *mut c_int);
+    type_set_attr: c"PMPI_Type_set_attr" (A::Handle, c_int, *mut c_void);
+    type_size: c"PMPI_Type_size_x" (A::Handle, *mut i64);
+    type_extent: c"PMPI_Type_get_extent" (A::Handle, *mut isize, *mut isize);
+    type_envelope: c"PMPI_Type_get_envelope"
+        (A::Handle, *mut c_int, *mut c_int, *mut c_int, *mut c_int);
+    type_contents: c"PMPI_Type_get_contents"
+        (A::Handle, c_int, c_int, c_int, *mut c_int, *mut isize, *mut A::Handle);
+    type_free: c"PMPI_Type_free" (*mut A::Handle);
+    pack: c"PMPI_Pack"
+        (*const c_void, c_int, A::Handle, *mut c_void, c_int, *mut c_int, A::Handle);
+    unpack: c"PMPI_Unpack"
+        (*const c_void, c_int, *mut c_int, *mut c_void, c_int, A::Handle, A::Handle);
+    all_reduce: c"PMPI_Allreduce"
+        (*const c_void, *mut c_void, c_int, A::Handle, A::Handle, A::Handle);
+    isend: c"PMPI_Isend"
+        (*const c_void, c_int, A::Handle, c_int, c_int, A::Handle, *mut A::Handle);
+    issend: c"PMPI_Issend"
+        (*const c_void, c_int, A::Handle, c_int, c_int, A::Handle, *mut A::Handle);
+    irecv: c"PMPI_Irecv"
+        (*mut c_void, c_int, A::Handle, c_int, c_int, A::Handle, *mut A::Handle);
+    test_some: c"PMPI_Testsome" (c_int, *mut A::Handle, *mut c_int, *mut c_int, *mut c_int);
+    cancel: c"PMPI_Cancel" (*mut A::Handle);
+    test_cancelled: c"PMPI_Test_cancelled" (*const c_int, *mut c_int);
+    get_count: c"PMPI_Get_count" (*const c_int, A::Handle, *mut c_int);
+    error_class: c"PMPI_Error_class" (c_int, *mut c_int);
+    error_string: c"PMPI_Error_string" (c_int, *mut c_char, *mut c_int);
+    abort: c"PMPI_Abort" (A::Handle, c_int);
+    }
+    late {
+    type_envelope_c: c"PMPI_Type_get_envelope_c"
+        (A::Handle, *mut i64, *mut i64, *mut i64, *mut i64, *mut c_int);
+    type_contents_c: c"PMPI_Type_get_contents_c"
+        (A::Handle, i64, i64, i64, i64, *mut c_int, *mut isize, *mut i64, *mut A::Handle);
+    }
+}
+
+/// How a request ended: who sent how many bytes (nothing of sends and cancelled receives), or the
+/// library's code.
+pub(crate) type Outcome = Result<Option<(usize, usize)>, Code>;
+
+/// MPI as the rest of the package sees it, whatever the library's handles are.
+///
+/// Handles that are passed are MPI's or the program's, and not freed; MPI is initialised and not
+/// finalised.
+pub(crate) trait Mpi: Send + Sync {
+    /// The library's own handles.
+    fn own(&self) -> &Own;
+    fn in_place(&self) -> usize;
+    fn rank_and_size(&self, comm: Handle) -> Result<(usize, usize), Code>;
+    fn is_inter(&self, comm: Handle) -> Result<bool, Code>;
+    /// The sums, minima or maxima of all ranks' values.
+    fn all_reduce(&self, comm: Handle, values: &mut [i64], op: OpCode) -> Result<(), Code>;
+    /// A communicator between the same ranks that carries nothing of the program's (no attributes,
+    /// no topology) and returns errors.
+    fn split(&self, comm: Handle, rank: usize) -> Result<Handle, Code>;
+    /// The lowest rank that shares memory with this one.
+    fn lowest_near(&self, comm: Handle, rank: usize) -> Result<i64, Code>;
+    fn free(&self, comm: Handle);
+    /// Has the program hear of an error, as it wants to; what the call is to return.
+    fn raise(&self, comm: Handle) -> Code;
+    fn abort(&self) -> !;
+    /// Two keys, for numbers beside communicators and datatypes, which copies do not get.
+    fn new_keys(&self) -> Result<[c_int; 2], Code>;
+    fn number_of_comm(&self, comm: Handle, key: c_int) -> Result<Option<usize>, Code>;
+    fn set_number_of_comm(&self, comm: Handle, key: c_int, number: usize) -> Result<(), Code>;
+    /// What a datatype is made of.
+    fn signature(&self, datatype: Handle, key: c_int) -> Result<Signature, Code>;
+    /// Bytes from one value of a datatype to the next.
+    fn extent(&self, datatype: Handle) -> Result<isize, Code>;
+    /// Starts to send; the request.
+    ///
+    /// # Safety
+    /// The memory must be there, and nobody write it, until the request is complete.
+    unsafe fn start_send(
+        &self,
+        memory: *const u8,
+        n_bytes: c_int,
+        to: (usize, c_int),
+        comm: Handle,
+        matched: bool,
+    ) -> Result<Handle, Code>;
+    /// Posts a receive, of any rank unless one is given; the request.
+    ///
+    /// # Safety
+    /// The memory must be there, and nobody use it, until the request is complete.
+    unsafe fn start_recv(
+        &self,
+        memory: *mut u8,
+        n_bytes: c_int,
+        from: (Option<usize>, c_int),
+        comm: Handle,
+    ) -> Result<Handle, Code>;
+    /// Moves MPI along, and says which of these requests are complete.
+    fn test_some(&self, requests: &[Handle], done: &mut Vec<(usize, Outcome)>) -> Result<(), Code>;
+    fn cancel(&self, request: Handle);
+    /// Whether it says that a message was too long, or that there is no memory.
+    fn class(&self, code: Code) -> [bool; 2];
+    fn words(&self, code: Code) -> String;
+    fn no_memory(&self) -> Code;
+    /// Packs `count` values of a datatype at `from` into these bytes, or the other way.
+    ///
+    /// # Safety
+    /// The program's memory must be there; `packed` must be as long as the values.
+    unsafe fn pack(
+        &self,
+        from: *const c_void,
+        count: c_int,
+        datatype: Handle,
+        packed: &mut [u8],
+    ) -> Result<(), Code>;
+    /// # Safety
+    /// As of [`pack`](Self::pack).
+    unsafe fn unpack(
+        &self,
+        packed: &[u8],
+        to: *mut c_void,
+        count: c_int,
+        datatype: Handle,
+    ) -> Result<(), Code>;
+}
+
+/// A library.
+pub struct Library<A: Abi> {
+    functions: Functions<A>,
+    own: Own,
+}
+
+// SAFETY: it holds addresses of functions, and of structures of the library's that only it uses.
+unsafe impl<A: Abi> Send for Library<A> {}
+// SAFETY: as above; what may be called by which thread is as the program has agreed with MPI.
+unsafe impl<A: Abi> Sync for Library<A> {}
+
+const fn checked(code: c_int) -> Result<(), Code> {
+    if code == SUCCESS { Ok(()) } else { Err(code) }
+}
+
+impl<A: Abi> Library<A> {
+    /// The one that the program has loaded.
+    ///
+    /// # Errors
+    /// What was not found.
+    pub fn find(symbols: &Symbols) -> Result<Self, String> {
+        let own = Own::of::<A>(&|name| symbols.find_variable(name));
+        let own = own.ok_or_else(|| format!("this is no {}: handles are missing", A::NAME))?;
+        let functions = Functions::find(symbols)
+            .map_err(|name| format!("this is no {}: no {}", A::NAME, name.to_string_lossy()))?;
+        Ok(Self { functions, own })
+    }
+
+    /// What `make` writes into a handle.
+    fn made(&self, make: impl FnOnce(*mut A::Handle) -> c_int) -> Result<Handle, Code> {
+        let mut made = A::restore(self.own.request_null);
+        checked(make(&raw mut made))?;
+        Ok(A::erase(made))
+    }
+
+    fn op(&self, op: OpCode) -> A::Handle {
+        A::restore(match op {
+            OpCode::Min => self.own.min,
+            OpCode::Max => self.own.max,
+            OpCode::Prod => self.own.prod,
+            _ => self.own.sum,
+        })
+    }
+}
+
+/// Copies get no attribute of ours.
+unsafe extern "C" fn copy_none<H>(
+    _: H,
+    _: c_int,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: MPI calls this with an integer to be written.
+    unsafe { *flag = 0 };
+    SUCCESS
+}
+
+unsafe extern "C" fn delete_none<H>(_: H, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
+    SUCCESS
+}
+
+// SAFETY of the blocks below: by the trait's promise handles are good and MPI is up. MPI writes
+// through pointers to locals of the type that its standard says, and reads them only during the
+// call; what else holds is said at each block.
+impl<A: Abi> Mpi for Library<A> {
+    fn own(&self) -> &Own {
+        &self.own
+    }
+
+    fn in_place(&self) -> usize {
+        A::IN_PLACE
+    }
+
+    fn rank_and_size(&self, comm: Handle) -> Result<(usize, usize), Code> {
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: see above.
+        unsafe {
+            checked((self.functions.comm_rank)(A::restore(comm), &raw mut rank))?;
+            checked((self.functions.comm_size)(A::restore(comm), &raw mut size))?;
+        }
+        Ok((rank as usize, size as usize))
+    }
+
+    fn is_inter(&self, comm: Handle) -> Result<bool, Code> {
+        let mut flag = 0;
+        // SAFETY: see above.
+        checked(unsafe { (self.functions.comm_test_inter)(A::restore(comm), &raw mut flag) })?;
+        Ok(flag != 0)
+    }
+
+    fn all_reduce(&self, comm: Handle, values: &mut [i64], op: OpCode) -> Result<(), Code> {
+        let sent = values.to_vec();
+        // SAFETY: both arrays have as many integers of 64 bits as is said.
+        checked(unsafe {
+            (self.functions.all_reduce)(
+                sent.as_ptr().cast(),
+                values.as_mut_ptr().cast(),
+                sent.len() as c_int,
+                A::restore(self.own.int64),
+                self.op(op),
+                A::restore(comm),
+            )
+        })
+    }
+
+    fn split(&self, comm: Handle, rank: usize) -> Result<Handle, Code> {
+        let comm = A::restore(comm);
+        let returns = A::restore(self.own.errors_return);
+        // Where there is no room for one more, the program is not to hear of it.
+        // SAFETY: see above. What was got is set again, and then freed.
+        unsafe {
+            let handler = self.made(|made| (self.functions.comm_get_errhandler)(comm, made))?;
+            let mut handler = A::restore(handler);
+            checked((self.functions.comm_set_errhandler)(comm, returns))?;
+            let made = self.made(|made| (self.functions.comm_split)(comm, 0, rank as c_int, made));
+            (self.functions.comm_set_errhandler)(comm, handler);
+            (self.functions.errhandler_free)(&raw mut handler);
+            let made = made?;
+            checked((self.functions.comm_set_errhandler)(A::restore(made), returns))?;
+            Ok(made)
+        }
+    }
+
+    fn lowest_near(&self, comm: Handle, rank: usize) -> Result<i64, Code> {
+        let info = A::restore(self.own.info_null);
+        // SAFETY: see above.
+        let near = self.made(|made| unsafe {
+            (self.functions.comm_split_type)(A::restore(comm), A::SHARED, rank as c_int, info, made)
+        })?;
+        let mut lowest = [rank as i64];
+        let found = self.all_reduce(near, &mut lowest, OpCode::Min);
+        self.free(near);
+        found.map(|()| lowest[0])
+    }
+
+    fn free(&self, comm: Handle) {
+        let mut comm = A::restore(comm);
+        // SAFETY: see above. An error here has nobody to go to.
+        let _ = unsafe { (self.functions.comm_free)(&raw mut comm) };
+    }
+
+    fn raise(&self, comm: Handle) -> Code {
+        let code = A::ERRORS[1];
+        // SAFETY: see above.
+        let _ = unsafe { (self.functions.comm_call_errhandler)(A::restore(comm), code) };
+        code
+    }
+
+    fn abort(&self) -> ! {
+        // SAFETY: see above.
+        let _ = unsafe { (self.functions.abort)(A::restore(self.own.comm_world), 1) };
+        std::process::exit(1)
+    }
+
+    fn new_keys(&self) -> Result<[c_int; 2], Code> {
+        let mut keys = [0; 2];
+        let (copy, delete) = (copy_none::<A::Handle> as _, delete_none::<A::Handle> as _);
+        let extra = ptr::null_mut();
+        // SAFETY: see above; the functions are there as long as the process.
+        unsafe {
+            checked((self.functions.comm_create_keyval)(copy, delete, &raw mut keys[0], extra))?;
+            checked((self.functions.type_create_keyval)(copy, delete, &raw mut keys[1], extra))?;
+        }
+        Ok(keys)
+    }
+
+    fn number_of_comm(&self, comm: Handle, key: c_int) -> Result<Option<usize>, Code> {
+        let (mut value, mut flag) = (ptr::null_mut::<c_void>(), 0);
+        let place = (&raw mut value).cast();
+        // SAFETY: see above; MPI writes a pointer, which is the number that we set.
+        checked(unsafe {
+            (self.functions.comm_get_attr)(A::restore(comm), key, place, &raw mut flag)
+        })?;
+        Ok((flag != 0).then(|| value.addr()))
+    }
+
+    fn set_number_of_comm(&self, comm: Handle, key: c_int, number: usize) -> Result<(), Code> {
+        let number = ptr::without_provenance_mut(number);
+        // SAFETY: see above; MPI never looks through an attribute.
+        checked(unsafe { (self.functions.comm_set_attr)(A::restore(comm), key, number) })
+    }
+
+    fn signature(&self, datatype: Handle, key: c_int) -> Result<Signature, Code> {
+        if Datatypes::base(self, datatype).is_some() {
+            return Signature::of(self, datatype);
+        }
+        let (mut value, mut flag) = (ptr::null_mut::<c_void>(), 0);
+        let place = (&raw mut value).cast();
+        // SAFETY: see above; MPI writes a pointer, which is the number that we set.
+        checked(unsafe {
+            (self.functions.type_get_attr)(A::restore(datatype), key, place, &raw mut flag)
+        })?;
+        if flag != 0 {
+            return Ok(Signature::from_number(value.addr()));
+        }
+        let signature = Signature::of(self, datatype)?;
+        if let Some(number) = signature.to_number() {
+            let number = ptr::without_provenance_mut(number);
+            // SAFETY: see above; MPI never looks through an attribute.
+            checked(unsafe { (self.functions.type_set_attr)(A::restore(datatype), key, number) })?;
+        }
+        Ok(signature)
+    }
+
+    fn extent(&self, datatype: Handle) -> Result<isize, Code> {
+        let (mut lower, mut extent) = (0, 0);
+        let datatype = A::restore(datatype);
+        // SAFETY: see above.
+        checked(unsafe {
+            (self.functions.type_extent)(datatype, &raw mut lower, &raw mut extent)
+        })?;
+        Ok(extent)
+    }
+
+    unsafe fn start_send(
+        &self,
+        memory: *const u8,
+        n_bytes: c_int,
+        (to, tag): (usize, c_int),
+        comm: Handle,
+        matched: bool,
+    ) -> Result<Handle, Code> {
+        let start = if matched { self.functions.issend } else { self.functions.isend };
+        let (byte, comm) = (A::restore(self.own.byte), A::restore(comm));
+        // SAFETY: by the caller's promise.
+        self.made(|made| unsafe {
+            start(memory.cast(), n_bytes, byte, to as c_int, tag, comm, made)
+        })
+    }
+
+    unsafe fn start_recv(
+        &self,
+        memory: *mut u8,
+        n_bytes: c_int,
+        (from, tag): (Option<usize>, c_int),
+        comm: Handle,
+    ) -> Result<Handle, Code> {
+        let from = from.map_or(A::ANY_SOURCE, |rank| rank as c_int);
+        let (byte, comm) = (A::restore(self.own.byte), A::restore(comm));
+        // SAFETY: by the caller's promise.
+        self.made(|made| unsafe {
+            (self.functions.irecv)(memory.cast(), n_bytes, byte, from, tag, comm, made)
+        })
+    }
+
+    fn test_some(&self, requests: &[Handle], done: &mut Vec<(usize, Outcome)>) -> Result<(), Code> {
+        let n = requests.len();
+        let [source, error, stride] = A::STATUS;
+        let mut typed: Vec<A::Handle> = requests.iter().map(|&one| A::restore(one)).collect();
+        let mut indices = vec![0; n];
+        let mut statuses = vec![0 as c_int; n * stride + 1];
+        let mut n_done = 0;
+        // SAFETY: the arrays have room for `n` of each; a status is `stride` integers. Requests
+        // that are complete become null in a copy, and the caller drops them.
+        let code = unsafe {
+            (self.functions.test_some)(
+                n as c_int,
+                typed.as_mut_ptr(),
+                &raw mut n_done,
+                indices.as_mut_ptr(),
+                statuses.as_mut_ptr(),
+            )
+        };
+        let in_status = code == A::ERRORS[2];
+        if !in_status {
+            checked(code)?;
+        }
+        // Negative (MPI_UNDEFINED) where there is no request.
+        let n_done = usize::try_from(n_done).unwrap_or(0);
+        for (&index, status) in indices.iter().zip(statuses.chunks_exact(stride)).take(n_done) {
+            let (mut cancelled, mut n_bytes) = (0, 0);
+            let outcome = if in_status && status[error] != SUCCESS {
+                Err(status[error])
+            } else {
+                // SAFETY: a status that MPI has written.
+                unsafe {
+                    (self.functions.test_cancelled)(status.as_ptr(), &raw mut cancelled);
+                    let byte = A::restore(self.own.byte);
+                    (self.functions.get_count)(status.as_ptr(), byte, &raw mut n_bytes);
+                }
+                let from = usize::try_from(status[source]).ok();
+                let received = from.zip(usize::try_from(n_bytes).ok());
+                Ok(received.filter(|_| cancelled == 0))
+            };
+            done.push((index as usize, outcome));
+        }
+        Ok(())
+    }
+
+    fn cancel(&self, request: Handle) {
+        let mut request = A::restore(request);
+        // SAFETY: see above. If it cannot be cancelled, it stays.
+        let _ = unsafe { (self.functions.cancel)(&raw mut request) };
+    }
+
+    fn class(&self, code: Code) -> [bool; 2] {
+        let mut class = 0;
+        // SAFETY: see above.
+        let known = unsafe { (self.functions.error_class)(code, &raw mut class) } == SUCCESS;
+        [known && class == A::ERRORS[0], known && class == A::ERRORS[3]]
+    }
+
+    fn words(&self, code: Code) -> String {
+        // Longer than any library's MPI_MAX_ERROR_STRING.
+        let (mut text, mut length) = ([0 as c_char; 4096], 0);
+        // SAFETY: there is room for the longest text and its end.
+        let found =
+            unsafe { (self.functions.error_string)(code, text.as_mut_ptr(), &raw mut length) };
+        if found != SUCCESS {
+            return format!("error {code}");
+        }
+        // SAFETY: the array ends with a zero that MPI had no room to overwrite.
+        unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned()
+    }
+
+    fn no_memory(&self) -> Code {
+        A::ERRORS[3]
+    }
+
+    unsafe fn pack(
+        &self,
+        from: *const c_void,
+        count: c_int,
+        datatype: Handle,
+        packed: &mut [u8],
+    ) -> Result<(), Code> {
+        let (room, mut position) = (c_int::try_from(packed.len()).unwrap_or(c_int::MAX), 0);
+        let (datatype, world) = (A::restore(datatype), A::restore(self.own.comm_world));
+        let packed = packed.as_mut_ptr().cast();
+        // SAFETY: by the caller's promise; MPI writes within the room.
+        checked(unsafe {
+            (self.functions.pack)(from, count, datatype, packed, room, &raw mut position, world)
+        })
+    }
+
+    unsafe fn unpack(
+        &self,
+        packed: &[u8],
+        to: *mut c_void,
+        count: c_int,
+        datatype: Handle,
+    ) -> Result<(), Code> {
+        let (room, mut position) = (c_int::try_from(packed.len()).unwrap_or(c_int::MAX), 0);
+        let (datatype, world) = (A::restore(datatype), A::restore(self.own.comm_world));
+        let packed = packed.as_ptr().cast();
+        // SAFETY: by the caller's promise; MPI reads within the room.
+        checked(unsafe {
+            (self.functions.unpack)(packed, room, &raw mut position, to, count, datatype, world)
+        })
+    }
+}
+
+// SAFETY of the blocks below: as above.
+impl<A: Abi> Datatypes for Library<A> {
+    type Datatype = Handle;
+    type Error = Code;
+
+    fn base(&self, datatype: Handle) -> Option<Base> {
+        let (_, bases) = self.own.types.iter().find(|(known, _)| *known == datatype)?;
+        // A type that is known cannot fail.
+        match self.n_bytes(datatype).ok()? {
+            4 => bases[0],
+            8 => bases[1],
+            _ => None,
+        }
+    }
+
+    fn n_bytes(&self, datatype: Handle) -> Result<usize, Code> {
+        let mut n_bytes = 0;
+        // SAFETY: see above.
+        checked(unsafe { (self.functions.type_size)(A::restore(datatype), &raw mut n_bytes) })?;
+        Ok(usize::try_from(n_bytes).unwrap_or(0))
+    }
+
+    fn making(&self, datatype: Handle) -> Result<Making<Handle>, Code> {
+        let datatype = A::restore(datatype);
+        let null = A::restore(self.own.datatype_null);
+        let [named, dup, contiguous, of_struct] = A::COMBINERS;
+        let mut combiner = 0;
+        // Integers, addresses, large counts, types.
+        let mut n = [0i64; 4];
+        let late = self.functions.type_envelope_c.zip(self.functions.type_contents_c);
+        if let Some((envelope, _)) = late {
+            let [n0, n1, n2, n3] = n.each_mut().map(ptr::from_mut);
+            // SAFETY: see above.
+            checked(unsafe { envelope(datatype, n0, n1, n2, n3, &raw mut combiner) })?;
+        } else {
+            let mut early = [0; 3];
+            let [n0, n1, n3] = early.each_mut().map(ptr::from_mut);
+            let envelope = self.functions.type_envelope;
+            // SAFETY: see above.
+            checked(unsafe { envelope(datatype, n0, n1, n3, &raw mut combiner) })?;
+            n = [early[0].into(), early[1].into(), 0, early[2].into()];
+        }
+        if combiner == named {
+            return Ok(Making::Named);
+        }
+        let room = n.map(|n| usize::try_from(n).unwrap_or(0));
+        let (mut integers, mut addresses) = (vec![0; room[0]], vec![0isize; room[1]]);
+        let (mut counts, mut types) = (vec![0i64; room[2]], vec![null; room[3]]);
+        // SAFETY: the arrays have as many elements as MPI says that there are.
+        checked(unsafe {
+            let (integers, addresses) = (integers.as_mut_ptr(), addresses.as_mut_ptr());
+            let types = types.as_mut_ptr();
+            match late {
+                Some((_, contents)) => {
+                    let counts = counts.as_mut_ptr();
+                    contents(datatype, n[0], n[1], n[2], n[3], integers, addresses, counts, types)
+                }
+                None => {
+                    let [n0, n1, _, n3] = n.map(|n| n as c_int);
+                    (self.functions.type_contents)(datatype, n0, n1, n3, integers, addresses, types)
+                }
+            }
+        })?;
+        let types: Vec<Handle> = types.into_iter().map(A::erase).collect();
+        Ok(match types[..] {
+            [part] if combiner == dup => Making::Dup(part),
+            [part] if combiner == contiguous => Making::Contiguous(part),
+            _ if combiner == of_struct => {
+                // How many values there are of each.
+                let counts = if counts.is_empty() {
+                    integers.into_iter().map(i64::from).collect()
+                } else {
+                    counts
+                };
+                let some = types.iter().zip(counts.iter().skip(1)).filter(|(part, n)| {
+                    if **n == 0 {
+                        self.release(**part);
+                    }
+                    **n > 0
+                });
+                Making::Of(some.map(|(&part, _)| part).collect())
+            }
+            _ => Making::Of(types),
+        })
+    }
+
+    fn release(&self, datatype: Handle) {
+        let mut combiner = -1;
+        let mut unused = [0; 3];
+        let [n0, n1, n3] = unused.each_mut().map(ptr::from_mut);
+        let datatype = A::restore(datatype);
+        // MPI's own are not to be freed.
+        // SAFETY: see above; a type that contents gave is ours to free.
+        unsafe {
+            let envelope = match self.functions.type_envelope_c {
+                Some(envelope) => {
+                    let mut unused = [0; 4];
+                    let [n0, n1, n2, n3] = unused.each_mut().map(ptr::from_mut);
+                    envelope(datatype, n0, n1, n2, n3, &raw mut combiner)
+                }
+                None => (self.functions.type_envelope)(datatype, n0, n1, n3, &raw mut combiner),
+            };
+            let is_predefined = combiner == A::COMBINERS[0];
+            if envelope == SUCCESS && !is_predefined {
+                let mut datatype = datatype;
+                (self.functions.type_free)(&raw mut datatype);
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The program's arrays as slices: where they are dense and aligned as they are, else copied.
+
+use std::borrow::Cow;
+use std::ffi::{c_int, c_void};
+use std::slice;
+
+use super::abi::Handle;
+use super::library::{Code, Mpi};
+use crate::signature::Signature;
+
+/// The most bytes that MPI packs at once: counts are `int`.
+const PACKED_AT_ONCE: usize = 1 << 30;
+
+/// `count` values of a datatype in the program's memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Area {
+    start: *mut c_void,
+    count: usize,
+    datatype: Handle,
+    signature: Signature,
+}
+
+/// What can be in an array: any bits are a value.
+pub(crate) trait Plain: foldwire::Element + Default {}
+impl Plain for f32 {}
+impl Plain for f64 {}
+impl Plain for i32 {}
+impl Plain for i64 {}
+
+impl Area {
+    /// # Safety
+    /// The memory must be there until the call that it belongs to is over, and nobody else may use
+    /// it if it is written, or write it if it is read.
+    pub(crate) const unsafe fn new(
+        start: *mut c_void,
+        count: usize,
+        datatype: Handle,
+        signature: Signature,
+    ) -> Self {
+        Self { start, count, datatype, signature }
+    }
+
+    fn n_bytes(&self) -> usize {
+        self.count.saturating_mul(self.signature.n_bytes)
+    }
+
+    /// Values of this type.
+    pub(crate) fn n_values<T: Plain>(&self) -> usize {
+        self.n_bytes() / size_of::<T>()
+    }
+
+    /// The same without its first `n` values of the datatype, of which `count` are left.
+    pub(crate) fn part(&self, mpi: &dyn Mpi, n: usize, count: usize) -> Result<Self, Code> {
+        let before = (n as isize).wrapping_mul(mpi.extent(self.datatype)?);
+        Ok(Self { start: self.start.wrapping_byte_offset(before), count, ..*self })
+    }
+
+    /// Whether it can be used where it lies.
+    fn is_direct<T: Plain>(&self) -> bool {
+        self.signature.is_dense && !self.start.is_null() && self.start.cast::<T>().is_aligned()
+    }
+
+    /// Whether two arrays share memory, as far as that can be told by their ends.
+    pub(crate) fn overlaps(&self, mpi: &dyn Mpi, other: &Self) -> Result<bool, Code> {
+        let ends = |area: &Self| -> Result<_, Code> {
+            let extent = mpi.extent(area.datatype)?.unsigned_abs();
+            let start = area.start.addr();
+            Ok((start, start.saturating_add(extent.saturating_mul(area.count))))
+        };
+        let (a, b) = (ends(self)?, ends(other)?);
+        Ok(a.0 < b.1 && b.0 < a.1)
+    }
+
+    /// The values; a copy where they cannot be used as they lie, or where one is asked for.
+    pub(crate) fn read<T: Plain>(&self, mpi: &dyn Mpi, copy: bool) -> Result<Cow<'_, [T]>, Code> {
+        let n = self.n_values::<T>();
+        if n == 0 {
+            return Ok(Cow::Owned(Vec::new()));
+        }
+        if self.is_direct::<T>() {
+            // SAFETY: aligned, not null, and by the promise of `new` there, of so many values, and
+            // not written meanwhile.
+            let values = unsafe { slice::from_raw_parts(self.start.cast::<T>(), n) };
+            return Ok(if copy { Cow::Owned(values.to_vec()) } else { Cow::Borrowed(values) });
+        }
+        let mut values = vec![T::default(); n];
+        // SAFETY: the bytes of the vector, of which any are values.
+        let bytes = unsafe {
+            slice::from_raw_parts_mut(values.as_mut_ptr().cast::<u8>(), n * size_of::<T>())
+        };
+        self.pieces(mpi, |start, count, range| {
+            // SAFETY: by the promise of `new`; the piece has as many bytes as its values.
+            unsafe { mpi.pack(start, count, self.datatype, &mut bytes[range]) }
+        })?;
+        Ok(Cow::Owned(values))
+    }
+
+    /// Has `fill` make the values; before it does they are the old ones if it `wants` them.
+    pub(crate) fn write<T: Plain, R>(
+        &self,
+        mpi: &dyn Mpi,
+        wants: bool,
+        fill: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<R, Code> {
+        let n = self.n_values::<T>();
+        if n == 0 {
+            return Ok(fill(&mut []));
+        }
+        if self.is_direct::<T>() {
+            // SAFETY: aligned, not null, and by the promise of `new` there, of so many values, and
+            // not used by others meanwhile; any bits are a value.
+            return Ok(fill(unsafe { slice::from_raw_parts_mut(self.start.cast::<T>(), n) }));
+        }
+        let mut values =
+            if wants { self.read::<T>(mpi, true)?.into_owned() } else { vec![T::default(); n] };
+        let made = fill(&mut values);
+        // SAFETY: the bytes of the vector.
+        let bytes =
+            unsafe { slice::from_raw_parts(values.as_ptr().cast::<u8>(), n * size_of::<T>()) };
+        self.pieces(mpi, |start, count, range| {
+            // SAFETY: by the promise of `new`; the piece has as many bytes as its values.
+            unsafe { mpi.unpack(&bytes[range], start, count, self.datatype) }
+        })?;
+        Ok(made)
+    }
+
+    /// Calls `each` for pieces that MPI can pack at once: where one begins, its values of the
+    /// datatype, and where its bytes are among all.
+    fn pieces(
+        &self,
+        mpi: &dyn Mpi,
+        mut each: impl FnMut(*mut c_void, c_int, std::ops::Range<usize>) -> Result<(), Code>,
+    ) -> Result<(), Code> {
+        let (extent, n_bytes) = (mpi.extent(self.datatype)?, self.signature.n_bytes);
+        let at_once = (PACKED_AT_ONCE / n_bytes.max(1)).max(1);
+        for first in (0..self.count).step_by(at_once) {
+            let n = at_once.min(self.count - first);
+            let start = self.start.wrapping_byte_offset((first as isize).wrapping_mul(extent));
+            each(start, n as c_int, first * n_bytes..(first + n) * n_bytes)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! What stands around all of our code inside a program that does not know of it: no panic leaves,
+//! and the program finds its floating-point environment as it was.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::ffi::FloatingPoint;
+
+/// A panic, of which Rust's own handler has told on standard error.
+#[derive(Debug)]
+pub(crate) struct Panicked;
+
+/// Runs `inside` in the default floating-point environment.
+pub(crate) fn guarded<R>(inside: impl FnOnce() -> R) -> Result<R, Panicked> {
+    let _environment = FloatingPoint::default_for_now();
+    // What a panic leaves half done is behind a lock, which it poisons.
+    catch_unwind(AssertUnwindSafe(inside)).map_err(|payload| {
+        // Dropping what was thrown could throw again.
+        std::mem::forget(payload);
+        Panicked
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panics_stay_inside() {
+        assert!(guarded(|| panic!("on purpose")).is_err());
+        assert_eq!(guarded(|| 3).unwrap(), 3);
+    }
+}

@@ -1,0 +1,40 @@
+//! Foldwire under unmodified MPI programs, by `LD_PRELOAD`.
+//!
+//! README.md has the way from a fresh machine to a first result. This library is what the libraries
+//! for `LD_PRELOAD` have in common, of which there is one for each family of MPI libraries
+//! (`open-mpi/`, `mpich/`); they say no more than which family it is. A collective of the program's
+//! goes through these rooms:
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`ffi`] | the table of functions, expanded to names of C and Fortran; MPI's functions; the program's arrays; all `unsafe` code |
+//! | `guard` | no panic leaves, and the floating-point environment is the program's again |
+//! | `state` | a process between `MPI_Init` and `MPI_Finalize` |
+//! | `shadow` | whether a communicator's ranks agree, and a communicator of ours beside it |
+//! | `call`, [`signature`] | which buffers count, what their values are |
+//! | [`mod@decide`], [`settings`] | who carries it out; pure |
+//! | `taken`, `net` | core's collective on those buffers, by messages of the MPI library's |
+//! | `report` | what is said at the end |
+//!
+//! *Loss by consent.* Without a bound in the environment nothing is lossy.
+//!
+//! *All ranks alike.* Whether a call is taken hangs on nothing but what MPI makes equal on all ranks
+//! and on settings that they have compared. What only one rank knows (where its arrays lie, whether
+//! they overlap or have gaps) decides how it copies, never who carries the call out.
+//!
+//! *Threads.* What is kept of a communicator is behind a lock that its one caller holds; all else is
+//! shared briefly. MPI is called by the program's threads only, so what it allows them suffices.
+
+pub mod call;
+pub mod decide;
+pub mod ffi;
+mod guard;
+mod net;
+mod report;
+pub mod settings;
+mod shadow;
+pub mod signature;
+mod state;
+mod taken;
+
+pub use ffi::abi::{Mpich, OpenMpi};

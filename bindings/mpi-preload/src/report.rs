@@ -1,0 +1,181 @@
+//! What became of the calls, and how it is said at the end.
+
+use std::fmt::Write as _;
+
+use foldwire::Report;
+
+use crate::decide::{COLLECTIVES, Why};
+use crate::settings::Summary;
+
+const N_COLLECTIVES: usize = COLLECTIVES.len();
+const N_REASONS: usize = Why::ALL.len();
+
+/// Numbers of a tally that are added over ranks.
+pub(crate) const N_SUMS: usize = N_COLLECTIVES + N_REASONS + 3;
+
+/// What became of the calls of one rank, or of all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Tally {
+    /// Calls taken, of each collective.
+    taken: [i64; N_COLLECTIVES],
+    /// Calls passed on, for each reason.
+    passed: [i64; N_REASONS],
+    /// Bytes of values sent by calls taken, and of the messages that they were sent in.
+    raw_bytes: i64,
+    wire_bytes: i64,
+    /// Calls that failed.
+    failed: i64,
+    /// The largest error that a value of a result can have; infinite if nobody knows.
+    largest_error: f64,
+}
+
+impl Tally {
+    pub(crate) fn take(&mut self, collective: usize, report: &Report) {
+        self.taken[collective] += 1;
+        self.raw_bytes += report.raw_bytes as i64;
+        self.wire_bytes += report.wire_bytes as i64;
+        let error = report.worst_case.unwrap_or(f64::INFINITY);
+        self.largest_error = self.largest_error.max(error);
+    }
+
+    pub(crate) const fn pass(&mut self, why: Why) {
+        self.passed[why as usize] += 1;
+    }
+
+    pub(crate) const fn fail(&mut self) {
+        self.failed += 1;
+    }
+
+    /// What is added over ranks.
+    pub(crate) fn sums(&self) -> [i64; N_SUMS] {
+        let mut sums = [0; N_SUMS];
+        let rest = [self.raw_bytes, self.wire_bytes, self.failed];
+        let all = self.taken.iter().chain(&self.passed).chain(&rest);
+        sums.iter_mut().zip(all).for_each(|(sum, &number)| *sum = number);
+        sums
+    }
+
+    /// What the largest of is taken over ranks: floats that are not negative are ordered as their
+    /// bits are.
+    pub(crate) const fn largest(&self) -> i64 {
+        self.largest_error.to_bits() as i64
+    }
+
+    /// All ranks' of both.
+    pub(crate) fn of_all(sums: &[i64; N_SUMS], largest: i64) -> Self {
+        let mut all = Self { largest_error: f64::from_bits(largest as u64), ..Self::default() };
+        let (taken, rest) = sums.split_at(N_COLLECTIVES);
+        let (passed, rest) = rest.split_at(N_REASONS);
+        all.taken.copy_from_slice(taken);
+        all.passed.copy_from_slice(passed);
+        [all.raw_bytes, all.wire_bytes, all.failed] = [rest[0], rest[1], rest[2]];
+        all
+    }
+
+    /// What is said of all ranks, if anything is.
+    pub(crate) fn say(&self, n_ranks: usize, summary: Summary) -> Option<String> {
+        match summary {
+            Summary::Off => None,
+            Summary::Line => Some(self.line(n_ranks)),
+            Summary::Json => Some(self.json(n_ranks)),
+        }
+    }
+
+    fn n_taken(&self) -> i64 {
+        self.taken.iter().sum()
+    }
+
+    fn ratio(&self) -> f64 {
+        if self.wire_bytes == 0 { 1.0 } else { self.raw_bytes as f64 / self.wire_bytes as f64 }
+    }
+
+    fn line(&self, n_ranks: usize) -> String {
+        let named = |names: &[&str], numbers: &[i64]| {
+            let some = names.iter().zip(numbers).filter(|(_, number)| **number > 0);
+            let words: Vec<_> = some.map(|(name, number)| format!("{name} {number}")).collect();
+            if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
+        };
+        let taken = named(&COLLECTIVES.map(|row| row.name), &self.taken);
+        let passed = named(&Why::ALL.map(Why::name), &self.passed);
+        let n_passed: i64 = self.passed.iter().sum();
+        let mut line = format!(
+            "foldwire: calls of {n_ranks} ranks: {} taken{taken}, {n_passed} passed on{passed}",
+            self.n_taken()
+        );
+        if self.n_taken() > 0 {
+            let mib = |bytes: i64| bytes as f64 / f64::from(1 << 20);
+            let (raw, wire) = (mib(self.raw_bytes), mib(self.wire_bytes));
+            let _ =
+                write!(line, "; {raw:.1} MiB sent as {wire:.1} MiB (ratio {:.2}), ", self.ratio());
+            let _ = match self.largest_error {
+                0.0 => write!(line, "exactly"),
+                error if error.is_finite() => write!(line, "largest error at most {error:.3e}"),
+                _ => write!(line, "errors without a bound"),
+            };
+        }
+        if self.failed > 0 {
+            let _ = write!(line, "; {} FAILED", self.failed);
+        }
+        line
+    }
+
+    fn json(&self, n_ranks: usize) -> String {
+        let object = |names: &[&str], numbers: &[i64]| {
+            let pairs = names.iter().zip(numbers).map(|(name, n)| format!("\"{name}\":{n}"));
+            format!("{{{}}}", pairs.collect::<Vec<_>>().join(","))
+        };
+        let taken = object(&COLLECTIVES.map(|row| row.name), &self.taken);
+        let passed = object(&Why::ALL.map(Why::name), &self.passed);
+        let error = if self.largest_error.is_finite() {
+            format!("{:e}", self.largest_error)
+        } else {
+            "null".to_owned()
+        };
+        format!(
+            "{{\"foldwire\":\"preload\",\"ranks\":{n_ranks},\"taken\":{taken},\"passed\":{passed},\
+             \"failed\":{},\"raw_bytes\":{},\"wire_bytes\":{},\"ratio\":{:.4},\
+             \"largest_error\":{error}}}",
+            self.failed,
+            self.raw_bytes,
+            self.wire_bytes,
+            self.ratio(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some() -> Tally {
+        let mut tally = Tally::default();
+        let mut report = Report::default();
+        (report.raw_bytes, report.wire_bytes) = (3 << 20, 1 << 20);
+        report.worst_case = Some(0.25);
+        tally.take(0, &report);
+        tally.pass(Why::Short);
+        tally.pass(Why::Short);
+        tally
+    }
+
+    #[test]
+    fn a_tally_survives_the_way_over_all_ranks() {
+        let tally = some();
+        assert_eq!(Tally::of_all(&tally.sums(), tally.largest()), tally);
+        let worse = Tally { largest_error: f64::INFINITY, ..some() };
+        assert!(worse.largest() > tally.largest() && tally.largest() > Tally::default().largest());
+    }
+
+    #[test]
+    fn the_line_says_what_was_taken_at_which_ratio_and_error() {
+        let line = some().line(2);
+        assert_eq!(
+            line,
+            "foldwire: calls of 2 ranks: 1 taken (Allreduce 1), 2 passed on (short 2); 3.0 MiB \
+             sent as 1.0 MiB (ratio 3.00), largest error at most 2.500e-1"
+        );
+        assert_eq!(some().say(2, Summary::Off), None);
+        let json = some().json(2);
+        assert!(json.contains("\"Allreduce\":1") && json.contains("\"largest_error\":2.5e-1"));
+    }
+}

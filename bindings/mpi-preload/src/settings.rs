@@ -1,0 +1,238 @@
+//! What the user wants, from environment variables. Pure: the environment is a function.
+
+use std::str::FromStr;
+
+use foldwire::schedule::Collective;
+use foldwire::{Bound, Plan, Spacing};
+
+use crate::decide::COLLECTIVES;
+
+/// How values of a collective may travel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    /// All calls go to the MPI library.
+    Off,
+    /// As they are.
+    Raw,
+    /// Compressed, with nothing lost.
+    Lossless,
+    /// Compressed within this bound on each operand.
+    Lossy(Bound),
+}
+
+impl Way {
+    /// The plan of calls that are taken.
+    #[must_use]
+    pub fn plan(self, spacing: Spacing) -> Plan {
+        match self {
+            Self::Off | Self::Raw => Plan::raw(),
+            Self::Lossless => Plan::lossless(),
+            Self::Lossy(bound) => Plan::foldwire(bound).with_spacing(spacing),
+        }
+    }
+}
+
+impl FromStr for Way {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "off" => Self::Off,
+            "raw" => Self::Raw,
+            "lossless" => Self::Lossless,
+            _ => Self::Lossy(text.parse().map_err(|error| {
+                format!("{error}; or write off, raw (values as they are) or lossless")
+            })?),
+        })
+    }
+}
+
+/// What is said at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Summary {
+    /// Nothing.
+    Off,
+    /// A line.
+    Line,
+    /// An object of JSON.
+    Json,
+}
+
+/// What the user wants; the same on all ranks, or nothing is taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Of each of [`COLLECTIVES`].
+    ways: [Way; COLLECTIVES.len()],
+    /// Calls of fewer bytes are passed on; `None`: by where the ranks are.
+    pub min_bytes: Option<usize>,
+    /// How far apart the values are that a bound lets codecs choose from.
+    pub spacing: Spacing,
+    /// A line for each call.
+    pub debug: bool,
+    /// What is said at the end.
+    pub summary: Summary,
+}
+
+/// From so many bytes on calls pay between ranks that share memory.
+const MIN_BYTES_NEAR: usize = 8 << 20;
+/// And over a network.
+const MIN_BYTES_FAR: usize = 256 << 10;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            ways: [Way::Raw; COLLECTIVES.len()],
+            min_bytes: None,
+            spacing: Spacing::PowerOfTwo,
+            debug: false,
+            summary: Summary::Line,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the variables by `read`, which says the value of one that is set.
+    ///
+    /// # Errors
+    /// Which variable has a value that means nothing, and what to write instead.
+    pub fn read(read: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let mut settings = Self::default();
+        let take = |name: &str, set: &mut dyn FnMut(&str) -> Result<(), String>| {
+            let Some(value) = read(name) else { return Ok(()) };
+            set(value.trim()).map_err(|error| format!("{name}={value}: {error}"))
+        };
+        take("FOLDWIRE_BOUND", &mut |value| {
+            settings.ways = [value.parse()?; COLLECTIVES.len()];
+            Ok(())
+        })?;
+        for (way, row) in settings.ways.iter_mut().zip(COLLECTIVES) {
+            take(&format!("FOLDWIRE_BOUND_{}", row.variable), &mut |value| {
+                *way = value.parse()?;
+                Ok(())
+            })?;
+        }
+        take("FOLDWIRE_MIN_BYTES", &mut |value| {
+            settings.min_bytes = Some(bytes(value)?);
+            Ok(())
+        })?;
+        take("FOLDWIRE_STEP", &mut |value| {
+            settings.spacing = match value {
+                "pow2" => Spacing::PowerOfTwo,
+                "widest" => Spacing::Widest,
+                _ => return Err("write pow2 (whole numbers stay) or widest (fewer bytes)".into()),
+            };
+            Ok(())
+        })?;
+        take("FOLDWIRE_DEBUG", &mut |value| {
+            settings.debug = match value {
+                "0" | "" => false,
+                "1" => true,
+                _ => return Err("write 0 or 1".into()),
+            };
+            Ok(())
+        })?;
+        take("FOLDWIRE_REPORT", &mut |value| {
+            settings.summary = match value {
+                "off" => Summary::Off,
+                "line" => Summary::Line,
+                "json" => Summary::Json,
+                _ => return Err("write off, line or json".into()),
+            };
+            Ok(())
+        })?;
+        Ok(settings)
+    }
+
+    /// How values of a collective may travel.
+    #[must_use]
+    pub fn way(&self, collective: Collective) -> Way {
+        let at = COLLECTIVES.iter().position(|row| row.collective == collective);
+        at.map_or(Way::Off, |at| self.ways[at])
+    }
+
+    /// The fewest bytes of a call that is taken.
+    #[must_use]
+    pub fn min_bytes(&self, is_near: bool) -> usize {
+        self.min_bytes.unwrap_or(if is_near { MIN_BYTES_NEAR } else { MIN_BYTES_FAR })
+    }
+
+    /// A number that differs where what routes depend on does: FNV-1a of all of it in words, and
+    /// of the version.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let Self { ways, min_bytes, spacing, debug: _, summary: _ } = self;
+        let text = format!("{} {ways:?} {min_bytes:?} {spacing:?}", env!("CARGO_PKG_VERSION"));
+        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+    }
+}
+
+/// A number of bytes, as `65536`, `64k`, `8M` or `1G`.
+fn bytes(text: &str) -> Result<usize, String> {
+    let (number, shift) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
+        Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number: Option<usize> = number.parse().ok();
+    number
+        .and_then(|number| number.checked_mul(1 << shift))
+        .ok_or_else(|| "write a number of bytes, as 65536, 64k or 8M".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(set: &[(&str, &str)]) -> Result<Settings, String> {
+        Settings::read(|name| {
+            set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn nothing_is_lossy_unless_it_is_said() {
+        let settings = read(&[]).unwrap();
+        assert!(COLLECTIVES.iter().all(|row| settings.way(row.collective) == Way::Raw));
+        let settings = read(&[("FOLDWIRE_BOUND_ALLREDUCE", "rel:1e-3")]).unwrap();
+        assert_eq!(settings.way(Collective::AllReduce), Way::Lossy(Bound::Relative(1e-3)));
+        assert_eq!(settings.way(Collective::Broadcast), Way::Raw);
+    }
+
+    #[test]
+    fn a_collectives_own_variable_wins() {
+        let set = [("FOLDWIRE_BOUND", "abs:0.5"), ("FOLDWIRE_BOUND_BCAST", "off")];
+        let settings = read(&set).unwrap();
+        assert_eq!(settings.way(Collective::Broadcast), Way::Off);
+        assert_eq!(settings.way(Collective::Reduce), Way::Lossy(Bound::Absolute(0.5)));
+    }
+
+    #[test]
+    fn values_that_mean_nothing_are_refused_by_name() {
+        for (name, value) in [
+            ("FOLDWIRE_BOUND", "1e-3"),
+            ("FOLDWIRE_BOUND", "rel:-1"),
+            ("FOLDWIRE_BOUND_ALLREDUCE", "yes"),
+            ("FOLDWIRE_MIN_BYTES", "many"),
+            ("FOLDWIRE_MIN_BYTES", "99999999999999999999G"),
+            ("FOLDWIRE_STEP", "2"),
+            ("FOLDWIRE_DEBUG", "yes"),
+            ("FOLDWIRE_REPORT", "xml"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert!(error.starts_with(&format!("{name}={value}: ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn fingerprints_tell_routes_apart_and_nothing_else() {
+        let plain = read(&[]).unwrap().fingerprint();
+        assert_eq!(plain, read(&[("FOLDWIRE_DEBUG", "1")]).unwrap().fingerprint());
+        for set in
+            [("FOLDWIRE_BOUND", "off"), ("FOLDWIRE_MIN_BYTES", "1k"), ("FOLDWIRE_STEP", "widest")]
+        {
+            assert_ne!(plain, read(&[set]).unwrap().fingerprint(), "{set:?}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Type signatures: what values a datatype is made of, whatever its handle and layout.
+//!
+//! MPI wants signatures equal between ranks, not datatypes: one may send a hundred floats as one
+//! value of a type that another receives as a hundred.
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Base {
+    /// 32-bit floating point, of C or Fortran.
+    F32 = 1,
+    /// 64-bit floating point.
+    F64 = 2,
+    /// Signed integers of 32 bits.
+    I32 = 3,
+    /// Signed integers of 64 bits.
+    I64 = 4,
+    /// Another type.
+    Other = 5,
+}
+
+impl Base {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::F32, Self::F64, Self::I32, Self::I64, Self::Other];
+
+    /// Whether codecs are for it.
+    #[must_use]
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64)
+    }
+
+    /// Bytes of a value; `None`: that differs.
+    #[must_use]
+    pub const fn n_bytes(self) -> Option<usize> {
+        match self {
+            Self::F32 | Self::I32 => Some(4),
+            Self::F64 | Self::I64 => Some(8),
+            Self::Other => None,
+        }
+    }
+}
+
+/// Of one value of a datatype.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// What it is made of; `None`: of several kinds, or of nothing.
+    pub base: Option<Base>,
+    /// Bytes without gaps.
+    pub n_bytes: usize,
+    /// Whether memory has no gaps, and the values in their order.
+    pub is_dense: bool,
+}
+
+/// How MPI says that a datatype was made, of datatypes `D`.
+#[derive(Clone, Debug)]
+pub(crate) enum Making<D> {
+    /// It is MPI's own.
+    Named,
+    /// A copy.
+    Dup(D),
+    /// One after the other.
+    Contiguous(D),
+    /// Values of these, in a layout that is not looked at; those of which there are none left out.
+    Of(Vec<D>),
+}
+
+/// What may be asked of datatypes.
+pub(crate) trait Datatypes {
+    type Datatype: Copy;
+    type Error;
+
+    /// What MPI's own types of the ones we know are.
+    fn base(&self, datatype: Self::Datatype) -> Option<Base>;
+    /// Bytes of its values.
+    fn n_bytes(&self, datatype: Self::Datatype) -> Result<usize, Self::Error>;
+    /// How it was made. What it gives is freed by [`release`](Self::release).
+    fn making(&self, datatype: Self::Datatype) -> Result<Making<Self::Datatype>, Self::Error>;
+    /// Gives back what `making` gave.
+    fn release(&self, datatype: Self::Datatype);
+}
+
+impl Signature {
+    /// Of a datatype.
+    pub(crate) fn of<D: Datatypes>(types: &D, datatype: D::Datatype) -> Result<Self, D::Error> {
+        let n_bytes = types.n_bytes(datatype)?;
+        if let Some(base) = types.base(datatype) {
+            return Ok(Self { base: Some(base), n_bytes, is_dense: true });
+        }
+        let (parts, keeps_dense) = match types.making(datatype)? {
+            Making::Named => return Ok(Self { base: Some(Base::Other), n_bytes, is_dense: false }),
+            Making::Dup(part) | Making::Contiguous(part) => (vec![part], true),
+            Making::Of(parts) => (parts, false),
+        };
+        let mut whole = Self { base: None, n_bytes, is_dense: keeps_dense };
+        let (mut bases, mut failed) = (Vec::new(), None);
+        for part in parts {
+            match Self::of(types, part) {
+                Ok(part) => {
+                    whole.is_dense &= part.is_dense;
+                    if part.n_bytes > 0 {
+                        bases.push(part.base);
+                    }
+                }
+                Err(error) => failed = Some(error),
+            }
+            types.release(part);
+        }
+        if let [first, rest @ ..] = &bases[..]
+            && rest.iter().all(|base| base == first)
+            && n_bytes > 0
+        {
+            whole.base = *first;
+        }
+        failed.map_or(Ok(whole), Err)
+    }
+
+    /// As a number that fits beside a datatype; `None`: it is too long.
+    pub(crate) fn to_number(self) -> Option<usize> {
+        let code = self.base.map_or(0, |base| base as usize) << 1 | usize::from(self.is_dense);
+        Some(self.n_bytes.checked_mul(16)? | code)
+    }
+
+    /// Of the number.
+    pub(crate) fn from_number(number: usize) -> Self {
+        let base = Base::ALL.into_iter().find(|&base| base as usize == number >> 1 & 7);
+        Self { base, n_bytes: number >> 4, is_dense: number & 1 == 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// Types by their place in a list.
+    struct List {
+        types: Vec<(usize, Making<usize>)>,
+        n_open: Cell<isize>,
+    }
+
+    const FLOAT: usize = 0;
+    const DOUBLE: usize = 1;
+
+    impl Datatypes for List {
+        type Datatype = usize;
+        type Error = ();
+
+        fn base(&self, datatype: usize) -> Option<Base> {
+            [(FLOAT, Base::F32), (DOUBLE, Base::F64)]
+                .into_iter()
+                .find(|&(known, _)| known == datatype)
+                .map(|(_, base)| base)
+        }
+
+        fn n_bytes(&self, datatype: usize) -> Result<usize, ()> {
+            Ok(self.types[datatype].0)
+        }
+
+        fn making(&self, datatype: usize) -> Result<Making<usize>, ()> {
+            let making = self.types[datatype].1.clone();
+            let n_given = match &making {
+                Making::Named => 0,
+                Making::Dup(_) | Making::Contiguous(_) => 1,
+                Making::Of(parts) => parts.len() as isize,
+            };
+            self.n_open.set(self.n_open.get() + n_given);
+            Ok(making)
+        }
+
+        fn release(&self, _: usize) {
+            self.n_open.set(self.n_open.get() - 1);
+        }
+    }
+
+    fn of(n_bytes: usize, making: Making<usize>) -> Signature {
+        let types = vec![
+            (4, Making::Named),
+            (8, Making::Named),
+            (40, Making::Contiguous(FLOAT)),
+            (12, Making::Of(vec![FLOAT])),
+            (0, Making::Contiguous(DOUBLE)),
+            (1, Making::Named),
+            (n_bytes, making),
+        ];
+        let list = List { types, n_open: Cell::new(0) };
+        let signature = Signature::of(&list, 6).unwrap();
+        assert_eq!(list.n_open.get(), 0, "what MPI gave is given back");
+        assert_eq!(Signature::from_number(signature.to_number().unwrap()), signature);
+        signature
+    }
+
+    #[test]
+    fn signatures_look_through_layouts() {
+        let floats = |n_bytes, is_dense| Signature { base: Some(Base::F32), n_bytes, is_dense };
+        assert_eq!(of(4, Making::Dup(FLOAT)), floats(4, true));
+        assert_eq!(of(80, Making::Contiguous(2)), floats(80, true));
+        assert_eq!(of(24, Making::Contiguous(3)), floats(24, false));
+        assert_eq!(of(52, Making::Of(vec![2, 3])), floats(52, false));
+    }
+
+    #[test]
+    fn parts_without_values_are_no_part_of_a_signature() {
+        assert_eq!(of(4, Making::Of(vec![FLOAT, 4])).base, Some(Base::F32));
+        assert_eq!(of(12, Making::Of(vec![FLOAT, DOUBLE])).base, None);
+        assert_eq!(of(0, Making::Contiguous(4)).base, None);
+        assert_eq!(of(3, Making::Contiguous(5)).base, Some(Base::Other));
+    }
+}

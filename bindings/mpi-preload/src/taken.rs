@@ -1,0 +1,204 @@
+//! Carrying a call out that was taken: which of core's collectives it is, on which buffers.
+
+use std::ffi::c_int;
+
+use foldwire::op::OpCode;
+use foldwire::schedule::Collective;
+use foldwire::transport::Rank;
+use foldwire::{Communicator, Op, Plan, Report};
+use foldwire_messaging::Endpoint;
+
+use crate::call::{Call, Checked};
+use crate::ffi::library::{Code, Mpi};
+use crate::ffi::memory::Plain;
+use crate::net::Wire;
+use crate::signature::Base;
+
+/// Why a call that was taken failed.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("{0}")]
+    Foldwire(#[from] foldwire::Error),
+    #[error("MPI's error {0} while it copied the program's array")]
+    Mpi(Code),
+}
+
+impl From<Code> for Failure {
+    fn from(code: Code) -> Self {
+        Self::Mpi(code)
+    }
+}
+
+/// Carries a call out on values of this base.
+pub(crate) fn run(
+    comm: &mut Communicator<Endpoint<Wire>>,
+    mpi: &dyn Mpi,
+    key: c_int,
+    call: &Call,
+    checked: &Checked,
+    base: Base,
+    plan: &Plan,
+) -> Result<Report, Failure> {
+    let inside = Inside { mpi, key, call, checked, plan };
+    match base {
+        Base::F32 => inside.run::<f32>(comm),
+        Base::F64 => inside.run::<f64>(comm),
+        Base::I32 => inside.run::<i32>(comm),
+        Base::I64 => inside.run::<i64>(comm),
+        Base::Other => unreachable!("other types are passed on"),
+    }
+}
+
+struct Inside<'c> {
+    mpi: &'c dyn Mpi,
+    key: c_int,
+    call: &'c Call,
+    checked: &'c Checked,
+    plan: &'c Plan,
+}
+
+fn operation<T>(op: Option<OpCode>) -> Op<'static, T> {
+    match op {
+        Some(OpCode::Min) => Op::Min,
+        Some(OpCode::Max) => Op::Max,
+        Some(OpCode::Prod) => Op::Prod,
+        _ => Op::Sum,
+    }
+}
+
+impl Inside<'_> {
+    fn run<T: Plain>(&self, comm: &mut Communicator<Endpoint<Wire>>) -> Result<Report, Failure> {
+        let Self { mpi, key, call, checked, plan } = *self;
+        let seat = checked.seat;
+        let op = operation::<T>(checked.op);
+        let (is_root, in_place) = (seat.is_root(), checked.is_in_place);
+        let root = Rank::new(seat.root.unwrap_or(0));
+        let (n_send, n_recv) = (call.send.count as usize, call.recv.count as usize);
+        let report = match call.collective {
+            Collective::Broadcast => {
+                let data = call.received(mpi, key, n_recv)?;
+                data.write::<T, _>(mpi, is_root, |data| comm.broadcast(data, root, plan))?
+            }
+            Collective::AllReduce => {
+                let recv = call.received(mpi, key, n_recv)?;
+                if in_place {
+                    recv.write::<T, _>(mpi, true, |data| comm.all_reduce(data, op, plan))?
+                } else {
+                    let send = call.sent(mpi, key, n_send)?;
+                    let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
+                    recv.write::<T, _>(mpi, false, |recv| {
+                        comm.all_reduce_into(&send, recv, op, plan)
+                    })?
+                }
+            }
+            Collective::Reduce if is_root => {
+                let recv = call.received(mpi, key, n_recv)?;
+                if in_place {
+                    recv.write::<T, _>(mpi, true, |data| {
+                        comm.reduce_in_place(data, op, root, plan)
+                    })?
+                } else {
+                    let send = call.sent(mpi, key, n_send)?;
+                    let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
+                    recv.write::<T, _>(mpi, false, |recv| comm.reduce(&send, recv, op, root, plan))?
+                }
+            }
+            Collective::Reduce => {
+                let send = call.sent(mpi, key, n_send)?;
+                comm.reduce(&send.read::<T>(mpi, false)?, &mut [], op, root, plan)
+            }
+            Collective::ReduceScatter => return self.reduce_scatter::<T>(comm, op),
+            Collective::AllGather => {
+                let recv = call.received(mpi, key, n_recv * seat.size)?;
+                if in_place {
+                    recv.write::<T, _>(mpi, true, |data| comm.all_gather_in_place(data, plan))?
+                } else {
+                    let send = call.sent(mpi, key, n_send)?;
+                    let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
+                    recv.write::<T, _>(mpi, false, |recv| comm.all_gather(&send, recv, plan))?
+                }
+            }
+            Collective::AllToAll => {
+                let recv = call.received(mpi, key, n_recv * seat.size)?;
+                if in_place {
+                    recv.write::<T, _>(mpi, true, |data| comm.all_to_all_in_place(data, plan))?
+                } else {
+                    let send = call.sent(mpi, key, n_send * seat.size)?;
+                    let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
+                    recv.write::<T, _>(mpi, false, |recv| comm.all_to_all(&send, recv, plan))?
+                }
+            }
+            Collective::Gather if is_root => {
+                let recv = call.received(mpi, key, n_recv * seat.size)?;
+                // In place, the root's share lies where it is to be.
+                let (send, copy) = if in_place {
+                    (recv.part(mpi, n_recv * seat.rank, n_recv)?, true)
+                } else {
+                    let send = call.sent(mpi, key, n_send)?;
+                    (send, send.overlaps(mpi, &recv)?)
+                };
+                let (send, count) = (send.read::<T>(mpi, copy)?, recv.n_values::<T>());
+                recv.write::<T, _>(mpi, true, |recv| comm.gather(count, &send, recv, root, plan))?
+            }
+            Collective::Gather => {
+                let send = call.sent(mpi, key, n_send)?;
+                let count = send.n_values::<T>() * seat.size;
+                comm.gather(count, &send.read::<T>(mpi, false)?, &mut [], root, plan)
+            }
+            Collective::Scatter if is_root => {
+                let send = call.sent(mpi, key, n_send * seat.size)?;
+                let (count, n_own) = (send.n_values::<T>(), send.n_values::<T>() / seat.size);
+                if in_place {
+                    // The root keeps its share where it lies.
+                    let mut own = vec![T::default(); n_own];
+                    comm.scatter(count, &send.read::<T>(mpi, false)?, &mut own, root, plan)
+                } else {
+                    let recv = call.received(mpi, key, n_recv)?;
+                    let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
+                    recv.write::<T, _>(mpi, false, |recv| {
+                        comm.scatter(count, &send, recv, root, plan)
+                    })?
+                }
+            }
+            Collective::Scatter => {
+                let recv = call.received(mpi, key, n_recv)?;
+                let count = recv.n_values::<T>() * seat.size;
+                recv.write::<T, _>(mpi, false, |recv| comm.scatter(count, &[], recv, root, plan))?
+            }
+            _ => unreachable!("only collectives of the table are taken"),
+        };
+        Ok(report?)
+    }
+
+    fn reduce_scatter<T: Plain>(
+        &self,
+        comm: &mut Communicator<Endpoint<Wire>>,
+        op: Op<'_, T>,
+    ) -> Result<Report, Failure> {
+        let Self { mpi, key, call, checked, plan } = *self;
+        let seat = checked.seat;
+        let (whole, own) = match &checked.counts {
+            Some(counts) => (counts.iter().sum(), counts[seat.rank]),
+            None => (call.recv.count as usize * seat.size, call.recv.count as usize),
+        };
+        // In place the whole array lies where the result is to begin.
+        let recv = call.received(mpi, key, if checked.is_in_place { whole } else { own })?;
+        let each = checked.values_each::<T>();
+        let counts: Option<Vec<usize>> =
+            checked.counts.as_ref().map(|counts| counts.iter().map(|n| n * each).collect());
+        let report = if checked.is_in_place {
+            recv.write::<T, _>(mpi, true, |data| match &counts {
+                None => comm.reduce_scatter_to_front(data, op, plan),
+                Some(counts) => comm.reduce_scatter_v_to_front(data, counts, op, plan),
+            })?
+        } else {
+            let send = call.sent(mpi, key, whole)?;
+            let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
+            recv.write::<T, _>(mpi, false, |recv| match &counts {
+                None => comm.reduce_scatter(&send, recv, op, plan),
+                Some(counts) => comm.reduce_scatter_v(&send, recv, counts, op, plan),
+            })?
+        };
+        Ok(report?)
+    }
+}
