@@ -25,9 +25,16 @@ const LIBFABRIC: Part = Part {
     features: "foldwire-bench/libfabric,foldwire-tests/libfabric",
 };
 
-/// Programs over TCP, and the C interface.
-const DOORS: Part =
-    Part { members: &["foldwire-capi"], features: "foldwire-bench/tcp,foldwire-tests/tcp" };
+/// Programs over TCP, the C interface, and libraries to preload, which need no MPI to be built.
+const DOORS: Part = Part {
+    members: &[
+        "foldwire-capi",
+        "foldwire-preload",
+        "foldwire-preload-mpich",
+        "foldwire-preload-openmpi",
+    ],
+    features: "foldwire-bench/tcp,foldwire-tests/tcp",
+};
 
 /// Features of what is always built.
 const EVERYWHERE: &str =
@@ -37,7 +44,7 @@ const EVERYWHERE: &str =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     All,
-    /// What must pass in minutes: all but programs over TCP and the C interface.
+    /// What must pass in minutes: all but programs over TCP, the C interface, what is preloaded.
     Fabrics,
     /// The rest of it, and so the workspace without fabrics.
     Doors,
@@ -143,11 +150,12 @@ fn run_suites_of(
 }
 
 /// Runs the tests of what the workspace's own did not have: programs over TCP and without fabrics,
-/// the C interface, suites of five processes, the other MPI libraries.
+/// the C interface, what is preloaded, suites of five processes, the other MPI libraries.
 pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     for (name, words) in [
         ("TCP, C, no fabrics", "test --test info --test tcp --test c_programs"),
         ("bench over TCP", "test --test bench -- tcp::"),
+        ("preloaded", "test --test preload --test preload_openmpi --test preload_mpich"),
     ] {
         let (words, filter) = words.split_once(" -- ").unwrap_or((words, ""));
         let mut tests = cargo_on(steps, here, Scope::Doors, words);

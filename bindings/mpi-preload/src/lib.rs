@@ -8,13 +8,13 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`ffi`] | the table of functions, expanded to names of C and Fortran; MPI's functions; the program's arrays; all `unsafe` code |
-//! | `guard` | no panic leaves, and the floating-point environment is the program's again |
+//! | [`guard`] | no panic leaves, and the floating-point environment is the program's again |
 //! | `state` | a process between `MPI_Init` and `MPI_Finalize` |
 //! | `shadow` | whether a communicator's ranks agree, and a communicator of ours beside it |
 //! | `call`, [`signature`] | which buffers count, what their values are |
 //! | [`mod@decide`], [`settings`] | who carries it out; pure |
 //! | `taken`, `net` | core's collective on those buffers, by messages of the MPI library's |
-//! | `report` | what is said at the end |
+//! | [`report`] | what is said at the end |
 //!
 //! *Loss by consent.* Without a bound in the environment nothing is lossy.
 //!
@@ -28,9 +28,9 @@
 pub mod call;
 pub mod decide;
 pub mod ffi;
-mod guard;
+pub mod guard;
 mod net;
-mod report;
+pub mod report;
 pub mod settings;
 mod shadow;
 pub mod signature;

@@ -11,11 +11,11 @@ const N_COLLECTIVES: usize = COLLECTIVES.len();
 const N_REASONS: usize = Why::ALL.len();
 
 /// Numbers of a tally that are added over ranks.
-pub(crate) const N_SUMS: usize = N_COLLECTIVES + N_REASONS + 3;
+pub const N_SUMS: usize = N_COLLECTIVES + N_REASONS + 3;
 
 /// What became of the calls of one rank, or of all.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Tally {
+pub struct Tally {
     /// Calls taken, of each collective.
     taken: [i64; N_COLLECTIVES],
     /// Calls passed on, for each reason.
@@ -30,7 +30,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn take(&mut self, collective: usize, report: &Report) {
+    /// A call was taken, the collective being the one of this place in the table.
+    pub fn take(&mut self, collective: usize, report: &Report) {
         self.taken[collective] += 1;
         self.raw_bytes += report.raw_bytes as i64;
         self.wire_bytes += report.wire_bytes as i64;
@@ -38,16 +39,19 @@ impl Tally {
         self.largest_error = self.largest_error.max(error);
     }
 
-    pub(crate) const fn pass(&mut self, why: Why) {
+    /// A call was passed on.
+    pub const fn pass(&mut self, why: Why) {
         self.passed[why as usize] += 1;
     }
 
-    pub(crate) const fn fail(&mut self) {
+    /// A call that was taken failed.
+    pub const fn fail(&mut self) {
         self.failed += 1;
     }
 
     /// What is added over ranks.
-    pub(crate) fn sums(&self) -> [i64; N_SUMS] {
+    #[must_use]
+    pub fn sums(&self) -> [i64; N_SUMS] {
         let mut sums = [0; N_SUMS];
         let rest = [self.raw_bytes, self.wire_bytes, self.failed];
         let all = self.taken.iter().chain(&self.passed).chain(&rest);
@@ -57,12 +61,14 @@ impl Tally {
 
     /// What the largest of is taken over ranks: floats that are not negative are ordered as their
     /// bits are.
-    pub(crate) const fn largest(&self) -> i64 {
+    #[must_use]
+    pub const fn largest(&self) -> i64 {
         self.largest_error.to_bits() as i64
     }
 
     /// All ranks' of both.
-    pub(crate) fn of_all(sums: &[i64; N_SUMS], largest: i64) -> Self {
+    #[must_use]
+    pub fn of_all(sums: &[i64; N_SUMS], largest: i64) -> Self {
         let mut all = Self { largest_error: f64::from_bits(largest as u64), ..Self::default() };
         let (taken, rest) = sums.split_at(N_COLLECTIVES);
         let (passed, rest) = rest.split_at(N_REASONS);
@@ -73,7 +79,8 @@ impl Tally {
     }
 
     /// What is said of all ranks, if anything is.
-    pub(crate) fn say(&self, n_ranks: usize, summary: Summary) -> Option<String> {
+    #[must_use]
+    pub fn say(&self, n_ranks: usize, summary: Summary) -> Option<String> {
         match summary {
             Summary::Off => None,
             Summary::Line => Some(self.line(n_ranks)),
@@ -140,42 +147,5 @@ impl Tally {
             self.wire_bytes,
             self.ratio(),
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn some() -> Tally {
-        let mut tally = Tally::default();
-        let mut report = Report::default();
-        (report.raw_bytes, report.wire_bytes) = (3 << 20, 1 << 20);
-        report.worst_case = Some(0.25);
-        tally.take(0, &report);
-        tally.pass(Why::Short);
-        tally.pass(Why::Short);
-        tally
-    }
-
-    #[test]
-    fn a_tally_survives_the_way_over_all_ranks() {
-        let tally = some();
-        assert_eq!(Tally::of_all(&tally.sums(), tally.largest()), tally);
-        let worse = Tally { largest_error: f64::INFINITY, ..some() };
-        assert!(worse.largest() > tally.largest() && tally.largest() > Tally::default().largest());
-    }
-
-    #[test]
-    fn the_line_says_what_was_taken_at_which_ratio_and_error() {
-        let line = some().line(2);
-        assert_eq!(
-            line,
-            "foldwire: calls of 2 ranks: 1 taken (Allreduce 1), 2 passed on (short 2); 3.0 MiB \
-             sent as 1.0 MiB (ratio 3.00), largest error at most 2.500e-1"
-        );
-        assert_eq!(some().say(2, Summary::Off), None);
-        let json = some().json(2);
-        assert!(json.contains("\"Allreduce\":1") && json.contains("\"largest_error\":2.5e-1"));
     }
 }

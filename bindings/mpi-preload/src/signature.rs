@@ -53,7 +53,7 @@ pub struct Signature {
 
 /// How MPI says that a datatype was made, of datatypes `D`.
 #[derive(Clone, Debug)]
-pub(crate) enum Making<D> {
+pub enum Making<D> {
     /// It is MPI's own.
     Named,
     /// A copy.
@@ -65,15 +65,23 @@ pub(crate) enum Making<D> {
 }
 
 /// What may be asked of datatypes.
-pub(crate) trait Datatypes {
+pub trait Datatypes {
+    /// A handle of one.
     type Datatype: Copy;
+    /// Why it could not be asked.
     type Error;
 
     /// What MPI's own types of the ones we know are.
     fn base(&self, datatype: Self::Datatype) -> Option<Base>;
     /// Bytes of its values.
+    ///
+    /// # Errors
+    /// What MPI says.
     fn n_bytes(&self, datatype: Self::Datatype) -> Result<usize, Self::Error>;
     /// How it was made. What it gives is freed by [`release`](Self::release).
+    ///
+    /// # Errors
+    /// What MPI says.
     fn making(&self, datatype: Self::Datatype) -> Result<Making<Self::Datatype>, Self::Error>;
     /// Gives back what `making` gave.
     fn release(&self, datatype: Self::Datatype);
@@ -81,7 +89,10 @@ pub(crate) trait Datatypes {
 
 impl Signature {
     /// Of a datatype.
-    pub(crate) fn of<D: Datatypes>(types: &D, datatype: D::Datatype) -> Result<Self, D::Error> {
+    ///
+    /// # Errors
+    /// What MPI says.
+    pub fn of<D: Datatypes>(types: &D, datatype: D::Datatype) -> Result<Self, D::Error> {
         let n_bytes = types.n_bytes(datatype)?;
         if let Some(base) = types.base(datatype) {
             return Ok(Self { base: Some(base), n_bytes, is_dense: true });
@@ -115,94 +126,16 @@ impl Signature {
     }
 
     /// As a number that fits beside a datatype; `None`: it is too long.
-    pub(crate) fn to_number(self) -> Option<usize> {
+    #[must_use]
+    pub fn to_number(self) -> Option<usize> {
         let code = self.base.map_or(0, |base| base as usize) << 1 | usize::from(self.is_dense);
         Some(self.n_bytes.checked_mul(16)? | code)
     }
 
     /// Of the number.
-    pub(crate) fn from_number(number: usize) -> Self {
+    #[must_use]
+    pub fn from_number(number: usize) -> Self {
         let base = Base::ALL.into_iter().find(|&base| base as usize == number >> 1 & 7);
         Self { base, n_bytes: number >> 4, is_dense: number & 1 == 1 }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::cell::Cell;
-
-    /// Types by their place in a list.
-    struct List {
-        types: Vec<(usize, Making<usize>)>,
-        n_open: Cell<isize>,
-    }
-
-    const FLOAT: usize = 0;
-    const DOUBLE: usize = 1;
-
-    impl Datatypes for List {
-        type Datatype = usize;
-        type Error = ();
-
-        fn base(&self, datatype: usize) -> Option<Base> {
-            [(FLOAT, Base::F32), (DOUBLE, Base::F64)]
-                .into_iter()
-                .find(|&(known, _)| known == datatype)
-                .map(|(_, base)| base)
-        }
-
-        fn n_bytes(&self, datatype: usize) -> Result<usize, ()> {
-            Ok(self.types[datatype].0)
-        }
-
-        fn making(&self, datatype: usize) -> Result<Making<usize>, ()> {
-            let making = self.types[datatype].1.clone();
-            let n_given = match &making {
-                Making::Named => 0,
-                Making::Dup(_) | Making::Contiguous(_) => 1,
-                Making::Of(parts) => parts.len() as isize,
-            };
-            self.n_open.set(self.n_open.get() + n_given);
-            Ok(making)
-        }
-
-        fn release(&self, _: usize) {
-            self.n_open.set(self.n_open.get() - 1);
-        }
-    }
-
-    fn of(n_bytes: usize, making: Making<usize>) -> Signature {
-        let types = vec![
-            (4, Making::Named),
-            (8, Making::Named),
-            (40, Making::Contiguous(FLOAT)),
-            (12, Making::Of(vec![FLOAT])),
-            (0, Making::Contiguous(DOUBLE)),
-            (1, Making::Named),
-            (n_bytes, making),
-        ];
-        let list = List { types, n_open: Cell::new(0) };
-        let signature = Signature::of(&list, 6).unwrap();
-        assert_eq!(list.n_open.get(), 0, "what MPI gave is given back");
-        assert_eq!(Signature::from_number(signature.to_number().unwrap()), signature);
-        signature
-    }
-
-    #[test]
-    fn signatures_look_through_layouts() {
-        let floats = |n_bytes, is_dense| Signature { base: Some(Base::F32), n_bytes, is_dense };
-        assert_eq!(of(4, Making::Dup(FLOAT)), floats(4, true));
-        assert_eq!(of(80, Making::Contiguous(2)), floats(80, true));
-        assert_eq!(of(24, Making::Contiguous(3)), floats(24, false));
-        assert_eq!(of(52, Making::Of(vec![2, 3])), floats(52, false));
-    }
-
-    #[test]
-    fn parts_without_values_are_no_part_of_a_signature() {
-        assert_eq!(of(4, Making::Of(vec![FLOAT, 4])).base, Some(Base::F32));
-        assert_eq!(of(12, Making::Of(vec![FLOAT, DOUBLE])).base, None);
-        assert_eq!(of(0, Making::Contiguous(4)).base, None);
-        assert_eq!(of(3, Making::Contiguous(5)).base, Some(Base::Other));
     }
 }

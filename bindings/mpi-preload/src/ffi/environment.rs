@@ -40,33 +40,3 @@ impl Drop for FloatingPoint {
         unsafe { fesetenv((&raw const self.0).cast()) };
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    unsafe extern "C" {
-        fn fesetround(direction: c_int) -> c_int;
-        fn fegetround() -> c_int;
-    }
-
-    #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
-    const UPWARD: c_int = 0x800;
-    #[cfg(target_arch = "aarch64")]
-    const UPWARD: c_int = 0x40_0000;
-
-    #[test]
-    #[cfg(any(target_arch = "x86_64", target_arch = "x86", target_arch = "aarch64"))]
-    fn the_program_gets_its_rounding_back() {
-        // SAFETY: nothing is computed in between but in the default environment.
-        unsafe {
-            assert_eq!(fesetround(UPWARD), 0);
-            {
-                let _default = FloatingPoint::default_for_now();
-                assert_eq!(fegetround(), 0);
-            }
-            assert_eq!(fegetround(), UPWARD);
-            fesetround(0);
-        }
-    }
-}

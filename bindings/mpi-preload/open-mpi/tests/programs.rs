@@ -1,0 +1,36 @@
+//! Unmodified programs of Open MPI.
+
+#[path = "../../tests/programs/mod.rs"]
+mod programs;
+
+use programs::Library;
+
+const LIBRARY: Library = Library {
+    name: "Open MPI",
+    compilers: &["mpicc.openmpi", "mpicc"],
+    fortran: &["mpifort.openmpi", "mpifort"],
+    launchers: &["mpirun.openmpi", "mpirun"],
+    says: "Open MPI",
+    file: "libfoldwire_preload_openmpi.so",
+    is_mpich: false,
+};
+
+#[test]
+fn calls_of_all_kinds_are_right() {
+    programs::calls(&LIBRARY);
+}
+
+#[test]
+fn fortran_programs_are_taken_too() {
+    programs::fortran(&LIBRARY);
+}
+
+#[test]
+fn variables_that_mean_nothing_end_the_job_and_those_that_differ_pass_all_on() {
+    programs::variables(&LIBRARY);
+}
+
+#[test]
+fn constants_are_those_of_the_header() {
+    programs::constants(&LIBRARY);
+}

@@ -1,0 +1,41 @@
+//! What is said at the end.
+
+use foldwire::Report;
+use foldwire_preload::decide::Why;
+use foldwire_preload::report::Tally;
+use foldwire_preload::settings::Summary;
+
+fn some() -> Tally {
+    let mut tally = Tally::default();
+    let mut report = Report::default();
+    (report.raw_bytes, report.wire_bytes) = (3 << 20, 1 << 20);
+    report.worst_case = Some(0.25);
+    tally.take(0, &report);
+    tally.pass(Why::Short);
+    tally.pass(Why::Short);
+    tally
+}
+
+#[test]
+fn a_tally_survives_the_way_over_all_ranks() {
+    let tally = some();
+    assert_eq!(Tally::of_all(&tally.sums(), tally.largest()), tally);
+    let (mut worse, mut report) = (some(), Report::default());
+    report.worst_case = None;
+    worse.take(1, &report);
+    assert!(worse.largest() > tally.largest() && tally.largest() > Tally::default().largest());
+    assert!(worse.say(2, Summary::Line).unwrap().ends_with("errors without a bound"));
+}
+
+#[test]
+fn the_line_says_what_was_taken_at_which_ratio_and_error() {
+    let line = some().say(2, Summary::Line).unwrap();
+    assert_eq!(
+        line,
+        "foldwire: calls of 2 ranks: 1 taken (Allreduce 1), 2 passed on (short 2); 3.0 MiB \
+         sent as 1.0 MiB (ratio 3.00), largest error at most 2.500e-1"
+    );
+    assert_eq!(some().say(2, Summary::Off), None);
+    let json = some().say(2, Summary::Json).unwrap();
+    assert!(json.contains("\"Allreduce\":1") && json.contains("\"largest_error\":2.5e-1"));
+}

@@ -1,0 +1,57 @@
+//! The environment as settings.
+
+use foldwire::Bound;
+use foldwire::schedule::Collective;
+use foldwire_preload::decide::COLLECTIVES;
+use foldwire_preload::settings::{Settings, Way};
+
+fn read(set: &[(&str, &str)]) -> Result<Settings, String> {
+    Settings::read(|name| {
+        set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+    })
+}
+
+#[test]
+fn nothing_is_lossy_unless_it_is_said() {
+    let settings = read(&[]).unwrap();
+    assert!(COLLECTIVES.iter().all(|row| settings.way(row.collective) == Way::Raw));
+    let settings = read(&[("FOLDWIRE_BOUND_ALLREDUCE", "rel:1e-3")]).unwrap();
+    assert_eq!(settings.way(Collective::AllReduce), Way::Lossy(Bound::Relative(1e-3)));
+    assert_eq!(settings.way(Collective::Broadcast), Way::Raw);
+}
+
+#[test]
+fn a_collectives_own_variable_wins() {
+    let set = [("FOLDWIRE_BOUND", "abs:0.5"), ("FOLDWIRE_BOUND_BCAST", "off")];
+    let settings = read(&set).unwrap();
+    assert_eq!(settings.way(Collective::Broadcast), Way::Off);
+    assert_eq!(settings.way(Collective::Reduce), Way::Lossy(Bound::Absolute(0.5)));
+}
+
+#[test]
+fn values_that_mean_nothing_are_refused_by_name() {
+    for (name, value) in [
+        ("FOLDWIRE_BOUND", "1e-3"),
+        ("FOLDWIRE_BOUND", "rel:-1"),
+        ("FOLDWIRE_BOUND_ALLREDUCE", "yes"),
+        ("FOLDWIRE_MIN_BYTES", "many"),
+        ("FOLDWIRE_MIN_BYTES", "99999999999999999999G"),
+        ("FOLDWIRE_STEP", "2"),
+        ("FOLDWIRE_DEBUG", "yes"),
+        ("FOLDWIRE_REPORT", "xml"),
+    ] {
+        let error = read(&[(name, value)]).unwrap_err();
+        assert!(error.starts_with(&format!("{name}={value}: ")), "{error}");
+    }
+}
+
+#[test]
+fn fingerprints_tell_routes_apart_and_nothing_else() {
+    let plain = read(&[]).unwrap().fingerprint();
+    assert_eq!(plain, read(&[("FOLDWIRE_DEBUG", "1")]).unwrap().fingerprint());
+    for set in
+        [("FOLDWIRE_BOUND", "off"), ("FOLDWIRE_MIN_BYTES", "1k"), ("FOLDWIRE_STEP", "widest")]
+    {
+        assert_ne!(plain, read(&[set]).unwrap().fingerprint(), "{set:?}");
+    }
+}

@@ -1,0 +1,60 @@
+! A program in Fortran that knows nothing of Foldwire: by `use mpi` and by `use mpi_f08`.
+module by_mpi
+contains
+    subroutine sums(n, rank, size, good)
+        use mpi
+        implicit none
+        integer, intent(in) :: n, rank, size
+        logical, intent(inout) :: good
+        real(8) :: a(n), b(n)
+        real(4) :: c(n)
+        integer :: i, error
+        do i = 1, n
+            a(i) = mod(i, 100) + rank
+            c(i) = real(a(i), 4)
+        end do
+        call MPI_Allreduce(a, b, n, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, error)
+        call MPI_Allreduce(MPI_IN_PLACE, c, n, MPI_REAL, MPI_SUM, MPI_COMM_WORLD, error)
+        do i = 1, n
+            good = good .and. b(i) == mod(i, 100) * size + size * (size - 1) / 2
+            good = good .and. c(i) == mod(i, 100) * size + size * (size - 1) / 2
+        end do
+    end subroutine
+end module
+
+module by_f08
+contains
+    subroutine maxima(n, rank, size, good)
+        use mpi_f08
+        implicit none
+        integer, intent(in) :: n, rank, size
+        logical, intent(inout) :: good
+        real(8) :: a(n)
+        integer :: i
+        do i = 1, n
+            a(i) = mod(i, 100) + rank
+        end do
+        call MPI_Allreduce(MPI_IN_PLACE, a, n, MPI_DOUBLE_PRECISION, MPI_MAX, MPI_COMM_WORLD)
+        do i = 1, n
+            good = good .and. a(i) == mod(i, 100) + size - 1
+        end do
+    end subroutine
+end module
+
+program unmodified
+    use mpi
+    use by_mpi
+    use by_f08
+    implicit none
+    integer :: rank, size, error
+    logical :: good
+    good = .true.
+    call MPI_Init(error)
+    call MPI_Comm_rank(MPI_COMM_WORLD, rank, error)
+    call MPI_Comm_size(MPI_COMM_WORLD, size, error)
+    call sums(20000, rank, size, good)
+    call maxima(20000, rank, size, good)
+    if (.not. good) stop 1
+    if (rank == 0) print *, "good"
+    call MPI_Finalize(error)
+end program

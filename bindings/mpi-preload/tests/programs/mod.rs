@@ -1,0 +1,153 @@
+//! Programs that know nothing of Foldwire, compiled by an MPI library's own compilers and run by
+//! its own launcher, with and without our library preloaded.
+//!
+//! What is missing is left out, and said.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// An MPI library by its programs, which have different names on different systems.
+pub struct Library {
+    pub name: &'static str,
+    pub compilers: &'static [&'static str],
+    pub fortran: &'static [&'static str],
+    pub launchers: &'static [&'static str],
+    /// What the launcher says of its version.
+    pub says: &'static str,
+    pub file: &'static str,
+    pub is_mpich: bool,
+}
+
+fn output(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+fn text(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat()
+}
+
+impl Library {
+    fn launcher(&self) -> Option<&'static str> {
+        let is_it = |program: &&&str| {
+            let version = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+            version.is_ok_and(|version| text(&version).contains(self.says))
+        };
+        self.launchers.iter().find(is_it).copied()
+    }
+
+    /// A program of `tests/c`, compiled; `None` if something is missing, which is said.
+    fn compiled(&self, source: &str) -> Option<PathBuf> {
+        let compilers = if source.ends_with(".c") { self.compilers } else { self.fortran };
+        let works = |program: &&&str| {
+            Command::new(program)
+                .arg("--version")
+                .stdin(Stdio::null())
+                .output()
+                .is_ok_and(|output| output.status.success())
+        };
+        let (Some(compiler), Some(_)) = (compilers.iter().find(works), self.launcher()) else {
+            // As `cargo xtask test` collects them.
+            println!("skipped: {} under {}: not installed", source, self.name);
+            return None;
+        };
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/c").join(source);
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(self.file);
+        std::fs::create_dir_all(&folder).unwrap();
+        let program = folder.join(source.file_stem().unwrap());
+        let mut compile = Command::new(compiler);
+        compile.arg("-O1").arg(&source).arg("-o").arg(&program).arg("-lm");
+        // Where compilers leave the files of modules.
+        let compiled = output(compile.current_dir(&folder));
+        assert!(compiled.status.success(), "{compile:?}: {}", text(&compiled));
+        Some(program)
+    }
+
+    /// Runs ranks, each with its words and variables; all with our library preloaded.
+    fn run(&self, program: &Path, ranks: &[(usize, &[&str], &[(&str, &str)])]) -> Output {
+        // cargo leaves the libraries beside the tests.
+        let preloaded = env::current_exe().unwrap().with_file_name(self.file);
+        assert!(preloaded.is_file(), "{}", preloaded.display());
+        let mut run = Command::new(self.launcher().unwrap());
+        if !self.is_mpich {
+            run.args(["--allow-run-as-root", "--oversubscribe"]);
+        }
+        for (at, (n, words, variables)) in ranks.iter().enumerate() {
+            if at > 0 {
+                run.arg(":");
+            }
+            run.args(["-n", &n.to_string()]);
+            let preload = [("LD_PRELOAD", preloaded.to_str().unwrap())];
+            for (name, value) in preload.iter().chain(*variables) {
+                if self.is_mpich {
+                    run.args(["-env", name, value]);
+                } else {
+                    run.arg("-x").arg(format!("{name}={value}"));
+                }
+            }
+            run.arg(program).args(*words);
+        }
+        output(&mut run)
+    }
+}
+
+const LOW: (&str, &str) = ("FOLDWIRE_MIN_BYTES", "1k");
+
+/// Runs the checks for some numbers of ranks, exactly and not; some calls must have been taken.
+pub fn calls(library: &Library) {
+    let Some(program) = library.compiled("calls.c") else { return };
+    for (n, words, bound, says) in [
+        (1, &[][..], "raw", "0 taken"),
+        (2, &[], "raw", "no_gain"),
+        (3, &[], "lossless", "exactly"),
+        (4, &["0.61"], "abs:0.6", "Alltoall"),
+    ] {
+        let said = library.run(&program, &[(n, words, &[LOW, ("FOLDWIRE_BOUND", bound)])]);
+        let (is_good, said) = (said.status.success(), text(&said));
+        assert!(is_good && said.contains("0 failed"), "{n} ranks, {bound}: {said}");
+        let line = said.lines().find(|line| line.contains("foldwire: calls of")).unwrap();
+        assert!(line.contains(says) && !line.contains("FAILED"), "{n} ranks, {bound}: {line}");
+        assert_eq!(line.contains(" 0 taken"), n == 1, "{line}");
+    }
+}
+
+/// Calls of Fortran's go the same way.
+pub fn fortran(library: &Library) {
+    let Some(program) = library.compiled("sums.f90") else { return };
+    let said = text(&library.run(&program, &[(2, &[], &[LOW])]));
+    assert!(said.contains("good") && said.contains("6 taken (Allreduce 6)"), "{said}");
+}
+
+/// What is not understood, and what ranks do not agree on.
+pub fn variables(library: &Library) {
+    let Some(program) = library.compiled("calls.c") else { return };
+    let said = library.run(&program, &[(2, &[], &[("FOLDWIRE_BOUND", "1e-3")])]);
+    let (is_good, said) = (said.status.success(), text(&said));
+    assert!(!is_good && said.contains("FOLDWIRE_BOUND=1e-3: "), "{said}");
+    let said = library.run(&program, &[(1, &[], &[LOW]), (1, &[], &[("FOLDWIRE_BOUND", "off")])]);
+    let (is_good, said) = (said.status.success(), text(&said));
+    assert!(is_good && said.contains(" 0 taken") && said.contains("disagreement"), "{said}");
+    let json = [LOW, ("FOLDWIRE_REPORT", "json")];
+    let said = text(&library.run(&program, &[(2, &[], &json)]));
+    assert!(said.contains("\"taken\":{\"Allreduce\":14,"), "{said}");
+}
+
+/// The binary interface as the header says it.
+pub fn constants(library: &Library) {
+    use foldwire_preload::ffi::abi::{Abi, Mpich, OpenMpi};
+
+    fn ours<A: Abi>() -> Vec<i64> {
+        let constants = [A::IN_PLACE as i64, A::ANY_SOURCE.into(), A::SHARED.into()];
+        let codes = A::ERRORS.into_iter().chain(A::COMBINERS).map(i64::from);
+        let status = A::STATUS.into_iter().map(|n| n as i64);
+        let handle = size_of::<A::Handle>() as i64;
+        constants.into_iter().chain(status).chain(codes).chain([handle; 2]).collect()
+    }
+
+    let Some(program) = library.compiled("constants.c") else { return };
+    let said = text(&output(&mut Command::new(program)));
+    let theirs: Vec<i64> =
+        said.lines().map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
+    let ours = if library.is_mpich { ours::<Mpich>() } else { ours::<OpenMpi>() };
+    assert_eq!(theirs, ours, "{said}");
+}
