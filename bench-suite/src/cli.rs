@@ -16,6 +16,8 @@ mod info;
 #[cfg(unix)]
 mod launch;
 mod p2p;
+#[cfg(unix)]
+mod preload;
 mod rows;
 mod schedule;
 mod sim;
@@ -46,6 +48,8 @@ pub use launch::{EnvArg, LaunchArgs};
 
 pub use bench::{BackendArg, BenchArgs, DTypeArg, FormArg, OpArg};
 pub use p2p::{P2pArgs, What};
+#[cfg(unix)]
+pub use preload::PreloadArgs;
 pub use rows::{PresetArg, ScheduleArg};
 pub use schedule::{Named, ScheduleArgs};
 pub use sim::SimArgs;
@@ -82,6 +86,7 @@ Examples:
   foldwire sim allreduce --ranks 2:512        what to expect on a cluster that is not here
   foldwire schedule ring --ranks 6            who sends what to whom, in which order
   foldwire launch -n 4 -- ./program           four ranks of a program on this machine
+  foldwire preload -- mpirun -n 4 ./program   an MPI program as it is, with Foldwire under it
   foldwire info                               what this build and this machine have
 
 `foldwire <command> --help` explains every option.";
@@ -125,6 +130,9 @@ pub enum Command {
     /// Start the ranks of a program on this machine, forward their output, end them together
     #[cfg(unix)]
     Launch(LaunchArgs),
+    /// Run an MPI program as it is, with Foldwire under its collectives
+    #[cfg(unix)]
+    Preload(PreloadArgs),
     /// Show the published systems that are here as presets: what each is made of, where it comes
     /// from, and what is different here
     Presets(PresetsArgs),

@@ -10,7 +10,7 @@
 //! | [`memory`], [`room`] | what memory itself can do, and the order of repetitions; whether there is enough |
 //! | [`peers`] | sizes and speeds of other compressors |
 //! | [`streams`], [`table`], [`picture`], [`plot`] | what the user sees |
-//! | [`stack`], [`codec`], [`accuracy`], [`bench`](mod@bench), [`p2p`], [`halo`], [`cg`], [`transpose`], [`tune`], [`train`], [`climate`], [`sim`], [`schedule`], [`info`](mod@info), `launch` | the subcommands; `launch` needs Unix |
+//! | [`stack`], [`codec`], [`accuracy`], [`bench`](mod@bench), [`p2p`], [`halo`], [`cg`], [`transpose`], [`tune`], [`train`], [`climate`], [`sim`], [`schedule`], [`info`](mod@info), `launch`, `preload` | the subcommands; the last two need Unix |
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -32,6 +32,8 @@ pub mod p2p;
 pub mod peers;
 pub mod picture;
 pub mod plot;
+#[cfg(unix)]
+pub mod preload;
 mod progress;
 pub mod quality;
 pub mod room;

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use foldwire_bench::cli::{Cli, Command};
-#[cfg(unix)]
-use foldwire_bench::launch;
 use foldwire_bench::streams::{self, OutputError};
 use foldwire_bench::usage::UsageError;
 use foldwire_bench::{
     accuracy, bench, cg, climate, codec, halo, info, p2p, schedule, sim, stack, train, transpose,
     tune,
 };
+#[cfg(unix)]
+use foldwire_bench::{launch, preload};
 
 fn main() -> ExitCode {
     let result = match Cli::try_parse() {
@@ -47,6 +47,8 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Sim(args) => sim::run(args)?,
         #[cfg(unix)]
         Command::Launch(args) => return launch::run(args),
+        #[cfg(unix)]
+        Command::Preload(args) => return preload::run(args),
         Command::Schedule(args) => schedule::run(args)?,
         Command::Presets(args) => info::run_presets(args)?,
         Command::Info(args) => info::run(args)?,

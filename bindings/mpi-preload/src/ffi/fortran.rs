@@ -51,7 +51,9 @@ pub fn buffer<A: Abi>(start: *mut c_void) -> *mut c_void {
     let [in_place, bottom] = KNOWN.get_or_init(|| {
         let files: Vec<&CStr> = A::LIBRARIES.iter().chain(A::FORTRAN).copied().collect();
         let symbols = Symbols::of(&files);
-        NAMES.map(|names| names.map(|name| symbols.find_variable(name).map_or(0, |it| it.addr())))
+        NAMES.map(|names| {
+            names.map(|name| symbols.find_variable(name).map_or(0, <*mut c_void>::addr))
+        })
     });
     if start.is_null() {
         start

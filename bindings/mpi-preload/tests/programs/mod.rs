@@ -8,16 +8,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// An MPI library by its programs, which have different names on different systems.
-pub struct Library {
-    pub name: &'static str,
-    pub compilers: &'static [&'static str],
-    pub fortran: &'static [&'static str],
-    pub launchers: &'static [&'static str],
+pub(crate) struct Library {
+    pub(crate) name: &'static str,
+    pub(crate) compilers: &'static [&'static str],
+    pub(crate) fortran: &'static [&'static str],
+    pub(crate) launchers: &'static [&'static str],
     /// What the launcher says of its version.
-    pub says: &'static str,
-    pub file: &'static str,
-    pub is_mpich: bool,
+    pub(crate) says: &'static str,
+    pub(crate) file: &'static str,
+    pub(crate) is_mpich: bool,
 }
+
+/// Ranks that are started alike: how many, with which words and variables.
+type Ranks<'r> = (usize, &'r [&'r str], &'r [(&'r str, &'r str)]);
 
 fn output(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
@@ -63,8 +66,8 @@ impl Library {
         Some(program)
     }
 
-    /// Runs ranks, each with its words and variables; all with our library preloaded.
-    fn run(&self, program: &Path, ranks: &[(usize, &[&str], &[(&str, &str)])]) -> Output {
+    /// Runs ranks, all with our library preloaded.
+    fn run(&self, program: &Path, ranks: &[Ranks<'_>]) -> Output {
         // cargo leaves the libraries beside the tests.
         let preloaded = env::current_exe().unwrap().with_file_name(self.file);
         assert!(preloaded.is_file(), "{}", preloaded.display());
@@ -94,7 +97,7 @@ impl Library {
 const LOW: (&str, &str) = ("FOLDWIRE_MIN_BYTES", "1k");
 
 /// Runs the checks for some numbers of ranks, exactly and not; some calls must have been taken.
-pub fn calls(library: &Library) {
+pub(crate) fn calls(library: &Library) {
     let Some(program) = library.compiled("calls.c") else { return };
     for (n, words, bound, says) in [
         (1, &[][..], "raw", "0 taken"),
@@ -112,14 +115,14 @@ pub fn calls(library: &Library) {
 }
 
 /// Calls of Fortran's go the same way.
-pub fn fortran(library: &Library) {
+pub(crate) fn fortran(library: &Library) {
     let Some(program) = library.compiled("sums.f90") else { return };
     let said = text(&library.run(&program, &[(2, &[], &[LOW])]));
     assert!(said.contains("good") && said.contains("6 taken (Allreduce 6)"), "{said}");
 }
 
 /// What is not understood, and what ranks do not agree on.
-pub fn variables(library: &Library) {
+pub(crate) fn variables(library: &Library) {
     let Some(program) = library.compiled("calls.c") else { return };
     let said = library.run(&program, &[(2, &[], &[("FOLDWIRE_BOUND", "1e-3")])]);
     let (is_good, said) = (said.status.success(), text(&said));
@@ -133,7 +136,7 @@ pub fn variables(library: &Library) {
 }
 
 /// The binary interface as the header says it.
-pub fn constants(library: &Library) {
+pub(crate) fn constants(library: &Library) {
     use foldwire_preload::ffi::abi::{Abi, Mpich, OpenMpi};
 
     fn ours<A: Abi>() -> Vec<i64> {

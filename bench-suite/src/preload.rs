@@ -1,0 +1,210 @@
+//! `foldwire preload`: runs an MPI program as it is, with the library of `bindings/mpi-preload`
+//! under it that is for its MPI library.
+//!
+//! Which one that is the program's own file says, in the list of libraries that it needs; of a
+//! script only the launcher can tell. Launchers are told to hand variables on by their own options,
+//! since ranks on other nodes would not have them otherwise. The command then takes the place of
+//! this process.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, bail};
+use object::elf::{DT_NEEDED, FileHeader64};
+use object::read::elf::FileHeader;
+
+use crate::cli::PreloadArgs;
+use crate::streams;
+use crate::usage::UsageError;
+
+/// A family of MPI libraries that take each other's programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    OpenMpi,
+    Mpich,
+}
+
+impl Family {
+    /// That of a library which a program needs.
+    fn of_library(name: &str) -> Option<Self> {
+        match name {
+            "libmpi.so.40" => Some(Self::OpenMpi),
+            "libmpich.so.12" | "libmpi.so.12" => Some(Self::Mpich),
+            _ => None,
+        }
+    }
+
+    /// That of a launcher, by what it says of its version.
+    fn of_launcher(says: &str) -> Option<Self> {
+        if says.contains("Open MPI") || says.contains("OpenRTE") {
+            Some(Self::OpenMpi)
+        } else if says.contains("HYDRA") || says.contains("Intel(R) MPI") {
+            Some(Self::Mpich)
+        } else {
+            None
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "openmpi",
+            Self::Mpich => "mpich",
+        }
+    }
+
+    /// The words by which this family's launcher hands a variable to all ranks.
+    fn words(self, name: &str, value: &OsStr) -> Vec<OsString> {
+        match self {
+            Self::OpenMpi => {
+                let mut set = OsString::from(name);
+                set.push("=");
+                set.push(value);
+                vec!["-x".into(), set]
+            }
+            Self::Mpich => vec!["-genv".into(), name.into(), value.into()],
+        }
+    }
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// When no library can be picked or found, or the command cannot be run.
+pub fn run(args: &PreloadArgs) -> anyhow::Result<ExitCode> {
+    let launcher = launcher_of(&args.command[0]);
+    let needed = args.command.iter().find_map(|word| family_of_program(&which(word)?));
+    let Some(family) = needed.or(launcher) else {
+        return Err(UsageError::new(format!(
+            "no word of `{}` is a program of Open MPI or MPICH, or a launcher of theirs",
+            args.command[0].display()
+        ))
+        .into());
+    };
+    let library = match &args.library {
+        Some(library) => library.clone(),
+        None => beside_this(family)?,
+    };
+    let library = library.canonicalize().with_context(|| library.display().to_string())?;
+    let variables = variables(args, library.into_os_string());
+    let mut words = args.command.clone();
+    let mut command = Command::new(&words[0]);
+    if let Some(launcher) = launcher {
+        let said = variables.iter().flat_map(|(name, value)| launcher.words(name, value));
+        let _ = words.splice(1..1, said);
+    } else {
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+    }
+    command.args(&words[1..]);
+    if args.print {
+        let mut line = String::new();
+        if launcher.is_none() {
+            for (name, value) in &variables {
+                let _ = write!(line, "{name}={} ", value.display());
+            }
+        }
+        let words: Vec<_> = words.iter().map(|word| word.display().to_string()).collect();
+        streams::write(&format!("{line}{}\n", words.join(" ")))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // It comes back only if it failed.
+    let error = command.exec();
+    Err(error).with_context(|| format!("cannot run {}", args.command[0].display()))
+}
+
+/// What all ranks are to have.
+fn variables(args: &PreloadArgs, library: OsString) -> Vec<(String, OsString)> {
+    let ours = env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        (name.starts_with("FOLDWIRE_") && !(name == "FOLDWIRE_BOUND" && args.bound.is_some()))
+            .then_some((name, value))
+    });
+    let bound = args.bound.iter().map(|bound| ("FOLDWIRE_BOUND".to_owned(), bound.into()));
+    std::iter::once(("LD_PRELOAD".to_owned(), library)).chain(bound).chain(ours).collect()
+}
+
+/// The file that a word of a command names, if it names one.
+fn which(word: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(word);
+    if path.components().count() > 1 {
+        return path.is_file().then(|| path.to_owned());
+    }
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders).map(|folder| folder.join(path)).find(|file| file.is_file())
+}
+
+/// The family of a program that needs an MPI library, and is no launcher of one.
+fn family_of_program(file: &Path) -> Option<Family> {
+    let bytes = std::fs::read(file).ok()?;
+    needed(&bytes).ok()?.iter().find_map(|name| Family::of_library(name))
+}
+
+/// The libraries that a program needs.
+fn needed(bytes: &[u8]) -> object::Result<Vec<String>> {
+    let header = FileHeader64::<object::Endianness>::parse(bytes)?;
+    let endian = header.endian()?;
+    let table = header.sections(endian, bytes)?.dynamic_table(endian, bytes)?;
+    let needed = table.iter().filter(|entry| entry.tag == DT_NEEDED);
+    needed.map(|entry| Ok(String::from_utf8_lossy(table.string(entry)?).into_owned())).collect()
+}
+
+/// The family of a launcher: `mpirun`, `mpiexec` and their like; of others nobody is asked.
+fn launcher_of(word: &OsStr) -> Option<Family> {
+    let name = Path::new(word).file_name()?.to_str()?;
+    if !["mpirun", "mpiexec", "orterun", "prterun"].iter().any(|known| name.starts_with(known)) {
+        return None;
+    }
+    let version = Command::new(word).arg("--version").stdin(Stdio::null()).output().ok()?;
+    Family::of_launcher(&String::from_utf8_lossy(&version.stdout))
+}
+
+/// The library beside this command, or in the folder `lib` beside that of this command.
+fn beside_this(family: Family) -> anyhow::Result<PathBuf> {
+    let file = format!("libfoldwire_preload_{}.so", family.name());
+    let own = env::current_exe().context("this command's own place is unknown")?;
+    let folder = own.parent().unwrap_or(Path::new("."));
+    let places = [folder.join(&file), folder.join("../lib").join(&file)];
+    if let Some(found) = places.iter().find(|place| place.is_file()) {
+        return Ok(found.clone());
+    }
+    bail!(
+        "there is no {file} in {}; build it (cargo build --release -p foldwire-preload-{}), or name \
+         it by --library",
+        folder.display(),
+        family.name()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_programs_file_says_which_libraries_it_needs() {
+        // This test is a program of the C library.
+        let own = std::fs::read(env::current_exe().unwrap()).unwrap();
+        let needed = needed(&own).unwrap();
+        assert!(needed.iter().any(|name| name.starts_with("libc.so")), "{needed:?}");
+        assert!(super::needed(b"#!/bin/sh").is_err());
+    }
+
+    #[test]
+    fn families_are_told_by_libraries_and_launchers() {
+        assert_eq!(Family::of_library("libmpi.so.40"), Some(Family::OpenMpi));
+        assert_eq!(Family::of_library("libmpi.so.12"), Some(Family::Mpich));
+        assert_eq!(Family::of_library("libm.so.6"), None);
+        assert_eq!(Family::of_launcher("mpirun (Open MPI) 4.1.4"), Some(Family::OpenMpi));
+        assert_eq!(Family::of_launcher("HYDRA build details:"), Some(Family::Mpich));
+        assert_eq!(Family::of_launcher("slurm 23"), None);
+    }
+
+    #[test]
+    fn launchers_hand_variables_on_by_their_own_options() {
+        let words = Family::OpenMpi.words("A", OsStr::new("b c"));
+        assert_eq!(words, ["-x", "A=b c"]);
+        assert_eq!(Family::Mpich.words("A", OsStr::new("b")), ["-genv", "A", "b"]);
+    }
+}
