@@ -3,7 +3,7 @@
 //!
 //! That is the collective, the type signature of the whole array (not the handle of the type, nor
 //! its layout, in which ranks may differ), the operation, the communicator and the root; and the
-//! settings, on which the ranks have agreed ([`shadow`](crate::shadow)).
+//! settings, on which the ranks have agreed (`shadow`).
 
 use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
