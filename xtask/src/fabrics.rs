@@ -25,13 +25,15 @@ const LIBFABRIC: Part = Part {
     features: "foldwire-bench/libfabric,foldwire-tests/libfabric",
 };
 
-/// Programs over TCP, the C interface, and libraries to preload, which need no MPI to be built.
+/// Programs over TCP, the C interface, the package for Python, and libraries to preload, which need
+/// no MPI to be built.
 const DOORS: Part = Part {
     members: &[
         "foldwire-capi",
         "foldwire-preload",
         "foldwire-preload-mpich",
         "foldwire-preload-openmpi",
+        "foldwire-python",
     ],
     features: "foldwire-bench/tcp,foldwire-tests/tcp",
 };
@@ -44,7 +46,8 @@ const EVERYWHERE: &str =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     All,
-    /// What must pass in minutes: all but programs over TCP, the C interface, what is preloaded.
+    /// What must pass in minutes: all but programs over TCP, in C and in Python, and what is
+    /// preloaded.
     Fabrics,
     /// The rest of it, and so the workspace without fabrics.
     Doors,
@@ -150,10 +153,13 @@ fn run_suites_of(
 }
 
 /// Runs the tests of what the workspace's own did not have: programs over TCP and without fabrics,
-/// the C interface, what is preloaded, suites of five processes, the other MPI libraries.
+/// C, Python, what is preloaded, suites of five processes, the other MPI libraries.
 pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     for (name, words) in [
-        ("TCP, C, no fabrics", "test --test info --test tcp --test c_programs"),
+        (
+            "TCP, C, Python, no fabrics",
+            "test --test info --test tcp --test c_programs --test python_programs",
+        ),
         ("bench over TCP", "test --test bench -- tcp::"),
         ("preloaded", "test --test preload --test preload_openmpi --test preload_mpich"),
     ] {

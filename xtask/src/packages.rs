@@ -8,13 +8,14 @@ use anyhow::bail;
 use std::process::{Command, Stdio};
 
 /// What for, and which.
-const PACKAGES: [(&str, &[&str]); 6] = [
+const PACKAGES: [(&str, &[&str]); 7] = [
     ("bindings to C (MPI, libfabric)", &["libclang-dev", "pkg-config"]),
     ("Open MPI", &["libopenmpi-dev", "openmpi-bin"]),
     ("MPICH", &["libmpich-dev", "mpich"]),
     ("libfabric", &["libfabric-dev", "libfabric-bin"]),
     ("emulated cluster", &["iproute2", "util-linux"]),
     ("checks of memory", &["valgrind"]),
+    ("package for Python", &["python3-numpy"]),
 ];
 
 /// Options of `cargo xtask packages`.

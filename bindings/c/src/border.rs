@@ -16,6 +16,8 @@ pub struct Fault {
     pub code: fwResult,
     /// What the caller should change.
     pub message: String,
+    /// Core's error, if it is one.
+    pub error: Option<Error>,
     /// It may go well once another call is done.
     pub(crate) is_full: bool,
 }
@@ -23,7 +25,7 @@ pub struct Fault {
 impl Fault {
     /// With these words.
     pub fn new(code: fwResult, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), is_full: false }
+        Self { code, message: message.into(), error: None, is_full: false }
     }
 
     pub(crate) fn argument(message: impl Into<String>) -> Self {
@@ -38,7 +40,7 @@ impl Fault {
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         let is_full = matches!(error, Error::TooManyCalls { .. });
-        Self { is_full, ..Self::new(code_of(&error), error.to_string()) }
+        Self { is_full, error: Some(error), ..Self::new(code_of(&error), error.to_string()) }
     }
 }
 

@@ -18,4 +18,5 @@ pub(crate) mod memory;
 pub(crate) mod messages;
 pub(crate) mod movable;
 pub mod requests;
+pub mod rust;
 pub mod types;

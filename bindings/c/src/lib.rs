@@ -11,6 +11,7 @@
 //! | `family` | a rank with its communicators and requests, for one thread at a time |
 //! | `group` | calls between fwGroupStart and fwGroupEnd |
 //! | `plan` | plans from structs and from text |
+//! | [`ffi::rust`] | the same for bindings to other languages that are written in Rust |
 //! | `wire` | the transport, chosen in one place: memory or TCP; unique ids |
 //!
 //! *Threads.* Core's communicators count references without atomics, and what is split from one

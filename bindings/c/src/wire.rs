@@ -6,10 +6,12 @@
 //! | `token` | what a unique id holds, and the process's table of those it has made |
 //! | `join` | ranks meet, by a unique id or by what a launcher says, and see which it is |
 //! | `fault` | why they do not |
+//! | `watch` | who may end a call that this thread waits in |
 
 mod fault;
 mod join;
 mod token;
+pub(crate) mod watch;
 
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -79,6 +81,8 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    const ENDED: Self = Self { kind: Kind::Other, peer: None };
+
     fn of<E: TransportError>(error: E) -> Self {
         Self { kind: error.kind(), peer: error.peer() }
     }
@@ -190,6 +194,7 @@ impl Transport for Wire {
     }
 
     fn progress(&mut self) -> Result<(), Failure> {
+        watch::ask()?;
         each!(self, wire => wire.progress().map_err(Failure::of))
     }
 
@@ -202,7 +207,7 @@ impl Transport for Wire {
     }
 
     fn idle(&mut self, budget: Duration) {
-        each!(self, wire => wire.idle(budget));
+        each!(self, wire => wire.idle(watch::rest(budget)));
     }
 
     fn register(&mut self, waker: &Waker) -> bool {

@@ -1,0 +1,30 @@
+"""Compression-accelerated collectives of numpy arrays.
+
+>>> import foldwire, numpy as np
+>>> def program(comm):
+...     return comm.all_reduce(np.full(1000, comm.rank + 0.5), bound="abs:1e-3")[0]
+>>> [round(float(sum), 2) for sum in foldwire.run(4, program)]
+[8.0, 8.0, 8.0, 8.0]
+
+Nothing is lost unless a bound is given. ``foldwire.run`` makes ranks of threads, ``foldwire.init``
+of processes over TCP. ``foldwire.numcodecs`` and ``foldwire.torch`` need those packages.
+"""
+
+from . import _native
+from ._codec import Info, compress, decompress, info
+from ._communicator import Communicator, Request
+from ._errors import Error
+from ._run import run, threads
+
+__version__ = _native.VERSION
+__all__ = [
+    "Communicator",
+    "Error",
+    "Info",
+    "Request",
+    "compress",
+    "decompress",
+    "info",
+    "run",
+    "threads",
+]

@@ -1,0 +1,105 @@
+//! Arrays as bytes that say all about themselves.
+
+use foldwire::bound::Extent;
+use foldwire::compress::{self as array_bytes, DecompressError, Info};
+use foldwire::{Bound as ErrorBound, DType, Float, Quantum, bf16, f16};
+use foldwire_c::border::Fault;
+use foldwire_c::ffi::types::{FW_DAMAGED, FW_INVALID_ARGUMENT, FW_UNSUPPORTED};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes};
+
+use crate::failure::raise;
+use crate::ffi::{self, lent};
+
+/// Expands `$body` for the float type `$T` of a code.
+macro_rules! with_float {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        with_float!($dtype, $T => $body; F32 f32, F64 f64, F16 f16, Bf16 bf16)
+    };
+    ($dtype:expr, $T:ident => $body:expr; $($name:ident $type:ty),*) => {
+        match $dtype {
+            $(DType::$name => {
+                type $T = $type;
+                $body
+            })*
+            other => {
+                let message = format!("{other} is not compressed; floats are");
+                Err(Fault::new(FW_UNSUPPORTED, message))
+            }
+        }
+    };
+}
+
+fn quantum<T: Float>(values: &[T], bound: Option<ErrorBound>) -> Result<Quantum, Fault> {
+    let Some(bound) = bound else { return Ok(Quantum::LOSSLESS) };
+    let extent = if bound.needs_extent() { Extent::of(values) } else { None };
+    let quantum = bound.absolute(extent).and_then(Quantum::new::<T>);
+    quantum.map_err(|error| Fault::new(FW_INVALID_ARGUMENT, error.to_string()))
+}
+
+fn unreadable(error: DecompressError) -> Fault {
+    Fault::new(FW_DAMAGED, error.to_string())
+}
+
+/// Compresses an array of floats within a bound, or with every bit.
+#[pyfunction]
+pub(crate) fn compress<'py>(
+    py: Python<'py>,
+    values: &Bound<'py, PyAny>,
+    dtype: u8,
+    bound: Option<&str>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let dtype = ffi::dtype(py, dtype)?;
+    let values = ffi::array(Some(values), dtype, false)?;
+    let bound: Option<ErrorBound> = match bound.map(str::parse) {
+        None => None,
+        Some(Ok(bound)) => Some(bound),
+        Some(Err(error)) => {
+            return Err(raise(py, &Fault::new(FW_INVALID_ARGUMENT, error.to_string())));
+        }
+    };
+    let bytes = py.detach(|| {
+        with_float!(dtype, T => lent::<T, _>(values, |values: &[T]| {
+            Ok(array_bytes::compress_with(values, quantum(values, bound)?))
+        }))
+    });
+    Ok(PyBytes::new(py, &bytes.map_err(|fault| raise(py, &fault))?))
+}
+
+/// What compressed bytes say of themselves: code of the type, number of values, bound (0: exact).
+#[pyfunction]
+pub(crate) fn info(py: Python<'_>, compressed: &Bound<'_, PyAny>) -> PyResult<(u8, u64, f64)> {
+    let bytes = ffi::array(Some(compressed), DType::U8, false)?;
+    let info = lent::<u8, _>(bytes, |bytes| Info::read(bytes).map_err(unreadable));
+    let info = info.map_err(|fault| raise(py, &fault))?;
+    Ok((info.dtype as u8, info.n_values, info.bound))
+}
+
+/// The values of compressed bytes, as they lie in memory.
+#[pyfunction]
+pub(crate) fn decompress<'py>(
+    py: Python<'py>,
+    compressed: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyByteArray>> {
+    let bytes = ffi::array(Some(compressed), DType::U8, false)?;
+    /// Values of any type.
+    trait Bytes: Send {
+        fn bytes(&self) -> &[u8];
+    }
+    impl<T: Float> Bytes for Vec<T> {
+        fn bytes(&self) -> &[u8] {
+            bytemuck::cast_slice(self)
+        }
+    }
+    let values = py.detach(|| -> Result<Box<dyn Bytes>, Fault> {
+        lent::<u8, _>(bytes, |bytes| {
+            let info = Info::read(bytes).map_err(unreadable)?;
+            with_float!(info.dtype, T => {
+                let values: Vec<T> = array_bytes::decompress(bytes).map_err(unreadable)?;
+                Ok(Box::new(values) as Box<dyn Bytes>)
+            })
+        })
+    });
+    let values = values.map_err(|fault| raise(py, &fault))?;
+    Ok(PyByteArray::new(py, values.bytes()))
+}

@@ -1,0 +1,78 @@
+//! What Rust returns, as `foldwire.Error`: a kind to look at, words that say what to change, and
+//! which ranks and which argument are concerned.
+
+use foldwire::Error;
+use foldwire_c::border::Fault;
+use foldwire_c::ffi::types::*;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
+
+static ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// The kind of a failure; `foldwire.Error` lists them.
+const fn kind(fault: &Fault) -> &'static str {
+    if matches!(fault.error, Some(Error::TooManyCalls { .. })) {
+        return "too_many_calls";
+    }
+    match fault.code {
+        FW_INVALID_ARGUMENT => "argument",
+        FW_INVALID_HANDLE => "closed",
+        FW_INVALID_USAGE | FW_IN_USE => "usage",
+        FW_UNSUPPORTED => "unsupported",
+        FW_NO_ROOM => "no_room",
+        FW_MISMATCH => "mismatch",
+        FW_TIMEOUT => "timeout",
+        FW_PEER_LOST => "peer_lost",
+        FW_ABORTED => "aborted",
+        FW_POISONED => "poisoned",
+        FW_EXCLUDED => "excluded",
+        FW_DAMAGED => "damaged",
+        FW_TRANSPORT_ERROR => "transport",
+        _ => "internal",
+    }
+}
+
+/// The rank that a failure speaks of.
+fn rank(error: &Error) -> Option<usize> {
+    let rank = match *error {
+        Error::Mismatch { rank, .. }
+        | Error::Frame { rank, .. }
+        | Error::Peer { rank, .. }
+        | Error::Stalled { rank, .. }
+        | Error::Deadline { rank, .. }
+        | Error::Aborted { rank, .. }
+        | Error::Excluded { rank } => rank,
+        Error::Root { root, .. } => root,
+        Error::Transport { peer, .. } => peer?,
+        _ => return None,
+    };
+    Some(rank.index())
+}
+
+/// The exception of a failure.
+pub(crate) fn raise(py: Python<'_>, fault: &Fault) -> PyErr {
+    made(py, fault).unwrap_or_else(|error| error)
+}
+
+fn made(py: Python<'_>, fault: &Fault) -> PyResult<PyErr> {
+    let class = ERROR.import(py, "foldwire._errors", "Error")?;
+    let said = PyDict::new(py);
+    said.set_item("kind", kind(fault))?;
+    if let Some(error) = fault.error {
+        said.set_item("rank", rank(&error))?;
+        match error {
+            Error::Mismatch { field, ours, theirs, .. } => {
+                said.set_item("field", field.to_string())?;
+                said.set_item("ours", ours.to_string())?;
+                said.set_item("theirs", theirs.to_string())?;
+            }
+            Error::Length { buffer, .. } => said.set_item("field", format!("{buffer} array"))?,
+            Error::Bound(_) | Error::NoBound { .. } => said.set_item("field", "bound")?,
+            Error::Root { .. } => said.set_item("field", "root")?,
+            Error::Aborted { culprit, .. } => said.set_item("culprit", culprit.index())?,
+            _ => {}
+        }
+    }
+    Ok(PyErr::from_value(class.call((&fault.message,), Some(&said))?))
+}

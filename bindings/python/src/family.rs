@@ -1,0 +1,154 @@
+//! All that comes of one link: communicators, those split from them, and calls under way. One
+//! thread at a time is inside; others wait, without the GIL.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use foldwire::{Config, Report};
+use foldwire_c::border::Fault;
+use foldwire_c::ffi::rust::{Link, Member};
+use foldwire_c::ffi::types::{FW_INTERNAL_ERROR, FW_INVALID_HANDLE};
+
+use crate::ffi::{Movable, Running};
+
+/// What communicators of one link share.
+pub(crate) struct Family {
+    state: Mutex<Movable<State>>,
+    /// What Python let go of while another thread was inside.
+    let_go: Mutex<Vec<Place>>,
+}
+
+/// Where something is in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place(u64);
+
+/// By their places.
+#[derive(Default)]
+pub(crate) struct State {
+    /// Above the communicators: calls that are dropped are given up on them.
+    requests: HashMap<Place, Running>,
+    members: HashMap<Place, Member>,
+    n_places: u64,
+}
+
+fn closed() -> Fault {
+    let message = "this communicator was closed or shrunk, or its rank has ended";
+    Fault::new(FW_INVALID_HANDLE, message)
+}
+
+impl Family {
+    /// A family of one communicator, and its place.
+    pub(crate) fn found(
+        link: Link,
+        config: Config,
+        n_calls: usize,
+    ) -> Result<(Self, Place), Fault> {
+        let mut state = State::default();
+        let place = state.add(Member::new(link, config, n_calls)?);
+        let state = Mutex::new(Movable(state));
+        Ok((Self { state, let_go: Mutex::default() }, place))
+    }
+
+    /// Goes in, once nobody else is inside, with no GIL.
+    ///
+    /// # Errors
+    /// A fault if a panic has left it half way; what `then` returns.
+    pub(crate) fn enter<R>(
+        &self,
+        then: impl FnOnce(&mut State) -> Result<R, Fault>,
+    ) -> Result<R, Fault> {
+        let mut guard = self.state.lock().map_err(|_| {
+            let message = "a panic has left this communicator half way; please report it";
+            Fault::new(FW_INTERNAL_ERROR, message)
+        })?;
+        self.sweep(&mut guard.0);
+        then(&mut guard.0)
+    }
+
+    /// Drops what Python has let go of, now if nobody is inside.
+    pub(crate) fn let_go(&self, place: Place) {
+        self.waiting().push(place);
+        match self.state.try_lock() {
+            Ok(mut guard) => self.sweep(&mut guard.0),
+            // Who is inside next does it.
+            Err(TryLockError::WouldBlock) => {}
+            // It goes with the family.
+            Err(TryLockError::Poisoned(_)) => {}
+        }
+    }
+
+    /// Drops all: for other ranks this one has ended.
+    pub(crate) fn close(&self) {
+        let mut guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        guard.0.requests.clear();
+        guard.0.members.clear();
+    }
+
+    fn sweep(&self, state: &mut State) {
+        for place in mem::take(&mut *self.waiting()) {
+            state.requests.remove(&place);
+            state.members.remove(&place);
+        }
+    }
+
+    /// Nothing panics while it is locked.
+    fn waiting(&self) -> MutexGuard<'_, Vec<Place>> {
+        self.let_go.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn place(&mut self) -> Place {
+        self.n_places += 1;
+        Place(self.n_places)
+    }
+
+    /// Takes a communicator in.
+    pub(crate) fn add(&mut self, member: Member) -> Place {
+        let place = self.place();
+        self.members.insert(place, member);
+        place
+    }
+
+    /// Takes a call under way in.
+    pub(crate) fn keep(&mut self, running: Running) -> Place {
+        let place = self.place();
+        self.requests.insert(place, running);
+        place
+    }
+
+    /// A communicator.
+    pub(crate) fn member(&self, place: Place) -> Result<&Member, Fault> {
+        self.members.get(&place).ok_or_else(closed)
+    }
+
+    /// Takes a communicator out.
+    pub(crate) fn take(&mut self, place: Place) -> Result<Member, Fault> {
+        self.members.remove(&place).ok_or_else(closed)
+    }
+
+    /// A call under way.
+    pub(crate) fn request(&mut self, place: Place) -> Result<&mut Running, Fault> {
+        self.requests.get_mut(&place).ok_or_else(closed)
+    }
+
+    /// Drops a call that is done.
+    pub(crate) fn forget(&mut self, place: Place) {
+        self.requests.remove(&place);
+    }
+
+    /// Drives a call to its end.
+    pub(crate) fn finish(&mut self, place: Place) -> Result<Report, Fault> {
+        let running = self.requests.remove(&place).ok_or_else(closed)?;
+        Ok(running.wait()?)
+    }
+
+    /// Advances all that is under way.
+    pub(crate) fn progress(&self) {
+        // Any of them drives all calls over the link.
+        if let Some(member) = self.members.values().next() {
+            member.progress();
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Memory that numpy owns, and what threads pass to each other: all `unsafe` code of the package.
+//!
+//! Arrays are told by what they say of themselves (`__array_interface__`): where they lie, how many
+//! values they have, whether they may be written. The package around makes them contiguous and
+//! aligned; [`array`] checks it.
+//!
+//! *What every block rests on.* Only `numpy.ndarray` is believed. Numpy promises that an array's
+//! memory stays where it is as long as somebody refers to it. Who calls a function with arrays here
+//! is called from Python with them, and so they are referred to until it returns; what is under way
+//! longer, [`Running`], refers to them itself. That no thread writes an array meanwhile, nor reads
+//! one that is written to, is the user's part, as with every library that lets the GIL go while it
+//! works on arrays; the package's documentation says so.
+#![allow(unsafe_code, reason = "numpy's memory")]
+
+use foldwire::op::OpCode;
+use foldwire::{Bound as ErrorBound, DType, Element, Error, Report};
+use foldwire_c::border::Fault;
+use foldwire_c::ffi::rust::{self, Array, Collective, Letter, Member, PlanText, UnderWay};
+use foldwire_c::ffi::types::FW_INVALID_ARGUMENT;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
+
+use crate::failure::raise;
+use crate::family::State;
+
+static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+fn refuse(py: Python<'_>, message: impl Into<String>) -> PyErr {
+    raise(py, &Fault::new(FW_INVALID_ARGUMENT, message))
+}
+
+/// The memory of an array of `dtype`; of no values for `None`.
+pub(crate) fn array(
+    values: Option<&Bound<'_, PyAny>>,
+    dtype: DType,
+    is_written: bool,
+) -> PyResult<Array> {
+    let Some(values) = values else { return Ok(Array::default()) };
+    let py = values.py();
+    let ndarray = NDARRAY.import(py, "numpy", "ndarray")?;
+    if !values.is_instance(ndarray)? {
+        return Err(refuse(py, "not a numpy array"));
+    }
+    let interface = values.getattr("__array_interface__")?;
+    let interface = interface.cast::<PyDict>()?;
+    let item = |name: &str| {
+        interface.get_item(name)?.ok_or_else(|| refuse(py, format!("an array without {name}")))
+    };
+    if !item("strides")?.is_none() {
+        return Err(refuse(py, "an array that is not contiguous in C's order"));
+    }
+    let (address, is_read_only): (usize, bool) = item("data")?.extract()?;
+    if is_written && is_read_only {
+        return Err(refuse(py, "an array that cannot be written to"));
+    }
+    let kind: String = item("typestr")?.extract()?;
+    if kind.get(2..) != Some(&*dtype.n_bytes().to_string()) || kind.starts_with('>') {
+        return Err(refuse(py, format!("an array of `{kind}`, and not of {dtype}")));
+    }
+    let shape: Vec<usize> = item("shape")?.extract()?;
+    // Numpy has made it, so it is there.
+    let n_values = shape.iter().product();
+    if n_values > 0 && address % dtype.n_bytes() != 0 {
+        return Err(refuse(py, "an array that is not aligned"));
+    }
+    Ok(Array { address, n_values })
+}
+
+/// The type with this code.
+pub(crate) fn dtype(py: Python<'_>, code: u8) -> PyResult<DType> {
+    DType::from_code(code).ok_or_else(|| refuse(py, format!("{code} is no type of values")))
+}
+
+/// Lends the values of an array to a function.
+pub(crate) fn lent<T: Element, R>(
+    values: Array,
+    then: impl FnOnce(&[T]) -> Result<R, Fault>,
+) -> Result<R, Fault> {
+    // SAFETY: the head of this file.
+    unsafe { rust::lent(values, then) }
+}
+
+/// A call under way, and the arrays that it needs.
+pub(crate) struct Running {
+    /// Above the arrays, and so dropped before them.
+    call: UnderWay,
+    _arrays: Vec<Py<PyAny>>,
+}
+
+impl Running {
+    /// Starts a call, whose arrays are `arrays`.
+    pub(crate) fn start(
+        member: &Member,
+        call: &Collective,
+        arrays: Vec<Py<PyAny>>,
+    ) -> Result<Self, Fault> {
+        // SAFETY: the head of this file; the arrays are referred to as long as the call is there.
+        let call = unsafe { member.start(call) }?;
+        Ok(Self { call, _arrays: arrays })
+    }
+
+    /// The call, to be polled.
+    pub(crate) const fn call(&mut self) -> &mut UnderWay {
+        &mut self.call
+    }
+
+    /// Drives all calls over the link until this one is done.
+    pub(crate) fn wait(self) -> Result<Report, Error> {
+        let Self { call, _arrays } = self;
+        call.wait()
+    }
+}
+
+/// Sends and receives all of these side by side.
+pub(crate) fn exchange(member: &Member, letters: &[Letter]) -> Result<Report, Fault> {
+    // SAFETY: the head of this file.
+    unsafe { member.exchange(letters) }
+}
+
+/// As [`Member::all_reduce_group`].
+pub(crate) fn all_reduce_group(
+    member: &Member,
+    arrays: &[(Array, Option<ErrorBound>)],
+    feedback: Option<&[Array]>,
+    dtype: DType,
+    op: OpCode,
+    plan: PlanText,
+) -> Result<Vec<Report>, Fault> {
+    // SAFETY: the head of this file.
+    unsafe { member.all_reduce_group(arrays, feedback, dtype, op, plan) }
+}
+
+/// A value that counts references to its parts without atomics, and so is not `Send` by itself.
+pub(crate) struct Movable<V>(pub(crate) V);
+
+// SAFETY: what a state has in common with others are counted references to one node. All of them
+// are in the state: communicators are put there when they are made, and those that are taken out
+// for a moment (split, shrink, calls that are waited for) are taken by who has locked the state. So
+// counts are changed by one thread at a time, and each sees what the one before it wrote. Nothing
+// in there is bound to a thread: endpoints and references to Python's objects are `Send`, and
+// arrays of numpy's may be used by any thread.
+unsafe impl Send for Movable<State> {}

@@ -1,0 +1,28 @@
+//! What a call did, as a dict.
+
+use foldwire::Report;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+pub(crate) fn dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("schedule", report.schedule)?;
+    dict.set_item("codec", report.codec.name())?;
+    dict.set_item("bound", report.bound)?;
+    dict.set_item("worst_case", report.worst_case)?;
+    dict.set_item("raw_bytes", report.raw_bytes)?;
+    dict.set_item("wire_bytes", report.wire_bytes)?;
+    dict.set_item("ratio", report.ratio())?;
+    dict.set_item("n_messages", report.n_messages)?;
+    for (name, time) in [
+        ("seconds", report.total),
+        ("encode_seconds", report.encode),
+        ("fold_seconds", report.fold),
+        ("decode_seconds", report.decode),
+        ("waiting_seconds", report.waiting()),
+    ] {
+        dict.set_item(name, time.as_secs_f64())?;
+    }
+    dict.set_item("choice", report.plan.map(|choice| choice.to_string()))?;
+    Ok(dict)
+}

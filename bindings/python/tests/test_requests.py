@@ -1,0 +1,169 @@
+"""Calls that do not block, and calls that fail."""
+
+import asyncio
+import gc
+import threading
+import time
+import unittest
+
+import numpy as np
+
+import foldwire
+
+
+class Requests(unittest.TestCase):
+    def test_requests_end_in_any_order(self):
+        def program(comm):
+            started = [comm.start_all_reduce(np.full(500, float(i))) for i in range(6)]
+            for i in (3, 0, 5, 1, 4, 2):
+                np.testing.assert_array_equal(started[i].wait(), 3.0 * i)
+                self.assertEqual(started[i].wait()[0], 3.0 * i)
+                self.assertEqual(started[i].report["codec"], "raw")
+            last = comm.start_barrier()
+            while not last.test():
+                time.sleep(1e-4)
+            self.assertIsNone(last.wait())
+
+        foldwire.run(3, program)
+
+    def test_more_calls_than_there_may_be_are_refused(self):
+        def program(comm):
+            first = comm.start_all_reduce(np.ones(3))
+            with self.assertRaises(foldwire.Error) as raised:
+                comm.start_all_reduce(np.ones(3))
+            self.assertEqual(raised.exception.kind, "too_many_calls")
+            self.assertEqual(first.wait()[0], 2)
+
+        foldwire.run(2, program, calls=1)
+
+    def test_all_ranks_can_live_in_one_event_loop(self):
+        async def rank(comm):
+            one = comm.start_all_reduce(np.arange(1000.0), bound="abs:1e-3")
+            two = comm.start_all_gather(np.array([comm.rank]))
+            gathered, total = await asyncio.gather(two, one)
+            return gathered.ravel().tolist(), float(total[999])
+
+        async def main():
+            return await asyncio.gather(*map(rank, foldwire.threads(4)))
+
+        for gathered, total in asyncio.run(main()):
+            self.assertEqual(gathered, [0, 1, 2, 3])
+            self.assertAlmostEqual(total, 4 * 999.0, delta=0.01)
+
+    def test_the_gil_is_free_while_a_rank_waits(self):
+        def program(comm):
+            if comm.rank == 1:
+                began = time.monotonic()
+                while time.monotonic() - began < 0.2:
+                    sum(range(1000))
+            comm.barrier()
+            return comm.report["waiting_seconds"]
+
+        waited = foldwire.run(2, program)
+        self.assertGreater(waited[0], 0.1)
+
+    def test_another_thread_may_wait_for_a_request(self):
+        def program(comm):
+            request = comm.start_all_reduce(np.ones(10))
+            results = []
+            thread = threading.Thread(target=lambda: results.append(request.wait()[0]))
+            thread.start()
+            thread.join()
+            return results
+
+        self.assertEqual(foldwire.run(2, program), [[2.0], [2.0]])
+
+    def test_an_array_stays_while_its_call_needs_it(self):
+        def program(comm):
+            request = comm.start_all_reduce(np.full(200_000, 1.0))
+            gc.collect()
+            np.ones(200_000)
+            return request.wait().min()
+
+        self.assertEqual(foldwire.run(3, program), [3.0] * 3)
+
+
+class Failures(unittest.TestCase):
+    def test_what_a_rank_raises_ends_the_others_and_is_raised(self):
+        def program(comm):
+            if comm.rank == 1:
+                raise KeyError("mine")
+            while True:
+                comm.barrier()
+
+        with self.assertRaisesRegex(KeyError, "mine"):
+            foldwire.run(3, program)
+
+    def test_ranks_that_disagree_are_told_in_what(self):
+        def program(comm):
+            with self.assertRaises(foldwire.Error) as raised:
+                comm.all_reduce(np.zeros(10), "sum" if comm.rank == 0 else "max")
+            return raised.exception
+
+        errors = foldwire.run(2, program)
+        told = [error for error in errors if error.kind == "mismatch"]
+        self.assertTrue(told)
+        for error in told:
+            self.assertEqual(error.field, "operation")
+            self.assertEqual({error.ours, error.theirs}, {"sum", "max"})
+        self.assertTrue(all(error.kind in ("mismatch", "aborted") for error in errors))
+
+    def test_a_wrong_call_leaves_the_communicator_usable(self):
+        def program(comm):
+            wrong = (
+                (lambda: comm.all_reduce(np.zeros(3), "median"), "op"),
+                (lambda: comm.all_reduce(np.zeros(3), out=np.zeros(4)), "out"),
+                (lambda: comm.all_reduce(np.zeros(3), out=np.zeros(3, np.float32)), "out"),
+                (lambda: comm.all_reduce(np.zeros(3), out=np.zeros((3, 2))[:, 0]), "out"),
+                (lambda: comm.broadcast(np.broadcast_to(1.0, 3)), "array"),
+                (lambda: comm.broadcast([1.0, 2.0]), "array"),
+                (lambda: comm.all_reduce(np.zeros(3, complex)), "dtype"),
+                (lambda: comm.all_reduce(np.zeros(3), bound="rel:0"), None),
+                (lambda: comm.all_reduce(np.zeros(3), plan="codec:mp3"), None),
+                (lambda: comm.reduce(np.zeros(3), root=2), "root"),
+                (lambda: comm.all_reduce(np.zeros(3, int), "avg"), None),
+                (lambda: comm.all_to_all(np.zeros(5)), "array"),
+                (lambda: comm.all_gather(np.zeros(5), counts=[4, 4]), "counts"),
+                (lambda: comm.send(np.zeros(5), 9), "rank"),
+            )
+            for call, field in wrong:
+                try:
+                    call()
+                except foldwire.Error as error:
+                    self.assertTrue(error.is_usage, error)
+                    if field:
+                        self.assertEqual(error.field, field)
+                else:
+                    self.fail(f"line {call.__code__.co_firstlineno} passed")
+            return comm.all_reduce(np.ones(1))[0]
+
+        self.assertEqual(foldwire.run(2, program), [2.0, 2.0])
+
+    def test_limits_of_time_end_a_call(self):
+        def program(comm):
+            if comm.rank == 1:
+                time.sleep(0.5)
+                return None
+            with self.assertRaises(foldwire.Error) as raised:
+                comm.barrier()
+            return raised.exception.kind, raised.exception.rank
+
+        began = time.monotonic()
+        self.assertEqual(foldwire.run(2, program, timeout=0.1)[0], ("timeout", 1))
+        self.assertLess(time.monotonic() - began, 3)
+
+    def test_a_closed_communicator_says_so(self):
+        comm, other = foldwire.threads(2)
+        request = comm.start_barrier()
+        comm.close()
+        for call in (comm.barrier, request.wait, lambda: comm.split(0)):
+            with self.assertRaises(foldwire.Error) as raised:
+                call()
+            self.assertEqual(raised.exception.kind, "closed")
+        with self.assertRaises(foldwire.Error) as raised:
+            other.barrier()
+        self.assertIn(raised.exception.kind, ("peer_lost", "aborted"))
+
+
+if __name__ == "__main__":
+    unittest.main()
