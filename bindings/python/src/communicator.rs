@@ -9,7 +9,9 @@ use std::time::Duration;
 use foldwire::op::OpCode;
 use foldwire::{Config, Report};
 use foldwire_c::border::Fault;
-use foldwire_c::ffi::rust::{Collective, Lengths, Letter, Link, Member, PlanText, collective};
+use foldwire_c::ffi::rust::{
+    self, Collective, Lengths, Letter, Link, Member, PlanText, collective,
+};
 use foldwire_c::ffi::types::FW_INVALID_ARGUMENT;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -123,6 +125,43 @@ pub(crate) fn threads(
     all().map_err(|fault| raise(py, &fault))
 }
 
+/// What ranks need to find each other; one of them makes it.
+#[pyfunction]
+pub(crate) fn unique_id(py: Python<'_>) -> PyResult<Vec<u8>> {
+    py.detach(rust::unique_id).map_err(|fault| raise(py, &fault))
+}
+
+/// A rank of processes: of those with a unique id, or of those that a launcher has started.
+#[pyfunction]
+#[pyo3(signature = (
+    id=None, n_ranks=1, rank=0, limit=60.0, timeout=None, deadline=None, lanes=None,
+    link_rate=None, n_calls=8,
+))]
+#[allow(clippy::too_many_arguments, reason = "settings that Python names")]
+pub(crate) fn join(
+    py: Python<'_>,
+    id: Option<Vec<u8>>,
+    n_ranks: usize,
+    rank: usize,
+    limit: f64,
+    timeout: Option<f64>,
+    deadline: Option<f64>,
+    lanes: Option<usize>,
+    link_rate: Option<f64>,
+    n_calls: usize,
+) -> PyResult<Comm> {
+    let made = py.detach(|| {
+        let (config, limit) =
+            (config(timeout, deadline, lanes, link_rate)?, seconds(limit, "limit")?);
+        let link = match id {
+            Some(id) => Link::join(&id, n_ranks, rank, limit)?,
+            None => Link::from_env(limit)?,
+        };
+        Comm::found(link, config, n_calls)
+    });
+    made.map_err(|fault| raise(py, &fault))
+}
+
 /// A call by its name: its arrays, how long they are, and what is done with them.
 #[derive(FromPyObject)]
 struct Call<'py> {
@@ -175,7 +214,7 @@ impl Comm {
                 Ok(Running::start(state.member(self.place)?, &collective, arrays)?.wait()?)
             })
         });
-        dict(py, &report.map_err(|fault| raise(py, &fault))?)
+        dict(py, &report.map_err(|fault| self.family.raise(py, &fault))?)
     }
 
     /// Starts a call.
@@ -187,7 +226,7 @@ impl Comm {
                 Ok(state.keep(running))
             })
         });
-        let place = place.map_err(|fault| raise(py, &fault))?;
+        let place = place.map_err(|fault| self.family.raise(py, &fault))?;
         let family = Arc::clone(&self.family);
         Ok(Request { family, place, outcome: Mutex::new(None) })
     }
@@ -210,11 +249,11 @@ impl Comm {
         let report = py.detach(|| {
             self.family.enter(|state| ffi::exchange(state.member(self.place)?, &letters))
         });
-        dict(py, &report.map_err(|fault| raise(py, &fault))?)
+        dict(py, &report.map_err(|fault| self.family.raise(py, &fault))?)
     }
 
     /// All-reduces of several arrays of floats in place as one call, each within a bound of its own
-    /// or the plan's; what each did.
+    /// or the plan's; what they did together.
     #[pyo3(signature = (arrays, bounds, feedback, dtype, residue, op, plan))]
     #[allow(clippy::too_many_arguments, reason = "the package around gives them by place")]
     fn all_reduce_group<'py>(
@@ -227,7 +266,7 @@ impl Comm {
         residue: u8,
         op: u8,
         plan: &Bound<'py, Plan>,
-    ) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    ) -> PyResult<Bound<'py, PyDict>> {
         let fault = |message: String| raise(py, &argument(message));
         let op = OpCode::from_code(op).ok_or_else(|| fault(format!("{op} is no operation")))?;
         let (dtype, residue) = (ffi::dtype(py, dtype)?, ffi::dtype(py, residue)?);
@@ -248,7 +287,12 @@ impl Comm {
                 ffi::all_reduce_group(member, &lent, residues.as_deref(), dtype, op, plan)
             })
         });
-        reports.map_err(|fault| raise(py, &fault))?.iter().map(|report| dict(py, report)).collect()
+        let reports = reports.map_err(|fault| self.family.raise(py, &fault))?;
+        let sum = reports.into_iter().reduce(|mut sum, report| {
+            sum += report;
+            sum
+        });
+        dict(py, &sum.unwrap_or_default())
     }
 
     /// The communicator of the ranks with the same color, if there is one.
@@ -268,7 +312,7 @@ impl Comm {
                 }))
             })
         });
-        Ok(made.map_err(|fault| raise(py, &fault))?.map(|made| self.of(made)))
+        Ok(made.map_err(|fault| self.family.raise(py, &fault))?.map(|made| self.of(made)))
     }
 
     /// The communicator of the ranks that call this.
@@ -281,21 +325,21 @@ impl Comm {
                 Ok((state.add(member), numbers))
             })
         });
-        Ok(self.of(made.map_err(|fault| raise(py, &fault))?))
+        Ok(self.of(made.map_err(|fault| self.family.raise(py, &fault))?))
     }
 
     /// Where this rank's share of so many values begins and ends.
     fn share(&self, py: Python<'_>, n_values: usize) -> PyResult<(usize, usize)> {
         let share = py
             .detach(|| self.family.enter(|state| Ok(state.member(self.place)?.share(n_values))))
-            .map_err(|fault| raise(py, &fault))?;
+            .map_err(|fault| self.family.raise(py, &fault))?;
         Ok((share.start, share.end))
     }
 
     /// Whether an earlier call has failed.
     fn is_poisoned(&self, py: Python<'_>) -> PyResult<bool> {
         py.detach(|| self.family.enter(|state| Ok(state.member(self.place)?.is_poisoned())))
-            .map_err(|fault| raise(py, &fault))
+            .map_err(|fault| self.family.raise(py, &fault))
     }
 
     /// Advances all calls under way.
@@ -306,7 +350,12 @@ impl Comm {
                 Ok(())
             })
         });
-        moved.map_err(|fault| raise(py, &fault))
+        moved.map_err(|fault| self.family.raise(py, &fault))
+    }
+
+    /// Ends the calls that threads wait in, and all that come.
+    fn interrupt(&self) {
+        self.family.interrupt();
     }
 
     /// Ends this rank, with all communicators that came of the same link.
@@ -406,7 +455,7 @@ impl Request {
         }
         match outcome().as_ref() {
             Some(Ok(report)) => dict(py, report),
-            Some(Err(fault)) => Err(raise(py, fault)),
+            Some(Err(fault)) => Err(self.family.raise(py, fault)),
             None => unreachable!("it was put there"),
         }
     }

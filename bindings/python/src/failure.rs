@@ -52,13 +52,19 @@ fn rank(error: &Error) -> Option<usize> {
 
 /// The exception of a failure.
 pub(crate) fn raise(py: Python<'_>, fault: &Fault) -> PyErr {
-    made(py, fault).unwrap_or_else(|error| error)
+    made(py, fault, kind(fault)).unwrap_or_else(|error| error)
 }
 
-fn made(py: Python<'_>, fault: &Fault) -> PyResult<PyErr> {
+/// The exception of a call that another thread has ended.
+pub(crate) fn interrupted(py: Python<'_>) -> PyErr {
+    let fault = Fault::new(FW_ABORTED, "the call was interrupted, and its communicator with it");
+    made(py, &fault, "interrupted").unwrap_or_else(|error| error)
+}
+
+fn made(py: Python<'_>, fault: &Fault, kind: &str) -> PyResult<PyErr> {
     let class = ERROR.import(py, "foldwire._errors", "Error")?;
     let said = PyDict::new(py);
-    said.set_item("kind", kind(fault))?;
+    said.set_item("kind", kind)?;
     if let Some(error) = fault.error {
         said.set_item("rank", rank(&error))?;
         match error {

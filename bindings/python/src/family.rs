@@ -3,13 +3,17 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use foldwire::{Config, Report};
 use foldwire_c::border::Fault;
-use foldwire_c::ffi::rust::{Link, Member};
-use foldwire_c::ffi::types::{FW_INTERNAL_ERROR, FW_INVALID_HANDLE};
+use foldwire_c::ffi::rust::{Link, Member, watched};
+use foldwire_c::ffi::types::{FW_INTERNAL_ERROR, FW_INVALID_HANDLE, FW_TRANSPORT_ERROR};
+use pyo3::prelude::*;
 
+use crate::failure::{interrupted, raise};
 use crate::ffi::{Movable, Running};
 
 /// What communicators of one link share.
@@ -17,7 +21,35 @@ pub(crate) struct Family {
     state: Mutex<Movable<State>>,
     /// What Python let go of while another thread was inside.
     let_go: Mutex<Vec<Place>>,
+    end: Arc<End>,
 }
+
+/// How calls end from outside.
+#[derive(Default)]
+struct End {
+    /// Another thread has said so.
+    is_ended: AtomicBool,
+    /// What a signal's handler has raised.
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl End {
+    /// Asked while a thread waits; `looked` is when signals were last looked for.
+    fn goes_on(&self, looked: &mut Instant) -> bool {
+        if looked.elapsed() > SIGNALS {
+            let handled = Python::try_attach(|py| py.check_signals());
+            *looked = Instant::now();
+            if let Some(Err(raised)) = handled {
+                *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
+                self.is_ended.store(true, Ordering::Relaxed);
+            }
+        }
+        !self.is_ended.load(Ordering::Relaxed)
+    }
+}
+
+/// How often signals are looked for.
+const SIGNALS: Duration = Duration::from_millis(100);
 
 /// Where something is in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +79,7 @@ impl Family {
         let mut state = State::default();
         let place = state.add(Member::new(link, config, n_calls)?);
         let state = Mutex::new(Movable(state));
-        Ok((Self { state, let_go: Mutex::default() }, place))
+        Ok((Self { state, let_go: Mutex::default(), end: Arc::default() }, place))
     }
 
     /// Goes in, once nobody else is inside, with no GIL.
@@ -63,7 +95,22 @@ impl Family {
             Fault::new(FW_INTERNAL_ERROR, message)
         })?;
         self.sweep(&mut guard.0);
-        then(&mut guard.0)
+        let (end, mut looked) = (Arc::clone(&self.end), Instant::now());
+        watched(Box::new(move || end.goes_on(&mut looked)), || then(&mut guard.0))
+    }
+
+    /// Ends the calls that threads wait in, and all that come.
+    pub(crate) fn interrupt(&self) {
+        self.end.is_ended.store(true, Ordering::Relaxed);
+    }
+
+    /// The exception of a call that failed.
+    pub(crate) fn raise(&self, py: Python<'_>, fault: &Fault) -> PyErr {
+        if fault.code == FW_TRANSPORT_ERROR && self.end.is_ended.load(Ordering::Relaxed) {
+            let raised = self.end.raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+            return raised.unwrap_or_else(|| interrupted(py));
+        }
+        raise(py, fault)
     }
 
     /// Drops what Python has let go of, now if nobody is inside.

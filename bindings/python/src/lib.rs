@@ -40,6 +40,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<communicator::Request>()?;
     module.add_class::<communicator::Plan>()?;
     module.add_function(wrap_pyfunction!(communicator::threads, module)?)?;
+    module.add_function(wrap_pyfunction!(communicator::unique_id, module)?)?;
+    module.add_function(wrap_pyfunction!(communicator::join, module)?)?;
     module.add_function(wrap_pyfunction!(codec::compress, module)?)?;
     module.add_function(wrap_pyfunction!(codec::decompress, module)?)?;
     module.add_function(wrap_pyfunction!(codec::info, module)?)

@@ -14,6 +14,7 @@ from . import _native
 from ._codec import Info, compress, decompress, info
 from ._communicator import Communicator, Request
 from ._errors import Error
+from ._join import from_mpi, init, join, unique_id
 from ._run import run, threads
 
 __version__ = _native.VERSION
@@ -24,7 +25,11 @@ __all__ = [
     "Request",
     "compress",
     "decompress",
+    "from_mpi",
     "info",
+    "init",
+    "join",
     "run",
     "threads",
+    "unique_id",
 ]

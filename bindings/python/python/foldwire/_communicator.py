@@ -361,9 +361,8 @@ class Communicator:
             if [array.shape for array in feedback] != shapes:
                 raise Error("feedback has an array of the same shape for each", field="feedback")
             feedback = [check_out(array, None, residue, "feedback") for array in feedback]
-        reports = self._native.all_reduce_group(
+        self.report = self._native.all_reduce_group(
             arrays, bounds, feedback, code, code_of(residue), _op(op), plan)
-        self.report = reports[0]
         return arrays
 
     @staticmethod
@@ -432,6 +431,11 @@ class Communicator:
     def progress(self) -> None:
         """Advances all calls of this rank that are under way."""
         self._native.progress()
+
+    def interrupt(self) -> None:
+        """Ends the calls that other threads wait in on this rank, and all that come, with an error
+        of kind ``"interrupted"``. Its other ranks notice."""
+        self._native.interrupt()
 
     def close(self) -> None:
         """Ends this rank, with all communicators split from the same one."""
