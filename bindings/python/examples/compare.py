@@ -1,0 +1,158 @@
+"""All-reduces of numpy arrays between processes of this machine: Foldwire over TCP, mpi4py, gloo.
+
+    python examples/compare.py                       # 2 processes, 8 bytes to 64 MiB
+    python examples/compare.py --ranks 4 --repeat 15 --json
+
+Each way is timed where it is installed. Rounds of all ways alternate; the median of the slowest
+rank's times is shown. ``mpirun`` is taken for mpi4py (its arguments from ``FOLDWIRE_MPIRUN``).
+"""
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+SIZES = (8, 4096, 65536, 1 << 20, 16 << 20, 64 << 20)
+
+
+def field(rank, n_bytes):
+    """What compresses as smooth fields do."""
+    x = np.arange(n_bytes // 4, dtype=np.float32) * np.float32(1e-3)
+    return np.sin(x) + np.float32(rank) + np.float32(1e-4) * np.sin(x * 977)
+
+
+def rounds(ways, rank, barrier, slowest, args):
+    """Times of each way and size; rank 0 prints them."""
+    for n_bytes in SIZES:
+        data = field(rank, n_bytes)
+        times = {name: [] for name in ways}
+        for _ in range(args.repeat + 2):
+            for name, way in ways.items():
+                own = data.copy()
+                barrier()
+                start = time.perf_counter()
+                way(own)
+                times[name].append(slowest(time.perf_counter() - start))
+        if rank == 0:
+            for name in ways:
+                seconds = statistics.median(times[name][2:])
+                row = {"way": name, "ranks": args.ranks, "bytes": n_bytes, "seconds": seconds}
+                print(json.dumps(row), flush=True)
+
+
+def ways_of_foldwire(comm):
+    return {
+        "foldwire, exact": lambda own: comm.all_reduce(own, out=own),
+        "foldwire, rel:1e-3": lambda own: comm.all_reduce(own, out=own, bound="rel:1e-3"),
+        "foldwire, auto,rel:1e-3": lambda own: comm.all_reduce(own, out=own, plan="auto",
+                                                               bound="rel:1e-3"),
+    }
+
+
+def of_mpi(args):
+    from mpi4py import MPI
+
+    import foldwire
+
+    world = MPI.COMM_WORLD
+    comm = foldwire.from_mpi(world)
+    ways = {"mpi4py": lambda own: world.Allreduce(MPI.IN_PLACE, own), **ways_of_foldwire(comm)}
+    rounds(ways, comm.rank, world.Barrier, lambda t: world.allreduce(t, MPI.MAX), args)
+
+
+def of_gloo(args):
+    import torch
+    import torch.distributed as dist
+
+    import foldwire.torch
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    comm = foldwire.torch.connect()
+    ways = {"gloo": lambda own: dist.all_reduce(torch.from_numpy(own)), **ways_of_foldwire(comm)}
+
+    def slowest(seconds):
+        value = torch.tensor(seconds, dtype=torch.float64)
+        dist.all_reduce(value, dist.ReduceOp.MAX)
+        return value.item()
+
+    rounds(ways, comm.rank, dist.barrier, slowest, args)
+    dist.destroy_process_group()
+
+
+def of_foldwire(args):
+    import foldwire
+
+    comm = foldwire.init()
+    slowest = lambda t: float(comm.all_reduce(np.array(t), "max"))  # noqa: E731
+    rounds(ways_of_foldwire(comm), comm.rank, comm.barrier, slowest, args)
+
+
+def has(module):
+    return subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True).returncode == 0
+
+
+def launch(way, args):
+    """The rows that the processes of one way print."""
+    own = [sys.executable, os.path.abspath(__file__), "--as", way, "--ranks", str(args.ranks),
+           "--repeat", str(args.repeat)]
+    if way == "mpi":
+        mpirun = shlex.split(os.environ.get("FOLDWIRE_MPIRUN", "mpirun"))
+        run = subprocess.run([*mpirun, "-n", str(args.ranks), *own], stdout=subprocess.PIPE, text=True)
+        outputs = [run.stdout]
+    else:
+        port = str(20_000 + os.getpid() % 9000)
+        processes = []
+        for rank in range(args.ranks):
+            variables = {"RANK": str(rank), "WORLD_SIZE": str(args.ranks), "MASTER_ADDR": "127.0.0.1",
+                         "LOCAL_WORLD_SIZE": str(args.ranks), "MASTER_PORT": port}
+            processes.append(subprocess.Popen(own, env={**os.environ, **variables},
+                                              stdout=subprocess.PIPE, text=True))
+        outputs = [process.communicate()[0] for process in processes]
+    return [json.loads(line) for line in outputs[0].splitlines() if line.startswith("{")]
+
+
+def size(n_bytes):
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if n_bytes >= unit:
+            return f"{n_bytes // unit} {name}"
+    return f"{n_bytes} B"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--repeat", type=int, default=9)
+    parser.add_argument("--json", action="store_true", help="a row of JSON for each way and size")
+    parser.add_argument("--as", dest="way", choices=("foldwire", "mpi", "gloo"),
+                        help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.way:
+        return {"foldwire": of_foldwire, "mpi": of_mpi, "gloo": of_gloo}[args.way](args)
+    contests = [("mpi", has("mpi4py") and shutil.which("mpirun")), ("gloo", has("torch"))]
+    contests = [way for way, is_here in contests if is_here] or ["foldwire"]
+    for contest in contests:
+        rows = launch(contest, args)
+        if args.json:
+            for row in rows:
+                print(json.dumps(row))
+            continue
+        names = list(dict.fromkeys(row["way"] for row in rows))
+        print("".join([f"{'milliseconds':<14}", *(f"{name:>25}" for name in names)]))
+        for n_bytes in SIZES:
+            cells = (next(r["seconds"] for r in rows if (r["way"], r["bytes"]) == (name, n_bytes))
+                     for name in names)
+            print("".join([f"{size(n_bytes):<14}", *(f"{1e3 * cell:25.3f}" for cell in cells)]))
+        print()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""A small network that several ranks train together, with gradients as they are and compressed.
+
+    python examples/train.py --ranks 4 --link 12.5e6          # links of 100 Mbit/s
+    python examples/train.py --link 125e6 --bound rel:0.1 --no-feedback
+    python examples/train.py --json
+
+Every rank has the whole network and its share of each batch; the gradients of all layers are
+averaged by one group call, each layer's within a bound of its own range. What compression costs is a
+loss that falls otherwise; error feedback makes it less. What it brings is time, on links that are
+slow: those between ranks, which are threads here, are limited to a rate.
+"""
+
+import argparse
+import json
+import sys
+import time
+
+import numpy as np
+
+import foldwire
+
+WIDTH = 384
+
+
+class Network:
+    """Two layers of tanh and one that adds up; it learns a function of the plane."""
+
+    def __init__(self, seed):
+        random = np.random.default_rng(seed)
+        sizes = (2, WIDTH, WIDTH, 1)
+        self.layers = [
+            [random.normal(0, 1 / np.sqrt(n), (n, m)).astype(np.float32), np.zeros(m, np.float32)]
+            for n, m in zip(sizes, sizes[1:])
+        ]
+
+    def parameters(self):
+        return [array for layer in self.layers for array in layer]
+
+    def forward(self, x):
+        passed = [x]
+        for at, (weights, bias) in enumerate(self.layers):
+            x = x @ weights + bias
+            x = np.tanh(x) if at + 1 < len(self.layers) else x
+            passed.append(x)
+        return passed
+
+    def gradients(self, x, y):
+        """Those of the mean squared error, in the order of the parameters; and the error."""
+        passed = self.forward(x)
+        off = passed[-1] - y
+        slope, gradients = 2 * off / len(x), []
+        for at in reversed(range(len(self.layers))):
+            gradients[:0] = [passed[at].T @ slope, slope.sum(0)]
+            slope = slope @ self.layers[at][0].T * (1 - passed[at] ** 2)
+        return [g.astype(np.float32) for g in gradients], float((off**2).mean())
+
+
+def lesson(random, n):
+    x = random.uniform(-1, 1, (n, 2)).astype(np.float32)
+    return x, np.sin(6 * x[:, :1]) * np.cos(4 * x[:, 1:])
+
+
+def train(comm, steps, batch, bound, feedback, seed):
+    network = Network(seed)
+    own = np.random.default_rng((seed, comm.rank))
+    test = lesson(np.random.default_rng(seed + 1), 512)
+    velocity = [np.zeros_like(p) for p in network.parameters()]
+    residues = [comm.feedback_for(p) for p in velocity] if feedback and bound else None
+    curve, raw, wire, averaging = [], 0, 0, 0.0
+    began = time.perf_counter()
+    for step in range(steps):
+        gradients, _ = network.gradients(*lesson(own, batch // comm.size))
+        start = time.perf_counter()
+        comm.all_reduce_group(gradients, "avg", bound, residues)
+        averaging += time.perf_counter() - start
+        raw, wire = raw + comm.report["raw_bytes"], wire + comm.report["wire_bytes"]
+        for parameter, moving, gradient in zip(network.parameters(), velocity, gradients):
+            moving *= 0.9
+            moving += gradient
+            parameter -= 0.01 * moving
+        if step % max(1, steps // 40) == 0 or step + 1 == steps:
+            loss = float(((network.forward(test[0])[-1] - test[1]) ** 2).mean())
+            curve.append((step + 1, loss))
+            if comm.rank == 0 and sys.stderr.isatty():
+                print(f"\r{bound or 'exact':>10}  {step + 1:5} of {steps}  {loss:.4f}", end="",
+                      file=sys.stderr, flush=True)
+    weights = b"".join(p.tobytes() for p in network.parameters())
+    return {"bound": bound or "exact", "feedback": bool(residues), "loss": curve[-1][1],
+            "seconds": time.perf_counter() - began, "averaging_seconds": averaging,
+            "ratio": raw / max(wire, 1), "curve": curve, "weights": hash(weights)}
+
+
+def plot(rows, columns=72, lines=14):
+    """The curves of the loss, on a logarithmic scale, in characters."""
+    values = np.log10([loss for row in rows for _, loss in row["curve"]])
+    low, high = values.min(), max(values.max(), values.min() + 1e-9)
+    page = [[" "] * columns for _ in range(lines)]
+    for mark, row in zip("#o+x*", rows):
+        last = row["curve"][-1][0]
+        for step, loss in row["curve"]:
+            column = round((step - 1) / max(last - 1, 1) * (columns - 1))
+            line = round((high - np.log10(loss)) / (high - low) * (lines - 1))
+            page[line][column] = mark
+    for at, line in enumerate(page):
+        print(f"{10 ** (high - (high - low) * at / (lines - 1)):8.4f} |{''.join(line)}")
+    names = (f"{mark} {name(row)}" for mark, row in zip("#o+x*", rows))
+    print(" " * 9 + "+" + "-" * columns + "\n" + " " * 10 + ", ".join(names))
+
+
+def name(row):
+    return row["bound"] + (", feedback" if row["feedback"] else "")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--batch", type=int, default=256, help="of all ranks together")
+    parser.add_argument("--link", type=float, default=12.5e6,
+                        help="bytes per second of a rank's link, each way; 0: as fast as memory")
+    parser.add_argument("--bound", action="append", help="more than one may be given")
+    parser.add_argument("--no-feedback", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="a row of JSON for each way")
+    args = parser.parse_args()
+    rows = []
+    for bound in [None, *(args.bound or ["rel:0.02", "rel:0.2"])]:
+        ranks = foldwire.run(args.ranks, train, args.steps, args.batch, bound,
+                             not args.no_feedback, args.seed, rate=args.link or None)
+        assert len({row["weights"] for row in ranks}) == 1, "all ranks have the same weights"
+        rows.append(ranks[0])
+    if sys.stderr.isatty():
+        print("\r" + " " * 50 + "\r", end="", file=sys.stderr)
+    if args.json:
+        for row in rows:
+            del row["weights"]
+            print(json.dumps(row))
+        return
+    plot(rows)
+    print(f"\n{'gradients':<20} {'loss':>8} {'ratio':>7} {'averaging':>10} {'in all':>9}")
+    for row in rows:
+        print(f"{name(row):<20} {row['loss']:8.5f} {row['ratio']:7.1f} "
+              f"{row['averaging_seconds']:8.1f} s {row['seconds']:7.1f} s")
+
+
+if __name__ == "__main__":
+    main()
