@@ -8,6 +8,7 @@ rank's times is shown. ``mpirun`` is taken for mpi4py (its arguments from ``FOLD
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import shlex
@@ -96,7 +97,7 @@ def of_foldwire(args):
 
 
 def has(module):
-    return subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True).returncode == 0
+    return importlib.util.find_spec(module) is not None
 
 
 def launch(way, args):
@@ -105,21 +106,23 @@ def launch(way, args):
            "--repeat", str(args.repeat)]
     if way == "mpi":
         mpirun = shlex.split(os.environ.get("FOLDWIRE_MPIRUN", "mpirun"))
-        run = subprocess.run([*mpirun, "-n", str(args.ranks), *own], stdout=subprocess.PIPE, text=True)
+        command = [*mpirun, "-n", str(args.ranks), *own]
+        run = subprocess.run(command, stdout=subprocess.PIPE, text=True)
         outputs = [run.stdout]
     else:
         port = str(20_000 + os.getpid() % 9000)
         processes = []
         for rank in range(args.ranks):
-            variables = {"RANK": str(rank), "WORLD_SIZE": str(args.ranks), "MASTER_ADDR": "127.0.0.1",
-                         "LOCAL_WORLD_SIZE": str(args.ranks), "MASTER_PORT": port}
+            size = str(args.ranks)
+            variables = {"RANK": str(rank), "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size,
+                         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
             processes.append(subprocess.Popen(own, env={**os.environ, **variables},
                                               stdout=subprocess.PIPE, text=True))
         outputs = [process.communicate()[0] for process in processes]
     return [json.loads(line) for line in outputs[0].splitlines() if line.startswith("{")]
 
 
-def size(n_bytes):
+def label(n_bytes):
     for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
         if n_bytes >= unit:
             return f"{n_bytes // unit} {name}"
@@ -150,7 +153,7 @@ def main():
         for n_bytes in SIZES:
             cells = (next(r["seconds"] for r in rows if (r["way"], r["bytes"]) == (name, n_bytes))
                      for name in names)
-            print("".join([f"{size(n_bytes):<14}", *(f"{1e3 * cell:25.3f}" for cell in cells)]))
+            print("".join([f"{label(n_bytes):<14}", *(f"{1e3 * cell:25.3f}" for cell in cells)]))
         print()
 
 

@@ -5,9 +5,9 @@
     python examples/train.py --json
 
 Every rank has the whole network and its share of each batch; the gradients of all layers are
-averaged by one group call, each layer's within a bound of its own range. What compression costs is a
-loss that falls otherwise; error feedback makes it less. What it brings is time, on links that are
-slow: those between ranks, which are threads here, are limited to a rate.
+averaged by one group call, each layer's within a bound of its own range. What compression costs is
+a loss that falls otherwise; error feedback makes it less. What it brings is time, on links that
+are slow: those between ranks, which are threads here, are limited to a rate.
 """
 
 import argparse

@@ -1,23 +1,24 @@
 //! Communicators and requests as the package around has them: calls by their names, arrays that
 //! were made fit.
 
+use std::ops::Range;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use foldwire::op::OpCode;
-use foldwire::{Config, Report};
+use foldwire::{Config, DType, Report};
 use foldwire_c::border::Fault;
 use foldwire_c::ffi::rust::{
-    self, Collective, Lengths, Letter, Link, Member, PlanText, collective,
+    self, Array, Collective, Lengths, Letter, Link, Member, PlanText, collective,
 };
 use foldwire_c::ffi::types::FW_INVALID_ARGUMENT;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::failure::raise;
-use crate::family::{Family, Place};
+use crate::family::{Family, Place, State};
 use crate::ffi::{self, Running};
 use crate::report::dict;
 
@@ -93,6 +94,11 @@ impl Comm {
     fn of(&self, (place, (rank, size, n_calls)): (Place, (usize, usize, usize))) -> Self {
         Self { family: Arc::clone(&self.family), place, rank, size, n_calls }
     }
+}
+
+/// Where an array lies.
+fn range(array: Array, dtype: DType) -> Range<usize> {
+    array.address..array.address + array.n_values * dtype.n_bytes()
 }
 
 fn numbers(member: &Member) -> (usize, usize, usize) {
@@ -280,6 +286,13 @@ impl Comm {
             residues.iter().map(|array| ffi::array(Some(array), residue, true)).collect()
         });
         let residues: Option<Vec<_>> = residues.transpose()?;
+        let own = lent.iter().map(|(array, _)| range(*array, dtype));
+        let kept = residues.iter().flatten().map(|array| range(*array, residue));
+        let mut ranges: Vec<Range<usize>> = own.chain(kept).filter(|r| !r.is_empty()).collect();
+        ranges.sort_by_key(|range| range.start);
+        if ranges.windows(2).any(|two| two[0].end > two[1].start) {
+            return Err(fault("arrays of a group overlap".to_owned()));
+        }
         let plan = plan.get().0;
         let reports = py.detach(|| {
             self.family.enter(|state| {
@@ -394,69 +407,68 @@ impl Wake for Callback {
 }
 
 impl Request {
-    /// Has the call advanced by a function that may find it done. Whether it is.
-    fn advance(
-        &self,
-        py: Python<'_>,
-        by: impl FnOnce(&mut Running) -> Option<Result<Report, Fault>> + Send,
-    ) -> PyResult<bool> {
-        let outcome = || self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        if outcome().is_none() {
-            let done = py.detach(|| {
-                self.family.enter(|state| {
-                    let running = state.request(self.place)?;
-                    let done = by(running);
-                    if done.is_some() {
-                        state.forget(self.place);
-                    }
-                    Ok(done)
-                })
-            });
-            match done {
-                Ok(None) => return Ok(false),
-                Ok(Some(done)) => *outcome() = Some(done),
-                // Another thread has waited for it, or it was closed.
-                Err(fault) => _ = outcome().get_or_insert(Err(fault)),
-            }
-        }
-        Ok(true)
+    fn outcome(&self) -> MutexGuard<'_, Option<Result<Report, Fault>>> {
+        // Never locked while the GIL or a family is waited for.
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn poll_with(&self, py: Python<'_>, waker: &Waker) -> PyResult<bool> {
-        self.advance(py, |running| {
-            let mut context = Context::from_waker(waker);
-            match Pin::new(running.call()).poll(&mut context) {
-                Poll::Pending => None,
-                Poll::Ready(report) => Some(report.map_err(Fault::from)),
-            }
+    /// The call's outcome, once it is done, which `by` may find out, for whoever is first.
+    fn settle(
+        &self,
+        py: Python<'_>,
+        by: impl FnOnce(&mut State) -> Option<Result<Report, Fault>> + Send,
+    ) -> Option<Result<Report, Fault>> {
+        let known = self.outcome().clone();
+        known.or_else(|| {
+            let found = py.detach(|| {
+                self.family.enter(|state| {
+                    let known = self.outcome().clone();
+                    let found = known.or_else(|| by(state));
+                    self.outcome().clone_from(&found);
+                    Ok(found)
+                })
+            });
+            found.unwrap_or_else(|fault| Some(Err(fault)))
         })
+    }
+
+    fn poll_with(&self, py: Python<'_>, waker: &Waker) -> bool {
+        let done = self.settle(py, |state| {
+            let running = match state.request(self.place) {
+                Ok(running) => running,
+                Err(fault) => return Some(Err(fault)),
+            };
+            match Pin::new(running.call()).poll(&mut Context::from_waker(waker)) {
+                Poll::Pending => None,
+                Poll::Ready(report) => {
+                    state.forget(self.place);
+                    Some(report.map_err(Fault::from))
+                }
+            }
+        });
+        done.is_some()
     }
 }
 
 #[pymethods]
 impl Request {
     /// Whether it is done, after all calls have been advanced.
-    fn test(&self, py: Python<'_>) -> PyResult<bool> {
+    fn test(&self, py: Python<'_>) -> bool {
         self.poll_with(py, Waker::noop())
     }
 
     /// Whether it is done; if not, the function is called, by any thread, when that may have
     /// changed.
-    fn poll(&self, py: Python<'_>, wake: Py<PyAny>) -> PyResult<bool> {
+    fn poll(&self, py: Python<'_>, wake: Py<PyAny>) -> bool {
         self.poll_with(py, &Waker::from(Arc::new(Callback(Mutex::new(Some(wake))))))
     }
 
     /// Waits until it is done; what it did.
     fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let outcome = || self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        if outcome().is_none() {
-            let done = py.detach(|| self.family.enter(|state| state.finish(self.place)));
-            outcome().get_or_insert(done);
-        }
-        match outcome().as_ref() {
-            Some(Ok(report)) => dict(py, report),
-            Some(Err(fault)) => Err(self.family.raise(py, fault)),
-            None => unreachable!("it was put there"),
+        match self.settle(py, |state| Some(state.finish(self.place))) {
+            Some(Ok(report)) => dict(py, &report),
+            Some(Err(fault)) => Err(self.family.raise(py, &fault)),
+            None => unreachable!("it was finished"),
         }
     }
 }

@@ -34,17 +34,22 @@ struct End {
 }
 
 impl End {
-    /// Asked while a thread waits; `looked` is when signals were last looked for.
+    /// Asked while a thread waits, for as long as it says yes; `looked` is when signals were last
+    /// looked for.
     fn goes_on(&self, looked: &mut Instant) -> bool {
         if looked.elapsed() > SIGNALS {
             let handled = Python::try_attach(|py| py.check_signals());
             *looked = Instant::now();
             if let Some(Err(raised)) = handled {
-                *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
-                self.is_ended.store(true, Ordering::Relaxed);
+                *self.raised() = Some(raised);
+                return false;
             }
         }
         !self.is_ended.load(Ordering::Relaxed)
+    }
+
+    fn raised(&self) -> MutexGuard<'_, Option<PyErr>> {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -96,7 +101,12 @@ impl Family {
         })?;
         self.sweep(&mut guard.0);
         let (end, mut looked) = (Arc::clone(&self.end), Instant::now());
-        watched(Box::new(move || end.goes_on(&mut looked)), || then(&mut guard.0))
+        let mut goes_on = true;
+        let ask = move || {
+            goes_on = goes_on && end.goes_on(&mut looked);
+            goes_on
+        };
+        watched(Box::new(ask), || then(&mut guard.0))
     }
 
     /// Ends the calls that threads wait in, and all that come.
@@ -106,9 +116,14 @@ impl Family {
 
     /// The exception of a call that failed.
     pub(crate) fn raise(&self, py: Python<'_>, fault: &Fault) -> PyErr {
-        if fault.code == FW_TRANSPORT_ERROR && self.end.is_ended.load(Ordering::Relaxed) {
-            let raised = self.end.raised.lock().unwrap_or_else(PoisonError::into_inner).take();
-            return raised.unwrap_or_else(|| interrupted(py));
+        if fault.code == FW_TRANSPORT_ERROR {
+            let raised = self.end.raised().take();
+            if let Some(raised) = raised {
+                return raised;
+            }
+            if self.end.is_ended.load(Ordering::Relaxed) {
+                return interrupted(py);
+            }
         }
         raise(py, fault)
     }
@@ -133,7 +148,9 @@ impl Family {
     }
 
     fn sweep(&self, state: &mut State) {
-        for place in mem::take(&mut *self.waiting()) {
+        // Not locked while they are dropped, which may let go of others.
+        let places = mem::take(&mut *self.waiting());
+        for place in places {
             state.requests.remove(&place);
             state.members.remove(&place);
         }

@@ -118,7 +118,7 @@ pub(crate) fn exchange(member: &Member, letters: &[Letter]) -> Result<Report, Fa
     unsafe { member.exchange(letters) }
 }
 
-/// As [`Member::all_reduce_group`].
+/// As [`Member::all_reduce_group`], on arrays that do not overlap.
 pub(crate) fn all_reduce_group(
     member: &Member,
     arrays: &[(Array, Option<ErrorBound>)],

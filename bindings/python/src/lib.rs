@@ -3,7 +3,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `ffi` | numpy's arrays: where they lie, and that they are what they should be; all `unsafe` code |
+//! | `ffi` | numpy's arrays: where they lie, what they hold; all `unsafe` code |
 //! | `codec` | arrays as bytes |
 //! | `communicator` | `Comm` and `Request`: calls, blocking and not |
 //! | `family` | all communicators of one link, behind a lock that is waited for without the GIL |

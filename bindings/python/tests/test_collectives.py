@@ -206,6 +206,15 @@ class Collectives(unittest.TestCase):
 
         foldwire.run(3, program)
 
+    def test_arrays_of_a_group_that_overlap_are_refused(self):
+        comm = foldwire.threads(1)[0]
+        array = np.zeros(10)
+        for arrays in ([array, array], [array[:6], array[5:]]):
+            with self.assertRaisesRegex(foldwire.Error, "overlap"):
+                comm.all_reduce_group(arrays, bounds="abs:1")
+        comm.all_reduce_group([array[:5], array[5:], array[:0]], bounds="abs:1")
+        self.assertEqual(comm.report["bound"], 1.0)
+
     def test_split_and_shrink(self):
         def program(comm):
             half = comm.split(comm.rank % 2, key=-comm.rank)

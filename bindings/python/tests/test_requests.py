@@ -73,6 +73,27 @@ class Requests(unittest.TestCase):
 
         self.assertEqual(foldwire.run(2, program), [[2.0], [2.0]])
 
+    def test_several_threads_may_wait_for_the_same_request(self):
+        def program(comm):
+            request, results = comm.start_all_reduce(np.ones(10)), []
+            threads = [threading.Thread(target=lambda: results.append(request.wait()[0]))
+                       for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            return results
+
+        self.assertEqual(foldwire.run(2, program), [[2.0] * 4] * 2)
+
+    def test_another_thread_can_end_a_call(self):
+        comm, _other = foldwire.threads(2)
+        timer = threading.Timer(0.2, comm.interrupt)
+        timer.start()
+        with self.assertRaises(foldwire.Error) as raised:
+            comm.barrier()
+        self.assertEqual(raised.exception.kind, "interrupted")
+
     def test_an_array_stays_while_its_call_needs_it(self):
         def program(comm):
             request = comm.start_all_reduce(np.full(200_000, 1.0))

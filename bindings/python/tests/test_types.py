@@ -35,7 +35,8 @@ class Types(unittest.TestCase):
                 if isinstance(member, property):
                     continue
                 member = getattr(member, "__func__", member)
-                self.assertEqual(list(inspect.signature(member).parameters), methods[method], method)
+                parameters = list(inspect.signature(member).parameters)
+                self.assertEqual(parameters, methods[method], method)
 
     def test_native_methods_are_declared(self):
         for name, methods in stubs("_native").items():

@@ -378,7 +378,7 @@ impl Member {
     /// A fault if an argument cannot be, or the call fails.
     ///
     /// # Safety
-    /// The arrays must be there, and nobody else may use them meanwhile.
+    /// The arrays must be there and not overlap, and nobody else may use them meanwhile.
     pub unsafe fn all_reduce_group(
         &self,
         arrays: &[(Array, Option<Bound>)],
@@ -415,10 +415,10 @@ impl Member {
         // A codec that loses nothing takes any bound.
         let any = core.codec.is_exact().then_some(Bound::Absolute(1.0));
         let none = || Fault::argument("an array of a group has no bound, as `rel:1e-4`");
-        // SAFETY: the caller's promise.
         let mut lent = arrays
             .iter()
             .map(|(array, bound)| {
+                // SAFETY: the caller's promise.
                 let values = unsafe { Values::<T>::lend(array.start(), array.n_values) }?;
                 Ok((values, bound.or(core.bound).or(any).ok_or_else(none)?))
             })
@@ -426,7 +426,10 @@ impl Member {
         let mut residues = feedback
             .unwrap_or_default()
             .iter()
-            .map(|array| unsafe { Values::<T::Residue>::lend(array.start(), array.n_values) })
+            .map(|array| {
+                // SAFETY: the caller's promise.
+                unsafe { Values::<T::Residue>::lend(array.start(), array.n_values) }
+            })
             .collect::<Result<Vec<_>, Fault>>()?;
         let mut arrays: Vec<(&mut [T], Bound)> =
             lent.iter_mut().map(|(values, bound)| (values.as_mut(), *bound)).collect();

@@ -17,11 +17,11 @@ class Error(RuntimeError):
     ``"mismatch"``
         Ranks disagree: ``rank`` says ``theirs`` of ``field``, this one says ``ours``.
     ``"timeout"``, ``"peer_lost"``, ``"aborted"``, ``"transport"``, ``"interrupted"``
-        ``rank`` came too late, is gone, or gave up (because of ``culprit``); the network failed; the
-        user stopped the program.
+        ``rank`` came too late, is gone, or gave up (because of ``culprit``); the network failed;
+        the user stopped the program.
     ``"poisoned"``, ``"closed"``, ``"excluded"``
-        The communicator is of no use: an earlier call failed, it was closed or shrunk, the survivors
-        went on without this rank.
+        The communicator is of no use: an earlier call failed, it was closed or shrunk, the
+        survivors went on without this rank.
     ``"damaged"``
         Bytes were not made by Foldwire, or were changed.
     ``"internal"``

@@ -15,10 +15,10 @@ def threads(n: int, *, rate=None, timeout=None, deadline=None, lanes=None, calls
             bound: Optional[str] = None, plan: Optional[str] = None) -> List[Communicator]:
     """The communicators of n ranks, each for a thread of this process.
 
-    ``rate`` limits their links, in bytes per second each way; ``timeout`` is the seconds without any
-    progress after which a call fails (300), ``deadline`` those that it may take, ``lanes`` the parts
-    of a call that are under way side by side (4), ``calls`` how many calls may be under way at once,
-    ``bound`` and ``plan`` those of calls that give none.
+    ``rate`` limits their links, in bytes per second each way; ``timeout`` is the seconds without
+    any progress after which a call fails (300), ``deadline`` those that it may take, ``lanes`` the
+    parts of a call that are under way side by side (4), ``calls`` how many calls may be under way
+    at once, ``bound`` and ``plan`` those of calls that give none.
     """
     made = _native.threads(n, rate, timeout, deadline, lanes, calls)
     return [Communicator(native, bound, plan) for native in made]

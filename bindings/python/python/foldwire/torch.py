@@ -69,8 +69,8 @@ class HookState:
 
     Each gradient is within ``bound`` of its own, so that a relative one does not erase small
     layers. ``feedback`` adds what rounding lost to the gradient of the next step, so that coarse
-    bounds (``"rel:0.1"``) train as exact ones do; ``unbiased`` rounds at random with the exact value
-    as the mean, from ``seed``. Without a bound averages are exact.
+    bounds (``"rel:0.1"``) train as exact ones do; ``unbiased`` rounds at random with the exact
+    value as the mean, from ``seed``. Without a bound averages are exact.
     """
 
     def __init__(self, comm: Communicator, bound: Optional[str] = None, *,
@@ -108,12 +108,13 @@ class HookState:
         return residues
 
     def average(self, index: int, gradients) -> None:
-        """Averages tensors over all ranks, in place, as one call; ``index`` tells such lists apart."""
+        """Averages tensors over all ranks, in place, as one call; ``index`` tells lists apart."""
         values = [_on_cpu(gradient) for gradient in gradients]
         arrays, dtypes = zip(*map(_array, values))
         arrays, dtype = [array.reshape(-1) for array in arrays], dtypes[0]
         residues = self._residues_of(index, arrays, dtype) if self.feedback else None
-        self.comm.all_reduce_group(arrays, "avg", feedback=residues, plan=self._words(), dtype=dtype)
+        self.comm.all_reduce_group(arrays, "avg", feedback=residues, plan=self._words(),
+                                   dtype=dtype)
         self.raw_bytes += self.comm.report["raw_bytes"]
         self.wire_bytes += self.comm.report["wire_bytes"]
         for gradient, value in zip(gradients, values):
@@ -164,8 +165,8 @@ def _op(options):
 
 
 class ProcessGroup(dist.ProcessGroup):
-    """A process group of gloo's whose large float all-reduces, all-gathers and reduce-scatters go by
-    Foldwire. Which those are, all ranks tell alike: by type, length and operation."""
+    """A process group of gloo's whose large float all-reduces, all-gathers and reduce-scatters go
+    by Foldwire. Which those are, all ranks tell alike: by type, length and operation."""
 
     def __init__(self, store, rank: int, size: int, timeout):
         super().__init__(rank, size)
