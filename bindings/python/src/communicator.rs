@@ -96,6 +96,9 @@ impl Comm {
     }
 }
 
+/// Array, type, peer, tag, and of what is sent the plan.
+type Message<'py> = (Bound<'py, PyAny>, u8, usize, u32, Option<Bound<'py, Plan>>);
+
 /// Where an array lies.
 fn range(array: Array, dtype: DType) -> Range<usize> {
     array.address..array.address + array.n_values * dtype.n_bytes()
@@ -242,7 +245,7 @@ impl Comm {
     fn exchange<'py>(
         &self,
         py: Python<'py>,
-        letters: Vec<(Bound<'py, PyAny>, u8, usize, u32, Option<Bound<'py, Plan>>)>,
+        letters: Vec<Message<'py>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let letter = |(array, dtype, peer, tag, plan): &(Bound<'py, PyAny>, _, _, _, _)| {
             let dtype = ffi::dtype(py, *dtype)?;

@@ -38,6 +38,7 @@ impl End {
     /// looked for.
     fn goes_on(&self, looked: &mut Instant) -> bool {
         if looked.elapsed() > SIGNALS {
+            #[allow(clippy::redundant_closure_for_method_calls, reason = "it is for one lifetime")]
             let handled = Python::try_attach(|py| py.check_signals());
             *looked = Instant::now();
             if let Some(Err(raised)) = handled {

@@ -171,7 +171,7 @@ class Processes(unittest.TestCase):
             ours, theirs = comm.all_reduce(own), np.empty_like(own)
             world.Allreduce(own, theirs)
             assert np.allclose(ours, theirs)
-            print(comm.rank == world.rank, comm.size)
+            print("same", comm.rank == world.rank and comm.size == 2)
         """)
         run = subprocess.run(
             [mpirun, *(["--allow-run-as-root", "--oversubscribe"] if _is_open_mpi(mpirun) else []),
@@ -179,9 +179,8 @@ class Processes(unittest.TestCase):
             env=environment(), capture_output=True, text=True, timeout=60)
         if run.returncode != 0 and "libmpi" in run.stderr:
             self.skipTest("mpi4py: built for another MPI library")
-        # Both write into one pipe.
-        words = sorted(run.stdout.split())
-        self.assertEqual((run.returncode, words), (0, ["2", "2", "True", "True"]), run.stderr)
+        # Both write into one pipe, in pieces.
+        self.assertEqual((run.returncode, run.stdout.count("True")), (0, 2), run.stderr)
 
 
 def _is_open_mpi(mpirun):
