@@ -1,5 +1,7 @@
 //! The MPI library that the program has loaded: its functions by their `PMPI_` names.
 
+mod datatypes;
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;
 use std::ptr;
@@ -7,7 +9,7 @@ use std::ptr;
 use foldwire::op::OpCode;
 
 use super::abi::{Abi, Handle, Own};
-use crate::signature::{Base, Datatypes, Making, Signature};
+use crate::signature::{Datatypes, Signature};
 
 /// An error code of the library's.
 pub(crate) type Code = c_int;
@@ -589,116 +591,5 @@ impl<A: Abi> Mpi for Library<A> {
         checked(unsafe {
             (self.functions.unpack)(packed, room, &raw mut position, to, count, datatype, world)
         })
-    }
-}
-
-// SAFETY of the blocks below: as above.
-impl<A: Abi> Datatypes for Library<A> {
-    type Datatype = Handle;
-    type Error = Code;
-
-    fn base(&self, datatype: Handle) -> Option<Base> {
-        let (_, bases) = self.own.types.iter().find(|(known, _)| *known == datatype)?;
-        // A type that is known cannot fail.
-        match self.n_bytes(datatype).ok()? {
-            4 => bases[0],
-            8 => bases[1],
-            _ => None,
-        }
-    }
-
-    fn n_bytes(&self, datatype: Handle) -> Result<usize, Code> {
-        let mut n_bytes = 0;
-        // SAFETY: see above.
-        checked(unsafe { (self.functions.type_size)(A::restore(datatype), &raw mut n_bytes) })?;
-        Ok(usize::try_from(n_bytes).unwrap_or(0))
-    }
-
-    fn making(&self, datatype: Handle) -> Result<Making<Handle>, Code> {
-        let datatype = A::restore(datatype);
-        let null = A::restore(self.own.datatype_null);
-        let [named, dup, contiguous, of_struct] = A::COMBINERS;
-        let mut combiner = 0;
-        // Integers, addresses, large counts, types.
-        let mut n = [0i64; 4];
-        let late = self.functions.type_envelope_c.zip(self.functions.type_contents_c);
-        if let Some((envelope, _)) = late {
-            let [n0, n1, n2, n3] = n.each_mut().map(ptr::from_mut);
-            // SAFETY: see above.
-            checked(unsafe { envelope(datatype, n0, n1, n2, n3, &raw mut combiner) })?;
-        } else {
-            let mut early = [0; 3];
-            let [n0, n1, n3] = early.each_mut().map(ptr::from_mut);
-            let envelope = self.functions.type_envelope;
-            // SAFETY: see above.
-            checked(unsafe { envelope(datatype, n0, n1, n3, &raw mut combiner) })?;
-            n = [early[0].into(), early[1].into(), 0, early[2].into()];
-        }
-        if combiner == named {
-            return Ok(Making::Named);
-        }
-        let room = n.map(|n| usize::try_from(n).unwrap_or(0));
-        let (mut integers, mut addresses) = (vec![0; room[0]], vec![0isize; room[1]]);
-        let (mut counts, mut types) = (vec![0i64; room[2]], vec![null; room[3]]);
-        // SAFETY: the arrays have as many elements as MPI says that there are.
-        checked(unsafe {
-            let (integers, addresses) = (integers.as_mut_ptr(), addresses.as_mut_ptr());
-            let types = types.as_mut_ptr();
-            match late {
-                Some((_, contents)) => {
-                    let counts = counts.as_mut_ptr();
-                    contents(datatype, n[0], n[1], n[2], n[3], integers, addresses, counts, types)
-                }
-                None => {
-                    let [n0, n1, _, n3] = n.map(|n| n as c_int);
-                    (self.functions.type_contents)(datatype, n0, n1, n3, integers, addresses, types)
-                }
-            }
-        })?;
-        let types: Vec<Handle> = types.into_iter().map(A::erase).collect();
-        Ok(match types[..] {
-            [part] if combiner == dup => Making::Dup(part),
-            [part] if combiner == contiguous => Making::Contiguous(part),
-            _ if combiner == of_struct => {
-                // How many values there are of each.
-                let counts = if counts.is_empty() {
-                    integers.into_iter().map(i64::from).collect()
-                } else {
-                    counts
-                };
-                let some = types.iter().zip(counts.iter().skip(1)).filter(|(part, n)| {
-                    if **n == 0 {
-                        self.release(**part);
-                    }
-                    **n > 0
-                });
-                Making::Of(some.map(|(&part, _)| part).collect())
-            }
-            _ => Making::Of(types),
-        })
-    }
-
-    fn release(&self, datatype: Handle) {
-        let mut combiner = -1;
-        let mut unused = [0; 3];
-        let [n0, n1, n3] = unused.each_mut().map(ptr::from_mut);
-        let datatype = A::restore(datatype);
-        // MPI's own are not to be freed.
-        // SAFETY: see above; a type that contents gave is ours to free.
-        unsafe {
-            let envelope = match self.functions.type_envelope_c {
-                Some(envelope) => {
-                    let mut unused = [0; 4];
-                    let [n0, n1, n2, n3] = unused.each_mut().map(ptr::from_mut);
-                    envelope(datatype, n0, n1, n2, n3, &raw mut combiner)
-                }
-                None => (self.functions.type_envelope)(datatype, n0, n1, n3, &raw mut combiner),
-            };
-            let is_predefined = combiner == A::COMBINERS[0];
-            if envelope == SUCCESS && !is_predefined {
-                let mut datatype = datatype;
-                (self.functions.type_free)(&raw mut datatype);
-            }
-        }
     }
 }
