@@ -18,6 +18,14 @@ const LONG: [&str; 4] = [
     "every_pair_of_choices_gives_the_bits_of_threads_on_any_network",
 ];
 
+/// The same of core's: `deep` runs them with all of core's other tests, under the sanitizer.
+const LONG_OF_CORE: [&str; 4] = [
+    "any_bytes_are_refused_or_harmless",
+    "finite_values_that_are_not_far_beyond_the_bound_are_never_exceptions",
+    "folding_and_storing_at_once_gives_what_folding_and_then_decoding_gives",
+    "folds_give_the_bytes_of_combining_and_the_values_of_fz_light",
+];
+
 /// The step of `cargo xtask deep`: what takes too long for [`run`].
 pub(crate) fn run_long(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     let mut tests = fabrics::cargo_on(steps, here, Scope::Fabrics, "test --test all");
@@ -38,7 +46,7 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let words = "test --no-fail-fast --lib --bins --tests --examples";
     let mut tests = fabrics::cargo_on(steps, here, Scope::Fabrics, words);
     tests.arg("--");
-    for skipped in LONG.iter().chain([&fabrics::SUITES]) {
+    for skipped in LONG.iter().chain(&LONG_OF_CORE).chain([&fabrics::SUITES]) {
         tests.args(["--skip", skipped]);
     }
     // Thousands of short-lived groups of ranks: their frames need not come from the system anew.
