@@ -224,7 +224,8 @@ fn bench<'a, T: Float + Into<f64>>(
     Ok(Bench::new(values, &way.codings, args.repeat))
 }
 
-/// The lattice of a codec, as collectives have it. Other codecs than ours have none but the bound's.
+/// The lattice of a codec, as collectives have it. Codecs other than ours have none but the
+/// bound's.
 fn quantum<T: Float>(
     coding: Coding,
     bound: Bound,

@@ -85,13 +85,13 @@ impl Quantum {
         Ok(Self { step, bound, spacing })
     }
 
-    /// The lattice for data that were rounded before, such as counts and archives of few bits, if it
-    /// is shorter than this one; it keeps the bound.
+    /// The lattice for data that were rounded before, such as counts and archives of few bits, if
+    /// it is shorter than this one; it keeps the bound.
     ///
-    /// Where all values lie on a coarser [grid](Extent::grid), a power of two, it is that grid: they
-    /// are exact then, with fewer bits, and values beside it travel exactly. Where most differences
-    /// of neighbours are multiples of a power of two that is no less than Δ, Δ becomes a power of two
-    /// ([`Spacing::PowerOfTwo`]): low bits of differences of codes are 0 then.
+    /// Where all values lie on a coarser [grid](Extent::grid), a power of two, it is that grid:
+    /// they are exact then, with fewer bits, and values beside it travel exactly. Where most
+    /// differences of neighbours are multiples of a power of two that is no less than Δ, Δ becomes
+    /// a power of two ([`Spacing::PowerOfTwo`]): low bits of differences of codes are 0 then.
     ///
     /// # Examples
     /// ```
