@@ -58,8 +58,8 @@ struct Cli {
 enum Command {
     /// Run what a change must pass: tests, features of core
     Test,
-    /// Run what finds more: long tests, TCP, C, soak, loom, five processes, fuzzing, sanitizers,
-    /// MPICH
+    /// Run what finds more: long tests, TCP, C, Python, soak, loom, five processes, fuzzing,
+    /// sanitizers, MPICH
     Deep,
     /// Check formatting and lints, then run `test` and `deep`
     Ci,

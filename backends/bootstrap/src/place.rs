@@ -15,8 +15,8 @@
 //! `mpirun` starts one process of its own per node, and every rank below inherits that process's
 //! `SLURM_PROCID`. Hydra is told by `MPI_LOCALNRANKS` from Slurm's own PMI. Slurm counts only
 //! inside a step (`SLURM_STEP_ID`): a batch script has a `SLURM_PROCID`, but is no rank. torchrun,
-//! which others start once per node, is told by `TORCHELASTIC_RUN_ID`; without it `RANK` counts last,
-//! and only beside a `MASTER_ADDR`. If none is set, the process is alone: rank 0 of 1.
+//! which others start once per node, is told by `TORCHELASTIC_RUN_ID`; without it `RANK` counts
+//! last, and only beside a `MASTER_ADDR`. If none is set, the process is alone: rank 0 of 1.
 //!
 //! `FOLDWIRE_ROOT` says where rank 0 listens, whoever the launcher is. Otherwise it is loopback if
 //! all ranks are on one machine, else torchrun's `MASTER_ADDR`, or the first node of

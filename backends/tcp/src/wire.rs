@@ -100,8 +100,8 @@ impl Wire {
     }
 }
 
-/// Writes to a socket whose other side may have ended: an error, and no SIGPIPE, which ends programs
-/// that were not started by Rust's standard library.
+/// Writes to a socket whose other side may have ended: an error, and no SIGPIPE, which ends
+/// programs that were not started by Rust's standard library.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn send(socket: &mut TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let flags = nix::sys::socket::MsgFlags::MSG_NOSIGNAL.bits();

@@ -14,9 +14,10 @@ Examples:
   foldwire preload --print -- mpirun -n 4 python3 script.py
       Only shows what would be run.
 
-The library is picked by what the program needs (libmpi.so.40: Open MPI; libmpich.so.12 or libmpi.so.12: MPICH);
-where that cannot be seen, as of scripts, by who the launcher is. It lies beside this command, or one names it by
---library. cargo build --release -p foldwire-preload-openmpi -p foldwire-preload-mpich makes both.
+The library is picked by what the program needs (libmpi.so.40: Open MPI; libmpich.so.12 or
+libmpi.so.12: MPICH); where that cannot be seen, as of scripts, by who the launcher is. It lies
+beside this command, or one names it by --library. Both are made by
+cargo build --release -p foldwire-preload-openmpi -p foldwire-preload-mpich
 
 All variables FOLDWIRE_… are given to all ranks; bindings/mpi-preload/README.md says what they do.";
 
@@ -24,7 +25,7 @@ All variables FOLDWIRE_… are given to all ranks; bindings/mpi-preload/README.m
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PreloadArgs {
-    /// How values may travel: off, raw (as they are), lossless, or a bound on the error of each operand
+    /// How values may travel: off, raw (as they are), lossless, or a bound on each operand
     #[arg(long, value_name = "off|raw|lossless|rel:X|abs:X|psnr:X")]
     pub bound: Option<String>,
 
