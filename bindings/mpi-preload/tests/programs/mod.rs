@@ -39,8 +39,9 @@ impl Library {
         self.launchers.iter().find(is_it).copied()
     }
 
-    /// A program of `tests/c`, compiled; `None` if something is missing, which is said.
-    fn compiled(&self, source: &str) -> Option<PathBuf> {
+    /// A program of `tests/c`, compiled in a folder of this test alone, for others run at the same
+    /// time and compile the same; `None` if something is missing, which is said.
+    fn compiled(&self, source: &str, test: &str) -> Option<PathBuf> {
         let compilers = if source.ends_with(".c") { self.compilers } else { self.fortran };
         let works = |program: &&&str| {
             Command::new(program)
@@ -55,7 +56,7 @@ impl Library {
             return None;
         };
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/c").join(source);
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(self.file);
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(self.file).join(test);
         std::fs::create_dir_all(&folder).unwrap();
         let program = folder.join(source.file_stem().unwrap());
         let mut compile = Command::new(compiler);
@@ -98,7 +99,7 @@ const LOW: (&str, &str) = ("FOLDWIRE_MIN_BYTES", "1k");
 
 /// Runs the checks for some numbers of ranks, exactly and not; some calls must have been taken.
 pub(crate) fn calls(library: &Library) {
-    let Some(program) = library.compiled("calls.c") else { return };
+    let Some(program) = library.compiled("calls.c", "calls") else { return };
     for (n, words, bound, says) in [
         (1, &[][..], "raw", "0 taken"),
         (2, &[], "raw", "no_gain"),
@@ -116,14 +117,14 @@ pub(crate) fn calls(library: &Library) {
 
 /// Calls of Fortran's go the same way.
 pub(crate) fn fortran(library: &Library) {
-    let Some(program) = library.compiled("sums.f90") else { return };
+    let Some(program) = library.compiled("sums.f90", "fortran") else { return };
     let said = text(&library.run(&program, &[(2, &[], &[LOW])]));
     assert!(said.contains("good") && said.contains("6 taken (Allreduce 6)"), "{said}");
 }
 
 /// What is not understood, and what ranks do not agree on.
 pub(crate) fn variables(library: &Library) {
-    let Some(program) = library.compiled("calls.c") else { return };
+    let Some(program) = library.compiled("calls.c", "variables") else { return };
     let said = library.run(&program, &[(2, &[], &[("FOLDWIRE_BOUND", "1e-3")])]);
     let (is_good, said) = (said.status.success(), text(&said));
     assert!(!is_good && said.contains("FOLDWIRE_BOUND=1e-3: "), "{said}");
@@ -147,7 +148,7 @@ pub(crate) fn constants(library: &Library) {
         constants.into_iter().chain(status).chain(codes).chain([handle; 2]).collect()
     }
 
-    let Some(program) = library.compiled("constants.c") else { return };
+    let Some(program) = library.compiled("constants.c", "constants") else { return };
     let said = text(&output(&mut Command::new(program)));
     let theirs: Vec<i64> =
         said.lines().map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
