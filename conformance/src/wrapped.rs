@@ -1,6 +1,7 @@
 //! A transport that differs from the one inside it in what a few [`Hooks`] say.
 
 use foldwire::transport::{Rank, Tag, Transport, TransportError, TransportErrorKind};
+use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -49,21 +50,26 @@ pub trait Hooks {
     }
 }
 
-/// A transport with hooks.
-#[derive(Debug)]
-pub struct Wrapped<X, H> {
+/// A transport with hooks: one type whatever they are, so collectives are compiled for it once.
+pub struct Wrapped<X> {
     inner: X,
-    hooks: H,
+    hooks: Box<dyn Hooks>,
 }
 
-impl<X, H> Wrapped<X, H> {
+impl<X> Wrapped<X> {
     /// Wraps `inner`.
-    pub const fn new(inner: X, hooks: H) -> Self {
-        Self { inner, hooks }
+    pub fn new(inner: X, hooks: impl Hooks + 'static) -> Self {
+        Self { inner, hooks: Box::new(hooks) }
     }
 }
 
-impl<X: Transport, H: Hooks> Wrapped<X, H> {
+impl<X: fmt::Debug> fmt::Debug for Wrapped<X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wrapped").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+impl<X: Transport> Wrapped<X> {
     /// Whether this is the loss of a peer, of which nothing is told.
     fn hides<R>(&self, polled: &Poll<Result<R, X::Error>>) -> bool {
         let lost = TransportErrorKind::PeerLost;
@@ -72,7 +78,7 @@ impl<X: Transport, H: Hooks> Wrapped<X, H> {
     }
 }
 
-impl<X: Transport, H: Hooks> Transport for Wrapped<X, H> {
+impl<X: Transport> Transport for Wrapped<X> {
     type Frame = X::Frame;
     type Error = X::Error;
 

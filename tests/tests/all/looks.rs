@@ -34,7 +34,7 @@ impl Hooks for Watched {
     }
 }
 
-type Comm = Communicator<Wrapped<Endpoint, Watched>>;
+type Comm = Communicator<Wrapped<Endpoint>>;
 
 /// Each rank's result of a call on its values: how often it looked while it computed.
 fn run(call: impl Fn(&mut Comm, &mut [f32]) -> Result<(), Error> + Sync) -> Vec<usize> {
