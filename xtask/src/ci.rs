@@ -10,7 +10,8 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     deep::run(steps)
 }
 
-/// `cargo xtask lint`: formatting, lints and documentation of all that can be built here.
+/// `cargo xtask lint`: formatting, lints and documentation of all that can be built here, and
+/// whether what has fewer features compiles.
 pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
     packages::install(steps)?;
     let here = machine::available();
@@ -21,6 +22,17 @@ pub(crate) fn lint(steps: &mut Steps) -> anyhow::Result<()> {
     let lints =
         "clippy --manifest-path fuzz/Cargo.toml --no-default-features --all-targets -- -D warnings";
     steps.run("lints, fuzz", &mut steps.cargo(lints))?;
+    // Each alone, as resolved features of the whole workspace are a union. `deep` runs the tests of
+    // the first.
+    let core = "check -p foldwire --no-default-features";
+    for (name, words) in [
+        ("core, no features", format!("{core} --tests")),
+        ("core, alloc", format!("{core} --features alloc --tests")),
+        ("core, std", format!("{core} --features std")),
+        ("TCP, no encryption", "check -p foldwire-tcp --all-targets".to_owned()),
+    ] {
+        steps.run(name, &mut steps.cargo(&words))?;
+    }
     bare_metal::lint(steps)?;
     fabrics::lint(steps, here)?;
     let mut documentation = fabrics::cargo_on(steps, here, Scope::All, "doc --no-deps");

@@ -129,10 +129,10 @@ pub(crate) fn skip_what_is_missing(steps: &mut Steps, here: Available) {
     }
 }
 
-/// Runs the suites over MPI and libfabric, each for one to three processes.
+/// Runs the suites over MPI and libfabric, each for one and three processes.
 pub(crate) fn run_suites(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     let suites = [("mpi", libraries(here).next().is_some()), ("libfabric", here.libfabric)];
-    run_suites_of(steps, here, suites, "1,2,3", "suites of processes")
+    run_suites_of(steps, here, suites, "1,3", "suites of processes")
 }
 
 fn run_suites_of(
@@ -153,7 +153,7 @@ fn run_suites_of(
 }
 
 /// Runs the tests of what the workspace's own did not have: programs over TCP and without fabrics,
-/// C, Python, what is preloaded, suites of five processes, the other MPI libraries.
+/// C, Python, what is preloaded, suites of two and five processes, the other MPI libraries.
 pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     for (name, words) in [
         (
@@ -167,10 +167,10 @@ pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<
         let mut tests = cargo_on(steps, here, Scope::Doors, words);
         steps.run(name, tests.arg("--").args(filter.split_terminator(' ')))?;
     }
-    // A second MPI library runs five processes as well.
+    // A second MPI library runs two and five processes as well.
     let is_only_one = libraries(here).count() == 1;
     let suites = [("mpi", is_only_one), ("libfabric", here.libfabric)];
-    run_suites_of(steps, here, suites, "5", "suites of five processes")?;
+    run_suites_of(steps, here, suites, "2,5", "suites of two and five")?;
     for library in libraries(here).skip(1) {
         begin_second_target(steps)?;
         let words = format!("test --test alone --test mpi --target-dir {SECOND_TARGET}");

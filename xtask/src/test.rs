@@ -11,16 +11,21 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 /// Tests of foldwire-tests that take longest, and fail seldom without others: `deep` runs them.
-const LONG: [&str; 4] = [
+const LONG: [&str; 7] = [
     "a_call_takes_no_more_stack_than_is_said",
     "arrays_longer_than_caches_give_the_right_result",
     "calls_at_once_are_right_among_any_number_of_ranks",
     "every_pair_of_choices_gives_the_bits_of_threads_on_any_network",
+    "schedules_pipelines_and_divisions_give_the_same_bits_in_f64",
+    "schedules_pipelines_and_divisions_give_the_same_bits_in_sixteen_bits",
+    "whatever_goes_wrong_every_rank_gets_the_right_result_or_a_typed_error_in_time",
 ];
 
 /// The same of core's: `deep` runs them with all of core's other tests, under the sanitizer.
-const LONG_OF_CORE: [&str; 4] = [
+const LONG_OF_CORE: [&str; 6] = [
     "any_bytes_are_refused_or_harmless",
+    "decoded_values_are_those_of_fz_light_bit_for_bit",
+    "every_prefix_is_refused_and_no_damage_panics",
     "finite_values_that_are_not_far_beyond_the_bound_are_never_exceptions",
     "folding_and_storing_at_once_gives_what_folding_and_then_decoding_gives",
     "folds_give_the_bytes_of_combining_and_the_values_of_fz_light",
@@ -73,27 +78,11 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     rested.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Processes that wait for each other, and what is built otherwise than the tests of the workspace.
+/// Processes that wait for each other, and examples.
 fn rest(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
-    // Five processes on two cores take as long as all the others; `deep` runs them.
     fabrics::run_suites(steps, here)?;
     let mut examples = fabrics::cargo_on(steps, here, Scope::Fabrics, "test --doc");
     steps.run("examples in documentation", &mut examples)?;
-    // Each alone, as resolved features of the whole workspace are a union. `deep` runs the tests of
-    // the first.
-    steps.run(
-        "core, no features",
-        &mut steps.cargo("check -p foldwire --no-default-features --tests"),
-    )?;
-    steps.run(
-        "core, alloc",
-        &mut steps.cargo("check -p foldwire --no-default-features --features alloc --tests"),
-    )?;
-    steps.run(
-        "core, std",
-        &mut steps.cargo("check -p foldwire --no-default-features --features std"),
-    )?;
-    steps.run("TCP, no encryption", &mut steps.cargo("check -p foldwire-tcp --all-targets"))?;
     Ok(())
 }
 
