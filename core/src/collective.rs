@@ -8,6 +8,8 @@ mod exchange;
 mod feedback;
 mod operation;
 mod prepared;
+#[cfg(feature = "alloc")]
+mod probe;
 mod request;
 pub(crate) mod survey;
 pub(crate) mod table;
@@ -43,6 +45,8 @@ use crate::select::automatic::{self, Bits, Known};
 use crate::select::{self, Network};
 use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::time::Duration;
+#[cfg(feature = "alloc")]
+use probe::Links;
 use table::{borrowed, each_collective, starts};
 
 /// Of so many own values on the strides of an array are looked for whose shape is not told: below,
@@ -76,6 +80,8 @@ pub struct Communicator<X: Transport> {
     n_frames: usize,
     /// So many ranks in a row are known to share a node.
     pub(crate) ranks_per_node: usize,
+    #[cfg(feature = "alloc")]
+    links: Links,
 }
 
 impl<X: Transport> Communicator<X> {
@@ -107,6 +113,8 @@ impl<X: Transport> Communicator<X> {
             n_tags: 0,
             n_frames: 0,
             ranks_per_node: 1,
+            #[cfg(feature = "alloc")]
+            links: Links::default(),
         })
     }
 
@@ -114,7 +122,18 @@ impl<X: Transport> Communicator<X> {
     pub(crate) fn of_survivors(self, members: RankSet, epoch: u16) -> Self {
         let transport = self.transport.among(members);
         let notices = self.notices.among(|rank| transport.member(rank));
-        Self { transport, epoch, notices, sequence: 0, poisoned: false, n_tags: 0, ..self }
+        Self {
+            transport,
+            epoch,
+            notices,
+            sequence: 0,
+            poisoned: false,
+            n_tags: 0,
+            // Some may have learnt less.
+            #[cfg(feature = "alloc")]
+            links: Links::default(),
+            ..self
+        }
     }
 
     /// This rank.
@@ -398,8 +417,15 @@ impl<X: Transport> Communicator<X> {
         (0..self.size()).map(Rank::new).all(is_near)
     }
 
+    /// The rate of links that somebody tells.
+    fn told_rate(&self) -> Option<f64> {
+        self.config.link_rate.or_else(|| self.transport.link_rate())
+    }
+
     fn network(&self) -> Network {
-        let link_rate = self.config.link_rate.or_else(|| self.transport.link_rate());
+        let link_rate = self.told_rate();
+        #[cfg(feature = "alloc")]
+        let link_rate = link_rate.or_else(|| self.links.rate());
         let frame_bytes = self.transport.frame_capacity();
         Network { link_rate, frame_bytes }
     }

@@ -91,10 +91,12 @@ pub enum Measure {
     Group = 5,
     /// The codec's setting.
     Setting = 6,
+    /// Bytes of an array that measures links before the call, or 0 where ranks meet for that.
+    Links = 7,
 }
 
 impl Measure {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Lattice,
         Self::Sample,
         Self::Range,
@@ -102,6 +104,7 @@ impl Measure {
         Self::Result,
         Self::Group,
         Self::Setting,
+        Self::Links,
     ];
 
     /// What kind of bound it belongs to.
@@ -114,6 +117,7 @@ impl Measure {
             Self::Result => "on the result, absolute",
             Self::Group => "of each array of a group",
             Self::Setting => "none, but a codec's setting",
+            Self::Links => "not yet asked: it measures links",
         }
     }
 }

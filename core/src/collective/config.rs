@@ -52,7 +52,8 @@ pub struct Config {
     /// [`select::schedule`] says. Must be the same on all ranks.
     pub select: &'static [Row],
     /// Bytes per second of a rank's link, each way, whatever the transport says; `None`: what it
-    /// says. Must be the same on all ranks ([`Communicator::measure_link`]).
+    /// says. Must be the same on all ranks ([`Communicator::measure_link`]). Where neither says it,
+    /// first calls of automatic plans [measure](Plan::auto) it.
     pub link_rate: Option<f64>,
     /// How fast ranks compute by each codec, which [automatic plans](Plan::auto) weigh. Must be the
     /// same on all ranks ([`Communicator::share_speeds`]).

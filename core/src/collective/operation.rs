@@ -1,5 +1,7 @@
 //! A call under way: learn the extent of the data if the bound needs it, then run the engine.
 
+#[cfg(feature = "alloc")]
+use super::probe::Probe;
 use super::survey;
 use super::terms::Terms;
 use super::{Communicator, Request};
@@ -23,6 +25,8 @@ use crate::transport::Transport;
 #[cfg(feature = "alloc")]
 use alloc::vec::Vec;
 use core::future::Future;
+#[cfg(feature = "alloc")]
+use core::mem;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
@@ -142,11 +146,14 @@ pub(crate) struct Underway<'s, F, T: Element> {
     pub(super) before: Report,
     /// The automatic plan, while ranks look at samples before they choose; with the strides that
     /// this rank found, if nobody told them.
-    open: Option<Plan>,
+    pub(super) open: Option<Plan>,
 }
 
 /// What the engine runs.
 pub(super) enum Phase<T: Element> {
+    /// Measuring links, before an automatic plan chooses.
+    #[cfg(feature = "alloc")]
+    Probe(Probe),
     /// Exchanging what each rank saw of its data, in a sample or in all.
     Look { values: [f64; survey::N_WITH_BITS], sampled: bool },
     /// The call itself.
@@ -172,8 +179,24 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         Ok(call)
     }
 
-    /// Begins with a look at the data, or without.
+    /// Begins by measuring links if it is time to, with a look at the data, or without.
     fn begin<X: Transport<Frame = F>>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        request: &Request<'_, 's, T>,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        #[cfg(feature = "alloc")]
+        if self.should_measure(comm) {
+            self.open = Some(*plan);
+            return self.start_probe(comm);
+        }
+        self.begin_with_links(comm, request, plan)
+    }
+
+    /// The same where links are as known as they will be.
+    #[inline]
+    pub(super) fn begin_with_links<X: Transport<Frame = F>>(
         &mut self,
         comm: &mut Communicator<X>,
         request: &Request<'_, 's, T>,
@@ -328,7 +351,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         comm: &mut Communicator<X>,
         request: &mut Request<'_, 's, T>,
     ) -> Result<(), Error> {
-        while let Phase::Look { .. } = self.phase {
+        while !self.phase.is_call() {
             if let Step::Waiting = self.advance(comm, request)? {
                 self.idle(comm);
             }
@@ -337,7 +360,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     }
 
     /// Runs this program next, on so many lanes.
-    fn run<X: Transport<Frame = F>>(
+    pub(super) fn run<X: Transport<Frame = F>>(
         &mut self,
         comm: &Communicator<X>,
         (program, lanes): (Program<'s>, usize),
@@ -388,6 +411,13 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let divisor = if op.code() == OpCode::Avg { transport.size() as u32 } else { 1 };
         let limits = self.limits;
         let progress = match &mut self.phase {
+            #[cfg(feature = "alloc")]
+            Phase::Probe(Probe { values, .. }) => {
+                let codec = AnyCodec::raw(1.0);
+                let buffers = &mut Buffers::InPlace(values);
+                let mut work = Work { codec: codec.as_dyn(), op: Op::Max, divisor: 1, buffers };
+                engine.poll(transport, &mut work, limits, notices)?
+            }
             Phase::Look { values, .. } => {
                 let codec = AnyCodec::raw(1.0);
                 let buffers = &mut Buffers::InPlace(&mut values[..n_looked]);
@@ -415,6 +445,13 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         // An unusable bound shows here on all ranks alike, with nothing under way: the call ends,
         // the communicator lives.
         self.engine = None;
+        #[cfg(feature = "alloc")]
+        if let Phase::Probe(probe) = &mut self.phase {
+            self.before = report;
+            let probe = mem::take(probe);
+            self.advance_probe(comm, request, probe)?;
+            return Ok(Step::Moved);
+        }
         let Phase::Look { values, sampled } = self.phase else {
             request.place_result(comm.size(), comm.rank());
             return Ok(Step::Finished(report));
@@ -458,6 +495,16 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
 }
 
 impl<T: Element> Phase<T> {
+    /// Whether it is the call itself, or what goes before it.
+    const fn is_call(&self) -> bool {
+        match self {
+            #[cfg(feature = "alloc")]
+            Self::Probe(_) => false,
+            Self::Look { .. } => false,
+            _ => true,
+        }
+    }
+
     /// The codec of a call that is no group's.
     pub(super) fn codec(&self) -> Result<AnyCodec<T>, Error> {
         match self {
@@ -522,6 +569,8 @@ impl<X: Transport, T: Element> core::fmt::Debug for Operation<'_, X, T> {
         let state = match (&self.call.engine, &self.call.phase) {
             (None, _) => "finished",
             (_, Phase::Look { .. }) => "learning the extent",
+            #[cfg(feature = "alloc")]
+            (_, Phase::Probe(_)) => "measuring links",
             _ => "running",
         };
         let (name, count) = (self.request.collective.name(), self.request.shares.count());

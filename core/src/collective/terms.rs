@@ -10,6 +10,8 @@ use crate::layout::{Shares, Window};
 use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::rounding::Pass;
+#[cfg(feature = "alloc")]
+use crate::schedule::Ring;
 use crate::schedule::{self, Call, Collective, RecursiveDoubling, Schedule};
 use crate::select::Choice;
 use crate::transport::Rank;
@@ -69,6 +71,18 @@ impl Terms<'_> {
             shares: Shares::Even(n_values),
             window: Window::Whole,
             rounds_first: false,
+        }
+    }
+
+    /// Those of an array of so many values that goes round a ring, to measure links before a call.
+    #[cfg(feature = "alloc")]
+    pub(super) fn of_round(&self, n_values: usize) -> Terms<'static> {
+        let look = self.of_look(n_values);
+        Terms {
+            schedule: &Ring,
+            call: Call { collective: Collective::AllGather, ..look.call }.by(&Ring),
+            plan: Plan { division: Division::Blocks, ..look.plan },
+            ..look
         }
     }
 

@@ -79,7 +79,7 @@ impl CallHeader {
             Field::Quantum => {
                 return match (f64::from_bits(number), self.measure) {
                     (_, Measure::Group) => Value::number(number),
-                    (setting, Measure::Setting) => Value::number(setting as u64),
+                    (setting, Measure::Setting | Measure::Links) => Value::number(setting as u64),
                     (0.0, _) => Value::word(number, "lossless"),
                     (step, Measure::Lattice) => Value::bound(number, Quantum::bound_of_step(step)),
                     (asked, _) => Value::bound(number, asked),

@@ -224,7 +224,7 @@ pub(crate) struct Chosen {
 /// be sooner by 7 %. A call within a bound that refers to the range of the data must look at them
 /// first, which takes 5 µs and as long as 300 bytes do for each of ⌈log₂ n⌉ messages. Between ranks
 /// whose links are as fast as memory nothing is gained by fewer bytes, so calls are exact. Where no
-/// rate is told links are taken to be of 10 Gbit/s.
+/// rate is told, links are taken to be of 10 Gbit/s until [first calls](Plan::auto) measure them.
 ///
 /// Speeds are [`Config::speeds`](crate::Config::speeds), and those of the table unless told. A call
 /// does better than the ratios of the table: where that costs no more than a hundredth or two of

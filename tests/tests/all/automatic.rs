@@ -297,3 +297,56 @@ fn links_are_measured_where_nobody_tells() {
     let near = World::new(2).run(|mut comm| comm.measure_link(&mut []));
     assert_eq!(near, [Ok(f64::INFINITY); 2]);
 }
+
+/// What automatic plans of ranks that are told nothing of these links took for this many bytes each
+/// time: codec, link rate and frames sent.
+fn untold(link_rate: f64, lens: &[usize]) -> Vec<(CodecId, f64, u64)> {
+    let mut all = World::new(SIZE).link_rate(link_rate).run_endpoints(|endpoint| {
+        let mut comm = Communicator::new(Wrapped::new(endpoint, Untold)).expect("a communicator");
+        let plan = Plan::auto(Bound::Relative(BOUND));
+        let took = lens.iter().map(|&n_bytes| {
+            let rank = comm.rank().index();
+            let mut x: Vec<f32> = data::smooth(rank, n_bytes / 4);
+            let report = comm.all_reduce(&mut x, Op::Avg, &plan).expect("all-reduce");
+            assert!(report.worst_case.is_some_and(|worst| worst < 0.1));
+            (report.codec, report.plan.map_or(0.0, |choice| choice.link_rate), report.n_messages)
+        });
+        took.collect::<Vec<_>>()
+    });
+    let first = all.pop().expect("a rank");
+    for other in &all {
+        let agree = |a: &(CodecId, f64, u64), b: &(CodecId, f64, u64)| (a.0, a.1) == (b.0, b.1);
+        assert!(other.iter().zip(&first).all(|(a, b)| agree(a, b)), "{other:?}, {first:?}");
+    }
+    first
+}
+
+#[test]
+fn first_calls_measure_links_of_which_nothing_is_told() {
+    // 25 MB/s: the first round, of 64 KiB, is enough.
+    let slow = untold(25e6, &[1 << 19, 2 << 20, 2 << 20]);
+    assert_eq!(slow[0].1, 1.25e9, "{slow:?}");
+    // A machine that is busy with other tests may take longer.
+    assert!((1e4..30e6).contains(&slow[1].1), "{slow:?}");
+    assert_eq!(slow[1].1, slow[2].1, "{slow:?}");
+    assert!(slow[1].2 > slow[2].2, "{slow:?}");
+    // 1 GB/s: another round when a longer call comes, or enough short ones.
+    let fast = untold(1e9, &[2 << 20, 8 << 20, 7 << 20, 1 << 20]);
+    assert!(fast[0].1 != 1.25e9 && fast[0].1 == fast[1].1, "{fast:?}");
+    assert!((1e4..3e9).contains(&fast[2].1), "{fast:?}");
+    assert_eq!(fast[3].1, fast[2].1, "{fast:?}");
+}
+
+#[test]
+fn ranks_of_which_only_one_is_told_of_links_find_that() {
+    let results = World::new(SIZE).link_rate(25e6).run_endpoints(|endpoint| {
+        let mut comm = Communicator::new(Wrapped::new(endpoint, Untold)).expect("a communicator");
+        let is_told = comm.rank() == Rank(1);
+        comm.config_mut().link_rate = is_told.then_some(25e6);
+        let mut x: Vec<f32> = data::smooth(comm.rank().index(), 1 << 18);
+        comm.all_reduce(&mut x, Op::Sum, &Plan::auto(Bound::Relative(BOUND))).map(drop)
+    });
+    assert!(results.iter().all(Result::is_err));
+    let told = results.iter().any(|result| matches!(result, Err(Error::Mismatch { .. })));
+    assert!(told, "{results:?}");
+}

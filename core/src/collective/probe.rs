@@ -1,0 +1,179 @@
+//! Measuring links in the first calls of automatic plans, where nobody tells their rate.
+//!
+//! Ranks meet, send an array round a ring as it is, and agree on the longest time that took any of
+//! them; they do so twice, and the shorter time counts. The first array is short; one eight times as
+//! long follows until that takes long enough to be measured. What a message costs beside its bytes
+//! is in all of these times, so the *difference* of two lengths counts:
+//!
+//! ```text
+//! rate = (bytes sent − those of the last length) / (seconds − those of the last length)
+//! ```
+//!
+//! A length waits until calls have had many times its bytes, so that it never costs much of what it
+//! is to save.
+
+use super::operation::{Phase, Underway};
+use super::{Communicator, Request};
+use crate::bound::Quantum;
+use crate::element::Element;
+use crate::engine::Frame;
+use crate::error::Error;
+use crate::frame::Measure;
+use crate::transport::Transport;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// Bytes of the arrays that go round, and how often each does.
+const LENGTHS: [usize; 3] = [64 << 10, 512 << 10, 4 << 20];
+const N_TIMES: u8 = 2;
+/// A length is for calls that have had so many times its bytes, the next one included.
+const WORTH: usize = 32;
+/// Seconds after which a round was long enough.
+const ENOUGH: f32 = 2e-3;
+
+/// What a communicator has learnt of its links.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Links {
+    /// Bytes per second and link, the same on all ranks; 0 if nothing is known.
+    rate: f64,
+    /// Bytes of all calls so far that could have measured.
+    n_bytes: usize,
+    /// Seconds of the length before, and of this one if it has been round once.
+    before: f32,
+    shortest: f32,
+    n_rounds: u8,
+}
+
+impl Links {
+    /// Bytes per second and link, the same on all ranks.
+    pub(super) fn rate(&self) -> Option<f64> {
+        (self.rate > 0.0).then_some(self.rate)
+    }
+
+    /// Bytes of the array of the next round, if it is time for one.
+    fn next(&self) -> Option<usize> {
+        let n_bytes = *LENGTHS.get(usize::from(self.n_rounds / N_TIMES))?;
+        (self.n_bytes >= n_bytes.saturating_mul(WORTH)).then_some(n_bytes)
+    }
+
+    /// Whether a call of so many bytes should measure before it begins.
+    pub(super) fn has_time(&mut self, n_bytes: usize) -> bool {
+        self.n_bytes = self.n_bytes.saturating_add(n_bytes);
+        self.next().is_some()
+    }
+
+    /// Each of so many ranks has taken at most so many seconds for this round.
+    fn note(&mut self, size: usize, seconds: f32) {
+        let nth = usize::from(self.n_rounds / N_TIMES);
+        self.n_rounds += 1;
+        if !self.n_rounds.is_multiple_of(N_TIMES) {
+            self.shortest = seconds;
+            return;
+        }
+        let seconds = seconds.min(self.shortest);
+        let sent = |n_bytes: usize| n_bytes as f64 * (size as f64 - 1.0) / size as f64;
+        let n_bytes = LENGTHS.get(nth).map_or(0.0, |n_bytes| sent(*n_bytes));
+        let n_before = nth.checked_sub(1).map_or(0.0, |before| sent(LENGTHS[before]));
+        let more = f64::from(seconds - self.before);
+        // Where a longer array took no longer the shorter one was disturbed.
+        let rate =
+            if more > 0.0 { (n_bytes - n_before) / more } else { n_bytes / f64::from(seconds) };
+        self.rate = if rate.is_finite() { rate } else { 0.0 };
+        self.before = seconds;
+        if seconds >= ENOUGH {
+            self.n_rounds = u8::MAX;
+        }
+    }
+}
+
+/// A measurement under way.
+#[derive(Default)]
+pub(super) struct Probe {
+    /// What goes round, or the seconds that it took.
+    pub(super) values: Vec<f64>,
+    step: Step,
+}
+
+#[derive(Default)]
+enum Step {
+    /// Ranks wait for each other.
+    #[default]
+    Meet,
+    /// The array goes round, since then.
+    Round(Duration),
+    /// Ranks exchange how long it took.
+    Agree,
+}
+
+impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
+    /// Begins to measure links.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn start_probe<X: Transport<Frame = F>>(
+        &mut self,
+        comm: &mut Communicator<X>,
+    ) -> Result<(), Error> {
+        self.run_probe(comm, Probe { values: vec![0.0], step: Step::Meet })
+    }
+
+    fn run_probe<X: Transport<Frame = F>>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        probe: Probe,
+    ) -> Result<(), Error> {
+        let n_values = probe.values.len();
+        let (terms, n_bytes) = match probe.step {
+            Step::Round(_) => (self.terms.of_round(n_values), n_values * f64::BYTES),
+            Step::Meet | Step::Agree => (self.terms.of_look(n_values), 0),
+        };
+        let codec = comm.codec::<f64>(&terms, Quantum::LOSSLESS, &[]);
+        let header = self.terms.header(Measure::Links, n_bytes as f64);
+        let program = comm.program(&terms, &codec, header)?;
+        self.run(comm, program);
+        self.phase = Phase::Probe(probe);
+        Ok(())
+    }
+
+    /// Begins what follows a step that is done: another, or if links are as known as they can be
+    /// now the call, by a plan that is chosen anew.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn advance_probe<X: Transport<Frame = F>>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        request: &Request<'_, 's, T>,
+        probe: Probe,
+    ) -> Result<(), Error> {
+        let now = comm.transport.now();
+        let next = match probe.step {
+            Step::Round(began) => {
+                let seconds = now.saturating_sub(began).as_secs_f64();
+                Some(Probe { values: vec![seconds], step: Step::Agree })
+            }
+            Step::Meet | Step::Agree => {
+                if let (Step::Agree, Some(&seconds)) = (probe.step, probe.values.first()) {
+                    comm.links.note(comm.size(), seconds as f32);
+                }
+                let values = comm.links.next().map(|n_bytes| vec![0.0; n_bytes / f64::BYTES]);
+                values.map(|values| Probe { values, step: Step::Round(now) })
+            }
+        };
+        if let Some(next) = next {
+            return self.run_probe(comm, next);
+        }
+        let plan = self.open.ok_or(Error::Internal)?;
+        self.terms = comm.terms(request, &plan)?;
+        self.begin_with_links(comm, request, &plan)
+    }
+
+    /// Whether it is time to measure links before this call.
+    pub(super) fn should_measure<X: Transport<Frame = F>>(
+        &self,
+        comm: &mut Communicator<X>,
+    ) -> bool {
+        let n_bytes = self.terms.shares.count().saturating_mul(T::BYTES);
+        // Calls between ranks that share memory do not ask.
+        self.terms.asks && comm.told_rate().is_none() && comm.links.has_time(n_bytes)
+    }
+}
