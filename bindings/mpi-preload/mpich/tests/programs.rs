@@ -21,6 +21,11 @@ fn calls_of_all_kinds_are_right() {
 }
 
 #[test]
+fn programs_that_find_large_counts_may_use_them() {
+    programs::large_counts(&LIBRARY);
+}
+
+#[test]
 fn fortran_programs_are_taken_too() {
     programs::fortran(&LIBRARY);
 }

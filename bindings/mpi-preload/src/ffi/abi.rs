@@ -29,8 +29,9 @@ pub trait Abi: Sized + Send + Sync + 'static {
     const SHARED: c_int;
     /// Where in `MPI_Status`, in units of `int`, are `MPI_SOURCE` and `MPI_ERROR`; and its length.
     const STATUS: [usize; 3];
-    /// `MPI_ERR_TRUNCATE`, `MPI_ERR_OTHER`, `MPI_ERR_IN_STATUS`, `MPI_ERR_NO_MEM`.
-    const ERRORS: [c_int; 4];
+    /// `MPI_ERR_TRUNCATE`, `MPI_ERR_OTHER`, `MPI_ERR_IN_STATUS`, `MPI_ERR_NO_MEM`,
+    /// `MPI_ERR_COUNT`.
+    const ERRORS: [c_int; 5];
     /// `MPI_COMBINER_NAMED`, `_DUP`, `_CONTIGUOUS`, `_STRUCT`.
     const COMBINERS: [c_int; 4];
 
@@ -57,7 +58,7 @@ impl Abi for OpenMpi {
     const ANY_SOURCE: c_int = -1;
     const SHARED: c_int = 0;
     const STATUS: [usize; 3] = [0, 2, 6];
-    const ERRORS: [c_int; 4] = [15, 16, 18, 39];
+    const ERRORS: [c_int; 5] = [15, 16, 18, 39, 2];
     const COMBINERS: [c_int; 4] = [0, 1, 2, 11];
 
     fn erase(handle: *mut c_void) -> Handle {
@@ -87,7 +88,7 @@ impl Abi for Mpich {
     const ANY_SOURCE: c_int = -2;
     const SHARED: c_int = 1;
     const STATUS: [usize; 3] = [2, 4, 5];
-    const ERRORS: [c_int; 4] = [14, 15, 17, 34];
+    const ERRORS: [c_int; 5] = [14, 15, 17, 34, 2];
     const COMBINERS: [c_int; 4] = [1, 2, 3, 12];
 
     fn erase(handle: c_int) -> Handle {

@@ -4,12 +4,12 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::process;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 pub use foldwire::schedule::Collective;
 
 use super::abi::{Abi, Handle};
-use super::library::{Library, Symbols};
+use super::library::{Library, Mpi, Symbols};
 pub use crate::call::{Call, Passed};
 use crate::guard::guarded;
 use crate::state::State;
@@ -21,38 +21,52 @@ pub struct Door<A: Abi> {
 
 struct Inside<A: Abi> {
     state: State,
-    _library: &'static Library<A>,
+    library: &'static Library<A>,
 }
 
 /// A function of the library's, by its `PMPI_` name.
 pub struct Original {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
+    is_missing: AtomicBool,
 }
 
 impl Original {
     /// Of this name.
     #[must_use]
     pub const fn new(name: &'static CStr) -> Self {
-        Self { name, address: AtomicPtr::new(std::ptr::null_mut()) }
+        let address = AtomicPtr::new(std::ptr::null_mut());
+        Self { name, address, is_missing: AtomicBool::new(false) }
+    }
+
+    /// Its address, never null; `None` if the library has none.
+    #[must_use]
+    pub fn find<A: Abi>(&self) -> Option<*mut c_void> {
+        let known = self.address.load(Ordering::Relaxed);
+        if !known.is_null() {
+            return Some(known);
+        }
+        if self.is_missing.load(Ordering::Relaxed) {
+            return None;
+        }
+        let files: Vec<&CStr> = A::LIBRARIES.iter().chain(A::FORTRAN).copied().collect();
+        let found = Symbols::of(&files).find(self.name);
+        match found {
+            Some(found) => self.address.store(found, Ordering::Relaxed),
+            None => self.is_missing.store(true, Ordering::Relaxed),
+        }
+        found
     }
 
     /// Its address, never null. A program that calls a function that its library does not have
     /// would not have begun without us, and ends.
     #[must_use]
     pub fn address<A: Abi>(&self) -> *mut c_void {
-        let known = self.address.load(Ordering::Relaxed);
-        if !known.is_null() {
-            return known;
-        }
-        let files: Vec<&CStr> = A::LIBRARIES.iter().chain(A::FORTRAN).copied().collect();
-        let Some(found) = Symbols::of(&files).find(self.name) else {
+        self.find::<A>().unwrap_or_else(|| {
             let name = self.name.to_string_lossy();
             eprintln!("foldwire: error: the MPI library of this program has no {name}");
             process::exit(1)
-        };
-        self.address.store(found, Ordering::Relaxed);
-        found
+        })
     }
 }
 
@@ -71,7 +85,7 @@ impl<A: Abi> Door<A> {
                 process::exit(1)
             });
             let library: &'static Library<A> = Box::leak(Box::new(library));
-            Inside { state: State::new(library), _library: library }
+            Inside { state: State::new(library), library }
         })
     }
 
@@ -97,6 +111,21 @@ impl<A: Abi> Door<A> {
     /// A collective: what it returns, or `None` if the library is to carry it out.
     pub fn collective(&self, call: &Call) -> Option<c_int> {
         self.inside.get()?.state.collective(call)
+    }
+
+    /// What a call returns of which a count is too large for a library without large counts.
+    pub fn refuse_count(&self, call: &Call) -> c_int {
+        self.inside.get().map_or(A::ERRORS[4], |inside| inside.library.refuse_count(call.comm))
+    }
+
+    /// The lengths of all shares as `int`, each as it is; `None` if one is too large. Without an
+    /// array, or a communicator that has a size, MPI is to judge the call: an empty one.
+    pub fn narrow_counts(&self, call: &Call) -> Option<Vec<c_int>> {
+        let inside = self.inside.get()?;
+        let is_null = call.comm == inside.library.own().comm_null;
+        let sizes = if is_null { Err(0) } else { inside.library.rank_and_size(call.comm) };
+        let counts = sizes.ok().and_then(|(_, size)| call.counts?.read(size));
+        counts.unwrap_or_default().into_iter().map(|count| c_int::try_from(count).ok()).collect()
     }
 }
 

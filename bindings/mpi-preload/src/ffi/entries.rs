@@ -121,33 +121,87 @@ macro_rules! set_argument {
 macro_rules! in_c {
     ($abi:ty; $collective:ident, $name:ident $behind:literal, $large:ident $large_behind:literal,
      $($fortran:ident)*, $fortran_behind:literal, ($($arg:ident)*)) => {
-        $crate::in_c! { @$abi; $collective, $name $behind, ::core::ffi::c_int, ($($arg)*) }
-        $crate::in_c! { @$abi; $collective, $large $large_behind, i64, ($($arg)*) }
+        $crate::in_c! {
+            @$abi; $collective, $name $behind, ::core::ffi::c_int, ($($arg)*),
+            |call| ORIGINAL.address::<$abi>()
+        }
+        // A program may ask whether the library has this, as by a weak symbol, and finds ours. Where
+        // the library has none, the one without large counts does it.
+        $crate::in_c! {
+            @$abi; $collective, $large $large_behind, i64, ($($arg)*),
+            |call| match ORIGINAL.find::<$abi>() {
+                Some(address) => address,
+                None => {
+                    $(let Some($arg) = $crate::narrow!(call, $arg, $arg) else {
+                        return DOOR.refuse_count(&call);
+                    };)*
+                    return $crate::original!($abi, $behind, (
+                        $($crate::narrowed!($arg, $arg) =>
+                            $crate::c_type!($abi, ::core::ffi::c_int, $arg)),*
+                    ) -> ::core::ffi::c_int);
+                }
+            }
+        }
     };
-    (@$abi:ty; $collective:ident, $name:ident $behind:literal, $count:ty, ($($arg:ident)*)) => {
+    (@$abi:ty; $collective:ident, $name:ident $behind:literal, $count:ty, ($($arg:ident)*),
+     |$made:ident| $address:expr) => {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             $($arg: $crate::c_type!($abi, $count, $arg)),*
         ) -> ::core::ffi::c_int {
             static ORIGINAL: $crate::ffi::door::Original =
                 $crate::ffi::door::Original::new($behind);
-            let mut call = $crate::ffi::door::call($crate::ffi::door::Collective::$collective);
-            $($crate::set_argument!($abi, call, $arg, $arg);)*
-            if let Some(code) = DOOR.collective(&call) {
+            let mut $made = $crate::ffi::door::call($crate::ffi::door::Collective::$collective);
+            $($crate::set_argument!($abi, $made, $arg, $arg);)*
+            if let Some(code) = DOOR.collective(&$made) {
                 return code;
             }
+            let address = $address;
             type Function =
                 unsafe extern "C" fn($($crate::c_type!($abi, $count, $arg)),*)
                     -> ::core::ffi::c_int;
             // SAFETY: the library's function of this name, which has these arguments, gets what the
             // program gave.
             unsafe {
-                let original = ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(
-                    ORIGINAL.address::<$abi>(),
-                );
+                let original =
+                    ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(address);
                 original($($arg),*)
             }
         }
+    };
+}
+
+/// An argument with a large count as one with `int`, or what it is made of; `None` if it does not
+/// fit.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! narrow {
+    ($call:ident, count, $value:expr) => {
+        ::core::ffi::c_int::try_from($value).ok()
+    };
+    ($call:ident, send_count, $value:expr) => {
+        ::core::ffi::c_int::try_from($value).ok()
+    };
+    ($call:ident, recv_count, $value:expr) => {
+        ::core::ffi::c_int::try_from($value).ok()
+    };
+    ($call:ident, counts, $value:expr) => {
+        DOOR.narrow_counts(&$call)
+    };
+    ($call:ident, $arg:ident, $value:expr) => {
+        Some($value)
+    };
+}
+
+/// What [`narrow`] made, as it is passed.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! narrowed {
+    (counts, $value:expr) => {
+        $value.as_ptr()
+    };
+    ($arg:ident, $value:expr) => {
+        $value
     };
 }
 

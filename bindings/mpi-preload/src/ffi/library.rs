@@ -179,6 +179,8 @@ pub(crate) trait Mpi: Send + Sync {
     fn free(&self, comm: Handle);
     /// Has the program hear of an error, as it wants to; what the call is to return.
     fn raise(&self, comm: Handle) -> Code;
+    /// The same of a count that is too large.
+    fn refuse_count(&self, comm: Handle) -> Code;
     fn abort(&self) -> !;
     /// Two keys, for numbers beside communicators and datatypes, which copies do not get.
     fn new_keys(&self) -> Result<[c_int; 2], Code>;
@@ -273,6 +275,13 @@ impl<A: Abi> Library<A> {
         let mut made = A::restore(self.own.request_null);
         checked(make(&raw mut made))?;
         Ok(A::erase(made))
+    }
+
+    /// Has the program hear of an error.
+    fn call_handler(&self, comm: Handle, code: Code) -> Code {
+        // SAFETY: a communicator of the program's, by the promise of [`Mpi`].
+        let _ = unsafe { (self.functions.comm_call_errhandler)(A::restore(comm), code) };
+        code
     }
 
     fn op(&self, op: OpCode) -> A::Handle {
@@ -384,10 +393,11 @@ impl<A: Abi> Mpi for Library<A> {
     }
 
     fn raise(&self, comm: Handle) -> Code {
-        let code = A::ERRORS[1];
-        // SAFETY: see above.
-        let _ = unsafe { (self.functions.comm_call_errhandler)(A::restore(comm), code) };
-        code
+        self.call_handler(comm, A::ERRORS[1])
+    }
+
+    fn refuse_count(&self, comm: Handle) -> Code {
+        self.call_handler(comm, A::ERRORS[4])
     }
 
     fn abort(&self) -> ! {

@@ -115,6 +115,18 @@ pub(crate) fn calls(library: &Library) {
     }
 }
 
+/// Large counts, which a program finds even where its library has none.
+pub(crate) fn large_counts(library: &Library) {
+    let Some(program) = library.compiled("large.c", "large_counts") else { return };
+    for bound in ["raw", "off"] {
+        let variables = [LOW, ("FOLDWIRE_BOUND", bound)];
+        let said = library.run(&program, &[(3, &[], &variables)]);
+        let (is_good, said) = (said.status.success(), text(&said));
+        assert!(is_good && said.contains("0 failed"), "{bound}: {said}");
+        assert!(bound == "off" || said.contains("(Allreduce 3, Reduce_scatter 3)"), "{said}");
+    }
+}
+
 /// Calls of Fortran's go the same way.
 pub(crate) fn fortran(library: &Library) {
     let Some(program) = library.compiled("sums.f90", "fortran") else { return };

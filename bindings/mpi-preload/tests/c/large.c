@@ -1,0 +1,62 @@
+/* A program that uses large counts where there are any, as a weak symbol says: preloaded under a
+   library without them it finds some all the same. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#pragma weak MPI_Allreduce_c
+#pragma weak MPI_Reduce_scatter_c
+extern int MPI_Allreduce_c(const void *, void *, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm);
+extern int MPI_Reduce_scatter_c(const void *, void *, const MPI_Count[], MPI_Datatype, MPI_Op,
+                                MPI_Comm);
+
+enum { N = 3000 };
+
+int main(int argc, char **argv) {
+    int rank, size, n_failed = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (!MPI_Allreduce_c || !MPI_Reduce_scatter_c) {
+        if (rank == 0) printf("none\n");
+        MPI_Finalize();
+        return 0;
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    double *in = malloc((size_t)N * size * sizeof *in), *out = malloc((size_t)N * size * sizeof *in);
+    MPI_Count *counts = malloc(size * sizeof *counts);
+    for (int i = 0; i < N * size; i++) in[i] = i % 100 + rank;
+    for (int of = 0; of < size; of++) counts[of] = of < size - 1 ? N : N - 1;
+    /* Long ones, which are taken, and short ones, which are not. */
+    for (int n = 1; n <= N; n *= N) {
+        n_failed += MPI_Allreduce_c(in, out, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD) != MPI_SUCCESS;
+        for (int i = 0; i < n; i++) n_failed += out[i] != size * (i % 100 + (size - 1) / 2.0);
+    }
+    /* Types of pairs are never taken. */
+    struct { double value; int rank; } pair = {rank, rank}, most;
+    n_failed += MPI_Allreduce_c(&pair, &most, 1, MPI_DOUBLE_INT, MPI_MAXLOC, MPI_COMM_WORLD);
+    n_failed += most.rank != size - 1;
+    for (int taken = 0; taken < 2; taken++) {
+        MPI_Op op = taken ? MPI_SUM : MPI_LAND;
+        int *k = malloc((size_t)N * size * sizeof *k), *m = malloc(N * sizeof *m);
+        for (int i = 0; i < N * size; i++) k[i] = 1;
+        n_failed += MPI_Reduce_scatter_c(k, m, counts, MPI_INT, op, MPI_COMM_WORLD) != MPI_SUCCESS;
+        for (int i = 0; i < counts[rank]; i++) n_failed += m[i] != (taken ? size : 1);
+        free(k), free(m);
+    }
+    /* What does not fit, of a type of no bytes, is right or refused, and nothing else. */
+    MPI_Datatype nothing;
+    MPI_Type_contiguous(0, MPI_BYTE, &nothing), MPI_Type_commit(&nothing);
+    int code = MPI_Allreduce_c(in, out, (MPI_Count)1 << 40, nothing, MPI_BOR, MPI_COMM_WORLD);
+    if (code != MPI_SUCCESS) {
+        int class;
+        MPI_Error_class(code, &class);
+        n_failed += class != MPI_ERR_COUNT && class != MPI_ERR_OP && class != MPI_ERR_TYPE;
+    }
+    MPI_Type_free(&nothing);
+    int all;
+    MPI_Allreduce(&n_failed, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0) printf("%d failed\n", all);
+    free(in), free(out), free(counts);
+    MPI_Finalize();
+    return all != 0;
+}
