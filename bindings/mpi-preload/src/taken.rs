@@ -181,24 +181,21 @@ impl Inside<'_> {
             Some(counts) => (counts.iter().sum(), counts[seat.rank]),
             None => (call.recv.count as usize * seat.size, call.recv.count as usize),
         };
-        // In place the whole array lies where the result is to begin.
-        let recv = call.received(mpi, key, if checked.is_in_place { whole } else { own })?;
+        // In place the whole array lies where the result is to begin, and the rest of it stays as it
+        // is: MPI libraries leave it so.
+        let recv = call.received(mpi, key, own)?;
+        let send = match checked.is_in_place {
+            true => call.received(mpi, key, whole)?,
+            false => call.sent(mpi, key, whole)?,
+        };
+        let send = send.read::<T>(mpi, checked.is_in_place || send.overlaps(mpi, &recv)?)?;
         let each = checked.values_each::<T>();
         let counts: Option<Vec<usize>> =
             checked.counts.as_ref().map(|counts| counts.iter().map(|n| n * each).collect());
-        let report = if checked.is_in_place {
-            recv.write::<T, _>(mpi, true, |data| match &counts {
-                None => comm.reduce_scatter_to_front(data, op, plan),
-                Some(counts) => comm.reduce_scatter_v_to_front(data, counts, op, plan),
-            })?
-        } else {
-            let send = call.sent(mpi, key, whole)?;
-            let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
-            recv.write::<T, _>(mpi, false, |recv| match &counts {
-                None => comm.reduce_scatter(&send, recv, op, plan),
-                Some(counts) => comm.reduce_scatter_v(&send, recv, counts, op, plan),
-            })?
-        };
+        let report = recv.write::<T, _>(mpi, false, |recv| match &counts {
+            None => comm.reduce_scatter(&send, recv, op, plan),
+            Some(counts) => comm.reduce_scatter_v(&send, recv, counts, op, plan),
+        })?;
         Ok(report?)
     }
 }

@@ -279,6 +279,7 @@ static void reductions(void) {
     MPI_Reduce_scatter(MPI_IN_PLACE, all, counts, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     good = 1;
     for (int i = 0; i < counts[rank]; i++) good &= near(all[i], sum(first + i, size), size);
+    for (int i = counts[rank]; i < N * size; i++) good &= all[i] == value(rank, i);
     check(good, "reduce-scatters in place");
     free(all), free(own), free(counts);
 }
