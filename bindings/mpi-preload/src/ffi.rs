@@ -18,5 +18,6 @@ pub mod fortran;
 pub mod library;
 pub(crate) mod memory;
 pub(crate) mod requests;
+pub mod symbols;
 
 pub(crate) use environment::FloatingPoint;

@@ -181,8 +181,8 @@ impl Inside<'_> {
             Some(counts) => (counts.iter().sum(), counts[seat.rank]),
             None => (call.recv.count as usize * seat.size, call.recv.count as usize),
         };
-        // In place the whole array lies where the result is to begin, and the rest of it stays as it
-        // is: MPI libraries leave it so.
+        // In place the whole array lies where the result is to begin, and the rest of it stays as
+        // it is: MPI libraries leave it so.
         let recv = call.received(mpi, key, own)?;
         let send = match checked.is_in_place {
             true => call.received(mpi, key, whole)?,

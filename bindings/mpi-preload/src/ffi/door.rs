@@ -2,6 +2,7 @@
 //! functions that it exports go.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::num::TryFromIntError;
 use std::process;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -9,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 pub use foldwire::schedule::Collective;
 
 use super::abi::{Abi, Handle};
-use super::library::{Library, Mpi, Symbols};
+use super::library::{Library, Mpi};
+use super::symbols::Symbols;
 pub use crate::call::{Call, Passed};
 use crate::guard::guarded;
 use crate::state::State;
@@ -118,14 +120,18 @@ impl<A: Abi> Door<A> {
         self.inside.get().map_or(A::ERRORS[4], |inside| inside.library.refuse_count(call.comm))
     }
 
-    /// The lengths of all shares as `int`, each as it is; `None` if one is too large. Without an
-    /// array, or a communicator that has a size, MPI is to judge the call: an empty one.
-    pub fn narrow_counts(&self, call: &Call) -> Option<Vec<c_int>> {
-        let inside = self.inside.get()?;
-        let is_null = call.comm == inside.library.own().comm_null;
-        let sizes = if is_null { Err(0) } else { inside.library.rank_and_size(call.comm) };
-        let counts = sizes.ok().and_then(|(_, size)| call.counts?.read(size));
-        counts.unwrap_or_default().into_iter().map(|count| c_int::try_from(count).ok()).collect()
+    /// The lengths of all shares as `int`; none where the program passed none, or where nobody knows
+    /// how many there are: MPI is to judge such a call.
+    ///
+    /// # Errors
+    /// One is too large.
+    pub fn narrow_counts(&self, call: &Call) -> Result<Option<Vec<c_int>>, TryFromIntError> {
+        let counts = self.inside.get().and_then(|Inside { library, .. }| {
+            let is_null = call.comm == library.own().comm_null;
+            let size = (!is_null).then(|| library.rank_and_size(call.comm).ok()).flatten()?.1;
+            call.counts?.read(size)
+        });
+        counts.map(|counts| counts.into_iter().map(c_int::try_from).collect()).transpose()
     }
 }
 

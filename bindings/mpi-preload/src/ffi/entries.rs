@@ -125,8 +125,8 @@ macro_rules! in_c {
             @$abi; $collective, $name $behind, ::core::ffi::c_int, ($($arg)*),
             |call| ORIGINAL.address::<$abi>()
         }
-        // A program may ask whether the library has this, as by a weak symbol, and finds ours. Where
-        // the library has none, the one without large counts does it.
+        // A program may ask whether the library has this, as by a weak symbol, and finds ours.
+        // Where the library has none, the one without large counts does it.
         $crate::in_c! {
             @$abi; $collective, $large $large_behind, i64, ($($arg)*),
             |call| match ORIGINAL.find::<$abi>() {
@@ -186,7 +186,7 @@ macro_rules! narrow {
         ::core::ffi::c_int::try_from($value).ok()
     };
     ($call:ident, counts, $value:expr) => {
-        DOOR.narrow_counts(&$call)
+        DOOR.narrow_counts(&$call).ok()
     };
     ($call:ident, $arg:ident, $value:expr) => {
         Some($value)
@@ -198,7 +198,7 @@ macro_rules! narrow {
 #[macro_export]
 macro_rules! narrowed {
     (counts, $value:expr) => {
-        $value.as_ptr()
+        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
     };
     ($arg:ident, $value:expr) => {
         $value

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::abi::Abi;
 use super::door::Original;
-use super::library::Symbols;
+use super::symbols::Symbols;
 
 /// A function that makes C's handle of Fortran's.
 pub struct Handles(Original);

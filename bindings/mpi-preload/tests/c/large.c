@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    double *in = malloc((size_t)N * size * sizeof *in), *out = malloc((size_t)N * size * sizeof *in);
+    double *in = malloc((size_t)N * size * sizeof *in), *out = malloc(N * sizeof *out);
     MPI_Count *counts = malloc(size * sizeof *counts);
     for (int i = 0; i < N * size; i++) in[i] = i % 100 + rank;
     for (int of = 0; of < size; of++) counts[of] = of < size - 1 ? N : N - 1;
