@@ -95,6 +95,37 @@ impl Library {
     }
 }
 
+/// The tests of a library.
+macro_rules! tests {
+    ($library:expr) => {
+        #[test]
+        fn calls_of_all_kinds_are_right() {
+            $crate::programs::calls(&$library);
+        }
+
+        #[test]
+        fn programs_that_find_large_counts_may_use_them() {
+            $crate::programs::large_counts(&$library);
+        }
+
+        #[test]
+        fn fortran_programs_are_taken_too() {
+            $crate::programs::fortran(&$library);
+        }
+
+        #[test]
+        fn variables_that_mean_nothing_end_the_job_and_those_that_differ_pass_all_on() {
+            $crate::programs::variables(&$library);
+        }
+
+        #[test]
+        fn constants_are_those_of_the_header() {
+            $crate::programs::constants(&$library);
+        }
+    };
+}
+pub(crate) use tests;
+
 const LOW: (&str, &str) = ("FOLDWIRE_MIN_BYTES", "1k");
 
 /// Runs the checks for some numbers of ranks, exactly and not; some calls must have been taken.
