@@ -158,8 +158,8 @@ impl Plan {
     /// ranks, the [rate of links](crate::Config::link_rate), the machine's
     /// [speeds](crate::Config::speeds), and where the call is long enough for that from what a
     /// sample of all ranks' data says of its ratio. Where nobody tells the rate of links between
-    /// nodes, first calls measure it, which takes a 16th of their bytes at most (with the feature `alloc`;
-    /// links count as 10 Gbit/s until then). What was chosen is in the
+    /// nodes, first calls measure it, which takes a 16th of their bytes at most (with the feature
+    /// `alloc`; links count as 10 Gbit/s until then). What was chosen is in the
     /// [report](crate::Report::codec), and [why](crate::Report::plan). Products and operations of
     /// the user's, of which no bound can be kept, are exact. Messages between two ranks go as by
     /// [`foldwire`](Plan::foldwire).

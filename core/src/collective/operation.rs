@@ -11,10 +11,11 @@ use crate::codec::AnyCodec;
 use crate::element::Element;
 #[cfg(feature = "alloc")]
 use crate::engine::Each;
-use crate::engine::{Buffers, Engine, Frame, Limits, Program, Progress, Work};
+use crate::engine::{Buffers, Engine, Frame, Limits, Notices, Program, Progress, Work};
 use crate::error::Error;
 #[cfg(feature = "alloc")]
 use crate::frame::Measure;
+use crate::group::Group;
 #[cfg(feature = "alloc")]
 use crate::layout::Shares;
 use crate::op::{Op, OpCode};
@@ -413,16 +414,10 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let progress = match &mut self.phase {
             #[cfg(feature = "alloc")]
             Phase::Probe(Probe { values, .. }) => {
-                let codec = AnyCodec::raw(1.0);
-                let buffers = &mut Buffers::InPlace(values);
-                let mut work = Work { codec: codec.as_dyn(), op: Op::Max, divisor: 1, buffers };
-                engine.poll(transport, &mut work, limits, notices)?
+                exchange(engine, transport, notices, limits, values)?
             }
             Phase::Look { values, .. } => {
-                let codec = AnyCodec::raw(1.0);
-                let buffers = &mut Buffers::InPlace(&mut values[..n_looked]);
-                let mut work = Work { codec: codec.as_dyn(), op: Op::Max, divisor: 1, buffers };
-                engine.poll(transport, &mut work, limits, notices)?
+                exchange(engine, transport, notices, limits, &mut values[..n_looked])?
             }
             Phase::Call(codec) => {
                 let mut work = Work { codec: codec.as_dyn(), op, divisor, buffers };
@@ -492,6 +487,21 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
             comm.poisoned = true;
         }
     }
+}
+
+/// Advances what goes before a call: ranks exchange values exactly, and the largest count.
+#[inline]
+fn exchange<X: Transport>(
+    engine: &mut Engine<'_, X::Frame>,
+    transport: &mut Group<X>,
+    notices: &mut Notices,
+    limits: Limits,
+    values: &mut [f64],
+) -> Result<Progress, Error> {
+    let codec = AnyCodec::raw(1.0);
+    let buffers = &mut Buffers::InPlace(values);
+    let mut work = Work { codec: codec.as_dyn(), op: Op::Max, divisor: 1, buffers };
+    engine.poll(transport, &mut work, limits, notices)
 }
 
 impl<T: Element> Phase<T> {

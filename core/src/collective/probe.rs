@@ -1,9 +1,9 @@
 //! Measuring links in the first calls of automatic plans, where nobody tells their rate.
 //!
 //! Ranks meet, send an array round a ring as it is, and agree on the longest time that took any of
-//! them; they do so twice, and the shorter time counts. The first array is short; one eight times as
-//! long follows until that takes long enough to be measured. What a message costs beside its bytes
-//! is in all of these times, so the *difference* of two lengths counts:
+//! them; they do so twice, and the shorter time counts. The first array is short; one eight times
+//! as long follows until that takes long enough to be measured. What a message costs beside its
+//! bytes is in all of these times, so the *difference* of two lengths counts:
 //!
 //! ```text
 //! rate = (bytes sent − those of the last length) / (seconds − those of the last length)
@@ -72,9 +72,8 @@ impl Links {
             return;
         }
         let seconds = seconds.min(self.shortest);
-        let sent = |n_bytes: usize| n_bytes as f64 * (size as f64 - 1.0) / size as f64;
-        let n_bytes = LENGTHS.get(nth).map_or(0.0, |n_bytes| sent(*n_bytes));
-        let n_before = nth.checked_sub(1).map_or(0.0, |before| sent(LENGTHS[before]));
+        let sent = |nth: usize| LENGTHS[nth] as f64 * (size as f64 - 1.0) / size as f64;
+        let (n_bytes, n_before) = (sent(nth), nth.checked_sub(1).map_or(0.0, sent));
         let more = f64::from(seconds - self.before);
         // Where a longer array took no longer the shorter one was disturbed.
         let rate =
@@ -175,5 +174,49 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let n_bytes = self.terms.shares.count().saturating_mul(T::BYTES);
         // Calls between ranks that share memory do not ask.
         self.terms.asks && comm.told_rate().is_none() && comm.links.has_time(n_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is learnt of links of this rate between 4 ranks, where messages cost so many seconds
+    /// and every second round is disturbed.
+    fn learnt(rate: f64, latency: f64) -> Links {
+        let mut links = Links::default();
+        assert!(!links.has_time(LENGTHS[0] * WORTH - 1));
+        assert!(links.has_time(LENGTHS[2] * WORTH));
+        let mut nth = 0;
+        while let Some(n_bytes) = links.next() {
+            let seconds = 3.0 * latency + n_bytes as f64 * 0.75 / rate;
+            links.note(4, (seconds * [3.0, 1.0][nth % 2]) as f32);
+            nth += 1;
+        }
+        links
+    }
+
+    #[test]
+    fn rates_are_found_beside_latencies_and_disturbed_rounds() {
+        for (rate, latency, n_lengths) in [(1.25e7, 1e-5, 1), (1.25e8, 1e-4, 2), (2e10, 2e-5, 3)] {
+            let links = learnt(rate, latency);
+            let off = links.rate().expect("a rate") / rate - 1.0;
+            // One length alone has the latency in it.
+            assert!(off.abs() < if n_lengths == 1 { 0.02 } else { 1e-3 }, "{rate}: {off}");
+            let is_settled = links.n_rounds == u8::MAX;
+            assert!(is_settled || links.n_rounds == n_lengths * N_TIMES, "{links:?}");
+            assert_eq!(is_settled, n_lengths < 3);
+        }
+    }
+
+    #[test]
+    fn times_that_mean_nothing_give_no_rate() {
+        for seconds in [0.0, f32::NAN, -1.0] {
+            let mut links = Links::default();
+            links.has_time(LENGTHS[0] * WORTH);
+            links.note(2, seconds);
+            links.note(2, seconds);
+            assert_eq!(links.rate(), None, "{seconds}");
+        }
     }
 }

@@ -20,8 +20,8 @@ impl<X: Transport> Communicator<X> {
     /// Measures what links carry where nobody has told, and notes it as [`Config::link_rate`], the
     /// same on all ranks, which must all call it: the lowest of all ranks' rates in bytes per
     /// second, infinite where they share memory. First calls of automatic plans do so by themselves
-    /// where there is an allocator. `scratch` is overwritten; it should have a MiB or
-    /// more, and as many values on all ranks.
+    /// where there is an allocator. `scratch` is overwritten; it should have a MiB or more, and as
+    /// many values on all ranks.
     ///
     /// # Errors
     /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
