@@ -14,17 +14,24 @@ use core::fmt;
 
 /// What an automatic plan may choose, the first of it exact.
 ///
-/// Speeds were measured between 4 threads on 2 cores, all-reduces of 16 MiB without links; a core
-/// for each rank is up to twice as fast by all of them.
+/// Speeds are what `foldwire tune` measured, those of a core for each rank. What a message has
+/// beside, and from where on a codec is for it, is what made the fewest of 480 choices of `foldwire
+/// choose` wrong, between 2, 4 and 8 threads on machines of 2 and 16 cores.
 pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
     Candidate {
-        pace: Pace { step_rate: 6e9, wake: WAKE, ..Pace::of(CodecId::Raw) },
+        pace: Pace { step_rate: 6e9, ..Pace::of(CodecId::Raw) },
         codec: CodecId::Raw,
         shaped: 1.0,
         bits: |_| 0.0,
     },
     Candidate {
-        pace: Pace { step_rate: 5.5e9, overhead: 92.0, wake: WAKE, ..Pace::of(CodecId::FzLight) },
+        pace: Pace {
+            step_rate: 5.5e9,
+            message: 3.5e-6,
+            overhead: 92.0,
+            from: 256,
+            ..Pace::of(CodecId::FzLight)
+        },
         codec: CodecId::FzLight,
         shaped: 1.0,
         bits: |estimate| estimate.fz_light,
@@ -33,10 +40,9 @@ pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
         pace: Pace {
             step_rate: 2.5e9,
             ratio: 5.4,
-            message: 3e-6,
+            message: 15e-6,
             overhead: 110.0,
-            wake: WAKE,
-            from: 128 << 10,
+            from: 16 << 10,
         },
         codec: CodecId::FzNd,
         shaped: 1.4,
@@ -46,10 +52,9 @@ pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
         pace: Pace {
             step_rate: 1.3e9,
             ratio: 6.5,
-            message: 4e-6,
+            message: 25e-6,
             overhead: 110.0,
-            wake: WAKE,
-            from: 64 << 10,
+            from: 16 << 10,
         },
         codec: CodecId::Dense,
         shaped: 1.5,
@@ -60,21 +65,17 @@ pub(super) const N_CANDIDATES: usize = 4;
 /// Candidates whose messages the data make shorter.
 pub(crate) const N_LOSSY: usize = N_CANDIDATES - 1;
 
-/// Seconds that a message costs more where a rank sleeps until it comes: threads did, of 1 KiB at
-/// 1 Gbit/s and 16 KiB at 10 Gbit/s.
-const WAKE: f64 = 25e-6;
-/// Seconds and bytes on a link for each message of a look at the data, waiting included. (Between 4
-/// threads a look took 5 to 20 µs without links and over those of 10 Gbit/s, 50 to 100 over those
-/// of 100 Mbit/s.)
-const LOOK: f64 = 5e-6;
-const LOOK_BYTES: f64 = 300.0;
+/// Seconds and bytes on a link for each message of a look at the data, waiting included.
+const LOOK: f64 = 3e-6;
+const LOOK_BYTES: f64 = 150.0;
 /// Bytes per second that a rank looks at.
 const LOOK_RATE: f64 = 10e9;
-/// Seconds that a rank needs to estimate the bits of a sample, and in what part of the call.
-const ESTIMATE: f64 = 10e-6;
-const WORTH: f64 = 0.02;
+/// Seconds that estimating the bits of a sample takes (24 µs was measured, 65 on a slower machine),
+/// and in what part of the call it must.
+const ESTIMATE: f64 = 25e-6;
+const WORTH: f64 = 0.04;
 /// The same of a look for nothing but that.
-const LOOK_WORTH: f64 = 0.01;
+const LOOK_WORTH: f64 = 0.02;
 /// By what factor a call must be sooner for a codec that computes more.
 const MARGIN: f64 = 0.93;
 /// Bytes per second of links of which nothing is known.
@@ -138,6 +139,8 @@ pub enum Reason {
     Alone,
     /// All ranks share memory, so that fewer bytes save nothing.
     Near,
+    /// It is so short that a codec takes longer than its bytes on a link.
+    Short,
     /// It was expected soonest, by usual ratios.
     Soonest,
     /// It was expected soonest, by the ratios of a sample of all ranks' data.
@@ -181,6 +184,7 @@ impl fmt::Display for Choice {
             Reason::Unbounded => return f.write_str("exact: no bound can be kept"),
             Reason::Alone => return f.write_str("exact: one rank"),
             Reason::Near => return f.write_str("exact: ranks share memory"),
+            Reason::Short => return f.write_str("exact: a short array"),
             Reason::Soonest => "expected by usual ratios: ",
             Reason::Sampled => "expected by a sample: ",
         })?;
@@ -216,18 +220,22 @@ pub(crate) struct Chosen {
 /// | | moves and reduces | ratio | bytes of a message beside its values | |
 /// |---|---|---|---|---|
 /// | exact | 6 GB/s | 1 | | |
-/// | fZ-light | 5.5 GB/s | 5 | 92 | |
-/// | fz-nd | 2.5 GB/s | 5.4; 7.6 of known shape | 110, and 3 µs | from 128 KiB on |
-/// | dense | 1.3 GB/s | 6.5; 10 of known shape | 110, and 4 µs | from 64 KiB on |
+/// | fZ-light | 5.5 GB/s | 5 | 92, and 3.5 µs | from 256 bytes on |
+/// | fz-nd | 2.5 GB/s | 5.4; 7.6 of known shape | 110, and 15 µs | from 16 KiB on |
+/// | dense | 1.3 GB/s | 6.5; 10 of known shape | 110, and 25 µs | from 16 KiB on |
+///
+/// Those µs are a core's that is as fast as the table says; a slower one needs longer. Where a link
+/// takes no longer for the whole array than each codec for a message, the call is exact
+/// ([`Reason::Short`]), and nothing is weighed.
 ///
 /// Of two that take about as long it is the one that computes less: a later one in the table must
 /// be sooner by 7 %. A call within a bound that refers to the range of the data must look at them
-/// first, which takes 5 µs and as long as 300 bytes do for each of ⌈log₂ n⌉ messages. Between ranks
+/// first, which takes 3 µs and as long as 150 bytes do for each of ⌈log₂ n⌉ messages. Between ranks
 /// whose links are as fast as memory nothing is gained by fewer bytes, so calls are exact. Where no
 /// rate is told, links are taken to be of 10 Gbit/s until [first calls](Plan::auto) measure them.
 ///
 /// Speeds are [`Config::speeds`](crate::Config::speeds), and those of the table unless told. A call
-/// does better than the ratios of the table: where that costs no more than a hundredth or two of
+/// does better than the ratios of the table: where that costs no more than a few hundredths of
 /// the call, each rank estimates what codecs would make of a sample of its own data, and the
 /// largest of all ranks' numbers of bits counts; sums on their way have ½·log₂ n bits more.
 #[must_use]
@@ -259,10 +267,21 @@ pub(crate) fn choose(
     let plan = Plan { is_auto: false, ..*plan };
     let exact = plan.exactly();
     let link_rate = known.network.link_rate.unwrap_or(UNKNOWN_RATE);
+    let pace_of = |at: usize| {
+        let pace = CANDIDATES[at].pace;
+        let step_rate = known.speeds.at(at);
+        Pace { step_rate, message: pace.message * pace.step_rate / step_rate, ..pace }
+    };
+    // The codec takes longer for a message than a link does for all of the array.
+    let is_short = |at: usize| {
+        let pace = pace_of(at);
+        n_bytes < pace.from || n_bytes as f64 / link_rate <= pace.message
+    };
     let reason = match op {
         OpCode::Prod | OpCode::User => Some(Reason::Unbounded),
         _ if call.size == 1 => Some(Reason::Alone),
         _ if link_rate == f64::INFINITY => Some(Reason::Near),
+        _ if (1..N_CANDIDATES).all(is_short) => Some(Reason::Short),
         _ => None,
     };
     if let Some(reason) = reason {
@@ -273,16 +292,15 @@ pub(crate) fn choose(
     let look = (LOOK + LOOK_BYTES / link_rate) * n_doublings(call.size) as f64;
     let plan_of = |codec: CodecId| if codec.is_exact() { exact } else { Plan { codec, ..plan } };
     let seconds = |at: usize, ratio: f64| {
-        let Candidate { codec, pace, .. } = CANDIDATES[at];
+        let codec = CANDIDATES[at].codec;
         let by = chosen(known.rows, call, op, &plan_of(codec), n_bytes, known.network);
-        let pace = Pace { step_rate: known.speeds.at(at), ratio, ..pace };
+        let pace = Pace { ratio, ..pace_of(at) };
         let model = Model { call, n_bytes, codec, pace, network };
         let looks = if at > 0 && plan.needs_extent() { look } else { 0.0 };
         looks + model.least_seconds(by)
     };
     let reason = if known.bits.is_some() { Reason::Sampled } else { Reason::Soonest };
     let mut choice = Choice::without_weighing(reason, link_rate);
-    let mut at_best = f64::INFINITY;
     for (at, candidate) in CANDIDATES.iter().enumerate() {
         let Candidate { codec, ref pace, shaped, .. } = *candidate;
         if !codec.is_for(dtype) || n_bytes < pace.from {
@@ -299,18 +317,18 @@ pub(crate) fn choose(
         };
         let expected = seconds(at, ratio) as f32;
         choice.weighed[at] = Weighed { codec, ratio: ratio as f32, seconds: expected };
-        if at > 0 {
-            at_best = at_best.min(seconds(at, BEST_RATIO));
-        }
     }
     let best = *choice.soonest();
     let chosen = plan_of(best.codec);
     let asks = known.bits.is_none() && {
         let whole = if plan.needs_extent() { n_bytes as f64 / LOOK_RATE } else { 0.0 };
-        let may_win = at_best < f64::from(choice.weighed[0].seconds);
+        let exact_s = f64::from(choice.weighed[0].seconds);
+        let may_win =
+            |at: usize| choice.weighed[at].seconds.is_finite() && seconds(at, BEST_RATIO) < exact_s;
+        let is_worth = ESTIMATE + look + whole <= LOOK_WORTH * f64::from(best.seconds);
         match chosen.needs_extent() {
             true => ESTIMATE <= WORTH * f64::from(best.seconds),
-            false => may_win && ESTIMATE + look + whole <= LOOK_WORTH * f64::from(best.seconds),
+            false => is_worth && (1..N_CANDIDATES).any(may_win),
         }
     };
     Chosen { plan: chosen, choice: Some(choice), asks }

@@ -14,16 +14,12 @@ use crate::schedule::{
 use crate::transport::FRAME_ALIGN;
 use heapless::Vec;
 
-/// Seconds that a message costs whatever its size: MPI on a fast fabric, or a thread's wake-up.
+/// Seconds that a message costs whatever its size: MPI on a fast fabric, or what threads do for it.
 pub(super) const MESSAGE_COST: f64 = 5e-6;
 /// Where an array is on the links for long, ranks sleep, and wake late: a message costs this part
 /// of that time more, but no more than so many seconds.
 const LATENESS: f64 = 1.0 / 60.0;
 const LATEST: f64 = 10e-6;
-/// Ranks wait awake for a message that is so many seconds on a link, and asleep for one that is so
-/// many.
-const AWAKE: f64 = 3e-6;
-const ASLEEP: f64 = 9e-6;
 /// The part of its cost that a message has which waits for no other rank's: what a rank does for
 /// it, where an array is on the links for more than so many seconds, and elsewhere. (Between 8
 /// threads a pairwise exchange of up to 256 KiB was sooner than a circulant graph or a ring over
@@ -112,8 +108,6 @@ pub(super) struct Pace {
     /// Seconds and bytes that each message has beside.
     pub(super) message: f64,
     pub(super) overhead: f64,
-    /// Seconds that each message costs more where a rank sleeps until it comes.
-    pub(super) wake: f64,
     /// It is for arrays of so many bytes or more.
     pub(super) from: usize,
 }
@@ -122,7 +116,7 @@ impl Pace {
     /// Of any call by this codec.
     pub(super) const fn of(codec: CodecId) -> Self {
         let ratio = ratio(codec);
-        Self { step_rate: STEP_RATE, ratio, message: 0.0, overhead: 0.0, wake: 0.0, from: 0 }
+        Self { step_rate: STEP_RATE, ratio, message: 0.0, overhead: 0.0, from: 0 }
     }
 }
 
@@ -298,9 +292,7 @@ impl Model {
         let padding = self.network.link_rate.map_or(0.0, |rate| padding / rate);
         let on_links = (1.0 - saved) * offer.moved * self.on_link() + padding;
         let lateness = (LATENESS * self.on_link()).min(LATEST);
-        let long = on_links / offer.n_messages.max(1.0);
-        let wake = self.pace.wake * ((long - AWAKE) / (ASLEEP - AWAKE)).clamp(0.0, 1.0);
-        let message = MESSAGE_COST + self.pace.message + lateness + wake;
+        let message = MESSAGE_COST + self.pace.message + lateness;
         offer.n_messages * message + work + on_links
     }
 
