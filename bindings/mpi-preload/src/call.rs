@@ -9,8 +9,8 @@ use crate::decide::{Ask, Why};
 use crate::ffi::abi::Handle;
 use crate::ffi::door::Counts;
 use crate::ffi::library::{Code, Mpi};
-use crate::ffi::memory::Area;
-use crate::signature::Signature;
+use crate::ffi::memory::{Area, Areas};
+use crate::signature::{Base, Signature};
 
 /// A buffer with its count and datatype, as passed.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,10 @@ pub struct Passed {
     pub count: i64,
     /// Of which type.
     pub datatype: Handle,
+    /// Where ranks' shares differ, how many values each has.
+    pub counts: Option<Counts>,
+    /// And where each begins, in values of the datatype; `None`: one after the other.
+    pub places: Option<Counts>,
 }
 
 /// A collective with its arguments. What a function lacks is as in its row of the table of entries.
@@ -32,8 +36,6 @@ pub struct Call {
     pub send: Passed,
     /// What is received; of a broadcast, its buffer.
     pub recv: Passed,
-    /// Of a reduce-scatter whose shares differ, their lengths.
-    pub counts: Option<Counts>,
     /// The operation.
     pub op: Handle,
     /// The root.
@@ -61,13 +63,13 @@ impl Seat {
 pub(crate) struct Checked {
     pub(crate) seat: Seat,
     pub(crate) op: Option<OpCode>,
-    /// The lengths of shares, where they differ, in values of the datatype.
-    pub(crate) counts: Option<Vec<usize>>,
+    /// The bytes of ranks' shares, where they differ and all ranks know them.
+    shares: Option<Vec<usize>>,
     pub(crate) is_in_place: bool,
-    /// What the call is about on this rank, whose signature is that of all ranks.
-    signature: Signature,
-    /// Values of the datatype in the logical array.
-    count: usize,
+    /// What the values are.
+    base: Option<Base>,
+    /// Bytes of the logical array.
+    n_bytes: usize,
 }
 
 impl Call {
@@ -107,24 +109,18 @@ impl Call {
         if counted.datatype == mpi.own().datatype_null {
             return Err(Why::Argument);
         }
-        let count = |count: i64| usize::try_from(count).map_err(|_| Why::Argument);
-        let counts = match self.counts {
-            None => None,
-            Some(counts) => {
-                let counts = counts.read(size).ok_or(Why::Argument)?;
-                Some(counts.into_iter().map(count).collect::<Result<Vec<_>, _>>()?)
-            }
-        };
+        let counts = counted.counts(size)?;
         let whole = match (&counts, self.collective) {
             (Some(counts), _) => counts.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)),
             (None, Collective::AllReduce | Collective::Reduce | Collective::Broadcast) => {
-                Some(count(counted.count)?)
+                Some(number(counted.count)?)
             }
-            (None, _) => count(counted.count)?.checked_mul(size),
+            (None, _) => number(counted.count)?.checked_mul(size),
         };
-        let whole = whole.ok_or(Why::Argument)?;
-        let signature = mpi.signature(counted.datatype, key).map_err(|_| Why::Argument)?;
-        whole.checked_mul(signature.n_bytes).ok_or(Why::Argument)?;
+        let Signature { base, n_bytes: each, .. } =
+            mpi.signature(counted.datatype, key).map_err(|_| Why::Argument)?;
+        let n_bytes = whole.and_then(|whole| whole.checked_mul(each)).ok_or(Why::Argument)?;
+        let shares = counts.map(|counts| counts.into_iter().map(|n| n * each).collect());
         let own = mpi.own();
         let ops = [
             (own.sum, OpCode::Sum),
@@ -133,36 +129,67 @@ impl Call {
             (own.prod, OpCode::Prod),
         ];
         let op = ops.into_iter().find(|(known, _)| *known == self.op).map(|(_, op)| op);
-        Ok(Checked { seat, op, counts, is_in_place, signature, count: whole })
+        Ok(Checked { seat, op, shares, is_in_place, base, n_bytes })
+    }
+
+    /// Whether what MPI says of ranks' shares is there at this rank: in a gather or a scatter at
+    /// the root only.
+    pub(crate) fn has_shares_at(&self, rank: usize) -> bool {
+        !matches!(self.collective, Collective::Gather | Collective::Scatter)
+            || usize::try_from(self.root) == Ok(rank)
     }
 
     /// What is sent, of so many values of its datatype.
     pub(crate) fn sent(&self, mpi: &dyn Mpi, key: c_int, count: usize) -> Result<Area, Code> {
-        area(mpi, key, self.send, count)
+        self.send.area(mpi, key, count)
     }
 
     /// Where it is received.
     pub(crate) fn received(&self, mpi: &dyn Mpi, key: c_int, count: usize) -> Result<Area, Code> {
-        area(mpi, key, self.recv, count)
+        self.recv.area(mpi, key, count)
     }
 }
 
-#[allow(unsafe_code, reason = "hands on the promise of the program")]
-fn area(mpi: &dyn Mpi, key: c_int, passed: Passed, count: usize) -> Result<Area, Code> {
-    let signature = mpi.signature(passed.datatype, key)?;
-    // SAFETY: the program called a collective with this buffer, and waits for it.
-    Ok(unsafe { Area::new(passed.start, count, passed.datatype, signature) })
+fn number(count: i64) -> Result<usize, Why> {
+    usize::try_from(count).map_err(|_| Why::Argument)
+}
+
+impl Passed {
+    /// How many values of each rank are here; `None`: of all alike.
+    pub(crate) fn counts(&self, size: usize) -> Result<Option<Vec<usize>>, Why> {
+        let Some(counts) = self.counts else { return Ok(None) };
+        let counts = counts.read(size).ok_or(Why::Argument)?;
+        counts.into_iter().map(number).collect::<Result<_, _>>().map(Some)
+    }
+
+    #[allow(unsafe_code, reason = "hands on the promise of the program")]
+    fn area(&self, mpi: &dyn Mpi, key: c_int, count: usize) -> Result<Area, Code> {
+        let signature = mpi.signature(self.datatype, key)?;
+        // SAFETY: the program called a collective with this buffer, and waits for it.
+        Ok(unsafe { Area::new(self.start, count, self.datatype, signature) })
+    }
+
+    /// The shares of all ranks, by their counts and places, which were checked.
+    pub(crate) fn shares(&self, mpi: &dyn Mpi, key: c_int, size: usize) -> Result<Areas, Code> {
+        let counts = self.counts(size).ok().flatten().unwrap_or_default();
+        if counts.iter().all(|&count| count == 0) {
+            return Ok(Areas::default());
+        }
+        let places = self.places.and_then(|places| places.read(size)).unwrap_or_default();
+        let parts = counts.into_iter().zip(places.into_iter().map(|place| place as isize));
+        Areas::new(mpi, &self.area(mpi, key, 0)?, parts)
+    }
 }
 
 impl Checked {
-    /// Values of this type in one of the datatype.
-    pub(crate) const fn values_each<T>(&self) -> usize {
-        self.signature.n_bytes / size_of::<T>()
+    /// How many values of this type each rank's share has.
+    pub(crate) fn shares<T>(&self) -> Option<Vec<usize>> {
+        let shares = self.shares.as_ref()?;
+        Some(shares.iter().map(|n_bytes| n_bytes / size_of::<T>()).collect())
     }
 
     /// What the decision hangs on.
-    pub(crate) fn ask(&self, collective: Collective, is_near: bool) -> Ask {
-        let n_bytes = self.count * self.signature.n_bytes;
-        Ask { collective, base: self.signature.base, n_bytes, op: self.op, is_near }
+    pub(crate) const fn ask(&self, collective: Collective, is_near: bool) -> Ask {
+        Ask { collective, base: self.base, n_bytes: self.n_bytes, op: self.op, is_near }
     }
 }

@@ -108,6 +108,21 @@ impl Inside<'_> {
                 comm.reduce(&send.read::<T>(mpi, false)?, &mut [], op, root, plan)
             }
             Collective::ReduceScatter => return self.reduce_scatter::<T>(comm, op),
+            Collective::AllGather if call.recv.counts.is_some() => {
+                let counts = checked.shares::<T>().unwrap_or_default();
+                let recv = call.recv.shares(mpi, key, seat.size)?;
+                if in_place {
+                    recv.write::<T, _>(mpi, true, |data| {
+                        comm.all_gather_v_in_place(data, &counts, plan)
+                    })?
+                } else {
+                    let send = call.sent(mpi, key, n_send)?;
+                    let send = send.read::<T>(mpi, recv.overlaps(mpi, &send)?)?;
+                    recv.write::<T, _>(mpi, false, |recv| {
+                        comm.all_gather_v(&send, recv, &counts, plan)
+                    })?
+                }
+            }
             Collective::AllGather => {
                 let recv = call.received(mpi, key, n_recv * seat.size)?;
                 if in_place {
@@ -132,7 +147,7 @@ impl Inside<'_> {
                 let recv = call.received(mpi, key, n_recv * seat.size)?;
                 // In place, the root's share lies where it is to be.
                 let (send, copy) = if in_place {
-                    (recv.part(mpi, n_recv * seat.rank, n_recv)?, true)
+                    (recv.part(mpi, (n_recv * seat.rank) as isize, n_recv)?, true)
                 } else {
                     let send = call.sent(mpi, key, n_send)?;
                     (send, send.overlaps(mpi, &recv)?)
@@ -177,7 +192,7 @@ impl Inside<'_> {
     ) -> Result<Report, Failure> {
         let Self { mpi, key, call, checked, plan } = *self;
         let seat = checked.seat;
-        let (whole, own) = match &checked.counts {
+        let (whole, own) = match call.recv.counts(seat.size).ok().flatten() {
             Some(counts) => (counts.iter().sum(), counts[seat.rank]),
             None => (call.recv.count as usize * seat.size, call.recv.count as usize),
         };
@@ -189,9 +204,7 @@ impl Inside<'_> {
             false => call.sent(mpi, key, whole)?,
         };
         let send = send.read::<T>(mpi, checked.is_in_place || send.overlaps(mpi, &recv)?)?;
-        let each = checked.values_each::<T>();
-        let counts: Option<Vec<usize>> =
-            checked.counts.as_ref().map(|counts| counts.iter().map(|n| n * each).collect());
+        let counts = checked.shares::<T>();
         let report = recv.write::<T, _>(mpi, false, |recv| match &counts {
             None => comm.reduce_scatter(&send, recv, op, plan),
             Some(counts) => comm.reduce_scatter_v(&send, recv, counts, op, plan),

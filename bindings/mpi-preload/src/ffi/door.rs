@@ -120,16 +120,22 @@ impl<A: Abi> Door<A> {
         self.inside.get().map_or(A::ERRORS[4], |inside| inside.library.refuse_count(call.comm))
     }
 
-    /// The lengths of all shares as `int`; none where the program passed none, or where nobody knows
-    /// how many there are: MPI is to judge such a call.
+    /// An array with a number for each rank as `int`; none where the program passed none or MPI
+    /// looks at none, or where nobody knows how many there are: MPI is to judge such a call.
     ///
     /// # Errors
-    /// One is too large.
-    pub fn narrow_counts(&self, call: &Call) -> Result<Option<Vec<c_int>>, TryFromIntError> {
+    /// A number is too large.
+    pub fn narrow_counts(
+        &self,
+        call: &Call,
+        side: &Passed,
+        counts: Option<Counts>,
+    ) -> Result<Option<Vec<c_int>>, TryFromIntError> {
         let counts = self.inside.get().and_then(|Inside { library, .. }| {
             let is_null = call.comm == library.own().comm_null;
-            let size = (!is_null).then(|| library.rank_and_size(call.comm).ok()).flatten()?.1;
-            call.counts?.read(size)
+            let place = (!is_null).then(|| library.rank_and_size(call.comm).ok()).flatten()?;
+            let is_looked_at = side.start.addr() != A::IN_PLACE && call.has_shares_at(place.0);
+            counts.filter(|_| is_looked_at)?.read(place.1)
         });
         counts.map(|counts| counts.into_iter().map(c_int::try_from).collect()).transpose()
     }
@@ -144,24 +150,22 @@ impl<A: Abi> Default for Door<A> {
 /// A call of which nothing is said yet.
 #[must_use]
 pub const fn call(collective: Collective) -> Call {
-    let nothing = Passed { start: std::ptr::null_mut(), count: 0, datatype: Handle(0) };
-    Call {
-        collective,
-        send: nothing,
-        recv: nothing,
+    let nothing = Passed {
+        start: std::ptr::null_mut(),
+        count: 0,
+        datatype: Handle(0),
         counts: None,
-        op: Handle(0),
-        root: 0,
-        comm: Handle(0),
-    }
+        places: None,
+    };
+    Call { collective, send: nothing, recv: nothing, op: Handle(0), root: 0, comm: Handle(0) }
 }
 
-/// The lengths of all shares, as C passes them.
+/// Lengths of all ranks' shares, or where they begin, as C passes them.
 #[derive(Clone, Copy, Debug)]
 pub enum Counts {
     /// As `int`.
     Int(*const c_int),
-    /// As `MPI_Count`.
+    /// As `MPI_Count` or `MPI_Aint`.
     Large(*const i64),
 }
 
