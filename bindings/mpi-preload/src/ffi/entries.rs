@@ -35,14 +35,29 @@ macro_rules! each_function {
         MPI_Alltoall c"PMPI_Alltoall", MPI_Alltoall_c c"PMPI_Alltoall_c",
         mpi_alltoall mpi_alltoall_ mpi_alltoall__ MPI_ALLTOALL ompi_alltoall_f,
         c"pmpi_alltoall_", (send send_count send_type recv recv_count recv_type comm) }
+        $crate::$with! { $abi; AllToAll,
+        MPI_Alltoallv c"PMPI_Alltoallv", MPI_Alltoallv_c c"PMPI_Alltoallv_c",
+        mpi_alltoallv mpi_alltoallv_ mpi_alltoallv__ MPI_ALLTOALLV ompi_alltoallv_f,
+        c"pmpi_alltoallv_", (
+            send send_counts send_places send_type recv recv_counts recv_places recv_type comm) }
         $crate::$with! { $abi; Gather,
         MPI_Gather c"PMPI_Gather", MPI_Gather_c c"PMPI_Gather_c",
         mpi_gather mpi_gather_ mpi_gather__ MPI_GATHER ompi_gather_f,
         c"pmpi_gather_", (send send_count send_type recv recv_count recv_type root comm) }
+        $crate::$with! { $abi; Gather,
+        MPI_Gatherv c"PMPI_Gatherv", MPI_Gatherv_c c"PMPI_Gatherv_c",
+        mpi_gatherv mpi_gatherv_ mpi_gatherv__ MPI_GATHERV ompi_gatherv_f,
+        c"pmpi_gatherv_", (
+            send send_count send_type recv recv_counts recv_places recv_type root comm) }
         $crate::$with! { $abi; Scatter,
         MPI_Scatter c"PMPI_Scatter", MPI_Scatter_c c"PMPI_Scatter_c",
         mpi_scatter mpi_scatter_ mpi_scatter__ MPI_SCATTER ompi_scatter_f,
         c"pmpi_scatter_", (send send_count send_type recv recv_count recv_type root comm) }
+        $crate::$with! { $abi; Scatter,
+        MPI_Scatterv c"PMPI_Scatterv", MPI_Scatterv_c c"PMPI_Scatterv_c",
+        mpi_scatterv mpi_scatterv_ mpi_scatterv__ MPI_SCATTERV ompi_scatterv_f,
+        c"pmpi_scatterv_", (
+            send send_counts send_places send_type recv recv_count recv_type root comm) }
         $crate::$with! { $abi; ReduceScatter,
         MPI_Reduce_scatter_block c"PMPI_Reduce_scatter_block",
         MPI_Reduce_scatter_block_c c"PMPI_Reduce_scatter_block_c",

@@ -167,11 +167,13 @@ impl Areas {
         Ok(Self(joined.into_iter().map(area).collect::<Result<_, _>>()?))
     }
 
-    /// As of an [`Area`].
-    pub(crate) fn overlaps(&self, mpi: &dyn Mpi, other: &Area) -> Result<bool, Code> {
+    /// Whether any of them shares memory with one of the others, as far as their ends tell.
+    pub(crate) fn overlaps(&self, mpi: &dyn Mpi, others: &Self) -> Result<bool, Code> {
         let mut overlaps = false;
         for area in &self.0 {
-            overlaps |= area.overlaps(mpi, other)?;
+            for other in &others.0 {
+                overlaps |= area.overlaps(mpi, other)?;
+            }
         }
         Ok(overlaps)
     }

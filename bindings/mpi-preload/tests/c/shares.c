@@ -1,7 +1,8 @@
 /* A program that knows nothing of Foldwire: collectives in which each rank's share has a length of
    its own.
 
-   shares [TOLERANCE]: each value may be wrong by so much, 0 unless said. */
+   shares [TOLERANCE [WRONG]]: each value may be wrong by so much, 0 unless said; instead a call of
+   two ranks that is wrong in itself, by its number. */
 #include <math.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -109,12 +110,133 @@ static void all_gathers(void) {
     MPI_Type_free(&pair), MPI_Type_free(&two);
 }
 
+static int is_share(const double *got, int of) {
+    int good = 1;
+    for (int i = 0; i < counts[of]; i++) good &= fabs(got[i] - value(of, i)) <= tolerance;
+    for (int i = counts[of]; i < N + size; i++) good &= got[i] == NONE;
+    return good;
+}
+
+static void gathers_and_scatters(void) {
+    int n = layout();
+    double *own = share(rank), *all = filled(n, NONE), *back = filled(N + size, NONE);
+    for (int root = 0; root < size; root++) {
+        int is_root = rank == root;
+        /* What only the root's is looked at. */
+        int *its = is_root ? counts : (int *)8, *where = is_root ? places : (int *)8;
+        MPI_Datatype type = is_root ? MPI_DOUBLE : MPI_DATATYPE_NULL;
+        for (int i = 0; i < n; i++) all[i] = NONE;
+        MPI_Gatherv(own, counts[rank], MPI_DOUBLE, is_root ? all : NULL, its, where, type, root,
+                    MPI_COMM_WORLD);
+        check(!is_root || is_whole(all, n), "gathers");
+        for (int i = 0; i < n; i++) all[i] = NONE;
+        for (int i = 0; i < counts[rank]; i++) all[places[rank] + i] = own[i];
+        MPI_Gatherv(is_root ? MPI_IN_PLACE : own, counts[rank], MPI_DOUBLE, all, its, where, type,
+                    root, MPI_COMM_WORLD);
+        check(!is_root || is_whole(all, n), "gathers in place");
+        for (int of = 0; of < size; of++)
+            for (int i = 0; i < counts[of]; i++) all[places[of] + i] = value(of, i);
+        for (int i = 0; i < N + size; i++) back[i] = NONE;
+        MPI_Scatterv(is_root ? all : NULL, its, where, type, back, counts[rank], MPI_DOUBLE, root,
+                     MPI_COMM_WORLD);
+        check(is_share(back, rank), "scatters");
+        for (int i = 0; i < N + size; i++) back[i] = NONE;
+        MPI_Scatterv(is_root ? all : NULL, its, where, type, is_root ? MPI_IN_PLACE : back,
+                     counts[rank], MPI_DOUBLE, root, MPI_COMM_WORLD);
+        check(is_root || is_share(back, rank), "scatters in place");
+    }
+    free(own), free(all), free(back);
+}
+
+/* Rank a has so many values for rank b, which are those of a rank of this number. */
+static int between(int a, int b) { return (a + 2 * b) % 3 ? N + a - b : 0; }
+static int pair(int a, int b) { return a * 31 + b; }
+
+static void all_to_alls(void) {
+    int *got = malloc(size * sizeof *got), *at = malloc(size * sizeof *at), n = GAP, m = GAP;
+    for (int to = size - 1; to >= 0; to--) {
+        counts[to] = between(rank, to), places[to] = n, n += counts[to] + GAP;
+        got[to] = between(to, rank), at[to] = m, m += got[to] + GAP;
+    }
+    double *send = filled(n, NONE), *recv = filled(m, NONE), *want = filled(m, NONE);
+    for (int of = 0; of < size; of++) {
+        for (int i = 0; i < counts[of]; i++) send[places[of] + i] = value(pair(rank, of), i);
+        for (int i = 0; i < got[of]; i++) want[at[of] + i] = value(pair(of, rank), i);
+    }
+    MPI_Alltoallv(send, counts, places, MPI_DOUBLE, recv, got, at, MPI_DOUBLE, MPI_COMM_WORLD);
+    int good = 1;
+    for (int i = 0; i < m; i++)
+        good &= want[i] == NONE ? recv[i] == NONE : fabs(recv[i] - want[i]) <= tolerance;
+    check(good, "all-to-alls");
+    free(send), free(recv), free(want);
+
+    /* In place as many go as come. */
+    n = GAP;
+    for (int of = 0; of < size; of++) {
+        got[of] = N + rank + of, at[of] = n, n += got[of] + GAP;
+    }
+    recv = filled(n, NONE), want = filled(n, NONE);
+    for (int of = 0; of < size; of++)
+        for (int i = 0; i < got[of]; i++) {
+            recv[at[of] + i] = value(pair(rank, of), i);
+            want[at[of] + i] = value(pair(of, rank), i);
+        }
+    MPI_Alltoallv(MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, recv, got, at, MPI_DOUBLE,
+                  MPI_COMM_WORLD);
+    good = 1;
+    for (int i = 0; i < n; i++)
+        good &= want[i] == NONE ? recv[i] == NONE : fabs(recv[i] - want[i]) <= tolerance;
+    check(good, "all-to-alls in place");
+    free(recv), free(want);
+
+    /* Ranks send to themselves only: floats if they are even, doubles if not. */
+    for (int of = 0; of < size; of++) counts[of] = of == rank ? N : 0, places[of] = 0;
+    MPI_Datatype type = rank % 2 ? MPI_DOUBLE : MPI_FLOAT;
+    send = filled(N, rank + 0.1), recv = filled(N, NONE);
+    MPI_Alltoallv(send, counts, places, type, recv, counts, places, type, MPI_COMM_WORLD);
+    good = 1;
+    for (int i = 0; i < (rank % 2 ? N : N / 2); i++) good &= recv[i] == send[i];
+    check(good, "all-to-alls of two types are exact");
+    free(send), free(recv), free(got), free(at);
+}
+
+/* A rank expects less than the other sends, which some rank hears of and all return from. */
+static void wrong(int which) {
+    int n = N, places[2] = {0, N}, send[2] = {N, N}, recv[2] = {N, N}, code, codes[2];
+    double *a = filled(2 * N, 1), *b = filled(2 * N, NONE);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (which == 0) {
+        if (rank == 1) recv[0] -= N / 2;
+        code = MPI_Alltoallv(a, send, places, MPI_DOUBLE, b, recv, places, MPI_DOUBLE,
+                             MPI_COMM_WORLD);
+    } else if (which == 1) {
+        if (rank == 0) recv[1] -= N / 2;
+        code = MPI_Gatherv(a, n, MPI_DOUBLE, b, recv, places, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    } else if (which == 2) {
+        if (rank == 1) n -= N / 2;
+        code = MPI_Scatterv(a, send, places, MPI_DOUBLE, b, n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    } else {
+        if (rank == 1) n += N / 2;
+        code = MPI_Allgatherv(a, n, MPI_DOUBLE, b, recv, places, MPI_DOUBLE, MPI_COMM_WORLD);
+    }
+    MPI_Gather(&code, 1, MPI_INT, codes, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (rank == 0) printf("%s\n", codes[0] || codes[1] ? "refused" : "accepted");
+    free(a), free(b);
+}
+
 int main(int argc, char **argv) {
+    int which = argc > 2 ? atoi(argv[2]) : -1;
     tolerance = argc > 1 ? atof(argv[1]) : 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &size);
     counts = malloc(size * sizeof *counts), places = malloc(size * sizeof *places);
-    all_gathers();
+    if (which >= 0) {
+        wrong(which);
+    } else {
+        all_gathers();
+        gathers_and_scatters();
+        all_to_alls();
+    }
     int all;
     MPI_Allreduce(&n_failed, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) printf("%d failed\n", all);

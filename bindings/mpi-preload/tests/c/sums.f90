@@ -8,7 +8,7 @@ contains
         logical, intent(inout) :: good
         real(8) :: a(n), b(n)
         real(4) :: c(n)
-        real(8) :: all(n * size)
+        real(8) :: whole(n * size), back(n * size)
         integer :: i, error, of, counts(size), places(size)
         do i = 1, n
             a(i) = mod(i, 100) + rank
@@ -23,11 +23,23 @@ contains
         ! From the last rank's share to the first's.
         counts = n
         places = [((size - of) * n, of = 1, size)]
-        call MPI_Allgatherv(a, n, MPI_DOUBLE_PRECISION, all, counts, places, &
+        call MPI_Allgatherv(a, n, MPI_DOUBLE_PRECISION, whole, counts, places, &
             MPI_DOUBLE_PRECISION, MPI_COMM_WORLD, error)
+        call MPI_Alltoallv(whole, counts, places, MPI_DOUBLE_PRECISION, back, counts, places, &
+            MPI_DOUBLE_PRECISION, MPI_COMM_WORLD, error)
+        do i = 1, n * size
+            good = good .and. back(i) == mod(mod(i - 1, n) + 1, 100) + rank
+        end do
+        call MPI_Gatherv(a, n, MPI_DOUBLE_PRECISION, back, counts, places, &
+            MPI_DOUBLE_PRECISION, 0, MPI_COMM_WORLD, error)
+        if (rank == 0) good = good .and. all(back == whole)
+        b = 0
+        call MPI_Scatterv(back, counts, places, MPI_DOUBLE_PRECISION, b, n, &
+            MPI_DOUBLE_PRECISION, 0, MPI_COMM_WORLD, error)
+        good = good .and. all(a == b)
         do of = 1, size
             do i = 1, n
-                good = good .and. all(places(of) + i) == mod(i, 100) + of - 1
+                good = good .and. whole(places(of) + i) == mod(i, 100) + of - 1
             end do
         end do
     end subroutine

@@ -121,6 +121,11 @@ macro_rules! tests {
         }
 
         #[test]
+        fn shares_that_ranks_do_not_have_alike_are_refused() {
+            $crate::programs::wrong_shares(&$library);
+        }
+
+        #[test]
         fn programs_that_find_large_counts_may_use_them() {
             $crate::programs::large_counts(&$library);
         }
@@ -166,12 +171,22 @@ pub(crate) fn shares(library: &Library) {
     let Some(program) = library.compiled("shares.c", "shares") else { return };
     for (n, words, bound, says) in [
         (2, &[][..], "raw", " 0 taken"),
-        (2, &[], "lossless", "Allgather 8"),
-        (3, &["0.61"], "abs:0.6", "Allgather 12"),
-        (4, &[], "lossless", "Allgather 16"),
+        (2, &[], "lossless", "(Allgather 8, Gather 8, Scatter 8, Alltoall 4)"),
+        (3, &["0.61"], "abs:0.6", "Alltoall 6"),
+        (4, &[], "lossless", "(Allgather 16, Gather 32, Scatter 32, Alltoall 8)"),
     ] {
         let line = library.checks(&program, n, words, bound);
         assert!(line.contains(says), "{n} ranks, {bound}: {line}");
+    }
+}
+
+/// Counts that two ranks do not have alike end as MPI's errors, also of calls that are taken.
+pub(crate) fn wrong_shares(library: &Library) {
+    let Some(program) = library.compiled("shares.c", "wrong_shares") else { return };
+    for which in ["0", "1", "2", "3"] {
+        let variables = [LOW, ("FOLDWIRE_BOUND", "lossless")];
+        let said = text(&library.run(&program, &[(2, &["0", which], &variables)]));
+        assert!(said.contains("refused"), "{which}: {said}");
     }
 }
 
@@ -190,9 +205,10 @@ pub(crate) fn large_counts(library: &Library) {
 /// Calls of Fortran's go the same way.
 pub(crate) fn fortran(library: &Library) {
     let Some(program) = library.compiled("sums.f90", "fortran") else { return };
-    for (bound, says) in
-        [("raw", "6 taken (Allreduce 6)"), ("lossless", "8 taken (Allreduce 6, Allgather 2)")]
-    {
+    for (bound, says) in [
+        ("raw", "6 taken (Allreduce 6)"),
+        ("lossless", "14 taken (Allreduce 6, Allgather 2, Gather 2, Scatter 2, Alltoall 2)"),
+    ] {
         let variables = [LOW, ("FOLDWIRE_BOUND", bound)];
         let said = text(&library.run(&program, &[(2, &[], &variables)]));
         assert!(said.contains("good") && said.contains(says), "{said}");
