@@ -12,6 +12,16 @@
 extern int MPI_Allgatherv_c(const void *, MPI_Count, MPI_Datatype, void *, const MPI_Count[],
                             const MPI_Aint[], MPI_Datatype, MPI_Comm);
 
+#pragma weak MPI_Gatherv_c
+extern int MPI_Gatherv_c(const void *, MPI_Count, MPI_Datatype, void *, const MPI_Count[],
+                         const MPI_Aint[], MPI_Datatype, int, MPI_Comm);
+#pragma weak MPI_Scatterv_c
+extern int MPI_Scatterv_c(const void *, const MPI_Count[], const MPI_Aint[], MPI_Datatype, void *,
+                          MPI_Count, MPI_Datatype, int, MPI_Comm);
+#pragma weak MPI_Alltoallv_c
+extern int MPI_Alltoallv_c(const void *, const MPI_Count[], const MPI_Aint[], MPI_Datatype, void *,
+                           const MPI_Count[], const MPI_Aint[], MPI_Datatype, MPI_Comm);
+
 enum { N = 3000, GAP = 5, NONE = -7 };
 static double tolerance;
 static int rank, size, n_failed;
@@ -200,6 +210,33 @@ static void all_to_alls(void) {
     free(send), free(recv), free(got), free(at);
 }
 
+/* With arrays that are looked at only where MPI says so. */
+static void large_counts(void) {
+    int n = layout(), good = 1;
+    double *own = share(rank), *all = filled(n, NONE), *back = filled(N + size, NONE);
+    MPI_Count *large = malloc(size * sizeof *large), *nowhere = (MPI_Count *)8;
+    MPI_Aint *far = malloc(size * sizeof *far), *nothing = (MPI_Aint *)8;
+    for (int of = 0; of < size; of++) large[of] = counts[of], far[of] = places[of];
+    MPI_Gatherv_c(own, counts[rank], MPI_DOUBLE, all, rank ? nowhere : large, rank ? nothing : far,
+                  MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    check(rank || is_whole(all, n), "gathers with large counts");
+    if (rank == 0)
+        for (int of = 0; of < size; of++)
+            for (int i = 0; i < counts[of]; i++) all[places[of] + i] = value(of, i);
+    MPI_Scatterv_c(all, rank ? nowhere : large, rank ? nothing : far, MPI_DOUBLE, back,
+                   counts[rank], MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    check(is_share(back, rank), "scatters with large counts");
+    free(all), all = filled(N * size, NONE);
+    for (int i = 0; i < N * size; i++) all[i] = value(pair(rank, i / N), i % N);
+    for (int of = 0; of < size; of++) large[of] = N, far[of] = of * N;
+    MPI_Alltoallv_c(MPI_IN_PLACE, nowhere, nothing, MPI_DATATYPE_NULL, all, large, far, MPI_DOUBLE,
+                    MPI_COMM_WORLD);
+    for (int i = 0; i < N * size; i++)
+        good &= fabs(all[i] - value(pair(i / N, rank), i % N)) <= tolerance;
+    check(good, "all-to-alls in place with large counts");
+    free(own), free(all), free(back), free(large), free(far);
+}
+
 /* A rank expects less than the other sends, which some rank hears of and all return from. */
 static void wrong(int which) {
     int n = N, places[2] = {0, N}, send[2] = {N, N}, recv[2] = {N, N}, code, codes[2];
@@ -236,6 +273,7 @@ int main(int argc, char **argv) {
         all_gathers();
         gathers_and_scatters();
         all_to_alls();
+        if (MPI_Gatherv_c && MPI_Scatterv_c && MPI_Alltoallv_c) large_counts();
     }
     int all;
     MPI_Allreduce(&n_failed, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

@@ -171,9 +171,9 @@ pub(crate) fn shares(library: &Library) {
     let Some(program) = library.compiled("shares.c", "shares") else { return };
     for (n, words, bound, says) in [
         (2, &[][..], "raw", " 0 taken"),
-        (2, &[], "lossless", "(Allgather 8, Gather 8, Scatter 8, Alltoall 4)"),
-        (3, &["0.61"], "abs:0.6", "Alltoall 6"),
-        (4, &[], "lossless", "(Allgather 16, Gather 32, Scatter 32, Alltoall 8)"),
+        (2, &[], "lossless", "(Allgather 8, Gather 10, Scatter 10, Alltoall 6)"),
+        (3, &["0.61"], "abs:0.6", "Alltoall 9"),
+        (4, &[], "lossless", "(Allgather 16, Gather 36, Scatter 36, Alltoall 12)"),
     ] {
         let line = library.checks(&program, n, words, bound);
         assert!(line.contains(says), "{n} ranks, {bound}: {line}");
