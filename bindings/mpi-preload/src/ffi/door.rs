@@ -2,7 +2,6 @@
 //! functions that it exports go.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::num::TryFromIntError;
 use std::process;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -124,22 +123,33 @@ impl<A: Abi> Door<A> {
     /// looks at none, or where nobody knows how many there are: MPI is to judge such a call.
     ///
     /// # Errors
-    /// A number is too large.
+    /// A number is too large, or the shares are those of an intercommunicator's other side.
     pub fn narrow_counts(
         &self,
         call: &Call,
         side: &Passed,
         counts: Option<Counts>,
-    ) -> Result<Option<Vec<c_int>>, TryFromIntError> {
-        let counts = self.inside.get().and_then(|Inside { library, .. }| {
-            let is_null = call.comm == library.own().comm_null;
-            let place = (!is_null).then(|| library.rank_and_size(call.comm).ok()).flatten()?;
-            let is_looked_at = side.start.addr() != A::IN_PLACE && call.has_shares_at(place.0);
-            counts.filter(|_| is_looked_at)?.read(place.1)
-        });
-        counts.map(|counts| counts.into_iter().map(c_int::try_from).collect()).transpose()
+    ) -> Result<Option<Vec<c_int>>, DoesNotFit> {
+        let Some(Inside { library, .. }) = self.inside.get() else { return Ok(None) };
+        if call.comm == library.own().comm_null || side.start.addr() == A::IN_PLACE {
+            return Ok(None);
+        }
+        if side.places.is_some() && library.is_inter(call.comm) == Ok(true) {
+            return Err(DoesNotFit);
+        }
+        let Ok((rank, size)) = library.rank_and_size(call.comm) else { return Ok(None) };
+        let counts = counts.filter(|_| call.has_shares_at(rank));
+        let narrow = |count| c_int::try_from(count).map_err(|_| DoesNotFit);
+        counts
+            .and_then(|counts| counts.read(size))
+            .map(|counts| counts.into_iter().map(narrow).collect())
+            .transpose()
     }
 }
+
+/// What a function without large counts cannot do.
+#[derive(Clone, Copy, Debug)]
+pub struct DoesNotFit;
 
 impl<A: Abi> Default for Door<A> {
     fn default() -> Self {

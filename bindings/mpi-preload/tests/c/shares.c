@@ -237,6 +237,34 @@ static void large_counts(void) {
     free(own), free(all), free(back), free(large), free(far);
 }
 
+/* Between the even ranks and the odd ones, which our library leaves to MPI's. */
+static void intercommunicators(void) {
+    MPI_Comm half, across;
+    int n, good = 1, code = MPI_SUCCESS;
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank % 2, 5, &across);
+    MPI_Comm_set_errhandler(across, MPI_ERRORS_RETURN);
+    MPI_Comm_remote_size(across, &n);
+    double *own = filled(N, rank), *all = filled(N * n, NONE);
+    for (int of = 0; of < n; of++) counts[of] = N, places[of] = of * N;
+    MPI_Allgatherv(own, N, MPI_DOUBLE, all, counts, places, MPI_DOUBLE, across);
+    for (int i = 0; i < N * n; i++) good &= all[i] == i / N * 2 + 1 - rank % 2;
+    if (MPI_Allgatherv_c) {
+        MPI_Count *large = malloc(n * sizeof *large);
+        MPI_Aint *far = malloc(n * sizeof *far);
+        for (int of = 0; of < n; of++) large[of] = N, far[of] = of * N;
+        for (int i = 0; i < N * n; i++) all[i] = NONE;
+        code = MPI_Allgatherv_c(own, N, MPI_DOUBLE, all, large, far, MPI_DOUBLE, across);
+        for (int i = 0; i < N * n && !code; i++) good &= all[i] == i / N * 2 + 1 - rank % 2;
+        free(large), free(far);
+    }
+    /* Refused is right too, where there are no large counts. */
+    if (code) MPI_Error_class(code, &code), good &= code == MPI_ERR_COUNT;
+    check(good, "all-gathers of intercommunicators");
+    free(own), free(all);
+    MPI_Comm_free(&across), MPI_Comm_free(&half);
+}
+
 /* A rank expects less than the other sends, which some rank hears of and all return from. */
 static void wrong(int which) {
     int n = N, places[2] = {0, N}, send[2] = {N, N}, recv[2] = {N, N}, code, codes[2];
@@ -273,6 +301,7 @@ int main(int argc, char **argv) {
         all_gathers();
         gathers_and_scatters();
         all_to_alls();
+        intercommunicators();
         if (MPI_Gatherv_c && MPI_Scatterv_c && MPI_Alltoallv_c) large_counts();
     }
     int all;
