@@ -1,16 +1,18 @@
 //! A collective as the program called it.
 
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 
 use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
 
+use crate::agree::{Agreed, View};
 use crate::decide::{Ask, Why};
 use crate::ffi::abi::Handle;
 use crate::ffi::door::Counts;
 use crate::ffi::library::{Code, Mpi};
-use crate::ffi::memory::Area;
-use crate::signature::Signature;
+use crate::ffi::memory::{Area, Areas};
+use crate::signature::{Base, Signature};
 
 /// A buffer with its count and datatype, as passed.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +23,10 @@ pub struct Passed {
     pub count: i64,
     /// Of which type.
     pub datatype: Handle,
+    /// Where ranks' shares differ, how many values each has.
+    pub counts: Option<Counts>,
+    /// And where each begins, in values of the datatype; `None`: one after the other.
+    pub places: Option<Counts>,
 }
 
 /// A collective with its arguments. What a function lacks is as in its row of the table of entries.
@@ -32,8 +38,6 @@ pub struct Call {
     pub send: Passed,
     /// What is received; of a broadcast, its buffer.
     pub recv: Passed,
-    /// Of a reduce-scatter whose shares differ, their lengths.
-    pub counts: Option<Counts>,
     /// The operation.
     pub op: Handle,
     /// The root.
@@ -61,13 +65,13 @@ impl Seat {
 pub(crate) struct Checked {
     pub(crate) seat: Seat,
     pub(crate) op: Option<OpCode>,
-    /// The lengths of shares, where they differ, in values of the datatype.
-    pub(crate) counts: Option<Vec<usize>>,
+    /// The bytes of ranks' shares, where they differ and all ranks know them.
+    shares: Option<Vec<usize>>,
     pub(crate) is_in_place: bool,
-    /// What the call is about on this rank, whose signature is that of all ranks.
-    signature: Signature,
-    /// Values of the datatype in the logical array.
-    count: usize,
+    /// What the values are.
+    base: Option<Base>,
+    /// Bytes of the logical array.
+    n_bytes: usize,
 }
 
 impl Call {
@@ -81,24 +85,8 @@ impl Call {
         (rank, size): (usize, usize),
         key: c_int,
     ) -> Result<Checked, Why> {
-        let is_rooted = matches!(
-            self.collective,
-            Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter
-        );
-        let root = match (is_rooted, usize::try_from(self.root)) {
-            (false, _) => None,
-            (true, Ok(root)) if root < size => Some(root),
-            (true, _) => return Err(Why::Argument),
-        };
-        let seat = Seat { rank, size, root };
-        let in_place = mpi.in_place();
-        let is_in_place = match self.collective {
-            Collective::Scatter => seat.is_root() && self.recv.start.addr() == in_place,
-            Collective::Broadcast => false,
-            // Of a reduction the root's, of a gather too.
-            _ if is_rooted => seat.is_root() && self.send.start.addr() == in_place,
-            _ => self.send.start.addr() == in_place,
-        };
+        let seat = self.seat((rank, size))?;
+        let is_in_place = self.is_in_place(mpi, seat);
         let counted = match self.collective {
             Collective::Gather if !seat.is_root() => self.send,
             Collective::Scatter if seat.is_root() => self.send,
@@ -107,24 +95,18 @@ impl Call {
         if counted.datatype == mpi.own().datatype_null {
             return Err(Why::Argument);
         }
-        let count = |count: i64| usize::try_from(count).map_err(|_| Why::Argument);
-        let counts = match self.counts {
-            None => None,
-            Some(counts) => {
-                let counts = counts.read(size).ok_or(Why::Argument)?;
-                Some(counts.into_iter().map(count).collect::<Result<Vec<_>, _>>()?)
-            }
-        };
+        let counts = counted.counts(size)?;
         let whole = match (&counts, self.collective) {
             (Some(counts), _) => counts.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)),
             (None, Collective::AllReduce | Collective::Reduce | Collective::Broadcast) => {
-                Some(count(counted.count)?)
+                Some(number(counted.count)?)
             }
-            (None, _) => count(counted.count)?.checked_mul(size),
+            (None, _) => number(counted.count)?.checked_mul(size),
         };
-        let whole = whole.ok_or(Why::Argument)?;
-        let signature = mpi.signature(counted.datatype, key).map_err(|_| Why::Argument)?;
-        whole.checked_mul(signature.n_bytes).ok_or(Why::Argument)?;
+        let Signature { base, n_bytes: each, .. } =
+            mpi.signature(counted.datatype, key).map_err(|_| Why::Argument)?;
+        let n_bytes = whole.and_then(|whole| whole.checked_mul(each)).ok_or(Why::Argument)?;
+        let shares = counts.map(|counts| counts.into_iter().map(|n| n * each).collect());
         let own = mpi.own();
         let ops = [
             (own.sum, OpCode::Sum),
@@ -133,36 +115,200 @@ impl Call {
             (own.prod, OpCode::Prod),
         ];
         let op = ops.into_iter().find(|(known, _)| *known == self.op).map(|(_, op)| op);
-        Ok(Checked { seat, op, counts, is_in_place, signature, count: whole })
+        Ok(Checked { seat, op, shares, is_in_place, base, n_bytes })
+    }
+
+    fn is_rooted(&self) -> bool {
+        use Collective::{Broadcast, Gather, Reduce, Scatter};
+        matches!(self.collective, Broadcast | Reduce | Gather | Scatter)
+    }
+
+    fn seat(&self, (rank, size): (usize, usize)) -> Result<Seat, Why> {
+        let root = match (self.is_rooted(), usize::try_from(self.root)) {
+            (false, _) => None,
+            (true, Ok(root)) if root < size => Some(root),
+            (true, _) => return Err(Why::Argument),
+        };
+        Ok(Seat { rank, size, root })
+    }
+
+    fn is_in_place(&self, mpi: &dyn Mpi, seat: Seat) -> bool {
+        let in_place = mpi.in_place();
+        match self.collective {
+            Collective::Scatter => seat.is_root() && self.recv.start.addr() == in_place,
+            Collective::Broadcast => false,
+            // Of a reduction the root's, of a gather too.
+            _ if self.is_rooted() => seat.is_root() && self.send.start.addr() == in_place,
+            _ => self.send.start.addr() == in_place,
+        }
+    }
+
+    /// Whether each rank knows only a part of what the call is about.
+    pub(crate) const fn is_known_in_part(&self) -> bool {
+        matches!(self.collective, Collective::Gather | Collective::Scatter | Collective::AllToAll)
+            && (self.send.counts.is_some() || self.recv.counts.is_some())
+    }
+
+    /// Of how many shares the ranks tell each other the lengths.
+    pub(crate) fn n_told(&self, size: usize) -> usize {
+        if self.is_rooted() { size } else { 0 }
+    }
+
+    /// What this rank knows of such a call.
+    ///
+    /// # Errors
+    /// Why MPI is to judge it.
+    pub(crate) fn view(
+        &self,
+        mpi: &dyn Mpi,
+        (rank, size): (usize, usize),
+        key: c_int,
+    ) -> Result<View, Why> {
+        let seat = self.seat((rank, size))?;
+        let has_one_side = self.is_in_place(mpi, seat);
+        let mut view = View::default();
+        let mut known = |side: &Passed| -> Result<Vec<usize>, Why> {
+            let (shares, base) = side.bytes(mpi, key, size)?;
+            let whole = shares.iter().try_fold(0usize, |sum, &n| sum.checked_add(n));
+            let whole = whole.ok_or(Why::Argument)?;
+            if whole > 0 {
+                view.bases.push(base);
+            }
+            view.n_bytes = view.n_bytes.max(whole);
+            Ok(shares)
+        };
+        if !self.is_rooted() {
+            known(&self.recv)?;
+            if !has_one_side {
+                known(&self.send)?;
+            }
+            return Ok(view);
+        }
+        let (all, own) = match self.collective {
+            Collective::Gather => (&self.recv, &self.send),
+            _ => (&self.send, &self.recv),
+        };
+        let mut shares = vec![None; size];
+        if seat.is_root() {
+            shares = known(all)?.into_iter().map(Some).collect();
+        }
+        if !has_one_side {
+            let own = known(own)?.first().copied();
+            if seat.is_root() && shares[rank] != own {
+                return Err(Why::Argument);
+            }
+            shares[rank] = own;
+        }
+        view.shares = shares;
+        Ok(view)
+    }
+
+    /// Such a call after the ranks have told each other.
+    pub(crate) fn agreed(
+        &self,
+        mpi: &dyn Mpi,
+        place: (usize, usize),
+        agreed: Agreed,
+    ) -> Result<Checked, Why> {
+        let seat = self.seat(place)?;
+        let is_in_place = self.is_in_place(mpi, seat);
+        let Agreed { base, n_bytes, shares } = agreed;
+        Ok(Checked { seat, op: None, shares: Some(shares), is_in_place, base, n_bytes })
+    }
+
+    /// Whether what MPI says of ranks' shares is there at this rank: in a gather or a scatter at
+    /// the root only.
+    pub(crate) fn has_shares_at(&self, rank: usize) -> bool {
+        !matches!(self.collective, Collective::Gather | Collective::Scatter)
+            || usize::try_from(self.root) == Ok(rank)
     }
 
     /// What is sent, of so many values of its datatype.
     pub(crate) fn sent(&self, mpi: &dyn Mpi, key: c_int, count: usize) -> Result<Area, Code> {
-        area(mpi, key, self.send, count)
+        self.send.area(mpi, key, count)
     }
 
     /// Where it is received.
     pub(crate) fn received(&self, mpi: &dyn Mpi, key: c_int, count: usize) -> Result<Area, Code> {
-        area(mpi, key, self.recv, count)
+        self.recv.area(mpi, key, count)
     }
 }
 
-#[allow(unsafe_code, reason = "hands on the promise of the program")]
-fn area(mpi: &dyn Mpi, key: c_int, passed: Passed, count: usize) -> Result<Area, Code> {
-    let signature = mpi.signature(passed.datatype, key)?;
-    // SAFETY: the program called a collective with this buffer, and waits for it.
-    Ok(unsafe { Area::new(passed.start, count, passed.datatype, signature) })
+fn number(count: i64) -> Result<usize, Why> {
+    usize::try_from(count).map_err(|_| Why::Argument)
+}
+
+impl Passed {
+    /// How many values of each rank are here; `None`: of all alike.
+    pub(crate) fn counts(&self, size: usize) -> Result<Option<Vec<usize>>, Why> {
+        let Some(counts) = self.counts else { return Ok(None) };
+        let counts = counts.read(size).ok_or(Why::Argument)?;
+        counts.into_iter().map(number).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// The bytes of each share, or of the one that is here, and what the values are. The type of
+    /// none is not looked at.
+    pub(crate) fn bytes(
+        &self,
+        mpi: &dyn Mpi,
+        key: c_int,
+        size: usize,
+    ) -> Result<(Vec<usize>, Option<Base>), Why> {
+        let counts = match self.counts(size)? {
+            Some(counts) => counts,
+            None => vec![number(self.count)?],
+        };
+        if counts.iter().all(|&count| count == 0) {
+            return Ok((counts, None));
+        }
+        if self.datatype == mpi.own().datatype_null {
+            return Err(Why::Argument);
+        }
+        let Signature { base, n_bytes: each, .. } =
+            mpi.signature(self.datatype, key).map_err(|_| Why::Argument)?;
+        let bytes = counts.into_iter().map(|count| count.checked_mul(each));
+        Ok((bytes.collect::<Option<_>>().ok_or(Why::Argument)?, base))
+    }
+
+    #[allow(unsafe_code, reason = "hands on the promise of the program")]
+    fn area(&self, mpi: &dyn Mpi, key: c_int, count: usize) -> Result<Area, Code> {
+        let signature = mpi.signature(self.datatype, key)?;
+        // SAFETY: the program called a collective with this buffer, and waits for it.
+        Ok(unsafe { Area::new(self.start, count, self.datatype, signature) })
+    }
+
+    /// What is here: shares of these ranks by their counts and places, which were checked, or the
+    /// one that there is.
+    pub(crate) fn areas(
+        &self,
+        mpi: &dyn Mpi,
+        key: c_int,
+        ranks: Range<usize>,
+    ) -> Result<Areas, Code> {
+        let read = |numbers: Counts| {
+            let numbers = numbers.read(ranks.end).unwrap_or_default();
+            numbers.get(ranks.start..).unwrap_or_default().to_vec()
+        };
+        let counts = self.counts.map_or_else(|| vec![self.count], read);
+        let places = self.places.map_or_else(|| vec![0], read);
+        if counts.iter().all(|&count| count == 0) {
+            return Ok(Areas::default());
+        }
+        let parts = counts.into_iter().zip(places);
+        let parts = parts.map(|(count, place)| (number(count).unwrap_or(0), place as isize));
+        Areas::new(mpi, &self.area(mpi, key, 0)?, parts)
+    }
 }
 
 impl Checked {
-    /// Values of this type in one of the datatype.
-    pub(crate) const fn values_each<T>(&self) -> usize {
-        self.signature.n_bytes / size_of::<T>()
+    /// How many values of this type each rank's share has.
+    pub(crate) fn shares<T>(&self) -> Option<Vec<usize>> {
+        let shares = self.shares.as_ref()?;
+        Some(shares.iter().map(|n_bytes| n_bytes / size_of::<T>()).collect())
     }
 
     /// What the decision hangs on.
-    pub(crate) fn ask(&self, collective: Collective, is_near: bool) -> Ask {
-        let n_bytes = self.count * self.signature.n_bytes;
-        Ask { collective, base: self.signature.base, n_bytes, op: self.op, is_near }
+    pub(crate) const fn ask(&self, collective: Collective, is_near: bool) -> Ask {
+        Ask { collective, base: self.base, n_bytes: self.n_bytes, op: self.op, is_near }
     }
 }

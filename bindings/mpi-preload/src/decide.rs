@@ -3,7 +3,8 @@
 //!
 //! That is the collective, the type signature of the whole array (not the handle of the type, nor
 //! its layout, in which ranks may differ), the operation, the communicator and the root; and the
-//! settings, on which the ranks have agreed (`shadow`).
+//! settings, on which the ranks have agreed (`shadow`). Where MPI makes less equal, the ranks tell
+//! each other first ([`agree`](crate::agree)).
 
 use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
@@ -118,6 +119,17 @@ impl Why {
             Self::Disagreement => "disagreement",
             Self::Argument => "argument",
         }
+    }
+}
+
+/// Why no call of this collective is taken, if it only moves values, whatever those are.
+#[must_use]
+pub fn never(collective: Collective, settings: &Settings) -> Option<Why> {
+    let base = Some(Base::F64);
+    let ask = Ask { collective, base, n_bytes: usize::MAX, op: None, is_near: false };
+    match decide(&ask, settings) {
+        Route::Take(_) => None,
+        Route::Pass(why) => Some(why),
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `state` | a process between `MPI_Init` and `MPI_Finalize` |
 //! | `shadow` | whether a communicator's ranks agree, and a communicator of ours beside it |
 //! | `call`, [`signature`] | which buffers count, what their values are |
+//! | [`agree`] | what ranks tell each other where each knows only a part; pure |
 //! | [`mod@decide`], [`settings`] | who carries it out; pure |
 //! | `taken`, `net` | core's collective on those buffers, by messages of the MPI library's |
 //! | [`report`] | what is said at the end |
@@ -19,12 +20,13 @@
 //! *Loss by consent.* Without a bound in the environment nothing is lossy.
 //!
 //! *All ranks alike.* Whether a call is taken hangs on nothing but what MPI makes equal on all
-//! ranks and on settings that they have compared. What only one rank knows (where its arrays lie,
+//! ranks, on settings that they have compared, and on what they have told each other. What only one rank knows (where its arrays lie,
 //! whether they overlap or have gaps) decides how it copies, never who carries the call out.
 //!
 //! *Threads.* What is kept of a communicator is behind a lock that its one caller holds; all else
 //! is shared briefly. MPI is called by the program's threads only, so what it allows them suffices.
 
+pub mod agree;
 pub mod call;
 pub mod decide;
 pub mod ffi;

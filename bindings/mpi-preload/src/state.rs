@@ -6,8 +6,9 @@ use std::sync::{Mutex, OnceLock};
 
 use foldwire::op::OpCode;
 
-use crate::call::Call;
-use crate::decide::{COLLECTIVES, Route, Why, decide};
+use crate::agree::{Agreed, View};
+use crate::call::{Call, Checked};
+use crate::decide::{COLLECTIVES, Route, Why, decide, never};
 use crate::ffi::abi::Handle;
 use crate::ffi::library::{Code, Mpi};
 use crate::guard::guarded;
@@ -135,7 +136,12 @@ impl State {
             Standing::Agreed { rank, size } => (*rank, *size),
             Standing::Up(up) => (up.comm.rank().index(), up.comm.size()),
         };
-        let checked = match call.checked(mpi, place, *type_key) {
+        let checked = if call.is_known_in_part() {
+            self.agreed(settings, call, place, *type_key)
+        } else {
+            call.checked(mpi, place, *type_key)
+        };
+        let checked = match checked {
             Ok(checked) => checked,
             Err(why) => return Fate::Passed(why),
         };
@@ -173,6 +179,24 @@ impl State {
             }
             Err(failure) => Fate::Failed(failure),
         }
+    }
+
+    /// A call of which the ranks tell each other what they know, unless none of its kind is taken.
+    fn agreed(
+        &self,
+        settings: &Settings,
+        call: &Call,
+        place: (usize, usize),
+        key: c_int,
+    ) -> Result<Checked, Why> {
+        if let Some(why) = never(call.collective, settings) {
+            return Err(why);
+        }
+        let view = call.view(self.mpi, place, key);
+        let mut numbers = View::numbers(view.as_ref().map_err(|&why| why), call.n_told(place.1));
+        let told = self.mpi.all_reduce(call.comm, &mut numbers, OpCode::Max);
+        told.map_err(|_| Why::Argument)?;
+        call.agreed(self.mpi, place, Agreed::of(&numbers)?)
     }
 
     /// A communicator is about to be freed.

@@ -8,9 +8,9 @@ use foldwire::transport::Rank;
 use foldwire::{Communicator, Op, Plan, Report};
 use foldwire_messaging::Endpoint;
 
-use crate::call::{Call, Checked};
+use crate::call::{Call, Checked, Passed, Seat};
 use crate::ffi::library::{Code, Mpi};
-use crate::ffi::memory::Plain;
+use crate::ffi::memory::{Areas, Plain};
 use crate::net::Wire;
 use crate::signature::Base;
 
@@ -21,6 +21,8 @@ pub(crate) enum Failure {
     Foldwire(#[from] foldwire::Error),
     #[error("MPI's error {0} while it copied the program's array")]
     Mpi(Code),
+    #[error("this rank sends another number of values than the receive counts say")]
+    Count,
 }
 
 impl From<Code> for Failure {
@@ -108,6 +110,9 @@ impl Inside<'_> {
                 comm.reduce(&send.read::<T>(mpi, false)?, &mut [], op, root, plan)
             }
             Collective::ReduceScatter => return self.reduce_scatter::<T>(comm, op),
+            _ if call.recv.places.is_some() || call.send.places.is_some() => {
+                return self.in_shares::<T>(comm, root);
+            }
             Collective::AllGather => {
                 let recv = call.received(mpi, key, n_recv * seat.size)?;
                 if in_place {
@@ -132,7 +137,7 @@ impl Inside<'_> {
                 let recv = call.received(mpi, key, n_recv * seat.size)?;
                 // In place, the root's share lies where it is to be.
                 let (send, copy) = if in_place {
-                    (recv.part(mpi, n_recv * seat.rank, n_recv)?, true)
+                    (recv.part(mpi, (n_recv * seat.rank) as isize, n_recv)?, true)
                 } else {
                     let send = call.sent(mpi, key, n_send)?;
                     (send, send.overlaps(mpi, &recv)?)
@@ -177,7 +182,7 @@ impl Inside<'_> {
     ) -> Result<Report, Failure> {
         let Self { mpi, key, call, checked, plan } = *self;
         let seat = checked.seat;
-        let (whole, own) = match &checked.counts {
+        let (whole, own) = match call.recv.counts(seat.size).ok().flatten() {
             Some(counts) => (counts.iter().sum(), counts[seat.rank]),
             None => (call.recv.count as usize * seat.size, call.recv.count as usize),
         };
@@ -189,13 +194,90 @@ impl Inside<'_> {
             false => call.sent(mpi, key, whole)?,
         };
         let send = send.read::<T>(mpi, checked.is_in_place || send.overlaps(mpi, &recv)?)?;
-        let each = checked.values_each::<T>();
-        let counts: Option<Vec<usize>> =
-            checked.counts.as_ref().map(|counts| counts.iter().map(|n| n * each).collect());
+        let counts = checked.shares::<T>();
         let report = recv.write::<T, _>(mpi, false, |recv| match &counts {
             None => comm.reduce_scatter(&send, recv, op, plan),
             Some(counts) => comm.reduce_scatter_v(&send, recv, counts, op, plan),
         })?;
+        Ok(report?)
+    }
+
+    /// All-gathers, gathers, scatters and all-to-alls whose shares differ.
+    fn in_shares<T: Plain>(
+        &self,
+        comm: &mut Communicator<Endpoint<Wire>>,
+        root: Rank,
+    ) -> Result<Report, Failure> {
+        let Self { mpi, key, call, checked, plan } = *self;
+        let Seat { rank, size, .. } = checked.seat;
+        let (is_root, in_place) = (checked.seat.is_root(), checked.is_in_place);
+        let shares = checked.shares::<T>().unwrap_or_default();
+        let all = |side: &Passed| side.areas(mpi, key, 0..size);
+        let report = match call.collective {
+            Collective::AllGather if in_place => {
+                all(&call.recv)?.write::<T, _>(mpi, true, |data| {
+                    comm.all_gather_v_in_place(data, &shares, plan)
+                })?
+            }
+            Collective::AllGather => {
+                let (send, recv) = (all(&call.send)?, all(&call.recv)?);
+                let mut send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
+                // A rank that does not send what all expect sends as much, or they would wait.
+                let is_as_expected = send.len() == shares[rank];
+                if !is_as_expected {
+                    send.to_mut().resize(shares[rank], T::default());
+                }
+                let report = recv.write::<T, _>(mpi, false, |recv| {
+                    comm.all_gather_v(&send, recv, &shares, plan)
+                })?;
+                if !is_as_expected {
+                    return Err(Failure::Count);
+                }
+                report
+            }
+            Collective::Gather if is_root => {
+                let recv = all(&call.recv)?;
+                // In place, the root's share lies where it is to be.
+                let send = match in_place {
+                    true => call.recv.areas(mpi, key, rank..rank + 1)?,
+                    false => all(&call.send)?,
+                };
+                let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
+                recv.write::<T, _>(mpi, true, |recv| {
+                    comm.gather_v(&shares, &send, recv, root, plan)
+                })?
+            }
+            Collective::Gather => {
+                let send = all(&call.send)?;
+                comm.gather_v(&shares, &send.read::<T>(mpi, false)?, &mut [], root, plan)
+            }
+            // In place, the root keeps its share where it lies.
+            Collective::Scatter if in_place => {
+                let (send, mut own) = (all(&call.send)?, vec![T::default(); shares[rank]]);
+                comm.scatter_v(&shares, &send.read::<T>(mpi, false)?, &mut own, root, plan)
+            }
+            Collective::Scatter => {
+                let recv = all(&call.recv)?;
+                let send = if is_root { all(&call.send)? } else { Areas::default() };
+                let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
+                recv.write::<T, _>(mpi, false, |recv| {
+                    comm.scatter_v(&shares, &send, recv, root, plan)
+                })?
+            }
+            _ => {
+                let from = if in_place { &call.recv } else { &call.send };
+                let counts = |side: &Passed| -> Vec<usize> {
+                    let (bytes, _) = side.bytes(mpi, key, size).unwrap_or_default();
+                    bytes.into_iter().map(|n_bytes| n_bytes / size_of::<T>()).collect()
+                };
+                let (sent, received) = (counts(from), counts(&call.recv));
+                let (send, recv) = (all(from)?, all(&call.recv)?);
+                let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
+                recv.write::<T, _>(mpi, false, |recv| {
+                    comm.all_to_all_v(&send, &sent, recv, &received, plan)
+                })?
+            }
+        };
         Ok(report?)
     }
 }

@@ -2,7 +2,6 @@
 //! functions that it exports go.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::num::TryFromIntError;
 use std::process;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -120,20 +119,37 @@ impl<A: Abi> Door<A> {
         self.inside.get().map_or(A::ERRORS[4], |inside| inside.library.refuse_count(call.comm))
     }
 
-    /// The lengths of all shares as `int`; none where the program passed none, or where nobody knows
-    /// how many there are: MPI is to judge such a call.
+    /// An array with a number for each rank as `int`; none where the program passed none or MPI
+    /// looks at none, or where nobody knows how many there are: MPI is to judge such a call.
     ///
     /// # Errors
-    /// One is too large.
-    pub fn narrow_counts(&self, call: &Call) -> Result<Option<Vec<c_int>>, TryFromIntError> {
-        let counts = self.inside.get().and_then(|Inside { library, .. }| {
-            let is_null = call.comm == library.own().comm_null;
-            let size = (!is_null).then(|| library.rank_and_size(call.comm).ok()).flatten()?.1;
-            call.counts?.read(size)
-        });
-        counts.map(|counts| counts.into_iter().map(c_int::try_from).collect()).transpose()
+    /// A number is too large, or the shares are those of an intercommunicator's other side.
+    pub fn narrow_counts(
+        &self,
+        call: &Call,
+        side: &Passed,
+        counts: Option<Counts>,
+    ) -> Result<Option<Vec<c_int>>, DoesNotFit> {
+        let Some(Inside { library, .. }) = self.inside.get() else { return Ok(None) };
+        if call.comm == library.own().comm_null || side.start.addr() == A::IN_PLACE {
+            return Ok(None);
+        }
+        if side.places.is_some() && library.is_inter(call.comm) == Ok(true) {
+            return Err(DoesNotFit);
+        }
+        let Ok((rank, size)) = library.rank_and_size(call.comm) else { return Ok(None) };
+        let counts = counts.filter(|_| call.has_shares_at(rank));
+        let narrow = |count| c_int::try_from(count).map_err(|_| DoesNotFit);
+        counts
+            .and_then(|counts| counts.read(size))
+            .map(|counts| counts.into_iter().map(narrow).collect())
+            .transpose()
     }
 }
+
+/// What a function without large counts cannot do.
+#[derive(Clone, Copy, Debug)]
+pub struct DoesNotFit;
 
 impl<A: Abi> Default for Door<A> {
     fn default() -> Self {
@@ -144,24 +160,22 @@ impl<A: Abi> Default for Door<A> {
 /// A call of which nothing is said yet.
 #[must_use]
 pub const fn call(collective: Collective) -> Call {
-    let nothing = Passed { start: std::ptr::null_mut(), count: 0, datatype: Handle(0) };
-    Call {
-        collective,
-        send: nothing,
-        recv: nothing,
+    let nothing = Passed {
+        start: std::ptr::null_mut(),
+        count: 0,
+        datatype: Handle(0),
         counts: None,
-        op: Handle(0),
-        root: 0,
-        comm: Handle(0),
-    }
+        places: None,
+    };
+    Call { collective, send: nothing, recv: nothing, op: Handle(0), root: 0, comm: Handle(0) }
 }
 
-/// The lengths of all shares, as C passes them.
+/// Lengths of all ranks' shares, or where they begin, as C passes them.
 #[derive(Clone, Copy, Debug)]
 pub enum Counts {
     /// As `int`.
     Int(*const c_int),
-    /// As `MPI_Count`.
+    /// As `MPI_Count` or `MPI_Aint`.
     Large(*const i64),
 }
 

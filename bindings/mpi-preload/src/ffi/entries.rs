@@ -5,7 +5,7 @@
 /// Calls `$with! { $abi; row }` for each collective: core's name, C's with the name behind it, the
 /// same with large counts, Fortran's names, the name behind those, and the arguments. The names of
 /// arguments are their kinds: `send`, `recv` and `data` are buffers, `count` and `datatype` are of
-/// both, `send_…` and `recv_…` of one; `counts` are an array.
+/// both, `send_…` and `recv_…` of one; `…_counts` and `…_places` (displacements) are arrays.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! each_function {
@@ -26,18 +26,38 @@ macro_rules! each_function {
         MPI_Allgather c"PMPI_Allgather", MPI_Allgather_c c"PMPI_Allgather_c",
         mpi_allgather mpi_allgather_ mpi_allgather__ MPI_ALLGATHER ompi_allgather_f,
         c"pmpi_allgather_", (send send_count send_type recv recv_count recv_type comm) }
+        $crate::$with! { $abi; AllGather,
+        MPI_Allgatherv c"PMPI_Allgatherv", MPI_Allgatherv_c c"PMPI_Allgatherv_c",
+        mpi_allgatherv mpi_allgatherv_ mpi_allgatherv__ MPI_ALLGATHERV ompi_allgatherv_f,
+        c"pmpi_allgatherv_", (
+            send send_count send_type recv recv_counts recv_places recv_type comm) }
         $crate::$with! { $abi; AllToAll,
         MPI_Alltoall c"PMPI_Alltoall", MPI_Alltoall_c c"PMPI_Alltoall_c",
         mpi_alltoall mpi_alltoall_ mpi_alltoall__ MPI_ALLTOALL ompi_alltoall_f,
         c"pmpi_alltoall_", (send send_count send_type recv recv_count recv_type comm) }
+        $crate::$with! { $abi; AllToAll,
+        MPI_Alltoallv c"PMPI_Alltoallv", MPI_Alltoallv_c c"PMPI_Alltoallv_c",
+        mpi_alltoallv mpi_alltoallv_ mpi_alltoallv__ MPI_ALLTOALLV ompi_alltoallv_f,
+        c"pmpi_alltoallv_", (
+            send send_counts send_places send_type recv recv_counts recv_places recv_type comm) }
         $crate::$with! { $abi; Gather,
         MPI_Gather c"PMPI_Gather", MPI_Gather_c c"PMPI_Gather_c",
         mpi_gather mpi_gather_ mpi_gather__ MPI_GATHER ompi_gather_f,
         c"pmpi_gather_", (send send_count send_type recv recv_count recv_type root comm) }
+        $crate::$with! { $abi; Gather,
+        MPI_Gatherv c"PMPI_Gatherv", MPI_Gatherv_c c"PMPI_Gatherv_c",
+        mpi_gatherv mpi_gatherv_ mpi_gatherv__ MPI_GATHERV ompi_gatherv_f,
+        c"pmpi_gatherv_", (
+            send send_count send_type recv recv_counts recv_places recv_type root comm) }
         $crate::$with! { $abi; Scatter,
         MPI_Scatter c"PMPI_Scatter", MPI_Scatter_c c"PMPI_Scatter_c",
         mpi_scatter mpi_scatter_ mpi_scatter__ MPI_SCATTER ompi_scatter_f,
         c"pmpi_scatter_", (send send_count send_type recv recv_count recv_type root comm) }
+        $crate::$with! { $abi; Scatter,
+        MPI_Scatterv c"PMPI_Scatterv", MPI_Scatterv_c c"PMPI_Scatterv_c",
+        mpi_scatterv mpi_scatterv_ mpi_scatterv__ MPI_SCATTERV ompi_scatterv_f,
+        c"pmpi_scatterv_", (
+            send send_counts send_places send_type recv recv_count recv_type root comm) }
         $crate::$with! { $abi; ReduceScatter,
         MPI_Reduce_scatter_block c"PMPI_Reduce_scatter_block",
         MPI_Reduce_scatter_block_c c"PMPI_Reduce_scatter_block_c",
@@ -49,7 +69,7 @@ macro_rules! each_function {
         MPI_Reduce_scatter_c c"PMPI_Reduce_scatter_c",
         mpi_reduce_scatter mpi_reduce_scatter_ mpi_reduce_scatter__
             MPI_REDUCE_SCATTER ompi_reduce_scatter_f,
-        c"pmpi_reduce_scatter_", (send recv counts datatype op comm) }
+        c"pmpi_reduce_scatter_", (send recv recv_counts datatype op comm) }
     };
 }
 
@@ -63,7 +83,11 @@ macro_rules! c_type {
     ($abi:ty, $count:ty, count) => { $count };
     ($abi:ty, $count:ty, send_count) => { $count };
     ($abi:ty, $count:ty, recv_count) => { $count };
-    ($abi:ty, $count:ty, counts) => { *const $count };
+    ($abi:ty, $count:ty, send_counts) => { *const $count };
+    ($abi:ty, $count:ty, recv_counts) => { *const $count };
+    // `MPI_Aint` beside large counts, which is as long.
+    ($abi:ty, $count:ty, send_places) => { *const $count };
+    ($abi:ty, $count:ty, recv_places) => { *const $count };
     ($abi:ty, $count:ty, root) => { ::core::ffi::c_int };
     ($abi:ty, $count:ty, $handle:ident) => { <$abi as $crate::ffi::abi::Abi>::Handle };
 }
@@ -91,8 +115,17 @@ macro_rules! set_argument {
         ($call.send.count, $call.recv.count) = ($value.into(), $value.into())
     };
     // Read once the communicator is known, whose size says how many there are.
-    ($abi:ty, $call:ident, counts, $value:expr) => {
-        $call.counts = Some($crate::ffi::door::Counts::of($value))
+    ($abi:ty, $call:ident, send_counts, $value:expr) => {
+        $call.send.counts = Some($crate::ffi::door::Counts::of($value))
+    };
+    ($abi:ty, $call:ident, recv_counts, $value:expr) => {
+        $call.recv.counts = Some($crate::ffi::door::Counts::of($value))
+    };
+    ($abi:ty, $call:ident, send_places, $value:expr) => {
+        $call.send.places = Some($crate::ffi::door::Counts::of($value))
+    };
+    ($abi:ty, $call:ident, recv_places, $value:expr) => {
+        $call.recv.places = Some($crate::ffi::door::Counts::of($value))
     };
     ($abi:ty, $call:ident, send_type, $value:expr) => {
         $call.send.datatype = <$abi as $crate::ffi::abi::Abi>::erase($value)
@@ -185,8 +218,17 @@ macro_rules! narrow {
     ($call:ident, recv_count, $value:expr) => {
         ::core::ffi::c_int::try_from($value).ok()
     };
-    ($call:ident, counts, $value:expr) => {
-        DOOR.narrow_counts(&$call).ok()
+    ($call:ident, send_counts, $value:expr) => {
+        DOOR.narrow_counts(&$call, &$call.send, $call.send.counts).ok()
+    };
+    ($call:ident, recv_counts, $value:expr) => {
+        DOOR.narrow_counts(&$call, &$call.recv, $call.recv.counts).ok()
+    };
+    ($call:ident, send_places, $value:expr) => {
+        DOOR.narrow_counts(&$call, &$call.send, $call.send.places).ok()
+    };
+    ($call:ident, recv_places, $value:expr) => {
+        DOOR.narrow_counts(&$call, &$call.recv, $call.recv.places).ok()
     };
     ($call:ident, $arg:ident, $value:expr) => {
         Some($value)
@@ -197,7 +239,16 @@ macro_rules! narrow {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! narrowed {
-    (counts, $value:expr) => {
+    (send_counts, $value:expr) => {
+        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
+    };
+    (recv_counts, $value:expr) => {
+        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
+    };
+    (send_places, $value:expr) => {
+        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
+    };
+    (recv_places, $value:expr) => {
         $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
     };
     ($arg:ident, $value:expr) => {
@@ -240,7 +291,16 @@ macro_rules! from_fortran {
     ($abi:ty, root, $value:expr) => {
         *$value
     };
-    ($abi:ty, counts, $value:expr) => {
+    ($abi:ty, send_counts, $value:expr) => {
+        $value.cast_const()
+    };
+    ($abi:ty, recv_counts, $value:expr) => {
+        $value.cast_const()
+    };
+    ($abi:ty, send_places, $value:expr) => {
+        $value.cast_const()
+    };
+    ($abi:ty, recv_places, $value:expr) => {
         $value.cast_const()
     };
     ($abi:ty, comm, $value:expr) => {

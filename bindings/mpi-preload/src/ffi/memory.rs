@@ -20,6 +20,10 @@ pub(crate) struct Area {
     signature: Signature,
 }
 
+/// Areas of the program's memory whose values are one array, in this order.
+#[derive(Default)]
+pub(crate) struct Areas(Vec<Area>);
+
 /// What can be in an array: any bits are a value.
 pub(crate) trait Plain: foldwire::Element + Default {}
 impl Plain for f32 {}
@@ -49,9 +53,9 @@ impl Area {
         self.n_bytes() / size_of::<T>()
     }
 
-    /// The same without its first `n` values of the datatype, of which `count` are left.
-    pub(crate) fn part(&self, mpi: &dyn Mpi, n: usize, count: usize) -> Result<Self, Code> {
-        let before = (n as isize).wrapping_mul(mpi.extent(self.datatype)?);
+    /// `count` values of the datatype, the first of which lies `n` after this one's first.
+    pub(crate) fn part(&self, mpi: &dyn Mpi, n: isize, count: usize) -> Result<Self, Code> {
+        let before = n.wrapping_mul(mpi.extent(self.datatype)?);
         Ok(Self { start: self.start.wrapping_byte_offset(before), count, ..*self })
     }
 
@@ -139,5 +143,78 @@ impl Area {
             each(start, n as c_int, first * n_bytes..(first + n) * n_bytes)?;
         }
         Ok(())
+    }
+}
+
+impl Areas {
+    /// Parts of an area by their counts and where they begin, in values of its datatype. Those that
+    /// follow each other are one.
+    pub(crate) fn new(
+        mpi: &dyn Mpi,
+        whole: &Area,
+        parts: impl Iterator<Item = (usize, isize)>,
+    ) -> Result<Self, Code> {
+        let mut joined: Vec<(usize, isize)> = Vec::new();
+        for (count, place) in parts.filter(|&(count, _)| count > 0) {
+            match joined.last_mut() {
+                Some((before, start)) if start.wrapping_add_unsigned(*before) == place => {
+                    *before += count;
+                }
+                _ => joined.push((count, place)),
+            }
+        }
+        let area = |(count, place)| whole.part(mpi, place, count);
+        Ok(Self(joined.into_iter().map(area).collect::<Result<_, _>>()?))
+    }
+
+    /// Whether any of them shares memory with one of the others, as far as their ends tell.
+    pub(crate) fn overlaps(&self, mpi: &dyn Mpi, others: &Self) -> Result<bool, Code> {
+        let mut overlaps = false;
+        for area in &self.0 {
+            for other in &others.0 {
+                overlaps |= area.overlaps(mpi, other)?;
+            }
+        }
+        Ok(overlaps)
+    }
+
+    /// The values, copied unless they are one area's that can be used as it lies.
+    pub(crate) fn read<T: Plain>(&self, mpi: &dyn Mpi, copy: bool) -> Result<Cow<'_, [T]>, Code> {
+        if let [area] = &self.0[..] {
+            return area.read(mpi, copy);
+        }
+        let mut values = Vec::with_capacity(self.n_values::<T>());
+        for area in &self.0 {
+            values.extend_from_slice(&area.read::<T>(mpi, false)?);
+        }
+        Ok(Cow::Owned(values))
+    }
+
+    /// As of an [`Area`]. What lies between the areas is not touched.
+    pub(crate) fn write<T: Plain, R>(
+        &self,
+        mpi: &dyn Mpi,
+        wants: bool,
+        fill: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<R, Code> {
+        if let [area] = &self.0[..] {
+            return area.write(mpi, wants, fill);
+        }
+        let mut values = match wants {
+            true => self.read::<T>(mpi, true)?.into_owned(),
+            false => vec![T::default(); self.n_values::<T>()],
+        };
+        let made = fill(&mut values);
+        let mut rest = &values[..];
+        for area in &self.0 {
+            let (own, after) = rest.split_at(area.n_values::<T>());
+            area.write::<T, _>(mpi, false, |place| place.copy_from_slice(own))?;
+            rest = after;
+        }
+        Ok(made)
+    }
+
+    fn n_values<T: Plain>(&self) -> usize {
+        self.0.iter().map(Area::n_values::<T>).sum()
     }
 }

@@ -8,7 +8,8 @@ contains
         logical, intent(inout) :: good
         real(8) :: a(n), b(n)
         real(4) :: c(n)
-        integer :: i, error
+        real(8) :: whole(n * size), back(n * size)
+        integer :: i, error, of, counts(size), places(size)
         do i = 1, n
             a(i) = mod(i, 100) + rank
             c(i) = real(a(i), 4)
@@ -18,6 +19,28 @@ contains
         do i = 1, n
             good = good .and. b(i) == mod(i, 100) * size + size * (size - 1) / 2
             good = good .and. c(i) == mod(i, 100) * size + size * (size - 1) / 2
+        end do
+        ! From the last rank's share to the first's.
+        counts = n
+        places = [((size - of) * n, of = 1, size)]
+        call MPI_Allgatherv(a, n, MPI_DOUBLE_PRECISION, whole, counts, places, &
+            MPI_DOUBLE_PRECISION, MPI_COMM_WORLD, error)
+        call MPI_Alltoallv(whole, counts, places, MPI_DOUBLE_PRECISION, back, counts, places, &
+            MPI_DOUBLE_PRECISION, MPI_COMM_WORLD, error)
+        do i = 1, n * size
+            good = good .and. back(i) == mod(mod(i - 1, n) + 1, 100) + rank
+        end do
+        call MPI_Gatherv(a, n, MPI_DOUBLE_PRECISION, back, counts, places, &
+            MPI_DOUBLE_PRECISION, 0, MPI_COMM_WORLD, error)
+        if (rank == 0) good = good .and. all(back == whole)
+        b = 0
+        call MPI_Scatterv(back, counts, places, MPI_DOUBLE_PRECISION, b, n, &
+            MPI_DOUBLE_PRECISION, 0, MPI_COMM_WORLD, error)
+        good = good .and. all(a == b)
+        do of = 1, size
+            do i = 1, n
+                good = good .and. whole(places(of) + i) == mod(i, 100) + of - 1
+            end do
         end do
     end subroutine
 end module
