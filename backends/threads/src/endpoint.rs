@@ -128,8 +128,8 @@ impl Endpoint {
         self.fabric.parker(self.rank).epoch() != self.seen
     }
 
-    /// Waits awake for a moment; whether there was news, or model time `until` came. Not under loom,
-    /// to which a moment is as good as none and every look multiplies the interleavings.
+    /// Waits awake for a moment; whether there was news, or model time `until` came. Not under
+    /// loom, to which a moment is as good as none and every look multiplies the interleavings.
     fn has_news_soon(&self, until: Option<Duration>) -> bool {
         if self.has_news() {
             return true;
