@@ -66,9 +66,16 @@ impl Agreed {
             _ => Err(Why::Argument),
         };
         let shares = pairs.chunks(2).map(share).collect::<Result<Vec<_>, _>>()?;
-        let whole = shares.iter().try_fold(0usize, |sum, &n| sum.checked_add(n));
         let base = Base::ALL.into_iter().find(|&base| base as i64 == *most && *most == !*least);
-        let n_bytes = (*n_bytes as usize).max(whole.ok_or(Why::Argument)?);
+        let n_bytes = (*n_bytes as usize).max(total(&shares)?);
         Ok(Self { base, n_bytes, shares })
     }
+}
+
+/// All of these together.
+///
+/// # Errors
+/// MPI is to judge the call: there are more than a number can say.
+pub(crate) fn total(numbers: &[usize]) -> Result<usize, Why> {
+    numbers.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)).ok_or(Why::Argument)
 }

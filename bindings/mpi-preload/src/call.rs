@@ -1,12 +1,13 @@
 //! A collective as the program called it.
 
 use std::ffi::{c_int, c_void};
+use std::iter;
 use std::ops::Range;
 
 use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
 
-use crate::agree::{Agreed, View};
+use crate::agree::{Agreed, View, total};
 use crate::decide::{Ask, Why};
 use crate::ffi::abi::Handle;
 use crate::ffi::door::Counts;
@@ -97,7 +98,7 @@ impl Call {
         }
         let counts = counted.counts(size)?;
         let whole = match (&counts, self.collective) {
-            (Some(counts), _) => counts.iter().try_fold(0usize, |sum, &n| sum.checked_add(n)),
+            (Some(counts), _) => Some(total(counts)?),
             (None, Collective::AllReduce | Collective::Reduce | Collective::Broadcast) => {
                 Some(number(counted.count)?)
             }
@@ -169,8 +170,7 @@ impl Call {
         let mut view = View::default();
         let mut known = |side: &Passed| -> Result<Vec<usize>, Why> {
             let (shares, base) = side.bytes(mpi, key, size)?;
-            let whole = shares.iter().try_fold(0usize, |sum, &n| sum.checked_add(n));
-            let whole = whole.ok_or(Why::Argument)?;
+            let whole = total(&shares)?;
             if whole > 0 {
                 view.bases.push(base);
             }
@@ -224,13 +224,24 @@ impl Call {
     }
 
     /// What is sent, of so many values of its datatype.
-    pub(crate) fn sent(&self, mpi: &dyn Mpi, key: c_int, count: usize) -> Result<Area, Code> {
-        self.send.area(mpi, key, count)
+    pub(crate) fn sent(&self, mpi: &dyn Mpi, key: c_int, count: usize) -> Result<Areas, Code> {
+        self.send.at(mpi, key, 0, count)
     }
 
     /// Where it is received.
-    pub(crate) fn received(&self, mpi: &dyn Mpi, key: c_int, count: usize) -> Result<Area, Code> {
-        self.recv.area(mpi, key, count)
+    pub(crate) fn received(&self, mpi: &dyn Mpi, key: c_int, count: usize) -> Result<Areas, Code> {
+        self.received_at(mpi, key, 0, count)
+    }
+
+    /// And what begins so many values behind that.
+    pub(crate) fn received_at(
+        &self,
+        mpi: &dyn Mpi,
+        key: c_int,
+        first: usize,
+        count: usize,
+    ) -> Result<Areas, Code> {
+        self.recv.at(mpi, key, first, count)
     }
 }
 
@@ -270,11 +281,17 @@ impl Passed {
         Ok((bytes.collect::<Option<_>>().ok_or(Why::Argument)?, base))
     }
 
+    /// Nothing yet of what is here.
     #[allow(unsafe_code, reason = "hands on the promise of the program")]
-    fn area(&self, mpi: &dyn Mpi, key: c_int, count: usize) -> Result<Area, Code> {
+    fn area(&self, mpi: &dyn Mpi, key: c_int) -> Result<Area, Code> {
         let signature = mpi.signature(self.datatype, key)?;
         // SAFETY: the program called a collective with this buffer, and waits for it.
-        Ok(unsafe { Area::new(self.start, count, self.datatype, signature) })
+        Ok(unsafe { Area::new(self.start, 0, self.datatype, signature) })
+    }
+
+    /// So many values of the datatype from this one on.
+    fn at(&self, mpi: &dyn Mpi, key: c_int, first: usize, count: usize) -> Result<Areas, Code> {
+        Areas::new(mpi, &self.area(mpi, key)?, iter::once((count, first as isize)))
     }
 
     /// What is here: shares of these ranks by their counts and places, which were checked, or the
@@ -296,7 +313,7 @@ impl Passed {
         }
         let parts = counts.into_iter().zip(places);
         let parts = parts.map(|(count, place)| (number(count).unwrap_or(0), place as isize));
-        Areas::new(mpi, &self.area(mpi, key, 0)?, parts)
+        Areas::new(mpi, &self.area(mpi, key)?, parts)
     }
 }
 

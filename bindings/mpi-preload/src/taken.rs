@@ -136,12 +136,11 @@ impl Inside<'_> {
             Collective::Gather if is_root => {
                 let recv = call.received(mpi, key, n_recv * seat.size)?;
                 // In place, the root's share lies where it is to be.
-                let (send, copy) = if in_place {
-                    (recv.part(mpi, (n_recv * seat.rank) as isize, n_recv)?, true)
-                } else {
-                    let send = call.sent(mpi, key, n_send)?;
-                    (send, send.overlaps(mpi, &recv)?)
+                let send = match in_place {
+                    true => call.received_at(mpi, key, n_recv * seat.rank, n_recv)?,
+                    false => call.sent(mpi, key, n_send)?,
                 };
+                let copy = send.overlaps(mpi, &recv)?;
                 let (send, count) = (send.read::<T>(mpi, copy)?, recv.n_values::<T>());
                 recv.write::<T, _>(mpi, true, |recv| comm.gather(count, &send, recv, root, plan))?
             }

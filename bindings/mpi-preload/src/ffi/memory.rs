@@ -48,13 +48,12 @@ impl Area {
         self.count.saturating_mul(self.signature.n_bytes)
     }
 
-    /// Values of this type.
-    pub(crate) fn n_values<T: Plain>(&self) -> usize {
+    fn n_values<T: Plain>(&self) -> usize {
         self.n_bytes() / size_of::<T>()
     }
 
     /// `count` values of the datatype, the first of which lies `n` after this one's first.
-    pub(crate) fn part(&self, mpi: &dyn Mpi, n: isize, count: usize) -> Result<Self, Code> {
+    fn part(&self, mpi: &dyn Mpi, n: isize, count: usize) -> Result<Self, Code> {
         let before = n.wrapping_mul(mpi.extent(self.datatype)?);
         Ok(Self { start: self.start.wrapping_byte_offset(before), count, ..*self })
     }
@@ -65,7 +64,7 @@ impl Area {
     }
 
     /// Whether two arrays share memory, as far as that can be told by their ends.
-    pub(crate) fn overlaps(&self, mpi: &dyn Mpi, other: &Self) -> Result<bool, Code> {
+    fn overlaps(&self, mpi: &dyn Mpi, other: &Self) -> Result<bool, Code> {
         let ends = |area: &Self| -> Result<_, Code> {
             let extent = mpi.extent(area.datatype)?.unsigned_abs();
             let start = area.start.addr();
@@ -75,57 +74,47 @@ impl Area {
         Ok(a.0 < b.1 && b.0 < a.1)
     }
 
-    /// The values; a copy where they cannot be used as they lie, or where one is asked for.
-    pub(crate) fn read<T: Plain>(&self, mpi: &dyn Mpi, copy: bool) -> Result<Cow<'_, [T]>, Code> {
-        let n = self.n_values::<T>();
-        if n == 0 {
-            return Ok(Cow::Owned(Vec::new()));
-        }
+    /// Copies the values, of which there are as many, to this array.
+    fn copy_to<T: Plain>(&self, mpi: &dyn Mpi, values: &mut [T]) -> Result<(), Code> {
         if self.is_direct::<T>() {
             // SAFETY: aligned, not null, and by the promise of `new` there, of so many values, and
             // not written meanwhile.
-            let values = unsafe { slice::from_raw_parts(self.start.cast::<T>(), n) };
-            return Ok(if copy { Cow::Owned(values.to_vec()) } else { Cow::Borrowed(values) });
+            values.copy_from_slice(unsafe { self.as_slice() });
+            return Ok(());
         }
-        let mut values = vec![T::default(); n];
-        // SAFETY: the bytes of the vector, of which any are values.
-        let bytes = unsafe {
-            slice::from_raw_parts_mut(values.as_mut_ptr().cast::<u8>(), n * size_of::<T>())
-        };
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(values);
         self.pieces(mpi, |start, count, range| {
             // SAFETY: by the promise of `new`; the piece has as many bytes as its values.
             unsafe { mpi.pack(start, count, self.datatype, &mut bytes[range]) }
-        })?;
-        Ok(Cow::Owned(values))
+        })
     }
 
-    /// Has `fill` make the values; before it does they are the old ones if it `wants` them.
-    pub(crate) fn write<T: Plain, R>(
-        &self,
-        mpi: &dyn Mpi,
-        wants: bool,
-        fill: impl FnOnce(&mut [T]) -> R,
-    ) -> Result<R, Code> {
-        let n = self.n_values::<T>();
-        if n == 0 {
-            return Ok(fill(&mut []));
-        }
+    /// Makes them those of this array, which has as many.
+    fn copy_from<T: Plain>(&self, mpi: &dyn Mpi, values: &[T]) -> Result<(), Code> {
         if self.is_direct::<T>() {
-            // SAFETY: aligned, not null, and by the promise of `new` there, of so many values, and
-            // not used by others meanwhile; any bits are a value.
-            return Ok(fill(unsafe { slice::from_raw_parts_mut(self.start.cast::<T>(), n) }));
+            // SAFETY: as in `copy_to`, and not used by others meanwhile.
+            unsafe { self.as_mut_slice() }.copy_from_slice(values);
+            return Ok(());
         }
-        let mut values =
-            if wants { self.read::<T>(mpi, true)?.into_owned() } else { vec![T::default(); n] };
-        let made = fill(&mut values);
-        // SAFETY: the bytes of the vector.
-        let bytes =
-            unsafe { slice::from_raw_parts(values.as_ptr().cast::<u8>(), n * size_of::<T>()) };
+        let bytes: &[u8] = bytemuck::cast_slice(values);
         self.pieces(mpi, |start, count, range| {
             // SAFETY: by the promise of `new`; the piece has as many bytes as its values.
             unsafe { mpi.unpack(&bytes[range], start, count, self.datatype) }
-        })?;
-        Ok(made)
+        })
+    }
+
+    /// # Safety
+    /// It must be [direct](Self::is_direct), and nobody may write it meanwhile.
+    unsafe fn as_slice<'a, T: Plain>(&self) -> &'a [T] {
+        // SAFETY: the caller's promise and that of `new`; any bits are a value.
+        unsafe { slice::from_raw_parts(self.start.cast::<T>(), self.n_values::<T>()) }
+    }
+
+    /// # Safety
+    /// It must be [direct](Self::is_direct), and nobody else may use it meanwhile.
+    unsafe fn as_mut_slice<'a, T: Plain>(&self) -> &'a mut [T] {
+        // SAFETY: the caller's promise and that of `new`; any bits are a value.
+        unsafe { slice::from_raw_parts_mut(self.start.cast::<T>(), self.n_values::<T>()) }
     }
 
     /// Calls `each` for pieces that MPI can pack at once: where one begins, its values of the
@@ -178,27 +167,38 @@ impl Areas {
         Ok(overlaps)
     }
 
-    /// The values, copied unless they are one area's that can be used as it lies.
+    /// The values; a copy where they cannot be used as they lie, or where one is asked for.
     pub(crate) fn read<T: Plain>(&self, mpi: &dyn Mpi, copy: bool) -> Result<Cow<'_, [T]>, Code> {
-        if let [area] = &self.0[..] {
-            return area.read(mpi, copy);
+        if let [area] = &self.0[..]
+            && area.is_direct::<T>()
+            && !copy
+        {
+            // SAFETY: it is direct, and by the promise of `Area::new` not written meanwhile.
+            return Ok(Cow::Borrowed(unsafe { area.as_slice() }));
         }
-        let mut values = Vec::with_capacity(self.n_values::<T>());
+        let mut values = vec![T::default(); self.n_values::<T>()];
+        let mut rest = &mut values[..];
         for area in &self.0 {
-            values.extend_from_slice(&area.read::<T>(mpi, false)?);
+            let (own, after) = rest.split_at_mut(area.n_values::<T>());
+            area.copy_to(mpi, own)?;
+            rest = after;
         }
         Ok(Cow::Owned(values))
     }
 
-    /// As of an [`Area`]. What lies between the areas is not touched.
+    /// Has `fill` make the values; before it does they are the old ones if it `wants` them. What
+    /// lies between the areas is not touched.
     pub(crate) fn write<T: Plain, R>(
         &self,
         mpi: &dyn Mpi,
         wants: bool,
         fill: impl FnOnce(&mut [T]) -> R,
     ) -> Result<R, Code> {
-        if let [area] = &self.0[..] {
-            return area.write(mpi, wants, fill);
+        if let [area] = &self.0[..]
+            && area.is_direct::<T>()
+        {
+            // SAFETY: it is direct, and by the promise of `Area::new` not used by others meanwhile.
+            return Ok(fill(unsafe { area.as_mut_slice() }));
         }
         let mut values = match wants {
             true => self.read::<T>(mpi, true)?.into_owned(),
@@ -208,13 +208,14 @@ impl Areas {
         let mut rest = &values[..];
         for area in &self.0 {
             let (own, after) = rest.split_at(area.n_values::<T>());
-            area.write::<T, _>(mpi, false, |place| place.copy_from_slice(own))?;
+            area.copy_from(mpi, own)?;
             rest = after;
         }
         Ok(made)
     }
 
-    fn n_values<T: Plain>(&self) -> usize {
+    /// Values of this type.
+    pub(crate) fn n_values<T: Plain>(&self) -> usize {
         self.0.iter().map(Area::n_values::<T>).sum()
     }
 }

@@ -93,9 +93,7 @@ impl Library {
         }
         output(&mut run)
     }
-}
 
-impl Library {
     /// Runs a program that checks itself, and gives what is said of all calls at its end.
     fn checks(&self, program: &Path, n: usize, words: &[&str], bound: &str) -> String {
         let said = self.run(program, &[(n, words, &[LOW, ("FOLDWIRE_BOUND", bound)])]);
