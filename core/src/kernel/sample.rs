@@ -47,6 +47,8 @@ const GRID_BLOCKS: usize = 64;
 const BLOCKS_BESIDE: usize = 4;
 /// Powers of two of finite values: from 2⁻¹⁰⁷⁴ to 2¹⁰²³.
 const N_POWERS: usize = 2098;
+/// Values that are looked at side by side.
+const LANES: usize = 8;
 
 /// Of a sample, as far as values are finite: the largest power of two of which all values are
 /// multiples, and the largest of which all differences of neighbours are in three blocks of four.
@@ -54,22 +56,40 @@ const N_POWERS: usize = 2098;
 ///
 /// Archives store values as o + k·s with s and often o of their own for each level or record: their
 /// differences lie on a grid though their values do not.
+///
+/// Where both are sure to be so fine that on such a grid the largest values of all blocks are beyond
+/// the largest code, nobody needs to know how fine, and the look ends. That is after a quarter of
+/// the sample for fields whose values have all their bits.
 pub fn grids<T: Float>(src: &[T]) -> [f64; 2] {
     let mut all = T::MAX.widen();
     let (mut n_blocks, mut n_of_power) = (0, [0_u32; N_POWERS]);
+    let (mut n_fine, mut finest, mut coded) = (0, N_POWERS, f64::INFINITY);
     let (blocks, rest) = src.as_chunks::<BLOCK>();
     let per_group = (blocks.len() / GRID_BLOCKS).clamp(1, GROUP);
-    let rest = if per_group == 1 { rest } else { &[] };
+    // Values that are there again change nothing.
+    let padded = rest.last().map(|&last| {
+        let mut padded = [last; BLOCK];
+        padded[..rest.len()].copy_from_slice(rest);
+        padded
+    });
+    let rest = padded.as_ref().filter(|_| per_group == 1);
+    let n_sampled = blocks.len().div_ceil(per_group) + usize::from(rest.is_some());
     let sampled = blocks.chunks(per_group).enumerate();
-    let sampled = sampled.map(|(group, blocks)| &blocks[hash(group) % blocks.len()][..]);
-    for block in sampled.chain([rest]) {
-        let of_values = least(block.iter().copied());
+    let sampled = sampled.map(|(group, blocks)| &blocks[hash(group) % blocks.len()]);
+    for block in sampled.chain(rest) {
+        let (of_values, of_differences) = (least(block), least(&differences(block)));
         all = if of_values < all { of_values } else { all };
-        let pairs = block.iter().zip(block.iter().skip(1));
-        let of_differences = least(pairs.map(|(a, b)| T::narrow(b.widen() - a.widen())));
         if of_differences < T::MAX.widen() {
+            let power = power(of_differences.to_f64());
             n_blocks += 1;
-            n_of_power[power(of_differences.to_f64())] += 1;
+            n_of_power[power] += 1;
+            finest = finest.min(power);
+        }
+        let largest = largest(block).to_f64();
+        coded = if largest > 0.0 { coded.min(largest / T::MAX_CODE) } else { coded };
+        n_fine += usize::from(of_differences.to_f64() < coded);
+        if all.to_f64() < coded && coded.is_finite() && n_fine > n_sampled / BLOCKS_BESIDE {
+            break;
         }
     }
     let mut n_left = n_blocks / BLOCKS_BESIDE as u32;
@@ -78,7 +98,7 @@ pub fn grids<T: Float>(src: &[T]) -> [f64; 2] {
         n_left = n_left.saturating_sub(n);
         is_it
     };
-    let of_most = n_of_power.iter().enumerate().find(is_it);
+    let of_most = n_of_power.iter().enumerate().skip(finest).find(is_it);
     let of_most =
         of_most.map_or(T::MAX.to_f64(), |(power, _)| libm::ldexp(1.0, power as i32 - 1074));
     [all.to_f64(), of_most]
@@ -89,20 +109,46 @@ fn power(x: f64) -> usize {
     ((libm::ilogb(x) + 1074).max(0) as usize).min(N_POWERS - 1)
 }
 
+/// Of each value and the one before.
+fn differences<T: Float>(block: &[T; BLOCK]) -> [T; BLOCK] {
+    let mut differences = [T::ZERO; BLOCK];
+    for ((difference, a), b) in differences.iter_mut().zip(block).zip(&block[1..]) {
+        *difference = T::narrow(b.widen() - a.widen());
+    }
+    differences
+}
+
 /// The largest power of two of which all values are multiples that are finite.
-fn least<T: Float>(values: impl Iterator<Item = T>) -> T::Wide {
+fn least<T: Float>(block: &[T; BLOCK]) -> T::Wide {
     let fraction = T::Bits::from_u64((1 << T::FRACTION_BITS) - 1);
     let one = T::Bits::from_u64(1);
     let zero = T::ZERO.widen();
-    values.fold(T::MAX.widen(), |least, x| {
-        // Without its lowest bit; a power of two is nothing else.
-        let bits = x.bits();
-        let is_power = bits & fraction == T::Bits::ZERO;
-        let cleared = if is_power { T::Bits::ZERO } else { bits & bits.minus(one) };
-        let lowest = (x.widen() - T::from_bits(cleared).widen()).abs();
-        // Comparisons with NaN are false; infinities fail the first one.
-        if lowest < least && lowest > zero { lowest } else { least }
-    })
+    let mut least = [T::MAX.widen(); LANES];
+    for values in block.as_chunks::<LANES>().0 {
+        for (least, x) in least.iter_mut().zip(values) {
+            // Without its lowest bit; a power of two is nothing else.
+            let bits = x.bits();
+            let is_power = bits & fraction == T::Bits::ZERO;
+            let cleared = if is_power { T::Bits::ZERO } else { bits & bits.minus(one) };
+            let lowest = (x.widen() - T::from_bits(cleared).widen()).abs();
+            // Comparisons with NaN are false; infinities fail the first one.
+            *least = if lowest < *least && lowest > zero { lowest } else { *least };
+        }
+    }
+    least.into_iter().fold(T::MAX.widen(), |least, x| if x < least { x } else { least })
+}
+
+/// The largest magnitude of a finite value; 0 if there is none.
+fn largest<T: Float>(block: &[T; BLOCK]) -> T::Wide {
+    let highest = T::MAX.widen();
+    let mut most = [T::ZERO.widen(); LANES];
+    for values in block.as_chunks::<LANES>().0 {
+        for (most, x) in most.iter_mut().zip(values) {
+            let x = x.widen().abs();
+            *most = if x > *most && x <= highest { x } else { *most };
+        }
+    }
+    most.into_iter().fold(T::ZERO.widen(), |most, x| if x > most { x } else { most })
 }
 
 /// Where the block of a group starts, and in which half it counts.
@@ -119,6 +165,7 @@ fn hash(group: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::sealed::OnLattice;
     use std::vec::Vec;
 
     #[test]
@@ -171,6 +218,22 @@ mod tests {
         let noise = |i: u32| f32::from_bits(0x3f80_0000 | i.wrapping_mul(0x9e37_79b9) >> 9);
         let noise: Vec<f32> = (0..100_000).map(noise).collect();
         assert!(grids(&noise)[1] < 1e-6);
+    }
+
+    #[test]
+    fn only_grids_that_are_too_fine_for_codes_end_the_look() {
+        // The last value alone is on a finer grid, beside a first one that is far away.
+        let mut x: Vec<f32> = (0..2000).map(|i| i as f32 * 0.5).collect();
+        (x[0], x[1999]) = (1e37, 0.125);
+        assert_eq!(grids(&x)[0], 0.125);
+        // All have all bits; where they have them does not matter any more.
+        let fine = |i: u32| 250.0 + f32::from_bits(0x3f80_0000 | i.wrapping_mul(0x9e37_79b9) >> 9);
+        let mut x: Vec<f32> = (0..2000).map(fine).collect();
+        let before = grids(&x);
+        x[1999] = 1.0 / 1024.0 / 1024.0;
+        assert_eq!(grids(&x), before);
+        let coded = 250.0 / <f32 as OnLattice>::MAX_CODE;
+        assert!(before.into_iter().all(|grid| grid < coded), "{before:?}");
     }
 
     #[test]
