@@ -4,20 +4,28 @@
 //! threads at once as ranks compute at once. What an automatic plan weighs is one number for each
 //! codec: bytes per second that a rank moves and reduces, half of the time for each. Along a ring a
 //! rank folds what it decodes later, and hands frames on, so that takes (1/fold + 1/decode) / 1.5 +
-//! 1/h seconds a byte, more where ranks share cores.
+//! 1/h seconds a byte, more where ranks share cores. The shape of the field is known, as automatic
+//! plans look for it.
+//!
+//! What a message costs whatever its size is told from all-reduces of a short array between two
+//! threads, which are one message each way: what they take longer than their bytes at that speed.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
+use std::time::Instant;
 
 use anyhow::Context;
+use foldwire::bound::Extent;
 use foldwire::codec::CodecId;
 use foldwire::kernel::Level;
 use foldwire::select::Speeds;
-use foldwire::{DType, Float, bf16, f16};
+use foldwire::{Bound, DType, Float, Op, Plan, Quantum, Rank, bf16, f16, schedule};
+use foldwire_threads::World;
 use serde::Serialize;
 
-use crate::bench::data::Source;
+use crate::bench::data::{Data, Source};
+use crate::bench::row::median;
 use crate::cli::TuneArgs;
 use crate::progress;
 use crate::sim::measure::Task;
@@ -33,6 +41,12 @@ const FRAME_BYTES: usize = 260 << 10;
 /// threads on 2 cores took longer than their codecs.
 const HANDED_ON: f64 = 15e9;
 const FILE: &str = "speeds.toml";
+/// Bytes of the array whose messages are timed, calls in a row, and how often; the median counts.
+const SHORT_BYTES: usize = 1 << 10;
+const IN_A_ROW: u32 = 64;
+const ROUNDS: usize = 31;
+/// How often a rank goes over the array in one of those calls: it encodes, reduces and decodes it.
+const WORKED: f64 = 3.0;
 
 /// A codec's speeds, in 1e9 bytes of values per second.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -44,8 +58,9 @@ struct Row {
     combine: f64,
     /// Raw bytes over bytes of one operand.
     ratio: f64,
-    /// What automatic plans weigh.
+    /// What automatic plans weigh; and what a message costs whatever its size, in µs.
     moves_and_reduces: f64,
+    message: f64,
 }
 
 /// Runs the subcommand: results on stdout, everything else on stderr.
@@ -69,7 +84,9 @@ fn tune<T: Float>(args: &TuneArgs, source: &Source) -> anyhow::Result<()> {
     let data = source.data::<T>(ranks);
     let bar = progress::bar("measuring", Speeds::codecs().len());
     let (mut speeds, mut rows) = (Speeds::default(), Vec::new());
-    for codec in Speeds::codecs() {
+    let calls = short_calls(args.bound, &data)?;
+    let mut exact_s = 0.0;
+    for (codec, call_s) in Speeds::codecs().zip(calls) {
         bar.set_message(codec.name());
         let task = Task {
             codec,
@@ -83,14 +100,18 @@ fn tune<T: Float>(args: &TuneArgs, source: &Source) -> anyhow::Result<()> {
         let costs = task.costs(&data)?;
         let share = busy as f64 / ranks as f64;
         let rate = share * moves_and_reduces(costs.speeds.fold, costs.speeds.decode);
-        speeds = speeds.with(codec, rate);
+        // None costs less than an exact one.
+        let bytes_s = WORKED * SHORT_BYTES as f64 / (2.0 * rate);
+        exact_s = if codec == CodecId::Raw { call_s } else { exact_s };
+        let message_s = (call_s - bytes_s).max(exact_s);
+        speeds = speeds.with(codec, rate).with_message(codec, message_s);
         let [encode, decode, fold, combine] = {
             let foldwire_sim::cost::Speeds { encode, decode, fold, combine, .. } = costs.speeds;
             [encode, decode, fold, combine].map(|speed| speed / 1e9)
         };
         let ratio = if codec == CodecId::Raw { 1.0 } else { T::BYTES as f64 / costs.wire.width(1) };
-        let (codec, moves_and_reduces) = (codec.name(), rate / 1e9);
-        rows.push(Row { codec, encode, decode, fold, combine, ratio, moves_and_reduces });
+        let (codec, moves_and_reduces, message) = (codec.name(), rate / 1e9, message_s * 1e6);
+        rows.push(Row { codec, encode, decode, fold, combine, ratio, moves_and_reduces, message });
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -106,7 +127,9 @@ fn tune<T: Float>(args: &TuneArgs, source: &Source) -> anyhow::Result<()> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         }
-        let text = format!("# foldwire tune: {about}\n# bytes per second\n{speeds}");
+        let text = format!(
+            "# foldwire tune: {about}\n# bytes per second, and seconds of a message\n{speeds}"
+        );
         std::fs::write(path, text).with_context(|| path.display().to_string())?;
         streams::remark(format_args!("speeds: {}", path.display()));
     }
@@ -115,6 +138,39 @@ fn tune<T: Float>(args: &TuneArgs, source: &Source) -> anyhow::Result<()> {
         return Ok(streams::write(&format!("{json}\n"))?);
     }
     Ok(streams::write(&format!("{about}\n{}", text(&rows)))?)
+}
+
+/// Seconds that an all-reduce of a short array takes between two threads by each codec.
+fn short_calls<T: Float>(bound: Bound, data: &Data<T>) -> anyhow::Result<Vec<f64>> {
+    // Nobody looks at the data for the bound.
+    let step = bound.quantum::<T>(Extent::of(data.base())).map_or(0.0, Quantum::step);
+    let bound = Bound::Absolute(if step > 0.0 { step / 2.0 } else { 1.0 });
+    let plans: Vec<Plan> = Speeds::codecs()
+        .map(|codec| match codec {
+            CodecId::Raw => Plan::raw(),
+            codec => Plan::foldwire(bound).with_codec(codec),
+        })
+        .map(|plan| plan.with_schedule(&schedule::RecursiveDoubling))
+        .collect();
+    let ranks = World::new(2).run(|mut comm| {
+        let mut values = vec![T::from_f64(0.0); SHORT_BYTES / T::BYTES];
+        let mut times = vec![Vec::new(); plans.len()];
+        for _ in 0..ROUNDS {
+            for (plan, times) in plans.iter().zip(&mut times) {
+                data.fill(comm.rank().index(), 0, &mut values);
+                comm.barrier()?;
+                let start = Instant::now();
+                for _ in 0..IN_A_ROW {
+                    comm.all_reduce(&mut values, Op::Max, plan)?;
+                }
+                times.push((start.elapsed() / IN_A_ROW).as_secs_f64());
+            }
+        }
+        Ok::<_, foldwire::Error>((comm.rank(), times))
+    });
+    let ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let first = ranks.into_iter().find(|(rank, _)| *rank == Rank(0));
+    Ok(first.map_or(Vec::new(), |(_, times)| times.iter().map(|times| median(times)).collect()))
 }
 
 /// Bytes per second moved and reduced, of a ring that folds and decodes.
@@ -149,10 +205,11 @@ fn text(rows: &[Row]) -> String {
         ("combine", "GB/s", Align::Right),
         ("ratio", "", Align::Right),
         ("moves and reduces", "GB/s", Align::Right),
+        ("message", "µs", Align::Right),
     ]);
     for row in rows {
-        let Row { codec, encode, decode, fold, combine, ratio, moves_and_reduces } = *row;
-        let numbers = [encode, decode, fold, combine, ratio, moves_and_reduces];
+        let Row { codec, encode, decode, fold, combine, ratio, moves_and_reduces, message } = *row;
+        let numbers = [encode, decode, fold, combine, ratio, moves_and_reduces, message];
         let mut cells = vec![codec.to_owned()];
         cells.extend(numbers.map(|number| format!("{number:.2}")));
         table.row(&cells);

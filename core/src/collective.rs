@@ -297,10 +297,10 @@ impl<X: Transport> Communicator<X> {
         let (rows, network) = (self.config.select, self.network());
         let (mut choice, mut asks) = (None, false);
         if plan.is_auto {
-            let are_near = network.link_rate.is_none() && self.shares_memory();
-            let link_rate = if are_near { Some(f64::INFINITY) } else { network.link_rate };
-            let network = Network { link_rate, ..network };
-            let known = Known { rows, network, speeds: self.config.speeds, bits };
+            let (are_near, speeds) = (self.shares_memory(), self.config.speeds);
+            let of_memory = are_near.then_some(f64::INFINITY);
+            let network = Network { link_rate: network.link_rate.or(of_memory), ..network };
+            let known = Known { rows, network, are_near, speeds, bits };
             let chosen = automatic::choose(call, op, T::DTYPE, &plan, n_bytes, &known);
             (plan, choice, asks) = (chosen.plan, chosen.choice, chosen.asks);
         }

@@ -1,10 +1,12 @@
 //! `foldwire choose`: what an automatic plan chooses, beside every plan that it could have chosen.
 //!
-//! For each link, collective and size what could be chosen and the automatic plan take turns. They
-//! begin in another order each round, since whoever comes first finds ranks awake.
+//! For each link, collective and size what could be chosen and the automatic plan take turns. Who
+//! comes first finds ranks awake, and who comes after a codec that computes much finds caches cold.
+//! So the order is another one each round: with a step that changes from 1 to n − 1, and n of them
+//! prime, each comes after each other equally often.
 
 use foldwire::codec::CodecId;
-use foldwire::select::{Choice, Reason, Speeds};
+use foldwire::select::{Reason, Speeds};
 use foldwire::{Collective, Communicator, Plan, Rank, Transport};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -41,8 +43,8 @@ struct Row {
     /// Medians, in seconds: of the automatic plan, and of the others by name.
     time_s: f64,
     fixed_s: Vec<(&'static str, f64)>,
-    /// What the model expected of the chosen codec.
-    expected_s: Option<f64>,
+    /// What the model expected of each that it weighed.
+    expected_s: Vec<(&'static str, f64)>,
     best: &'static str,
     times_best: f64,
     times_raw: f64,
@@ -151,7 +153,9 @@ impl Stand<'_> {
         let mut report = foldwire::Report::default();
         for round in 0..n {
             for turn in 0..players.len() {
-                let at = (round + turn) % players.len();
+                let n = players.len();
+                let step = 1 + round / n % (n - 1);
+                let at = (round + turn * step) % n;
                 let (time, done) = stage.run(&mut players[at])?;
                 times[at].push(time);
                 if let (true, Some(of_call)) = (at + 1 == players.len(), done.report) {
@@ -167,10 +171,8 @@ impl Stand<'_> {
         let best = fixed_s.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
         let (best, best_s) = best.unwrap_or_default();
         let raw_s = fixed_s.first().map_or(time_s, |&(_, time)| time);
-        let expected = |choice: Choice| {
-            let weighed = choice.weighed.into_iter().find(|one| one.codec == report.codec);
-            weighed.map(|one| f64::from(one.seconds)).filter(|seconds| seconds.is_finite())
-        };
+        let weighed = report.plan.map_or(Vec::new(), |choice| choice.weighed.to_vec());
+        let expected = weighed.iter().map(|one| (one.codec.name(), f64::from(one.seconds)));
         Ok(Row {
             collective: collective.name(),
             link_rate: self.link.bytes_per_s(),
@@ -180,7 +182,7 @@ impl Stand<'_> {
             is_sampled: report.plan.is_some_and(|choice| choice.reason == Reason::Sampled),
             rounds: n,
             time_s,
-            expected_s: report.plan.and_then(expected),
+            expected_s: expected.filter(|(_, seconds)| seconds.is_finite()).collect(),
             best,
             times_best: time_s / best_s.max(1e-9),
             times_raw: time_s / raw_s.max(1e-9),
@@ -221,13 +223,14 @@ fn text(args: &ChooseArgs, about: &str, rows: &[Row]) -> String {
     let is_off = |row: &&Row| row.times_best > 1.0 + args.tolerance;
     for row in rows {
         let link = args.link.iter().position(|link| link.bytes_per_s() == row.link_rate);
+        let expected = row.expected_s.iter().find(|(codec, _)| *codec == row.codec);
         let mut cells = vec![
             row.collective.to_owned(),
             link.map(|at| links[at].clone()).unwrap_or_default(),
             Size(row.n_bytes).to_string(),
             format!("{}{}", row.codec, if row.is_sampled { ", sampled" } else { "" }),
             row.schedule.to_owned(),
-            row.expected_s.map(micros).unwrap_or_default(),
+            expected.map(|&(_, seconds)| micros(seconds)).unwrap_or_default(),
             micros(row.time_s),
         ];
         cells.extend(row.fixed_s.iter().map(|&(_, time)| micros(time)));

@@ -68,7 +68,8 @@ impl Task {
     fn codec<T: Float>(&self, data: &Data<T>) -> foldwire::codec::AnyCodec<T> {
         let quantum = self.bound.quantum::<T>(Extent::of(data.base()));
         let quantum = quantum.unwrap_or(Quantum::LOSSLESS);
-        self.codec.instance(&CodecParams::new(quantum).for_sums_of(self.size as u32))
+        let params = CodecParams::new(quantum).for_sums_of(self.size as u32);
+        self.codec.instance(&params.with_shape(data.shape()))
     }
 
     /// Sizes of sums of 1 to `size` operands.

@@ -2,7 +2,7 @@
 //! and what is said of that.
 
 use super::Speeds;
-use super::model::{Model, Pace, n_doublings};
+use super::model::{MESSAGE_COST, Model, Pace, n_doublings};
 use super::{Network, Row, chosen};
 use crate::codec::CodecId;
 use crate::codec::estimate::Estimate;
@@ -27,7 +27,7 @@ pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
     Candidate {
         pace: Pace {
             step_rate: 5.5e9,
-            message: 3.5e-6,
+            message: MESSAGE_COST + 3.5e-6,
             overhead: 92.0,
             from: 256,
             ..Pace::of(CodecId::FzLight)
@@ -40,9 +40,9 @@ pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
         pace: Pace {
             step_rate: 2.5e9,
             ratio: 5.4,
-            message: 15e-6,
+            message: MESSAGE_COST + 15e-6,
             overhead: 110.0,
-            from: 16 << 10,
+            from: 4 << 10,
         },
         codec: CodecId::FzNd,
         shaped: 1.4,
@@ -52,9 +52,9 @@ pub(super) const CANDIDATES: [Candidate; N_CANDIDATES] = [
         pace: Pace {
             step_rate: 1.3e9,
             ratio: 6.5,
-            message: 25e-6,
+            message: MESSAGE_COST + 25e-6,
             overhead: 110.0,
-            from: 16 << 10,
+            from: 4 << 10,
         },
         codec: CodecId::Dense,
         shaped: 1.5,
@@ -65,8 +65,10 @@ pub(super) const N_CANDIDATES: usize = 4;
 /// Candidates whose messages the data make shorter.
 pub(crate) const N_LOSSY: usize = N_CANDIDATES - 1;
 
-/// Seconds and bytes on a link for each message of a look at the data, waiting included.
-const LOOK: f64 = 3e-6;
+/// Seconds that a look at the data takes beside its values, the part of an exact message's cost that
+/// each of its messages has, waiting included, and their bytes on a link.
+const LOOK: f64 = 1e-6;
+const LOOK_MESSAGE: f64 = 0.6;
 const LOOK_BYTES: f64 = 150.0;
 /// Bytes per second that a rank looks at.
 const LOOK_RATE: f64 = 10e9;
@@ -112,6 +114,8 @@ pub(crate) struct Known<'a> {
     /// The caller's choice of schedules.
     pub(crate) rows: &'a [Row],
     pub(crate) network: Network,
+    /// Whether all ranks share a machine, whose messages `speeds` tell.
+    pub(crate) are_near: bool,
     pub(crate) speeds: Speeds,
     /// `None`: nobody has looked at the data.
     pub(crate) bits: Option<Bits>,
@@ -154,7 +158,8 @@ pub struct Weighed {
     pub codec: CodecId,
     /// Raw bytes per wire byte, headers apart.
     pub ratio: f32,
-    /// How long the call takes, in seconds; infinite for a codec that is not for it.
+    /// How long the call takes, in seconds; infinite for a codec that is not for it, or of which a
+    /// message alone takes longer than the exact call.
     pub seconds: f32,
 }
 
@@ -221,20 +226,26 @@ pub(crate) struct Chosen {
 /// |---|---|---|---|---|
 /// | exact | 6 GB/s | 1 | | |
 /// | fZ-light | 5.5 GB/s | 5 | 92, and 3.5 µs | from 256 bytes on |
-/// | fz-nd | 2.5 GB/s | 5.4; 7.6 of known shape | 110, and 15 µs | from 16 KiB on |
-/// | dense | 1.3 GB/s | 6.5; 10 of known shape | 110, and 25 µs | from 16 KiB on |
+/// | fz-nd | 2.5 GB/s | 5.4; 7.6 of known shape | 110, and 15 µs | from 4 KiB on |
+/// | dense | 1.3 GB/s | 6.5; 10 of known shape | 110, and 25 µs | from 4 KiB on |
 ///
-/// Those µs are a core's that is as fast as the table says; a slower one needs longer. Where a link
-/// takes no longer for the whole array than each codec for a message, the call is exact
-/// ([`Reason::Short`]), and nothing is weighed.
+/// Those µs are beside an exact message's 5, of a core that is as fast as the table says; a slower
+/// one needs longer. Beside what [the model](super) says, a rank encodes its part of the array
+/// once, a tree's root three quarters of the array before others decode. Where a part has several
+/// rounds, up to four, ranks compute while others are on links: of the shorter of both one round's
+/// part counts.
 ///
 /// Of two that take about as long it is the one that computes less: a later one in the table must
-/// be sooner by 7 %. A call within a bound that refers to the range of the data must look at them
-/// first, which takes 3 µs and as long as 150 bytes do for each of ⌈log₂ n⌉ messages. Between ranks
-/// whose links are as fast as memory nothing is gained by fewer bytes, so calls are exact. Where no
-/// rate is told, links are taken to be of 10 Gbit/s until [first calls](Plan::auto) measure them.
+/// be sooner by 7 %. A call within a bound that refers to the range of the data must look at
+/// them first, which takes 1 µs, and for each of ⌈log₂ n⌉ messages 0.6 of an exact one's cost and as
+/// long as 150 bytes do. Where a link takes no longer for the whole array than each codec for a look
+/// and a message, the call is exact ([`Reason::Short`]), and nothing is weighed. Between ranks whose
+/// links are as fast as memory nothing is gained by fewer bytes, so calls are exact. Where no rate is
+/// told, links are taken to be of 10 Gbit/s until [first calls](Plan::auto) measure them.
 ///
-/// Speeds are [`Config::speeds`](crate::Config::speeds), and those of the table unless told. A call
+/// Speeds are [`Config::speeds`](crate::Config::speeds), and those of the table unless told. Told
+/// costs of messages are those within a machine; over a network an exact one costs 5 µs at least,
+/// and others as much more. A call
 /// does better than the ratios of the table: where that costs no more than a few hundredths of
 /// the call, each rank estimates what codecs would make of a sample of its own data, and the
 /// largest of all ranks' numbers of bits counts; sums on their way have ½·log₂ n bits more.
@@ -247,7 +258,8 @@ pub fn plan(
     n_bytes: usize,
     network: Network,
 ) -> (Plan, Option<Choice>) {
-    let known = Known { rows: &[], network, speeds: Speeds::default(), bits: None };
+    let speeds = Speeds::default();
+    let known = Known { rows: &[], network, are_near: false, speeds, bits: None };
     let Chosen { plan, choice, .. } = choose(call, op, dtype, plan, n_bytes, &known);
     (plan, choice)
 }
@@ -267,15 +279,22 @@ pub(crate) fn choose(
     let plan = Plan { is_auto: false, ..*plan };
     let exact = plan.exactly();
     let link_rate = known.network.link_rate.unwrap_or(UNKNOWN_RATE);
+    // Over a network an exact message costs no less than usual, and others more by as much.
+    let exact_s = known.speeds.message_at(0);
+    let farther = if known.are_near { 0.0 } else { (MESSAGE_COST - exact_s).max(0.0) };
     let pace_of = |at: usize| {
-        let pace = CANDIDATES[at].pace;
         let step_rate = known.speeds.at(at);
-        Pace { step_rate, message: pace.message * pace.step_rate / step_rate, ..pace }
+        let message = known.speeds.message_at(at) + farther;
+        Pace { step_rate, message, ..CANDIDATES[at].pace }
     };
+    let look = LOOK_MESSAGE * (exact_s + farther) + LOOK_BYTES / link_rate;
+    let look = LOOK + look * n_doublings(call.size) as f64;
+    let looks = if plan.needs_extent() { look } else { 0.0 };
     // The codec takes longer for a message than a link does for all of the array.
     let is_short = |at: usize| {
         let pace = pace_of(at);
-        n_bytes < pace.from || n_bytes as f64 / link_rate <= pace.message
+        let beside = looks + (known.speeds.message_at(at) - exact_s).max(0.0);
+        n_bytes < pace.from || n_bytes as f64 / link_rate <= beside
     };
     let reason = match op {
         OpCode::Prod | OpCode::User => Some(Reason::Unbounded),
@@ -289,21 +308,23 @@ pub(crate) fn choose(
         return Chosen { plan: exact, choice, asks: false };
     }
     let network = Network { link_rate: Some(link_rate), ..known.network };
-    let look = (LOOK + LOOK_BYTES / link_rate) * n_doublings(call.size) as f64;
     let plan_of = |codec: CodecId| if codec.is_exact() { exact } else { Plan { codec, ..plan } };
     let seconds = |at: usize, ratio: f64| {
         let codec = CANDIDATES[at].codec;
         let by = chosen(known.rows, call, op, &plan_of(codec), n_bytes, known.network);
         let pace = Pace { ratio, ..pace_of(at) };
         let model = Model { call, n_bytes, codec, pace, network };
-        let looks = if at > 0 && plan.needs_extent() { look } else { 0.0 };
+        let looks = if at > 0 { looks } else { 0.0 };
         looks + model.least_seconds(by)
     };
     let reason = if known.bits.is_some() { Reason::Sampled } else { Reason::Soonest };
     let mut choice = Choice::without_weighing(reason, link_rate);
     for (at, candidate) in CANDIDATES.iter().enumerate() {
         let Candidate { codec, ref pace, shaped, .. } = *candidate;
-        if !codec.is_for(dtype) || n_bytes < pace.from {
+        // Of what looks and one message take, and what is to be beaten.
+        let least = (looks + pace_of(at).message) as f32;
+        let is_late = at > 0 && least > choice.weighed[0].seconds;
+        if !codec.is_for(dtype) || n_bytes < pace.from || is_late {
             continue;
         }
         let usual = pace.ratio * if plan.strides[0] > 0 { shaped } else { 1.0 };

@@ -2,26 +2,31 @@
 //! text.
 
 use super::automatic::{CANDIDATES, N_CANDIDATES};
+use super::model::MESSAGE_COST;
 use crate::codec::CodecId;
 use core::fmt;
 use core::str::FromStr;
 
-/// How fast a rank computes by each codec that an [automatic plan](crate::Plan::auto) may choose:
-/// bytes of values per second that it moves and reduces, half of the time for each, with the other
-/// ranks of its machine at work as well. (C of [the model](super).)
+/// How fast a rank computes by each codec that an [automatic plan](crate::Plan::auto) may choose,
+/// with the other ranks of its machine at work as well: bytes of values per second that it moves
+/// and reduces, half of the time for each (C of [the model](super)), and how many seconds a message
+/// between ranks of one machine costs whatever its size (α).
 ///
 /// All ranks of a communicator must have the same: see
 /// [`Communicator::share_speeds`](crate::Communicator::share_speeds). The command `foldwire tune`
-/// measures them, and writes them as the text that is read here: lines of a codec's name, `=` and a
-/// speed, and comments from `#` on. Codecs without a line keep the usual speed.
+/// measures them, and writes them as the text that is read here: lines of a codec's name, `=`, a
+/// speed, and a message's seconds; and comments from `#` on. Codecs without a line keep what is
+/// usual. Where a line has the speed alone, what messages cost beside the usual ones that are exact
+/// is taken to grow as speed falls.
 ///
 /// # Examples
 /// ```
 /// use foldwire::codec::CodecId;
 /// use foldwire::select::Speeds;
 ///
-/// let speeds: Speeds = "# of my machine\nraw = 6e9\nfz-light = 5e9\n".parse()?;
+/// let speeds: Speeds = "# of my machine\nraw = 6e9 2e-6\nfz-light = 5e9\n".parse()?;
 /// assert_eq!(speeds.of(CodecId::FzLight), Some(5e9));
+/// assert_eq!(speeds.message(CodecId::Raw), Some(2e-6));
 /// assert_eq!(speeds.of(CodecId::Dense), Speeds::default().of(CodecId::Dense));
 /// assert_eq!(speeds.of(CodecId::Szx), None);
 /// let config = foldwire::Config::default().with_speeds(speeds);
@@ -29,12 +34,20 @@ use core::str::FromStr;
 /// # Ok::<(), foldwire::select::ParseSpeedsError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Speeds([f64; N_CANDIDATES]);
+pub struct Speeds {
+    /// Of each codec bytes per second, and then messages: of all ranks' the least counts.
+    rates: [f64; 2 * N_CANDIDATES],
+}
 
 impl Default for Speeds {
     /// Those of ranks with a core of a server each.
     fn default() -> Self {
-        Self(CANDIDATES.map(|candidate| candidate.pace.step_rate))
+        let mut rates = [0.0; 2 * N_CANDIDATES];
+        for (at, candidate) in CANDIDATES.iter().enumerate() {
+            rates[at] = candidate.pace.step_rate;
+            rates[N_CANDIDATES + at] = candidate.pace.message.recip();
+        }
+        Self { rates }
     }
 }
 
@@ -44,30 +57,61 @@ impl Speeds {
         CANDIDATES.into_iter().map(|candidate| candidate.codec)
     }
 
+    fn position(codec: CodecId) -> Option<usize> {
+        Self::codecs().position(|known| known == codec)
+    }
+
     /// A codec's, in bytes per second; `None` if no automatic plan chooses it.
     #[must_use]
     pub fn of(&self, codec: CodecId) -> Option<f64> {
-        Self::codecs().position(|known| known == codec).map(|at| self.0[at])
+        Self::position(codec).map(|at| self.at(at))
     }
 
-    /// The same with another speed of a codec, in bytes per second; as it is if no automatic plan
-    /// chooses that, or the speed is not above 0.
+    /// Seconds that a message of a codec costs whatever its size; `None` if no automatic plan
+    /// chooses it.
+    #[must_use]
+    pub fn message(&self, codec: CodecId) -> Option<f64> {
+        Self::position(codec).map(|at| self.message_at(at))
+    }
+
+    /// The same with another speed of a codec, in bytes per second, whose messages are taken to
+    /// cost the more the slower it is; as it is if no automatic plan chooses that, or the speed is
+    /// not above 0.
     #[must_use]
     pub fn with(mut self, codec: CodecId, bytes_per_s: f64) -> Self {
-        if let Some(at) = Self::codecs().position(|known| known == codec)
+        if let Some(at) = Self::position(codec)
             && bytes_per_s > 0.0
         {
-            self.0[at] = bytes_per_s;
+            let usual = CANDIDATES[at].pace;
+            let beside = (usual.message - MESSAGE_COST) * usual.step_rate / bytes_per_s;
+            self.rates[at] = bytes_per_s;
+            self.rates[N_CANDIDATES + at] = (MESSAGE_COST + beside).recip();
+        }
+        self
+    }
+
+    /// The same with messages of a codec that cost so many seconds; as it is if no automatic plan
+    /// chooses that, or they cost nothing.
+    #[must_use]
+    pub fn with_message(mut self, codec: CodecId, seconds: f64) -> Self {
+        if let Some(at) = Self::position(codec)
+            && seconds > 0.0
+        {
+            self.rates[N_CANDIDATES + at] = seconds.recip();
         }
         self
     }
 
     pub(super) const fn at(&self, candidate: usize) -> f64 {
-        self.0[candidate]
+        self.rates[candidate]
+    }
+
+    pub(super) const fn message_at(&self, candidate: usize) -> f64 {
+        self.rates[N_CANDIDATES + candidate].recip()
     }
 
     pub(crate) const fn values_mut(&mut self) -> &mut [f64] {
-        &mut self.0
+        &mut self.rates
     }
 }
 
@@ -75,8 +119,8 @@ impl Speeds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseSpeedsError {
-    /// Not of the form `fz-light = 3e9`.
-    #[error("line {line} is not of the form `fz-light = 3e9`")]
+    /// Not of the form `fz-light = 3e9 4e-6`.
+    #[error("line {line} is not of the form `fz-light = 3e9 4e-6`")]
     Form {
         /// Which.
         line: usize,
@@ -90,6 +134,12 @@ pub enum ParseSpeedsError {
     /// Not a number above 0, of bytes per second.
     #[error("line {line} has no speed above 0, in bytes per second")]
     Speed {
+        /// Which.
+        line: usize,
+    },
+    /// Not a number above 0, of seconds.
+    #[error("line {line} has no message's cost above 0, in seconds")]
+    Message {
         /// Which.
         line: usize,
     },
@@ -108,11 +158,17 @@ impl FromStr for Speeds {
             let (name, speed) = text.split_once('=').ok_or(ParseSpeedsError::Form { line })?;
             let codec = Self::codecs().find(|codec| codec.name() == name.trim());
             let codec = codec.ok_or(ParseSpeedsError::Codec { line })?;
-            let speed: f64 = speed.trim().parse().unwrap_or(0.0);
-            if !(speed > 0.0 && speed.is_finite()) {
-                return Err(ParseSpeedsError::Speed { line });
-            }
+            let mut numbers = speed.split_whitespace();
+            let number = |text: &str| text.parse().ok().filter(|&x: &f64| x > 0.0 && x.is_finite());
+            let speed = numbers.next().and_then(number).ok_or(ParseSpeedsError::Speed { line })?;
             speeds = speeds.with(codec, speed);
+            if let Some(message) = numbers.next() {
+                let seconds = number(message).ok_or(ParseSpeedsError::Message { line })?;
+                speeds = speeds.with_message(codec, seconds);
+            }
+            if numbers.next().is_some() {
+                return Err(ParseSpeedsError::Form { line });
+            }
         }
         Ok(speeds)
     }
@@ -121,8 +177,8 @@ impl FromStr for Speeds {
 /// The text that [`FromStr`] reads.
 impl fmt::Display for Speeds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (codec, speed) in Self::codecs().zip(self.0) {
-            writeln!(f, "{} = {speed:.3e}", codec.name())?;
+        for (at, codec) in Self::codecs().enumerate() {
+            writeln!(f, "{} = {:.3e} {:.3e}", codec.name(), self.at(at), self.message_at(at))?;
         }
         Ok(())
     }
@@ -136,19 +192,42 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let speeds = Speeds::default().with(CodecId::Raw, 6.25e9).with(CodecId::Dense, 3e8);
-        assert_eq!(speeds.to_string().parse(), Ok(speeds));
+        let speeds = speeds.with_message(CodecId::FzLight, 1.25e-6);
+        let read: Speeds = speeds.to_string().parse().expect("what is written");
+        for codec in Speeds::codecs() {
+            assert_eq!(read.of(codec), speeds.of(codec));
+            let [a, b] = [read, speeds].map(|speeds| speeds.message(codec).expect("a candidate"));
+            assert!((a / b - 1.0).abs() < 1e-3, "{codec:?}: {a} for {b}");
+        }
         assert_eq!("".parse(), Ok(Speeds::default()));
-        assert_eq!(speeds.with(CodecId::Raw, -1.0).with(CodecId::Szx, 1.0), speeds);
+        let as_it_was = speeds.with(CodecId::Raw, -1.0).with_message(CodecId::Raw, 0.0);
+        assert_eq!(as_it_was.with(CodecId::Szx, 1.0).with_message(CodecId::Szx, 1.0), speeds);
+    }
+
+    #[test]
+    fn messages_of_slower_codecs_cost_more_unless_told() {
+        let slower = Speeds::default().with(CodecId::FzNd, 1e9);
+        assert!(slower.message(CodecId::FzNd) > Speeds::default().message(CodecId::FzNd));
+        let usual = Speeds::default().of(CodecId::FzNd).expect("a candidate");
+        let back = slower.with(CodecId::FzNd, usual).message(CodecId::FzNd).expect("a candidate");
+        let before = Speeds::default().message(CodecId::FzNd).expect("a candidate");
+        assert!((back / before - 1.0).abs() < 1e-12);
+        let text = "fz-nd = 1e9 7e-6".parse::<Speeds>().expect("a speed and a message");
+        assert_eq!(text.message(CodecId::FzNd).map(|s| (s * 1e9).round()), Some(7000.0));
     }
 
     #[test]
     fn mistakes_are_told_by_line() {
         let error = |text: &str| text.parse::<Speeds>().expect_err("a mistake");
         assert_eq!(error("raw = 1\n\nraw 1"), ParseSpeedsError::Form { line: 3 });
+        assert_eq!(error("raw = 1 1 1"), ParseSpeedsError::Form { line: 1 });
         assert_eq!(error("szx = 1e9"), ParseSpeedsError::Codec { line: 1 });
-        for speed in ["0", "-1", "nan", "inf", "fast"] {
-            let text = std::format!("# speeds\nraw = {speed}");
+        for bad in ["0", "-1", "nan", "inf", "fast"] {
+            let text = std::format!("# speeds\nraw = {bad}");
             assert_eq!(error(&text), ParseSpeedsError::Speed { line: 2 });
+            let text = std::format!("# speeds\nraw = 1e9 {bad}");
+            assert_eq!(error(&text), ParseSpeedsError::Message { line: 2 });
         }
+        assert_eq!(error("raw ="), ParseSpeedsError::Speed { line: 1 });
     }
 }

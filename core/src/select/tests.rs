@@ -222,13 +222,14 @@ fn an_automatic_plan_weighs_bytes_against_work() {
     }
     assert_eq!(automatic(&plan, 4, LONG, Some(100e9)), CodecId::Raw);
     assert_eq!(automatic(&plan, 4, LONG, Some(1.25e9)), CodecId::FzLight);
-    assert_eq!(automatic(&plan, 4, LONG, GIGABIT), CodecId::FzLight);
+    // Ranks compute while earlier rounds are on links.
+    assert_eq!(automatic(&plan, 4, LONG, GIGABIT), CodecId::Dense);
     assert_eq!(automatic(&plan, 4, LONG, Some(0.0125e9)), CodecId::Dense);
     // What is known to become much shorter.
     let shaped = plan.with_shape(&[100, 64, 128]);
     assert_eq!(automatic(&shaped, 4, LONG, Some(0.0125e9)), CodecId::Dense);
-    assert_eq!(automatic(&shaped, 4, LONG, Some(0.2e9)), CodecId::FzNd);
-    assert_eq!(automatic(&plan, 4, LONG, Some(0.2e9)), CodecId::FzLight);
+    assert_eq!(automatic(&shaped, 4, LONG, Some(0.3e9)), CodecId::FzNd);
+    assert_eq!(automatic(&plan, 4, LONG, Some(0.3e9)), CodecId::FzLight);
     assert_eq!(automatic(&plan, 4, LONG, None), automatic(&plan, 4, LONG, Some(1.25e9)));
 }
 
@@ -258,7 +259,8 @@ fn sampled(bits: [f64; automatic::N_LOSSY], n_bytes: usize, rate: Option<f64>) -
     let call = Call::new(Collective::Broadcast, 4, Rank(0));
     let speeds = Speeds::default();
     let bits = Some(automatic::Bits(bits));
-    let known = automatic::Known { rows: &[], network: network(rate), speeds, bits };
+    let (rows, network, are_near) = (&[][..], network(rate), false);
+    let known = automatic::Known { rows, network, are_near, speeds, bits };
     let plan = Plan::auto(Bound::Absolute(1e-4));
     let chosen = automatic::choose(call, OpCode::None, DType::F32, &plan, n_bytes, &known);
     assert!(!chosen.asks, "a sample is taken once");
@@ -276,7 +278,8 @@ fn the_ratio_of_a_sample_decides() {
     assert_eq!(sampled([10.0, 9.0, 5.0], LONG, slow), CodecId::Dense);
     assert_eq!(sampled([10.0, 5.3, 5.0], LONG, slow), CodecId::FzNd);
     assert_eq!(sampled([10.0, 9.8, 9.8], LONG, slow), CodecId::FzLight, "hardly shorter");
-    assert_eq!(sampled([10.0, 5.0, 4.0], LONG, GIGABIT), CodecId::FzNd);
+    assert_eq!(sampled([10.0, 5.0, 4.0], LONG, GIGABIT), CodecId::Dense);
+    assert_eq!(sampled([10.0, 5.0, 4.0], LONG, Some(0.3e9)), CodecId::FzNd);
     assert_eq!(sampled([2.0, 2.0, 1.0], LONG, Some(1.25e9)), CodecId::FzLight);
 }
 
@@ -285,7 +288,7 @@ fn samples_are_taken_where_they_cost_little() {
     let asks = |bound, n_bytes, rate| {
         let call = Call::new(Collective::AllReduce, 4, Rank(0));
         let (network, speeds) = (network(rate), Speeds::default());
-        let known = automatic::Known { rows: &[], network, speeds, bits: None };
+        let known = automatic::Known { rows: &[], network, are_near: false, speeds, bits: None };
         let plan = Plan::auto(bound);
         automatic::choose(call, OpCode::Sum, DType::F32, &plan, n_bytes, &known).asks
     };
