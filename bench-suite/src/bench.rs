@@ -202,7 +202,11 @@ fn plans(args: &BenchArgs, shape: &[usize]) -> Result<Vec<OfPlan>, UsageError> {
 /// # Errors
 /// When what it holds is wrong.
 fn config(args: &BenchArgs) -> Result<Config, UsageError> {
-    Ok(config_from_env()?.with_lanes(lanes(args)))
+    let config = config_from_env()?.with_lanes(lanes(args));
+    Ok(match args.backend {
+        BackendArg::Threads => config.with_speeds(threads::world(args).speeds()),
+        _ => config,
+    })
 }
 
 /// Settings of the environment, and otherwise the usual ones.

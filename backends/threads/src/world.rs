@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use foldwire::Communicator;
+use foldwire::select::Speeds;
 use foldwire::transport::Transport as _;
 use foldwire::transport::{FRAMES_PER_LANE, MAX_CHANNELS, MAX_SIZE, MIN_FRAME_BYTES, Rank, Tag};
+
+use foldwire::{Communicator, Config};
 
 use crate::Endpoint;
 use crate::fabric::Fabric;
@@ -61,7 +63,15 @@ pub struct World {
 /// # Panics
 /// Never: a world's frames are large enough.
 fn communicator(endpoint: Endpoint) -> Communicator<Endpoint> {
-    Communicator::new(endpoint).expect("the world has checked the size of its frames")
+    let config = Config::default().with_speeds(speeds(endpoint.size()));
+    Communicator::with_config(endpoint, config)
+        .expect("the world has checked the size of its frames")
+}
+
+/// Usual speeds, as far as there are cores for so many ranks.
+fn speeds(n_ranks: usize) -> Speeds {
+    let n_cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    Speeds::default().shared_by(n_ranks, n_cores)
 }
 
 impl World {
@@ -147,6 +157,13 @@ impl World {
         assert!((1..=65536).contains(&n_frames), "a link holds between 1 and 65536 frames");
         self.link_depth = n_frames;
         self
+    }
+
+    /// How fast its ranks compute, as automatic plans of its communicators take it unless
+    /// [`Config::speeds`] says otherwise: as usual, or less if there are fewer cores than ranks.
+    #[must_use]
+    pub fn speeds(&self) -> Speeds {
+        speeds(self.n_ranks.get())
     }
 
     /// Calls `body` with every rank's communicator, each on a thread of its own, and returns what

@@ -60,8 +60,9 @@ pub fn run(args: &ChooseArgs) -> anyhow::Result<()> {
     room::check(2 * (args.ranks * most) as u128).map_err(|error| {
         UsageError::new(format!("arrays of {}: {error}; ask for smaller --sizes", Size(most)))
     })?;
-    let config = tune::speeds(args.speeds.as_deref())?
-        .map_or_else(config_from_env, |speeds| Ok(config_from_env()?.with_speeds(speeds)))?;
+    let speeds = tune::speeds(args.speeds.as_deref())?;
+    let speeds = speeds.unwrap_or_else(|| values::world(args.ranks, None).speeds());
+    let config = config_from_env()?.with_speeds(speeds);
     let data = Source::open(args.field.as_deref())?.data::<f32>(args.ranks);
     let stands: Vec<Stand<'_>> = args
         .link

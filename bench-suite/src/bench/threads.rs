@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use foldwire::Float;
+use foldwire_threads::World;
 
 use super::output::Results;
 use super::play::{Extras, Play, Setting};
@@ -17,15 +18,11 @@ pub(super) fn run<T: Float + Into<f64>, P: Play<T>>(
     args: &BenchArgs,
     source: &Source,
 ) -> anyhow::Result<()> {
+    let world = world(args);
     let size = args.ranks.unwrap_or(DEFAULT_RANKS);
     let settings = Settings::new::<T>(args, size)?;
     settings.check_room::<T>(size, 0..size)?;
     let data = source.data::<T>(size);
-    let link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
-    let mut world = values::world(size, link_rate);
-    if let Some(n_bytes) = args.frame {
-        world = world.frame_bytes(n_bytes);
-    }
     let setting = Setting { args, settings: &settings, data: &data, backend: "threads" };
     let mut launches = Vec::new();
     for _ in 0..args.launches {
@@ -35,4 +32,11 @@ pub(super) fn run<T: Float + Into<f64>, P: Play<T>>(
         launches.push(ranks.swap_remove(0));
     }
     show(args, &Results::of_launches(launches).context("there is a launch")?)
+}
+
+/// The ranks that the user asked for, and their links.
+pub(super) fn world(args: &BenchArgs) -> World {
+    let link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
+    let world = values::world(args.ranks.unwrap_or(DEFAULT_RANKS), link_rate);
+    if let Some(n_bytes) = args.frame { world.frame_bytes(n_bytes) } else { world }
 }

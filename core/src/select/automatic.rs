@@ -67,7 +67,7 @@ pub(crate) const N_LOSSY: usize = N_CANDIDATES - 1;
 
 /// Seconds that a look at the data takes beside its values, the part of an exact message's cost that
 /// each of its messages has, waiting included, and their bytes on a link.
-const LOOK: f64 = 1e-6;
+const LOOK: f64 = 1.5e-6;
 const LOOK_MESSAGE: f64 = 0.6;
 const LOOK_BYTES: f64 = 150.0;
 /// Bytes per second that a rank looks at.
@@ -75,9 +75,9 @@ const LOOK_RATE: f64 = 10e9;
 /// Seconds that estimating the bits of a sample takes (24 µs was measured, 65 on a slower machine),
 /// and in what part of the call it must.
 const ESTIMATE: f64 = 25e-6;
-const WORTH: f64 = 0.04;
+const WORTH: f64 = 0.06;
 /// The same of a look for nothing but that.
-const LOOK_WORTH: f64 = 0.02;
+const LOOK_WORTH: f64 = 0.03;
 /// By what factor a call must be sooner for a codec that computes more.
 const MARGIN: f64 = 0.93;
 /// Bytes per second of links of which nothing is known.
@@ -237,7 +237,7 @@ pub(crate) struct Chosen {
 ///
 /// Of two that take about as long it is the one that computes less: a later one in the table must
 /// be sooner by 7 %. A call within a bound that refers to the range of the data must look at
-/// them first, which takes 1 µs, and for each of ⌈log₂ n⌉ messages 0.6 of an exact one's cost and as
+/// them first, which takes 1.5 µs, and for each of ⌈log₂ n⌉ messages 0.6 of an exact one's cost and as
 /// long as 150 bytes do. Where a link takes no longer for the whole array than each codec for a look
 /// and a message, the call is exact ([`Reason::Short`]), and nothing is weighed. Between ranks whose
 /// links are as fast as memory nothing is gained by fewer bytes, so calls are exact. Where no rate is

@@ -102,6 +102,15 @@ impl Speeds {
         self
     }
 
+    /// Those of ranks of which so many share so many cores: less where cores are fewer.
+    #[must_use]
+    pub fn shared_by(mut self, n_ranks: usize, n_cores: usize) -> Self {
+        let part = n_cores.max(1) as f64 / n_ranks.max(1) as f64;
+        let (speeds, _) = self.rates.split_at_mut(N_CANDIDATES);
+        speeds.iter_mut().for_each(|speed| *speed *= part.min(1.0));
+        self
+    }
+
     pub(super) const fn at(&self, candidate: usize) -> f64 {
         self.rates[candidate]
     }
@@ -214,6 +223,18 @@ mod tests {
         assert!((back / before - 1.0).abs() < 1e-12);
         let text = "fz-nd = 1e9 7e-6".parse::<Speeds>().expect("a speed and a message");
         assert_eq!(text.message(CodecId::FzNd).map(|s| (s * 1e9).round()), Some(7000.0));
+    }
+
+    #[test]
+    fn ranks_that_share_cores_are_slower_and_others_no_faster() {
+        let usual = Speeds::default();
+        assert_eq!(usual.shared_by(2, 16), usual);
+        let shared = usual.shared_by(8, 2);
+        for codec in Speeds::codecs() {
+            assert_eq!(shared.of(codec), usual.of(codec).map(|speed| speed / 4.0));
+            assert_eq!(shared.message(codec), usual.message(codec));
+        }
+        assert_eq!(usual.shared_by(0, 0), usual);
     }
 
     #[test]
