@@ -22,7 +22,7 @@ use crate::secret::{NONCE_BYTES, Nonce, Secret, nonce};
 use crate::wire::Wire;
 
 /// First bytes of every connection, with the version of all that follows.
-const MAGIC: [u8; 8] = *b"fwtcp\0\0\x01";
+const MAGIC: [u8; 8] = *b"fwtcp\0\0\x02";
 const HELLO_BYTES: usize = 20;
 /// Bytes of the longest message.
 const MAX_BYTES: usize = HELLO_BYTES + 2 * NONCE_BYTES;

@@ -27,8 +27,9 @@
 //! change them can change results.
 //!
 //! *Who is lost* the connections tell: when its process ends; after 25 s if its machine has
-//! vanished while nothing was on its way to it. Else calls end by their time limit. A rank that
-//! sends what none would is cut off. [`Tcp::loss`] says what it was.
+//! vanished, for which those on different machines have one more connection that keeps quiet. Else
+//! calls end by their time limit. A rank that sends what none would is cut off. [`Tcp::loss`] says
+//! what it was.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -64,7 +65,7 @@ pub use settings::{Settings, SettingsError};
 
 use foldwire_bootstrap::Exchange;
 
-/// Most connections of each pair of ranks.
+/// Most connections of each pair of ranks for what travels.
 pub const MAX_STREAMS: usize = 16;
 
 /// The transport over TCP.

@@ -25,8 +25,9 @@ pub struct Settings {
     pub address: Option<IpAddr>,
     /// Network interface whose first address is taken (IPv4 before IPv6) if no address is set.
     pub interface: Option<String>,
-    /// Connections of each pair of ranks, 1…[`MAX_STREAMS`]; 1 unless set. Several help where one
-    /// connection does not fill the link: long, fast links, or rates limited for each connection.
+    /// Connections of each pair of ranks for what travels, 1…[`MAX_STREAMS`]; 1 unless set. Several
+    /// help where one connection does not fill the link: long, fast links, or rates limited for each
+    /// connection.
     pub streams: usize,
     /// The secret that both ends of each connection must show that they know: the bootstrap's.
     pub token: Option<Token>,

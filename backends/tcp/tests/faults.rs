@@ -9,30 +9,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::proxy::{self, Harm};
-use common::{Mangling, address_in, endpoints, outcomes, ranks, settings, token, ways};
+use common::{Mangling, Sums, address_in, endpoints, outcomes, ranks, settings, token, ways};
 use foldwire::transport::{Rank, TransportErrorKind as Kind};
-use foldwire::{Communicator, Error, Op, Plan, Report};
+use foldwire::{Communicator, Error, Op, Plan};
 use foldwire_bootstrap::Exchange;
 use foldwire_tcp::{Endpoint, JoinError, Settings, join};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Sums in a row until one fails: how many were right, the error, and how long that call took.
-fn sums(endpoint: Endpoint, n_calls: usize) -> (usize, Option<Error>, Duration) {
+fn sums(endpoint: Endpoint, n_calls: usize) -> Sums {
     let mut comm = Communicator::new(endpoint).unwrap();
     comm.config_mut().timeout = TIMEOUT;
-    let size = comm.size() as f32;
-    for n_right in 0..n_calls {
-        let mut values: Vec<f32> = (0..50_000).map(|i| (i % 1000) as f32).collect();
-        let start = Instant::now();
-        let outcome: Result<Report, Error> = comm.all_reduce(&mut values, Op::Sum, &Plan::raw());
-        if let Err(error) = outcome {
-            return (n_right, Some(error), start.elapsed());
-        }
-        let is_right = |(i, &x): (usize, &f32)| x == (i % 1000) as f32 * size;
-        assert!(values.iter().enumerate().all(is_right), "a wrong sum in call {n_right}");
-    }
-    (n_calls, None, Duration::ZERO)
+    common::sums(&mut comm, n_calls)
 }
 
 /// Two ranks, of which the second reaches the first by somebody who does harm.
@@ -122,7 +110,7 @@ fn strangers_at_the_door_stop_nobody() {
                     let said = match i % 4 {
                         0 => &b""[..],
                         1 => b"GET / HTTP/1.1\r\nHost: somewhere\r\nAccept: all\r\n\r\n",
-                        2 => b"fwtcp\0\0\x01\x01\0\0\0\0\0\0\0\0\0\0\0",
+                        2 => b"fwtcp\0\0\x02\x01\0\0\0\0\0\0\0\0\0\0\0",
                         _ => &[0xff; 400],
                     };
                     let _ = stranger.write_all(said);
