@@ -37,7 +37,7 @@
 //! | `secret`, `seal` | the session's secret and proofs of it; encryption (feature `noise`) |
 //! | `net`, `inbox` | messages as events, dealt to connections; losses; the end; what has come |
 //! | `link`, `header` | order and credit of a link; what stands before a message |
-//! | `stream`, `wire` | one connection: queue and messages; bytes |
+//! | `stream`, `reader`, `wire` | one connection: queue; messages; bytes |
 //! | `watch` | wakes futures |
 #![forbid(unsafe_code)]
 
@@ -48,6 +48,9 @@ mod inbox;
 mod join;
 mod link;
 mod net;
+#[doc(hidden)]
+pub mod outside;
+mod reader;
 #[cfg(feature = "noise")]
 mod seal;
 mod secret;

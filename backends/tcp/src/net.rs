@@ -195,7 +195,7 @@ impl Tcp {
                 if stream.is_readable() {
                     self.to_serve.push_back(at);
                 }
-                let has_left = stream.said_goodbye;
+                let has_left = stream.reader.said_goodbye;
                 self.streams[at] = Some(stream);
                 if let Err(loss) = written {
                     self.lose(peer, loss);
@@ -205,7 +205,7 @@ impl Tcp {
             }
             Err(loss) => {
                 self.release(peer, stream.give_up());
-                let has_left = stream.said_goodbye;
+                let has_left = stream.reader.said_goodbye;
                 drop(stream);
                 // Who said goodbye closes the connection.
                 if has_left {
@@ -288,7 +288,7 @@ impl Tcp {
     /// Closes the connections of a peer, once it has said goodbye on all of them.
     fn part(&mut self, peer: Rank) {
         let mut streams = self.streams[self.streams_of(peer)].iter().flatten();
-        if streams.all(|stream| stream.said_goodbye) {
+        if streams.all(|stream| stream.reader.said_goodbye) {
             self.lose(peer, Loss::Left);
         }
     }
