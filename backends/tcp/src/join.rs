@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use foldwire::Rank;
 use foldwire_bootstrap::Exchange;
+use foldwire_messaging::Options;
 use mio::net::TcpStream;
 
 use crate::greeting::{Fault, Greeting, Hello};
@@ -108,7 +109,8 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
             Meeting { rank, offers: &offers, is_near: &is_near, secret, terms: mine.terms };
         let wires = meeting.connect_all(&listener, settings.limit)?;
         let Terms { n_streams, encrypts, .. } = mine.terms;
-        let parts = Parts { rank, size, options: settings.options, n_streams, encrypts, is_near };
+        let options = settings.effective_options();
+        let parts = Parts { rank, size, options, n_streams, encrypts, is_near };
         Tcp::new(parts, wires).map_err(|error| of_socket(settings, error))
     });
     // Nobody sends before all are connected.
@@ -149,12 +151,9 @@ fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, Offer), Join
         Ok((listener.local_addr()?, listener))
     });
     let (address, listener) = bound.map_err(|error| of_socket(settings, error))?;
-    let terms = Terms {
-        frame_bytes: settings.options.frame_bytes,
-        link_depth: settings.options.link_depth.max(1),
-        n_streams: settings.streams,
-        encrypts: settings.encrypt,
-    };
+    let Options { frame_bytes, link_depth, .. } = settings.effective_options();
+    let terms =
+        Terms { frame_bytes, link_depth, n_streams: settings.streams, encrypts: settings.encrypt };
     let nonce = nonce().map_err(JoinError::NoRandomNumbers)?;
     Ok((listener, Offer { node: foldwire_bootstrap::node(), address, terms, nonce }))
 }

@@ -83,13 +83,13 @@ pub type EndpointError = foldwire_messaging::Error<Error>;
 /// # Errors
 /// When the exchange fails, settings differ, or ranks do not reach or know each other.
 pub fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result<Endpoint, JoinError> {
-    Ok(Endpoint::new(Tcp::join(settings, exchange)?, settings.options)?)
+    Ok(Endpoint::new(Tcp::join(settings, exchange)?, settings.effective_options())?)
 }
 
 impl Tcp {
     /// The message layer alone, without frames and credit, which its users must keep to: no further
-    /// ahead of a receiver than twice [`Options::link_depth`] messages of a link. See
-    /// [`join`](crate::join()) for a transport.
+    /// ahead of a receiver than twice [`Options::link_depth`] messages of a link, or
+    /// [`Settings::streams`] if that is more. See [`join`](crate::join()) for a transport.
     ///
     /// # Errors
     /// As [`join`](crate::join()).

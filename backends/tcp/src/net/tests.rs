@@ -4,11 +4,14 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use foldwire::transport::TransportError;
+use foldwire::{Communicator, Plan};
+use foldwire_messaging::Endpoint;
 #[cfg(target_os = "linux")]
 use socket2::SockRef;
 
 use super::*;
 use crate::header::Garbage;
+use crate::settings::Settings;
 
 const FRAME: usize = 4096;
 const PEER: Rank = Rank(1);
@@ -224,6 +227,28 @@ fn every_connection_that_is_idle_asks_after_the_other_side_within_25_seconds() {
         socket.tcp_keepalive_time().unwrap() + interval * socket.tcp_keepalive_retries().unwrap()
     });
     assert_eq!(waits.collect::<Vec<_>>(), [Duration::from_secs(25); 3]);
+}
+
+/// Its frames go in turn, and its credit is enough that none waits for another connection's.
+#[test]
+fn one_message_fills_all_connections_before_anything_is_answered() {
+    for n_streams in [1, 3, 16] {
+        let (tcp, mut theirs) = rank(n_streams);
+        let mut settings = Settings::default().streams(n_streams);
+        (settings.options.frame_bytes, settings.options.grace) = (FRAME, Duration::ZERO);
+        let endpoint = Endpoint::new(tcp, settings.effective_options()).unwrap();
+        let mut comm = Communicator::new(endpoint).unwrap();
+        comm.config_mut().timeout = Duration::from_millis(50);
+        let long = vec![1.0f32; 3 * n_streams * FRAME / 4];
+        let error = comm.send(&long, PEER, 0, &Plan::raw()).unwrap_err();
+        assert!(matches!(error, foldwire::Error::Stalled { .. }), "{error}");
+        for theirs in &mut theirs {
+            let mut header = [0; 16];
+            theirs.read_exact(&mut header).unwrap();
+            let header = Header::decode(header, FRAME);
+            assert!(matches!(header, Ok(Header::Message { n_bytes: 3000.., .. })), "{header:?}");
+        }
+    }
 }
 
 /// Any byte of what a rank says may be another: what comes is what was sent, or its sender is lost.
