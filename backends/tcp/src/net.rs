@@ -219,12 +219,9 @@ impl Tcp {
 
     fn write(&mut self, to: Rank, stream: &mut Stream) -> Result<(), Loss> {
         let Inbox { links, happened, .. } = &mut self.inbox;
-        stream.write(|Message { tag, frame: buffer, matched, .. }| {
-            if matched {
-                links[to.index()].of(tag).awaits = Some(buffer);
-            } else {
-                happened.push_back(Event::Released { to, tag, buffer, matched });
-            }
+        stream.write(|message| match message.matched {
+            true => links[to.index()].of(message.tag).awaits = Some(message.frame),
+            false => happened.push_back(message.released(to)),
         })
     }
 
@@ -246,11 +243,7 @@ impl Tcp {
 
     /// Gives back what will not be sent.
     fn release(&mut self, to: Rank, messages: impl Iterator<Item = Message>) {
-        let released = messages.map(|message| {
-            let Message { tag, frame: buffer, matched, .. } = message;
-            Event::Released { to, tag, buffer, matched }
-        });
-        self.inbox.happened.extend(released);
+        self.inbox.happened.extend(messages.map(|message| message.released(to)));
     }
 
     /// Gives back what its receiver will not answer.

@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
 
 use foldwire::HeapFrame;
-use foldwire::transport::Tag;
+use foldwire::transport::{Rank, Tag};
+use foldwire_messaging::Event;
 
 use crate::error::Loss;
 use crate::header::{Garbage, HEADER_BYTES, Header};
@@ -28,6 +29,14 @@ pub(crate) struct Message {
     pub(crate) frame: HeapFrame,
     pub(crate) n_bytes: usize,
     pub(crate) matched: bool,
+}
+
+impl Message {
+    /// That its frame is the user's again.
+    pub(crate) fn released(self, to: Rank) -> Event<HeapFrame> {
+        let Self { tag, frame: buffer, matched, .. } = self;
+        Event::Released { to, tag, buffer, matched }
+    }
 }
 
 /// What stands in a queue: a header, and a message or nothing behind it.
