@@ -244,6 +244,7 @@ fn one_message_fills_all_connections_before_anything_is_answered() {
         assert!(matches!(error, foldwire::Error::Stalled { .. }), "{error}");
         for theirs in &mut theirs {
             let mut header = [0; 16];
+            theirs.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             theirs.read_exact(&mut header).unwrap();
             let header = Header::decode(header, FRAME);
             assert!(matches!(header, Ok(Header::Message { n_bytes: 3000.., .. })), "{header:?}");
