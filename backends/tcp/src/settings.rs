@@ -25,10 +25,10 @@ pub struct Settings {
     pub address: Option<IpAddr>,
     /// Network interface whose first address is taken (IPv4 before IPv6) if no address is set.
     pub interface: Option<String>,
-    /// Connections of each pair of ranks for what travels, 1…[`MAX_STREAMS`]; 1 unless set. Several
-    /// help where one connection does not fill the link: long, fast links, or rates limited for each
-    /// connection. A link may then have a frame under way on each of them, if that is more than
-    /// [`Options::link_depth`], so that one message fills all.
+    /// Connections of each pair of ranks for what travels, 1…[`MAX_STREAMS`]; 1 unless set.
+    /// Several help where one connection does not fill the link: long, fast links, or rates
+    /// limited for each connection. A link may then have a frame under way on each of them, if
+    /// that is more than [`Options::link_depth`], so that one message fills all.
     pub streams: usize,
     /// The secret that both ends of each connection must show that they know: the bootstrap's.
     pub token: Option<Token>,

@@ -50,8 +50,8 @@ impl Callback {
             // The whole of it, as a part would not be `Sync`.
             let Self { function, context } = { self };
             let (from, to) = (&raw const input, &raw mut inout);
-            // SAFETY: by foldwire.h the function reads one value there and writes one here; all bits
-            // are a value of a numeric type.
+            // SAFETY: by foldwire.h the function reads one value there and writes one here; all
+            // bits are a value of a numeric type.
             unsafe { function(from.cast(), to.cast(), 1, context) };
             inout
         })
