@@ -81,6 +81,21 @@ const LIES: [(&str, &[u8]); 10] = [
     ),
 ];
 
+/// What is said on connections; docs of `foldwire_fuzz::tcp` tell the bytes.
+const TCP: [(&str, &[u8]); 8] = [
+    ("honest-connector", &[0, 0]),
+    ("honest-other", &[1, 0, 0]),
+    ("flipped-reply", &[0, 2, 200, 1]),
+    ("flipped-hello", &[1, 2, 100, 0]),
+    ("flipped-proof", &[1, 0, 2, 9, 0]),
+    ("in-order", &[2, 0, 4, 1, 1, 1, 2, 0, 4, 1, 9, 1, 3, 0, 0, 4, 1, 3, 11]),
+    (
+        "other-order",
+        &[2, 3, 9, 2, 3, 1, 18, 7, 7, 7, 17, 2, 2, 0, 0, 4, 2, 4, 2, 1, 7, 2, 1, 20, 4, 7],
+    ),
+    ("answers", &[2, 1, 5, 0, 2, 0, 5, 4, 10, 4, 2, 4, 0, 16]),
+];
+
 /// Environments of launchers.
 const ENVIRONMENTS: [&str; 4] = [
     "FOLDWIRE_RANK=3 FOLDWIRE_SIZE=4 FOLDWIRE_ROOT=[::1]:77 FOLDWIRE_TOKEN=0123456789abcdef",
@@ -122,6 +137,9 @@ fn main() -> io::Result<()> {
     }
     for (name, script) in LIES {
         put(&folder, "survivors", name, script)?;
+    }
+    for (name, script) in TCP {
+        put(&folder, "tcp", name, script)?;
     }
     for (i, environment) in ENVIRONMENTS.iter().enumerate() {
         put(&folder, "place", &i.to_string(), environment.replace(' ', "\n").as_bytes())?;

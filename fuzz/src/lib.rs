@@ -19,6 +19,7 @@
 //! | [`field`] | any bytes as a file of values: an error of use, or as many values as the dimensions say |
 //! | [`place`] | any environment: a place that exists, or an error |
 //! | [`survivors`] | any messages of a rank while others shrink: no panic, an end in time, and ranks that count each other in are in the same group |
+//! | [`tcp`] | any bytes on a connection of the TCP backend: no panic, nobody trusted without a proof, and messages that were sent, in order, or a typed loss |
 //! | [`sequence`] | any calls, faults and delays on a simulated network: the right result or a typed error, in time |
 //!
 //! Codecs come from `CodecId::ALL`, so a new one is fuzzed by being listed there.
@@ -37,13 +38,14 @@ pub mod roundtrip;
 pub mod sequence;
 pub mod setting;
 pub mod survivors;
+pub mod tcp;
 pub mod values;
 
 /// A target: its name, which is that of its binary and of its folder in `corpus/`, and its body.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, as `[[bin]]` in `Cargo.toml` lists them.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     ("decode", decode::check),
     ("reduce", reduce::check),
     ("fold", fold::check),
@@ -57,4 +59,5 @@ pub const TARGETS: [Target; 13] = [
     ("field", field::check),
     ("sequence", sequence::check),
     ("survivors", survivors::check),
+    ("tcp", tcp::check),
 ];

@@ -22,7 +22,7 @@ use crate::secret::{NONCE_BYTES, Nonce, Secret, nonce};
 use crate::wire::Wire;
 
 /// First bytes of every connection, with the version of all that follows.
-const MAGIC: [u8; 8] = *b"fwtcp\0\0\x01";
+const MAGIC: [u8; 8] = *b"fwtcp\0\0\x02";
 const HELLO_BYTES: usize = 20;
 /// Bytes of the longest message.
 const MAX_BYTES: usize = HELLO_BYTES + 2 * NONCE_BYTES;
@@ -75,10 +75,10 @@ enum Proofs {
     Sealed(Box<Greeter>),
 }
 
-/// What a connection is waiting for.
+/// What a side waits for.
 enum Stage {
-    /// It is being made.
-    Connecting(Hello),
+    /// To begin, as the one who connects.
+    Begin(Hello),
     Hello,
     Reply(Hello, Proofs),
     Answer(Hello, Proofs, Vec<u8>),
@@ -88,39 +88,116 @@ enum Stage {
 
 /// What makes a wire of a socket.
 #[derive(Default)]
-struct Ready {
+pub(crate) struct Ready {
     #[cfg(feature = "noise")]
     seal: Option<Seal>,
+}
+
+/// What one side says and hears, whoever carries it.
+pub(crate) struct Talk {
+    /// `None` once it is over, well or not.
+    stage: Option<Stage>,
+    pub(crate) outbox: Vec<u8>,
+}
+
+impl Talk {
+    pub(crate) const fn connect(hello: Hello) -> Self {
+        Self { stage: Some(Stage::Begin(hello)), outbox: Vec::new() }
+    }
+
+    pub(crate) const fn accept() -> Self {
+        Self { stage: Some(Stage::Hello), outbox: Vec::new() }
+    }
+
+    /// Bytes of the next message that this side hears; `encrypts`: what an accepted connection must
+    /// do. `None` if it hears no more.
+    pub(crate) const fn n_needed(&self, encrypts: bool) -> Option<usize> {
+        match &self.stage {
+            Some(Stage::Begin(_)) => Some(0),
+            Some(Stage::Hello) => Some(HELLO_BYTES + lengths(encrypts)[0]),
+            Some(Stage::Reply(..)) => Some(lengths(encrypts)[1]),
+            Some(Stage::Answer(..)) => Some(lengths(encrypts)[2]),
+            Some(Stage::Done(..)) | None => None,
+        }
+    }
+
+    /// Hears a message of that length, and says what follows.
+    pub(crate) fn hear(
+        &mut self,
+        heard: &[u8],
+        secret: &Secret,
+        encrypts: bool,
+    ) -> Result<(), Fault> {
+        let next = match self.stage.take() {
+            Some(Stage::Begin(hello)) => {
+                let mut proofs = Proofs::new(true, hello, secret)?;
+                self.outbox.extend(hello.encode());
+                self.outbox.extend(proofs.opening()?);
+                Stage::Reply(hello, proofs)
+            }
+            Some(Stage::Hello) => {
+                let hello = Hello::decode(heard).ok_or(Fault::Stranger)?;
+                if hello.encrypts != encrypts {
+                    return Err(Fault::Stranger);
+                }
+                let mut proofs = Proofs::new(false, hello, secret)?;
+                let opening = heard[HELLO_BYTES..].to_vec();
+                self.outbox.extend(proofs.reply(hello, secret, &opening)?);
+                Stage::Answer(hello, proofs, opening)
+            }
+            Some(Stage::Reply(hello, proofs)) => {
+                let (answer, ready) = proofs.answer(hello, secret, heard)?;
+                self.outbox.extend(answer);
+                Stage::Done(hello, ready)
+            }
+            Some(Stage::Answer(hello, proofs, opening)) => {
+                Stage::Done(hello, proofs.accept(hello, secret, &opening, heard)?)
+            }
+            Some(done @ Stage::Done(..)) => done,
+            None => return Ok(()),
+        };
+        self.stage = Some(next);
+        Ok(())
+    }
+
+    /// What the connection is for, once both sides have shown what they know.
+    pub(crate) fn take_end(&mut self) -> Option<(Hello, Ready)> {
+        match self.stage.take() {
+            Some(Stage::Done(hello, ready)) => Some((hello, ready)),
+            stage => {
+                self.stage = stage;
+                None
+            }
+        }
+    }
 }
 
 /// A connection in the making.
 pub(crate) struct Greeting {
     socket: Option<TcpStream>,
-    stage: Option<Stage>,
+    talk: Talk,
     inbox: [u8; MAX_BYTES],
     n_here: usize,
-    outbox: Vec<u8>,
 }
 
 impl Greeting {
     /// Of a connection that is being made.
     pub(crate) fn connect(socket: TcpStream, hello: Hello) -> Self {
-        Self::new(socket, Stage::Connecting(hello))
+        Self::new(socket, Talk::connect(hello))
     }
 
     /// Of a connection that somebody has made.
     pub(crate) fn accept(socket: TcpStream) -> Self {
-        Self::new(socket, Stage::Hello)
+        Self::new(socket, Talk::accept())
     }
 
-    fn new(socket: TcpStream, stage: Stage) -> Self {
-        let (inbox, outbox) = ([0; MAX_BYTES], Vec::new());
-        Self { socket: Some(socket), stage: Some(stage), inbox, n_here: 0, outbox }
+    fn new(socket: TcpStream, talk: Talk) -> Self {
+        Self { socket: Some(socket), talk, inbox: [0; MAX_BYTES], n_here: 0 }
     }
 
     /// Whether the other side has said who it is, though nothing proves it yet.
     pub(crate) const fn has_said_hello(&self) -> bool {
-        matches!(self.stage, Some(Stage::Answer(..)))
+        matches!(self.talk.stage, Some(Stage::Answer(..)))
     }
 
     /// Goes on as far as it can without waiting. What has become of it, once both sides have shown
@@ -130,75 +207,38 @@ impl Greeting {
         secret: &Secret,
         encrypts: bool,
     ) -> Result<Option<(Hello, Wire)>, Fault> {
-        loop {
-            if !self.flush()? {
+        while self.flush()? {
+            let Some(n_needed) = self.talk.n_needed(encrypts) else { return self.end() };
+            if n_needed == 0 && !is_connected(self.socket.as_ref())? || !self.fill(n_needed)? {
                 return Ok(None);
             }
-            let n_needed = match &self.stage {
-                None => return Ok(None),
-                Some(Stage::Connecting(_) | Stage::Done(..)) => 0,
-                Some(Stage::Hello) => HELLO_BYTES + lengths(encrypts)[0],
-                Some(Stage::Reply(..)) => lengths(encrypts)[1],
-                Some(Stage::Answer(..)) => lengths(encrypts)[2],
-            };
-            if !self.fill(n_needed)? {
-                return Ok(None);
-            }
-            let heard = &self.inbox[..n_needed];
-            let next = match self.stage.take() {
-                Some(Stage::Connecting(hello)) => {
-                    if !is_connected(self.socket.as_ref())? {
-                        self.stage = Some(Stage::Connecting(hello));
-                        return Ok(None);
-                    }
-                    let mut proofs = Proofs::new(true, hello, secret)?;
-                    self.outbox.extend(hello.encode());
-                    self.outbox.extend(proofs.opening()?);
-                    Stage::Reply(hello, proofs)
-                }
-                Some(Stage::Hello) => {
-                    let hello = Hello::decode(heard).ok_or(Fault::Stranger)?;
-                    if hello.encrypts != encrypts {
-                        return Err(Fault::Stranger);
-                    }
-                    let mut proofs = Proofs::new(false, hello, secret)?;
-                    let opening = heard[HELLO_BYTES..].to_vec();
-                    self.outbox.extend(proofs.reply(hello, secret, &opening)?);
-                    Stage::Answer(hello, proofs, opening)
-                }
-                Some(Stage::Reply(hello, proofs)) => {
-                    let (answer, ready) = proofs.answer(hello, secret, heard)?;
-                    self.outbox.extend(answer);
-                    Stage::Done(hello, ready)
-                }
-                Some(Stage::Answer(hello, proofs, opening)) => {
-                    Stage::Done(hello, proofs.accept(hello, secret, &opening, heard)?)
-                }
-                Some(Stage::Done(hello, ready)) => {
-                    let Some(socket) = self.socket.take() else { return Ok(None) };
-                    let wire = Wire::new(socket).map_err(Fault::Broken)?;
-                    #[cfg(feature = "noise")]
-                    let wire = match ready.seal {
-                        Some(seal) => wire.sealed(seal),
-                        None => wire,
-                    };
-                    #[cfg(not(feature = "noise"))]
-                    let _ = ready;
-                    return Ok(Some((hello, wire)));
-                }
-                None => return Ok(None),
-            };
-            self.stage = Some(next);
+            self.talk.hear(&self.inbox[..n_needed], secret, encrypts)?;
             self.n_here = 0;
         }
+        Ok(None)
+    }
+
+    /// The connection, if the talk has ended well.
+    fn end(&mut self) -> Result<Option<(Hello, Wire)>, Fault> {
+        let Some((hello, ready)) = self.talk.take_end() else { return Ok(None) };
+        let Some(socket) = self.socket.take() else { return Ok(None) };
+        let wire = Wire::new(socket).map_err(Fault::Broken)?;
+        #[cfg(feature = "noise")]
+        let wire = match ready.seal {
+            Some(seal) => wire.sealed(seal),
+            None => wire,
+        };
+        #[cfg(not(feature = "noise"))]
+        let _ = ready;
+        Ok(Some((hello, wire)))
     }
 
     /// Writes what is to be written; whether all of it has left.
     fn flush(&mut self) -> Result<bool, Fault> {
         let Some(socket) = &mut self.socket else { return Ok(true) };
-        while !self.outbox.is_empty() {
-            match socket.write(&self.outbox) {
-                Ok(n_bytes) => _ = self.outbox.drain(..n_bytes),
+        while !self.talk.outbox.is_empty() {
+            match socket.write(&self.talk.outbox) {
+                Ok(n_bytes) => _ = self.talk.outbox.drain(..n_bytes),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(Fault::Broken(error)),

@@ -12,7 +12,7 @@ use foldwire_messaging::Event;
 use crate::error::{Error, Loss};
 use crate::header::{Garbage, Header};
 use crate::link::{Arrived, Links};
-use crate::stream::Receiver;
+use crate::reader::Receiver;
 
 /// Notices kept for each rank: more than an endpoint looks at of all its channels.
 const NOTICES_PER_RANK: usize = 1024;

@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 
 use foldwire::Rank;
 use foldwire_bootstrap::Exchange;
+use foldwire_messaging::Options;
 use mio::net::TcpStream;
 
 use crate::greeting::{Fault, Greeting, Hello};
-use crate::net::{Parts, Tcp};
+use crate::net::{Parts, Tcp, n_places};
 use crate::secret::{NONCE_BYTES, Nonce, Secret, nonce};
 use crate::settings::Settings;
 use crate::wire::Wire;
@@ -102,12 +103,14 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
         let offers = agree(&mine, &all)?;
         let nonces: Vec<Nonce> = offers.iter().map(|offer| offer.nonce).collect();
         let secret = Secret::new(settings.token.as_ref(), &nonces);
-        let meeting = Meeting { rank, offers: &offers, secret, terms: mine.terms };
-        let wires = meeting.connect_all(&listener, settings.limit)?;
-        let is_near =
+        let is_near: Vec<bool> =
             offers.iter().map(|offer| !mine.node.is_empty() && offer.node == mine.node).collect();
+        let meeting =
+            Meeting { rank, offers: &offers, is_near: &is_near, secret, terms: mine.terms };
+        let wires = meeting.connect_all(&listener, settings.limit)?;
         let Terms { n_streams, encrypts, .. } = mine.terms;
-        let parts = Parts { rank, size, options: settings.options, n_streams, encrypts, is_near };
+        let options = settings.effective_options();
+        let parts = Parts { rank, size, options, n_streams, encrypts, is_near };
         Tcp::new(parts, wires).map_err(|error| of_socket(settings, error))
     });
     // Nobody sends before all are connected.
@@ -148,12 +151,9 @@ fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, Offer), Join
         Ok((listener.local_addr()?, listener))
     });
     let (address, listener) = bound.map_err(|error| of_socket(settings, error))?;
-    let terms = Terms {
-        frame_bytes: settings.options.frame_bytes,
-        link_depth: settings.options.link_depth.max(1),
-        n_streams: settings.streams,
-        encrypts: settings.encrypt,
-    };
+    let Options { frame_bytes, link_depth, .. } = settings.effective_options();
+    let terms =
+        Terms { frame_bytes, link_depth, n_streams: settings.streams, encrypts: settings.encrypt };
     let nonce = nonce().map_err(JoinError::NoRandomNumbers)?;
     Ok((listener, Offer { node: foldwire_bootstrap::node(), address, terms, nonce }))
 }
@@ -219,6 +219,8 @@ struct Outgoing {
 struct Meeting<'a> {
     rank: Rank,
     offers: &'a [Offer],
+    /// Which ranks share this one's node.
+    is_near: &'a [bool],
     secret: Secret,
     terms: Terms,
 }
@@ -231,13 +233,14 @@ impl Meeting<'_> {
         limit: Duration,
     ) -> Result<Vec<Option<Wire>>, JoinError> {
         let deadline = Instant::now() + limit;
-        let n_streams = self.terms.n_streams;
-        let n_all = self.offers.len() * n_streams;
-        let mut wires: Vec<Option<Wire>> = (0..n_all).map(|_| None).collect();
+        let ranks = (0..self.offers.len()).map(Rank::new);
+        let n_places = n_places(self.offers.len(), self.terms.n_streams);
+        let mut wires: Vec<Option<Wire>> = (0..n_places).map(|_| None).collect();
+        let n_all: usize = ranks.clone().map(|peer| self.n_connections(peer)).sum();
         let mut outgoing: Vec<Outgoing> = self.outgoing().collect();
         let mut incoming: VecDeque<(Instant, Greeting)> = VecDeque::new();
         let (mut n_refused, mut n_there) = (0, 0);
-        while n_there < n_all - n_streams {
+        while n_there < n_all {
             let n_before = n_there;
             n_refused += accept(listener, &mut incoming, n_all + MAX_STRANGERS);
             let mut impostor = None;
@@ -283,13 +286,13 @@ impl Meeting<'_> {
                     if let Some((rank, source)) = failed {
                         return Err(JoinError::Unreachable { rank, source });
                     }
-                    let is_missing = |rank: &usize| {
-                        let first = rank * n_streams;
-                        *rank != self.rank.index()
-                            && wires[first..first + n_streams].iter().any(Option::is_none)
+                    let is_missing = |&peer: &Rank| {
+                        let first = self.place(peer, 0);
+                        let due = &wires[first..first + self.n_connections(peer)];
+                        due.iter().any(Option::is_none)
                     };
-                    let rank = (0..self.offers.len()).find(is_missing).unwrap_or(0);
-                    return Err(JoinError::Missing { rank: Rank::new(rank), limit, n_refused });
+                    let rank = ranks.clone().find(is_missing).unwrap_or(Rank(0));
+                    return Err(JoinError::Missing { rank, limit, n_refused });
                 }
                 thread::sleep(PAUSE);
             }
@@ -299,12 +302,12 @@ impl Meeting<'_> {
 
     /// The connections to lower ranks.
     fn outgoing(&self) -> impl Iterator<Item = Outgoing> {
-        let Terms { n_streams, encrypts, .. } = self.terms;
-        let lower = self.offers.iter().zip(0..).take(self.rank.index());
-        lower.flat_map(move |(offer, rank)| {
-            (0..n_streams as u16).map(move |stream| Outgoing {
+        let encrypts = self.terms.encrypts;
+        let lower = self.offers.iter().zip((0..).map(Rank)).take(self.rank.index());
+        lower.flat_map(move |(offer, to)| {
+            (0..self.n_connections(to) as u16).map(move |stream| Outgoing {
                 address: offer.address,
-                hello: Hello { from: self.rank, to: Rank(rank), stream, encrypts },
+                hello: Hello { from: self.rank, to, stream, encrypts },
                 greeting: None,
                 fault: None,
                 rests_until: Instant::now(),
@@ -325,8 +328,16 @@ impl Meeting<'_> {
         greeting.advance(&self.secret, self.terms.encrypts)
     }
 
+    /// Connections with a rank: its streams and, between machines, the quiet one behind them.
+    fn n_connections(&self, peer: Rank) -> usize {
+        match peer == self.rank {
+            true => 0,
+            false => self.terms.n_streams + usize::from(!self.is_near[peer.index()]),
+        }
+    }
+
     const fn place(&self, rank: Rank, stream: u16) -> usize {
-        rank.index() * self.terms.n_streams + stream as usize
+        n_places(rank.index(), self.terms.n_streams) + stream as usize
     }
 
     /// Whether a connection is one that is waited for.
@@ -335,7 +346,7 @@ impl Meeting<'_> {
         let is_higher = from > self.rank && from.index() < self.offers.len();
         to == self.rank
             && is_higher
-            && usize::from(stream) < self.terms.n_streams
+            && usize::from(stream) < self.n_connections(from)
             && wires[self.place(from, stream)].is_none()
     }
 }

@@ -27,8 +27,9 @@
 //! change them can change results.
 //!
 //! *Who is lost* the connections tell: when its process ends; after 25 s if its machine has
-//! vanished while nothing was on its way to it. Else calls end by their time limit. A rank that
-//! sends what none would is cut off. [`Tcp::loss`] says what it was.
+//! vanished, for which those on different machines have one more connection that keeps quiet. Else
+//! calls end by their time limit. A rank that sends what none would is cut off. [`Tcp::loss`] says
+//! what it was.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -36,7 +37,7 @@
 //! | `secret`, `seal` | the session's secret and proofs of it; encryption (feature `noise`) |
 //! | `net`, `inbox` | messages as events, dealt to connections; losses; the end; what has come |
 //! | `link`, `header` | order and credit of a link; what stands before a message |
-//! | `stream`, `wire` | one connection: queue and messages; bytes |
+//! | `stream`, `reader`, `wire` | one connection: queue; messages; bytes |
 //! | `watch` | wakes futures |
 #![forbid(unsafe_code)]
 
@@ -47,6 +48,9 @@ mod inbox;
 mod join;
 mod link;
 mod net;
+#[doc(hidden)]
+pub mod outside;
+mod reader;
 #[cfg(feature = "noise")]
 mod seal;
 mod secret;
@@ -64,7 +68,7 @@ pub use settings::{Settings, SettingsError};
 
 use foldwire_bootstrap::Exchange;
 
-/// Most connections of each pair of ranks.
+/// Most connections of each pair of ranks for what travels.
 pub const MAX_STREAMS: usize = 16;
 
 /// The transport over TCP.
@@ -79,13 +83,13 @@ pub type EndpointError = foldwire_messaging::Error<Error>;
 /// # Errors
 /// When the exchange fails, settings differ, or ranks do not reach or know each other.
 pub fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result<Endpoint, JoinError> {
-    Ok(Endpoint::new(Tcp::join(settings, exchange)?, settings.options)?)
+    Ok(Endpoint::new(Tcp::join(settings, exchange)?, settings.effective_options())?)
 }
 
 impl Tcp {
     /// The message layer alone, without frames and credit, which its users must keep to: no further
-    /// ahead of a receiver than twice [`Options::link_depth`] messages of a link. See
-    /// [`join`](crate::join()) for a transport.
+    /// ahead of a receiver than twice [`Options::link_depth`] messages of a link, or
+    /// [`Settings::streams`] if that is more. See [`join`](crate::join()) for a transport.
     ///
     /// # Errors
     /// As [`join`](crate::join()).

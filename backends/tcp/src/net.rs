@@ -9,7 +9,11 @@
 //! it meets its receive. Memory is taken when a header was found to be within that credit.
 //!
 //! *Who is lost* the connections tell: at the end of one without a goodbye, or what no rank would
-//! send, a peer is lost; what its other connections still hold is read.
+//! send, a peer is lost; what its other connections still hold is read. A machine that vanishes
+//! ends nothing. The system finds it out on connections that are idle, by asking (`wire`); where
+//! something is on its way it gives up only after many minutes. Hence between machines there is one
+//! more, quiet connection, which is always idle. `TCP_USER_TIMEOUT` would need none, but also ends
+//! connections to ranks that are well and read nothing for so long, because they compute.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -51,6 +55,11 @@ pub(crate) struct Parts {
     pub(crate) is_near: Vec<bool>,
 }
 
+/// Places for the connections of so many ranks: their streams, and a quiet one each.
+pub(crate) const fn n_places(n_ranks: usize, n_streams: usize) -> usize {
+    n_ranks * (n_streams + 1)
+}
+
 /// Messages between ranks over TCP.
 pub struct Tcp {
     #[cfg(unix)]
@@ -58,7 +67,8 @@ pub struct Tcp {
     poll: Poll,
     ready: Events,
     parts: Parts,
-    /// By rank and number; `None` for this rank's own, and those that have ended.
+    /// By rank and number, the quiet one last; `None` for this rank's own, quiet ones on one node,
+    /// and those that have ended.
     streams: Vec<Option<Stream>>,
     /// Which of them to look at.
     to_serve: VecDeque<usize>,
@@ -111,7 +121,7 @@ impl Tcp {
         self.peers.get(peer.index())?.loss
     }
 
-    /// Connections of each pair of ranks.
+    /// Connections of each pair of ranks for what travels.
     #[must_use]
     pub const fn n_streams(&self) -> usize {
         self.parts.n_streams
@@ -125,12 +135,12 @@ impl Tcp {
 
     /// The places of a peer's connections.
     const fn streams_of(&self, peer: Rank) -> std::ops::Range<usize> {
-        let first = peer.index() * self.parts.n_streams;
-        first..first + self.parts.n_streams
+        let n_streams = self.parts.n_streams;
+        n_places(peer.index(), n_streams)..n_places(peer.index() + 1, n_streams)
     }
 
     const fn rank_at(&self, at: usize) -> Rank {
-        Rank((at / self.parts.n_streams) as u32)
+        Rank((at / n_places(1, self.parts.n_streams)) as u32)
     }
 
     /// The connection for the next message to a peer: that with the fewest bytes waiting, in turn.
@@ -185,7 +195,7 @@ impl Tcp {
                 if stream.is_readable() {
                     self.to_serve.push_back(at);
                 }
-                let has_left = stream.said_goodbye;
+                let has_left = stream.reader.said_goodbye;
                 self.streams[at] = Some(stream);
                 if let Err(loss) = written {
                     self.lose(peer, loss);
@@ -195,7 +205,7 @@ impl Tcp {
             }
             Err(loss) => {
                 self.release(peer, stream.give_up());
-                let has_left = stream.said_goodbye;
+                let has_left = stream.reader.said_goodbye;
                 drop(stream);
                 // Who said goodbye closes the connection.
                 if has_left {
@@ -209,12 +219,9 @@ impl Tcp {
 
     fn write(&mut self, to: Rank, stream: &mut Stream) -> Result<(), Loss> {
         let Inbox { links, happened, .. } = &mut self.inbox;
-        stream.write(|Message { tag, frame: buffer, matched, .. }| {
-            if matched {
-                links[to.index()].of(tag).awaits = Some(buffer);
-            } else {
-                happened.push_back(Event::Released { to, tag, buffer, matched });
-            }
+        stream.write(|message| match message.matched {
+            true => links[to.index()].of(message.tag).awaits = Some(message.frame),
+            false => happened.push_back(message.released(to)),
         })
     }
 
@@ -236,11 +243,7 @@ impl Tcp {
 
     /// Gives back what will not be sent.
     fn release(&mut self, to: Rank, messages: impl Iterator<Item = Message>) {
-        let released = messages.map(|message| {
-            let Message { tag, frame: buffer, matched, .. } = message;
-            Event::Released { to, tag, buffer, matched }
-        });
-        self.inbox.happened.extend(released);
+        self.inbox.happened.extend(messages.map(|message| message.released(to)));
     }
 
     /// Gives back what its receiver will not answer.
@@ -278,7 +281,7 @@ impl Tcp {
     /// Closes the connections of a peer, once it has said goodbye on all of them.
     fn part(&mut self, peer: Rank) {
         let mut streams = self.streams[self.streams_of(peer)].iter().flatten();
-        if streams.all(|stream| stream.said_goodbye) {
+        if streams.all(|stream| stream.reader.said_goodbye) {
             self.lose(peer, Loss::Left);
         }
     }

@@ -25,8 +25,10 @@ pub struct Settings {
     pub address: Option<IpAddr>,
     /// Network interface whose first address is taken (IPv4 before IPv6) if no address is set.
     pub interface: Option<String>,
-    /// Connections of each pair of ranks, 1…[`MAX_STREAMS`]; 1 unless set. Several help where one
-    /// connection does not fill the link: long, fast links, or rates limited for each connection.
+    /// Connections of each pair of ranks for what travels, 1…[`MAX_STREAMS`]; 1 unless set.
+    /// Several help where one connection does not fill the link: long, fast links, or rates
+    /// limited for each connection. A link may then have a frame under way on each of them, if
+    /// that is more than [`Options::link_depth`], so that one message fills all.
     pub streams: usize,
     /// The secret that both ends of each connection must show that they know: the bootstrap's.
     pub token: Option<Token>,
@@ -145,6 +147,13 @@ impl Settings {
     pub const fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
+    }
+
+    /// The options, with credit for a frame on each connection.
+    pub(crate) fn effective_options(&self) -> Options {
+        let mut options = self.options;
+        options.link_depth = options.link_depth.max(self.streams);
+        options
     }
 
     /// Where to listen: nobody from outside can reach it unless the user says where. `None`: the

@@ -1,25 +1,23 @@
-//! One connection between two ranks: messages out of a queue, and bytes into messages.
+//! One connection between two ranks: messages out of a queue, and bytes into messages (`reader`).
 //!
-//! *Out.* Headers and frames leave as they are, several in one system call; a frame comes back when
-//! the system has all of it. *In.* A system call reads the rest of a frame into that frame, and
-//! what follows into a short buffer, where the next header is found. So only the first few KiB of a
-//! frame are ever copied.
+//! Headers and frames leave as they are, several in one system call; a frame comes back when the
+//! system has all of it.
 //!
 //! Readiness is told once for each change (`mio`), so it is remembered here until a call finds
 //! nothing more.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, IoSlice, IoSliceMut};
+use std::io::{ErrorKind, IoSlice};
 
 use foldwire::HeapFrame;
-use foldwire::transport::Tag;
+use foldwire::transport::{Rank, Tag};
+use foldwire_messaging::Event;
 
 use crate::error::Loss;
 use crate::header::{Garbage, HEADER_BYTES, Header};
+use crate::reader::{Reader, Receiver};
 use crate::wire::Wire;
 
-/// Bytes that are read before it is known what they are.
-const INBOX_BYTES: usize = 4096;
 /// Bytes after which a connection lets others have their turn.
 const BYTES_AT_ONCE: usize = 512 << 10;
 /// Messages that leave in one system call.
@@ -31,6 +29,14 @@ pub(crate) struct Message {
     pub(crate) frame: HeapFrame,
     pub(crate) n_bytes: usize,
     pub(crate) matched: bool,
+}
+
+impl Message {
+    /// That its frame is the user's again.
+    pub(crate) fn released(self, to: Rank) -> Event<HeapFrame> {
+        let Self { tag, frame: buffer, matched, .. } = self;
+        Event::Released { to, tag, buffer, matched }
+    }
 }
 
 /// What stands in a queue: a header, and a message or nothing behind it.
@@ -49,22 +55,6 @@ impl Outgoing {
     }
 }
 
-/// Who takes what comes.
-pub(crate) trait Receiver {
-    /// Looks at a header, and gives a frame if a message follows.
-    fn admit(&mut self, header: Header) -> Result<Option<HeapFrame>, Loss>;
-    /// Takes what the header announced; with a message the frame that was given for it.
-    fn take(&mut self, header: Header, frame: Option<HeapFrame>) -> Result<(), Loss>;
-}
-
-/// A message of which some is here.
-struct Incoming {
-    header: Header,
-    frame: HeapFrame,
-    n_bytes: usize,
-    n_here: usize,
-}
-
 /// One connection.
 pub(crate) struct Stream {
     pub(crate) wire: Wire,
@@ -72,8 +62,6 @@ pub(crate) struct Stream {
     is_writable: bool,
     /// The other side has ended: what looks like nothing more may be the end.
     is_ending: bool,
-    /// It has said that nothing more comes.
-    pub(crate) said_goodbye: bool,
     queue: VecDeque<Outgoing>,
     /// How much of the first in the queue has left.
     n_written: usize,
@@ -81,11 +69,7 @@ pub(crate) struct Stream {
     n_queued: usize,
     /// Messages that the wire has, but not yet the system.
     handed_on: VecDeque<Message>,
-    inbox: Box<[u8; INBOX_BYTES]>,
-    /// What of the inbox is to be looked at.
-    unread: std::ops::Range<usize>,
-    incoming: Option<Incoming>,
-    frame_bytes: usize,
+    pub(crate) reader: Reader,
 }
 
 impl Stream {
@@ -95,15 +79,11 @@ impl Stream {
             is_readable: true,
             is_writable: true,
             is_ending: false,
-            said_goodbye: false,
             queue: VecDeque::new(),
             n_written: 0,
             n_queued: 0,
             handed_on: VecDeque::new(),
-            inbox: Box::new([0; INBOX_BYTES]),
-            unread: 0..0,
-            incoming: None,
-            frame_bytes,
+            reader: Reader::new(frame_bytes),
         }
     }
 
@@ -207,34 +187,18 @@ impl Stream {
     /// # Errors
     /// When nothing more can be read.
     pub(crate) fn read(&mut self, receiver: &mut impl Receiver) -> Result<(), Loss> {
+        let Self { wire, reader, .. } = self;
         let mut n_read = 0;
         loop {
-            self.parse(receiver)?;
+            reader.parse(receiver)?;
             if !self.is_readable || n_read >= BYTES_AT_ONCE {
                 return Ok(());
             }
-            // What is left of the inbox is less than a header.
-            self.inbox.copy_within(self.unread.clone(), 0);
-            self.unread = 0..self.unread.len();
-            let body = match &mut self.incoming {
-                Some(Incoming { frame, n_bytes, n_here, .. }) => {
-                    &mut frame.as_mut()[*n_here..*n_bytes]
-                }
-                None => &mut [],
-            };
-            let n_body = body.len();
-            let rest = &mut self.inbox[self.unread.end..];
-            let n_room = n_body + rest.len();
-            let read = self.wire.read(&mut [IoSliceMut::new(body), IoSliceMut::new(rest)]);
-            match read {
-                Ok(0) => return Err(Loss::Ended),
-                Ok(n_bytes) => {
+            match reader.fill(|slices| wire.read(slices)) {
+                Ok((0, _)) => return Err(Loss::Ended),
+                Ok((n_bytes, is_full)) => {
                     n_read += n_bytes;
-                    if let Some(incoming) = &mut self.incoming {
-                        incoming.n_here += n_bytes.min(n_body);
-                    }
-                    self.unread.end += n_bytes.saturating_sub(n_body);
-                    if n_bytes < n_room && self.wire.is_plain() && !self.is_ending {
+                    if !is_full && wire.is_plain() && !self.is_ending {
                         self.is_readable = false;
                     }
                 }
@@ -244,38 +208,6 @@ impl Stream {
                     ErrorKind::InvalidData => return Err(Garbage::Forged.into()),
                     kind => return Err(Loss::Broken(kind)),
                 },
-            }
-        }
-    }
-
-    /// Makes messages of what was read.
-    fn parse(&mut self, receiver: &mut impl Receiver) -> Result<(), Loss> {
-        loop {
-            if let Some(incoming) = &mut self.incoming {
-                let n_missing = incoming.n_bytes - incoming.n_here;
-                let n_here = n_missing.min(self.unread.len());
-                let from = self.unread.start..self.unread.start + n_here;
-                incoming.frame.as_mut()[incoming.n_here..][..n_here]
-                    .copy_from_slice(&self.inbox[from]);
-                incoming.n_here += n_here;
-                self.unread.start += n_here;
-                if n_here < n_missing {
-                    return Ok(());
-                }
-                if let Some(Incoming { header, frame, .. }) = self.incoming.take() {
-                    receiver.take(header, Some(frame))?;
-                }
-            }
-            let unread = &self.inbox[self.unread.clone()];
-            let Some((bytes, _)) = unread.split_first_chunk() else { return Ok(()) };
-            let header = Header::decode(*bytes, self.frame_bytes)?;
-            self.unread.start += HEADER_BYTES;
-            match (receiver.admit(header)?, header) {
-                (Some(frame), Header::Message { n_bytes, .. }) => {
-                    self.incoming = Some(Incoming { header, frame, n_bytes, n_here: 0 });
-                }
-                (_, Header::Goodbye) => self.said_goodbye = true,
-                _ => receiver.take(header, None)?,
             }
         }
     }

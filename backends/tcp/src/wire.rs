@@ -11,8 +11,7 @@ use socket2::{SockRef, TcpKeepalive};
 use crate::seal::Seal;
 
 /// A machine that has vanished without a word is found out after about this time plus three times
-/// [`KEEPALIVE_INTERVAL`], unless something is on its way to it: then the system decides, and calls
-/// end by their own limit.
+/// [`KEEPALIVE_INTERVAL`], where nothing is on its way to it: on the quiet connection at least.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
 #[cfg(any(target_os = "linux", target_os = "macos", windows))]
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);

@@ -3,42 +3,30 @@
 
 mod common;
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::proxy::{self, Harm};
-use common::{Mangling, address_in, endpoints, outcomes, ranks, settings, token, ways};
+use common::{Mangling, Sums, address_in, endpoints, outcomes, ranks, settings, token, ways};
 use foldwire::transport::{Rank, TransportErrorKind as Kind};
-use foldwire::{Communicator, Error, Op, Plan, Report};
+use foldwire::{Communicator, Error, Op, Plan};
 use foldwire_bootstrap::Exchange;
 use foldwire_tcp::{Endpoint, JoinError, Settings, join};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Sums in a row until one fails: how many were right, the error, and how long that call took.
-fn sums(endpoint: Endpoint, n_calls: usize) -> (usize, Option<Error>, Duration) {
+fn sums(endpoint: Endpoint, n_calls: usize) -> Sums {
     let mut comm = Communicator::new(endpoint).unwrap();
     comm.config_mut().timeout = TIMEOUT;
-    let size = comm.size() as f32;
-    for n_right in 0..n_calls {
-        let mut values: Vec<f32> = (0..50_000).map(|i| (i % 1000) as f32).collect();
-        let start = Instant::now();
-        let outcome: Result<Report, Error> = comm.all_reduce(&mut values, Op::Sum, &Plan::raw());
-        if let Err(error) = outcome {
-            return (n_right, Some(error), start.elapsed());
-        }
-        let is_right = |(i, &x): (usize, &f32)| x == (i % 1000) as f32 * size;
-        assert!(values.iter().enumerate().all(is_right), "a wrong sum in call {n_right}");
-    }
-    (n_calls, None, Duration::ZERO)
+    common::sums(&mut comm, n_calls)
 }
 
-/// Two ranks, of which the second reaches the first by somebody who does harm.
-fn harmed(settings: &Settings, harm: Harm, n_bytes: usize) {
-    let start = Instant::now();
-    let ends = ranks(2, |inner| {
+/// Sums of two ranks, of which the second reaches the first by somebody who does harm.
+fn harmed_sums(settings: &Settings, harm: Harm, n_bytes: usize, n_calls: usize) -> Vec<Sums> {
+    ranks(2, |inner| {
         let is_second = inner.rank() == Rank(1);
         let mangle = is_second.then_some(|all: &mut Vec<Vec<u8>>| {
             let [node, address, rest] = address_in(&all[0]);
@@ -46,8 +34,13 @@ fn harmed(settings: &Settings, harm: Harm, n_bytes: usize) {
             all[0] = format!("{node}\n{proxy}\n{rest}").into_bytes();
         });
         let endpoint = join(settings, &mut Mangling { inner, mangle }).unwrap();
-        sums(endpoint, usize::MAX)
-    });
+        sums(endpoint, n_calls)
+    })
+}
+
+fn harmed(settings: &Settings, harm: Harm, n_bytes: usize) {
+    let start = Instant::now();
+    let ends = harmed_sums(settings, harm, n_bytes, usize::MAX);
     let context = format!("{harm:?} after {n_bytes}, {settings:?}: {ends:?}");
     for (_, error, took) in &ends {
         let is_typed = match error {
@@ -82,6 +75,42 @@ fn every_harm_to_a_connection_ends_in_a_typed_error() {
             scope.spawn(move || harmed(&settings, harm, n_bytes));
         }
     });
+}
+
+#[test]
+fn a_connection_that_pauses_and_goes_on_is_waited_for() {
+    thread::scope(|scope| {
+        for (settings, n_bytes) in ways().into_iter().zip(PLACES.into_iter().cycle()) {
+            scope.spawn(move || {
+                let start = Instant::now();
+                let ends = harmed_sums(&settings, Harm::Pause, n_bytes, 20);
+                assert!(ends.iter().all(|(n_right, error, _)| (*n_right, *error) == (20, None)));
+                assert!(start.elapsed() >= proxy::PAUSE, "it has paused");
+            });
+        }
+    });
+}
+
+/// The others send ahead as far as their credit goes, which fills the sockets, and wait.
+#[test]
+fn a_rank_that_is_late_gets_all_that_was_sent_meanwhile() {
+    const N_CALLS: u8 = 12;
+    for settings in ways() {
+        endpoints(3, &settings, |endpoint| {
+            let mut comm = Communicator::new(endpoint).unwrap();
+            let (rank, late) = (comm.rank(), Rank(2));
+            comm.config_mut().timeout = TIMEOUT;
+            for call in 0..N_CALLS {
+                if rank == late && call % 6 == 0 {
+                    thread::sleep(TIMEOUT / 10);
+                }
+                let own = if rank == Rank(0) { f32::from(call) } else { -1.0 };
+                let mut values = vec![own; 100_000];
+                comm.broadcast(&mut values, Rank(0), &Plan::raw()).unwrap();
+                assert!(values.iter().all(|&x| x == f32::from(call)));
+            }
+        });
+    }
 }
 
 #[test]
@@ -122,7 +151,7 @@ fn strangers_at_the_door_stop_nobody() {
                     let said = match i % 4 {
                         0 => &b""[..],
                         1 => b"GET / HTTP/1.1\r\nHost: somewhere\r\nAccept: all\r\n\r\n",
-                        2 => b"fwtcp\0\0\x01\x01\0\0\0\0\0\0\0\0\0\0\0",
+                        2 => b"fwtcp\0\0\x02\x01\0\0\0\0\0\0\0\0\0\0\0",
                         _ => &[0xff; 400],
                     };
                     let _ = stranger.write_all(said);
@@ -137,6 +166,58 @@ fn strangers_at_the_door_stop_nobody() {
             sums(endpoint, 3)
         });
         assert!(sums.iter().all(|(n_right, error, _)| (*n_right, *error) == (3, None)));
+    }
+}
+
+/// Garbage, silence, half a greeting, and a whole one with a proof by another secret: those who
+/// come before ranks are together are sent away then, and after that nobody finds a door.
+#[test]
+fn strangers_in_the_middle_of_a_run_are_gone_or_find_no_door() {
+    let greeting = |stream: u8, encrypts: u8| {
+        let to_and_stream = [0, 0, 0, 0, stream, 0, encrypts, 0];
+        [&b"fwtcp\0\0\x02\x02\0\0\0"[..], &to_and_stream, &[0x5a; 64]].concat()
+    };
+    for settings in ways() {
+        let settings = settings.token(token("0123456789abcdef"));
+        let whole = greeting(0, settings.encrypt.into());
+        let said = [&b""[..], &[0xff; 400], &whole[..10], &whole[..30], &whole];
+        ranks(3, |inner| {
+            let (mut crowd, mut door) = (Vec::new(), None);
+            let mangle = (inner.rank() == Rank(2)).then_some(|all: &mut Vec<Vec<u8>>| {
+                let address: SocketAddr = address_in(&all[0])[1].parse().unwrap();
+                door = Some(address);
+                for said in said {
+                    let mut stranger = TcpStream::connect(address).unwrap();
+                    stranger.write_all(said).unwrap();
+                    crowd.push(stranger);
+                }
+            });
+            let start = Instant::now();
+            let endpoint = join(&settings, &mut Mangling { inner, mangle }).unwrap();
+            assert!(start.elapsed() < TIMEOUT, "strangers keep nobody waiting");
+            let is_over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                if let Some(address) = door {
+                    let is_over = &is_over;
+                    scope.spawn(move || {
+                        while !is_over.load(Ordering::Relaxed) {
+                            let knocked = TcpStream::connect(address).map_err(|error| error.kind());
+                            assert_eq!(knocked.unwrap_err(), ErrorKind::ConnectionRefused);
+                            thread::sleep(Duration::from_millis(1));
+                        }
+                    });
+                }
+                let (n_right, error, _) = sums(endpoint, 20);
+                is_over.store(true, Ordering::Relaxed);
+                assert_eq!((n_right, error), (20, None));
+            });
+            for mut stranger in crowd {
+                stranger.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+                let end = stranger.read_to_end(&mut Vec::new());
+                let is_there = end.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+                assert!(!is_there, "a stranger is still connected");
+            }
+        });
     }
 }
 

@@ -10,10 +10,11 @@ use std::task::{Context, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, endpoints, outcomes, settings, ways};
+use common::{Mangling, PATIENCE, apart, endpoints, outcomes, ranks, settings, sums, token, ways};
 use foldwire::transport::{Distance, Rank};
 use foldwire::{Communicator, Op, Plan, Transport};
-use foldwire_tcp::{JoinError, Options, Settings};
+use foldwire_bootstrap::Exchange;
+use foldwire_tcp::{JoinError, Options, Settings, join};
 
 #[test]
 fn sums_are_exact_however_frames_are_carried() {
@@ -30,6 +31,26 @@ fn sums_are_exact_however_frames_are_carried() {
                 assert!(data.iter().enumerate().all(|(at, &sum)| sum == at as f64 * 6.0));
             }
         });
+    }
+}
+
+/// Where ranks are on several machines, one more connection keeps quiet between each two.
+#[cfg(target_os = "linux")]
+#[test]
+fn sums_are_exact_between_machines() {
+    for settings in ways() {
+        // Any address that all can reach and that is not loopback's.
+        let settings = settings.address([0, 0, 0, 0].into()).token(token("0123456789abcdef"));
+        let ends = ranks(3, |inner| {
+            let rank = inner.rank();
+            let exchange = &mut Mangling { inner, mangle: Some(apart(rank)) };
+            let endpoint = join(&settings, exchange).unwrap();
+            let distances = [0, 1, 2].map(|peer| endpoint.distance(Rank(peer)));
+            let is_near = |&distance: &Distance| distance == Distance::Node;
+            assert_eq!(distances.iter().filter(|distance| is_near(distance)).count(), 1);
+            sums(&mut Communicator::new(endpoint).unwrap(), 5)
+        });
+        assert!(ends.iter().all(|(n_right, error, _)| (*n_right, *error) == (5, None)));
     }
 }
 

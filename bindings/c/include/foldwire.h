@@ -121,11 +121,15 @@ typedef struct fwReport {
   char schedule[FW_NAME_BYTES];
 } fwReport;
 
-// The type of an array's values.
-typedef int32_t fwDataType;
-
 // How the values of different ranks are combined.
 typedef int32_t fwRedOp;
+
+// Combines count values of input, at least one, with as many of inout, into inout. context is what
+// fwRedOpCreate was given.
+typedef void (*fwReduceFunction)(const void *input, void *inout, size_t count, void *context);
+
+// The type of an array's values.
+typedef int32_t fwDataType;
 
 // Whether a plan may lose anything, and who chooses.
 typedef int32_t fwMode;
@@ -389,6 +393,19 @@ fwResult fwCommDestroy(fwComm_t comm);
 // Gives up the requests of a communicator, of which its other ranks hear, and destroys it. It does
 // not end a call that another thread is inside: FW_IN_USE; limits of time do.
 fwResult fwCommAbort(fwComm_t comm);
+
+// Makes an operation of a function, for calls of any type whose values it knows how to combine.
+// The result must be the same bits in whichever order two values come, and up to rounding in
+// whichever order more do; all ranks of a call give operations that do the same.
+//
+// Calls with it are exact: a plan has no bound. The function is called for each value, or several,
+// by any thread that is in a function of this library or computes for it, also by several at once.
+// It returns, and calls no function of this library for the communicator that it computes for,
+// which gets FW_IN_USE. Function and context are there until the last call with it is over.
+fwResult fwRedOpCreate(fwRedOp *op, fwReduceFunction function, void *context);
+
+// Frees an operation that fwRedOpCreate has made. Calls with it that were made before go on.
+fwResult fwRedOpDestroy(fwRedOp op);
 
 // recv, of count values, becomes the reduction of all ranks' send, the same bits on every rank. In
 // place if send == recv.

@@ -17,6 +17,7 @@ pub mod communicators;
 pub(crate) mod memory;
 pub(crate) mod messages;
 pub(crate) mod movable;
+pub mod operations;
 pub mod requests;
 pub mod rust;
 pub mod types;

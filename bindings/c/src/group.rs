@@ -24,9 +24,10 @@ use foldwire::{Bound, DType, Element, Error, Report};
 
 use crate::border::Fault;
 use crate::family::{Family, Inside};
-use crate::ffi::call::{Call, Comm, Running, operation, with_type};
+use crate::ffi::call::{Call, Comm, Running, with_type};
 use crate::ffi::memory::RequestPlace;
 use crate::ffi::messages::{self, Message};
+use crate::ffi::operations::operation;
 use crate::handles;
 pub(crate) use join::{Joining, limit_of};
 

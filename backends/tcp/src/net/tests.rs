@@ -4,28 +4,39 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use foldwire::transport::TransportError;
+use foldwire::{Communicator, Plan};
+use foldwire_messaging::Endpoint;
+#[cfg(target_os = "linux")]
+use socket2::SockRef;
 
 use super::*;
 use crate::header::Garbage;
+use crate::settings::Settings;
 
 const FRAME: usize = 4096;
 const PEER: Rank = Rank(1);
 
-/// Rank 0 of two, and the other end of its connections.
+/// Rank 0 of two on one node, and the other end of its connections.
 fn rank(n_streams: usize) -> (Tcp, Vec<TcpStream>) {
+    connected(n_streams, n_streams)
+}
+
+/// The same with one more connection between them, if there are that many.
+fn connected(n_streams: usize, n_connections: usize) -> (Tcp, Vec<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut options = Options::default();
     (options.frame_bytes, options.link_depth) = (FRAME, 2);
     let parts =
         Parts { rank: Rank(0), size: 2, options, n_streams, encrypts: false, is_near: vec![] };
-    let mut wires: Vec<Option<Wire>> = (0..n_streams).map(|_| None).collect();
+    let mut wires: Vec<Option<Wire>> = (0..n_places(1, n_streams)).map(|_| None).collect();
     let mut theirs = Vec::new();
-    for _ in 0..n_streams {
+    for _ in 0..n_connections {
         theirs.push(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
         let (ours, _) = listener.accept().unwrap();
         ours.set_nonblocking(true).unwrap();
         wires.push(Some(Wire::new(mio::net::TcpStream::from_std(ours)).unwrap()));
     }
+    wires.resize_with(n_places(2, n_streams), || None);
     (Tcp::new(parts, wires).unwrap(), theirs)
 }
 
@@ -180,6 +191,65 @@ fn a_rank_that_ends_says_goodbye_after_what_it_sent() {
     let mut heard = Vec::new();
     theirs[0].read_to_end(&mut heard).unwrap();
     assert_eq!(heard, [message(Tag(0), 0, 0, false), Header::Goodbye.encode().to_vec()].concat());
+}
+
+/// One that something travels on would be found dead by the system only after many minutes.
+#[test]
+fn on_the_quiet_connection_nothing_travels_and_its_end_is_a_loss() {
+    let (mut tcp, mut theirs) = connected(2, 3);
+    for i in 0..40 {
+        let tag = if i % 4 == 0 { Tag::CONTROL } else { Tag(i % 4) };
+        let buffer = tcp.allocate(FRAME).unwrap();
+        assert!(tcp.send(PEER, tag, buffer, 40, i % 8 == 7).is_ok());
+    }
+    theirs[0].write_all(&message(Tag(3), 0, 5, true)).unwrap();
+    post(&mut tcp, Tag(3));
+    while !matches!(next(&mut tcp).unwrap(), Event::Received { .. }) {}
+    assert!(tcp.poll().unwrap().is_none());
+    let has_come = theirs.iter_mut().map(|theirs| {
+        theirs.set_nonblocking(true).unwrap();
+        theirs.read(&mut [0; 10]).is_ok()
+    });
+    assert_eq!(has_come.collect::<Vec<_>>(), [true, true, false]);
+    drop(theirs.pop());
+    while !matches!(next(&mut tcp).unwrap(), Event::Lost { peer: PEER }) {}
+    assert_eq!(tcp.loss(PEER), Some(Loss::Ended));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn every_connection_that_is_idle_asks_after_the_other_side_within_25_seconds() {
+    let (tcp, _theirs) = connected(2, 3);
+    let sockets = tcp.streams.iter().flatten().map(|stream| SockRef::from(&stream.wire.socket));
+    let waits = sockets.map(|socket| {
+        assert!(socket.keepalive().unwrap());
+        let interval = socket.tcp_keepalive_interval().unwrap();
+        socket.tcp_keepalive_time().unwrap() + interval * socket.tcp_keepalive_retries().unwrap()
+    });
+    assert_eq!(waits.collect::<Vec<_>>(), [Duration::from_secs(25); 3]);
+}
+
+/// Its frames go in turn, and its credit is enough that none waits for another connection's.
+#[test]
+fn one_message_fills_all_connections_before_anything_is_answered() {
+    for n_streams in [1, 3, 16] {
+        let (tcp, mut theirs) = rank(n_streams);
+        let mut settings = Settings::default().streams(n_streams);
+        (settings.options.frame_bytes, settings.options.grace) = (FRAME, Duration::ZERO);
+        let endpoint = Endpoint::new(tcp, settings.effective_options()).unwrap();
+        let mut comm = Communicator::new(endpoint).unwrap();
+        comm.config_mut().timeout = Duration::from_millis(50);
+        let long = vec![1.0f32; 3 * n_streams * FRAME / 4];
+        let error = comm.send(&long, PEER, 0, &Plan::raw()).unwrap_err();
+        assert!(matches!(error, foldwire::Error::Stalled { .. }), "{error}");
+        for theirs in &mut theirs {
+            let mut header = [0; 16];
+            theirs.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            theirs.read_exact(&mut header).unwrap();
+            let header = Header::decode(header, FRAME);
+            assert!(matches!(header, Ok(Header::Message { n_bytes: 3000.., .. })), "{header:?}");
+        }
+    }
 }
 
 /// Any byte of what a rank says may be another: what comes is what was sent, or its sender is lost.

@@ -5,10 +5,11 @@
 pub mod proxy;
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use foldwire::transport::Rank;
-use foldwire_bootstrap::{Error, Exchange, InProcess, Token};
+use foldwire::{Communicator, Op, Plan};
+use foldwire_bootstrap::{Exchange, InProcess, Token};
 use foldwire_tcp::{Endpoint, JoinError, Settings, join};
 
 /// Longest time that anything may take.
@@ -62,6 +63,24 @@ pub fn outcomes(
     ranks(size, |mut exchange| join(&settings(exchange.rank()), &mut exchange).map(drop))
 }
 
+/// How many sums were right, why the next one failed, and after how long.
+pub type Sums = (usize, Option<foldwire::Error>, Duration);
+
+/// Sums in a row until one fails.
+pub fn sums(comm: &mut Communicator<Endpoint>, n_calls: usize) -> Sums {
+    let size = comm.size() as f32;
+    for n_right in 0..n_calls {
+        let mut values: Vec<f32> = (0..50_000).map(|i| (i % 1000) as f32).collect();
+        let start = Instant::now();
+        if let Err(error) = comm.all_reduce(&mut values, Op::Sum, &Plan::raw()) {
+            return (n_right, Some(error), start.elapsed());
+        }
+        let is_right = |(i, &x): (usize, &f32)| x == (i % 1000) as f32 * size;
+        assert!(values.iter().enumerate().all(is_right), "a wrong sum in call {n_right}");
+    }
+    (n_calls, None, Duration::ZERO)
+}
+
 /// An exchange of which one rank changes what it hears in the first round: where others listen.
 pub struct Mangling<F> {
     pub inner: InProcess,
@@ -70,7 +89,7 @@ pub struct Mangling<F> {
 }
 
 impl<F: FnOnce(&mut Vec<Vec<u8>>)> Exchange for Mangling<F> {
-    type Error = Error;
+    type Error = foldwire_bootstrap::Error;
 
     fn rank(&self) -> Rank {
         self.inner.rank()
@@ -80,7 +99,7 @@ impl<F: FnOnce(&mut Vec<Vec<u8>>)> Exchange for Mangling<F> {
         self.inner.size()
     }
 
-    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Self::Error> {
         let mut all = self.inner.all_gather(mine)?;
         if let Some(mangle) = self.mangle.take() {
             mangle(&mut all);
@@ -94,4 +113,15 @@ pub fn address_in(said: &[u8]) -> [String; 3] {
     let text = String::from_utf8(said.to_vec()).unwrap();
     let mut lines = text.splitn(3, '\n').map(str::to_owned);
     [(); 3].map(|()| lines.next().unwrap())
+}
+
+/// For [`Mangling`]: all other ranks seem to be on other machines than this one.
+pub fn apart(rank: Rank) -> impl FnOnce(&mut Vec<Vec<u8>>) {
+    move |all| {
+        for (said, other) in all.iter_mut().zip((0..).map(Rank)).filter(|&(_, other)| other != rank)
+        {
+            let [_, address, rest] = address_in(said);
+            *said = format!("machine {other}\n{address}\n{rest}").into_bytes();
+        }
+    }
 }

@@ -22,19 +22,28 @@ pub enum Harm {
     Freeze,
     /// Bytes are put in between.
     Insert,
+    /// Bytes come once more.
+    Repeat,
     /// Bytes are left out.
     LeaveOut,
     /// Bits are flipped.
     Flip,
+    /// Nothing is forwarded for a while, and then it goes on: no harm.
+    Pause,
 }
 
+/// How long a pause is.
+pub const PAUSE: Duration = Duration::from_millis(300);
+
 impl Harm {
-    pub const ALL: [Self; 7] = [
+    /// All that calls cannot go on after.
+    pub const ALL: [Self; 8] = [
         Self::Close,
         Self::Reset,
         Self::CloseOneWay,
         Self::Freeze,
         Self::Insert,
+        Self::Repeat,
         Self::LeaveOut,
         Self::Flip,
     ];
@@ -103,6 +112,13 @@ impl State {
                     return;
                 }
                 Harm::Insert => to.write_all(&[0x5a; 100]).and_then(|()| to.write_all(rest)),
+                Harm::Repeat => {
+                    to.write_all(rest).and_then(|()| to.write_all(&rest[..rest.len().min(100)]))
+                }
+                Harm::Pause => {
+                    thread::sleep(PAUSE);
+                    to.write_all(rest)
+                }
                 Harm::LeaveOut => to.write_all(&rest[rest.len().min(100)..]),
                 Harm::Flip => {
                     rest.iter_mut().take(20).for_each(|byte| *byte ^= 0x11);

@@ -4,8 +4,8 @@
 //! which method of core's it becomes ([`Call::start`]).
 
 use std::ffi::c_void;
-use std::mem;
 use std::pin::Pin;
+use std::ptr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -13,8 +13,9 @@ use foldwire::op::OpCode;
 use foldwire::{Bound, DType, Element, Error, Op, Pending, Plan, Rank, Report, SharedCommunicator};
 
 use super::memory::{Source, Values, bytes};
+use super::operations::{Function, Operation, operation};
 use crate::border::Fault;
-use crate::ffi::types::{FW_NO_BOUND, FW_UNSUPPORTED, fwDataType, fwPlan, fwRedOp};
+use crate::ffi::types::{FW_NO_BOUND, FW_UNSUPPORTED, fwDataType, fwPlan};
 use crate::plan;
 use crate::wire::Wire;
 
@@ -106,7 +107,7 @@ pub(crate) struct Call {
     kind: Kind,
     counts: Counts,
     dtype: DType,
-    op: OpCode,
+    op: Operation,
     root: usize,
     is_root: bool,
     said: fwPlan,
@@ -120,13 +121,6 @@ pub(crate) struct Call {
 pub(crate) fn dtype(code: fwDataType) -> Result<DType, Fault> {
     let dtype = u8::try_from(code).ok().and_then(DType::from_code);
     dtype.ok_or_else(|| Fault::argument(format!("{code} is no type of values")))
-}
-
-/// The operation with this code.
-pub(crate) fn op(code: fwRedOp) -> Result<OpCode, Fault> {
-    let op = u8::try_from(code).ok().and_then(OpCode::from_code);
-    op.filter(|op| !matches!(op, OpCode::None | OpCode::User))
-        .ok_or_else(|| Fault::argument(format!("{code} is no operation")))
 }
 
 /// Expands `$body` for the type `$T` that a code stands for.
@@ -166,7 +160,7 @@ impl Call {
         send: *const c_void,
         recv: *mut c_void,
         dtype: DType,
-        op: OpCode,
+        op: Operation,
         root: i32,
         said: fwPlan,
         (rank, size): (usize, usize),
@@ -218,6 +212,10 @@ impl Call {
             }
         };
         let plan = plan::to_core(&said)?;
+        if matches!(op, Operation::User(_)) && (plan.bound.is_some() || !plan.codec.is_exact()) {
+            let message = "an operation of your own is exact; give it a plan without a bound";
+            return Err(Fault::new(FW_UNSUPPORTED, message));
+        }
         let (send, recv) = ((send, n_send), (recv.cast_const(), n_recv));
         Ok(Self { kind, counts, dtype, op, root, is_root, said, plan, send, recv, place })
     }
@@ -229,7 +227,16 @@ impl Call {
 
     fn start_typed<T: Element>(&self, comm: &Comm) -> Result<Box<dyn Running>, Fault> {
         let Self { kind, is_root, send, recv, place, .. } = *self;
-        let (op, plan, root) = (operation::<T>(self.op)?, &self.plan, Rank::new(self.root));
+        let (plan, root) = (&self.plan, Rank::new(self.root));
+        let user = match self.op {
+            Operation::User(callback) => Some(callback.of_type::<T>()),
+            Operation::Known(_) => None,
+        };
+        let op = match &user {
+            // SAFETY: the call that is made of it is dropped before the function beside it.
+            Some(function) => Op::User(unsafe { outlive(&**function) }),
+            None => operation::<T>(self.op.code())?,
+        };
         let (count, [given, other]) = match &self.counts {
             Counts::Same(count) => (*count, [None, None]),
             Counts::Given(counts) => (0, [Some(Rc::clone(counts)), None]),
@@ -249,6 +256,7 @@ impl Call {
                 return Ok(Box::new(Started::<f32, [f32; 0]> {
                     pending: comm.start_barrier()?,
                     _counts: [None, None],
+                    _user: None,
                 }));
             }
             (Kind::Broadcast, _) => {
@@ -314,7 +322,7 @@ impl Call {
                 }
             }
         };
-        Ok(Box::new(Started { pending, _counts: [given, other] }))
+        Ok(Box::new(Started { pending, _counts: [given, other], _user: user }))
     }
 
     /// Of an all-reduce that can be one of several in a group call: its bound, and what all of them
@@ -324,7 +332,8 @@ impl Call {
         let any = self.plan.codec.is_exact().then_some(Bound::Absolute(1.0));
         let bound = self.plan.bound.or(any)?;
         let rest = fwPlan { bound_kind: FW_NO_BOUND, bound: 0.0, ..self.said };
-        (self.kind == Kind::AllReduce).then_some((bound, (self.dtype, self.op, rest)))
+        let is_one = self.kind == Kind::AllReduce && !matches!(self.op, Operation::User(_));
+        is_one.then_some((bound, (self.dtype, self.op.code(), rest)))
     }
 
     /// The plan, checked.
@@ -343,19 +352,6 @@ impl Call {
         }
         Ok(data)
     }
-}
-
-/// The operation, for a type.
-pub(crate) fn operation<T: Element>(code: OpCode) -> Result<Op<'static, T>, Fault> {
-    Ok(match code {
-        // Of calls without one nobody asks.
-        OpCode::Sum | OpCode::None => Op::Sum,
-        OpCode::Avg => Op::Avg,
-        OpCode::Min => Op::Min,
-        OpCode::Max => Op::Max,
-        OpCode::Prod => Op::Prod,
-        other => return Err(Fault::new(FW_UNSUPPORTED, format!("no {} here", other.name()))),
-    })
 }
 
 type PendingOf<T> = Pending<'static, Wire, T, Values<T>>;
@@ -382,10 +378,10 @@ fn rooted<T: Element>(
 }
 
 /// # Safety
-/// The slice must not be used after what it is borrowed of is gone.
-unsafe fn outlive(counts: &[usize]) -> &'static [usize] {
+/// The value must not be used after what it is borrowed of is gone.
+unsafe fn outlive<V: ?Sized + 'static>(value: &V) -> &'static V {
     // SAFETY: only the lifetime changes; the caller sees to it.
-    unsafe { mem::transmute::<&[usize], &'static [usize]>(counts) }
+    unsafe { &*ptr::from_ref(value) }
 }
 
 /// A call under way, of any type.
@@ -401,6 +397,7 @@ struct Started<T: Element, R: AsMut<[T]> + 'static> {
     /// Above what it refers to, and so dropped before it.
     pending: Pending<'static, Wire, T, R>,
     _counts: [Option<Rc<[usize]>>; 2],
+    _user: Option<Rc<Function<T>>>,
 }
 
 impl<T: Element, R: AsMut<[T]> + Unpin + 'static> Running for Started<T, R> {
@@ -409,7 +406,7 @@ impl<T: Element, R: AsMut<[T]> + Unpin + 'static> Running for Started<T, R> {
     }
 
     fn wait(self: Box<Self>) -> Result<Report, Error> {
-        let Self { pending, _counts } = *self;
+        let Self { pending, _counts, _user } = *self;
         pending.wait().outcome
     }
 }

@@ -7,9 +7,10 @@ use std::ffi::c_void;
 
 use foldwire::op::OpCode;
 
-use super::call::{Call, Counts, Kind, dtype, op};
+use super::call::{Call, Counts, Kind, dtype};
 use super::memory::{RequestPlace, counts, read};
 use super::messages::Message;
+use super::operations::Operation;
 use super::types::*;
 use crate::border::{Fault, run};
 use crate::group::{Submitted, What};
@@ -56,7 +57,8 @@ unsafe fn collective(arguments: Arguments) -> fwResult {
         // SAFETY: by the caller's promise.
         let place = unsafe { RequestPlace::optional(request) }?;
         let (family, rank, size) = handles::comm(comm.addr())?;
-        let (dtype, code) = (dtype(data_type)?, code.map_or(Ok(OpCode::None), op)?);
+        let dtype = dtype(data_type)?;
+        let op = code.map_or(Ok(Operation::Known(OpCode::None)), Operation::of)?;
         // SAFETY: by the caller's promise, there is a count for each rank.
         let call = unsafe {
             let said = match said {
@@ -67,7 +69,7 @@ unsafe fn collective(arguments: Arguments) -> fwResult {
                 }
             };
             let plan = plan_of(plan)?;
-            Call::new(kind, said, send, recv, dtype, code, root, plan, (rank, size))?
+            Call::new(kind, said, send, recv, dtype, op, root, plan, (rank, size))?
         };
         let what = What::Collective(Box::new(call), place);
         group::submit(Submitted { family, comm: comm.addr(), what })

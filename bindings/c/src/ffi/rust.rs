@@ -12,9 +12,10 @@ use foldwire::op::OpCode;
 use foldwire::{Bound, Config, DType, Element, Error, Report, SharedCommunicator};
 use foldwire_threads::World;
 
-use super::call::{Call, Comm, Counts, Kind, Running, operation};
+use super::call::{Call, Comm, Counts, Kind, Running};
 use super::memory::Values;
 use super::messages::{self, Message};
+use super::operations::{Operation, operation};
 use super::types::{FW_UNSUPPORTED, fwPlan};
 use crate::border::Fault;
 use crate::plan;
@@ -342,10 +343,10 @@ impl Member {
         }
         let (send, recv) = (send.start(), recv.start().cast_mut());
         let (root, place) = (number(*root, "root")?, (self.rank(), size));
+        let op = Operation::Known(*op);
         // SAFETY: the arrays are as long as the call takes them to be, and the rest is the caller's
         // promise.
-        let call =
-            unsafe { Call::new(kind, counts, send, recv, *dtype, *op, root, plan.0, place) }?;
+        let call = unsafe { Call::new(kind, counts, send, recv, *dtype, op, root, plan.0, place) }?;
         Ok(UnderWay(call.start(&self.0)?))
     }
 

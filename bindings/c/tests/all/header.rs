@@ -9,7 +9,7 @@ fn generated() -> String {
     let mut builder = cbindgen::Builder::new()
         .with_config(cbindgen::Config::from_file(package().join("cbindgen.toml")).unwrap());
     // In the order in which a reader needs them.
-    for file in ["types", "communicators", "collectives", "requests", "codec"] {
+    for file in ["types", "communicators", "operations", "collectives", "requests", "codec"] {
         builder = builder.with_src(package().join(format!("src/ffi/{file}.rs")));
     }
     let mut bytes = Vec::new();

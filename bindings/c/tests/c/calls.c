@@ -297,6 +297,114 @@ static void *messages(void *argument) {
     return NULL;
 }
 
+/* The one that is further from zero; of two as far, the positive one. Counts its values. */
+static void furthest(const void *input, void *inout, size_t count, void *context) {
+    const double *a = input;
+    double *b = inout;
+    for (size_t i = 0; i < count; i++) {
+        const double x = fabs(a[i]), y = fabs(b[i]);
+        b[i] = x > y || (x == y && a[i] > b[i]) ? a[i] : b[i];
+    }
+    *(_Atomic size_t *)context += count;
+}
+
+static void common_divisor(const void *input, void *inout, size_t count, void *context) {
+    const uint32_t *a = input;
+    uint32_t *b = inout;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t x = a[i], y = b[i];
+        while (y != 0) {
+            const uint32_t rest = x % y;
+            x = y;
+            y = rest;
+        }
+        b[i] = x;
+    }
+    CHECK(context == NULL);
+}
+
+/* What furthest makes of the values of ranks before `end`. */
+static double furthest_of(int end, size_t i) {
+    double best = 0;
+    for (int r = 0; r < end; r++) {
+        const double next = value(r, i);
+        best = fabs(next) > fabs(best) || (fabs(next) == fabs(best) && next > best) ? next : best;
+    }
+    return best;
+}
+
+/* Operations of the caller's. */
+static void *operations(void *argument) {
+    const Rank *own = argument;
+    _Atomic size_t n_values = 0;
+    double send[RANKS * COUNT], recv[RANKS * COUNT], all[2][COUNT];
+    uint32_t numbers[COUNT];
+    fwRedOp far, divisor;
+    fwPlan plan;
+    fwRequest_t request;
+    OK(fwRedOpCreate(&far, furthest, (void *)&n_values));
+    OK(fwRedOpCreate(&divisor, common_divisor, NULL));
+    CHECK(far != divisor && far > FW_PROD);
+    OK(fwPlanParse("lossless", &plan));
+    for (int kind = 0; kind < 2; kind++) {
+        const fwPlan *by = kind ? &plan : NULL;
+        fill(send, own->rank, 0, RANKS * COUNT);
+        OK(fwAllReduce(send, recv, COUNT, FW_FLOAT64, far, by, own->comm, NULL));
+        for (size_t i = 0; i < COUNT; i++) {
+            CHECK(recv[i] == furthest_of(RANKS, i));
+        }
+        CHECK(n_values > 0);
+        OK(fwReduceScatter(send, recv, COUNT, FW_FLOAT64, far, by, own->comm, NULL));
+        for (size_t i = 0; i < COUNT; i++) {
+            CHECK(recv[i] == furthest_of(RANKS, (size_t)own->rank * COUNT + i));
+        }
+        OK(fwScan(send, recv, COUNT, FW_FLOAT64, far, by, own->comm, NULL));
+        for (size_t i = 0; i < COUNT; i++) {
+            CHECK(recv[i] == furthest_of(own->rank + 1, i));
+        }
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        numbers[i] = (uint32_t)((i + 1) * (size_t)(own->rank + 2));
+    }
+    OK(fwAllReduce(numbers, numbers, COUNT, FW_UINT32, divisor, NULL, own->comm, NULL));
+    for (size_t i = 0; i < COUNT; i++) {
+        CHECK(numbers[i] == i + 1);
+    }
+    /* In a group, beside sums. */
+    OK(fwGroupStart());
+    for (int a = 0; a < 2; a++) {
+        fill(all[a], own->rank, 0, COUNT);
+        const fwRedOp op = a ? far : FW_SUM;
+        OK(fwAllReduce(all[a], all[a], COUNT, FW_FLOAT64, op, NULL, own->comm, NULL));
+    }
+    OK(fwGroupEnd());
+    for (size_t i = 0; i < COUNT; i++) {
+        CHECK(all[0][i] == sum(RANKS, i) && all[1][i] == furthest_of(RANKS, i));
+    }
+    /* A call goes on with what it was made with. */
+    fill(send, own->rank, 0, COUNT);
+    OK(fwAllReduce(send, send, COUNT, FW_FLOAT64, far, NULL, own->comm, &request));
+    OK(fwRedOpDestroy(far));
+    OK(fwWait(&request));
+    CHECK(send[3] == furthest_of(RANKS, 3));
+    FAILS(FW_INVALID_ARGUMENT,
+          fwAllReduce(send, send, COUNT, FW_FLOAT64, far, NULL, own->comm, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwRedOpDestroy(far));
+    /* Nothing bounds what it makes of errors. */
+    OK(fwRedOpCreate(&far, furthest, (void *)&n_values));
+    const char *lossy[] = {"abs:0.1", "auto,abs:0.1", "codec:truncate:40"};
+    for (int i = 0; i < 3; i++) {
+        OK(fwPlanParse(lossy[i], &plan));
+        FAILS(FW_UNSUPPORTED,
+              fwAllReduce(send, send, COUNT, FW_FLOAT64, far, &plan, own->comm, NULL));
+    }
+    OK(fwBarrier(own->comm, NULL));
+    OK(fwRedOpDestroy(far));
+    OK(fwRedOpDestroy(divisor));
+    OK(fwCommDestroy(own->comm));
+    return NULL;
+}
+
 static void *groups(void *argument) {
     const Rank *own = argument;
     enum { ARRAYS = 12 }; /* more than there may be calls at once */
@@ -468,6 +576,7 @@ int main(void) {
     on_ranks(within_bounds, NULL);
     on_ranks(requests, &five);
     on_ranks(messages, NULL);
+    on_ranks(operations, NULL);
     on_ranks(groups, NULL);
     on_ranks(split, NULL);
     on_ranks(survive, NULL);

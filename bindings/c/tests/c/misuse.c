@@ -33,6 +33,38 @@ static void two_threads(void) {
     OK(fwCommDestroy(comms[1]));
 }
 
+/* An operation that makes another call on the communicator that it computes for. */
+static void calls_back(const void *input, void *inout, size_t count, void *context) {
+    const double *a = input;
+    double *b = inout;
+    FAILS(FW_IN_USE, fwBarrier(*(fwComm_t *)context, NULL));
+    for (size_t i = 0; i < count; i++) {
+        b[i] += a[i];
+    }
+}
+
+static void *sums_by(void *argument) {
+    Rank *own = argument;
+    double data[2] = {1, own->rank};
+    fwRedOp op;
+    OK(fwRedOpCreate(&op, calls_back, &own->comm));
+    OK(fwAllReduce(data, data, 2, FW_FLOAT64, op, NULL, own->comm, NULL));
+    CHECK(data[0] == 2 && data[1] == 1);
+    OK(fwRedOpDestroy(op));
+    OK(fwCommDestroy(own->comm));
+    return NULL;
+}
+
+static void two_calls_back(void) {
+    fwComm_t comms[2];
+    pthread_t thread;
+    OK(fwCommInitAll(comms, 2, NULL));
+    Rank ranks[2] = {{comms[0], 0}, {comms[1], 1}};
+    CHECK(pthread_create(&thread, NULL, sums_by, &ranks[1]) == 0);
+    sums_by(&ranks[0]);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 static void misuse(void) {
     fwComm_t comm, other = (fwComm_t)(uintptr_t)0x1234567890;
     double data[8] = {1}, out[8];
@@ -53,6 +85,12 @@ static void misuse(void) {
     fwRequest_t twice[2] = {request, request};
     FAILS(FW_INVALID_ARGUMENT, fwWaitAll(2, twice));
     OK(fwWait(&request));
+    /* Operations. */
+    fwRedOp op;
+    FAILS(FW_INVALID_ARGUMENT, fwRedOpCreate(&op, NULL, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwRedOpCreate(NULL, calls_back, NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwRedOpDestroy(FW_SUM));
+    two_calls_back();
     /* Pointers. */
     FAILS(FW_INVALID_ARGUMENT, fwAllReduce(NULL, out, 8, type, FW_SUM, NULL, comm, NULL));
     FAILS(FW_INVALID_ARGUMENT, fwAllReduce(data, NULL, 8, type, FW_SUM, NULL, comm, NULL));

@@ -1,0 +1,206 @@
+//! Any bytes on a connection of the TCP backend: no panic, nobody is trusted without a proof, and
+//! messages are what was sent, in order, or their sender is cut off.
+//!
+//! ```text
+//!   input:    end (1 byte)  then
+//!   greeting: for each message  kind (1 byte)  bytes: the honest message, of which kind says
+//!             whether bytes take its place, or one of its bits is flipped (2 bytes of place)
+//!   stream:   size of the pieces in which bytes arrive (1 byte)  acts
+//!   act:      kind (low 3 bits; bit 3: on which connection; bit 4: matched), and
+//!             0 n bytes[n]           these bytes
+//!             1 tag number n more    a message of n bytes, of which all but `more` follow
+//!             2 tag                  an answer
+//!             3                      a goodbye
+//!             4 tag                  the rank posts a receive
+//!             5 tag                  the rank has sent a matched message
+//! ```
+
+use foldwire::Tag;
+use foldwire_bootstrap::Token;
+use foldwire_tcp::Loss;
+use foldwire_tcp::outside::{Heard, Hearing, Side, answer, goodbye, message};
+use std::collections::{BTreeMap, BTreeSet};
+
+const FRAME_BYTES: usize = 5000;
+const LINK_DEPTH: usize = 2;
+
+/// The target.
+pub fn check(input: &[u8]) {
+    match input {
+        [0, rest @ ..] => greeting(rest, true),
+        [1, rest @ ..] => greeting(rest, false),
+        [_, piece, rest @ ..] => stream(rest, usize::from(*piece) * 31 + 1),
+        _ => {}
+    }
+}
+
+/// Two sides, of which one hears something else than the other says: the one that connects, or the
+/// other.
+fn greeting(mut script: &[u8], harms_connector: bool) {
+    let token = Token::new("a token of this fuzzer's").expect("it is long enough");
+    // In the order in which they speak.
+    let mut sides = [true, false].map(|connects| Side::new(connects, &token));
+    let mut is_honest = true;
+    let mut said = sides[0].hear(&[]).expect("who begins hears nothing");
+    for listener in [1, 0, 1] {
+        let n_needed = sides[listener].n_needed().expect("it waits for a message");
+        assert_eq!(said.len(), n_needed, "what one side says is as long as the other waits for");
+        if (listener == 0) == harms_connector
+            && let [kind, rest @ ..] = script
+        {
+            script = rest;
+            let honest = said.clone();
+            match kind % 3 {
+                1 => {
+                    let (bytes, rest) = script.split_at(n_needed.min(script.len()));
+                    said[..bytes.len()].copy_from_slice(bytes);
+                    script = rest;
+                }
+                2 => {
+                    if let [one, two, rest @ ..] = script {
+                        let bit = usize::from(u16::from_le_bytes([*one, *two])) % (8 * n_needed);
+                        said[bit / 8] ^= 1 << (bit % 8);
+                        script = rest;
+                    }
+                }
+                _ => {}
+            }
+            is_honest &= said == honest;
+        }
+        match sides[listener].hear(&said) {
+            Some(next) => said = next,
+            None => break,
+        }
+    }
+    let [connector, other] = sides.each_mut().map(Side::trusts);
+    assert!(!is_honest || connector && other, "honest sides know each other");
+    // What the connector says last it says when it trusts; what harms that is no harm to itself.
+    let harmed = if harms_connector { connector } else { other };
+    assert!(is_honest || !harmed, "a stranger is trusted");
+}
+
+/// What a peer does, or the rank itself.
+enum Act<'a> {
+    Bytes(&'a [u8]),
+    Message { tag: Tag, number: u32, matched: bool, n_bytes: usize, body: &'a [u8] },
+    Answer(Tag),
+    Goodbye,
+    Post(Tag),
+    Send(Tag),
+}
+
+fn next_act<'a>(script: &mut &'a [u8]) -> Option<(usize, Act<'a>)> {
+    let mut byte = || {
+        let (&byte, rest) = script.split_first()?;
+        *script = rest;
+        Some(byte)
+    };
+    let kind = byte()?;
+    let tag = |byte: u8| if byte % 8 == 7 { Tag::CONTROL } else { Tag(u16::from(byte % 8)) };
+    let act = match kind % 8 {
+        1 => {
+            let (tag, number) = (tag(byte()?), u32::from(byte()?).wrapping_sub(2));
+            let (n_bytes, n_more) = (usize::from(byte()?) * 21, usize::from(byte()?));
+            let n_here = n_bytes.saturating_sub(n_more).min(script.len());
+            let (body, rest) = script.split_at(n_here);
+            *script = rest;
+            Act::Message { tag, number, matched: kind & 16 != 0, n_bytes, body }
+        }
+        2 => Act::Answer(tag(byte()?)),
+        3 => Act::Goodbye,
+        4 => Act::Post(tag(byte()?)),
+        5 => Act::Send(tag(byte()?)),
+        _ => {
+            let n_bytes = usize::from(byte()?).min(script.len());
+            let (bytes, rest) = script.split_at(n_bytes);
+            *script = rest;
+            Act::Bytes(bytes)
+        }
+    };
+    Some((usize::from(kind >> 3 & 1), act))
+}
+
+/// What a peer's bytes come to.
+#[derive(Debug, PartialEq, Eq)]
+struct Outcome {
+    heard: Vec<Heard>,
+    loss: Option<Loss>,
+}
+
+fn stream(script: &[u8], piece: usize) {
+    let whole = outcome(script, usize::MAX);
+    let in_pieces = outcome(script, piece);
+    assert_eq!(whole, in_pieces, "it matters how bytes arrive");
+    if let Some(expected) = expected(script) {
+        assert_eq!(whole.heard, expected);
+        assert_eq!(whole.loss, None);
+    }
+}
+
+fn outcome(mut script: &[u8], piece: usize) -> Outcome {
+    let mut hearing = Hearing::new(2, FRAME_BYTES, LINK_DEPTH);
+    let mut outcome = Outcome { heard: Vec::new(), loss: None };
+    while let (Some((on, act)), None) = (next_act(&mut script), outcome.loss) {
+        let bytes = match act {
+            Act::Bytes(bytes) => bytes.to_vec(),
+            Act::Message { tag, number, matched, n_bytes, body } => {
+                [&message(tag, n_bytes, number, matched), body].concat()
+            }
+            Act::Answer(tag) => answer(tag),
+            Act::Goodbye => goodbye(),
+            Act::Post(tag) => {
+                hearing.post(tag);
+                Vec::new()
+            }
+            Act::Send(tag) => {
+                hearing.sent_matched(tag);
+                Vec::new()
+            }
+        };
+        outcome.loss = bytes.chunks(piece).find_map(|piece| hearing.hear(on, piece).err());
+        outcome.heard.extend(std::iter::from_fn(|| hearing.next_heard()));
+    }
+    outcome
+}
+
+/// What a peer is heard to say that keeps to the rules; `None` if this one does not.
+fn expected(mut script: &[u8]) -> Option<Vec<Heard>> {
+    let mut heard = Vec::new();
+    // By tag: receives posted, the number of the next message taken, and those that are here.
+    let mut posted = BTreeSet::new();
+    let mut next: BTreeMap<Tag, u32> = BTreeMap::new();
+    let mut here: BTreeMap<(Tag, u32), Vec<u8>> = BTreeMap::new();
+    let mut awaited = BTreeSet::new();
+    while let Some((_, act)) = next_act(&mut script) {
+        match act {
+            Act::Bytes(bytes) if !bytes.is_empty() => return None,
+            Act::Message { tag, number, n_bytes, body, .. } => {
+                let ahead = number.wrapping_sub(*next.entry(tag).or_default());
+                let is_right = n_bytes == body.len()
+                    && n_bytes <= FRAME_BYTES
+                    && (ahead as usize) < 2 * LINK_DEPTH
+                    && here.insert((tag, number), body.to_vec()).is_none();
+                if !is_right || tag.is_control() {
+                    return None;
+                }
+            }
+            Act::Answer(tag) => {
+                if !awaited.remove(&tag) {
+                    return None;
+                }
+                heard.push(Heard::Answer(tag));
+            }
+            Act::Post(tag) => _ = posted.insert(tag),
+            Act::Send(tag) => _ = awaited.insert(tag),
+            Act::Goodbye | Act::Bytes(_) => {}
+        }
+        posted.retain(|&tag| {
+            let next = next.entry(tag).or_default();
+            let Some(body) = here.remove(&(tag, *next)) else { return true };
+            *next += 1;
+            heard.push(Heard::Message(tag, body));
+            false
+        });
+    }
+    Some(heard)
+}
