@@ -73,6 +73,19 @@ macro_rules! each_function {
     };
 }
 
+/// The same for collectives that are not waited for in the call. Those of which ranks would have to
+/// tell each other first are not among them.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! each_that_begins {
+    ($with:ident, $abi:ty) => {
+        $crate::$with! { $abi; AllReduce,
+        MPI_Iallreduce c"PMPI_Iallreduce", MPI_Iallreduce_c c"PMPI_Iallreduce_c",
+        mpi_iallreduce mpi_iallreduce_ mpi_iallreduce__ MPI_IALLREDUCE ompi_iallreduce_f,
+        c"pmpi_iallreduce_", (send recv count datatype op comm request) }
+    };
+}
+
 /// The type of an argument in C, where counts are `$count`.
 #[doc(hidden)]
 #[macro_export]
@@ -89,6 +102,7 @@ macro_rules! c_type {
     ($abi:ty, $count:ty, send_places) => { *const $count };
     ($abi:ty, $count:ty, recv_places) => { *const $count };
     ($abi:ty, $count:ty, root) => { ::core::ffi::c_int };
+    ($abi:ty, $count:ty, request) => { *mut <$abi as $crate::ffi::abi::Abi>::Handle };
     ($abi:ty, $count:ty, $handle:ident) => { <$abi as $crate::ffi::abi::Abi>::Handle };
 }
 
@@ -142,6 +156,9 @@ macro_rules! set_argument {
     };
     ($abi:ty, $call:ident, comm, $value:expr) => {
         $call.comm = <$abi as $crate::ffi::abi::Abi>::erase($value)
+    };
+    ($abi:ty, $call:ident, request, $value:expr) => {
+        $call.request = Some($value.into())
     };
     ($abi:ty, $call:ident, root, $value:expr) => {
         $call.root = $value
@@ -303,6 +320,9 @@ macro_rules! from_fortran {
     ($abi:ty, recv_places, $value:expr) => {
         $value.cast_const()
     };
+    ($abi:ty, request, $value:expr) => {
+        $crate::ffi::door::Place::Fortran($value)
+    };
     ($abi:ty, comm, $value:expr) => {
         $crate::ffi::fortran::COMM.from_integer::<$abi>(*$value)
     };
@@ -382,6 +402,7 @@ macro_rules! entries {
         static DOOR: $crate::ffi::door::Door<$abi> = $crate::ffi::door::Door::new();
 
         $crate::each_function! { in_c, $abi }
+        $crate::each_that_begins! { in_c, $abi }
 
         type Int = ::core::ffi::c_int;
         type Any = *mut ::core::ffi::c_void;
@@ -444,6 +465,7 @@ macro_rules! entries {
 macro_rules! fortran_entries {
     ($abi:ty) => {
         $crate::each_function! { in_fortran, $abi }
+        $crate::each_that_begins! { in_fortran, $abi }
 
         $crate::fortran_entries! { @init $abi;
             mpi_init mpi_init_ mpi_init__ MPI_INIT ompi_init_f }

@@ -60,7 +60,7 @@ impl Library {
         std::fs::create_dir_all(&folder).unwrap();
         let program = folder.join(source.file_stem().unwrap());
         let mut compile = Command::new(compiler);
-        compile.arg("-O1").arg(&source).arg("-o").arg(&program).arg("-lm");
+        compile.args(["-O1", "-pthread"]).arg(&source).arg("-o").arg(&program).arg("-lm");
         // Where compilers leave the files of modules.
         let compiled = output(compile.current_dir(&folder));
         assert!(compiled.status.success(), "{compile:?}: {}", text(&compiled));
@@ -114,6 +114,11 @@ macro_rules! tests {
         }
 
         #[test]
+        fn calls_that_are_waited_for_later_are_right() {
+            $crate::programs::ahead(&$library);
+        }
+
+        #[test]
         fn shares_of_different_lengths_are_right() {
             $crate::programs::shares(&$library);
         }
@@ -163,7 +168,26 @@ pub(crate) fn calls(library: &Library) {
     }
 }
 
-/// The same of calls in which ranks' shares have different lengths. Not of one rank: MPICH 4.0 by
+/// Calls that the program waits for later, where the library can move them along; elsewhere they are
+/// passed on, and right too.
+pub(crate) fn ahead(library: &Library) {
+    let Some(program) = library.compiled("ahead.c", "ahead") else { return };
+    for (n, tolerance, bound, says) in [
+        (1, "0", "raw", " 0 taken, 113 passed on (communicator 113)"),
+        (2, "0", "raw", "168 taken (Allreduce 168)"),
+        (3, "0", "lossless", "not_ready"),
+        (4, "0.61", "abs:0.6", "largest error at most"),
+    ] {
+        let (words, says) = match library.is_mpich {
+            true => (&[tolerance][..], "no_progress"),
+            false => (&[tolerance, "free"][..], says),
+        };
+        let line = library.checks(&program, n, words, bound);
+        assert!(line.contains(says), "{n} ranks, {bound}: {line}");
+    }
+}
+
+/// Calls in which ranks' shares have different lengths. Not of one rank: MPICH 4.0 by
 /// itself forgets the displacement then.
 pub(crate) fn shares(library: &Library) {
     let Some(program) = library.compiled("shares.c", "shares") else { return };
