@@ -1,8 +1,8 @@
 //! The calls of a communicator that the program has begun and not waited for: they are carried out
 //! one after the other, in the order in which it began them, which all ranks have alike.
 //!
-//! They move along whenever the program is in MPI for whatever it is (`ffi::progress`), and in calls
-//! that are waited for on the same communicator, which let them all go before.
+//! They move along whenever the program is in MPI for whatever it is (`ffi::progress`), and in
+//! calls that are waited for on the same communicator, which let them all go before.
 
 use std::collections::VecDeque;
 

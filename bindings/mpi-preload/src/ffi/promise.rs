@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::abi::Handle;
 use super::library::{Code, Mpi};
 
-/// A request of the program's. One that is dropped before it is [kept](Self::keep) fails, or whoever
-/// waits for it would wait for ever.
+/// A request of the program's. One that is dropped before it is [kept](Self::keep) fails, or
+/// whoever waits for it would wait for ever.
 pub(crate) struct Promise {
     mpi: &'static dyn Mpi,
     request: Handle,

@@ -1,10 +1,11 @@
 /* A program that knows nothing of Foldwire: collectives that are begun and waited for later, each
    checked.
 
-   ahead [TOLERANCE [free]]: each operand may be wrong by so much, 0 unless said. Values are whole
-   numbers, so that sums do not hang on their order. With `free`, communicators are freed while calls
-   are under way, in which Open MPI 4.1 breaks down by itself, and so are requests, of which MPI
-   allows that of others only. */
+   ahead [TOLERANCE [free|wrong]]: each operand may be wrong by so much, 0 unless said. Values are
+   whole numbers, so that sums do not hang on their order. With `free`, communicators are freed while
+   calls are under way, in which Open MPI 4.1 breaks down by itself, and so are requests, of which
+   MPI allows that of others only. With `wrong`, nothing but a call whose counts are not those that
+   other ranks have. */
 #include <math.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -126,6 +127,69 @@ static void kinds(void) {
     MPI_Iallreduce(&one, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &requests[0]);
     MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
     check(all == size * (size - 1) / 2.0, "a single value is exact");
+}
+
+/* All collectives at once, into one array after the other. */
+static void all_of_them(void) {
+    enum { N_CALLS = 12 };
+    MPI_Request requests[N_CALLS];
+    size_t whole = (size_t)N * size;
+    double *arrays = malloc((N_CALLS + 1) * whole * sizeof *arrays), *got[N_CALLS];
+    double *mine = arrays + N_CALLS * whole;
+    int good = 1, root = size - 1, *counts = malloc(size * sizeof *counts);
+    int *places = malloc(size * sizeof *places), *parts = malloc(size * sizeof *parts);
+    int first = rank * N;
+    MPI_Comm world = MPI_COMM_WORLD;
+    for (int k = 0; k < N_CALLS; k++) got[k] = arrays + k * whole;
+    for (size_t i = 0; i < N_CALLS * whole; i++) arrays[i] = -1;
+    for (size_t i = 0; i < whole; i++) mine[i] = value(rank, (int)i);
+    /* The last rank gets nothing, rank 0 what it would have had too; shares from the last on. */
+    for (int of = 0; of < size; of++) counts[of] = N, places[of] = (size - 1 - of) * N;
+    for (int i = 0; i < N; i++) got[0][i] = value(rank, i), got[2][first + i] = mine[i];
+    memcpy(got[6], mine, whole * sizeof *mine);
+    MPI_Ibcast(got[0], N, MPI_DOUBLE, root, world, &requests[0]);
+    MPI_Iallgather(mine, N, MPI_DOUBLE, got[1], N, MPI_DOUBLE, world, &requests[1]);
+    MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, got[2], N, MPI_DOUBLE, world, &requests[2]);
+    MPI_Iallgatherv(mine, N, MPI_DOUBLE, got[3], counts, places, MPI_DOUBLE, world, &requests[3]);
+    MPI_Ireduce(mine, got[4], N, MPI_DOUBLE, MPI_SUM, root, world, &requests[4]);
+    MPI_Ialltoall(mine, N, MPI_DOUBLE, got[5], N, MPI_DOUBLE, world, &requests[5]);
+    MPI_Ialltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, got[6], N, MPI_DOUBLE, world, &requests[6]);
+    MPI_Igather(mine, N, MPI_DOUBLE, got[7], N, MPI_DOUBLE, root, world, &requests[7]);
+    MPI_Iscatter(mine, N, MPI_DOUBLE, got[8], N, MPI_DOUBLE, root, world, &requests[8]);
+    MPI_Ireduce_scatter_block(mine, got[9], N, MPI_DOUBLE, MPI_SUM, world, &requests[9]);
+    for (int of = 0; of < size; of++) parts[of] = N;
+    if (size > 1) parts[0] = 2 * N, parts[size - 1] = 0;
+    MPI_Ireduce_scatter(mine, got[10], parts, MPI_DOUBLE, MPI_SUM, world, &requests[10]);
+    begin(0, world, &requests[11]);
+    for (int k = N_CALLS - 1; k >= 0; k--) MPI_Wait(&requests[k], MPI_STATUS_IGNORE);
+    for (int i = 0; i < N; i++) good &= near(got[0][i], value(root, i), 1);
+    check(good, "broadcasts");
+    good = 1;
+    for (int of = 0; of < size; of++)
+        for (int i = 0; i < N; i++) {
+            double want = value(of, i);
+            good &= near(got[1][of * N + i], want, 1);
+            good &= near(got[2][of * N + i], want, 1);
+            good &= near(got[3][(size - 1 - of) * N + i], want, 1);
+            if (rank == root) good &= near(got[7][of * N + i], want, 1);
+        }
+    check(good, "gathers");
+    good = 1;
+    if (rank == root)
+        for (int i = 0; i < N; i++) good &= near(got[4][i], sum(i, size), size);
+    for (int i = 0; i < N; i++) good &= near(got[9][i], sum(first + i, size), size);
+    first = rank == 0 ? 0 : first + N;
+    for (int i = 0; i < parts[rank]; i++) good &= near(got[10][i], sum(first + i, size), size);
+    check(good, "reductions");
+    good = 1;
+    for (int of = 0; of < size; of++)
+        for (int i = 0; i < N; i++) {
+            double want = value(of, rank * N + i);
+            good &= near(got[5][of * N + i], want, 1) && near(got[6][of * N + i], want, 1);
+        }
+    for (int i = 0; i < N; i++) good &= near(got[8][i], value(root, rank * N + i), 1);
+    check(good, "all-to-alls and scatters");
+    free(arrays), free(counts), free(places), free(parts);
 }
 
 /* Calls of the same communicator that are waited for, while others are under way. */
@@ -261,6 +325,22 @@ static void freed(void) {
     check(is_sum(0) && is_sum(1) && is_sum(2), "requests that are freed before they are complete");
 }
 
+/* Who is to hear of an error hears of it where the call is waited for. */
+static void wrong(void) {
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    MPI_Status statuses[2];
+    int *counts = malloc(size * sizeof *counts), *places = malloc(size * sizeof *places);
+    double *all = malloc((size_t)N * size * sizeof *all);
+    for (int of = 0; of < size; of++) counts[of] = N, places[of] = of * N;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Iallgatherv(in[0], rank ? N : N / 2, MPI_DOUBLE, all, counts, places, MPI_DOUBLE,
+                    MPI_COMM_WORLD, &requests[1]);
+    int code = MPI_Waitall(2, requests, statuses);
+    int is_refused = code == MPI_ERR_IN_STATUS && statuses[1].MPI_ERROR == MPI_ERR_OTHER;
+    check(is_refused == (rank == 0) && requests[1] == MPI_REQUEST_NULL, "a wrong count");
+    free(counts), free(places), free(all);
+}
+
 int main(int argc, char **argv) {
     int provided, all, n_before;
     MPI_Request request;
@@ -268,8 +348,16 @@ int main(int argc, char **argv) {
     frees = argc > 2 && strcmp(argv[2], "free") == 0;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc > 2 && strcmp(argv[2], "wrong") == 0) {
+        wrong();
+        if (!n_failed) printf("rank %d: as it should be\n", rank);
+        MPI_Finalize();
+        return n_failed;
+    }
     several();
     kinds();
+    fill();
+    all_of_them();
     beside();
     nobody_waits(MPI_COMM_WORLD, "a call of the world's");
     communicators();
