@@ -187,6 +187,12 @@ impl State {
         if standing.agree(mpi, call.comm, begun.fingerprint).is_err() {
             return Fate::Passed(Why::Argument);
         }
+        // Whatever becomes of this call, others have waited for it.
+        if matches!(&*standing, Standing::Low(low) if low.is_wanted)
+            && let Err(code) = standing.bring_up(mpi, call.comm)
+        {
+            return Fate::Failed(Failure::Mpi(code));
+        }
         let place = match standing.place() {
             Ok(place) => place,
             Err(why) => return Fate::Passed(why),
@@ -203,10 +209,8 @@ impl State {
             Ok(checked) => checked,
             Err(why) => return Fate::Passed(why),
         };
-        if let Standing::Low(low) = &*standing {
-            if !low.is_wanted
-                && let Some(why) = passed_anyway(call, &checked, settings)
-            {
+        if let Standing::Low(_) = &*standing {
+            if let Some(why) = passed_anyway(call, &checked, settings) {
                 return Fate::Passed(why);
             }
             if let Err(code) = standing.bring_up(mpi, call.comm) {

@@ -2,10 +2,11 @@
 //! functions that it exports go.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_void};
 use std::process;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 pub use foldwire::schedule::Collective;
 
@@ -16,6 +17,7 @@ use super::progress::Progress;
 use super::symbols::Symbols;
 pub use crate::call::{Call, Passed};
 use crate::guard::guarded;
+use crate::shadow::locked;
 use crate::state::State;
 
 /// The MPI library that the program has loaded, and what we keep beside it.
@@ -163,9 +165,21 @@ impl<A: Abi> Door<A> {
         // The library may read them until the request is complete, and nobody tells us when.
         Ok(Some(match call.request {
             None => Cow::Owned(counts),
-            Some(_) => Cow::Borrowed(counts.leak()),
+            Some(_) => Cow::Borrowed(kept_forever(counts)),
         }))
     }
+}
+
+/// These numbers where they stay; those that were kept before are kept once.
+fn kept_forever(counts: Vec<c_int>) -> &'static [c_int] {
+    static KEPT: Mutex<BTreeSet<&'static [c_int]>> = Mutex::new(BTreeSet::new());
+    let mut kept = locked(&KEPT);
+    if let Some(&known) = kept.get(&counts[..]) {
+        return known;
+    }
+    let counts: &'static [c_int] = counts.leak();
+    kept.insert(counts);
+    counts
 }
 
 /// What a function without large counts cannot do.

@@ -2,10 +2,10 @@
    checked.
 
    ahead [TOLERANCE [free|wrong]]: each operand may be wrong by so much, 0 unless said. Values are
-   whole numbers, so that sums do not hang on their order. With `free`, communicators are freed while
-   calls are under way, in which Open MPI 4.1 breaks down by itself, and so are requests, of which
-   MPI allows that of others only. With `wrong`, nothing but a call whose counts are not those that
-   other ranks have. */
+   whole numbers, so that sums do not hang on their order. With `free`, communicators are freed
+   while calls are under way, in which Open MPI 4.1 breaks down by itself, and so are requests, of
+   which MPI allows that of others only. With `wrong`, nothing but a call whose counts are not those
+   that other ranks have. */
 #include <math.h>
 #include <mpi.h>
 #include <pthread.h>
