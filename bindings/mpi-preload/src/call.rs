@@ -10,7 +10,7 @@ use foldwire::schedule::Collective;
 use crate::agree::{Agreed, View, total};
 use crate::decide::{Ask, Why};
 use crate::ffi::abi::Handle;
-use crate::ffi::door::Counts;
+use crate::ffi::door::{Counts, Place};
 use crate::ffi::library::{Code, Mpi};
 use crate::ffi::memory::{Area, Areas};
 use crate::signature::{Base, Signature};
@@ -31,7 +31,7 @@ pub struct Passed {
 }
 
 /// A collective with its arguments. What a function lacks is as in its row of the table of entries.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// Which.
     pub collective: Collective,
@@ -45,6 +45,8 @@ pub struct Call {
     pub root: c_int,
     /// The communicator.
     pub comm: Handle,
+    /// Of one that the program does not wait for in the call, where the request goes.
+    pub request: Option<Place>,
 }
 
 /// Which of a rank's buffers count.
@@ -222,27 +224,6 @@ impl Call {
         !matches!(self.collective, Collective::Gather | Collective::Scatter)
             || usize::try_from(self.root) == Ok(rank)
     }
-
-    /// What is sent, of so many values of its datatype.
-    pub(crate) fn sent(&self, mpi: &dyn Mpi, key: c_int, count: usize) -> Result<Areas, Code> {
-        self.send.at(mpi, key, 0, count)
-    }
-
-    /// Where it is received.
-    pub(crate) fn received(&self, mpi: &dyn Mpi, key: c_int, count: usize) -> Result<Areas, Code> {
-        self.received_at(mpi, key, 0, count)
-    }
-
-    /// And what begins so many values behind that.
-    pub(crate) fn received_at(
-        &self,
-        mpi: &dyn Mpi,
-        key: c_int,
-        first: usize,
-        count: usize,
-    ) -> Result<Areas, Code> {
-        self.recv.at(mpi, key, first, count)
-    }
 }
 
 fn number(count: i64) -> Result<usize, Why> {
@@ -285,12 +266,19 @@ impl Passed {
     #[allow(unsafe_code, reason = "hands on the promise of the program")]
     fn area(&self, mpi: &dyn Mpi, key: c_int) -> Result<Area, Code> {
         let signature = mpi.signature(self.datatype, key)?;
-        // SAFETY: the program called a collective with this buffer, and waits for it.
+        // SAFETY: the program called a collective with this buffer, and leaves it alone until that
+        // is done.
         Ok(unsafe { Area::new(self.start, 0, self.datatype, signature) })
     }
 
     /// So many values of the datatype from this one on.
-    fn at(&self, mpi: &dyn Mpi, key: c_int, first: usize, count: usize) -> Result<Areas, Code> {
+    pub(crate) fn at(
+        &self,
+        mpi: &dyn Mpi,
+        key: c_int,
+        first: usize,
+        count: usize,
+    ) -> Result<Areas, Code> {
         Areas::new(mpi, &self.area(mpi, key)?, iter::once((count, first as isize)))
     }
 

@@ -91,11 +91,16 @@ pub enum Why {
     Disagreement,
     /// An argument that MPI is to judge.
     Argument,
+    /// It is not waited for, and the communicator has none of ours yet, which only a call that is
+    /// waited for can make.
+    NotReady,
+    /// It is not waited for, and the library has no way to move it along.
+    NoProgress,
 }
 
 impl Why {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Off,
         Self::Short,
         Self::Type,
@@ -104,6 +109,8 @@ impl Why {
         Self::Communicator,
         Self::Disagreement,
         Self::Argument,
+        Self::NotReady,
+        Self::NoProgress,
     ];
 
     /// In a word.
@@ -118,6 +125,8 @@ impl Why {
             Self::Communicator => "communicator",
             Self::Disagreement => "disagreement",
             Self::Argument => "argument",
+            Self::NotReady => "not_ready",
+            Self::NoProgress => "no_progress",
         }
     }
 }

@@ -17,6 +17,9 @@ mod environment;
 pub mod fortran;
 pub mod library;
 pub(crate) mod memory;
+mod movable;
+pub(crate) mod progress;
+pub(crate) mod promise;
 pub(crate) mod requests;
 pub mod symbols;
 

@@ -15,6 +15,7 @@
 //! | [`agree`] | what ranks tell each other where each knows only a part; pure |
 //! | [`mod@decide`], [`settings`] | who carries it out; pure |
 //! | `taken`, `net` | core's collective on those buffers, by messages of the MPI library's |
+//! | `line`, `background` | calls that are not waited for, and how they move along |
 //! | [`report`] | what is said at the end |
 //!
 //! *Loss by consent.* Without a bound in the environment nothing is lossy.
@@ -26,12 +27,15 @@
 //!
 //! *Threads.* What is kept of a communicator is behind a lock that its one caller holds; all else
 //! is shared briefly. MPI is called by the program's threads only, so what it allows them suffices.
+//! Whoever is in MPI moves calls along that are not waited for, unless another holds their lock.
 
 pub mod agree;
+mod background;
 pub mod call;
 pub mod decide;
 pub mod ffi;
 pub mod guard;
+mod line;
 mod net;
 pub mod report;
 pub mod settings;

@@ -150,6 +150,12 @@ impl Settings {
         at.map_or(Way::Off, |at| self.ways[at])
     }
 
+    /// Whether calls of any collective may be taken.
+    #[must_use]
+    pub fn takes_any(&self) -> bool {
+        self.ways.iter().any(|&way| way != Way::Off)
+    }
+
     /// The fewest bytes of a call that is taken.
     #[must_use]
     pub fn min_bytes(&self, is_near: bool) -> usize {

@@ -3,9 +3,10 @@
 //!
 //! A number is kept as an attribute that copies do not get, so that it goes when the communicator
 //! does, and one that MPI gives the same handle later is another. The ranks agree at the first
-//! collective of the table on a communicator, whatever its length and the settings: a point that
-//! all of them reach alike even if their settings differ. Ours is made at the first call that may
-//! be taken, since libraries have room for few.
+//! collective of the table on a communicator that they wait for, whatever its length and the
+//! settings: a point that all of them reach alike even if their settings differ. Ours is made at
+//! the first such call that may be taken, or that follows one that might have been but is not
+//! waited for, since libraries have room for few.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -13,14 +14,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldwire::op::OpCode;
-use foldwire::{Communicator, Config};
+use foldwire::{Config, SharedCommunicator};
 use foldwire_messaging::{Endpoint, Options};
 
 use crate::decide::Why;
 use crate::ffi::abi::Handle;
 use crate::ffi::library::{Code, Mpi};
 use crate::ffi::requests::Comm;
+use crate::line::Line;
 use crate::net::Wire;
+use crate::taken::Ours;
 
 /// A communicator's, for the one thread that may call its collectives.
 pub(crate) type Shadow = Arc<Mutex<Standing>>;
@@ -29,15 +32,28 @@ pub(crate) type Shadow = Arc<Mutex<Standing>>;
 pub(crate) enum Standing {
     /// All its calls are passed on.
     Outside(Why),
-    /// The ranks agree; no call was long enough yet.
-    Agreed { rank: usize, size: usize },
+    /// No call was long enough yet.
+    Low(Low),
     /// Ours is there.
     Up(Box<Up>),
 }
 
+/// What is known of a communicator without one of ours.
+#[derive(Clone, Copy)]
+pub(crate) struct Low {
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    /// Whether the ranks have found that they agree.
+    is_agreed: bool,
+    /// Whether a call that was not waited for would have been taken.
+    pub(crate) is_wanted: bool,
+}
+
 /// A communicator of ours.
 pub(crate) struct Up {
-    pub(crate) comm: Communicator<Endpoint<Wire>>,
+    /// Calls that are not waited for. They go before the communicator.
+    pub(crate) line: Line,
+    pub(crate) comm: Ours,
     /// Whether all ranks share memory.
     pub(crate) is_near: bool,
 }
@@ -55,47 +71,39 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shadows {
-    /// That of a communicator, made at its first collective.
-    pub(crate) fn of(
-        &self,
-        mpi: &'static dyn Mpi,
-        comm: Handle,
-        key: c_int,
-        fingerprint: u64,
-    ) -> Result<Shadow, Code> {
+    /// That of a communicator, made at its first collective. No rank hears of another in this.
+    pub(crate) fn of(&self, mpi: &dyn Mpi, comm: Handle, key: c_int) -> Result<Shadow, Code> {
         if let Some(number) = mpi.number_of_comm(comm, key)?
             && let Some(shadow) = locked(&self.all).get(&number)
         {
             return Ok(Arc::clone(shadow));
         }
-        let shadow = Arc::new(Mutex::new(Standing::new(mpi, comm, fingerprint)?));
+        let shadow = Arc::new(Mutex::new(Standing::new(mpi, comm)?));
         let number = self.n_made.fetch_add(1, Ordering::Relaxed) + 1;
         mpi.set_number_of_comm(comm, key, number)?;
         locked(&self.all).insert(number, Arc::clone(&shadow));
         Ok(shadow)
     }
 
-    /// Ends that of a communicator that is about to be freed.
-    pub(crate) fn end(&self, mpi: &dyn Mpi, comm: Handle, key: c_int) {
-        if let Ok(Some(number)) = mpi.number_of_comm(comm, key) {
-            let shadow = locked(&self.all).remove(&number);
-            drop(shadow);
-        }
+    /// Takes out that of a communicator that is about to be freed.
+    pub(crate) fn take(&self, mpi: &dyn Mpi, comm: Handle, key: c_int) -> Option<Shadow> {
+        let number = mpi.number_of_comm(comm, key).ok()??;
+        locked(&self.all).remove(&number)
     }
 
-    /// Ends all of them, in the order in which they were made.
-    pub(crate) fn end_all(&self) {
-        loop {
-            let first = locked(&self.all).pop_first();
-            if first.is_none() {
-                return;
-            }
-        }
+    /// Takes out the one that was made first.
+    pub(crate) fn take_first(&self) -> Option<Shadow> {
+        locked(&self.all).pop_first().map(|(_, shadow)| shadow)
+    }
+
+    /// All of them, in the order in which they were made.
+    pub(crate) fn all(&self) -> Vec<Shadow> {
+        locked(&self.all).values().cloned().collect()
     }
 }
 
 impl Standing {
-    fn new(mpi: &dyn Mpi, comm: Handle, fingerprint: u64) -> Result<Self, Code> {
+    fn new(mpi: &dyn Mpi, comm: Handle) -> Result<Self, Code> {
         if mpi.is_inter(comm)? {
             return Ok(Self::Outside(Why::Communicator));
         }
@@ -103,20 +111,31 @@ impl Standing {
         if size == 1 {
             return Ok(Self::Outside(Why::Communicator));
         }
+        Ok(Self::Low(Low { rank, size, is_agreed: false, is_wanted: false }))
+    }
+
+    /// Sees that the ranks have found whether they agree. All of them call it at the same call.
+    pub(crate) fn agree(
+        &mut self,
+        mpi: &dyn Mpi,
+        comm: Handle,
+        fingerprint: u64,
+    ) -> Result<(), Code> {
+        let Self::Low(low @ Low { is_agreed: false, .. }) = self else { return Ok(()) };
         // The largest of the numbers and of their complements: the largest and the smallest.
         let own = fingerprint as i64;
         let mut largest = [own, !own];
         mpi.all_reduce(comm, &mut largest, OpCode::Max)?;
-        if largest[0] == !largest[1] {
-            Ok(Self::Agreed { rank, size })
-        } else {
-            Ok(Self::Outside(Why::Disagreement))
+        low.is_agreed = largest[0] == !largest[1];
+        if !low.is_agreed {
+            *self = Self::Outside(Why::Disagreement);
         }
+        Ok(())
     }
 
     /// Sees that ours is there, if the ranks agree. All of them call it at the same call.
     pub(crate) fn bring_up(&mut self, mpi: &'static dyn Mpi, comm: Handle) -> Result<(), Code> {
-        let Self::Agreed { rank, size } = *self else { return Ok(()) };
+        let Self::Low(Low { rank, size, is_agreed: true, .. }) = *self else { return Ok(()) };
         let up = Up::new(mpi, comm, rank, size);
         let mut all_up = [i64::from(up.is_ok())];
         mpi.all_reduce(comm, &mut all_up, OpCode::Min)?;
@@ -125,6 +144,15 @@ impl Standing {
             _ => Self::Outside(Why::Disagreement),
         };
         Ok(())
+    }
+
+    /// The rank and the number of ranks, or why all calls are passed on.
+    pub(crate) fn place(&self) -> Result<(usize, usize), Why> {
+        match self {
+            Self::Outside(why) => Err(*why),
+            Self::Low(low) => Ok((low.rank, low.size)),
+            Self::Up(up) => Ok((up.comm.rank().index(), up.comm.size())),
+        }
     }
 }
 
@@ -140,7 +168,7 @@ impl Up {
         let endpoint = Endpoint::new(Wire::new(ours, nodes), Options::default()).map_err(drop)?;
         // Ranks of a program may come as late as they like; MPI has no limit either.
         let config = Config::default().with_timeout(Config::NEVER);
-        let comm = Communicator::with_config(endpoint, config).map_err(drop)?;
-        Ok(Self { comm, is_near })
+        let comm = SharedCommunicator::with_config(endpoint, config, 1).map_err(drop)?;
+        Ok(Self { line: Line::default(), comm, is_near })
     }
 }

@@ -4,26 +4,34 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+use foldwire::Report;
 use foldwire::op::OpCode;
 
 use crate::agree::{Agreed, View};
+use crate::background::Background;
 use crate::call::{Call, Checked};
 use crate::decide::{COLLECTIVES, Route, Why, decide, never};
 use crate::ffi::abi::Handle;
 use crate::ffi::library::{Code, Mpi};
+use crate::ffi::progress::Progress;
+use crate::ffi::promise::Promise;
 use crate::guard::guarded;
+use crate::line::{Note, Outcome};
 use crate::report::Tally;
 use crate::settings::{Settings, Way};
-use crate::shadow::{Shadows, Standing, locked};
-use crate::taken::{self, Failure};
+use crate::shadow::{Shadow, Shadows, Standing, Up, locked};
+use crate::taken::{self, Failure, Ready};
 
 /// Of a process. Everything but the MPI library's functions.
 pub(crate) struct State {
     mpi: &'static dyn Mpi,
+    /// How calls that are not waited for move along.
+    progress: Option<Progress>,
     /// Between `MPI_Init` and `MPI_Finalize`; collectives of sessions are passed on.
     is_up: AtomicBool,
     begun: OnceLock<Begun>,
     shadows: Shadows,
+    background: Background,
     tally: Mutex<Tally>,
 }
 
@@ -36,26 +44,34 @@ struct Begun {
     size: usize,
 }
 
-/// What became of a call.
-enum Fate {
-    Done,
+/// What became of a call: the report, or of one that is not waited for, the request.
+enum Fate<D> {
+    Done(D),
     Passed(Why),
     Failed(Failure),
 }
 
+/// A call that is taken.
+struct Taken {
+    ready: Ready,
+    way: Way,
+}
+
 impl State {
-    pub(crate) fn new(mpi: &'static dyn Mpi) -> Self {
+    pub(crate) fn new(mpi: &'static dyn Mpi, progress: Option<Progress>) -> Self {
         Self {
             mpi,
+            progress,
             is_up: AtomicBool::new(false),
             begun: OnceLock::new(),
             shadows: Shadows::default(),
+            background: Background::default(),
             tally: Mutex::default(),
         }
     }
 
     /// `MPI_Init` has returned. A variable that means nothing ends the job.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn begin(&'static self) {
         let begun = guarded(|| -> Result<Begun, String> {
             let settings = Settings::read(|name| std::env::var(name).ok())?;
             let failed = |code| format!("MPI has no keys for attributes: {}", self.mpi.words(code));
@@ -69,11 +85,30 @@ impl State {
             Ok(Ok(begun)) => {
                 if self.begun.set(begun).is_ok() {
                     self.is_up.store(true, Ordering::Release);
+                    self.begin_progress();
                 }
             }
             Ok(Err(error)) => self.give_up(&error),
             Err(_) => self.give_up("a panic in MPI_Init"),
         }
+    }
+
+    /// From now on calls that are not waited for may be taken, of the world's ranks at once: they
+    /// are all here.
+    fn begin_progress(&'static self) {
+        let (Some(progress), Some(begun)) = (&self.progress, self.begun.get()) else { return };
+        let (mpi, world) = (self.mpi, self.mpi.own().comm_world);
+        // What fails here fails at the first call, too.
+        let _ = guarded(|| -> Result<(), Code> {
+            let shadow = self.shadows.of(mpi, world, begun.keys[0])?;
+            let mut standing = locked(&shadow);
+            standing.agree(mpi, world, begun.fingerprint)?;
+            if begun.settings.takes_any() {
+                standing.bring_up(mpi, world)?;
+            }
+            Ok(())
+        });
+        progress.begin(self);
     }
 
     fn give_up(&self, why: &str) -> ! {
@@ -88,22 +123,39 @@ impl State {
     /// A collective: what it returns, or `None` if the library is to carry it out.
     pub(crate) fn collective(&self, call: &Call) -> Option<Code> {
         let begun = self.begun()?;
-        match guarded(|| self.route(begun, call)) {
-            Ok(Fate::Passed(why)) => {
+        let fate = guarded(|| self.route(begun, call));
+        self.returned(begun, call, fate.ok()).map(|returned| returned.err().unwrap_or(0))
+    }
+
+    /// The same of one that is not waited for: its request, or what it returns instead.
+    pub(crate) fn begin_collective(&self, call: &Call) -> Option<Result<Handle, Code>> {
+        let begun = self.begun()?;
+        let fate = guarded(|| self.route_ahead(begun, call));
+        self.returned(begun, call, fate.ok())
+    }
+
+    fn returned<D>(
+        &self,
+        begun: &Begun,
+        call: &Call,
+        fate: Option<Fate<D>>,
+    ) -> Option<Result<D, Code>> {
+        match fate {
+            Some(Fate::Passed(why)) => {
                 locked(&self.tally).pass(why);
                 if begun.settings.debug {
                     self.say(begun, call, &format!("passed on ({})", why.name()));
                 }
                 None
             }
-            Ok(Fate::Done) => Some(0),
-            Ok(Fate::Failed(failure)) => {
+            Some(Fate::Done(done)) => Some(Ok(done)),
+            Some(Fate::Failed(failure)) => {
                 self.say(begun, call, &format!("error: {failure}"));
-                Some(self.fail(call))
+                Some(Err(self.fail(call)))
             }
-            Err(_) => {
+            None => {
                 self.say(begun, call, "error: a panic, please report it");
-                Some(self.fail(call))
+                Some(Err(self.fail(call)))
             }
         }
     }
@@ -117,27 +169,39 @@ impl State {
     fn say(&self, begun: &Begun, call: &Call, what: &str) {
         let name = COLLECTIVES.iter().find(|row| row.collective == call.collective);
         let name = name.map_or("a collective", |row| row.name);
+        let ahead = if call.request.is_some() { "non-blocking " } else { "" };
         let sides = (call.send.count, call.recv.count);
-        eprintln!("foldwire: rank {}: {name} {sides:?}: {what}", begun.rank);
+        eprintln!("foldwire: rank {}: {ahead}{name} {sides:?}: {what}", begun.rank);
     }
 
-    fn route(&self, begun: &Begun, call: &Call) -> Fate {
+    /// A call that is waited for. The lock is never held while the library's collectives wait: what
+    /// is under way on the communicator must move along meanwhile, or other ranks would never come.
+    fn route(&self, begun: &Begun, call: &Call) -> Fate<()> {
         let Begun { settings, keys: [comm_key, type_key], .. } = begun;
         let mpi = self.mpi;
-        if call.comm == mpi.own().comm_null {
-            return Fate::Passed(Why::Argument);
-        }
-        let Ok(shadow) = self.shadows.of(mpi, call.comm, *comm_key, begun.fingerprint) else {
+        let Some(shadow) = self.shadow(call, *comm_key) else {
             return Fate::Passed(Why::Argument);
         };
         let mut standing = locked(&shadow);
-        let place = match &*standing {
-            Standing::Outside(why) => return Fate::Passed(*why),
-            Standing::Agreed { rank, size } => (*rank, *size),
-            Standing::Up(up) => (up.comm.rank().index(), up.comm.size()),
+        // Nothing is under way yet where this waits.
+        if standing.agree(mpi, call.comm, begun.fingerprint).is_err() {
+            return Fate::Passed(Why::Argument);
+        }
+        // Whatever becomes of this call, others have waited for it.
+        if matches!(&*standing, Standing::Low(low) if low.is_wanted)
+            && let Err(code) = standing.bring_up(mpi, call.comm)
+        {
+            return Fate::Failed(Failure::Mpi(code));
+        }
+        let place = match standing.place() {
+            Ok(place) => place,
+            Err(why) => return Fate::Passed(why),
         };
         let checked = if call.is_known_in_part() {
-            self.agreed(settings, call, place, *type_key)
+            drop(standing);
+            let checked = self.agreed(settings, call, place, *type_key);
+            standing = locked(&shadow);
+            checked
         } else {
             call.checked(mpi, place, *type_key)
         };
@@ -145,11 +209,8 @@ impl State {
             Ok(checked) => checked,
             Err(why) => return Fate::Passed(why),
         };
-        let ask = |is_near| checked.ask(call.collective, is_near);
-        // Where the ranks are is not known before ours is made.
-        if let Standing::Agreed { .. } = &*standing {
-            let [near, far] = [true, false].map(|is_near| decide(&ask(is_near), settings));
-            if let (Route::Pass(why), Route::Pass(_)) = (near, far) {
+        if let Standing::Low(_) = &*standing {
+            if let Some(why) = passed_anyway(call, &checked, settings) {
                 return Fate::Passed(why);
             }
             if let Err(code) = standing.bring_up(mpi, call.comm) {
@@ -159,26 +220,131 @@ impl State {
         let up = match &mut *standing {
             Standing::Up(up) => up,
             Standing::Outside(why) => return Fate::Passed(*why),
-            Standing::Agreed { .. } => return Fate::Passed(Why::Disagreement),
+            Standing::Low { .. } => return Fate::Passed(Why::Disagreement),
         };
-        let ask = ask(up.is_near);
+        let Taken { ready, way } = match self.take(begun, call, &checked, up.is_near) {
+            Fate::Done(taken) => taken,
+            Fate::Passed(why) => return Fate::Passed(why),
+            Fate::Failed(failure) => return Fate::Failed(failure),
+        };
+        self.drain(up);
+        match ready(&up.comm).and_then(|under_way| under_way.finish(mpi)) {
+            Ok(report) => {
+                self.count(begun, call, way, &report);
+                Fate::Done(())
+            }
+            Err(failure) => Fate::Failed(failure),
+        }
+    }
+
+    /// A call that is not waited for, so that nothing in it may wait for other ranks.
+    fn route_ahead(&self, begun: &Begun, call: &Call) -> Fate<Handle> {
+        let Begun { settings, keys: [comm_key, type_key], .. } = begun;
+        if self.progress.is_none() {
+            return Fate::Passed(Why::NoProgress);
+        }
+        let Some(shadow) = self.shadow(call, *comm_key) else {
+            return Fate::Passed(Why::Argument);
+        };
+        let mut standing = locked(&shadow);
+        let checked = standing.place().and_then(|place| call.checked(self.mpi, place, *type_key));
+        let checked = match checked {
+            Ok(checked) => checked,
+            Err(why) => return Fate::Passed(why),
+        };
+        let up = match &mut *standing {
+            Standing::Up(up) => up,
+            Standing::Outside(why) => return Fate::Passed(*why),
+            Standing::Low(low) => {
+                let why = passed_anyway(call, &checked, settings);
+                low.is_wanted |= why.is_none();
+                return Fate::Passed(why.unwrap_or(Why::NotReady));
+            }
+        };
+        let Taken { ready, way } = match self.take(begun, call, &checked, up.is_near) {
+            Fate::Done(taken) => taken,
+            Fate::Passed(why) => return Fate::Passed(why),
+            Fate::Failed(failure) => return Fate::Failed(failure),
+        };
+        let promise = match Promise::new(self.mpi) {
+            Ok(promise) => promise,
+            Err(code) => return Fate::Failed(Failure::Mpi(code)),
+        };
+        let request = promise.request();
+        up.line.push(Note { call: *call, way, promise }, ready);
+        self.step(up);
+        if !up.line.is_empty() {
+            self.background.add(&shadow);
+        }
+        Fate::Done(request)
+    }
+
+    fn shadow(&self, call: &Call, key: c_int) -> Option<Shadow> {
+        if call.comm == self.mpi.own().comm_null {
+            return None;
+        }
+        self.shadows.of(self.mpi, call.comm, key).ok()
+    }
+
+    /// Decides about a call, and makes it ready if it is taken.
+    fn take(&self, begun: &Begun, call: &Call, checked: &Checked, is_near: bool) -> Fate<Taken> {
+        let Begun { settings, keys: [_, type_key], .. } = begun;
+        let ask = checked.ask(call.collective, is_near);
         let way = match decide(&ask, settings) {
             Route::Take(way) => way,
             Route::Pass(why) => return Fate::Passed(why),
         };
         let Some(base) = ask.base else { return Fate::Passed(Why::Type) };
         let plan = way.plan(settings.spacing);
-        match taken::run(&mut up.comm, mpi, *type_key, call, &checked, base, &plan) {
-            Ok(report) => {
-                let at = COLLECTIVES.iter().position(|row| row.collective == call.collective);
-                locked(&self.tally).take(at.unwrap_or(0), &report);
-                if settings.debug {
-                    self.say(begun, call, &format!("taken ({}): {report}", said(way)));
-                }
-                Fate::Done
-            }
+        match taken::prepare(self.mpi, *type_key, call, checked, base, plan) {
+            Ok(ready) => Fate::Done(Taken { ready, way }),
             Err(failure) => Fate::Failed(failure),
         }
+    }
+
+    /// A call has been carried out.
+    fn count(&self, begun: &Begun, call: &Call, way: Way, report: &Report) {
+        let at = COLLECTIVES.iter().position(|row| row.collective == call.collective);
+        locked(&self.tally).take(at.unwrap_or(0), report);
+        if begun.settings.debug {
+            self.say(begun, call, &format!("taken ({}): {report}", said(way)));
+        }
+    }
+
+    /// A call that was not waited for is over.
+    fn settle(&self, note: Note, outcome: Outcome) {
+        let (Note { call, way, promise }, Some(begun)) = (note, self.begun.get()) else { return };
+        match outcome {
+            Ok(report) => {
+                self.count(begun, &call, way, &report);
+                promise.keep();
+            }
+            Err(failure) => {
+                self.say(begun, &call, &format!("error: {failure}"));
+                locked(&self.tally).fail();
+            }
+        }
+    }
+
+    /// Moves calls along that are not waited for. Whether one moved.
+    pub(crate) fn advance(&self) -> bool {
+        self.background.advance(|up| self.step(up))
+    }
+
+    fn step(&self, up: &mut Up) -> bool {
+        let Up { line, comm, .. } = up;
+        let moved = guarded(|| line.advance(comm, self.mpi, |note, end| self.settle(note, end)));
+        moved.unwrap_or_else(|_| {
+            // All of them fail, on all ranks.
+            let n_failed = line.clear();
+            (0..n_failed).for_each(|_| locked(&self.tally).fail());
+            true
+        })
+    }
+
+    fn drain(&self, up: &mut Up) {
+        let Up { line, comm, .. } = up;
+        line.drain(comm, self.mpi, |note, outcome| self.settle(note, outcome));
     }
 
     /// A call of which the ranks tell each other what they know, unless none of its kind is taken.
@@ -205,8 +371,24 @@ impl State {
             && comm != self.mpi.own().comm_null
         {
             // A panic leaves no more than a communicator that is not freed.
-            let _ = guarded(|| self.shadows.end(self.mpi, comm, begun.keys[0]));
+            let _ = guarded(|| {
+                if let Some(shadow) = self.shadows.take(self.mpi, comm, begun.keys[0]) {
+                    self.put_down(&shadow);
+                }
+            });
         }
+    }
+
+    /// Ends what is kept of a communicator, once its calls are done.
+    fn put_down(&self, shadow: &Shadow) {
+        let mut standing = locked(shadow);
+        if let Standing::Up(up) = &mut *standing {
+            self.drain(up);
+        }
+        // It ends here and now, whoever else still has it.
+        *standing = Standing::Outside(Why::Communicator);
+        drop(standing);
+        self.background.remove(shadow);
     }
 
     /// `MPI_Finalize` is about to be called.
@@ -215,6 +397,11 @@ impl State {
         self.is_up.store(false, Ordering::Release);
         // What fails here fails no call of the program's.
         let _ = guarded(|| {
+            for shadow in self.shadows.all() {
+                if let Standing::Up(up) = &mut *locked(&shadow) {
+                    self.drain(up);
+                }
+            }
             let tally = locked(&self.tally).clone();
             let (mut sums, mut largest) = (tally.sums(), [tally.largest()]);
             let world = self.mpi.own().comm_world;
@@ -227,8 +414,23 @@ impl State {
             {
                 eprintln!("{words}");
             }
-            self.shadows.end_all();
+            while let Some(shadow) = self.shadows.take_first() {
+                self.put_down(&shadow);
+            }
         });
+        if let Some(progress) = &self.progress {
+            progress.end();
+        }
+    }
+}
+
+/// Why a call is passed on wherever the ranks are, which is not known before ours is made.
+fn passed_anyway(call: &Call, checked: &Checked, settings: &Settings) -> Option<Why> {
+    let [near, far] =
+        [true, false].map(|is_near| decide(&checked.ask(call.collective, is_near), settings));
+    match (near, far) {
+        (Route::Pass(why), Route::Pass(_)) => Some(why),
+        _ => None,
     }
 }
 

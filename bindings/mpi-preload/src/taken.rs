@@ -1,18 +1,36 @@
 //! Carrying a call out that was taken: which of core's collectives it is, on which buffers.
+//!
+//! A call is made ready when the program makes it, begun when it is its turn, and finished when it
+//! is done. One that the program waits for in the call does all three at once.
 
 use std::ffi::c_int;
 
 use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
 use foldwire::transport::Rank;
-use foldwire::{Communicator, Op, Plan, Report};
+use foldwire::{Finished, Op, Pending, Plan, Report, SharedCommunicator};
 use foldwire_messaging::Endpoint;
 
-use crate::call::{Call, Checked, Passed, Seat};
+use crate::call::{Call, Checked, Passed};
 use crate::ffi::library::{Code, Mpi};
-use crate::ffi::memory::{Areas, Plain};
+use crate::ffi::memory::{Areas, Held, Plain};
 use crate::net::Wire;
 use crate::signature::Base;
+
+/// A communicator of ours.
+pub(crate) type Ours = SharedCommunicator<'static, Endpoint<Wire>>;
+
+/// Begins a call that was made ready.
+pub(crate) type Ready = Box<dyn FnOnce(&Ours) -> Result<Box<dyn Begun>, Failure>>;
+
+/// A call under way.
+pub(crate) trait Begun {
+    /// Whether it is done, as far as its communicator has been driven.
+    fn is_done(&self) -> bool;
+
+    /// Waits until it is, and sees that what has come is where the program wants it.
+    fn finish(self: Box<Self>, mpi: &dyn Mpi) -> Result<Report, Failure>;
+}
 
 /// Why a call that was taken failed.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -31,32 +49,55 @@ impl From<Code> for Failure {
     }
 }
 
-/// Carries a call out on values of this base.
-pub(crate) fn run(
-    comm: &mut Communicator<Endpoint<Wire>>,
-    mpi: &dyn Mpi,
+/// Makes a call on values of this base ready.
+pub(crate) fn prepare(
+    mpi: &'static dyn Mpi,
     key: c_int,
     call: &Call,
     checked: &Checked,
     base: Base,
-    plan: &Plan,
-) -> Result<Report, Failure> {
+    plan: Plan,
+) -> Result<Ready, Failure> {
     let inside = Inside { mpi, key, call, checked, plan };
     match base {
-        Base::F32 => inside.run::<f32>(comm),
-        Base::F64 => inside.run::<f64>(comm),
-        Base::I32 => inside.run::<i32>(comm),
-        Base::I64 => inside.run::<i64>(comm),
+        Base::F32 => inside.prepare::<f32>(),
+        Base::F64 => inside.prepare::<f64>(),
+        Base::I32 => inside.prepare::<i32>(),
+        Base::I64 => inside.prepare::<i64>(),
         Base::Other => unreachable!("other types are passed on"),
     }
 }
 
 struct Inside<'c> {
-    mpi: &'c dyn Mpi,
+    mpi: &'static dyn Mpi,
     key: c_int,
     call: &'c Call,
     checked: &'c Checked,
-    plan: &'c Plan,
+    plan: Plan,
+}
+
+/// The buffers of a call.
+struct Buffers<T> {
+    send: Held<T>,
+    recv: Held<T>,
+    /// Where what is received goes.
+    to: Areas,
+}
+
+/// What a call under way reads beside its buffers.
+struct Counts {
+    /// Of each rank's share; of an all-to-all, of what is sent.
+    shares: Option<Box<[usize]>>,
+    /// Of an all-to-all.
+    received: Box<[usize]>,
+}
+
+/// A call under way on values of one type. It goes before the counts that it reads.
+struct Flight<T: Plain> {
+    pending: Pending<'static, Endpoint<Wire>, T, Held<T>>,
+    to: Areas,
+    _counts: Counts,
+    is_as_expected: bool,
 }
 
 fn operation<T>(op: Option<OpCode>) -> Op<'static, T> {
@@ -69,214 +110,182 @@ fn operation<T>(op: Option<OpCode>) -> Op<'static, T> {
 }
 
 impl Inside<'_> {
-    fn run<T: Plain>(&self, comm: &mut Communicator<Endpoint<Wire>>) -> Result<Report, Failure> {
-        let Self { mpi, key, call, checked, plan } = *self;
-        let seat = checked.seat;
-        let op = operation::<T>(checked.op);
-        let (is_root, in_place) = (seat.is_root(), checked.is_in_place);
+    fn prepare<T: Plain>(&self) -> Result<Ready, Failure> {
+        let Self { call, checked, plan, .. } = *self;
+        let (seat, in_place) = (checked.seat, checked.is_in_place);
+        let Buffers { mut send, recv, to } = self.buffers::<T>()?;
+        let counts = self.counts::<T>()?;
+        let mut is_as_expected = true;
+        if let (Collective::AllGather, false, Some(shares)) =
+            (call.collective, in_place, &counts.shares)
+        {
+            // A rank that does not send what all expect sends as much, or they would wait.
+            let n_values = shares[seat.rank];
+            is_as_expected = send.as_ref().len() == n_values;
+            if !is_as_expected {
+                send = send.resized(n_values);
+            }
+        }
         let root = Rank::new(seat.root.unwrap_or(0));
-        let (n_send, n_recv) = (call.send.count as usize, call.recv.count as usize);
-        let report = match call.collective {
-            Collective::Broadcast => {
-                let data = call.received(mpi, key, n_recv)?;
-                data.write::<T, _>(mpi, is_root, |data| comm.broadcast(data, root, plan))?
-            }
-            Collective::AllReduce => {
-                let recv = call.received(mpi, key, n_recv)?;
-                if in_place {
-                    recv.write::<T, _>(mpi, true, |data| comm.all_reduce(data, op, plan))?
-                } else {
-                    let send = call.sent(mpi, key, n_send)?;
-                    let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
-                    recv.write::<T, _>(mpi, false, |recv| {
-                        comm.all_reduce_into(&send, recv, op, plan)
-                    })?
+        let op = operation::<T>(checked.op);
+        let (collective, size, is_root) = (call.collective, seat.size, seat.is_root());
+        Ok(Box::new(move |comm: &Ours| {
+            let plan = &plan;
+            let (n_send, n_recv) = (send.as_ref().len(), recv.as_ref().len());
+            let pending = match (collective, counts.lasting()) {
+                (Collective::Broadcast, _) => comm.start_broadcast(recv, root, plan),
+                (Collective::AllReduce, _) if in_place => comm.start_all_reduce(recv, op, plan),
+                (Collective::AllReduce, _) => comm.start_all_reduce_into(send, recv, op, plan),
+                (Collective::Reduce, _) if in_place => {
+                    comm.start_reduce_in_place(recv, op, root, plan)
                 }
-            }
-            Collective::Reduce if is_root => {
-                let recv = call.received(mpi, key, n_recv)?;
-                if in_place {
-                    recv.write::<T, _>(mpi, true, |data| {
-                        comm.reduce_in_place(data, op, root, plan)
-                    })?
-                } else {
-                    let send = call.sent(mpi, key, n_send)?;
-                    let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
-                    recv.write::<T, _>(mpi, false, |recv| comm.reduce(&send, recv, op, root, plan))?
+                (Collective::Reduce, _) => comm.start_reduce(send, recv, op, root, plan),
+                (Collective::ReduceScatter, None) => {
+                    comm.start_reduce_scatter(send, recv, op, plan)
                 }
-            }
-            Collective::Reduce => {
-                let send = call.sent(mpi, key, n_send)?;
-                comm.reduce(&send.read::<T>(mpi, false)?, &mut [], op, root, plan)
-            }
-            Collective::ReduceScatter => return self.reduce_scatter::<T>(comm, op),
-            _ if call.recv.places.is_some() || call.send.places.is_some() => {
-                return self.in_shares::<T>(comm, root);
-            }
-            Collective::AllGather => {
-                let recv = call.received(mpi, key, n_recv * seat.size)?;
-                if in_place {
-                    recv.write::<T, _>(mpi, true, |data| comm.all_gather_in_place(data, plan))?
-                } else {
-                    let send = call.sent(mpi, key, n_send)?;
-                    let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
-                    recv.write::<T, _>(mpi, false, |recv| comm.all_gather(&send, recv, plan))?
+                (Collective::ReduceScatter, Some([shares, _])) => {
+                    comm.start_reduce_scatter_v(send, recv, shares, op, plan)
                 }
-            }
-            Collective::AllToAll => {
-                let recv = call.received(mpi, key, n_recv * seat.size)?;
-                if in_place {
-                    recv.write::<T, _>(mpi, true, |data| comm.all_to_all_in_place(data, plan))?
-                } else {
-                    let send = call.sent(mpi, key, n_send * seat.size)?;
-                    let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
-                    recv.write::<T, _>(mpi, false, |recv| comm.all_to_all(&send, recv, plan))?
+                (Collective::AllGather, None) if in_place => {
+                    comm.start_all_gather_in_place(recv, plan)
                 }
-            }
-            Collective::Gather if is_root => {
-                let recv = call.received(mpi, key, n_recv * seat.size)?;
-                // In place, the root's share lies where it is to be.
-                let send = match in_place {
-                    true => call.received_at(mpi, key, n_recv * seat.rank, n_recv)?,
-                    false => call.sent(mpi, key, n_send)?,
-                };
-                let copy = send.overlaps(mpi, &recv)?;
-                let (send, count) = (send.read::<T>(mpi, copy)?, recv.n_values::<T>());
-                recv.write::<T, _>(mpi, true, |recv| comm.gather(count, &send, recv, root, plan))?
-            }
-            Collective::Gather => {
-                let send = call.sent(mpi, key, n_send)?;
-                let count = send.n_values::<T>() * seat.size;
-                comm.gather(count, &send.read::<T>(mpi, false)?, &mut [], root, plan)
-            }
-            Collective::Scatter if is_root => {
-                let send = call.sent(mpi, key, n_send * seat.size)?;
-                let (count, n_own) = (send.n_values::<T>(), send.n_values::<T>() / seat.size);
-                if in_place {
-                    // The root keeps its share where it lies.
-                    let mut own = vec![T::default(); n_own];
-                    comm.scatter(count, &send.read::<T>(mpi, false)?, &mut own, root, plan)
-                } else {
-                    let recv = call.received(mpi, key, n_recv)?;
-                    let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
-                    recv.write::<T, _>(mpi, false, |recv| {
-                        comm.scatter(count, &send, recv, root, plan)
-                    })?
+                (Collective::AllGather, None) => comm.start_all_gather(send, recv, plan),
+                (Collective::AllGather, Some([shares, _])) if in_place => {
+                    comm.start_all_gather_v_in_place(recv, shares, plan)
                 }
-            }
-            Collective::Scatter => {
-                let recv = call.received(mpi, key, n_recv)?;
-                let count = recv.n_values::<T>() * seat.size;
-                recv.write::<T, _>(mpi, false, |recv| comm.scatter(count, &[], recv, root, plan))?
-            }
-            _ => unreachable!("only collectives of the table are taken"),
-        };
-        Ok(report?)
+                (Collective::AllGather, Some([shares, _])) => {
+                    comm.start_all_gather_v(send, recv, shares, plan)
+                }
+                (Collective::AllToAll, None) if in_place => {
+                    comm.start_all_to_all_in_place(recv, plan)
+                }
+                (Collective::AllToAll, None) => comm.start_all_to_all(send, recv, plan),
+                (Collective::AllToAll, Some([sent, received])) => {
+                    comm.start_all_to_all_v(send, sent, recv, received, plan)
+                }
+                (Collective::Gather, None) => {
+                    let count = if is_root { n_recv } else { n_send * size };
+                    comm.start_gather(count, send, recv, root, plan)
+                }
+                (Collective::Gather, Some([shares, _])) => {
+                    comm.start_gather_v(shares, send, recv, root, plan)
+                }
+                (Collective::Scatter, None) => {
+                    let count = if is_root { n_send } else { n_recv * size };
+                    comm.start_scatter(count, send, recv, root, plan)
+                }
+                (Collective::Scatter, Some([shares, _])) => {
+                    comm.start_scatter_v(shares, send, recv, root, plan)
+                }
+                _ => unreachable!("only collectives of the table are taken"),
+            };
+            Ok(Box::new(Flight { pending: pending?, to, _counts: counts, is_as_expected }))
+        }))
     }
 
-    fn reduce_scatter<T: Plain>(
-        &self,
-        comm: &mut Communicator<Endpoint<Wire>>,
-        op: Op<'_, T>,
-    ) -> Result<Report, Failure> {
-        let Self { mpi, key, call, checked, plan } = *self;
-        let seat = checked.seat;
-        let (whole, own) = match call.recv.counts(seat.size).ok().flatten() {
-            Some(counts) => (counts.iter().sum(), counts[seat.rank]),
-            None => (call.recv.count as usize * seat.size, call.recv.count as usize),
+    fn buffers<T: Plain>(&self) -> Result<Buffers<T>, Failure> {
+        let Self { mpi, key, call, checked, .. } = *self;
+        let (seat, in_place) = (checked.seat, checked.is_in_place);
+        let (rank, size, is_root) = (seat.rank, seat.size, seat.is_root());
+        let own = |side: &Passed| side.areas(mpi, key, 0..size);
+        let all = |side: &Passed| match side.counts {
+            Some(_) => side.areas(mpi, key, 0..size),
+            None => side.at(mpi, key, 0, side.count as usize * size),
         };
-        // In place the whole array lies where the result is to begin, and the rest of it stays as
-        // it is: MPI libraries leave it so.
-        let recv = call.received(mpi, key, own)?;
-        let send = match checked.is_in_place {
-            true => call.received(mpi, key, whole)?,
-            false => call.sent(mpi, key, whole)?,
-        };
-        let send = send.read::<T>(mpi, checked.is_in_place || send.overlaps(mpi, &recv)?)?;
-        let counts = checked.shares::<T>();
-        let report = recv.write::<T, _>(mpi, false, |recv| match &counts {
-            None => comm.reduce_scatter(&send, recv, op, plan),
-            Some(counts) => comm.reduce_scatter_v(&send, recv, counts, op, plan),
-        })?;
-        Ok(report?)
-    }
-
-    /// All-gathers, gathers, scatters and all-to-alls whose shares differ.
-    fn in_shares<T: Plain>(
-        &self,
-        comm: &mut Communicator<Endpoint<Wire>>,
-        root: Rank,
-    ) -> Result<Report, Failure> {
-        let Self { mpi, key, call, checked, plan } = *self;
-        let Seat { rank, size, .. } = checked.seat;
-        let (is_root, in_place) = (checked.seat.is_root(), checked.is_in_place);
-        let shares = checked.shares::<T>().unwrap_or_default();
-        let all = |side: &Passed| side.areas(mpi, key, 0..size);
-        let report = match call.collective {
-            Collective::AllGather if in_place => {
-                all(&call.recv)?.write::<T, _>(mpi, true, |data| {
-                    comm.all_gather_v_in_place(data, &shares, plan)
-                })?
+        let none = Areas::default;
+        let (send, recv) = (&call.send, &call.recv);
+        // What is sent, where that which is received goes, and whether what was there counts.
+        let (from, mut to, wants) = match call.collective {
+            Collective::Broadcast => (none(), own(recv)?, is_root),
+            Collective::AllReduce | Collective::Reduce if in_place => (none(), own(recv)?, true),
+            Collective::AllReduce => (own(send)?, own(recv)?, false),
+            Collective::Reduce if is_root => (own(send)?, own(recv)?, false),
+            Collective::Reduce => (own(send)?, none(), false),
+            Collective::ReduceScatter => {
+                let counts = recv.counts(size).ok().flatten();
+                let counts = counts.unwrap_or_else(|| vec![recv.count as usize; size]);
+                // In place the whole array lies where the result is to begin, and the rest of it
+                // stays as it is: MPI libraries leave it so.
+                let side = if in_place { recv } else { send };
+                let whole = side.at(mpi, key, 0, counts.iter().sum())?;
+                (whole, recv.at(mpi, key, 0, counts[rank])?, false)
             }
-            Collective::AllGather => {
-                let (send, recv) = (all(&call.send)?, all(&call.recv)?);
-                let mut send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
-                // A rank that does not send what all expect sends as much, or they would wait.
-                let is_as_expected = send.len() == shares[rank];
-                if !is_as_expected {
-                    send.to_mut().resize(shares[rank], T::default());
-                }
-                let report = recv.write::<T, _>(mpi, false, |recv| {
-                    comm.all_gather_v(&send, recv, &shares, plan)
-                })?;
-                if !is_as_expected {
-                    return Err(Failure::Count);
-                }
-                report
-            }
+            Collective::AllGather if in_place => (none(), all(recv)?, true),
+            Collective::AllGather => (own(send)?, all(recv)?, false),
+            Collective::AllToAll if in_place && recv.counts.is_none() => (none(), all(recv)?, true),
+            Collective::AllToAll if in_place => (all(recv)?, all(recv)?, false),
+            Collective::AllToAll => (all(send)?, all(recv)?, false),
             Collective::Gather if is_root => {
-                let recv = all(&call.recv)?;
                 // In place, the root's share lies where it is to be.
-                let send = match in_place {
-                    true => call.recv.areas(mpi, key, rank..rank + 1)?,
-                    false => all(&call.send)?,
+                let from = match (in_place, recv.counts) {
+                    (false, _) => own(send)?,
+                    (true, Some(_)) => recv.areas(mpi, key, rank..rank + 1)?,
+                    (true, None) => {
+                        let n_own = recv.count as usize;
+                        recv.at(mpi, key, n_own * rank, n_own)?
+                    }
                 };
-                let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
-                recv.write::<T, _>(mpi, true, |recv| {
-                    comm.gather_v(&shares, &send, recv, root, plan)
-                })?
+                (from, all(recv)?, true)
             }
-            Collective::Gather => {
-                let send = all(&call.send)?;
-                comm.gather_v(&shares, &send.read::<T>(mpi, false)?, &mut [], root, plan)
-            }
+            Collective::Gather => (own(send)?, none(), false),
             // In place, the root keeps its share where it lies.
-            Collective::Scatter if in_place => {
-                let (send, mut own) = (all(&call.send)?, vec![T::default(); shares[rank]]);
-                comm.scatter_v(&shares, &send.read::<T>(mpi, false)?, &mut own, root, plan)
-            }
-            Collective::Scatter => {
-                let recv = all(&call.recv)?;
-                let send = if is_root { all(&call.send)? } else { Areas::default() };
-                let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
-                recv.write::<T, _>(mpi, false, |recv| {
-                    comm.scatter_v(&shares, &send, recv, root, plan)
-                })?
-            }
-            _ => {
-                let from = if in_place { &call.recv } else { &call.send };
-                let counts = |side: &Passed| -> Vec<usize> {
-                    let (bytes, _) = side.bytes(mpi, key, size).unwrap_or_default();
-                    bytes.into_iter().map(|n_bytes| n_bytes / size_of::<T>()).collect()
-                };
-                let (sent, received) = (counts(from), counts(&call.recv));
-                let (send, recv) = (all(from)?, all(&call.recv)?);
-                let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
-                recv.write::<T, _>(mpi, false, |recv| {
-                    comm.all_to_all_v(&send, &sent, recv, &received, plan)
-                })?
-            }
+            Collective::Scatter if in_place => (all(send)?, none(), false),
+            Collective::Scatter if is_root => (all(send)?, own(recv)?, false),
+            _ => (none(), own(recv)?, false),
         };
-        Ok(report?)
+        let copies = in_place && call.collective == Collective::ReduceScatter;
+        let send = from.read::<T>(mpi, copies || from.overlaps(mpi, &to)?)?;
+        let recv = if in_place && call.collective == Collective::Scatter {
+            let shares = checked.shares::<T>();
+            Held::zeros(shares.map_or(send.as_ref().len() / size, |shares| shares[rank]))
+        } else {
+            to.hold::<T>(mpi, wants)?
+        };
+        if call.request.is_some() && matches!(recv, Held::Copied(_)) {
+            to.keep_type(mpi)?;
+        }
+        Ok(Buffers { send, recv, to })
+    }
+
+    fn counts<T: Plain>(&self) -> Result<Counts, Failure> {
+        let Self { mpi, key, call, checked, .. } = *self;
+        let mut counts =
+            Counts { shares: checked.shares::<T>().map(Into::into), received: Box::default() };
+        if call.collective == Collective::AllToAll && call.recv.counts.is_some() {
+            let from = if checked.is_in_place { &call.recv } else { &call.send };
+            let of = |side: &Passed| -> Box<[usize]> {
+                let (bytes, _) = side.bytes(mpi, key, checked.seat.size).unwrap_or_default();
+                bytes.into_iter().map(|n_bytes| n_bytes / size_of::<T>()).collect()
+            };
+            (counts.shares, counts.received) = (Some(of(from)), of(&call.recv));
+        }
+        Ok(counts)
+    }
+}
+
+impl Counts {
+    /// As a call under way borrows them; `None` where all shares are alike.
+    #[allow(unsafe_code, reason = "a call cannot say that it borrows from what it goes with")]
+    fn lasting(&self) -> Option<[&'static [usize]; 2]> {
+        let last = |counts: &[usize]| {
+            // SAFETY: they are on the heap, and stay where they are when `Counts` moves. A
+            // `Flight`, in which they go on, drops the call that reads them first.
+            unsafe { std::slice::from_raw_parts(counts.as_ptr(), counts.len()) }
+        };
+        self.shares.as_deref().map(|shares| [last(shares), last(&self.received)])
+    }
+}
+
+impl<T: Plain> Begun for Flight<T> {
+    fn is_done(&self) -> bool {
+        self.pending.is_finished()
+    }
+
+    fn finish(self: Box<Self>, mpi: &dyn Mpi) -> Result<Report, Failure> {
+        let Self { pending, to, is_as_expected, _counts } = *self;
+        let Finished { data, outcome } = pending.wait();
+        let report = outcome?;
+        to.settle(mpi, &data)?;
+        if is_as_expected { Ok(report) } else { Err(Failure::Count) }
     }
 }

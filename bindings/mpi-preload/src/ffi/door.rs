@@ -1,18 +1,23 @@
 //! Where the program comes in: one [`Door`] in each library for `LD_PRELOAD`, through which all
 //! functions that it exports go.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_void};
 use std::process;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 pub use foldwire::schedule::Collective;
 
 use super::abi::{Abi, Handle};
+use super::fortran::REQUEST;
 use super::library::{Library, Mpi};
+use super::progress::Progress;
 use super::symbols::Symbols;
 pub use crate::call::{Call, Passed};
 use crate::guard::guarded;
+use crate::shadow::locked;
 use crate::state::State;
 
 /// The MPI library that the program has loaded, and what we keep beside it.
@@ -21,7 +26,7 @@ pub struct Door<A: Abi> {
 }
 
 struct Inside<A: Abi> {
-    state: State,
+    state: &'static State,
     library: &'static Library<A>,
 }
 
@@ -80,13 +85,15 @@ impl<A: Abi> Door<A> {
 
     fn inside(&self) -> &Inside<A> {
         self.inside.get_or_init(|| {
-            let found = guarded(|| Library::find(&Symbols::of(A::LIBRARIES)));
+            let symbols = Symbols::of(A::LIBRARIES);
+            let found = guarded(|| Library::find(&symbols));
             let library = found.unwrap_or_else(|_| Err("a panic".into())).unwrap_or_else(|why| {
                 eprintln!("foldwire: error: {why}; is this preloaded under another library?");
                 process::exit(1)
             });
             let library: &'static Library<A> = Box::leak(Box::new(library));
-            Inside { state: State::new(library), library }
+            let state = State::new(library, Progress::find(&symbols));
+            Inside { state: Box::leak(Box::new(state)), library }
         })
     }
 
@@ -111,7 +118,20 @@ impl<A: Abi> Door<A> {
 
     /// A collective: what it returns, or `None` if the library is to carry it out.
     pub fn collective(&self, call: &Call) -> Option<c_int> {
-        self.inside.get()?.state.collective(call)
+        let state = self.inside.get()?.state;
+        let Some(place) = call.request else { return state.collective(call) };
+        if place.is_null() {
+            // For MPI to judge.
+            return None;
+        }
+        match state.begin_collective(call)? {
+            Ok(request) => {
+                // SAFETY: where the program wants the request of this call.
+                unsafe { place.write::<A>(request) };
+                Some(0)
+            }
+            Err(code) => Some(code),
+        }
     }
 
     /// What a call returns of which a count is too large for a library without large counts.
@@ -129,7 +149,7 @@ impl<A: Abi> Door<A> {
         call: &Call,
         side: &Passed,
         counts: Option<Counts>,
-    ) -> Result<Option<Vec<c_int>>, DoesNotFit> {
+    ) -> Result<Option<Cow<'static, [c_int]>>, DoesNotFit> {
         let Some(Inside { library, .. }) = self.inside.get() else { return Ok(None) };
         if call.comm == library.own().comm_null || side.start.addr() == A::IN_PLACE {
             return Ok(None);
@@ -140,11 +160,26 @@ impl<A: Abi> Door<A> {
         let Ok((rank, size)) = library.rank_and_size(call.comm) else { return Ok(None) };
         let counts = counts.filter(|_| call.has_shares_at(rank));
         let narrow = |count| c_int::try_from(count).map_err(|_| DoesNotFit);
-        counts
-            .and_then(|counts| counts.read(size))
-            .map(|counts| counts.into_iter().map(narrow).collect())
-            .transpose()
+        let Some(counts) = counts.and_then(|counts| counts.read(size)) else { return Ok(None) };
+        let counts: Vec<_> = counts.into_iter().map(narrow).collect::<Result<_, _>>()?;
+        // The library may read them until the request is complete, and nobody tells us when.
+        Ok(Some(match call.request {
+            None => Cow::Owned(counts),
+            Some(_) => Cow::Borrowed(kept_forever(counts)),
+        }))
     }
+}
+
+/// These numbers where they stay; those that were kept before are kept once.
+fn kept_forever(counts: Vec<c_int>) -> &'static [c_int] {
+    static KEPT: Mutex<BTreeSet<&'static [c_int]>> = Mutex::new(BTreeSet::new());
+    let mut kept = locked(&KEPT);
+    if let Some(&known) = kept.get(&counts[..]) {
+        return known;
+    }
+    let counts: &'static [c_int] = counts.leak();
+    kept.insert(counts);
+    counts
 }
 
 /// What a function without large counts cannot do.
@@ -167,7 +202,45 @@ pub const fn call(collective: Collective) -> Call {
         counts: None,
         places: None,
     };
-    Call { collective, send: nothing, recv: nothing, op: Handle(0), root: 0, comm: Handle(0) }
+    let (op, comm) = (Handle(0), Handle(0));
+    Call { collective, send: nothing, recv: nothing, op, root: 0, comm, request: None }
+}
+
+/// Where the program wants a request.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// As C's handle.
+    C(*mut c_void),
+    /// As Fortran's.
+    Fortran(*mut c_int),
+}
+
+impl<H> From<*mut H> for Place {
+    fn from(place: *mut H) -> Self {
+        Self::C(place.cast())
+    }
+}
+
+impl Place {
+    /// # Safety
+    /// A handle of this kind may be written there.
+    unsafe fn write<A: Abi>(self, request: Handle) {
+        let request = A::restore(request);
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match self {
+                Self::C(place) => place.cast::<A::Handle>().write(request),
+                Self::Fortran(place) => place.write(REQUEST.integer_of::<A>(request)),
+            }
+        }
+    }
+
+    const fn is_null(self) -> bool {
+        match self {
+            Self::C(place) => place.is_null(),
+            Self::Fortran(place) => place.is_null(),
+        }
+    }
 }
 
 /// Lengths of all ranks' shares, or where they begin, as C passes them.

@@ -73,6 +73,60 @@ macro_rules! each_function {
     };
 }
 
+/// The same for collectives that are not waited for in the call. Those of which ranks would have to
+/// tell each other first are not among them.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! each_that_begins {
+    ($with:ident, $abi:ty) => {
+        $crate::$with! { $abi; AllReduce,
+        MPI_Iallreduce c"PMPI_Iallreduce", MPI_Iallreduce_c c"PMPI_Iallreduce_c",
+        mpi_iallreduce mpi_iallreduce_ mpi_iallreduce__ MPI_IALLREDUCE ompi_iallreduce_f,
+        c"pmpi_iallreduce_", (send recv count datatype op comm request) }
+        $crate::$with! { $abi; Broadcast,
+        MPI_Ibcast c"PMPI_Ibcast", MPI_Ibcast_c c"PMPI_Ibcast_c",
+        mpi_ibcast mpi_ibcast_ mpi_ibcast__ MPI_IBCAST ompi_ibcast_f,
+        c"pmpi_ibcast_", (data count datatype root comm request) }
+        $crate::$with! { $abi; Reduce,
+        MPI_Ireduce c"PMPI_Ireduce", MPI_Ireduce_c c"PMPI_Ireduce_c",
+        mpi_ireduce mpi_ireduce_ mpi_ireduce__ MPI_IREDUCE ompi_ireduce_f,
+        c"pmpi_ireduce_", (send recv count datatype op root comm request) }
+        $crate::$with! { $abi; AllGather,
+        MPI_Iallgather c"PMPI_Iallgather", MPI_Iallgather_c c"PMPI_Iallgather_c",
+        mpi_iallgather mpi_iallgather_ mpi_iallgather__ MPI_IALLGATHER ompi_iallgather_f,
+        c"pmpi_iallgather_", (send send_count send_type recv recv_count recv_type comm request) }
+        $crate::$with! { $abi; AllGather,
+        MPI_Iallgatherv c"PMPI_Iallgatherv", MPI_Iallgatherv_c c"PMPI_Iallgatherv_c",
+        mpi_iallgatherv mpi_iallgatherv_ mpi_iallgatherv__ MPI_IALLGATHERV ompi_iallgatherv_f,
+        c"pmpi_iallgatherv_", (
+            send send_count send_type recv recv_counts recv_places recv_type comm request) }
+        $crate::$with! { $abi; AllToAll,
+        MPI_Ialltoall c"PMPI_Ialltoall", MPI_Ialltoall_c c"PMPI_Ialltoall_c",
+        mpi_ialltoall mpi_ialltoall_ mpi_ialltoall__ MPI_IALLTOALL ompi_ialltoall_f,
+        c"pmpi_ialltoall_", (send send_count send_type recv recv_count recv_type comm request) }
+        $crate::$with! { $abi; Gather,
+        MPI_Igather c"PMPI_Igather", MPI_Igather_c c"PMPI_Igather_c",
+        mpi_igather mpi_igather_ mpi_igather__ MPI_IGATHER ompi_igather_f,
+        c"pmpi_igather_", (send send_count send_type recv recv_count recv_type root comm request) }
+        $crate::$with! { $abi; Scatter,
+        MPI_Iscatter c"PMPI_Iscatter", MPI_Iscatter_c c"PMPI_Iscatter_c",
+        mpi_iscatter mpi_iscatter_ mpi_iscatter__ MPI_ISCATTER ompi_iscatter_f,
+        c"pmpi_iscatter_", (send send_count send_type recv recv_count recv_type root comm request) }
+        $crate::$with! { $abi; ReduceScatter,
+        MPI_Ireduce_scatter_block c"PMPI_Ireduce_scatter_block",
+        MPI_Ireduce_scatter_block_c c"PMPI_Ireduce_scatter_block_c",
+        mpi_ireduce_scatter_block mpi_ireduce_scatter_block_ mpi_ireduce_scatter_block__
+            MPI_IREDUCE_SCATTER_BLOCK ompi_ireduce_scatter_block_f,
+        c"pmpi_ireduce_scatter_block_", (send recv count datatype op comm request) }
+        $crate::$with! { $abi; ReduceScatter,
+        MPI_Ireduce_scatter c"PMPI_Ireduce_scatter",
+        MPI_Ireduce_scatter_c c"PMPI_Ireduce_scatter_c",
+        mpi_ireduce_scatter mpi_ireduce_scatter_ mpi_ireduce_scatter__
+            MPI_IREDUCE_SCATTER ompi_ireduce_scatter_f,
+        c"pmpi_ireduce_scatter_", (send recv recv_counts datatype op comm request) }
+    };
+}
+
 /// The type of an argument in C, where counts are `$count`.
 #[doc(hidden)]
 #[macro_export]
@@ -89,6 +143,7 @@ macro_rules! c_type {
     ($abi:ty, $count:ty, send_places) => { *const $count };
     ($abi:ty, $count:ty, recv_places) => { *const $count };
     ($abi:ty, $count:ty, root) => { ::core::ffi::c_int };
+    ($abi:ty, $count:ty, request) => { *mut <$abi as $crate::ffi::abi::Abi>::Handle };
     ($abi:ty, $count:ty, $handle:ident) => { <$abi as $crate::ffi::abi::Abi>::Handle };
 }
 
@@ -142,6 +197,9 @@ macro_rules! set_argument {
     };
     ($abi:ty, $call:ident, comm, $value:expr) => {
         $call.comm = <$abi as $crate::ffi::abi::Abi>::erase($value)
+    };
+    ($abi:ty, $call:ident, request, $value:expr) => {
+        $call.request = Some($value.into())
     };
     ($abi:ty, $call:ident, root, $value:expr) => {
         $call.root = $value
@@ -303,6 +361,9 @@ macro_rules! from_fortran {
     ($abi:ty, recv_places, $value:expr) => {
         $value.cast_const()
     };
+    ($abi:ty, request, $value:expr) => {
+        $crate::ffi::door::Place::Fortran($value)
+    };
     ($abi:ty, comm, $value:expr) => {
         $crate::ffi::fortran::COMM.from_integer::<$abi>(*$value)
     };
@@ -382,6 +443,7 @@ macro_rules! entries {
         static DOOR: $crate::ffi::door::Door<$abi> = $crate::ffi::door::Door::new();
 
         $crate::each_function! { in_c, $abi }
+        $crate::each_that_begins! { in_c, $abi }
 
         type Int = ::core::ffi::c_int;
         type Any = *mut ::core::ffi::c_void;
@@ -444,6 +506,7 @@ macro_rules! entries {
 macro_rules! fortran_entries {
     ($abi:ty) => {
         $crate::each_function! { in_fortran, $abi }
+        $crate::each_that_begins! { in_fortran, $abi }
 
         $crate::fortran_entries! { @init $abi;
             mpi_init mpi_init_ mpi_init__ MPI_INIT ompi_init_f }

@@ -18,6 +18,22 @@ pub static TYPE: Handles = Handles(Original::new(c"PMPI_Type_f2c"));
 /// Of operations.
 pub static OP: Handles = Handles(Original::new(c"PMPI_Op_f2c"));
 
+/// A function that makes Fortran's handle of C's.
+pub struct Integers(Original);
+
+/// Of requests.
+pub static REQUEST: Integers = Integers(Original::new(c"PMPI_Request_c2f"));
+
+impl Integers {
+    /// Fortran's handle.
+    pub fn integer_of<A: Abi>(&self, handle: A::Handle) -> c_int {
+        type Function<A> = unsafe extern "C" fn(<A as Abi>::Handle) -> c_int;
+        let address = self.0.address::<A>();
+        // SAFETY: the library's function of this name, and a handle of the library's.
+        unsafe { mem::transmute::<*mut c_void, Function<A>>(address)(handle) }
+    }
+}
+
 impl Handles {
     /// C's handle.
     #[allow(clippy::wrong_self_convention, reason = "converts what is passed")]

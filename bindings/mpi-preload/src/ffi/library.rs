@@ -1,10 +1,13 @@
 //! The MPI library that the program has loaded: its functions by their `PMPI_` names.
 
 mod datatypes;
+mod promises;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;
 use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use foldwire::op::OpCode;
 
@@ -90,6 +93,8 @@ functions! {
     type_contents: c"PMPI_Type_get_contents"
         (A::Handle, c_int, c_int, c_int, *mut c_int, *mut isize, *mut A::Handle);
     type_free: c"PMPI_Type_free" (*mut A::Handle);
+    type_contiguous: c"PMPI_Type_contiguous" (c_int, A::Handle, *mut A::Handle);
+    type_commit: c"PMPI_Type_commit" (*mut A::Handle);
     pack: c"PMPI_Pack"
         (*const c_void, c_int, A::Handle, *mut c_void, c_int, *mut c_int, A::Handle);
     unpack: c"PMPI_Unpack"
@@ -106,6 +111,9 @@ functions! {
     cancel: c"PMPI_Cancel" (*mut A::Handle);
     test_cancelled: c"PMPI_Test_cancelled" (*const c_int, *mut c_int);
     get_count: c"PMPI_Get_count" (*const c_int, A::Handle, *mut c_int);
+    grequest_start: c"PMPI_Grequest_start"
+        (promises::Query, promises::Free, promises::Cancel, *mut c_void, *mut A::Handle);
+    grequest_complete: c"PMPI_Grequest_complete" (A::Handle);
     error_class: c"PMPI_Error_class" (c_int, *mut c_int);
     error_string: c"PMPI_Error_string" (c_int, *mut c_char, *mut c_int);
     abort: c"PMPI_Abort" (A::Handle, c_int);
@@ -153,6 +161,14 @@ pub(crate) trait Mpi: Send + Sync {
     fn signature(&self, datatype: Handle, key: c_int) -> Result<Signature, Code>;
     /// Bytes from one value of a datatype to the next.
     fn extent(&self, datatype: Handle) -> Result<isize, Code>;
+    /// A datatype of ours that is as this one, to be freed.
+    fn keep_type(&self, datatype: Handle) -> Result<Handle, Code>;
+    fn free_type(&self, datatype: Handle);
+    /// A request of the program's about a call of ours, which fails if that says so once the
+    /// request is complete.
+    fn new_request(&self, has_failed: Arc<AtomicBool>) -> Result<Handle, Code>;
+    /// Says that it is complete; once, and whether the program has freed it or not.
+    fn complete(&self, request: Handle);
     /// Starts to send; the request.
     ///
     /// # Safety
@@ -427,6 +443,33 @@ impl<A: Abi> Mpi for Library<A> {
             (self.functions.type_extent)(datatype, &raw mut lower, &raw mut extent)
         })?;
         Ok(extent)
+    }
+
+    fn keep_type(&self, datatype: Handle) -> Result<Handle, Code> {
+        let datatype = A::restore(datatype);
+        // Not `MPI_Type_dup`, which would have the program copy its attributes.
+        // SAFETY: see above.
+        let kept =
+            self.made(|made| unsafe { (self.functions.type_contiguous)(1, datatype, made) })?;
+        let mut typed = A::restore(kept);
+        // SAFETY: see above.
+        checked(unsafe { (self.functions.type_commit)(&raw mut typed) })?;
+        Ok(kept)
+    }
+
+    fn free_type(&self, datatype: Handle) {
+        let mut datatype = A::restore(datatype);
+        // SAFETY: see above. An error here has nobody to go to.
+        let _ = unsafe { (self.functions.type_free)(&raw mut datatype) };
+    }
+
+    fn new_request(&self, has_failed: Arc<AtomicBool>) -> Result<Handle, Code> {
+        self.promise(has_failed)
+    }
+
+    fn complete(&self, request: Handle) {
+        // SAFETY: see above. An error here has nobody to go to.
+        let _ = unsafe { (self.functions.grequest_complete)(A::restore(request)) };
     }
 
     unsafe fn start_send(

@@ -1,6 +1,5 @@
 //! The program's arrays as slices: where they are dense and aligned as they are, else copied.
 
-use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
 use std::slice;
 
@@ -22,7 +21,27 @@ pub(crate) struct Area {
 
 /// Areas of the program's memory whose values are one array, in this order.
 #[derive(Default)]
-pub(crate) struct Areas(Vec<Area>);
+pub(crate) struct Areas {
+    areas: Vec<Area>,
+    /// Their datatype as one of ours.
+    kept: Option<KeptType>,
+}
+
+/// A datatype that is freed when this is dropped.
+struct KeptType {
+    mpi: &'static dyn Mpi,
+    datatype: Handle,
+}
+
+/// The values of an array, as a call under way has them: the program's own, or copies.
+pub(crate) enum Held<T> {
+    /// Where they lie, which is not null and aligned.
+    There {
+        start: *mut T,
+        n_values: usize,
+    },
+    Copied(Vec<T>),
+}
 
 /// What can be in an array: any bits are a value.
 pub(crate) trait Plain: foldwire::Element + Default {}
@@ -34,7 +53,7 @@ impl Plain for i64 {}
 impl Area {
     /// # Safety
     /// The memory must be there until the call that it belongs to is over, and nobody else may use
-    /// it if it is written, or write it if it is read.
+    /// it if it is written, or write it if it is read. What is [`Held`] of it must go before.
     pub(crate) const unsafe fn new(
         start: *mut c_void,
         count: usize,
@@ -153,69 +172,125 @@ impl Areas {
             }
         }
         let area = |(count, place)| whole.part(mpi, place, count);
-        Ok(Self(joined.into_iter().map(area).collect::<Result<_, _>>()?))
+        Ok(Self { areas: joined.into_iter().map(area).collect::<Result<_, _>>()?, kept: None })
     }
 
     /// Whether any of them shares memory with one of the others, as far as their ends tell.
     pub(crate) fn overlaps(&self, mpi: &dyn Mpi, others: &Self) -> Result<bool, Code> {
         let mut overlaps = false;
-        for area in &self.0 {
-            for other in &others.0 {
+        for area in &self.areas {
+            for other in &others.areas {
                 overlaps |= area.overlaps(mpi, other)?;
             }
         }
         Ok(overlaps)
     }
 
-    /// The values; a copy where they cannot be used as they lie, or where one is asked for.
-    pub(crate) fn read<T: Plain>(&self, mpi: &dyn Mpi, copy: bool) -> Result<Cow<'_, [T]>, Code> {
-        if let [area] = &self.0[..]
-            && area.is_direct::<T>()
-            && !copy
-        {
-            // SAFETY: it is direct, and by the promise of `Area::new` not written meanwhile.
-            return Ok(Cow::Borrowed(unsafe { area.as_slice() }));
+    /// The values, to be read; a copy where they cannot be used as they lie, or where one is asked
+    /// for.
+    pub(crate) fn read<T: Plain>(&self, mpi: &dyn Mpi, copy: bool) -> Result<Held<T>, Code> {
+        match self.direct() {
+            Some(held) if !copy => Ok(held),
+            _ => self.copied(mpi).map(Held::Copied),
         }
-        let mut values = vec![T::default(); self.n_values::<T>()];
-        let mut rest = &mut values[..];
-        for area in &self.0 {
-            let (own, after) = rest.split_at_mut(area.n_values::<T>());
-            area.copy_to(mpi, own)?;
-            rest = after;
-        }
-        Ok(Cow::Owned(values))
     }
 
-    /// Has `fill` make the values; before it does they are the old ones if it `wants` them. What
-    /// lies between the areas is not touched.
-    pub(crate) fn write<T: Plain, R>(
-        &self,
-        mpi: &dyn Mpi,
-        wants: bool,
-        fill: impl FnOnce(&mut [T]) -> R,
-    ) -> Result<R, Code> {
-        if let [area] = &self.0[..]
-            && area.is_direct::<T>()
-        {
-            // SAFETY: it is direct, and by the promise of `Area::new` not used by others meanwhile.
-            return Ok(fill(unsafe { area.as_mut_slice() }));
+    /// The values, to be written; before that they are the old ones if somebody `wants` them.
+    pub(crate) fn hold<T: Plain>(&self, mpi: &dyn Mpi, wants: bool) -> Result<Held<T>, Code> {
+        match self.direct() {
+            Some(held) => Ok(held),
+            None if wants => self.copied(mpi).map(Held::Copied),
+            None => Ok(Held::zeros(self.n_values::<T>())),
         }
-        let mut values = match wants {
-            true => self.read::<T>(mpi, true)?.into_owned(),
-            false => vec![T::default(); self.n_values::<T>()],
-        };
-        let made = fill(&mut values);
+    }
+
+    /// Makes the values what was made of those that were [held](Self::hold). What lies between the
+    /// areas is not touched.
+    pub(crate) fn settle<T: Plain>(&self, mpi: &dyn Mpi, held: &Held<T>) -> Result<(), Code> {
+        let Held::Copied(values) = held else { return Ok(()) };
         let mut rest = &values[..];
-        for area in &self.0 {
+        for area in &self.areas {
             let (own, after) = rest.split_at(area.n_values::<T>());
             area.copy_from(mpi, own)?;
             rest = after;
         }
-        Ok(made)
+        Ok(())
+    }
+
+    /// Sees that copies can be written back after the program has freed its datatype.
+    pub(crate) fn keep_type(&mut self, mpi: &'static dyn Mpi) -> Result<(), Code> {
+        let Some(first) = self.areas.first() else { return Ok(()) };
+        // All are parts of one area.
+        let datatype = mpi.keep_type(first.datatype)?;
+        self.kept = Some(KeptType { mpi, datatype });
+        self.areas.iter_mut().for_each(|area| area.datatype = datatype);
+        Ok(())
+    }
+
+    fn direct<T: Plain>(&self) -> Option<Held<T>> {
+        match &self.areas[..] {
+            [area] if area.is_direct::<T>() => {
+                Some(Held::There { start: area.start.cast(), n_values: area.n_values::<T>() })
+            }
+            _ => None,
+        }
+    }
+
+    fn copied<T: Plain>(&self, mpi: &dyn Mpi) -> Result<Vec<T>, Code> {
+        let mut values = vec![T::default(); self.n_values::<T>()];
+        let mut rest = &mut values[..];
+        for area in &self.areas {
+            let (own, after) = rest.split_at_mut(area.n_values::<T>());
+            area.copy_to(mpi, own)?;
+            rest = after;
+        }
+        Ok(values)
     }
 
     /// Values of this type.
     pub(crate) fn n_values<T: Plain>(&self) -> usize {
-        self.0.iter().map(Area::n_values::<T>).sum()
+        self.areas.iter().map(Area::n_values::<T>).sum()
+    }
+}
+
+impl Drop for KeptType {
+    fn drop(&mut self) {
+        self.mpi.free_type(self.datatype);
+    }
+}
+
+impl<T: Plain> Held<T> {
+    pub(crate) fn zeros(n_values: usize) -> Self {
+        Self::Copied(vec![T::default(); n_values])
+    }
+
+    /// A copy of as many as this, with zeros where there are fewer.
+    pub(crate) fn resized(&self, n_values: usize) -> Self {
+        let mut values = self.as_ref().to_vec();
+        values.resize(n_values, T::default());
+        Self::Copied(values)
+    }
+}
+
+impl<T: Plain> AsRef<[T]> for Held<T> {
+    fn as_ref(&self) -> &[T] {
+        match self {
+            // SAFETY: by the promise of `Area::new` there until the call is over, and not written
+            // by others; any bits are a value.
+            Self::There { start, n_values } => unsafe { slice::from_raw_parts(*start, *n_values) },
+            Self::Copied(values) => values,
+        }
+    }
+}
+
+impl<T: Plain> AsMut<[T]> for Held<T> {
+    fn as_mut(&mut self) -> &mut [T] {
+        match self {
+            // SAFETY: as above, and not used by others: this is asked of what was held only.
+            Self::There { start, n_values } => unsafe {
+                slice::from_raw_parts_mut(*start, *n_values)
+            },
+            Self::Copied(values) => values,
+        }
     }
 }

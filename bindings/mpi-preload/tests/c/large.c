@@ -6,14 +6,21 @@
 
 #pragma weak MPI_Allreduce_c
 #pragma weak MPI_Reduce_scatter_c
+#pragma weak MPI_Iallreduce_c
+#pragma weak MPI_Ireduce_scatter_c
 extern int MPI_Allreduce_c(const void *, void *, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm);
 extern int MPI_Reduce_scatter_c(const void *, void *, const MPI_Count[], MPI_Datatype, MPI_Op,
                                 MPI_Comm);
+extern int MPI_Iallreduce_c(const void *, void *, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm,
+                            MPI_Request *);
+extern int MPI_Ireduce_scatter_c(const void *, void *, const MPI_Count[], MPI_Datatype, MPI_Op,
+                                 MPI_Comm, MPI_Request *);
 
 enum { N = 3000 };
 
 int main(int argc, char **argv) {
     int rank, size, n_failed = 0;
+    MPI_Request request;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (!MPI_Allreduce_c || !MPI_Reduce_scatter_c) {
@@ -30,6 +37,10 @@ int main(int argc, char **argv) {
     for (int n = 1; n <= N; n *= N) {
         n_failed += MPI_Allreduce_c(in, out, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD) != MPI_SUCCESS;
         for (int i = 0; i < n; i++) n_failed += out[i] != size * (i % 100 + (size - 1) / 2.0);
+        for (int i = 0; i < n; i++) out[i] = 0;
+        n_failed += MPI_Iallreduce_c(in, out, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        for (int i = 0; i < n; i++) n_failed += out[i] != size * (i % 100 + (size - 1) / 2.0);
     }
     /* Types of pairs are never taken. */
     struct { double value; int rank; } pair = {rank, rank}, most;
@@ -40,6 +51,9 @@ int main(int argc, char **argv) {
         int *k = malloc((size_t)N * size * sizeof *k), *m = malloc(N * sizeof *m);
         for (int i = 0; i < N * size; i++) k[i] = 1;
         n_failed += MPI_Reduce_scatter_c(k, m, counts, MPI_INT, op, MPI_COMM_WORLD) != MPI_SUCCESS;
+        for (int i = 0; i < counts[rank]; i++) n_failed += m[i] != (taken ? size : 1), m[i] = 0;
+        n_failed += MPI_Ireduce_scatter_c(k, m, counts, MPI_INT, op, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
         for (int i = 0; i < counts[rank]; i++) n_failed += m[i] != (taken ? size : 1);
         free(k), free(m);
     }

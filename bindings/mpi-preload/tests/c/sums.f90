@@ -9,7 +9,7 @@ contains
         real(8) :: a(n), b(n)
         real(4) :: c(n)
         real(8) :: whole(n * size), back(n * size)
-        integer :: i, error, of, counts(size), places(size)
+        integer :: i, error, of, counts(size), places(size), requests(2)
         do i = 1, n
             a(i) = mod(i, 100) + rank
             c(i) = real(a(i), 4)
@@ -20,6 +20,20 @@ contains
             good = good .and. b(i) == mod(i, 100) * size + size * (size - 1) / 2
             good = good .and. c(i) == mod(i, 100) * size + size * (size - 1) / 2
         end do
+        b = 0
+        do i = 1, n
+            c(i) = real(a(i), 4)
+        end do
+        call MPI_Iallreduce(a, b, n, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, requests(1), &
+            error)
+        call MPI_Iallreduce(MPI_IN_PLACE, c, n, MPI_REAL, MPI_SUM, MPI_COMM_WORLD, requests(2), &
+            error)
+        call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE, error)
+        do i = 1, n
+            good = good .and. b(i) == mod(i, 100) * size + size * (size - 1) / 2
+            good = good .and. c(i) == mod(i, 100) * size + size * (size - 1) / 2
+        end do
+        good = good .and. all(requests == MPI_REQUEST_NULL)
         ! From the last rank's share to the first's.
         counts = n
         places = [((size - of) * n, of = 1, size)]
@@ -52,13 +66,17 @@ contains
         implicit none
         integer, intent(in) :: n, rank, size
         logical, intent(inout) :: good
-        real(8) :: a(n)
+        real(8), asynchronous :: a(n), b(n)
+        type(MPI_Request) :: request
         integer :: i
         do i = 1, n
             a(i) = mod(i, 100) + rank
         end do
+        call MPI_Iallreduce(a, b, n, MPI_DOUBLE_PRECISION, MPI_MAX, MPI_COMM_WORLD, request)
+        call MPI_Wait(request, MPI_STATUS_IGNORE)
         call MPI_Allreduce(MPI_IN_PLACE, a, n, MPI_DOUBLE_PRECISION, MPI_MAX, MPI_COMM_WORLD)
         do i = 1, n
+            good = good .and. b(i) == a(i)
             good = good .and. a(i) == mod(i, 100) + size - 1
         end do
     end subroutine

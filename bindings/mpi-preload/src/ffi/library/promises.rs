@@ -1,0 +1,52 @@
+//! Requests of the program's that are about calls of ours: MPI's generalized requests. All of MPI's
+//! functions that wait for requests, or test or free them, know those.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{Code, Library, SUCCESS};
+use crate::ffi::abi::{Abi, Handle};
+
+pub(super) type Query = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int;
+pub(super) type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
+pub(super) type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+
+impl<A: Abi> Library<A> {
+    pub(super) fn promise(&self, has_failed: Arc<AtomicBool>) -> Result<Handle, Code> {
+        let extra = Arc::into_raw(has_failed).cast_mut().cast::<c_void>();
+        let start = self.functions.grequest_start;
+        // SAFETY: the functions are there as long as the process, and take `extra`, whose count
+        // `free` gives back when MPI is done with it.
+        let made = self.made(|made| unsafe { start(query::<A>, free, cancel, extra, made) });
+        if made.is_err() {
+            // SAFETY: MPI has not taken it.
+            drop(unsafe { Arc::from_raw(extra.cast::<AtomicBool>()) });
+        }
+        made
+    }
+}
+
+/// MPI asks for the status, which is empty unless the call has failed.
+unsafe extern "C" fn query<A: Abi>(extra: *mut c_void, status: *mut c_int) -> c_int {
+    let [_, error, _] = A::STATUS;
+    // SAFETY: what `promise` passed, whose count MPI still has.
+    let has_failed = unsafe { &*extra.cast::<AtomicBool>() };
+    if !has_failed.load(Ordering::Acquire) {
+        return SUCCESS;
+    }
+    // SAFETY: MPI passes a status to be written.
+    unsafe { status.add(error).write(A::ERRORS[1]) };
+    A::ERRORS[1]
+}
+
+unsafe extern "C" fn free(extra: *mut c_void) -> c_int {
+    // SAFETY: what `promise` passed; MPI calls this once.
+    drop(unsafe { Arc::from_raw(extra.cast::<AtomicBool>()) });
+    SUCCESS
+}
+
+/// Collectives are never cancelled.
+unsafe extern "C" fn cancel(_: *mut c_void, _: c_int) -> c_int {
+    SUCCESS
+}
