@@ -2,8 +2,8 @@
 //!
 //! README.md has the way from a fresh machine to a first result. This library is what the libraries
 //! for `LD_PRELOAD` have in common, of which there is one for each family of MPI libraries
-//! (`open-mpi/`, `mpich/`); they say no more than which family it is. A collective of the program's
-//! goes through these rooms:
+//! (`open-mpi/`, `mpich/`, `mpi-abi/`); they say no more than which family it is. A collective of
+//! the program's goes through these rooms:
 //!
 //! | module | what it is |
 //! |---|---|
@@ -40,4 +40,4 @@ pub mod signature;
 mod state;
 mod taken;
 
-pub use ffi::abi::{Mpich, OpenMpi};
+pub use ffi::abi::{Mpich, OpenMpi, Standard};
