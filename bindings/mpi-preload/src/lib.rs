@@ -10,6 +10,7 @@
 //! | [`ffi`] | the table of functions, expanded to names of C and Fortran; MPI's functions; the program's arrays; all `unsafe` code |
 //! | [`guard`] | no panic leaves, and the floating-point environment is the program's again |
 //! | `state` | a process between `MPI_Init` and `MPI_Finalize` |
+//! | `greet` | whether all ranks have the library, as far as that can be said |
 //! | `shadow` | whether a communicator's ranks agree, and a communicator of ours beside it |
 //! | `call`, [`signature`] | which buffers count, what their values are |
 //! | [`agree`] | what ranks tell each other where each knows only a part; pure |
@@ -31,6 +32,7 @@ pub mod agree;
 pub mod call;
 pub mod decide;
 pub mod ffi;
+mod greet;
 pub mod guard;
 mod net;
 pub mod report;

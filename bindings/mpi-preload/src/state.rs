@@ -3,6 +3,8 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
 
 use foldwire::op::OpCode;
 
@@ -11,6 +13,7 @@ use crate::call::{Call, Checked};
 use crate::decide::{COLLECTIVES, Route, Why, decide, never};
 use crate::ffi::abi::Handle;
 use crate::ffi::library::{Code, Mpi};
+use crate::greet;
 use crate::guard::guarded;
 use crate::report::Tally;
 use crate::settings::{Settings, Way};
@@ -63,6 +66,8 @@ impl State {
             let world = self.mpi.own().comm_world;
             let (rank, size) = self.mpi.rank_and_size(world).map_err(failed)?;
             let fingerprint = settings.fingerprint();
+            // Where it fails, each communicator's ranks find out for themselves.
+            let _ = greet::meet(self.mpi, (rank, size), fingerprint);
             Ok(Begun { settings, fingerprint, keys, rank, size })
         });
         match begun {
@@ -78,6 +83,8 @@ impl State {
 
     fn give_up(&self, why: &str) -> ! {
         eprintln!("foldwire: error: {why}");
+        // MPICH's launcher may end before it has handed on what was said just before.
+        thread::sleep(Duration::from_millis(200));
         self.mpi.abort()
     }
 

@@ -72,8 +72,12 @@ impl Library {
         Some(program)
     }
 
-    /// Runs ranks, all with our library preloaded.
+    /// Runs ranks, all with our library preloaded but those of which variables say otherwise.
     fn run(&self, program: &Path, ranks: &[Ranks<'_>]) -> Output {
+        output(&mut self.command(program, ranks))
+    }
+
+    fn command(&self, program: &Path, ranks: &[Ranks<'_>]) -> Command {
         // cargo leaves the libraries beside the tests.
         let preloaded = env::current_exe().unwrap().with_file_name(self.file);
         assert!(preloaded.is_file(), "{}", preloaded.display());
@@ -87,7 +91,9 @@ impl Library {
             }
             run.args(["-n", &n.to_string()]);
             let preload = [("LD_PRELOAD", preloaded.to_str().unwrap())];
-            for (name, value) in preload.iter().chain(*variables) {
+            let is_said = variables.iter().any(|(name, _)| *name == "LD_PRELOAD");
+            let preload = preload.iter().filter(|_| !is_said);
+            for (name, value) in preload.chain(*variables) {
                 if self.is_hydra {
                     run.args(["-env", name, value]);
                 } else {
@@ -96,7 +102,7 @@ impl Library {
             }
             run.arg(program).args(*words);
         }
-        output(&mut run)
+        run
     }
 
     /// Runs a program that checks itself, and gives what is said of all calls at its end.
@@ -136,6 +142,11 @@ macro_rules! tests {
         #[test]
         fn variables_that_mean_nothing_end_the_job_and_those_that_differ_pass_all_on() {
             $crate::programs::variables(&$library);
+        }
+
+        #[test]
+        fn a_rank_without_the_library_is_noticed() {
+            $crate::programs::missing(&$library);
         }
 
         #[test]
@@ -236,9 +247,20 @@ pub(crate) fn variables(library: &Library) {
     let said = library.run(&program, &[(1, &[], &[LOW]), (1, &[], &[("FOLDWIRE_BOUND", "off")])]);
     let (is_good, said) = (said.status.success(), text(&said));
     assert!(is_good && said.contains(" 0 taken") && said.contains("disagreement"), "{said}");
+    assert!(said.contains("ranks have different settings"), "{said}");
     let json = [LOW, ("FOLDWIRE_REPORT", "json")];
     let said = text(&library.run(&program, &[(2, &[], &json)]));
     assert!(said.contains("\"taken\":{\"Allreduce\":14,"), "{said}");
+}
+
+/// Where a rank lacks the library the job stands still, but not without a word.
+pub(crate) fn missing(library: &Library) {
+    let Some(program) = library.compiled("calls.c", "missing") else { return };
+    let lacks = [("LD_PRELOAD", "")];
+    let mut run = library.command(&program, &[(1, &[], &lacks), (1, &[], &[LOW])]);
+    // In seconds; launchers then end the job.
+    let said = text(&output(run.env("MPIEXEC_TIMEOUT", "8")));
+    assert!(said.contains("rank 1 has waited 5 s in MPI_Init"), "{said}");
 }
 
 /// The binary interface as ours says it, in the order of `constants.c`.
