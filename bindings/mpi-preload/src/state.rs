@@ -120,12 +120,14 @@ impl State {
         self.mpi.raise(call.comm)
     }
 
-    #[allow(clippy::unused_self, reason = "reads as a sentence where it is called")]
     fn say(&self, begun: &Begun, call: &Call, what: &str) {
         let name = COLLECTIVES.iter().find(|row| row.collective == call.collective);
         let name = name.map_or("a collective", |row| row.name);
-        let sides = (call.send.count, call.recv.count);
-        eprintln!("foldwire: rank {}: {name} {sides:?}: {what}", begun.rank);
+        let [sent, received] = call.counts(self.mpi);
+        let rank = begun.rank;
+        // At once, or lines of several ranks would be mixed.
+        let line = format!("foldwire: rank {rank}: {name} ({sent}, {received}): {what}\n");
+        eprint!("{line}");
     }
 
     fn route(&self, begun: &Begun, call: &Call) -> Fate {

@@ -130,6 +130,11 @@ macro_rules! tests {
         }
 
         #[test]
+        fn lines_of_calls_count_all_shares() {
+            $crate::programs::debug_lines(&$library);
+        }
+
+        #[test]
         fn shares_that_ranks_do_not_have_alike_are_refused() {
             $crate::programs::wrong_shares(&$library);
         }
@@ -199,6 +204,21 @@ pub(crate) fn shares(library: &Library) {
     ] {
         let line = library.checks(&program, n, words, bound);
         assert!(line.contains(says), "{n} ranks, {bound}: {line}");
+    }
+}
+
+/// Lines of single calls tell what each rank sends and receives.
+pub(crate) fn debug_lines(library: &Library) {
+    let Some(program) = library.compiled("shares.c", "debug_lines") else { return };
+    let variables = [LOW, ("FOLDWIRE_BOUND", "lossless"), ("FOLDWIRE_DEBUG", "1")];
+    let said = text(&library.run(&program, &[(2, &[], &variables)]));
+    for line in [
+        "rank 0: Alltoall (2999, 3001): taken",
+        "rank 1: Alltoall (3001, 2999): taken",
+        "rank 1: Allgather (0, 3000): taken",
+        "rank 0: Gather (3000, 3000): taken",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
     }
 }
 
