@@ -1,5 +1,6 @@
 //! Carrying a call out that was taken: which of core's collectives it is, on which buffers.
 
+use std::borrow::Cow;
 use std::ffi::c_int;
 
 use foldwire::op::OpCode;
@@ -21,7 +22,7 @@ pub(crate) enum Failure {
     Foldwire(#[from] foldwire::Error),
     #[error("MPI's error {0} while it copied the program's array")]
     Mpi(Code),
-    #[error("this rank sends another number of values than the receive counts say")]
+    #[error("this rank sends another number of values than it is to receive of itself")]
     Count,
 }
 
@@ -68,6 +69,15 @@ fn operation<T>(op: Option<OpCode>) -> Op<'static, T> {
     }
 }
 
+/// Makes what a rank sends as long as all ranks expect, or they would wait; whether it was.
+fn fit<T: Plain>(send: &mut Cow<'_, [T]>, n_values: usize) -> bool {
+    let fits = send.len() == n_values;
+    if !fits {
+        send.to_mut().resize(n_values, T::default());
+    }
+    fits
+}
+
 impl Inside<'_> {
     fn run<T: Plain>(&self, comm: &mut Communicator<Endpoint<Wire>>) -> Result<Report, Failure> {
         let Self { mpi, key, call, checked, plan } = *self;
@@ -76,6 +86,7 @@ impl Inside<'_> {
         let (is_root, in_place) = (seat.is_root(), checked.is_in_place);
         let root = Rank::new(seat.root.unwrap_or(0));
         let (n_send, n_recv) = (call.send.count as usize, call.recv.count as usize);
+        let mut fits = true;
         let report = match call.collective {
             Collective::Broadcast => {
                 let data = call.received(mpi, key, n_recv)?;
@@ -119,7 +130,8 @@ impl Inside<'_> {
                     recv.write::<T, _>(mpi, true, |data| comm.all_gather_in_place(data, plan))?
                 } else {
                     let send = call.sent(mpi, key, n_send)?;
-                    let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
+                    let mut send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
+                    fits = fit(&mut send, recv.n_values::<T>() / seat.size);
                     recv.write::<T, _>(mpi, false, |recv| comm.all_gather(&send, recv, plan))?
                 }
             }
@@ -129,7 +141,8 @@ impl Inside<'_> {
                     recv.write::<T, _>(mpi, true, |data| comm.all_to_all_in_place(data, plan))?
                 } else {
                     let send = call.sent(mpi, key, n_send * seat.size)?;
-                    let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
+                    let mut send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
+                    fits = fit(&mut send, recv.n_values::<T>());
                     recv.write::<T, _>(mpi, false, |recv| comm.all_to_all(&send, recv, plan))?
                 }
             }
@@ -141,7 +154,8 @@ impl Inside<'_> {
                     false => call.sent(mpi, key, n_send)?,
                 };
                 let copy = send.overlaps(mpi, &recv)?;
-                let (send, count) = (send.read::<T>(mpi, copy)?, recv.n_values::<T>());
+                let (mut send, count) = (send.read::<T>(mpi, copy)?, recv.n_values::<T>());
+                fits = fit(&mut send, count / seat.size);
                 recv.write::<T, _>(mpi, true, |recv| comm.gather(count, &send, recv, root, plan))?
             }
             Collective::Gather => {
@@ -152,16 +166,17 @@ impl Inside<'_> {
             Collective::Scatter if is_root => {
                 let send = call.sent(mpi, key, n_send * seat.size)?;
                 let (count, n_own) = (send.n_values::<T>(), send.n_values::<T>() / seat.size);
-                if in_place {
-                    // The root keeps its share where it lies.
-                    let mut own = vec![T::default(); n_own];
-                    comm.scatter(count, &send.read::<T>(mpi, false)?, &mut own, root, plan)
-                } else {
-                    let recv = call.received(mpi, key, n_recv)?;
+                let recv = if in_place { None } else { Some(call.received(mpi, key, n_recv)?) };
+                fits = recv.as_ref().is_none_or(|recv| recv.n_values::<T>() == n_own);
+                if let Some(recv) = recv.filter(|_| fits) {
                     let send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
                     recv.write::<T, _>(mpi, false, |recv| {
                         comm.scatter(count, &send, recv, root, plan)
                     })?
+                } else {
+                    // The root keeps its share where it lies.
+                    let mut own = vec![T::default(); n_own];
+                    comm.scatter(count, &send.read::<T>(mpi, false)?, &mut own, root, plan)
                 }
             }
             Collective::Scatter => {
@@ -171,7 +186,7 @@ impl Inside<'_> {
             }
             _ => unreachable!("only collectives of the table are taken"),
         };
-        Ok(report?)
+        if fits { Ok(report?) } else { Err(Failure::Count) }
     }
 
     fn reduce_scatter<T: Plain>(
@@ -221,15 +236,11 @@ impl Inside<'_> {
             Collective::AllGather => {
                 let (send, recv) = (all(&call.send)?, all(&call.recv)?);
                 let mut send = send.read::<T>(mpi, send.overlaps(mpi, &recv)?)?;
-                // A rank that does not send what all expect sends as much, or they would wait.
-                let is_as_expected = send.len() == shares[rank];
-                if !is_as_expected {
-                    send.to_mut().resize(shares[rank], T::default());
-                }
+                let fits = fit(&mut send, shares[rank]);
                 let report = recv.write::<T, _>(mpi, false, |recv| {
                     comm.all_gather_v(&send, recv, &shares, plan)
                 })?;
-                if !is_as_expected {
+                if !fits {
                     return Err(Failure::Count);
                 }
                 report

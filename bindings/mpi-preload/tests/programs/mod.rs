@@ -225,7 +225,7 @@ pub(crate) fn debug_lines(library: &Library) {
 /// Counts that two ranks do not have alike end as MPI's errors, also of calls that are taken.
 pub(crate) fn wrong_shares(library: &Library) {
     let Some(program) = library.compiled("shares.c", "wrong_shares") else { return };
-    for which in ["0", "1", "2", "3"] {
+    for which in ["0", "1", "2", "3", "4", "5", "6", "7", "8"] {
         let variables = [LOW, ("FOLDWIRE_BOUND", "lossless")];
         let said = text(&library.run(&program, &[(2, &["0", which], &variables)]));
         assert!(said.contains("refused"), "{which}: {said}");
