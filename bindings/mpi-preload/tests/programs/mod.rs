@@ -155,6 +155,11 @@ macro_rules! tests {
         }
 
         #[test]
+        fn libraries_of_other_families_are_refused() {
+            $crate::programs::foreign(&$library);
+        }
+
+        #[test]
         fn constants_are_those_of_the_header() {
             $crate::programs::constants(&$library);
         }
@@ -281,6 +286,22 @@ pub(crate) fn missing(library: &Library) {
     // In seconds; launchers then end the job.
     let said = text(&output(run.env("MPIEXEC_TIMEOUT", "8")));
     assert!(said.contains("rank 1 has waited 5 s in MPI_Init"), "{said}");
+}
+
+/// Under our library for another family a program ends at once, and says why.
+pub(crate) fn foreign(library: &Library) {
+    let Some(program) = library.compiled("calls.c", "foreign") else { return };
+    let own = env::current_exe().unwrap();
+    for family in ["openmpi", "mpich", "mpi_abi"] {
+        let other = own.with_file_name(format!("libfoldwire_preload_{family}.so"));
+        // They are there when all packages are tested together.
+        if other.ends_with(library.file) || !other.is_file() {
+            continue;
+        }
+        let preload = [("LD_PRELOAD", other.to_str().unwrap())];
+        let said = text(&library.run(&program, &[(1, &[], &preload)]));
+        assert!(said.contains("is this preloaded under another library?"), "{family}: {said}");
+    }
 }
 
 /// The binary interface as ours says it, in the order of `constants.c`.
