@@ -26,6 +26,8 @@ use crate::usage::UsageError;
 enum Family {
     OpenMpi,
     Mpich,
+    /// The standard binary interface of MPI 5, whichever library has it.
+    Standard,
 }
 
 impl Family {
@@ -34,6 +36,7 @@ impl Family {
         match name {
             "libmpi.so.40" => Some(Self::OpenMpi),
             "libmpich.so.12" | "libmpi.so.12" => Some(Self::Mpich),
+            _ if name.starts_with("libmpi_abi.so") => Some(Self::Standard),
             _ => None,
         }
     }
@@ -53,10 +56,12 @@ impl Family {
         match self {
             Self::OpenMpi => "openmpi",
             Self::Mpich => "mpich",
+            Self::Standard => "mpi-abi",
         }
     }
 
-    /// The words by which this family's launcher hands a variable to all ranks.
+    /// The words by which this family's launcher hands a variable to all ranks. No launcher says
+    /// that it is of the standard interface.
     fn words(self, name: &str, value: &OsStr) -> Vec<OsString> {
         match self {
             Self::OpenMpi => {
@@ -65,7 +70,7 @@ impl Family {
                 set.push(value);
                 vec!["-x".into(), set]
             }
-            Self::Mpich => vec!["-genv".into(), name.into(), value.into()],
+            Self::Mpich | Self::Standard => vec!["-genv".into(), name.into(), value.into()],
         }
     }
 }
@@ -163,7 +168,7 @@ fn launcher_of(word: &OsStr) -> Option<Family> {
 
 /// The library beside this command, or in the folder `lib` beside that of this command.
 fn beside_this(family: Family) -> anyhow::Result<PathBuf> {
-    let file = format!("libfoldwire_preload_{}.so", family.name());
+    let file = format!("libfoldwire_preload_{}.so", family.name().replace('-', "_"));
     let own = env::current_exe().context("this command's own place is unknown")?;
     let folder = own.parent().unwrap_or(Path::new("."));
     let places = [folder.join(&file), folder.join("../lib").join(&file)];
@@ -195,6 +200,7 @@ mod tests {
     fn families_are_told_by_libraries_and_launchers() {
         assert_eq!(Family::of_library("libmpi.so.40"), Some(Family::OpenMpi));
         assert_eq!(Family::of_library("libmpi.so.12"), Some(Family::Mpich));
+        assert_eq!(Family::of_library("libmpi_abi.so.1"), Some(Family::Standard));
         assert_eq!(Family::of_library("libm.so.6"), None);
         assert_eq!(Family::of_launcher("mpirun (Open MPI) 4.1.4"), Some(Family::OpenMpi));
         assert_eq!(Family::of_launcher("HYDRA build details:"), Some(Family::Mpich));

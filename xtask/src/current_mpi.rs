@@ -2,7 +2,8 @@
 //! beside those of the system, which are years behind.
 //!
 //! PyPI has complete installs of both, with compiler wrapper and launcher. Each gets a virtual
-//! environment of its own below [`FOLDER`], since both have an `mpicc`. No test needs them.
+//! environment of its own below [`FOLDER`], since both have an `mpicc`. Tests of the standard ABI look
+//! for MPICH there, and leave it out where it is not.
 
 use crate::packages;
 use crate::steps::Steps;

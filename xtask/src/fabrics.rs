@@ -31,6 +31,7 @@ const DOORS: Part = Part {
     members: &[
         "foldwire-capi",
         "foldwire-preload",
+        "foldwire-preload-mpi-abi",
         "foldwire-preload-mpich",
         "foldwire-preload-openmpi",
         "foldwire-python",
@@ -161,7 +162,10 @@ pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<
             "test --test info --test tcp --test c_programs --test python_programs",
         ),
         ("bench over TCP", "test --test bench -- tcp::"),
-        ("preloaded", "test --test preload --test preload_openmpi --test preload_mpich"),
+        (
+            "preloaded",
+            "test --test preload --test preload_openmpi --test preload_mpich --test preload_mpi_abi",
+        ),
     ] {
         let (words, filter) = words.split_once(" -- ").unwrap_or((words, ""));
         let mut tests = cargo_on(steps, here, Scope::Doors, words);

@@ -15,9 +15,10 @@ Examples:
       Only shows what would be run.
 
 The library is picked by what the program needs (libmpi.so.40: Open MPI; libmpich.so.12 or
-libmpi.so.12: MPICH); where that cannot be seen, as of scripts, by who the launcher is. It lies
-beside this command, or one names it by --library. Both are made by
-cargo build --release -p foldwire-preload-openmpi -p foldwire-preload-mpich
+libmpi.so.12: MPICH; libmpi_abi.so: the standard ABI of MPI 5); where that cannot be seen, as of
+scripts, by who the launcher is. It lies beside this command, or one names it by --library. They are
+made by cargo build --release -p foldwire-preload-openmpi -p foldwire-preload-mpich
+-p foldwire-preload-mpi-abi
 
 All variables FOLDWIRE_… are given to all ranks; bindings/mpi-preload/README.md says what they do.";
 

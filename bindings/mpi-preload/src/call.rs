@@ -224,6 +224,27 @@ impl Call {
         !matches!(self.collective, Collective::Gather | Collective::Scatter)
             || usize::try_from(self.root) == Ok(rank)
     }
+
+    /// How many values are sent and received, for people: of shares all that are said at this rank.
+    pub(crate) fn counts(&self, mpi: &dyn Mpi) -> [i64; 2] {
+        let comm = self.comm;
+        let is_plain = comm != mpi.own().comm_null && mpi.is_inter(comm) == Ok(false);
+        let place = if is_plain { mpi.rank_and_size(comm).ok() } else { None };
+        let of = |side: &Passed| match (side.counts, place) {
+            (None, _) => side.count,
+            (Some(counts), Some((rank, size)))
+                if self.has_shares_at(rank) && side.start.addr() != mpi.in_place() =>
+            {
+                counts.read(size).unwrap_or_default().into_iter().fold(0, i64::saturating_add)
+            }
+            (Some(_), _) => 0,
+        };
+        let received = of(&self.recv);
+        match (self.collective, self.recv.counts) {
+            (Collective::ReduceScatter, Some(_)) => [received; 2],
+            _ => [of(&self.send), received],
+        }
+    }
 }
 
 fn number(count: i64) -> Result<usize, Why> {

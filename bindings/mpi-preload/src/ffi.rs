@@ -1,6 +1,6 @@
 //! All that is not safe: MPI's functions, the program's memory, and the names that are exported.
 //!
-//! MPI's handles are pointers in one library and integers in the other. [`abi`] has what differs;
+//! MPI's handles are pointers in some libraries and integers in others. [`abi`] has what differs;
 //! `library` calls MPI by it and shows the rest of the package one kind of handle, so that all
 //! but a thin layer is compiled once. MPI's functions are looked up by their `PMPI_` names in the
 //! library that the program has loaded, when it calls its first one: nothing of MPI is needed to

@@ -2,14 +2,15 @@
 //!
 //! README.md has the way from a fresh machine to a first result. This library is what the libraries
 //! for `LD_PRELOAD` have in common, of which there is one for each family of MPI libraries
-//! (`open-mpi/`, `mpich/`); they say no more than which family it is. A collective of the program's
-//! goes through these rooms:
+//! (`open-mpi/`, `mpich/`, `mpi-abi/`); they say no more than which family it is. A collective of
+//! the program's goes through these rooms:
 //!
 //! | module | what it is |
 //! |---|---|
 //! | [`ffi`] | the table of functions, expanded to names of C and Fortran; MPI's functions; the program's arrays; all `unsafe` code |
 //! | [`guard`] | no panic leaves, and the floating-point environment is the program's again |
 //! | `state` | a process between `MPI_Init` and `MPI_Finalize` |
+//! | `greet` | whether all ranks have the library, as far as that can be said |
 //! | `shadow` | whether a communicator's ranks agree, and a communicator of ours beside it |
 //! | `call`, [`signature`] | which buffers count, what their values are |
 //! | [`agree`] | what ranks tell each other where each knows only a part; pure |
@@ -34,6 +35,7 @@ mod background;
 pub mod call;
 pub mod decide;
 pub mod ffi;
+mod greet;
 pub mod guard;
 mod line;
 mod net;
@@ -44,4 +46,4 @@ pub mod signature;
 mod state;
 mod taken;
 
-pub use ffi::abi::{Mpich, OpenMpi};
+pub use ffi::abi::{Mpich, OpenMpi, Standard};

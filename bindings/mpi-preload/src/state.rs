@@ -3,6 +3,8 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
 
 use foldwire::Report;
 use foldwire::op::OpCode;
@@ -15,6 +17,7 @@ use crate::ffi::abi::Handle;
 use crate::ffi::library::{Code, Mpi};
 use crate::ffi::progress::Progress;
 use crate::ffi::promise::Promise;
+use crate::greet;
 use crate::guard::guarded;
 use crate::line::{Note, Outcome};
 use crate::report::Tally;
@@ -79,6 +82,8 @@ impl State {
             let world = self.mpi.own().comm_world;
             let (rank, size) = self.mpi.rank_and_size(world).map_err(failed)?;
             let fingerprint = settings.fingerprint();
+            // Where it fails, each communicator's ranks find out for themselves.
+            let _ = greet::meet(self.mpi, (rank, size), fingerprint);
             Ok(Begun { settings, fingerprint, keys, rank, size })
         });
         match begun {
@@ -113,6 +118,8 @@ impl State {
 
     fn give_up(&self, why: &str) -> ! {
         eprintln!("foldwire: error: {why}");
+        // MPICH's launcher may end before it has handed on what was said just before.
+        thread::sleep(Duration::from_millis(200));
         self.mpi.abort()
     }
 
@@ -165,13 +172,15 @@ impl State {
         self.mpi.raise(call.comm)
     }
 
-    #[allow(clippy::unused_self, reason = "reads as a sentence where it is called")]
     fn say(&self, begun: &Begun, call: &Call, what: &str) {
         let name = COLLECTIVES.iter().find(|row| row.collective == call.collective);
         let name = name.map_or("a collective", |row| row.name);
         let ahead = if call.request.is_some() { "non-blocking " } else { "" };
-        let sides = (call.send.count, call.recv.count);
-        eprintln!("foldwire: rank {}: {ahead}{name} {sides:?}: {what}", begun.rank);
+        let [sent, received] = call.counts(self.mpi);
+        let rank = begun.rank;
+        // At once, or lines of several ranks would be mixed.
+        let line = format!("foldwire: rank {rank}: {ahead}{name} ({sent}, {received}): {what}\n");
+        eprint!("{line}");
     }
 
     /// A call that is waited for. The lock is never held while the library's collectives wait: what

@@ -39,7 +39,7 @@ pub(crate) enum Failure {
     Foldwire(#[from] foldwire::Error),
     #[error("MPI's error {0} while it copied the program's array")]
     Mpi(Code),
-    #[error("this rank sends another number of values than the receive counts say")]
+    #[error("this rank sends another number of values than it is to receive of itself")]
     Count,
 }
 
@@ -113,22 +113,32 @@ impl Inside<'_> {
     fn prepare<T: Plain>(&self) -> Result<Ready, Failure> {
         let Self { call, checked, plan, .. } = *self;
         let (seat, in_place) = (checked.seat, checked.is_in_place);
-        let Buffers { mut send, recv, to } = self.buffers::<T>()?;
+        let Buffers { mut send, mut recv, mut to } = self.buffers::<T>()?;
         let counts = self.counts::<T>()?;
-        let mut is_as_expected = true;
-        if let (Collective::AllGather, false, Some(shares)) =
-            (call.collective, in_place, &counts.shares)
-        {
-            // A rank that does not send what all expect sends as much, or they would wait.
-            let n_values = shares[seat.rank];
-            is_as_expected = send.as_ref().len() == n_values;
-            if !is_as_expected {
-                send = send.resized(n_values);
-            }
+        let (size, is_root) = (seat.size, seat.is_root());
+        let (n_send, n_recv) = (send.as_ref().len(), recv.as_ref().len());
+        // A rank that does not send what all expect sends as much, or they would wait.
+        let n_expected = match (call.collective, &counts.shares) {
+            _ if in_place => n_send,
+            (Collective::AllGather, Some(shares)) => shares[seat.rank],
+            (Collective::AllGather, None) => n_recv / size,
+            (Collective::AllToAll, None) => n_recv,
+            (Collective::Gather, None) if is_root => n_recv / size,
+            _ => n_send,
+        };
+        let mut is_as_expected = n_send == n_expected;
+        if !is_as_expected {
+            send = send.resized(n_expected);
+        }
+        // The root of a scatter whose own share is not as long as the others' gets none.
+        let scatters = call.collective == Collective::Scatter && counts.shares.is_none();
+        if scatters && is_root && !in_place && n_recv != n_send / size {
+            is_as_expected = false;
+            (recv, to) = (Held::zeros(n_send / size), Areas::default());
         }
         let root = Rank::new(seat.root.unwrap_or(0));
         let op = operation::<T>(checked.op);
-        let (collective, size, is_root) = (call.collective, seat.size, seat.is_root());
+        let collective = call.collective;
         Ok(Box::new(move |comm: &Ours| {
             let plan = &plan;
             let (n_send, n_recv) = (send.as_ref().len(), recv.as_ref().len());

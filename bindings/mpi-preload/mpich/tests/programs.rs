@@ -3,7 +3,8 @@
 #[path = "../../tests/programs/mod.rs"]
 mod programs;
 
-use programs::Library;
+use foldwire_preload::Mpich;
+use programs::{Library, constants_of};
 
 const LIBRARY: Library = Library {
     name: "MPICH",
@@ -12,7 +13,9 @@ const LIBRARY: Library = Library {
     launchers: &["mpirun.mpich", "mpirun"],
     says: "HYDRA",
     file: "libfoldwire_preload_mpich.so",
-    is_mpich: true,
+    is_hydra: true,
+    constants: constants_of::<Mpich>,
 };
 
 programs::tests!(LIBRARY);
+programs::fortran_tests!(LIBRARY);

@@ -3,7 +3,8 @@
 #[path = "../../tests/programs/mod.rs"]
 mod programs;
 
-use programs::Library;
+use foldwire_preload::OpenMpi;
+use programs::{Library, constants_of};
 
 const LIBRARY: Library = Library {
     name: "Open MPI",
@@ -12,7 +13,9 @@ const LIBRARY: Library = Library {
     launchers: &["mpirun.openmpi", "mpirun"],
     says: "Open MPI",
     file: "libfoldwire_preload_openmpi.so",
-    is_mpich: false,
+    is_hydra: false,
+    constants: constants_of::<OpenMpi>,
 };
 
 programs::tests!(LIBRARY);
+programs::fortran_tests!(LIBRARY);

@@ -9,6 +9,25 @@ use crate::signature::Base;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(pub(crate) usize);
 
+impl Handle {
+    /// As the number that it is in binary.
+    #[must_use]
+    pub const fn number(self) -> usize {
+        self.0
+    }
+}
+
+/// How each family knows one of its own handles.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// Open MPI's symbol, whose address it is.
+    open_mpi: &'static CStr,
+    /// MPICH's number.
+    mpich: u32,
+    /// The number of the standard binary interface.
+    standard: u16,
+}
+
 /// A family of MPI libraries that programs can be run with without being compiled anew.
 pub trait Abi: Sized + Send + Sync + 'static {
     /// A handle as C passes it.
@@ -39,9 +58,8 @@ pub trait Abi: Sized + Send + Sync + 'static {
     fn erase(handle: Self::Handle) -> Handle;
     /// The handle with its library's type.
     fn restore(handle: Handle) -> Self::Handle;
-    /// A handle of the library's own: its symbol in Open MPI, its number in MPICH.
-    fn own(name: &CStr, number: u32, find: &dyn Fn(&CStr) -> Option<*mut c_void>)
-    -> Option<Handle>;
+    /// A handle of the library's own, if it has that.
+    fn own(known: &Known, find: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Handle>;
 }
 
 /// Open MPI 4 and 5: handles are addresses of its own structures.
@@ -69,8 +87,8 @@ impl Abi for OpenMpi {
         std::ptr::with_exposed_provenance_mut(handle.0)
     }
 
-    fn own(name: &CStr, _: u32, find: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Handle> {
-        find(name).map(Self::erase)
+    fn own(known: &Known, find: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Handle> {
+        find(known.open_mpi).map(Self::erase)
     }
 }
 
@@ -99,10 +117,82 @@ impl Abi for Mpich {
         handle.0 as u32 as c_int
     }
 
-    fn own(_: &CStr, number: u32, _: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Handle> {
-        Some(Handle(number as usize))
+    fn own(known: &Known, _: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Handle> {
+        Some(Handle(known.mpich as usize))
     }
 }
+
+/// The standard binary interface of MPI 5, whichever library has it: handles are pointers, those of
+/// its own small numbers. It has no Fortran.
+#[derive(Debug)]
+pub struct Standard;
+
+impl Abi for Standard {
+    type Handle = *mut c_void;
+
+    const NAME: &'static str = "library with the standard binary interface of MPI 5";
+    const LIBRARIES: &'static [&'static CStr] = &[c"libmpi_abi.so.1"];
+    const FORTRAN: &'static [&'static CStr] = &[];
+    const IN_PLACE: usize = 1;
+    const ANY_SOURCE: c_int = -1;
+    const SHARED: c_int = 221;
+    const STATUS: [usize; 3] = [0, 2, 8];
+    const ERRORS: [c_int; 5] = [15, 16, 19, 39, 2];
+    const COMBINERS: [c_int; 4] = [101, 102, 103, 110];
+
+    fn erase(handle: *mut c_void) -> Handle {
+        OpenMpi::erase(handle)
+    }
+
+    fn restore(handle: Handle) -> *mut c_void {
+        OpenMpi::restore(handle)
+    }
+
+    fn own(known: &Known, _: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Handle> {
+        Some(Handle(known.standard.into()))
+    }
+}
+
+const fn known(open_mpi: &'static CStr, mpich: u32, standard: u16) -> Known {
+    Known { open_mpi, mpich, standard }
+}
+
+/// Handles that we use, in the order of the fields of [`Own`].
+pub const OWN: [Known; 12] = [
+    known(c"ompi_mpi_comm_world", 0x4400_0000, 0x101),
+    known(c"ompi_mpi_comm_null", 0x0400_0000, 0x100),
+    known(c"ompi_mpi_datatype_null", 0x0c00_0000, 0x200),
+    known(c"ompi_mpi_info_null", 0x1c00_0000, 0x130),
+    known(c"ompi_request_null", 0x2c00_0000, 0x180),
+    known(c"ompi_mpi_errors_return", 0x5400_0001, 0x143),
+    known(c"ompi_mpi_byte", 0x4c00_010d, 0x247),
+    known(c"ompi_mpi_int64_t", 0x4c00_083a, 0x258),
+    known(c"ompi_mpi_op_sum", 0x5800_0003, 0x21),
+    known(c"ompi_mpi_op_min", 0x5800_0002, 0x22),
+    known(c"ompi_mpi_op_max", 0x5800_0001, 0x23),
+    known(c"ompi_mpi_op_prod", 0x5800_0004, 0x24),
+];
+
+const FLOAT: [Option<Base>; 2] = [Some(Base::F32), Some(Base::F64)];
+const SIGNED: [Option<Base>; 2] = [Some(Base::I32), Some(Base::I64)];
+
+/// Types that we know, and what they are if they have 4 bytes or 8.
+pub const TYPES: [(Known, [Option<Base>; 2]); 14] = [
+    (known(c"ompi_mpi_float", 0x4c00_040a, 0x210), FLOAT),
+    (known(c"ompi_mpi_double", 0x4c00_080b, 0x214), FLOAT),
+    (known(c"ompi_mpi_real", 0x4c00_041c, 0x21a), FLOAT),
+    (known(c"ompi_mpi_dblprec", 0x4c00_081f, 0x21c), FLOAT),
+    (known(c"ompi_mpi_real4", 0x4c00_0427, 0x2d2), FLOAT),
+    (known(c"ompi_mpi_real8", 0x4c00_0829, 0x2da), FLOAT),
+    (known(c"ompi_mpi_int", 0x4c00_0405, 0x209), SIGNED),
+    (known(c"ompi_mpi_long", 0x4c00_0807, 0x20a), SIGNED),
+    (known(c"ompi_mpi_long_long_int", 0x4c00_0809, 0x20b), SIGNED),
+    (known(c"ompi_mpi_int32_t", 0x4c00_0439, 0x250), SIGNED),
+    (known(c"ompi_mpi_int64_t", 0x4c00_083a, 0x258), SIGNED),
+    (known(c"ompi_mpi_integer", 0x4c00_041b, 0x219), SIGNED),
+    (known(c"ompi_mpi_integer4", 0x4c00_0430, 0x2d1), SIGNED),
+    (known(c"ompi_mpi_integer8", 0x4c00_0831, 0x2d9), SIGNED),
+];
 
 /// The handles that we use or know, of a library that is loaded.
 #[derive(Debug)]
@@ -126,41 +216,42 @@ pub(crate) struct Own {
 impl Own {
     /// `None` if the library lacks one.
     pub(crate) fn of<A: Abi>(find: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Self> {
-        let own = |name, number| A::own(name, number, find);
-        let float = [Some(Base::F32), Some(Base::F64)];
-        let signed = [Some(Base::I32), Some(Base::I64)];
-        let types = [
-            (c"ompi_mpi_float", 0x4c00_040a, float),
-            (c"ompi_mpi_double", 0x4c00_080b, float),
-            (c"ompi_mpi_real", 0x4c00_041c, float),
-            (c"ompi_mpi_dblprec", 0x4c00_081f, float),
-            (c"ompi_mpi_real4", 0x4c00_0427, float),
-            (c"ompi_mpi_real8", 0x4c00_0829, float),
-            (c"ompi_mpi_int", 0x4c00_0405, signed),
-            (c"ompi_mpi_long", 0x4c00_0807, signed),
-            (c"ompi_mpi_long_long_int", 0x4c00_0809, signed),
-            (c"ompi_mpi_int32_t", 0x4c00_0439, signed),
-            (c"ompi_mpi_int64_t", 0x4c00_083a, signed),
-            (c"ompi_mpi_integer", 0x4c00_041b, signed),
-            (c"ompi_mpi_integer4", 0x4c00_0430, signed),
-            (c"ompi_mpi_integer8", 0x4c00_0831, signed),
-        ];
+        let [
+            Some(comm_world),
+            Some(comm_null),
+            Some(datatype_null),
+            Some(info_null),
+            Some(request_null),
+            Some(errors_return),
+            Some(byte),
+            Some(int64),
+            Some(sum),
+            Some(min),
+            Some(max),
+            Some(prod),
+        ] = OWN.map(|known| A::own(&known, find))
+        else {
+            return None;
+        };
         // A library without Fortran lacks some of the types; no program can pass those.
-        let known = |(name, number, bases)| own(name, number).map(|handle| (handle, bases));
+        let types = TYPES
+            .iter()
+            .filter_map(|(known, bases)| A::own(known, find).map(|handle| (handle, *bases)))
+            .collect();
         Some(Self {
-            comm_world: own(c"ompi_mpi_comm_world", 0x4400_0000)?,
-            comm_null: own(c"ompi_mpi_comm_null", 0x0400_0000)?,
-            datatype_null: own(c"ompi_mpi_datatype_null", 0x0c00_0000)?,
-            info_null: own(c"ompi_mpi_info_null", 0x1c00_0000)?,
-            request_null: own(c"ompi_request_null", 0x2c00_0000)?,
-            errors_return: own(c"ompi_mpi_errors_return", 0x5400_0001)?,
-            byte: own(c"ompi_mpi_byte", 0x4c00_010d)?,
-            int64: own(c"ompi_mpi_int64_t", 0x4c00_083a)?,
-            sum: own(c"ompi_mpi_op_sum", 0x5800_0003)?,
-            min: own(c"ompi_mpi_op_min", 0x5800_0002)?,
-            max: own(c"ompi_mpi_op_max", 0x5800_0001)?,
-            prod: own(c"ompi_mpi_op_prod", 0x5800_0004)?,
-            types: types.into_iter().filter_map(known).collect(),
+            comm_world,
+            comm_null,
+            datatype_null,
+            info_null,
+            request_null,
+            errors_return,
+            byte,
+            int64,
+            sum,
+            min,
+            max,
+            prod,
+            types,
         })
     }
 }

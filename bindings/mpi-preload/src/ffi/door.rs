@@ -10,11 +10,11 @@ use std::sync::{Mutex, OnceLock};
 
 pub use foldwire::schedule::Collective;
 
-use super::abi::{Abi, Handle};
+use super::abi::{Abi, Handle, Mpich, OpenMpi, Standard};
 use super::fortran::REQUEST;
 use super::library::{Library, Mpi};
 use super::progress::Progress;
-use super::symbols::Symbols;
+use super::symbols::{Symbols, is_any_loaded};
 pub use crate::call::{Call, Passed};
 use crate::guard::guarded;
 use crate::shadow::locked;
@@ -86,7 +86,15 @@ impl<A: Abi> Door<A> {
     fn inside(&self) -> &Inside<A> {
         self.inside.get_or_init(|| {
             let symbols = Symbols::of(A::LIBRARIES);
-            let found = guarded(|| Library::find(&symbols));
+            let found = guarded(|| {
+                // Another family's functions would be found by the same names.
+                let all = [OpenMpi::LIBRARIES, Mpich::LIBRARIES, Standard::LIBRARIES];
+                let is_other = all.into_iter().any(is_any_loaded) && !is_any_loaded(A::LIBRARIES);
+                if is_other {
+                    return Err(format!("this is no {}", A::NAME));
+                }
+                Library::find(&symbols)
+            });
             let library = found.unwrap_or_else(|_| Err("a panic".into())).unwrap_or_else(|why| {
                 eprintln!("foldwire: error: {why}; is this preloaded under another library?");
                 process::exit(1)

@@ -4,7 +4,7 @@ mod datatypes;
 mod promises;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::mem;
+use std::mem::{self, ManuallyDrop};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -101,6 +101,8 @@ functions! {
         (*const c_void, c_int, *mut c_int, *mut c_void, c_int, A::Handle, A::Handle);
     all_reduce: c"PMPI_Allreduce"
         (*const c_void, *mut c_void, c_int, A::Handle, A::Handle, A::Handle);
+    all_reduce_start: c"PMPI_Iallreduce"
+        (*const c_void, *mut c_void, c_int, A::Handle, A::Handle, A::Handle, *mut A::Handle);
     isend: c"PMPI_Isend"
         (*const c_void, c_int, A::Handle, c_int, c_int, A::Handle, *mut A::Handle);
     issend: c"PMPI_Issend"
@@ -142,6 +144,14 @@ pub(crate) trait Mpi: Send + Sync {
     fn is_inter(&self, comm: Handle) -> Result<bool, Code>;
     /// The sums, minima or maxima of all ranks' values.
     fn all_reduce(&self, comm: Handle, values: &mut [i64], op: OpCode) -> Result<(), Code>;
+    /// The same, calling `wait` as long as a rank is missing.
+    fn all_reduce_patiently(
+        &self,
+        comm: Handle,
+        values: &mut [i64],
+        op: OpCode,
+        wait: &mut dyn FnMut(),
+    ) -> Result<(), Code>;
     /// A communicator between the same ranks that carries nothing of the program's (no attributes,
     /// no topology) and returns errors.
     fn split(&self, comm: Handle, rank: usize) -> Result<Handle, Code>;
@@ -333,6 +343,36 @@ impl<A: Abi> Mpi for Library<A> {
                 A::restore(comm),
             )
         })
+    }
+
+    fn all_reduce_patiently(
+        &self,
+        comm: Handle,
+        values: &mut [i64],
+        op: OpCode,
+        wait: &mut dyn FnMut(),
+    ) -> Result<(), Code> {
+        let (int64, op, comm) = (A::restore(self.own.int64), self.op(op), A::restore(comm));
+        // Never freed if this ends before the request does.
+        let sent = ManuallyDrop::new(values.to_vec());
+        let mut made = ManuallyDrop::new(values.to_vec());
+        let (from, to) = (sent.as_ptr().cast(), made.as_mut_ptr().cast());
+        let n = values.len() as c_int;
+        // SAFETY: both arrays have as many integers of 64 bits as is said, and nobody uses them
+        // until the request is complete.
+        let request = self.made(|request| unsafe {
+            (self.functions.all_reduce_start)(from, to, n, int64, op, comm, request)
+        })?;
+        let mut done = Vec::new();
+        loop {
+            self.test_some(&[request], &mut done)?;
+            if let Some((_, outcome)) = done.pop() {
+                drop(ManuallyDrop::into_inner(sent));
+                values.copy_from_slice(&ManuallyDrop::into_inner(made));
+                return outcome.map(|_| ());
+            }
+            wait();
+        }
     }
 
     fn split(&self, comm: Handle, rank: usize) -> Result<Handle, Code> {

@@ -7,6 +7,11 @@ pub struct Symbols {
     handles: Vec<*mut c_void>,
 }
 
+/// Whether one of these files is loaded.
+pub(crate) fn is_any_loaded(files: &[&CStr]) -> bool {
+    Symbols::of(files).handles.len() > 1
+}
+
 impl Symbols {
     /// In these files, as far as they are loaded, and then behind this library in the order of
     /// search.

@@ -23,5 +23,34 @@ int main(void) {
     SHOW(MPI_COMBINER_STRUCT);
     SHOW(sizeof(MPI_Comm));
     SHOW(sizeof(MPI_Request));
+/* Of Open MPI they are addresses. */
+#ifndef OPEN_MPI
+    SHOW((size_t)MPI_COMM_WORLD);
+    SHOW((size_t)MPI_COMM_NULL);
+    SHOW((size_t)MPI_DATATYPE_NULL);
+    SHOW((size_t)MPI_INFO_NULL);
+    SHOW((size_t)MPI_REQUEST_NULL);
+    SHOW((size_t)MPI_ERRORS_RETURN);
+    SHOW((size_t)MPI_BYTE);
+    SHOW((size_t)MPI_INT64_T);
+    SHOW((size_t)MPI_SUM);
+    SHOW((size_t)MPI_MIN);
+    SHOW((size_t)MPI_MAX);
+    SHOW((size_t)MPI_PROD);
+    SHOW((size_t)MPI_FLOAT);
+    SHOW((size_t)MPI_DOUBLE);
+    SHOW((size_t)MPI_REAL);
+    SHOW((size_t)MPI_DOUBLE_PRECISION);
+    SHOW((size_t)MPI_REAL4);
+    SHOW((size_t)MPI_REAL8);
+    SHOW((size_t)MPI_INT);
+    SHOW((size_t)MPI_LONG);
+    SHOW((size_t)MPI_LONG_LONG);
+    SHOW((size_t)MPI_INT32_T);
+    SHOW((size_t)MPI_INT64_T);
+    SHOW((size_t)MPI_INTEGER);
+    SHOW((size_t)MPI_INTEGER4);
+    SHOW((size_t)MPI_INTEGER8);
+#endif
     return 0;
 }

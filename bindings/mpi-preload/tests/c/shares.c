@@ -280,9 +280,24 @@ static void wrong(int which) {
     } else if (which == 2) {
         if (rank == 1) n -= N / 2;
         code = MPI_Scatterv(a, send, places, MPI_DOUBLE, b, n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-    } else {
+    } else if (which == 3) {
         if (rank == 1) n += N / 2;
         code = MPI_Allgatherv(a, n, MPI_DOUBLE, b, recv, places, MPI_DOUBLE, MPI_COMM_WORLD);
+    } else if (which == 4) {
+        if (rank == 1) n -= N / 2;
+        code = MPI_Allgather(a, n, MPI_DOUBLE, b, N, MPI_DOUBLE, MPI_COMM_WORLD);
+    } else if (which == 5) {
+        if (rank == 1) n -= N / 2;
+        code = MPI_Alltoall(a, n, MPI_DOUBLE, b, N, MPI_DOUBLE, MPI_COMM_WORLD);
+    } else if (which == 6) {
+        if (rank == 0) n -= N / 2;
+        code = MPI_Gather(a, n, MPI_DOUBLE, b, N, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    } else if (which == 7) {
+        if (rank == 0) n -= N / 2;
+        code = MPI_Scatter(a, N, MPI_DOUBLE, b, n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    } else {
+        if (rank == 1) n -= N / 2;
+        code = MPI_Allreduce(a, b, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     }
     MPI_Gather(&code, 1, MPI_INT, codes, 1, MPI_INT, 0, MPI_COMM_WORLD);
     if (rank == 0) printf("%s\n", codes[0] || codes[1] ? "refused" : "accepted");

@@ -1,0 +1,28 @@
+//! Unmodified programs of the standard binary interface of MPI 5, as MPICH 5 has it: the one that
+//! `cargo xtask packages --current-mpi` installs, or one whose `mpicc_abi` and `mpirun` are found
+//! by their names.
+
+#[path = "../../tests/programs/mod.rs"]
+mod programs;
+
+use foldwire_preload::Standard;
+use programs::{Library, constants_of};
+
+macro_rules! current {
+    ($program:literal) => {
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../../target/current-mpi/mpich/bin/", $program)
+    };
+}
+
+const LIBRARY: Library = Library {
+    name: "the standard ABI of MPI 5",
+    compilers: &[current!("mpicc_abi"), "mpicc_abi"],
+    fortran: &[],
+    launchers: &[current!("mpirun"), "mpirun"],
+    says: "HYDRA",
+    file: "libfoldwire_preload_mpi_abi.so",
+    is_hydra: true,
+    constants: constants_of::<Standard>,
+};
+
+programs::tests!(LIBRARY);
