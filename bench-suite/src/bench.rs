@@ -57,6 +57,7 @@ use indicatif::ProgressBar;
 use crate::cli::{BackendArg, BenchArgs, FormArg, ScheduleArg};
 use crate::streams;
 use crate::threads::Pools;
+use crate::tune;
 use crate::usage::UsageError;
 use at_once::AtOnce;
 use contest::Settings;
@@ -203,9 +204,10 @@ fn plans(args: &BenchArgs, shape: &[usize]) -> Result<Vec<OfPlan>, UsageError> {
 /// When what it holds is wrong.
 fn config(args: &BenchArgs) -> Result<Config, UsageError> {
     let config = config_from_env()?.with_lanes(lanes(args));
-    Ok(match args.backend {
-        BackendArg::Threads => config.with_speeds(threads::world(args).speeds()),
-        _ => config,
+    Ok(match (tune::speeds(args.speeds.as_deref())?, args.backend) {
+        (Some(speeds), _) => config.with_speeds(speeds),
+        (None, BackendArg::Threads) => config.with_speeds(threads::world(args).speeds()),
+        (None, _) => config,
     })
 }
 

@@ -66,6 +66,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
     pub ranks: Option<usize>,
 
+    /// What automatic plans take this machine's speeds to be, as `foldwire tune` writes them
+    /// [default: usual ones]
+    #[arg(long, value_name = "FILE")]
+    pub speeds: Option<PathBuf>,
+
     /// Provider of the libfabric backend, such as tcp, shm, verbs or cxi [default: the best that
     /// all ranks have]
     #[arg(long, value_name = "NAME")]

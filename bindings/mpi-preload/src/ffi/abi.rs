@@ -44,6 +44,8 @@ pub trait Abi: Sized + Send + Sync + 'static {
     const IN_PLACE: usize;
     /// `MPI_ANY_SOURCE`.
     const ANY_SOURCE: c_int;
+    /// `MPI_ROOT`.
+    const ROOT: c_int;
     /// `MPI_COMM_TYPE_SHARED`.
     const SHARED: c_int;
     /// Where in `MPI_Status`, in units of `int`, are `MPI_SOURCE` and `MPI_ERROR`; and its length.
@@ -74,6 +76,7 @@ impl Abi for OpenMpi {
     const FORTRAN: &'static [&'static CStr] = &[c"libmpi_mpifh.so.40"];
     const IN_PLACE: usize = 1;
     const ANY_SOURCE: c_int = -1;
+    const ROOT: c_int = -4;
     const SHARED: c_int = 0;
     const STATUS: [usize; 3] = [0, 2, 6];
     const ERRORS: [c_int; 5] = [15, 16, 18, 39, 2];
@@ -104,6 +107,7 @@ impl Abi for Mpich {
     const FORTRAN: &'static [&'static CStr] = &[];
     const IN_PLACE: usize = usize::MAX;
     const ANY_SOURCE: c_int = -2;
+    const ROOT: c_int = -3;
     const SHARED: c_int = 1;
     const STATUS: [usize; 3] = [2, 4, 5];
     const ERRORS: [c_int; 5] = [14, 15, 17, 34, 2];
@@ -135,6 +139,7 @@ impl Abi for Standard {
     const FORTRAN: &'static [&'static CStr] = &[];
     const IN_PLACE: usize = 1;
     const ANY_SOURCE: c_int = -1;
+    const ROOT: c_int = -4;
     const SHARED: c_int = 221;
     const STATUS: [usize; 3] = [0, 2, 8];
     const ERRORS: [c_int; 5] = [15, 16, 19, 39, 2];
@@ -157,7 +162,7 @@ const fn known(open_mpi: &'static CStr, mpich: u32, standard: u16) -> Known {
     Known { open_mpi, mpich, standard }
 }
 
-/// Handles that we use, in the order of the fields of [`Own`].
+/// Handles that we use, in the order of the fields of `Own`.
 pub const OWN: [Known; 12] = [
     known(c"ompi_mpi_comm_world", 0x4400_0000, 0x101),
     known(c"ompi_mpi_comm_null", 0x0400_0000, 0x100),

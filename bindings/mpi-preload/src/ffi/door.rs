@@ -151,7 +151,7 @@ impl<A: Abi> Door<A> {
     /// looks at none, or where nobody knows how many there are: MPI is to judge such a call.
     ///
     /// # Errors
-    /// A number is too large, or the shares are those of an intercommunicator's other side.
+    /// A number is too large.
     pub fn narrow_counts(
         &self,
         call: &Call,
@@ -162,11 +162,18 @@ impl<A: Abi> Door<A> {
         if call.comm == library.own().comm_null || side.start.addr() == A::IN_PLACE {
             return Ok(None);
         }
-        if side.places.is_some() && library.is_inter(call.comm) == Ok(true) {
-            return Err(DoesNotFit);
-        }
         let Ok((rank, size)) = library.rank_and_size(call.comm) else { return Ok(None) };
-        let counts = counts.filter(|_| call.has_shares_at(rank));
+        // Shares are those of the other group's ranks there.
+        let is_inter = side.places.is_some() && library.is_inter(call.comm) == Ok(true);
+        let (has_shares, size) = match is_inter {
+            true => {
+                let is_rooted = matches!(call.collective, Collective::Gather | Collective::Scatter);
+                let Ok(size) = library.remote_size(call.comm) else { return Ok(None) };
+                (!is_rooted || call.root == A::ROOT, size)
+            }
+            false => (call.has_shares_at(rank), size),
+        };
+        let counts = counts.filter(|_| has_shares);
         let narrow = |count| c_int::try_from(count).map_err(|_| DoesNotFit);
         let Some(counts) = counts.and_then(|counts| counts.read(size)) else { return Ok(None) };
         let counts: Vec<_> = counts.into_iter().map(narrow).collect::<Result<_, _>>()?;

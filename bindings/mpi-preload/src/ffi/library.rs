@@ -69,6 +69,7 @@ functions! {
     needed {
     comm_rank: c"PMPI_Comm_rank" (A::Handle, *mut c_int);
     comm_size: c"PMPI_Comm_size" (A::Handle, *mut c_int);
+    comm_remote_size: c"PMPI_Comm_remote_size" (A::Handle, *mut c_int);
     comm_test_inter: c"PMPI_Comm_test_inter" (A::Handle, *mut c_int);
     comm_split: c"PMPI_Comm_split" (A::Handle, c_int, c_int, *mut A::Handle);
     comm_split_type: c"PMPI_Comm_split_type"
@@ -142,6 +143,8 @@ pub(crate) trait Mpi: Send + Sync {
     fn in_place(&self) -> usize;
     fn rank_and_size(&self, comm: Handle) -> Result<(usize, usize), Code>;
     fn is_inter(&self, comm: Handle) -> Result<bool, Code>;
+    /// How many ranks the other group of an intercommunicator has.
+    fn remote_size(&self, comm: Handle) -> Result<usize, Code>;
     /// The sums, minima or maxima of all ranks' values.
     fn all_reduce(&self, comm: Handle, values: &mut [i64], op: OpCode) -> Result<(), Code>;
     /// The same, calling `wait` as long as a rank is missing.
@@ -321,6 +324,13 @@ impl<A: Abi> Mpi for Library<A> {
             checked((self.functions.comm_size)(A::restore(comm), &raw mut size))?;
         }
         Ok((rank as usize, size as usize))
+    }
+
+    fn remote_size(&self, comm: Handle) -> Result<usize, Code> {
+        let mut size = 0;
+        // SAFETY: see above.
+        checked(unsafe { (self.functions.comm_remote_size)(A::restore(comm), &raw mut size) })?;
+        Ok(size as usize)
     }
 
     fn is_inter(&self, comm: Handle) -> Result<bool, Code> {

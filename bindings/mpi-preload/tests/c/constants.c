@@ -8,6 +8,7 @@
 int main(void) {
     SHOW((size_t)MPI_IN_PLACE);
     SHOW(MPI_ANY_SOURCE);
+    SHOW(MPI_ROOT);
     SHOW(MPI_COMM_TYPE_SHARED);
     SHOW(offsetof(MPI_Status, MPI_SOURCE) / sizeof(int));
     SHOW(offsetof(MPI_Status, MPI_ERROR) / sizeof(int));

@@ -6,17 +6,55 @@
 
 #pragma weak MPI_Allreduce_c
 #pragma weak MPI_Reduce_scatter_c
+#pragma weak MPI_Allgatherv_c
+#pragma weak MPI_Gatherv_c
+#pragma weak MPI_Scatterv_c
 #pragma weak MPI_Iallreduce_c
 #pragma weak MPI_Ireduce_scatter_c
 extern int MPI_Allreduce_c(const void *, void *, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm);
 extern int MPI_Reduce_scatter_c(const void *, void *, const MPI_Count[], MPI_Datatype, MPI_Op,
                                 MPI_Comm);
+extern int MPI_Allgatherv_c(const void *, MPI_Count, MPI_Datatype, void *, const MPI_Count[],
+                            const MPI_Aint[], MPI_Datatype, MPI_Comm);
+extern int MPI_Gatherv_c(const void *, MPI_Count, MPI_Datatype, void *, const MPI_Count[],
+                         const MPI_Aint[], MPI_Datatype, int, MPI_Comm);
+extern int MPI_Scatterv_c(const void *, const MPI_Count[], const MPI_Aint[], MPI_Datatype, void *,
+                          MPI_Count, MPI_Datatype, int, MPI_Comm);
 extern int MPI_Iallreduce_c(const void *, void *, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm,
                             MPI_Request *);
 extern int MPI_Ireduce_scatter_c(const void *, void *, const MPI_Count[], MPI_Datatype, MPI_Op,
                                  MPI_Comm, MPI_Request *);
 
 enum { N = 3000 };
+
+/* Rank 0 on one side, all others on the other: shares are those of the other side's ranks. */
+static int between(int rank, int size) {
+    int is_alone = rank == 0, n_others = is_alone ? size - 1 : 1, n_failed = 0;
+    MPI_Comm own, both;
+    MPI_Comm_split(MPI_COMM_WORLD, is_alone, rank, &own);
+    MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, is_alone ? 1 : 0, 7, &both);
+    MPI_Comm_set_errhandler(both, MPI_ERRORS_RETURN);
+    MPI_Count *counts = malloc(n_others * sizeof *counts);
+    MPI_Aint *places = malloc(n_others * sizeof *places);
+    int *theirs = malloc(n_others * sizeof *theirs), first = is_alone ? 1 : 0, mine = rank + 1;
+    for (int of = 0; of < n_others; of++) counts[of] = 1, places[of] = of, theirs[of] = 0;
+    n_failed += MPI_Allgatherv_c(&mine, 1, MPI_INT, theirs, counts, places, MPI_INT, both);
+    for (int of = 0; of < n_others; of++) n_failed += theirs[of] != first + of + 1, theirs[of] = 0;
+    /* To rank 0, and from it. Whoever has no shares passes none. */
+    if (is_alone) {
+        n_failed += MPI_Gatherv_c(NULL, 0, MPI_INT, theirs, counts, places, MPI_INT, MPI_ROOT, both);
+        for (int of = 0; of < n_others; of++) n_failed += theirs[of] != of + 2;
+        n_failed += MPI_Scatterv_c(theirs, counts, places, MPI_INT, NULL, 0, MPI_INT, MPI_ROOT, both);
+    } else {
+        n_failed += MPI_Gatherv_c(&mine, 1, MPI_INT, NULL, NULL, NULL, MPI_INT, 0, both);
+        int back = 0;
+        n_failed += MPI_Scatterv_c(NULL, NULL, NULL, MPI_INT, &back, 1, MPI_INT, 0, both);
+        n_failed += back != mine;
+    }
+    free(counts), free(places), free(theirs);
+    MPI_Comm_free(&both), MPI_Comm_free(&own);
+    return n_failed;
+}
 
 int main(int argc, char **argv) {
     int rank, size, n_failed = 0;
@@ -67,6 +105,7 @@ int main(int argc, char **argv) {
         n_failed += class != MPI_ERR_COUNT && class != MPI_ERR_OP && class != MPI_ERR_TYPE;
     }
     MPI_Type_free(&nothing);
+    if (size > 1) n_failed += between(rank, size);
     int all;
     MPI_Allreduce(&n_failed, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) printf("%d failed\n", all);

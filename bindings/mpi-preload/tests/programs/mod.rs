@@ -353,7 +353,7 @@ pub(crate) fn foreign(library: &Library) {
 
 /// The binary interface as ours says it, in the order of `constants.c`.
 pub(crate) fn constants_of<A: Abi>() -> Vec<i64> {
-    let constants = [A::IN_PLACE as i64, A::ANY_SOURCE.into(), A::SHARED.into()];
+    let constants = [A::IN_PLACE as i64, A::ANY_SOURCE.into(), A::ROOT.into(), A::SHARED.into()];
     let codes = A::ERRORS.into_iter().chain(A::COMBINERS).map(i64::from);
     let status = A::STATUS.into_iter().map(|n| n as i64);
     let sizes = [size_of::<A::Handle>() as i64; 2];
