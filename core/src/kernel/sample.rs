@@ -57,9 +57,9 @@ const LANES: usize = 8;
 /// Archives store values as o + k·s with s and often o of their own for each level or record: their
 /// differences lie on a grid though their values do not.
 ///
-/// Where both are sure to be so fine that on such a grid the largest values of all blocks are beyond
-/// the largest code, nobody needs to know how fine, and the look ends. That is after a quarter of
-/// the sample for fields whose values have all their bits.
+/// Where both are sure to be so fine that on such a grid the largest values of all blocks are
+/// beyond the largest code, nobody needs to know how fine, and the look ends. That is after a
+/// quarter of the sample for fields whose values have all their bits.
 pub fn grids<T: Float>(src: &[T]) -> [f64; 2] {
     let mut all = T::MAX.widen();
     let (mut n_blocks, mut n_of_power) = (0, [0_u32; N_POWERS]);

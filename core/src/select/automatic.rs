@@ -65,8 +65,8 @@ pub(super) const N_CANDIDATES: usize = 4;
 /// Candidates whose messages the data make shorter.
 pub(crate) const N_LOSSY: usize = N_CANDIDATES - 1;
 
-/// Seconds that a look at the data takes beside its values, the part of an exact message's cost that
-/// each of its messages has, waiting included, and their bytes on a link.
+/// Seconds that a look at the data takes beside its values; the part of an exact message's cost
+/// that each of its messages has, waiting included; and their bytes on a link.
 const LOOK: f64 = 1.5e-6;
 const LOOK_MESSAGE: f64 = 0.6;
 const LOOK_BYTES: f64 = 150.0;
@@ -78,8 +78,11 @@ const ESTIMATE: f64 = 25e-6;
 const WORTH: f64 = 0.06;
 /// The same of a look for nothing but that.
 const LOOK_WORTH: f64 = 0.03;
-/// By what factor a call must be sooner for a codec that computes more.
+/// By what factor a call must be sooner for a codec that computes more; and for one that computes
+/// more than fz-light where nobody has told how fast the machine is. (Half a core for each rank
+/// made an all-reduce by dense take 1.5 times as long as by fz-nd.)
 const MARGIN: f64 = 0.93;
+const MARGIN_UNTOLD: f64 = 0.85;
 /// Bytes per second of links of which nothing is known.
 const UNKNOWN_RATE: f64 = 1.25e9;
 /// Raw bytes per wire byte at best.
@@ -174,12 +177,18 @@ impl Choice {
         Self { reason, weighed: CANDIDATES.map(of), link_rate }
     }
 
-    fn soonest(&self) -> &Weighed {
-        let [exact, lossy @ ..] = &self.weighed;
-        let is_sooner = |next: &Weighed, best: &Weighed| {
-            f64::from(next.seconds) < MARGIN * f64::from(best.seconds)
+    /// Of codecs that compute more each, the one that is enough sooner; of those behind fz-light by
+    /// this factor.
+    fn soonest(&self, margin: f64) -> &Weighed {
+        let [exact, fz_light, others @ ..] = &self.weighed;
+        let is_sooner = |next: &Weighed, best: &Weighed, margin: f64| {
+            f64::from(next.seconds) < margin * f64::from(best.seconds)
         };
-        lossy.iter().fold(exact, |best, next| if is_sooner(next, best) { next } else { best })
+        let best = if is_sooner(fz_light, exact, MARGIN) { fz_light } else { exact };
+        others.iter().fold(best, |best, next| match is_sooner(next, best, margin) {
+            true => next,
+            false => best,
+        })
     }
 }
 
@@ -236,12 +245,13 @@ pub(crate) struct Chosen {
 /// part counts.
 ///
 /// Of two that take about as long it is the one that computes less: a later one in the table must
-/// be sooner by 7 %. A call within a bound that refers to the range of the data must look at
-/// them first, which takes 1.5 µs, and for each of ⌈log₂ n⌉ messages 0.6 of an exact one's cost and as
-/// long as 150 bytes do. Where a link takes no longer for the whole array than each codec for a look
-/// and a message, the call is exact ([`Reason::Short`]), and nothing is weighed. Between ranks whose
-/// links are as fast as memory nothing is gained by fewer bytes, so calls are exact. Where no rate is
-/// told, links are taken to be of 10 Gbit/s until [first calls](Plan::auto) measure them.
+/// be sooner by 7 %, fz-nd and dense by 15 % where speeds are the usual ones. A call within a bound
+/// that refers to the range of the data must look at them first, which takes 1.5 µs, and for each of
+/// ⌈log₂ n⌉ messages 0.6 of an exact one's cost and as long as 150 bytes do. Where a link takes no
+/// longer for the whole array than each codec for a look and a message, the call is exact
+/// ([`Reason::Short`]), and nothing is weighed. Between ranks whose links are as fast as memory
+/// nothing is gained by fewer bytes, so calls are exact. Where no rate is told, links are taken to
+/// be of 10 Gbit/s until [first calls](Plan::auto) measure them.
 ///
 /// Speeds are [`Config::speeds`](crate::Config::speeds), and those of the table unless told. Told
 /// costs of messages are those within a machine; over a network an exact one costs 5 µs at least,
@@ -339,7 +349,8 @@ pub(crate) fn choose(
         let expected = seconds(at, ratio) as f32;
         choice.weighed[at] = Weighed { codec, ratio: ratio as f32, seconds: expected };
     }
-    let best = *choice.soonest();
+    let is_told = known.speeds != Speeds::default();
+    let best = *choice.soonest(if is_told { MARGIN } else { MARGIN_UNTOLD });
     let chosen = plan_of(best.codec);
     let asks = known.bits.is_none() && {
         let whole = if plan.needs_extent() { n_bytes as f64 / LOOK_RATE } else { 0.0 };

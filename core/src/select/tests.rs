@@ -222,14 +222,13 @@ fn an_automatic_plan_weighs_bytes_against_work() {
     }
     assert_eq!(automatic(&plan, 4, LONG, Some(100e9)), CodecId::Raw);
     assert_eq!(automatic(&plan, 4, LONG, Some(1.25e9)), CodecId::FzLight);
-    // Ranks compute while earlier rounds are on links.
-    assert_eq!(automatic(&plan, 4, LONG, GIGABIT), CodecId::Dense);
+    assert_eq!(automatic(&plan, 4, LONG, GIGABIT), CodecId::FzLight);
     assert_eq!(automatic(&plan, 4, LONG, Some(0.0125e9)), CodecId::Dense);
     // What is known to become much shorter.
     let shaped = plan.with_shape(&[100, 64, 128]);
     assert_eq!(automatic(&shaped, 4, LONG, Some(0.0125e9)), CodecId::Dense);
-    assert_eq!(automatic(&shaped, 4, LONG, Some(0.3e9)), CodecId::FzNd);
-    assert_eq!(automatic(&plan, 4, LONG, Some(0.3e9)), CodecId::FzLight);
+    assert_eq!(automatic(&shaped, 4, LONG, Some(0.2e9)), CodecId::FzNd);
+    assert_eq!(automatic(&plan, 4, LONG, Some(0.2e9)), CodecId::FzLight);
     assert_eq!(automatic(&plan, 4, LONG, None), automatic(&plan, 4, LONG, Some(1.25e9)));
 }
 
@@ -278,9 +277,22 @@ fn the_ratio_of_a_sample_decides() {
     assert_eq!(sampled([10.0, 9.0, 5.0], LONG, slow), CodecId::Dense);
     assert_eq!(sampled([10.0, 5.3, 5.0], LONG, slow), CodecId::FzNd);
     assert_eq!(sampled([10.0, 9.8, 9.8], LONG, slow), CodecId::FzLight, "hardly shorter");
-    assert_eq!(sampled([10.0, 5.0, 4.0], LONG, GIGABIT), CodecId::Dense);
-    assert_eq!(sampled([10.0, 5.0, 4.0], LONG, Some(0.3e9)), CodecId::FzNd);
+    assert_eq!(sampled([10.0, 5.0, 4.0], LONG, GIGABIT), CodecId::FzNd);
     assert_eq!(sampled([2.0, 2.0, 1.0], LONG, Some(1.25e9)), CodecId::FzLight);
+}
+
+#[test]
+fn dense_is_taken_for_less_where_speeds_are_told() {
+    // A machine that is as fast as usual, of which somebody knows that.
+    let told = Speeds::default().with(CodecId::Raw, 6.01e9);
+    let chosen = |speeds| {
+        let call = Call::new(Collective::AllReduce, 4, Rank(0));
+        let (rows, network) = (&[][..], network(GIGABIT));
+        let known = automatic::Known { rows, network, are_near: false, speeds, bits: None };
+        let plan = Plan::auto(Bound::Absolute(1e-4)).with_shape(&[100, 64, 128]);
+        automatic::choose(call, OpCode::Sum, DType::F32, &plan, LONG, &known).plan.codec
+    };
+    assert_eq!([chosen(told), chosen(Speeds::default())], [CodecId::Dense, CodecId::FzNd]);
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn groups_and_messages_say_what_they_took() {
             data.iter_mut().map(|x| (&mut x[..], Bound::Absolute(BOUND))).collect();
         let reports = comm.all_reduce_group(&mut arrays, Op::Sum, &plan).expect("a group");
         let codecs: Vec<CodecId> = reports.iter().map(|report| report.codec).collect();
-        assert_eq!(codecs, [CodecId::Raw, CodecId::Raw, CodecId::Dense]);
+        assert_eq!(codecs, [CodecId::Raw, CodecId::Raw, CodecId::FzLight]);
         assert!(reports.iter().all(|report| !report.schedule.is_empty()));
     });
     World::new(2).run(|mut comm| {
