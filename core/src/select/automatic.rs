@@ -246,8 +246,8 @@ pub(crate) struct Chosen {
 ///
 /// Of two that take about as long it is the one that computes less: a later one in the table must
 /// be sooner by 7 %, fz-nd and dense by 15 % where speeds are the usual ones. A call within a bound
-/// that refers to the range of the data must look at them first, which takes 1.5 µs, and for each of
-/// ⌈log₂ n⌉ messages 0.6 of an exact one's cost and as long as 150 bytes do. Where a link takes no
+/// that refers to the range of the data must look at them first, which takes 1.5 µs, and for each
+/// of ⌈log₂ n⌉ messages 0.6 of an exact one's cost and as long as 150 bytes do. Where a link takes no
 /// longer for the whole array than each codec for a look and a message, the call is exact
 /// ([`Reason::Short`]), and nothing is weighed. Between ranks whose links are as fast as memory
 /// nothing is gained by fewer bytes, so calls are exact. Where no rate is told, links are taken to

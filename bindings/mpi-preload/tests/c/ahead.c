@@ -13,27 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
+
 enum { N = 20000, MANY = 6 };
-static double tolerance;
-static int rank, size, n_failed, frees;
-
-static void check(int good, const char *what) {
-    if (!good) {
-        n_failed++;
-        fprintf(stderr, "rank %d: FAILED: %s\n", rank, what);
-    }
-}
-
-static double value(int of, int i) { return (double)((i * 7 + of * 13) % 1000); }
-
-static double sum(int i, int n) {
-    double all = 0;
-    for (int of = 0; of < n; of++) all += value(of, i);
-    return all;
-}
-
-/* Whether got[i] is want within n operands' errors. */
-static int near(double got, double want, int n) { return fabs(got - want) <= tolerance * n; }
+static int frees;
 
 /* Arrays, the values of the k-th of which are k more each. */
 static double in[MANY][N], out[MANY][N];
