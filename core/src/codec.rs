@@ -161,6 +161,12 @@ pub trait Codec<T: Element>: Sync {
         Threads::ONE
     }
 
+    /// How many threads share the work on so many values.
+    fn n_threads(&self, n_values: usize) -> usize {
+        let threads = self.threads();
+        if chunked::is_divided(n_values, threads) { threads.n_threads() } else { 1 }
+    }
+
     /// Decodes values `start..start + dst.len()`, each divided by `divisor` (1: exactly as encoded;
     /// n: the average of a sum of n operands, whatever their weight). `start` must be a multiple of
     /// [`CHUNK`].

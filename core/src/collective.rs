@@ -43,6 +43,7 @@ use crate::report::Report;
 use crate::schedule::{Collective, Schedule, default_for};
 use crate::select::automatic::{self, Bits, Known};
 use crate::select::{self, Network};
+use crate::threads::{self, Threads};
 use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
 use core::time::Duration;
 #[cfg(feature = "alloc")]
@@ -392,7 +393,7 @@ impl<X: Transport> Communicator<X> {
             .with_strides(terms.plan.strides)
             .with_prediction(terms.plan.prediction)
             .at(self.config.level)
-            .on(self.config.threads);
+            .on(self.threads(terms));
         let params = match terms.op {
             OpCode::Avg => params.for_averages_of(max_operands),
             _ => params.for_sums_of(max_operands),
@@ -400,6 +401,18 @@ impl<X: Transport> Communicator<X> {
         let codec = terms.plan.codec;
         let finds = codec.takes_shape() && terms.plan.strides == [0; 2] && own.len() >= FINDS_FROM;
         codec.instance(&if finds { T::with_shape_of(own, params) } else { params })
+    }
+
+    /// Who computes in a call: of an automatic plan no more threads than this rank's share of its
+    /// node's cores. (Between 2 ranks on 2 cores a second thread for each took up to twice the
+    /// time.)
+    fn threads(&self, terms: &Terms<'_>) -> Threads {
+        let threads = self.config.threads;
+        if terms.choice.is_none() || threads.n_threads() == 1 {
+            return threads;
+        }
+        let n_near = (0..self.size()).filter(|&rank| self.is_near(Rank::new(rank))).count();
+        threads.at_most(threads::n_cores() / n_near)
     }
 
     /// Whether an automatic plan's look may take the time to find strides in these values.
@@ -411,10 +424,12 @@ impl<X: Transport> Communicator<X> {
 
     /// Whether all ranks share a node, which all of them know.
     fn shares_memory(&self) -> bool {
-        let own = self.rank();
-        let is_near =
-            |peer: Rank| peer == own || self.transport.distance(peer) != Distance::Network;
-        (0..self.size()).map(Rank::new).all(is_near)
+        (0..self.size()).all(|rank| self.is_near(Rank::new(rank)))
+    }
+
+    /// Whether a rank is on this one's node.
+    fn is_near(&self, rank: Rank) -> bool {
+        rank == self.rank() || self.transport.distance(rank) != Distance::Network
     }
 
     /// The rate of links that somebody tells.

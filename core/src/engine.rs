@@ -149,6 +149,8 @@ impl<'a, F: Frame> Engine<'a, F> {
             report: Report {
                 schedule: program.schedule.name(),
                 codec: program.rules.codec(),
+                lanes: lanes as u8,
+                segment: program.layout.longest_segment() as u32,
                 ..Report::default()
             },
             program,

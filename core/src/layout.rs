@@ -283,6 +283,12 @@ impl<'a> Layout<'a> {
         self.n_rounds
     }
 
+    /// Values of the longest segment.
+    #[must_use]
+    pub fn longest_segment(&self) -> usize {
+        self.segment.min(self.shares.longest(self.n_parts, self.call))
+    }
+
     /// Whether nothing is sent of `part` in `round`, which is beyond its end. Where all ranks know
     /// all lengths, they rather send the same sequence of messages whatever those are.
     #[must_use]

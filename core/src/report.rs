@@ -15,6 +15,16 @@ pub struct Report {
     /// How values became bytes: of several messages by different codecs, of the first that was not
     /// raw. Exact calls of an [automatic plan](crate::Plan::auto) have the raw codec here.
     pub codec: CodecId,
+    /// Segments that are under way side by side: as many as there are, and no more than the
+    /// communicator's [`lanes`](crate::Config::lanes).
+    pub lanes: u8,
+    /// Threads that share the work on one: the communicator's
+    /// [`threads`](crate::Config::threads), if it is long enough for its codec, and of an automatic
+    /// plan no more than this rank's share of the cores of its node.
+    pub threads: u16,
+    /// Most values of a segment: all that fit a frame for certain, or fewer, so that all lanes have
+    /// as many.
+    pub segment: u32,
     /// Bytes of the values that this rank sent, uncompressed.
     pub raw_bytes: u64,
     /// Bytes of the messages that this rank sent, headers included.
@@ -50,6 +60,9 @@ impl Default for Report {
         Self {
             schedule: "",
             codec: CodecId::Raw,
+            lanes: 0,
+            threads: 1,
+            segment: 0,
             raw_bytes: 0,
             wire_bytes: 0,
             n_messages: 0,
@@ -82,12 +95,16 @@ impl Report {
 
 impl AddAssign for Report {
     /// Adds bytes, messages, times and blocks, as for one call after another; keeps the larger
-    /// bounds, and the schedule and codec of the first, and the first choice.
+    /// bounds, most lanes, threads and values of a segment, and the schedule and codec of the
+    /// first, and the first choice.
     fn add_assign(&mut self, other: Self) {
         if self.schedule.is_empty() {
             (self.schedule, self.codec) = (other.schedule, other.codec);
         }
         self.plan = self.plan.or(other.plan);
+        self.lanes = self.lanes.max(other.lanes);
+        self.threads = self.threads.max(other.threads);
+        self.segment = self.segment.max(other.segment);
         self.raw_bytes += other.raw_bytes;
         self.wire_bytes += other.wire_bytes;
         self.n_messages += other.n_messages;

@@ -2,7 +2,8 @@
 //!
 //! A codec call on many chunks is divided into runs of chunks, which are the same bytes whoever
 //! writes them. What a run costs is about 20 µs, so arrays, or frames, of more than 8 chunks (32
-//! 768 values) gain. Core starts no threads: they are `rayon`'s, or the caller's ([`Workers`]).
+//! 768 values) gain; of fz-light, which is done with one sooner than threads wake up, those of 48 or
+//! more. Core starts no threads: they are `rayon`'s, or the caller's ([`Workers`]).
 
 use core::fmt;
 
@@ -74,7 +75,13 @@ impl Next {
 ///
 /// The default is the thread that calls, alone; with the feature `rayon`, the threads of its pool.
 #[derive(Clone, Copy)]
-pub struct Threads(Kind);
+pub struct Threads {
+    kind: Kind,
+    /// No more than so many.
+    most: u16,
+    /// What has fewer values is not shared.
+    least: u32,
+}
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -87,13 +94,17 @@ enum Kind {
 
 impl Threads {
     /// The thread that calls, alone.
-    pub const ONE: Self = Self(Kind::One);
+    pub const ONE: Self = Self::new(Kind::One);
+
+    const fn new(kind: Kind) -> Self {
+        Self { kind, most: u16::MAX, least: 0 }
+    }
 
     /// These.
     #[cfg(feature = "std")]
     #[must_use]
     pub const fn of(workers: &'static dyn Workers) -> Self {
-        Self(Kind::Of(workers))
+        Self::new(Kind::Of(workers))
     }
 
     /// At most so many of the threads of rayon's pool that the caller is in, or of the global one;
@@ -101,13 +112,25 @@ impl Threads {
     #[cfg(feature = "rayon")]
     #[must_use]
     pub const fn rayon(n_threads: usize) -> Self {
-        Self(Kind::Rayon(n_threads))
+        Self::new(Kind::Rayon(n_threads))
+    }
+
+    /// At most so many of them, the one that calls included, and at least that one.
+    #[must_use]
+    pub fn at_most(self, n_threads: usize) -> Self {
+        let n_threads = u16::try_from(n_threads.max(1)).unwrap_or(u16::MAX);
+        Self { most: self.most.min(n_threads), ..self }
+    }
+
+    /// For so many values or more; what has fewer is the caller's thread's alone.
+    pub(crate) const fn from(self, n_values: u32) -> Self {
+        Self { least: n_values, ..self }
     }
 
     /// How many there are, the one that calls included.
     #[must_use]
     pub fn n_threads(self) -> usize {
-        match self.0 {
+        let n_threads = match self.kind {
             Kind::One => 1,
             #[cfg(feature = "std")]
             Kind::Of(workers) => workers.n_threads().max(1),
@@ -115,27 +138,45 @@ impl Threads {
             Kind::Rayon(0) => rayon::current_num_threads(),
             #[cfg(feature = "rayon")]
             Kind::Rayon(n_threads) => rayon::current_num_threads().min(n_threads),
-        }
+        };
+        n_threads.min(self.most.into())
+    }
+
+    /// How many share so many values.
+    pub(crate) fn n_for(self, n_values: usize) -> usize {
+        if n_values < self.least as usize { 1 } else { self.n_threads() }
     }
 
     /// Calls `task` once for each number below `n_tasks`.
     #[cfg(feature = "std")]
     pub(crate) fn run(self, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        match self.0 {
+        let n_threads = self.n_threads().min(n_tasks);
+        let next = Next::default();
+        match self.kind {
             Kind::One => (0..n_tasks).for_each(task),
-            Kind::Of(workers) => workers.run(n_tasks, task),
+            Kind::Of(workers) => workers.run(n_threads, &|_| next.work(n_tasks, task)),
             #[cfg(feature = "rayon")]
-            Kind::Rayon(_) => {
-                let next = Next::default();
-                rayon::scope(|scope| {
-                    for _ in 1..self.n_threads().min(n_tasks) {
-                        scope.spawn(|_| next.work(n_tasks, task));
-                    }
-                    next.work(n_tasks, task);
-                });
-            }
+            Kind::Rayon(_) => rayon::scope(|scope| {
+                for _ in 1..n_threads {
+                    scope.spawn(|_| next.work(n_tasks, task));
+                }
+                next.work(n_tasks, task);
+            }),
         }
     }
+}
+
+/// Cores that this process may use; no limit where nobody can tell.
+pub(crate) fn n_cores() -> usize {
+    #[cfg(feature = "std")]
+    {
+        static N_CORES: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+        *N_CORES.get_or_init(|| {
+            std::thread::available_parallelism().map_or(usize::MAX, core::num::NonZero::get)
+        })
+    }
+    #[cfg(not(feature = "std"))]
+    usize::MAX
 }
 
 impl Default for Threads {

@@ -8,6 +8,9 @@ pub(crate) fn dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py,
     let dict = PyDict::new(py);
     dict.set_item("schedule", report.schedule)?;
     dict.set_item("codec", report.codec.name())?;
+    dict.set_item("lanes", report.lanes)?;
+    dict.set_item("threads", report.threads)?;
+    dict.set_item("segment", report.segment)?;
     dict.set_item("bound", report.bound)?;
     dict.set_item("worst_case", report.worst_case)?;
     dict.set_item("raw_bytes", report.raw_bytes)?;

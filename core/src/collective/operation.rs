@@ -324,6 +324,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         let choice = self.terms.choice;
         let report = &mut self.run(comm, program).report;
         report.plan = choice;
+        report.threads = codec.as_dyn().n_threads(report.segment as usize) as u16;
         budget.note_in(report);
         self.phase = Phase::Call(codec);
         self.pass = self.terms.pass(budget, comm.rank());
@@ -341,8 +342,8 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
     ) {
         program.header.sequence = comm.next_sequence();
         let engine = self.run(comm, (program, n_lanes));
-        let Report { as_published, schedule, codec: id, .. } = engine.report;
-        engine.report = Report { as_published, schedule, codec: id, ..report };
+        let Report { as_published, schedule, codec: id, lanes, segment, .. } = engine.report;
+        engine.report = Report { as_published, schedule, codec: id, lanes, segment, ..report };
         self.phase = Phase::Call(codec);
     }
 

@@ -3,7 +3,8 @@
 use foldwire::codec::CodecId;
 use foldwire::schedule::RecursiveDoubling;
 use foldwire::select::{Reason, Speeds};
-use foldwire::{Bound, Communicator, Error, Op, Plan, Rank, Report, SharedCommunicator};
+use foldwire::threads::{Scoped, Threads};
+use foldwire::{Bound, Communicator, Config, Error, Op, Plan, Rank, Report, SharedCommunicator};
 use foldwire_conformance::wrapped::{Hooks, Wrapped};
 use foldwire_tests::data;
 use foldwire_threads::World;
@@ -348,4 +349,35 @@ fn ranks_of_which_only_one_is_told_of_links_find_that() {
     assert!(results.iter().all(Result::is_err));
     let told = results.iter().any(|result| matches!(result, Err(Error::Mismatch { .. })));
     assert!(told, "{results:?}");
+}
+
+#[test]
+fn reports_say_how_arrays_were_cut_and_automatic_plans_leave_others_their_cores() {
+    const COUNT: usize = 1 << 20;
+    static THREADS: Scoped = Scoped(3);
+    let config = Config::default().with_threads(Threads::of(&THREADS)).with_lanes(2);
+    let report_of = |plan: Plan, frame_bytes: usize| {
+        let world = World::new(2).link_rate(1.25e9).frame_bytes(frame_bytes);
+        let reports = world.run_endpoints(|endpoint| {
+            let mut comm = Communicator::with_config(endpoint, config).expect("a communicator");
+            let mut x: Vec<f32> = data::smooth(comm.rank().index(), COUNT);
+            comm.all_reduce(&mut x, Op::Sum, &plan).expect("all-reduce")
+        });
+        let cut = |report: &Report| (report.lanes, report.segment, report.threads);
+        assert!(reports.iter().all(|report| cut(report) == cut(&reports[0])));
+        assert_eq!(reports[0].codec, CodecId::FzLight);
+        reports[0]
+    };
+    let bound = Bound::Absolute(BOUND);
+    // Half the array is a part; frames hold all of it but for a few values, or an eighth.
+    let (long, short) = (3 << 20, 300 << 10);
+    let pinned = report_of(Plan::foldwire(bound), long);
+    assert_eq!((pinned.lanes, pinned.segment, pinned.threads), (2, 1 << 18, 3));
+    let n_cores = std::thread::available_parallelism().expect("some cores").get();
+    let chosen = report_of(Plan::auto(bound), long);
+    assert_eq!((chosen.lanes, chosen.segment), (2, 1 << 18));
+    assert_eq!(usize::from(chosen.threads), (n_cores / 2).clamp(1, 3));
+    // Segments this short are done sooner than threads wake up.
+    let many = report_of(Plan::foldwire(bound), short);
+    assert_eq!((many.lanes, many.segment, many.threads), (2, 1 << 16, 1));
 }

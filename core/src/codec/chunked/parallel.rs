@@ -19,7 +19,7 @@ const RUN: usize = 8;
 
 /// Whether there are enough chunks, and threads, to share them.
 pub(super) fn is_worthwhile(n_values: usize, threads: Threads) -> bool {
-    n_values > RUN * CHUNK && threads.n_threads() > 1
+    n_values > RUN * CHUNK && threads.n_for(n_values) > 1
 }
 
 /// Writes all chunks, of `max_chunk_len` bytes at most, and their index; `body` is as large as the
