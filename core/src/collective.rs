@@ -322,7 +322,11 @@ impl<X: Transport> Communicator<X> {
         if !T::DTYPE.is_float() && op == OpCode::Avg {
             return Err(Error::NoIntegerAverage { dtype: T::DTYPE });
         }
-        let lanes = self.lanes() as u8;
+        let (lanes, shortest) = match choice {
+            Some(choice) => choice.cut(plan.codec, self.lanes()),
+            None => (self.lanes(), select::shortest(plan.codec)),
+        };
+        let (lanes, shortest) = (lanes as u8, shortest as u16);
         let (shares, window) = (request.shares, request.buffers.window());
         match collective {
             // Inside a node everything is exact.
@@ -346,6 +350,7 @@ impl<X: Transport> Communicator<X> {
             asks,
             dtype,
             lanes,
+            shortest,
             shares,
             window,
             rounds_first,
@@ -475,9 +480,10 @@ impl<X: Transport> Communicator<X> {
         // All of each array goes in one frame with the others.
         let (n_arrays, n_parts, lanes) = match shares {
             Shares::Arrays(ends) => (ends.len() as u16, ends.len(), 1),
-            _ => (1, schedule.n_parts(call), self.lanes()),
+            _ => (1, schedule.n_parts(call), terms.lanes.into()),
         };
-        let cut = Cut { n_parts, division: plan.division, max_segment, lanes };
+        let (division, shortest) = (plan.division, terms.shortest.into());
+        let cut = Cut { n_parts, division, max_segment, lanes, shortest };
         let layout = Layout::new(call, rank, shares, window, cut);
         let max_run = select::max_run(call, codec, capacity, &layout);
         let rules = Rules::of_plan(call.collective, plan, op);

@@ -235,6 +235,9 @@ pub struct Cut {
     pub max_segment: usize,
     /// Lanes, which should all have something to do.
     pub lanes: usize,
+    /// Chunks of the shortest segments into which parts are divided for the sake of lanes, where
+    /// frames hold longer ones ([`select::shortest`](crate::select::shortest)).
+    pub shortest: usize,
 }
 
 /// The division of one call's array into parts, and of parts into the segments of rounds, as one
@@ -257,7 +260,7 @@ impl<'a> Layout<'a> {
     /// The division that `rank` makes in a call.
     #[must_use]
     pub fn new(call: Call, rank: Rank, shares: Shares<'a>, window: Window, cut: Cut) -> Self {
-        let Cut { n_parts, division, max_segment, lanes } = cut;
+        let Cut { n_parts, division, max_segment, lanes, shortest } = cut;
         // Whole chunks encode best; short parts go in one frame anyway.
         let max_segment =
             if max_segment > CHUNK { max_segment / CHUNK * CHUNK } else { max_segment };
@@ -266,7 +269,7 @@ impl<'a> Layout<'a> {
         let segment = if shares.is_exchanged() {
             max_segment
         } else {
-            even_segment(longest, max_segment, CHUNK, lanes)
+            even_segment(longest, max_segment, lanes, shortest)
         };
         let start = |portion| match window {
             Window::Whole => 0,
@@ -374,13 +377,13 @@ impl<'a> Layout<'a> {
 }
 
 /// The length of segments into which parts, of which `longest` is the longest, are divided: at most
-/// `max_segment`, all about equally long, and multiples of `unit` where that is possible; as many
-/// as keep all lanes busy to the end, unless they would get shorter than two units.
-fn even_segment(longest: usize, max_segment: usize, unit: usize, lanes: usize) -> usize {
+/// `max_segment`, all about equally long, and whole chunks where that is possible; as many as keep
+/// all lanes busy to the end, or fewer lanes, where they would get shorter than so many chunks.
+fn even_segment(longest: usize, max_segment: usize, lanes: usize, shortest: usize) -> usize {
     let needed = longest.div_ceil(max_segment).max(1);
     let balanced = needed.next_multiple_of(lanes);
-    let n_rounds = if longest / balanced >= 2 * unit { balanced } else { needed };
-    longest.div_ceil(n_rounds).next_multiple_of(unit).min(max_segment).max(1)
+    let n_rounds = balanced.min(longest / CHUNK / shortest.max(1)).max(needed);
+    longest.div_ceil(n_rounds).next_multiple_of(CHUNK).min(max_segment).max(1)
 }
 
 #[cfg(test)]

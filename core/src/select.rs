@@ -147,6 +147,14 @@ pub fn schedule(
     soonest
 }
 
+/// Chunks of the shortest segments that parts are divided into so that several lanes have some
+/// ([`Cut::shortest`](crate::layout::Cut::shortest)). (All-reduces of 128 KiB between 2 threads at
+/// 10 Gbit/s took 32 µs by fz-light in one segment, 22 in two; exact ones the same time.)
+#[must_use]
+pub const fn shortest(codec: CodecId) -> usize {
+    if codec.is_exact() { 4 } else { 2 }
+}
+
 /// Most parts that a message of a scatter or gather may carry ([`Call::max_run`]), in frames of
 /// `capacity` bytes: as many as are sure to fit together, if that is sooner. Parts that take
 /// several rounds travel alone, and so do those of other collectives. Every rank must ask with the

@@ -421,7 +421,8 @@ fn divide<T: Float>(
     let max_segment =
         layout::max_segment(codec.as_dyn(), case.frame_bytes, schedule.min_run(call))?;
     let n_parts = schedule.n_parts(call);
-    let cut = Cut { n_parts, division, max_segment, lanes: case.lanes.min(MAX_LANES) };
+    let (lanes, shortest) = (case.lanes.min(MAX_LANES), select::shortest(case.plan.codec));
+    let cut = Cut { n_parts, division, max_segment, lanes, shortest };
     // Lengths are the same for every rank.
     let layout = Layout::new(call, Rank(0), Shares::Even(case.count), Window::Whole, cut);
     let max_run = select::max_run(call, codec.as_dyn(), case.frame_bytes, &layout);

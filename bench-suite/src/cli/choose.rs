@@ -20,7 +20,8 @@ Examples:
       With this machine's speeds, which `foldwire tune --output speeds.toml` has measured.
 
 Every size is timed by each plan in turn, in another order each round; the time is the median over
-rounds of the slowest rank's. What is longer than --tolerance says is marked with *.";
+rounds of the slowest rank's. What takes longer than --tolerance says, or 5 % longer than raw, is
+marked with *; what comes near that is timed up to four times as long.";
 
 /// Options of `foldwire choose`.
 #[derive(Debug, Clone, Args)]

@@ -311,6 +311,7 @@ impl<X: Transport> Communicator<X> {
             asks: false,
             dtype,
             lanes,
+            shortest: 1,
             shares,
             window,
             rounds_first: false,

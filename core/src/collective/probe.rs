@@ -36,7 +36,7 @@ const ENOUGH: f32 = 2e-3;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Links {
     /// Bytes per second and link, the same on all ranks; 0 if nothing is known.
-    rate: f64,
+    rate: f32,
     /// Bytes of all calls so far that could have measured.
     n_bytes: usize,
     /// Seconds of the length before, and of this one if it has been round once.
@@ -48,7 +48,7 @@ pub(super) struct Links {
 impl Links {
     /// Bytes per second and link, the same on all ranks.
     pub(super) fn rate(&self) -> Option<f64> {
-        (self.rate > 0.0).then_some(self.rate)
+        (self.rate > 0.0).then_some(self.rate.into())
     }
 
     /// Bytes of the array of the next round, if it is time for one.
@@ -78,7 +78,7 @@ impl Links {
         // Where a longer array took no longer the shorter one was disturbed.
         let rate =
             if more > 0.0 { (n_bytes - n_before) / more } else { n_bytes / f64::from(seconds) };
-        self.rate = if rate.is_finite() { rate } else { 0.0 };
+        self.rate = if rate.is_finite() { rate as f32 } else { 0.0 };
         self.before = seconds;
         if seconds >= ENOUGH {
             self.n_rounds = u8::MAX;

@@ -35,6 +35,8 @@ pub(crate) struct Terms<'s> {
     pub(crate) asks: bool,
     pub(crate) dtype: DType,
     pub(crate) lanes: u8,
+    /// As [`Cut::shortest`](crate::layout::Cut::shortest).
+    pub(crate) shortest: u16,
     pub(crate) shares: Shares<'s>,
     pub(crate) window: Window,
     /// Whether own values are rounded where results will be, before the first is moved.
@@ -68,6 +70,7 @@ impl Terms<'_> {
             asks: false,
             dtype: f64::DTYPE,
             lanes: self.lanes,
+            shortest: self.shortest,
             shares: Shares::Even(n_values),
             window: Window::Whole,
             rounds_first: false,

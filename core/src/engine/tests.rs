@@ -70,7 +70,7 @@ fn engine<F: Frame>(call: Call, schedule: &'static dyn Schedule) -> Engine<'stat
     };
     let (shares, window) = (Shares::Even(200), Window::Own);
     let n_parts = schedule.n_parts(call);
-    let cut = Cut { n_parts, division: Division::Blocks, max_segment: 200, lanes: 1 };
+    let cut = Cut { n_parts, division: Division::Blocks, max_segment: 200, lanes: 1, shortest: 2 };
     let layout = Layout::new(call, Rank(0), shares, window, cut);
     let rules = Rules::new(call.collective, &HOMOMORPHIC, CodecId::FzLight, OpCode::None);
     let (n_arrays, checksum, rank) = (1, false, Rank(0));

@@ -33,7 +33,7 @@ fn layout(
     lanes: usize,
 ) -> Layout<'_> {
     let n_parts = call.collective.n_parts(call.size);
-    let cut = Cut { n_parts, division, max_segment, lanes };
+    let cut = Cut { n_parts, division, max_segment, lanes, shortest: 2 };
     Layout::new(call, Rank::new(rank), shares, window, cut)
 }
 
@@ -135,7 +135,7 @@ fn long_parts_give_all_lanes_the_same_number_of_rounds() {
         layout(call, 0, shares, Window::Whole, Division::Blocks, 61_440, 4).n_rounds()
     };
     assert_eq!(
-        [0, 8, 8 * 4096, 8 * 8192 * 4, 8 * 61_440, 8 * 500_000].map(rounds),
-        [1, 1, 1, 4, 4, 12]
+        [0, 8, 8 * 4096, 8 * 8192 * 3, 8 * 8192 * 4, 8 * 61_440, 8 * 500_000].map(rounds),
+        [1, 1, 1, 3, 4, 4, 12]
     );
 }

@@ -75,7 +75,8 @@ fn primitives<T: Float>(case: &Case, rank: usize) -> Vec<Primitive> {
     let n_parts = case.schedule.n_parts(call);
     let max_segment = max_segment(codec, FRAME_BYTES, case.schedule.min_run(call))
         .expect("frames are large enough");
-    let cut = Cut { n_parts, division, max_segment, lanes: LANES };
+    let shortest = select::shortest(case.codec);
+    let cut = Cut { n_parts, division, max_segment, lanes: LANES, shortest };
     let shares = Shares::Even(case.count);
     let layout = Layout::new(call, Rank::new(rank), shares, Window::Whole, cut);
     let call = call.with_runs(select::max_run(call, codec, FRAME_BYTES, &layout));
