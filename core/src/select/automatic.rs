@@ -136,7 +136,7 @@ pub struct Choice {
     pub weighed: [Weighed; N_CANDIDATES],
     /// Bytes per second that each rank's link was taken to have; infinite between ranks that share
     /// memory.
-    pub link_rate: f64,
+    pub link_rate: f32,
 }
 
 /// What decides an automatic plan.
@@ -177,7 +177,7 @@ impl Choice {
             ratio: pace.ratio as f32,
             seconds: f32::INFINITY,
         };
-        Self { reason, weighed: CANDIDATES.map(of), link_rate }
+        Self { reason, weighed: CANDIDATES.map(of), link_rate: link_rate as f32 }
     }
 
     /// On how many lanes of so many the call goes by this codec, and [in segments of how many chunks
@@ -190,7 +190,7 @@ impl Choice {
     pub(crate) fn cut(&self, codec: CodecId, lanes: usize) -> (usize, usize) {
         match self.reason {
             Reason::Near => (lanes.min(2), u16::MAX.into()),
-            _ if codec.is_exact() || self.link_rate > SLOW_LINK => (lanes, super::shortest(codec)),
+            _ if codec.is_exact() || f64::from(self.link_rate) > SLOW_LINK => (lanes, super::shortest(codec)),
             _ => (lanes, 1),
         }
     }
