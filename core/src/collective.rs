@@ -323,7 +323,7 @@ impl<X: Transport> Communicator<X> {
             return Err(Error::NoIntegerAverage { dtype: T::DTYPE });
         }
         let (lanes, shortest) = match choice {
-            Some(choice) => choice.cut(plan.codec, self.lanes()),
+            Some(choice) => choice.cut(collective, plan.codec, self.lanes()),
             None => (self.lanes(), select::shortest(plan.codec)),
         };
         let (lanes, shortest) = (lanes as u8, shortest as u16);

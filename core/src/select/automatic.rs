@@ -183,14 +183,20 @@ impl Choice {
     /// On how many lanes of so many the call goes by this codec, and [in segments of how many chunks
     /// at least](crate::layout::Cut::shortest).
     ///
-    /// Between ranks that share memory there is nothing to overlap, but that one copies while the
-    /// other reduces: two lanes, of full frames. (4 took 0.80 ms for 8 MiB between 2 threads, 2
-    /// 0.66.) On slow links what encodes longer than links take is divided more: an all-reduce of
+    /// Between ranks that share memory reductions have little to overlap: two lanes, of full frames.
+    /// (4 took 0.80 ms for 8 MiB between 2 threads, 2 0.66.) On slow links what encodes longer than links take is divided more: an all-reduce of
     /// 64 KiB by dense took 122 µs in one segment, 79 in two of a chunk.
-    pub(crate) fn cut(&self, codec: CodecId, lanes: usize) -> (usize, usize) {
+    pub(crate) fn cut(
+        &self,
+        collective: Collective,
+        codec: CodecId,
+        lanes: usize,
+    ) -> (usize, usize) {
         match self.reason {
-            Reason::Near => (lanes.min(2), u16::MAX.into()),
-            _ if codec.is_exact() || f64::from(self.link_rate) > SLOW_LINK => (lanes, super::shortest(codec)),
+            Reason::Near if collective.reduces() => (lanes.min(2), u16::MAX.into()),
+            _ if codec.is_exact() || f64::from(self.link_rate) > SLOW_LINK => {
+                (lanes, super::shortest(codec))
+            }
             _ => (lanes, 1),
         }
     }
@@ -265,9 +271,9 @@ pub(crate) struct Chosen {
 /// Of two that take about as long it is the one that computes less: a later one in the table must
 /// be sooner by 7 %, fz-nd and dense by 15 % where speeds are the usual ones. A call within a bound
 /// that refers to the range of the data must look at them first, which takes 1.5 µs, and for each
-/// of ⌈log₂ n⌉ messages 0.6 of an exact one's cost and as long as 150 bytes do. Where a link takes no
-/// longer for the whole array than each codec for a look and a message, the call is exact
-/// ([`Reason::Short`]), and nothing is weighed. Between ranks whose links are as fast as memory
+/// of ⌈log₂ n⌉ messages 0.6 of an exact one's cost and as long as 150 bytes do. Where no codec
+/// can save enough of what links take, ⌈log₂ n⌉ times the array, for a look, a message and those 7
+/// %, the call is exact ([`Reason::Short`]), and nothing is weighed. Between ranks whose links are as fast as memory
 /// nothing is gained by fewer bytes, so calls are exact. Where no rate is told, links are taken to
 /// be of 10 Gbit/s until [first calls](Plan::auto) measure them.
 ///
@@ -318,11 +324,15 @@ pub(crate) fn choose(
     let look = LOOK_MESSAGE * (exact_s + farther) + LOOK_BYTES / link_rate;
     let look = LOOK + look * n_doublings(call.size) as f64;
     let looks = if plan.needs_extent() { look } else { 0.0 };
-    // The codec takes longer for a message than a link does for all of the array.
+    // What the codec saves of the time on links is less than a look and a message cost beside, or
+    // than it must be sooner. (Weighing takes 0.3 µs, a tenth of what there is to gain.)
+    let n_hops = n_doublings(call.size) as f64;
     let is_short = |at: usize| {
         let pace = pace_of(at);
         let beside = looks + (known.speeds.message_at(at) - exact_s).max(0.0);
-        n_bytes < pace.from || n_bytes as f64 / link_rate <= beside
+        let on_links = n_hops * n_bytes as f64 / link_rate;
+        let (saved, exact) = (on_links * (1.0 - pace.ratio.recip()), n_hops * exact_s + on_links);
+        n_bytes < pace.from || saved <= beside + (1.0 - MARGIN) * exact
     };
     let reason = match op {
         OpCode::Prod | OpCode::User => Some(Reason::Unbounded),

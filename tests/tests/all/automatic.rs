@@ -309,7 +309,11 @@ fn untold(link_rate: f64, lens: &[usize]) -> Vec<(CodecId, f64, u64)> {
             let mut x: Vec<f32> = data::smooth(rank, n_bytes / 4);
             let report = comm.all_reduce(&mut x, Op::Avg, &plan).expect("all-reduce");
             assert!(report.worst_case.is_some_and(|worst| worst < 0.1));
-            (report.codec, report.plan.map_or(0.0, |choice| choice.link_rate.into()), report.n_messages)
+            (
+                report.codec,
+                report.plan.map_or(0.0, |choice| choice.link_rate.into()),
+                report.n_messages,
+            )
         });
         took.collect::<Vec<_>>()
     });
