@@ -3,7 +3,7 @@
 //! The formula and its table are in the documentation of [`select`](super).
 
 use super::Network;
-use super::automatic::SLOW_LINK;
+use super::automatic::LIKE_CODECS;
 use crate::bundle;
 use crate::codec::CodecId;
 use crate::frame::HEADER_BYTES;
@@ -41,7 +41,7 @@ const SAVED: f64 = 0.03;
 /// Bytes of the array in a round of one part: what backends' frames hold.
 const ROUND: usize = 256 << 10;
 /// Rounds of shorter arrays, one for each lane that a communicator has by default, but none of less
-/// than this; half of it by lossy codecs of automatic plans on slow links.
+/// than this; half of it by lossy codecs of automatic plans where they are cut finer.
 const LANES: usize = 4;
 const SHORTEST: usize = 32 << 10;
 /// Raw bytes per wire byte.
@@ -305,8 +305,8 @@ impl Model {
             Collective::AllToAll => (offer.moved, n),
             _ => (ENCODED_FIRST, 1),
         };
-        let is_slow = self.network.link_rate.is_some_and(|rate| rate <= SLOW_LINK);
-        let shortest = if is_slow && !self.codec.is_exact() { SHORTEST / 2 } else { SHORTEST };
+        let is_cut_finer = self.network.link_rate.is_some_and(|rate| LIKE_CODECS.contains(&rate));
+        let shortest = if is_cut_finer && !self.codec.is_exact() { SHORTEST / 2 } else { SHORTEST };
         let n_rounds = (self.n_bytes / n_parts / shortest).clamp(1, LANES);
         let alone = ALONE.max(1.0 / n_rounds as f64);
         let work = self.at_work(offer, self.worked(offer) + encoded);
