@@ -2,8 +2,8 @@
 //!
 //! A codec call on many chunks is divided into runs of chunks, which are the same bytes whoever
 //! writes them. What a run costs is about 20 µs, so arrays, or frames, of more than 8 chunks (32
-//! 768 values) gain; of fz-light, which is done with one sooner than threads wake up, those of 48 or
-//! more. Core starts no threads: they are `rayon`'s, or the caller's ([`Workers`]).
+//! 768 values) gain; of fz-light, which is done with one sooner than threads wake up, those of 48
+//! or more. Core starts no threads: they are `rayon`'s, or the caller's ([`Workers`]).
 
 use core::fmt;
 

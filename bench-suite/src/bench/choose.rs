@@ -277,8 +277,8 @@ fn text(args: &ChooseArgs, about: &str, rows: &[Row]) -> String {
     let n_behind_raw = rows.iter().filter(is_behind_raw).count();
     let [percent, percent_of_raw] = [args.tolerance, TOLERANCE_OF_RAW].map(|part| part * 100.0);
     format!(
-        "{about}\n{}\nof {} {n_behind_best} take more than {percent:.0} % longer than the best, and \
-         {n_behind_raw} more than {percent_of_raw:.0} % longer than raw\n",
+        "{about}\n{}\nof {} {n_behind_best} take more than {percent:.0} % longer than the best, \
+         and {n_behind_raw} more than {percent_of_raw:.0} % longer than raw\n",
         table.render(),
         rows.len(),
     )

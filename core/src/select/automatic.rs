@@ -181,13 +181,13 @@ impl Choice {
         Self { reason, weighed: CANDIDATES.map(of), link_rate: link_rate as f32 }
     }
 
-    /// On how many lanes of so many the call goes by this codec, and [in segments of how many chunks
-    /// at least](crate::layout::Cut::shortest).
+    /// On how many lanes of so many the call goes by this codec, and in segments of how many chunks
+    /// at least ([`Cut::shortest`](crate::layout::Cut::shortest)).
     ///
-    /// Between ranks that share memory reductions have little to overlap: two lanes, of full frames.
-    /// (4 took 0.80 ms for 8 MiB between 2 threads, 2 0.66.) Where links take about as long as
-    /// codecs each chunk goes as soon as it is encoded: all-reduces of 64 KiB by dense took 122 µs at
-    /// 1 Gbit/s in one segment, 79 in two. (At 100 Mbit/s 921 and 1097.)
+    /// Between ranks that share memory reductions have little to overlap: two lanes, of full
+    /// frames. (4 took 0.80 ms for 8 MiB between 2 threads, 2 0.66.) Where links take about as long
+    /// as codecs each chunk goes as soon as it is encoded: all-reduces of 64 KiB by dense took 122
+    /// µs at 1 Gbit/s in one segment, 79 in two. (At 100 Mbit/s 921 and 1097.)
     pub(crate) fn cut(
         &self,
         collective: Collective,
@@ -274,9 +274,9 @@ pub(crate) struct Chosen {
 /// that refers to the range of the data must look at them first, which takes 1.5 µs, and for each
 /// of ⌈log₂ n⌉ messages 0.6 of an exact one's cost and as long as 150 bytes do. Where no codec
 /// can save enough of what links take, ⌈log₂ n⌉ times the array, for a look, a message and those 7
-/// %, the call is exact ([`Reason::Short`]), and nothing is weighed. Between ranks whose links are as fast as memory
-/// nothing is gained by fewer bytes, so calls are exact. Where no rate is told, links are taken to
-/// be of 10 Gbit/s until [first calls](Plan::auto) measure them.
+/// %, the call is exact ([`Reason::Short`]), and nothing is weighed. Between ranks whose links are
+/// as fast as memory nothing is gained by fewer bytes, so calls are exact. Where no rate is told,
+/// links are taken to be of 10 Gbit/s until [first calls](Plan::auto) measure them.
 ///
 /// Speeds are [`Config::speeds`](crate::Config::speeds), and those of the table unless told. Told
 /// costs of messages are those within a machine; over a network an exact one costs 5 µs at least,
