@@ -312,7 +312,11 @@ async fn program(endpoint: SimEndpoint, n_values: usize, limit: Duration) -> Res
     let (rank, size) = (world.rank().index(), world.size());
     let next = |by: usize| Rank::new((rank + by) % size);
     let plan = Plan::foldwire(Bound::Absolute(1e-3));
-    let own = data::smooth::<f32>(rank, n_values);
+    // The second one with a tag is another than the first.
+    let values = |rank: usize, nth: usize| {
+        let values = data::smooth::<f32>(rank, n_values).into_iter();
+        values.map(|x| x + nth as f32).collect::<Vec<_>>()
+    };
     let room = || vec![0.0_f32; n_values];
     let come = [
         world.start_recv(room(), next(1), 2)?,
@@ -322,8 +326,8 @@ async fn program(endpoint: SimEndpoint, n_values: usize, limit: Duration) -> Res
     clock.sleep(Duration::from_micros(70 * rank as u64)).await;
     let sum = world.start_all_reduce([1_u8; 40], Op::Sum, &raw())?;
     let mut sent = Vec::new();
-    for (by, tag) in [(1, 1), (size - 1, 2), (size - 1, 2)] {
-        sent.push(world.start_send(own.clone(), next(by), tag, &plan)?);
+    for (by, tag, nth) in [(1, 1, 0), (size - 1, 2, 0), (size - 1, 2, 1)] {
+        sent.push(world.start_send(values(rank, nth), next(by), tag, &plan)?);
     }
     if rank % 2 == 1 {
         sent.reverse();
@@ -331,9 +335,9 @@ async fn program(endpoint: SimEndpoint, n_values: usize, limit: Duration) -> Res
     for sent in sent {
         sent.await.into_result()?;
     }
-    for (come, by) in come.into_iter().zip([1, size - 1, 1]) {
+    for (come, (by, nth)) in come.into_iter().zip([(1, 0), (size - 1, 0), (1, 1)]) {
         let (got, _) = come.await.into_result()?;
-        let want = data::smooth::<f32>(next(by).index(), n_values);
+        let want = values(next(by).index(), nth);
         let off = got.iter().zip(&want).map(|(x, y)| f64::from((x - y).abs()));
         assert!(off.fold(0.0, f64::max) <= 1e-3, "from {}", next(by));
     }
