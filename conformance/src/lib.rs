@@ -45,6 +45,7 @@ pub mod oracle;
 mod prepared;
 pub mod suite;
 pub mod tamper;
+mod under_way;
 pub mod wrapped;
 
 pub use case::{Case, Operation, all, pairwise, pairwise_of};

@@ -9,6 +9,7 @@ use crate::integers::integers;
 use crate::messages::messages;
 use crate::prepared::prepared;
 use crate::tamper::tamper;
+use crate::under_way::under_way;
 use crate::{
     Backend, Case, Operation, Threads,
     case::{ROUTES, needs_all},
@@ -31,7 +32,7 @@ pub const SIZES: [usize; 4] = [1, 2, 3, 5];
 pub type Check<M> = (&'static str, fn(&M, usize));
 
 /// How many there are.
-pub const N_CHECKS: usize = 14;
+pub const N_CHECKS: usize = 15;
 
 /// All checks. The first is divided among [`SIZES`], the others are for any size.
 #[must_use]
@@ -43,6 +44,7 @@ pub fn checks<M: Fn(Option<usize>) -> B, B: Backend>() -> [Check<M>; N_CHECKS] {
         ("calls at once, on groups that overlap", at_once),
         ("integers are moved and reduced exactly", integers),
         ("messages between two ranks, several at once", messages),
+        ("messages under way come to the receives they are for", under_way),
         ("prepared calls give the bits of calls made in full", prepared),
         ("ranks that disagree get an error", disagreement),
         ("damaged frames are an error on every rank", damage),

@@ -18,6 +18,8 @@ mod tuning;
 
 pub use config::Config;
 pub use exchange::{Exchange, Incoming, Outgoing, Rows};
+#[cfg(feature = "alloc")]
+pub(crate) use exchange::{Receiving, Sending, Way, copy_to_itself};
 pub use operation::Operation;
 #[cfg(feature = "alloc")]
 pub(crate) use operation::{Step, Underway};
@@ -67,7 +69,7 @@ const FINDS_WITHIN: Duration = Duration::from_millis(8);
 #[derive(Debug)]
 pub struct Communicator<X: Transport> {
     pub(crate) transport: Group<X>,
-    config: Config,
+    pub(crate) config: Config,
     /// The channel of the transport's tags that calls use.
     pub(crate) context: u8,
     /// 0 for all ranks of the transport, more for each group of survivors.

@@ -115,6 +115,13 @@ pub(crate) struct Limits {
     pub(crate) deadline: Option<Duration>,
 }
 
+impl Limits {
+    /// How long to rest, `rest` at most.
+    pub(crate) fn rest_from(&self, now: Duration, rest: Duration) -> Duration {
+        self.deadline.map_or(rest, |at| at.saturating_sub(now).min(rest))
+    }
+}
+
 /// A running call.
 pub(crate) struct Engine<'a, F> {
     program: Program<'a>,

@@ -232,6 +232,16 @@ pub enum Error {
         /// Those that are free on all of its ranks, and for which there are frames.
         have: usize,
     },
+    /// The communicator was made without a channel for messages that are under way.
+    #[error("messages under way need a channel: make communicators with Config::messages")]
+    NoMessages,
+    /// So many messages that are sent, or received, are under way on the communicator as there may
+    /// be.
+    #[error("{max} messages are under way already: wait for one")]
+    TooManyMessages {
+        /// Most there may be, each way.
+        max: usize,
+    },
     /// The survivors go on without this rank.
     #[error(
         "rank {rank} and others went on without this rank, which came late or could not be reached"
@@ -293,6 +303,8 @@ impl Error {
                 | Self::TooFewFrames { .. }
                 | Self::TooManyCalls { .. }
                 | Self::TooFewChannels { .. }
+                | Self::NoMessages
+                | Self::TooManyMessages { .. }
                 | Self::NotAsPrepared
                 | Self::Finished
         )

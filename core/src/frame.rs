@@ -54,14 +54,16 @@ pub enum Kind {
     Call = 4,
     /// A segment of an array that one rank sends another; its part is the tag.
     Message = 5,
+    /// The sender has room for the rest of an array that the receiver has begun to send it.
+    Grant = 6,
 }
 
 /// What stands for a message where a [collective](CallHeader::collective) is said as a number.
 pub(crate) const MESSAGE: u64 = u8::MAX as u64;
 
 impl Kind {
-    const ALL: [Self; 6] =
-        [Self::Data, Self::Abort, Self::View, Self::Fence, Self::Call, Self::Message];
+    const ALL: [Self; 7] =
+        [Self::Data, Self::Abort, Self::View, Self::Fence, Self::Call, Self::Message, Self::Grant];
 
     /// What a message is for, as it says itself; nothing else of it is checked.
     #[must_use]

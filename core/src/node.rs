@@ -9,7 +9,9 @@
 //! Whoever waits drives all: a port's `progress` also advances the calls that the node knows.
 //!
 //! A channel that a communicator gives back is used again, in a later epoch than any of its members
-//! knows of, unless a call on it has failed: then something may be left on its links.
+//! knows of, unless a call on it has failed: then something may be left on its links. So may some
+//! of the messages that its last one was for, if nobody received them: it is for messages again,
+//! which tell those apart by their epoch.
 
 mod port;
 mod seat;
@@ -48,6 +50,8 @@ pub(crate) struct Node<'a, X: Transport> {
     transport: RefCell<Checked<X>>,
     pub(crate) config: Config,
     channels: RefCell<Vec<Channel>>,
+    /// Of each channel: messages have had it, of which some may be left.
+    had_messages: RefCell<Vec<bool>>,
     /// The latest epoch that any channel has been in.
     epoch: Cell<u16>,
     calls: RefCell<Vec<Weak<RefCell<dyn Drive + 'a>>>>,
@@ -87,6 +91,7 @@ impl<'a, X: Transport> Node<'a, X> {
             transport: RefCell::new(transport),
             config,
             channels: RefCell::new(vec![Channel::Free; n_channels]),
+            had_messages: RefCell::new(vec![false; n_channels]),
             epoch: Cell::new(0),
             calls: RefCell::new(Vec::new()),
             in_pass: Cell::new(false),
@@ -134,7 +139,8 @@ impl<'a, X: Transport> Node<'a, X> {
     }
 
     /// Communicators between `members`, all of the transport's ranks unless given, one on each of
-    /// these channels, which were offered, from this epoch on.
+    /// these channels, which were offered, from this epoch on. The last one is for messages, if
+    /// they have a channel.
     pub(crate) fn seats(
         self: &Rc<Self>,
         channels: &[usize],
@@ -148,6 +154,9 @@ impl<'a, X: Transport> Node<'a, X> {
             let mut comm = Communicator::with_config(port, self.config)?;
             (comm.context, comm.epoch) = (channel as u8, epoch);
             self.channels.borrow_mut()[channel] = Channel::Used;
+            if self.config.messages && Some(&channel) == channels.last() {
+                self.had_messages.borrow_mut()[channel] = true;
+            }
             let (comm, is_taken) = (RefCell::new(Some(comm)), Cell::new(false));
             let (node, row) = (Rc::clone(self), Rc::clone(&row));
             Ok(Rc::new(Seat { node, channel, comm, is_taken, row }))
@@ -215,6 +224,22 @@ impl<'a, X: Transport> Node<'a, X> {
         progress.map(|()| moved)
     }
 
+    /// Makes a pass, and advances calls of the caller's own, which borrow what they are of. Whether
+    /// something moved.
+    pub(crate) fn pass_with<'c>(&self, own: impl Iterator<Item = &'c mut dyn Drive>) -> bool {
+        let passed = self.pass();
+        let is_nested = self.in_pass.replace(true);
+        let end = (!is_nested).then(|| EndOfPass(self));
+        let mut moved = matches!(passed, Ok(true));
+        for call in own {
+            // An error of the transport's shows in each call.
+            self.is_fresh.set(passed.is_ok());
+            moved |= call.drive();
+        }
+        drop(end);
+        moved
+    }
+
     /// Rests until something comes, `budget` at most, unless something moved since the last rest.
     pub(crate) fn idle(&self, budget: Duration) {
         if !self.has_moved.replace(false) {
@@ -261,6 +286,35 @@ impl<X: Transport> Offer<'_, X> {
     /// In ascending order.
     pub(crate) fn channels(&self) -> impl Iterator<Item = usize> {
         self.channels.iter().copied()
+    }
+
+    /// Whether nothing can be left on a channel.
+    pub(crate) fn is_clean(&self, channel: usize) -> bool {
+        !self.node.had_messages.borrow()[channel]
+    }
+
+    /// The channels of a communicator for so many calls: the first of those that all of its members
+    /// offer as `clean`, and one for messages, if they have one, of those offered as `free`.
+    pub(crate) fn choose(
+        &self,
+        n_calls: usize,
+        free: impl Fn(usize) -> bool,
+        clean: impl Fn(usize) -> bool,
+    ) -> Result<Vec<usize>, Error> {
+        let (mut chosen, others): (Vec<usize>, Vec<usize>) =
+            self.channels().filter(|&channel| free(channel)).partition(|&channel| clean(channel));
+        let needs_one = self.node.config.messages;
+        // One that had messages before, if there is one: calls can use the others only.
+        let for_messages = others.first().filter(|_| needs_one);
+        let n_clean = n_calls + usize::from(needs_one && for_messages.is_none());
+        let need = n_calls + usize::from(needs_one);
+        let have = chosen.len() + usize::from(for_messages.is_some());
+        if chosen.len() < n_clean {
+            return Err(Error::TooFewChannels { need, have });
+        }
+        chosen.truncate(n_clean);
+        chosen.extend(for_messages);
+        Ok(chosen)
     }
 }
 

@@ -1,6 +1,9 @@
 //! A communicator with several calls under way, that can be split.
 
+mod delivery;
 mod group;
+mod letter;
+mod mailbox;
 mod messages;
 mod pending;
 mod split;
@@ -23,9 +26,9 @@ use crate::schedule::Collective;
 use crate::transport::{Rank, Transport};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
+use mailbox::Mailbox;
 
 /// A communicator that makes several calls at once, and from which others can be made.
 ///
@@ -66,7 +69,11 @@ use core::fmt;
 /// ```
 pub struct SharedCommunicator<'a, X: Transport + 'a> {
     node: Rc<Node<'a, X>>,
+    /// Those of calls, and that of messages.
     seats: Rc<[Rc<Seat<'a, X>>]>,
+    n_calls: usize,
+    /// Messages under way, if they have a channel.
+    mailbox: Option<Rc<Mailbox<'a, X>>>,
     /// The seat of the next call.
     next: Cell<usize>,
     /// A group call is under way, which takes seats as it goes on.
@@ -90,17 +97,17 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// The configuration is that of all communicators that are made from it.
     ///
     /// # Errors
-    /// [`Error::TooFewChannels`] if the transport has fewer channels than that, or its pool fewer
-    /// frames than their lanes need; as [`Communicator::with_config`].
+    /// [`Error::TooFewChannels`] if the transport has fewer channels than that, and than
+    /// [messages](Config::messages) need, or its pool fewer frames than their lanes need; as [`Communicator::with_config`].
     pub fn with_config(transport: X, config: Config, n_calls: usize) -> Result<Self, Error> {
         let node = Node::new(transport, config)?;
         let offer = node.offer();
-        let (need, free) = (n_calls.max(1), offer.channels().collect::<Vec<usize>>());
-        let channels = free.get(..need).ok_or(Error::TooFewChannels { need, have: free.len() })?;
-        Self::among(node, channels, None, 0)
+        let channels = offer.choose(n_calls.max(1), |_| true, |_| true)?;
+        Self::among(node, &channels, None, 0)
     }
 
-    /// A communicator of `members` on these channels, which are free.
+    /// A communicator of `members` on these channels, which are free; the last one is for messages
+    /// if they have a channel.
     fn among(
         node: Rc<Node<'a, X>>,
         channels: &[usize],
@@ -112,7 +119,10 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let position = |members: &Rc<[Rank]>| members.iter().position(|&member| member == own);
         let rank = members.as_ref().and_then(position).map_or(own, Rank::new);
         let (next, is_in_group) = (Cell::new(0), Cell::new(false));
-        Ok(Self { node, seats, next, is_in_group, members, rank })
+        let last = seats.last().filter(|_| node.config.messages);
+        let mailbox = last.map(|seat| Rc::new(Mailbox::new(Rc::clone(seat))));
+        let n_calls = seats.len() - usize::from(mailbox.is_some());
+        Ok(Self { node, seats, n_calls, mailbox, next, is_in_group, members, rank })
     }
 
     /// This rank.
@@ -139,8 +149,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     }
 
     /// How many calls can be under way at once.
-    pub fn n_calls(&self) -> usize {
-        self.seats.len()
+    pub const fn n_calls(&self) -> usize {
+        self.n_calls
     }
 
     /// Whether a call has failed, so that all further ones return [`Error::Poisoned`].
@@ -162,7 +172,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// The seat of the next call, if it may be made now.
     fn seat(&self) -> Result<&Rc<Seat<'a, X>>, Error> {
         if self.is_in_group.get() && !self.is_poisoned() {
-            return Err(Error::TooManyCalls { max: self.seats.len() });
+            return Err(Error::TooManyCalls { max: self.n_calls });
         }
         self.next_seat()
     }
@@ -172,14 +182,14 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         if self.is_poisoned() {
             return Err(Error::Poisoned);
         }
-        let max = self.seats.len();
+        let max = self.n_calls;
         let seat = self.seats.get(self.next.get()).ok_or(Error::Internal)?;
         if seat.is_taken.get() { Err(Error::TooManyCalls { max }) } else { Ok(seat) }
     }
 
     /// The next call takes the next seat.
     fn advance(&self) {
-        self.next.set((self.next.get() + 1) % self.seats.len());
+        self.next.set((self.next.get() + 1) % self.n_calls);
     }
 
     /// Makes a call on the next seat. The call says when it has begun: one whose arguments are

@@ -349,6 +349,7 @@ impl<'a> Script<'a> {
         let kind = match kind {
             4 => Kind::Call,
             5 => Kind::Message,
+            6 => Kind::Grant,
             kind => [Kind::Data, Kind::Abort, Kind::View, Kind::Fence][usize::from(kind % 4)],
         };
         let is_ballot = matches!(kind, Kind::View | Kind::Fence);
@@ -361,7 +362,7 @@ impl<'a> Script<'a> {
                 (notice[0], notice[1], notice[4]) = (members % 16, flags % 32, flags % 8);
                 notice
             }
-            Kind::Call => Vec::new(),
+            Kind::Call | Kind::Grant => Vec::new(),
             Kind::View | Kind::Fence => vec![members],
         };
         let of_no_call = CallHeader {

@@ -576,16 +576,23 @@ fwResult fwExclusiveScan(const void *send,
 // Is over when all ranks have called it.
 fwResult fwBarrier(fwComm_t comm, fwRequest_t *request);
 
-// Sends count values to a rank, which receives as many with the same tag. Returns when send may be
-// used again. Messages from one rank to another arrive in the order in which they were sent, and
-// between the same two collectives. Not while as many calls are under way as there may be.
+// Sends count values to a rank, which receives as many with the same tag. It is over when send may
+// be used again, whether the values have arrived or not. Messages match as in MPI: from one rank
+// to another, of those with the same tag, the first that was sent comes to the first fwRecv, with
+// requests or without. Ranks may make messages of other tags and ranks, and collectives, in any
+// order. At most 1024 that are sent have requests at once, and as many that are received. A
+// message for which no fwRecv has come is held in its receiver's memory, up to 1024 of each rank.
+//
+// FW_MISMATCH: of a receive also if it waits beyond its time limit, and a message with a tag came
+// that no receive was for.
 fwResult fwSend(const void *send,
                 size_t count,
                 fwDataType data_type,
                 int32_t peer,
                 uint32_t tag,
                 const struct fwPlan *plan,
-                fwComm_t comm);
+                fwComm_t comm,
+                fwRequest_t *request);
 
 // Receives count values from a rank. What they may have lost is the sender's plan.
 fwResult fwRecv(void *recv,
@@ -593,7 +600,8 @@ fwResult fwRecv(void *recv,
                 fwDataType data_type,
                 int32_t peer,
                 uint32_t tag,
-                fwComm_t comm);
+                fwComm_t comm,
+                fwRequest_t *request);
 
 // Sends to one rank and receives from another side by side. The arrays must not overlap. For more
 // of both at once: fwSend and fwRecv in a group.
@@ -631,7 +639,7 @@ fwResult fwGroupStart(void);
 // All-reduces of a communicator that differ in nothing but arrays and bounds, and have no
 // requests, are made as one call, in which short arrays share messages: all ranks make the same
 // group. fwSend and fwRecv go on side by side; a group that has one has nothing else, for one
-// communicator, one type and one plan.
+// communicator, and those without requests have one type and one plan.
 fwResult fwGroupEnd(void);
 
 // Reads a plan from text, words with commas between them: exact, lossless, compress or auto; a

@@ -55,6 +55,7 @@ const fn code_of(error: &Error) -> fwResult {
         | Error::TooManyBits { .. } => FW_INVALID_ARGUMENT,
         Error::ToItself { .. }
         | Error::TooManyCalls { .. }
+        | Error::TooManyMessages { .. }
         | Error::NotAsPrepared
         | Error::Finished => FW_INVALID_USAGE,
         Error::Unsupported { .. }
@@ -66,6 +67,7 @@ const fn code_of(error: &Error) -> fwResult {
         Error::FrameTooSmall { .. }
         | Error::TooFewFrames { .. }
         | Error::TooFewChannels { .. }
+        | Error::NoMessages
         | Error::TooManyRanks { .. }
         | Error::TooManyGroups { .. } => FW_NO_ROOM,
         Error::Mismatch { .. } => FW_MISMATCH,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
+use foldwire::transport::MAX_CHANNELS;
 use foldwire::{Config, Error, Report, SharedCommunicator};
 
 use crate::border::Fault;
@@ -13,6 +14,13 @@ use crate::ffi::movable::Movable;
 use crate::ffi::types::{FW_IN_USE, FW_INTERNAL_ERROR, FW_INVALID_HANDLE};
 use crate::handles::{self, Entry, Kind};
 use crate::wire::Wire;
+
+/// A communicator with a channel for messages, if its calls leave one.
+pub(crate) fn with_messages(wire: Wire, config: Config, n_calls: usize) -> Result<Comm, Error> {
+    let mut config = config;
+    config.messages = n_calls < MAX_CHANNELS;
+    SharedCommunicator::with_config(wire, config, n_calls)
+}
 
 /// What communicators of one endpoint share.
 pub(crate) struct Family {
@@ -61,7 +69,7 @@ impl DerefMut for Inside<'_> {
 impl Family {
     /// A family of one communicator, and its handle.
     pub(crate) fn found(wire: Wire, config: Config, n_calls: usize) -> Result<usize, Fault> {
-        let comm = SharedCommunicator::with_config(wire, config, n_calls)?;
+        let comm = with_messages(wire, config, n_calls)?;
         let family = Arc::new(Self { state: Mutex::new(Movable::new(State::default())) });
         let mut inside = family.enter()?;
         inside.add(&family, comm)

@@ -48,6 +48,8 @@ pub(crate) enum What {
     Collective(Box<Call>, Option<RequestPlace>),
     /// Sends and receives, side by side.
     Messages(Vec<Message>),
+    /// A send or receive, and where its request goes.
+    Message(Box<Message>, RequestPlace),
 }
 
 /// A collective of a group.
@@ -136,6 +138,11 @@ pub(crate) fn submit(submitted: Submitted) -> Result<(), Fault> {
             let report = messages::exchange(member, &messages)?;
             inside.note(comm, Ok(report))
         }
+        What::Message(message, mut place) => {
+            let running = messages::start(member, &message)?;
+            place.put(inside.keep(&family, comm, running)?);
+            Ok(())
+        }
     }
 }
 
@@ -164,14 +171,14 @@ fn run(queue: Vec<Submitted>) -> Result<(), Fault> {
     }
     let insides = families.iter().map(|family| family.enter());
     let mut insides = insides.collect::<Result<Vec<Inside<'_>>, Fault>>()?;
-    let is_message = |what: &What| matches!(what, What::Messages(_));
+    let is_message = |what: &What| !matches!(what, What::Collective(..));
     if lines.iter().any(|line| line.2.iter().any(is_message)) {
-        return exchange(&mut insides, lines);
+        return exchange(&families, &mut insides, lines);
     }
     let futures = lines.into_iter().map(|(family, comm, calls)| {
         let calls = calls.into_iter().filter_map(|what| match what {
             What::Collective(call, place) => Some((call, place)),
-            What::Messages(_) => None,
+            What::Messages(_) | What::Message(..) => None,
         });
         let member = insides[family].comms.get(&comm).map(|member| &member.comm);
         Box::pin(line(family, comm, member, calls.collect()))
@@ -191,18 +198,29 @@ fn run(queue: Vec<Submitted>) -> Result<(), Fault> {
 
 /// The messages of a group, of one communicator.
 fn exchange(
+    families: &[Arc<Family>],
     insides: &mut [Inside<'_>],
     lines: Vec<(usize, usize, Vec<What>)>,
 ) -> Result<(), Fault> {
     let apart =
         || Fault::usage("a group with messages has nothing but messages, of one communicator");
-    let mut all = Vec::new();
+    let (mut all, mut with_request) = (Vec::new(), Vec::new());
     let [(family, comm, what)]: [_; 1] = lines.try_into().map_err(|_| apart())?;
     for what in what {
-        let What::Messages(messages) = what else { return Err(apart()) };
-        all.extend(messages);
+        match what {
+            What::Messages(messages) => all.extend(messages),
+            What::Message(message, place) => with_request.push((message, place)),
+            What::Collective(..) => return Err(apart()),
+        }
     }
-    let inside = &mut insides[family];
+    let (family, inside) = (&families[family], &mut insides[family]);
+    for (message, mut place) in with_request {
+        let running = messages::start(&inside.member(comm)?.comm, &message)?;
+        place.put(inside.keep(family, comm, running)?);
+    }
+    if all.is_empty() {
+        return Ok(());
+    }
     let report = messages::exchange(&inside.member(comm)?.comm, &all)?;
     inside.note(comm, Ok(report))
 }

@@ -91,6 +91,23 @@ impl Comm {
         Ok(Self { family: Arc::new(family), place, rank, size, n_calls })
     }
 
+    /// The request of what `start` starts.
+    fn request(
+        &self,
+        py: Python<'_>,
+        start: impl FnOnce(&Member) -> Result<Running, Fault> + Send,
+    ) -> PyResult<Request> {
+        let place = py.detach(|| {
+            self.family.enter(|state| {
+                let running = start(state.member(self.place)?)?;
+                Ok(state.keep(running))
+            })
+        });
+        let place = place.map_err(|fault| self.family.raise(py, &fault))?;
+        let family = Arc::clone(&self.family);
+        Ok(Request { family, place, outcome: Mutex::new(None) })
+    }
+
     fn of(&self, (place, (rank, size, n_calls)): (Place, (usize, usize, usize))) -> Self {
         Self { family: Arc::clone(&self.family), place, rank, size, n_calls }
     }
@@ -98,6 +115,15 @@ impl Comm {
 
 /// Array, type, peer, tag, and of what is sent the plan.
 type Message<'py> = (Bound<'py, PyAny>, u8, usize, u32, Option<Bound<'py, Plan>>);
+
+/// A message as it goes over.
+fn letter(message: &Message<'_>) -> PyResult<Letter> {
+    let (array, dtype, peer, tag, plan) = message;
+    let dtype = ffi::dtype(array.py(), *dtype)?;
+    let array = ffi::array(Some(array), dtype, plan.is_none())?;
+    let plan = plan.as_ref().map(|plan| plan.get().0);
+    Ok(Letter { array, dtype, peer: *peer, tag: *tag, plan })
+}
 
 /// Where an array lies.
 fn range(array: Array, dtype: DType) -> Range<usize> {
@@ -229,15 +255,13 @@ impl Comm {
     /// Starts a call.
     fn start(&self, py: Python<'_>, call: Call<'_>) -> PyResult<Request> {
         let (collective, arrays) = (call.to_collective(py)?, call.arrays());
-        let place = py.detach(|| {
-            self.family.enter(|state| {
-                let running = Running::start(state.member(self.place)?, &collective, arrays)?;
-                Ok(state.keep(running))
-            })
-        });
-        let place = place.map_err(|fault| self.family.raise(py, &fault))?;
-        let family = Arc::clone(&self.family);
-        Ok(Request { family, place, outcome: Mutex::new(None) })
+        self.request(py, |member| Running::start(member, &collective, arrays))
+    }
+
+    /// Starts to send or receive: an array, its type, peer, tag, and if it is sent the plan.
+    fn start_message(&self, py: Python<'_>, message: Message<'_>) -> PyResult<Request> {
+        let (letter, array) = (letter(&message)?, message.0.unbind());
+        self.request(py, |member| Running::start_letter(member, &letter, array))
     }
 
     /// Sends and receives side by side: of each its array, type, peer, tag, and of what is sent the
@@ -247,13 +271,6 @@ impl Comm {
         py: Python<'py>,
         letters: Vec<Message<'py>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let letter = |(array, dtype, peer, tag, plan): &(Bound<'py, PyAny>, _, _, _, _)| {
-            let dtype = ffi::dtype(py, *dtype)?;
-            let plan: &Option<Bound<'py, Plan>> = plan;
-            let array = ffi::array(Some(array), dtype, plan.is_none())?;
-            let plan = plan.as_ref().map(|plan| plan.get().0);
-            Ok(Letter { array, dtype, peer: *peer, tag: *tag, plan })
-        };
         let letters = letters.iter().map(letter).collect::<PyResult<Vec<_>>>()?;
         let report = py.detach(|| {
             self.family.enter(|state| ffi::exchange(state.member(self.place)?, &letters))

@@ -12,7 +12,7 @@ static ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// The kind of a failure; `foldwire.Error` lists them.
 const fn kind(fault: &Fault) -> &'static str {
-    if matches!(fault.error, Some(Error::TooManyCalls { .. })) {
+    if matches!(fault.error, Some(Error::TooManyCalls { .. } | Error::TooManyMessages { .. })) {
         return "too_many_calls";
     }
     match fault.code {

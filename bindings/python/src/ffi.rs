@@ -100,6 +100,17 @@ impl Running {
         Ok(Self { call, _arrays: arrays })
     }
 
+    /// Starts to send or receive an array.
+    pub(crate) fn start_letter(
+        member: &Member,
+        letter: &Letter,
+        array: Py<PyAny>,
+    ) -> Result<Self, Fault> {
+        // SAFETY: as of `start`.
+        let call = unsafe { member.start_letter(letter) }?;
+        Ok(Self { call, _arrays: vec![array] })
+    }
+
     /// The call, to be polled.
     pub(crate) const fn call(&mut self) -> &mut UnderWay {
         &mut self.call

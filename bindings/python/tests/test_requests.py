@@ -36,6 +36,72 @@ class Requests(unittest.TestCase):
 
         foldwire.run(2, program, calls=1)
 
+    def test_messages_match_in_any_order(self):
+        def program(comm):
+            after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+            long = np.linspace(0.0, 1.0, 50_000) + comm.rank
+            came = [comm.start_recv(np.empty(50_000), before, tag=1),
+                    comm.start_recv(np.empty(50_000), before, tag=1),
+                    comm.start_recv(np.empty(3, np.int32), before, tag=2)]
+            total = comm.start_all_reduce(np.ones(5))
+            sent = [comm.start_send(np.full(3, comm.rank, np.int32), after, tag=2),
+                    comm.start_send(long, after, tag=1, bound="abs:1e-3"),
+                    comm.start_send(long + 7, after, tag=1)]
+            first, second, short = came[0].wait(), came[1].wait(), came[2].wait()
+            np.testing.assert_allclose(first, np.linspace(0.0, 1.0, 50_000) + before, atol=1e-3)
+            np.testing.assert_array_equal(second, np.linspace(0.0, 1.0, 50_000) + before + 7)
+            self.assertEqual(short.tolist(), [before] * 3)
+            self.assertLess(came[0].report["bound"], 1.01e-3)
+            self.assertEqual([request.wait() for request in sent], [None] * 3)
+            self.assertLess(sent[1].report["wire_bytes"], long.nbytes / 3)
+            # Blocking ones match with those that do not.
+            came = comm.start_recv(np.empty(4), before, tag=5)
+            comm.send(np.full(4, 1.0 + comm.rank), after, tag=5)
+            self.assertEqual(came.wait()[0], 1.0 + before)
+            self.assertEqual(total.wait()[0], comm.size)
+
+        for size in (1, 2, 3):
+            foldwire.run(size, program)
+
+    def test_messages_can_be_awaited(self):
+        async def rank(comm):
+            other = 1 - comm.rank
+            came = comm.start_recv(np.empty(1000), other)
+            await comm.start_send(np.full(1000, float(comm.rank)), other)
+            return (await came)[999]
+
+        async def main():
+            return await asyncio.gather(*map(rank, foldwire.threads(2)))
+
+        self.assertEqual(asyncio.run(main()), [1.0, 0.0])
+
+    def test_a_message_of_another_length_ends_the_communicator(self):
+        def program(comm):
+            with self.assertRaises(foldwire.Error) as raised:
+                if comm.rank == 0:
+                    comm.send(np.zeros(4), 1)
+                    comm.barrier()
+                else:
+                    comm.start_recv(np.zeros(5), 0).wait()
+            self.assertTrue(comm.is_poisoned)
+            return raised.exception.kind, raised.exception.field
+
+        kinds = foldwire.run(2, program)
+        self.assertEqual(kinds[0][0], "aborted")
+        self.assertEqual(kinds[1], ("mismatch", "count"))
+
+    def test_so_many_messages_may_be_under_way(self):
+        def program(comm):
+            came = [comm.start_recv(np.zeros(1), 0, tag=tag) for tag in range(1024)]
+            with self.assertRaises(foldwire.Error) as raised:
+                comm.start_recv(np.zeros(1), 0)
+            self.assertEqual(raised.exception.kind, "too_many_calls")
+            for tag in reversed(range(1024)):
+                comm.start_send(np.full(1, float(tag)), 0, tag=tag).wait()
+            self.assertEqual([request.wait()[0] for request in came], list(range(1024)))
+
+        foldwire.run(1, program)
+
     def test_all_ranks_can_live_in_one_event_loop(self):
         async def rank(comm):
             one = comm.start_all_reduce(np.arange(1000.0), bound="abs:1e-3")
@@ -146,6 +212,7 @@ class Failures(unittest.TestCase):
                 (lambda: comm.all_to_all(np.zeros(5)), "array"),
                 (lambda: comm.all_gather(np.zeros(5), counts=[4, 4]), "counts"),
                 (lambda: comm.send(np.zeros(5), 9), "rank"),
+                (lambda: comm.start_recv(np.zeros(5), -1), "rank"),
             )
             for call, field in wrong:
                 try:

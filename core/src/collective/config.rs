@@ -58,6 +58,10 @@ pub struct Config {
     /// How fast ranks compute by each codec, which [automatic plans](Plan::auto) weigh. Must be the
     /// same on all ranks ([`Communicator::share_speeds`]).
     pub speeds: Speeds,
+    /// Whether each `SharedCommunicator` has a channel of its own for messages that are under way
+    /// (`SharedCommunicator::start_send`), beside those of its calls. Must be the same on all
+    /// ranks.
+    pub messages: bool,
 }
 
 impl Config {
@@ -114,6 +118,13 @@ impl Config {
         self
     }
 
+    /// The same with [messages](Self::messages) under way.
+    #[must_use]
+    pub const fn with_messages(mut self) -> Self {
+        self.messages = true;
+        self
+    }
+
     /// The default with the rows that the variable `FOLDWIRE_SELECT` of the environment holds
     /// ([`select::parse`] says how).
     ///
@@ -141,14 +152,25 @@ impl Config {
 
 impl Default for Config {
     /// 4 lanes, 5 minutes without progress (ranks may come late from other work), no deadline,
-    /// checksums as the transport wants, the machine's best kernels, no rows, usual speeds; one
-    /// thread, or those of rayon's pool with the feature `rayon`.
+    /// checksums as the transport wants, the machine's best kernels, no rows, usual speeds, no
+    /// channel for messages; one thread, or those of rayon's pool with the feature `rayon`.
     fn default() -> Self {
         let (timeout, level) = (Duration::from_secs(300), Level::best());
         let threads = Threads::default();
         let speeds = Speeds::default();
         let (deadline, checksum, link_rate) = (None, None, None);
-        let (lanes, select) = (4, &[][..]);
-        Self { lanes, timeout, deadline, checksum, level, threads, select, link_rate, speeds }
+        let (lanes, select, messages) = (4, &[][..], false);
+        Self {
+            lanes,
+            timeout,
+            deadline,
+            checksum,
+            level,
+            threads,
+            select,
+            link_rate,
+            speeds,
+            messages,
+        }
     }
 }

@@ -17,25 +17,18 @@
 
 mod pass;
 mod rows;
+mod segment;
 
 pub use rows::Rows;
+pub(crate) use segment::{Receiving, Sending, Way};
 
+use super::Communicator;
 use super::operation::Step;
-use super::{Communicator, Terms, survey};
-use crate::bound::{Extent, Quantum};
-use crate::budget::{Budget, check_plan, resolve};
-use crate::codec::{AnyCodec, CodecId};
 use crate::element::Element;
 use crate::engine::{Limits, rest_after};
 use crate::error::{Buffer, Error};
-use crate::frame::CallHeader;
-use crate::kernel::{CHUNK, Level};
-use crate::layout::{Shares, Window, max_segment};
-use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::rounding;
-use crate::schedule::{Call, Collective, Linear};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport};
 use crate::wait::Wait;
 use core::fmt;
@@ -49,93 +42,78 @@ const TAG: Tag = Tag(0);
 /// Most ranks that are listened to at every look while they are waited for.
 const N_AWAITED: usize = MAX_LANES + 1;
 
-/// How far a message has come.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cursor {
-    n_values: usize,
-    n_segments: u32,
-    is_done: bool,
-}
-
-impl Cursor {
-    const fn is_under_way(&self) -> bool {
-        self.n_segments > 0 && !self.is_done
-    }
-
-    /// One more segment of an array of `count` values.
-    const fn advance(&mut self, n_values: usize, count: usize) {
-        self.n_values += n_values;
-        self.n_segments += 1;
-        self.is_done = self.n_values == count;
-    }
-}
-
 /// An array to send to a rank, with a tag that the receiver names.
 #[derive(Debug)]
 pub struct Outgoing<'d, T: Element> {
-    to: Rank,
-    tag: u32,
     data: &'d [T],
-    rows: Rows,
-    cursor: Cursor,
-    codec: AnyCodec<T>,
-    quantum: Quantum,
-    /// Values of a segment.
-    segment: usize,
+    message: Sending<T>,
 }
 
 impl<'d, T: Element> Outgoing<'d, T> {
     /// These values to `to`.
     #[must_use]
     pub fn new(to: Rank, tag: u32, data: &'d [T]) -> Self {
-        let (codec, quantum) = (AnyCodec::raw(T::ONE), Quantum::LOSSLESS);
-        let (rows, cursor) = (Rows::one(data.len()), Cursor::default());
-        Self { to, tag, data, rows, cursor, codec, quantum, segment: CHUNK }
+        Self::of_rows(to, tag, data, Rows::one(data.len()))
     }
 
     /// Of `data`, the values in these rows, which begin where `data` begins, to `to`. They need no
     /// copy but in frames. The message is the same as of values one after the other.
     #[must_use]
     pub fn of_rows(to: Rank, tag: u32, data: &'d [T], rows: Rows) -> Self {
-        Self { rows, ..Self::new(to, tag, data) }
-    }
-
-    /// The extent of its values; `None` if a sample does not show it. Rows are looked at in full.
-    fn look(&self, level: Level, sampled: bool) -> Option<Option<Extent>> {
-        let count = self.rows.n_values();
-        if let Some(run) = self.rows.together(&(0..count)) {
-            return survey::conclude(T::look(&self.data[run], level, sampled), sampled);
-        }
-        let rows = self.rows.runs(0..count).map(|run| T::look(&self.data[run], level, false));
-        let nothing = T::look(&[], level, false);
-        let all = rows.fold(nothing, |a, b| core::array::from_fn(|i| a[i].max(b[i])));
-        survey::conclude(all, false)
+        Self { data, message: Sending::new(to, tag, rows) }
     }
 }
 
 /// Room for an array that a rank sends with this tag, of exactly this length.
 #[derive(Debug)]
 pub struct Incoming<'d, T: Element> {
-    from: Rank,
-    tag: u32,
     data: &'d mut [T],
-    rows: Rows,
-    cursor: Cursor,
+    message: Receiving,
 }
 
 impl<'d, T: Element> Incoming<'d, T> {
     /// What `from` sends goes here.
     #[must_use]
     pub const fn new(from: Rank, tag: u32, data: &'d mut [T]) -> Self {
-        let cursor = Cursor { n_values: 0, n_segments: 0, is_done: false };
-        Self { from, tag, rows: Rows::one(data.len()), data, cursor }
+        let rows = Rows::one(data.len());
+        Self::of_rows(from, tag, data, rows)
     }
 
     /// What `from` sends goes into these rows of `data`, which begin where `data` begins; what lies
     /// between them is unchanged.
     #[must_use]
     pub const fn of_rows(from: Rank, tag: u32, data: &'d mut [T], rows: Rows) -> Self {
-        Self { rows, ..Self::new(from, tag, data) }
+        Self { data, message: Receiving::new(from, tag, rows) }
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<'d, T: Element> Outgoing<'d, T> {
+    pub(crate) const fn to(&self) -> Rank {
+        self.message.to
+    }
+
+    pub(crate) const fn tag(&self) -> u32 {
+        self.message.tag
+    }
+
+    pub(crate) const fn parts(&mut self) -> (&'d [T], &mut Sending<T>) {
+        (self.data, &mut self.message)
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<T: Element> Incoming<'_, T> {
+    pub(crate) const fn from(&self) -> Rank {
+        self.message.from
+    }
+
+    pub(crate) const fn tag(&self) -> u32 {
+        self.message.tag
+    }
+
+    pub(crate) const fn parts(&mut self) -> (&mut [T], &mut Receiving) {
+        (self.data, &mut self.message)
     }
 }
 
@@ -252,36 +230,16 @@ impl<X: Transport> Communicator<X> {
         recvs: &'a mut [Incoming<'d, T>],
         plan: &Plan,
     ) -> Result<Exchange<'a, 'd, X, T>, Error> {
-        if self.poisoned {
-            return Err(Error::Poisoned);
-        }
-        check_plan(plan, OpCode::None, T::DTYPE)?;
-        rounding::refuse(&plan.for_values(T::DTYPE))?;
-        let size = self.size();
-        let peers = sends.iter().map(|send| send.to).chain(recvs.iter().map(|recv| recv.from));
-        if let Some(rank) = peers.into_iter().find(|rank| rank.index() >= size) {
-            return Err(Error::Peer { rank, size });
-        }
-        for send in sends.iter() {
-            send.rows.check(Buffer::Send, send.data.len())?;
-        }
-        for recv in recvs.iter() {
-            recv.rows.check(Buffer::Recv, recv.data.len())?;
-        }
+        self.check_exchange(sends, recvs, plan)?;
         let mut report = Report::default();
         for send in sends.iter_mut() {
-            let budget = self.prepare_message(send, plan)?;
-            let bound = report.bound.max(budget.bound);
-            (report.bound, report.worst_case) = (bound, Some(bound));
-            if report.codec == CodecId::Raw {
-                report.codec = send.codec.as_dyn().id();
-            }
+            self.prepare_message(&mut send.message, send.data, plan, &mut report)?;
         }
-        recvs.iter_mut().for_each(|recv| recv.cursor = Cursor::default());
+        recvs.iter_mut().for_each(|recv| recv.message.rewind());
         copy_to_itself(self.rank(), sends, recvs)?;
         self.use_lanes()?;
-        for recv in recvs.iter().filter(|recv| !recv.cursor.is_done) {
-            self.transport.expect(recv.from, TAG);
+        for recv in recvs.iter().filter(|recv| !recv.message.cursor.is_done) {
+            self.transport.expect(recv.message.from, TAG);
         }
         let now = self.transport.now();
         let deadline = self.config.deadline.map(|left| now.saturating_add(left));
@@ -290,79 +248,50 @@ impl<X: Transport> Communicator<X> {
         Ok(Exchange { comm: self, sends, recvs, report, limits, started, wait, is_over })
     }
 
-    /// Chooses codec and segments of a message.
-    fn prepare_message<T: Element>(
+    /// Whether there can be these messages.
+    pub(crate) fn check_exchange<T: Element>(
         &self,
-        send: &mut Outgoing<'_, T>,
+        sends: &[Outgoing<'_, T>],
+        recvs: &[Incoming<'_, T>],
         plan: &Plan,
-    ) -> Result<Budget, Error> {
-        let count = send.rows.n_values();
-        let is_short = count * T::BYTES < plan.exact_below;
-        let plan = if is_short { plan.exactly() } else { plan.for_values(T::DTYPE) };
-        let call = Call::new(Collective::AllToAll, 2, Rank(0));
-        let (shares, window) = (Shares::Even(count), Window::Own);
-        let (op, dtype, lanes) = (OpCode::None, T::DTYPE, 1);
-        let terms = Terms {
-            schedule: &Linear,
-            call,
-            op,
-            plan,
-            choice: None,
-            asks: false,
-            dtype,
-            lanes,
-            shortest: 1,
-            shares,
-            window,
-            rounds_first: false,
-        };
-        let look = |sampled| send.look(self.config.level, sampled);
-        let extent = if plan.needs_extent() {
-            look(plan.samples(count)).or_else(|| look(false)).flatten()
-        } else {
-            None
-        };
-        // Receivers know the bound by the lattice's spacing alone.
-        let extent = extent.map(|extent| Extent { grid: 0.0, increment: 0.0, ..extent });
-        let budget = resolve(&terms, extent)?;
-        send.cursor = Cursor::default();
-        send.quantum = budget.quantum;
-        let own = send.rows.together(&(0..count)).map_or(&[][..], |run| &send.data[run]);
-        send.codec = self.codec(&terms, budget.quantum, own);
-        let segment = max_segment(send.codec.as_dyn(), self.transport.frame_capacity(), 1)?;
-        send.segment = if segment > CHUNK { segment / CHUNK * CHUNK } else { segment };
-        Ok(budget)
-    }
-
-    /// What all messages of this rank's say.
-    fn of_message<T: Element>(&self) -> CallHeader {
-        let none = CallHeader::of_no_call(self.context, self.epoch);
-        CallHeader { dtype: T::DTYPE, ..none }
+    ) -> Result<(), Error> {
+        let to = sends.iter().map(|send| send.message.to);
+        let from = recvs.iter().map(|recv| recv.message.from);
+        self.check_messages::<T>(to.chain(from), plan)?;
+        for send in sends {
+            send.message.rows.check(Buffer::Send, send.data.len())?;
+        }
+        for recv in recvs {
+            recv.message.rows.check(Buffer::Recv, recv.data.len())?;
+        }
+        Ok(())
     }
 }
 
 /// Copies what a rank sends to itself.
-fn copy_to_itself<T: Element>(
+pub(crate) fn copy_to_itself<T: Element>(
     own: Rank,
     sends: &mut [Outgoing<'_, T>],
     recvs: &mut [Incoming<'_, T>],
 ) -> Result<(), Error> {
-    for send in sends.iter_mut().filter(|send| send.to == own) {
-        let is_its = |recv: &&mut Incoming<'_, T>| {
-            recv.from == own && recv.tag == send.tag && !recv.cursor.is_done
-        };
-        let recv = recvs.iter_mut().find(is_its).ok_or(Error::ToItself { tag: send.tag })?;
-        let [need, have] = [send.rows, recv.rows].map(|rows| rows.n_values());
+    let is_open = |recv: &Receiving| recv.from == own && !recv.cursor.is_done;
+    for send in sends.iter_mut().filter(|send| send.message.to == own) {
+        let tag = send.message.tag;
+        let is_its =
+            |recv: &&mut Incoming<'_, T>| is_open(&recv.message) && recv.message.tag == tag;
+        let recv = recvs.iter_mut().find(is_its).ok_or(Error::ToItself { tag })?;
+        let (sends, takes) = (send.message.rows, recv.message.rows);
+        let [need, have] = [sends, takes].map(|rows| rows.n_values());
         if need != have {
             return Err(Error::Length { buffer: Buffer::Recv, need, have });
         }
-        let sent = send.rows.runs(0..need).flat_map(|run| &send.data[run]);
-        let places = recv.rows.runs(0..need).flatten();
+        let sent = sends.runs(0..need).flat_map(|run| &send.data[run]);
+        let places = takes.runs(0..need).flatten();
         places.zip(sent).for_each(|(place, value)| recv.data[place] = *value);
-        (recv.cursor.is_done, send.cursor.is_done) = (true, true);
+        (recv.message.cursor.is_done, send.message.cursor.is_done) = (true, true);
     }
-    let left = recvs.iter().find(|recv| recv.from == own && !recv.cursor.is_done);
-    left.map_or(Ok(()), |recv| Err(Error::ToItself { tag: recv.tag }))
+    let left = recvs.iter().find(|recv| is_open(&recv.message));
+    left.map_or(Ok(()), |recv| Err(Error::ToItself { tag: recv.message.tag }))
 }
 
 /// Sends and receives under way.
@@ -430,10 +359,9 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
 
     /// Rests until something comes, or until it is time to look.
     fn idle(&mut self) {
-        let (stall, transport) = (self.limits.stall, &mut self.comm.transport);
-        let rest = rest_after(&self.wait, stall);
-        let left = self.limits.deadline.map(|at| at.saturating_sub(transport.now()));
-        transport.idle(left.map_or(rest, |left| left.min(rest)));
+        let transport = &mut self.comm.transport;
+        let rest = rest_after(&self.wait, self.limits.stall);
+        transport.idle(self.limits.rest_from(transport.now(), rest));
     }
 
     fn advance(&mut self) -> Result<Step, Error> {

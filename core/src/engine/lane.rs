@@ -292,7 +292,7 @@ impl<F: Frame> Lane<F> {
                 return Err(Error::Aborted { rank, culprit: rank, reason: Reason::Left });
             }
             // These have a tag of their own.
-            Kind::Abort | Kind::Call => {
+            Kind::Abort | Kind::Call | Kind::Grant => {
                 return Err(Error::Frame { rank, error: FrameError::Damaged });
             }
         }

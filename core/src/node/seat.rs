@@ -60,6 +60,11 @@ impl<'a, X: Transport> Seat<'a, X> {
         }
     }
 
+    /// Why the communicator has failed, if an error is why.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.row.failure.get().flatten()
+    }
+
     /// Whatever has failed, survivors go on.
     pub(crate) fn forget_failure(&self) {
         self.row.failure.set(None);

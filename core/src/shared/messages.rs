@@ -1,17 +1,28 @@
 //! Messages between two ranks of a communicator that has calls under way.
 
-use super::SharedCommunicator;
-use crate::collective::{Incoming, Outgoing};
+use super::delivery::Delivery;
+use super::letter::{Arriving, Departing};
+use super::mailbox::Mailbox;
+use super::pending::UnderWay;
+use super::{Pending, SharedCommunicator};
+use crate::collective::{Incoming, Outgoing, Receiving, Rows, Sending};
 use crate::element::Element;
 use crate::error::Error;
+use crate::node::Drive;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::transport::{Rank, Transport};
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::mem;
 
 /// Calls that are under way go on while a rank waits here. A message has the channel of the next
 /// call to itself, so it is made between the same two calls on both ranks, and while fewer than
 /// [`n_calls`](Self::n_calls) are under way. A program whose messages keep no order with its calls
-/// makes them on a [duplicate](Self::duplicate).
+/// makes them on a [duplicate](Self::duplicate), or with a channel for messages
+/// ([`Config::messages`](crate::Config::messages)): then they are as those that
+/// [are started](Self::start_send), and match with them.
 impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// As [`Communicator::send`](crate::Communicator::send).
     ///
@@ -80,7 +91,183 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         recvs: &mut [Incoming<'d, T>],
         plan: &Plan,
     ) -> Result<Report, Error> {
-        // The seat stays the next one: only the ranks concerned know of a message.
-        self.call(|comm, _| comm.exchange(sends, recvs, plan))
+        match &self.mailbox {
+            // The seat stays the next one: only the ranks concerned know of a message.
+            None => self.call(|comm, _| comm.exchange(sends, recvs, plan)),
+            Some(mailbox) => self.exchange_under_way(mailbox, sends, recvs, plan),
+        }
+    }
+
+    /// The same by way of the channel for messages.
+    fn exchange_under_way<T: Element>(
+        &self,
+        mailbox: &Rc<Mailbox<'a, X>>,
+        sends: &mut [Outgoing<'_, T>],
+        recvs: &mut [Incoming<'_, T>],
+        plan: &Plan,
+    ) -> Result<Report, Error> {
+        let (start, own) = (self.node.now(), self.rank);
+        let mut report = Report::default();
+        let mut under_way: Vec<Box<dyn UnderWay + '_>> = Vec::new();
+        mailbox
+            .with(|comm| {
+                // What is wrong with one shows before another has begun.
+                comm.check_exchange(sends, recvs, plan)?;
+                for send in sends.iter_mut() {
+                    let (data, message) = send.parts();
+                    comm.prepare_message(message, data, plan, &mut report)?;
+                }
+                recvs.iter_mut().for_each(|recv| recv.parts().1.rewind());
+                mailbox.copy_own(own, sends, recvs)?;
+                let (mut arriving, mut departing) = (Vec::new(), Vec::new());
+                for (data, message) in recvs.iter_mut().map(Incoming::parts) {
+                    let &mut Receiving { from, tag, rows, cursor } = message;
+                    if !cursor.is_done {
+                        arriving.push(Arriving::new(comm, data, Receiving::new(from, tag, rows))?);
+                    }
+                }
+                for (data, message) in sends.iter_mut().map(Outgoing::parts) {
+                    let Sending { to, tag, rows, cursor, .. } = *message;
+                    if !cursor.is_done {
+                        let message = mem::replace(message, Sending::new(to, tag, rows));
+                        departing.push(Departing::new(data, message));
+                    }
+                }
+                mailbox.check_room([arriving.len(), departing.len()])?;
+                for letter in arriving {
+                    let delivery = Delivery::start(mailbox, comm, letter, Report::default())?;
+                    under_way.push(Box::new(delivery));
+                }
+                for letter in departing {
+                    let delivery = Delivery::start(mailbox, comm, letter, Report::default())?;
+                    under_way.push(Box::new(delivery));
+                }
+                Ok(())
+            })
+            // Nothing stays half started.
+            .inspect_err(|_| under_way.iter_mut().for_each(|one| one.abandon()))?;
+        self.drive(&mut under_way)?;
+        let codec = report.codec;
+        for one in &under_way {
+            report += one.outcome().unwrap_or(Err(Error::Internal))?;
+        }
+        (report.codec, report.total) = (codec, self.node.now().saturating_sub(start));
+        Ok(report)
+    }
+
+    /// Drives messages until all are over, or one has failed, and they with it.
+    fn drive(&self, under_way: &mut [Box<dyn UnderWay + '_>]) -> Result<(), Error> {
+        under_way.iter_mut().for_each(|one| one.ask());
+        while under_way.iter().any(|one| !one.is_finished()) {
+            let own = under_way.iter_mut().map(|one| -> &mut dyn Drive { &mut **one });
+            if !self.node.pass_with(own) {
+                let now = self.node.now();
+                let open = under_way.iter().filter(|one| !one.is_finished());
+                let rest = open.map(|one| one.rest(now)).min();
+                self.node.idle(rest.unwrap_or_default());
+            }
+            if let Some(Err(error)) =
+                under_way.iter().filter_map(|one| one.outcome()).find(Result::is_err)
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Messages under way, on communicators that have a channel for them
+/// ([`Config::messages`](crate::Config::messages)).
+///
+/// They match as in MPI: of the messages from one rank to another with the same tag, the first that
+/// was started is received by the first receive that was started. Besides, ranks may start and wait
+/// for messages of other tags and ranks, and collective calls, in any order. A receive may be
+/// started long before its send, and a send long before its receive. Blocking messages of such a
+/// communicator are started and waited for, and match in the same way.
+///
+/// They move whenever any call over the same transport is waited for. Time counts while its caller
+/// waits for a message, or polls it. One that fails or is dropped unfinished ends the communicator,
+/// and so the other messages under way on it; a call that fails does the same.
+///
+/// Long messages leave when their receive was started. Of shorter ones, up to 16384 values or a
+/// frame, and of the beginnings of long ones, a rank holds [`MAX_MESSAGES`](Self::MAX_MESSAGES) of
+/// each other rank's that came before their receive was started; more wait in the network, and
+/// whatever comes after them. A receive that waits in vain fails after the time limit, with
+/// [`Error::Mismatch`] of [`Field::Tag`](crate::error::Field::Tag) where a message came that no
+/// receive was for, else with [`Error::Stalled`].
+impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
+    /// Most sends, and most receives, that are under way at once on a communicator.
+    pub const MAX_MESSAGES: usize = super::mailbox::MAX_MESSAGES;
+
+    /// Starts to send values to a rank, which [receives](Self::start_recv) as many of the type with
+    /// this tag. It is done when they have left; that they have come it does not say. What a rank
+    /// sends itself is copied at once.
+    ///
+    /// # Errors
+    /// Errors of use ([`Error::is_usage`]), and [`Error::Poisoned`]. Without a channel for messages
+    /// [`Error::NoMessages`]; if as many are under way as there may be, [`Error::TooManyMessages`].
+    ///
+    /// # Examples
+    /// Neighbours exchange edges while the inner part is computed:
+    /// ```
+    /// use foldwire::{Error, Plan, Rank, SharedCommunicator, Transport};
+    ///
+    /// fn step<X: Transport>(
+    ///     world: &SharedCommunicator<'_, X>,
+    ///     edge: Vec<f64>,
+    ///     plan: &Plan,
+    ///     mut inner: impl FnMut(),
+    /// ) -> Result<Vec<f64>, Error> {
+    ///     let (rank, size) = (world.rank().index(), world.size());
+    ///     let [before, after] = [rank + size - 1, rank + 1].map(|rank| Rank::new(rank % size));
+    ///     let halo = world.start_recv(vec![0.0; edge.len()], before, 0)?;
+    ///     let sent = world.start_send(edge, after, 0, plan)?;
+    ///     inner();
+    ///     let (halo, _) = halo.wait().into_result()?;
+    ///     sent.wait().into_result()?;
+    ///     Ok(halo)
+    /// }
+    /// ```
+    pub fn start_send<T: Element, S: AsRef<[T]> + 'a>(
+        &self,
+        data: S,
+        to: Rank,
+        tag: u32,
+        plan: &Plan,
+    ) -> Result<Pending<'a, X, T, S>, Error> {
+        let mailbox = self.mailbox()?;
+        let delivery = mailbox.with(|comm| {
+            comm.check_messages::<T>([to], plan)?;
+            let mut report = Report::default();
+            let mut message = Sending::new(to, tag, Rows::one(data.as_ref().len()));
+            comm.prepare_message(&mut message, data.as_ref(), plan, &mut report)?;
+            Delivery::start(mailbox, comm, Departing::new(data, message), report)
+        })?;
+        Ok(Pending::of(Rc::clone(&self.node), delivery))
+    }
+
+    /// Starts to receive what a rank [sends](Self::start_send) with this tag, as many values as
+    /// `data` has, within the sender's bound, which is in the report.
+    ///
+    /// # Errors
+    /// As [`start_send`](Self::start_send).
+    pub fn start_recv<T: Element, R: AsMut<[T]> + 'a>(
+        &self,
+        mut data: R,
+        from: Rank,
+        tag: u32,
+    ) -> Result<Pending<'a, X, T, R>, Error> {
+        let mailbox = self.mailbox()?;
+        let delivery = mailbox.with(|comm| {
+            comm.check_messages::<T>([from], &Plan::raw())?;
+            let message = Receiving::new(from, tag, Rows::one(data.as_mut().len()));
+            let letter = Arriving::new(comm, data, message)?;
+            Delivery::start(mailbox, comm, letter, Report::default())
+        })?;
+        Ok(Pending::of(Rc::clone(&self.node), delivery))
+    }
+
+    fn mailbox(&self) -> Result<&Rc<Mailbox<'a, X>>, Error> {
+        self.mailbox.as_ref().ok_or(Error::NoMessages)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::collective::{Request, Step, Underway};
 use crate::element::Element;
+use crate::engine::Limits;
 use crate::error::{Buffer, Error};
 use crate::node::{Drive, Node, Seat};
 use crate::plan::Plan;
@@ -34,16 +35,39 @@ pub(super) type Within<'b, 'a> = PhantomData<&'b &'a ()>;
 pub struct Pending<'a, X: Transport + 'a, T: Element, R> {
     node: Rc<Node<'a, X>>,
     /// `None` once its result has been taken.
-    flight: Option<Rc<RefCell<Flight<'a, X, T, R>>>>,
+    flight: Option<Rc<RefCell<dyn Lends<R> + 'a>>>,
+    values: PhantomData<T>,
 }
 
-/// The call, as the node drives it.
+/// A call or message under way.
+pub(super) trait UnderWay: Drive {
+    /// What came of it, once it is done.
+    fn outcome(&self) -> Option<Result<Report, Error>>;
+
+    /// How long it may take.
+    fn limits(&mut self) -> &mut Limits;
+
+    /// Its caller looks at it.
+    fn ask(&mut self) {}
+
+    /// How long to rest before the next look.
+    fn rest(&self, now: Duration) -> Duration;
+}
+
+/// One that has the caller's buffer.
+pub(super) trait Lends<R>: UnderWay {
+    /// Gives it back, once.
+    fn give_back(&mut self) -> Option<R>;
+}
+
+/// A collective call, as the node drives it.
 struct Flight<'a, X: Transport, T: Element, R> {
     seat: Rc<Seat<'a, X>>,
     call: Underway<'a, X::Frame, T>,
     request: Box<MakeRequest<'a, T>>,
     send: Box<dyn AsRef<[T]> + 'a>,
-    recv: R,
+    /// `None` once it has been given back.
+    recv: Option<R>,
     /// How long the buffers were at first.
     lengths: [usize; 2],
     outcome: Option<Result<Report, Error>>,
@@ -66,12 +90,19 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R>
             Underway::start(comm, &request(sent, received, PhantomData), plan)?
         };
         seat.is_taken.set(true);
-        let flight = Flight { seat, call, request, send, recv, lengths, outcome: None };
+        let recv = Some(recv);
+        Ok(Self::of(node, Flight { seat, call, request, send, recv, lengths, outcome: None }))
+    }
+}
+
+impl<'a, X: Transport + 'a, T: Element, R: 'a> Pending<'a, X, T, R> {
+    /// What has been started, driven with the node's other calls from now on.
+    pub(super) fn of(node: Rc<Node<'a, X>>, flight: impl Lends<R> + 'a) -> Self {
         let flight = Rc::new(RefCell::new(flight));
         let driven: Rc<RefCell<dyn Drive + 'a>> = flight.clone();
         let driven: Weak<RefCell<dyn Drive + 'a>> = Rc::downgrade(&driven);
         node.add(driven);
-        Ok(Self { node, flight: Some(flight) })
+        Self { node, flight: Some(flight), values: PhantomData }
     }
 
     /// Advances all calls over the transport by a bounded amount of work each. `Ready` once this
@@ -83,6 +114,7 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R>
         if let Some(outcome) = self.outcome() {
             return Poll::Ready(outcome);
         }
+        self.ask();
         // An error of the transport's shows in the call.
         let _ = self.node.pass();
         self.outcome().map_or(Poll::Pending, Poll::Ready)
@@ -98,6 +130,7 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R>
     /// # Panics
     /// In a user's operation that this very call is computing with.
     pub fn wait(mut self) -> Finished<R> {
+        self.ask();
         loop {
             if let Some(finished) = self.take() {
                 return finished;
@@ -119,7 +152,7 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R>
     /// Fails with [`Error::Stalled`] after `timeout` without any progress, as
     /// [`Operation::with_timeout`](crate::Operation::with_timeout).
     pub fn with_timeout(self, timeout: Duration) -> Self {
-        self.change(|call| call.limits.stall = timeout);
+        self.change(|limits| limits.stall = timeout);
         self
     }
 
@@ -127,7 +160,7 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R>
     /// [`Operation::with_deadline`](crate::Operation::with_deadline).
     pub fn with_deadline(self, left: Duration) -> Self {
         let deadline = self.node.now().saturating_add(left);
-        self.change(|call| call.limits.deadline = Some(deadline));
+        self.change(|limits| limits.deadline = Some(deadline));
         self
     }
 
@@ -137,31 +170,35 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Pending<'a, X, T, R>
         drop(self);
     }
 
-    fn change(&self, change: impl FnOnce(&mut Underway<'a, X::Frame, T>)) {
+    fn change(&self, change: impl FnOnce(&mut Limits)) {
         if let Some(Ok(mut flight)) = self.flight.as_ref().map(|flight| flight.try_borrow_mut()) {
-            change(&mut flight.call);
+            change(flight.limits());
+        }
+    }
+
+    fn ask(&self) {
+        if let Some(Ok(mut flight)) = self.flight.as_ref().map(|flight| flight.try_borrow_mut()) {
+            flight.ask();
         }
     }
 
     fn outcome(&self) -> Option<Result<Report, Error>> {
-        self.flight.as_ref()?.try_borrow().ok()?.outcome
+        self.flight.as_ref()?.try_borrow().ok()?.outcome()
     }
 
     /// The result, once the call is done, for the first time.
     fn take(&mut self) -> Option<Finished<R>> {
         let outcome = self.outcome()?;
-        // The node knows the call only weakly, and nobody drives one that is done.
-        let flight = Rc::into_inner(self.flight.take()?)?.into_inner();
-        Some(Finished { data: flight.recv, outcome })
+        // Nobody drives a call that is done.
+        let data = self.flight.take()?.try_borrow_mut().ok()?.give_back()?;
+        Some(Finished { data, outcome })
     }
 
     /// How long to rest before the next look.
     fn rest(&self) -> Duration {
         let flight = self.flight.as_ref().map(|flight| flight.try_borrow());
         let Some(Ok(flight)) = flight else { return Duration::ZERO };
-        let left = flight.call.limits.deadline.map(|at| at.saturating_sub(self.node.now()));
-        let rest = flight.call.rest();
-        left.map_or(rest, |left| left.min(rest))
+        flight.rest(self.node.now())
     }
 }
 
@@ -169,7 +206,8 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Flight<'a, X, T, R> 
     fn advance(&mut self) -> Result<Step, Error> {
         let mut comm = self.seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let comm = comm.as_mut().ok_or(Error::Poisoned)?;
-        let (send, recv) = ((*self.send).as_ref(), self.recv.as_mut());
+        let recv = self.recv.as_mut().ok_or(Error::Finished)?.as_mut();
+        let send = (*self.send).as_ref();
         let lengths = [(Buffer::Send, send.len()), (Buffer::Recv, recv.len())];
         for ((buffer, have), need) in lengths.into_iter().zip(self.lengths) {
             if have != need {
@@ -228,14 +266,34 @@ impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Drive for Flight<'a,
     }
 }
 
+impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> UnderWay for Flight<'a, X, T, R> {
+    fn outcome(&self) -> Option<Result<Report, Error>> {
+        self.outcome
+    }
+
+    fn limits(&mut self) -> &mut Limits {
+        &mut self.call.limits
+    }
+
+    fn rest(&self, now: Duration) -> Duration {
+        self.call.limits.rest_from(now, self.call.rest())
+    }
+}
+
+impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Lends<R> for Flight<'a, X, T, R> {
+    fn give_back(&mut self) -> Option<R> {
+        self.recv.take()
+    }
+}
+
 /// Dropped unfinished, it gives the call up.
 impl<X: Transport, T: Element, R> Drop for Pending<'_, X, T, R> {
     fn drop(&mut self) {
         if let Some(flight) = self.flight.take()
             && let Ok(mut flight) = flight.try_borrow_mut()
-            && flight.outcome.is_none()
+            && !flight.is_finished()
         {
-            flight.give_up();
+            flight.abandon();
         }
     }
 }
@@ -244,13 +302,14 @@ impl<X: Transport, T: Element, R> Drop for Pending<'_, X, T, R> {
 impl<X: Transport, T: Element, R> Unpin for Pending<'_, X, T, R> {}
 
 /// Once it has returned its result, it is pending for ever.
-impl<'a, X: Transport + 'a, T: Element, R: AsMut<[T]> + 'a> Future for Pending<'a, X, T, R> {
+impl<'a, X: Transport + 'a, T: Element, R: 'a> Future for Pending<'a, X, T, R> {
     type Output = Finished<R>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Finished<R>> {
         if let Some(finished) = self.take() {
             return Poll::Ready(finished);
         }
+        self.ask();
         let mut moved = self.node.pass().unwrap_or(false);
         if !moved && self.node.register(context.waker()) {
             // What came before it was registered is found now.
@@ -272,7 +331,7 @@ impl<X: Transport, T: Element, R> fmt::Debug for Pending<'_, X, T, R> {
         let is_done = self
             .flight
             .as_ref()
-            .is_none_or(|flight| flight.try_borrow().is_ok_and(|flight| flight.outcome.is_some()));
+            .is_none_or(|flight| flight.try_borrow().is_ok_and(|flight| flight.is_finished()));
         f.write_str(if is_done { "a call, done" } else { "a call, under way" })
     }
 }

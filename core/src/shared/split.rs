@@ -5,7 +5,7 @@
 //! the same ranks in the same order, the same free channels, and an epoch later than any that was
 //! used on them. Ranks of different groups may take the same channels: they have no link in common.
 //!
-//! Cost: an all-gather of 13 `f64` for each rank.
+//! Cost: an all-gather of 22 `f64` for each rank.
 //!
 //! Source: `MPI_Comm_split`, `MPI_Comm_dup` (MPI 4.1, §7.4.2).
 
@@ -39,20 +39,34 @@ struct Entry {
     /// How many ranks share the rank's node, and then the key is the lowest of them; 0 if ranks are
     /// not to be numbered by nodes.
     n_near: u32,
+    /// Whether messages under way have a channel.
+    has_messages: bool,
     /// A bit for each free channel.
-    free: [u32; N_MASKS],
+    free: Mask,
+    /// Of these, those on which nothing can be left.
+    clean: Mask,
+}
+
+/// A bit for each channel.
+type Mask = [u32; N_MASKS];
+
+fn is_in(mask: &Mask, channel: usize) -> bool {
+    mask[channel / BITS] >> (channel % BITS) & 1 == 1
 }
 
 impl Entry {
     /// Numbers that an entry travels as.
-    const N_VALUES: usize = 5 + N_MASKS;
+    const N_VALUES: usize = Self::N_NUMBERS + 2 * N_MASKS;
+    const N_NUMBERS: usize = 6;
 
     fn write(&self, place: &mut [f64]) {
         let color = self.color.map_or(-1.0, f64::from);
         let Self { key, n_calls, epoch, n_near, .. } = *self;
-        let first = [color, key.into(), n_calls.into(), epoch.into(), n_near.into()];
-        let free = self.free.map(f64::from);
-        for (place, value) in place.iter_mut().zip(first.into_iter().chain(free)) {
+        let has_messages = u32::from(self.has_messages).into();
+        let numbers: [f64; Self::N_NUMBERS] =
+            [color, key.into(), n_calls.into(), epoch.into(), n_near.into(), has_messages];
+        let masks = self.free.into_iter().chain(self.clean).map(f64::from);
+        for (place, value) in place.iter_mut().zip(numbers.into_iter().chain(masks)) {
             *place = value;
         }
     }
@@ -65,7 +79,9 @@ impl Entry {
             n_calls: at(2) as u32,
             epoch: at(3) as u16,
             n_near: at(4) as u32,
-            free: core::array::from_fn(|mask| at(5 + mask) as u32),
+            has_messages: at(5) != 0.0,
+            free: core::array::from_fn(|mask| at(Self::N_NUMBERS + mask) as u32),
+            clean: core::array::from_fn(|mask| at(Self::N_NUMBERS + N_MASKS + mask) as u32),
         }
     }
 }
@@ -81,7 +97,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// # Errors
     /// As a call of [`all_gather`](Self::all_gather);
     /// [`Error::TooFewChannels`] on all ranks of a color for which there are too few;
-    /// [`Error::Mismatch`] of [`Field::Context`] if they differ in `n_calls`;
+    /// [`Error::Mismatch`] of [`Field::Context`] if they differ in `n_calls`, or in whether they
+    /// have a channel for messages;
     /// [`Error::TooManyGroups`] after 2¹⁵ − 1 communicators.
     pub fn split(
         &self,
@@ -115,12 +132,17 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         n_near: u32,
     ) -> Result<Split<'_, 'a, X>, Error> {
         let offer = self.node.offer();
-        let mut free = [0; N_MASKS];
-        for channel in offer.channels() {
-            free[channel / BITS] |= 1 << (channel % BITS);
-        }
+        let mask = |is_in: &dyn Fn(usize) -> bool| {
+            let mut mask: Mask = [0; N_MASKS];
+            for channel in offer.channels().filter(|&channel| is_in(channel)) {
+                mask[channel / BITS] |= 1 << (channel % BITS);
+            }
+            mask
+        };
+        let (free, clean) = (mask(&|_| true), mask(&|channel| offer.is_clean(channel)));
         let n_calls = n_calls.clamp(1, MAX_CHANNELS + 1) as u32;
-        let own = Entry { color, key, n_calls, epoch: self.node.epoch(), n_near, free };
+        let (epoch, has_messages) = (self.node.epoch(), self.node.config.messages);
+        let own = Entry { color, key, n_calls, epoch, n_near, has_messages, free, clean };
         let mut all = vec![0.0; self.size() * Entry::N_VALUES];
         let place = self.rank.index() * Entry::N_VALUES;
         own.write(&mut all[place..place + Entry::N_VALUES]);
@@ -165,6 +187,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let survivors = Self {
             node: Rc::clone(&self.node),
             seats: self.seats.iter().take(1).cloned().collect(),
+            n_calls: 1,
+            mailbox: None,
             next: Cell::new(0),
             is_in_group: Cell::new(false),
             members: Some(outer),
@@ -229,7 +253,11 @@ fn conclude<'a, X: Transport + 'a>(
     for &(_, rank) in &members {
         let theirs = entries[rank.index()];
         let both = [own, theirs];
-        for asked in [both.map(|entry| entry.n_calls), both.map(|entry| entry.n_near.min(1))] {
+        for asked in [
+            both.map(|entry| entry.n_calls),
+            both.map(|entry| entry.n_near.min(1)),
+            both.map(|entry| entry.has_messages.into()),
+        ] {
             if asked[0] != asked[1] {
                 let [ours, theirs] = asked.map(|number| Value::number(number.into()));
                 return Err(Error::Mismatch { rank, field: Field::Context, ours, theirs });
@@ -237,17 +265,17 @@ fn conclude<'a, X: Transport + 'a>(
         }
         together.epoch = together.epoch.max(theirs.epoch);
         together.free = core::array::from_fn(|at| together.free[at] & theirs.free[at]);
+        together.clean = core::array::from_fn(|at| together.clean[at] & theirs.clean[at]);
     }
     if together.epoch >= MAX_EPOCH {
         return Err(Error::TooManyGroups { max: MAX_EPOCH });
     }
-    let is_free = |&channel: &usize| together.free[channel / BITS] >> (channel % BITS) & 1 == 1;
-    let free: Vec<usize> = offer.channels().filter(is_free).collect();
-    let need = own.n_calls as usize;
-    let channels = free.get(..need).ok_or(Error::TooFewChannels { need, have: free.len() })?;
+    let (is_free, is_clean) =
+        (|channel| is_in(&together.free, channel), |channel| is_in(&together.clean, channel));
+    let channels = offer.choose(own.n_calls as usize, is_free, is_clean)?;
     let outer = members.iter().filter_map(|&(_, rank)| parent.transport_rank(rank)).collect();
     let (node, epoch) = (Rc::clone(&parent.node), together.epoch + 1);
-    let made = SharedCommunicator::among(node, channels, Some(outer), epoch)?;
+    let made = SharedCommunicator::among(node, &channels, Some(outer), epoch)?;
     if own.n_near > 0 {
         // Nodes that are all as large, as each of their ranks sees it.
         let n_near = own.n_near as usize;
@@ -273,7 +301,8 @@ mod tests {
         for color in [None, Some(0), Some(u32::MAX)] {
             let free = core::array::from_fn(|at| u32::MAX - at as u32);
             let (n_calls, epoch, n_near) = (257, u16::MAX, 65536);
-            let entry = Entry { color, key: i32::MIN, n_calls, epoch, n_near, free };
+            let (key, has_messages, clean) = (i32::MIN, color.is_some(), free.map(|mask| !mask));
+            let entry = Entry { color, key, n_calls, epoch, n_near, has_messages, free, clean };
             let mut values = [0.5; Entry::N_VALUES];
             entry.write(&mut values);
             assert_eq!(Entry::read(&values), entry);

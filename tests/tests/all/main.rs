@@ -45,3 +45,4 @@ mod stress;
 mod suite;
 mod training;
 mod two_levels;
+mod under_way;

@@ -354,7 +354,7 @@ impl Call {
     }
 }
 
-type PendingOf<T> = Pending<'static, Wire, T, Values<T>>;
+pub(super) type PendingOf<T> = Pending<'static, Wire, T, Values<T>>;
 
 #[allow(clippy::too_many_arguments, reason = "a collective has that many")]
 fn rooted<T: Element>(
@@ -391,6 +391,11 @@ pub(crate) trait Running: Future<Output = Result<Report, Error>> + Unpin {
 
     /// Drives all calls over the transport until this one is done.
     fn wait(self: Box<Self>) -> Result<Report, Error>;
+}
+
+/// A message under way, as a call.
+pub(super) fn running<T: Element>(pending: PendingOf<T>) -> Box<dyn Running> {
+    Box::new(Started { pending, _counts: [None, None], _user: None })
 }
 
 struct Started<T: Element, R: AsMut<[T]> + 'static> {

@@ -76,7 +76,8 @@ unsafe fn collective(arguments: Arguments) -> fwResult {
     })
 }
 
-/// Messages of these directions: whether each is sent, its array, the peer.
+/// Messages of these directions: whether each is sent, its array, the peer. One alone may have a
+/// request.
 ///
 /// # Safety
 /// As [`collective`].
@@ -86,8 +87,11 @@ unsafe fn messages<const N: usize>(
     data_type: fwDataType,
     plan: *const fwPlan,
     comm: fwComm_t,
+    request: *mut fwRequest_t,
 ) -> fwResult {
     run(|| {
+        // SAFETY: by the caller's promise.
+        let place = unsafe { RequestPlace::optional(request) }?;
         let (family, _, size) = handles::comm(comm.addr())?;
         let dtype = dtype(data_type)?;
         // SAFETY: by the caller's promise.
@@ -97,7 +101,11 @@ unsafe fn messages<const N: usize>(
             // SAFETY: by the caller's promise.
             unsafe { Message::new(start, count, dtype, peer, tag, plan, size) }
         });
-        let what = What::Messages(made.collect::<Result<Vec<_>, Fault>>()?);
+        let mut made = made.collect::<Result<Vec<_>, Fault>>()?;
+        let what = match place.and_then(|place| Some((made.pop()?, place))) {
+            Some((message, place)) => What::Message(Box::new(message), place),
+            None => What::Messages(made),
+        };
         group::submit(Submitted { family, comm: comm.addr(), what })
     })
 }
@@ -430,9 +438,15 @@ pub unsafe extern "C" fn fwBarrier(comm: fwComm_t, request: *mut fwRequest_t) ->
     }
 }
 
-/// Sends count values to a rank, which receives as many with the same tag. Returns when send may be
-/// used again. Messages from one rank to another arrive in the order in which they were sent, and
-/// between the same two collectives. Not while as many calls are under way as there may be.
+/// Sends count values to a rank, which receives as many with the same tag. It is over when send may
+/// be used again, whether the values have arrived or not. Messages match as in MPI: from one rank
+/// to another, of those with the same tag, the first that was sent comes to the first fwRecv, with
+/// requests or without. Ranks may make messages of other tags and ranks, and collectives, in any
+/// order. At most 1024 that are sent have requests at once, and as many that are received. A
+/// message for which no fwRecv has come is held in its receiver's memory, up to 1024 of each rank.
+///
+/// FW_MISMATCH: of a receive also if it waits beyond its time limit, and a message with a tag came
+/// that no receive was for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwSend(
     send: *const c_void,
@@ -442,9 +456,10 @@ pub unsafe extern "C" fn fwSend(
     tag: u32,
     plan: *const fwPlan,
     comm: fwComm_t,
+    request: *mut fwRequest_t,
 ) -> fwResult {
     // SAFETY: the caller's promise.
-    unsafe { messages([(true, send, count, peer)], tag, data_type, plan, comm) }
+    unsafe { messages([(true, send, count, peer)], tag, data_type, plan, comm, request) }
 }
 
 /// Receives count values from a rank. What they may have lost is the sender's plan.
@@ -456,10 +471,11 @@ pub unsafe extern "C" fn fwRecv(
     peer: i32,
     tag: u32,
     comm: fwComm_t,
+    request: *mut fwRequest_t,
 ) -> fwResult {
-    let plan = std::ptr::null();
+    let (plan, recv) = (std::ptr::null(), recv.cast_const());
     // SAFETY: the caller's promise.
-    unsafe { messages([(false, recv.cast_const(), count, peer)], tag, data_type, plan, comm) }
+    unsafe { messages([(false, recv, count, peer)], tag, data_type, plan, comm, request) }
 }
 
 /// Sends to one rank and receives from another side by side. The arrays must not overlap. For more
@@ -479,6 +495,7 @@ pub unsafe extern "C" fn fwSendRecv(
 ) -> fwResult {
     let all =
         [(true, send, send_count, destination), (false, recv.cast_const(), recv_count, source)];
+    let request = std::ptr::null_mut();
     // SAFETY: the caller's promise.
-    unsafe { messages(all, tag, data_type, plan, comm) }
+    unsafe { messages(all, tag, data_type, plan, comm, request) }
 }

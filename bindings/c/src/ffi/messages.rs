@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use foldwire::{DType, Element, Incoming, Outgoing, Plan, Rank, Report};
 
-use super::call::{Comm, with_type};
+use super::call::{Comm, Running, running, with_type};
 use super::memory::{Values, bytes};
 use crate::border::Fault;
 use crate::ffi::types::fwPlan;
@@ -55,6 +55,25 @@ impl Message {
         let plan = plan::to_core(&said)?;
         Ok(Self { is_sent, start, count, bytes, dtype, peer, tag, said, plan })
     }
+}
+
+/// Starts one.
+///
+/// # Errors
+/// A fault if there are as many as there may be, or core refuses it.
+pub(crate) fn start(comm: &Comm, message: &Message) -> Result<Box<dyn Running>, Fault> {
+    with_type!(message.dtype, T => start_typed::<T>(comm, message))
+}
+
+fn start_typed<T: Element>(comm: &Comm, message: &Message) -> Result<Box<dyn Running>, Fault> {
+    let &Message { is_sent, start, count, peer, tag, ref plan, .. } = message;
+    // SAFETY: by the promise of `Message::new`.
+    let values = unsafe { Values::<T>::lend(start, count) }?;
+    Ok(running::<T>(if is_sent {
+        comm.start_send(values, peer, tag, plan)?
+    } else {
+        comm.start_recv(values, peer, tag)?
+    }))
 }
 
 /// Sends and receives all of these side by side.

@@ -116,7 +116,7 @@ pub extern "C" fn fwGroupStart() -> fwResult {
 /// All-reduces of a communicator that differ in nothing but arrays and bounds, and have no
 /// requests, are made as one call, in which short arrays share messages: all ranks make the same
 /// group. fwSend and fwRecv go on side by side; a group that has one has nothing else, for one
-/// communicator, one type and one plan.
+/// communicator, and those without requests have one type and one plan.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwGroupEnd() -> fwResult {
     run(group::end)

@@ -8,8 +8,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+#[cfg(doc)]
+use foldwire::SharedCommunicator;
 use foldwire::op::OpCode;
-use foldwire::{Bound, Config, DType, Element, Error, Report, SharedCommunicator};
+use foldwire::{Bound, Config, DType, Element, Error, Report};
 use foldwire_threads::World;
 
 use super::call::{Call, Comm, Counts, Kind, Running};
@@ -18,6 +20,7 @@ use super::messages::{self, Message};
 use super::operations::{Operation, operation};
 use super::types::{FW_UNSUPPORTED, fwPlan};
 use crate::border::Fault;
+use crate::family::with_messages;
 use crate::plan;
 use crate::wire::{self, Wire};
 
@@ -249,7 +252,7 @@ impl Member {
     /// # Errors
     /// Those of [`SharedCommunicator::with_config`].
     pub fn new(link: Link, config: Config, n_calls: usize) -> Result<Self, Fault> {
-        Ok(Self(SharedCommunicator::with_config(link.0, config, n_calls)?))
+        Ok(Self(with_messages(link.0, config, n_calls)?))
     }
 
     /// This rank.
@@ -350,6 +353,30 @@ impl Member {
         Ok(UnderWay(call.start(&self.0)?))
     }
 
+    /// Starts to send or receive one.
+    ///
+    /// # Errors
+    /// A fault if an argument cannot be, or there are as many as there may be.
+    ///
+    /// # Safety
+    /// As of [`start`](Self::start).
+    pub unsafe fn start_letter(&self, letter: &Letter) -> Result<UnderWay, Fault> {
+        // SAFETY: the caller's promise.
+        let message = unsafe { self.message(letter) }?;
+        Ok(UnderWay(messages::start(&self.0, &message)?))
+    }
+
+    /// # Safety
+    /// As [`Message::new`].
+    unsafe fn message(&self, letter: &Letter) -> Result<Message, Fault> {
+        let Letter { array, dtype, peer, tag, plan } = letter;
+        let (peer, plan) = (number(*peer, "rank")?, plan.map(|plan| plan.0));
+        // SAFETY: the caller's promise.
+        unsafe {
+            Message::new(array.start(), array.n_values, *dtype, peer, *tag, plan, self.size())
+        }
+    }
+
     /// Sends and receives all of these side by side.
     ///
     /// # Errors
@@ -359,15 +386,9 @@ impl Member {
     /// The arrays must be there; nobody else may use those that are written to meanwhile, nor write
     /// the others.
     pub unsafe fn exchange(&self, letters: &[Letter]) -> Result<Report, Fault> {
-        let message = |letter: &Letter| {
-            let Letter { array, dtype, peer, tag, plan } = letter;
-            let (peer, plan) = (number(*peer, "rank")?, plan.map(|plan| plan.0));
-            // SAFETY: the caller's promise.
-            unsafe {
-                Message::new(array.start(), array.n_values, *dtype, peer, *tag, plan, self.size())
-            }
-        };
-        let messages = letters.iter().map(message).collect::<Result<Vec<_>, Fault>>()?;
+        // SAFETY: the caller's promise.
+        let messages = letters.iter().map(|letter| unsafe { self.message(letter) });
+        let messages = messages.collect::<Result<Vec<_>, Fault>>()?;
         messages::exchange(&self.0, &messages)
     }
 

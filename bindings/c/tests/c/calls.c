@@ -271,29 +271,95 @@ static void *messages(void *argument) {
     OK(fwSendRecv(send, COUNT, next, before, COUNT, last, FW_FLOAT64, 5, NULL, own->comm));
     CHECK(before[1] == value(last, 1));
     OK(fwGroupStart());
-    OK(fwRecv(before, COUNT, FW_FLOAT64, last, 1, own->comm));
-    OK(fwRecv(after, COUNT, FW_FLOAT64, next, 2, own->comm));
-    OK(fwSend(send, COUNT, FW_FLOAT64, next, 1, NULL, own->comm));
-    OK(fwSend(send, COUNT, FW_FLOAT64, last, 2, NULL, own->comm));
+    OK(fwRecv(before, COUNT, FW_FLOAT64, last, 1, own->comm, NULL));
+    OK(fwRecv(after, COUNT, FW_FLOAT64, next, 2, own->comm, NULL));
+    OK(fwSend(send, COUNT, FW_FLOAT64, next, 1, NULL, own->comm, NULL));
+    OK(fwSend(send, COUNT, FW_FLOAT64, last, 2, NULL, own->comm, NULL));
     OK(fwGroupEnd());
     for (size_t i = 0; i < COUNT; i++) {
         CHECK(before[i] == value(last, i) && after[i] == value(next, i));
     }
     if (own->rank == 0) {
-        OK(fwSend(send, 3, FW_FLOAT64, 1, 9, NULL, own->comm));
+        OK(fwSend(send, 3, FW_FLOAT64, 1, 9, NULL, own->comm, NULL));
     } else if (own->rank == 1) {
-        OK(fwRecv(before, 3, FW_FLOAT64, 0, 9, own->comm));
+        OK(fwRecv(before, 3, FW_FLOAT64, 0, 9, own->comm, NULL));
         CHECK(before[2] == value(0, 2));
     }
-    FAILS(FW_INVALID_ARGUMENT, fwSend(send, 3, FW_FLOAT64, RANKS, 0, NULL, own->comm));
+    FAILS(FW_INVALID_ARGUMENT, fwSend(send, 3, FW_FLOAT64, RANKS, 0, NULL, own->comm, NULL));
     FAILS(FW_INVALID_ARGUMENT,
           fwSendRecv(send, 3, next, send + 2, 3, last, FW_FLOAT64, 5, NULL, own->comm));
     OK(fwGroupStart());
-    OK(fwSend(send, 3, FW_FLOAT64, next, 9, NULL, own->comm));
+    OK(fwSend(send, 3, FW_FLOAT64, next, 9, NULL, own->comm, NULL));
     OK(fwBarrier(own->comm, NULL));
     FAILS(FW_INVALID_USAGE, fwGroupEnd());
     OK(fwBarrier(own->comm, NULL));
     OK(fwCommDestroy(own->comm));
+    return NULL;
+}
+
+#define LONG 60000
+
+/* Messages under way, which ranks start in orders of their own, beside sums. */
+static void *letters(void *argument) {
+    const Rank *own = argument;
+    const int next = (own->rank + 1) % RANKS, last = (own->rank + RANKS - 1) % RANKS;
+    float *send = malloc(LONG * sizeof *send), *came = malloc(LONG * sizeof *came);
+    CHECK(send != NULL && came != NULL);
+    for (size_t i = 0; i < LONG; i++) {
+        send[i] = (float)own->rank + (float)sin(1e-3 * (double)i);
+    }
+    double sums[2] = {1, 1};
+    int32_t one = own->rank, two = -1, three = -1;
+    fwRequest_t all[7];
+    fwPlan plan = FW_PLAN_INIT;
+    plan.mode = FW_COMPRESS;
+    plan.bound_kind = FW_ABSOLUTE;
+    plan.bound = 1e-3;
+    OK(fwRecv(came, LONG, FW_FLOAT32, last, 1, own->comm, &all[0]));
+    OK(fwRecv(&three, 1, FW_INT32, next, 7, own->comm, &all[1]));
+    if (own->rank == 1) {
+        OK(fwAllReduce(sums, sums, 2, FW_FLOAT64, FW_SUM, NULL, own->comm, &all[2]));
+    }
+    /* In a group they are started when it ends. */
+    OK(fwGroupStart());
+    OK(fwSend(&one, 1, FW_INT32, last, 7, NULL, own->comm, &all[3]));
+    OK(fwSend(send, LONG, FW_FLOAT32, next, 1, &plan, own->comm, &all[4]));
+    CHECK(all[3] == NULL);
+    OK(fwGroupEnd());
+    CHECK(all[3] != NULL && all[4] != NULL);
+    if (own->rank != 1) {
+        OK(fwAllReduce(sums, sums, 2, FW_FLOAT64, FW_SUM, NULL, own->comm, &all[2]));
+    }
+    /* One that blocks comes to one that does not. */
+    OK(fwRecv(&two, 1, FW_INT32, last, 8, own->comm, &all[5]));
+    OK(fwSend(&one, 1, FW_INT32, next, 8, NULL, own->comm, NULL));
+    int32_t done = 0;
+    while (!done) {
+        OK(fwTest(&all[5], &done));
+    }
+    OK(fwSend(&one, 1, FW_INT32, own->rank, 9, NULL, own->comm, &all[5]));
+    OK(fwRecv(&done, 1, FW_INT32, own->rank, 9, own->comm, &all[6]));
+    OK(fwWaitAll(7, all));
+    CHECK(two == last && three == next && sums[0] == RANKS && done == own->rank);
+    for (size_t i = 0; i < LONG; i++) {
+        CHECK(fabs(came[i] - (send[i] - (float)own->rank + (float)last)) < 1.1e-3);
+    }
+    FAILS(FW_INVALID_ARGUMENT, fwRecv(NULL, 3, FW_INT32, 0, 0, own->comm, &all[0]));
+    CHECK(all[0] == NULL);
+    FAILS(FW_INVALID_USAGE, fwRecv(&one, 1, FW_INT32, own->rank, 9, own->comm, NULL));
+    /* Of another length: an error at its receiver, and the others hear. */
+    if (own->rank == 0) {
+        OK(fwSend(&one, 1, FW_INT32, 1, 3, NULL, own->comm, NULL));
+    }
+    if (own->rank == 1) {
+        OK(fwRecv(sums, 2, FW_INT32, 0, 3, own->comm, &all[0]));
+        FAILS(FW_MISMATCH, fwWait(&all[0]));
+    } else {
+        FAILS(FW_ABORTED, fwBarrier(own->comm, NULL));
+    }
+    OK(fwCommDestroy(own->comm));
+    free(send);
+    free(came);
     return NULL;
 }
 
@@ -576,6 +642,7 @@ int main(void) {
     on_ranks(within_bounds, NULL);
     on_ranks(requests, &five);
     on_ranks(messages, NULL);
+    on_ranks(letters, NULL);
     on_ranks(operations, NULL);
     on_ranks(groups, NULL);
     on_ranks(split, NULL);

@@ -109,8 +109,8 @@ static void calls(fwComm_t comm) {
     const int right = (rank + 1) % size, left = (rank + size - 1) % size;
     const double mine[8] = {rank};
     OK(fwGroupStart());
-    OK(fwSend(mine, 8, FW_FLOAT64, right, 5, NULL, comm));
-    OK(fwRecv(from, 8, FW_FLOAT64, left, 5, comm));
+    OK(fwSend(mine, 8, FW_FLOAT64, right, 5, NULL, comm, NULL));
+    OK(fwRecv(from, 8, FW_FLOAT64, left, 5, comm, NULL));
     OK(fwGroupEnd());
     CHECK(values[3][0] == 3 * size && from[0] == left);
     fwComm_t part, other;

@@ -377,19 +377,24 @@ class Communicator:
 
         Received arrays are written to, and are as long as what is sent.
         """
-        letters = []
-        for peer, array, *tag in sends:
-            array = as_array(array)
-            plan_ = self._plan(bound, plan)
-            letters.append((array, code_of(array.dtype), peer, tag[0] if tag else 0, plan_))
-        for peer, array, *tag in recvs:
-            array = check_out(array, None, getattr(array, "dtype", None), "array")
-            letters.append((array, code_of(array.dtype), peer, tag[0] if tag else 0, None))
-        for _, _, peer, _, _ in letters:
-            if not 0 <= peer < self.size:
-                message = f"rank {peer} does not exist; there are {self.size} ranks"
-                raise Error(message, rank=peer, field="rank")
+        letters = [self._to(*send, bound=bound, plan=plan) for send in sends]
+        letters += [self._from(*recv) for recv in recvs]
         self.report = self._native.exchange(letters)
+
+    def _to(self, peer, array, tag=0, bound=None, plan=None):
+        array = as_array(array)
+        plan = self._plan(bound, plan)
+        return (array, code_of(array.dtype), self._peer(peer), tag, plan)
+
+    def _from(self, peer, array, tag=0):
+        array = check_out(array, None, getattr(array, "dtype", None), "array")
+        return (array, code_of(array.dtype), self._peer(peer), tag, None)
+
+    def _peer(self, peer):
+        if not 0 <= peer < self.size:
+            message = f"rank {peer} does not exist; there are {self.size} ranks"
+            raise Error(message, rank=peer, field="rank")
+        return peer
 
     def send(self, array, to: int, tag: int = 0, bound=None, plan=None) -> None:
         """Sends an array to a rank, which receives it with the same tag."""
@@ -399,6 +404,21 @@ class Communicator:
         """Receives into an array from a rank. What may be lost is the sender's choice."""
         self.exchange((), [(source, out, tag)])
         return out
+
+    def start_send(self, array, to: int, tag: int = 0, bound=None, plan=None) -> Request:
+        """Starts what :meth:`send` does. It is over when the array may be used again.
+
+        Messages match as in MPI, blocking ones too: from one rank to another, of those with the
+        same tag, the first that was started comes to the first receive. Otherwise ranks start
+        messages and collectives in any order, and at most 1024 sends and as many receives at once.
+        """
+        message = self._to(to, array, tag, bound, plan)
+        return Request(self._native.start_message(message), self, None)
+
+    def start_recv(self, out, source: int, tag: int = 0) -> Request:
+        """Starts what :meth:`recv` does; the :class:`Request` has the array."""
+        message = self._from(source, out, tag)
+        return Request(self._native.start_message(message), self, message[0])
 
     def send_recv(self, array, to: int, out, source: int, tag: int = 0, bound=None, plan=None):
         """Sends an array to one rank while another's is received into ``out``."""

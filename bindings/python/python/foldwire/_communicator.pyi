@@ -257,6 +257,17 @@ class Communicator:
         plan: Optional[str] = ...,
     ) -> None: ...
     def recv(self, out: NDArray[Any], source: int, tag: int = ...) -> NDArray[Any]: ...
+    def start_send(
+        self,
+        array: ArrayLike,
+        to: int,
+        tag: int = ...,
+        bound: Optional[str] = ...,
+        plan: Optional[str] = ...,
+    ) -> Request[None]: ...
+    def start_recv(
+        self, out: NDArray[Any], source: int, tag: int = ...
+    ) -> Request[NDArray[Any]]: ...
     def send_recv(
         self,
         array: ArrayLike,

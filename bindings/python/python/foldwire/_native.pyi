@@ -15,6 +15,9 @@ class Comm:
     def exchange(
         self, letters: Sequence[Tuple[Any, int, int, int, Optional[Plan]]]
     ) -> Dict[str, Any]: ...
+    def start_message(
+        self, message: Tuple[Any, int, int, int, Optional[Plan]]
+    ) -> Request: ...
     def all_reduce_group(
         self,
         arrays: Sequence[Any],

@@ -1,19 +1,15 @@
-//! One pass over an exchange: what moves, what is heard meanwhile, and how a message is sent,
-//! checked and taken.
+//! One pass over an exchange: what moves, and what is heard meanwhile.
 
 use super::super::operation::Step;
-use super::{Communicator, Cursor, Exchange, Incoming, N_AWAITED, Outgoing, TAG};
-use crate::bound::Quantum;
-use crate::codec::{CodecParams, Stores};
+use super::{Communicator, Exchange, Incoming, N_AWAITED, Outgoing, TAG, Way};
 use crate::element::Element;
-use crate::engine::{
-    Content, Looks, Message, check_fields, check_source, floats_mut, misuse, tell, transport_error,
-};
-use crate::error::{Error, Field, Reason, Value};
-use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind, MESSAGE};
+use crate::engine::{check_fields, transport_error};
+use crate::error::{Error, Field, Value};
+use crate::frame::{FrameError, MESSAGE};
+use crate::report::Report;
 use crate::transport::{Rank, Transport, TransportErrorKind};
 use crate::wait::Wait;
-use core::ops::Range;
+use core::mem;
 use core::task::Poll;
 use core::time::Duration;
 use heapless::Vec;
@@ -21,25 +17,9 @@ use heapless::Vec;
 /// A message that is so long behind its sender's next call, or half the time limit, will not come.
 const TOO_LATE: Duration = Duration::from_secs(150);
 
-/// Values of these runs, one after the other in a frame.
-fn gather<'f, T: Element>(
-    data: &[T],
-    runs: impl Iterator<Item = Range<usize>>,
-    frame: &'f mut [u8],
-    n_values: usize,
-) -> Result<&'f [T], Error> {
-    let room = floats_mut::<T>(frame.get_mut(HEADER_BYTES..).unwrap_or_default(), n_values)?;
-    let mut at = 0;
-    for run in runs {
-        room[at..at + run.len()].copy_from_slice(&data[run.clone()]);
-        at += run.len();
-    }
-    Ok(room)
-}
-
 impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
     pub(super) fn try_advance(&mut self) -> Result<Step, Error> {
-        let ours = self.ours();
+        let ours = self.comm.beside_messages::<T>();
         self.comm.transport.progress().map_err(transport_error)?;
         let moved = match self.move_all() {
             Err(
@@ -53,8 +33,8 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
             }
             moved => moved?,
         };
-        let is_done = self.sends.iter().all(|send| send.cursor.is_done)
-            && self.recvs.iter().all(|recv| recv.cursor.is_done);
+        let is_done = self.sends.iter().all(|send| send.message.cursor.is_done)
+            && self.recvs.iter().all(|recv| recv.message.cursor.is_done);
         let transport = &mut self.comm.transport;
         let undelivered = if is_done { transport.undelivered() } else { None };
         if is_done && undelivered.is_none() {
@@ -85,8 +65,7 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
         }
         // Who waits for this rank in a collective call sends nothing before it makes that. What was
         // sent earlier may still be on its way, though.
-        let is_awaited =
-            |rank: &Rank| self.recvs.iter().any(|recv| recv.from == *rank && !recv.cursor.is_done);
+        let is_awaited = |rank: &Rank| self.recvs.iter().any(|recv| is_open(recv, *rank));
         match notices.asked_by().filter(is_awaited) {
             Some(rank) if waited > TOO_LATE.min(stall / 2) => {
                 let [ours, theirs] =
@@ -97,45 +76,45 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
         }
     }
 
-    /// What notices are compared with, and what the others are told of: the next call, which this
-    /// rank will not make.
-    fn ours(&self) -> CallHeader {
-        let sequence = self.comm.sequence.wrapping_add(1);
-        CallHeader { sequence, ..self.comm.of_message::<T>() }
-    }
-
     /// The ranks that are waited for: what they send first.
     fn awaited(&self) -> impl Iterator<Item = Rank> {
-        let recvs = self.recvs.iter().filter(|recv| !recv.cursor.is_done).map(|recv| recv.from);
-        let sends = self.sends.iter().filter(|send| !send.cursor.is_done).map(|send| send.to);
-        recvs.chain(sends)
+        let recvs = self.recvs.iter().map(|recv| &recv.message);
+        let recvs = recvs.filter(|recv| !recv.cursor.is_done).map(|recv| recv.from);
+        let sends = self.sends.iter().map(|send| &send.message);
+        recvs.chain(sends.filter(|send| !send.cursor.is_done).map(|send| send.to))
     }
 
     /// The rank that an error of time names, and the segment.
     fn blamed(&self, undelivered: Option<Rank>) -> (Rank, usize) {
         let rank = self.awaited().next().or(undelivered).unwrap_or(self.comm.rank());
-        let recv = self.recvs.iter().find(|recv| !recv.cursor.is_done);
-        (rank, recv.map_or(0, |recv| recv.cursor.n_segments as usize))
+        let cursors = self.recvs.iter().map(|recv| recv.message.cursor);
+        let recv = cursors.into_iter().find(|cursor| !cursor.is_done);
+        (rank, recv.map_or(0, |cursor| cursor.n_segments as usize))
     }
 
     /// Moves each message as far as it goes at once. Whether one moved.
     fn move_all(&mut self) -> Result<bool, Error> {
         let mut moved = false;
         for index in 0..self.sends.len() {
-            let (before, [send, ..]) = self.sends.split_at(index) else { continue };
+            let (before, [Outgoing { message: send, .. }, ..]) = self.sends.split_at(index) else {
+                continue;
+            };
             // Messages to a rank leave one after the other.
-            let waits = |other: &Outgoing<'_, T>| other.to == send.to && !other.cursor.is_done;
+            let waits =
+                |Outgoing { message, .. }: &_| message.to == send.to && !message.cursor.is_done;
             if !send.cursor.is_done && !before.iter().any(waits) {
                 self.look_after(moved);
-                moved |= self.send_segment(index)?;
+                let Outgoing { data, message } = &mut self.sends[index];
+                let way = Way { tag: TAG, number: 0 };
+                moved |= self.comm.send_segment(way, message, data, &mut self.report)?;
             }
         }
         for index in 0..self.recvs.len() {
-            let (before, [recv, ..]) = self.recvs.split_at(index) else { continue };
-            let is_asked =
-                |other: &Incoming<'_, T>| other.from == recv.from && !other.cursor.is_done;
-            if !recv.cursor.is_done && !before.iter().any(is_asked) {
-                let from = recv.from;
+            let (before, [Incoming { message: recv, .. }, ..]) = self.recvs.split_at(index) else {
+                continue;
+            };
+            let from = recv.from;
+            if !recv.cursor.is_done && !before.iter().any(|other| is_open(other, from)) {
                 self.look_after(moved);
                 moved |= self.receive_segment(from)?;
             }
@@ -151,225 +130,64 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
         }
     }
 
-    /// Sends a message's next segment, if there is room.
-    fn send_segment(&mut self, index: usize) -> Result<bool, Error> {
-        let (call, checksum) = (self.comm.of_message::<T>(), self.comm.checksum());
-        let (from, transport) = (self.comm.rank(), &mut self.comm.transport);
-        let send = &mut self.sends[index];
-        if transport.poll_ready(send.to, TAG).map_err(transport_error)?.is_pending() {
-            return Ok(false);
-        }
-        let Poll::Ready(mut frame) = transport.poll_frame().map_err(transport_error)? else {
-            return Ok(false);
-        };
-        let Cursor { n_values: start, n_segments, .. } = send.cursor;
-        let count = send.rows.n_values();
-        let values = start..count.min(start + send.segment);
-        let (n_values, together) = (values.len(), send.rows.together(&values));
-        let mut scratch = None;
-        if together.is_none() {
-            let Poll::Ready(Ok(second)) = transport.poll_frame() else {
-                // Whatever is the matter, the next pass finds it with the first.
-                transport.recycle(frame);
-                return Ok(false);
-            };
-            scratch = Some(second);
-        }
-        let (codec, begun) = (send.codec.as_dyn(), transport.now());
-        let room = frame.as_mut().get_mut(HEADER_BYTES..).unwrap_or_default();
-        let looks = Looks::on(transport);
-        let encode = |values: &[T], room: &mut [u8]| {
-            codec.encode_paced(values, room, &looks).map_err(Error::from)
-        };
-        let written = match (together, &mut scratch) {
-            (Some(run), _) => encode(&send.data[run], room),
-            (None, Some(scratch)) => {
-                gather(send.data, send.rows.runs(values), scratch.as_mut(), n_values)
-                    .and_then(|gathered| encode(gathered, room))
-            }
-            (None, None) => Err(Error::Internal),
-        };
-        scratch.into_iter().for_each(|frame| transport.recycle(frame));
-        let written = match written {
-            Ok(written) => written,
-            Err(error) => {
-                transport.recycle(frame);
-                return Err(error);
-            }
-        };
-        let header = Header {
-            kind: Kind::Message,
-            call: CallHeader {
-                codec: codec.id(),
-                count: count as u64,
-                step: send.quantum.step(),
-                // No other rank takes it for its own.
-                root: send.to.0,
-                ..call
-            },
-            as_floats: false,
-            from,
-            part: send.tag,
-            round: n_segments,
-            n_values: n_values as u32,
-            n_bytes: written.n_bytes as u32,
-            operands: 1,
-        };
-        header.emit(frame.as_mut(), checksum);
-        let encode = transport.now().saturating_sub(begun);
-        let n_bytes = HEADER_BYTES + written.n_bytes;
-        transport.send(send.to, TAG, frame, n_bytes).map_err(transport_error)?;
-        send.cursor.advance(n_values, count);
-        let report = &mut self.report;
-        report.encode = report.encode.saturating_add(encode);
-        report.blocks += written.blocks;
-        report.raw_bytes += (n_values * T::BYTES) as u64;
-        report.wire_bytes += n_bytes as u64;
-        report.n_messages += 1;
-        Ok(true)
-    }
-
     /// Takes the next segment of what a rank sends, if it is there.
     fn receive_segment(&mut self, from: Rank) -> Result<bool, Error> {
-        let transport = &mut self.comm.transport;
-        let is_open = |recv: &Incoming<'_, T>| recv.from == from && !recv.cursor.is_done;
-        let is_apart =
-            |recv: &Incoming<'_, T>| recv.rows.together(&(0..recv.rows.n_values())).is_none();
+        let Self { comm, recvs, report, .. } = self;
         let mut scratch = None;
-        if self.recvs.iter().any(|recv| is_open(recv) && is_apart(recv)) {
-            let Poll::Ready(frame) = transport.poll_frame().map_err(transport_error)? else {
+        if recvs.iter().any(|recv| is_open(recv, from) && recv.message.is_apart()) {
+            let Poll::Ready(frame) = comm.transport.poll_frame().map_err(transport_error)? else {
                 return Ok(false);
             };
             scratch = Some(frame);
         }
-        let received = transport.poll_recv(from, TAG).map_err(transport_error);
-        let taken = match received {
-            Poll::Pending => Ok(false),
-            Poll::Ready(Ok((frame, n_bytes))) => {
-                let room = scratch.as_mut().map(AsMut::as_mut).unwrap_or_default();
-                let taken = match frame.as_ref().get(..n_bytes) {
-                    Some(message) => self.take(from, message, room),
-                    None => Err(misuse()),
-                };
-                self.comm.transport.recycle(frame);
-                taken.map(|()| true)
-            }
-            Poll::Ready(Err(error)) => Err(error),
-        };
-        scratch.into_iter().for_each(|frame| self.comm.transport.recycle(frame));
-        if !taken? {
+        let taken = comm.take_frame(from, TAG, |comm, message| {
+            let room = scratch.as_mut().map(AsMut::as_mut).unwrap_or_default();
+            take(comm, recvs, from, message, room, report)
+        });
+        scratch.into_iter().for_each(|frame| comm.transport.recycle(frame));
+        if taken?.is_none() {
             return Ok(false);
         }
-        if self.recvs.iter().any(is_open) {
-            self.comm.transport.expect(from, TAG);
+        if recvs.iter().any(|recv| is_open(recv, from)) {
+            comm.transport.expect(from, TAG);
         }
         Ok(true)
     }
 
-    /// Checks a segment, and decodes it into its place: where that is several rows, by way of
-    /// `scratch`, a frame.
-    fn take(&mut self, rank: Rank, message: &[u8], scratch: &mut [u8]) -> Result<(), Error> {
-        let damaged = Error::Frame { rank, error: FrameError::Damaged };
-        let header = Header::parse(message, self.comm.checksum())
-            .map_err(|error| Error::Frame { rank, error })?;
-        let theirs = header.call;
-        match header.kind {
-            Kind::Message => {}
-            Kind::Data => {
-                let [ours, theirs] = [("message", MESSAGE), (theirs.collective.name(), 0)]
-                    .map(|(word, number)| Value::word(number, word));
-                return Err(Error::Mismatch { rank, field: Field::Collective, ours, theirs });
-            }
-            Kind::View | Kind::Fence => {
-                return Err(Error::Aborted { rank, culprit: rank, reason: Reason::Left });
-            }
-            Kind::Abort | Kind::Call => return Err(damaged),
-        }
-        check_source(rank, &header)?;
-        // What a sender may choose, and what else a message of its type says.
-        let chosen = CallHeader {
-            codec: theirs.codec,
-            count: theirs.count,
-            step: theirs.step,
-            root: self.comm.rank().0,
-            ..self.comm.of_message::<T>()
-        };
-        chosen.mismatch(rank, &theirs).map_or(Ok(()), Err)?;
-        let is_sound = theirs.step.is_finite() && theirs.step >= 0.0 && header.operands == 1;
-        if !is_sound || header.as_floats || !theirs.codec.is_for(T::DTYPE) {
-            return Err(damaged);
-        }
-        // The one under way, or else any that it may be.
-        let open = |recv: &Incoming<'_, T>| recv.from == rank && !recv.cursor.is_done;
-        let under_way = self.recvs.iter().position(|recv| open(recv) && recv.cursor.is_under_way());
-        let of_tag = || self.recvs.iter().position(|recv| open(recv) && recv.tag == header.part);
-        let Some(index) = under_way.or_else(of_tag) else {
-            let ours = self.recvs.iter().find(|recv| open(recv)).map_or(0, |recv| recv.tag);
-            let tags = (Field::Tag, ours.into(), header.part.into());
-            return check_fields(rank, &[tags]).and(Err(damaged));
-        };
-        let recv = &mut self.recvs[index];
-        let (rows, cursor) = (recv.rows, &mut recv.cursor);
-        let count = rows.n_values();
-        let (n_left, n_values) = (count - cursor.n_values, header.n_values as usize);
-        let is_wrong = n_values > n_left || n_values == 0 && n_left > 0;
-        let possible = if is_wrong { n_left } else { n_values };
-        check_fields(
-            rank,
-            &[
-                (Field::Tag, recv.tag.into(), header.part.into()),
-                (Field::Count, count as u64, theirs.count),
-                (Field::Round, cursor.n_segments.into(), header.round.into()),
-                (Field::Segment, possible as u64, n_values as u64),
-            ],
-        )?;
-        let config = &self.comm.config;
-        let params = CodecParams::new(Quantum::LOSSLESS).at(config.level).on(config.threads);
-        let codec = theirs.codec.instance::<T>(&params);
-        let payload = message.get(HEADER_BYTES..).unwrap_or_default();
-        let begun = self.comm.transport.now();
-        codec.as_dyn().expect_values(payload, n_values)?;
-        let values = cursor.n_values..cursor.n_values + n_values;
-        let looks = Looks::on(&mut self.comm.transport);
-        let decode =
-            |decoded: &mut [T]| codec.as_dyn().store(payload, 1, decoded, Stores::Cached, &looks);
-        if let Some(run) = rows.together(&values) {
-            decode(&mut recv.data[run])?;
-        } else {
-            let room = scratch.get_mut(HEADER_BYTES..).unwrap_or_default();
-            let mut decoded = floats_mut::<T>(room, n_values)?;
-            decode(decoded)?;
-            for run in rows.runs(values) {
-                let (row, rest) = decoded.split_at_mut(run.len());
-                recv.data[run].copy_from_slice(row);
-                decoded = rest;
-            }
-        }
-        cursor.advance(n_values, count);
-        let decode = self.comm.transport.now().saturating_sub(begun);
-        let report = &mut self.report;
-        report.decode = report.decode.saturating_add(decode);
-        let bound = report.bound.max(Quantum::bound_of_step(theirs.step));
-        (report.bound, report.worst_case) = (bound, Some(bound));
-        Ok(())
-    }
-
     /// Tells the other ranks, and makes the communicator refuse further calls.
     pub(super) fn give_up(&mut self, error: Option<&Error>) {
-        if core::mem::replace(&mut self.is_over, true) {
-            return;
+        if !mem::replace(&mut self.is_over, true) {
+            self.comm.give_messages_up::<T>(error);
         }
-        let own = self.comm.rank();
-        let (reason, culprit) = match error.map(|error| Reason::of(error, own)) {
-            None => (Reason::Dropped, own),
-            // The others make no such call, and have nothing to compare.
-            Some((Reason::Mismatch(_), culprit)) => (Reason::Message, culprit),
-            Some(told) => told,
-        };
-        let content = Content::GaveUp { reason, culprit, said: 0 };
-        let notice = Message { call: self.ours(), content };
-        let checksum = self.comm.checksum();
-        tell(&mut self.comm.transport, &notice, checksum);
-        self.comm.poisoned = true;
     }
+}
+
+/// Whether more of a message is to come from a rank.
+fn is_open<T: Element>(recv: &Incoming<'_, T>, from: Rank) -> bool {
+    recv.message.from == from && !recv.message.cursor.is_done
+}
+
+/// Takes a segment of the message under way, or else of any that it may be of.
+fn take<X: Transport, T: Element>(
+    comm: &mut Communicator<X>,
+    recvs: &mut [Incoming<'_, T>],
+    rank: Rank,
+    message: &[u8],
+    scratch: &mut [u8],
+    report: &mut Report,
+) -> Result<(), Error> {
+    let header = comm.read_message(rank, message)?;
+    comm.check_message::<T>(rank, 0, &header)?;
+    let open = |recv: &Incoming<'_, T>| is_open(recv, rank);
+    let is_begun = |recv: &Incoming<'_, T>| open(recv) && recv.message.cursor.is_under_way();
+    let of_tag = |recv: &Incoming<'_, T>| open(recv) && recv.message.tag == header.part;
+    let under_way = recvs.iter().position(is_begun);
+    let Some(index) = under_way.or_else(|| recvs.iter().position(of_tag)) else {
+        let ours = recvs.iter().find(|recv| open(recv)).map_or(0, |recv| recv.message.tag);
+        let tags = (Field::Tag, ours.into(), header.part.into());
+        let damaged = Error::Frame { rank, error: FrameError::Damaged };
+        return check_fields(rank, &[tags]).and(Err(damaged));
+    };
+    let Incoming { data, message: recv } = &mut recvs[index];
+    comm.take_segment(recv, data, (&header, message), scratch, report)
 }

@@ -25,7 +25,7 @@ pub struct Rows {
 
 impl Rows {
     /// So many values, one after the other.
-    pub(super) const fn one(n_values: usize) -> Self {
+    pub(crate) const fn one(n_values: usize) -> Self {
         Self { n_rows: 1, n_columns: n_values, stride: n_values }
     }
 
@@ -58,7 +58,7 @@ impl Rows {
     }
 
     /// Where these of the values lie, a run for each row that they are in.
-    pub(super) fn runs(&self, values: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    pub(crate) fn runs(&self, values: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let Self { n_columns, stride, .. } = *self;
         let mut next = values.start;
         core::iter::from_fn(move || {

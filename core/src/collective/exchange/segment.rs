@@ -1,0 +1,435 @@
+//! One segment of a message: how it is prepared, sent, checked and taken.
+
+use super::super::{Communicator, Terms, survey};
+use super::Rows;
+use crate::bound::{Extent, Quantum};
+use crate::budget::{check_plan, resolve};
+use crate::codec::{AnyCodec, CodecId, CodecParams, Stores};
+use crate::element::Element;
+use crate::engine::{
+    Content, Looks, Message, check_fields, check_source, floats_mut, misuse, tell, transport_error,
+};
+use crate::error::{Error, Field, Reason, Value};
+use crate::frame::{CallHeader, FrameError, HEADER_BYTES, Header, Kind, MESSAGE};
+use crate::kernel::{CHUNK, Level};
+use crate::layout::{Shares, Window, max_segment};
+use crate::op::OpCode;
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::rounding;
+use crate::schedule::{Call, Collective, Linear};
+use crate::transport::{Rank, Tag, Transport};
+use core::ops::Range;
+use core::task::Poll;
+
+/// How far a message has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cursor {
+    pub(crate) n_values: usize,
+    pub(crate) n_segments: u32,
+    pub(crate) is_done: bool,
+}
+
+impl Cursor {
+    pub(crate) const fn is_under_way(&self) -> bool {
+        self.n_segments > 0 && !self.is_done
+    }
+
+    /// One more segment of an array of `count` values.
+    const fn advance(&mut self, n_values: usize, count: usize) {
+        self.n_values += n_values;
+        self.n_segments += 1;
+        self.is_done = self.n_values == count;
+    }
+}
+
+/// A message to send, but for its values.
+#[derive(Debug)]
+pub(crate) struct Sending<T: Element> {
+    pub(crate) to: Rank,
+    pub(crate) tag: u32,
+    pub(crate) rows: Rows,
+    pub(crate) cursor: Cursor,
+    codec: AnyCodec<T>,
+    quantum: Quantum,
+    /// Values of a segment.
+    pub(crate) segment: usize,
+}
+
+impl<T: Element> Sending<T> {
+    pub(crate) fn new(to: Rank, tag: u32, rows: Rows) -> Self {
+        let (codec, quantum) = (AnyCodec::raw(T::ONE), Quantum::LOSSLESS);
+        Self { to, tag, rows, cursor: Cursor::default(), codec, quantum, segment: CHUNK }
+    }
+
+    /// The extent of its values; `None` if a sample does not show it. Rows are looked at in full.
+    fn look(&self, data: &[T], level: Level, sampled: bool) -> Option<Option<Extent>> {
+        let count = self.rows.n_values();
+        if let Some(run) = self.rows.together(&(0..count)) {
+            return survey::conclude(T::look(&data[run], level, sampled), sampled);
+        }
+        let rows = self.rows.runs(0..count).map(|run| T::look(&data[run], level, false));
+        let nothing = T::look(&[], level, false);
+        let all = rows.fold(nothing, |a, b| core::array::from_fn(|i| a[i].max(b[i])));
+        survey::conclude(all, false)
+    }
+}
+
+/// A message to receive, but for the room for its values.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    pub(crate) from: Rank,
+    pub(crate) tag: u32,
+    pub(crate) rows: Rows,
+    pub(crate) cursor: Cursor,
+}
+
+impl Receiving {
+    pub(crate) const fn new(from: Rank, tag: u32, rows: Rows) -> Self {
+        let cursor = Cursor { n_values: 0, n_segments: 0, is_done: false };
+        Self { from, tag, rows, cursor }
+    }
+
+    /// Of it nothing has come.
+    pub(crate) const fn rewind(&mut self) {
+        self.cursor = Cursor { n_values: 0, n_segments: 0, is_done: false };
+    }
+
+    /// Whether its values lie apart from each other, so that they are decoded in a frame first.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.rows.together(&(0..self.rows.n_values())).is_none()
+    }
+}
+
+/// How a segment travels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    /// With this tag.
+    pub(crate) tag: Tag,
+    /// As one of the message of this number; 0 where messages have none.
+    pub(crate) number: u32,
+}
+
+/// Values of these runs, one after the other in a frame.
+fn gather<'f, T: Element>(
+    data: &[T],
+    runs: impl Iterator<Item = Range<usize>>,
+    frame: &'f mut [u8],
+    n_values: usize,
+) -> Result<&'f [T], Error> {
+    let room = floats_mut::<T>(frame.get_mut(HEADER_BYTES..).unwrap_or_default(), n_values)?;
+    let mut at = 0;
+    for run in runs {
+        room[at..at + run.len()].copy_from_slice(&data[run.clone()]);
+        at += run.len();
+    }
+    Ok(room)
+}
+
+impl<X: Transport> Communicator<X> {
+    /// Whether there can be messages of this plan, with these ranks.
+    pub(crate) fn check_messages<T: Element>(
+        &self,
+        peers: impl IntoIterator<Item = Rank>,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        if self.poisoned {
+            return Err(Error::Poisoned);
+        }
+        check_plan(plan, OpCode::None, T::DTYPE)?;
+        rounding::refuse(&plan.for_values(T::DTYPE))?;
+        let size = self.size();
+        match peers.into_iter().find(|rank| rank.index() >= size) {
+            Some(rank) => Err(Error::Peer { rank, size }),
+            None => Ok(()),
+        }
+    }
+
+    /// Chooses codec and segments of a message, and notes its bound.
+    pub(crate) fn prepare_message<T: Element>(
+        &self,
+        send: &mut Sending<T>,
+        data: &[T],
+        plan: &Plan,
+        report: &mut Report,
+    ) -> Result<(), Error> {
+        let count = send.rows.n_values();
+        let is_short = count * T::BYTES < plan.exact_below;
+        let plan = if is_short { plan.exactly() } else { plan.for_values(T::DTYPE) };
+        let call = Call::new(Collective::AllToAll, 2, Rank(0));
+        let (shares, window) = (Shares::Even(count), Window::Own);
+        let (op, dtype, lanes) = (OpCode::None, T::DTYPE, 1);
+        let terms = Terms {
+            schedule: &Linear,
+            call,
+            op,
+            plan,
+            choice: None,
+            asks: false,
+            dtype,
+            lanes,
+            shortest: 1,
+            shares,
+            window,
+            rounds_first: false,
+        };
+        let look = |sampled| send.look(data, self.config.level, sampled);
+        let extent = if plan.needs_extent() {
+            look(plan.samples(count)).or_else(|| look(false)).flatten()
+        } else {
+            None
+        };
+        // Receivers know the bound by the lattice's spacing alone.
+        let extent = extent.map(|extent| Extent { grid: 0.0, increment: 0.0, ..extent });
+        let budget = resolve(&terms, extent)?;
+        send.cursor = Cursor::default();
+        send.quantum = budget.quantum;
+        let own = send.rows.together(&(0..count)).map_or(&[][..], |run| &data[run]);
+        send.codec = self.codec(&terms, budget.quantum, own);
+        let segment = max_segment(send.codec.as_dyn(), self.transport.frame_capacity(), 1)?;
+        send.segment = if segment > CHUNK { segment / CHUNK * CHUNK } else { segment };
+        let bound = report.bound.max(budget.bound);
+        (report.bound, report.worst_case) = (bound, Some(bound));
+        if report.codec == CodecId::Raw {
+            report.codec = send.codec.as_dyn().id();
+        }
+        Ok(())
+    }
+
+    /// What all messages of this rank's say.
+    pub(crate) fn of_message<T: Element>(&self) -> CallHeader {
+        let none = CallHeader::of_no_call(self.context, self.epoch);
+        CallHeader { dtype: T::DTYPE, ..none }
+    }
+
+    /// What notices are compared with, and what the others are told of: the next call, which this
+    /// rank will not make.
+    pub(crate) fn beside_messages<T: Element>(&self) -> CallHeader {
+        CallHeader { sequence: self.sequence.wrapping_add(1), ..self.of_message::<T>() }
+    }
+
+    /// What a segment says of its message.
+    pub(crate) fn header_of<T: Element>(&self, send: &Sending<T>, way: Way) -> Header {
+        Header {
+            kind: Kind::Message,
+            call: CallHeader {
+                sequence: way.number,
+                codec: send.codec.as_dyn().id(),
+                count: send.rows.n_values() as u64,
+                step: send.quantum.step(),
+                // No other rank takes it for its own.
+                root: send.to.0,
+                ..self.of_message::<T>()
+            },
+            as_floats: false,
+            from: self.rank(),
+            part: send.tag,
+            round: send.cursor.n_segments,
+            n_values: 0,
+            n_bytes: 0,
+            operands: 1,
+        }
+    }
+
+    /// Sends a message's next segment, if there is room.
+    pub(crate) fn send_segment<T: Element>(
+        &mut self,
+        way: Way,
+        send: &mut Sending<T>,
+        data: &[T],
+        report: &mut Report,
+    ) -> Result<bool, Error> {
+        let (header, checksum) = (self.header_of(send, way), self.checksum());
+        let transport = &mut self.transport;
+        if transport.poll_ready(send.to, way.tag).map_err(transport_error)?.is_pending() {
+            return Ok(false);
+        }
+        let Poll::Ready(mut frame) = transport.poll_frame().map_err(transport_error)? else {
+            return Ok(false);
+        };
+        let start = send.cursor.n_values;
+        let count = send.rows.n_values();
+        let values = start..count.min(start + send.segment);
+        let (n_values, together) = (values.len(), send.rows.together(&values));
+        let mut scratch = None;
+        if together.is_none() {
+            let Poll::Ready(Ok(second)) = transport.poll_frame() else {
+                // Whatever is the matter, the next pass finds it with the first.
+                transport.recycle(frame);
+                return Ok(false);
+            };
+            scratch = Some(second);
+        }
+        let (codec, begun) = (send.codec.as_dyn(), transport.now());
+        let room = frame.as_mut().get_mut(HEADER_BYTES..).unwrap_or_default();
+        let looks = Looks::on(transport);
+        let encode = |values: &[T], room: &mut [u8]| {
+            codec.encode_paced(values, room, &looks).map_err(Error::from)
+        };
+        let written = match (together, &mut scratch) {
+            (Some(run), _) => encode(&data[run], room),
+            (None, Some(scratch)) => {
+                gather(data, send.rows.runs(values), scratch.as_mut(), n_values)
+                    .and_then(|gathered| encode(gathered, room))
+            }
+            (None, None) => Err(Error::Internal),
+        };
+        scratch.into_iter().for_each(|frame| transport.recycle(frame));
+        let written = match written {
+            Ok(written) => written,
+            Err(error) => {
+                transport.recycle(frame);
+                return Err(error);
+            }
+        };
+        let (n_values, n_bytes) = (n_values as u32, written.n_bytes as u32);
+        Header { n_values, n_bytes, ..header }.emit(frame.as_mut(), checksum);
+        let encode = transport.now().saturating_sub(begun);
+        let n_bytes = HEADER_BYTES + written.n_bytes;
+        transport.send(send.to, way.tag, frame, n_bytes).map_err(transport_error)?;
+        send.cursor.advance(n_values as usize, count);
+        report.encode = report.encode.saturating_add(encode);
+        report.blocks += written.blocks;
+        report.raw_bytes += (n_values as usize * T::BYTES) as u64;
+        report.wire_bytes += n_bytes as u64;
+        report.n_messages += 1;
+        Ok(true)
+    }
+
+    /// Lends the next frame from a rank to `take`, if one is there, and gives it back.
+    pub(crate) fn take_frame<R>(
+        &mut self,
+        from: Rank,
+        tag: Tag,
+        take: impl FnOnce(&mut Self, &[u8]) -> Result<R, Error>,
+    ) -> Result<Option<R>, Error> {
+        match self.transport.poll_recv(from, tag).map_err(transport_error)? {
+            Poll::Pending => Ok(None),
+            Poll::Ready((frame, n_bytes)) => {
+                let taken = match frame.as_ref().get(..n_bytes) {
+                    Some(message) => take(self, message),
+                    None => Err(misuse()),
+                };
+                self.transport.recycle(frame);
+                taken.map(Some)
+            }
+        }
+    }
+
+    /// What a frame says that came where a message was to come.
+    pub(crate) fn read_message(&self, rank: Rank, message: &[u8]) -> Result<Header, Error> {
+        let damaged = Error::Frame { rank, error: FrameError::Damaged };
+        let header = Header::parse(message, self.checksum())
+            .map_err(|error| Error::Frame { rank, error })?;
+        match header.kind {
+            Kind::Message => {}
+            Kind::Data => {
+                let [ours, theirs] = [("message", MESSAGE), (header.call.collective.name(), 0)]
+                    .map(|(word, number)| Value::word(number, word));
+                return Err(Error::Mismatch { rank, field: Field::Collective, ours, theirs });
+            }
+            Kind::View | Kind::Fence => {
+                return Err(Error::Aborted { rank, culprit: rank, reason: Reason::Left });
+            }
+            Kind::Abort | Kind::Call | Kind::Grant => return Err(damaged),
+        }
+        check_source(rank, &header)?;
+        Ok(header)
+    }
+
+    /// Whether a segment is of a message of this type and number to this rank.
+    pub(crate) fn check_message<T: Element>(
+        &self,
+        rank: Rank,
+        number: u32,
+        header: &Header,
+    ) -> Result<(), Error> {
+        let theirs = header.call;
+        // What a sender may choose, and what else a message of its type says.
+        let chosen = CallHeader {
+            sequence: number,
+            codec: theirs.codec,
+            count: theirs.count,
+            step: theirs.step,
+            root: self.rank().0,
+            ..self.of_message::<T>()
+        };
+        chosen.mismatch(rank, &theirs).map_or(Ok(()), Err)?;
+        let is_sound = theirs.step.is_finite() && theirs.step >= 0.0 && header.operands == 1;
+        if !is_sound || header.as_floats || !theirs.codec.is_for(T::DTYPE) {
+            return Err(Error::Frame { rank, error: FrameError::Damaged });
+        }
+        Ok(())
+    }
+
+    /// Checks that a segment is the next one of a message, and decodes it into its place: where
+    /// that is several rows, by way of `scratch`, a frame.
+    pub(crate) fn take_segment<T: Element>(
+        &mut self,
+        recv: &mut Receiving,
+        data: &mut [T],
+        (header, message): (&Header, &[u8]),
+        scratch: &mut [u8],
+        report: &mut Report,
+    ) -> Result<(), Error> {
+        let (rank, theirs) = (recv.from, &header.call);
+        let (rows, cursor) = (recv.rows, &mut recv.cursor);
+        let count = rows.n_values();
+        let (n_left, n_values) = (count - cursor.n_values, header.n_values as usize);
+        let is_wrong = n_values > n_left || n_values == 0 && n_left > 0;
+        let possible = if is_wrong { n_left } else { n_values };
+        check_fields(
+            rank,
+            &[
+                (Field::Tag, recv.tag.into(), header.part.into()),
+                (Field::Count, count as u64, theirs.count),
+                (Field::Round, cursor.n_segments.into(), header.round.into()),
+                (Field::Segment, possible as u64, n_values as u64),
+            ],
+        )?;
+        let config = &self.config;
+        let params = CodecParams::new(Quantum::LOSSLESS).at(config.level).on(config.threads);
+        let codec = theirs.codec.instance::<T>(&params);
+        let payload = message.get(HEADER_BYTES..).unwrap_or_default();
+        let begun = self.transport.now();
+        codec.as_dyn().expect_values(payload, n_values)?;
+        let values = cursor.n_values..cursor.n_values + n_values;
+        let looks = Looks::on(&mut self.transport);
+        let decode =
+            |decoded: &mut [T]| codec.as_dyn().store(payload, 1, decoded, Stores::Cached, &looks);
+        if let Some(run) = rows.together(&values) {
+            decode(&mut data[run])?;
+        } else {
+            let room = scratch.get_mut(HEADER_BYTES..).unwrap_or_default();
+            let mut decoded = floats_mut::<T>(room, n_values)?;
+            decode(decoded)?;
+            for run in rows.runs(values) {
+                let (row, rest) = decoded.split_at_mut(run.len());
+                data[run].copy_from_slice(row);
+                decoded = rest;
+            }
+        }
+        cursor.advance(n_values, count);
+        let decode = self.transport.now().saturating_sub(begun);
+        report.decode = report.decode.saturating_add(decode);
+        let bound = report.bound.max(Quantum::bound_of_step(theirs.step));
+        (report.bound, report.worst_case) = (bound, Some(bound));
+        Ok(())
+    }
+
+    /// Tells the other ranks that a message was given up, and refuses further calls.
+    pub(crate) fn give_messages_up<T: Element>(&mut self, error: Option<&Error>) {
+        let own = self.rank();
+        let (reason, culprit) = match error.map(|error| Reason::of(error, own)) {
+            None => (Reason::Dropped, own),
+            // The others make no such call, and have nothing to compare.
+            Some((Reason::Mismatch(_), culprit)) => (Reason::Message, culprit),
+            Some(told) => told,
+        };
+        let content = Content::GaveUp { reason, culprit, said: 0 };
+        let notice = Message { call: self.beside_messages::<T>(), content };
+        let checksum = self.checksum();
+        tell(&mut self.transport, &notice, checksum);
+        self.poisoned = true;
+    }
+}

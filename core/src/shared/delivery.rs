@@ -1,0 +1,226 @@
+//! A message under way: how it is driven, and ends.
+
+use super::letter::Letter;
+use super::mailbox::Mailbox;
+use super::pending::{Lends, UnderWay};
+use crate::collective::{Communicator, Step};
+use crate::engine::{Limits, check_fields, rest_after, transport_error};
+use crate::error::{Error, Field, Reason};
+use crate::node::{Drive, Port};
+use crate::report::Report;
+use crate::transport::{Rank, Transport, TransportErrorKind};
+use crate::wait::Wait;
+use alloc::rc::Rc;
+use core::task::Poll;
+use core::time::Duration;
+
+/// How long a send waits for what the network still has of it, which only moves while it is polled:
+/// who receives it need not wait for this rank's next call.
+const LINGER: Duration = Duration::from_millis(10);
+
+/// A message under way, as the node drives it.
+pub(super) struct Delivery<'a, X: Transport, L> {
+    mailbox: Rc<Mailbox<'a, X>>,
+    letter: L,
+    report: Report,
+    limits: Limits,
+    started: Duration,
+    wait: Wait,
+    /// Its caller looks at it, so that time counts.
+    is_asked_for: bool,
+    /// When all of it had left.
+    left: Option<Duration>,
+    outcome: Option<Result<Report, Error>>,
+}
+
+impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
+    /// Starts a message that was found possible.
+    pub(super) fn start(
+        mailbox: &Rc<Mailbox<'a, X>>,
+        comm: &mut Communicator<Port<'a, X>>,
+        mut letter: L,
+        report: Report,
+    ) -> Result<Self, Error> {
+        comm.use_lanes()?;
+        mailbox.admit(L::IS_SENT)?;
+        let begun = {
+            let mut peers = mailbox.peers.borrow_mut();
+            let peer = peers.entry(letter.peer()).or_default();
+            letter.begin(comm, peer, mailbox.next_receive())
+        };
+        begun.inspect_err(|_| mailbox.dismiss(L::IS_SENT))?;
+        let (started, config) = (comm.transport.now(), &comm.config);
+        let deadline = config.deadline.map(|left| started.saturating_add(left));
+        let mut delivery = Self {
+            mailbox: Rc::clone(mailbox),
+            report,
+            limits: Limits { stall: config.timeout, deadline },
+            started,
+            wait: Wait::default(),
+            is_asked_for: false,
+            left: None,
+            outcome: None,
+            letter,
+        };
+        if delivery.letter.is_done() {
+            delivery.end(Ok(report));
+        }
+        Ok(delivery)
+    }
+
+    fn end(&mut self, outcome: Result<Report, Error>) {
+        if self.outcome.is_none() {
+            self.mailbox.dismiss(L::IS_SENT);
+            self.outcome = Some(outcome);
+        }
+    }
+
+    fn advance(&mut self, comm: &mut Communicator<Port<'a, X>>) -> Result<Step, Error> {
+        if comm.is_poisoned() {
+            return Err(self.mailbox.seat.failure().unwrap_or(Error::Poisoned));
+        }
+        comm.transport.progress().map_err(transport_error)?;
+        let ours = comm.beside_messages::<L::Value>();
+        let (rank, step) = (self.letter.peer(), self.letter.n_segments() as usize);
+        let mut peers = self.mailbox.peers.try_borrow_mut().map_err(|_| Error::Internal)?;
+        let peer = peers.entry(rank).or_default();
+        let moved = match self.left {
+            None => self.letter.advance(comm, peer, &mut self.report),
+            Some(_) => Ok(false),
+        };
+        let moved = match moved {
+            Err(
+                error @ Error::Transport { kind: TransportErrorKind::PeerLost, peer: Some(peer) },
+            ) => {
+                let Communicator { transport, notices, .. } = comm;
+                return Err(match notices.last_words(transport, &ours, peer) {
+                    Poll::Ready(Some(told)) => told,
+                    _ => error,
+                });
+            }
+            moved => moved?,
+        };
+        let now = comm.transport.now();
+        if self.letter.is_done() {
+            let left = *self.left.get_or_insert(now);
+            // A message that nobody receives yet may be under way for long.
+            let lingers = L::IS_SENT && now.saturating_sub(left) < LINGER;
+            if lingers && comm.transport.undelivered().is_some() {
+                return Ok(if moved { Step::Moved } else { Step::Waiting });
+            }
+            self.report.total = now.saturating_sub(self.started);
+            return Ok(Step::Finished(self.report));
+        }
+        if self.limits.deadline.is_some_and(|deadline| now >= deadline) {
+            return Err(Error::Deadline { rank, step });
+        }
+        if moved {
+            self.wait = Wait::default();
+            return Ok(Step::Moved);
+        }
+        let awaited: &[Rank] = if rank == comm.rank() { &[] } else { &[rank] };
+        let Communicator { transport, notices, .. } = comm;
+        if notices.listen(transport, &ours, awaited)? {
+            return Ok(Step::Moved);
+        }
+        let stall = self.limits.stall;
+        let waited = if self.is_asked_for { self.wait.look(now, stall) } else { Duration::ZERO };
+        if waited < stall - stall / 8 {
+            notices.listen_in_turn(transport, &ours)?;
+        }
+        if waited <= stall {
+            return Ok(Step::Waiting);
+        }
+        match self.letter.missed(peer) {
+            Some([ours, theirs]) => {
+                let tags = [(Field::Tag, ours.into(), theirs.into())];
+                check_fields(rank, &tags).and(Err(Error::Internal))
+            }
+            None => Err(Error::Stalled { rank, step }),
+        }
+    }
+
+    /// Ends it, and the communicator with it.
+    fn fail(&mut self, comm: &mut Communicator<Port<'a, X>>, error: Option<Error>) {
+        if !comm.is_poisoned() {
+            comm.give_messages_up::<L::Value>(error.as_ref());
+            // Calls have nothing to compare with a message.
+            let told = error.map(|error| match error {
+                Error::Mismatch { rank: culprit, .. } => {
+                    Error::Aborted { rank: comm.rank(), culprit, reason: Reason::Message }
+                }
+                error => error,
+            });
+            self.mailbox.seat.leave(comm, told.as_ref());
+        }
+        self.end(Err(error.unwrap_or(Error::Poisoned)));
+    }
+}
+
+impl<'a, X: Transport, L: Letter<Port<'a, X>>> Drive for Delivery<'a, X, L> {
+    fn drive(&mut self) -> bool {
+        if self.is_finished() {
+            return false;
+        }
+        let mailbox = Rc::clone(&self.mailbox);
+        let Ok(mut comm) = mailbox.seat.comm.try_borrow_mut() else { return false };
+        let Some(comm) = comm.as_mut() else {
+            self.end(Err(Error::Poisoned));
+            return true;
+        };
+        match self.advance(comm) {
+            Ok(Step::Moved) => true,
+            Ok(Step::Waiting) => false,
+            Ok(Step::Finished(report)) => {
+                self.end(Ok(report));
+                true
+            }
+            Err(error) => {
+                self.fail(comm, Some(error));
+                true
+            }
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    fn channel(&self) -> usize {
+        self.mailbox.seat.channel
+    }
+
+    fn abandon(&mut self) {
+        let mailbox = Rc::clone(&self.mailbox);
+        if let Ok(mut comm) = mailbox.seat.comm.try_borrow_mut()
+            && let Some(comm) = comm.as_mut()
+        {
+            self.fail(comm, None);
+        }
+        self.end(Err(Error::Poisoned));
+    }
+}
+
+impl<'a, X: Transport, L: Letter<Port<'a, X>>> UnderWay for Delivery<'a, X, L> {
+    fn outcome(&self) -> Option<Result<Report, Error>> {
+        self.outcome
+    }
+
+    fn limits(&mut self) -> &mut Limits {
+        &mut self.limits
+    }
+
+    fn ask(&mut self) {
+        self.is_asked_for = true;
+    }
+
+    fn rest(&self, now: Duration) -> Duration {
+        self.limits.rest_from(now, rest_after(&self.wait, self.limits.stall))
+    }
+}
+
+impl<'a, X: Transport, L: Letter<Port<'a, X>>> Lends<L::Buffer> for Delivery<'a, X, L> {
+    fn give_back(&mut self) -> Option<L::Buffer> {
+        self.letter.give_back()
+    }
+}

@@ -1,0 +1,301 @@
+//! The two ends of a message under way: what is sent, and what is received.
+
+use super::mailbox::{Content, GRANT, MAX_OPENING, OPENING, Opening, Peer, REST};
+use crate::collective::{Communicator, Receiving, Sending, Way};
+use crate::element::Element;
+use crate::engine::check_fields;
+use crate::error::{Buffer, Error, Field};
+use crate::heap_frame::HeapFrame;
+use crate::report::Report;
+use crate::transport::{Rank, Transport, TransportErrorKind};
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+const NO_MEMORY: Error = Error::Transport { kind: TransportErrorKind::OutOfFrames, peer: None };
+
+/// One end of a message.
+pub(super) trait Letter<X: Transport> {
+    type Value: Element;
+    type Buffer;
+    const IS_SENT: bool;
+
+    /// Starts it, as the receive of this number if it is one.
+    fn begin(
+        &mut self,
+        comm: &mut Communicator<X>,
+        peer: &mut Peer,
+        number: u64,
+    ) -> Result<(), Error>;
+
+    /// The rank at the other end.
+    fn peer(&self) -> Rank;
+
+    /// Segments that have passed.
+    fn n_segments(&self) -> u32;
+
+    fn is_done(&self) -> bool;
+
+    /// Moves it on by one segment at most. Whether something moved.
+    fn advance(
+        &mut self,
+        comm: &mut Communicator<X>,
+        peer: &mut Peer,
+        report: &mut Report,
+    ) -> Result<bool, Error>;
+
+    /// Its tag, and that of a message that came in its stead.
+    fn missed(&self, peer: &Peer) -> Option<[u32; 2]>;
+
+    /// The caller's buffer, once.
+    fn give_back(&mut self) -> Option<Self::Buffer>;
+}
+
+/// A message that is sent.
+pub(super) struct Departing<T: Element, S> {
+    data: Option<S>,
+    /// Values there were at first.
+    n_values: usize,
+    message: Sending<T>,
+    number: u32,
+    /// Values of a segment after the opening.
+    segment: usize,
+}
+
+impl<T: Element, S: AsRef<[T]>> Departing<T, S> {
+    /// A message that has been prepared.
+    pub(super) fn new(data: S, mut message: Sending<T>) -> Self {
+        let (n_values, segment) = (data.as_ref().len(), message.segment);
+        message.segment = segment.min(MAX_OPENING);
+        Self { data: Some(data), n_values, message, number: 0, segment }
+    }
+}
+
+impl<X: Transport, T: Element, S: AsRef<[T]>> Letter<X> for Departing<T, S> {
+    type Value = T;
+    type Buffer = S;
+    const IS_SENT: bool = true;
+
+    fn begin(&mut self, comm: &mut Communicator<X>, peer: &mut Peer, _: u64) -> Result<(), Error> {
+        if self.message.to == comm.rank() {
+            let data = self.data.as_ref().ok_or(Error::Finished)?.as_ref();
+            self.message.cursor.is_done = true;
+            return peer.keep_own(comm, &self.message, data);
+        }
+        self.number = peer.start_send();
+        Ok(())
+    }
+
+    fn peer(&self) -> Rank {
+        self.message.to
+    }
+
+    fn n_segments(&self) -> u32 {
+        self.message.cursor.n_segments
+    }
+
+    fn is_done(&self) -> bool {
+        self.message.cursor.is_done
+    }
+
+    fn advance(
+        &mut self,
+        comm: &mut Communicator<X>,
+        peer: &mut Peer,
+        report: &mut Report,
+    ) -> Result<bool, Error> {
+        let data = self.data.as_ref().ok_or(Error::Finished)?.as_ref();
+        let (need, have) = (self.n_values, data.len());
+        if need != have {
+            return Err(Error::Length { buffer: Buffer::Send, need, have });
+        }
+        let (number, message) = (self.number, &mut self.message);
+        if message.cursor.n_segments == 0 {
+            let way = Way { tag: OPENING, number };
+            let opens = peer.opens_next(number) && comm.send_segment(way, message, data, report)?;
+            if opens {
+                peer.has_opened(number, message.cursor.is_done);
+                message.segment = self.segment;
+            }
+            return Ok(opens);
+        }
+        let heard = peer.hear_grants(comm, message.to)?;
+        if !peer.may_send(number) {
+            comm.transport.expect(message.to, GRANT);
+            return Ok(heard);
+        }
+        let sent = comm.send_segment(Way { tag: REST, number }, message, data, report)?;
+        if message.cursor.is_done {
+            peer.has_sent();
+        }
+        Ok(heard || sent)
+    }
+
+    fn missed(&self, _: &Peer) -> Option<[u32; 2]> {
+        None
+    }
+
+    fn give_back(&mut self) -> Option<S> {
+        self.data.take()
+    }
+}
+
+/// A message that is received.
+pub(super) struct Arriving<T, R> {
+    data: Option<R>,
+    /// Values there were room for at first.
+    n_values: usize,
+    message: Receiving,
+    /// In the order of starts.
+    number: u64,
+    /// The number of the message, once it has come.
+    come: Option<u32>,
+    /// For rows that lie apart.
+    scratch: Option<HeapFrame>,
+    values: PhantomData<fn() -> T>,
+}
+
+impl<T: Element, R: AsMut<[T]>> Arriving<T, R> {
+    /// A message that can be received.
+    pub(super) fn new<X: Transport>(
+        comm: &Communicator<X>,
+        mut data: R,
+        message: Receiving,
+    ) -> Result<Self, Error> {
+        let n_values = data.as_mut().len();
+        let mut scratch = None;
+        if message.is_apart() {
+            scratch = Some(HeapFrame::try_new(comm.transport.frame_capacity()).ok_or(NO_MEMORY)?);
+        }
+        let (number, come, values) = (0, None, PhantomData);
+        Ok(Self { data: Some(data), n_values, message, number, come, scratch, values })
+    }
+
+    /// Takes the opening, if it is there. Whether something came.
+    fn open<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<X>,
+        peer: &mut Peer,
+        report: &mut Report,
+    ) -> Result<bool, Error> {
+        let data = self.data.as_mut().ok_or(Error::Finished)?.as_mut();
+        let (message, room) = (&mut self.message, scratch(&mut self.scratch));
+        let (from, tag) = (message.from, message.tag);
+        let (opening, moved) =
+            peer.find(comm, (from, self.number, tag), |comm, header, bytes| {
+                comm.check_message::<T>(from, header.call.sequence, header)?;
+                comm.take_segment(message, data, (header, bytes), room, report)
+            })?;
+        let header = match opening {
+            None => {
+                if moved {
+                    comm.transport.expect(from, OPENING);
+                }
+                return Ok(moved);
+            }
+            Some(Opening::Taken(header)) => header,
+            Some(Opening::Held(held)) => {
+                let header = held.header;
+                comm.check_message::<T>(from, header.call.sequence, &header)?;
+                match held.content {
+                    Content::Frame(frame) => {
+                        let bytes = frame.as_ref();
+                        comm.take_segment(message, data, (&header, bytes), room, report)?;
+                    }
+                    Content::Own(own) => {
+                        let rows = message.rows;
+                        let (ours, theirs) = (rows.n_values() as u64, header.call.count);
+                        check_fields(from, &[(Field::Count, ours, theirs)])?;
+                        let own = own.downcast::<Vec<T>>().map_err(|_| Error::Internal)?;
+                        let places = rows.runs(0..own.len()).flatten();
+                        places.zip(&*own).for_each(|(place, value)| data[place] = *value);
+                        message.cursor.is_done = true;
+                    }
+                }
+                header
+            }
+        };
+        let number = header.call.sequence;
+        self.come = Some(number);
+        if !message.cursor.is_done {
+            peer.wants_rest(number, tag);
+        }
+        Ok(true)
+    }
+}
+
+fn scratch(frame: &mut Option<HeapFrame>) -> &mut [u8] {
+    frame.as_mut().map(AsMut::as_mut).unwrap_or_default()
+}
+
+impl<X: Transport, T: Element, R: AsMut<[T]>> Letter<X> for Arriving<T, R> {
+    type Value = T;
+    type Buffer = R;
+    const IS_SENT: bool = false;
+
+    fn begin(
+        &mut self,
+        comm: &mut Communicator<X>,
+        peer: &mut Peer,
+        number: u64,
+    ) -> Result<(), Error> {
+        self.number = number;
+        peer.start_receive(number, self.message.tag);
+        if self.message.from != comm.rank() {
+            comm.transport.expect(self.message.from, OPENING);
+        }
+        Ok(())
+    }
+
+    fn peer(&self) -> Rank {
+        self.message.from
+    }
+
+    fn n_segments(&self) -> u32 {
+        self.message.cursor.n_segments
+    }
+
+    fn is_done(&self) -> bool {
+        self.message.cursor.is_done
+    }
+
+    fn advance(
+        &mut self,
+        comm: &mut Communicator<X>,
+        peer: &mut Peer,
+        report: &mut Report,
+    ) -> Result<bool, Error> {
+        let data = self.data.as_mut().ok_or(Error::Finished)?.as_mut();
+        let (need, have) = (self.n_values, data.len());
+        if need != have {
+            return Err(Error::Length { buffer: Buffer::Recv, need, have });
+        }
+        let Some(number) = self.come else { return self.open(comm, peer, report) };
+        let message = &mut self.message;
+        let from = message.from;
+        let granted = peer.send_grants(comm, from)?;
+        if !peer.comes_next(number) {
+            return Ok(granted);
+        }
+        let room = scratch(&mut self.scratch);
+        let taken = comm.take_frame(from, REST, |comm, bytes| {
+            let header = comm.read_message(from, bytes)?;
+            comm.check_message::<T>(from, number, &header)?;
+            comm.take_segment(message, data, (&header, bytes), room, report)
+        })?;
+        if message.cursor.is_done {
+            peer.has_come();
+        } else {
+            comm.transport.expect(from, REST);
+        }
+        Ok(granted || taken.is_some())
+    }
+
+    fn missed(&self, peer: &Peer) -> Option<[u32; 2]> {
+        let tag = self.message.tag;
+        self.come.is_none().then(|| peer.unasked()).flatten().map(|other| [tag, other])
+    }
+
+    fn give_back(&mut self) -> Option<R> {
+        self.data.take()
+    }
+}
