@@ -44,10 +44,22 @@ fn order_is_kept(test: Test) {
     });
 }
 
-/// Two ranks that both send much more than the network holds do not block each other.
-fn full_networks_recover(test: Test) {
-    const N: usize = 500;
-    const N_BYTES: usize = 1 << 16;
+/// Two ranks that both send more bytes than the network holds do not block each other.
+///
+/// Not asked of `sockets`, which stalls between ranks of one host (`docs/fabrics.md`).
+fn many_bytes_pass(test: Test) {
+    full_networks_recover::<500, { 1 << 16 }>(test);
+}
+
+/// The same of more messages than the provider has room for.
+///
+/// Not asked of `shm`, whose requests fail (`ENOMEM`) where a thousand messages wait for their
+/// receives.
+fn many_messages_pass(test: Test) {
+    full_networks_recover::<4000, 32>(test);
+}
+
+fn full_networks_recover<const N: usize, const N_BYTES: usize>(test: Test) {
     test.run(2, |mut driver| {
         let me = driver.net.rank();
         let peer = Rank(1 - me.0);
@@ -55,11 +67,13 @@ fn full_networks_recover(test: Test) {
         for n in 0..N {
             driver.send(peer, Tag(1), &[n as u8; N_BYTES], n % 8 == 7);
             // Receives lag behind.
-            if n % 4 == 3 && driver.arrived.len() == n_posted {
-                driver.post(Source::Rank(peer), Tag(1), N_BYTES);
-                n_posted += 1;
+            if n % 4 == 3 {
+                if driver.arrived.len() == n_posted {
+                    driver.post(Source::Rank(peer), Tag(1), N_BYTES);
+                    n_posted += 1;
+                }
+                driver.poll().unwrap();
             }
-            driver.poll().unwrap();
         }
         while driver.arrived.len() < N {
             if driver.arrived.len() == n_posted {
@@ -214,12 +228,12 @@ fn misuse_is_refused(test: Test) {
 }
 
 macro_rules! for_providers {
-    ($($provider:ident)*) => {$(
+    ($($provider:ident: $($more:ident)*;)*) => {$(
         mod $provider {
             for_providers! { @tests $provider
-                order_is_kept full_networks_recover long_messages_are_refused receives_can_be_cancelled
+                order_is_kept long_messages_are_refused receives_can_be_cancelled
                 any_rank_can_be_heard matched_sends_wait the_last_words_are_heard
-                layers_can_be_dropped_at_any_time misuse_is_refused
+                layers_can_be_dropped_at_any_time misuse_is_refused $($more)*
             }
         }
     )*};
@@ -234,4 +248,8 @@ macro_rules! for_providers {
     )*};
 }
 
-for_providers! { tcp shm sockets }
+for_providers! {
+    tcp: many_bytes_pass many_messages_pass;
+    shm: many_bytes_pass;
+    sockets: many_messages_pass;
+}
