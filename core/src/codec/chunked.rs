@@ -77,7 +77,7 @@ impl Container {
         chunk: impl Fn(usize, P, &mut [u8]) -> Result<Written, CodecError> + Sync,
     ) -> Result<Written, CodecError> {
         #[cfg(feature = "std")]
-        if parallel::is_worthwhile(n_values, threads) {
+        if is_divided(n_values, threads) {
             let max_chunk_len = (self.max_chunk_len)(CHUNK);
             let written = self.write_with(n_values, dst, |index, body| {
                 parallel::write(threads, pieces, index, body, max_chunk_len, &chunk)
@@ -177,15 +177,12 @@ impl<T> Pieces for Values<'_, T> {
     }
 }
 
+/// Chunks in a run: about 20 microseconds of work, well above what handing it over costs.
+const RUN: usize = 8;
+
 /// Whether so many values are worth dividing among these threads.
 pub(super) fn is_divided(n_values: usize, threads: Threads) -> bool {
-    #[cfg(feature = "std")]
-    return parallel::is_worthwhile(n_values, threads);
-    #[cfg(not(feature = "std"))]
-    {
-        let _ = (n_values, threads);
-        false
-    }
+    n_values > RUN * CHUNK && threads.n_for(n_values) > 1
 }
 
 /// Calls `run(first, values, pace)` for runs of whole chunks that make up `dst`, `first` being a
@@ -198,7 +195,7 @@ pub(super) fn for_each_run<T: Element>(
     run: impl Fn(usize, &mut [T], &dyn Pace) -> Result<(), DecodeError> + Sync,
 ) -> Result<(), DecodeError> {
     #[cfg(feature = "std")]
-    if parallel::is_worthwhile(dst.len(), threads) {
+    if is_divided(dst.len(), threads) {
         parallel::read(threads, dst, |first, dst| run(first, dst, &()))?;
         pace.passed(dst.len());
         return Ok(());

@@ -4,7 +4,7 @@
 //! side by side, each at the place it would have if all before it were as large as they can be.
 //! Then the runs move together: a copy of compressed bytes, a small part of the work.
 
-use super::{INDEX_ENTRY, Pieces, write_run};
+use super::{INDEX_ENTRY, Pieces, RUN, write_run};
 use crate::codec::{CodecError, DecodeError, Written};
 use crate::element::Element;
 use crate::kernel::CHUNK;
@@ -13,14 +13,6 @@ use std::boxed::Box;
 use std::sync::{Mutex, PoisonError};
 use std::vec;
 use std::vec::Vec;
-
-/// Chunks in a run: about 20 microseconds of work, well above what handing it over costs.
-const RUN: usize = 8;
-
-/// Whether there are enough chunks, and threads, to share them.
-pub(super) fn is_worthwhile(n_values: usize, threads: Threads) -> bool {
-    n_values > RUN * CHUNK && threads.n_for(n_values) > 1
-}
 
 /// Writes all chunks, of `max_chunk_len` bytes at most, and their index; `body` is as large as the
 /// worst case.
