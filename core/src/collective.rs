@@ -415,7 +415,7 @@ impl<X: Transport> Communicator<X> {
     /// time.)
     fn threads(&self, terms: &Terms<'_>) -> Threads {
         let threads = self.config.threads;
-        if terms.choice.is_none() || threads.n_threads() == 1 {
+        if terms.choice.is_none() || threads.is_one() {
             return threads;
         }
         let n_near = (0..self.size()).filter(|&rank| self.is_near(Rank::new(rank))).count();

@@ -127,6 +127,11 @@ impl Threads {
         Self { least: n_values, ..self }
     }
 
+    /// Whether it is the thread that calls, alone. (To count rayon's threads starts them.)
+    pub(crate) const fn is_one(self) -> bool {
+        matches!(self.kind, Kind::One)
+    }
+
     /// How many there are, the one that calls included.
     #[must_use]
     pub fn n_threads(self) -> usize {
