@@ -383,14 +383,15 @@ fn messages_come_on_any_network() {
 fn harmed_messages_under_way_are_errors_or_do_no_harm() {
     let mut n_struck = 0;
     for harm in Harm::ALL {
-        for size in [2, 3] {
+        // Of one segment, and of several.
+        for (size, n_values) in [(2, 100), (2, 700), (3, 100), (3, 700)] {
             for nth in 0..12 {
                 let fault = Fault::Harm { rank: Rank(1), nth, harm };
                 let limit = Duration::from_secs(1);
                 let run = SimWorld::new(size, nth as u64)
                     .net(NET)
                     .faults([fault])
-                    .run(|endpoint| program(endpoint, 700, limit));
+                    .run(|endpoint| program(endpoint, n_values, limit));
                 n_struck += run.struck.len();
                 for end in &run.ends {
                     let End::Returned(_) = end else { panic!("{harm:?}, {size} ranks: {end:?}") };
