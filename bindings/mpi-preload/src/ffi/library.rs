@@ -1,15 +1,18 @@
-//! The MPI library that the program has loaded: its functions by their `PMPI_` names.
+//! What is asked of the MPI library that the program has loaded, whichever it is.
 
 mod datatypes;
+mod functions;
 mod promises;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::mem::{self, ManuallyDrop};
+use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use foldwire::op::OpCode;
+
+use functions::Functions;
 
 use super::abi::{Abi, Handle, Own};
 use super::symbols::Symbols;
@@ -18,116 +21,6 @@ use crate::signature::{Datatypes, Signature};
 /// An error code of the library's.
 pub(crate) type Code = c_int;
 const SUCCESS: c_int = 0;
-
-/// A field for each function, of the type that MPI's standard gives it with this library's handles;
-/// those behind `optional` came with later versions.
-macro_rules! functions {
-    (
-        needed { $($name:ident: $symbol:literal ($($arg:ty),*);)* }
-        late { $($late:ident: $late_symbol:literal ($($late_arg:ty),*);)* }
-    ) => {
-        /// Functions of the library's that we call for ourselves.
-        pub(crate) struct Functions<A: Abi> {
-            $($name: unsafe extern "C" fn($($arg),*) -> c_int,)*
-            $($late: Option<unsafe extern "C" fn($($late_arg),*) -> c_int>,)*
-        }
-
-        impl<A: Abi> Functions<A> {
-            fn find(symbols: &Symbols) -> Result<Self, &'static CStr> {
-                Ok(Self {
-                    // SAFETY: a symbol of this name is the function that MPI's standard has, with
-                    // these arguments.
-                    $($name: unsafe {
-                        mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> c_int>(
-                            symbols.find($symbol).ok_or($symbol)?,
-                        )
-                    },)*
-                    // SAFETY: as above.
-                    $($late: symbols.find($late_symbol).map(|address| unsafe {
-                        mem::transmute::<*mut c_void, unsafe extern "C" fn($($late_arg),*) -> c_int>(
-                            address,
-                        )
-                    }),)*
-                })
-            }
-        }
-    };
-}
-
-type CopyAttribute<A> = unsafe extern "C" fn(
-    <A as Abi>::Handle,
-    c_int,
-    *mut c_void,
-    *mut c_void,
-    *mut c_void,
-    *mut c_int,
-) -> c_int;
-type DeleteAttribute<A> =
-    unsafe extern "C" fn(<A as Abi>::Handle, c_int, *mut c_void, *mut c_void) -> c_int;
-
-functions! {
-    needed {
-    comm_rank: c"PMPI_Comm_rank" (A::Handle, *mut c_int);
-    comm_size: c"PMPI_Comm_size" (A::Handle, *mut c_int);
-    comm_remote_size: c"PMPI_Comm_remote_size" (A::Handle, *mut c_int);
-    comm_test_inter: c"PMPI_Comm_test_inter" (A::Handle, *mut c_int);
-    comm_split: c"PMPI_Comm_split" (A::Handle, c_int, c_int, *mut A::Handle);
-    comm_split_type: c"PMPI_Comm_split_type"
-        (A::Handle, c_int, c_int, A::Handle, *mut A::Handle);
-    comm_free: c"PMPI_Comm_free" (*mut A::Handle);
-    comm_set_errhandler: c"PMPI_Comm_set_errhandler" (A::Handle, A::Handle);
-    comm_get_errhandler: c"PMPI_Comm_get_errhandler" (A::Handle, *mut A::Handle);
-    errhandler_free: c"PMPI_Errhandler_free" (*mut A::Handle);
-    comm_call_errhandler: c"PMPI_Comm_call_errhandler" (A::Handle, c_int);
-    comm_create_keyval: c"PMPI_Comm_create_keyval"
-        (CopyAttribute<A>, DeleteAttribute<A>, *mut c_int, *mut c_void);
-    comm_get_attr: c"PMPI_Comm_get_attr" (A::Handle, c_int, *mut c_void, *mut c_int);
-    comm_set_attr: c"PMPI_Comm_set_attr" (A::Handle, c_int, *mut c_void);
-    type_create_keyval: c"PMPI_Type_create_keyval"
-        (CopyAttribute<A>, DeleteAttribute<A>, *mut c_int, *mut c_void);
-    type_get_attr: c"PMPI_Type_get_attr" (A::Handle, c_int, *mut c_void, *mut c_int);
-    type_set_attr: c"PMPI_Type_set_attr" (A::Handle, c_int, *mut c_void);
-    type_size: c"PMPI_Type_size_x" (A::Handle, *mut i64);
-    type_extent: c"PMPI_Type_get_extent" (A::Handle, *mut isize, *mut isize);
-    type_envelope: c"PMPI_Type_get_envelope"
-        (A::Handle, *mut c_int, *mut c_int, *mut c_int, *mut c_int);
-    type_contents: c"PMPI_Type_get_contents"
-        (A::Handle, c_int, c_int, c_int, *mut c_int, *mut isize, *mut A::Handle);
-    type_free: c"PMPI_Type_free" (*mut A::Handle);
-    type_contiguous: c"PMPI_Type_contiguous" (c_int, A::Handle, *mut A::Handle);
-    type_commit: c"PMPI_Type_commit" (*mut A::Handle);
-    pack: c"PMPI_Pack"
-        (*const c_void, c_int, A::Handle, *mut c_void, c_int, *mut c_int, A::Handle);
-    unpack: c"PMPI_Unpack"
-        (*const c_void, c_int, *mut c_int, *mut c_void, c_int, A::Handle, A::Handle);
-    all_reduce: c"PMPI_Allreduce"
-        (*const c_void, *mut c_void, c_int, A::Handle, A::Handle, A::Handle);
-    all_reduce_start: c"PMPI_Iallreduce"
-        (*const c_void, *mut c_void, c_int, A::Handle, A::Handle, A::Handle, *mut A::Handle);
-    isend: c"PMPI_Isend"
-        (*const c_void, c_int, A::Handle, c_int, c_int, A::Handle, *mut A::Handle);
-    issend: c"PMPI_Issend"
-        (*const c_void, c_int, A::Handle, c_int, c_int, A::Handle, *mut A::Handle);
-    irecv: c"PMPI_Irecv"
-        (*mut c_void, c_int, A::Handle, c_int, c_int, A::Handle, *mut A::Handle);
-    test_some: c"PMPI_Testsome" (c_int, *mut A::Handle, *mut c_int, *mut c_int, *mut c_int);
-    cancel: c"PMPI_Cancel" (*mut A::Handle);
-    test_cancelled: c"PMPI_Test_cancelled" (*const c_int, *mut c_int);
-    get_count: c"PMPI_Get_count" (*const c_int, A::Handle, *mut c_int);
-    grequest_start: c"PMPI_Grequest_start"
-        (promises::Query, promises::Free, promises::Cancel, *mut c_void, *mut A::Handle);
-    grequest_complete: c"PMPI_Grequest_complete" (A::Handle);
-    error_class: c"PMPI_Error_class" (c_int, *mut c_int);
-    error_string: c"PMPI_Error_string" (c_int, *mut c_char, *mut c_int);
-    abort: c"PMPI_Abort" (A::Handle, c_int);
-    }
-    late {
-    type_envelope_c: c"PMPI_Type_get_envelope_c"
-        (A::Handle, *mut i64, *mut i64, *mut i64, *mut i64, *mut c_int);
-    type_contents_c: c"PMPI_Type_get_contents_c"
-        (A::Handle, i64, i64, i64, i64, *mut c_int, *mut isize, *mut i64, *mut A::Handle);
-    }
-}
 
 /// How a request ended: who sent how many bytes (nothing of sends and cancelled receives), or the
 /// library's code.
