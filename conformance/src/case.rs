@@ -20,7 +20,9 @@ use foldwire::schedule::{
     RecursiveDoubling, RecursiveHalving, ReduceScatterGather, Ring, ScatterAllGather, Schedule,
 };
 use foldwire::transport::{MIN_FRAME_BYTES, Rank};
-use foldwire::{Bound, Collective, DType, Error, Float, Op, Plan, Quantum, Sampling, Scope};
+use foldwire::{
+    Bound, Collective, DType, Error, Float, Op, Plan, Quantum, Rounding, Sampling, Scope,
+};
 use std::fmt;
 use std::ops::Range;
 
@@ -73,6 +75,9 @@ pub const fn needs_all(collective: Collective) -> bool {
 
 /// What a bound may bound.
 const SCOPES: [Scope; 2] = [Scope::PerOperand, Scope::Result];
+
+/// How own values become points of a lattice.
+const ROUNDINGS: [Rounding; 2] = [Rounding::Nearest, Rounding::unbiased(7)];
 
 /// The ways to write the bound.
 pub const BOUNDS: [Bound; 3] = [Bound::Absolute(1e-3), Bound::Relative(1e-3), Bound::Psnr(70.0)];
@@ -144,6 +149,8 @@ pub struct Case {
     pub division: Division,
     /// Where a relative bound takes the range from.
     pub sampling: Sampling,
+    /// How own values become points of a lattice.
+    pub rounding: Rounding,
     /// How values are dealt to ranks, where a call can take counts.
     pub deal: Deal,
     /// So many ranks in a row are known to share a node, by two levels; 1 if nothing is known.
@@ -154,7 +161,7 @@ impl fmt::Debug for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} by {}, {} x {}, {:?}, {}, {} values on {} ranks, root {}, {}, {:?} {:?}, {:?}{}",
+            "{} by {}, {} x {}, {:?}, {}, {} values on {} ranks, root {}, {}, {:?} {:?}, {:?}{}{}",
             self.collective.name(),
             self.schedule.name(),
             self.pipeline.name,
@@ -169,6 +176,7 @@ impl fmt::Debug for Case {
             self.scope,
             self.division,
             if self.rough { ", rough" } else { "" },
+            if self.rounding == Rounding::Nearest { "" } else { ", unbiased" },
         )?;
         match (self.deal, self.collective) {
             (Deal::Even, _) => Ok(()),
@@ -182,7 +190,7 @@ impl fmt::Debug for Case {
 }
 
 /// The lengths of the axes of the product, in the order of [`Case::from_indices`].
-const AXES: [usize; 14] = [
+const AXES: [usize; 15] = [
     ROUTES.len(),
     pipeline::ALL.len(),
     CODECS.len(),
@@ -197,6 +205,7 @@ const AXES: [usize; 14] = [
     2,
     2,
     2,
+    ROUNDINGS.len(),
 ];
 /// Where an axis is among them.
 mod axis {
@@ -214,6 +223,7 @@ mod axis {
     pub(super) const ROUGH: usize = 11;
     pub(super) const DIVISION: usize = 12;
     pub(super) const SAMPLING: usize = 13;
+    pub(super) const ROUNDING: usize = 14;
 }
 
 /// A choice on each axis.
@@ -254,6 +264,13 @@ fn meanings(i: &Indices) -> [bool; AXES.len()] {
     means[axis::DIVISION] = collective == Collective::AllReduce;
     // Only a range is looked for in a sample.
     means[axis::SAMPLING] = is_lossy && BOUNDS[i[axis::BOUND]].needs_extent() && !on_result;
+    // Values are rounded where results will be.
+    let has_room = match collective {
+        Collective::AllReduce | Collective::AllGather => true,
+        Collective::ReduceScatter => i[axis::IN_PLACE] == 1,
+        _ => false,
+    };
+    means[axis::ROUNDING] = is_lossy && codec.has_lattice() && has_room;
     means
 }
 
@@ -284,6 +301,7 @@ impl Case {
             rough: i[axis::ROUGH] == 1,
             division: [Division::Blocks, Division::Interleaved][i[axis::DIVISION]],
             sampling: [Sampling::Always, Sampling::Never][i[axis::SAMPLING]],
+            rounding: ROUNDINGS[i[axis::ROUNDING]],
             deal: Deal::Even,
             per_node: 1,
         }
@@ -315,7 +333,8 @@ impl Case {
             let call = (case.collective, case.schedule.name(), case.op, case.root, case.division);
             let plan = case.plan().for_values(case.dtype);
             let bound = plan.bound.filter(|_| plan.codec.loss() == Loss::Bound);
-            (data, call, plan.pipeline.code(), plan.codec, bound, case.scope, case.sampling)
+            let agreed = (bound, case.scope, case.sampling, case.rounding);
+            (data, call, plan.pipeline.code(), plan.codec, agreed)
         };
         parts(self) == parts(other)
             && (0..self.size).all(|rank| self.counts(rank) == other.counts(rank))
@@ -332,6 +351,7 @@ impl Case {
             .with_scope(self.scope)
             .with_division(self.division)
             .with_sampling(self.sampling)
+            .with_rounding(self.rounding)
     }
 
     /// The codec by which values of this type go.
@@ -456,6 +476,7 @@ impl Case {
             rough: false,
             division: Division::Interleaved,
             sampling: Sampling::Auto,
+            rounding: Rounding::Nearest,
             deal: Deal::Even,
             per_node: 1,
         }

@@ -5,7 +5,7 @@ use crate::Case;
 use crate::case::Operation;
 use foldwire::codec::CodecId;
 use foldwire::pipeline::{FUSED, HOMOMORPHIC, RAW};
-use foldwire::{Bound, Collective, DType, Float};
+use foldwire::{Bound, Collective, DType, Float, Rounding};
 
 /// The exact reduction of one value of every rank (up to `f64` rounding).
 #[must_use]
@@ -105,7 +105,8 @@ pub fn error_terms(case: &Case) -> Option<f64> {
     if !case.collective.reduces() {
         return Some(1.0);
     }
-    let of_sum = || if keeps_frames { n } else { encodings_of(case) };
+    let n_rounded = if case.rounding == Rounding::Nearest { 0 } else { n };
+    let of_sum = || if keeps_frames { n } else { encodings_of(case).max(n_rounded) };
     match case.op {
         Operation::Min | Operation::Max if is_stable(codec) => Some(1.0),
         Operation::Min | Operation::Max | Operation::Sum => Some(of_sum() as f64),

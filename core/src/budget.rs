@@ -22,7 +22,13 @@ fn error_terms(terms: &Terms<'_>) -> Option<f64> {
     let n = call.size as f64;
     let keeps_frames = plan.pipeline.keeps_frames(plan.codec, op);
     let n_operands = n / schedule.n_combined(call) as f64;
-    let sum = if keeps_frames { n_operands } else { schedule.n_encodings(call) as f64 };
+    let n_encodings = schedule.n_encodings(call) as f64;
+    let sum = match keeps_frames {
+        true => n_operands,
+        // Own operands err as well that are never encoded.
+        false if terms.rounds_first => n_encodings.max(n_operands),
+        false => n_encodings,
+    };
     // What ranks pass on they may encode anew, each time with an error if that changes values.
     let is_stable = plan.codec.is_stable();
     let recodes = !is_stable && Rules::of_plan(call.collective, plan, op).recodes();

@@ -6,8 +6,8 @@
 use super::{Case, Counts, Deal};
 use crate::data;
 use foldwire::{
-    Collective, Communicator, Error, Float, Operation, Pending, Rank, Report, SharedCommunicator,
-    Transport,
+    Collective, Communicator, Error, Float, Operation, Pending, Rank, Report, Rounding,
+    SharedCommunicator, Transport,
 };
 
 /// One rank's values before the call and after it.
@@ -219,7 +219,9 @@ impl Case {
     #[must_use]
     pub fn result<T: Float>(&self, rank: usize, buffers: Buffers<T>) -> Vec<T> {
         let Buffers { data, recv, .. } = buffers;
-        if self.collective == Collective::ReduceScatter && self.in_place {
+        // Unbiased rounding is of the whole array.
+        let is_kept = self.rounding == Rounding::Nearest;
+        if self.collective == Collective::ReduceScatter && self.in_place && is_kept {
             let input = self.input::<T>(rank);
             let (before, share) = (self.dealt(&input, rank), self.share(rank));
             let others = |x: &[T]| data::bits(&[&x[..share.start], &x[share.end..]].concat());

@@ -7,7 +7,7 @@ use super::{AXES, Case, Indices, SIZES, axis, meanings, normalised};
 use crate::data::Random;
 use std::collections::BTreeSet;
 
-/// The whole product, each case once: four million. Run a stride of it, or all of it on demand.
+/// The whole product, each case once: eight million. Run a stride of it, or all of it on demand.
 pub fn all() -> impl Iterator<Item = Case> {
     let total: usize = AXES.iter().product();
     let indices = (0..total).map(|mut index| {
@@ -101,8 +101,16 @@ mod tests {
     /// Every pair that any case shows, found without the search: whether choices mean something
     /// depends on few axes, of which this goes through all.
     fn possible(sizes: &[usize]) -> BTreeSet<Pair> {
-        const DECISIVE: [usize; 7] =
-            [axis::ROUTE, axis::CODEC, axis::OP, axis::TYPE, axis::BOUND, axis::SCOPE, axis::ROUGH];
+        const DECISIVE: [usize; 8] = [
+            axis::ROUTE,
+            axis::CODEC,
+            axis::OP,
+            axis::TYPE,
+            axis::IN_PLACE,
+            axis::BOUND,
+            axis::SCOPE,
+            axis::ROUGH,
+        ];
         let mut n_choices = AXES;
         n_choices[axis::SIZE] = sizes.len();
         let total: usize = DECISIVE.iter().map(|&axis| AXES[axis]).product();

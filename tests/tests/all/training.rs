@@ -432,6 +432,31 @@ fn a_reduce_scatter_carries_errors_as_an_all_reduce_does() {
     over_steps(3, |step| unbiased(Bound::Absolute(0.05), step), call);
 }
 
+/// The owner of a share never encodes its own operand, but has rounded it.
+#[test]
+fn each_operand_of_a_share_that_is_rounded_first_counts_in_the_worst_case() {
+    for (size, pipeline) in [2, 3, 5].into_iter().flat_map(|n| pipeline::ALL.map(|p| (n, p))) {
+        let nearest = Plan::foldwire(Bound::Absolute(0.05)).with_pipeline(pipeline);
+        let n_terms = |plan: Plan, feeds_back: bool| {
+            let reports = World::new(size).run(|mut comm| {
+                let mut x = data::smooth::<f32>(comm.rank().index(), 5000);
+                let mut kept = vec![0.0; x.len()];
+                let report = match feeds_back {
+                    true => comm.reduce_scatter_with_feedback(&mut x, &mut kept, Op::Sum, &plan),
+                    false => comm.reduce_scatter_in_place(&mut x, Op::Sum, &plan),
+                };
+                report.expect("a share")
+            });
+            reports[0].worst_case.expect("a worst case") / reports[0].bound
+        };
+        let rounded_first =
+            [n_terms(nearest, true), n_terms(nearest.with_rounding(Rounding::unbiased(1)), false)];
+        for n_terms in rounded_first {
+            assert!((n_terms - size as f64).abs() < 1e-9, "{size} ranks: {n_terms}, {pipeline:?}");
+        }
+    }
+}
+
 const LENGTHS: [usize; 6] = [700, 0, 1, 33, 20_000, 5];
 const BOUNDS: [Bound; 3] = [Bound::Relative(0.1), Bound::Absolute(0.02), Bound::Psnr(20.0)];
 
