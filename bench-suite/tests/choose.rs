@@ -60,9 +60,31 @@ fn the_table_has_all_collectives_links_and_sizes() {
     let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
     assert_eq!((count(" broadcast "), count(" all-gather ")), (5, 5), "{text}");
     assert_eq!((count(" none "), count(" 100mbit ")), (6, 4), "{text}");
-    let said = text.lines().find(|line| line.starts_with("of 10 ")).expect("a last line");
-    assert!(said.contains("take more than 15 % longer than the best"), "{text}");
-    assert!(said.contains("more than 5 % longer than raw"), "{text}");
+    // The last line counts the rows that are behind the best, and those behind raw. What they print
+    // is rounded to hundredths.
+    let said = text.lines().last().expect("a last line");
+    let told: Vec<&str> = said.split_whitespace().collect();
+    let [n_behind_best, n_behind_raw] = [told[2], told[13]];
+    assert_eq!(
+        said,
+        format!(
+            "of 10 {n_behind_best} take more than 15 % longer than the best, \
+             and {n_behind_raw} more than 5 % longer than raw"
+        )
+    );
+    for (n_behind, times, from_the_end) in [(n_behind_best, 1.15, 1), (n_behind_raw, 1.05, 0)] {
+        let beyond = |times: f64| {
+            let is_row =
+                |line: &&str| line.contains(" broadcast ") || line.contains(" all-gather ");
+            let times_of = |line: &str| {
+                let cells = line.trim_end_matches([' ', '*']).split_whitespace();
+                cells.rev().nth(from_the_end).unwrap().parse::<f64>().unwrap()
+            };
+            text.lines().filter(is_row).filter(|line| times_of(line) > times).count()
+        };
+        let n_behind: usize = n_behind.parse().unwrap();
+        assert!((beyond(times + 0.005)..=beyond(times - 0.005)).contains(&n_behind), "{text}");
+    }
 }
 
 #[test]

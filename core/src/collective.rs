@@ -17,9 +17,9 @@ mod terms;
 mod tuning;
 
 pub use config::Config;
-pub use exchange::{Exchange, Incoming, Outgoing, Rows};
 #[cfg(feature = "alloc")]
-pub(crate) use exchange::{Receiving, Sending, Way, copy_to_itself};
+pub(crate) use exchange::{Cursor, Receiving, Sending, Way, copy_to_itself};
+pub use exchange::{Exchange, Incoming, Outgoing, Rows};
 pub use operation::Operation;
 #[cfg(feature = "alloc")]
 pub(crate) use operation::{Step, Underway};

@@ -16,14 +16,15 @@ pub struct Report {
     /// raw. Exact calls of an [automatic plan](crate::Plan::auto) have the raw codec here.
     pub codec: CodecId,
     /// Segments that are under way side by side: as many as there are, and no more than the
-    /// communicator's [`lanes`](crate::Config::lanes).
+    /// communicator's [`lanes`](crate::Config::lanes). 0 of messages between two ranks, whose
+    /// segments follow one another.
     pub lanes: u8,
     /// Threads that share the work on one: the communicator's
     /// [`threads`](crate::Config::threads), if it is long enough for its codec, and of an automatic
     /// plan no more than this rank's share of the cores of its node.
     pub threads: u16,
     /// Most values of a segment: all that fit a frame for certain, or fewer, so that all lanes have
-    /// as many.
+    /// as many. 0 of messages between two ranks.
     pub segment: u32,
     /// Bytes of the values that this rank sent, uncompressed.
     pub raw_bytes: u64,

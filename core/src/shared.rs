@@ -98,7 +98,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ///
     /// # Errors
     /// [`Error::TooFewChannels`] if the transport has fewer channels than that, and than
-    /// [messages](Config::messages) need, or its pool fewer frames than their lanes need; as [`Communicator::with_config`].
+    /// [messages](Config::messages) need, or its pool fewer frames than their lanes need; as
+    /// [`Communicator::with_config`].
     pub fn with_config(transport: X, config: Config, n_calls: usize) -> Result<Self, Error> {
         let node = Node::new(transport, config)?;
         let offer = node.offer();

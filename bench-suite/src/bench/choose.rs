@@ -52,14 +52,73 @@ struct Row {
     /// Whether a sample told the ratio.
     is_sampled: bool,
     rounds: usize,
+    /// What the model expected of each that it weighed, in seconds.
+    expected_s: Vec<(&'static str, f64)>,
+    #[serde(flatten)]
+    judged: Judged,
+}
+
+/// How long the automatic plan took, beside the others.
+#[derive(Debug, Clone, Default, Serialize)]
+struct Judged {
     /// Medians, in seconds: of the automatic plan, and of the others by name.
     time_s: f64,
     fixed_s: Vec<(&'static str, f64)>,
-    /// What the model expected of each that it weighed.
-    expected_s: Vec<(&'static str, f64)>,
     best: &'static str,
     times_best: f64,
     times_raw: f64,
+}
+
+impl Judged {
+    /// Whether the automatic plan is surely as soon as it has to be: more rounds would say the same.
+    fn is_clear(&self, tolerance: f64) -> bool {
+        self.times_best <= 1.0 + tolerance / 2.0 && self.times_raw <= 1.0 + TOLERANCE_OF_RAW / 2.0
+    }
+}
+
+/// What could be chosen, and last the plan that chooses; with the time of each in every round.
+struct Contest {
+    players: Vec<OfPlan>,
+    times: Vec<Vec<f64>>,
+    /// Of the automatic plan.
+    report: foldwire::Report,
+}
+
+impl Contest {
+    /// Plays so many rounds more.
+    fn play<X: Transport>(
+        &mut self,
+        stage: &mut Stage<'_, Communicator<X>, f32>,
+        n_rounds: usize,
+    ) -> anyhow::Result<()> {
+        let n = self.players.len();
+        for round in (self.times[0].len()..).take(n_rounds) {
+            let step = 1 + round / n % (n - 1);
+            for at in (0..n).map(|turn| (round + turn * step) % n) {
+                compute();
+                let (time, done) = stage.run(&mut self.players[at])?;
+                self.times[at].push(time);
+                if at + 1 == n {
+                    self.report = done.report.unwrap_or(self.report);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The same on every rank.
+    fn judge<X: Transport>(&self, comm: &mut Communicator<X>) -> anyhow::Result<Judged> {
+        let medians = self.times.iter().map(|times| Ok(median(&slowest(&tell(comm, times)?))));
+        let mut medians = medians.collect::<anyhow::Result<Vec<f64>>>()?;
+        let time_s = medians.pop().unwrap_or_default();
+        let names = self.players.iter().map(|player| player.plan.codec.name());
+        let fixed_s: Vec<_> = names.zip(medians).collect();
+        let soonest = fixed_s.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
+        let (best, best_s) = soonest.unwrap_or_default();
+        let raw_s = fixed_s.first().map_or(time_s, |&(_, time)| time);
+        let [times_best, times_raw] = [best_s, raw_s].map(|other| time_s / other.max(1e-9));
+        Ok(Judged { time_s, fixed_s, best, times_best, times_raw })
+    }
 }
 
 /// Runs the subcommand: results on stdout, everything else on stderr.
@@ -162,37 +221,17 @@ impl Stand<'_> {
         }
         let round_time = stage.largest(time)?;
         let n = rounds(self.args.repeat, self.args.min_time, round_time);
-        let names: Vec<_> = players.iter().map(|player| player.plan.codec.name()).collect();
-        let mut times = vec![Vec::new(); players.len()];
-        let mut report = foldwire::Report::default();
-        let (mut time_s, mut fixed_s, mut best) = (0.0, Vec::new(), ("", 0.0));
-        let [mut times_best, mut times_raw] = [0.0; 2];
+        let times = vec![Vec::new(); players.len()];
+        let mut contest = Contest { players, times, report: foldwire::Report::default() };
+        let mut judged = Judged::default();
         for _ in 0..MOST_SETS {
-            for round in times[0].len()..times[0].len() + n {
-                for turn in 0..players.len() {
-                    let n = players.len();
-                    let step = 1 + round / n % (n - 1);
-                    let at = (round + turn * step) % n;
-                    compute();
-                    let (time, done) = stage.run(&mut players[at])?;
-                    times[at].push(time);
-                    if let (true, Some(of_call)) = (at + 1 == players.len(), done.report) {
-                        report = of_call;
-                    }
-                }
-            }
-            let medians = times.iter().map(|times| Ok(median(&slowest(&tell(stage.comm, times)?))));
-            let mut medians = medians.collect::<anyhow::Result<Vec<f64>>>()?;
-            time_s = medians.pop().unwrap_or_default();
-            fixed_s = names.iter().copied().zip(medians).collect();
-            best = fixed_s.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default();
-            let raw_s = fixed_s.first().map_or(time_s, |&(_, time)| time);
-            [times_best, times_raw] = [best.1, raw_s].map(|other| time_s / other.max(1e-9));
-            let is_far = |times: f64, tolerance: f64| times <= 1.0 + tolerance / 2.0;
-            if is_far(times_best, self.args.tolerance) && is_far(times_raw, TOLERANCE_OF_RAW) {
+            contest.play(&mut stage, n)?;
+            judged = contest.judge(stage.comm)?;
+            if judged.is_clear(self.args.tolerance) {
                 break;
             }
         }
+        let Contest { times, report, .. } = contest;
         let weighed = report.plan.map_or(Vec::new(), |choice| choice.weighed.to_vec());
         let expected = weighed.iter().map(|one| (one.codec.name(), f64::from(one.seconds)));
         Ok(Row {
@@ -203,12 +242,8 @@ impl Stand<'_> {
             schedule: report.schedule,
             is_sampled: report.plan.is_some_and(|choice| choice.reason == Reason::Sampled),
             rounds: times[0].len(),
-            time_s,
             expected_s: expected.filter(|(_, seconds)| seconds.is_finite()).collect(),
-            best: best.0,
-            times_best,
-            times_raw,
-            fixed_s,
+            judged,
         })
     }
 
@@ -252,8 +287,8 @@ fn text(args: &ChooseArgs, about: &str, rows: &[Row]) -> String {
     let mut table = Table::new(&columns);
     let links: Vec<String> = args.link.iter().map(ToString::to_string).collect();
     let micros = |seconds: f64| format!("{:.1}", seconds * 1e6);
-    let is_behind_best = |row: &&Row| row.times_best > 1.0 + args.tolerance;
-    let is_behind_raw = |row: &&Row| row.times_raw > 1.0 + TOLERANCE_OF_RAW;
+    let is_behind_best = |row: &&Row| row.judged.times_best > 1.0 + args.tolerance;
+    let is_behind_raw = |row: &&Row| row.judged.times_raw > 1.0 + TOLERANCE_OF_RAW;
     let is_off = |row: &&Row| is_behind_best(row) || is_behind_raw(row);
     for row in rows {
         let link = args.link.iter().position(|link| link.bytes_per_s() == row.link_rate);
@@ -265,11 +300,11 @@ fn text(args: &ChooseArgs, about: &str, rows: &[Row]) -> String {
             format!("{}{}", row.codec, if row.is_sampled { ", sampled" } else { "" }),
             row.schedule.to_owned(),
             expected.map(|&(_, seconds)| micros(seconds)).unwrap_or_default(),
-            micros(row.time_s),
+            micros(row.judged.time_s),
         ];
-        cells.extend(row.fixed_s.iter().map(|&(_, time)| micros(time)));
-        cells.push(format!("{:.2}", row.times_best));
-        cells.push(format!("{:.2}", row.times_raw));
+        cells.extend(row.judged.fixed_s.iter().map(|&(_, time)| micros(time)));
+        cells.push(format!("{:.2}", row.judged.times_best));
+        cells.push(format!("{:.2}", row.judged.times_raw));
         cells.push(if is_off(&row) { "*".to_owned() } else { String::new() });
         table.row(&cells);
     }

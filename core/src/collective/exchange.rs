@@ -20,7 +20,7 @@ mod rows;
 mod segment;
 
 pub use rows::Rows;
-pub(crate) use segment::{Receiving, Sending, Way};
+pub(crate) use segment::{Cursor, Receiving, Sending, Way};
 
 use super::Communicator;
 use super::operation::Step;

@@ -11,7 +11,6 @@ use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::schedule::{Call, Collective};
 use core::fmt;
-use core::ops::RangeInclusive;
 
 /// What an automatic plan may choose, the first of it exact.
 ///
@@ -86,9 +85,6 @@ const MARGIN: f64 = 0.93;
 const MARGIN_UNTOLD: f64 = 0.85;
 /// Bytes per second of links of which nothing is known.
 const UNKNOWN_RATE: f64 = 1.25e9;
-/// The same of links that take for a chunk about as long as lossy codecs do: one that is made eight
-/// times as short is on them for 8 to 40 µs.
-pub(super) const LIKE_CODECS: RangeInclusive<f64> = 5e7..=2.5e8;
 /// Raw bytes per wire byte at best.
 const BEST_RATIO: f64 = 60.0;
 
@@ -185,19 +181,15 @@ impl Choice {
     /// at least ([`Cut::shortest`](crate::layout::Cut::shortest)).
     ///
     /// Between ranks that share memory reductions have little to overlap: two lanes, of full
-    /// frames. (4 took 0.80 ms for 8 MiB between 2 threads, 2 0.66.) Where links take about as long
-    /// as codecs each chunk goes as soon as it is encoded: all-reduces of 64 KiB by dense took 122
-    /// µs at 1 Gbit/s in one segment, 79 in two. (At 100 Mbit/s 921 and 1097.)
+    /// frames. (Between 2 threads 4 lanes took 0.68 and 0.72 ms for 8 MiB, 2 lanes 0.63.)
     pub(crate) fn cut(
         &self,
         collective: Collective,
         codec: CodecId,
         lanes: usize,
     ) -> (usize, usize) {
-        let is_like_codecs = LIKE_CODECS.contains(&self.link_rate.into());
         match self.reason {
             Reason::Near if collective.reduces() => (lanes.min(2), u16::MAX.into()),
-            _ if is_like_codecs && !codec.is_exact() => (lanes, 1),
             _ => (lanes, super::shortest(codec)),
         }
     }
@@ -266,8 +258,8 @@ pub(crate) struct Chosen {
 /// Those µs are beside an exact message's 5, of a core that is as fast as the table says; a slower
 /// one needs longer. Beside what [the model](super) says, a rank encodes its part of the array
 /// once, a tree's root three quarters of the array before others decode. Where a part has several
-/// rounds, up to four, ranks compute while others are on links: of the shorter of both one round's
-/// part counts.
+/// rounds, ranks compute while others are on links: of the shorter of both one round's part counts,
+/// half of it in an all-reduce, and a tenth at least; a quarter where speeds are the usual ones.
 ///
 /// Of two that take about as long it is the one that computes less: a later one in the table must
 /// be sooner by 7 %, fz-nd and dense by 15 % where speeds are the usual ones. A call within a bound
@@ -347,12 +339,13 @@ pub(crate) fn choose(
         return Chosen { plan: exact, choice, asks: false };
     }
     let network = Network { link_rate: Some(link_rate), ..known.network };
+    let is_told = known.speeds != Speeds::default();
     let plan_of = |codec: CodecId| if codec.is_exact() { exact } else { Plan { codec, ..plan } };
     let seconds = |at: usize, ratio: f64| {
         let codec = CANDIDATES[at].codec;
         let by = chosen(known.rows, call, op, &plan_of(codec), n_bytes, known.network);
         let pace = Pace { ratio, ..pace_of(at) };
-        let model = Model { call, n_bytes, codec, pace, network };
+        let model = Model { call, n_bytes, codec, pace, network, is_told };
         let looks = if at > 0 { looks } else { 0.0 };
         looks + model.least_seconds(by)
     };
@@ -378,7 +371,6 @@ pub(crate) fn choose(
         let expected = seconds(at, ratio) as f32;
         choice.weighed[at] = Weighed { codec, ratio: ratio as f32, seconds: expected };
     }
-    let is_told = known.speeds != Speeds::default();
     let best = *choice.soonest(if is_told { MARGIN } else { MARGIN_UNTOLD });
     let chosen = plan_of(best.codec);
     let asks = known.bits.is_none() && {

@@ -3,7 +3,6 @@
 //! The formula and its table are in the documentation of [`select`](super).
 
 use super::Network;
-use super::automatic::LIKE_CODECS;
 use crate::bundle;
 use crate::codec::CodecId;
 use crate::frame::HEADER_BYTES;
@@ -41,9 +40,9 @@ const SAVED: f64 = 0.03;
 /// Bytes of the array in a round of one part: what backends' frames hold.
 const ROUND: usize = 256 << 10;
 /// Rounds of shorter arrays, one for each lane that a communicator has by default, but none of less
-/// than this; half of it by lossy codecs of automatic plans where they are cut finer.
+/// than the shortest of so many bytes a chunk.
 const LANES: usize = 4;
-const SHORTEST: usize = 32 << 10;
+const CHUNK_BYTES: usize = 16 << 10;
 /// Raw bytes per wire byte.
 const RATIO: f64 = 5.0;
 
@@ -80,8 +79,10 @@ const MAX_OVERHEAD: usize = 256;
 /// 0.7 of it beside decoding takes.)
 const ENCODED_FIRST: f64 = 0.75;
 /// The least part of the shorter of work and links that goes before the longer one or after it.
-/// (Between 2 threads 0 to 0.6 of it did, where arrays had 64 rounds or more.)
-const ALONE: f64 = 0.25;
+/// (Between 2 threads 0 to 0.2 of it did, where arrays had 64 rounds or more.)
+const ALONE: f64 = 0.1;
+/// The same where nobody has told how fast the machine is, which may be busy.
+const ALONE_UNTOLD: f64 = 0.25;
 
 /// What a schedule does, as the model sees it.
 struct Offer {
@@ -135,6 +136,8 @@ pub(super) struct Model {
     pub(super) codec: CodecId,
     pub(super) pace: Pace,
     pub(super) network: Network,
+    /// Whether somebody has told how fast this machine is.
+    pub(super) is_told: bool,
 }
 
 impl Model {
@@ -162,6 +165,11 @@ impl Model {
         })
     }
 
+    /// Bytes of the shortest segments that parts are cut into for the sake of lanes.
+    const fn shortest(&self) -> usize {
+        super::shortest(self.codec) * CHUNK_BYTES
+    }
+
     /// Seconds that the array is on a link.
     fn on_link(&self) -> f64 {
         self.network.link_rate.map_or(0.0, |rate| self.n_bytes as f64 / (self.pace.ratio * rate))
@@ -186,7 +194,7 @@ impl Model {
         let by_chain = n_hops as f64 / n_rounds as f64;
         // Down the trees or up, in rounds of two messages, on all lanes.
         let half = self.n_bytes / 2;
-        let n_pairs = half.div_ceil(ROUND).max((half / SHORTEST).min(LANES)).max(1);
+        let n_pairs = half.div_ceil(ROUND).max((half / self.shortest()).min(LANES)).max(1);
         let n_levels = 2 * n_pairs + (3 * doublings).saturating_sub(2);
         let by_trees = n_levels as f64 / (2 * n_pairs) as f64;
         let trees = |n_messages, moved, reduced| Offer {
@@ -305,10 +313,12 @@ impl Model {
             Collective::AllToAll => (offer.moved, n),
             _ => (ENCODED_FIRST, 1),
         };
-        let is_cut_finer = self.network.link_rate.is_some_and(|rate| LIKE_CODECS.contains(&rate));
-        let shortest = if is_cut_finer && !self.codec.is_exact() { SHORTEST / 2 } else { SHORTEST };
-        let n_rounds = (self.n_bytes / n_parts / shortest).clamp(1, LANES);
-        let alone = ALONE.max(1.0 / n_rounds as f64);
+        let part = self.n_bytes / n_parts;
+        let n_rounds = (part / self.shortest()).clamp(1, LANES).max(part / ROUND);
+        // A part is reduced, and then it goes out.
+        let n_times = if self.call.collective == Collective::AllReduce { 2 } else { 1 };
+        let least = if self.is_told { ALONE } else { ALONE_UNTOLD };
+        let alone = least.max(1.0 / (n_times * n_rounds) as f64);
         let work = self.at_work(offer, self.worked(offer) + encoded);
         let links = self.on_links(offer);
         self.on_messages(offer) + work.max(links) + alone * work.min(links)

@@ -62,7 +62,7 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
             outcome: None,
             letter,
         };
-        if delivery.letter.is_done() {
+        if delivery.letter.cursor().is_done {
             delivery.end(Ok(report));
         }
         Ok(delivery)
@@ -81,7 +81,7 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
         }
         comm.transport.progress().map_err(transport_error)?;
         let ours = comm.beside_messages::<L::Value>();
-        let (rank, step) = (self.letter.peer(), self.letter.n_segments() as usize);
+        let (rank, step) = (self.letter.peer(), self.letter.cursor().n_segments as usize);
         let mut peers = self.mailbox.peers.try_borrow_mut().map_err(|_| Error::Internal)?;
         let peer = peers.entry(rank).or_default();
         let moved = match self.left {
@@ -101,7 +101,7 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
             moved => moved?,
         };
         let now = comm.transport.now();
-        if self.letter.is_done() {
+        if self.letter.cursor().is_done {
             let left = *self.left.get_or_insert(now);
             // A message that nobody receives yet may be under way for long.
             let lingers = L::IS_SENT && now.saturating_sub(left) < LINGER;

@@ -1,7 +1,7 @@
 //! The two ends of a message under way: what is sent, and what is received.
 
 use super::mailbox::{Content, GRANT, MAX_OPENING, OPENING, Opening, Peer, REST};
-use crate::collective::{Communicator, Receiving, Sending, Way};
+use crate::collective::{Communicator, Cursor, Receiving, Sending, Way};
 use crate::element::Element;
 use crate::engine::check_fields;
 use crate::error::{Buffer, Error, Field};
@@ -30,10 +30,8 @@ pub(super) trait Letter<X: Transport> {
     /// The rank at the other end.
     fn peer(&self) -> Rank;
 
-    /// Segments that have passed.
-    fn n_segments(&self) -> u32;
-
-    fn is_done(&self) -> bool;
+    /// How much of it has passed.
+    fn cursor(&self) -> &Cursor;
 
     /// Moves it on by one segment at most. Whether something moved.
     fn advance(
@@ -89,12 +87,8 @@ impl<X: Transport, T: Element, S: AsRef<[T]>> Letter<X> for Departing<T, S> {
         self.message.to
     }
 
-    fn n_segments(&self) -> u32 {
-        self.message.cursor.n_segments
-    }
-
-    fn is_done(&self) -> bool {
-        self.message.cursor.is_done
+    fn cursor(&self) -> &Cursor {
+        &self.message.cursor
     }
 
     fn advance(
@@ -250,12 +244,8 @@ impl<X: Transport, T: Element, R: AsMut<[T]>> Letter<X> for Arriving<T, R> {
         self.message.from
     }
 
-    fn n_segments(&self) -> u32 {
-        self.message.cursor.n_segments
-    }
-
-    fn is_done(&self) -> bool {
-        self.message.cursor.is_done
+    fn cursor(&self) -> &Cursor {
+        &self.message.cursor
     }
 
     fn advance(

@@ -381,7 +381,7 @@ fn reports_say_how_arrays_were_cut_and_automatic_plans_leave_others_their_cores(
     let chosen = report_of(Plan::auto(bound), long);
     assert_eq!((chosen.lanes, chosen.segment), (2, 1 << 18));
     assert_eq!(usize::from(chosen.threads), (n_cores / 2).clamp(1, 3));
-    // Between ranks that share memory frames are full, and on links like codecs segments short.
+    // Between ranks that share memory frames are full, and over links all lanes have segments.
     let cut = |count: usize, link_rate: Option<f64>| {
         let world = link_rate.map_or(World::new(2), |rate| World::new(2).link_rate(rate));
         let reports = world.frame_bytes(short).run(|mut comm| {
@@ -391,7 +391,7 @@ fn reports_say_how_arrays_were_cut_and_automatic_plans_leave_others_their_cores(
         (reports[0].codec.is_exact(), reports[0].lanes, reports[0].segment)
     };
     assert_eq!(cut(1 << 18, None), (true, 2, 1 << 16));
-    assert_eq!(cut(1 << 14, Some(125e6)), (false, 2, 1 << 12));
+    assert_eq!(cut(1 << 16, Some(125e6)), (false, 4, 1 << 13));
     // Segments this short are done sooner than threads wake up.
     let many = report_of(Plan::foldwire(bound), short);
     assert_eq!((many.lanes, many.segment, many.threads), (2, 1 << 16, 1));
