@@ -149,11 +149,11 @@ pub fn schedule(
 }
 
 /// Chunks of the shortest segments that parts are divided into so that several lanes have some
-/// ([`Cut::shortest`](crate::layout::Cut::shortest)): few, so that ranks compute while frames are on
-/// links; more where nothing is computed, and by codecs that learn from chunk to chunk, which encode
-/// short segments worse. (All-reduces between 2 threads took 26 µs for 128 KiB at 10 Gbit/s by
-/// fz-light in two segments of two chunks, 37 in one; and 300 µs for 256 KiB at 1 Gbit/s by fz-nd
-/// in two of four chunks, 346 in four.)
+/// ([`Cut::shortest`](crate::layout::Cut::shortest)): few, so that ranks compute while frames are
+/// on links; more where nothing is computed, and by codecs that learn from chunk to chunk, which
+/// encode short segments worse. (All-reduces between 2 threads took 26 µs for 128 KiB at 10 Gbit/s
+/// by fz-light in two segments of two chunks, 37 in one; and 300 µs for 256 KiB at 1 Gbit/s by
+/// fz-nd in two of four chunks, 346 in four.)
 #[must_use]
 pub const fn shortest(codec: CodecId) -> usize {
     if codec.is_exact() || codec.takes_shape() { 4 } else { 2 }
