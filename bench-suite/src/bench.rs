@@ -88,6 +88,12 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         )
         .into());
     }
+    if args.backend != BackendArg::Threads && args.latency.is_some() {
+        return Err(UsageError::new(
+            "--latency is for --backend threads; over others the network is what it is",
+        )
+        .into());
+    }
     if args.backend != BackendArg::Threads && args.launches > 1 {
         return Err(UsageError::new(
             "--launches is for --backend threads; here the launcher starts the ranks: run mpirun \

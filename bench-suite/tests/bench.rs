@@ -182,6 +182,23 @@ fn ranks_that_share_memory_are_compared_with_a_memcpy_by_all_of_them() {
 }
 
 #[test]
+fn links_take_the_latency_that_is_asked_for() {
+    let args = "broadcast --ranks 2 --sizes 8 --preset raw --repeat 2 --min-time 0 --link 10gbit";
+    let output = bench(&format!("{args} --latency 20ms --json"));
+    assert!(output.status.success());
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["latency_s"], 0.02);
+    assert!(result["rows"][0]["time_s"].as_f64().unwrap() >= 0.02, "{result}");
+    assert!(broadcast("--link 10gbit --latency 50us").contains(", links of 10gbit, latency 50µs"));
+
+    for wrong in
+        ["--latency 1ms", "--link 10gbit --latency 1", "--backend tcp --link 1gbit --latency 1ms"]
+    {
+        assert_eq!(bench(&format!("broadcast {wrong}")).status.code(), Some(2), "{wrong}");
+    }
+}
+
+#[test]
 fn every_collective_gives_right_results_from_any_root_and_in_place() {
     for (collective, in_place) in [
         ("allreduce", true),

@@ -1,6 +1,8 @@
 //! Results for people (a head and a table, in the manner of the OSU benchmarks) and for programs
 //! (one JSON object).
 
+use std::time::Duration;
+
 use foldwire::kernel::Level;
 use foldwire::{Float, Transport};
 use serde::{Deserialize, Serialize};
@@ -71,6 +73,9 @@ pub(crate) struct Head {
     /// What the values are, for people.
     pub(crate) data: String,
     pub(crate) link: Option<String>,
+    /// In seconds, where links are given one.
+    #[serde(default)]
+    latency_s: Option<f64>,
     pub(crate) lanes: usize,
     pub(crate) frame_bytes: usize,
     /// Whether frames carry them.
@@ -107,6 +112,7 @@ impl Head {
             bound: args.bound.to_string(),
             data: data.about().to_owned(),
             link: args.link.as_ref().map(ToString::to_string),
+            latency_s: args.latency,
             lanes: super::lanes(args),
             frame_bytes: endpoint.frame_capacity(),
             checksums: endpoint.needs_checksum(),
@@ -130,10 +136,11 @@ impl Head {
             self.collective, self.ranks, self.backend, self.dtype
         );
         let link = self.link.as_ref().map(|link| format!("links of {link}"));
+        let latency = self.latency_s.map(|s| format!("latency {:?}", Duration::from_secs_f64(s)));
         let op = self.op.clone();
         let root = self.root.map(|root| format!("root {root}"));
         let in_place = self.in_place.then(|| "in place".to_owned());
-        for more in [link, op, root, in_place].into_iter().flatten() {
+        for more in [link, latency, op, root, in_place].into_iter().flatten() {
             what += &format!(", {more}");
         }
         let mut how = String::new();
@@ -383,6 +390,7 @@ pub(crate) mod tests {
             bound: "rel:1e-3".into(),
             data: "a.f32".into(),
             link: None,
+            latency_s: None,
             lanes: 4,
             frame_bytes: 266_240,
             checksums: false,

@@ -1,6 +1,8 @@
 //! Ranks that are threads of this process.
 
 use anyhow::Context;
+use std::time::Duration;
+
 use foldwire::Float;
 use foldwire_threads::World;
 
@@ -37,6 +39,7 @@ pub(super) fn run<T: Float + Into<f64>, P: Play<T>>(
 /// The ranks that the user asked for, and their links.
 pub(super) fn world(args: &BenchArgs) -> World {
     let link_rate = args.link.as_ref().and_then(LinkRate::bytes_per_s);
-    let world = values::world(args.ranks.unwrap_or(DEFAULT_RANKS), link_rate);
+    let latency = Duration::from_secs_f64(args.latency.unwrap_or_default());
+    let world = values::world(args.ranks.unwrap_or(DEFAULT_RANKS), link_rate).link_latency(latency);
     if let Some(n_bytes) = args.frame { world.frame_bytes(n_bytes) } else { world }
 }

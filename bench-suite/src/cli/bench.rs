@@ -93,6 +93,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub link: Option<LinkRate>,
 
+    /// Time that links of the threads backend take beside, from a frame's first byte leaving to its
+    /// first byte arriving: 50us, 2ms, …
+    #[arg(long, value_name = "TIME", requires = "link", value_parser = crate::values::time, allow_hyphen_values = true)]
+    pub latency: Option<f64>,
+
     /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST or FIRST:LAST:FACTOR
     #[arg(long, value_name = "SIZES", default_value = "1K:64M:4", value_parser = array_sizes, allow_hyphen_values = true)]
     pub sizes: Sizes,
