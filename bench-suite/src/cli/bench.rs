@@ -20,7 +20,7 @@ Examples:
   foldwire bench allreduce --ranks 4
       Every preset between 4 threads of this process, at the speed of memory.
   foldwire bench allgather --ranks 8 --link 10gbit --sizes 1M:256M:4 --bound rel:1e-4
-      The same over links of 10 Gbit/s.
+      The same over links of 10 Gbit/s; --latency 1ms makes them long.
   mpirun -n 2 foldwire bench allreduce --backend mpi --preset raw,foldwire --field temperature.f32
       Against MPI_Allreduce, at its default and at the best of its algorithms.
   mpirun -n 4 foldwire bench allgatherv --backend mpi --preset raw,foldwire
