@@ -8,7 +8,6 @@
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 
-use mio::net::TcpStream;
 use snow::{Builder, HandshakeState, TransportState};
 
 use crate::header::Garbage;
@@ -99,7 +98,7 @@ impl Seal {
         self.n_written == self.outbox.len()
     }
 
-    pub(crate) fn flush(&mut self, to: &mut TcpStream) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, to: &mut impl Write) -> io::Result<()> {
         while !self.is_flushed() {
             match to.write(&self.outbox[self.n_written..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -112,7 +111,7 @@ impl Seal {
     }
 
     /// Takes as much as one record holds, once the last one has left.
-    pub(crate) fn write(&mut self, to: &mut TcpStream, from: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub(crate) fn write(&mut self, to: &mut impl Write, from: &[IoSlice<'_>]) -> io::Result<usize> {
         self.flush(to)?;
         self.gathered.clear();
         for slice in from {
@@ -135,7 +134,7 @@ impl Seal {
 
     pub(crate) fn read(
         &mut self,
-        from: &mut TcpStream,
+        from: &mut impl Read,
         into: &mut [IoSliceMut<'_>],
     ) -> io::Result<usize> {
         while self.n_taken == self.plain.len() {
@@ -176,7 +175,7 @@ impl Seal {
 
     /// Reads some bytes, behind those of a record of which not all is here. At the end of the
     /// connection nothing is left.
-    fn fill(&mut self, from: &mut TcpStream) -> io::Result<()> {
+    fn fill(&mut self, from: &mut impl Read) -> io::Result<()> {
         self.inbox.drain(..self.start);
         self.start = 0;
         let n_before = self.inbox.len();
