@@ -167,7 +167,12 @@ impl Seal {
         let forged = || io::Error::new(ErrorKind::InvalidData, Garbage::Forged);
         let n_plain = n_bytes.checked_sub(TAG_BYTES).ok_or_else(forged)?;
         self.plain.resize(n_plain, 0);
-        self.state.read_message(record, &mut self.plain).map_err(|_| forged())?;
+        if self.state.read_message(record, &mut self.plain).is_err() {
+            // What is not proven is nobody's, even if somebody reads on: the record stays the next.
+            self.plain.clear();
+            self.n_taken = 0;
+            return Err(forged());
+        }
         self.start += LENGTH_BYTES + n_bytes;
         self.n_taken = 0;
         Ok(true)
@@ -188,3 +193,6 @@ impl Seal {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
