@@ -39,7 +39,7 @@ pub fn check(input: &[u8]) {
 fn greeting(mut script: &[u8], harms_connector: bool) {
     let token = Token::new("a token of this fuzzer's").expect("it is long enough");
     // In the order in which they speak.
-    let mut sides = [true, false].map(|connects| Side::new(connects, &token));
+    let mut sides = [true, false].map(|connects| Side::new(connects, false, &token));
     let mut is_honest = true;
     let mut said = sides[0].hear(&[]).expect("who begins hears nothing");
     for listener in [1, 0, 1] {

@@ -156,6 +156,11 @@ impl Seal {
         Ok(n_bytes)
     }
 
+    /// Bytes of the memory for what comes, and of that for what was decrypted.
+    pub(crate) const fn n_held(&self) -> [usize; 2] {
+        [self.inbox.capacity(), self.plain.capacity()]
+    }
+
     /// Decrypts the next record, if it is here as a whole.
     fn open(&mut self) -> io::Result<bool> {
         let here = &self.inbox[self.start..];

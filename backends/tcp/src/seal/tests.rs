@@ -191,8 +191,8 @@ proptest! {
         let bytes = [&claimed.to_be_bytes()[..], &vec![7; n_bytes]].concat();
         let mut pieces = Pieces { rest: &bytes, longest: 100, is_pause: false };
         let _ = read_all(&mut reader, &mut pieces);
-        prop_assert!(reader.inbox.capacity() <= LENGTH_BYTES + MAX_RECORD_BYTES);
-        prop_assert!(reader.plain.capacity() <= n_bytes);
+        let [inbox, plain] = reader.n_held();
+        prop_assert!(inbox <= LENGTH_BYTES + MAX_RECORD_BYTES && plain <= n_bytes);
     }
 }
 
