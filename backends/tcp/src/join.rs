@@ -40,11 +40,11 @@ const PAUSE: Duration = Duration::from_micros(200);
 
 /// What must be the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Terms {
-    frame_bytes: usize,
-    link_depth: usize,
-    n_streams: usize,
-    encrypts: bool,
+pub(crate) struct Terms {
+    pub(crate) frame_bytes: usize,
+    pub(crate) link_depth: usize,
+    pub(crate) n_streams: usize,
+    pub(crate) encrypts: bool,
 }
 
 impl Terms {
@@ -57,16 +57,16 @@ impl Terms {
 
 /// What a rank tells the others about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Offer {
-    node: String,
-    address: SocketAddr,
-    terms: Terms,
-    nonce: Nonce,
+pub(crate) struct Offer {
+    pub(crate) node: String,
+    pub(crate) address: SocketAddr,
+    pub(crate) terms: Terms,
+    pub(crate) nonce: Nonce,
 }
 
 impl Offer {
     /// One line for each field.
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let Self { node, address, terms, nonce } = self;
         let Terms { frame_bytes, link_depth, n_streams, encrypts } = terms;
         let nonce: String = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -74,7 +74,7 @@ impl Offer {
             .into_bytes()
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut lines = std::str::from_utf8(bytes).ok()?.split('\n');
         let node = lines.next()?.to_owned();
         let address = lines.next()?.parse().ok()?;
@@ -88,8 +88,9 @@ impl Offer {
             *byte = u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok()?;
         }
         let terms = Terms { frame_bytes, link_depth, n_streams, encrypts };
-        let is_all = digits.len() == 2 * NONCE_BYTES && lines.next().is_none();
-        is_all.then_some(Self { node, address, terms, nonce })
+        let read = Self { node, address, terms, nonce };
+        // Numbers may be written in several ways, offers in one.
+        (read.encode() == bytes).then_some(read)
     }
 }
 
@@ -160,7 +161,7 @@ fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, Offer), Join
 
 /// What all ranks have offered, if it fits together. Every rank comes to the same answer, but that
 /// it names another one's settings, not its own.
-fn agree(mine: &Offer, all: &[Vec<u8>]) -> Result<Vec<Offer>, JoinError> {
+pub(crate) fn agree(mine: &Offer, all: &[Vec<u8>]) -> Result<Vec<Offer>, JoinError> {
     if let Some(rank) = all.iter().position(Vec::is_empty) {
         return Err(JoinError::PeerFailed { rank: Rank::new(rank) });
     }
@@ -216,13 +217,13 @@ struct Outgoing {
 }
 
 /// Ranks that connect to each other.
-struct Meeting<'a> {
-    rank: Rank,
-    offers: &'a [Offer],
+pub(crate) struct Meeting<'a> {
+    pub(crate) rank: Rank,
+    pub(crate) offers: &'a [Offer],
     /// Which ranks share this one's node.
-    is_near: &'a [bool],
-    secret: Secret,
-    terms: Terms,
+    pub(crate) is_near: &'a [bool],
+    pub(crate) secret: Secret,
+    pub(crate) terms: Terms,
 }
 
 impl Meeting<'_> {
@@ -336,12 +337,12 @@ impl Meeting<'_> {
         }
     }
 
-    const fn place(&self, rank: Rank, stream: u16) -> usize {
+    pub(crate) const fn place(&self, rank: Rank, stream: u16) -> usize {
         n_places(rank.index(), self.terms.n_streams) + stream as usize
     }
 
     /// Whether a connection is one that is waited for.
-    fn is_due(&self, hello: Hello, wires: &[Option<Wire>]) -> bool {
+    pub(crate) fn is_due<W>(&self, hello: Hello, wires: &[Option<W>]) -> bool {
         let Hello { from, to, stream, .. } = hello;
         let is_higher = from > self.rank && from.index() < self.offers.len();
         to == self.rank
@@ -353,6 +354,9 @@ impl Meeting<'_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn offer(node: &str, address: &str) -> Offer {
@@ -399,6 +403,79 @@ mod tests {
                 assert!(there.contains("3 streams") && here.contains("2 streams"));
             }
             other => panic!("{other:?}"),
+        }
+    }
+
+    fn any_offer() -> impl Strategy<Value = Offer> {
+        let terms = (any::<usize>(), any::<usize>(), any::<usize>(), any::<bool>()).prop_map(
+            |(frame_bytes, link_depth, n_streams, encrypts)| Terms {
+                frame_bytes,
+                link_depth,
+                n_streams,
+                encrypts,
+            },
+        );
+        ("[^\n]{0,20}", any::<SocketAddr>(), terms, any::<Nonce>()).prop_map(
+            |(node, mut address, terms, nonce)| {
+                // No socket listens on a flow, and text has none.
+                if let SocketAddr::V6(address) = &mut address {
+                    address.set_flowinfo(0);
+                }
+                Offer { node, address, terms, nonce }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn any_offer_is_read_as_written(offer in any_offer()) {
+            prop_assert_eq!(Offer::decode(&offer.encode()), Some(offer));
+        }
+
+        #[test]
+        fn what_is_read_as_an_offer_is_written_as_the_same_bytes(
+            offer in any_offer(),
+            at in any::<prop::sample::Index>(),
+            n_removed in 0..4usize,
+            put in prop_oneof![vec(any::<u8>(), 0..4), "[0+:\n a-f]{0,3}".prop_map(Vec::from)],
+        ) {
+            let mut bytes = offer.encode();
+            let at = at.index(bytes.len() + 1);
+            let end = (at + n_removed).min(bytes.len());
+            _ = bytes.splice(at..end, put);
+            if let Some(read) = Offer::decode(&bytes) {
+                prop_assert_eq!(read.encode(), bytes);
+            }
+        }
+
+        #[test]
+        fn ranks_agree_whatever_others_offer(
+            strange in vec(prop_oneof![vec(any::<u8>(), 0..50), any_offer().prop_map(|offer| offer.encode())], 0..3),
+            ours in vec(("[ab]", prop_oneof![Just("10.0.0.1:9"), Just("127.0.0.1:9")], 1..3usize), 1..4),
+        ) {
+            let honest: Vec<Offer> = ours.iter().map(|(node, address, n_streams)| {
+                let mut offer = offer(node, address);
+                offer.terms.n_streams = *n_streams;
+                offer
+            }).collect();
+            let all = [told(&honest), strange].concat();
+            let answers: Vec<_> = honest.iter().map(|mine| agree(mine, &all)).collect();
+            for (answer, mine) in answers.iter().zip(&honest) {
+                prop_assert_eq!(answer.as_ref().ok(), answers[0].as_ref().ok());
+                for other in answer.iter().flatten() {
+                    prop_assert_eq!(other.terms, mine.terms);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_has_one_spelling() {
+        let text = String::from_utf8(offer("here", "127.0.0.1:80").encode()).unwrap();
+        for (plain, other) in [("4096", "+4096"), ("4096", "04096"), (":80", ":080"), ("07", "+7")]
+        {
+            let other = text.replacen(plain, other, 1);
+            assert_eq!(Offer::decode(other.as_bytes()), None, "{other}");
         }
     }
 }
