@@ -108,6 +108,22 @@ const RECORDS: [(&str, &[u8]); 8] = [
     ("its-own", &[1, 1, 7, 9, 0, 9]),
 ];
 
+/// What ranks hear while they come together; docs of `foldwire_fuzz::join` tell the bytes.
+const JOINS: [(&str, &[u8]); 9] = [
+    (
+        "offer",
+        b"\0here\n[::1]:77\n4096\n4\n2\ntrue\n000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+    ),
+    ("hello", b"\0fwtcp\0\0\x02\x03\0\0\0\x01\0\0\0\x02\0\0\0"),
+    ("agree", &[1, 2, 0x20, 0x20, 0x20]),
+    ("loopback", &[1, 1, 0x20, 0x10]),
+    ("other-settings", &[1, 2, 0x20, 0x60, 0xa0]),
+    ("failed", &[1, 2, 0x20, 1, 0, 0x22, 5, 0, 7]),
+    ("hellos", &[2, 1, 3, 1, 4, 2, 1, 0, 0, 2, 1, 2, 1, 2, 1, 0, 0, 3, 1, 1, 0, 0, 1, 0, 0]),
+    ("flipped-key", &[3, 2, 200, 1]),
+    ("honest", &[4, 0, 0]),
+];
+
 /// Environments of launchers.
 const ENVIRONMENTS: [&str; 4] = [
     "FOLDWIRE_RANK=3 FOLDWIRE_SIZE=4 FOLDWIRE_ROOT=[::1]:77 FOLDWIRE_TOKEN=0123456789abcdef",
@@ -152,6 +168,9 @@ fn main() -> io::Result<()> {
     }
     for (name, script) in TCP {
         put(&folder, "tcp", name, script)?;
+    }
+    for (name, script) in JOINS {
+        put(&folder, "join", name, script)?;
     }
     for (name, script) in RECORDS {
         put(&folder, "seal", name, script)?;

@@ -37,7 +37,7 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
-    fn encode(self) -> [u8; HELLO_BYTES] {
+    pub(crate) fn encode(self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&self.from.0.to_le_bytes());
@@ -47,7 +47,7 @@ impl Hello {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (hello, _) = bytes.split_first_chunk::<HELLO_BYTES>()?;
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| hello[at + i]));
         let (from, to) = (Rank(word(8)), Rank(word(12)));

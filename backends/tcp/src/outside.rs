@@ -1,5 +1,6 @@
 //! What a rank reads of others, without sockets, as fuzzing needs it. No part of the interface.
 
+mod offers;
 #[cfg(feature = "noise")]
 mod sealed;
 
@@ -15,6 +16,7 @@ use crate::inbox::{Inbox, OfPeer};
 use crate::reader::Reader;
 use crate::secret::{NONCE_BYTES, Secret};
 
+pub use offers::{Offered, Waiting, hello, hello_again};
 #[cfg(feature = "noise")]
 pub use sealed::Sealed;
 
