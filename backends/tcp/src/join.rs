@@ -469,6 +469,37 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn each_connection_of_a_higher_rank_is_due_once_and_nothing_else_is(
+            rank in 0..3u32,
+            n_streams in 1..4usize,
+            is_near in vec(any::<bool>(), 3),
+            hellos in vec((0..4u32, 0..4u32, 0..6u16), 0..80),
+        ) {
+            let mut offers = vec![offer("a", "10.0.0.1:9"); 3];
+            offers.iter_mut().for_each(|offer| offer.terms.n_streams = n_streams);
+            let terms = offers[0].terms;
+            let (rank, secret) = (Rank(rank), Secret::new(None, &[]));
+            let meeting = Meeting { rank, offers: &offers, is_near: &is_near, secret, terms };
+            let mut wires = vec![None; n_places(3, n_streams)];
+            let mut taken = Vec::new();
+            for (from, to, stream) in hellos {
+                let hello = Hello { from: Rank(from), to: Rank(to), stream, encrypts: false };
+                // Between nodes is one more.
+                let is_expected = Rank(to) == rank
+                    && (rank.0 + 1..3).contains(&from)
+                    && usize::from(stream) < n_streams + usize::from(!is_near[from as usize])
+                    && !taken.contains(&(from, stream));
+                prop_assert_eq!(meeting.is_due(hello, &wires), is_expected, "{:?}", hello);
+                if is_expected {
+                    taken.push((from, stream));
+                    wires[meeting.place(hello.from, stream)] = Some(());
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_number_has_one_spelling() {
         let text = String::from_utf8(offer("here", "127.0.0.1:80").encode()).unwrap();
