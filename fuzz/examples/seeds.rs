@@ -96,6 +96,34 @@ const TCP: [(&str, &[u8]); 8] = [
     ("answers", &[2, 1, 5, 0, 2, 0, 5, 4, 10, 4, 2, 4, 0, 16]),
 ];
 
+/// What comes on an encrypted connection; docs of `foldwire_fuzz::seal` tell the bytes.
+const RECORDS: [(&str, &[u8]); 8] = [
+    ("honest", &[0, 1, 0, 5, 0, 0, 0, 200, 0, 1]),
+    ("long", &[20, 200, 1, 255, 0, 3]),
+    ("late", &[1, 2, 2, 9, 2, 60, 3, 0, 0, 7, 3, 1]),
+    ("again", &[1, 2, 0, 30, 0, 20, 3, 1]),
+    ("flipped", &[3, 9, 0, 30, 2, 20, 4, 1, 40, 0]),
+    ("cut", &[0, 0, 0, 40, 2, 40, 5, 1, 1]),
+    ("another-length", &[1, 1, 0, 40, 2, 40, 6, 1, 0, 15, 8, 4, 1, 2, 3, 4]),
+    ("its-own", &[1, 1, 7, 9, 0, 9]),
+];
+
+/// What ranks hear while they come together; docs of `foldwire_fuzz::join` tell the bytes.
+const JOINS: [(&str, &[u8]); 9] = [
+    (
+        "offer",
+        b"\0here\n[::1]:77\n4096\n4\n2\ntrue\n000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+    ),
+    ("hello", b"\0fwtcp\0\0\x02\x03\0\0\0\x01\0\0\0\x02\0\0\0"),
+    ("agree", &[1, 2, 0x20, 0x20, 0x20]),
+    ("loopback", &[1, 1, 0x20, 0x10]),
+    ("other-settings", &[1, 2, 0x20, 0x60, 0xa0]),
+    ("failed", &[1, 2, 0x20, 1, 0, 0x22, 5, 0, 7]),
+    ("hellos", &[2, 1, 3, 1, 4, 2, 1, 0, 0, 2, 1, 2, 1, 2, 1, 0, 0, 3, 1, 1, 0, 0, 1, 0, 0]),
+    ("flipped-key", &[3, 2, 200, 1]),
+    ("honest", &[4, 0, 0]),
+];
+
 /// Environments of launchers.
 const ENVIRONMENTS: [&str; 4] = [
     "FOLDWIRE_RANK=3 FOLDWIRE_SIZE=4 FOLDWIRE_ROOT=[::1]:77 FOLDWIRE_TOKEN=0123456789abcdef",
@@ -140,6 +168,12 @@ fn main() -> io::Result<()> {
     }
     for (name, script) in TCP {
         put(&folder, "tcp", name, script)?;
+    }
+    for (name, script) in JOINS {
+        put(&folder, "join", name, script)?;
+    }
+    for (name, script) in RECORDS {
+        put(&folder, "seal", name, script)?;
     }
     for (i, environment) in ENVIRONMENTS.iter().enumerate() {
         put(&folder, "place", &i.to_string(), environment.replace(' ', "\n").as_bytes())?;

@@ -20,6 +20,8 @@
 //! | [`place`] | any environment: a place that exists, or an error |
 //! | [`survivors`] | any messages of a rank while others shrink: no panic, an end in time, and ranks that count each other in are in the same group |
 //! | [`tcp`] | any bytes on a connection of the TCP backend: no panic, nobody trusted without a proof, and messages that were sent, in order, or a typed loss |
+//! | [`join`] | anything that ranks of the TCP backend hear while they come together: no panic, one spelling of each offer, one answer on all ranks, only connections that are waited for, no stranger trusted |
+//! | [`seal`] | any records on an encrypted connection: no panic, what was sealed as far as nobody had a hand in it, then a typed error, and memory only for what is here |
 //! | [`sequence`] | any calls, faults and delays on a simulated network: the right result or a typed error, in time |
 //!
 //! Codecs come from `CodecId::ALL`, so a new one is fuzzed by being listed there.
@@ -32,9 +34,11 @@ pub mod field;
 pub mod fold;
 pub mod frame;
 pub mod handshake;
+pub mod join;
 pub mod place;
 pub mod reduce;
 pub mod roundtrip;
+pub mod seal;
 pub mod sequence;
 pub mod setting;
 pub mod survivors;
@@ -45,7 +49,7 @@ pub mod values;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, as `[[bin]]` in `Cargo.toml` lists them.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 16] = [
     ("decode", decode::check),
     ("reduce", reduce::check),
     ("fold", fold::check),
@@ -60,4 +64,6 @@ pub const TARGETS: [Target; 14] = [
     ("sequence", sequence::check),
     ("survivors", survivors::check),
     ("tcp", tcp::check),
+    ("seal", seal::check),
+    ("join", join::check),
 ];

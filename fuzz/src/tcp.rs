@@ -27,8 +27,8 @@ const LINK_DEPTH: usize = 2;
 /// The target.
 pub fn check(input: &[u8]) {
     match input {
-        [0, rest @ ..] => greeting(rest, true),
-        [1, rest @ ..] => greeting(rest, false),
+        [0, rest @ ..] => greeting(rest, true, false),
+        [1, rest @ ..] => greeting(rest, false, false),
         [_, piece, rest @ ..] => stream(rest, usize::from(*piece) * 31 + 1),
         _ => {}
     }
@@ -36,10 +36,10 @@ pub fn check(input: &[u8]) {
 
 /// Two sides, of which one hears something else than the other says: the one that connects, or the
 /// other.
-fn greeting(mut script: &[u8], harms_connector: bool) {
+pub(crate) fn greeting(mut script: &[u8], harms_connector: bool, encrypts: bool) {
     let token = Token::new("a token of this fuzzer's").expect("it is long enough");
     // In the order in which they speak.
-    let mut sides = [true, false].map(|connects| Side::new(connects, &token));
+    let mut sides = [true, false].map(|connects| Side::new(connects, encrypts, &token));
     let mut is_honest = true;
     let mut said = sides[0].hear(&[]).expect("who begins hears nothing");
     for listener in [1, 0, 1] {

@@ -37,7 +37,7 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
-    fn encode(self) -> [u8; HELLO_BYTES] {
+    pub(crate) fn encode(self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&self.from.0.to_le_bytes());
@@ -47,7 +47,7 @@ impl Hello {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (hello, _) = bytes.split_first_chunk::<HELLO_BYTES>()?;
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| hello[at + i]));
         let (from, to) = (Rank(word(8)), Rank(word(12)));
@@ -385,6 +385,8 @@ mod tests {
     use std::net::{TcpListener, TcpStream as StdStream};
     use std::time::{Duration, Instant};
 
+    use proptest::prelude::*;
+
     use super::*;
 
     const HELLO: Hello = Hello { from: Rank(3), to: Rank(1), stream: 2, encrypts: false };
@@ -465,6 +467,36 @@ mod tests {
             let mut damaged = bytes;
             damaged[byte] ^= 0x80;
             assert_eq!(Hello::decode(&damaged), None, "byte {byte}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn who_hears_a_message_that_was_changed_trusts_nobody(
+            encrypts in prop::sample::select(ways()),
+            changed in 0..4usize,
+            bit in any::<prop::sample::Index>(),
+        ) {
+            let secret = secret(1);
+            let hello = Hello { encrypts, ..HELLO };
+            let mut sides = [Talk::connect(hello), Talk::accept()];
+            sides[0].hear(&[], &secret, encrypts).unwrap();
+            // There are three messages: of the last number none is changed.
+            for nth in 0..3 {
+                let (speaker, hearer) = (nth % 2, (nth + 1) % 2);
+                let mut said = std::mem::take(&mut sides[speaker].outbox);
+                prop_assert_eq!(sides[hearer].n_needed(encrypts), Some(said.len()));
+                if nth == changed {
+                    let bit = bit.index(8 * said.len());
+                    said[bit / 8] ^= 1 << (bit % 8);
+                }
+                if sides[hearer].hear(&said, &secret, encrypts).is_err() {
+                    break;
+                }
+            }
+            let trusts = sides.map(|mut side| side.take_end().is_some());
+            let who_heard_it = (changed + 1) % 2;
+            prop_assert_eq!(trusts[who_heard_it], changed == 3);
         }
     }
 }

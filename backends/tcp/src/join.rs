@@ -40,11 +40,11 @@ const PAUSE: Duration = Duration::from_micros(200);
 
 /// What must be the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Terms {
-    frame_bytes: usize,
-    link_depth: usize,
-    n_streams: usize,
-    encrypts: bool,
+pub(crate) struct Terms {
+    pub(crate) frame_bytes: usize,
+    pub(crate) link_depth: usize,
+    pub(crate) n_streams: usize,
+    pub(crate) encrypts: bool,
 }
 
 impl Terms {
@@ -57,16 +57,16 @@ impl Terms {
 
 /// What a rank tells the others about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Offer {
-    node: String,
-    address: SocketAddr,
-    terms: Terms,
-    nonce: Nonce,
+pub(crate) struct Offer {
+    pub(crate) node: String,
+    pub(crate) address: SocketAddr,
+    pub(crate) terms: Terms,
+    pub(crate) nonce: Nonce,
 }
 
 impl Offer {
     /// One line for each field.
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let Self { node, address, terms, nonce } = self;
         let Terms { frame_bytes, link_depth, n_streams, encrypts } = terms;
         let nonce: String = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -74,7 +74,7 @@ impl Offer {
             .into_bytes()
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut lines = std::str::from_utf8(bytes).ok()?.split('\n');
         let node = lines.next()?.to_owned();
         let address = lines.next()?.parse().ok()?;
@@ -88,8 +88,9 @@ impl Offer {
             *byte = u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok()?;
         }
         let terms = Terms { frame_bytes, link_depth, n_streams, encrypts };
-        let is_all = digits.len() == 2 * NONCE_BYTES && lines.next().is_none();
-        is_all.then_some(Self { node, address, terms, nonce })
+        let read = Self { node, address, terms, nonce };
+        // Numbers may be written in several ways, offers in one.
+        (read.encode() == bytes).then_some(read)
     }
 }
 
@@ -160,7 +161,7 @@ fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, Offer), Join
 
 /// What all ranks have offered, if it fits together. Every rank comes to the same answer, but that
 /// it names another one's settings, not its own.
-fn agree(mine: &Offer, all: &[Vec<u8>]) -> Result<Vec<Offer>, JoinError> {
+pub(crate) fn agree(mine: &Offer, all: &[Vec<u8>]) -> Result<Vec<Offer>, JoinError> {
     if let Some(rank) = all.iter().position(Vec::is_empty) {
         return Err(JoinError::PeerFailed { rank: Rank::new(rank) });
     }
@@ -216,13 +217,13 @@ struct Outgoing {
 }
 
 /// Ranks that connect to each other.
-struct Meeting<'a> {
-    rank: Rank,
-    offers: &'a [Offer],
+pub(crate) struct Meeting<'a> {
+    pub(crate) rank: Rank,
+    pub(crate) offers: &'a [Offer],
     /// Which ranks share this one's node.
-    is_near: &'a [bool],
-    secret: Secret,
-    terms: Terms,
+    pub(crate) is_near: &'a [bool],
+    pub(crate) secret: Secret,
+    pub(crate) terms: Terms,
 }
 
 impl Meeting<'_> {
@@ -336,12 +337,12 @@ impl Meeting<'_> {
         }
     }
 
-    const fn place(&self, rank: Rank, stream: u16) -> usize {
+    pub(crate) const fn place(&self, rank: Rank, stream: u16) -> usize {
         n_places(rank.index(), self.terms.n_streams) + stream as usize
     }
 
     /// Whether a connection is one that is waited for.
-    fn is_due(&self, hello: Hello, wires: &[Option<Wire>]) -> bool {
+    pub(crate) fn is_due<W>(&self, hello: Hello, wires: &[Option<W>]) -> bool {
         let Hello { from, to, stream, .. } = hello;
         let is_higher = from > self.rank && from.index() < self.offers.len();
         to == self.rank
@@ -352,53 +353,4 @@ impl Meeting<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn offer(node: &str, address: &str) -> Offer {
-        let terms = Terms { frame_bytes: 4096, link_depth: 4, n_streams: 2, encrypts: false };
-        Offer { node: node.to_owned(), address: address.parse().unwrap(), terms, nonce: [7; 32] }
-    }
-
-    fn told(offers: &[Offer]) -> Vec<Vec<u8>> {
-        offers.iter().map(Offer::encode).collect()
-    }
-
-    #[test]
-    fn an_offer_survives_the_exchange_and_nonsense_does_not() {
-        for address in ["127.0.0.1:80", "[::1]:65535"] {
-            let offer = offer("here", address);
-            assert_eq!(Offer::decode(&offer.encode()), Some(offer.clone()));
-            let bytes = offer.encode();
-            for n_bytes in 0..bytes.len() {
-                assert_eq!(Offer::decode(&bytes[..n_bytes]), None);
-            }
-            assert_eq!(Offer::decode(&[&bytes[..], b"\nmore"].concat()), None);
-        }
-        assert_eq!(Offer::decode(b"\xff\n127.0.0.1:1\n1\n1\n1\ntrue\n00"), None);
-    }
-
-    #[test]
-    fn loopback_does_not_reach_other_hosts() {
-        let offers = [offer("a", "10.0.0.1:9"), offer("b", "127.0.0.1:9")];
-        for mine in &offers {
-            let error = agree(mine, &told(&offers)).unwrap_err();
-            assert!(matches!(error, JoinError::OnlyLoopback { rank: Rank(1) }), "{error}");
-        }
-        let offers = [offer("a", "127.0.0.1:8"), offer("a", "127.0.0.1:9")];
-        assert_eq!(agree(&offers[0], &told(&offers)).unwrap(), offers);
-    }
-
-    #[test]
-    fn other_settings_are_named() {
-        let mut other = offer("a", "127.0.0.1:9");
-        other.terms.n_streams = 3;
-        let offers = [offer("a", "127.0.0.1:8"), other];
-        match agree(&offers[0], &told(&offers)) {
-            Err(JoinError::SettingsDiffer { rank: Rank(1), there, here }) => {
-                assert!(there.contains("3 streams") && here.contains("2 streams"));
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-}
+mod tests;

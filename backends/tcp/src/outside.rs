@@ -1,5 +1,9 @@
 //! What a rank reads of others, without sockets, as fuzzing needs it. No part of the interface.
 
+mod offers;
+#[cfg(feature = "noise")]
+mod sealed;
+
 use foldwire::HeapFrame;
 use foldwire::transport::{Rank, Tag};
 use foldwire_bootstrap::Token;
@@ -11,6 +15,10 @@ use crate::header::Header;
 use crate::inbox::{Inbox, OfPeer};
 use crate::reader::Reader;
 use crate::secret::{NONCE_BYTES, Secret};
+
+pub use offers::{Offered, Waiting, hello, hello_again};
+#[cfg(feature = "noise")]
+pub use sealed::Sealed;
 
 const PEER: Rank = Rank(0);
 
@@ -108,31 +116,33 @@ impl Hearing {
     }
 }
 
-/// One side of a greeting, not encrypted.
+/// One side of a greeting.
 #[allow(missing_debug_implementations, reason = "for fuzzing alone")]
 pub struct Side {
     talk: Talk,
+    encrypts: bool,
     secret: Secret,
 }
 
 impl Side {
-    /// The side that connects, or the other, with a session's secret.
+    /// The side that connects, or the other, with a session's secret. Both encrypt (feature
+    /// `noise`), or neither.
     #[must_use]
-    pub fn new(connects: bool, token: &Token) -> Self {
-        let hello = Hello { from: Rank(2), to: Rank(1), stream: 0, encrypts: false };
+    pub fn new(connects: bool, encrypts: bool, token: &Token) -> Self {
+        let hello = Hello { from: Rank(2), to: Rank(1), stream: 0, encrypts };
         let talk = if connects { Talk::connect(hello) } else { Talk::accept() };
-        Self { talk, secret: Secret::new(Some(token), &[[7; NONCE_BYTES]]) }
+        Self { talk, encrypts, secret: Secret::new(Some(token), &[[7; NONCE_BYTES]]) }
     }
 
     /// Bytes that it waits for; none if it is over.
     #[must_use]
     pub const fn n_needed(&self) -> Option<usize> {
-        self.talk.n_needed(false)
+        self.talk.n_needed(self.encrypts)
     }
 
     /// Hears so many bytes, and says something; `None` if they are a stranger's.
     pub fn hear(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
-        match self.talk.hear(bytes, &self.secret, false) {
+        match self.talk.hear(bytes, &self.secret, self.encrypts) {
             Ok(()) => Some(std::mem::take(&mut self.talk.outbox)),
             Err(Fault::Stranger) => None,
             Err(Fault::Broken(error)) => panic!("no random numbers: {error}"),

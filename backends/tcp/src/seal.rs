@@ -8,7 +8,6 @@
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 
-use mio::net::TcpStream;
 use snow::{Builder, HandshakeState, TransportState};
 
 use crate::header::Garbage;
@@ -99,7 +98,7 @@ impl Seal {
         self.n_written == self.outbox.len()
     }
 
-    pub(crate) fn flush(&mut self, to: &mut TcpStream) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, to: &mut impl Write) -> io::Result<()> {
         while !self.is_flushed() {
             match to.write(&self.outbox[self.n_written..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -112,7 +111,7 @@ impl Seal {
     }
 
     /// Takes as much as one record holds, once the last one has left.
-    pub(crate) fn write(&mut self, to: &mut TcpStream, from: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub(crate) fn write(&mut self, to: &mut impl Write, from: &[IoSlice<'_>]) -> io::Result<usize> {
         self.flush(to)?;
         self.gathered.clear();
         for slice in from {
@@ -135,7 +134,7 @@ impl Seal {
 
     pub(crate) fn read(
         &mut self,
-        from: &mut TcpStream,
+        from: &mut impl Read,
         into: &mut [IoSliceMut<'_>],
     ) -> io::Result<usize> {
         while self.n_taken == self.plain.len() {
@@ -157,6 +156,11 @@ impl Seal {
         Ok(n_bytes)
     }
 
+    /// Bytes of the memory for what comes, and of that for what was decrypted.
+    pub(crate) const fn n_held(&self) -> [usize; 2] {
+        [self.inbox.capacity(), self.plain.capacity()]
+    }
+
     /// Decrypts the next record, if it is here as a whole.
     fn open(&mut self) -> io::Result<bool> {
         let here = &self.inbox[self.start..];
@@ -168,7 +172,12 @@ impl Seal {
         let forged = || io::Error::new(ErrorKind::InvalidData, Garbage::Forged);
         let n_plain = n_bytes.checked_sub(TAG_BYTES).ok_or_else(forged)?;
         self.plain.resize(n_plain, 0);
-        self.state.read_message(record, &mut self.plain).map_err(|_| forged())?;
+        if self.state.read_message(record, &mut self.plain).is_err() {
+            // What is not proven is nobody's, even if somebody reads on: the record stays the next.
+            self.plain.clear();
+            self.n_taken = 0;
+            return Err(forged());
+        }
         self.start += LENGTH_BYTES + n_bytes;
         self.n_taken = 0;
         Ok(true)
@@ -176,7 +185,7 @@ impl Seal {
 
     /// Reads some bytes, behind those of a record of which not all is here. At the end of the
     /// connection nothing is left.
-    fn fill(&mut self, from: &mut TcpStream) -> io::Result<()> {
+    fn fill(&mut self, from: &mut impl Read) -> io::Result<()> {
         self.inbox.drain(..self.start);
         self.start = 0;
         let n_before = self.inbox.len();
@@ -189,3 +198,6 @@ impl Seal {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Offers are read as written, and ranks agree; whose connections are waited for.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+fn offer(node: &str, address: &str) -> Offer {
+    let terms = Terms { frame_bytes: 4096, link_depth: 4, n_streams: 2, encrypts: false };
+    Offer { node: node.to_owned(), address: address.parse().unwrap(), terms, nonce: [7; 32] }
+}
+
+fn told(offers: &[Offer]) -> Vec<Vec<u8>> {
+    offers.iter().map(Offer::encode).collect()
+}
+
+#[test]
+fn an_offer_survives_the_exchange_and_nonsense_does_not() {
+    for address in ["127.0.0.1:80", "[::1]:65535"] {
+        let offer = offer("here", address);
+        assert_eq!(Offer::decode(&offer.encode()), Some(offer.clone()));
+        let bytes = offer.encode();
+        for n_bytes in 0..bytes.len() {
+            assert_eq!(Offer::decode(&bytes[..n_bytes]), None);
+        }
+        assert_eq!(Offer::decode(&[&bytes[..], b"\nmore"].concat()), None);
+    }
+    assert_eq!(Offer::decode(b"\xff\n127.0.0.1:1\n1\n1\n1\ntrue\n00"), None);
+}
+
+#[test]
+fn loopback_does_not_reach_other_hosts() {
+    let offers = [offer("a", "10.0.0.1:9"), offer("b", "127.0.0.1:9")];
+    for mine in &offers {
+        let error = agree(mine, &told(&offers)).unwrap_err();
+        assert!(matches!(error, JoinError::OnlyLoopback { rank: Rank(1) }), "{error}");
+    }
+    let offers = [offer("a", "127.0.0.1:8"), offer("a", "127.0.0.1:9")];
+    assert_eq!(agree(&offers[0], &told(&offers)).unwrap(), offers);
+}
+
+#[test]
+fn other_settings_are_named() {
+    let mut other = offer("a", "127.0.0.1:9");
+    other.terms.n_streams = 3;
+    let offers = [offer("a", "127.0.0.1:8"), other];
+    match agree(&offers[0], &told(&offers)) {
+        Err(JoinError::SettingsDiffer { rank: Rank(1), there, here }) => {
+            assert!(there.contains("3 streams") && here.contains("2 streams"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn any_offer() -> impl Strategy<Value = Offer> {
+    let terms = (any::<usize>(), any::<usize>(), any::<usize>(), any::<bool>()).prop_map(
+        |(frame_bytes, link_depth, n_streams, encrypts)| Terms {
+            frame_bytes,
+            link_depth,
+            n_streams,
+            encrypts,
+        },
+    );
+    ("[^\n]{0,20}", any::<SocketAddr>(), terms, any::<Nonce>()).prop_map(
+        |(node, mut address, terms, nonce)| {
+            // No socket listens on a flow, and text has none.
+            if let SocketAddr::V6(address) = &mut address {
+                address.set_flowinfo(0);
+            }
+            Offer { node, address, terms, nonce }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn any_offer_is_read_as_written(offer in any_offer()) {
+        prop_assert_eq!(Offer::decode(&offer.encode()), Some(offer));
+    }
+
+    #[test]
+    fn what_is_read_as_an_offer_is_written_as_the_same_bytes(
+        offer in any_offer(),
+        at in any::<prop::sample::Index>(),
+        n_removed in 0..4usize,
+        put in prop_oneof![vec(any::<u8>(), 0..4), "[0+:\n a-f]{0,3}".prop_map(Vec::from)],
+    ) {
+        let mut bytes = offer.encode();
+        let at = at.index(bytes.len() + 1);
+        let end = (at + n_removed).min(bytes.len());
+        _ = bytes.splice(at..end, put);
+        if let Some(read) = Offer::decode(&bytes) {
+            prop_assert_eq!(read.encode(), bytes);
+        }
+    }
+
+    #[test]
+    fn ranks_agree_whatever_others_offer(
+        strange in vec(
+            prop_oneof![vec(any::<u8>(), 0..50), any_offer().prop_map(|offer| offer.encode())],
+            0..3,
+        ),
+        ours in vec(
+            ("[ab]", prop_oneof![Just("10.0.0.1:9"), Just("127.0.0.1:9")], 1..3usize),
+            1..4,
+        ),
+    ) {
+        let honest: Vec<Offer> = ours.iter().map(|(node, address, n_streams)| {
+            let mut offer = offer(node, address);
+            offer.terms.n_streams = *n_streams;
+            offer
+        }).collect();
+        let all = [told(&honest), strange].concat();
+        let answers: Vec<_> = honest.iter().map(|mine| agree(mine, &all)).collect();
+        for (answer, mine) in answers.iter().zip(&honest) {
+            prop_assert_eq!(answer.as_ref().ok(), answers[0].as_ref().ok());
+            for other in answer.iter().flatten() {
+                prop_assert_eq!(other.terms, mine.terms);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn each_connection_of_a_higher_rank_is_due_once_and_nothing_else_is(
+        rank in 0..3u32,
+        n_streams in 1..4usize,
+        is_near in vec(any::<bool>(), 3),
+        hellos in vec((0..4u32, 0..4u32, 0..6u16), 0..80),
+    ) {
+        let mut offers = vec![offer("a", "10.0.0.1:9"); 3];
+        offers.iter_mut().for_each(|offer| offer.terms.n_streams = n_streams);
+        let terms = offers[0].terms;
+        let (rank, secret) = (Rank(rank), Secret::new(None, &[]));
+        let meeting = Meeting { rank, offers: &offers, is_near: &is_near, secret, terms };
+        let mut wires = vec![None; n_places(3, n_streams)];
+        let mut taken = Vec::new();
+        for (from, to, stream) in hellos {
+            let hello = Hello { from: Rank(from), to: Rank(to), stream, encrypts: false };
+            // Between nodes is one more.
+            let is_expected = Rank(to) == rank
+                && (rank.0 + 1..3).contains(&from)
+                && usize::from(stream) < n_streams + usize::from(!is_near[from as usize])
+                && !taken.contains(&(from, stream));
+            prop_assert_eq!(meeting.is_due(hello, &wires), is_expected, "{:?}", hello);
+            if is_expected {
+                taken.push((from, stream));
+                wires[meeting.place(hello.from, stream)] = Some(());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_number_has_one_spelling() {
+    let text = String::from_utf8(offer("here", "127.0.0.1:80").encode()).unwrap();
+    for (plain, other) in [("4096", "+4096"), ("4096", "04096"), (":80", ":080"), ("07", "+7")] {
+        let other = text.replacen(plain, other, 1);
+        assert_eq!(Offer::decode(other.as_bytes()), None, "{other}");
+    }
+}

@@ -1,0 +1,118 @@
+//! What ranks tell each other to come together, and whose connections are waited for.
+
+use std::net::SocketAddr;
+
+use foldwire::transport::Rank;
+
+use crate::JoinError;
+use crate::greeting::Hello;
+use crate::join::{Meeting, Offer, Terms, agree};
+use crate::net::n_places;
+use crate::secret::{NONCE_BYTES, Secret};
+
+/// What a rank tells the others about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offered(Offer);
+
+impl Offered {
+    /// The offer of a rank; `numbers`: bytes of a frame, frames of a link, streams.
+    #[must_use]
+    pub fn new(
+        node: &str,
+        address: SocketAddr,
+        numbers: [usize; 3],
+        encrypts: bool,
+        nonce: [u8; NONCE_BYTES],
+    ) -> Self {
+        let [frame_bytes, link_depth, n_streams] = numbers;
+        let terms = Terms { frame_bytes, link_depth, n_streams, encrypts };
+        Self(Offer { node: node.to_owned(), address, terms, nonce })
+    }
+
+    /// The offer in bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        self.0.encode()
+    }
+
+    /// Reads an offer; `None` if it is none.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        Offer::decode(bytes).map(Self)
+    }
+
+    /// The name of its node.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.0.node
+    }
+
+    /// Whether only its own node reaches it.
+    #[must_use]
+    pub fn is_on_loopback(&self) -> bool {
+        self.0.address.ip().to_canonical().is_loopback()
+    }
+
+    /// Whether another offers the same settings.
+    #[must_use]
+    pub fn has_terms_of(&self, other: &Self) -> bool {
+        self.0.terms == other.0.terms
+    }
+
+    /// What all ranks have offered, if this one can go on with it.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn agree(&self, all: &[Vec<u8>]) -> Result<Vec<Self>, JoinError> {
+        Ok(agree(&self.0, all)?.into_iter().map(Self).collect())
+    }
+}
+
+/// A rank that waits for others to connect.
+#[allow(missing_debug_implementations, reason = "for fuzzing alone")]
+pub struct Waiting {
+    rank: Rank,
+    offers: Vec<Offer>,
+    is_near: Vec<bool>,
+    terms: Terms,
+    /// By place, whether the connection is there.
+    places: Vec<Option<()>>,
+}
+
+impl Waiting {
+    /// Among ranks that have agreed.
+    #[must_use]
+    pub fn new(rank: Rank, offers: &[Offered]) -> Self {
+        let offers: Vec<Offer> = offers.iter().map(|Offered(offer)| offer.clone()).collect();
+        let Offer { node, terms, .. } = offers[rank.index()].clone();
+        let is_near = offers.iter().map(|offer| offer.node == node).collect();
+        let places = vec![None; n_places(offers.len(), terms.n_streams)];
+        Self { rank, offers, is_near, terms, places }
+    }
+
+    /// Takes a connection of which this is the hello and all else is right, if it is waited for:
+    /// from which rank, and which of its streams.
+    pub fn take(&mut self, hello: &[u8]) -> Option<(Rank, u16)> {
+        let hello = Hello::decode(hello)?;
+        let Self { rank, offers, is_near, terms, places } = self;
+        let secret = Secret::new(None, &[]);
+        let meeting = Meeting { rank: *rank, offers, is_near, secret, terms: *terms };
+        if !meeting.is_due(hello, places) {
+            return None;
+        }
+        places[meeting.place(hello.from, hello.stream)] = Some(());
+        Some((hello.from, hello.stream))
+    }
+}
+
+/// The hello of a connection.
+#[must_use]
+pub fn hello(from: Rank, to: Rank, stream: u16, encrypts: bool) -> Vec<u8> {
+    Hello { from, to, stream, encrypts }.encode().to_vec()
+}
+
+/// Reads a hello and writes it again; `None` if it is none.
+#[must_use]
+pub fn hello_again(bytes: &[u8]) -> Option<Vec<u8>> {
+    Hello::decode(bytes).map(|hello| hello.encode().to_vec())
+}

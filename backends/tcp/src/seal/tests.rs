@@ -1,0 +1,225 @@
+//! What is read is what was sealed, as far as nobody had a hand in it, and then no more.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::*;
+use crate::secret::NONCE_BYTES;
+
+/// The side that connects, and the other.
+fn pair() -> [Seal; 2] {
+    let secret = Secret::new(None, &[[1; NONCE_BYTES]]);
+    let sides = [true, false].map(|connects| Greeter::new(connects, &secret, b"a test").unwrap());
+    let [mut connector, mut other] = sides;
+    other.hear(&connector.key().unwrap()).unwrap();
+    connector.hear(&other.key().unwrap()).unwrap();
+    let (answer, connector) = connector.answer().unwrap();
+    [connector, other.accept(&answer).unwrap()]
+}
+
+/// The record that one write makes.
+fn sealed(by: &mut Seal, plain: &[u8]) -> Vec<u8> {
+    let mut record = Vec::new();
+    assert_eq!(by.write(&mut record, &[IoSlice::new(plain)]).unwrap(), plain.len());
+    record
+}
+
+/// A connection on which bytes come in pieces, and nothing between two of them.
+struct Pieces<'a> {
+    rest: &'a [u8],
+    longest: usize,
+    is_pause: bool,
+}
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.is_pause = !self.is_pause;
+        if self.is_pause {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let (here, rest) = self.rest.split_at(self.longest.min(into.len()).min(self.rest.len()));
+        into[..here.len()].copy_from_slice(here);
+        self.rest = rest;
+        Ok(here.len())
+    }
+}
+
+/// What is read until the end, or until an error.
+fn read_all(by: &mut Seal, from: &mut Pieces<'_>) -> (Vec<u8>, Result<(), ErrorKind>) {
+    let mut read = Vec::new();
+    loop {
+        let (mut few, mut more) = ([0; 3], [0; 50]);
+        match by.read(from, &mut [IoSliceMut::new(&mut few), IoSliceMut::new(&mut more)]) {
+            Ok(0) => return (read, Ok(())),
+            Ok(n_bytes) => read.extend([&few[..], &more].concat().iter().take(n_bytes)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return (read, Err(error.kind())),
+        }
+    }
+}
+
+/// What must be read of these bytes: the records as they were sealed that they begin with, and an
+/// error if they then have the length of a record and as many bytes.
+fn expected(
+    records: &[Vec<u8>],
+    plains: &[Vec<u8>],
+    bytes: &[u8],
+) -> (Vec<u8>, Result<(), ErrorKind>) {
+    let (mut read, mut rest) = (Vec::new(), bytes);
+    for (record, plain) in records.iter().zip(plains) {
+        let Some(behind) = rest.strip_prefix(&record[..]) else { break };
+        rest = behind;
+        read.extend(plain);
+    }
+    let is_record = rest
+        .split_first_chunk()
+        .is_some_and(|(length, rest)| rest.len() >= usize::from(u16::from_be_bytes(*length)));
+    (read, if is_record { Err(ErrorKind::InvalidData) } else { Ok(()) })
+}
+
+/// What somebody does to records on their way.
+#[derive(Clone, Debug)]
+enum Harm {
+    None,
+    Flip {
+        bit: Index,
+    },
+    Cut {
+        at: Index,
+    },
+    Insert {
+        at: Index,
+        bytes: Vec<u8>,
+    },
+    Length {
+        of: Index,
+        length: u16,
+    },
+    Drop {
+        which: Index,
+    },
+    Repeat {
+        which: Index,
+        before: Index,
+    },
+    Swap {
+        one: Index,
+        two: Index,
+    },
+    /// One is its reader's own.
+    Reflect {
+        before: Index,
+    },
+}
+
+fn harm() -> impl Strategy<Value = Harm> {
+    let index = any::<Index>;
+    prop_oneof![
+        Just(Harm::None),
+        index().prop_map(|bit| Harm::Flip { bit }),
+        index().prop_map(|at| Harm::Cut { at }),
+        (index(), vec(any::<u8>(), 1..40)).prop_map(|(at, bytes)| Harm::Insert { at, bytes }),
+        (index(), prop_oneof![0..90u16, any::<u16>()])
+            .prop_map(|(of, length)| Harm::Length { of, length }),
+        index().prop_map(|which| Harm::Drop { which }),
+        (index(), index()).prop_map(|(which, before)| Harm::Repeat { which, before }),
+        (index(), index()).prop_map(|(one, two)| Harm::Swap { one, two }),
+        index().prop_map(|before| Harm::Reflect { before }),
+    ]
+}
+
+impl Harm {
+    fn do_to(self, records: &[Vec<u8>], reader: &mut Seal) -> Vec<u8> {
+        let n_records = records.len();
+        let mut harmed = records.to_vec();
+        match self {
+            Self::Drop { which } => _ = harmed.remove(which.index(n_records)),
+            Self::Repeat { which, before } => {
+                let again = harmed[which.index(n_records)].clone();
+                harmed.insert(before.index(n_records + 1), again);
+            }
+            Self::Swap { one, two } => harmed.swap(one.index(n_records), two.index(n_records)),
+            Self::Reflect { before } => {
+                harmed.insert(before.index(n_records + 1), sealed(reader, b"its own"));
+            }
+            Self::Length { of, length } => {
+                harmed[of.index(n_records)][..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+            }
+            Self::None | Self::Flip { .. } | Self::Cut { .. } | Self::Insert { .. } => {}
+        }
+        let mut bytes = harmed.concat();
+        match self {
+            Self::Flip { bit } => {
+                let bit = bit.index(8 * bytes.len());
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+            Self::Cut { at } => bytes.truncate(at.index(bytes.len())),
+            Self::Insert { at, bytes: more } => {
+                let at = at.index(bytes.len() + 1);
+                _ = bytes.splice(at..at, more);
+            }
+            _ => {}
+        }
+        bytes
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_read_is_what_was_sealed_and_is_not_harmed(
+        plains in vec(vec(any::<u8>(), 1..70), 1..6),
+        harm in harm(),
+        longest in 1..200usize,
+    ) {
+        let [mut writer, mut reader] = pair();
+        let records: Vec<_> = plains.iter().map(|plain| sealed(&mut writer, plain)).collect();
+        let bytes = harm.do_to(&records, &mut reader);
+        let mut pieces = Pieces { rest: &bytes, longest, is_pause: false };
+        let read = read_all(&mut reader, &mut pieces);
+        prop_assert_eq!(&read, &expected(&records, &plains, &bytes));
+        // Whoever asks again hears the same, and gets nothing.
+        prop_assert_eq!(read_all(&mut reader, &mut pieces), (Vec::new(), read.1));
+    }
+
+    #[test]
+    fn no_memory_is_taken_before_what_it_is_for_is_here(
+        claimed in any::<u16>(),
+        n_bytes in 0..300usize,
+    ) {
+        let [_, mut reader] = pair();
+        let bytes = [&claimed.to_be_bytes()[..], &vec![7; n_bytes]].concat();
+        let mut pieces = Pieces { rest: &bytes, longest: 100, is_pause: false };
+        let _ = read_all(&mut reader, &mut pieces);
+        let [inbox, plain] = reader.n_held();
+        prop_assert!(inbox <= LENGTH_BYTES + MAX_RECORD_BYTES && plain <= n_bytes);
+    }
+}
+
+#[test]
+fn the_longest_record_is_read_and_what_is_longer_becomes_two() {
+    let [mut writer, mut reader] = pair();
+    let plain: Vec<u8> = (0..MAX_PLAIN_BYTES + 9).map(|i| (i % 251) as u8).collect();
+    let mut bytes = Vec::new();
+    let n_taken = writer.write(&mut bytes, &[IoSlice::new(&plain)]).unwrap();
+    assert_eq!((n_taken, bytes.len()), (MAX_PLAIN_BYTES, LENGTH_BYTES + MAX_RECORD_BYTES));
+    writer.write(&mut bytes, &[IoSlice::new(&plain[n_taken..])]).unwrap();
+    let mut pieces = Pieces { rest: &bytes, longest: 9000, is_pause: false };
+    assert_eq!(read_all(&mut reader, &mut pieces), (plain, Ok(())));
+}
+
+/// Of a seal that forgets its failure, the first reader gets bytes that nobody sealed, and the
+/// second makes it panic.
+#[test]
+fn who_reads_on_behind_a_forged_record_gets_nothing() {
+    for plain in [&b""[..], b"a record of some length, which is read"] {
+        let [mut writer, mut reader] = pair();
+        let mut bytes = sealed(&mut writer, plain);
+        let forged = [&[0, TAG_BYTES as u8 + 3][..], &[9; TAG_BYTES + 3]].concat();
+        bytes.extend(&forged);
+        let mut pieces = Pieces { rest: &bytes, longest: 100, is_pause: false };
+        let is_forged = Err(ErrorKind::InvalidData);
+        assert_eq!(read_all(&mut reader, &mut pieces), (plain.to_vec(), is_forged));
+        assert_eq!(read_all(&mut reader, &mut pieces), (Vec::new(), is_forged));
+    }
+}

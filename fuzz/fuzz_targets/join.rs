@@ -1,0 +1,4 @@
+//! Anything that ranks hear while they come together: see `foldwire_fuzz::join`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| foldwire_fuzz::join::check(input));

@@ -1,0 +1,246 @@
+//! Any bytes on an encrypted connection: what is read is what was sealed, up to where somebody had
+//! a hand in it, and then no more, in whatever pieces it comes; memory is taken for what is here.
+//!
+//! ```text
+//!   input:  size of the pieces in which bytes come and go (1 byte)
+//!           bytes that a read takes at most (1 byte)  acts
+//!   act:    kind (1 byte), and
+//!           0 n             seals n bytes, which come
+//!           1 n             seals n · 300 bytes, which come
+//!           2 n             seals n bytes, which do not come yet
+//!           3 i             record i comes, perhaps again
+//!           4 i place[2]    record i comes with a bit flipped
+//!           5 i n           record i comes but for its last n bytes
+//!           6 i length[2]   record i comes with another length
+//!           7 n             n bytes come that the reader itself has sealed
+//!           8 n bytes[n]    these bytes come
+//! ```
+//!
+//! Keys are drawn anew each time, so what a finding says of ciphertext is of one run.
+
+use foldwire_tcp::outside::Sealed;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+
+const LENGTH_BYTES: usize = 2;
+/// Bytes that a record has beside its plaintext and its length.
+const TAG_BYTES: usize = 16;
+const MAX_RECORD_BYTES: usize = u16::MAX as usize;
+/// Bytes sealed, or come, after which the script ends.
+const MAX_BYTES: usize = 70_000;
+/// In how many pieces bytes come at most.
+const MAX_PIECES: usize = 100;
+
+/// The target.
+pub fn check(input: &[u8]) {
+    let [piece, room, script @ ..] = input else { return };
+    let piece = usize::from(*piece) * 83 + 1;
+    let room = usize::from(*room) * 57 + 1;
+    let [writer, mut reader] = Sealed::pair();
+    let mut sender = Sender { sealed: writer, piece, records: Vec::new(), n_sealed: 0 };
+    let came = come(script, &mut sender, &mut reader);
+    let (plain, end) = expected(&sender.records, &came);
+
+    let piece = piece.max(came.len() / MAX_PIECES);
+    let mut wire = Pieces { rest: &came, piece, n_came: 0, is_pause: false };
+    let mut read = Vec::new();
+    assert_eq!(read_on(&mut reader, &mut wire, room, &mut read), end);
+    assert!(read == plain, "what was read is not what was sealed and came");
+    for _ in 0..2 {
+        assert_eq!(read_on(&mut reader, &mut wire, room, &mut read), end, "it ends once");
+        assert_eq!(read.len(), plain.len(), "something is read behind the end");
+    }
+}
+
+/// How reading ends.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// With the connection.
+    Ended,
+    Forged,
+}
+
+/// What one side has sealed.
+struct Sender {
+    sealed: Sealed,
+    piece: usize,
+    /// Records and what is in them.
+    records: Vec<(Vec<u8>, Vec<u8>)>,
+    n_sealed: usize,
+}
+
+impl Sender {
+    /// Seals so many bytes; the records that it takes.
+    fn seal(&mut self, n_bytes: usize) -> Vec<u8> {
+        let plain = plain(self.n_sealed, n_bytes);
+        self.n_sealed += n_bytes;
+        let mut rest = &plain[..];
+        let mut all = Vec::new();
+        while !rest.is_empty() {
+            let (record, n_taken) = seal(&mut self.sealed, rest, self.piece);
+            let (taken, behind) = rest.split_at(n_taken);
+            assert!(behind.is_empty() || n_taken == MAX_RECORD_BYTES - TAG_BYTES);
+            all.extend_from_slice(&record);
+            self.records.push((record, taken.to_vec()));
+            rest = behind;
+        }
+        all
+    }
+}
+
+/// Bytes that differ from place to place, as far as single ones can.
+fn plain(start: usize, n_bytes: usize) -> Vec<u8> {
+    let numbers = std::array::from_fn::<_, 251, _>(|i| i as u8);
+    let skipped = start % numbers.len();
+    let mut bytes = numbers.repeat(n_bytes.div_ceil(numbers.len()) + 1);
+    bytes.copy_within(skipped..skipped + n_bytes, 0);
+    bytes.truncate(n_bytes);
+    bytes
+}
+
+/// Writes a record, and how much it holds.
+fn seal(by: &mut Sealed, plain: &[u8], piece: usize) -> (Vec<u8>, usize) {
+    let mut to = Narrow { bytes: Vec::new(), piece, is_pause: false };
+    let (one, two) = plain.split_at(piece.min(plain.len()));
+    let n_taken = by.write(&mut to, &[IoSlice::new(one), IoSlice::new(two)]);
+    let n_taken = n_taken.expect("the last record has left");
+    while let Err(error) = by.flush(&mut to) {
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    }
+    assert_eq!(to.bytes.len(), LENGTH_BYTES + n_taken + TAG_BYTES);
+    (to.bytes, n_taken)
+}
+
+/// What comes by the script.
+fn come(mut script: &[u8], sender: &mut Sender, reader: &mut Sealed) -> Vec<u8> {
+    let mut came = Vec::new();
+    while sender.n_sealed.max(came.len()) < MAX_BYTES
+        && let Some(bytes) = next(&mut script, sender, reader)
+    {
+        came.extend_from_slice(&bytes);
+    }
+    came
+}
+
+fn next(script: &mut &[u8], sender: &mut Sender, reader: &mut Sealed) -> Option<Vec<u8>> {
+    let mut byte = || {
+        let (&byte, rest) = script.split_first()?;
+        *script = rest;
+        Some(usize::from(byte))
+    };
+    let (kind, n) = (byte()? % 9, byte()?);
+    match kind {
+        0 => return Some(sender.seal(n)),
+        1 => return Some(sender.seal(n * 300)),
+        2 => {
+            sender.seal(n);
+            return Some(Vec::new());
+        }
+        7 if n > 0 => return Some(seal(reader, &vec![7; n], sender.piece).0),
+        8 => {
+            let (bytes, rest) = script.split_at(n.min(script.len()));
+            *script = rest;
+            return Some(bytes.to_vec());
+        }
+        _ => {}
+    }
+    let Some((record, _)) = sender.records.get(n % sender.records.len().max(1)) else {
+        return Some(Vec::new());
+    };
+    let mut record = record.clone();
+    match kind {
+        4 => {
+            let bit = (byte()? | byte()? << 8) % (8 * record.len());
+            record[bit / 8] ^= 1 << (bit % 8);
+        }
+        5 => record.truncate(record.len() - byte()?.min(record.len())),
+        6 => record[..LENGTH_BYTES].copy_from_slice(&[byte()? as u8, byte()? as u8]),
+        _ => {}
+    }
+    Some(record)
+}
+
+/// What must be read: what is in the records, in their order, that come first. Then a length and as
+/// many bytes are forged, and less is the end.
+fn expected(records: &[(Vec<u8>, Vec<u8>)], came: &[u8]) -> (Vec<u8>, End) {
+    let (mut read, mut rest) = (Vec::new(), came);
+    for (record, plain) in records {
+        let Some(behind) = rest.strip_prefix(&record[..]) else { break };
+        rest = behind;
+        read.extend_from_slice(plain);
+    }
+    let is_record = rest
+        .split_first_chunk()
+        .is_some_and(|(length, rest)| rest.len() >= usize::from(u16::from_be_bytes(*length)));
+    (read, if is_record { End::Forged } else { End::Ended })
+}
+
+/// Reads to the end.
+fn read_on(by: &mut Sealed, from: &mut Pieces<'_>, room: usize, read: &mut Vec<u8>) -> End {
+    let (mut one, mut two) = (vec![0; room / 3], vec![0; room - room / 3]);
+    loop {
+        let n_read = by.read(from, &mut [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)]);
+        let [inbox, plain] = by.n_held();
+        assert!(inbox <= LENGTH_BYTES + MAX_RECORD_BYTES, "{inbox} bytes for what comes");
+        // Memory that grows may double.
+        assert!(plain <= 2 * from.n_came, "{plain} bytes for {} that came", from.n_came);
+        match n_read {
+            Ok(0) => return End::Ended,
+            Ok(n_bytes) => {
+                assert!(n_bytes <= room);
+                let n_one = n_bytes.min(one.len());
+                read.extend_from_slice(&one[..n_one]);
+                read.extend_from_slice(&two[..n_bytes - n_one]);
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock => {}
+                ErrorKind::InvalidData => return End::Forged,
+                kind => panic!("no socket said {kind}"),
+            },
+        }
+    }
+}
+
+/// A connection by which bytes come in pieces, and nothing between two of them.
+struct Pieces<'a> {
+    rest: &'a [u8],
+    piece: usize,
+    n_came: usize,
+    is_pause: bool,
+}
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.is_pause = !self.is_pause;
+        if self.is_pause {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let (here, rest) = self.rest.split_at(self.piece.min(into.len()).min(self.rest.len()));
+        into[..here.len()].copy_from_slice(here);
+        self.rest = rest;
+        self.n_came += here.len();
+        Ok(here.len())
+    }
+}
+
+/// A connection that takes bytes in pieces, and none between two of them.
+struct Narrow {
+    bytes: Vec<u8>,
+    piece: usize,
+    is_pause: bool,
+}
+
+impl Write for Narrow {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.is_pause = !self.is_pause;
+        if self.is_pause {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let n_bytes = self.piece.min(from.len());
+        self.bytes.extend_from_slice(&from[..n_bytes]);
+        Ok(n_bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
