@@ -315,8 +315,9 @@ impl Model {
         };
         let part = self.n_bytes / n_parts;
         let n_rounds = (part / self.shortest()).clamp(1, LANES).max(part / ROUND);
-        // A part is reduced, and then it goes out.
-        let n_times = if self.call.collective == Collective::AllReduce { 2 } else { 1 };
+        // Parts are reduced, and then they go out. What is one round has nothing beside it.
+        let moves_twice = self.call.collective == Collective::AllReduce && n_rounds > 1;
+        let n_times = if moves_twice { 2 } else { 1 };
         let least = if self.is_told { ALONE } else { ALONE_UNTOLD };
         let alone = least.max(1.0 / (n_times * n_rounds) as f64);
         let work = self.at_work(offer, self.worked(offer) + encoded);
