@@ -52,7 +52,10 @@ impl Offer {
         let process = lines.next()?.parse().ok()?;
         let is_on_loopback = lines.next()?.parse().ok()?;
         let frame_bytes = lines.next()?.parse().ok()?;
-        Some(Self { host, node, process, is_on_loopback, frame_bytes, providers: lines.collect() })
+        let providers = lines.collect();
+        let read = Self { host, node, process, is_on_loopback, frame_bytes, providers };
+        // Numbers may be written in several ways, offers in one.
+        (read.encode() == bytes).then_some(read)
     }
 }
 
@@ -250,6 +253,10 @@ mod tests {
             b"\xff\n1\ntrue\n1",
         ] {
             assert_eq!(Offer::decode(nonsense), None);
+        }
+        let text = String::from_utf8(offer("here", &["tcp"]).encode()).unwrap();
+        for other in ["+4096", "04096"] {
+            assert_eq!(Offer::decode(text.replacen("4096", other, 1).as_bytes()), None, "{other}");
         }
     }
 

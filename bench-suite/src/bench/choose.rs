@@ -70,7 +70,7 @@ struct Judged {
 }
 
 impl Judged {
-    /// Whether the automatic plan is surely as soon as it has to be: more rounds would say the same.
+    /// Whether the automatic plan is surely soon enough: more rounds would say the same.
     fn is_clear(&self, tolerance: f64) -> bool {
         self.times_best <= 1.0 + tolerance / 2.0 && self.times_raw <= 1.0 + TOLERANCE_OF_RAW / 2.0
     }
