@@ -150,18 +150,18 @@ pub fn decide(ask: &Ask, settings: &Settings) -> Route {
     if way == Way::Off {
         return Route::Pass(Why::Off);
     }
-    if ask.n_bytes == 0 || ask.n_bytes < settings.min_bytes(ask.is_near) {
-        return Route::Pass(Why::Short);
-    }
-    let (Some(base), true) = (ask.base, ask.base != Some(Base::Other)) else {
-        return Route::Pass(Why::Type);
-    };
     // Codecs are for floats, and keep no bound on products.
     let way = match way {
         Way::Lossy(_) if ask.op == Some(OpCode::Prod) => Way::Raw,
-        _ if base.is_float() => way,
+        _ if ask.base.is_some_and(Base::is_float) => way,
         _ => Way::Raw,
     };
+    if ask.n_bytes == 0 || ask.n_bytes < settings.min_bytes(way, reduces, ask.is_near) {
+        return Route::Pass(Why::Short);
+    }
+    if matches!(ask.base, None | Some(Base::Other)) {
+        return Route::Pass(Why::Type);
+    }
     match (reduces, ask.op, way) {
         (true, Some(OpCode::Sum | OpCode::Min | OpCode::Max | OpCode::Prod), _) => Route::Take(way),
         (true, ..) => Route::Pass(Why::Operation),

@@ -73,10 +73,14 @@ pub struct Settings {
     pub summary: Summary,
 }
 
-/// From so many bytes on calls pay between ranks that share memory.
-const MIN_BYTES_NEAR: usize = 8 << 20;
-/// And over a network.
-const MIN_BYTES_FAR: usize = 256 << 10;
+/// From so many bytes on calls pay between ranks that share memory: reductions within a bound,
+/// exact ones, and what only moves values by a codec (README, *From where on it pays*).
+const NEAR_WITHIN_BOUND: usize = 8 << 20;
+const NEAR_EXACT: usize = 16 << 20;
+const NEAR_MOVED: usize = 32 << 20;
+/// And over a network: values as they are, and by a codec.
+const FAR_RAW: usize = 1 << 20;
+const FAR_CODED: usize = 256 << 10;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -156,10 +160,16 @@ impl Settings {
         self.ways.iter().any(|&way| way != Way::Off)
     }
 
-    /// The fewest bytes of a call that is taken.
+    /// The fewest bytes of a call that is taken, whose values travel this way.
     #[must_use]
-    pub fn min_bytes(&self, is_near: bool) -> usize {
-        self.min_bytes.unwrap_or(if is_near { MIN_BYTES_NEAR } else { MIN_BYTES_FAR })
+    pub fn min_bytes(&self, way: Way, reduces: bool, is_near: bool) -> usize {
+        self.min_bytes.unwrap_or(match (is_near, way, reduces) {
+            (true, Way::Lossy(_), true) => NEAR_WITHIN_BOUND,
+            (true, _, true) => NEAR_EXACT,
+            (true, _, false) => NEAR_MOVED,
+            (false, Way::Off | Way::Raw, _) => FAR_RAW,
+            (false, ..) => FAR_CODED,
+        })
     }
 
     /// A number that differs where what routes depend on does: FNV-1a of all of it in words, and

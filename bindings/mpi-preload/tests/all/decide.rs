@@ -1,7 +1,7 @@
 //! Routes, over all that can be asked.
 
-use foldwire::Bound;
 use foldwire::op::OpCode;
+use foldwire::{Bound, Collective};
 use foldwire_preload::decide::{Ask, COLLECTIVES, Route, Why, decide};
 use foldwire_preload::settings::{Settings, Way};
 use foldwire_preload::signature::Base;
@@ -36,10 +36,11 @@ proptest! {
     #[test]
     fn longer_calls_are_taken_where_shorter_ones_are(ask in any_ask(), more in 0..1usize << 20) {
         let settings = Settings::default();
-        if let Route::Take(_) = decide(&ask, &settings) {
+        if let Route::Take(way) = decide(&ask, &settings) {
             let longer = Ask { n_bytes: ask.n_bytes + more, ..ask };
             prop_assert_eq!(decide(&ask, &settings), decide(&longer, &settings));
-            prop_assert!(ask.n_bytes >= settings.min_bytes(ask.is_near));
+            // By default nothing is coded, so only reductions are taken.
+            prop_assert!(ask.n_bytes >= settings.min_bytes(way, true, ask.is_near));
         }
     }
 
@@ -48,6 +49,29 @@ proptest! {
         let settings = Settings::read(|name| (name == "FOLDWIRE_BOUND").then(|| "off".into()));
         prop_assert_eq!(decide(&ask, &settings.unwrap()), Route::Pass(Why::Off));
     }
+}
+
+/// Shorter calls are taken over a network than in shared memory, and within a bound shorter
+/// reductions than exact ones.
+#[test]
+fn calls_are_taken_from_where_they_pay() {
+    let shortest = |bound: &str, collective, op, is_near| {
+        let settings = Settings::read(|name| (name == "FOLDWIRE_BOUND").then(|| bound.to_owned()));
+        let settings = settings.unwrap();
+        let ask = |n_bytes| Ask { collective, base: Some(Base::F32), n_bytes, op, is_near };
+        (0..30).map(|k| 1 << k).find(|&n| matches!(decide(&ask(n), &settings), Route::Take(_)))
+    };
+    let sum = |bound, is_near| {
+        shortest(bound, Collective::AllReduce, Some(OpCode::Sum), is_near).expect("some length")
+    };
+    let moved = |bound, is_near| shortest(bound, Collective::Broadcast, None, is_near);
+    assert_eq!([sum("rel:1e-3", true), sum("raw", true)], [8 << 20, 16 << 20]);
+    assert_eq!([sum("rel:1e-3", false), sum("raw", false)], [256 << 10, 1 << 20]);
+    assert_eq!(
+        [moved("rel:1e-3", true), moved("rel:1e-3", false)],
+        [32 << 20, 256 << 10].map(Some)
+    );
+    assert_eq!(moved("raw", false), None);
 }
 
 #[test]
