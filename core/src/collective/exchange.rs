@@ -20,7 +20,9 @@ mod rows;
 mod segment;
 
 pub use rows::Rows;
-pub(crate) use segment::{Cursor, Receiving, Sending, Way};
+#[cfg(feature = "alloc")]
+pub(crate) use segment::Cursor;
+pub(crate) use segment::{Receiving, Sending, Way};
 
 use super::Communicator;
 use super::operation::Step;
