@@ -55,11 +55,13 @@ pub fn encodings_of(case: &Case) -> u64 {
     // What is encoded of sums is of k operands, and so k times as far off.
     let times = if is_sum { k } else { 1 };
     let has_levels = case.schedule.name() == "two-levels" && 1 < k && k < n && n.is_multiple_of(k);
-    match case.collective {
+    let n_encodings = match case.collective {
         Collective::AllReduce | Collective::Reduce if has_levels => n / k * times,
         Collective::ReduceScatter if has_levels => (n / k - 1) * times,
         collective => encodings(case.schedule.name(), collective, n),
-    }
+    };
+    // Rounded first, own operands err as well that are never encoded.
+    if case.rounding == Rounding::Nearest { n_encodings } else { n_encodings.max(n) }
 }
 
 /// The same among ranks that know nothing of nodes.
@@ -105,8 +107,7 @@ pub fn error_terms(case: &Case) -> Option<f64> {
     if !case.collective.reduces() {
         return Some(1.0);
     }
-    let n_rounded = if case.rounding == Rounding::Nearest { 0 } else { n };
-    let of_sum = || if keeps_frames { n } else { encodings_of(case).max(n_rounded) };
+    let of_sum = || if keeps_frames { n } else { encodings_of(case) };
     match case.op {
         Operation::Min | Operation::Max if is_stable(codec) => Some(1.0),
         Operation::Min | Operation::Max | Operation::Sum => Some(of_sum() as f64),

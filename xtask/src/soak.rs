@@ -58,8 +58,9 @@ pub(crate) fn deeply(steps: &mut Steps) -> anyhow::Result<()> {
 }
 
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
-    // With the features of the tests, which have built most of it.
-    let words = "test --no-run --quiet --bin soak --target-dir target";
+    // With the features of the tests, which have built it: cargo builds programs beside tests of a
+    // package, but not by their names.
+    let words = "test --no-run --quiet --test all --target-dir target";
     steps
         .run("build", &mut fabrics::cargo_on(steps, machine::available(), Scope::Fabrics, words))?;
     let mut command = Command::new(steps.root().join("target/debug/soak"));
