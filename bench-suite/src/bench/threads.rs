@@ -1,8 +1,8 @@
 //! Ranks that are threads of this process.
 
-use anyhow::Context;
 use std::time::Duration;
 
+use anyhow::Context;
 use foldwire::Float;
 use foldwire_threads::World;
 

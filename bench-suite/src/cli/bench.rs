@@ -95,7 +95,8 @@ pub struct BenchArgs {
 
     /// Time that links of the threads backend take beside, from a frame's first byte leaving to its
     /// first byte arriving: 50us, 2ms, …
-    #[arg(long, value_name = "TIME", requires = "link", value_parser = crate::values::time, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", requires = "link", allow_hyphen_values = true)]
+    #[arg(value_parser = crate::values::time)]
     pub latency: Option<f64>,
 
     /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST or FIRST:LAST:FACTOR

@@ -7,7 +7,7 @@ use super::{AXES, Case, Indices, SIZES, axis, meanings, normalised};
 use crate::data::Random;
 use std::collections::BTreeSet;
 
-/// The whole product, each case once: eight million. Run a stride of it, or all of it on demand.
+/// The whole product, each case once: 18 million. Run a stride of it, or all of it on demand.
 pub fn all() -> impl Iterator<Item = Case> {
     let total: usize = AXES.iter().product();
     let indices = (0..total).map(|mut index| {

@@ -94,8 +94,8 @@ pub(super) struct Candidate {
     pub(super) codec: CodecId,
     /// Its speed and ratio where nobody has measured.
     pub(super) pace: Pace,
-    /// How many times shorter it makes an array of known shape. (Of seven fields within rel:1e-3 and
-    /// 1e-4 fz-nd made 1.36 and 1.33 times what fz-light did, dense 1.83 and 1.57: docs/codecs.md.)
+    /// How many times shorter it makes an array of known shape. (Within rel:1e-3 and 1e-4 fz-nd had
+    /// 1.36 and 1.33 times fz-light's ratio of seven fields, dense 1.83 and 1.57: docs/codecs.md.)
     shaped: f64,
     /// What of an estimate is its.
     bits: fn(&Estimate) -> f64,

@@ -1,5 +1,5 @@
-//! The table of MPI's functions that we call for ourselves, by their `PMPI_` names, and how they are
-//! looked up.
+//! The table of MPI's functions that we call for ourselves, by their `PMPI_` names, and how they
+//! are looked up.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;
@@ -33,9 +33,10 @@ macro_rules! functions {
                     },)*
                     // SAFETY: as above.
                     $($late: symbols.find($late_symbol).map(|address| unsafe {
-                        mem::transmute::<*mut c_void, unsafe extern "C" fn($($late_arg),*) -> c_int>(
-                            address,
-                        )
+                        mem::transmute::<
+                            *mut c_void,
+                            unsafe extern "C" fn($($late_arg),*) -> c_int,
+                        >(address)
                     }),)*
                 })
             }
