@@ -113,7 +113,10 @@ impl State {
             }
             Ok(())
         });
-        progress.begin(self);
+        // Other ranks may have what this one lacks.
+        if let Err(code) = progress.begin(self) {
+            self.give_up(&format!("MPI calls nobody back: {}", mpi.words(code)));
+        }
     }
 
     fn give_up(&self, why: &str) -> ! {

@@ -6,13 +6,7 @@
 mod programs;
 
 use foldwire_preload::Standard;
-use programs::{Library, constants_of};
-
-macro_rules! current {
-    ($program:literal) => {
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../../target/current-mpi/mpich/bin/", $program)
-    };
-}
+use programs::{Library, constants_of, current};
 
 const LIBRARY: Library = Library {
     name: "the standard ABI of MPI 5",
@@ -22,6 +16,7 @@ const LIBRARY: Library = Library {
     says: "HYDRA",
     file: "libfoldwire_preload_mpi_abi.so",
     is_hydra: true,
+    calls_back_since: None,
     constants: constants_of::<Standard>,
 };
 

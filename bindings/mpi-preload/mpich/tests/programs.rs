@@ -1,10 +1,11 @@
-//! Unmodified programs of MPICH.
+//! Unmodified programs of MPICH: the one that the system has, and the one that
+//! `cargo xtask packages --current-mpi` installs, whose Fortran modules hang on the compiler.
 
 #[path = "../../tests/programs/mod.rs"]
 mod programs;
 
 use foldwire_preload::Mpich;
-use programs::{Library, constants_of};
+use programs::{Library, constants_of, current};
 
 const LIBRARY: Library = Library {
     name: "MPICH",
@@ -14,8 +15,24 @@ const LIBRARY: Library = Library {
     says: "HYDRA",
     file: "libfoldwire_preload_mpich.so",
     is_hydra: true,
+    calls_back_since: Some([4, 3]),
     constants: constants_of::<Mpich>,
+};
+
+const CURRENT: Library = Library {
+    name: "MPICH 5",
+    compilers: &[current!("mpicc")],
+    fortran: &[],
+    launchers: &[current!("mpirun")],
+    ..LIBRARY
 };
 
 programs::tests!(LIBRARY);
 programs::fortran_tests!(LIBRARY);
+
+/// Those of today's MPICH.
+mod current {
+    use super::{CURRENT, programs};
+
+    programs::tests!(CURRENT);
+}

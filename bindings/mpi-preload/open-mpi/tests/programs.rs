@@ -14,6 +14,7 @@ const LIBRARY: Library = Library {
     says: "Open MPI",
     file: "libfoldwire_preload_openmpi.so",
     is_hydra: false,
+    calls_back_since: Some([1, 0]),
     constants: constants_of::<OpenMpi>,
 };
 

@@ -15,6 +15,7 @@ use foldwire::op::OpCode;
 use functions::Functions;
 
 use super::abi::{Abi, Handle, Own};
+use super::progress::is_in_callback;
 use super::symbols::Symbols;
 use crate::signature::{Datatypes, Signature};
 
@@ -98,7 +99,8 @@ pub(crate) trait Mpi: Send + Sync {
         from: (Option<usize>, c_int),
         comm: Handle,
     ) -> Result<Handle, Code>;
-    /// Moves MPI along, and says which of these requests are complete.
+    /// Says which of these requests are complete, and moves MPI along unless it is doing that: in
+    /// a callback of MPICH's.
     fn test_some(&self, requests: &[Handle], done: &mut Vec<(usize, Outcome)>) -> Result<(), Code>;
     fn cancel(&self, request: Handle);
     /// Whether it says that a message was too long, or that there is no memory.
@@ -447,9 +449,21 @@ impl<A: Abi> Mpi for Library<A> {
     }
 
     fn test_some(&self, requests: &[Handle], done: &mut Vec<(usize, Outcome)>) -> Result<(), Code> {
-        let n = requests.len();
         let [source, error, stride] = A::STATUS;
-        let mut typed: Vec<A::Handle> = requests.iter().map(|&one| A::restore(one)).collect();
+        let is_tested = |request: Handle| match self.functions.request_is_complete {
+            // SAFETY: see above. Where all that are tested are complete, nothing moves along.
+            Some(is_complete) if is_in_callback() => unsafe {
+                is_complete(A::restore(request)) != 0
+            },
+            _ => true,
+        };
+        let tested = requests.iter().enumerate().filter(|&(_, &request)| is_tested(request));
+        let (places, mut typed): (Vec<usize>, Vec<A::Handle>) =
+            tested.map(|(place, &request)| (place, A::restore(request))).unzip();
+        let n = typed.len();
+        if n == 0 {
+            return Ok(());
+        }
         let mut indices = vec![0; n];
         let mut statuses = vec![0 as c_int; n * stride + 1];
         let mut n_done = 0;
@@ -485,7 +499,7 @@ impl<A: Abi> Mpi for Library<A> {
                 let received = from.zip(usize::try_from(n_bytes).ok());
                 Ok(received.filter(|_| cancelled == 0))
             };
-            done.push((index as usize, outcome));
+            done.push((places[index as usize], outcome));
         }
         Ok(())
     }

@@ -116,5 +116,9 @@ functions! {
         (A::Handle, *mut i64, *mut i64, *mut i64, *mut i64, *mut c_int);
     type_contents_c: c"PMPI_Type_get_contents_c"
         (A::Handle, i64, i64, i64, i64, *mut c_int, *mut isize, *mut i64, *mut A::Handle);
+    request_is_complete: c"PMPIX_Request_is_complete" (A::Handle);
+    grequest_start_with_wait: c"PMPIX_Grequest_start"
+        (promises::Query, promises::Free, promises::Cancel, promises::Poll, promises::Wait,
+         *mut c_void, *mut A::Handle);
     }
 }
