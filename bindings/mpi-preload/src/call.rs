@@ -12,7 +12,7 @@ use crate::decide::{Ask, Why};
 use crate::ffi::abi::Handle;
 use crate::ffi::door::{Counts, Place};
 use crate::ffi::library::{Code, Mpi};
-use crate::ffi::memory::{Area, Areas};
+use crate::ffi::memory::{Area, Areas, KeptType};
 use crate::signature::{Base, Signature};
 
 /// A buffer with its count and datatype, as passed.
@@ -48,6 +48,9 @@ pub struct Call {
     /// Of one that the program does not wait for in the call, where the request goes.
     pub request: Option<Place>,
 }
+
+/// Datatypes of ours that a call uses.
+pub(crate) type KeptTypes = Vec<KeptType>;
 
 /// Which of a rank's buffers count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +158,38 @@ impl Call {
     /// Of how many shares the ranks tell each other the lengths.
     pub(crate) fn n_told(&self, size: usize) -> usize {
         if self.is_rooted() { size } else { 0 }
+    }
+
+    /// Which of what is sent and received MPI looks at here.
+    fn sides(&self, mpi: &dyn Mpi, seat: Seat) -> [bool; 2] {
+        let has_both = !self.is_in_place(mpi, seat);
+        match self.collective {
+            Collective::Gather => [has_both, seat.is_root()],
+            Collective::Scatter => [seat.is_root(), has_both],
+            _ => [has_both, true],
+        }
+    }
+
+    /// The same call for as long as what comes with it is there: the program may free its datatypes
+    /// before the call is carried out.
+    ///
+    /// # Errors
+    /// Why MPI is to judge it.
+    pub(crate) fn kept(
+        &self,
+        mpi: &'static dyn Mpi,
+        place: (usize, usize),
+    ) -> Result<(Self, KeptTypes), Why> {
+        let (mut call, mut kept) = (*self, KeptTypes::default());
+        let [sends, receives] = self.sides(mpi, self.seat(place)?);
+        for (side, is_used) in [(&mut call.send, sends), (&mut call.recv, receives)] {
+            if is_used && side.datatype != mpi.own().datatype_null {
+                let one = KeptType::of(mpi, side.datatype).map_err(|_| Why::Argument)?;
+                side.datatype = one.datatype;
+                kept.push(one);
+            }
+        }
+        Ok((call, kept))
     }
 
     /// What this rank knows of such a call.

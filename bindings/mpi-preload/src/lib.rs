@@ -17,6 +17,7 @@
 //! | [`mod@decide`], [`settings`] | who carries it out; pure |
 //! | `taken`, `net` | core's collective on those buffers, by messages of the MPI library's |
 //! | `line`, `background` | calls that are not waited for, and how they move along |
+//! | `asked` | those of them of which ranks tell each other first |
 //! | [`report`] | what is said at the end |
 //!
 //! *Loss by consent.* Without a bound in the environment nothing is lossy.
@@ -31,6 +32,7 @@
 //! Whoever is in MPI moves calls along that are not waited for, unless another holds their lock.
 
 pub mod agree;
+mod asked;
 mod background;
 pub mod call;
 pub mod decide;

@@ -6,13 +6,10 @@
 
 use std::collections::VecDeque;
 
-use foldwire::Report;
-
 use crate::call::Call;
 use crate::ffi::library::Mpi;
 use crate::ffi::promise::Promise;
-use crate::settings::Way;
-use crate::taken::{Begun, Failure, Ours, Ready};
+use crate::taken::{Begun, End, Failure, Next, Ours, Ready, carry_out};
 
 /// Calls, the first of which may be under way.
 #[derive(Default)]
@@ -34,12 +31,11 @@ enum Stage {
 /// What is known of a call besides.
 pub(crate) struct Note {
     pub(crate) call: Call,
-    pub(crate) way: Way,
     pub(crate) promise: Promise,
 }
 
 /// What a call came to.
-pub(crate) type Outcome = Result<Report, Failure>;
+pub(crate) type Outcome = Result<End, Failure>;
 
 impl Line {
     pub(crate) fn is_empty(&self) -> bool {
@@ -65,10 +61,16 @@ impl Line {
             if !first.is_done() {
                 break;
             }
-            if let Some(Waiting { note, stage }) = self.0.pop_front() {
-                each(note, stage.finish(ours, mpi));
-            }
             moved = true;
+            if let Some(Waiting { note, stage }) = self.0.pop_front() {
+                match stage.finish(ours, mpi) {
+                    Ok(Next::Step(ready)) => {
+                        self.0.push_front(Waiting { note, stage: Stage::Ready(ready) });
+                    }
+                    Ok(Next::End(end)) => each(note, Ok(end)),
+                    Err(failure) => each(note, Err(failure)),
+                }
+            }
         }
         moved
     }
@@ -81,7 +83,7 @@ impl Line {
         mut each: impl FnMut(Note, Outcome),
     ) {
         while let Some(Waiting { note, stage }) = self.0.pop_front() {
-            each(note, stage.finish(ours, mpi));
+            each(note, stage.carry_out(ours, mpi));
         }
     }
 
@@ -115,12 +117,20 @@ impl Waiting {
 
 impl Stage {
     /// Waits until it is done.
-    fn finish(self, ours: &Ours, mpi: &dyn Mpi) -> Outcome {
+    fn finish(self, ours: &Ours, mpi: &dyn Mpi) -> Result<Next, Failure> {
         match self {
-            Self::Ready(ready) => ready(ours)?.finish(mpi),
+            Self::Ready(ready) => carry_out(ready, ours, mpi).map(Next::End),
             Self::UnderWay(begun) => begun.finish(mpi),
             Self::Failed(failure) => Err(failure),
             Self::Nowhere => Err(Failure::Foldwire(foldwire::Error::Internal)),
+        }
+    }
+
+    /// The same of all that follows.
+    fn carry_out(self, ours: &Ours, mpi: &dyn Mpi) -> Outcome {
+        match self.finish(ours, mpi)? {
+            Next::Step(ready) => carry_out(ready, ours, mpi),
+            Next::End(end) => Ok(end),
         }
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Up {
     /// Calls that are not waited for. They go before the communicator.
     pub(crate) line: Line,
     pub(crate) comm: Ours,
+    /// The same to MPI, whose collectives on it meet none of our messages.
+    pub(crate) raw: Handle,
     /// Whether all ranks share memory.
     pub(crate) is_near: bool,
 }
@@ -169,6 +171,6 @@ impl Up {
         // Ranks of a program may come as late as they like; MPI has no limit either.
         let config = Config::default().with_timeout(Config::NEVER);
         let comm = SharedCommunicator::with_config(endpoint, config, 1).map_err(drop)?;
-        Ok(Self { line: Line::default(), comm, is_near })
+        Ok(Self { line: Line::default(), comm, raw, is_near })
     }
 }

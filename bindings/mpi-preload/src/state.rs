@@ -10,8 +10,9 @@ use foldwire::Report;
 use foldwire::op::OpCode;
 
 use crate::agree::{Agreed, View};
+use crate::asked;
 use crate::background::Background;
-use crate::call::{Call, Checked};
+use crate::call::{Call, Checked, KeptTypes};
 use crate::decide::{COLLECTIVES, Route, Why, decide, never};
 use crate::ffi::abi::Handle;
 use crate::ffi::library::{Code, Mpi};
@@ -23,7 +24,7 @@ use crate::line::{Note, Outcome};
 use crate::report::Tally;
 use crate::settings::{Settings, Way};
 use crate::shadow::{Shadow, Shadows, Standing, Up, locked};
-use crate::taken::{self, Failure, Ready};
+use crate::taken::{End, Failure, Ready, carry_out, prepare};
 
 /// Of a process. Everything but the MPI library's functions.
 pub(crate) struct State {
@@ -52,12 +53,6 @@ enum Fate<D> {
     Done(D),
     Passed(Why),
     Failed(Failure),
-}
-
-/// A call that is taken.
-struct Taken {
-    ready: Ready,
-    way: Way,
 }
 
 impl State {
@@ -138,7 +133,7 @@ impl State {
     }
 
     /// The same of one that is not waited for: its request, or what it returns instead.
-    pub(crate) fn begin_collective(&self, call: &Call) -> Option<Result<Handle, Code>> {
+    pub(crate) fn begin_collective(&'static self, call: &Call) -> Option<Result<Handle, Code>> {
         let begun = self.begun()?;
         let fate = guarded(|| self.route_ahead(begun, call));
         self.returned(begun, call, fate.ok())
@@ -152,10 +147,7 @@ impl State {
     ) -> Option<Result<D, Code>> {
         match fate {
             Some(Fate::Passed(why)) => {
-                locked(&self.tally).pass(why);
-                if begun.settings.debug {
-                    self.say(begun, call, &format!("passed on ({})", why.name()));
-                }
+                self.pass(begun, call, why);
                 None
             }
             Some(Fate::Done(done)) => Some(Ok(done)),
@@ -234,23 +226,24 @@ impl State {
             Standing::Outside(why) => return Fate::Passed(*why),
             Standing::Low { .. } => return Fate::Passed(Why::Disagreement),
         };
-        let Taken { ready, way } = match self.take(begun, call, &checked, up.is_near) {
-            Fate::Done(taken) => taken,
+        let ready = match self.take(begun, call, &checked, up.is_near) {
+            Fate::Done(ready) => ready,
             Fate::Passed(why) => return Fate::Passed(why),
             Fate::Failed(failure) => return Fate::Failed(failure),
         };
         self.drain(up);
-        match ready(&up.comm).and_then(|under_way| under_way.finish(mpi)) {
-            Ok(report) => {
+        match carry_out(ready, &up.comm, mpi) {
+            Ok(End::Taken(way, report)) => {
                 self.count(begun, call, way, &report);
                 Fate::Done(())
             }
+            Ok(End::Passed(why)) => Fate::Passed(why),
             Err(failure) => Fate::Failed(failure),
         }
     }
 
     /// A call that is not waited for, so that nothing in it may wait for other ranks.
-    fn route_ahead(&self, begun: &Begun, call: &Call) -> Fate<Handle> {
+    fn route_ahead(&'static self, begun: &Begun, call: &Call) -> Fate<Handle> {
         let Begun { settings, keys: [comm_key, type_key], .. } = begun;
         if self.progress.is_none() {
             return Fate::Passed(Why::NoProgress);
@@ -259,7 +252,15 @@ impl State {
             return Fate::Passed(Why::Argument);
         };
         let mut standing = locked(&shadow);
-        let checked = standing.place().and_then(|place| call.checked(self.mpi, place, *type_key));
+        let place = match standing.place() {
+            Ok(place) => place,
+            Err(why) => return Fate::Passed(why),
+        };
+        // `None`: the ranks are to tell each other.
+        let checked = match call.is_known_in_part() {
+            true => never(call.collective, settings).map_or(Ok(None), Err),
+            false => call.checked(self.mpi, place, *type_key).map(Some),
+        };
         let checked = match checked {
             Ok(checked) => checked,
             Err(why) => return Fate::Passed(why),
@@ -268,13 +269,17 @@ impl State {
             Standing::Up(up) => up,
             Standing::Outside(why) => return Fate::Passed(*why),
             Standing::Low(low) => {
-                let why = passed_anyway(call, &checked, settings);
+                let why = checked.and_then(|checked| passed_anyway(call, &checked, settings));
                 low.is_wanted |= why.is_none();
                 return Fate::Passed(why.unwrap_or(Why::NotReady));
             }
         };
-        let Taken { ready, way } = match self.take(begun, call, &checked, up.is_near) {
-            Fate::Done(taken) => taken,
+        let ready = match checked {
+            None => Fate::Done(self.ask(call, place, up, *type_key)),
+            Some(checked) => self.take(begun, call, &checked, up.is_near),
+        };
+        let ready = match ready {
+            Fate::Done(ready) => ready,
             Fate::Passed(why) => return Fate::Passed(why),
             Fate::Failed(failure) => return Fate::Failed(failure),
         };
@@ -283,7 +288,7 @@ impl State {
             Err(code) => return Fate::Failed(Failure::Mpi(code)),
         };
         let request = promise.request();
-        up.line.push(Note { call: *call, way, promise }, ready);
+        up.line.push(Note { call: *call, promise }, ready);
         self.step(up);
         if !up.line.is_empty() {
             self.background.add(&shadow);
@@ -299,7 +304,7 @@ impl State {
     }
 
     /// Decides about a call, and makes it ready if it is taken.
-    fn take(&self, begun: &Begun, call: &Call, checked: &Checked, is_near: bool) -> Fate<Taken> {
+    fn take(&self, begun: &Begun, call: &Call, checked: &Checked, is_near: bool) -> Fate<Ready> {
         let Begun { settings, keys: [_, type_key], .. } = begun;
         let ask = checked.ask(call.collective, is_near);
         let way = match decide(&ask, settings) {
@@ -307,9 +312,8 @@ impl State {
             Route::Pass(why) => return Fate::Passed(why),
         };
         let Some(base) = ask.base else { return Fate::Passed(Why::Type) };
-        let plan = way.plan(settings.spacing);
-        match taken::prepare(self.mpi, *type_key, call, checked, base, plan) {
-            Ok(ready) => Fate::Done(Taken { ready, way }),
+        match prepare(self.mpi, *type_key, call, checked, base, (way, settings)) {
+            Ok(ready) => Fate::Done(ready),
             Err(failure) => Fate::Failed(failure),
         }
     }
@@ -323,12 +327,23 @@ impl State {
         }
     }
 
+    /// A call is the MPI library's.
+    fn pass(&self, begun: &Begun, call: &Call, why: Why) {
+        locked(&self.tally).pass(why);
+        if begun.settings.debug {
+            self.say(begun, call, &format!("passed on ({})", why.name()));
+        }
+    }
+
     /// A call that was not waited for is over.
     fn settle(&self, note: Note, outcome: Outcome) {
-        let (Note { call, way, promise }, Some(begun)) = (note, self.begun.get()) else { return };
+        let (Note { call, promise }, Some(begun)) = (note, self.begun.get()) else { return };
         match outcome {
-            Ok(report) => {
-                self.count(begun, &call, way, &report);
+            Ok(end) => {
+                match end {
+                    End::Taken(way, report) => self.count(begun, &call, way, &report),
+                    End::Passed(why) => self.pass(begun, &call, why),
+                }
                 promise.keep();
             }
             Err(failure) => {
@@ -375,6 +390,34 @@ impl State {
         let told = self.mpi.all_reduce(call.comm, &mut numbers, OpCode::Max);
         told.map_err(|_| Why::Argument)?;
         call.agreed(self.mpi, place, Agreed::of(&numbers)?)
+    }
+
+    /// The same of one that is not waited for.
+    fn ask(&'static self, call: &Call, place: (usize, usize), up: &Up, key: c_int) -> Ready {
+        let mpi = self.mpi;
+        let kept = call.kept(mpi, place);
+        let view = kept.as_ref().map_err(|&why| why);
+        let view = view.and_then(|(call, _)| call.view(mpi, place, key));
+        let numbers = View::numbers(view.as_ref().map_err(|&why| why), call.n_told(place.1));
+        let (call, types) = kept.unwrap_or((*call, KeptTypes::default()));
+        let (raw, is_near) = (up.raw, up.is_near);
+        asked::ask(
+            numbers,
+            Box::new(move |largest| {
+                let Some(begun) = self.begun.get() else { return Err(Failure::Count) };
+                let checked =
+                    Agreed::of(largest).and_then(|agreed| call.agreed(mpi, place, agreed));
+                let fate = match checked {
+                    Ok(checked) => self.take(begun, &call, &checked, is_near),
+                    Err(why) => Fate::Passed(why),
+                };
+                match fate {
+                    Fate::Done(ready) => Ok(ready),
+                    Fate::Passed(why) => Ok(asked::pass(mpi, (call, types), raw, why)),
+                    Fate::Failed(failure) => Err(failure),
+                }
+            }),
+        )
     }
 
     /// A communicator is about to be freed.

@@ -8,13 +8,15 @@ use std::ffi::c_int;
 use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
 use foldwire::transport::Rank;
-use foldwire::{Finished, Op, Pending, Plan, Report, SharedCommunicator};
+use foldwire::{Finished, Op, Pending, Report, SharedCommunicator};
 use foldwire_messaging::Endpoint;
 
 use crate::call::{Call, Checked, Passed};
+use crate::decide::Why;
 use crate::ffi::library::{Code, Mpi};
 use crate::ffi::memory::{Areas, Held, Plain};
 use crate::net::Wire;
+use crate::settings::{Settings, Way};
 use crate::signature::Base;
 
 /// A communicator of ours.
@@ -23,13 +25,37 @@ pub(crate) type Ours = SharedCommunicator<'static, Endpoint<Wire>>;
 /// Begins a call that was made ready.
 pub(crate) type Ready = Box<dyn FnOnce(&Ours) -> Result<Box<dyn Begun>, Failure>>;
 
-/// A call under way.
+/// A call under way, or a step of one.
 pub(crate) trait Begun {
     /// Whether it is done, as far as its communicator has been driven.
     fn is_done(&self) -> bool;
 
     /// Waits until it is, and sees that what has come is where the program wants it.
-    fn finish(self: Box<Self>, mpi: &dyn Mpi) -> Result<Report, Failure>;
+    fn finish(self: Box<Self>, mpi: &dyn Mpi) -> Result<Next, Failure>;
+}
+
+/// What follows a step.
+pub(crate) enum Next {
+    Step(Ready),
+    End(End),
+}
+
+/// What became of a call.
+pub(crate) enum End {
+    /// It was carried out, this way.
+    Taken(Way, Box<Report>),
+    /// The MPI library has carried it out.
+    Passed(Why),
+}
+
+/// All steps of a call, waiting for each.
+pub(crate) fn carry_out(mut ready: Ready, ours: &Ours, mpi: &dyn Mpi) -> Result<End, Failure> {
+    loop {
+        match ready(ours)?.finish(mpi)? {
+            Next::Step(next) => ready = next,
+            Next::End(end) => return Ok(end),
+        }
+    }
 }
 
 /// Why a call that was taken failed.
@@ -49,16 +75,16 @@ impl From<Code> for Failure {
     }
 }
 
-/// Makes a call on values of this base ready.
+/// Makes a call on values of this base ready to be carried out this way.
 pub(crate) fn prepare(
     mpi: &'static dyn Mpi,
     key: c_int,
     call: &Call,
     checked: &Checked,
     base: Base,
-    plan: Plan,
+    (way, settings): (Way, &Settings),
 ) -> Result<Ready, Failure> {
-    let inside = Inside { mpi, key, call, checked, plan };
+    let inside = Inside { mpi, key, call, checked, way, settings };
     match base {
         Base::F32 => inside.prepare::<f32>(),
         Base::F64 => inside.prepare::<f64>(),
@@ -73,7 +99,8 @@ struct Inside<'c> {
     key: c_int,
     call: &'c Call,
     checked: &'c Checked,
-    plan: Plan,
+    way: Way,
+    settings: &'c Settings,
 }
 
 /// The buffers of a call.
@@ -98,6 +125,7 @@ struct Flight<T: Plain> {
     to: Areas,
     _counts: Counts,
     is_as_expected: bool,
+    way: Way,
 }
 
 fn operation<T>(op: Option<OpCode>) -> Op<'static, T> {
@@ -111,7 +139,8 @@ fn operation<T>(op: Option<OpCode>) -> Op<'static, T> {
 
 impl Inside<'_> {
     fn prepare<T: Plain>(&self) -> Result<Ready, Failure> {
-        let Self { call, checked, plan, .. } = *self;
+        let Self { call, checked, way, settings, .. } = *self;
+        let plan = way.plan(settings.spacing);
         let (seat, in_place) = (checked.seat, checked.is_in_place);
         let Buffers { mut send, mut recv, mut to } = self.buffers::<T>()?;
         let counts = self.counts::<T>()?;
@@ -189,7 +218,7 @@ impl Inside<'_> {
                 }
                 _ => unreachable!("only collectives of the table are taken"),
             };
-            Ok(Box::new(Flight { pending: pending?, to, _counts: counts, is_as_expected }))
+            Ok(Box::new(Flight { pending: pending?, to, _counts: counts, is_as_expected, way }))
         }))
     }
 
@@ -291,11 +320,15 @@ impl<T: Plain> Begun for Flight<T> {
         self.pending.is_finished()
     }
 
-    fn finish(self: Box<Self>, mpi: &dyn Mpi) -> Result<Report, Failure> {
-        let Self { pending, to, is_as_expected, _counts } = *self;
+    fn finish(self: Box<Self>, mpi: &dyn Mpi) -> Result<Next, Failure> {
+        let Self { pending, to, is_as_expected, way, _counts } = *self;
         let Finished { data, outcome } = pending.wait();
         let report = outcome?;
         to.settle(mpi, &data)?;
-        if is_as_expected { Ok(report) } else { Err(Failure::Count) }
+        if is_as_expected {
+            Ok(Next::End(End::Taken(way, report.into())))
+        } else {
+            Err(Failure::Count)
+        }
     }
 }

@@ -126,13 +126,21 @@ impl<A: Abi> Door<A> {
 
     /// A collective: what it returns, or `None` if the library is to carry it out.
     pub fn collective(&self, call: &Call) -> Option<c_int> {
-        let state = self.inside.get()?.state;
+        let Inside { state, library } = self.inside.get()?;
         let Some(place) = call.request else { return state.collective(call) };
         if place.is_null() {
             // For MPI to judge.
             return None;
         }
-        match state.begin_collective(call)? {
+        // Such a call may come back to the library, when nobody can be told of what does not fit.
+        let call = match call.is_known_in_part() && !library.has_large_counts() {
+            true => match self.narrow(call) {
+                Ok(call) => call,
+                Err(DoesNotFit) => return Some(self.refuse_count(call)),
+            },
+            false => *call,
+        };
+        match state.begin_collective(&call)? {
             Ok(request) => {
                 // SAFETY: where the program wants the request of this call.
                 unsafe { place.write::<A>(request) };
@@ -145,6 +153,26 @@ impl<A: Abi> Door<A> {
     /// What a call returns of which a count is too large for a library without large counts.
     pub fn refuse_count(&self, call: &Call) -> c_int {
         self.inside.get().map_or(A::ERRORS[4], |inside| inside.library.refuse_count(call.comm))
+    }
+
+    /// A call with large counts as one with `int`, of arrays that stay.
+    fn narrow(&self, call: &Call) -> Result<Call, DoesNotFit> {
+        let mut narrow = *call;
+        for (side, made) in [(&call.send, &mut narrow.send), (&call.recv, &mut narrow.recv)] {
+            c_int::try_from(side.count).map_err(|_| DoesNotFit)?;
+            for (large, made) in [(side.counts, &mut made.counts), (side.places, &mut made.places)]
+            {
+                if matches!(large, Some(Counts::Large(_))) {
+                    let kept = match self.narrow_counts(call, side, large)? {
+                        Some(Cow::Borrowed(kept)) => kept.as_ptr(),
+                        Some(Cow::Owned(counts)) => kept_forever(counts).as_ptr(),
+                        None => std::ptr::null(),
+                    };
+                    *made = Some(Counts::Int(kept));
+                }
+            }
+        }
+        Ok(narrow)
     }
 
     /// An array with a number for each rank as `int`; none where the program passed none or MPI
@@ -268,20 +296,36 @@ pub enum Counts {
 }
 
 /// What may be counted with.
-pub trait Counting: Sized {
+pub trait Counting: Copy + TryFrom<i64> + 'static {
     /// An array of them, as long as the communicator has ranks.
     fn array(start: *const Self) -> Counts;
+    /// Such an array, or null if it is one of the others.
+    fn start(counts: Counts) -> *const Self;
 }
 
 impl Counting for c_int {
     fn array(start: *const Self) -> Counts {
         Counts::Int(start)
     }
+
+    fn start(counts: Counts) -> *const Self {
+        match counts {
+            Counts::Int(start) => start,
+            Counts::Large(_) => std::ptr::null(),
+        }
+    }
 }
 
 impl Counting for i64 {
     fn array(start: *const Self) -> Counts {
         Counts::Large(start)
+    }
+
+    fn start(counts: Counts) -> *const Self {
+        match counts {
+            Counts::Int(_) => std::ptr::null(),
+            Counts::Large(start) => start,
+        }
     }
 }
 

@@ -73,8 +73,7 @@ macro_rules! each_function {
     };
 }
 
-/// The same for collectives that are not waited for in the call. Those of which ranks would have to
-/// tell each other first are not among them.
+/// The same for collectives that are not waited for in the call.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! each_that_begins {
@@ -104,14 +103,30 @@ macro_rules! each_that_begins {
         MPI_Ialltoall c"PMPI_Ialltoall", MPI_Ialltoall_c c"PMPI_Ialltoall_c",
         mpi_ialltoall mpi_ialltoall_ mpi_ialltoall__ MPI_IALLTOALL ompi_ialltoall_f,
         c"pmpi_ialltoall_", (send send_count send_type recv recv_count recv_type comm request) }
+        $crate::$with! { $abi; AllToAll,
+        MPI_Ialltoallv c"PMPI_Ialltoallv", MPI_Ialltoallv_c c"PMPI_Ialltoallv_c",
+        mpi_ialltoallv mpi_ialltoallv_ mpi_ialltoallv__ MPI_IALLTOALLV ompi_ialltoallv_f,
+        c"pmpi_ialltoallv_", (
+            send send_counts send_places send_type recv recv_counts recv_places recv_type comm
+            request) }
         $crate::$with! { $abi; Gather,
         MPI_Igather c"PMPI_Igather", MPI_Igather_c c"PMPI_Igather_c",
         mpi_igather mpi_igather_ mpi_igather__ MPI_IGATHER ompi_igather_f,
         c"pmpi_igather_", (send send_count send_type recv recv_count recv_type root comm request) }
+        $crate::$with! { $abi; Gather,
+        MPI_Igatherv c"PMPI_Igatherv", MPI_Igatherv_c c"PMPI_Igatherv_c",
+        mpi_igatherv mpi_igatherv_ mpi_igatherv__ MPI_IGATHERV ompi_igatherv_f,
+        c"pmpi_igatherv_", (
+            send send_count send_type recv recv_counts recv_places recv_type root comm request) }
         $crate::$with! { $abi; Scatter,
         MPI_Iscatter c"PMPI_Iscatter", MPI_Iscatter_c c"PMPI_Iscatter_c",
         mpi_iscatter mpi_iscatter_ mpi_iscatter__ MPI_ISCATTER ompi_iscatter_f,
         c"pmpi_iscatter_", (send send_count send_type recv recv_count recv_type root comm request) }
+        $crate::$with! { $abi; Scatter,
+        MPI_Iscatterv c"PMPI_Iscatterv", MPI_Iscatterv_c c"PMPI_Iscatterv_c",
+        mpi_iscatterv mpi_iscatterv_ mpi_iscatterv__ MPI_ISCATTERV ompi_iscatterv_f,
+        c"pmpi_iscatterv_", (
+            send send_counts send_places send_type recv recv_count recv_type root comm request) }
         $crate::$with! { $abi; ReduceScatter,
         MPI_Ireduce_scatter_block c"PMPI_Ireduce_scatter_block",
         MPI_Ireduce_scatter_block_c c"PMPI_Ireduce_scatter_block_c",

@@ -3,6 +3,7 @@
 mod datatypes;
 mod functions;
 mod promises;
+mod shares;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -17,6 +18,7 @@ use functions::Functions;
 use super::abi::{Abi, Handle, Own};
 use super::progress::is_in_callback;
 use super::symbols::Symbols;
+use crate::call::Call;
 use crate::signature::{Datatypes, Signature};
 
 /// An error code of the library's.
@@ -76,6 +78,9 @@ pub(crate) trait Mpi: Send + Sync {
     fn new_request(&self, has_failed: Arc<AtomicBool>) -> Result<Handle, Code>;
     /// Says that it is complete; once, and whether the program has freed it or not.
     fn complete(&self, request: Handle);
+    /// Has the library begin a gather, scatter or all-to-all whose shares differ; the request. What
+    /// MPI looks at must be there until it is complete.
+    fn start_shares(&self, call: &Call) -> Result<Handle, Code>;
     /// Starts to send; the request.
     ///
     /// # Safety
@@ -415,6 +420,10 @@ impl<A: Abi> Mpi for Library<A> {
     fn complete(&self, request: Handle) {
         // SAFETY: see above. An error here has nobody to go to.
         let _ = unsafe { (self.functions.grequest_complete)(A::restore(request)) };
+    }
+
+    fn start_shares(&self, call: &Call) -> Result<Handle, Code> {
+        self.begin_shares(call)
     }
 
     unsafe fn start_send(

@@ -27,10 +27,11 @@ pub(crate) struct Areas {
     kept: Option<KeptType>,
 }
 
-/// A datatype that is freed when this is dropped.
-struct KeptType {
+/// A datatype of ours that is as one of the program's, which may free its own. Freed when this is
+/// dropped.
+pub(crate) struct KeptType {
     mpi: &'static dyn Mpi,
-    datatype: Handle,
+    pub(crate) datatype: Handle,
 }
 
 /// The values of an array, as a call under way has them: the program's own, or copies.
@@ -221,9 +222,9 @@ impl Areas {
     pub(crate) fn keep_type(&mut self, mpi: &'static dyn Mpi) -> Result<(), Code> {
         let Some(first) = self.areas.first() else { return Ok(()) };
         // All are parts of one area.
-        let datatype = mpi.keep_type(first.datatype)?;
-        self.kept = Some(KeptType { mpi, datatype });
-        self.areas.iter_mut().for_each(|area| area.datatype = datatype);
+        let kept = KeptType::of(mpi, first.datatype)?;
+        self.areas.iter_mut().for_each(|area| area.datatype = kept.datatype);
+        self.kept = Some(kept);
         Ok(())
     }
 
@@ -250,6 +251,12 @@ impl Areas {
     /// Values of this type.
     pub(crate) fn n_values<T: Plain>(&self) -> usize {
         self.areas.iter().map(Area::n_values::<T>).sum()
+    }
+}
+
+impl KeptType {
+    pub(crate) fn of(mpi: &'static dyn Mpi, datatype: Handle) -> Result<Self, Code> {
+        Ok(Self { mpi, datatype: mpi.keep_type(datatype)? })
     }
 }
 

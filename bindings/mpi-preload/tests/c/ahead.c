@@ -114,7 +114,7 @@ static void kinds(void) {
 
 /* All collectives at once, into one array after the other. */
 static void all_of_them(void) {
-    enum { N_CALLS = 12 };
+    enum { N_CALLS = 17 };
     MPI_Request requests[N_CALLS];
     size_t whole = (size_t)N * size;
     double *arrays = malloc((N_CALLS + 1) * whole * sizeof *arrays), *got[N_CALLS];
@@ -144,6 +144,23 @@ static void all_of_them(void) {
     if (size > 1) parts[0] = 2 * N, parts[size - 1] = 0;
     MPI_Ireduce_scatter(mine, got[10], parts, MPI_DOUBLE, MPI_SUM, world, &requests[10]);
     begin(0, world, &requests[11]);
+    /* Those of which ranks tell each other first, of a type that is gone before they begin; and a
+       short one between them. */
+    MPI_Datatype two;
+    int *halves = malloc(size * sizeof *halves), *from = malloc(size * sizeof *from);
+    int *one = malloc(size * sizeof *one), *none = calloc(size, sizeof *none);
+    for (int of = 0; of < size; of++) halves[of] = N / 2, from[of] = of * (N / 2), one[of] = 1;
+    MPI_Type_contiguous(2, MPI_DOUBLE, &two);
+    MPI_Type_commit(&two);
+    MPI_Igatherv(mine, N / 2, two, got[12], counts, places, MPI_DOUBLE, root, world, &requests[12]);
+    MPI_Igatherv(mine, 1, MPI_DOUBLE, got[13], one, places, MPI_DOUBLE, 0, world, &requests[13]);
+    MPI_Iscatterv(mine, halves, from, two, got[14], N, MPI_DOUBLE, root, world, &requests[14]);
+    MPI_Ialltoallv(mine, halves, from, two, got[15], counts, places, MPI_DOUBLE, world,
+                   &requests[15]);
+    MPI_Type_free(&two);
+    /* Nobody anything for anybody. */
+    MPI_Ialltoallv(mine, none, none, MPI_DOUBLE, got[16], none, none, MPI_DOUBLE, world,
+                   &requests[16]);
     for (int k = N_CALLS - 1; k >= 0; k--) MPI_Wait(&requests[k], MPI_STATUS_IGNORE);
     for (int i = 0; i < N; i++) good &= near(got[0][i], value(root, i), 1);
     check(good, "broadcasts");
@@ -172,7 +189,18 @@ static void all_of_them(void) {
         }
     for (int i = 0; i < N; i++) good &= near(got[8][i], value(root, rank * N + i), 1);
     check(good, "all-to-alls and scatters");
+    good = got[16][0] == -1;
+    for (int of = 0; of < size; of++)
+        for (int i = 0; i < N; i++) {
+            int at = (size - 1 - of) * N + i;
+            if (rank == root) good &= near(got[12][at], value(of, i), 1);
+            if (rank == 0 && i == 0) good &= got[13][at] == value(of, 0);
+            good &= near(got[15][at], value(of, rank * N + i), 1);
+        }
+    for (int i = 0; i < N; i++) good &= near(got[14][i], value(root, rank * N + i), 1);
+    check(good, "those of which ranks tell each other first");
     free(arrays), free(counts), free(places), free(parts);
+    free(halves), free(from), free(one), free(none);
 }
 
 /* Calls of the same communicator that are waited for, while others are under way. */

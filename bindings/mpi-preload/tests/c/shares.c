@@ -1,8 +1,9 @@
 /* A program that knows nothing of Foldwire: collectives in which each rank's share has a length of
    its own.
 
-   shares [TOLERANCE [WRONG]]: each value may be wrong by so much, 0 unless said; instead a call of
-   two ranks that is wrong in itself, by its number. */
+   shares [TOLERANCE [WRONG [later]]]: each value may be wrong by so much, 0 unless said; instead a
+   call of two ranks that is wrong in itself, by its number, unless that is -1. With `later` calls
+   are not waited for in themselves. */
 #include <math.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -21,6 +22,35 @@ extern int MPI_Scatterv_c(const void *, const MPI_Count[], const MPI_Aint[], MPI
 #pragma weak MPI_Alltoallv_c
 extern int MPI_Alltoallv_c(const void *, const MPI_Count[], const MPI_Aint[], MPI_Datatype, void *,
                            const MPI_Count[], const MPI_Aint[], MPI_Datatype, MPI_Comm);
+
+#pragma weak MPI_Iallgatherv_c
+extern int MPI_Iallgatherv_c(const void *, MPI_Count, MPI_Datatype, void *, const MPI_Count[],
+                             const MPI_Aint[], MPI_Datatype, MPI_Comm, MPI_Request *);
+#pragma weak MPI_Igatherv_c
+extern int MPI_Igatherv_c(const void *, MPI_Count, MPI_Datatype, void *, const MPI_Count[],
+                          const MPI_Aint[], MPI_Datatype, int, MPI_Comm, MPI_Request *);
+#pragma weak MPI_Iscatterv_c
+extern int MPI_Iscatterv_c(const void *, const MPI_Count[], const MPI_Aint[], MPI_Datatype, void *,
+                           MPI_Count, MPI_Datatype, int, MPI_Comm, MPI_Request *);
+#pragma weak MPI_Ialltoallv_c
+extern int MPI_Ialltoallv_c(const void *, const MPI_Count[], const MPI_Aint[], MPI_Datatype, void *,
+                            const MPI_Count[], const MPI_Aint[], MPI_Datatype, MPI_Comm,
+                            MPI_Request *);
+
+#define MPI_IAllgatherv MPI_Iallgatherv
+#define MPI_IGatherv MPI_Igatherv
+#define MPI_IScatterv MPI_Iscatterv
+#define MPI_IAlltoallv MPI_Ialltoallv
+#define MPI_IAllgatherv_c MPI_Iallgatherv_c
+#define MPI_IGatherv_c MPI_Igatherv_c
+#define MPI_IScatterv_c MPI_Iscatterv_c
+#define MPI_IAlltoallv_c MPI_Ialltoallv_c
+/* The function MPI_<name>, or the one that begins the same, and MPI_Wait; whether it fails. */
+static int later;
+static MPI_Request request;
+#define CALL(name, ...)                                                                          \
+    (later ? MPI_I##name(__VA_ARGS__, &request) || MPI_Wait(&request, MPI_STATUS_IGNORE)         \
+           : MPI_##name(__VA_ARGS__))
 
 enum { N = 3000, GAP = 5, NONE = -7 };
 static double tolerance;
@@ -75,20 +105,21 @@ static int is_whole(const double *all, int n) {
 static void all_gathers(void) {
     int n = layout();
     double *own = share(rank), *all = filled(n, NONE);
-    MPI_Allgatherv(own, counts[rank], MPI_DOUBLE, all, counts, places, MPI_DOUBLE, MPI_COMM_WORLD);
+    CALL(Allgatherv, own, counts[rank], MPI_DOUBLE, all, counts, places, MPI_DOUBLE,
+         MPI_COMM_WORLD);
     check(is_whole(all, n), "all-gathers");
     free(all), all = filled(n, NONE);
     for (int i = 0; i < counts[rank]; i++) all[places[rank] + i] = own[i];
-    MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, counts, places, MPI_DOUBLE,
-                   MPI_COMM_WORLD);
+    CALL(Allgatherv, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, counts, places, MPI_DOUBLE,
+         MPI_COMM_WORLD);
     check(is_whole(all, n), "all-gathers in place");
     free(all), all = filled(n, NONE);
     if (MPI_Allgatherv_c) {
         MPI_Count *large = malloc(size * sizeof *large);
         MPI_Aint *far = malloc(size * sizeof *far);
         for (int of = 0; of < size; of++) large[of] = counts[of], far[of] = places[of];
-        MPI_Allgatherv_c(own, counts[rank], MPI_DOUBLE, all, large, far, MPI_DOUBLE,
-                         MPI_COMM_WORLD);
+        CALL(Allgatherv_c, own, counts[rank], MPI_DOUBLE, all, large, far, MPI_DOUBLE,
+             MPI_COMM_WORLD);
         check(is_whole(all, n), "all-gathers with large counts");
         free(large), free(far);
     }
@@ -108,8 +139,8 @@ static void all_gathers(void) {
         places[of] = of * counts[of];
     }
     all = filled(3 * N * size, NONE);
-    MPI_Allgatherv(mine, 2 * N, MPI_DOUBLE, all, counts, places, has_holes ? pair : MPI_DOUBLE,
-                   MPI_COMM_WORLD);
+    CALL(Allgatherv, mine, 2 * N, MPI_DOUBLE, all, counts, places, has_holes ? pair : MPI_DOUBLE,
+         MPI_COMM_WORLD);
     for (int i = 0; i < N * size; i++) {
         for (int j = 0; j < 2; j++)
             good &= fabs(all[i * step + j] - value(i / N, i % N * 2 + j)) <= tolerance;
@@ -136,23 +167,23 @@ static void gathers_and_scatters(void) {
         int *its = is_root ? counts : (int *)8, *where = is_root ? places : (int *)8;
         MPI_Datatype type = is_root ? MPI_DOUBLE : MPI_DATATYPE_NULL;
         for (int i = 0; i < n; i++) all[i] = NONE;
-        MPI_Gatherv(own, counts[rank], MPI_DOUBLE, is_root ? all : NULL, its, where, type, root,
-                    MPI_COMM_WORLD);
+        CALL(Gatherv, own, counts[rank], MPI_DOUBLE, is_root ? all : NULL, its, where, type, root,
+             MPI_COMM_WORLD);
         check(!is_root || is_whole(all, n), "gathers");
         for (int i = 0; i < n; i++) all[i] = NONE;
         for (int i = 0; i < counts[rank]; i++) all[places[rank] + i] = own[i];
-        MPI_Gatherv(is_root ? MPI_IN_PLACE : own, counts[rank], MPI_DOUBLE, all, its, where, type,
-                    root, MPI_COMM_WORLD);
+        CALL(Gatherv, is_root ? MPI_IN_PLACE : own, counts[rank], MPI_DOUBLE, all, its, where, type,
+             root, MPI_COMM_WORLD);
         check(!is_root || is_whole(all, n), "gathers in place");
         for (int of = 0; of < size; of++)
             for (int i = 0; i < counts[of]; i++) all[places[of] + i] = value(of, i);
         for (int i = 0; i < N + size; i++) back[i] = NONE;
-        MPI_Scatterv(is_root ? all : NULL, its, where, type, back, counts[rank], MPI_DOUBLE, root,
-                     MPI_COMM_WORLD);
+        CALL(Scatterv, is_root ? all : NULL, its, where, type, back, counts[rank], MPI_DOUBLE, root,
+             MPI_COMM_WORLD);
         check(is_share(back, rank), "scatters");
         for (int i = 0; i < N + size; i++) back[i] = NONE;
-        MPI_Scatterv(is_root ? all : NULL, its, where, type, is_root ? MPI_IN_PLACE : back,
-                     counts[rank], MPI_DOUBLE, root, MPI_COMM_WORLD);
+        CALL(Scatterv, is_root ? all : NULL, its, where, type, is_root ? MPI_IN_PLACE : back,
+             counts[rank], MPI_DOUBLE, root, MPI_COMM_WORLD);
         check(is_root || is_share(back, rank), "scatters in place");
     }
     free(own), free(all), free(back);
@@ -173,7 +204,7 @@ static void all_to_alls(void) {
         for (int i = 0; i < counts[of]; i++) send[places[of] + i] = value(pair(rank, of), i);
         for (int i = 0; i < got[of]; i++) want[at[of] + i] = value(pair(of, rank), i);
     }
-    MPI_Alltoallv(send, counts, places, MPI_DOUBLE, recv, got, at, MPI_DOUBLE, MPI_COMM_WORLD);
+    CALL(Alltoallv, send, counts, places, MPI_DOUBLE, recv, got, at, MPI_DOUBLE, MPI_COMM_WORLD);
     int good = 1;
     for (int i = 0; i < m; i++)
         good &= want[i] == NONE ? recv[i] == NONE : fabs(recv[i] - want[i]) <= tolerance;
@@ -191,8 +222,8 @@ static void all_to_alls(void) {
             recv[at[of] + i] = value(pair(rank, of), i);
             want[at[of] + i] = value(pair(of, rank), i);
         }
-    MPI_Alltoallv(MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, recv, got, at, MPI_DOUBLE,
-                  MPI_COMM_WORLD);
+    CALL(Alltoallv, MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, recv, got, at, MPI_DOUBLE,
+         MPI_COMM_WORLD);
     good = 1;
     for (int i = 0; i < n; i++)
         good &= want[i] == NONE ? recv[i] == NONE : fabs(recv[i] - want[i]) <= tolerance;
@@ -203,7 +234,7 @@ static void all_to_alls(void) {
     for (int of = 0; of < size; of++) counts[of] = of == rank ? N : 0, places[of] = 0;
     MPI_Datatype type = rank % 2 ? MPI_DOUBLE : MPI_FLOAT;
     send = filled(N, rank + 0.1), recv = filled(N, NONE);
-    MPI_Alltoallv(send, counts, places, type, recv, counts, places, type, MPI_COMM_WORLD);
+    CALL(Alltoallv, send, counts, places, type, recv, counts, places, type, MPI_COMM_WORLD);
     good = 1;
     for (int i = 0; i < (rank % 2 ? N : N / 2); i++) good &= recv[i] == send[i];
     check(good, "all-to-alls of two types are exact");
@@ -217,20 +248,20 @@ static void large_counts(void) {
     MPI_Count *large = malloc(size * sizeof *large), *nowhere = (MPI_Count *)8;
     MPI_Aint *far = malloc(size * sizeof *far), *nothing = (MPI_Aint *)8;
     for (int of = 0; of < size; of++) large[of] = counts[of], far[of] = places[of];
-    MPI_Gatherv_c(own, counts[rank], MPI_DOUBLE, all, rank ? nowhere : large, rank ? nothing : far,
-                  MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    CALL(Gatherv_c, own, counts[rank], MPI_DOUBLE, all, rank ? nowhere : large,
+         rank ? nothing : far, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     check(rank || is_whole(all, n), "gathers with large counts");
     if (rank == 0)
         for (int of = 0; of < size; of++)
             for (int i = 0; i < counts[of]; i++) all[places[of] + i] = value(of, i);
-    MPI_Scatterv_c(all, rank ? nowhere : large, rank ? nothing : far, MPI_DOUBLE, back,
-                   counts[rank], MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    CALL(Scatterv_c, all, rank ? nowhere : large, rank ? nothing : far, MPI_DOUBLE, back,
+         counts[rank], MPI_DOUBLE, 0, MPI_COMM_WORLD);
     check(is_share(back, rank), "scatters with large counts");
     free(all), all = filled(N * size, NONE);
     for (int i = 0; i < N * size; i++) all[i] = value(pair(rank, i / N), i % N);
     for (int of = 0; of < size; of++) large[of] = N, far[of] = of * N;
-    MPI_Alltoallv_c(MPI_IN_PLACE, nowhere, nothing, MPI_DATATYPE_NULL, all, large, far, MPI_DOUBLE,
-                    MPI_COMM_WORLD);
+    CALL(Alltoallv_c, MPI_IN_PLACE, nowhere, nothing, MPI_DATATYPE_NULL, all, large, far,
+         MPI_DOUBLE, MPI_COMM_WORLD);
     for (int i = 0; i < N * size; i++)
         good &= fabs(all[i] - value(pair(i / N, rank), i % N)) <= tolerance;
     check(good, "all-to-alls in place with large counts");
@@ -247,7 +278,7 @@ static void intercommunicators(void) {
     MPI_Comm_remote_size(across, &n);
     double *own = filled(N, rank), *all = filled(N * n, NONE);
     for (int of = 0; of < n; of++) counts[of] = N, places[of] = of * N;
-    MPI_Allgatherv(own, N, MPI_DOUBLE, all, counts, places, MPI_DOUBLE, across);
+    CALL(Allgatherv, own, N, MPI_DOUBLE, all, counts, places, MPI_DOUBLE, across);
     for (int i = 0; i < N * n; i++) good &= all[i] == i / N * 2 + 1 - rank % 2;
     if (MPI_Allgatherv_c) {
         MPI_Count *large = malloc(n * sizeof *large);
@@ -272,17 +303,17 @@ static void wrong(int which) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (which == 0) {
         if (rank == 1) recv[0] -= N / 2;
-        code = MPI_Alltoallv(a, send, places, MPI_DOUBLE, b, recv, places, MPI_DOUBLE,
-                             MPI_COMM_WORLD);
+        code = CALL(Alltoallv, a, send, places, MPI_DOUBLE, b, recv, places, MPI_DOUBLE,
+                    MPI_COMM_WORLD);
     } else if (which == 1) {
         if (rank == 0) recv[1] -= N / 2;
-        code = MPI_Gatherv(a, n, MPI_DOUBLE, b, recv, places, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        code = CALL(Gatherv, a, n, MPI_DOUBLE, b, recv, places, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     } else if (which == 2) {
         if (rank == 1) n -= N / 2;
-        code = MPI_Scatterv(a, send, places, MPI_DOUBLE, b, n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        code = CALL(Scatterv, a, send, places, MPI_DOUBLE, b, n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     } else if (which == 3) {
         if (rank == 1) n += N / 2;
-        code = MPI_Allgatherv(a, n, MPI_DOUBLE, b, recv, places, MPI_DOUBLE, MPI_COMM_WORLD);
+        code = CALL(Allgatherv, a, n, MPI_DOUBLE, b, recv, places, MPI_DOUBLE, MPI_COMM_WORLD);
     } else if (which == 4) {
         if (rank == 1) n -= N / 2;
         code = MPI_Allgather(a, n, MPI_DOUBLE, b, N, MPI_DOUBLE, MPI_COMM_WORLD);
@@ -306,6 +337,7 @@ static void wrong(int which) {
 
 int main(int argc, char **argv) {
     int which = argc > 2 ? atoi(argv[2]) : -1;
+    later = argc > 3;
     tolerance = argc > 1 ? atof(argv[1]) : 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -169,6 +169,11 @@ macro_rules! tests {
         }
 
         #[test]
+        fn shares_of_different_lengths_are_right_where_they_are_waited_for_later() {
+            $crate::programs::shares_ahead(&$library);
+        }
+
+        #[test]
         fn lines_of_calls_count_all_shares() {
             $crate::programs::debug_lines(&$library);
         }
@@ -241,10 +246,10 @@ pub(crate) fn calls(library: &Library) {
 pub(crate) fn ahead(library: &Library) {
     let Some(program) = library.compiled("ahead.c", "ahead") else { return };
     for (n, tolerance, bound, says) in [
-        (1, "0", "raw", " 0 taken, 126 passed on (communicator 126)"),
+        (1, "0", "raw", " 0 taken, 131 passed on (communicator 131)"),
         (2, "0", "raw", "176 taken (Allreduce 170, Reduce_scatter 4, Reduce 2)"),
-        (3, "0", "lossless", "Bcast 6, Allgather 9, "),
-        (4, "0.61", "abs:0.6", "Scatter 4, Alltoall 8"),
+        (3, "0", "lossless", "Gather 9, Scatter 6, Alltoall 9"),
+        (4, "0.61", "abs:0.6", "Scatter 8, Alltoall 12"),
     ] {
         let (words, says) = match library.calls_back() {
             true => (&[tolerance, "free"][..], says),
@@ -278,6 +283,21 @@ pub(crate) fn shares(library: &Library) {
         (4, &[], "lossless", "(Allgather 16, Gather 36, Scatter 36, Alltoall 12)"),
     ] {
         let line = library.checks(&program, n, words, bound);
+        assert!(line.contains(says), "{n} ranks, {bound}: {line}");
+    }
+}
+
+/// The same where the program waits for them later.
+pub(crate) fn shares_ahead(library: &Library) {
+    let Some(program) = library.compiled("shares.c", "shares_ahead") else { return };
+    for (n, tolerance, bound, says) in [
+        (2, "0", "raw", " 0 taken"),
+        (2, "0", "lossless", "(Allgather 8, Gather 10, Scatter 10, Alltoall 6)"),
+        (3, "0.61", "abs:0.6", "Alltoall 9"),
+        (4, "0", "lossless", "(Allgather 16, Gather 36, Scatter 36, Alltoall 12)"),
+    ] {
+        let line = library.checks(&program, n, &[tolerance, "-1", "later"], bound);
+        let says = if library.calls_back() { says } else { " 0 taken" };
         assert!(line.contains(says), "{n} ranks, {bound}: {line}");
     }
 }

@@ -94,6 +94,15 @@ functions! {
         (*const c_void, *mut c_void, c_int, A::Handle, A::Handle, A::Handle);
     all_reduce_start: c"PMPI_Iallreduce"
         (*const c_void, *mut c_void, c_int, A::Handle, A::Handle, A::Handle, *mut A::Handle);
+    gather_shares: c"PMPI_Igatherv"
+        (*const c_void, c_int, A::Handle, *mut c_void, *const c_int, *const c_int, A::Handle, c_int,
+         A::Handle, *mut A::Handle);
+    scatter_shares: c"PMPI_Iscatterv"
+        (*const c_void, *const c_int, *const c_int, A::Handle, *mut c_void, c_int, A::Handle, c_int,
+         A::Handle, *mut A::Handle);
+    all_to_all_shares: c"PMPI_Ialltoallv"
+        (*const c_void, *const c_int, *const c_int, A::Handle, *mut c_void, *const c_int,
+         *const c_int, A::Handle, A::Handle, *mut A::Handle);
     isend: c"PMPI_Isend"
         (*const c_void, c_int, A::Handle, c_int, c_int, A::Handle, *mut A::Handle);
     issend: c"PMPI_Issend"
@@ -116,6 +125,15 @@ functions! {
         (A::Handle, *mut i64, *mut i64, *mut i64, *mut i64, *mut c_int);
     type_contents_c: c"PMPI_Type_get_contents_c"
         (A::Handle, i64, i64, i64, i64, *mut c_int, *mut isize, *mut i64, *mut A::Handle);
+    gather_shares_c: c"PMPI_Igatherv_c"
+        (*const c_void, i64, A::Handle, *mut c_void, *const i64, *const i64, A::Handle, c_int,
+         A::Handle, *mut A::Handle);
+    scatter_shares_c: c"PMPI_Iscatterv_c"
+        (*const c_void, *const i64, *const i64, A::Handle, *mut c_void, i64, A::Handle, c_int,
+         A::Handle, *mut A::Handle);
+    all_to_all_shares_c: c"PMPI_Ialltoallv_c"
+        (*const c_void, *const i64, *const i64, A::Handle, *mut c_void, *const i64, *const i64,
+         A::Handle, A::Handle, *mut A::Handle);
     request_is_complete: c"PMPIX_Request_is_complete" (A::Handle);
     grequest_start_with_wait: c"PMPIX_Grequest_start"
         (promises::Query, promises::Free, promises::Cancel, promises::Poll, promises::Wait,
