@@ -8,7 +8,7 @@ use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
 
 use crate::agree::{Agreed, View, total};
-use crate::decide::{Ask, Why};
+use crate::decide::{Ask, Ranks, Why};
 use crate::ffi::abi::Handle;
 use crate::ffi::door::{Counts, Place};
 use crate::ffi::library::{Code, Mpi};
@@ -369,7 +369,7 @@ impl Checked {
     }
 
     /// What the decision hangs on.
-    pub(crate) const fn ask(&self, collective: Collective, is_near: bool) -> Ask {
-        Ask { collective, base: self.base, n_bytes: self.n_bytes, op: self.op, is_near }
+    pub(crate) const fn ask(&self, collective: Collective, ranks: Ranks) -> Ask {
+        Ask { collective, base: self.base, n_bytes: self.n_bytes, op: self.op, ranks }
     }
 }

@@ -58,8 +58,34 @@ pub struct Ask {
     pub n_bytes: usize,
     /// The operation of one that reduces; `None`: not one of MPI's, or not one that Foldwire has.
     pub op: Option<OpCode>,
-    /// Whether all ranks share memory.
-    pub is_near: bool,
+    /// Where the ranks are.
+    pub ranks: Ranks,
+}
+
+/// Where the ranks of a communicator are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ranks {
+    /// All share memory.
+    Near,
+    /// They are two, with a network between them.
+    Pair,
+    /// More than two, some of which have a network between them.
+    Far,
+}
+
+impl Ranks {
+    /// All places in which they can be.
+    pub const ALL: [Self; 3] = [Self::Near, Self::Pair, Self::Far];
+
+    /// So many ranks, of which all share memory or not.
+    #[must_use]
+    pub const fn of(size: usize, is_near: bool) -> Self {
+        match (is_near, size) {
+            (true, _) => Self::Near,
+            (false, ..=2) => Self::Pair,
+            (false, _) => Self::Far,
+        }
+    }
 }
 
 /// Who carries a call out.
@@ -83,7 +109,7 @@ pub enum Why {
     Type,
     /// The operation is the program's own, or one that Foldwire does not have.
     Operation,
-    /// Values would travel as they are, and nothing is reduced.
+    /// Values would travel as they are, and nothing is reduced or there are but two nodes.
     NoGain,
     /// An intercommunicator, or one of a single rank.
     Communicator,
@@ -135,7 +161,7 @@ impl Why {
 #[must_use]
 pub fn never(collective: Collective, settings: &Settings) -> Option<Why> {
     let base = Some(Base::F64);
-    let ask = Ask { collective, base, n_bytes: usize::MAX, op: None, is_near: false };
+    let ask = Ask { collective, base, n_bytes: usize::MAX, op: None, ranks: Ranks::Far };
     match decide(&ask, settings) {
         Route::Take(_) => None,
         Route::Pass(why) => Some(why),
@@ -156,7 +182,10 @@ pub fn decide(ask: &Ask, settings: &Settings) -> Route {
         _ if ask.base.is_some_and(Base::is_float) => way,
         _ => Way::Raw,
     };
-    if ask.n_bytes == 0 || ask.n_bytes < settings.min_bytes(way, reduces, ask.is_near) {
+    let Some(min_bytes) = settings.min_bytes(way, reduces, ask.ranks) else {
+        return Route::Pass(Why::NoGain);
+    };
+    if ask.n_bytes == 0 || ask.n_bytes < min_bytes {
         return Route::Pass(Why::Short);
     }
     if matches!(ask.base, None | Some(Base::Other)) {

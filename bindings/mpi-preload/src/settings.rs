@@ -5,7 +5,7 @@ use std::str::FromStr;
 use foldwire::schedule::Collective;
 use foldwire::{Bound, Plan, Spacing};
 
-use crate::decide::COLLECTIVES;
+use crate::decide::{COLLECTIVES, Ranks};
 
 /// How values of a collective may travel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,8 +78,8 @@ pub struct Settings {
 const NEAR_WITHIN_BOUND: usize = 8 << 20;
 const NEAR_EXACT: usize = 16 << 20;
 const NEAR_MOVED: usize = 32 << 20;
-/// And over a network: values as they are, and by a codec.
-const FAR_RAW: usize = 1 << 20;
+/// And over a network: values as they are, if there are more than two ranks, and by a codec.
+const FAR_RAW: usize = 2 << 20;
 const FAR_CODED: usize = 256 << 10;
 
 impl Default for Settings {
@@ -160,15 +160,16 @@ impl Settings {
         self.ways.iter().any(|&way| way != Way::Off)
     }
 
-    /// The fewest bytes of a call that is taken, whose values travel this way.
+    /// The fewest bytes of a call that is taken, whose values travel this way; `None`: none is.
     #[must_use]
-    pub fn min_bytes(&self, way: Way, reduces: bool, is_near: bool) -> usize {
-        self.min_bytes.unwrap_or(match (is_near, way, reduces) {
-            (true, Way::Lossy(_), true) => NEAR_WITHIN_BOUND,
-            (true, _, true) => NEAR_EXACT,
-            (true, _, false) => NEAR_MOVED,
-            (false, Way::Off | Way::Raw, _) => FAR_RAW,
-            (false, ..) => FAR_CODED,
+    pub fn min_bytes(&self, way: Way, reduces: bool, ranks: Ranks) -> Option<usize> {
+        self.min_bytes.or(match (ranks, way, reduces) {
+            (Ranks::Near, Way::Lossy(_), true) => Some(NEAR_WITHIN_BOUND),
+            (Ranks::Near, _, true) => Some(NEAR_EXACT),
+            (Ranks::Near, _, false) => Some(NEAR_MOVED),
+            (Ranks::Pair, Way::Off | Way::Raw, _) => None,
+            (Ranks::Far, Way::Off | Way::Raw, _) => Some(FAR_RAW),
+            (Ranks::Pair | Ranks::Far, ..) => Some(FAR_CODED),
         })
     }
 

@@ -17,7 +17,7 @@ use foldwire::op::OpCode;
 use foldwire::{Config, SharedCommunicator};
 use foldwire_messaging::{Endpoint, Options};
 
-use crate::decide::Why;
+use crate::decide::{Ranks, Why};
 use crate::ffi::abi::Handle;
 use crate::ffi::library::{Code, Mpi};
 use crate::ffi::requests::Comm;
@@ -56,8 +56,7 @@ pub(crate) struct Up {
     pub(crate) comm: Ours,
     /// The same to MPI, whose collectives on it meet none of our messages.
     pub(crate) raw: Handle,
-    /// Whether all ranks share memory.
-    pub(crate) is_near: bool,
+    pub(crate) ranks: Ranks,
 }
 
 /// All of them, by their numbers, which begin with 1.
@@ -166,11 +165,11 @@ impl Up {
         let mut nodes = vec![i64::MAX; size];
         nodes[rank] = mpi.lowest_near(raw, rank).map_err(drop)?;
         mpi.all_reduce(raw, &mut nodes, OpCode::Min).map_err(drop)?;
-        let is_near = nodes.iter().all(|&node| node == 0);
+        let ranks = Ranks::of(size, nodes.iter().all(|&node| node == 0));
         let endpoint = Endpoint::new(Wire::new(ours, nodes), Options::default()).map_err(drop)?;
         // Ranks of a program may come as late as they like; MPI has no limit either.
         let config = Config::default().with_timeout(Config::NEVER);
         let comm = SharedCommunicator::with_config(endpoint, config, 1).map_err(drop)?;
-        Ok(Self { line: Line::default(), comm, raw, is_near })
+        Ok(Self { line: Line::default(), comm, raw, ranks })
     }
 }

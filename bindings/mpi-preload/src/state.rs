@@ -13,7 +13,7 @@ use crate::agree::{Agreed, View};
 use crate::asked;
 use crate::background::Background;
 use crate::call::{Call, Checked, KeptTypes};
-use crate::decide::{COLLECTIVES, Route, Why, decide, never};
+use crate::decide::{COLLECTIVES, Ranks, Route, Why, decide, never};
 use crate::ffi::abi::Handle;
 use crate::ffi::library::{Code, Mpi};
 use crate::ffi::progress::Progress;
@@ -226,7 +226,7 @@ impl State {
             Standing::Outside(why) => return Fate::Passed(*why),
             Standing::Low { .. } => return Fate::Passed(Why::Disagreement),
         };
-        let ready = match self.take(begun, call, &checked, up.is_near) {
+        let ready = match self.take(begun, call, &checked, up.ranks) {
             Fate::Done(ready) => ready,
             Fate::Passed(why) => return Fate::Passed(why),
             Fate::Failed(failure) => return Fate::Failed(failure),
@@ -276,7 +276,7 @@ impl State {
         };
         let ready = match checked {
             None => Fate::Done(self.ask(call, place, up, *type_key)),
-            Some(checked) => self.take(begun, call, &checked, up.is_near),
+            Some(checked) => self.take(begun, call, &checked, up.ranks),
         };
         let ready = match ready {
             Fate::Done(ready) => ready,
@@ -304,9 +304,9 @@ impl State {
     }
 
     /// Decides about a call, and makes it ready if it is taken.
-    fn take(&self, begun: &Begun, call: &Call, checked: &Checked, is_near: bool) -> Fate<Ready> {
+    fn take(&self, begun: &Begun, call: &Call, checked: &Checked, ranks: Ranks) -> Fate<Ready> {
         let Begun { settings, keys: [_, type_key], .. } = begun;
-        let ask = checked.ask(call.collective, is_near);
+        let ask = checked.ask(call.collective, ranks);
         let way = match decide(&ask, settings) {
             Route::Take(way) => way,
             Route::Pass(why) => return Fate::Passed(why),
@@ -400,7 +400,7 @@ impl State {
         let view = view.and_then(|(call, _)| call.view(mpi, place, key));
         let numbers = View::numbers(view.as_ref().map_err(|&why| why), call.n_told(place.1));
         let (call, types) = kept.unwrap_or((*call, KeptTypes::default()));
-        let (raw, is_near) = (up.raw, up.is_near);
+        let (raw, ranks) = (up.raw, up.ranks);
         asked::ask(
             numbers,
             Box::new(move |largest| {
@@ -408,7 +408,7 @@ impl State {
                 let checked =
                     Agreed::of(largest).and_then(|agreed| call.agreed(mpi, place, agreed));
                 let fate = match checked {
-                    Ok(checked) => self.take(begun, &call, &checked, is_near),
+                    Ok(checked) => self.take(begun, &call, &checked, ranks),
                     Err(why) => Fate::Passed(why),
                 };
                 match fate {
@@ -481,12 +481,12 @@ impl State {
 
 /// Why a call is passed on wherever the ranks are, which is not known before ours is made.
 fn passed_anyway(call: &Call, checked: &Checked, settings: &Settings) -> Option<Why> {
-    let [near, far] =
-        [true, false].map(|is_near| decide(&checked.ask(call.collective, is_near), settings));
-    match (near, far) {
-        (Route::Pass(why), Route::Pass(_)) => Some(why),
-        _ => None,
-    }
+    let routes = Ranks::ALL.map(|ranks| decide(&checked.ask(call.collective, ranks), settings));
+    let passed = |route: &Route| match route {
+        Route::Pass(why) => Some(*why),
+        Route::Take(_) => None,
+    };
+    routes.iter().map(passed).collect::<Option<Vec<_>>>().map(|reasons| reasons[0])
 }
 
 fn said(way: Way) -> String {

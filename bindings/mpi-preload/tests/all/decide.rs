@@ -2,7 +2,7 @@
 
 use foldwire::op::OpCode;
 use foldwire::{Bound, Collective};
-use foldwire_preload::decide::{Ask, COLLECTIVES, Route, Why, decide};
+use foldwire_preload::decide::{Ask, COLLECTIVES, Ranks, Route, Why, decide};
 use foldwire_preload::settings::{Settings, Way};
 use foldwire_preload::signature::Base;
 use proptest::prelude::*;
@@ -16,8 +16,9 @@ fn any_ask() -> impl Strategy<Value = Ask> {
     let base = proptest::option::of(proptest::sample::select(Base::ALL.to_vec()));
     let ops = [OpCode::Sum, OpCode::Min, OpCode::Max, OpCode::Prod];
     let op = proptest::option::of(proptest::sample::select(ops.to_vec()));
-    (collective, base, op, 0..1usize << 26, any::<bool>()).prop_map(
-        |(collective, base, op, n_bytes, is_near)| Ask { collective, base, n_bytes, op, is_near },
+    let ranks = proptest::sample::select(Ranks::ALL.to_vec());
+    (collective, base, op, 0..1usize << 26, ranks).prop_map(
+        |(collective, base, op, n_bytes, ranks)| Ask { collective, base, n_bytes, op, ranks },
     )
 }
 
@@ -40,7 +41,8 @@ proptest! {
             let longer = Ask { n_bytes: ask.n_bytes + more, ..ask };
             prop_assert_eq!(decide(&ask, &settings), decide(&longer, &settings));
             // By default nothing is coded, so only reductions are taken.
-            prop_assert!(ask.n_bytes >= settings.min_bytes(way, true, ask.is_near));
+            prop_assert!(Some(ask.n_bytes) >= settings.min_bytes(way, true, ask.ranks));
+            prop_assert_ne!(ask.ranks, Ranks::Pair);
         }
     }
 
@@ -52,26 +54,25 @@ proptest! {
 }
 
 /// Shorter calls are taken over a network than in shared memory, and within a bound shorter
-/// reductions than exact ones.
+/// reductions than exact ones; between two nodes no exact ones.
 #[test]
 fn calls_are_taken_from_where_they_pay() {
-    let shortest = |bound: &str, collective, op, is_near| {
+    use Ranks::{Far, Near, Pair};
+    let shortest = |bound: &str, collective, op, ranks| {
         let settings = Settings::read(|name| (name == "FOLDWIRE_BOUND").then(|| bound.to_owned()));
         let settings = settings.unwrap();
-        let ask = |n_bytes| Ask { collective, base: Some(Base::F32), n_bytes, op, is_near };
+        let ask = |n_bytes| Ask { collective, base: Some(Base::F32), n_bytes, op, ranks };
         (0..30).map(|k| 1 << k).find(|&n| matches!(decide(&ask(n), &settings), Route::Take(_)))
     };
-    let sum = |bound, is_near| {
-        shortest(bound, Collective::AllReduce, Some(OpCode::Sum), is_near).expect("some length")
-    };
-    let moved = |bound, is_near| shortest(bound, Collective::Broadcast, None, is_near);
-    assert_eq!([sum("rel:1e-3", true), sum("raw", true)], [8 << 20, 16 << 20]);
-    assert_eq!([sum("rel:1e-3", false), sum("raw", false)], [256 << 10, 1 << 20]);
-    assert_eq!(
-        [moved("rel:1e-3", true), moved("rel:1e-3", false)],
-        [32 << 20, 256 << 10].map(Some)
-    );
-    assert_eq!(moved("raw", false), None);
+    let sum = |bound, ranks| shortest(bound, Collective::AllReduce, Some(OpCode::Sum), ranks);
+    let moved = |bound, ranks| shortest(bound, Collective::Broadcast, None, ranks);
+    let bounded = [Near, Pair, Far].map(|ranks| sum("rel:1e-3", ranks));
+    assert_eq!(bounded, [8 << 20, 256 << 10, 256 << 10].map(Some));
+    let exact = [Near, Pair, Far].map(|ranks| sum("raw", ranks));
+    assert_eq!(exact, [Some(16 << 20), None, Some(2 << 20)]);
+    let moves = [Near, Pair, Far].map(|ranks| moved("rel:1e-3", ranks));
+    assert_eq!(moves, [32 << 20, 256 << 10, 256 << 10].map(Some));
+    assert_eq!(moved("raw", Far), None);
 }
 
 #[test]
