@@ -429,9 +429,10 @@ impl<X: Transport> Communicator<X> {
         own.len() >= FINDS_FROM && self.network().link_rate.is_some_and(is_slow)
     }
 
-    /// Whether all ranks share a node, which all of them know.
+    /// Whether all ranks' messages go through memory, which all of them know.
     fn shares_memory(&self) -> bool {
-        (0..self.size()).all(|rank| self.is_near(Rank::new(rank)))
+        let by_memory = |rank| self.transport.distance(rank) < Distance::Loopback;
+        (0..self.size()).map(Rank::new).all(|rank| rank == self.rank() || by_memory(rank))
     }
 
     /// Whether a rank is on this one's node.

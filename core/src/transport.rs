@@ -269,7 +269,8 @@ pub trait Transport {
     }
 
     /// How near a peer is; the same seen from there. Helps to compress between nodes only
-    /// (`SharedCommunicator::two_levels`).
+    /// (`SharedCommunicator::two_levels`), and not at all where all ranks share memory
+    /// ([`Plan::auto`](crate::Plan::auto)).
     fn distance(&self, peer: Rank) -> Distance {
         let _ = peer;
         Distance::Network
@@ -290,6 +291,8 @@ pub enum Distance {
     Process,
     /// Within a node, through its memory.
     Node,
+    /// Within a node, but through its network, such as sockets, which take far longer than memory.
+    Loopback,
     /// Between nodes, or not known.
     Network,
 }

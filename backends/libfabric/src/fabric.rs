@@ -350,8 +350,11 @@ impl Net for Fabric {
     }
 
     fn distance(&self, peer: Rank) -> Distance {
-        let is_near = self.parts.is_near.get(peer.index()).is_some_and(|&near| near);
-        if is_near { Distance::Node } else { Distance::Network }
+        match self.parts.is_near.get(peer.index()) {
+            Some(true) if self.parts.is_in_memory => Distance::Node,
+            Some(true) => Distance::Loopback,
+            _ => Distance::Network,
+        }
     }
 
     fn needs_checksum(&self) -> bool {

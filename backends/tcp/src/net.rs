@@ -414,7 +414,7 @@ impl Net for Tcp {
 
     fn distance(&self, peer: Rank) -> Distance {
         let is_near = self.parts.is_near.get(peer.index()).is_some_and(|&near| near);
-        if is_near { Distance::Node } else { Distance::Network }
+        if is_near { Distance::Loopback } else { Distance::Network }
     }
 
     /// Encryption authenticates as well.

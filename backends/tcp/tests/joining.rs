@@ -22,7 +22,7 @@ fn sums_are_exact_however_frames_are_carried() {
         endpoints(3, &settings, |endpoint| {
             assert_eq!(endpoint.net().n_streams(), settings.streams);
             assert_eq!(endpoint.net().encrypts(), settings.encrypt);
-            assert_eq!(endpoint.distance(Rank(0)), Distance::Node);
+            assert_eq!(endpoint.distance(Rank(0)), Distance::Loopback);
             let rank = endpoint.rank().0 as f64;
             let mut comm = Communicator::new(endpoint).unwrap();
             for n_values in [1, 300_000, 0, 777] {
@@ -46,7 +46,7 @@ fn sums_are_exact_between_machines() {
             let exchange = &mut Mangling { inner, mangle: Some(apart(rank)) };
             let endpoint = join(&settings, exchange).unwrap();
             let distances = [0, 1, 2].map(|peer| endpoint.distance(Rank(peer)));
-            let is_near = |&distance: &Distance| distance == Distance::Node;
+            let is_near = |&distance: &Distance| distance == Distance::Loopback;
             assert_eq!(distances.iter().filter(|distance| is_near(distance)).count(), 1);
             sums(&mut Communicator::new(endpoint).unwrap(), 5)
         });
@@ -61,6 +61,16 @@ fn a_rank_alone_needs_no_connection() {
         let mut data = [3.0f32; 100];
         comm.all_reduce(&mut data, Op::Sum, &Plan::raw()).unwrap();
         assert_eq!(data, [3.0; 100]);
+    });
+}
+
+/// Sockets within a node are no memory: an automatic plan has something to save there.
+#[test]
+fn links_within_a_node_are_measured() {
+    endpoints(2, &settings(), |endpoint| {
+        let mut comm = Communicator::new(endpoint).unwrap();
+        let rate = comm.measure_link(&mut [0.0; 30_000]).unwrap();
+        assert!(rate > 0.0 && rate.is_finite(), "{rate}");
     });
 }
 
