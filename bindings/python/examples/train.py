@@ -2,18 +2,20 @@
 
     python examples/train.py --ranks 4 --link 12.5e6          # links of 100 Mbit/s
     python examples/train.py --link 125e6 --bound rel:0.1 --no-feedback
-    python examples/train.py --json
+    foldwire launch -n 4 -- python examples/train.py --join   # ranks that are processes
 
 Every rank has the whole network and its share of each batch; the gradients of all layers are
 averaged by one group call, each layer's within a bound of its own range. What compression costs is
 a loss that falls otherwise; error feedback makes it less. What it brings is time, on links that
-are slow: those between ranks, which are threads here, are limited to a rate.
+are slow. Ranks are threads here, and what is between them is limited to a rate; with ``--join``
+they are processes that somebody has started, on whatever network is between those.
 """
 
 import argparse
 import json
 import sys
 import time
+import zlib
 
 import numpy as np
 
@@ -84,10 +86,12 @@ def train(comm, steps, batch, bound, feedback, seed):
             if comm.rank == 0 and sys.stderr.isatty():
                 print(f"\r{bound or 'exact':>10}  {step + 1:5} of {steps}  {loss:.4f}", end="",
                       file=sys.stderr, flush=True)
-    weights = b"".join(p.tobytes() for p in network.parameters())
+    weights = zlib.crc32(b"".join(p.tobytes() for p in network.parameters()))
+    of_all = comm.all_gather(np.array([weights], np.int64))
+    assert np.unique(of_all).size == 1, "all ranks have the same weights"
     return {"bound": bound or "exact", "feedback": bool(residues), "loss": curve[-1][1],
             "seconds": time.perf_counter() - began, "averaging_seconds": averaging,
-            "ratio": raw / max(wire, 1), "curve": curve, "weights": hash(weights)}
+            "ratio": raw / max(wire, 1), "curve": curve}
 
 
 def plot(rows, columns=72, lines=14):
@@ -123,18 +127,25 @@ def main():
     parser.add_argument("--no-feedback", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="a row of JSON for each way")
+    parser.add_argument("--join", action="store_true",
+                        help="this process is a rank, whose launcher says which")
     args = parser.parse_args()
-    rows = []
-    for bound in [None, *(args.bound or ["rel:0.02", "rel:0.2"])]:
-        ranks = foldwire.run(args.ranks, train, args.steps, args.batch, bound,
-                             not args.no_feedback, args.seed, rate=args.link or None)
-        assert len({row["weights"] for row in ranks}) == 1, "all ranks have the same weights"
-        rows.append(ranks[0])
+
+    def every_way(comm):
+        return [train(comm, args.steps, args.batch, bound, not args.no_feedback, args.seed)
+                for bound in [None, *(args.bound or ["rel:0.02", "rel:0.2"])]]
+
+    if args.join:
+        with foldwire.init() as comm:
+            rows = every_way(comm)
+            if comm.rank > 0:
+                return
+    else:
+        rows = foldwire.run(args.ranks, every_way, rate=args.link or None)[0]
     if sys.stderr.isatty():
         print("\r" + " " * 50 + "\r", end="", file=sys.stderr)
     if args.json:
         for row in rows:
-            del row["weights"]
             print(json.dumps(row))
         return
     plot(rows)
