@@ -109,13 +109,17 @@ GROUP = """
 
 @unittest.skipIf(torch is None, "torch: not installed")
 class Torch(unittest.TestCase):
+    def check(self, program, last):
+        """Both ranks come to the end. What torch says after that is its own: 2.15 ends 1 of 20
+        programs of DistributedDataParallel by "terminate called", with gloo alone as well."""
+        outputs = said(start(program, 2, launched()), 120)
+        self.assertTrue(all(last in output.splitlines() for output in outputs), outputs)
+
     def test_a_hook_trains_as_uncompressed_gradients_do(self):
-        outputs = said(start(TRAIN, 2, launched()), 120)
-        self.assertEqual([output.splitlines()[-1] for output in outputs], ["trained"] * 2, outputs)
+        self.check(TRAIN, "trained")
 
     def test_a_process_group_takes_large_floats_and_leaves_the_rest(self):
-        outputs = said(start(GROUP, 2, launched()), 120)
-        self.assertEqual([output.splitlines()[-1] for output in outputs], ["grouped"] * 2, outputs)
+        self.check(GROUP, "grouped")
 
     def test_gradients_of_sixteen_bits_are_averaged_with_feedback(self):
         import foldwire.torch as ft
