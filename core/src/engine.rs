@@ -14,12 +14,14 @@
 mod compute;
 mod lane;
 mod looks;
+mod loss;
 mod notices;
 mod slots;
 mod work;
 
 pub(crate) use compute::Compute;
 pub(crate) use looks::Looks;
+pub(crate) use loss::Loss;
 pub(crate) use notices::{Content, Message, Notices, tell};
 pub(crate) use slots::Frame;
 pub use work::Buffers;
@@ -35,7 +37,6 @@ use crate::report::Report;
 use crate::schedule::{Call, Part, Schedule, Step};
 use crate::transport::{MAX_LANES, Rank, Tag, Transport, TransportError, TransportErrorKind};
 use crate::wait::{Wait, rest};
-use core::task::Poll;
 use core::time::Duration;
 use heapless::Vec;
 pub(crate) use lane::misuse;
@@ -102,10 +103,6 @@ pub(crate) fn check_source(rank: Rank, header: &Header) -> Result<(), Error> {
     check_fields(rank, &[(Field::Source, u64::from(rank.0), u64::from(header.from.0))])
 }
 
-/// How long what a rank sent before is looked for, if the network does not say that nothing more
-/// will come.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-
 /// How long a call may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -131,8 +128,7 @@ pub(crate) struct Engine<'a, F> {
     has_begun: bool,
     started: Duration,
     wait: Wait,
-    /// A rank that was found lost, when, and the error that says so.
-    lost: Option<(Rank, Duration, Error)>,
+    lost: Option<Loss>,
     pub(crate) report: Report,
 }
 
@@ -184,29 +180,16 @@ impl<'a, F: Frame> Engine<'a, F> {
     ) -> Result<Progress, Error> {
         if self.lost.is_none() {
             match self.advance(transport, compute, limits, notices) {
-                Err(
-                    error @ Error::Transport {
-                        kind: TransportErrorKind::PeerLost,
-                        peer: Some(peer),
-                    },
-                ) => self.lost = Some((peer, transport.now(), error)),
+                Err(error) => self.lost = Some(Loss::of(error, transport.now())?),
                 result => return result,
             }
         }
-        let Some((peer, since, error)) = self.lost else { return Ok(Progress::Waiting) };
+        let Some(loss) = self.lost else { return Ok(Progress::Waiting) };
         // That the network as a whole fails is no news.
         let _ = transport.progress();
-        let has_all = self.take_last(transport, compute, notices, peer)?;
-        match notices.last_words(transport, &self.program.header, peer) {
-            Poll::Ready(Some(told)) => return Err(told),
-            Poll::Ready(None) if has_all => return Err(error),
-            _ => {}
-        }
-        notices.listen_in_turn(transport, &self.program.header)?;
-        let now = transport.now();
-        let is_over = now.saturating_sub(since) >= LAST_WORDS.min(limits.stall)
-            || limits.deadline.is_some_and(|deadline| now >= deadline);
-        if is_over { Err(error) } else { Ok(Progress::Waiting) }
+        let has_all = self.take_last(transport, compute, notices, loss.rank)?;
+        loss.explain(transport, notices, &self.program.header, limits, has_all)?;
+        Ok(Progress::Waiting)
     }
 
     /// Takes what a lost rank sent before, of which a lane may be without while another's is on its

@@ -27,7 +27,7 @@ pub(crate) use segment::{Receiving, Sending, Way};
 use super::Communicator;
 use super::operation::Step;
 use crate::element::Element;
-use crate::engine::{Limits, rest_after};
+use crate::engine::{Limits, Loss, rest_after};
 use crate::error::{Buffer, Error};
 use crate::plan::Plan;
 use crate::report::Report;
@@ -247,7 +247,17 @@ impl<X: Transport> Communicator<X> {
         let deadline = self.config.deadline.map(|left| now.saturating_add(left));
         let limits = Limits { stall: self.config.timeout, deadline };
         let (started, wait, is_over) = (now, Wait::default(), false);
-        Ok(Exchange { comm: self, sends, recvs, report, limits, started, wait, is_over })
+        Ok(Exchange {
+            comm: self,
+            sends,
+            recvs,
+            report,
+            limits,
+            started,
+            wait,
+            lost: None,
+            is_over,
+        })
     }
 
     /// Whether there can be these messages.
@@ -309,6 +319,7 @@ pub struct Exchange<'a, 'd, X: Transport, T: Element> {
     limits: Limits,
     started: Duration,
     wait: Wait,
+    lost: Option<Loss>,
     /// Its result has been returned.
     is_over: bool,
 }

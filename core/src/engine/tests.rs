@@ -11,6 +11,7 @@ use crate::op::OpCode;
 use crate::pipeline::HOMOMORPHIC;
 use crate::primitive::Primitive;
 use crate::schedule::{Binomial, Collective, Pairwise};
+use core::task::Poll;
 use std::vec;
 use std::vec::Vec;
 

@@ -4,14 +4,13 @@ use super::letter::Letter;
 use super::mailbox::Mailbox;
 use super::pending::{Lends, UnderWay};
 use crate::collective::{Communicator, Step};
-use crate::engine::{Limits, check_fields, rest_after, transport_error};
+use crate::engine::{Limits, Loss, check_fields, rest_after, transport_error};
 use crate::error::{Error, Field, Reason};
 use crate::node::{Drive, Port};
 use crate::report::Report;
-use crate::transport::{Rank, Transport, TransportErrorKind};
+use crate::transport::{Rank, Transport};
 use crate::wait::Wait;
 use alloc::rc::Rc;
-use core::task::Poll;
 use core::time::Duration;
 
 /// How long a send waits for what the network still has of it, which only moves while it is polled:
@@ -30,6 +29,7 @@ pub(super) struct Delivery<'a, X: Transport, L> {
     is_asked_for: bool,
     /// When all of it had left.
     left: Option<Duration>,
+    lost: Option<Loss>,
     outcome: Option<Result<Report, Error>>,
 }
 
@@ -59,6 +59,7 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
             wait: Wait::default(),
             is_asked_for: false,
             left: None,
+            lost: None,
             outcome: None,
             letter,
         };
@@ -79,8 +80,15 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
         if comm.is_poisoned() {
             return Err(self.mailbox.seat.failure().unwrap_or(Error::Poisoned));
         }
-        comm.transport.progress().map_err(transport_error)?;
         let ours = comm.beside_messages::<L::Value>();
+        if let Some(loss) = self.lost {
+            // That the network as a whole fails is no news.
+            let _ = comm.transport.progress();
+            let Communicator { transport, notices, .. } = comm;
+            loss.explain(transport, notices, &ours, self.limits, true)?;
+            return Ok(Step::Waiting);
+        }
+        comm.transport.progress().map_err(transport_error)?;
         let (rank, step) = (self.letter.peer(), self.letter.cursor().n_segments as usize);
         let mut peers = self.mailbox.peers.try_borrow_mut().map_err(|_| Error::Internal)?;
         let peer = peers.entry(rank).or_default();
@@ -88,19 +96,14 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
             None => self.letter.advance(comm, peer, &mut self.report),
             Some(_) => Ok(false),
         };
-        let moved = match moved {
-            Err(
-                error @ Error::Transport { kind: TransportErrorKind::PeerLost, peer: Some(peer) },
-            ) => {
-                let Communicator { transport, notices, .. } = comm;
-                return Err(match notices.last_words(transport, &ours, peer) {
-                    Poll::Ready(Some(told)) => told,
-                    _ => error,
-                });
-            }
-            moved => moved?,
-        };
         let now = comm.transport.now();
+        let moved = match moved {
+            Ok(moved) => moved,
+            Err(error) => {
+                self.lost = Some(Loss::of(error, now)?);
+                return Ok(Step::Moved);
+            }
+        };
         if self.letter.cursor().is_done {
             let left = *self.left.get_or_insert(now);
             // A message that nobody receives yet may be under way for long.
@@ -143,7 +146,7 @@ impl<'a, X: Transport, L: Letter<Port<'a, X>>> Delivery<'a, X, L> {
     /// Ends it, and the communicator with it.
     fn fail(&mut self, comm: &mut Communicator<Port<'a, X>>, error: Option<Error>) {
         if !comm.is_poisoned() {
-            comm.give_messages_up::<L::Value>(error.as_ref());
+            comm.give_messages_up::<L::Value>(error.as_ref(), true);
             // Calls have nothing to compare with a message.
             let told = error.map(|error| match error {
                 Error::Mismatch { rank: culprit, .. } => {

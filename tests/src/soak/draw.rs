@@ -44,6 +44,8 @@ pub struct Scenario {
     pub origin: Origin,
     /// Before each call neighbours on a ring send each other so many values.
     pub halo: Option<usize>,
+    /// Beside calls at once neighbours on a ring send each other messages of so many values.
+    pub messages: Option<usize>,
     /// Ranks leave when they are done, not when all are.
     pub leaves: bool,
     /// What goes wrong.
@@ -259,12 +261,17 @@ impl Scenario {
         let calls = [calls, arrays].concat();
         let n_at_once = if grouped { 1 + more.below(calls.len()) } else { calls.len() };
         let (shrinks, troubles) = (shrinks && !at_once, Vec::new());
+        let messages = (at_once && !grouped && more.one_in(2)).then(|| more.below(2000));
         net.channels = if at_once { n_at_once } else { 1 };
-        net.channels += usize::from(origin != Origin::Transport);
+        net.channels += usize::from(messages.is_some());
+        // The first communicator, of one call.
+        if origin != Origin::Transport {
+            net.channels += 1 + usize::from(messages.is_some());
+        }
         #[rustfmt::skip]
         let mut drawn = Self {
             seed, size, net, lanes, levels, calls, at_once, grouped, n_at_once, origin, halo,
-            leaves, troubles, shrinks,
+            messages, leaves, troubles, shrinks,
         };
         drawn.net.frames_per_rank = drawn.n_frames(lanes);
         (0..drawn.calls.len()).for_each(|call| drawn.fit(drawn.case(call)));
@@ -298,6 +305,9 @@ impl Scenario {
             .with_lanes(self.lanes)
             .with_timeout(TIMEOUT)
             .with_level(self.levels[rank]);
+        if self.messages.is_some() {
+            config = config.with_messages();
+        }
         for trouble in &self.troubles {
             match *trouble {
                 Trouble::Lanes { rank: whose, lanes } if whose == rank => config.lanes = lanes,
@@ -406,13 +416,15 @@ fn net(random: &mut Random) -> Net {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, size, net, lanes, at_once, origin, halo, leaves, shrinks, .. } = self;
+        let Self {
+            seed, size, net, lanes, at_once, origin, halo, messages, leaves, shrinks, ..
+        } = self;
         write!(f, "seed {seed}: {size} ranks, {lanes} lanes, calls at once: {at_once}, ")?;
         if self.grouped {
             write!(f, "as arrays of one call, {} at a time, ", self.n_at_once)?;
         }
-        write!(f, "communicator from: {origin:?}, halos: {halo:?}, leaving early: {leaves}, ")?;
-        writeln!(f, "shrinking in the end: {shrinks}, {net:?}")?;
+        write!(f, "communicator from: {origin:?}, halos: {halo:?}, messages: {messages:?}, ")?;
+        writeln!(f, "leaving early: {leaves}, shrinking in the end: {shrinks}, {net:?}")?;
         for call in 0..self.calls.len() {
             writeln!(f, "call {call}: {:?}", self.case(call))?;
         }

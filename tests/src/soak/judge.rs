@@ -268,6 +268,12 @@ impl Struck<'_> {
             && self.performance.calls.iter().all(failed)
     }
 
+    /// Whether a rank has given a call up, and lives on.
+    fn dropped(&self, rank: usize) -> bool {
+        let mut struck = self.performance.struck.iter();
+        struck.any(|trouble| matches!(trouble, Trouble::Drop { rank: who, .. } if *who == rank))
+    }
+
     /// Whether a rank has told others that a call is over for it, or may have before a fault ended
     /// or silenced it.
     fn gave_up(&self, rank: usize) -> bool {
@@ -320,6 +326,14 @@ fn judge_error(
         {
             return Err("but nobody left".into());
         }
+        // Calls and messages end with a message of the rank's own, which names whose it was.
+        Error::Aborted { rank: own, culprit, reason: Reason::Message }
+            if own.index() == rank && scenario.messages.is_some() =>
+        {
+            Some(culprit)
+        }
+        // Its messages end with a call that it dropped.
+        Error::Poisoned if scenario.messages.is_some() && struck.dropped(rank) => return Ok(()),
         // A frame that nobody sent may look like a notice.
         Error::Aborted { rank, .. } if !struck.in_frames() && !struck.gave_up(rank.index()) => {
             return Err("but it did not give up".into());

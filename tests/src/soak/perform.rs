@@ -1,6 +1,7 @@
 //! Running a [`Scenario`] on the simulator, and writing down what every rank saw.
 
 mod group;
+mod messages;
 
 use super::draw::{Origin, PATIENCE, Scenario, TIMEOUT, Trouble};
 use crate::case::{Buffers, Counts};
@@ -10,7 +11,7 @@ use foldwire::{
     SharedCommunicator, Transport,
 };
 use foldwire_sim::{Clock, End, Endpoint, Fault, Trace, World};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::{Poll, ready};
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub(super) struct Performance {
     pub(super) ends: Vec<End<()>>,
     /// What each rank's calls gave, as far as it came.
     pub(super) calls: Vec<Vec<Called>>,
+    /// Messages beside calls that were sent or received.
+    pub(super) n_messages: u64,
     /// The error of each rank that did not come to a call, because it got no communicator or its
     /// messages failed, and how long after its last frame.
     pub(super) refused: Vec<Option<(Error, Duration)>>,
@@ -88,6 +91,7 @@ type Log = RefCell<Vec<Vec<Called>>>;
 /// Runs the scenario.
 pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     let log: Log = RefCell::new((0..scenario.size).map(|_| Vec::new()).collect());
+    let n_messages = Cell::new(0);
     let refused = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     let last = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
     let groups = RefCell::new((0..scenario.size).map(|_| None).collect::<Vec<_>>());
@@ -110,7 +114,12 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
             let (world, comm) = at_once(scenario, endpoint).await;
             match &comm {
                 Ok(comm) if scenario.grouped => group::play(scenario, comm, &clock, &log).await,
-                Ok(comm) => play_at_once(scenario, comm, &counts[rank], &clock, &log).await,
+                Ok(comm) => {
+                    let (n_done, failed) =
+                        play_at_once(scenario, comm, &counts[rank], &clock, &log).await;
+                    n_messages.update(|n| n + n_done);
+                    refused.borrow_mut()[rank] = failed;
+                }
                 Err(why) if !clock.is_dead() => refused.borrow_mut()[rank] = Some(*why),
                 Err(_) => {}
             }
@@ -147,8 +156,9 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
     });
     drop((staying, staying_at_once));
     let calls = log.into_inner();
-    // A communicator is made before any call, and halos are sent.
-    let is_first = scenario.origin != Origin::Transport || scenario.halo.is_some();
+    // A communicator is made before any call, and messages are sent.
+    let has_messages = scenario.halo.or(scenario.messages).is_some();
+    let is_first = scenario.origin != Origin::Transport || has_messages;
     let has_begun = |rank: usize| is_first || !calls[rank].is_empty();
     let struck =
         scenario.troubles.iter().filter(|trouble| struck(trouble, &run.struck, &calls, has_begun));
@@ -156,6 +166,7 @@ pub(super) fn perform(scenario: &Scenario, keep_trace: bool) -> Performance {
         struck: struck.copied().collect(),
         n_leaked: run.n_leaked(),
         grouped: scenario.grouped,
+        n_messages: n_messages.get(),
         ends: run.ends,
         calls,
         refused: refused.into_inner(),
@@ -312,16 +323,26 @@ async fn at_once<'a>(
     (Some(first), made)
 }
 
-/// One rank's program where all calls are under way at once.
+/// One rank's program where all calls are under way at once, and messages beside them: how many of
+/// these were sent or received, the error of the first that failed, and how long after its last
+/// frame.
 async fn play_at_once<'a>(
     scenario: &Scenario,
     comm: &Comm<'a>,
     counts: &'a [Counts],
     clock: &Clock,
     log: &Log,
-) {
+) -> (u64, Option<(Error, Duration)>) {
     let rank = comm.rank().index();
     let mut under_way = Vec::new();
+    let (mut n_done, mut failed) = (0, None);
+    let messages = scenario.messages.map(|n_values| messages::start(scenario, comm, n_values));
+    let mut messages = messages.unwrap_or_else(|| Ok(Vec::new())).unwrap_or_else(|error| {
+        // Others have failed by now.
+        assert!(comm.is_poisoned() || clock.is_dead(), "{error}");
+        failed = Some((error, Duration::ZERO));
+        Vec::new()
+    });
     for (call, counts) in counts.iter().enumerate() {
         come_late(scenario, clock, rank, call).await;
         let (case, is_twisted) = scenario.case_of(call, rank);
@@ -357,9 +378,24 @@ async fn play_at_once<'a>(
             }
             false
         });
-        if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        messages.retain_mut(|look| {
+            let Poll::Ready(result) = look() else { return true };
+            clock.note(|| format!("a message: {result:?}"));
+            n_done += u64::from(result.is_ok());
+            if let Err(error) = result
+                && failed.is_none()
+            {
+                let after = clock.now().saturating_sub(start.max(clock.last_move()));
+                failed = Some((error, after));
+            }
+            false
+        });
+        let is_over = under_way.is_empty() && messages.is_empty();
+        if is_over { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
+    // What a dead rank saw of its own death is nobody's concern.
+    (n_done, failed.filter(|_| !clock.is_dead()))
 }
 
 fn start<'a, T: Float>(case: Case, comm: &Comm<'a>, counts: &'a Counts) -> Result<Look<'a>, Error> {

@@ -17,6 +17,8 @@ pub struct Tally {
     pub n_failures: u64,
     /// Calls of single ranks.
     pub n_calls: u64,
+    /// Messages beside calls that were sent or received.
+    pub n_messages: u64,
     /// Polls of ranks.
     pub n_polls: u64,
     /// Events: frames sent and received, and what went wrong.
@@ -35,6 +37,7 @@ impl Tally {
     pub(super) fn of(performance: &Performance) -> Self {
         let mut tally = Self {
             n_seeds: 1,
+            n_messages: performance.n_messages,
             n_polls: performance.n_polls,
             n_events: performance.trace.n_events as u64,
             time: performance.time,
@@ -99,6 +102,7 @@ impl AddAssign for Tally {
         self.n_seeds += other.n_seeds;
         self.n_failures += other.n_failures;
         self.n_calls += other.n_calls;
+        self.n_messages += other.n_messages;
         self.n_polls += other.n_polls;
         self.n_events += other.n_events;
         self.time += other.time;

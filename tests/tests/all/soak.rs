@@ -27,6 +27,7 @@ fn everything_was_seen(tally: &Tally) {
     // Those of frames; six of ranks and links, five of calls.
     assert_eq!(kinds.len(), Harm::ALL.len() + 6 + 5, "{kinds:?}");
     assert!(tally.troubles.values().all(|&n| n > n_struck / 200), "{:?}", tally.troubles);
+    assert!(tally.n_messages > 10_000, "{}", tally.n_messages);
     for (form, [n_made, n_succeeded]) in &tally.forms {
         assert!(*n_succeeded > 500 && n_made - n_succeeded > 100, "{form}: {:?}", tally.forms);
     }

@@ -438,6 +438,32 @@ fn ranks_that_fail_leave_nobody_waiting() {
     assert!(n_struck > 50, "{n_struck}");
 }
 
+/// Two ranks disagree in a call and leave at once. A third, which makes none, is told on what they
+/// disagree, also where it finds one of them gone before what that has told.
+#[test]
+fn who_waits_for_messages_of_a_rank_that_left_hears_why() {
+    // There is room for what a rank tells when it leaves.
+    let net = Net { refusal: 0, ..NET };
+    for seed in 0..400 {
+        let run = SimWorld::new(3, seed).net(net).run(|endpoint| async {
+            let config = config().with_lanes(1);
+            let world = SharedCommunicator::with_config(endpoint, config, 1)?;
+            let rank = world.rank().index();
+            if rank < 2 {
+                let ones = vec![1_u8; 4 + rank];
+                return world.start_all_reduce(ones, Op::Sum, &raw())?.await.outcome.map(drop);
+            }
+            let come = world.start_recv([0_u8; 2], Rank(0), 0)?;
+            let sent = world.start_send(vec![0_u8; 4000], Rank(1), 0, &raw())?;
+            sent.await.outcome.and(come.await.outcome).map(drop)
+        });
+        let End::Returned(Err(error)) = &run.ends[2] else { panic!("{:?}", run.ends[2]) };
+        let is_told =
+            matches!(error, Error::Aborted { reason: Reason::Mismatch(Field::Count), .. });
+        assert!(is_told, "seed {seed}: {error}");
+    }
+}
+
 /// Time counts while a rank waits for a message, and not while it goes about other things.
 #[test]
 fn a_receive_may_be_started_long_before_its_send() {

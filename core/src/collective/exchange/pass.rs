@@ -3,11 +3,11 @@
 use super::super::operation::Step;
 use super::{Communicator, Exchange, Incoming, N_AWAITED, Outgoing, TAG, Way};
 use crate::element::Element;
-use crate::engine::{check_fields, transport_error};
+use crate::engine::{Loss, check_fields, transport_error};
 use crate::error::{Error, Field, Value};
 use crate::frame::{FrameError, MESSAGE};
 use crate::report::Report;
-use crate::transport::{Rank, Transport, TransportErrorKind};
+use crate::transport::{Rank, Transport};
 use crate::wait::Wait;
 use core::mem;
 use core::task::Poll;
@@ -20,18 +20,20 @@ const TOO_LATE: Duration = Duration::from_secs(150);
 impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
     pub(super) fn try_advance(&mut self) -> Result<Step, Error> {
         let ours = self.comm.beside_messages::<T>();
+        if let Some(loss) = self.lost {
+            // That the network as a whole fails is no news.
+            let _ = self.comm.transport.progress();
+            let Communicator { transport, notices, .. } = &mut *self.comm;
+            loss.explain(transport, notices, &ours, self.limits, true)?;
+            return Ok(Step::Waiting);
+        }
         self.comm.transport.progress().map_err(transport_error)?;
         let moved = match self.move_all() {
-            Err(
-                error @ Error::Transport { kind: TransportErrorKind::PeerLost, peer: Some(peer) },
-            ) => {
-                let Communicator { transport, notices, .. } = &mut *self.comm;
-                return Err(match notices.last_words(transport, &ours, peer) {
-                    Poll::Ready(Some(told)) => told,
-                    _ => error,
-                });
+            Ok(moved) => moved,
+            Err(error) => {
+                self.lost = Some(Loss::of(error, self.comm.transport.now())?);
+                return Ok(Step::Moved);
             }
-            moved => moved?,
         };
         let is_done = self.sends.iter().all(|send| send.message.cursor.is_done)
             && self.recvs.iter().all(|recv| recv.message.cursor.is_done);
@@ -157,7 +159,7 @@ impl<X: Transport, T: Element> Exchange<'_, '_, X, T> {
     /// Tells the other ranks, and makes the communicator refuse further calls.
     pub(super) fn give_up(&mut self, error: Option<&Error>) {
         if !mem::replace(&mut self.is_over, true) {
-            self.comm.give_messages_up::<T>(error);
+            self.comm.give_messages_up::<T>(error, false);
         }
     }
 }

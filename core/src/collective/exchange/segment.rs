@@ -417,13 +417,18 @@ impl<X: Transport> Communicator<X> {
         Ok(())
     }
 
-    /// Tells the other ranks that a message was given up, and refuses further calls.
-    pub(crate) fn give_messages_up<T: Element>(&mut self, error: Option<&Error>) {
+    /// Tells the other ranks that a message was given up, and refuses further calls. `are_apart`:
+    /// messages have this channel to themselves.
+    pub(crate) fn give_messages_up<T: Element>(&mut self, error: Option<&Error>, are_apart: bool) {
         let own = self.rank();
+        let is_heard = matches!(error, Some(Error::Aborted { .. }));
         let (reason, culprit) = match error.map(|error| Reason::of(error, own)) {
             None => (Reason::Dropped, own),
-            // The others make no such call, and have nothing to compare.
-            Some((Reason::Mismatch(_), culprit)) => (Reason::Message, culprit),
+            // The others make no such call, and have nothing to compare. What was heard of another
+            // one is handed on where they would compare nothing.
+            Some((Reason::Mismatch(_), culprit)) if !(is_heard && are_apart) => {
+                (Reason::Message, culprit)
+            }
             Some(told) => told,
         };
         let content = Content::GaveUp { reason, culprit, said: 0 };

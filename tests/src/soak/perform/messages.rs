@@ -1,0 +1,74 @@
+//! Messages under way beside calls: each rank sends both neighbours on a ring some, of two tags,
+//! and starts sends and receives in an order of its own.
+
+use super::Comm;
+use crate::data;
+use crate::soak::draw::{Scenario, Trouble};
+use foldwire::{Bound, Error, Plan, Rank};
+use foldwire_sim::Random;
+use std::task::Poll;
+
+/// Messages from each rank to each neighbour with each tag.
+const PER_TAG: usize = 2;
+const TAGS: [u32; 2] = [3, 4];
+const BOUND: f64 = 1e-3;
+
+/// A message under way: looks at it, and once it is there at its values.
+pub(super) type Message<'a> = Box<dyn FnMut() -> Poll<Result<(), Error>> + 'a>;
+
+/// Starts all of a rank's, unless one is refused.
+pub(super) fn start<'a>(
+    scenario: &Scenario,
+    comm: &Comm<'a>,
+    n_values: usize,
+) -> Result<Vec<Message<'a>>, Error> {
+    let (rank, size) = (comm.rank().index(), comm.size());
+    // What nobody protects may come as anything.
+    let has_none = |rank: usize| {
+        let mut troubles = scenario.troubles.iter();
+        troubles.any(|trouble| matches!(trouble, Trouble::Checksum { rank: r } if *r == rank))
+    };
+    let is_checked = !(0..size).all(has_none);
+    let mut order: Vec<(bool, usize, u32)> = Vec::new();
+    for (is_sent, by, tag) in [false, true]
+        .into_iter()
+        .flat_map(|is_sent| [1, size - 1].map(|by| (is_sent, by)))
+        .flat_map(|(is_sent, by)| TAGS.map(|tag| (is_sent, by, tag)))
+    {
+        // Twice to the same, where a neighbour is on both sides: they are told apart by order.
+        order.extend([(is_sent, (rank + by) % size, tag); PER_TAG]);
+    }
+    let mut random = Random(scenario.seed.wrapping_add(rank as u64));
+    (1..order.len()).rev().for_each(|at| order.swap(at, random.below(at + 1)));
+    let mut messages = Vec::new();
+    for (at, &(is_sent, peer, tag)) in order.iter().enumerate() {
+        let nth = order[..at].iter().filter(|&&other| other == order[at]).count();
+        let peer = Rank::new(peer);
+        messages.push(if is_sent {
+            let plan = [Plan::foldwire(Bound::Absolute(BOUND)), Plan::raw()][nth % 2];
+            let mut sent = comm.start_send(values(rank, tag, nth, n_values), peer, tag, &plan)?;
+            Box::new(move || sent.poll().map(|result| result.map(drop))) as Message<'a>
+        } else {
+            let want = values(peer.index(), tag, nth, n_values);
+            let mut came = Some(comm.start_recv(vec![-77.0_f32; n_values], peer, tag)?);
+            Box::new(move || {
+                let Some(under_way) = &mut came else { return Poll::Pending };
+                let Poll::Ready(result) = under_way.poll() else { return Poll::Pending };
+                let got = came.take().map(|came| came.wait().data).unwrap_or_default();
+                let most = if nth % 2 == 0 { BOUND } else { 0.0 };
+                if result.is_ok() && is_checked {
+                    let is_within = |(x, y): (&f32, &f32)| f64::from((x - y).abs()) <= most;
+                    let is_right = got.iter().zip(&want).all(is_within);
+                    assert!(is_right, "message {nth} of tag {tag} from {peer}");
+                }
+                Poll::Ready(result.map(drop))
+            })
+        });
+    }
+    Ok(messages)
+}
+
+/// The values of the `nth` message with a tag of a rank. To both neighbours they are alike.
+fn values(from: usize, tag: u32, nth: usize, n_values: usize) -> Vec<f32> {
+    data::smooth(from + 100 * (nth + 1) + 1000 * tag as usize, n_values)
+}
