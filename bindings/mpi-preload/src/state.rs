@@ -116,8 +116,8 @@ impl State {
 
     fn give_up(&self, why: &str) -> ! {
         eprintln!("foldwire: error: {why}");
-        // MPICH's launcher may end before it has handed on what was said just before.
-        thread::sleep(Duration::from_millis(200));
+        // Launchers may end before they have handed on what was said just before.
+        thread::sleep(Duration::from_secs(1));
         self.mpi.abort()
     }
 

@@ -10,9 +10,9 @@ use programs::{Library, constants_of, current};
 
 const LIBRARY: Library = Library {
     name: "the standard ABI of MPI 5",
-    compilers: &[current!("mpicc_abi"), "mpicc_abi"],
+    compilers: &[current!("mpich/bin/mpicc_abi"), "mpicc_abi"],
     fortran: &[],
-    launchers: &[current!("mpirun"), "mpirun"],
+    launchers: &[current!("mpich/bin/mpirun"), "mpirun"],
     says: "HYDRA",
     file: "libfoldwire_preload_mpi_abi.so",
     is_hydra: true,

@@ -21,9 +21,9 @@ const LIBRARY: Library = Library {
 
 const CURRENT: Library = Library {
     name: "MPICH 5",
-    compilers: &[current!("mpicc")],
+    compilers: &[current!("mpich/bin/mpicc")],
     fortran: &[],
-    launchers: &[current!("mpirun")],
+    launchers: &[current!("mpich/bin/mpirun")],
     ..LIBRARY
 };
 

@@ -1,10 +1,11 @@
-//! Unmodified programs of Open MPI.
+//! Unmodified programs of Open MPI: the one that the system has, and the one that
+//! `cargo xtask packages --current-mpi` installs, whose Fortran modules hang on the compiler.
 
 #[path = "../../tests/programs/mod.rs"]
 mod programs;
 
 use foldwire_preload::OpenMpi;
-use programs::{Library, constants_of};
+use programs::{Library, constants_of, current};
 
 const LIBRARY: Library = Library {
     name: "Open MPI",
@@ -18,5 +19,20 @@ const LIBRARY: Library = Library {
     constants: constants_of::<OpenMpi>,
 };
 
+const CURRENT: Library = Library {
+    name: "Open MPI 5",
+    compilers: &[current!("openmpi/bin/mpicc")],
+    fortran: &[],
+    launchers: &[current!("openmpi/bin/mpirun")],
+    ..LIBRARY
+};
+
 programs::tests!(LIBRARY);
 programs::fortran_tests!(LIBRARY);
+
+/// Those of today's Open MPI.
+mod current {
+    use super::{CURRENT, programs};
+
+    programs::tests!(CURRENT);
+}

@@ -26,14 +26,12 @@ pub(crate) struct Library {
     pub(crate) constants: fn() -> Vec<i64>,
 }
 
-/// A program of the MPICH that `cargo xtask packages --current-mpi` installs.
-#[allow(unused_macros, reason = "not of all libraries")]
+/// A program that `cargo xtask packages --current-mpi` installs.
 macro_rules! current {
     ($program:literal) => {
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../../target/current-mpi/mpich/bin/", $program)
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../../target/current-mpi/", $program)
     };
 }
-#[allow(unused_imports, reason = "not of all libraries")]
 pub(crate) use current;
 
 /// Ranks that are started alike: how many, with which words and variables.
