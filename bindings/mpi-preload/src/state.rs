@@ -404,7 +404,7 @@ impl State {
         asked::ask(
             numbers,
             Box::new(move |largest| {
-                let Some(begun) = self.begun.get() else { return Err(Failure::Count) };
+                let begun = self.begun.get().ok_or(foldwire::Error::Internal)?;
                 let checked =
                     Agreed::of(largest).and_then(|agreed| call.agreed(mpi, place, agreed));
                 let fate = match checked {
