@@ -1,9 +1,9 @@
 //! `cargo xtask packages --current-mpi`: current versions of the MPI libraries, to compare with
-//! beside those of the system, which are years behind.
+//! beside those of the system, which are years behind. `cargo xtask deep` installs them where it can.
 //!
 //! PyPI has complete installs of both, with compiler wrapper and launcher. Each gets a virtual
-//! environment of its own below [`FOLDER`], since both have an `mpicc`. Tests of the standard ABI look
-//! for MPICH there, and leave it out where it is not.
+//! environment of its own below [`FOLDER`], since both have an `mpicc`. Tests of the libraries to be
+//! preloaded look for them there, and leave them out where they are not.
 
 use crate::packages;
 use crate::steps::Steps;
@@ -30,7 +30,7 @@ pub(crate) fn install(steps: &mut Steps) -> anyhow::Result<()> {
         let mut venv = Command::new("python3");
         steps.run(&format!("folder of {name}"), venv.args(["-m", "venv"]).arg(&home))?;
         let mut pip = Command::new(home.join("bin/pip"));
-        pip.args(["install", "--quiet", "--disable-pip-version-check", package]);
+        pip.args(["install", "--quiet", "--disable-pip-version-check", "--retries", "1", package]);
         steps.run(package, &mut pip)?;
         for program in ["mpicc", "mpirun"] {
             let program = home.join("bin").join(program);

@@ -1,13 +1,20 @@
 //! `cargo xtask deep`: what finds more than [`mod@test`] and takes longer.
 
 use crate::steps::Steps;
-use crate::{bare_metal, fabrics, fuzz, loom, machine, packages, sanitize, soak, test};
+use crate::{
+    bare_metal, current_mpi, fabrics, fuzz, loom, machine, packages, sanitize, soak, test,
+};
 use std::thread;
 
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let missing = packages::install(steps)?;
     if !missing.is_empty() {
         eprintln!("{}", packages::advice(&missing));
+    }
+    let mut aside = steps.aside();
+    match current_mpi::install(&mut aside) {
+        Ok(()) => steps.append(aside),
+        Err(error) => steps.skip("programs over newer MPI libraries", &format!("{error:#}")),
     }
     let here = machine::available();
     fabrics::skip_what_is_missing(steps, here);
