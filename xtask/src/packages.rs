@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long)]
     check: bool,
     /// Also install current versions of Open MPI and MPICH below target/current-mpi, from PyPI, to
-    /// compare with; no test needs them
+    /// compare with; some tests run over them if they are there
     #[arg(long, conflicts_with = "check")]
     current_mpi: bool,
 }
