@@ -64,8 +64,7 @@ pub(crate) fn pass(
     why: Why,
 ) -> Ready {
     Box::new(move |_: &Ours| {
-        // SAFETY of what it does: the program leaves the call's buffers and counts alone until its
-        // request is complete.
+        // The program leaves the call's buffers and counts alone until its own request is complete.
         let request = mpi.start_shares(&Call { comm: raw, ..call })?;
         Ok(Box::new(PassedOn { mpi, request, outcome: Cell::new(None), why, _types: types }))
     })
