@@ -34,5 +34,5 @@ programs::fortran_tests!(LIBRARY);
 mod current {
     use super::{CURRENT, programs};
 
-    programs::tests!(CURRENT);
+    programs::tests_of_calls!(CURRENT);
 }

@@ -143,8 +143,8 @@ impl Library {
     }
 }
 
-/// The tests of a library.
-macro_rules! tests {
+/// The tests of calls.
+macro_rules! tests_of_calls {
     ($library:expr) => {
         #[test]
         fn calls_of_all_kinds_are_right() {
@@ -170,6 +170,14 @@ macro_rules! tests {
         fn shares_of_different_lengths_are_right_where_they_are_waited_for_later() {
             $crate::programs::shares_ahead(&$library);
         }
+    };
+}
+pub(crate) use tests_of_calls;
+
+/// All tests of a library.
+macro_rules! tests {
+    ($library:expr) => {
+        $crate::programs::tests_of_calls!($library);
 
         #[test]
         fn lines_of_calls_count_all_shares() {
