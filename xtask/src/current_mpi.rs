@@ -1,9 +1,10 @@
 //! `cargo xtask packages --current-mpi`: current versions of the MPI libraries, to compare with
-//! beside those of the system, which are years behind. `cargo xtask deep` installs them where it can.
+//! beside those of the system, which are years behind. `cargo xtask deep` installs them where it
+//! can.
 //!
 //! PyPI has complete installs of both, with compiler wrapper and launcher. Each gets a virtual
-//! environment of its own below [`FOLDER`], since both have an `mpicc`. Tests of the libraries to be
-//! preloaded look for them there, and leave them out where they are not.
+//! environment of its own below [`FOLDER`], since both have an `mpicc`. Tests of the libraries to
+//! be preloaded look for them there, and leave them out where they are not.
 
 use crate::packages;
 use crate::steps::Steps;

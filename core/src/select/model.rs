@@ -79,8 +79,8 @@ const MAX_OVERHEAD: usize = 256;
 /// 0.7 of it beside decoding takes.)
 const ENCODED_FIRST: f64 = 0.75;
 /// The least part of the shorter of work and links that goes before the longer one or after it.
-/// (So arrays of 4 MiB and more between 2 threads at 1 Gbit/s were expected to take 0.8 to 1.12 times
-/// what they took by fz-light, fz-nd and dense.)
+/// (So arrays of 4 MiB and more between 2 threads at 1 Gbit/s were expected to take 0.8 to 1.12
+/// times what they took by fz-light, fz-nd and dense.)
 const ALONE: f64 = 0.1;
 /// The same where nobody has told how fast the machine is, which may be busy.
 const ALONE_UNTOLD: f64 = 0.25;
