@@ -318,6 +318,15 @@ impl Scenario {
         config
     }
 
+    /// Whether no rank's frames have checksums.
+    pub(super) fn lacks_checksums(&self) -> bool {
+        let lacks = |rank: usize| {
+            let mut troubles = self.troubles.iter();
+            troubles.any(|trouble| matches!(trouble, Trouble::Checksum { rank: r } if *r == rank))
+        };
+        (0..self.size).all(lacks)
+    }
+
     /// The case of all ranks that do nothing else in this call.
     #[must_use]
     pub fn case(&self, call: usize) -> Case {

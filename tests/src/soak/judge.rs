@@ -234,12 +234,8 @@ impl Struck<'_> {
     /// promised of results, and what contradicts itself names nobody.
     fn is_unprotected(&self) -> bool {
         let struck = &self.performance.struck;
-        let has_none = |rank: usize| {
-            let mut troubles = self.scenario.troubles.iter();
-            troubles.any(|trouble| matches!(trouble, Trouble::Checksum { rank: r } if *r == rank))
-        };
         struck.iter().any(|trouble| matches!(trouble, Trouble::Net(Fault::Harm { .. })))
-            && (0..self.scenario.size).all(has_none)
+            && self.scenario.lacks_checksums()
     }
 
     /// Whether a rank ended before the others, or a link did and its ends were told.

@@ -3,7 +3,7 @@
 
 use super::Comm;
 use crate::data;
-use crate::soak::draw::{Scenario, Trouble};
+use crate::soak::draw::Scenario;
 use foldwire::{Bound, Error, Plan, Rank};
 use foldwire_sim::Random;
 use std::task::Poll;
@@ -23,23 +23,16 @@ pub(super) fn start<'a>(
     n_values: usize,
 ) -> Result<Vec<Message<'a>>, Error> {
     let (rank, size) = (comm.rank().index(), comm.size());
-    // What nobody protects may come as anything.
-    let has_none = |rank: usize| {
-        let mut troubles = scenario.troubles.iter();
-        troubles.any(|trouble| matches!(trouble, Trouble::Checksum { rank: r } if *r == rank))
-    };
-    let is_checked = !(0..size).all(has_none);
-    let mut order: Vec<(bool, usize, u32)> = Vec::new();
-    for (is_sent, by, tag) in [false, true]
-        .into_iter()
-        .flat_map(|is_sent| [1, size - 1].map(|by| (is_sent, by)))
-        .flat_map(|(is_sent, by)| TAGS.map(|tag| (is_sent, by, tag)))
-    {
+    let mut order = Vec::new();
+    for (by, tag) in [1, size - 1].into_iter().flat_map(|by| TAGS.map(|tag| (by, tag))) {
         // Twice to the same, where a neighbour is on both sides: they are told apart by order.
-        order.extend([(is_sent, (rank + by) % size, tag); PER_TAG]);
+        let peer = (rank + by) % size;
+        order.extend([(false, peer, tag); PER_TAG]);
+        order.extend([(true, peer, tag); PER_TAG]);
     }
-    let mut random = Random(scenario.seed.wrapping_add(rank as u64));
-    (1..order.len()).rev().for_each(|at| order.swap(at, random.below(at + 1)));
+    Random(scenario.seed.wrapping_add(rank as u64)).shuffle(&mut order);
+    // What nobody protects may come as anything.
+    let is_checked = !scenario.lacks_checksums();
     let mut messages = Vec::new();
     for (at, &(is_sent, peer, tag)) in order.iter().enumerate() {
         let nth = order[..at].iter().filter(|&&other| other == order[at]).count();
