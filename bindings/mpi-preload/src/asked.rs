@@ -6,9 +6,10 @@
 //! the order of the line on all ranks.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use foldwire::{Finished, Op, Pending, Plan};
-use foldwire_messaging::Endpoint;
+use foldwire_messaging::{Endpoint, Patience};
 
 use crate::call::{Call, KeptTypes};
 use crate::decide::Why;
@@ -16,6 +17,9 @@ use crate::ffi::abi::Handle;
 use crate::ffi::library::{self, Mpi};
 use crate::net::Wire;
 use crate::taken::{Begun, End, Failure, Next, Ours, Ready};
+
+/// The longest rest of who waits for the library.
+const REST: Duration = Duration::from_millis(1);
 
 /// What follows from what all ranks have told.
 type Then = Box<dyn FnOnce(&[i64]) -> Result<Ready, Failure>>;
@@ -83,7 +87,10 @@ impl Begun for PassedOn {
     }
 
     fn finish(self: Box<Self>, _: &dyn Mpi) -> Result<Next, Failure> {
-        while !self.is_done() {}
+        let mut patience = Patience::default();
+        while !self.is_done() {
+            patience.rest(REST);
+        }
         match self.outcome.get() {
             Some(Err(code)) => Err(Failure::Mpi(code)),
             _ => Ok(Next::End(End::Passed(self.why))),

@@ -481,12 +481,11 @@ impl State {
 
 /// Why a call is passed on wherever the ranks are, which is not known before ours is made.
 fn passed_anyway(call: &Call, checked: &Checked, settings: &Settings) -> Option<Why> {
-    let routes = Ranks::ALL.map(|ranks| decide(&checked.ask(call.collective, ranks), settings));
-    let passed = |route: &Route| match route {
-        Route::Pass(why) => Some(*why),
-        Route::Take(_) => None,
-    };
-    routes.iter().map(passed).collect::<Option<Vec<_>>>().map(|reasons| reasons[0])
+    let route = |ranks| decide(&checked.ask(call.collective, ranks), settings);
+    match Ranks::ALL.map(route) {
+        [Route::Pass(why), Route::Pass(_), Route::Pass(_)] => Some(why),
+        _ => None,
+    }
 }
 
 fn said(way: Way) -> String {
