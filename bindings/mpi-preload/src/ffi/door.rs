@@ -296,7 +296,7 @@ pub enum Counts {
 }
 
 /// What may be counted with.
-pub trait Counting: Copy + TryFrom<i64> + 'static {
+pub trait Counting: Sized {
     /// An array of them, as long as the communicator has ranks.
     fn array(start: *const Self) -> Counts;
     /// Such an array, or null if it is one of the others.
