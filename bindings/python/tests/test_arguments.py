@@ -109,6 +109,9 @@ class Arguments(unittest.TestCase):
         self.refused(lambda: foldwire.decompress("text"), "data")
         self.refused(lambda: foldwire.decompress(foldwire.compress(array), (2, 2)), "shape")
         self.refused(lambda: comm.all_reduce_group([[1.0]]), "an array of the group")
+        for message in (3, (0,), (0, array, 1, None)):
+            self.refused(lambda m=message: comm.exchange([m]), "message")
+            self.refused(lambda m=message: comm.exchange((), [m]), "message")
         self.refused(lambda: comm.all_reduce_group([np.zeros(1, int)]), "dtype", "int64")
         self.refused(lambda: comm.all_reduce(np.zeros(1, int), "avg"), "op", "int64")
         self.refused(lambda: foldwire.compress(np.zeros(1, np.int32)), "dtype", "int32")

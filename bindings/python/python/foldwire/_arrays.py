@@ -7,6 +7,7 @@ depend on that. :class:`Out` is what a call writes to.
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Optional
 
@@ -39,6 +40,7 @@ _FLOATS = {name for name, short in _NAMES.items() if TYPES[short][2]}
 _OF_CODE = {code: name for name, code in reversed(_CODES.items())}
 
 
+@functools.lru_cache(maxsize=64)
 def type_name(dtype: np.dtype, name=None) -> str:
     """What values are; ``name`` says what their bits are if numpy has no such type."""
     if name is None:
@@ -46,6 +48,7 @@ def type_name(dtype: np.dtype, name=None) -> str:
     return name if isinstance(name, str) else np.dtype(name).name
 
 
+@functools.lru_cache(maxsize=64)
 def code_of(dtype: np.dtype, name=None) -> int:
     """The code of a type; ``name`` as for :func:`type_name`."""
     name = type_name(dtype, name)
@@ -94,6 +97,19 @@ def as_array(values) -> np.ndarray:
     What is no array of numpy's is taken by DLPack if it has that (on the CPU), else as
     ``numpy.asarray`` does.
     """
+    if type(values) is not np.ndarray:
+        values = _converted(values)
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
+    flags = values.flags
+    if not (flags.c_contiguous and flags.aligned):
+        # Never of another shape, as ascontiguousarray makes it of a number.
+        values = np.array(values, order="C", copy=True)
+    return values
+
+
+def _converted(values) -> np.ndarray:
+    """What is no array of numpy's, or is one of a kind of its own, as one."""
     if not isinstance(values, np.ndarray):
         refuse_masks(values)
         # Not `asarray`, which drops the masks of what says that it is an array.
@@ -105,29 +121,22 @@ def as_array(values) -> np.ndarray:
         else:
             values = np.asanyarray(values)
     refuse_masks(values)
-    values = np.asarray(values)
-    if not values.dtype.isnative:
-        values = values.astype(values.dtype.newbyteorder("="))
-    if not (values.flags.c_contiguous and values.flags.aligned):
-        # Never of another shape, as ascontiguousarray makes it of a number.
-        values = np.array(values, order="C", copy=True)
-    return values
+    return np.asarray(values)
 
 
 def is_dense(array: np.ndarray) -> bool:
     """Whether an array is contiguous, with its axes in whatever order."""
-    if array.flags.c_contiguous or array.flags.f_contiguous:
-        return True
     axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
     return array.transpose(axes).flags.c_contiguous
 
 
 def check_out(out, shape, dtype, what: str = "out") -> np.ndarray:
     """An array that a result can be written to."""
-    if not isinstance(out, np.ndarray):
-        message = f"{what} is written to, and not a numpy array but of type {type(out).__name__}"
-        raise Error(message, field=what)
-    refuse_masks(out, what)
+    if type(out) is not np.ndarray:
+        if not isinstance(out, np.ndarray):
+            kind = type(out).__name__
+            raise Error(f"{what} is written to; give a numpy array, and not {kind}", field=what)
+        refuse_masks(out, what)
     if dtype is not None and out.dtype != dtype:
         raise Error(f"{what} is of {out.dtype}, the result of {dtype}", field=what)
     if not out.dtype.isnative:
@@ -135,9 +144,10 @@ def check_out(out, shape, dtype, what: str = "out") -> np.ndarray:
         raise Error(message, kind="unsupported", field=what)
     if shape is not None and out.shape != tuple(shape):
         raise Error(f"{what} has the shape {out.shape}, the result {tuple(shape)}", field=what)
-    if not out.flags.writeable:
+    flags = out.flags
+    if not flags.writeable:
         raise Error(f"{what} is read-only", field=what)
-    if not (is_dense(out) and out.flags.aligned):
+    if not (flags.aligned and (flags.c_contiguous or is_dense(out))):
         message = (f"{what} has gaps, runs backwards or is not aligned: give an array of its own, "
                    "and assign that")
         raise Error(message, field=what)
@@ -187,7 +197,9 @@ def outs(arrays) -> list:
 def apart(array, out, before: Optional[int] = 0):
     """An array to send, or a copy of it if the result lies over it, unless the shorter of the two
     is so many values behind the start of the longer one: that is a call in place."""
-    if array is None or out is None or not np.may_share_memory(array, out):
+    if array is None or out is None or before == 0 and array is out:
+        return array
+    if not np.may_share_memory(array, out):
         return array
     long, short = (out, array) if out.size >= array.size else (array, out)
     if before is not None and short.ctypes.data - long.ctypes.data == before * array.itemsize:

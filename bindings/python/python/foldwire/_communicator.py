@@ -43,24 +43,26 @@ def read_plan(bound, plan):
     return _read_plan(plan_text(bound, plan))
 
 
-def _op(op, of: np.dtype, dtype, text: str) -> int:
-    """An operation on values of a type, by a plan that goes with it."""
-    if not isinstance(op, str) or op not in _OPS:
+@functools.lru_cache(maxsize=256)
+def _reduction(op: str, of: np.dtype, dtype, text: str) -> dict:
+    """What a call has of an operation on values of a type, by a plan, if they go together."""
+    if op not in _OPS:
         raise Error(f"there is no operation {op!r}, but {', '.join(_OPS)}", field="op")
-    name = type_name(of, dtype)
+    code, name, ops = code_of(of, dtype), type_name(of, dtype), _OPS
     if name == "bool":
-        if op not in _OPS_OF_BOOL:
+        ops = _OPS_OF_BOOL
+        if op not in ops:
             message = "booleans have no average: make them floats, and average those"
             raise Error(message, kind="unsupported", field="op")
-        return _OPS_OF_BOOL[op]
-    if _OPS[op] == _OPS["avg"] and not is_float(code_of(of, dtype)):
-        message = f"{name} values have no average: divide their sum, or make them floats"
-        raise Error(message, kind="unsupported", field="op")
-    if op == "prod" and is_float(code_of(of, dtype)) and bounds_operands_alone(text):
+    elif not is_float(code):
+        if _OPS[op] == _OPS["avg"]:
+            message = f"{name} values have no average: divide their sum, or make them floats"
+            raise Error(message, kind="unsupported", field="op")
+    elif op == "prod" and bounds_operands_alone(text):
         message = ('no bound holds for a product: give bound="exact", or plan="scope:operand" for '
                    "factors within the bound and a product that may be off by anything")
         raise Error(message, kind="unsupported", field="bound")
-    return _OPS[op]
+    return {"dtype": code, "op": ops[op], "plan": _read_plan(text)}
 
 
 class _Call:
@@ -197,16 +199,15 @@ class Communicator:
 
     def _text(self, bound, plan):
         bound = self.bound if bound is None else bound
-        return plan_text(bound, self.plan if plan is None else plan)
+        plan = self.plan if plan is None else plan
+        return "exact" if bound is None and plan is None else plan_text(bound, plan)
 
     def _plan(self, bound, plan):
         return _read_plan(self._text(bound, plan))
 
     def _reduction(self, op, array, dtype, bound, plan):
-        """Operation, type and plan of a reduction."""
-        text = self._text(bound, plan)
-        return {"op": _op(op, array.dtype, dtype, text), "dtype": code_of(array.dtype, dtype),
-                "plan": _read_plan(text)}
+        """Type, operation and plan of a reduction."""
+        return _reduction(str(op), array.dtype, dtype, self._text(bound, plan))
 
     def _new(self, out, shape, like):
         if out is None:
@@ -419,7 +420,7 @@ class Communicator:
             text, bounds = self._text(bounds, plan), [None] * len(arrays)
         else:
             bounds = [bound_text(bound) for bound in bounds]
-            text = self._text(bounds[0] if bounds else None, plan)
+            text = self._text(next(iter(bounds), None), plan)
         if len(bounds) != len(arrays):
             raise Error(f"{len(bounds)} bounds for {len(arrays)} arrays", field="bounds")
         code = code_of(first, dtype)
@@ -436,9 +437,10 @@ class Communicator:
         written = outs(arrays + kept)
         memory = [out.memory for out in written]
         n = len(arrays)
+        terms = _reduction(str(op), first, dtype, text)
         self.report = self._native.all_reduce_group(
             memory[:n], bounds, None if feedback is None else memory[n:], code, code_of(residue),
-            _op(op, first, dtype, text), _read_plan(text))
+            terms["op"], terms["plan"])
         for out in written:
             out.deliver()
         return arrays
@@ -455,6 +457,10 @@ class Communicator:
 
         Received arrays are written to, and are as long as what is sent.
         """
+        sends, recvs = list(sends), list(recvs)
+        for message in sends + recvs:
+            if not isinstance(message, (tuple, list)) or len(message) not in (2, 3):
+                raise Error("a message is (rank, array) or (rank, array, tag)", field="message")
         came = [self._from(*recv) for recv in recvs]
         written = outs([array for array, *_ in came])
         letters = []
