@@ -53,7 +53,6 @@ class Foldwire(Codec):
     def __init__(self, bound=None, dtype=None):
         self.bound = bound
         self.dtype = None if dtype is None else _dtype(dtype)
-        self._is_exact = bound in (None, "lossless", "exact")
         # What is wrong shows here, and not at the first chunk.
         compress(np.zeros(1, _numpys(self.dtype or "f4")), bound)
 
@@ -72,9 +71,11 @@ class Foldwire(Codec):
             return compress(values, self.bound)
         dtype = _numpys(self.dtype)
         if values.dtype != dtype:
-            is_of_bits = self._is_exact and values.dtype.kind in "iu"
-            can_be_seen_as = _is_of_bytes(values.dtype) or is_of_bits
-            if not can_be_seen_as or values.nbytes % dtype.itemsize != 0:
+            # Integers may be bits of floats, as those of BitRound, or numbers: with every bit kept
+            # that is the same.
+            is_exact = self.bound in (None, "lossless", "exact")
+            is_of_bits = _is_of_bytes(values.dtype) or is_exact and values.dtype.kind in "iu"
+            if not is_of_bits or values.nbytes % dtype.itemsize != 0:
                 message = (f"the codec is for {self.dtype}, and a chunk of {values.size} values is "
                            f"of {_dtype(values.dtype)}")
                 raise Error(message, field="dtype")
