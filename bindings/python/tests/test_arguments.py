@@ -28,7 +28,8 @@ class Arguments(unittest.TestCase):
         (comm,) = foldwire.threads(1)
         array = np.arange(4.0)
         for bound, word in ((0.1, '"abs:0.1"'), (1, '"rel:1"'), (np.float32(0.5), '"rel:0.5"'),
-                            (0, '"abs:0"'), ("", "text"), (b"rel:1", "text"), (True, "text")):
+                            (0, '"abs:0"'), ("1e-3", '"rel:1e-3"'), ("", "text"),
+                            (b"rel:1", "text"), (True, "text")):
             for call in (
                 lambda b=bound: comm.all_reduce(array, bound=b),
                 lambda b=bound: comm.start_all_gather(array, bound=b),
@@ -48,12 +49,14 @@ class Arguments(unittest.TestCase):
 
     def test_texts_that_say_nothing_name_what_can_be_said(self):
         (comm,) = foldwire.threads(1)
-        for bound, plan in (("1e-3", None), ("abs:-1", None), ("rel:0", None), ("abs:x", None),
-                            ("abs:1", "exact"), ("abs:1", "lossless"), (None, "exact,codec:dense"),
+        for bound in ("abs:-1", "rel:0", "abs:x", "psnr:"):
+            self.refused(lambda b=bound: comm.all_reduce(np.zeros(3), bound=b), "bound")
+            self.refused(lambda b=bound: foldwire.compress(np.zeros(3), b), "bound")
+        for bound, plan in (("abs:1", "exact"), ("abs:1", "lossless"), (None, "exact,codec:dense"),
                             (None, "compress"), (None, "auto"), (None, "codec:mp3"),
-                            (None, "schedule:x"), ("abs:1", "abs:2"), (None, "shape:0x3")):
+                            (None, "schedule:x"), ("abs:1", "auto,abs:2"), (None, "shape:0x3")):
             self.refused(lambda b=bound, p=plan: comm.all_reduce(np.zeros(3), bound=b, plan=p),
-                         None)
+                         "plan")
 
     def test_wrong_keywords_name_the_call(self):
         comm = foldwire.threads(1)[0]

@@ -18,7 +18,7 @@ def whole(value, what: str, least: int = 0, most: int = I64) -> int:
         made = operator.index(value)
     except TypeError:
         kind = type(value).__name__
-        raise Error(f"{what} is a whole number, and not of type {kind}", field=what) from None
+        raise Error(f"{what}: a whole number is needed, and not {kind}", field=what) from None
     if made < least:
         raise Error(f"{what} is {made}; it must be {least} or more", field=what)
     if made > most:
@@ -52,11 +52,19 @@ def settings(timeout, deadline, lanes, calls):
             whole(calls, "calls", 1))
 
 
+def _is_number(bound):
+    try:
+        float(bound)
+    except (TypeError, ValueError):
+        return False
+    return not isinstance(bound, (bool, bytes))
+
+
 def bound_text(bound) -> Optional[str]:
     """A bound as text, or None."""
-    if bound is None or isinstance(bound, str) and bound.strip():
+    if bound is None or isinstance(bound, str) and bound.strip() and not _is_number(bound):
         return bound
-    if isinstance(bound, (int, float)) and not isinstance(bound, bool) or hasattr(bound, "dtype"):
+    if _is_number(bound):
         message = (f'a bound says of what it is: write bound="abs:{bound}" (in the unit of the '
                    f'data), or bound="rel:{bound}" (a fraction of the range of the values)')
     else:

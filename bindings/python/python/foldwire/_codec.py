@@ -40,7 +40,11 @@ def compress(array, bound: Optional[str] = None) -> bytes:
     if not is_float(code):
         message = f"{array.dtype} values are not compressed: floats of 16 to 64 bits are"
         raise Error(message, kind="unsupported", field="dtype")
-    return _native.compress(array, code, _bound(bound))
+    try:
+        return _native.compress(array, code, _bound(bound))
+    except Error as failure:
+        failure.field = failure.field or "bound"
+        raise
 
 
 def _bytes(data) -> np.ndarray:

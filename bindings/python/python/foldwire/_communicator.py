@@ -35,7 +35,12 @@ _FLOAT32 = TYPES["f32"][0]
 
 @functools.lru_cache(maxsize=256)
 def _read_plan(text: str):
-    return _native.Plan(text)
+    try:
+        return _native.Plan(text)
+    except Error as failure:
+        is_bound = text.split(":")[0] in ("abs", "rel", "psnr")
+        failure.field = failure.field or ("bound" if is_bound else "plan")
+        raise
 
 
 def read_plan(bound, plan):
@@ -448,6 +453,7 @@ class Communicator:
     @staticmethod
     def feedback_for(array, dtype=None) -> np.ndarray:
         """Zeros to begin error feedback with, for an array."""
+        array = np.asanyarray(array)
         return np.zeros(array.shape, _residue(code_of(array.dtype, dtype)))
 
     # Messages
