@@ -51,7 +51,9 @@ _positive.__name__, _seconds.__name__ = "number of ranks", "number of seconds"
 
 
 def _arguments(words):
-    parser = argparse.ArgumentParser("foldwire", description="Foldwire for Python.")
+    parser = argparse.ArgumentParser("foldwire", description=(
+        "The command of Foldwire for Python. Measurements are commands of the program of the same "
+        "name that `cargo build --release` makes in a clone of the repository."))
     commands = parser.add_subparsers(dest="command", required=True, metavar="launch")
     launch = commands.add_parser(
         "launch", help="start the ranks of a program on this machine", epilog=_ABOUT,
