@@ -387,8 +387,10 @@ impl Comm {
     }
 
     /// Ends the calls that threads wait in, and all that come.
-    fn interrupt(&self) {
+    fn interrupt(&self, py: Python<'_>) -> PyResult<()> {
+        self.family.check().map_err(|fault| raise(py, &fault))?;
         self.family.interrupt();
+        Ok(())
     }
 
     /// Ends this rank, with all communicators that came of the same link.
@@ -452,7 +454,8 @@ impl Request {
         })
     }
 
-    fn poll_with(&self, py: Python<'_>, waker: &Waker) -> bool {
+    fn poll_with(&self, py: Python<'_>, waker: &Waker) -> PyResult<bool> {
+        self.family.check().map_err(|fault| raise(py, &fault))?;
         let done = self.settle(py, |state| {
             let running = match state.request(self.place) {
                 Ok(running) => running,
@@ -466,25 +469,26 @@ impl Request {
                 }
             }
         });
-        done.is_some()
+        Ok(done.is_some())
     }
 }
 
 #[pymethods]
 impl Request {
     /// Whether it is done, after all calls have been advanced.
-    fn test(&self, py: Python<'_>) -> bool {
+    fn test(&self, py: Python<'_>) -> PyResult<bool> {
         self.poll_with(py, Waker::noop())
     }
 
     /// Whether it is done; if not, the function is called, by any thread, when that may have
     /// changed.
-    fn poll(&self, py: Python<'_>, wake: Py<PyAny>) -> bool {
+    fn poll(&self, py: Python<'_>, wake: Py<PyAny>) -> PyResult<bool> {
         self.poll_with(py, &Waker::from(Arc::new(Callback(Mutex::new(Some(wake))))))
     }
 
     /// Waits until it is done; what it did.
     fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.family.check().map_err(|fault| raise(py, &fault))?;
         match self.settle(py, |state| Some(state.finish(self.place))) {
             Some(Ok(report)) => dict(py, &report),
             Some(Err(fault)) => Err(self.family.raise(py, &fault)),

@@ -1,7 +1,10 @@
 //! What Rust returns, as `foldwire.Error`: a kind to look at, words that say what to change, and
 //! which ranks and which argument are concerned.
 
+use std::borrow::Cow;
+
 use foldwire::Error;
+use foldwire::transport::TransportErrorKind;
 use foldwire_c::border::Fault;
 use foldwire_c::ffi::types::*;
 use pyo3::prelude::*;
@@ -50,6 +53,53 @@ fn rank(error: &Error) -> Option<usize> {
     Some(rank.index())
 }
 
+/// Names of the C interface, by what Python calls them.
+const NAMES: [(&str, &str); 6] = [
+    ("set its mode to FW_COMPRESS or FW_AUTO", "leave one of them out"),
+    ("set its mode to FW_LOSSLESS or FW_COMPRESS", "write `lossless`, or a bound, instead"),
+    ("as foldwire.h has calls in place", "as calls in place have them"),
+    ("use the raw codec", "leave the bound out, or write `exact`"),
+    ("fwCommInitRank", "foldwire.join"),
+    ("fwGetUniqueId", "foldwire.unique_id"),
+];
+
+/// What to change, in the words of the package around.
+fn words(fault: &Fault) -> Cow<'_, str> {
+    match fault.error {
+        Some(Error::Transport { kind: TransportErrorKind::PeerLost, peer: Some(rank) }) => {
+            let rank = rank.index();
+            format!("rank {rank} is gone: it ended, was killed, or closed its communicator").into()
+        }
+        Some(Error::Transport { kind, peer: Some(rank) }) => {
+            format!("the connection to rank {} failed: {kind}", rank.index()).into()
+        }
+        Some(Error::Transport { kind, peer: None }) => {
+            format!("the network failed on this rank: {kind}").into()
+        }
+        Some(Error::TooFewFrames { have, lanes, need }) => format!(
+            "{lanes} lanes need {need} frames, and there are {have}: give a smaller lanes= on all \
+             ranks"
+        )
+        .into(),
+        Some(Error::TooFewChannels { need, have }) => format!(
+            "the communicator needs {need} channels, and {have} are free: let go of others that \
+             were split, or give a smaller calls="
+        )
+        .into(),
+        Some(Error::TooManyCalls { max }) => format!(
+            "{max} calls are under way already: wait for one, or make the communicator with a \
+             larger calls="
+        )
+        .into(),
+        _ => NAMES
+            .iter()
+            .filter(|(theirs, _)| fault.message.contains(theirs))
+            .fold(Cow::Borrowed(&*fault.message), |said, (theirs, ours)| {
+                said.replace(theirs, ours).into()
+            }),
+    }
+}
+
 /// The exception of a failure.
 pub(crate) fn raise(py: Python<'_>, fault: &Fault) -> PyErr {
     made(py, fault, kind(fault)).unwrap_or_else(|error| error)
@@ -80,5 +130,5 @@ fn made(py: Python<'_>, fault: &Fault, kind: &str) -> PyResult<PyErr> {
             _ => {}
         }
     }
-    Ok(PyErr::from_value(class.call((&fault.message,), Some(&said))?))
+    Ok(PyErr::from_value(class.call((words(fault),), Some(&said))?))
 }

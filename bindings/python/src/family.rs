@@ -1,11 +1,16 @@
 //! All that comes of one link: communicators, those split from them, and calls under way. One
 //! thread at a time is inside; others wait, without the GIL.
+//!
+//! A fork of the process has a copy of all of this, and the same sockets: what it sent would come
+//! as this rank's, and what it closed would end this rank. So a family is its process's own:
+//! elsewhere calls are errors, and nothing is dropped. Locks may be held there by threads that do
+//! not exist, so the process is looked at first.
 
 use std::collections::HashMap;
-use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
+use std::{mem, process};
 
 use foldwire::{Config, Report};
 use foldwire_c::border::Fault;
@@ -22,6 +27,8 @@ pub(crate) struct Family {
     /// What Python let go of while another thread was inside.
     let_go: Mutex<Vec<Place>>,
     end: Arc<End>,
+    /// The process that it belongs to.
+    process: u32,
 }
 
 /// How calls end from outside.
@@ -85,17 +92,37 @@ impl Family {
         let mut state = State::default();
         let place = state.add(Member::new(link, config, n_calls)?);
         let state = Mutex::new(Movable(state));
-        Ok((Self { state, let_go: Mutex::default(), end: Arc::default() }, place))
+        let process = process::id();
+        Ok((Self { state, let_go: Mutex::default(), end: Arc::default(), process }, place))
+    }
+
+    fn is_of_this_process(&self) -> bool {
+        self.process == process::id()
+    }
+
+    /// # Errors
+    /// A fault in a fork of the process that it belongs to.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        if self.is_of_this_process() {
+            return Ok(());
+        }
+        let message = format!(
+            "this communicator is of process {}, and this one was forked off that: make calls \
+             there, or make a communicator after the fork",
+            self.process
+        );
+        Err(Fault::new(FW_INVALID_HANDLE, message))
     }
 
     /// Goes in, once nobody else is inside, with no GIL.
     ///
     /// # Errors
-    /// A fault if a panic has left it half way; what `then` returns.
+    /// A fault in a fork of the process, or if a panic has left it half way; what `then` returns.
     pub(crate) fn enter<R>(
         &self,
         then: impl FnOnce(&mut State) -> Result<R, Fault>,
     ) -> Result<R, Fault> {
+        self.check()?;
         let mut guard = self.state.lock().map_err(|_| {
             let message = "a panic has left this communicator half way; please report it";
             Fault::new(FW_INTERNAL_ERROR, message)
@@ -131,6 +158,9 @@ impl Family {
 
     /// Drops what Python has let go of, now if nobody is inside.
     pub(crate) fn let_go(&self, place: Place) {
+        if !self.is_of_this_process() {
+            return;
+        }
         self.waiting().push(place);
         match self.state.try_lock() {
             Ok(mut guard) => self.sweep(&mut guard.0),
@@ -141,8 +171,11 @@ impl Family {
         }
     }
 
-    /// Drops all: for other ranks this one has ended.
+    /// Drops all: for other ranks this one has ended. In a fork there is nothing to end.
     pub(crate) fn close(&self) {
+        if !self.is_of_this_process() {
+            return;
+        }
         let mut guard = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         guard.0.requests.clear();
         guard.0.members.clear();
@@ -160,6 +193,16 @@ impl Family {
     /// Nothing panics while it is locked.
     fn waiting(&self) -> MutexGuard<'_, Vec<Place>> {
         self.let_go.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        if !self.is_of_this_process() {
+            // Memory and sockets go when the process ends, without a word to other ranks.
+            let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            mem::forget(mem::take(&mut state.0));
+        }
     }
 }
 

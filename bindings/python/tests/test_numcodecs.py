@@ -1,5 +1,6 @@
 """The codec of numcodecs, and zarr where it is installed."""
 
+import os
 import tempfile
 import unittest
 
@@ -10,7 +11,32 @@ try:
 except ImportError:
     numcodecs = None
 
+try:
+    import zarr
+    # Its calls are those of version 3, which writes format 2 too.
+    zarr = zarr if hasattr(zarr, "create_array") else None
+except ImportError:
+    zarr = None
+
+try:
+    # Its checks are for pytest.
+    from numcodecs.tests import common
+except ImportError:
+    common = None
+
 import foldwire
+
+
+def layouts(array):
+    """The same values in other memory: orders, byte order, gaps."""
+    yield array
+    yield np.asfortranarray(array)
+    yield np.array(array.T, order="C").T
+    yield array.astype(array.dtype.newbyteorder())
+    yield np.asfortranarray(array.astype(array.dtype.newbyteorder()))
+    yield array[..., :0]
+    yield array[:1, :1]
+    yield np.array(array.flat[0])
 
 
 @unittest.skipIf(numcodecs is None, "numcodecs: not installed")
@@ -42,18 +68,195 @@ class Numcodecs(unittest.TestCase):
         with self.assertRaises(foldwire.Error):
             self.codec("1e-3")
 
-    def test_zarr_stores_arrays_by_it(self):
-        try:
-            import zarr
-        except ImportError:
-            self.skipTest("zarr: not installed")
+    def refused(self, call, *words):
+        with self.assertRaises(foldwire.Error) as raised:
+            call()
+        for word in words:
+            self.assertIn(word, str(raised.exception))
+
+    @unittest.skipIf(common is None, "the checks of numcodecs: no pytest")
+    def test_the_checks_of_numcodecs_pass(self):
+        common.Foldwire = self.codec
+        field = self.field - self.field.min()
+        for dtype in ("f4", "f8", "f2"):
+            for array in layouts(field.astype(dtype)):
+                dense = array.flags.c_contiguous or array.flags.f_contiguous
+                self.assertTrue(dense)
+                # As long as bits are kept, and a value within a bound; of bytes, too.
+                codec = self.codec(None, array.dtype)
+                common.check_encode_decode(array, codec)
+                common.check_encode_decode_array(array.reshape(-1, order="A"), codec)
+                if dtype != "f2":
+                    within = self.codec("abs:1e-4", array.dtype)
+                    common.check_encode_decode(array, within, precision=3)
+                if array.dtype.isnative:
+                    common.check_encode_decode_array(array.reshape(-1, order="A"), self.codec())
+        for codec in (self.codec(), self.codec("rel:1e-3", ">f8"), self.codec("lossless", "f2")):
+            common.check_config(codec)
+        common.check_repr("Foldwire(bound=None, dtype=None)")
+        common.check_repr("Foldwire(bound='abs:0.01', dtype='>f4')")
+        common.check_err_encode_object_buffer(self.codec())
+        common.check_err_encode_object_buffer(self.codec(None, "f4"))
+        here = os.getcwd()
         with tempfile.TemporaryDirectory() as folder:
-            array = zarr.create_array(
-                folder, shape=self.field.shape, chunks=(16, 100), dtype="f4", zarr_format=2,
-                compressors=self.codec("abs:0.01"))
-            array[:] = self.field
-            back = zarr.open_array(folder, mode="r")[:]
-        self.assertLessEqual(np.abs(back - self.field).max(), 0.01001)
+            os.chdir(folder)
+            try:
+                # The first time writes, the second reads.
+                for _ in range(2):
+                    common.check_backwards_compatibility(
+                        "foldwire", [self.field, np.asfortranarray(self.field)],
+                        [self.codec(), self.codec(dtype="f4"), self.codec("abs:1e-4")],
+                        [None, None, 3])
+            finally:
+                os.chdir(here)
+
+    def test_another_byte_order_is_kept_or_refused(self):
+        swapped = self.field.astype(">f4")
+        for bound in (None, "abs:0.01"):
+            self.refused(lambda b=bound: self.codec(b).encode(swapped), 'dtype=">f4"')
+            codec = self.codec(bound, ">f4")
+            back = codec.decode(codec.encode(swapped))
+            self.assertEqual(back.dtype.str, ">f4")
+            np.testing.assert_allclose(back, self.field.ravel(), atol=0.0101 if bound else 0)
+            # Of bytes alike.
+            again = codec.decode(codec.encode(swapped.tobytes()))
+            np.testing.assert_array_equal(again, back)
+        native = self.codec().encode(self.field)
+        self.refused(lambda: self.codec().decode(native, np.zeros(self.field.shape, ">f4")), ">f4")
+        self.refused(lambda: self.codec(None, ">f4").encode(self.field), "<f4")
+        # What others wrote with another type is not read as this one.
+        self.refused(lambda: self.codec(None, ">f8").decode(native), "float32")
+
+    def test_chunks_of_other_kinds_are_refused(self):
+        codec, typed = self.codec("abs:0.1"), self.codec("abs:0.1", "f4")
+        for chunk in (np.arange(4), np.zeros(2, complex), b"bytes", np.zeros(2, bool),
+                      np.zeros(2, "f4,f4"), np.zeros(2, "M8[s]"), np.ma.masked_less(np.ones(3), 2)):
+            self.refused(lambda c=chunk: codec.encode(c))
+        for chunk in (np.arange(4, dtype="i4"), np.zeros(4), b"odd", np.zeros(4, "M8[s]")):
+            self.refused(lambda c=chunk: typed.encode(c))
+        # As bits they could be kept, but floats are no bits of others.
+        for chunk in (np.zeros(4), b"odd", np.zeros(4, ">f4")):
+            self.refused(lambda c=chunk: self.codec(None, "f4").encode(c))
+        for bound in (0.1, 1, ""):
+            self.refused(lambda b=bound: self.codec(b), "rel:" if bound else "text")
+        for dtype in ("i4", "f4,f4", "c8", bool):
+            self.refused(lambda d=dtype: self.codec(None, d))
+
+    def test_views_with_gaps_are_stored_as_they_are_seen(self):
+        for view in (self.field[::2, ::-3], self.field[:, 1:5],
+                     np.array(self.field.reshape(4, 16, 100).transpose(1, 0, 2))):
+            codec = self.codec()
+            np.testing.assert_array_equal(codec.decode(codec.encode(view)), view.ravel())
+
+    def test_results_go_where_they_are_wanted(self):
+        codec = self.codec()
+        data = codec.encode(self.field)
+        for out in (np.zeros_like(self.field), np.zeros(self.field.size, "f4"),
+                    np.zeros((128, 100), "f4")[::2], bytearray(self.field.nbytes),
+                    memoryview(bytearray(self.field.nbytes)), np.zeros(self.field.nbytes, "u1")):
+            self.assertIs(codec.decode(data, out), out)
+            got = np.asarray(out)
+            got = got.view("f4") if got.dtype == np.uint8 else got
+            np.testing.assert_array_equal(got.reshape(self.field.shape), self.field)
+        column = np.zeros(self.field.shape, "f4", order="F")
+        codec.decode(codec.encode(np.asfortranarray(self.field)), column)
+        np.testing.assert_array_equal(column, self.field)
+        fixed = np.zeros_like(self.field)
+        fixed.flags.writeable = False
+        for out in (np.zeros(3, "f4"), np.zeros(self.field.size, "i4"), fixed,
+                    np.zeros(self.field.size // 2, "f8"), np.ma.masked_all(self.field.shape, "f4")):
+            self.refused(lambda o=out: codec.decode(data, o), "out")
+
+    def test_bfloat16_is_that_of_ml_dtypes(self):
+        try:
+            import ml_dtypes
+        except ImportError:
+            self.skipTest("bfloat16: no ml_dtypes")
+        field = self.field.astype(ml_dtypes.bfloat16)
+        codec = numcodecs.get_codec({"id": "foldwire", "bound": None, "dtype": "bfloat16"})
+        self.assertEqual(codec.get_config()["dtype"], "bfloat16")
+        for one in (codec, self.codec()):
+            back = one.decode(one.encode(field))
+            np.testing.assert_array_equal(back.view("u2"), field.ravel().view("u2"))
+
+    def stored(self, array, chunks, **how):
+        """What zarr reads of an array that it has written by a codec."""
+        with tempfile.TemporaryDirectory() as folder:
+            made = zarr.create_array(folder, shape=array.shape, chunks=chunks, dtype=array.dtype,
+                                     zarr_format=2, **how)
+            made[...] = array
+            opened = zarr.open_array(folder, mode="r+")
+            self.assertEqual(opened.metadata.dtype.to_native_dtype(), array.dtype)
+            if array.shape == self.field.shape:
+                opened[3:7, 2:9] = array[3:7, 2:9]
+                self.assertEqual(opened[5, 6].dtype, array.dtype)
+                np.testing.assert_allclose(opened[3:7, 2:9], array[3:7, 2:9], atol=0.0101)
+            return opened[...]
+
+    @unittest.skipIf(zarr is None, "zarr: no version 3")
+    def test_zarr_stores_arrays_by_it(self):
+        for order in "CF":
+            for dtype in ("f4", "f8", "f2"):
+                for array in layouts(self.field.astype(dtype)):
+                    given = None if array.dtype.isnative else array.dtype
+                    # Whole chunks, and some that stick out.
+                    chunks = tuple(max(1, min(n, 40)) for n in array.shape)
+                    for bound, most in ((None, 0.0), ("abs:0.01", 0.0101)):
+                        if dtype == "f2" and bound:
+                            continue
+                        codec = self.codec(bound, given)
+                        back = self.stored(array, chunks, order=order, compressors=codec)
+                        np.testing.assert_allclose(
+                            back, array, rtol=0, atol=most, err_msg=f"{order} {dtype}")
+        self.refused(lambda: self.stored(self.field.astype(">f4"), (16, 100),
+                                         compressors=self.codec()), 'dtype=">f4"')
+
+    @unittest.skipIf(zarr is None, "zarr: no version 3")
+    def test_filters_may_come_before_it(self):
+        if not hasattr(numcodecs, "BitRound"):
+            self.skipTest("numcodecs: too old for this test")
+        for order in "CF":
+            if order == "C":
+                # Whose chunks are integers that are bits of floats; it transposes those of order F
+                # itself, with any codec.
+                back = self.stored(self.field, (16, 30), filters=[numcodecs.BitRound(20)],
+                                   compressors=self.codec(None, "f4"))
+                np.testing.assert_allclose(back, self.field, rtol=1e-6)
+            back = self.stored(self.field, (16, 30), order=order, filters=[numcodecs.Shuffle(4)],
+                               compressors=self.codec(None, "f4"))
+            np.testing.assert_array_equal(back, self.field)
+            # As a filter itself, with a general codec behind it.
+            back = self.stored(self.field, (16, 30), order=order,
+                               filters=[self.codec("abs:0.01")], compressors=numcodecs.Zlib())
+            np.testing.assert_allclose(back, self.field, atol=0.0101)
+
+    @unittest.skipIf(zarr is None, "zarr: no version 3")
+    def test_xarray_stores_data_sets_by_it(self):
+        try:
+            import xarray
+        except ImportError:
+            self.skipTest("xarray: not installed")
+        for dtype in ("<f4", ">f4"):
+            field = self.field.astype(dtype)
+            given = None if field.dtype.isnative else dtype
+            data = xarray.Dataset({"t": (("y", "x"), field)}, {"x": np.arange(100)})
+            codec, n_stored = self.codec("abs:0.01", given), 0
+            for keyword in ("compressors", "compressor"):
+                with tempfile.TemporaryDirectory() as folder:
+                    try:
+                        data.to_zarr(folder, zarr_format=2, mode="w", consolidated=False,
+                                     encoding={"t": {keyword: codec, "chunks": (16, 30)}})
+                    except ValueError as failure:
+                        # Which of them it knows depends on its version.
+                        self.assertIn(keyword, str(failure))
+                        continue
+                    back = xarray.open_zarr(folder, consolidated=False).load()
+                    stored = zarr.open_array(folder + "/t", mode="r").compressors
+                    self.assertEqual(stored, (codec,))
+                np.testing.assert_allclose(back["t"], self.field, atol=0.0101)
+                np.testing.assert_array_equal(back["x"], np.arange(100))
+                n_stored += 1
+            self.assertGreater(n_stored, 0)
 
 
 if __name__ == "__main__":

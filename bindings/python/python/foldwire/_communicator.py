@@ -10,42 +10,84 @@ from typing import Callable, NamedTuple, Optional
 import numpy as np
 
 from . import _native
-from ._arrays import TYPES, as_array, check_out, code_of, is_float
+from ._arguments import U32, bound_text, bounds_operands_alone, plan_text, seconds, whole
+from ._arrays import (
+    TYPES,
+    Out,
+    apart,
+    as_array,
+    check_out,
+    code_of,
+    is_float,
+    outs,
+    type_name,
+)
 from ._errors import Error
 
 __all__ = ["Communicator", "Request"]
 
 _OPS = {"sum": 1, "avg": 2, "mean": 2, "min": 3, "max": 4, "prod": 5}
+# Of booleans, as numpy's + and *: logical or, logical and.
+_OPS_OF_BOOL = {"sum": 4, "min": 3, "max": 4, "prod": 3}
 _NO_OP = 0
 _FLOAT32 = TYPES["f32"][0]
 
 
 @functools.lru_cache(maxsize=256)
 def _read_plan(text: str):
-    return _native.Plan(text)
-
-
-def _op(op: str) -> int:
     try:
-        return _OPS[op]
-    except (KeyError, TypeError):
-        names = ", ".join(_OPS)
-        raise Error(f"there is no operation {op!r}, but {names}", field="op") from None
+        return _native.Plan(text)
+    except Error as failure:
+        is_bound = text.split(":")[0] in ("abs", "rel", "psnr")
+        failure.field = failure.field or ("bound" if is_bound else "plan")
+        raise
+
+
+def read_plan(bound, plan):
+    """A bound and a plan, read as one."""
+    return _read_plan(plan_text(bound, plan))
+
+
+@functools.lru_cache(maxsize=256)
+def _reduction(op: str, of: np.dtype, dtype, text: str) -> dict:
+    """What a call has of an operation on values of a type, by a plan, if they go together."""
+    if op not in _OPS:
+        raise Error(f"there is no operation {op!r}, but {', '.join(_OPS)}", field="op")
+    code, name, ops = code_of(of, dtype), type_name(of, dtype), _OPS
+    if name == "bool":
+        ops = _OPS_OF_BOOL
+        if op not in ops:
+            message = "booleans have no average: make them floats, and average those"
+            raise Error(message, kind="unsupported", field="op")
+    elif not is_float(code):
+        if _OPS[op] == _OPS["avg"]:
+            message = f"{name} values have no average: divide their sum, or make them floats"
+            raise Error(message, kind="unsupported", field="op")
+    elif op == "prod" and bounds_operands_alone(text):
+        message = ('no bound holds for a product: give bound="exact", or plan="scope:operand" for '
+                   "factors within the bound and a product that may be off by anything")
+        raise Error(message, kind="unsupported", field="bound")
+    return {"dtype": code, "op": ops[op], "plan": _read_plan(text)}
 
 
 class _Call:
-    """A call as the native half takes it, with what becomes of it."""
+    """A call as the native half takes it, with what becomes of it.
+
+    ``before`` says where a shorter array lies in the longer one if the call is in place.
+    """
 
     __slots__ = (
         "name", "send", "recv", "dtype", "op", "root", "count", "counts", "recv_counts", "plan",
-        "result",
+        "out",
     )
 
-    def __init__(self, name, send, recv, dtype, plan, result, op=_NO_OP, root=0, count=0,
-                 counts=None, recv_counts=None):
-        self.name, self.send, self.recv, self.dtype = name, send, recv, dtype
-        self.plan, self.result, self.op, self.root = plan, result, op, root
+    def __init__(self, name, send, out, dtype, plan, op=_NO_OP, root=0, count=0, counts=None,
+                 recv_counts=None, before=0):
+        self.name, self.dtype, self.plan, self.op, self.root = name, dtype, plan, op, root
         self.count, self.counts, self.recv_counts = count, counts, recv_counts
+        self.out = Out(out)
+        self.recv = self.out.memory
+        self.send = apart(send, self.recv, before)
 
 
 class Request:
@@ -54,21 +96,30 @@ class Request:
     Dropping it unfinished gives the call up on all ranks.
     """
 
-    def __init__(self, native, communicator, result):
+    def __init__(self, native, communicator, out: Out):
         self._native = native
         self._communicator = communicator
-        self._result = result
+        self._out = out
         self.report = None
 
     def test(self) -> bool:
         """Advances all calls of this rank; whether this one is over, well or not."""
-        return self._native.test()
+        is_over = self._native.test()
+        if is_over and self._out.is_due:
+            try:
+                self.wait()
+            except Error:
+                # For who waits.
+                pass
+        return is_over
 
     def wait(self):
         """Waits until the call is over; its result, as the blocking call returns it."""
         if self.report is None:
-            self.report = self._communicator.report = self._native.wait()
-        return self._result
+            report = self._native.wait()
+            self._out.deliver()
+            self.report = self._communicator.report = report
+        return self._out.array
 
     def __await__(self):
         return self._awaited().__await__()
@@ -91,10 +142,11 @@ def _blocking(prepare: Callable):
     def call(self, *args, **kwargs):
         made = prepare(self, *args, **kwargs)
         self.report = self._native.call(made)
-        return made.result
+        return made.out.deliver()
 
+    # What is wrong with arguments is said of the name that was called.
     call.__name__ = prepare.__name__.lstrip("_")
-    call.__qualname__ = f"Communicator.{call.__name__}"
+    call.__qualname__ = prepare.__qualname__ = f"Communicator.{call.__name__}"
     return call
 
 
@@ -102,7 +154,7 @@ def _starting(prepare: Callable):
     @functools.wraps(prepare)
     def start(self, *args, **kwargs):
         made = prepare(self, *args, **kwargs)
-        return Request(self._native.start(made), self, made.result)
+        return Request(self._native.start(made), self, made.out)
 
     name = prepare.__name__.lstrip("_")
     start.__name__ = f"start_{name}"
@@ -115,8 +167,11 @@ class _Share(NamedTuple):
     """Rows of an array that ranks have shares of."""
 
     counts: Optional[list]
-    own: int
-    whole: int
+    """Values of each rank, if they are not as many."""
+    count: int
+    """Values of this rank."""
+    before: int
+    """Values of the ranks before it."""
 
 
 class Communicator:
@@ -129,7 +184,8 @@ class Communicator:
     ``"schedule:ring"``. All ranks give the same.
 
     Calls let the GIL go. An array must not be written while a call has it, nor one be read that a
-    call writes to. Several threads may use a communicator; they take turns.
+    call writes to. Several threads may use a communicator; they take turns. Forks of the process
+    may not: their calls are errors of kind ``"closed"``.
     """
 
     def __init__(self, native, bound: Optional[str] = None, plan: Optional[str] = None):
@@ -146,12 +202,17 @@ class Communicator:
     def __repr__(self):
         return f"<foldwire.Communicator: rank {self.rank} of {self.size}>"
 
-    def _plan(self, bound, plan):
+    def _text(self, bound, plan):
         bound = self.bound if bound is None else bound
         plan = self.plan if plan is None else plan
-        if bound is None and plan is None:
-            return _read_plan("exact")
-        return _read_plan(",".join(word for word in (plan, bound) if word))
+        return "exact" if bound is None and plan is None else plan_text(bound, plan)
+
+    def _plan(self, bound, plan):
+        return _read_plan(self._text(bound, plan))
+
+    def _reduction(self, op, array, dtype, bound, plan):
+        """Type, operation and plan of a reduction."""
+        return _reduction(str(op), array.dtype, dtype, self._text(bound, plan))
 
     def _new(self, out, shape, like):
         if out is None:
@@ -159,27 +220,30 @@ class Communicator:
         return check_out(out, shape, like.dtype)
 
     def _root(self, root):
-        if not 0 <= root < self.size:
+        if not 0 <= whole(root, "root", -U32) < self.size:
             message = f"root {root} does not exist; there are {self.size} ranks"
             raise Error(message, rank=root, field="root")
         return self.rank == root
 
     def share(self, n_values: int) -> slice:
         """Where this rank's share of so many values is: shares of ranks differ by one at most."""
-        return slice(*self._native.share(n_values))
+        return slice(*self._native.share(whole(n_values, "n_values")))
 
     def _shares(self, n_values):
         """Each rank's share, as counts; None if they are equal."""
         if n_values % self.size == 0:
             return None
-        whole, more = divmod(n_values, self.size)
-        return [whole + (rank < more) for rank in range(self.size)]
+        each, more = divmod(n_values, self.size)
+        return [each + (rank < more) for rank in range(self.size)]
 
-    def _counts(self, counts, row, what="counts"):
-        counts = [int(count) for count in counts]
-        if len(counts) != self.size or min(counts) < 0:
-            raise Error(f"{what} are one for each of {self.size} ranks, 0 or more", field=what)
-        return [count * row for count in counts]
+    def _counts(self, counts, what="counts"):
+        try:
+            counts = [whole(count, what) for count in counts]
+        except TypeError:
+            raise Error(f"{what} is a list, of a count for each rank", field=what) from None
+        if len(counts) != self.size:
+            raise Error(f"{what} has {len(counts)} counts for {self.size} ranks", field=what)
+        return counts
 
     # Reductions
 
@@ -191,15 +255,15 @@ class Communicator:
         """
         array = as_array(array)
         out = self._new(out, array.shape, array)
-        return _Call("all_reduce", array, out, code_of(array.dtype, dtype),
-                     self._plan(bound, plan), out, op=_op(op), count=array.size)
+        return _Call("all_reduce", array, out, count=array.size,
+                     **self._reduction(op, array, dtype, bound, plan))
 
     def _reduce(self, array, op="sum", root=0, bound=None, plan=None, out=None):
         """The reduction of all ranks' arrays on the root; None on the others."""
         array = as_array(array)
         out = self._new(out, array.shape, array) if self._root(root) else None
-        return _Call("reduce", array, out, code_of(array.dtype), self._plan(bound, plan), out,
-                     op=_op(op), root=root, count=array.size)
+        return _Call("reduce", array, out, root=root, count=array.size,
+                     **self._reduction(op, array, None, bound, plan))
 
     def _reduce_scatter(self, array, op="sum", counts=None, bound=None, plan=None, out=None,
                         dtype=None):
@@ -209,18 +273,22 @@ class Communicator:
         values, one after the other.
         """
         array = as_array(array)
-        counts = self._shares(array.size) if counts is None else self._counts(counts, 1)
+        counts = self._shares(array.size) if counts is None else self._counts(counts)
+        if counts is not None and sum(counts) != array.size:
+            message = f"counts are of {sum(counts)} values, and the array has {array.size}"
+            raise Error(message, field="counts")
         own = array.size // self.size if counts is None else counts[self.rank]
+        before = own * self.rank if counts is None else sum(counts[: self.rank])
         out = self._new(out, (own,), array)
-        return _Call("reduce_scatter", array, out, code_of(array.dtype, dtype),
-                     self._plan(bound, plan), out, op=_op(op), count=own, counts=counts)
+        return _Call("reduce_scatter", array, out, count=own, counts=counts, before=before,
+                     **self._reduction(op, array, dtype, bound, plan))
 
     def _scan(self, array, op="sum", bound=None, plan=None, out=None):
         """The reduction of the arrays of the ranks up to this one."""
         array = as_array(array)
         out = self._new(out, array.shape, array)
-        return _Call("scan", array, out, code_of(array.dtype), self._plan(bound, plan), out,
-                     op=_op(op), count=array.size)
+        return _Call("scan", array, out, count=array.size,
+                     **self._reduction(op, array, None, bound, plan))
 
     def _exclusive_scan(self, array, op="sum", bound=None, plan=None, out=None):
         """The reduction of the arrays of the ranks before this one; on rank 0 ``out`` as it was, or
@@ -229,31 +297,33 @@ class Communicator:
         if out is None and self.rank == 0:
             out = np.zeros_like(array)
         out = self._new(out, array.shape, array)
-        return _Call("exclusive_scan", array, out, code_of(array.dtype), self._plan(bound, plan),
-                     out, op=_op(op), count=array.size)
+        return _Call("exclusive_scan", array, out, count=array.size,
+                     **self._reduction(op, array, None, bound, plan))
 
     # Movement
 
     def _broadcast(self, array, root=0, bound=None, plan=None, dtype=None):
         """The array becomes the root's, in place, the same bits on every rank."""
-        out = check_out(array, None, getattr(array, "dtype", None), "array")
-        send = out if self._root(root) else None
+        out = check_out(array, None, None, "array")
+        send = as_array(out) if self._root(root) else None
         return _Call("broadcast", send, out, code_of(out.dtype, dtype), self._plan(bound, plan),
-                     out, root=root, count=out.size)
+                     root=root, count=out.size)
 
     def _rows(self, array, counts):
         """What ranks have of an array along its first axis, and the shape of all."""
         if counts is None:
-            shape = (self.size, *array.shape)
-            return _Share(None, array.size, array.size * self.size), shape
+            size = array.size
+            return _Share(None, size, size * self.rank), (self.size, *array.shape)
         if array.ndim == 0:
             raise Error("counts are of rows, and this array has none", field="counts")
+        rows = self._counts(counts)
         row = math.prod(array.shape[1:])
-        values = self._counts(counts, row)
-        if array.size != values[self.rank]:
-            message = f"counts say {counts[self.rank]} rows of this rank, which has {len(array)}"
+        if len(array) != rows[self.rank]:
+            message = f"counts say {rows[self.rank]} rows of this rank, which has {len(array)}"
             raise Error(message, field="counts")
-        return _Share(values, array.size, sum(values)), (sum(counts), *array.shape[1:])
+        values = [count * row for count in rows]
+        share = _Share(values, array.size, sum(values[: self.rank]))
+        return share, (sum(rows), *array.shape[1:])
 
     def _all_gather(self, array, counts=None, bound=None, plan=None, out=None, dtype=None):
         """All ranks' arrays, the same bits on every rank: of shape ``(size, *array.shape)``.
@@ -264,31 +334,35 @@ class Communicator:
         share, shape = self._rows(array, counts)
         out = self._new(out, shape, array)
         return _Call("all_gather", array, out, code_of(array.dtype, dtype),
-                     self._plan(bound, plan), out, count=share.own, counts=share.counts)
+                     self._plan(bound, plan), **share._asdict())
 
     def _gather(self, array, root=0, counts=None, bound=None, plan=None, out=None):
         """As :meth:`all_gather`, on the root; None on the others."""
         array = as_array(array)
         share, shape = self._rows(array, counts)
         out = self._new(out, shape, array) if self._root(root) else None
-        return _Call("gather", array, out, code_of(array.dtype), self._plan(bound, plan), out,
-                     root=root, count=share.own, counts=share.counts)
+        return _Call("gather", array, out, code_of(array.dtype), self._plan(bound, plan),
+                     root=root, **share._asdict())
 
     def _scatter(self, array, out, root=0, counts=None, bound=None, plan=None):
         """``out`` becomes this rank's part of the root's array, which others need not give.
 
         The root has as many values for each rank as ``out`` has, or ``counts[r]`` rows for rank r.
         """
-        out = check_out(out, None, getattr(out, "dtype", None))
+        out = check_out(out, None, None)
+        share, shape = self._rows(out, counts)
         if self._root(root):
             array = as_array(array)
             if array.dtype != out.dtype:
                 raise Error(f"array is of {array.dtype}, out of {out.dtype}", field="array")
+            n = math.prod(shape)
+            if array.size != n:
+                message = f"array has {array.size} values, and the parts of all ranks have {n}"
+                raise Error(message, field="array")
         else:
             array = None
-        share, _ = self._rows(out, counts)
-        return _Call("scatter", array, out, code_of(out.dtype), self._plan(bound, plan), out,
-                     root=root, count=share.own, counts=share.counts)
+        return _Call("scatter", array, out, code_of(out.dtype), self._plan(bound, plan),
+                     root=root, **share._asdict())
 
     def _all_to_all(self, array, bound=None, plan=None, out=None):
         """Row r of the array goes to rank r; row r of the result came from rank r."""
@@ -297,7 +371,7 @@ class Communicator:
             message = f"an array of shape {array.shape}; its first axis is the {self.size} ranks"
             raise Error(message, field="array")
         out = self._new(out, array.shape, array)
-        return _Call("all_to_all", array, out, code_of(array.dtype), self._plan(bound, plan), out,
+        return _Call("all_to_all", array, out, code_of(array.dtype), self._plan(bound, plan),
                      count=array.size // self.size)
 
     def _all_to_all_v(self, array, send_counts, recv_counts, bound=None, plan=None, out=None):
@@ -306,16 +380,20 @@ class Communicator:
         array = as_array(array)
         if array.ndim == 0:
             raise Error("counts are of rows, and this array has none", field="array")
+        to = self._counts(send_counts, "send_counts")
+        back = self._counts(recv_counts, "recv_counts")
+        if sum(to) != len(array):
+            message = f"send_counts are of {sum(to)} rows, and the array has {len(array)}"
+            raise Error(message, field="send_counts")
         row = math.prod(array.shape[1:])
-        to = self._counts(send_counts, row, "send_counts")
-        back = self._counts(recv_counts, row, "recv_counts")
-        out = self._new(out, (sum(recv_counts), *array.shape[1:]), array)
-        return _Call("all_to_all", array, out, code_of(array.dtype), self._plan(bound, plan), out,
-                     counts=to, recv_counts=back)
+        out = self._new(out, (sum(back), *array.shape[1:]), array)
+        return _Call("all_to_all", array, out, code_of(array.dtype), self._plan(bound, plan),
+                     counts=[count * row for count in to],
+                     recv_counts=[count * row for count in back], before=None)
 
     def _barrier(self):
         """Returns when all ranks have called it."""
-        return _Call("barrier", None, None, _FLOAT32, _read_plan("exact"), None)
+        return _Call("barrier", None, None, _FLOAT32, _read_plan("exact"))
 
     all_reduce, start_all_reduce = _blocking(_all_reduce), _starting(_all_reduce)
     reduce, start_reduce = _blocking(_reduce), _starting(_reduce)
@@ -341,33 +419,41 @@ class Communicator:
         arrays = list(arrays)
         if not arrays:
             return arrays
-        first = arrays[0].dtype
+        first = check_out(arrays[0], None, None, "an array of the group").dtype
         arrays = [check_out(array, None, first, "an array of the group") for array in arrays]
-        if bounds is None or isinstance(bounds, str):
-            plan, bounds = self._plan(bounds, plan), [None] * len(arrays)
+        if bounds is None or isinstance(bounds, str) or not np.iterable(bounds):
+            text, bounds = self._text(bounds, plan), [None] * len(arrays)
         else:
-            bounds = list(bounds)
-            plan = self._plan(bounds[0] if bounds else None, plan)
+            bounds = [bound_text(bound) for bound in bounds]
+            text = self._text(next(iter(bounds), None), plan)
         if len(bounds) != len(arrays):
             raise Error(f"{len(bounds)} bounds for {len(arrays)} arrays", field="bounds")
         code = code_of(first, dtype)
         if not is_float(code):
-            raise Error(f"a group call on {first}, but they are on floats", kind="unsupported",
-                        field="dtype")
+            message = f"a group of {type_name(first, dtype)} arrays; there are groups of floats"
+            raise Error(message, kind="unsupported", field="dtype")
         residue = _residue(code)
+        kept = []
         if feedback is not None:
-            feedback = list(feedback)
-            shapes = [array.shape for array in arrays]
-            if [array.shape for array in feedback] != shapes:
+            kept = list(feedback)
+            if [np.shape(array) for array in kept] != [array.shape for array in arrays]:
                 raise Error("feedback has an array of the same shape for each", field="feedback")
-            feedback = [check_out(array, None, residue, "feedback") for array in feedback]
+            kept = [check_out(array, None, residue, "feedback") for array in kept]
+        written = outs(arrays + kept)
+        memory = [out.memory for out in written]
+        n = len(arrays)
+        terms = _reduction(str(op), first, dtype, text)
         self.report = self._native.all_reduce_group(
-            arrays, bounds, feedback, code, code_of(residue), _op(op), plan)
+            memory[:n], bounds, None if feedback is None else memory[n:], code, code_of(residue),
+            terms["op"], terms["plan"])
+        for out in written:
+            out.deliver()
         return arrays
 
     @staticmethod
     def feedback_for(array, dtype=None) -> np.ndarray:
         """Zeros to begin error feedback with, for an array."""
+        array = np.asanyarray(array)
         return np.zeros(array.shape, _residue(code_of(array.dtype, dtype)))
 
     # Messages
@@ -377,21 +463,35 @@ class Communicator:
 
         Received arrays are written to, and are as long as what is sent.
         """
-        letters = [self._to(*send, bound=bound, plan=plan) for send in sends]
-        letters += [self._from(*recv) for recv in recvs]
+        sends, recvs = list(sends), list(recvs)
+        for message in sends + recvs:
+            if not isinstance(message, (tuple, list)) or len(message) not in (2, 3):
+                raise Error("a message is (rank, array) or (rank, array, tag)", field="message")
+        came = [self._from(*recv) for recv in recvs]
+        written = outs([array for array, *_ in came])
+        letters = []
+        for send in sends:
+            array, *rest = self._to(*send, bound=bound, plan=plan)
+            # Of an array that is received into, what was there before is sent.
+            for out in written:
+                array = apart(array, out.memory, None)
+            letters.append((array, *rest))
+        letters += [(out.memory, *rest) for out, (_, *rest) in zip(written, came)]
         self.report = self._native.exchange(letters)
+        for out in written:
+            out.deliver()
 
     def _to(self, peer, array, tag=0, bound=None, plan=None):
         array = as_array(array)
         plan = self._plan(bound, plan)
-        return (array, code_of(array.dtype), self._peer(peer), tag, plan)
+        return (array, code_of(array.dtype), self._peer(peer), whole(tag, "tag", 0, U32), plan)
 
     def _from(self, peer, array, tag=0):
-        array = check_out(array, None, getattr(array, "dtype", None), "array")
-        return (array, code_of(array.dtype), self._peer(peer), tag, None)
+        array = check_out(array, None, None, "array")
+        return (array, code_of(array.dtype), self._peer(peer), whole(tag, "tag", 0, U32), None)
 
     def _peer(self, peer):
-        if not 0 <= peer < self.size:
+        if not 0 <= whole(peer, "rank", -U32) < self.size:
             message = f"rank {peer} does not exist; there are {self.size} ranks"
             raise Error(message, rank=peer, field="rank")
         return peer
@@ -413,12 +513,13 @@ class Communicator:
         messages and collectives in any order, and at most 1024 sends and as many receives at once.
         """
         message = self._to(to, array, tag, bound, plan)
-        return Request(self._native.start_message(message), self, None)
+        return Request(self._native.start_message(message), self, Out(None))
 
     def start_recv(self, out, source: int, tag: int = 0) -> Request:
         """Starts what :meth:`recv` does; the :class:`Request` has the array."""
-        message = self._from(source, out, tag)
-        return Request(self._native.start_message(message), self, message[0])
+        array, *rest = self._from(source, out, tag)
+        written = Out(array)
+        return Request(self._native.start_message((written.memory, *rest)), self, written)
 
     def send_recv(self, array, to: int, out, source: int, tag: int = 0, bound=None, plan=None):
         """Sends an array to one rank while another's is received into ``out``."""
@@ -430,7 +531,10 @@ class Communicator:
     def split(self, color: Optional[int], key: int = 0, calls: Optional[int] = None):
         """The communicator of the ranks that give the same color, in the order of their keys; None
         for a rank that gives None. All ranks call it."""
-        calls = self._native.n_calls if calls is None else calls
+        if color is not None:
+            color = whole(color, "color", 0, U32)
+        key = whole(key, "key", -2**31, 2**31 - 1)
+        calls = self._native.n_calls if calls is None else whole(calls, "calls", 1)
         made = self._native.split(color, key, calls)
         return None if made is None else Communicator(made, self.bound, self.plan)
 
@@ -441,7 +545,8 @@ class Communicator:
     def shrink(self, patience: float = 5.0):
         """The communicator of the ranks that call this, after a failure or without one; who does
         not answer for ``patience`` seconds is left out. This one is of no use then."""
-        return Communicator(self._native.shrink(patience), self.bound, self.plan)
+        made = self._native.shrink(seconds(patience, "patience"))
+        return Communicator(made, self.bound, self.plan)
 
     @property
     def is_poisoned(self) -> bool:
@@ -458,7 +563,8 @@ class Communicator:
         self._native.interrupt()
 
     def close(self) -> None:
-        """Ends this rank, with all communicators split from the same one."""
+        """Ends this rank, with all communicators split from the same one. Nothing in a fork of the
+        process, which has no part in it."""
         self._native.close()
 
     def __enter__(self):

@@ -20,8 +20,8 @@ class Error(RuntimeError):
         ``rank`` came too late, is gone, or gave up (because of ``culprit``); the network failed;
         the user stopped the program.
     ``"poisoned"``, ``"closed"``, ``"excluded"``
-        The communicator is of no use: an earlier call failed, it was closed or shrunk, the
-        survivors went on without this rank.
+        The communicator is of no use: an earlier call failed; it was closed or shrunk, or belongs
+        to the process that this one was forked off; the survivors went on without this rank.
     ``"damaged"``
         Bytes were not made by Foldwire, or were changed.
     ``"internal"``

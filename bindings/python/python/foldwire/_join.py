@@ -7,7 +7,8 @@ import socket
 from typing import Optional
 
 from . import _native
-from ._communicator import Communicator
+from ._arguments import number, seconds, settings, whole
+from ._communicator import Communicator, read_plan
 from ._errors import Error
 
 __all__ = ["from_mpi", "init", "join", "unique_id"]
@@ -25,7 +26,18 @@ def init(*, limit: float = 60.0, timeout=None, deadline=None, lanes=None, link_r
     ``link_rate`` the bytes per second of a rank's link each way, which ``plan="auto"`` weighs; the
     rest as for :func:`foldwire.threads`.
     """
-    native = _native.join(None, 1, 0, limit, timeout, deadline, lanes, link_rate, calls)
+    return _joined(None, 1, 0, limit, timeout, deadline, lanes, link_rate, calls, bound, plan)
+
+
+def _joined(id_, size, rank, limit, timeout, deadline, lanes, link_rate, calls, bound, plan):
+    if limit is None:
+        raise Error("limit is None; give seconds", field="limit")
+    timeout, deadline, lanes, calls = settings(timeout, deadline, lanes, calls)
+    link_rate = number(link_rate, "link_rate", "bytes per second")
+    # Before other ranks hear of this one.
+    read_plan(bound, plan)
+    native = _native.join(id_, size, rank, seconds(limit, "limit"), timeout, deadline, lanes,
+                          link_rate, calls)
     return Communicator(native, bound, plan)
 
 
@@ -39,8 +51,13 @@ def join(id: bytes, rank: int, size: int, *, limit: float = 60.0, timeout=None, 
          lanes=None, link_rate=None, calls: int = 8, bound: Optional[str] = None,
          plan: Optional[str] = None) -> Communicator:
     """The rank ``rank`` of the ``size`` ranks that come with this id; see :func:`init`."""
-    native = _native.join(id, size, rank, limit, timeout, deadline, lanes, link_rate, calls)
-    return Communicator(native, bound, plan)
+    try:
+        id = bytes(memoryview(id))
+    except TypeError:
+        message = f"id is the bytes that unique_id() made, and not of type {type(id).__name__}"
+        raise Error(message, field="id") from None
+    size, rank = whole(size, "size", 1), whole(rank, "rank")
+    return _joined(id, size, rank, limit, timeout, deadline, lanes, link_rate, calls, bound, plan)
 
 
 def reachable(hosts, root: str) -> None:
@@ -55,10 +72,10 @@ def reachable(hosts, root: str) -> None:
         os.environ["FOLDWIRE_ADDRESS"] = asked.getsockname()[0]
 
 
-def from_mpi(comm, **settings) -> Communicator:
+def from_mpi(comm, **keywords) -> Communicator:
     """A communicator of the ranks of one of mpi4py's: MPI carries the id, TCP the data.
 
-    Settings are those of :func:`join`. On several hosts each listens at the address by which it
+    Keywords are those of :func:`join`. On several hosts each listens at the address by which it
     reaches rank 0's host, unless ``FOLDWIRE_ADDRESS`` or ``FOLDWIRE_IFACE`` says another.
     """
     hosts = comm.allgather(socket.gethostname())
@@ -76,4 +93,4 @@ def from_mpi(comm, **settings) -> Communicator:
     for rank, said in enumerate(comm.allgather(None if failure is None else str(failure))):
         if said is not None:
             raise failure or Error(f"rank {rank}: {said}", kind="transport", rank=rank)
-    return join(comm.bcast(id_), comm.rank, comm.size, **settings)
+    return join(comm.bcast(id_), comm.rank, comm.size, **keywords)

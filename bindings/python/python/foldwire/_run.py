@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from typing import Any, Callable, List, Optional
 
 from . import _native
-from ._communicator import Communicator
+from ._arguments import number, settings, whole
+from ._communicator import Communicator, read_plan
 
 __all__ = ["run", "threads"]
 
@@ -20,17 +22,25 @@ def threads(n: int, *, rate=None, timeout=None, deadline=None, lanes=None, calls
     parts of a call that are under way side by side (4), ``calls`` how many calls may be under way
     at once, ``bound`` and ``plan`` those of calls that give none.
     """
-    made = _native.threads(n, rate, timeout, deadline, lanes, calls)
+    n, rate = whole(n, "n", 1), number(rate, "rate", "bytes per second")
+    common = settings(timeout, deadline, lanes, calls)
+    read_plan(bound, plan)
+    made = _native.threads(n, rate, *common)
     return [Communicator(native, bound, plan) for native in made]
 
 
-def run(n: int, function: Callable[..., Any], *args: Any, **settings: Any) -> List[Any]:
+def run(n: int, function: Callable[..., Any], *args: Any, **keywords: Any) -> List[Any]:
     """Calls ``function(comm, *args)`` on n ranks, each in a thread of its own; what they returned.
 
-    Settings are those of :func:`threads`. If a rank raises, the others' calls end, and what it
+    Keywords are those of :func:`threads`. If a rank raises, the others' calls end, and what it
     raised is raised here.
     """
-    ranks = threads(n, **settings)
+    known = inspect.getfullargspec(threads).kwonlyargs
+    for name in keywords:
+        if name not in known:
+            raise TypeError(f"foldwire.run() has no setting {name!r}, but {', '.join(known)}; "
+                            "give arguments of the function by position")
+    ranks = threads(n, **keywords)
     results: List[Any] = [None] * n
     failures = []
 

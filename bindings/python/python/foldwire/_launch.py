@@ -1,0 +1,224 @@
+"""``foldwire launch``: starts the ranks of a program on this machine, and ends them together.
+
+Each rank finds its place in FOLDWIRE_RANK, FOLDWIRE_SIZE, FOLDWIRE_ROOT (a free port of this
+machine) and FOLDWIRE_TOKEN (a new secret), as under the command of the same name that comes with
+Foldwire's measurements. Ranks lead process groups of their own, so that what they start ends with
+them, and on Linux they end with their launcher, however that ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+_ABOUT = """\
+Each line of output has its rank in front. Rank 0 has the standard input, if that is no terminal.
+When a rank fails, the others have --grace seconds to notice; then they are asked to end, and after
+as long again they are killed. The exit code is that of the rank that failed first, 128 + N if
+signal N ended it; 124 after --timeout; 130 after Ctrl-C.
+"""
+_INTERRUPTED, _TIMED_OUT = 130, 124
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Of how long ranks are looked for, and how long the last output is waited for: somebody whom a rank
+# has left behind may hold it open.
+_STEP, _LAST_OUTPUT = 0.02, 1.0
+_PR_SET_PDEATHSIG = 1
+
+
+def _positive(text):
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def _seconds(text):
+    number = float(text)
+    if not 0 <= number < 1e9:
+        raise ValueError
+    return number
+
+
+_positive.__name__, _seconds.__name__ = "number of ranks", "number of seconds"
+
+
+def _arguments(words):
+    parser = argparse.ArgumentParser("foldwire", description=(
+        "The command of Foldwire for Python. Measurements are commands of the program of the same "
+        "name that `cargo build --release` makes in a clone of the repository."))
+    commands = parser.add_subparsers(dest="command", required=True, metavar="launch")
+    launch = commands.add_parser(
+        "launch", help="start the ranks of a program on this machine", epilog=_ABOUT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="foldwire launch -n N [options] [--] program.py [arguments]")
+    launch.add_argument("-n", "--ranks", type=_positive, required=True, help="number of ranks")
+    launch.add_argument("--no-prefix", action="store_true", help="forward lines as they are")
+    launch.add_argument("--timeout", type=_seconds, metavar="SECONDS",
+                        help="end all ranks after this time")
+    launch.add_argument("--grace", type=_seconds, default=2.0, metavar="SECONDS",
+                        help="how long others may go on when a rank has failed (2)")
+    launch.add_argument("program", nargs=argparse.REMAINDER,
+                        help="a command, or a program of Python that ends in .py")
+    made = parser.parse_args(words)
+    made.program = made.program[1:] if made.program[:1] == ["--"] else made.program
+    if not made.program:
+        launch.error("name the program, as in: foldwire launch -n 4 program.py")
+    if made.program[0].endswith(".py"):
+        made.program.insert(0, sys.executable)
+    return made
+
+
+class _Ranks:
+    """The processes, and who forwards their output."""
+
+    def __init__(self, arguments, root):
+        self._lock = threading.Lock()
+        self.is_unwritable = False
+        self.forwarders = []
+        self.processes = []
+        token = secrets.token_hex(16)
+        try:
+            for rank in range(arguments.ranks):
+                self.processes.append(_start(arguments, rank, root, token))
+        except BaseException:
+            self.signal(signal.SIGKILL)
+            raise
+        for rank, process in enumerate(self.processes):
+            width = len(str(arguments.ranks - 1))
+            is_alone = arguments.no_prefix or arguments.ranks == 1
+            prefix = b"" if is_alone else f"[{rank:{width}}] ".encode()
+            for pipe, to in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
+                forwarder = threading.Thread(target=self._forward, args=(pipe, to.buffer, prefix),
+                                             daemon=True)
+                forwarder.start()
+                self.forwarders.append(forwarder)
+
+    def _forward(self, pipe, to, prefix):
+        for line in pipe:
+            # Whole lines, so that those of different ranks do not mix.
+            line = prefix + line + (b"\n" if prefix and not line.endswith(b"\n") else b"")
+            try:
+                with self._lock:
+                    to.write(line)
+                    to.flush()
+            except (OSError, ValueError):
+                self.is_unwritable = True
+                return
+
+    def signal(self, number):
+        """Sends a signal to all that have not ended, and to what they have started."""
+        for process in self.processes:
+            # Not reaped but by `poll`, so its number is still its own.
+            if process.returncode is None:
+                try:
+                    os.killpg(process.pid, number)
+                except ProcessLookupError:
+                    pass
+
+
+def _start(arguments, rank, root, token):
+    environment = {
+        "PYTHONUNBUFFERED": "1",
+        **os.environ,
+        "FOLDWIRE_RANK": str(rank),
+        "FOLDWIRE_SIZE": str(arguments.ranks),
+        "FOLDWIRE_ROOT": root,
+        "FOLDWIRE_TOKEN": token,
+    }
+    has_input = rank == 0 and sys.stdin is not None and not sys.stdin.isatty()
+    return subprocess.Popen(
+        arguments.program, env=environment, start_new_session=True,
+        stdin=None if has_input else subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # No thread has been started yet.
+        preexec_fn=_end_with_parent(os.getpid()) if sys.platform == "linux" else None)
+
+
+def _end_with_parent(parent):
+    prctl = ctypes.CDLL(None).prctl
+
+    def ask():
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return ask
+
+
+def _how(code):
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def _supervise(arguments, ranks, interrupts):
+    """Waits until all ranks have ended; why they had to, and the exit code."""
+    why, code, heard = None, 0, 0
+    end = None if arguments.timeout is None else time.monotonic() + arguments.timeout
+    stages = [signal.SIGTERM, signal.SIGKILL]
+    while True:
+        codes = [process.poll() for process in ranks.processes]
+        for rank, ended in enumerate(codes):
+            if ended and why is None:
+                others = "; the others were ended" if len(codes) > 1 else ""
+                why = f"rank {rank} {_how(ended)}{others}"
+                code = ended if ended > 0 else 128 - ended
+                grace = time.monotonic() + arguments.grace
+                end = grace if end is None else min(end, grace)
+        if None not in codes:
+            return why, code
+        is_asked = len(interrupts) > heard or ranks.is_unwritable and len(stages) == 2
+        is_late = end is not None and time.monotonic() >= end
+        if (is_asked or is_late) and stages:
+            if why is None and is_asked:
+                why, code = "interrupted; all ranks were ended", _INTERRUPTED
+                if ranks.is_unwritable:
+                    why, code = "the output cannot be written; all ranks were ended", 1
+            elif why is None:
+                why = f"the ranks did not end within {arguments.timeout:g} s"
+                code = _TIMED_OUT
+            heard = len(interrupts)
+            ranks.signal(stages.pop(0))
+            end = time.monotonic() + arguments.grace
+        time.sleep(_STEP)
+
+
+def main(words=None) -> int:
+    """Runs the command; its exit code."""
+    arguments = _arguments(words)
+    interrupts = []
+    before = {number: signal.signal(number, lambda *_: interrupts.append(1))
+              for number in _SIGNALS}
+    # Kept open, so that Linux gives the port to nobody else; rank 0 can listen at it all the same.
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        root = "127.0.0.1:%d" % reserved.getsockname()[1]
+        if sys.platform != "linux":
+            reserved.close()
+        try:
+            ranks = _Ranks(arguments, root)
+        except OSError as failure:
+            print(f"error: cannot start `{arguments.program[0]}` ({failure.strerror}); give a "
+                  "path, or a program in PATH", file=sys.stderr)
+            return 2
+        why, code = _supervise(arguments, ranks, interrupts)
+    last = time.monotonic() + _LAST_OUTPUT
+    for forwarder in ranks.forwarders:
+        forwarder.join(max(0.0, last - time.monotonic()))
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    if why is not None:
+        print(f"error: {why}", file=sys.stderr)
+    return code
