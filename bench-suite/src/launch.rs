@@ -6,6 +6,7 @@
 //! for its end and forward its output.
 
 mod forward;
+mod keeper;
 mod ranks;
 
 use std::os::unix::process::ExitStatusExt;

@@ -137,6 +137,28 @@ fn rank_0_has_the_standard_input_and_others_have_none() {
     assert_eq!(text(&output.stdout), "[0] for rank 0\n");
 }
 
+/// Nobody is left to end them but who was started for that; here with a child of each rank, and
+/// ranks that would go on for a minute.
+#[test]
+fn ranks_end_with_a_launcher_that_is_killed() {
+    let script = r#"trap "" HUP TERM; sleep 60 & echo $$ $!; [ $FOLDWIRE_RANK = 1 ] || sleep 60
+        exec sleep 60"#;
+    let (mut child, line, mut stdout) = start("-n 2", script);
+    let mut lines = vec![line, String::new()];
+    stdout.read_line(&mut lines[1]).unwrap();
+    let all: Vec<Pid> = lines
+        .iter()
+        .flat_map(|line| line.split_once("] ").expect("a prefix").1.split_whitespace())
+        .map(pid)
+        .collect();
+    assert_eq!(all.len(), 4);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for process in all {
+        assert!(ends(process), "{process} goes on");
+    }
+}
+
 #[test]
 fn a_rank_that_fails_ends_all_and_gives_its_code() {
     let output = launch("-n 4 --grace 0.2", "[ $FOLDWIRE_RANK = 2 ] && exit 7; exec sleep 60");

@@ -332,6 +332,8 @@ pub enum TransportErrorKind {
     /// bytes), or by the transport (a frame too short or misaligned, a message longer than its
     /// frame, a rank that is none of its ranks).
     Misuse,
+    /// This process was forked off the one that made the transport, which alone may use it.
+    OtherProcess,
     /// Anything else.
     Other,
 }
@@ -344,6 +346,9 @@ impl fmt::Display for TransportErrorKind {
             Self::Truncated => "a message did not fit a frame",
             Self::OutOfFrames => "the frame pool is exhausted",
             Self::Misuse => "the contract between engine and transport was broken",
+            Self::OtherProcess => {
+                "this process was forked off the one that made the transport, which alone may use it"
+            }
             Self::Other => "the transport failed",
         })
     }

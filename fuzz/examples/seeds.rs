@@ -113,9 +113,10 @@ const JOINS: [(&str, &[u8]); 9] = [
     (
         "offer",
         b"\0here\n[::1]:77\n4096\n4\n2\ntrue\n\
+          000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n\
           000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
     ),
-    ("hello", b"\0fwtcp\0\0\x02\x03\0\0\0\x01\0\0\0\x02\0\0\0"),
+    ("hello", b"\0fwtcp\0\0\x03\x03\0\0\0\x01\0\0\0\x02\0\0\0"),
     ("agree", &[1, 2, 0x20, 0x20, 0x20]),
     ("loopback", &[1, 1, 0x20, 0x10]),
     ("other-settings", &[1, 2, 0x20, 0x60, 0xa0]),
@@ -129,7 +130,7 @@ const JOINS: [(&str, &[u8]); 9] = [
 const ENVIRONMENTS: [&str; 4] = [
     "FOLDWIRE_RANK=3 FOLDWIRE_SIZE=4 FOLDWIRE_ROOT=[::1]:77 FOLDWIRE_TOKEN=0123456789abcdef",
     "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_RANK=1 PMIX_NAMESPACE=14",
-    "PMI_RANK=1 PMI_SIZE=3 MPI_LOCALNRANKS=3 MPI_LOCALRANKID=1",
+    "PMI_RANK=1 PMI_SIZE=3 MPI_LOCALNRANKS=3 MPI_LOCALRANKID=1 FOLDWIRE_JOB=12",
     "SLURM_PROCID=5 SLURM_STEP_NUM_TASKS=8 SLURM_STEP_NUM_NODES=2 SLURM_JOB_ID=12 SLURM_STEP_ID=0 \
      SLURM_STEP_NODELIST=node[07-08,11],gpu3",
 ];

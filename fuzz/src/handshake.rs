@@ -4,19 +4,21 @@
 //! ```text
 //!   input:  end (1 byte)  size of the pieces in which bytes arrive (1 byte)  acts
 //!   act:    0 n bytes[n]        these bytes
-//!           1 rank size         an honest greeting
+//!           1 rank size         an honest greeting; of a rank that is below 128, else of one who
+//!                               does not know the token
 //!           2                   an honest proof of what was said last
 //!           3 kind n bytes[n]   a message of this kind with this body
 //! ```
 
 use foldwire::Rank;
 use foldwire_bootstrap::message::{
-    MAX_GIVEN_BYTES, MAX_HANDSHAKE_BYTES, MAX_MESSAGE_BYTES, Message, NONCE_BYTES, Refusal,
+    MAX_GIVEN_BYTES, MAX_HANDSHAKE_BYTES, MAX_MESSAGE_BYTES, Message, NONCE_BYTES, PROOF_BYTES,
+    Refusal,
 };
 use foldwire_bootstrap::protocol::{
     Admission, Answer, CHUNK_BYTES, Guest, Inbox, Knock, Membership, Verdict,
 };
-use foldwire_bootstrap::{Launcher, Place, Root, Token};
+use foldwire_bootstrap::{Job, Launcher, Place, Root, Token};
 use std::convert::Infallible;
 
 const SIZE: usize = 4;
@@ -40,6 +42,7 @@ fn place(rank: u32) -> Place {
         size: SIZE,
         root: Root::loopback(1),
         token: Token::new("a token of this fuzzer's").ok(),
+        job: Job::named(&["fuzzing"]),
         launcher: Launcher::Foldwire,
     }
 }
@@ -93,7 +96,14 @@ impl Act<'_> {
             Self::Bytes(given) => bytes.extend(given),
             Self::Hello { rank, size } => {
                 let nonce = [rank as u8; NONCE_BYTES];
-                Message::Hello { rank: Rank(rank), size, nonce }.emit(&mut bytes);
+                let myself = Place { rank: Rank(rank & 0x7f), size: size as usize, ..place(0) };
+                let mut hello = Knock::new(&myself, nonce).hello();
+                if let Message::Hello { proof, .. } = &mut hello
+                    && rank >= 0x80
+                {
+                    *proof = [0; PROOF_BYTES];
+                }
+                hello.emit(&mut bytes);
             }
             Self::Prove => {
                 if let Some(message) = proof() {
@@ -149,7 +159,7 @@ fn stranger(script: Script<'_>, piece: usize) {
         let bytes = act.into_bytes(|| {
             // The stranger is a rank that has the token, if it greets as one does.
             let rank = greeted?;
-            let myself = Place { rank: Rank(rank), ..place.clone() };
+            let myself = Place { rank: Rank(rank & 0x7f), ..place.clone() };
             let knock = Knock::new(&myself, [rank as u8; NONCE_BYTES]);
             match knock.hear(Ok(challenge.clone()?)) {
                 Answer::Proof(proof) => {
@@ -166,6 +176,10 @@ fn stranger(script: Script<'_>, piece: usize) {
                 match verdict {
                     Verdict::Challenge { nonce, proof } => {
                         assert!(challenge.is_none(), "it is challenged once");
+                        assert!(
+                            greeted.is_some_and(|rank| rank < 0x80),
+                            "a greeting without proof was heeded"
+                        );
                         challenge = Some(Message::Challenge { nonce, proof });
                     }
                     Verdict::Admit(rank) => {

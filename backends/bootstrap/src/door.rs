@@ -2,15 +2,20 @@
 //!
 //! Nobody is waited for alone. Every connection has its own state and its own deadline, all are
 //! served by one loop, and what a stranger does costs at most some 16 KiB for [`HANDSHAKE_LIMIT`].
-//! When too many knock at once, one of them must knock again: of those who have not said who they
-//! are, if there are any, the one who has waited longest.
+//! When too many knock at once, one of them must knock again: of those who have not shown that they
+//! know the token, if there are any, the one who has waited longest.
 //!
 //! Who has said something is heard before anybody is put off, since it may be this rank that was
 //! slow.
+//!
+//! A rank that is turned away has ended, and keeps the others waiting. So where all that are absent
+//! have been turned away, as it says in words of this job, and none comes in its place for
+//! [`SECOND_CHANCE`], the group is given up, and all are told why. Likewise where rank 0 cannot
+//! listen: it says so at one of the job's spare ports, where ranks look that do not find it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use foldwire::Rank;
@@ -36,6 +41,11 @@ const KNOCKS_PER_PASS: usize = 32;
 /// of files.
 const TICK: Duration = Duration::from_millis(100);
 
+/// How long a rank that was turned away may come again, or the true one if that was a stranger.
+const SECOND_CHANCE: Duration = Duration::from_millis(500);
+/// How long rank 0 tells the others that it cannot listen.
+const BAD_NEWS: Duration = Duration::from_secs(1);
+
 const LISTENER: Token = Token(usize::MAX);
 
 /// Rank 0 while ranks are missing.
@@ -51,6 +61,12 @@ pub(crate) struct Door<'a> {
     /// More may wait at the listener.
     is_crowded: bool,
     turned_away: Option<(usize, Refusal)>,
+    /// Ranks that were turned away, as they say, and have not come since.
+    unfit: BTreeMap<Rank, Refusal>,
+    /// When the last rank came or was turned away.
+    news_at: Instant,
+    /// Why ranks are turned away that would be let in otherwise.
+    bad_news: Option<Refusal>,
 }
 
 struct Stranger {
@@ -70,17 +86,47 @@ enum Verdict {
 }
 
 impl<'a> Door<'a> {
-    /// Listens at the place's root, or through `listener`.
-    pub(crate) fn open(place: &'a Place, listener: Option<TcpListener>) -> Result<Self, Error> {
-        let listener = match listener {
-            Some(listener) => listener,
-            None => {
-                let resolve = |source| Error::Resolve { root: place.root.clone(), source };
-                let addresses = place.root.listening().map_err(resolve)?;
-                let listen = |source| Error::Listen { root: place.root.clone(), source };
-                TcpListener::bind(&*addresses).map_err(listen)?
-            }
+    /// Listens at the place's root, or through `listener`. If it cannot, it tells the others, for at
+    /// most so long.
+    pub(crate) fn open(
+        place: &'a Place,
+        listener: Option<TcpListener>,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        if let Some(listener) = listener {
+            return Self::at(place, listener);
+        }
+        let resolve = |source| Error::Resolve { root: place.root.clone(), source };
+        let addresses = place.root.listening().map_err(resolve)?;
+        let source = match TcpListener::bind(&*addresses) {
+            Ok(listener) => return Self::at(place, listener),
+            Err(source) => source,
         };
+        let spare: Vec<SocketAddr> = place.spare_addresses(&addresses).collect();
+        if let Ok(listener) = TcpListener::bind(&*spare) {
+            let mut door = Self::at(place, listener)?;
+            if place.job.chooses_port() && source.kind() == io::ErrorKind::AddrInUse {
+                return Ok(door);
+            }
+            door.tell(&source, limit.min(BAD_NEWS));
+        }
+        Err(Error::Listen { root: place.root.clone(), source })
+    }
+
+    /// Tells all ranks that rank 0 cannot listen; until all know, or for so long.
+    fn tell(&mut self, why: &io::Error, limit: Duration) {
+        let os_error = why.raw_os_error().unwrap_or_default();
+        self.bad_news = Some(Refusal::CannotListen { os_error });
+        let deadline = Instant::now() + limit;
+        while self.unfit.len() < self.place.size - 1 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.pass(left.min(TICK)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn at(place: &'a Place, listener: TcpListener) -> Result<Self, Error> {
         listener.set_nonblocking(true).map_err(Error::System)?;
         let mut listener = mio::net::TcpListener::from_std(listener);
         let watch = Watch::new()?;
@@ -97,6 +143,9 @@ impl<'a> Door<'a> {
             n_knocks: 0,
             is_crowded: false,
             turned_away: None,
+            unfit: BTreeMap::new(),
+            news_at: Instant::now(),
+            bad_news: None,
         })
     }
 
@@ -110,12 +159,30 @@ impl<'a> Door<'a> {
                 let (size, turned_away) = (self.place.size, self.turned_away);
                 return Err(Error::Missing { missing, size, limit, turned_away });
             }
+            if let Some((rank, reason)) = self.lost_cause(now) {
+                self.seats.tell_all(&Message::Unfit { rank, reason });
+                return Err(Error::Unfit { rank, size: self.place.size, reason });
+            }
             let next =
                 self.strangers.front().map_or(deadline, |first| first.deadline.min(deadline));
             self.pass(next.saturating_duration_since(now).min(TICK))?;
             self.seats.check()?;
         }
         Ok(Hub::welcome(self.watch, self.seats))
+    }
+
+    /// The first of those that were turned away, if they are all that are missing, and nobody has
+    /// come since. Ranks that they do not count themselves will not come.
+    fn lost_cause(&self, now: Instant) -> Option<(Rank, Refusal)> {
+        let (&rank, &reason) = self.unfit.first_key_value()?;
+        let sizes = self.unfit.values().map(|reason| match reason {
+            Refusal::Size { theirs, .. } => *theirs,
+            _ => u32::MAX,
+        });
+        let size = sizes.min()?;
+        let is_lost = |rank: Rank| rank.0 >= size || self.unfit.contains_key(&rank);
+        let is_due = now.saturating_duration_since(self.news_at) >= SECOND_CHANCE;
+        (is_due && self.seats.absent().all(is_lost)).then_some((rank, reason))
     }
 
     /// Waits at most `timeout` for something to happen, and sees to it.
@@ -190,7 +257,12 @@ impl<'a> Door<'a> {
         }
         let Some(mut stranger) = self.strangers.remove(at) else { return Ok(()) };
         match verdict {
+            Verdict::Admit(_) if let Some(reason) = self.bad_news => {
+                self.turn_away(stranger, reason);
+            }
             Verdict::Admit(rank) => {
+                self.unfit.remove(&rank);
+                self.news_at = Instant::now();
                 let token = Token(rank.index());
                 stranger.link.watch(self.watch.registry(), token).map_err(Error::System)?;
                 self.seats.take(rank, stranger.link);
@@ -204,6 +276,11 @@ impl<'a> Door<'a> {
     fn turn_away(&mut self, mut stranger: Stranger, reason: Refusal) {
         let n_before = self.turned_away.map_or(0, |(n, _)| n);
         self.turned_away = Some((n_before + 1, reason));
+        let is_final = !matches!(reason, Refusal::Slow | Refusal::Duplicate { .. });
+        if let Some(rank) = stranger.admission.claim().filter(|_| is_final) {
+            self.unfit.insert(rank, reason);
+            self.news_at = Instant::now();
+        }
         stranger.link.send(&Message::Refusal(reason));
         stranger.link.close(Instant::now());
     }
@@ -258,11 +335,18 @@ mod tests {
     use super::*;
     use crate::message::NONCE_BYTES;
     use crate::protocol::{Answer, Knock};
-    use crate::{Launcher, Root};
+    use crate::{Job, Launcher, Root};
 
     fn place(rank: u32, port: u16) -> Place {
         let (rank, root) = (Rank(rank), Root::loopback(port));
-        Place { rank, size: 3, root, token: None, launcher: Launcher::Foldwire }
+        Place {
+            rank,
+            size: 3,
+            root,
+            token: None,
+            job: Job::at_given_root(),
+            launcher: Launcher::Foldwire,
+        }
     }
 
     fn listener() -> (TcpListener, SocketAddr) {
@@ -312,7 +396,7 @@ mod tests {
     fn who_has_answered_is_let_in_however_late_it_is_heard() {
         let (listener, address) = listener();
         let [own, one, two] = [0, 1, 2].map(|rank| place(rank, address.port()));
-        let mut door = Door::open(&own, Some(listener)).unwrap();
+        let mut door = Door::at(&own, listener).unwrap();
         let knocks = [one, two].map(|place| challenged(&mut door, &place, address));
         let links = knocks.map(|(mut link, answer)| {
             link.send(&answer);
@@ -332,7 +416,7 @@ mod tests {
     fn who_has_answered_is_let_in_before_a_crowd() {
         let (listener, address) = listener();
         let [own, one] = [0, 1].map(|rank| place(rank, address.port()));
-        let mut door = Door::open(&own, Some(listener)).unwrap();
+        let mut door = Door::at(&own, listener).unwrap();
         let (mut link, answer) = challenged(&mut door, &one, address);
         // All of them say who they are, and one is too many.
         let crowd: Vec<_> = (0..=MAX_STRANGERS + 1)
@@ -351,7 +435,7 @@ mod tests {
     fn a_crowd_that_says_nothing_does_not_push_out_who_has_been_challenged() {
         let (listener, address) = listener();
         let [own, one] = [0, 1].map(|rank| place(rank, address.port()));
-        let mut door = Door::open(&own, Some(listener)).unwrap();
+        let mut door = Door::at(&own, listener).unwrap();
         let (mut link, answer) = challenged(&mut door, &one, address);
         let crowd: Vec<_> = (0..MAX_STRANGERS + 10).map(|_| connect(address)).collect();
         assert!(pass_until(&mut door, |door| door.n_knocks == 1 + crowd.len()));

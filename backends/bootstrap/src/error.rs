@@ -94,6 +94,16 @@ pub enum Error {
         /// How many were turned away at the door meanwhile, and why the last.
         turned_away: Option<(usize, Refusal)>,
     },
+    /// A rank came and was turned away, and none came in its place.
+    #[error("rank {rank} of {size} cannot join: {reason}")]
+    Unfit {
+        /// The rank.
+        rank: Rank,
+        /// Number of ranks.
+        size: usize,
+        /// Why rank 0 turned it away.
+        reason: Refusal,
+    },
     /// Rank 0 is there, but says nothing.
     #[error(
         "rank 0 at {root} said nothing for {limit:?}: it is busy, or waits for ranks itself; look at what it says, or raise the time limit"
@@ -118,6 +128,11 @@ pub enum Error {
         /// The rank.
         rank: Rank,
     },
+    /// Another process joined.
+    #[error(
+        "this process was forked off the one that joined the group; only that one may use it, so join after the fork, or leave it to the parent"
+    )]
+    OtherProcess,
     /// More bytes were given to an all-gather than it takes.
     #[error(
         "{n_bytes} bytes are too many for an all-gather of the bootstrap, which takes {MAX_GIVEN_BYTES} of each rank"

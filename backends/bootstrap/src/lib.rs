@@ -18,6 +18,7 @@
 //! | `exchange` | what backends ask for, whoever provides it: TCP here, or MPI |
 //! | `host`, `in_process` | which ranks are near each other; ranks that are threads |
 //! | `place` | rank, size and root from the environment of Foldwire, Open MPI, PMI, Slurm, PMIx |
+//! | `job` | which job a group is of, so that two at once do not mix |
 //! | `root`, `token` | rank 0's address; the secret, and proofs that one knows it |
 //! | `rendezvous`, `party` | settings; the group that has come together |
 //! | `door` | rank 0 while ranks are missing: admission |
@@ -43,6 +44,7 @@ mod exchange;
 mod host;
 mod hub;
 mod in_process;
+mod job;
 mod link;
 mod member;
 pub mod message;
@@ -59,6 +61,7 @@ pub use error::{Error, RankList};
 pub use exchange::Exchange;
 pub use host::node;
 pub use in_process::InProcess;
+pub use job::{JOB_BYTES, Job};
 pub use party::Party;
 pub use place::{Launcher, MAX_RANKS, Place, PlaceError};
 pub use rendezvous::{DEFAULT_LIMIT, Rendezvous};

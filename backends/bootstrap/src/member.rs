@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,11 +23,16 @@ use crate::watch::Watch;
 /// Pauses between attempts to connect grow from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(250);
+/// How long whoever listens may say nothing before rank 0 is looked for elsewhere.
+const SILENCE: Duration = Duration::from_millis(200);
+/// The time for an answer from a spare port.
+const SPARE_LIMIT: Duration = Duration::from_millis(200);
 
 /// A rank's connection to rank 0. Dropping it says goodbye, unless the thread panics: then rank 0
-/// is to hear that this rank is lost.
+/// is to hear that this rank is lost. A process that was forked off has nothing to say to it.
 #[derive(Debug)]
 pub(crate) struct Member {
+    home: u32,
     root: Root,
     size: usize,
     limit: Duration,
@@ -41,29 +47,31 @@ impl Member {
         let root = || place.root.clone();
         let addresses =
             place.root.resolve().map_err(|source| Error::Resolve { root: root(), source })?;
+        let spare = place.spare_addresses(&addresses).collect();
+        let search = Search { place, limit, deadline, spare };
         let mut pause = FIRST_PAUSE;
         loop {
-            let mut why_not = io::Error::from(io::ErrorKind::TimedOut);
+            let mut why_not = No::Yet(io::ErrorKind::TimedOut.into());
             for &address in &addresses {
-                let attempt = deadline.min(Instant::now() + HANDSHAKE_LIMIT);
-                match connect(address, attempt) {
-                    Err(error) => why_not = error,
-                    Ok(stream) => match knock(place, stream, attempt)? {
-                        None => why_not = io::ErrorKind::ConnectionReset.into(),
-                        Some((watch, link)) => {
-                            let member = Self::new(place, limit, watch, link);
-                            match member.wait_for_welcome() {
-                                Err(error) if is_put_off(&error) && Instant::now() < deadline => {
-                                    why_not = io::ErrorKind::ConnectionReset.into();
-                                }
-                                outcome => return outcome,
-                            }
-                        }
-                    },
+                match search.try_root(address) {
+                    Ok(member) => return Ok(member),
+                    Err(No::Ever(error)) => return Err(error),
+                    Err(no) => why_not = no,
                 }
             }
-            if Instant::now() + pause >= deadline {
-                return Err(Error::Unreachable { root: root(), limit, source: why_not });
+            for &address in &search.spare {
+                if let Some(member) = search.try_spare(address)? {
+                    return Ok(member);
+                }
+            }
+            let is_late = Instant::now() + pause >= deadline;
+            match why_not {
+                // An address that was given has rank 0, or nobody is to be there.
+                No::Here(error) if is_late || !place.job.chooses_port() => return Err(error),
+                No::Yet(source) if is_late => {
+                    return Err(Error::Unreachable { root: root(), limit, source });
+                }
+                _ => {}
             }
             thread::sleep(pause);
             pause = (pause * 2).min(LAST_PAUSE);
@@ -72,6 +80,7 @@ impl Member {
 
     fn new(place: &Place, limit: Duration, watch: Watch, link: Link) -> Self {
         Self {
+            home: process::id(),
             root: place.root.clone(),
             size: place.size,
             limit,
@@ -136,6 +145,7 @@ impl Member {
             Some(Broken::Missing(missing)) => {
                 Error::Missing { missing: missing.clone(), size, limit, turned_away: None }
             }
+            Some(&Broken::Unfit(rank, reason)) => Error::Unfit { rank, size, reason },
             Some(Broken::Silent) => Error::Silent { root, limit },
             Some(Broken::Lost(rank)) => Error::Lost { rank: *rank },
             Some(Broken::Left(rank)) => Error::Left { rank: *rank },
@@ -165,7 +175,8 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        if !self.membership.is_over() && !thread::panicking() {
+        let is_own = process::id() == self.home;
+        if is_own && !self.membership.is_over() && !thread::panicking() {
             self.link.send(&Message::Goodbye);
             self.link.close(Instant::now() + GOODBYE_LIMIT);
         }
@@ -179,48 +190,101 @@ fn is_put_off(error: &Error) -> bool {
     matches!(error, Error::Lost { rank: Rank(0) } | Error::Refused { reason: Refusal::Slow, .. })
 }
 
-/// Shows rank 0 that this process belongs to the group. `None`: whoever listens went away, said
-/// nothing in time, or was too busy to listen.
-fn knock(
-    place: &Place,
-    stream: TcpStream,
+/// Why whoever listens has not let a rank in.
+enum No {
+    /// It went away, said nothing in time, or was too busy to listen.
+    Yet(io::Error),
+    /// It is no rank 0 of this job.
+    Here(Error),
+    /// It is, and does not want this rank.
+    Ever(Error),
+}
+
+impl<E: Into<Error>> From<E> for No {
+    fn from(error: E) -> Self {
+        Self::Ever(error.into())
+    }
+}
+
+/// A rank that looks for rank 0.
+struct Search<'a> {
+    place: &'a Place,
+    limit: Duration,
     deadline: Instant,
-) -> Result<Option<(Watch, Link)>, Error> {
-    let mut watch = Watch::new()?;
-    let Ok(mut link) = Link::new(stream) else { return Ok(None) };
-    link.watch(watch.registry(), Token(0)).map_err(Error::System)?;
-    let knock = Knock::new(place, token::nonce()?);
-    let impostor = || Error::Impostor { root: place.root.clone(), size: place.size };
-    link.send(&knock.hello());
-    let answer = loop {
-        let fill = link.fill();
-        if let Some(heard) = link.next_within(MAX_HANDSHAKE_BYTES).transpose() {
-            break knock.hear(heard);
+    /// Where rank 0 is, or says why it is not at its root, if another program listens there.
+    spare: Vec<SocketAddr>,
+}
+
+impl Search<'_> {
+    fn try_root(&self, address: SocketAddr) -> Result<Member, No> {
+        let attempt = self.deadline.min(Instant::now() + HANDSHAKE_LIMIT);
+        self.knock(connect(address, attempt).map_err(No::Yet)?, attempt, true)
+    }
+
+    /// Nobody needs to be there, and whoever is may be anybody.
+    fn try_spare(&self, address: SocketAddr) -> Result<Option<Member>, Error> {
+        let attempt = self.deadline.min(Instant::now() + SPARE_LIMIT);
+        let Ok(stream) = connect(address, attempt) else { return Ok(None) };
+        match self.knock(stream, attempt, false) {
+            Ok(member) => Ok(Some(member)),
+            Err(No::Ever(error)) => Err(error),
+            Err(No::Yet(_) | No::Here(_)) => Ok(None),
         }
-        match fill {
-            Fill::Some => {}
-            Fill::Ended => return Ok(None),
-            Fill::Blocked => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Ok(None);
+    }
+
+    /// Shows whoever listens that this process belongs to the group, and waits until all are in.
+    /// While it says nothing, which no rank 0 may be, this rank looks `elsewhere` too.
+    fn knock(&self, stream: TcpStream, deadline: Instant, elsewhere: bool) -> Result<Member, No> {
+        let place = self.place;
+        let reset = || No::Yet(io::ErrorKind::ConnectionReset.into());
+        let mut watch = Watch::new()?;
+        let mut link = Link::new(stream).map_err(No::Yet)?;
+        link.watch(watch.registry(), Token(0)).map_err(Error::System)?;
+        let knock = Knock::new(place, token::nonce().map_err(Error::from)?);
+        let impostor = || Error::Impostor { root: place.root.clone(), size: place.size };
+        link.send(&knock.hello());
+        let answer = loop {
+            let fill = link.fill();
+            if let Some(heard) = link.next_within(MAX_HANDSHAKE_BYTES).transpose() {
+                break knock.hear(heard);
+            }
+            match fill {
+                Fill::Some => {}
+                Fill::Ended => return Err(reset()),
+                Fill::Blocked => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Err(No::Yet(io::ErrorKind::TimedOut.into()));
+                    }
+                    let is_silent = watch.wait(left.min(SILENCE))?.next().is_none();
+                    if is_silent && elsewhere {
+                        for &address in &self.spare {
+                            if let Some(member) = self.try_spare(address)? {
+                                return Ok(member);
+                            }
+                        }
+                    }
                 }
-                drop(watch.wait(left)?);
+            }
+        };
+        match answer {
+            Answer::Proof(proof) => link.send(&Message::Answer { proof }),
+            Answer::Refused(Refusal::Slow) => return Err(reset()),
+            Answer::Refused(reason) => {
+                let error = Error::Refused { root: place.root.clone(), reason };
+                let is_here = matches!(reason, Refusal::Job { .. });
+                return Err(if is_here { No::Here(error) } else { No::Ever(error) });
+            }
+            Answer::Foreign => return Err(No::Here(impostor())),
+            Answer::Impostor => {
+                link.send(&Message::Refusal(Refusal::Token));
+                link.close(deadline);
+                return Err(No::Ever(impostor()));
             }
         }
-    };
-    match answer {
-        Answer::Proof(proof) => {
-            link.send(&Message::Answer { proof });
-            Ok(Some((watch, link)))
-        }
-        Answer::Refused(Refusal::Slow) => Ok(None),
-        Answer::Refused(reason) => Err(Error::Refused { root: place.root.clone(), reason }),
-        Answer::Foreign => Err(impostor()),
-        Answer::Impostor => {
-            link.send(&Message::Refusal(Refusal::Token));
-            link.close(deadline);
-            Err(impostor())
+        match Member::new(place, self.limit, watch, link).wait_for_welcome() {
+            Err(error) if is_put_off(&error) => Err(reset()),
+            outcome => Ok(outcome?),
         }
     }
 }

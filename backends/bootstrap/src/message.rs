@@ -13,20 +13,26 @@
 //!
 //! ```text
 //!   rank k                                     rank 0
-//!     Hello (version, k, size, nonce)   ───▶
+//!     Hello (version, k, size, job,
+//!       nonce, proof)                   ───▶
 //!                                       ◀───   Challenge (nonce, proof)     or Refusal
 //!     Answer (proof)                    ───▶
-//!                                       ◀───   Welcome: all ranks are here  or Refusal, Missing
+//!                                       ◀───   Welcome: all ranks are here  or Refusal, Missing,
+//!                                                                              Unfit
 //!     Give                              ───▶
 //!                                       ◀───   Share × size
 //!                                       ◀───   Lost, Left: news of others
 //!     Goodbye                           ◀──▶   Goodbye
 //! ```
 
+use std::io;
+
 use foldwire::Rank;
 
+use crate::job::JOB_BYTES;
+
 /// Of this protocol.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes of a nonce.
 pub const NONCE_BYTES: usize = 32;
 /// Bytes of a proof: an HMAC-SHA-256.
@@ -58,8 +64,13 @@ pub enum Message<'a> {
         rank: Rank,
         /// Number of ranks that it expects.
         size: u32,
+        /// Which [job](crate::Job) it means.
+        job: [u8; JOB_BYTES],
         /// Drawn by the sender.
         nonce: Nonce,
+        /// The sender's, before it has heard rank 0's nonce: only who knows the token is listened
+        /// to. A recording of it opens nothing, since an answer must follow.
+        proof: Proof,
     },
     /// From rank 0: first show me.
     Challenge {
@@ -83,6 +94,13 @@ pub enum Message<'a> {
         n_missing: u32,
         /// The first of them, at most [`MAX_NAMED`].
         ranks: Vec<Rank>,
+    },
+    /// From rank 0: it has given up, since this rank was turned away. The connection ends.
+    Unfit {
+        /// The rank.
+        rank: Rank,
+        /// Why it was turned away.
+        reason: Refusal,
     },
     /// To rank 0: the sender's part of an all-gather.
     Give(&'a [u8]),
@@ -148,6 +166,25 @@ pub enum Refusal {
     /// It did not finish in time.
     #[error("it did not finish the handshake in time")]
     Slow,
+    /// It is of another job.
+    #[error(
+        "it is of job {theirs:08x}, rank 0 of job {ours:08x}; give each job a FOLDWIRE_ROOT or a FOLDWIRE_JOB of its own, the same on all its ranks"
+    )]
+    Job {
+        /// The beginning of its job's identity.
+        theirs: u32,
+        /// That of rank 0's.
+        ours: u32,
+    },
+    /// Rank 0 cannot listen where the others look for it.
+    #[error(
+        "it cannot listen there ({}); set FOLDWIRE_ROOT=HOST:PORT to an address of rank 0's machine and a free port, the same on every rank",
+        io::Error::from_raw_os_error(*os_error)
+    )]
+    CannotListen {
+        /// What the system of rank 0 says, as a number.
+        os_error: i32,
+    },
 }
 
 /// Bytes that are no message.
@@ -191,9 +228,10 @@ mod kind {
     pub(super) const LOST: u8 = 9;
     pub(super) const LEFT: u8 = 10;
     pub(super) const GOODBYE: u8 = 11;
+    pub(super) const UNFIT: u8 = 12;
 }
 
-const HELLO_BYTES: usize = MAGIC.len() + 2 + 4 + 4 + NONCE_BYTES;
+const HELLO_BYTES: usize = MAGIC.len() + 2 + 4 + 4 + JOB_BYTES + NONCE_BYTES + PROOF_BYTES;
 const REFUSAL_BYTES: usize = 1 + 4 + 4;
 
 /// The message at the start of `bytes` and how many bytes it takes; `None` if its end is not there
@@ -246,6 +284,7 @@ fn body_bytes(kind: u8) -> Option<(usize, usize)> {
         kind::GIVE => (0, MAX_GIVEN_BYTES),
         kind::SHARE => (4, 4 + MAX_GIVEN_BYTES),
         kind::LOST | kind::LEFT => (4, 4),
+        kind::UNFIT => (4 + REFUSAL_BYTES, 4 + REFUSAL_BYTES),
         _ => return None,
     })
 }
@@ -261,7 +300,13 @@ fn parse_body<'a>(kind: u8, body: &mut Reader<'a>) -> Result<Message<'a>, Malfor
             if version != VERSION {
                 return Err(Malformed::Version { theirs: version });
             }
-            Message::Hello { rank: body.rank()?, size: body.u32()?, nonce: body.array()? }
+            Message::Hello {
+                rank: body.rank()?,
+                size: body.u32()?,
+                job: body.array()?,
+                nonce: body.array()?,
+                proof: body.array()?,
+            }
         }
         kind::CHALLENGE => Message::Challenge { nonce: body.array()?, proof: body.array()? },
         kind::ANSWER => Message::Answer { proof: body.array()? },
@@ -279,6 +324,7 @@ fn parse_body<'a>(kind: u8, body: &mut Reader<'a>) -> Result<Message<'a>, Malfor
         kind::SHARE => Message::Share { from: body.rank()?, bytes: body.all() },
         kind::LOST => Message::Lost(body.rank()?),
         kind::LEFT => Message::Left(body.rank()?),
+        kind::UNFIT => Message::Unfit { rank: body.rank()?, reason: parse_refusal(body)? },
         _ => Message::Goodbye,
     })
 }
@@ -296,6 +342,8 @@ fn parse_refusal(body: &mut Reader<'_>) -> Result<Refusal, Malformed> {
         (5, 0, 0) => Refusal::Token,
         (6, rank, 0) => Refusal::Duplicate { rank },
         (7, 0, 0) => Refusal::Slow,
+        (8, theirs, ours) => Refusal::Job { theirs, ours },
+        (9, os_error, 0) => Refusal::CannotListen { os_error: os_error.cast_signed() },
         _ => return Err(Malformed::Reason(reason)),
     })
 }
@@ -327,6 +375,25 @@ impl<'a> Reader<'a> {
     }
 }
 
+impl Refusal {
+    fn emit(self, out: &mut Vec<u8>) {
+        let (reason, a, b) = match self {
+            Self::Garbage => (1, 0, 0),
+            Self::Version { theirs } => (2, theirs.into(), 0),
+            Self::Size { theirs, ours } => (3, theirs, ours),
+            Self::Rank { rank, size } => (4, rank, size),
+            Self::Token => (5, 0, 0),
+            Self::Duplicate { rank } => (6, rank, 0),
+            Self::Slow => (7, 0, 0),
+            Self::Job { theirs, ours } => (8, theirs, ours),
+            Self::CannotListen { os_error } => (9, os_error.cast_unsigned(), 0),
+        };
+        out.push(reason);
+        out.extend(a.to_le_bytes());
+        out.extend(b.to_le_bytes());
+    }
+}
+
 impl Message<'_> {
     /// Appends the message to `out`.
     ///
@@ -336,31 +403,24 @@ impl Message<'_> {
         let start = out.len();
         out.extend([self.kind(), 0, 0, 0, 0]);
         match self {
-            Self::Hello { rank, size, nonce } => {
+            Self::Hello { rank, size, job, nonce, proof } => {
                 out.extend(MAGIC);
                 out.extend(VERSION.to_le_bytes());
                 out.extend(rank.0.to_le_bytes());
                 out.extend(size.to_le_bytes());
+                out.extend(job);
                 out.extend(nonce);
+                out.extend(proof);
             }
             Self::Challenge { nonce, proof } => {
                 out.extend(nonce);
                 out.extend(proof);
             }
             Self::Answer { proof } => out.extend(proof),
-            Self::Refusal(refusal) => {
-                let (reason, a, b) = match *refusal {
-                    Refusal::Garbage => (1, 0, 0),
-                    Refusal::Version { theirs } => (2, theirs.into(), 0),
-                    Refusal::Size { theirs, ours } => (3, theirs, ours),
-                    Refusal::Rank { rank, size } => (4, rank, size),
-                    Refusal::Token => (5, 0, 0),
-                    Refusal::Duplicate { rank } => (6, rank, 0),
-                    Refusal::Slow => (7, 0, 0),
-                };
-                out.push(reason);
-                out.extend(a.to_le_bytes());
-                out.extend(b.to_le_bytes());
+            Self::Refusal(reason) => reason.emit(out),
+            Self::Unfit { rank, reason } => {
+                out.extend(rank.0.to_le_bytes());
+                reason.emit(out);
             }
             Self::Missing { n_missing, ranks } => {
                 out.extend(n_missing.to_le_bytes());
@@ -386,6 +446,7 @@ impl Message<'_> {
             Self::Challenge { .. } => kind::CHALLENGE,
             Self::Answer { .. } => kind::ANSWER,
             Self::Refusal(_) => kind::REFUSAL,
+            Self::Unfit { .. } => kind::UNFIT,
             Self::Welcome => kind::WELCOME,
             Self::Missing { .. } => kind::MISSING,
             Self::Give(_) => kind::GIVE,

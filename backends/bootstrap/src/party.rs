@@ -1,5 +1,6 @@
 //! A group that has come together, as one of its ranks sees it.
 
+use std::process;
 use std::time::Duration;
 
 use foldwire::Rank;
@@ -18,8 +19,13 @@ use crate::message::MAX_GIVEN_BYTES;
 /// Rank 0 passes news on when it calls [`poll_lost`](Exchange::poll_lost) or
 /// [`all_gather`](Exchange::all_gather), or drops its party; after it has left, nobody hears of
 /// others that are lost.
+///
+/// It is of use in the process that joined. In one that was forked off, all-gathers fail with
+/// [`Error::OtherProcess`], and dropping it says nothing to anybody.
 #[derive(Debug)]
 pub struct Party {
+    /// The process that joined.
+    home: u32,
     rank: Rank,
     size: usize,
     limit: Duration,
@@ -38,7 +44,7 @@ pub(crate) enum Side {
 
 impl Party {
     pub(crate) fn new(rank: Rank, size: usize, limit: Duration, side: Side) -> Self {
-        Self { rank, size, limit, side }
+        Self { home: process::id(), rank, size, limit, side }
     }
 }
 
@@ -54,6 +60,9 @@ impl Exchange for Party {
     }
 
     fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        if process::id() != self.home {
+            return Err(Error::OtherProcess);
+        }
         if mine.len() > MAX_GIVEN_BYTES {
             return Err(Error::TooLong { n_bytes: mine.len() });
         }
@@ -66,6 +75,8 @@ impl Exchange for Party {
 
     fn poll_lost(&mut self) -> Option<Rank> {
         match &mut self.side {
+            // What it would read, its parent would never hear.
+            _ if process::id() != self.home => None,
             Side::Alone => None,
             Side::Root(hub) => hub.poll_lost(),
             Side::Member(member) => member.poll_lost(),

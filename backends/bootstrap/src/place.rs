@@ -1,36 +1,43 @@
 //! Which rank this process is, of how many, and where rank 0 listens: read from the environment.
 //!
-//! | launcher | rank | size | on one machine if | port from |
+//! | launcher | rank | size | on one machine if | job from |
 //! |---|---|---|---|---|
 //! | Foldwire, or by hand | `FOLDWIRE_RANK` | `FOLDWIRE_SIZE` | `FOLDWIRE_ROOT` is not set | |
-//! | torchrun | `RANK` | `WORLD_SIZE` | `LOCAL_WORLD_SIZE` is the size | `TORCHELASTIC_RUN_ID`, `TORCHELASTIC_RESTART_COUNT`, `MASTER_PORT` |
-//! | Open MPI | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` | `OMPI_COMM_WORLD_LOCAL_SIZE` is the size | `PMIX_NAMESPACE` |
-//! | Hydra (MPICH, Intel MPI) | `PMI_RANK` | `PMI_SIZE` | `MPI_LOCALNRANKS` is the size | |
+//! | torchrun | `RANK` | `WORLD_SIZE` | `LOCAL_WORLD_SIZE` is the size | `MASTER_PORT`, `TORCHELASTIC_RUN_ID`, `TORCHELASTIC_RESTART_COUNT` |
+//! | Open MPI | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` | `OMPI_COMM_WORLD_LOCAL_SIZE` is the size | `PMIX_NAMESPACE`, `OMPI_MCA_ess_base_jobid`, `OMPI_MCA_orte_precondition_transports` |
+//! | Hydra (MPICH, Intel MPI) | `PMI_RANK` | `PMI_SIZE` | `MPI_LOCALNRANKS` is the size | the process `hydra_pmi_proxy` |
 //! | Slurm | `SLURM_PROCID` | `SLURM_STEP_NUM_TASKS`, `SLURM_NTASKS` | `SLURM_STEP_NUM_NODES`, `SLURM_NNODES` is 1 | `SLURM_JOB_ID`, `SLURM_STEP_ID` |
-//! | another with PMI | `PMI_RANK` | `PMI_SIZE` | `PMI_LOCAL_SIZE` is the size | |
+//! | another with PMI | `PMI_RANK` | `PMI_SIZE` | `PMI_LOCAL_SIZE` is the size | `PMI_JOBID`, `PALS_APID`, `FLUX_JOB_ID` |
 //! | PMIx | `PMIX_RANK` | `FOLDWIRE_SIZE` | | `PMIX_NAMESPACE` |
 //! | by hand, for PyTorch | `RANK` | `WORLD_SIZE` | `LOCAL_WORLD_SIZE` is the size | `MASTER_PORT` |
 //!
-//! The first whose rank is set counts. Open MPI and Hydra come before Slurm: inside a Slurm job
-//! `mpirun` starts one process of its own per node, and every rank below inherits that process's
-//! `SLURM_PROCID`. Hydra is told by `MPI_LOCALNRANKS` from Slurm's own PMI. Slurm counts only
-//! inside a step (`SLURM_STEP_ID`): a batch script has a `SLURM_PROCID`, but is no rank. torchrun,
-//! which others start once per node, is told by `TORCHELASTIC_RUN_ID`; without it `RANK` counts
-//! last, and only beside a `MASTER_ADDR`. If none is set, the process is alone: rank 0 of 1.
+//! The first whose variables are there counts. They count as a set: a shell may have a `RANK` or a
+//! `PMI_RANK` of its own, so without a size beside it, it says nothing. Only names that nobody else
+//! uses (`FOLDWIRE_…`, `OMPI_…`, `PMIX_…`) are missed if one of them is there alone.
+//!
+//! Open MPI and Hydra come before Slurm: inside a Slurm job `mpirun` starts one process of its own
+//! per node, and every rank below inherits that process's `SLURM_PROCID`. Hydra is told by
+//! `MPI_LOCALNRANKS` from Slurm's own PMI. Slurm counts only inside a step (`SLURM_STEP_ID`): a
+//! batch script has a `SLURM_PROCID`, but is no rank. torchrun, which others start once per node,
+//! is told by `TORCHELASTIC_RUN_ID`; without it `RANK` counts last, and only beside a
+//! `MASTER_ADDR`. If none is set, the process is alone: rank 0 of 1.
 //!
 //! `FOLDWIRE_ROOT` says where rank 0 listens, whoever the launcher is. Otherwise it is loopback if
 //! all ranks are on one machine, else torchrun's `MASTER_ADDR`, or the first node of
-//! `SLURM_STEP_NODELIST` or `SLURM_JOB_NODELIST`. The port is never `MASTER_PORT` itself, which is
-//! PyTorch's.
+//! `SLURM_STEP_NODELIST` or `SLURM_JOB_NODELIST`. The port then follows from the job (`job`), and
+//! is never `MASTER_PORT` itself, which is PyTorch's. `FOLDWIRE_JOB` names the job where the
+//! launcher does not.
 
 mod error;
 mod nodes;
 
 use std::ffi::OsString;
 use std::fmt;
+use std::net::SocketAddr;
 
 use foldwire::Rank;
 
+use crate::job::{self, Job};
 use crate::root::{DEFAULT_PORT, Root};
 use crate::token::Token;
 pub use error::PlaceError;
@@ -49,6 +56,8 @@ pub struct Place {
     pub root: Root,
     /// The secret against strangers; must be there unless the root is loopback.
     pub token: Option<Token>,
+    /// Which job the group is of.
+    pub job: Job,
     /// Who said so.
     pub launcher: Launcher,
 }
@@ -95,15 +104,21 @@ struct Source {
     launcher: Launcher,
     /// This process's rank; the launcher counts if this is set…
     rank: &'static str,
-    /// …and this, too.
+    /// …and this, too, and a size.
     also: Option<&'static str>,
     /// Number of ranks; the first that is set counts.
     size: &'static [&'static str],
+    /// Nobody else has a variable of the rank's name: without a size it is a mistake.
+    is_own_name: bool,
     nodes: Nodes,
     /// The host of rank 0.
     host: Option<&'static str>,
-    /// What tells this job from others on the same machine.
+    /// What names this job; one of them must be set.
     job: &'static [&'static str],
+    /// What tells it from others of that name.
+    run: &'static [&'static str],
+    /// The ancestor of all its ranks on a machine, which names the job there.
+    ancestor: Option<&'static str>,
 }
 
 /// How to tell whether all ranks are on one machine.
@@ -124,74 +139,105 @@ const SOURCES: [Source; 8] = [
         rank: "FOLDWIRE_RANK",
         also: None,
         size: &["FOLDWIRE_SIZE"],
+        is_own_name: true,
         nodes: Nodes::One,
         host: None,
         job: &[],
+        run: &[],
+        ancestor: None,
     },
     Source {
         launcher: Launcher::Torchrun,
         rank: "RANK",
         also: Some("TORCHELASTIC_RUN_ID"),
         size: &["WORLD_SIZE"],
+        is_own_name: false,
         nodes: Nodes::RanksHere("LOCAL_WORLD_SIZE"),
         host: Some("MASTER_ADDR"),
-        job: &["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"],
+        job: &["MASTER_PORT"],
+        run: &["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"],
+        ancestor: None,
     },
     Source {
         launcher: Launcher::OpenMpi,
         rank: "OMPI_COMM_WORLD_RANK",
         also: None,
         size: &["OMPI_COMM_WORLD_SIZE"],
+        is_own_name: true,
         nodes: Nodes::RanksHere("OMPI_COMM_WORLD_LOCAL_SIZE"),
         host: None,
-        job: &["PMIX_NAMESPACE"],
+        job: &[
+            "PMIX_NAMESPACE",
+            "OMPI_MCA_ess_base_jobid",
+            "OMPI_MCA_orte_precondition_transports",
+        ],
+        run: &[],
+        ancestor: None,
     },
     Source {
         launcher: Launcher::Hydra,
         rank: "PMI_RANK",
         also: Some("MPI_LOCALNRANKS"),
         size: &["PMI_SIZE"],
+        is_own_name: false,
         nodes: Nodes::RanksHere("MPI_LOCALNRANKS"),
         host: None,
         job: &[],
+        run: &[],
+        ancestor: Some(HYDRA_PROXY),
     },
     Source {
         launcher: Launcher::Slurm,
         rank: "SLURM_PROCID",
         also: Some("SLURM_STEP_ID"),
         size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+        is_own_name: false,
         nodes: Nodes::Number(&["SLURM_STEP_NUM_NODES", "SLURM_NNODES"]),
         host: None,
-        job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
+        job: &["SLURM_JOB_ID"],
+        run: &["SLURM_STEP_ID"],
+        ancestor: None,
     },
     Source {
         launcher: Launcher::Pmi,
         rank: "PMI_RANK",
         also: None,
         size: &["PMI_SIZE"],
+        is_own_name: false,
         nodes: Nodes::RanksHere("PMI_LOCAL_SIZE"),
         host: None,
-        job: &[],
+        job: &["PMI_JOBID", "PALS_APID", "FLUX_JOB_ID"],
+        run: &[],
+        ancestor: None,
     },
     Source {
         launcher: Launcher::Pmix,
         rank: "PMIX_RANK",
         also: None,
         size: &["FOLDWIRE_SIZE"],
+        is_own_name: true,
         nodes: Nodes::Unknown,
         host: None,
         job: &["PMIX_NAMESPACE"],
+        run: &[],
+        ancestor: None,
     },
     Source {
         launcher: Launcher::Torchrun,
         rank: "RANK",
         also: Some("MASTER_ADDR"),
         size: &["WORLD_SIZE"],
+        is_own_name: false,
         nodes: Nodes::RanksHere("LOCAL_WORLD_SIZE"),
         host: Some("MASTER_ADDR"),
         job: &["MASTER_PORT"],
+        run: &[],
+        ancestor: None,
     },
 ];
+
+/// The process of MPICH's launcher that starts the ranks of a machine.
+const HYDRA_PROXY: &str = "hydra_pmi_proxy";
 
 const NODE_LISTS: [&str; 2] = ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"];
 
@@ -204,16 +250,26 @@ impl Place {
             size: 1,
             root: Root::loopback(DEFAULT_PORT),
             token: None,
+            job: Job::at_given_root(),
             launcher: Launcher::Alone,
         }
     }
 
-    /// From this process's environment.
+    /// Where rank 0 may be found if it is not at these addresses of its root.
+    pub(crate) fn spare_addresses<'a>(
+        &'a self,
+        addresses: &'a [SocketAddr],
+    ) -> impl Iterator<Item = SocketAddr> + 'a {
+        let spare = |port| addresses.iter().map(move |at| SocketAddr::new(at.ip(), port));
+        self.job.spare_ports(self.root.port()).flat_map(spare)
+    }
+
+    /// From this process's environment, and its ancestors where the launcher names no job.
     ///
     /// # Errors
     /// As [`detect`](Self::detect).
     pub fn from_env() -> Result<Self, PlaceError> {
-        Self::detect(|name| std::env::var_os(name))
+        Self::detect_below(|name| std::env::var_os(name), job::ancestor)
     }
 
     /// From an environment: `lookup` gives a variable's value. An empty value counts as none.
@@ -225,7 +281,12 @@ impl Place {
     /// ```
     /// use foldwire_bootstrap::Place;
     ///
-    /// let set = [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "4")];
+    /// let set = [
+    ///     ("OMPI_COMM_WORLD_RANK", "2"),
+    ///     ("OMPI_COMM_WORLD_SIZE", "4"),
+    ///     ("OMPI_COMM_WORLD_LOCAL_SIZE", "4"),
+    ///     ("PMIX_NAMESPACE", "1438646273"),
+    /// ];
     /// let lookup = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
     /// let place = Place::detect(lookup)?;
     /// assert_eq!((place.rank.0, place.size), (2, 4));
@@ -233,35 +294,46 @@ impl Place {
     /// # Ok::<(), foldwire_bootstrap::PlaceError>(())
     /// ```
     pub fn detect(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self, PlaceError> {
-        let env = Env(&lookup);
+        Self::detect_below(lookup, |_| None)
+    }
+
+    /// `ancestor` tells which process of this name has started this one.
+    fn detect_below(
+        lookup: impl Fn(&str) -> Option<OsString>,
+        ancestor: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, PlaceError> {
+        let env = Env { lookup: &lookup, ancestor: &ancestor };
         let token = match env.text("FOLDWIRE_TOKEN")? {
             Some(text) => Some(Token::new(text).map_err(PlaceError::Token)?),
             None => None,
         };
         for source in &SOURCES {
-            let also = source.also.map_or(Ok(true), |name| Ok(env.text(name)?.is_some()))?;
-            if let Some(rank) = env.number(source.rank)?
-                && also
-            {
-                let (size_from, size) = env.first_number(source.size)?.ok_or_else(|| {
-                    PlaceError::Missing { variable: source.size[0], although: source.rank }
-                })?;
-                if !(1..=MAX_RANKS as u64).contains(&size) {
-                    return Err(PlaceError::Size { variable: size_from, value: size });
-                }
-                if rank >= size {
-                    return Err(PlaceError::Rank { variable: source.rank, rank, size_from, size });
-                }
-                return Ok(Self {
-                    rank: Rank(rank as u32),
-                    size: size as usize,
-                    root: env.root(source, size)?,
-                    token,
-                    launcher: source.launcher,
-                });
+            let has_size = source.size.iter().any(|name| env.is_set(name));
+            let is_complete = has_size && source.also.is_none_or(|name| env.is_set(name));
+            if !env.is_set(source.rank) || !(is_complete || source.is_own_name) {
+                continue;
             }
+            let rank = env.number(source.rank)?.unwrap_or_default();
+            let (size_from, size) = env.first_number(source.size)?.ok_or_else(|| {
+                PlaceError::Missing { variable: source.size[0], although: source.rank }
+            })?;
+            if !(1..=MAX_RANKS as u64).contains(&size) {
+                return Err(PlaceError::Size { variable: size_from, value: size });
+            }
+            if rank >= size {
+                return Err(PlaceError::Rank { variable: source.rank, rank, size_from, size });
+            }
+            let (root, job) = env.root_and_job(source, size)?;
+            return Ok(Self {
+                rank: Rank(rank as u32),
+                size: size as usize,
+                root,
+                token,
+                job,
+                launcher: source.launcher,
+            });
         }
-        if env.text("FOLDWIRE_SIZE")?.is_some() {
+        if env.is_set("FOLDWIRE_SIZE") {
             let (variable, although) = ("FOLDWIRE_RANK", "FOLDWIRE_SIZE");
             return Err(PlaceError::Missing { variable, although });
         }
@@ -270,11 +342,18 @@ impl Place {
 }
 
 /// An environment.
-struct Env<'a>(&'a dyn Fn(&str) -> Option<OsString>);
+struct Env<'a> {
+    lookup: &'a dyn Fn(&str) -> Option<OsString>,
+    ancestor: &'a dyn Fn(&str) -> Option<String>,
+}
 
 impl Env<'_> {
+    fn is_set(&self, variable: &str) -> bool {
+        (self.lookup)(variable).is_some_and(|value| !value.is_empty())
+    }
+
     fn text(&self, variable: &'static str) -> Result<Option<String>, PlaceError> {
-        match self.0(variable).filter(|value| !value.is_empty()) {
+        match (self.lookup)(variable).filter(|value| !value.is_empty()) {
             None => Ok(None),
             Some(value) => match value.into_string() {
                 Ok(text) => Ok(Some(text)),
@@ -306,11 +385,8 @@ impl Env<'_> {
         Ok(None)
     }
 
-    fn root(&self, source: &Source, size: u64) -> Result<Root, PlaceError> {
-        if let Some(value) = self.text("FOLDWIRE_ROOT")? {
-            return value.parse().map_err(|reason| PlaceError::Root { value, reason });
-        }
-        let port = self.port(source)?;
+    /// Where rank 0 listens, and which job is meant.
+    fn root_and_job(&self, source: &Source, size: u64) -> Result<(Root, Job), PlaceError> {
         let is_one_node = size == 1
             || match source.nodes {
                 Nodes::One => true,
@@ -320,16 +396,36 @@ impl Env<'_> {
                 }
                 Nodes::Unknown => false,
             };
-        if is_one_node {
-            return Ok(Root::loopback(port));
+        let job = self.job(source, is_one_node)?;
+        if let Some(value) = self.text("FOLDWIRE_ROOT")? {
+            return match value.parse() {
+                Ok(root) => Ok((root, job.unwrap_or_else(Job::at_given_root))),
+                Err(reason) => Err(PlaceError::Root { value, reason }),
+            };
         }
+        let unknown = PlaceError::JobUnknown { launcher: source.launcher };
+        if size == 1 {
+            return Ok((Root::loopback(DEFAULT_PORT), Job::at_given_root()));
+        }
+        let known = job.map(Job::choosing_port);
+        if is_one_node {
+            let job = known.ok_or(unknown)?;
+            return Ok((Root::loopback(job.port()), job));
+        }
+        let host = self.host(source)?;
+        let job = known.ok_or(unknown)?;
+        Ok((Root::new(host, job.port()), job))
+    }
+
+    /// The host of rank 0 among several.
+    fn host(&self, source: &Source) -> Result<String, PlaceError> {
         if let Some(host) = source.host.map(|name| self.text(name)).transpose()?.flatten() {
-            return Ok(Root::new(host, port));
+            return Ok(host);
         }
         for variable in NODE_LISTS {
             if let Some(value) = self.text(variable)? {
                 return match nodes::first(&value) {
-                    Some(host) => Ok(Root::new(host, port)),
+                    Some(host) => Ok(host),
                     None => Err(PlaceError::NodeList { variable, value }),
                 };
             }
@@ -337,23 +433,23 @@ impl Env<'_> {
         Err(PlaceError::RootUnknown { launcher: source.launcher })
     }
 
-    /// The same on every rank of a job, and most likely another for another job. Below the ports
-    /// that systems give away themselves (32768 on).
-    fn port(&self, source: &Source) -> Result<u16, PlaceError> {
-        const FIRST: u64 = 20_000;
-        const COUNT: u64 = 9_000;
-        if source.job.is_empty() {
-            return Ok(DEFAULT_PORT);
+    /// The job, if anybody names it.
+    fn job(&self, source: &Source, is_one_node: bool) -> Result<Option<Job>, PlaceError> {
+        let mut is_named = false;
+        let mut names = vec![source.launcher.to_string()];
+        for variable in ["FOLDWIRE_JOB"].iter().chain(source.job) {
+            is_named |= self.is_set(variable);
+            names.push(self.text(variable)?.unwrap_or_default());
         }
-        // FNV-1a.
-        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-        for variable in source.job {
-            let text = self.text(variable)?.unwrap_or_default();
-            for byte in text.bytes().chain([0]) {
-                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-            }
+        for variable in source.run {
+            names.push(self.text(variable)?.unwrap_or_default());
         }
-        Ok((FIRST + hash % COUNT) as u16)
+        if let Some(process) = source.ancestor.filter(|_| is_one_node).and_then(self.ancestor) {
+            is_named = true;
+            names.push(process);
+        }
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        Ok(is_named.then(|| Job::named(&names)))
     }
 }
 

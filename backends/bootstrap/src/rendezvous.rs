@@ -83,7 +83,9 @@ impl Rendezvous {
         let deadline = Instant::now() + limit;
         let side = match (size, rank) {
             (0 | 1, _) => Side::Alone,
-            (_, Rank(0)) => Side::Root(Door::open(&place, listener)?.admit_all(deadline, limit)?),
+            (_, Rank(0)) => {
+                Side::Root(Door::open(&place, listener, limit)?.admit_all(deadline, limit)?)
+            }
             _ => Side::Member(Box::new(Member::join(&place, deadline, limit)?)),
         };
         Ok(Party::new(rank, size, limit, side))

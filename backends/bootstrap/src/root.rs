@@ -45,6 +45,11 @@ impl Root {
         }
     }
 
+    /// Its port.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Its addresses, at least one.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Rank 0's table: for each rank its connection, or how it went.
 
 use std::collections::VecDeque;
+use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,9 +16,10 @@ use crate::protocol::{Departure, Guest};
 pub(crate) const GOODBYE_LIMIT: Duration = Duration::from_millis(250);
 
 /// One seat for each rank. Dropping it says goodbye to all, unless the thread panics: then they are
-/// to hear that rank 0 is lost.
+/// to hear that rank 0 is lost. A process that was forked off has nothing to say to them.
 #[derive(Debug)]
 pub(crate) struct Seats {
+    home: u32,
     /// By rank; the first is rank 0's own.
     seats: Vec<Seat>,
     /// Lost ranks that nobody has asked for yet.
@@ -43,7 +45,7 @@ impl Seats {
     pub(crate) fn new(size: usize) -> Self {
         let mut seats = vec![Seat::Own];
         seats.resize_with(size, || Seat::Empty);
-        Self { seats, news: VecDeque::new() }
+        Self { home: process::id(), seats, news: VecDeque::new() }
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -171,7 +173,7 @@ impl Seat {
 
 impl Drop for Seats {
     fn drop(&mut self) {
-        if thread::panicking() {
+        if thread::panicking() || process::id() != self.home {
             return;
         }
         // Others are to know of a rank that was lost before this one left.

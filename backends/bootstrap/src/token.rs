@@ -1,8 +1,10 @@
 //! The secret that ranks share, and how each side shows the other that it knows it.
 //!
 //! Both sides draw a nonce; each proves itself by HMAC-SHA-256, keyed by the token, over its role,
-//! the protocol's version, rank, size and both nonces. The token itself never travels. A proof is
-//! of no use in another connection, for another rank, or in the other direction.
+//! the protocol's version, rank, size, job and both nonces. The token itself never travels. A proof
+//! is of no use in another connection, for another rank or job, or in the other direction. Who
+//! knocks proves itself once before, without rank 0's nonce, so that only ranks, or recordings of
+//! one, have rank 0 wait for an answer.
 //!
 //! This keeps strangers out of the bootstrap. It does not hide or protect what is said afterwards:
 //! against those who can change packets on their way, use a network that is yours. Nor does it
@@ -15,6 +17,7 @@ use foldwire::Rank;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use crate::job::JOB_BYTES;
 use crate::message::{NONCE_BYTES, Nonce, PROOF_BYTES, Proof, VERSION};
 
 /// Fewest characters of a token: shorter ones could be guessed from a recorded handshake.
@@ -88,18 +91,21 @@ fn random<const N: usize>() -> Result<[u8; N], NoRandomNumbers> {
 pub(crate) enum Role {
     /// Rank 0, to the one who knocks.
     Root,
-    /// The one who knocks.
+    /// The one who knocks, in its answer.
     Member,
+    /// The same, in its greeting; rank 0's nonce counts as zeros.
+    Knocker,
 }
 
 /// What one handshake is about: the same on both sides if all is well.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transcript<'a> {
-    /// Absent on loopback only; then the proof shows no more than that both mean the same rank and
-    /// size.
+    /// Absent on loopback only; then the proof shows no more than that both mean the same rank,
+    /// size and job.
     pub(crate) token: Option<&'a Token>,
     pub(crate) rank: Rank,
     pub(crate) size: u32,
+    pub(crate) job: [u8; JOB_BYTES],
     pub(crate) root_nonce: Nonce,
     pub(crate) member_nonce: Nonce,
 }
@@ -122,10 +128,12 @@ impl Transcript<'_> {
         mac.update(match of {
             Role::Root => b"foldwire bootstrap root  ",
             Role::Member => b"foldwire bootstrap member",
+            Role::Knocker => b"foldwire bootstrap knocks",
         });
         mac.update(&VERSION.to_le_bytes());
         mac.update(&self.rank.0.to_le_bytes());
         mac.update(&self.size.to_le_bytes());
+        mac.update(&self.job);
         mac.update(&self.root_nonce);
         mac.update(&self.member_nonce);
         mac
@@ -137,7 +145,8 @@ mod tests {
     use super::*;
 
     fn transcript(token: Option<&Token>) -> Transcript<'_> {
-        Transcript { token, rank: Rank(3), size: 5, root_nonce: [1; 32], member_nonce: [2; 32] }
+        let (root_nonce, member_nonce) = ([1; 32], [2; 32]);
+        Transcript { token, rank: Rank(3), size: 5, job: [9; 16], root_nonce, member_nonce }
     }
 
     #[test]
@@ -148,11 +157,13 @@ mod tests {
         let proof = mine.proof(Role::Member);
         assert!(mine.accepts(&proof, Role::Member));
         assert!(!mine.accepts(&proof, Role::Root), "no reflection");
+        assert!(!mine.accepts(&proof, Role::Knocker), "no greeting is an answer");
         for else_where in [
             Transcript { token: Some(&other), ..mine },
             Transcript { token: None, ..mine },
             Transcript { rank: Rank(2), ..mine },
             Transcript { size: 6, ..mine },
+            Transcript { job: [8; 16], ..mine },
             Transcript { root_nonce: [2; 32], ..mine },
             Transcript { member_nonce: [1; 32], ..mine },
         ] {
@@ -171,7 +182,7 @@ mod tests {
         let token = Token::new("0123456789abcdef").unwrap();
         let proof = transcript(Some(&token)).proof(Role::Member);
         let hex: String = proof.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "3a30b58bde898d8b6e5ec67bdeb6f916455260ce9ffbb151e1b3f197f90a0209");
+        assert_eq!(hex, "1ebbfcbeb5b2213673bfbaec8712b68a4c6c11e9374d33f66b9893969163c542");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::process;
 use std::time::{Duration, Instant};
 
 use foldwire::transport::{Distance, Rank, Tag};
@@ -58,6 +59,8 @@ pub(crate) struct Parts {
 
 /// Messages between ranks over one libfabric endpoint.
 pub struct Fabric {
+    /// The process that made the endpoint.
+    home: u32,
     // Closed first: who watches may tell others that we have ended well.
     port: Port<Request>,
     parts: Parts,
@@ -72,6 +75,7 @@ pub struct Fabric {
 impl Fabric {
     pub(crate) fn new(port: Port<Request>, parts: Parts) -> Self {
         Self {
+            home: process::id(),
             port,
             answers: Answers::default(),
             notices: Notices::default(),
@@ -363,8 +367,12 @@ impl Net for Fabric {
 }
 
 impl Drop for Fabric {
-    /// Somebody may wait for an answer to what was received last.
+    /// Somebody may wait for an answer to what was received last; not from a process that was forked
+    /// off.
     fn drop(&mut self) {
+        if process::id() != self.home {
+            return;
+        }
         let start = Instant::now();
         while self.answers.has_debts() && start.elapsed() < LAST_ANSWERS {
             if let Err((peer, _)) = self.answers.pay(&mut self.port, self.parts.rank) {

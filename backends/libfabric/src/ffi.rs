@@ -152,30 +152,42 @@ unsafe impl Object for sys::fid_cq {}
 // SAFETY: as above.
 unsafe impl Object for sys::fid_mr {}
 
-/// An object of libfabric's, closed on drop.
-struct Handle<T: Object>(NonNull<T>);
+/// An object of libfabric's, closed on drop by the process that opened it: one that was forked off
+/// would end its parent's connections.
+struct Handle<T: Object> {
+    object: NonNull<T>,
+    home: u32,
+}
 
 impl<T: Object> Handle<T> {
     /// What `open` writes, unless it returns an error.
     fn open(open: impl FnOnce(*mut *mut T) -> c_int) -> Result<Self, Errno> {
         let mut raw = ptr::null_mut();
         checked(open(&raw mut raw))?;
-        NonNull::new(raw).map(Self).ok_or(Errno::NO_MEMORY)
+        let object = NonNull::new(raw).ok_or(Errno::NO_MEMORY)?;
+        Ok(Self { object, home: std::process::id() })
     }
 
     const fn raw(&self) -> *mut T {
-        self.0.as_ptr()
+        self.object.as_ptr()
     }
 
     /// The object as libfabric's functions for all kinds take it.
     const fn fid(&self) -> *mut sys::fid {
-        self.0.as_ptr().cast()
+        self.object.as_ptr().cast()
+    }
+
+    fn is_own(&self) -> bool {
+        self.home == std::process::id()
     }
 
     /// Closes the object now, and says whether that worked. If not, it stays open for good.
     fn close(self) -> Result<(), Errno> {
-        let fid = self.fid();
+        let (fid, is_own) = (self.fid(), self.is_own());
         std::mem::forget(self);
+        if !is_own {
+            return Ok(());
+        }
         // SAFETY: the object is open, and nobody can use it any more.
         checked(unsafe { sys::fi_close(fid) })
     }
@@ -183,6 +195,9 @@ impl<T: Object> Handle<T> {
 
 impl<T: Object> Drop for Handle<T> {
     fn drop(&mut self) {
+        if !self.is_own() {
+            return;
+        }
         // SAFETY: the object is open, and nobody can use it any more. If others still need it,
         // libfabric refuses and it stays open for good, which harms nobody.
         let _ = unsafe { sys::fi_close(self.fid()) };

@@ -12,6 +12,9 @@
 //! *Abort notices* may come from any rank at any time: one wildcard receive with a small buffer
 //! waits for them, those of all channels; the channel is in their headers.
 //!
+//! *Forks.* Only the process that made an endpoint may use it. In another one what would touch the
+//! network does not, and is refused; dropping the endpoint tells nobody anything there.
+//!
 //! *The end.* Dropping an endpoint first sees that what it sent is delivered: as long as it takes
 //! while all is well (as `MPI_Finalize` would), a moment once a peer is lost or anybody gave up.
 
@@ -25,6 +28,7 @@ use foldwire::transport::{
     Distance, MAX_CHANNELS, MIN_FRAME_BYTES, Rank, Tag, Transport, TransportError,
 };
 
+use crate::home::Home;
 use crate::link::Peers;
 use crate::net::{Event, Net, Refused, Source};
 use crate::{Error, Patience};
@@ -70,6 +74,7 @@ impl Default for Options {
 /// One rank's transport over a message layer.
 pub struct Endpoint<N: Net> {
     net: N,
+    home: Home,
     options: Options,
     start: Instant,
     peers: Peers<N::Buffer>,
@@ -117,6 +122,7 @@ impl<N: Net> Endpoint<N> {
         let mut endpoint = Self {
             peers: Peers::new(net.size()),
             net,
+            home: Home::here(),
             options: Options { link_depth: options.link_depth.max(1), ..options },
             start: Instant::now(),
             pool: Vec::new(),
@@ -180,6 +186,9 @@ impl<N: Net> Endpoint<N> {
     fn post(&mut self, from: Rank, tag: Tag) {
         let link = self.peers.link(from, tag);
         if link.n_posted > 0 || !link.arrived.is_empty() || from == self.net.rank() {
+            return;
+        }
+        if !self.home.is_here() {
             return;
         }
         let buffer = match self.pool.pop() {
@@ -309,6 +318,9 @@ impl<N: Net> Endpoint<N> {
     }
 
     fn try_send(&mut self, to: Rank, tag: Tag, n_bytes: usize) -> Result<(), Error<N::Error>> {
+        if !self.home.is_here() {
+            return Err(Error::OtherProcess);
+        }
         if self.poll_ready(to, tag)?.is_pending() {
             return Err(Error::NotReady { to, tag });
         }
@@ -419,7 +431,7 @@ impl<N: Net> Transport for Endpoint<N> {
 
     fn forget(&mut self, peer: Rank) {
         // As if it had ended: nothing is sent to it, nothing waited for.
-        if peer != self.net.rank() {
+        if peer != self.net.rank() && self.home.is_here() {
             self.peers.lose(peer, self.start.elapsed());
             self.net.forget(peer);
         }
@@ -433,6 +445,9 @@ impl<N: Net> Transport for Endpoint<N> {
     }
 
     fn progress(&mut self) -> Result<(), Self::Error> {
+        if !self.home.is_here() {
+            return Err(Error::OtherProcess);
+        }
         self.take_events();
         self.empty_outbox();
         self.listen_for_notices();
@@ -459,11 +474,13 @@ impl<N: Net> Transport for Endpoint<N> {
     }
 
     fn idle(&mut self, budget: Duration) {
-        self.net.idle(budget);
+        if self.home.is_here() {
+            self.net.idle(budget);
+        }
     }
 
     fn register(&mut self, waker: &Waker) -> bool {
-        self.net.register(waker)
+        self.home.is_here() && self.net.register(waker)
     }
 
     fn link_rate(&self) -> Option<f64> {
@@ -486,6 +503,9 @@ fn gives_up(message: &[u8]) -> bool {
 
 impl<N: Net> Drop for Endpoint<N> {
     fn drop(&mut self) {
+        if !self.home.is_here() {
+            return;
+        }
         let start = Instant::now();
         let mut patience = Patience::default();
         while self.failed.is_none() && self.undelivered().is_some() {

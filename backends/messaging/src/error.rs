@@ -50,6 +50,12 @@ pub enum Error<E> {
         /// The bytes asked for.
         have: usize,
     },
+    /// Another process made the endpoint.
+    #[error(
+        "this process was forked off the one that made the endpoint; only that one may use it, so \
+         join after the fork, or leave it to the parent"
+    )]
+    OtherProcess,
     /// The message layer failed.
     #[error(transparent)]
     Net(#[from] E),
@@ -59,6 +65,7 @@ impl<E: TransportError> TransportError for Error<E> {
     fn kind(&self) -> Kind {
         match self {
             Self::PeerLost { .. } => Kind::PeerLost,
+            Self::OtherProcess => Kind::OtherProcess,
             Self::Net(error) => error.kind(),
             Self::NotReady { .. }
             | Self::NoSuchRank { .. }

@@ -71,6 +71,8 @@ fn checked(code: c_int) -> Result<(), Error> {
 
 /// A communicator of our own.
 pub(crate) struct Comm {
+    /// The process that made it.
+    home: u32,
     raw: ffi::MPI_Comm,
     rank: Rank,
     size: usize,
@@ -94,7 +96,7 @@ impl Comm {
             checked(ffi::MPI_Comm_size(raw, &mut size))?;
             let nodes = nodes(raw, rank, size)?;
             let (rank, size) = (Rank::new(rank as usize), size as usize);
-            Ok(Self { raw, rank, size, nodes, keep_forever: false })
+            Ok(Self { home: std::process::id(), raw, rank, size, nodes, keep_forever: false })
         }
     }
 
@@ -161,7 +163,9 @@ unsafe fn nodes(comm: ffi::MPI_Comm, rank: c_int, size: c_int) -> Result<Vec<c_i
 
 impl Drop for Comm {
     fn drop(&mut self) {
-        if !self.keep_forever && mpi::is_initialized() && !mpi::is_finalized() {
+        // In a process that was forked off, MPI is its parent's.
+        let is_own = self.home == std::process::id();
+        if is_own && !self.keep_forever && mpi::is_initialized() && !mpi::is_finalized() {
             // SAFETY: the communicator is ours, and MPI is up. Requests that are still under way
             // keep what they need of it (MPI 4.0, section 7.4.3). An error here has nobody to go
             // to.

@@ -159,6 +159,14 @@ pub enum JoinError {
         /// The rank.
         rank: Rank,
     },
+    /// Another rank has another token.
+    #[error(
+        "rank {rank} has another token; set FOLDWIRE_TOKEN (or Settings::token) alike everywhere"
+    )]
+    TokenDiffers {
+        /// The other rank.
+        rank: Rank,
+    },
     /// Who answers at a rank's address does not know the token.
     #[error(
         "whoever answers for rank {rank} does not know this rank's token; set FOLDWIRE_TOKEN \

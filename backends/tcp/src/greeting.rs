@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! who connects                              who accepts
-//! hello, nonce (or key)            ──▶
+//! hello, nonce and proof (or key)  ──▶
 //!                                  ◀──      nonce and proof (or key)
 //! proof (or a sealed nothing)      ──▶
 //! ```
 //!
 //! All messages have fixed lengths. The hello says who connects to whom, and which of their streams
-//! it is; proofs and keys are about it (`secret`, `seal`). A connection that breaks the order, or
-//! proves nothing, is a stranger's.
+//! it is; proofs and keys are about it (`secret`, `seal`). The first proof (or key, which is
+//! authenticated) shows the secret without anything of the other side's: a recording has it too, but
+//! nobody else keeps a place among those who are listened to. A connection that breaks the order,
+//! or proves nothing, is a stranger's.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -18,11 +20,11 @@ use mio::net::TcpStream;
 
 #[cfg(feature = "noise")]
 use crate::seal::{self, Greeter, Seal};
-use crate::secret::{NONCE_BYTES, Nonce, Secret, nonce};
+use crate::secret::{KNOCK_BYTES, NONCE_BYTES, Nonce, Role, Secret, nonce};
 use crate::wire::Wire;
 
 /// First bytes of every connection, with the version of all that follows.
-const MAGIC: [u8; 8] = *b"fwtcp\0\0\x02";
+const MAGIC: [u8; 8] = *b"fwtcp\0\0\x03";
 const HELLO_BYTES: usize = 20;
 /// Bytes of the longest message.
 const MAX_BYTES: usize = HELLO_BYTES + 2 * NONCE_BYTES;
@@ -132,7 +134,7 @@ impl Talk {
             Some(Stage::Begin(hello)) => {
                 let mut proofs = Proofs::new(true, hello, secret)?;
                 self.outbox.extend(hello.encode());
-                self.outbox.extend(proofs.opening()?);
+                self.outbox.extend(proofs.opening(hello, secret)?);
                 Stage::Reply(hello, proofs)
             }
             Some(Stage::Hello) => {
@@ -195,7 +197,7 @@ impl Greeting {
         Self { socket: Some(socket), talk, inbox: [0; MAX_BYTES], n_here: 0 }
     }
 
-    /// Whether the other side has said who it is, though nothing proves it yet.
+    /// Whether the other side has said who it is, in words that only a rank can have found.
     pub(crate) const fn has_said_hello(&self) -> bool {
         matches!(self.talk.stage, Some(Stage::Answer(..)))
     }
@@ -284,7 +286,7 @@ const fn lengths(encrypts: bool) -> [usize; 3] {
     }
     #[cfg(not(feature = "noise"))]
     let _ = encrypts;
-    [NONCE_BYTES, 2 * NONCE_BYTES, NONCE_BYTES]
+    [NONCE_BYTES + KNOCK_BYTES, 2 * NONCE_BYTES, NONCE_BYTES]
 }
 
 #[cfg(feature = "noise")]
@@ -305,9 +307,9 @@ impl Proofs {
     }
 
     /// What the connector says behind its hello.
-    fn opening(&mut self) -> Result<Vec<u8>, Fault> {
+    fn opening(&mut self, hello: Hello, secret: &Secret) -> Result<Vec<u8>, Fault> {
         match self {
-            Self::Open { own } => Ok(own.to_vec()),
+            Self::Open { own } => Ok([&own[..], &secret.knock(&hello.encode(), own)].concat()),
             #[cfg(feature = "noise")]
             Self::Sealed(greeter) => Ok(greeter.key().map_err(stranger)?.to_vec()),
         }
@@ -317,8 +319,11 @@ impl Proofs {
     fn reply(&mut self, hello: Hello, secret: &Secret, opening: &[u8]) -> Result<Vec<u8>, Fault> {
         match self {
             Self::Open { own } => {
-                let nonces = [&nonce_of(opening)?, &*own];
-                let proof = secret.proof(false, &hello.encode(), nonces);
+                let (theirs, about) = (nonce_of(opening)?, hello.encode());
+                if !secret.accepts_knock(&opening[NONCE_BYTES..], &about, &theirs) {
+                    return Err(Fault::Stranger);
+                }
+                let proof = secret.proof(Role::Accepts, &about, [&theirs, &*own]);
                 Ok([*own, proof].concat())
             }
             #[cfg(feature = "noise")]
@@ -340,10 +345,10 @@ impl Proofs {
             Self::Open { own } => {
                 let nonces = [&own, &nonce_of(reply)?];
                 let about = hello.encode();
-                if !secret.accepts(&reply[NONCE_BYTES..], false, &about, nonces) {
+                if !secret.accepts(&reply[NONCE_BYTES..], Role::Accepts, &about, nonces) {
                     return Err(Fault::Stranger);
                 }
-                Ok((secret.proof(true, &about, nonces).to_vec(), Ready::default()))
+                Ok((secret.proof(Role::Connects, &about, nonces).to_vec(), Ready::default()))
             }
             #[cfg(feature = "noise")]
             Self::Sealed(mut greeter) => {
@@ -365,7 +370,7 @@ impl Proofs {
         match self {
             Self::Open { own } => {
                 let nonces = [&nonce_of(opening)?, &own];
-                let is_right = secret.accepts(answer, true, &hello.encode(), nonces);
+                let is_right = secret.accepts(answer, Role::Connects, &hello.encode(), nonces);
                 if is_right { Ok(Ready::default()) } else { Err(Fault::Stranger) }
             }
             #[cfg(feature = "noise")]
@@ -455,8 +460,10 @@ mod tests {
     #[test]
     fn who_would_encrypt_otherwise_is_a_stranger() {
         let encrypts = Hello { encrypts: true, ..HELLO };
-        let [_, end] = greet(encrypts, false, [&secret(1), &secret(1)]);
-        assert!(matches!(end, Err(Fault::Stranger)));
+        for (hello, accepts) in [(encrypts, false), (HELLO, true)] {
+            let [_, end] = greet(hello, accepts, [&secret(1), &secret(1)]);
+            assert!(matches!(end, Err(Fault::Stranger)));
+        }
     }
 
     #[test]

@@ -14,13 +14,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use foldwire::Rank;
-use foldwire_bootstrap::Exchange;
+use foldwire_bootstrap::{Exchange, Token};
 use foldwire_messaging::Options;
 use mio::net::TcpStream;
 
 use crate::greeting::{Fault, Greeting, Hello};
 use crate::net::{Parts, Tcp, n_places};
-use crate::secret::{NONCE_BYTES, Nonce, Secret, nonce};
+use crate::secret::{NONCE_BYTES, Nonce, Secret, accepts_offer, nonce, offer_proof};
 use crate::settings::Settings;
 use crate::wire::Wire;
 use crate::{JoinError, MAX_STREAMS};
@@ -62,16 +62,21 @@ pub(crate) struct Offer {
     pub(crate) address: SocketAddr,
     pub(crate) terms: Terms,
     pub(crate) nonce: Nonce,
+    /// Shows that the rank has the others' token.
+    pub(crate) proof: Nonce,
 }
 
 impl Offer {
     /// One line for each field.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let Self { node, address, terms, nonce } = self;
+        let Self { node, address, terms, nonce, proof } = self;
         let Terms { frame_bytes, link_depth, n_streams, encrypts } = terms;
-        let nonce: String = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{node}\n{address}\n{frame_bytes}\n{link_depth}\n{n_streams}\n{encrypts}\n{nonce}")
-            .into_bytes()
+        let [nonce, proof] = [nonce, proof]
+            .map(|bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        format!(
+            "{node}\n{address}\n{frame_bytes}\n{link_depth}\n{n_streams}\n{encrypts}\n{nonce}\n{proof}"
+        )
+        .into_bytes()
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
@@ -82,16 +87,21 @@ impl Offer {
         let link_depth = lines.next()?.parse().ok()?;
         let n_streams = lines.next()?.parse().ok()?;
         let encrypts = lines.next()?.parse().ok()?;
-        let digits = lines.next()?;
-        let mut nonce = [0; NONCE_BYTES];
-        for (i, byte) in nonce.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok()?;
-        }
+        let [nonce, proof] = [number(lines.next()?)?, number(lines.next()?)?];
         let terms = Terms { frame_bytes, link_depth, n_streams, encrypts };
-        let read = Self { node, address, terms, nonce };
+        let read = Self { node, address, terms, nonce, proof };
         // Numbers may be written in several ways, offers in one.
         (read.encode() == bytes).then_some(read)
     }
+}
+
+/// Two hexadecimal digits a byte.
+fn number(digits: &str) -> Option<Nonce> {
+    let mut bytes = [0; NONCE_BYTES];
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok()?;
+    }
+    Some(bytes)
 }
 
 /// Joins all ranks of `exchange`.
@@ -101,7 +111,7 @@ pub(crate) fn join<X: Exchange>(settings: &Settings, exchange: &mut X) -> Result
     let offer = listening.as_ref().map_or(Vec::new(), |(_, offer)| offer.encode());
     let all = gather(exchange, &offer)?;
     let connected = listening.and_then(|(listener, mine)| {
-        let offers = agree(&mine, &all)?;
+        let offers = agree(&mine, settings.token.as_ref(), &all)?;
         let nonces: Vec<Nonce> = offers.iter().map(|offer| offer.nonce).collect();
         let secret = Secret::new(settings.token.as_ref(), &nonces);
         let is_near: Vec<bool> =
@@ -156,12 +166,17 @@ fn listen(settings: &Settings, size: usize) -> Result<(TcpListener, Offer), Join
     let terms =
         Terms { frame_bytes, link_depth, n_streams: settings.streams, encrypts: settings.encrypt };
     let nonce = nonce().map_err(JoinError::NoRandomNumbers)?;
-    Ok((listener, Offer { node: foldwire_bootstrap::node(), address, terms, nonce }))
+    let proof = offer_proof(settings.token.as_ref(), &nonce);
+    Ok((listener, Offer { node: foldwire_bootstrap::node(), address, terms, nonce, proof }))
 }
 
 /// What all ranks have offered, if it fits together. Every rank comes to the same answer, but that
 /// it names another one's settings, not its own.
-pub(crate) fn agree(mine: &Offer, all: &[Vec<u8>]) -> Result<Vec<Offer>, JoinError> {
+pub(crate) fn agree(
+    mine: &Offer,
+    token: Option<&Token>,
+    all: &[Vec<u8>],
+) -> Result<Vec<Offer>, JoinError> {
     if let Some(rank) = all.iter().position(Vec::is_empty) {
         return Err(JoinError::PeerFailed { rank: Rank::new(rank) });
     }
@@ -174,6 +189,10 @@ pub(crate) fn agree(mine: &Offer, all: &[Vec<u8>]) -> Result<Vec<Offer>, JoinErr
         let (there, here) = (offers[rank].terms.text(), mine.terms.text());
         return Err(JoinError::SettingsDiffer { rank: Rank::new(rank), there, here });
     }
+    // Else only one side of a connection would find out, and the other wait for it.
+    if let Some(rank) = first(&|offer| !accepts_offer(token, &offer.nonce, &offer.proof)) {
+        return Err(JoinError::TokenDiffers { rank: Rank::new(rank) });
+    }
     let is_one_node = first(&|offer| offer.node != mine.node).is_none();
     match first(&|offer| offer.address.ip().to_canonical().is_loopback()) {
         Some(rank) if !is_one_node => Err(JoinError::OnlyLoopback { rank: Rank::new(rank) }),
@@ -182,7 +201,8 @@ pub(crate) fn agree(mine: &Offer, all: &[Vec<u8>]) -> Result<Vec<Offer>, JoinErr
 }
 
 /// Takes some of those who wait at the door. Where more come than there is room for, those are
-/// turned away who came first and have not said who they are. How many were.
+/// turned away who came first and have not shown that they know the secret; where all have, the
+/// last. How many were.
 fn accept(
     listener: &TcpListener,
     incoming: &mut VecDeque<(Instant, Greeting)>,
@@ -192,9 +212,11 @@ fn accept(
     for _ in 0..KNOCKS_PER_PASS {
         let Ok((socket, _)) = listener.accept() else { break };
         if incoming.len() >= room {
-            let unknown = incoming.iter().position(|(_, greeting)| !greeting.has_said_hello());
-            incoming.remove(unknown.unwrap_or(0));
             n_refused += 1;
+            match incoming.iter().position(|(_, greeting)| !greeting.has_said_hello()) {
+                Some(unknown) => _ = incoming.remove(unknown),
+                None => continue,
+            }
         }
         // A connection that has ended already cannot be set up.
         if socket.set_nonblocking(true).is_ok() {

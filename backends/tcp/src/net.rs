@@ -18,6 +18,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::process;
 use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -62,6 +63,8 @@ pub(crate) const fn n_places(n_ranks: usize, n_streams: usize) -> usize {
 
 /// Messages between ranks over TCP.
 pub struct Tcp {
+    /// The process that made the connections.
+    home: u32,
     #[cfg(unix)]
     watch: Option<Watch>,
     poll: Poll,
@@ -102,6 +105,7 @@ impl Tcp {
         let Options { frame_bytes, link_depth, .. } = parts.options;
         let inbox = Inbox::new(parts.size, frame_bytes, link_depth);
         Ok(Self {
+            home: process::id(),
             #[cfg(unix)]
             watch: None,
             poll,
@@ -424,8 +428,16 @@ impl Net for Tcp {
 }
 
 impl Drop for Tcp {
-    /// Says goodbye, sees that what was sent has left, and that the others have read it.
+    /// Says goodbye, sees that what was sent has left, and that the others have read it. In a
+    /// process that was forked off, the connections are its parent's, and only their descriptors
+    /// are closed.
     fn drop(&mut self) {
+        if process::id() != self.home {
+            // Its thread is the parent's too.
+            #[cfg(unix)]
+            std::mem::forget(self.watch.take());
+            return;
+        }
         let deadline = Instant::now() + LAST_WORDS;
         for stream in self.streams.iter_mut().flatten() {
             stream.push(Header::Goodbye, None, false);

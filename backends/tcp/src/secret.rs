@@ -6,7 +6,8 @@
 //!
 //! Without encryption each side of a connection proves that it knows the secret, as the bootstrap's
 //! sides do (`foldwire-bootstrap`, `token`): by HMAC over its role, what the connection is for, and
-//! both sides' random numbers. That keeps strangers from connecting. It does not hide or protect
+//! both sides' random numbers. Who connects does so twice: once with its own number alone, so that
+//! only ranks, or recordings of one, are listened to. That keeps strangers from connecting. It does not hide or protect
 //! what follows from those who can read or change packets on their way.
 
 use std::fmt;
@@ -18,6 +19,36 @@ use sha2::Sha256;
 /// Bytes of random numbers, and of proofs.
 pub(crate) const NONCE_BYTES: usize = 32;
 pub(crate) type Nonce = [u8; NONCE_BYTES];
+/// Bytes of the proof in a hello.
+pub(crate) const KNOCK_BYTES: usize = 16;
+
+/// In which words a side proves itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Who connects, in its hello; the other side's random number counts as zeros.
+    Knocks,
+    /// Who connects, in its answer.
+    Connects,
+    /// Who accepts.
+    Accepts,
+}
+
+/// Shows that a rank knows the token, to all of the bootstrap: that of its offer.
+pub(crate) fn offer_proof(token: Option<&Token>, nonce: &Nonce) -> Nonce {
+    offer_mac(token, nonce).finalize().into_bytes().into()
+}
+
+/// Whether it does. Compared in constant time.
+pub(crate) fn accepts_offer(token: Option<&Token>, nonce: &Nonce, proof: &Nonce) -> bool {
+    offer_mac(token, nonce).verify_slice(proof).is_ok()
+}
+
+fn offer_mac(token: Option<&Token>, nonce: &Nonce) -> Hmac<Sha256> {
+    let mut mac = mac(token.map_or("", Token::reveal).as_bytes());
+    mac.update(b"foldwire tcp offer  ");
+    mac.update(nonce);
+    mac
+}
 
 /// A session's secret. Not shown by `Debug`.
 #[derive(Clone)]
@@ -36,26 +67,44 @@ impl Secret {
         &self.0
     }
 
-    /// The proof of one side of a connection: the one that connects, or the other.
-    pub(crate) fn proof(&self, connects: bool, about: &[u8], nonces: [&Nonce; 2]) -> Nonce {
-        self.proof_mac(connects, about, nonces).finalize().into_bytes().into()
+    /// The proof of one side of a connection; nonces are the connector's and the other's.
+    pub(crate) fn proof(&self, role: Role, about: &[u8], nonces: [&Nonce; 2]) -> Nonce {
+        self.proof_mac(role, about, nonces).finalize().into_bytes().into()
+    }
+
+    /// The proof in a connector's hello, as long as encryption's.
+    pub(crate) fn knock(&self, about: &[u8], own: &Nonce) -> [u8; KNOCK_BYTES] {
+        let proof = self.proof(Role::Knocks, about, [own, &[0; NONCE_BYTES]]);
+        let mut knock = [0; KNOCK_BYTES];
+        knock.copy_from_slice(&proof[..KNOCK_BYTES]);
+        knock
+    }
+
+    /// Whether such a proof is right. Compared in constant time.
+    pub(crate) fn accepts_knock(&self, knock: &[u8], about: &[u8], theirs: &Nonce) -> bool {
+        let mac = self.proof_mac(Role::Knocks, about, [theirs, &[0; NONCE_BYTES]]);
+        knock.len() == KNOCK_BYTES && mac.verify_truncated_left(knock).is_ok()
     }
 
     /// Whether such a proof is right. Compared in constant time.
     pub(crate) fn accepts(
         &self,
         proof: &[u8],
-        connects: bool,
+        role: Role,
         about: &[u8],
         nonces: [&Nonce; 2],
     ) -> bool {
-        self.proof_mac(connects, about, nonces).verify_slice(proof).is_ok()
+        self.proof_mac(role, about, nonces).verify_slice(proof).is_ok()
     }
 
     /// All fields have fixed lengths, so no two transcripts have the same bytes.
-    fn proof_mac(&self, connects: bool, about: &[u8], nonces: [&Nonce; 2]) -> Hmac<Sha256> {
+    fn proof_mac(&self, role: Role, about: &[u8], nonces: [&Nonce; 2]) -> Hmac<Sha256> {
         let mut mac = mac(&self.0);
-        mac.update(if connects { b"connects" } else { b"accepts." });
+        mac.update(match role {
+            Role::Knocks => b"knocks..",
+            Role::Connects => b"connects",
+            Role::Accepts => b"accepts.",
+        });
         mac.update(about);
         nonces.iter().for_each(|nonce| mac.update(*nonce));
         mac
@@ -89,22 +138,23 @@ mod tests {
         let (token, other) = (token.unwrap(), other.unwrap());
         let (one, two) = ([1; NONCE_BYTES], [2; NONCE_BYTES]);
         let secret = Secret::new(Some(&token), &[one, two]);
-        let proof = secret.proof(true, b"0 to 1", [&one, &two]);
-        let accepts = |secret: &Secret, connects, about: &[u8], nonces| {
-            secret.accepts(&proof, connects, about, nonces)
+        let proof = secret.proof(Role::Connects, b"0 to 1", [&one, &two]);
+        let accepts = |secret: &Secret, role, about: &[u8], nonces| {
+            secret.accepts(&proof, role, about, nonces)
         };
-        assert!(accepts(&secret, true, b"0 to 1", [&one, &two]));
-        assert!(!accepts(&secret, false, b"0 to 1", [&one, &two]), "no reflection");
-        assert!(!accepts(&secret, true, b"0 to 2", [&one, &two]));
-        assert!(!accepts(&secret, true, b"0 to 1", [&two, &one]));
+        assert!(accepts(&secret, Role::Connects, b"0 to 1", [&one, &two]));
+        assert!(!accepts(&secret, Role::Accepts, b"0 to 1", [&one, &two]), "no reflection");
+        assert!(!accepts(&secret, Role::Knocks, b"0 to 1", [&one, &two]), "no hello is an answer");
+        assert!(!accepts(&secret, Role::Connects, b"0 to 2", [&one, &two]));
+        assert!(!accepts(&secret, Role::Connects, b"0 to 1", [&two, &one]));
         for another in [
             Secret::new(Some(&other), &[one, two]),
             Secret::new(None, &[one, two]),
             Secret::new(Some(&token), &[one, one]),
         ] {
-            assert!(!accepts(&another, true, b"0 to 1", [&one, &two]));
+            assert!(!accepts(&another, Role::Connects, b"0 to 1", [&one, &two]));
         }
-        assert!(!secret.accepts(&proof[1..], true, b"0 to 1", [&one, &two]));
+        assert!(!secret.accepts(&proof[1..], Role::Connects, b"0 to 1", [&one, &two]));
         assert!(!format!("{secret:?}").contains(char::is_numeric));
     }
 }

@@ -17,12 +17,13 @@ Examples:
   foldwire launch -n 8 --timeout 60 --no-prefix -- ./program < input > output
       Rank 0 reads the input; all are ended after a minute.
 
-Every rank finds its place in FOLDWIRE_RANK, FOLDWIRE_SIZE, FOLDWIRE_ROOT (a free port of this machine) and
-FOLDWIRE_TOKEN (a new secret). Rank 0 has the standard input, if that is no terminal; the others have none.
+Every rank finds its place in FOLDWIRE_RANK, FOLDWIRE_SIZE, FOLDWIRE_ROOT (a free port of this machine),
+FOLDWIRE_JOB (a new name) and FOLDWIRE_TOKEN (a new secret). Rank 0 has the standard input, if that is no terminal; the others have none.
 
 When a rank fails, the others have --grace seconds to notice; then they are asked to end (SIGTERM), and after as
 long again they are killed. The exit code is that of the rank that failed first, 128 + N if signal N ended it;
-124 after --timeout; 130 after Ctrl-C or another signal to foldwire, which ends all ranks. A second one kills them.";
+124 after --timeout; 130 after Ctrl-C or another signal to foldwire, which ends all ranks. A second one kills them. If foldwire
+itself is killed, a shell that it has started kills all ranks.";
 
 /// Options of `foldwire launch`.
 #[derive(Debug, Clone, Args)]

@@ -34,7 +34,10 @@ fn of(place: Result<Place, PlaceError>) -> Section {
             Cell::new("not set; set FOLDWIRE_TOKEN to the same secret on every rank", false)
         }
     };
-    section.property("root", place.root.to_string()).property("token", token)
+    section
+        .property("root", place.root.to_string())
+        .property("job", place.job.to_string())
+        .property("token", token)
 }
 
 #[cfg(test)]

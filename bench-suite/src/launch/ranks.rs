@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
 
+use anyhow::Context;
 use foldwire_bootstrap::{Root, Token};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
@@ -16,6 +17,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::Event;
 use super::forward::forward;
+use super::keeper::Keeper;
 use crate::cli::LaunchArgs;
 use crate::usage::UsageError;
 
@@ -45,10 +47,12 @@ impl ReservedRoot {
 /// The ranks, each the leader of a process group of its own, so that what it has started is
 /// signalled with it.
 ///
-/// A process is signalled only while it has not been reaped, so its number is still its own.
+/// A process is signalled only while it has not been reaped, so its number is still its own. If
+/// this process is killed, the keeper ends them.
 pub(super) struct Ranks {
     /// By rank; `None` when it has ended.
     running: Vec<Option<Child>>,
+    keeper: Keeper,
 }
 
 impl Ranks {
@@ -59,9 +63,11 @@ impl Ranks {
         token: &Token,
         events: &Sender<Event>,
     ) -> anyhow::Result<Self> {
-        let mut ranks = Self { running: Vec::new() };
+        let keeper = Keeper::start().context("cannot start sh, which ends ranks")?;
+        let mut ranks = Self { running: Vec::new(), keeper };
+        let job = Token::random()?;
         for rank in 0..args.ranks {
-            let mut child = command(args, rank, root, token).spawn().map_err(|error| {
+            let mut child = command(args, rank, root, token, &job).spawn().map_err(|error| {
                 let program = args.program[0].display();
                 UsageError::new(format!(
                     "cannot start `{program}` ({error}); give a path, or a program in PATH"
@@ -77,14 +83,22 @@ impl Ranks {
             }
             tell_of_end(rank, pid(&child), events.clone());
             ranks.running.push(Some(child));
+            ranks.tell_keeper();
         }
         Ok(ranks)
     }
 
     /// How a rank has ended, after [`Event::EndOfRank`].
     pub(super) fn reap(&mut self, rank: usize) -> Option<ExitStatus> {
+        let mut child = self.running[rank].take()?;
+        // Before its number can be another's.
+        self.tell_keeper();
         // It has ended, and nobody else waits for it: this neither blocks nor fails.
-        self.running[rank].take()?.wait().ok()
+        child.wait().ok()
+    }
+
+    fn tell_keeper(&mut self) {
+        self.keeper.tell(self.running.iter().flatten().map(pid));
     }
 
     pub(super) fn n_running(&self) -> usize {
@@ -124,13 +138,20 @@ fn tell_of_end(rank: usize, pid: Pid, events: Sender<Event>) {
     });
 }
 
-fn command(args: &LaunchArgs, rank: usize, root: &ReservedRoot, token: &Token) -> Command {
+fn command(
+    args: &LaunchArgs,
+    rank: usize,
+    root: &ReservedRoot,
+    token: &Token,
+    job: &Token,
+) -> Command {
     let mut command = Command::new(&args.program[0]);
     command
         .args(&args.program[1..])
         .env("FOLDWIRE_RANK", rank.to_string())
         .env("FOLDWIRE_SIZE", args.ranks.to_string())
         .env("FOLDWIRE_ROOT", root.root.to_string())
+        .env("FOLDWIRE_JOB", job.reveal())
         .env("FOLDWIRE_TOKEN", token.reveal())
         .env(RXM_BUFFER.0, std::env::var_os(RXM_BUFFER.0).unwrap_or_else(|| RXM_BUFFER.1.into()))
         .stdin(if rank == 0 && !io::stdin().is_terminal() {

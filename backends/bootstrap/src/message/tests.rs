@@ -14,6 +14,8 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Just(Refusal::Token),
         any::<u32>().prop_map(|rank| Refusal::Duplicate { rank }),
         Just(Refusal::Slow),
+        any::<(u32, u32)>().prop_map(|(theirs, ours)| Refusal::Job { theirs, ours }),
+        any::<i32>().prop_map(|os_error| Refusal::CannotListen { os_error }),
     ]
 }
 
@@ -21,11 +23,9 @@ fn refusal() -> impl Strategy<Value = Refusal> {
 fn message(blob: &'static [u8]) -> impl Strategy<Value = Message<'static>> {
     let rank = || any::<u32>().prop_map(Rank);
     prop_oneof![
-        (rank(), any::<u32>(), any::<Nonce>()).prop_map(|(rank, size, nonce)| Message::Hello {
-            rank,
-            size,
-            nonce
-        }),
+        (rank(), any::<u32>(), any::<[u8; JOB_BYTES]>(), any::<(Nonce, Proof)>()).prop_map(
+            |(rank, size, job, (nonce, proof))| Message::Hello { rank, size, job, nonce, proof }
+        ),
         any::<(Nonce, Proof)>().prop_map(|(nonce, proof)| Message::Challenge { nonce, proof }),
         any::<Proof>().prop_map(|proof| Message::Answer { proof }),
         refusal().prop_map(Message::Refusal),
@@ -36,6 +36,7 @@ fn message(blob: &'static [u8]) -> impl Strategy<Value = Message<'static>> {
         rank().prop_map(move |from| Message::Share { from, bytes: blob }),
         rank().prop_map(Message::Lost),
         rank().prop_map(Message::Left),
+        (rank(), refusal()).prop_map(|(rank, reason)| Message::Unfit { rank, reason }),
         Just(Message::Goodbye),
     ]
 }
@@ -66,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_is_written_as_the_same_bytes(mut bytes in vec(any::<u8>(), 0..120), kind in 0u8..13) {
+    fn what_is_read_is_written_as_the_same_bytes(mut bytes in vec(any::<u8>(), 0..160), kind in 0u8..14) {
         // Mostly short bodies of true kinds, or hardly any would be accepted.
         if let Some(first) = bytes.first_mut() {
             *first = kind;
@@ -118,7 +119,8 @@ fn no_message_is_longer_than_promised() {
 
 #[test]
 fn another_version_and_another_protocol_are_told_apart() {
-    let hello = Message::Hello { rank: Rank(1), size: 2, nonce: [0; NONCE_BYTES] };
+    let (job, nonce, proof) = ([0; JOB_BYTES], [0; NONCE_BYTES], [0; PROOF_BYTES]);
+    let hello = Message::Hello { rank: Rank(1), size: 2, job, nonce, proof };
     let mut bytes = emitted(&hello);
     bytes[HEAD_BYTES + MAGIC.len()] = 9;
     assert_eq!(parse(&bytes), Err(Malformed::Version { theirs: 9 }));

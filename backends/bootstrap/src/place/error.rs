@@ -77,6 +77,12 @@ pub enum PlaceError {
         /// What it holds.
         value: String,
     },
+    /// Nobody says which job the ranks are of.
+    #[error("{launcher} does not say which job this is, so two jobs at once could mix; set FOLDWIRE_JOB to a name that no other job has, or FOLDWIRE_ROOT=HOST:PORT to an address that no other job has, the same on every rank{}", name(*launcher))]
+    JobUnknown {
+        /// Who started the ranks.
+        launcher: Launcher,
+    },
     /// The ranks are on several machines, or nobody says that they are not, and nothing says where
     /// rank 0 is.
     #[error("{launcher} does not say where rank 0 is; set FOLDWIRE_ROOT=HOST:PORT, the address of rank 0, on every rank{}", how(*launcher))]
@@ -91,6 +97,16 @@ fn how(launcher: Launcher) -> &'static str {
     match launcher {
         Launcher::OpenMpi => " (mpirun -x FOLDWIRE_ROOT -x FOLDWIRE_TOKEN …)",
         Launcher::Hydra => " (mpiexec -genv FOLDWIRE_ROOT HOST:PORT -genvlist FOLDWIRE_TOKEN …)",
+        _ => "",
+    }
+}
+
+/// How to name a job on every rank.
+fn name(launcher: Launcher) -> &'static str {
+    match launcher {
+        Launcher::Foldwire => " (FOLDWIRE_JOB=$$ in a shell that starts them all)",
+        Launcher::OpenMpi => " (mpirun -x FOLDWIRE_JOB=$$ …)",
+        Launcher::Hydra => " (mpiexec -genv FOLDWIRE_JOB $$ …)",
         _ => "",
     }
 }

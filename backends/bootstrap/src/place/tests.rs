@@ -4,15 +4,27 @@ use super::*;
 
 /// `NAME=value` words.
 fn detect(env: &str) -> Result<Place, PlaceError> {
+    detect_below(env, None)
+}
+
+/// Below a process of MPICH's launcher.
+fn detect_below(env: &str, proxy: Option<&str>) -> Result<Place, PlaceError> {
     let set: Vec<_> = env.split_whitespace().map(|word| word.split_once('=').unwrap()).collect();
-    Place::detect(|name| {
-        set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+    let lookup =
+        |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+    Place::detect_below(lookup, |name| {
+        assert_eq!(name, "hydra_pmi_proxy");
+        proxy.map(str::to_owned)
     })
 }
 
 fn found(env: &str) -> (Launcher, u32, usize, String) {
     let place = detect(env).unwrap();
     (place.launcher, place.rank.0, place.size, place.root.to_string())
+}
+
+fn job(env: &str) -> Job {
+    detect(env).unwrap().job
 }
 
 fn message(env: &str) -> String {
@@ -42,8 +54,8 @@ fn foldwires_own_variables_come_first() {
 
 #[test]
 fn the_root_is_loopback_by_default() {
-    let (.., root) = found("FOLDWIRE_RANK=0 FOLDWIRE_SIZE=2");
-    assert_eq!(root, format!("127.0.0.1:{DEFAULT_PORT}"));
+    let (.., root) = found("FOLDWIRE_RANK=0 FOLDWIRE_SIZE=2 FOLDWIRE_JOB=a");
+    assert!(root.starts_with("127.0.0.1:2"), "{root}");
 }
 
 #[test]
@@ -52,9 +64,104 @@ fn open_mpi_and_mpich_are_understood() {
     assert_eq!((launcher, rank, size), (Launcher::OpenMpi, 1, 2));
     assert!(root.starts_with("127.0.0.1:2"), "{root}");
     assert_ne!(root, found(&OPEN_MPI.replace("1438646273", "1438646274")).3, "another job");
-    let (launcher, rank, size, root) = found(MPICH);
-    assert_eq!((launcher, rank, size), (Launcher::Hydra, 1, 3));
-    assert_eq!(root, format!("127.0.0.1:{DEFAULT_PORT}"));
+    let place = detect_below(MPICH, Some("77 1234")).unwrap();
+    assert_eq!((place.launcher, place.rank, place.size), (Launcher::Hydra, Rank(1), 3));
+    assert!(place.root.to_string().starts_with("127.0.0.1:2"), "{place:?}");
+}
+
+/// What each launcher sets for a rank, and what another job of it has instead.
+const JOBS: [(&str, &str, &str); 9] = [
+    ("FOLDWIRE_RANK=1 FOLDWIRE_SIZE=2 FOLDWIRE_JOB=a", "JOB=a", "JOB=b"),
+    (
+        "RANK=1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 TORCHELASTIC_RUN_ID=none MASTER_PORT=29500",
+        "=29500",
+        "=29501",
+    ),
+    (
+        "RANK=1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 TORCHELASTIC_RUN_ID=a MASTER_PORT=29500",
+        "RUN_ID=a",
+        "RUN_ID=b",
+    ),
+    (OPEN_MPI, "1438646273", "1438646274"),
+    (
+        "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 \
+         OMPI_MCA_ess_base_jobid=7",
+        "jobid=7",
+        "jobid=8",
+    ),
+    (SLURM, "STEP_ID=0", "STEP_ID=1"),
+    (SLURM, "JOB_ID=1234", "JOB_ID=1235"),
+    ("PMI_RANK=1 PMI_SIZE=2 PMI_LOCAL_SIZE=2 PMI_JOBID=a", "JOBID=a", "JOBID=b"),
+    (
+        "RANK=1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=node1 MASTER_PORT=29500",
+        "=29500",
+        "=29501",
+    ),
+];
+
+#[test]
+fn each_launchers_jobs_are_told_apart() {
+    for (env, this, other) in JOBS {
+        assert!(env.contains(this), "{env}");
+        assert_ne!(job(env), job(&env.replace(this, other)), "{env}");
+        let other_rank = [("RANK=1", "RANK=0"), ("PROCID=5", "PROCID=4")];
+        let other_rank = other_rank.iter().fold(env.to_owned(), |env, (a, b)| env.replace(a, b));
+        assert_ne!(detect(env), detect(&other_rank), "{env}");
+        assert_eq!(job(env), job(&other_rank), "all ranks of a job agree: {env}");
+        let named = |name| job(&format!("{env} FOLDWIRE_JOB={name}"));
+        assert!(env.contains("FOLDWIRE_JOB") || named("x") != named("y"), "{env}");
+    }
+    let hydra = |proxy| detect_below(MPICH, Some(proxy)).unwrap().job;
+    assert_ne!(hydra("77 1234"), hydra("77 1235"));
+}
+
+/// Ranks that mixed up with another job's would get its sums.
+#[test]
+fn who_does_not_name_a_job_is_refused_unless_an_address_was_given() {
+    for (env, launcher) in [
+        ("FOLDWIRE_RANK=0 FOLDWIRE_SIZE=2", Launcher::Foldwire),
+        ("FOLDWIRE_RANK=0 FOLDWIRE_SIZE=2 FOLDWIRE_TOKEN=0123456789abcdef", Launcher::Foldwire),
+        (MPICH, Launcher::Hydra),
+        ("PMI_RANK=0 PMI_SIZE=2 PMI_LOCAL_SIZE=2", Launcher::Pmi),
+        (
+            "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2",
+            Launcher::OpenMpi,
+        ),
+        ("RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=a", Launcher::Torchrun),
+        ("SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_NNODES=1", Launcher::Slurm),
+    ] {
+        assert_eq!(detect(env), Err(PlaceError::JobUnknown { launcher }), "{env}");
+        let text = message(env);
+        assert!(text.contains("set FOLDWIRE_JOB to") && text.contains("FOLDWIRE_ROOT="), "{text}");
+        assert_ne!(job(&format!("{env} FOLDWIRE_JOB=a")), job(&format!("{env} FOLDWIRE_JOB=b")));
+        let rooted = detect(&format!("{env} FOLDWIRE_ROOT=127.0.0.1:77")).unwrap();
+        assert_eq!(rooted.job, Job::at_given_root());
+    }
+    assert!(message(MPICH).contains("-genv FOLDWIRE_JOB"));
+    // A process alone meets nobody.
+    assert_eq!(found("PMI_RANK=0 PMI_SIZE=1 PMI_LOCAL_SIZE=1").2, 1);
+}
+
+/// Shells and scripts have variables of these names for purposes of their own.
+#[test]
+fn variables_count_only_as_a_set() {
+    for env in [
+        "RANK=captain",
+        "RANK=captain WORLD_SIZE=large",
+        "RANK=captain MASTER_ADDR=somewhere",
+        "RANK=3 MASTER_ADDR=somewhere TORCHELASTIC_RUN_ID=none",
+        "SLURM_PROCID=x",
+        "SLURM_PROCID=x SLURM_STEP_ID=y",
+        "SLURM_PROCID=0 SLURM_NTASKS=z",
+        "PMI_RANK=none",
+        "PMI_RANK=0",
+        "PMI_RANK=none MPI_LOCALNRANKS=2",
+        "PMI_SIZE=x WORLD_SIZE=x SLURM_NTASKS=x OMPI_COMM_WORLD_SIZE=x",
+    ] {
+        assert_eq!(detect(env), Ok(Place::alone()), "{env}");
+    }
+    let set = "PMI_RANK=x RANK=y FOLDWIRE_RANK=0 FOLDWIRE_SIZE=2 FOLDWIRE_JOB=a";
+    assert_eq!(found(set).0, Launcher::Foldwire);
 }
 
 #[test]
@@ -98,12 +205,17 @@ fn slurms_own_pmi_is_slurm() {
     let pmi = "PMI_RANK=5 PMI_SIZE=8 ";
     assert_eq!(found(&(SLURM.to_owned() + pmi)), found(SLURM));
     let hydra = "PMI_RANK=3 PMI_SIZE=16 MPI_LOCALNRANKS=8 ";
-    let (launcher, rank, size, root) = found(&(SLURM.to_owned() + hydra));
+    let below = SLURM.to_owned() + hydra + "FOLDWIRE_JOB=a ";
+    let (launcher, rank, size, root) = found(&below);
     assert_eq!((launcher, rank, size), (Launcher::Hydra, 3, 16));
-    assert_eq!(root, format!("node07:{DEFAULT_PORT}"));
+    assert!(root.starts_with("node07:2"), "{root}");
+    // Each node has a launcher's process of its own.
+    let of = |proxy| detect_below(&below, Some(proxy)).unwrap().job;
+    assert_eq!(of("77 1234"), of("78 1234"));
     assert_eq!(detect(pmi), Err(PlaceError::RootUnknown { launcher: Launcher::Pmi }));
-    let (launcher, .., root) = found("PMI_RANK=5 PMI_SIZE=8 PMI_LOCAL_SIZE=8");
-    assert_eq!((launcher, root), (Launcher::Pmi, format!("127.0.0.1:{DEFAULT_PORT}")));
+    let (launcher, .., root) = found("PMI_RANK=5 PMI_SIZE=8 PMI_LOCAL_SIZE=8 PALS_APID=7");
+    assert_eq!(launcher, Launcher::Pmi);
+    assert!(root.starts_with("127.0.0.1:2"), "{root}");
 }
 
 /// It is started once per node by others, whose ranks are no ranks of its job.

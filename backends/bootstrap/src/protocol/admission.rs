@@ -1,9 +1,10 @@
-//! Rank 0's side of one handshake: a stranger says who it is, is challenged, and shows that it
-//! knows the token.
+//! Rank 0's side of one handshake: a stranger says who it is and shows that it knows the token, is
+//! challenged, and shows it again.
 
 use foldwire::Rank;
 
-use crate::message::{Malformed, Message, Nonce, Proof, Refusal};
+use crate::job::short;
+use crate::message::{Malformed, Message, NONCE_BYTES, Nonce, Proof, Refusal};
 use crate::place::Place;
 use crate::token::{Role, Transcript};
 
@@ -11,6 +12,7 @@ use crate::token::{Role, Transcript};
 #[derive(Debug, Default)]
 pub struct Admission {
     stage: Stage,
+    claim: Option<Rank>,
 }
 
 #[derive(Debug, Default)]
@@ -18,7 +20,7 @@ enum Stage {
     /// It has said nothing yet.
     #[default]
     Knocked,
-    /// It has said who it is, and must show that it knows the token.
+    /// It has said who it is, and must show that it is no recording.
     Challenged { rank: Rank, root_nonce: Nonce, member_nonce: Nonce },
 }
 
@@ -39,10 +41,16 @@ pub enum Verdict {
 }
 
 impl Admission {
-    /// Whether it has said who it is.
+    /// Whether it has said who it is, as only somebody can who knows the token.
     #[must_use]
     pub fn is_challenged(&self) -> bool {
         matches!(self.stage, Stage::Challenged { .. })
+    }
+
+    /// Which rank of this job it says it is, whether or not that is true.
+    #[must_use]
+    pub fn claim(&self) -> Option<Rank> {
+        self.claim
     }
 
     /// Heeds a message. `draw` gives a nonce that nobody has seen, `is_taken` says whether a rank
@@ -57,8 +65,7 @@ impl Admission {
         draw: impl FnOnce() -> Result<Nonce, E>,
         is_taken: impl FnOnce(Rank) -> bool,
     ) -> Result<Verdict, E> {
-        let size = place.size as u32;
-        let token = place.token.as_ref();
+        let (size, job) = (place.size as u32, place.job.id());
         let message = match heard {
             Ok(message) => message,
             Err(Malformed::Version { theirs }) => {
@@ -66,23 +73,34 @@ impl Admission {
             }
             Err(_) => return Ok(Verdict::TurnAway(Refusal::Garbage)),
         };
+        let transcript = |rank, root_nonce, member_nonce| {
+            let token = place.token.as_ref();
+            Transcript { token, rank, size, job, root_nonce, member_nonce }
+        };
         Ok(match (&self.stage, message) {
-            (Stage::Knocked, Message::Hello { size: theirs, .. }) if theirs != size => {
-                Verdict::TurnAway(Refusal::Size { theirs, ours: size })
+            (Stage::Knocked, Message::Hello { job: theirs, .. }) if theirs != job => {
+                let (theirs, ours) = (short(&theirs), short(&job));
+                Verdict::TurnAway(Refusal::Job { theirs, ours })
             }
-            (Stage::Knocked, Message::Hello { rank, .. }) if rank.0 == 0 || rank.0 >= size => {
-                Verdict::TurnAway(Refusal::Rank { rank: rank.0, size })
-            }
-            (Stage::Knocked, Message::Hello { rank, nonce: member_nonce, .. }) => {
+            (Stage::Knocked, Message::Hello { rank, size: theirs, nonce, proof, .. }) => {
+                let is_other = rank.0 > 0 && rank.0 < size;
+                self.claim = is_other.then_some(rank);
+                if theirs != size {
+                    return Ok(Verdict::TurnAway(Refusal::Size { theirs, ours: size }));
+                }
+                if !is_other {
+                    return Ok(Verdict::TurnAway(Refusal::Rank { rank: rank.0, size }));
+                }
+                if !transcript(rank, [0; NONCE_BYTES], nonce).accepts(&proof, Role::Knocker) {
+                    return Ok(Verdict::TurnAway(Refusal::Token));
+                }
                 let root_nonce = draw()?;
-                let transcript = Transcript { token, rank, size, root_nonce, member_nonce };
-                let proof = transcript.proof(Role::Root);
-                self.stage = Stage::Challenged { rank, root_nonce, member_nonce };
+                let proof = transcript(rank, root_nonce, nonce).proof(Role::Root);
+                self.stage = Stage::Challenged { rank, root_nonce, member_nonce: nonce };
                 Verdict::Challenge { nonce: root_nonce, proof }
             }
             (&Stage::Challenged { rank, root_nonce, member_nonce }, Message::Answer { proof }) => {
-                let transcript = Transcript { token, rank, size, root_nonce, member_nonce };
-                if !transcript.accepts(&proof, Role::Member) {
+                if !transcript(rank, root_nonce, member_nonce).accepts(&proof, Role::Member) {
                     Verdict::TurnAway(Refusal::Token)
                 } else if is_taken(rank) {
                     // Only now: who is there is nobody else's business.

@@ -2,7 +2,8 @@
 
 use foldwire::Rank;
 
-use crate::message::{Malformed, Message, Nonce, Proof, Refusal};
+use crate::job::JOB_BYTES;
+use crate::message::{Malformed, Message, NONCE_BYTES, Nonce, Proof, Refusal};
 use crate::place::Place;
 use crate::token::{Role, Token, Transcript};
 
@@ -12,6 +13,7 @@ pub struct Knock<'a> {
     token: Option<&'a Token>,
     rank: Rank,
     size: u32,
+    job: [u8; JOB_BYTES],
     nonce: Nonce,
 }
 
@@ -33,13 +35,16 @@ impl<'a> Knock<'a> {
     /// The rank that has this place; `nonce` is one that nobody has seen.
     #[must_use]
     pub fn new(place: &'a Place, nonce: Nonce) -> Self {
-        Self { token: place.token.as_ref(), rank: place.rank, size: place.size as u32, nonce }
+        let (token, size) = (place.token.as_ref(), place.size as u32);
+        Self { token, rank: place.rank, size, job: place.job.id(), nonce }
     }
 
     /// What it says first.
     #[must_use]
     pub fn hello(&self) -> Message<'static> {
-        Message::Hello { rank: self.rank, size: self.size, nonce: self.nonce }
+        let &Self { rank, size, job, nonce, .. } = self;
+        let proof = self.transcript([0; NONCE_BYTES]).proof(Role::Knocker);
+        Message::Hello { rank, size, job, nonce, proof }
     }
 
     /// Heeds what whoever listens says first.
@@ -50,12 +55,16 @@ impl<'a> Knock<'a> {
             Ok(Message::Refusal(reason)) => return Answer::Refused(reason),
             Ok(_) | Err(_) => return Answer::Foreign,
         };
-        let &Self { token, rank, size, nonce: member_nonce } = self;
-        let transcript = Transcript { token, rank, size, root_nonce, member_nonce };
+        let transcript = self.transcript(root_nonce);
         if transcript.accepts(&root_proof, Role::Root) {
             Answer::Proof(transcript.proof(Role::Member))
         } else {
             Answer::Impostor
         }
+    }
+
+    fn transcript(&self, root_nonce: Nonce) -> Transcript<'a> {
+        let &Self { token, rank, size, job, nonce: member_nonce } = self;
+        Transcript { token, rank, size, job, root_nonce, member_nonce }
     }
 }

@@ -30,6 +30,8 @@ pub enum Broken {
     Refused(Refusal),
     /// Rank 0 has waited for these in vain.
     Missing(RankList),
+    /// Rank 0 has given up, since it turned this rank away for this reason.
+    Unfit(Rank, Refusal),
     /// Rank 0 said nothing in time.
     Silent,
     /// This rank has ended without a goodbye.
@@ -79,6 +81,9 @@ impl Membership {
             Ok(Message::Left(rank)) if rank.index() < size => Broken::Left(rank),
             Ok(Message::Missing { n_missing, ranks }) => {
                 Broken::Missing(RankList::told(n_missing, ranks))
+            }
+            Ok(Message::Unfit { rank, reason }) if rank.index() < size => {
+                Broken::Unfit(rank, reason)
             }
             Ok(Message::Refusal(reason)) => Broken::Refused(reason),
             Ok(Message::Goodbye) => {

@@ -2,15 +2,17 @@
 //! them, and how they come apart.
 
 mod apart;
+mod jobs;
 mod strangers;
 mod together;
+mod unfit;
 
 use std::net::{SocketAddr, TcpListener};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use foldwire::Rank;
-use foldwire_bootstrap::{Error, Exchange, Launcher, Party, Place, Rendezvous, Root, Token};
+use foldwire_bootstrap::{Error, Exchange, Job, Launcher, Party, Place, Rendezvous, Root, Token};
 
 /// Long enough for a loaded machine; no test that passes waits for it.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -33,8 +35,8 @@ fn token() -> Option<Token> {
 }
 
 fn place(rank: u32, size: usize, root: &Root) -> Place {
-    let (rank, root) = (Rank(rank), root.clone());
-    Place { rank, size, root, token: token(), launcher: Launcher::Foldwire }
+    let (rank, root, job) = (Rank(rank), root.clone(), Job::at_given_root());
+    Place { rank, size, root, token: token(), job, launcher: Launcher::Foldwire }
 }
 
 type Joining = JoinHandle<Result<Party, Error>>;

@@ -4,8 +4,11 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use foldwire_bootstrap::message::{self, MAX_MESSAGE_BYTES, Message, NONCE_BYTES, Refusal};
-use foldwire_bootstrap::protocol::{Admission, Verdict};
+use foldwire_bootstrap::JOB_BYTES;
+use foldwire_bootstrap::message::{
+    self, MAX_MESSAGE_BYTES, Message, NONCE_BYTES, PROOF_BYTES, Refusal,
+};
+use foldwire_bootstrap::protocol::{Admission, Knock, Verdict};
 
 use super::*;
 
@@ -15,9 +18,23 @@ fn connect(at: &Root) -> TcpStream {
     stream
 }
 
+/// What somebody says who knows all but the token.
 fn hello(rank: u32, size: u32) -> Vec<u8> {
+    hello_of(rank, size, Job::at_given_root())
+}
+
+fn hello_of(rank: u32, size: u32, job: Job) -> Vec<u8> {
+    let (rank, job) = (Rank(rank), job.id());
+    let (nonce, proof) = ([9; NONCE_BYTES], [0; PROOF_BYTES]);
     let mut bytes = Vec::new();
-    Message::Hello { rank: Rank(rank), size, nonce: [9; NONCE_BYTES] }.emit(&mut bytes);
+    Message::Hello { rank, size, job, nonce, proof }.emit(&mut bytes);
+    bytes
+}
+
+/// What a rank says, or somebody who has recorded it.
+fn true_hello(place: &Place) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Knock::new(place, [8; NONCE_BYTES]).hello().emit(&mut bytes);
     bytes
 }
 
@@ -48,19 +65,25 @@ fn strangers_neither_stop_nor_delay_the_group() {
     let mut slow = connect(&at);
     slow.write_all(&hello(1, 3)[..7]).unwrap();
     let mut challenged = connect(&at);
-    challenged.write_all(&hello(1, 3)).unwrap();
+    challenged.write_all(&true_hello(&place(1, 3, &at))).unwrap();
     drop(connect(&at));
 
     let mut next_version = hello(1, 3);
-    next_version[message::HEAD_BYTES + 8] = 2;
-    let unproven = [&hello(1, 3)[..], &[3, 32, 0, 0, 0], &[0; 32]].concat();
+    next_version[message::HEAD_BYTES + 8] = 3;
+    let recorded = true_hello(&place(1, 3, &at));
+    let unproven = [&recorded[..], &[3, 32, 0, 0, 0], &[0; 32]].concat();
+    let other = Job::named(&["other"]);
+    let start_of = |id: [u8; JOB_BYTES]| u32::from_be_bytes([id[0], id[1], id[2], id[3]]);
+    let (theirs, ours) = (start_of(other.id()), start_of(Job::at_given_root().id()));
     let skipping = [&[3, 32, 0, 0, 0][..], &[0; 32]].concat();
     let huge = [7, 0xff, 0xff, 0xff, 0xff];
     for (bytes, reason) in [
         (&b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], Refusal::Garbage),
         (&huge, Refusal::Garbage),
         (&skipping, Refusal::Garbage),
-        (&next_version, Refusal::Version { theirs: 2 }),
+        (&next_version, Refusal::Version { theirs: 3 }),
+        (&hello_of(1, 3, other), Refusal::Job { theirs, ours }),
+        (&hello(1, 3), Refusal::Token),
         (&hello(1, 4), Refusal::Size { theirs: 4, ours: 3 }),
         (&hello(0, 3), Refusal::Rank { rank: 0, size: 3 }),
         (&hello(3, 3), Refusal::Rank { rank: 3, size: 3 }),
@@ -151,14 +174,11 @@ fn a_wrong_token_is_found_on_both_sides() {
     let rank_0 = root(place(0, 2, &at), listener, Duration::from_secs(2));
     for wrong in [Token::new("another secret of it").ok(), None] {
         let error = failed(member(Place { token: wrong, ..place(1, 2, &at) }, LIMIT));
-        assert!(matches!(error, Error::Impostor { .. }), "{error}");
+        assert!(matches!(error, Error::Refused { reason: Refusal::Token, .. }), "{error}");
         assert!(error.to_string().contains("FOLDWIRE_TOKEN"), "{error}");
     }
     let error = failed(rank_0);
-    assert!(
-        matches!(error, Error::Missing { turned_away: Some((2, Refusal::Token)), .. }),
-        "{error}"
-    );
+    assert!(matches!(error, Error::Unfit { reason: Refusal::Token, .. }), "{error}");
     assert!(error.to_string().contains("its FOLDWIRE_TOKEN is not that of rank 0"), "{error}");
 }
 

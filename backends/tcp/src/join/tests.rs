@@ -7,7 +7,9 @@ use super::*;
 
 fn offer(node: &str, address: &str) -> Offer {
     let terms = Terms { frame_bytes: 4096, link_depth: 4, n_streams: 2, encrypts: false };
-    Offer { node: node.to_owned(), address: address.parse().unwrap(), terms, nonce: [7; 32] }
+    let (address, nonce) = (address.parse().unwrap(), [7; 32]);
+    let proof = offer_proof(None, &nonce);
+    Offer { node: node.to_owned(), address, terms, nonce, proof }
 }
 
 fn told(offers: &[Offer]) -> Vec<Vec<u8>> {
@@ -32,11 +34,11 @@ fn an_offer_survives_the_exchange_and_nonsense_does_not() {
 fn loopback_does_not_reach_other_hosts() {
     let offers = [offer("a", "10.0.0.1:9"), offer("b", "127.0.0.1:9")];
     for mine in &offers {
-        let error = agree(mine, &told(&offers)).unwrap_err();
+        let error = agree(mine, None, &told(&offers)).unwrap_err();
         assert!(matches!(error, JoinError::OnlyLoopback { rank: Rank(1) }), "{error}");
     }
     let offers = [offer("a", "127.0.0.1:8"), offer("a", "127.0.0.1:9")];
-    assert_eq!(agree(&offers[0], &told(&offers)).unwrap(), offers);
+    assert_eq!(agree(&offers[0], None, &told(&offers)).unwrap(), offers);
 }
 
 #[test]
@@ -44,7 +46,7 @@ fn other_settings_are_named() {
     let mut other = offer("a", "127.0.0.1:9");
     other.terms.n_streams = 3;
     let offers = [offer("a", "127.0.0.1:8"), other];
-    match agree(&offers[0], &told(&offers)) {
+    match agree(&offers[0], None, &told(&offers)) {
         Err(JoinError::SettingsDiffer { rank: Rank(1), there, here }) => {
             assert!(there.contains("3 streams") && here.contains("2 streams"));
         }
@@ -67,7 +69,7 @@ fn any_offer() -> impl Strategy<Value = Offer> {
             if let SocketAddr::V6(address) = &mut address {
                 address.set_flowinfo(0);
             }
-            Offer { node, address, terms, nonce }
+            Offer { node, address, terms, nonce, proof: offer_proof(None, &nonce) }
         },
     )
 }
@@ -111,7 +113,7 @@ proptest! {
             offer
         }).collect();
         let all = [told(&honest), strange].concat();
-        let answers: Vec<_> = honest.iter().map(|mine| agree(mine, &all)).collect();
+        let answers: Vec<_> = honest.iter().map(|mine| agree(mine, None, &all)).collect();
         for (answer, mine) in answers.iter().zip(&honest) {
             prop_assert_eq!(answer.as_ref().ok(), answers[0].as_ref().ok());
             for other in answer.iter().flatten() {
@@ -159,4 +161,69 @@ fn a_number_has_one_spelling() {
         let other = text.replacen(plain, other, 1);
         assert_eq!(Offer::decode(other.as_bytes()), None, "{other}");
     }
+}
+
+#[test]
+fn another_token_is_found_by_all_before_anybody_connects() {
+    let tokens = ["0123456789abcdef", "0123456789abcdef", "0123456789abcdeF"].map(Token::new);
+    let offers: Vec<_> = tokens
+        .iter()
+        .map(|token| {
+            let offer = offer("a", "127.0.0.1:9");
+            Offer { proof: offer_proof(token.as_ref().ok(), &offer.nonce), ..offer }
+        })
+        .collect();
+    let named = tokens.iter().zip(&offers).map(|(token, mine)| {
+        match agree(mine, token.as_ref().ok(), &told(&offers)) {
+            Err(JoinError::TokenDiffers { rank }) => rank,
+            other => panic!("{other:?}"),
+        }
+    });
+    assert_eq!(named.collect::<Vec<_>>(), [2, 2, 0].map(Rank));
+}
+
+/// Strangers that know all but the secret keep nobody from a place.
+#[test]
+fn a_crowd_that_says_hello_without_the_secret_does_not_push_out_a_rank() {
+    use std::io::{Read, Write};
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let secret = Secret::new(None, &[[1; NONCE_BYTES]]);
+    let hello = Hello { from: Rank(1), to: Rank(0), stream: 0, encrypts: false };
+    let connect = |secret: &Secret| {
+        let mut socket = std::net::TcpStream::connect(address).unwrap();
+        let own = [5; NONCE_BYTES];
+        let knock = secret.knock(&hello.encode(), &own);
+        socket.write_all(&[&hello.encode()[..], &own, &knock].concat()).unwrap();
+        socket
+    };
+    let mut incoming = VecDeque::new();
+    let mut pass = || {
+        accept(&listener, &mut incoming, 3);
+        incoming.retain_mut(|(_, greeting): &mut (Instant, Greeting)| {
+            greeting.advance(&secret, false).is_ok()
+        });
+    };
+    let mut rank = connect(&secret);
+    let wait = Duration::from_millis(20);
+    (0..5).for_each(|_| {
+        pass();
+        thread::sleep(wait);
+    });
+    let other = Secret::new(None, &[[2; NONCE_BYTES]]);
+    let crowd: Vec<_> = (0..20).map(|_| connect(&other)).collect();
+    (0..20).for_each(|_| {
+        pass();
+        thread::sleep(wait);
+    });
+    // It was answered, and is waited for.
+    rank.set_nonblocking(true).unwrap();
+    let mut reply = [0; 2 * NONCE_BYTES];
+    rank.read_exact(&mut reply).unwrap();
+    let ended = rank.read(&mut [0]);
+    assert_eq!(ended.map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
+    assert_eq!(incoming.len(), 1);
+    drop(crowd);
 }

@@ -8,14 +8,14 @@ use crate::JoinError;
 use crate::greeting::Hello;
 use crate::join::{Meeting, Offer, Terms, agree};
 use crate::net::n_places;
-use crate::secret::{NONCE_BYTES, Secret};
+use crate::secret::{NONCE_BYTES, Secret, offer_proof};
 
 /// What a rank tells the others about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offered(Offer);
 
 impl Offered {
-    /// The offer of a rank; `numbers`: bytes of a frame, frames of a link, streams.
+    /// The offer of a rank without a token; `numbers`: bytes of a frame, frames of a link, streams.
     #[must_use]
     pub fn new(
         node: &str,
@@ -26,7 +26,8 @@ impl Offered {
     ) -> Self {
         let [frame_bytes, link_depth, n_streams] = numbers;
         let terms = Terms { frame_bytes, link_depth, n_streams, encrypts };
-        Self(Offer { node: node.to_owned(), address, terms, nonce })
+        let proof = offer_proof(None, &nonce);
+        Self(Offer { node: node.to_owned(), address, terms, nonce, proof })
     }
 
     /// The offer in bytes.
@@ -64,7 +65,7 @@ impl Offered {
     /// # Errors
     /// Why it cannot.
     pub fn agree(&self, all: &[Vec<u8>]) -> Result<Vec<Self>, JoinError> {
-        Ok(agree(&self.0, all)?.into_iter().map(Self).collect())
+        Ok(agree(&self.0, None, all)?.into_iter().map(Self).collect())
     }
 }
 

@@ -20,7 +20,7 @@ const fn code_of_refusal(refusal: Refusal) -> fwResult {
 const fn code_of(error: &Error) -> fwResult {
     match error {
         Error::Place(_) | Error::NoToken { .. } | Error::Impostor { .. } => FW_INVALID_ARGUMENT,
-        Error::Refused { reason, .. } => code_of_refusal(*reason),
+        Error::Refused { reason, .. } | Error::Unfit { reason, .. } => code_of_refusal(*reason),
         // Who was turned away may be who is missing.
         Error::Missing { turned_away: Some((_, Refusal::Size { .. })), .. }
         | Error::Protocol { .. } => FW_MISMATCH,
@@ -38,9 +38,14 @@ pub(super) fn of(error: Error) -> Fault {
 /// Of ranks that meet by a unique id, and know nothing of the environment's words.
 pub(super) fn of_id(error: Error, address: SocketAddr) -> Fault {
     let message = match &error {
-        Error::Impostor { .. } => return nobody(address),
+        Error::Impostor { .. } | Error::Refused { reason: Refusal::Token, .. } => {
+            return nobody(address);
+        }
         Error::Refused { reason: Refusal::Size { theirs, ours }, .. } => {
             format!("{theirs} ranks here, {ours} by rank 0")
+        }
+        Error::Unfit { rank, reason: Refusal::Size { theirs, ours }, .. } => {
+            format!("{theirs} ranks by rank {rank}, {ours} by rank 0")
         }
         Error::Refused { reason: Refusal::Duplicate { rank }, .. } => {
             format!("rank {rank} has come already; each rank comes once")
@@ -85,6 +90,7 @@ pub(super) fn of_join(error: JoinError) -> Fault {
         | JoinError::OnlyLoopback { .. } => FW_INVALID_ARGUMENT,
         JoinError::NoEncryption => FW_UNSUPPORTED,
         JoinError::SettingsDiffer { .. } | JoinError::Unintelligible { .. } => FW_MISMATCH,
+        JoinError::TokenDiffers { .. } => FW_INVALID_ARGUMENT,
         JoinError::Missing { .. } => FW_TIMEOUT,
         JoinError::PeerFailed { .. } => FW_ABORTED,
         _ => FW_TRANSPORT_ERROR,

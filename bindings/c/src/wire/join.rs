@@ -9,7 +9,9 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use foldwire::Rank;
-use foldwire_bootstrap::{Exchange, Launcher, MAX_RANKS, Party, Place, Rendezvous, Root, Token};
+use foldwire_bootstrap::{
+    Exchange, Job, Launcher, MAX_RANKS, Party, Place, Rendezvous, Root, Token,
+};
 use foldwire_tcp::Settings;
 
 use super::token::Meeting;
@@ -52,6 +54,7 @@ pub(crate) fn join(
         size: n_ranks,
         root: Root::new(address.ip().to_string(), address.port()),
         token: Some(secret.clone()),
+        job: Job::at_given_root(),
         launcher: Launcher::Foldwire,
     };
     let mut rendezvous = Rendezvous::new(place).limit(limit);

@@ -1,0 +1,165 @@
+//! Which job a group of ranks belongs to, so that two jobs that run at the same time do not mix.
+//!
+//! Jobs may knock at one port, and without a token they have one secret. So each rank says which
+//! job it means when it knocks, and rank 0 refuses those of another.
+//!
+//! | where from | what it is made of |
+//! |---|---|
+//! | `FOLDWIRE_JOB` | a name that the user, or `foldwire launch`, gave |
+//! | a launcher | what its variables call the job ([`Place`](crate::Place)) |
+//! | MPICH's launcher on one machine, which names no job | its process there, the `hydra_pmi_proxy` that started all ranks: number and start |
+//! | `FOLDWIRE_ROOT` alone | nothing: whoever gives an address vouches that no other job has it |
+//!
+//! A group of several ranks that has none of these is refused
+//! ([`PlaceError::JobUnknown`](crate::PlaceError::JobUnknown)).
+
+use std::fmt;
+use std::fs;
+
+use sha2::{Digest, Sha256};
+
+/// Bytes of a job's identity.
+pub const JOB_BYTES: usize = 16;
+
+/// Ports at which rank 0 may be found if another program has the first.
+const N_SPARE_PORTS: u64 = 3;
+/// Derived ports are below those that systems give away themselves (32768 on).
+const FIRST_PORT: u64 = 20_000;
+const N_PORTS: u64 = 9_000;
+
+/// How far to look up among ancestors.
+const MAX_ANCESTORS: usize = 64;
+
+/// Which job a rank belongs to: the same on all ranks of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    id: [u8; JOB_BYTES],
+    /// No address was given, so rank 0 may listen at another port than the first.
+    chooses_port: bool,
+}
+
+impl Job {
+    /// The job at an address that no other job has.
+    #[must_use]
+    pub fn at_given_root() -> Self {
+        Self { id: [0; JOB_BYTES], chooses_port: false }
+    }
+
+    /// The job that has these names, at an address that was given.
+    #[must_use]
+    pub fn named(names: &[&str]) -> Self {
+        let mut hash = Sha256::new();
+        for name in names {
+            hash.update((name.len() as u64).to_le_bytes());
+            hash.update(name);
+        }
+        let digest: [u8; 32] = hash.finalize().into();
+        let mut id = [0; JOB_BYTES];
+        id.copy_from_slice(&digest[..JOB_BYTES]);
+        Self { id, chooses_port: false }
+    }
+
+    /// The same, at a port that follows from it.
+    pub(crate) fn choosing_port(self) -> Self {
+        Self { chooses_port: true, ..self }
+    }
+
+    /// Its identity as messages carry it.
+    #[must_use]
+    pub const fn id(&self) -> [u8; JOB_BYTES] {
+        self.id
+    }
+
+    /// Whether rank 0 may listen at a spare port.
+    pub(crate) const fn chooses_port(&self) -> bool {
+        self.chooses_port
+    }
+
+    /// The first port: the same on every rank, and most likely another for another job.
+    pub(crate) fn port(&self) -> u16 {
+        self.derived_port(0)
+    }
+
+    /// Other ports at which rank 0 may be found, or says why it cannot listen at `port`.
+    pub(crate) fn spare_ports(&self, port: u16) -> impl Iterator<Item = u16> {
+        let first = if self.chooses_port { 0 } else { u64::from(port) << 8 };
+        let (job, n) = (*self, N_SPARE_PORTS);
+        (1..=n).map(move |nth| job.derived_port(first + nth)).filter(move |&spare| spare != port)
+    }
+
+    fn derived_port(&self, nth: u64) -> u16 {
+        let mut hash = Sha256::new();
+        hash.update(self.id);
+        hash.update(nth.to_le_bytes());
+        let digest: [u8; 32] = hash.finalize().into();
+        let word = digest.first_chunk().copied().map_or(0, u64::from_le_bytes);
+        (FIRST_PORT + word % N_PORTS) as u16
+    }
+}
+
+/// The beginning of an identity, as people are shown it.
+pub(crate) fn short(id: &[u8; JOB_BYTES]) -> u32 {
+    let [a, b, c, d, ..] = *id;
+    u32::from_be_bytes([a, b, c, d])
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", short(&self.id))
+    }
+}
+
+/// The nearest ancestor of this process that has this name: its number and start, which no other
+/// process of this machine has had since it was started. `None` where nobody can tell.
+pub(crate) fn ancestor(name: &str) -> Option<String> {
+    let mut process = "self".to_owned();
+    for _ in 0..MAX_ANCESTORS {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // The name stands in parentheses, and may have some in it.
+        let (head, rest) = stat.rsplit_once(") ")?;
+        let (number, found) = head.split_once(" (")?;
+        let mut fields = rest.split(' ');
+        let parent = fields.nth(1)?;
+        if found == name {
+            return Some(format!("{number} {}", fields.nth(17)?));
+        }
+        process = parent.to_owned();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_name_is_another_job_wherever_names_end() {
+        let jobs = [&["a", "b"][..], &["ab"], &["a", "b", ""], &["", "ab"], &[]].map(Job::named);
+        for (at, job) in jobs.iter().enumerate() {
+            assert!(jobs[at + 1..].iter().all(|other| other.id != job.id), "{at}");
+        }
+        assert_eq!(Job::named(&["a", "b"]), jobs[0]);
+        assert_ne!(jobs[4].id, Job::at_given_root().id);
+    }
+
+    #[test]
+    fn ports_are_of_the_job_and_below_those_that_systems_give_away() {
+        let job = Job::named(&["a"]).choosing_port();
+        let ports: Vec<_> = job.spare_ports(job.port()).chain([job.port()]).collect();
+        assert!(ports.len() > 1 && ports.iter().all(|port| (20_000..29_000).contains(port)));
+        assert_ne!(job.port(), Job::named(&["b"]).port());
+        let given = Job::at_given_root();
+        assert!(given.spare_ports(80).ne(given.spare_ports(81)), "of the address, too");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn ancestors_are_found_by_name() {
+        let own = fs::read_to_string("/proc/self/comm").unwrap();
+        let start = ancestor(own.trim_end()).unwrap();
+        let (number, start) = start.split_once(' ').unwrap();
+        assert_eq!(number, std::process::id().to_string());
+        assert!(start.parse::<u64>().is_ok_and(|ticks| ticks > 0), "{start}");
+        assert_eq!(ancestor("no process has this name"), None);
+    }
+}

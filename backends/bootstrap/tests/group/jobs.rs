@@ -1,0 +1,90 @@
+//! Two jobs at once, of every launcher: each rank gets the parts of its own job, also where both
+//! jobs would take one port.
+
+use std::ffi::OsString;
+
+use foldwire_bootstrap::message::Refusal;
+
+use super::*;
+
+/// What a launcher sets for a rank (`@` is its number) of 3 on one machine, and for which job
+/// (`#`).
+const LAUNCHERS: [&str; 6] = [
+    "FOLDWIRE_RANK=@ FOLDWIRE_SIZE=3 FOLDWIRE_JOB=#",
+    "RANK=@ WORLD_SIZE=3 LOCAL_WORLD_SIZE=3 TORCHELASTIC_RUN_ID=none MASTER_PORT=2950#",
+    "OMPI_COMM_WORLD_RANK=@ OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_SIZE=3 PMIX_NAMESPACE=7#",
+    "PMI_RANK=@ PMI_SIZE=3 MPI_LOCALNRANKS=3 FOLDWIRE_JOB=#",
+    "PMI_RANK=@ PMI_SIZE=3 PMI_LOCAL_SIZE=3 PMI_JOBID=#",
+    "SLURM_PROCID=@ SLURM_NTASKS=3 SLURM_NNODES=1 SLURM_JOB_ID=7 SLURM_STEP_ID=#",
+];
+
+fn place_of(launcher: &str, job: usize, rank: usize) -> Place {
+    let env = launcher.replace('@', &rank.to_string()).replace('#', &job.to_string());
+    let lookup = |name: &str| {
+        let mut words = env.split(' ').filter_map(|word| word.split_once('='));
+        words.find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+    };
+    Place::detect(lookup).unwrap()
+}
+
+/// Joins and gives its job's number; what all gave.
+fn member_of(job: usize, place: Place) -> JoinHandle<Vec<Vec<u8>>> {
+    thread::spawn(move || {
+        let mut party = Rendezvous::new(place).limit(LIMIT).join().unwrap();
+        let all = party.all_gather(&[job as u8, party.rank().0 as u8]).unwrap();
+        party.barrier().unwrap();
+        all
+    })
+}
+
+#[test]
+fn jobs_at_once_do_not_mix() {
+    for launcher in LAUNCHERS {
+        let jobs = [1, 2]
+            .map(|job| [2, 1, 0].map(|rank| (job, member_of(job, place_of(launcher, job, rank)))));
+        for (job, rank) in jobs.into_iter().flatten() {
+            let expected: Vec<_> = (0..3).map(|rank| vec![job as u8, rank]).collect();
+            assert_eq!(rank.join().unwrap(), expected, "{launcher}");
+        }
+    }
+}
+
+/// Ports follow from jobs, and two may have one: as here, where both are told the same.
+#[test]
+fn jobs_that_take_one_port_do_not_mix() {
+    let (listener, at) = listener();
+    drop(listener);
+    let jobs = [1, 2].map(|job| {
+        [0, 1, 2].map(|rank| {
+            let place = place_of(LAUNCHERS[0], job, rank);
+            (job, member_of(job, Place { root: at.clone(), ..place }))
+        })
+    });
+    for (job, rank) in jobs.into_iter().flatten() {
+        let expected: Vec<_> = (0..3).map(|rank| vec![job as u8, rank]).collect();
+        assert_eq!(rank.join().unwrap(), expected);
+    }
+}
+
+/// At an address that was given there is no other port.
+#[test]
+fn a_rank_of_another_job_is_refused_by_name() {
+    let (listener, at) = listener();
+    let rank_0 = root(place(0, 2, &at), listener, LIMIT);
+    let job = Job::named(&["another"]);
+    let error = failed(member(Place { job, ..place(1, 2, &at) }, LIMIT));
+    assert!(matches!(error, Error::Refused { reason: Refusal::Job { .. }, .. }), "{error}");
+    assert!(error.to_string().contains(&format!("it is of job {job}, rank 0 of job ")), "{error}");
+    let rank_1 = member(place(1, 2, &at), LIMIT);
+    drop((joined(rank_0), joined(rank_1)));
+}
+
+#[test]
+fn a_port_in_use_is_no_hindrance_where_none_was_given() {
+    let (_other, at) = listener();
+    let ranks = [0, 1, 2]
+        .map(|rank| member_of(1, Place { root: at.clone(), ..place_of(LAUNCHERS[0], 1, rank) }));
+    for rank in ranks {
+        assert_eq!(rank.join().unwrap().len(), 3);
+    }
+}

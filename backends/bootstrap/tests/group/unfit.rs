@@ -1,0 +1,143 @@
+//! Who cannot be part of the group, and rank 0 where it cannot listen: all learn why, and soon.
+
+use std::io::{self, Write};
+use std::net::TcpStream;
+
+use foldwire_bootstrap::message::Refusal;
+
+use super::*;
+
+/// All hear of it within this time, whatever the time limit.
+const SOON: Duration = Duration::from_secs(1);
+
+fn in_time<T>(work: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = work();
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    result
+}
+
+fn explained(joining: Joining, is_reason: impl Fn(&Refusal) -> bool) {
+    match failed(joining) {
+        Error::Refused { reason, .. } | Error::Unfit { reason, .. } if is_reason(&reason) => {}
+        error => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_wrong_token_ends_all() {
+    let (listener, at) = listener();
+    in_time(|| {
+        let rank_0 = root(place(0, 4, &at), listener, LIMIT);
+        let wrong = Place { token: Token::new("another secret of it").ok(), ..place(2, 4, &at) };
+        let others = [member(place(1, 4, &at), LIMIT), member(wrong, LIMIT)];
+        let last = member(place(3, 4, &at), LIMIT);
+        for rank in others.into_iter().chain([rank_0, last]) {
+            explained(rank, |reason| *reason == Refusal::Token);
+        }
+    });
+}
+
+#[test]
+fn a_wrong_size_ends_all() {
+    for sizes in [[3, 3, 4], [4, 3, 3], [3, 4, 4]] {
+        let (listener, at) = listener();
+        let rank = |rank: u32| place(rank, sizes[rank as usize], &at);
+        in_time(|| {
+            let ranks =
+                [root(rank(0), listener, LIMIT), member(rank(1), LIMIT), member(rank(2), LIMIT)];
+            for rank in ranks {
+                explained(rank, |reason| matches!(reason, Refusal::Size { .. }));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_rank_that_was_turned_away_may_come_again() {
+    let (listener, at) = listener();
+    let rank_0 = root(place(0, 2, &at), listener, LIMIT);
+    let wrong = Place { token: None, ..place(1, 2, &at) };
+    assert!(matches!(failed(member(wrong, LIMIT)), Error::Refused { .. }));
+    let rank_1 = member(place(1, 2, &at), LIMIT);
+    drop((joined(rank_0), joined(rank_1)));
+}
+
+/// Another rank is still to come, so a stranger who claims to be one rank ends nothing.
+#[test]
+fn who_is_still_to_come_is_waited_for() {
+    let (listener, at) = listener();
+    let rank_0 = root(place(0, 3, &at), listener, LIMIT);
+    let wrong = Place { token: None, ..place(1, 3, &at) };
+    assert!(matches!(failed(member(wrong, LIMIT)), Error::Refused { .. }));
+    thread::sleep(SOON);
+    let others = [1, 2].map(|rank| member(place(rank, 3, &at), LIMIT));
+    drop((joined(rank_0), others.map(joined)));
+}
+
+fn is_in_use(reason: &Refusal) -> bool {
+    let Refusal::CannotListen { os_error } = *reason else { return false };
+    io::Error::from_raw_os_error(os_error).kind() == io::ErrorKind::AddrInUse
+}
+
+fn cannot_listen(at: &Root, early: bool) {
+    let ranks = || [1, 2].map(|rank| member(place(rank, 3, at), LIMIT));
+    let rank_0 = || {
+        thread::spawn({
+            let place = place(0, 3, at);
+            move || Rendezvous::new(place).limit(LIMIT).join()
+        })
+    };
+    let (rank_0, others) = if early {
+        let others = ranks();
+        thread::sleep(Duration::from_millis(500));
+        (rank_0(), others)
+    } else {
+        (rank_0(), ranks())
+    };
+    in_time(|| {
+        others.into_iter().for_each(|rank| explained(rank, is_in_use));
+        let error = failed(rank_0);
+        assert!(matches!(error, Error::Listen { .. }), "{error}");
+    });
+}
+
+/// Somebody else listens where rank 0 should, and says nothing.
+#[test]
+fn all_hear_that_the_port_is_in_use() {
+    for early in [false, true] {
+        let (_other, at) = listener();
+        cannot_listen(&at, early);
+    }
+}
+
+#[test]
+fn all_hear_that_the_port_is_in_use_by_one_who_hangs_up() {
+    let (other, at) = listener();
+    let server = thread::spawn(move || {
+        while let Ok((stream, _)) = other.accept() {
+            if stream.set_nodelay(true).is_err() || stream.peer_addr().is_err() {
+                return;
+            }
+            drop(stream);
+        }
+    });
+    cannot_listen(&at, true);
+    drop(server);
+}
+
+/// A mail server that says so at once ends only who asked it.
+#[test]
+fn a_foreign_greeting_is_told_at_once() {
+    let (other, at) = listener();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = other.accept().unwrap();
+        stream.write_all(b"220 mail.example.org ESMTP\r\n").unwrap();
+        stream
+    });
+    in_time(|| {
+        let error = failed(member(place(1, 2, &at), LIMIT));
+        assert!(matches!(error, Error::Impostor { .. }), "{error}");
+    });
+    drop(server.join().map(|stream: TcpStream| stream));
+}

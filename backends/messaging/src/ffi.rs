@@ -1,0 +1,30 @@
+//! How often this process, or one that it comes of, has been forked off another, as the system's C
+//! library counts it. Processes made by system calls alone (`clone`) it does not see.
+#![cfg_attr(unix, allow(unsafe_code, reason = "asks the C library to call back"))]
+
+/// The number; `None` where nobody counts.
+#[cfg(unix)]
+pub(crate) fn n_forks() -> Option<u32> {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static N_FORKS: AtomicU32 = AtomicU32::new(0);
+    static COUNTS: OnceLock<bool> = OnceLock::new();
+
+    extern "C" fn count() {
+        N_FORKS.fetch_add(1, Ordering::Relaxed);
+    }
+
+    let counts = COUNTS.get_or_init(|| {
+        // SAFETY: the function may be called at any time in a process that was just forked off: it
+        // only adds to a number. If this library is unloaded, the C library forgets the function.
+        unsafe { libc::pthread_atfork(None, None, Some(count)) == 0 }
+    });
+    counts.then(|| N_FORKS.load(Ordering::Relaxed))
+}
+
+/// The number; `None` where nobody counts.
+#[cfg(not(unix))]
+pub(crate) const fn n_forks() -> Option<u32> {
+    None
+}
