@@ -1,0 +1,62 @@
+//! A process that a rank forks off is no rank: its calls are refused, and what it drops leaves MPI
+//! alone. `FOLDWIRE_MPIRUN` names the library's launcher with its options (`mpirun` unless set).
+#![cfg(unix)]
+
+mod ffi;
+
+use std::env;
+use std::process::Command;
+
+use foldwire::transport::TransportErrorKind;
+use foldwire::{Communicator, Error, Op, Plan};
+
+const AS_A_RANK: &str = "FOLDWIRE_TEST_AS_A_RANK";
+
+/// What each of the two processes does that the test makes of this program.
+#[test]
+fn as_a_rank() {
+    if env::var_os(AS_A_RANK).is_none() {
+        return;
+    }
+    let universe = mpi::initialize().expect("MPI starts");
+    let world = universe.world();
+    let mut comm = Communicator::new(foldwire_mpi::join(&world).unwrap()).unwrap();
+    let sum = |comm: &mut Communicator<_>| {
+        let mut data = [1.0f32; 1000];
+        comm.all_reduce(&mut data, Op::Sum, &Plan::raw()).map(|_| assert_eq!(data, [2.0; 1000]))
+    };
+    sum(&mut comm).unwrap();
+    if let Some(child) = ffi::fork() {
+        assert_eq!(ffi::wait(child), 0, "the child's call was not refused");
+    } else {
+        // Nothing here may panic: the test's harness is the parent's.
+        let refused = comm.all_reduce(&mut [1.0f32; 9], Op::Sum, &Plan::raw());
+        drop(comm);
+        let kind = TransportErrorKind::OtherProcess;
+        let is_refused =
+            matches!(refused, Err(Error::Transport { kind: found, .. }) if found == kind);
+        ffi::exit_now(i32::from(!is_refused));
+    }
+    for _ in 0..20 {
+        sum(&mut comm).unwrap();
+    }
+    drop(comm);
+    println!("went on");
+}
+
+#[test]
+fn a_forked_process_disturbs_nobody() {
+    let launcher = env::var("FOLDWIRE_MPIRUN").unwrap_or_else(|_| "mpirun".to_owned());
+    let mut launcher = launcher.split_whitespace();
+    let mut command = Command::new(launcher.next().expect("a launcher"));
+    command.args(launcher).args(["-n", "2"]).arg(env::current_exe().unwrap());
+    command.args(["--exact", "as_a_rank", "--nocapture", "--test-threads=1"]).env(AS_A_RANK, "1");
+    // Root is who runs containers.
+    let root = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
+    command.envs(root.map(|name| (name, "1"))).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.matches("went on").count(), 2, "{said}\n{errors}");
+    assert!(output.status.success(), "{said}\n{errors}");
+}
