@@ -390,7 +390,7 @@ const fn of<X: Transport>(comm: &Communicator<X>) -> CallHeader {
 
 /// Whether a frame is of a communicator that had the channel before.
 const fn is_left_over<X: Transport>(comm: &Communicator<X>, header: &Header) -> bool {
-    header.call.context == comm.context && header.call.epoch < comm.epoch()
+    header.call.context == comm.context && of(comm).age_of(header.call.epoch) > 0
 }
 
 /// The grant of a message of this number and tag to `to`, by `from`.
