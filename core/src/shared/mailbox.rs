@@ -420,3 +420,6 @@ fn hold(header: Header, message: &[u8]) -> Result<Held, Error> {
     frame.as_mut().copy_from_slice(message);
     Ok(Held { header, content: Content::Frame(frame) })
 }
+
+#[cfg(test)]
+mod tests;
