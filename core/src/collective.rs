@@ -72,8 +72,10 @@ pub struct Communicator<X: Transport> {
     pub(crate) config: Config,
     /// The channel of the transport's tags that calls use.
     pub(crate) context: u8,
-    /// 0 for all ranks of the transport, more for each group of survivors.
+    /// 0 for all ranks of the transport, more for each group of survivors; it wraps.
     pub(crate) epoch: u16,
+    /// Nothing can have been sent before its first call.
+    is_first: bool,
     sequence: u32,
     poisoned: bool,
     pub(crate) notices: Notices,
@@ -110,6 +112,7 @@ impl<X: Transport> Communicator<X> {
             config,
             context: 0,
             epoch: 0,
+            is_first: true,
             sequence: 0,
             poisoned: false,
             notices: Notices::default(),
@@ -128,6 +131,7 @@ impl<X: Transport> Communicator<X> {
         Self {
             transport,
             epoch,
+            is_first: false,
             notices,
             sequence: 0,
             poisoned: false,
@@ -150,7 +154,7 @@ impl<X: Transport> Communicator<X> {
     }
 
     /// Which group this is: 0 for all ranks of the transport, more for each group of survivors that
-    /// came of it. Groups of one epoch are equal or disjoint (docs/failures.md).
+    /// came of it, modulo 2¹⁶. Groups of one epoch are equal or disjoint (docs/failures.md).
     pub const fn epoch(&self) -> u16 {
         self.epoch
     }
@@ -380,7 +384,7 @@ impl<X: Transport> Communicator<X> {
         let lanes = self.lanes();
         let need = lanes * FRAMES_PER_LANE;
         // Later, frames may be missing because they are under way.
-        let has_sent_nothing = self.epoch == 0 && self.n_tags == 0;
+        let has_sent_nothing = self.is_first && self.n_tags == 0;
         if need > self.n_frames && (has_sent_nothing || self.transport.n_frames().is_some()) {
             let have = self.transport.n_available(need);
             if have < need {

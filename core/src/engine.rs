@@ -22,6 +22,8 @@ mod work;
 pub(crate) use compute::Compute;
 pub(crate) use looks::Looks;
 pub(crate) use loss::Loss;
+#[cfg(test)]
+pub(crate) use notices::Memory;
 pub(crate) use notices::{Content, Message, Notices, tell};
 pub(crate) use slots::Frame;
 pub use work::Buffers;

@@ -258,13 +258,11 @@ pub enum Error {
         /// Most there may be.
         max: usize,
     },
-    /// The transport's ranks have formed so many groups of survivors that the next one's number
-    /// would not be believed.
-    #[error(
-        "survivors of these ranks have formed {max} groups, the most there can be; make a new transport"
-    )]
+    /// Survivors have given up so many groups before one was formed, or a rank says so, that the
+    /// next one's [`epoch`](crate::Communicator::epoch) would be taken for an earlier one.
+    #[error("survivors gave up {max} groups before one was formed; make a new transport")]
     TooManyGroups {
-        /// Largest [`epoch`](crate::Communicator::epoch) of a group.
+        /// Most there may be.
         max: u16,
     },
     /// A prepared call is started on buffers of another kind (in place, apart, read only), or on

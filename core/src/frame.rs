@@ -56,14 +56,24 @@ pub enum Kind {
     Message = 5,
     /// The sender has room for the rest of an array that the receiver has begun to send it.
     Grant = 6,
+    /// What came before it on its link was of communicators that had the channel before.
+    Flush = 7,
 }
 
 /// What stands for a message where a [collective](CallHeader::collective) is said as a number.
 pub(crate) const MESSAGE: u64 = u8::MAX as u64;
 
 impl Kind {
-    const ALL: [Self; 7] =
-        [Self::Data, Self::Abort, Self::View, Self::Fence, Self::Call, Self::Message, Self::Grant];
+    const ALL: [Self; 8] = [
+        Self::Data,
+        Self::Abort,
+        Self::View,
+        Self::Fence,
+        Self::Call,
+        Self::Message,
+        Self::Grant,
+        Self::Flush,
+    ];
 
     /// What a message is for, as it says itself; nothing else of it is checked.
     #[must_use]
@@ -130,8 +140,8 @@ pub struct CallHeader {
     /// Which calls of the sender's: the channel of the tags that their messages travel with, 0
     /// where calls are made one after the other.
     pub context: u8,
-    /// Which group: 0 for all ranks of a transport, more for each group of survivors that came of
-    /// it.
+    /// Which of the communicators that had the channel: 0 for that of all ranks of a transport; of
+    /// those after it, the later has the larger number, modulo 2¹⁶.
     pub epoch: u16,
     /// Number of the call on this communicator. A look at the extent of the data counts as a call.
     pub sequence: u32,
@@ -162,6 +172,11 @@ pub struct CallHeader {
 }
 
 impl CallHeader {
+    /// How many epochs another one is before this one's; negative if it is after it. Epochs wrap.
+    pub(crate) const fn age_of(&self, epoch: u16) -> i16 {
+        self.epoch.wrapping_sub(epoch).cast_signed()
+    }
+
     /// What stands for a call in messages that are of a group and of no call.
     #[must_use]
     pub const fn of_no_call(context: u8, epoch: u16) -> Self {

@@ -8,14 +8,17 @@
 //!
 //! Whoever waits drives all: a port's `progress` also advances the calls that the node knows.
 //!
-//! A channel that a communicator gives back is used again, in a later epoch than any of its members
-//! knows of, unless a call on it has failed: then something may be left on its links. So may some
-//! of the messages that its last one was for, if nobody received them: it is for messages again,
-//! which tell those apart by their epoch.
+//! A communicator that is dropped gives its channels back, and another takes them, in a later epoch
+//! than any of its members knows of. The links of a channel may hold what the first one left:
+//! messages that nobody received, or segments of a call that failed. Messages are told by their
+//! epoch, so their channel is for messages again. All others are flushed first (`flush.rs`), as is a
+//! channel that was in use for so many epochs that their numbers wrap.
 
+mod flush;
 mod port;
 mod seat;
 
+pub(crate) use flush::Flush;
 pub(crate) use port::Port;
 pub(crate) use seat::Seat;
 
@@ -23,6 +26,7 @@ use crate::collective::{Communicator, Config};
 use crate::error::Error;
 use crate::group::{Checked, Failure};
 use crate::transport::{Distance, FRAMES_PER_LANE, MAX_LANES, Rank, Transport};
+use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -50,10 +54,11 @@ pub(crate) struct Node<'a, X: Transport> {
     transport: RefCell<Checked<X>>,
     pub(crate) config: Config,
     channels: RefCell<Vec<Channel>>,
-    /// Of each channel: messages have had it, of which some may be left.
-    had_messages: RefCell<Vec<bool>>,
-    /// The latest epoch that any channel has been in.
-    epoch: Cell<u16>,
+    /// The latest epoch that any channel has been in. Messages say so much of it as they have room
+    /// for.
+    epoch: Cell<u64>,
+    /// The epoch in which this rank and another of the transport's last flushed a channel.
+    flushed: RefCell<BTreeMap<(usize, Rank), u64>>,
     calls: RefCell<Vec<Weak<RefCell<dyn Drive + 'a>>>>,
     /// A pass over all calls is under way.
     in_pass: Cell<bool>,
@@ -65,15 +70,31 @@ pub(crate) struct Node<'a, X: Transport> {
     wakers: alloc::sync::Arc<wakers::Wakers>,
 }
 
-/// What a channel of the transport is used for.
+/// A channel of the transport.
+#[derive(Clone, Copy, Debug)]
+struct Channel {
+    use_: Use,
+    left: Left,
+}
+
+/// The use of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Channel {
+enum Use {
     Free,
     /// Ranks are agreeing on who may use it.
     Offered,
     Used,
-    /// A call on it has failed; its links may not be empty.
-    Retired,
+}
+
+/// Frames that a channel's links may hold, of communicators that have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Left {
+    /// No data.
+    Nothing,
+    /// Messages.
+    Messages,
+    /// Segments of calls that failed.
+    Segments,
 }
 
 impl<'a, X: Transport> Node<'a, X> {
@@ -90,9 +111,12 @@ impl<'a, X: Transport> Node<'a, X> {
         Ok(Rc::new(Self {
             transport: RefCell::new(transport),
             config,
-            channels: RefCell::new(vec![Channel::Free; n_channels]),
-            had_messages: RefCell::new(vec![false; n_channels]),
+            channels: RefCell::new(vec![
+                Channel { use_: Use::Free, left: Left::Nothing };
+                n_channels
+            ]),
             epoch: Cell::new(0),
+            flushed: RefCell::default(),
             calls: RefCell::new(Vec::new()),
             in_pass: Cell::new(false),
             is_fresh: Cell::new(false),
@@ -125,16 +149,28 @@ impl<'a, X: Transport> Node<'a, X> {
     }
 
     /// The latest epoch of any channel, as far as this rank knows.
-    pub(crate) const fn epoch(&self) -> u16 {
+    pub(crate) const fn epoch(&self) -> u64 {
         self.epoch.get()
+    }
+
+    /// Whether the link to `peer`, a rank of the transport's, on a seat's channel may hold frames of
+    /// epochs that this seat's epoch cannot be told from.
+    fn is_due(&self, seat: &Seat<'a, X>, peer: Rank) -> bool {
+        let flushed = || self.flushed.borrow().get(&(seat.channel, peer)).copied().unwrap_or(0);
+        seat.epoch >= flush::WINDOW && seat.epoch - flushed() >= flush::WINDOW
+    }
+
+    /// The link to `peer` on a seat's channel holds no frames of earlier epochs.
+    fn note_flush(&self, seat: &Seat<'a, X>, peer: Rank) {
+        self.flushed.borrow_mut().insert((seat.channel, peer), seat.epoch);
     }
 
     /// Offers the channels that are free to a communicator that is to be made.
     pub(crate) fn offer(self: &Rc<Self>) -> Offer<'a, X> {
         let mut channels = self.channels.borrow_mut();
-        let free = (0..channels.len()).filter(|&channel| channels[channel] == Channel::Free);
+        let free = (0..channels.len()).filter(|&channel| channels[channel].use_ == Use::Free);
         let free: Vec<usize> = free.collect();
-        free.iter().for_each(|&channel| channels[channel] = Channel::Offered);
+        free.iter().for_each(|&channel| channels[channel].use_ = Use::Offered);
         Offer { node: Rc::clone(self), channels: free }
     }
 
@@ -145,21 +181,22 @@ impl<'a, X: Transport> Node<'a, X> {
         self: &Rc<Self>,
         channels: &[usize],
         members: Option<&Rc<[Rank]>>,
-        epoch: u16,
+        epoch: u64,
     ) -> Result<Rc<[Rc<Seat<'a, X>>]>, Error> {
         self.epoch.set(self.epoch.get().max(epoch));
         let row = Rc::new(seat::Row::new());
         let seat = |&channel: &usize| {
             let port = Port::new(Rc::clone(self), channel, members.cloned());
             let mut comm = Communicator::with_config(port, self.config)?;
-            (comm.context, comm.epoch) = (channel as u8, epoch);
-            self.channels.borrow_mut()[channel] = Channel::Used;
+            (comm.context, comm.epoch) = (channel as u8, epoch as u16);
+            let Channel { use_, left } = &mut self.channels.borrow_mut()[channel];
+            *use_ = Use::Used;
             if self.config.messages && Some(&channel) == channels.last() {
-                self.had_messages.borrow_mut()[channel] = true;
+                *left = Left::Messages.max(*left);
             }
             let (comm, is_taken) = (RefCell::new(Some(comm)), Cell::new(false));
             let (node, row) = (Rc::clone(self), Rc::clone(&row));
-            Ok(Rc::new(Seat { node, channel, comm, is_taken, row }))
+            Ok(Rc::new(Seat { node, channel, epoch, comm, is_taken, row }))
         };
         let seats: Rc<[_]> = channels.iter().map(seat).collect::<Result<_, Error>>()?;
         row.seats.get_or_init(|| Rc::downgrade(&seats));
@@ -267,11 +304,16 @@ impl<'a, X: Transport> Node<'a, X> {
         self.wakers.wake_all();
     }
 
-    fn release(&self, channel: usize, comm: Option<&Communicator<Port<'a, X>>>) {
-        let clean = comm.filter(|comm| !comm.is_poisoned());
-        self.channels.borrow_mut()[channel] =
-            if clean.is_some() { Channel::Free } else { Channel::Retired };
-        self.epoch.set(self.epoch.get().max(comm.map_or(0, Communicator::epoch)));
+    /// Takes a channel back from a communicator made in this epoch, if it was not shrunk away.
+    fn release(&self, channel: usize, epoch: u64, comm: Option<&Communicator<Port<'a, X>>>) {
+        let Channel { use_, left } = &mut self.channels.borrow_mut()[channel];
+        *use_ = Use::Free;
+        if comm.is_none_or(Communicator::is_poisoned) {
+            *left = Left::Segments;
+        }
+        // Groups of survivors came of it.
+        let n_later = comm.map_or(0, |comm| comm.epoch().wrapping_sub(epoch as u16));
+        self.epoch.set(self.epoch.get().max(epoch + u64::from(n_later)));
     }
 }
 
@@ -283,38 +325,42 @@ pub(crate) struct Offer<'a, X: Transport> {
 }
 
 impl<X: Transport> Offer<'_, X> {
-    /// In ascending order.
-    pub(crate) fn channels(&self) -> impl Iterator<Item = usize> {
-        self.channels.iter().copied()
+    /// In ascending order, with what may be left on them.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = (usize, Left)> {
+        self.channels.iter().map(|&channel| (channel, self.node.channels.borrow()[channel].left))
     }
 
-    /// Whether nothing can be left on a channel.
-    pub(crate) fn is_clean(&self, channel: usize) -> bool {
-        !self.node.had_messages.borrow()[channel]
-    }
-
-    /// The channels of a communicator for so many calls: the first of those that all of its members
-    /// offer as `clean`, and one for messages, if they have one, of those offered as `free`.
+    /// Chooses channels for so many calls, and one for messages if they have one. `left` says what a
+    /// channel's links may hold, and `None` of a channel that not all members offer. Channels that
+    /// need no flush come first.
     pub(crate) fn choose(
         &self,
         n_calls: usize,
-        free: impl Fn(usize) -> bool,
-        clean: impl Fn(usize) -> bool,
-    ) -> Result<Vec<usize>, Error> {
-        let (mut chosen, others): (Vec<usize>, Vec<usize>) =
-            self.channels().filter(|&channel| free(channel)).partition(|&channel| clean(channel));
+        left: impl Fn(usize) -> Option<Left>,
+    ) -> Result<Choice, Error> {
+        let offered = |what: Left| -> Vec<usize> {
+            let channels = self.channels.iter().copied();
+            channels.filter(|&channel| left(channel) == Some(what)).collect()
+        };
+        let had_messages = offered(Left::Messages);
         let needs_one = self.node.config.messages;
-        // One that had messages before, if there is one: calls can use the others only.
-        let for_messages = others.first().filter(|_| needs_one);
-        let n_clean = n_calls + usize::from(needs_one && for_messages.is_none());
+        // Calls would have to flush a channel that had messages.
+        let for_messages = had_messages.first().filter(|_| needs_one);
+        let rest = &had_messages[usize::from(for_messages.is_some())..];
+        let mut chosen = offered(Left::Nothing);
+        let n_clean = chosen.len();
+        chosen.extend(offered(Left::Segments));
+        chosen.extend(rest);
         let need = n_calls + usize::from(needs_one);
-        let have = chosen.len() + usize::from(for_messages.is_some());
-        if chosen.len() < n_clean {
+        let n_others = need - usize::from(for_messages.is_some());
+        if chosen.len() < n_others {
+            let have = chosen.len() + usize::from(for_messages.is_some());
             return Err(Error::TooFewChannels { need, have });
         }
-        chosen.truncate(n_clean);
+        chosen.truncate(n_others);
+        let due = chosen[n_clean.min(n_others)..].to_vec();
         chosen.extend(for_messages);
-        Ok(chosen)
+        Ok(Choice { channels: chosen, due })
     }
 }
 
@@ -322,11 +368,19 @@ impl<X: Transport> Drop for Offer<'_, X> {
     fn drop(&mut self) {
         let mut channels = self.node.channels.borrow_mut();
         for &channel in &self.channels {
-            if channels[channel] == Channel::Offered {
-                channels[channel] = Channel::Free;
+            if channels[channel].use_ == Use::Offered {
+                channels[channel].use_ = Use::Free;
             }
         }
     }
+}
+
+/// Channels for a communicator.
+pub(crate) struct Choice {
+    /// The channels of calls, then that of messages.
+    pub(crate) channels: Vec<usize>,
+    /// The members flush these channels first.
+    pub(crate) due: Vec<usize>,
 }
 
 /// Ends a pass, also one that a user's operation unwinds from.

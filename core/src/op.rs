@@ -256,6 +256,7 @@ pub(crate) use with_op;
 mod tests {
     use super::*;
     use crate::element::sealed::OnLattice;
+    use crate::element::{bf16, f16};
 
     #[test]
     fn results_do_not_depend_on_operand_order() {
@@ -267,6 +268,34 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Whatever its sign, its payload, or who made it.
+    fn are_canonical<T: Float>(nans: [T; 3]) {
+        let [zero, one, infinity] = [0.0, 1.0, f64::INFINITY].map(T::from_f64);
+        let negative = T::from_f64(f64::NEG_INFINITY);
+        let is_canonical = |x: T| x.bits() == T::QUIET_NAN.bits();
+        for nan in nans {
+            for other in [zero, one, infinity, negative, nan, T::QUIET_NAN] {
+                for f in [sum::<T>, product, minimum, maximum] {
+                    assert!(is_canonical(f(nan, other)) && is_canonical(f(other, nan)));
+                }
+            }
+        }
+        // Processors make a NaN with a sign of these.
+        for [a, b] in [[zero, infinity], [infinity, zero], [zero, negative], [negative, zero]] {
+            assert!(is_canonical(product(a, b)));
+        }
+        assert!(is_canonical(sum(infinity, negative)) && is_canonical(sum(negative, infinity)));
+    }
+
+    #[test]
+    fn a_result_that_is_nan_is_the_canonical_one() {
+        are_canonical([0x7fc0_0001, 0xffc0_0000, 0x7f80_0001].map(f32::from_bits));
+        let doubles = [0x7ff8_0000_0000_0001, 0xfff8_0000_0000_0000, 0x7ff0_0000_0000_0001];
+        are_canonical(doubles.map(f64::from_bits));
+        are_canonical([0x7e01, 0xfe00, 0x7c01].map(f16::from_bits));
+        are_canonical([0x7fc1, 0xffc0, 0x7f81].map(bf16::from_bits));
     }
 
     #[test]

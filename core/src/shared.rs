@@ -18,7 +18,7 @@ use crate::collective::{Communicator, Config, Request};
 use crate::element::Element;
 use crate::error::Error;
 use crate::layout::{Shares, share};
-use crate::node::{Node, Port, Seat};
+use crate::node::{Left, Node, Port, Seat};
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
@@ -103,8 +103,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     pub fn with_config(transport: X, config: Config, n_calls: usize) -> Result<Self, Error> {
         let node = Node::new(transport, config)?;
         let offer = node.offer();
-        let channels = offer.choose(n_calls.max(1), |_| true, |_| true)?;
-        Self::among(node, &channels, None, 0)
+        let choice = offer.choose(n_calls.max(1), |_| Some(Left::Nothing))?;
+        Self::among(node, &choice.channels, None, 0)
     }
 
     /// A communicator of `members` on these channels, which are free; the last one is for messages
@@ -113,7 +113,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         node: Rc<Node<'a, X>>,
         channels: &[usize],
         members: Option<Rc<[Rank]>>,
-        epoch: u16,
+        epoch: u64,
     ) -> Result<Self, Error> {
         let seats = node.seats(channels, members.as_ref(), epoch)?;
         let own = node.rank();

@@ -29,7 +29,6 @@ use crate::transport::{Rank, Tag, Transport};
 use crate::wait::{Wait, rest};
 use agreement::{Agreement, Decision};
 use ballot::Ballot;
-pub(crate) use ballot::MAX_EPOCH;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -38,6 +37,9 @@ use fences::{Differs, Fences};
 
 /// Messages taken from one link in one poll, so that it stays bounded.
 const MESSAGES_PER_POLL: usize = 16;
+/// Most epochs from the group that failed to the one that is formed: half of all that a message can
+/// say, since the other half is earlier.
+const MAX_EPOCHS: u16 = u16::MAX / 2;
 /// How often fences may fail to come before it is an error.
 const MAX_STALLS: u32 = 3;
 
@@ -91,8 +93,9 @@ impl<X: Transport> Communicator<X> {
     ///   [`Error::Transport`]. This rank has then left the others.
     /// - [`Error::Mismatch`] of [`Field::Members`]: a member has decided for another group, which
     ///   it does only if it breaks the protocol.
-    /// - [`Error::TooManyRanks`] for transports of more than [`MAX_RANKS`] ranks, and
-    ///   [`Error::TooManyGroups`] after 2¹⁵ − 1 groups.
+    /// - [`Error::TooManyRanks`] for transports of more than [`MAX_RANKS`] ranks.
+    /// - [`Error::TooManyGroups`]: members gave up 2¹⁵ − 1 groups before one was formed, or a member
+    ///   says so that breaks the protocol.
     ///
     /// The communicator is gone after any of them, and its transport with it.
     ///
@@ -130,19 +133,16 @@ impl<X: Transport> Communicator<X> {
     /// Starts what [`shrink`](Self::shrink) does.
     ///
     /// # Errors
-    /// [`Error::TooManyRanks`], [`Error::TooManyGroups`].
+    /// [`Error::TooManyRanks`].
     pub fn start_shrink(mut self, patience: Duration) -> Result<Shrink<X>, Error> {
         let transport = self.transport.whole();
         let size = transport.size();
         if size > MAX_RANKS {
             return Err(Error::TooManyRanks { size, max: MAX_RANKS });
         }
-        if self.epoch >= MAX_EPOCH {
-            return Err(Error::TooManyGroups { max: MAX_EPOCH });
-        }
         let members = self.transport.members();
         let agreement =
-            Agreement::new(transport.rank(), members, (self.context, self.epoch + 1), self.n_tags);
+            Agreement::new(transport.rank(), members, (self.context, self.epoch), self.n_tags);
         self.notices = Notices::default();
         Ok(Shrink {
             comm: Some(self),
@@ -204,9 +204,9 @@ impl<X: Transport> Shrink<X> {
         }
         moved |= self.agreement.n_changes() != n_changes;
         self.mind_the_time(moved)?;
-        if self.agreement.epoch() > MAX_EPOCH {
+        if self.agreement.is_too_late() {
             // Nobody would hear this rank: it would be a group of its own.
-            return Err(Error::TooManyGroups { max: MAX_EPOCH });
+            return Err(Error::TooManyGroups { max: MAX_EPOCHS });
         }
         Ok(if moved { Progress::Moved } else { Progress::Waiting })
     }
@@ -333,7 +333,7 @@ impl<X: Transport> Shrink<X> {
                 if self.n_stalls == MAX_STALLS {
                     return Err(self.stalled());
                 }
-                self.agreement.go_on(self.agreement.epoch().saturating_add(1));
+                self.agreement.go_on();
             } else {
                 self.agreement.remove_silent();
             }

@@ -350,6 +350,7 @@ impl<'a> Script<'a> {
             4 => Kind::Call,
             5 => Kind::Message,
             6 => Kind::Grant,
+            7 => Kind::Flush,
             kind => [Kind::Data, Kind::Abort, Kind::View, Kind::Fence][usize::from(kind % 4)],
         };
         let is_ballot = matches!(kind, Kind::View | Kind::Fence);
@@ -362,7 +363,7 @@ impl<'a> Script<'a> {
                 (notice[0], notice[1], notice[4]) = (members % 16, flags % 32, flags % 8);
                 notice
             }
-            Kind::Call | Kind::Grant => Vec::new(),
+            Kind::Call | Kind::Grant | Kind::Flush => Vec::new(),
             Kind::View | Kind::Fence => vec![members],
         };
         let of_no_call = CallHeader {

@@ -372,7 +372,8 @@ fwResult fwCommReport(fwComm_t comm, struct fwReport *report);
 // Makes a communicator of the ranks that give the same color, 0 or more, in the order of their
 // keys, and of their old ranks where those are the same. A rank that gives FW_SPLIT_NOCOLOR gets
 // NULL. All ranks call it together. Of config only calls is looked at; NULL: as many as before.
-// The old communicator is as it was.
+// The old communicator is as it was, also after FW_NO_ROOM: too many communicators live at once.
+// fwCommDestroy gives a communicator's room back, so there is no end to splits.
 fwResult fwCommSplit(fwComm_t comm,
                      int32_t color,
                      int32_t key,

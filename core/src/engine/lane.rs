@@ -291,8 +291,8 @@ impl<F: Frame> Lane<F> {
             Kind::View | Kind::Fence => {
                 return Err(Error::Aborted { rank, culprit: rank, reason: Reason::Left });
             }
-            // These have a tag of their own.
-            Kind::Abort | Kind::Call | Kind::Grant => {
+            // These have a tag of their own, or come before calls.
+            Kind::Abort | Kind::Call | Kind::Grant | Kind::Flush => {
                 return Err(Error::Frame { rank, error: FrameError::Damaged });
             }
         }

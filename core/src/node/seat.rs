@@ -19,6 +19,8 @@ use core::cell::{Cell, OnceCell, RefCell};
 pub(crate) struct Seat<'a, X: Transport> {
     pub(super) node: Rc<Node<'a, X>>,
     pub(crate) channel: usize,
+    /// When the communicator was made.
+    pub(super) epoch: u64,
     /// None once it was shrunk.
     pub(crate) comm: RefCell<Option<Communicator<Port<'a, X>>>>,
     /// A call is under way.
@@ -60,6 +62,16 @@ impl<'a, X: Transport> Seat<'a, X> {
         }
     }
 
+    /// Ends the communicator before its first call, for this error or because it was dropped.
+    pub(super) fn fail(&self, error: Option<&Error>) {
+        if let Ok(mut comm) = self.comm.try_borrow_mut()
+            && let Some(comm) = comm.as_mut()
+        {
+            refuse(comm, error);
+            self.leave(comm, error);
+        }
+    }
+
     /// Why the communicator has failed, if an error is why.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.row.failure.get().flatten()
@@ -81,6 +93,6 @@ fn refuse<X: Transport>(comm: &mut Communicator<X>, error: Option<&Error>) {
 
 impl<X: Transport> Drop for Seat<'_, X> {
     fn drop(&mut self) {
-        self.node.release(self.channel, self.comm.get_mut().as_ref());
+        self.node.release(self.channel, self.epoch, self.comm.get_mut().as_ref());
     }
 }

@@ -133,6 +133,72 @@ fn a_third_of_a_step_is_a_step_once_in_three_times() {
     assert!(n_steps.abs_diff(10_000) < 330, "{n_steps}");
 }
 
+fn odds<T: Float>() {
+    let quantum = halved::<T>(2.0, Spacing::PowerOfTwo);
+    let points = Points::<T>::new(quantum, true);
+    for (code, part) in [(0.0, 0.125), (-3.0, 0.375), (7.0, 0.625), (-40.0, 0.875)] {
+        let [lower, x, upper] = [0.0, part, 1.0].map(|part| (code + part) * quantum.step());
+        let either = |unit| points.either(T::Wide::nearest(x), T::Wide::nearest(unit)).to_f64();
+        // The farther one has the lower numbers.
+        let [near, far] = if part < 0.5 { [lower, upper] } else { [upper, lower] };
+        let odds = part.min(1.0 - part);
+        assert_eq!([0.9995, 1.0005].map(|by| either(odds * by)), [far, near], "{x}");
+    }
+}
+
+/// Odds that were off by a thousandth would show.
+#[test]
+fn a_point_is_taken_as_often_as_the_value_is_near_it() {
+    odds::<f32>();
+    odds::<f64>();
+    odds::<f16>();
+    odds::<bf16>();
+}
+
+fn half<T: Float>() {
+    const N: usize = 1 << 20;
+    const N_SEEDS: usize = 16;
+    let quantum = halved::<T>(2.0, Spacing::PowerOfTwo);
+    let mut values = vec![T::ZERO; N];
+    let mut n_steps = 0;
+    for seed in 0..N_SEEDS {
+        values.fill(T::from_f64(0.5 * quantum.step()));
+        unbiased(quantum, seed as u64, &mut values, Level::best());
+        n_steps += values.iter().filter(|x| x.to_f64() != 0.0).count();
+    }
+    // 4.5 deviations, and a twentieth of a per cent.
+    assert!(n_steps.abs_diff(N * N_SEEDS / 2) < 9216, "{n_steps}");
+}
+
+#[test]
+fn random_numbers_are_above_one_half_half_of_the_time_to_a_thousandth() {
+    half::<f32>();
+    half::<f64>();
+}
+
+/// Codes of 2²⁰ and more: points of the lattice are rounded to `f32` there, and may be farther from
+/// a value than the bound.
+#[test]
+fn points_that_are_rounded_are_taken_only_within_the_bound() {
+    for bound in [0.3, 1e-3, 0.77, 5e4] {
+        let quantum = halved::<f32>(bound, Spacing::Widest);
+        let code = |i: usize| 2_097_151.0 - i as f64 * 26.2;
+        let values: Vec<f32> =
+            (0..40_000).map(|i| f32::from_f64(code(i) * quantum.step())).collect();
+        let mut n_kept = 0;
+        for seed in 0..20 {
+            let mut rounded = values.clone();
+            unbiased(quantum, seed, &mut rounded, Level::best());
+            for (x, y) in values.iter().zip(&rounded) {
+                let error = (f64::from(*x) - f64::from(*y)).abs();
+                assert!(error < bound, "{x} becomes {y}, for {bound}");
+                n_kept += usize::from(x == y);
+            }
+        }
+        assert!(n_kept < 20 * values.len() / 2, "most are rounded");
+    }
+}
+
 fn levels<T: Float>() {
     let quantum = halved::<T>(0.3, Spacing::Widest);
     let mut values = all_kinds::<T>(quantum.step());

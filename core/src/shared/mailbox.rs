@@ -390,7 +390,7 @@ const fn of<X: Transport>(comm: &Communicator<X>) -> CallHeader {
 
 /// Whether a frame is of a communicator that had the channel before.
 const fn is_left_over<X: Transport>(comm: &Communicator<X>, header: &Header) -> bool {
-    header.call.context == comm.context && header.call.epoch < comm.epoch()
+    header.call.context == comm.context && of(comm).age_of(header.call.epoch) > 0
 }
 
 /// The grant of a message of this number and tag to `to`, by `from`.
@@ -420,3 +420,6 @@ fn hold(header: Header, message: &[u8]) -> Result<Held, Error> {
     frame.as_mut().copy_from_slice(message);
     Ok(Held { header, content: Content::Frame(frame) })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,19 +1,20 @@
 //! Communicators made from a communicator: split, duplicated, of survivors.
 //!
 //! All ranks tell all others, in one exact all-gather, which group they want to be in, which
-//! channels they have free, and the latest epoch that they know of. So the members of a group find
-//! the same ranks in the same order, the same free channels, and an epoch later than any that was
-//! used on them. Ranks of different groups may take the same channels: they have no link in common.
+//! channels they have free, what those may hold, and the latest epoch that they know of. So the
+//! members of a group find the same ranks in the same order, the same free channels, and an epoch
+//! later than any that was used on them. Ranks of different groups may take the same channels: they
+//! have no link in common.
 //!
-//! Cost: an all-gather of 22 `f64` for each rank.
+//! Cost: an all-gather of 22 `f64` for each rank; and where channels must be flushed, 9 messages on
+//! each of their links.
 //!
 //! Source: `MPI_Comm_split`, `MPI_Comm_dup` (MPI 4.1, §7.4.2).
 
 use super::{Pending, SharedCommunicator};
 use crate::error::{Error, Field, Value};
-use crate::node::Offer;
+use crate::node::{Choice, Flush, Left, Offer};
 use crate::plan::Plan;
-use crate::shrink::MAX_EPOCH;
 use crate::transport::{MAX_CHANNELS, Rank, Transport};
 use alloc::rc::Rc;
 use alloc::vec;
@@ -35,16 +36,16 @@ struct Entry {
     color: Option<u32>,
     key: i32,
     n_calls: u32,
-    epoch: u16,
+    epoch: u64,
     /// How many ranks share the rank's node, and then the key is the lowest of them; 0 if ranks are
     /// not to be numbered by nodes.
     n_near: u32,
     /// Whether messages under way have a channel.
     has_messages: bool,
-    /// A bit for each free channel.
-    free: Mask,
-    /// Of these, those on which nothing can be left.
-    clean: Mask,
+    /// A bit for each free channel but those on which a call has failed.
+    sound: Mask,
+    /// A bit for each free channel but those that had messages, and no call that failed.
+    clean_or_failed: Mask,
 }
 
 /// A bit for each channel.
@@ -64,8 +65,8 @@ impl Entry {
         let Self { key, n_calls, epoch, n_near, .. } = *self;
         let has_messages = u32::from(self.has_messages).into();
         let numbers: [f64; Self::N_NUMBERS] =
-            [color, key.into(), n_calls.into(), epoch.into(), n_near.into(), has_messages];
-        let masks = self.free.into_iter().chain(self.clean).map(f64::from);
+            [color, key.into(), n_calls.into(), epoch as f64, n_near.into(), has_messages];
+        let masks = self.sound.into_iter().chain(self.clean_or_failed).map(f64::from);
         for (place, value) in place.iter_mut().zip(numbers.into_iter().chain(masks)) {
             *place = value;
         }
@@ -77,11 +78,23 @@ impl Entry {
             color: (at(0) >= 0.0).then_some(at(0) as u32),
             key: at(1) as i32,
             n_calls: at(2) as u32,
-            epoch: at(3) as u16,
+            epoch: at(3) as u64,
             n_near: at(4) as u32,
             has_messages: at(5) != 0.0,
-            free: core::array::from_fn(|mask| at(Self::N_NUMBERS + mask) as u32),
-            clean: core::array::from_fn(|mask| at(Self::N_NUMBERS + N_MASKS + mask) as u32),
+            sound: core::array::from_fn(|mask| at(Self::N_NUMBERS + mask) as u32),
+            clean_or_failed: core::array::from_fn(|mask| {
+                at(Self::N_NUMBERS + N_MASKS + mask) as u32
+            }),
+        }
+    }
+
+    /// What a channel's links may hold; `None` if it is not free.
+    fn left(&self, channel: usize) -> Option<Left> {
+        match (is_in(&self.sound, channel), is_in(&self.clean_or_failed, channel)) {
+            (true, true) => Some(Left::Nothing),
+            (true, false) => Some(Left::Messages),
+            (false, true) => Some(Left::Segments),
+            (false, false) => None,
         }
     }
 }
@@ -92,14 +105,19 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// where that is the same. All ranks of this communicator call it together, between the same
     /// two calls; those of one color with the same `n_calls`.
     ///
-    /// A communicator that is dropped gives its channels back.
+    /// A communicator that is dropped gives its channels back, so there is no end to splits. Only how
+    /// many live at once is limited.
     ///
     /// # Errors
     /// As a call of [`all_gather`](Self::all_gather);
     /// [`Error::TooFewChannels`] on all ranks of a color for which there are too few;
     /// [`Error::Mismatch`] of [`Field::Context`] if they differ in `n_calls`, or in whether they
-    /// have a channel for messages;
-    /// [`Error::TooManyGroups`] after 2¹⁵ − 1 communicators.
+    /// have a channel for messages.
+    ///
+    /// The ranks of a color first flush channels on which a call has failed, and other channels once
+    /// in 2¹⁵ communicators. A flush that fails is [`Error::Transport`], [`Error::Stalled`],
+    /// [`Error::Deadline`] or [`Error::Aborted`]. Its ranks are numbered as in the new communicator,
+    /// and this communicator lives.
     pub fn split(
         &self,
         color: Option<u32>,
@@ -132,22 +150,23 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         n_near: u32,
     ) -> Result<Split<'_, 'a, X>, Error> {
         let offer = self.node.offer();
-        let mask = |is_in: &dyn Fn(usize) -> bool| {
+        let all_but = |what: Left| {
             let mut mask: Mask = [0; N_MASKS];
-            for channel in offer.channels().filter(|&channel| is_in(channel)) {
+            for (channel, _) in offer.channels().filter(|&(_, left)| left != what) {
                 mask[channel / BITS] |= 1 << (channel % BITS);
             }
             mask
         };
-        let (free, clean) = (mask(&|_| true), mask(&|channel| offer.is_clean(channel)));
+        let (sound, clean_or_failed) = (all_but(Left::Segments), all_but(Left::Messages));
         let n_calls = n_calls.clamp(1, MAX_CHANNELS + 1) as u32;
         let (epoch, has_messages) = (self.node.epoch(), self.node.config.messages);
-        let own = Entry { color, key, n_calls, epoch, n_near, has_messages, free, clean };
+        let own =
+            Entry { color, key, n_calls, epoch, n_near, has_messages, sound, clean_or_failed };
         let mut all = vec![0.0; self.size() * Entry::N_VALUES];
         let place = self.rank.index() * Entry::N_VALUES;
         own.write(&mut all[place..place + Entry::N_VALUES]);
         let exchange = self.start_all_gather_in_place(all, &Plan::raw())?;
-        Ok(Split { parent: self, exchange, offer })
+        Ok(Split { parent: self, exchange, offer, made: None })
     }
 
     /// A communicator of the same ranks for `n_calls` calls at once, at least one. Its calls and
@@ -207,7 +226,12 @@ pub struct Split<'s, 'a, X: Transport + 'a> {
     parent: &'s SharedCommunicator<'a, X>,
     exchange: Pending<'a, X, f64, Vec<f64>>,
     offer: Offer<'a, X>,
+    /// Once all have told.
+    made: Option<Made<'a, X>>,
 }
+
+/// A communicator, and links that its members still flush.
+type Made<'a, X> = (SharedCommunicator<'a, X>, Flush<'a, X>);
 
 impl<'a, X: Transport + 'a> Split<'_, 'a, X> {
     /// Drives all calls over the transport until it is done.
@@ -215,8 +239,15 @@ impl<'a, X: Transport + 'a> Split<'_, 'a, X> {
     /// # Errors
     /// As [`SharedCommunicator::split`].
     pub fn wait(self) -> Result<Option<SharedCommunicator<'a, X>>, Error> {
-        let (all, _) = self.exchange.wait().into_result()?;
-        conclude(self.parent, &all, &self.offer)
+        let made = match self.made {
+            None => {
+                let (all, _) = self.exchange.wait().into_result()?;
+                conclude(self.parent, &all, &self.offer)?
+            }
+            made => made,
+        };
+        let flushed = |(made, flush): Made<'a, X>| flush.wait(&self.parent.node).map(|()| made);
+        made.map(flushed).transpose()
     }
 }
 
@@ -225,18 +256,25 @@ impl<'a, X: Transport + 'a> Future for Split<'_, 'a, X> {
     type Output = Result<Option<SharedCommunicator<'a, X>>, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let finished = core::task::ready!(Pin::new(&mut self.exchange).poll(context));
-        let (all, _) = finished.into_result()?;
-        Poll::Ready(conclude(self.parent, &all, &self.offer))
+        let this = &mut *self;
+        if this.made.is_none() {
+            let finished = core::task::ready!(Pin::new(&mut this.exchange).poll(context));
+            let (all, _) = finished.into_result()?;
+            this.made = conclude(this.parent, &all, &this.offer)?;
+        }
+        if let Some((_, flush)) = &mut this.made {
+            core::task::ready!(flush.poll(&this.parent.node, context))?;
+        }
+        Poll::Ready(Ok(this.made.take().map(|(made, _)| made)))
     }
 }
 
-/// The communicator of this rank's color, of what all ranks told.
+/// The communicator of this rank's color, of what all ranks told, and what is to be flushed for it.
 fn conclude<'a, X: Transport + 'a>(
     parent: &SharedCommunicator<'a, X>,
     all: &[f64],
     offer: &Offer<'a, X>,
-) -> Result<Option<SharedCommunicator<'a, X>>, Error> {
+) -> Result<Option<Made<'a, X>>, Error> {
     let entries: Vec<Entry> = all.chunks_exact(Entry::N_VALUES).map(Entry::read).collect();
     let own = entries[parent.rank.index()];
     if own.color.is_none() {
@@ -249,7 +287,7 @@ fn conclude<'a, X: Transport + 'a>(
         .map(|(rank, entry)| (entry.key, Rank::new(rank)))
         .collect();
     members.sort_unstable();
-    let mut together = own;
+    let mut epoch = own.epoch;
     for &(_, rank) in &members {
         let theirs = entries[rank.index()];
         let both = [own, theirs];
@@ -263,19 +301,19 @@ fn conclude<'a, X: Transport + 'a>(
                 return Err(Error::Mismatch { rank, field: Field::Context, ours, theirs });
             }
         }
-        together.epoch = together.epoch.max(theirs.epoch);
-        together.free = core::array::from_fn(|at| together.free[at] & theirs.free[at]);
-        together.clean = core::array::from_fn(|at| together.clean[at] & theirs.clean[at]);
+        epoch = epoch.max(theirs.epoch);
     }
-    if together.epoch >= MAX_EPOCH {
-        return Err(Error::TooManyGroups { max: MAX_EPOCH });
-    }
-    let (is_free, is_clean) =
-        (|channel| is_in(&together.free, channel), |channel| is_in(&together.clean, channel));
-    let channels = offer.choose(own.n_calls as usize, is_free, is_clean)?;
-    let outer = members.iter().filter_map(|&(_, rank)| parent.transport_rank(rank)).collect();
-    let (node, epoch) = (Rc::clone(&parent.node), together.epoch + 1);
-    let made = SharedCommunicator::among(node, &channels, Some(outer), epoch)?;
+    let left = |channel| {
+        let mut told = members.iter().map(|&(_, rank)| entries[rank.index()].left(channel));
+        told.try_fold(Left::Nothing, |most, told| Some(most.max(told?)))
+    };
+    let Choice { channels, due } = offer.choose(own.n_calls as usize, left)?;
+    let outer = members.iter().filter_map(|&(_, rank)| parent.transport_rank(rank));
+    let outer: Rc<[Rank]> = outer.collect();
+    let node = Rc::clone(&parent.node);
+    let made = SharedCommunicator::among(node, &channels, Some(Rc::clone(&outer)), epoch + 1)?;
+    let is_due = |channel| due.contains(&channel);
+    let flush = Flush::new(&parent.node, &made.seats, &outer, is_due);
     if own.n_near > 0 {
         // Nodes that are all as large, as each of their ranks sees it.
         let n_near = own.n_near as usize;
@@ -289,7 +327,7 @@ fn conclude<'a, X: Transport + 'a>(
             made.know_nodes(n_near)?;
         }
     }
-    Ok(Some(made))
+    Ok(Some((made, flush)))
 }
 
 #[cfg(test)]
@@ -299,10 +337,12 @@ mod tests {
     #[test]
     fn an_entry_survives_its_way() {
         for color in [None, Some(0), Some(u32::MAX)] {
-            let free = core::array::from_fn(|at| u32::MAX - at as u32);
-            let (n_calls, epoch, n_near) = (257, u16::MAX, 65536);
-            let (key, has_messages, clean) = (i32::MIN, color.is_some(), free.map(|mask| !mask));
-            let entry = Entry { color, key, n_calls, epoch, n_near, has_messages, free, clean };
+            let sound = core::array::from_fn(|at| u32::MAX - at as u32);
+            let (n_calls, epoch, n_near) = (257, (1 << 53) - 1, 65536);
+            let (key, has_messages) = (i32::MIN, color.is_some());
+            let clean_or_failed = sound.map(|mask| !mask);
+            let entry =
+                Entry { color, key, n_calls, epoch, n_near, has_messages, sound, clean_or_failed };
             let mut values = [0.5; Entry::N_VALUES];
             entry.write(&mut values);
             assert_eq!(Entry::read(&values), entry);

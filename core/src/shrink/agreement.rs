@@ -7,7 +7,9 @@
 //! caller then sends a fence to each member, and waits for theirs.
 //!
 //! *Epochs.* A rank decides once in an epoch, and keeps its view from then on. If something fails
-//! after that, it goes on to the next epoch, and takes all with it that hear of it.
+//! after that, it goes on to the next epoch, and takes all with it that hear of it. Epochs wrap, so
+//! a rank counts them from that of the group that failed: up to [`MAX_EPOCHS`] after it are later,
+//! and all others are earlier.
 //!
 //! *Why no two groups overlap.* A rank is done in epoch e with members S only after a fence (e, S)
 //! of each member, which that member sends only after it decided (e, S), which it does once. So if
@@ -22,6 +24,7 @@
 //! Source: after the agreement and shrink of ULFM (Bland et al., 2013), without its failure
 //! detector, and the views of group communication (Birman and Joseph, 1987).
 
+use super::MAX_EPOCHS;
 use super::ballot::{Ballot, View};
 use crate::group::RankSet;
 use crate::transport::Rank;
@@ -33,7 +36,10 @@ pub(super) struct Agreement {
     /// Who is asked.
     group: RankSet,
     context: u8,
-    epoch: u16,
+    /// Of the group that failed.
+    failed: u16,
+    /// How many epochs after that.
+    n_epochs: u16,
     view: View,
     is_decided: bool,
     /// Members whose latest view is ours.
@@ -73,13 +79,14 @@ pub(super) enum Decision {
 }
 
 impl Agreement {
-    /// Among `group`, `own` included, for the first time in this context and epoch.
-    pub(super) fn new(own: Rank, group: RankSet, (context, epoch): (u8, u16), n_tags: u8) -> Self {
+    /// Among `group`, `own` included, which was the group of this context and epoch.
+    pub(super) fn new(own: Rank, group: RankSet, (context, failed): (u8, u16), n_tags: u8) -> Self {
         Self {
             own,
             group,
             context,
-            epoch,
+            failed,
+            n_epochs: 1,
             view: View { members: group, n_tags },
             is_decided: false,
             agreeing: RankSet::EMPTY,
@@ -90,13 +97,19 @@ impl Agreement {
         }
     }
 
+    /// Of the group that is being formed.
     pub(super) const fn epoch(&self) -> u16 {
-        self.epoch
+        self.failed.wrapping_add(self.n_epochs)
+    }
+
+    /// Whether others would take this epoch for an earlier one.
+    pub(super) const fn is_too_late(&self) -> bool {
+        self.n_epochs > MAX_EPOCHS
     }
 
     /// What its members are sent once it is decided.
     pub(super) const fn fence(&self) -> Ballot {
-        Ballot { context: self.context, epoch: self.epoch, view: self.view, heard: true }
+        Ballot { context: self.context, epoch: self.epoch(), view: self.view, heard: true }
     }
 
     pub(super) const fn view(&self) -> &View {
@@ -126,7 +139,7 @@ impl Agreement {
     pub(super) fn ballot(&self, to: Rank) -> Ballot {
         Ballot {
             context: self.context,
-            epoch: self.epoch,
+            epoch: self.epoch(),
             view: self.view,
             heard: self.heard.contains(to),
         }
@@ -141,7 +154,7 @@ impl Agreement {
     /// says so in the next epoch, since others may be done with this one, and call.
     pub(super) fn farewell(&self) -> Ballot {
         let members = self.view.members.without(self.own);
-        let epoch = self.epoch.saturating_add(u16::from(self.is_decided));
+        let epoch = self.epoch().wrapping_add(u16::from(self.is_decided));
         let view = View { members, ..self.view };
         Ballot { context: self.context, epoch, view, heard: true }
     }
@@ -151,14 +164,16 @@ impl Agreement {
         if !self.others().contains(from) || ballot.context != self.context {
             return;
         }
-        if ballot.epoch > self.epoch {
-            self.go_on(ballot.epoch);
+        let n_epochs = ballot.epoch.wrapping_sub(self.failed);
+        let is_later = n_epochs > self.n_epochs && n_epochs <= MAX_EPOCHS;
+        if is_later {
+            self.go_on_to(n_epochs);
         }
         if !ballot.heard {
             // Ours may have been taken for an abort notice; see `engine/notices.rs`.
             self.owed.insert(from);
         }
-        if ballot.epoch < self.epoch {
+        if n_epochs != self.n_epochs {
             return;
         }
         self.heard.insert(from);
@@ -184,7 +199,7 @@ impl Agreement {
         self.set(View { members, n_tags });
         // What was decided may just have been given up for another epoch, in which `from` has said
         // nothing yet.
-        if (self.epoch, self.view) == (ballot.epoch, ballot.view) {
+        if (self.n_epochs, self.view) == (n_epochs, ballot.view) {
             self.agreeing.insert(from);
         }
     }
@@ -219,9 +234,13 @@ impl Agreement {
         }
     }
 
-    /// Takes everybody to a later epoch, with the view as it is.
-    pub(super) fn go_on(&mut self, epoch: u16) {
-        self.epoch = epoch;
+    /// Takes everybody to the next epoch, with the view as it is.
+    pub(super) fn go_on(&mut self) {
+        self.go_on_to(self.n_epochs.saturating_add(1));
+    }
+
+    fn go_on_to(&mut self, n_epochs: u16) {
+        self.n_epochs = n_epochs;
         self.is_decided = false;
         self.heard = RankSet::EMPTY;
         self.changed();
@@ -234,7 +253,7 @@ impl Agreement {
         }
         self.view = view;
         if self.is_decided {
-            self.go_on(self.epoch.saturating_add(1));
+            self.go_on();
         } else {
             self.changed();
         }

@@ -9,9 +9,6 @@ use crate::group::RankSet;
 use crate::transport::{MAX_LANES, Rank, Tag, Transport};
 use core::task::Poll;
 
-/// Largest epoch that is believed, and formed.
-pub(crate) const MAX_EPOCH: u16 = u16::MAX / 2;
-
 /// What ranks must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct View {
@@ -92,7 +89,6 @@ impl Ballot {
         let is_sound = ballot.header(header.kind, from, size) == *header
             && (header.kind == Kind::View || header.kind == Kind::Fence && ballot.heard)
             && header.call.step.to_bits() == 0
-            && (1..=MAX_EPOCH).contains(&ballot.epoch)
             && usize::from(n_tags) <= MAX_LANES;
         is_sound.then_some(ballot).ok_or(FrameError::Damaged)
     }
@@ -156,7 +152,6 @@ mod tests {
             header
         };
         let bad = [
-            call(|call| call.epoch = u16::MAX),
             call(|call| call.sequence = 1),
             call(|call| call.count = 6),
             call(|call| call.root = 1),
@@ -198,7 +193,7 @@ mod tests {
             assert_eq!(again[..n_again], message, "bit {bit}");
         }
         // Other contexts, epochs, numbers of tags, a rank that has heard us.
-        assert_eq!(n_read, 8 + 14 + 3 + 1);
+        assert_eq!(n_read, 8 + 16 + 3 + 1);
     }
 
     /// The bytes of docs/format.md.

@@ -117,3 +117,68 @@ fn read<F: AsRef<[u8]>>(frame: &F, n_bytes: usize, from: Rank, size: usize) -> O
     let header = Header::parse(message, false).ok().filter(|header| header.kind == Kind::Fence)?;
     Ballot::read(&header, message, from, size).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Memory;
+    use crate::shrink::ballot::View;
+    use crate::transport::MIN_FRAME_BYTES;
+    use std::vec;
+
+    /// Rank 0 of three, which has decided for all of them, of a communicator on channel 4 in
+    /// epoch 6.
+    fn decided() -> Agreement {
+        let all = View { members: RankSet::first(3), n_tags: 1 };
+        let mut agreement = Agreement::new(Rank(0), all.members, (4, 6), 1);
+        for from in [Rank(1), Rank(2)] {
+            agreement.hear(from, &Ballot { context: 4, epoch: 7, view: all, heard: true });
+        }
+        assert!(agreement.decide().is_some());
+        agreement
+    }
+
+    /// What comes of these fences of ranks 1 and 2, of which other frames come before.
+    fn advance(theirs: [&[Ballot]; 2]) -> (Result<bool, [u64; 3]>, RankSet) {
+        let (mut transport, mut agreement) = (Memory::new(3, 9), decided());
+        for (from, ballots) in theirs.into_iter().enumerate().map(|(at, it)| (at + 1, it)) {
+            for ballot in ballots {
+                let mut frame = vec![0; MIN_FRAME_BYTES];
+                let n_bytes = ballot.emit(Kind::Fence, Rank::new(from), 3, &mut frame, false);
+                transport.puts(from, &[7; 80]);
+                transport.puts(from, &frame[..n_bytes]);
+            }
+        }
+        let mut fences = Fences::with(0);
+        let done = fences.advance(&mut transport, &mut agreement, false, &mut false);
+        let done = done.map_err(|Differs { from, ours, theirs }| [from.0.into(), ours, theirs]);
+        (done, *fences.received())
+    }
+
+    #[test]
+    fn fences_of_what_was_decided_end_it_and_others_before_them_are_dropped() {
+        let ours = decided().fence();
+        let others = [
+            Ballot { epoch: 6, ..ours },
+            Ballot { epoch: 8, ..ours },
+            Ballot { context: 5, ..ours },
+            Ballot { context: 5, view: View { n_tags: 2, ..ours.view }, ..ours },
+            ours,
+        ];
+        assert_eq!(advance([&others, &[ours]]).0, Ok(true));
+        let (done, received) = advance([&others[..4], &[ours]]);
+        assert_eq!((done, received.contains(Rank(1)), received.len()), (Ok(false), false, 1));
+    }
+
+    /// Two members that decided in one epoch for other groups are never both done.
+    #[test]
+    fn a_fence_of_another_view_is_an_error_that_names_its_sender() {
+        let ours = decided().fence();
+        for (members, n_tags, n_members) in
+            [(RankSet::first(3).without(Rank(1)), 1, 2), (ours.view.members, 2, 3)]
+        {
+            let differs = Ballot { view: View { members, n_tags }, ..ours };
+            assert_eq!(advance([&[ours], &[differs]]).0, Err([2, 3, n_members]));
+        }
+    }
+}

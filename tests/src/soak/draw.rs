@@ -42,6 +42,8 @@ pub struct Scenario {
     pub n_at_once: usize,
     /// Where their communicator comes from, if they are.
     pub origin: Origin,
+    /// Its channels are those of one on which a call has failed.
+    pub reuses: bool,
     /// Before each call neighbours on a ring send each other so many values.
     pub halo: Option<usize>,
     /// Beside calls at once neighbours on a ring send each other messages of so many values.
@@ -265,13 +267,14 @@ impl Scenario {
         net.channels = if at_once { n_at_once } else { 1 };
         net.channels += usize::from(messages.is_some());
         // The first communicator, of one call.
+        let reuses = origin != Origin::Transport && more.one_in(2);
         if origin != Origin::Transport {
             net.channels += 1 + usize::from(messages.is_some());
         }
         #[rustfmt::skip]
         let mut drawn = Self {
-            seed, size, net, lanes, levels, calls, at_once, grouped, n_at_once, origin, halo,
-            messages, leaves, troubles, shrinks,
+            seed, size, net, lanes, levels, calls, at_once, grouped, n_at_once, origin, reuses,
+            halo, messages, leaves, troubles, shrinks,
         };
         drawn.net.frames_per_rank = drawn.n_frames(lanes);
         (0..drawn.calls.len()).for_each(|call| drawn.fit(drawn.case(call)));
@@ -432,7 +435,8 @@ impl fmt::Display for Scenario {
         if self.grouped {
             write!(f, "as arrays of one call, {} at a time, ", self.n_at_once)?;
         }
-        write!(f, "communicator from: {origin:?}, halos: {halo:?}, messages: {messages:?}, ")?;
+        write!(f, "communicator from: {origin:?}, channels used before: {}, ", self.reuses)?;
+        write!(f, "halos: {halo:?}, messages: {messages:?}, ")?;
         writeln!(f, "leaving early: {leaves}, shrinking in the end: {shrinks}, {net:?}")?;
         for call in 0..self.calls.len() {
             writeln!(f, "call {call}: {:?}", self.case(call))?;

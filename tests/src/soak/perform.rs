@@ -2,6 +2,7 @@
 
 mod group;
 mod messages;
+mod reuse;
 
 use super::draw::{Origin, PATIENCE, Scenario, TIMEOUT, Trouble};
 use crate::case::{Buffers, Counts};
@@ -301,11 +302,14 @@ async fn at_once<'a>(
     let first = SharedCommunicator::with_config(endpoint, config, n_first);
     let first = first.expect("there are channels and frames enough");
     let start = clock.now();
-    let split = match scenario.origin {
-        Origin::Transport => return (None, Ok(first)),
-        Origin::Split => first.start_split(Some(0), 0, n_calls),
+    if scenario.origin == Origin::Transport {
+        return (None, Ok(first));
+    }
+    let spent = if scenario.reuses { reuse::spend(&first, n_calls).await } else { Ok(()) };
+    let split = spent.and_then(|()| match scenario.origin {
         Origin::Nodes => first.start_two_levels(n_calls),
-    };
+        _ => first.start_split(Some(0), 0, n_calls),
+    });
     let made = match split {
         Ok(split) => split.await,
         Err(error) => Err(error),

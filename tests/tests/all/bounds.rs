@@ -438,3 +438,30 @@ fn a_bound_on_the_result_of_a_move_is_the_bound_on_the_values() {
         assert!(minimum.worst_case.is_some_and(|worst| worst <= 1e-3));
     }
 }
+
+fn bound_by<T: Float>(op: Op<'static, T>, bound: f64) -> (f64, Option<f64>) {
+    let reports = foldwire_threads::World::new(4).run(|mut comm| {
+        let mut values = vec![T::from_f64(bound * 5.0); 3000];
+        let plan = Plan::foldwire(Bound::Absolute(bound)).with_exact_below(0);
+        let report = comm.all_reduce(&mut values, op, &plan).expect("nothing is wrong");
+        (report.bound, report.worst_case)
+    });
+    assert!(reports.iter().all(|report| *report == reports[0]), "{reports:?}");
+    reports[0]
+}
+
+/// Operands of an average enter by a weight, here 1/8. Where the lattice's step by it is no normal
+/// number, processors differ in what they make of it.
+#[test]
+fn averages_are_exact_where_the_step_by_their_weight_is_not_normal() {
+    for factor in [0.6, 1.0, 3.9] {
+        let bounds = [f64::from(f32::MIN_POSITIVE), f64::MIN_POSITIVE].map(|x| factor * x);
+        let averages = [bound_by::<f32>(Op::Avg, bounds[0]), bound_by::<f64>(Op::Avg, bounds[1])];
+        assert_eq!(averages, [(0.0, Some(0.0)); 2], "{factor}");
+        let sums = [bound_by::<f32>(Op::Sum, bounds[0]), bound_by::<f64>(Op::Sum, bounds[1])];
+        assert!(sums.iter().all(|(bound, worst)| *bound > 0.0 && *worst > Some(0.0)), "{sums:?}");
+    }
+    // A step is a little below twice the bound.
+    let bound = 4.1 * f64::from(f32::MIN_POSITIVE);
+    assert!(bound_by::<f32>(Op::Avg, bound).0 > 0.0);
+}

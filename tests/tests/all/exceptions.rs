@@ -5,7 +5,7 @@ use foldwire::bound::Extent;
 use foldwire::codec::{Codec, CodecError, DecodeError, FzLight, fz_light};
 use foldwire::compress::DecompressError;
 use foldwire::kernel::Level;
-use foldwire::{Bound, Float, Op, Quantum, bf16, decompress, f16};
+use foldwire::{Bound, Float, Op, Plan, Quantum, bf16, decompress, f16};
 use foldwire_tests::data::Random;
 use foldwire_tests::{coding, data};
 
@@ -178,4 +178,25 @@ fn any_byte_of_a_frame_with_exceptions_may_be_another() {
     any_byte_may_be_another::<f64>();
     any_byte_may_be_another::<f16>();
     any_byte_may_be_another::<bf16>();
+}
+
+/// As the first rank's in a scan, and the second one's in an exclusive scan.
+#[test]
+fn a_nan_that_is_combined_with_no_other_value_keeps_its_bits() {
+    let (nan, canonical) = (f32::from_bits(0xffc0_1234), 0x7fc0_0000);
+    let bound = Plan::foldwire(Bound::Absolute(1e-3)).with_exact_below(0);
+    for plan in [Plan::raw(), bound] {
+        for op in [Op::Sum, Op::Min, Op::Max, Op::Prod] {
+            let bits = foldwire_threads::World::new(3).run(|mut comm| {
+                let [mut all, mut scan, mut exclusive] = [(); 3].map(|()| vec![nan; 100]);
+                comm.all_reduce(&mut all, op, &plan).expect("nothing is wrong");
+                comm.scan(&mut scan, op, &plan).expect("nothing is wrong");
+                comm.exclusive_scan(&mut exclusive, op, &plan).expect("nothing is wrong");
+                [all[7], scan[7], exclusive[7]].map(f32::to_bits)
+            });
+            assert_eq!(bits[0][..2], [canonical, nan.to_bits()], "{op:?} by {plan}");
+            assert_eq!(bits[1], [canonical, canonical, nan.to_bits()], "{op:?} by {plan}");
+            assert_eq!(bits[2], [canonical; 3], "{op:?} by {plan}");
+        }
+    }
 }

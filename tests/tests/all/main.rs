@@ -40,6 +40,7 @@ mod same_bits;
 mod shrink;
 mod simulated;
 mod soak;
+mod splits;
 mod stack;
 mod stress;
 mod suite;

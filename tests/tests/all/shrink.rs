@@ -337,16 +337,18 @@ fn a_shrunk_communicator_shrinks_again_down_to_one() {
     }
 }
 
-/// Nobody believes a larger number of a group, so all that would form it would be alone in it.
+/// Messages say 16 bits of an epoch; there is no end to groups.
 #[test]
-fn no_group_is_formed_that_nobody_would_believe_in() {
-    let [mut comm] = World::new(1).communicators().try_into().expect("one rank");
-    for epoch in 1..1 << 15 {
-        comm = comm.shrink(PATIENCE).expect("a group of one");
-        assert_eq!(comm.epoch(), epoch);
-    }
-    let error = comm.shrink(PATIENCE).expect_err("the next group has no number");
-    assert_eq!(error, Error::TooManyGroups { max: (1 << 15) - 1 });
+fn epochs_wrap_and_groups_are_told_from_those_before() {
+    World::new(2).run(|mut comm| {
+        for n in 1..=(1 << 16) + 10_u32 {
+            comm = comm.shrink(PATIENT).expect("both are there");
+            assert_eq!((comm.epoch(), comm.size()), (n as u16, 2));
+            if n % 1024 < 2 {
+                assert_eq!(comm.all_reduce_scalar(n, Op::Sum), Ok(2 * n));
+            }
+        }
+    });
 }
 
 #[test]

@@ -65,21 +65,39 @@ fn there_are_so_many_messages_at_once_and_no_more() {
         let one_more = world.start_recv([0_u32], other, 0).map(drop);
         assert_eq!(one_more, Err(Error::TooManyMessages { max: MAX }));
         // The other way around, so each comes before those that were started before it.
-        let sent: Vec<_> = (0..MAX)
+        let mut sent: Vec<_> = (1..MAX)
             .rev()
             .map(|at| world.start_send(value(at), other, at as u32, &raw()).unwrap())
             .collect();
+        // Those that are started together have room together.
+        let (one, own_one) = ([7_u32], [8_u32]);
+        let mut two = [(other, &one), (other, &one)].map(|(to, it)| Outgoing::new(to, 0, it));
+        let full = Err(Error::TooManyMessages { max: MAX });
+        assert_eq!(world.exchange(&mut two, &mut [], &raw()).map(drop), full);
+        sent.push(world.start_send(value(0), other, 0, &raw()).unwrap());
+        assert_eq!(world.start_send(one, other, 0, &raw()).map(drop), full);
+        assert_eq!(world.send(&own_one, other, 0, &raw()).map(drop), full);
         for (at, come) in come.into_iter().enumerate() {
             assert_eq!(come.wait().into_result().unwrap().0, [at as u32 * 2 + other.0]);
         }
         sent.into_iter().for_each(|sent| assert!(sent.wait().outcome.is_ok()));
+        // To itself: all are held, and none is under way.
+        for at in 0..MAX {
+            let sent = world.start_send(value(at), own, 1, &raw()).unwrap();
+            assert!(sent.wait().outcome.is_ok(), "{at}");
+        }
+        assert_eq!(world.start_send(one, own, 1, &raw()).map(drop), full);
+        for at in 0..MAX {
+            let come = world.start_recv([0_u32], own, 1).unwrap();
+            assert_eq!(come.wait().into_result().unwrap().0, value(at));
+        }
         world.start_recv([0_u32], own, 0).map(drop).expect("there is room again");
     });
 }
 
 #[test]
 fn messages_that_nobody_asked_for_are_held_up_to_a_limit() {
-    for n_before in [MAX, MAX + 20] {
+    for n_before in [MAX, MAX + 1, MAX + 20] {
         let ends = run(2, |world| -> Result<(), Error> {
             if world.rank() == Rank(0) {
                 for at in 0..n_before {

@@ -257,7 +257,8 @@ pub unsafe extern "C" fn fwCommReport(comm: fwComm_t, report: *mut fwReport) -> 
 /// Makes a communicator of the ranks that give the same color, 0 or more, in the order of their
 /// keys, and of their old ranks where those are the same. A rank that gives FW_SPLIT_NOCOLOR gets
 /// NULL. All ranks call it together. Of config only calls is looked at; NULL: as many as before.
-/// The old communicator is as it was.
+/// The old communicator is as it was, also after FW_NO_ROOM: too many communicators live at once.
+/// fwCommDestroy gives a communicator's room back, so there is no end to splits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommSplit(
     comm: fwComm_t,

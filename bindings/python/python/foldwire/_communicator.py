@@ -530,7 +530,9 @@ class Communicator:
 
     def split(self, color: Optional[int], key: int = 0, calls: Optional[int] = None):
         """The communicator of the ranks that give the same color, in the order of their keys; None
-        for a rank that gives None. All ranks call it."""
+        for a rank that gives None. All ranks call it. A communicator that nobody refers to any more
+        gives its room back, so there is no end to splits. Where too many live at once, a split is
+        an error, and this communicator is as it was."""
         if color is not None:
             color = whole(color, "color", 0, U32)
         key = whole(key, "key", -2**31, 2**31 - 1)

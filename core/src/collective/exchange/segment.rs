@@ -331,7 +331,7 @@ impl<X: Transport> Communicator<X> {
             Kind::View | Kind::Fence => {
                 return Err(Error::Aborted { rank, culprit: rank, reason: Reason::Left });
             }
-            Kind::Abort | Kind::Call | Kind::Grant => return Err(damaged),
+            Kind::Abort | Kind::Call | Kind::Grant | Kind::Flush => return Err(damaged),
         }
         check_source(rank, &header)?;
         Ok(header)

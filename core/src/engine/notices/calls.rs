@@ -32,3 +32,27 @@ impl Calls {
 const fn place(sequence: u32) -> usize {
     sequence as usize % N_CALLS
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn calls_are_found_by_their_numbers_also_where_these_wrap() {
+        for first in [1, u32::MAX - 20, u32::MAX - 3] {
+            let mut calls = Calls::default();
+            for n in 0..20_u32 {
+                let sequence = first.wrapping_add(n);
+                calls.insert(CallHeader { sequence, ..CallHeader::of_no_call(0, 0) });
+                let before: Vec<u32> = calls.before(sequence).map(|call| call.sequence).collect();
+                let n_before = n.min(N_CALLS as u32 - 1);
+                let expected = (1..=n_before).rev().map(|back| sequence.wrapping_sub(back));
+                assert!(before.iter().copied().eq(expected), "{before:?} before {sequence}");
+                let forgotten = sequence.wrapping_sub(N_CALLS as u32);
+                assert_eq!(calls.of(forgotten), None);
+                assert_eq!(calls.of(sequence).map(|call| call.sequence), Some(sequence));
+            }
+        }
+    }
+}

@@ -223,7 +223,7 @@ fn read(message: &[u8], from: Rank, ours: &CallHeader) -> Result<Option<Heard>, 
     if header.call.context != ours.context {
         return Err(damaged(from));
     }
-    match header.call.epoch.cmp(&ours.epoch) {
+    match 0.cmp(&ours.age_of(header.call.epoch)) {
         Ordering::Less => return Ok(None),
         Ordering::Greater => return Ok(Some(Heard::Left)),
         Ordering::Equal if matches!(header.kind, Kind::View | Kind::Fence) => return Ok(None),

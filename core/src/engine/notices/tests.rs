@@ -45,6 +45,11 @@ impl Memory {
         Self { came, sent_to: vec![], n_free, n_under_way: 0, n_nudges: 0 }
     }
 
+    /// Has these bytes come from a rank.
+    pub(crate) fn puts(&mut self, from: usize, message: &[u8]) {
+        self.came[from].push_back(message.to_vec());
+    }
+
     fn comes(&mut self, from: usize, kind: Kind, epoch: u16, sequence: u32) {
         let (header, payload) = match kind {
             Kind::Abort => (Header { n_bytes: 16, ..header(kind, epoch, sequence) }, 16),

@@ -46,7 +46,7 @@ impl Network {
     fn new(seed: u64, size: usize) -> Self {
         let all = RankSet::first(size);
         let node = |rank| Node {
-            agreement: Agreement::new(Rank::new(rank), all, (0, 1), (rank % 3) as u8),
+            agreement: Agreement::new(Rank::new(rank), all, (0, 0), (rank % 3) as u8),
             fences: RankSet::EMPTY,
             outcome: Outcome::Busy,
         };
@@ -155,7 +155,7 @@ impl Network {
     fn run_out_of_patience(&mut self, rank: usize) {
         self.touch(rank, |agreement| {
             if agreement.is_decided() {
-                agreement.go_on(agreement.epoch() + 1);
+                agreement.go_on();
             } else {
                 agreement.remove_silent();
             }
@@ -261,7 +261,7 @@ fn survivors_end_in_one_group_and_know_it_whenever_the_others_die() {
 #[test]
 fn a_late_rank_is_excluded_and_not_a_group_of_its_own() {
     let all = RankSet::first(3);
-    let mut late = Agreement::new(Rank(0), all, (0, 1), 1);
+    let mut late = Agreement::new(Rank(0), all, (0, 0), 1);
     for from in [Rank(1), Rank(2)] {
         let members = all.without(Rank(0));
         let ballot =
@@ -271,7 +271,7 @@ fn a_late_rank_is_excluded_and_not_a_group_of_its_own() {
     }
     assert!(matches!(late.decide(), Some(Decision::Excluded(Rank(1 | 2)))));
     // Also where the groups are equal.
-    let mut late = Agreement::new(Rank(0), RankSet::first(2), (0, 1), 1);
+    let mut late = Agreement::new(Rank(0), RankSet::first(2), (0, 0), 1);
     let members = RankSet::first(2).without(Rank(0));
     late.hear(
         Rank(1),
@@ -285,7 +285,7 @@ fn an_impatient_rank_excludes_itself() {
     let all = RankSet::first(4);
     let mut alone = RankSet::EMPTY;
     alone.insert(Rank(3));
-    let mut patient = Agreement::new(Rank(0), all, (0, 1), 1);
+    let mut patient = Agreement::new(Rank(0), all, (0, 0), 1);
     let ballot =
         Ballot { context: 0, epoch: 1, view: View { members: alone, n_tags: 1 }, heard: false };
     patient.hear(Rank(3), &ballot);
@@ -294,7 +294,7 @@ fn an_impatient_rank_excludes_itself() {
         patient.hear(from, &Ballot { context: 0, epoch: 1, view: three, heard: true });
     }
     assert_eq!(patient.decide(), Some(Decision::Group));
-    let mut impatient = Agreement::new(Rank(3), all, (0, 1), 1);
+    let mut impatient = Agreement::new(Rank(3), all, (0, 0), 1);
     impatient.remove_silent();
     impatient.hear(Rank(0), &Ballot { context: 0, epoch: 1, view: three, heard: true });
     assert_eq!(impatient.decide(), Some(Decision::Excluded(Rank(0))));
@@ -303,7 +303,7 @@ fn an_impatient_rank_excludes_itself() {
 /// Rank 0 of three, which has decided for all of them in epoch 1.
 fn decided() -> Agreement {
     let all = View { members: RankSet::first(3), n_tags: 1 };
-    let mut agreement = Agreement::new(Rank(0), all.members, (0, 1), 1);
+    let mut agreement = Agreement::new(Rank(0), all.members, (0, 0), 1);
     for from in [Rank(1), Rank(2)] {
         agreement.hear(from, &Ballot { context: 0, epoch: 1, view: all, heard: true });
     }
@@ -325,12 +325,69 @@ fn a_ballot_is_not_counted_in_the_epoch_after_its_own() {
 }
 
 #[test]
+fn a_ballot_of_an_earlier_epoch_changes_nothing_but_is_answered() {
+    let mut agreement = decided();
+    agreement.go_on();
+    (0..3).for_each(|rank| agreement.settle(Rank(rank)));
+    let before = agreement.clone();
+    let all = *agreement.view();
+    // Rank 1 leaves out rank 2, or this one, or leaves; or counts more tags, or agrees.
+    for members in [RankSet::first(2), all.members.without(Rank(0)), all.members.without(Rank(1))] {
+        for (members, n_tags) in [(members, 1), (all.members, 8), (all.members, 1)] {
+            // So early that it would be late, if epochs were not counted from the first one.
+            for epoch in [1, 0, u16::MAX, MAX_EPOCHS + 1] {
+                let view = View { members, n_tags };
+                let ballot = Ballot { context: 0, epoch, view, heard: true };
+                agreement.hear(Rank(1), &ballot);
+                assert_eq!((agreement.epoch(), *agreement.view()), (2, all), "{ballot:?}");
+                assert_eq!(agreement.owed(), RankSet::EMPTY);
+                assert_eq!(agreement.n_changes(), before.n_changes());
+            }
+        }
+    }
+    let again = Ballot { context: 0, epoch: 1, view: all, heard: false };
+    agreement.hear(Rank(1), &again);
+    assert!(agreement.owed().contains(Rank(1)) && !agreement.owed().contains(Rank(2)));
+    // What is heard of the epoch itself still counts.
+    for from in [Rank(1), Rank(2)] {
+        assert_eq!(agreement.decide(), None);
+        agreement.hear(from, &Ballot { epoch: 2, heard: true, ..again });
+    }
+    assert_eq!(agreement.decide(), Some(Decision::Group));
+    // One of another communicator is nobody's.
+    agreement.hear(Rank(1), &Ballot { context: 1, epoch: 9, ..again });
+    assert_eq!((agreement.epoch(), agreement.is_decided()), (2, true));
+}
+
+#[test]
+fn epochs_are_counted_from_the_group_that_failed_and_wrap() {
+    let all = View { members: RankSet::first(2), n_tags: 1 };
+    let of = |epoch| Ballot { context: 0, epoch, view: all, heard: true };
+    for failed in [0, 1, MAX_EPOCHS, u16::MAX - 1, u16::MAX] {
+        let mut agreement = Agreement::new(Rank(0), all.members, (0, failed), 1);
+        assert_eq!(agreement.epoch(), failed.wrapping_add(1));
+        for n in [2, 3, 1, MAX_EPOCHS] {
+            let latest = agreement.epoch().wrapping_sub(failed).max(n);
+            agreement.hear(Rank(1), &of(failed.wrapping_add(n)));
+            assert_eq!(agreement.epoch(), failed.wrapping_add(latest));
+        }
+        for earlier in [MAX_EPOCHS + 1, u16::MAX, 0] {
+            agreement.hear(Rank(1), &of(failed.wrapping_add(earlier)));
+            assert_eq!(agreement.epoch(), failed.wrapping_add(MAX_EPOCHS));
+        }
+        assert!(!agreement.is_too_late());
+        agreement.go_on();
+        assert!(agreement.is_too_late());
+    }
+}
+
+#[test]
 fn who_leaves_after_the_decision_is_missed_in_the_next_epoch() {
     let all = View { members: RankSet::first(3), n_tags: 1 };
     let farewell = decided().farewell();
     assert_eq!((farewell.epoch, farewell.view.members), (2, all.members.without(Rank(0))));
     // Whether another member has decided or not.
-    let mut undecided = Agreement::new(Rank(1), all.members, (0, 1), 1);
+    let mut undecided = Agreement::new(Rank(1), all.members, (0, 0), 1);
     let mut fencing = undecided.clone();
     for from in [Rank(0), Rank(2)] {
         fencing.hear(from, &Ballot { context: 0, epoch: 1, view: all, heard: true });
@@ -342,6 +399,6 @@ fn who_leaves_after_the_decision_is_missed_in_the_next_epoch() {
         assert_eq!((agreement.epoch(), *agreement.view()), (2, farewell.view));
     }
     // Before the decision nobody can be done.
-    let leaves_early = Agreement::new(Rank(0), all.members, (0, 1), 1);
+    let leaves_early = Agreement::new(Rank(0), all.members, (0, 0), 1);
     assert_eq!(leaves_early.farewell().epoch, 1);
 }

@@ -1,0 +1,287 @@
+//! Clearing a channel's links of what earlier communicators left on them.
+//!
+//! Most links need none of it: a receiver tells an earlier communicator's frames by their epoch. But
+//! a frame says 16 bits of its epoch, and nobody can order two epochs that are [`WINDOW`] or more
+//! apart. And a call that failed may have left segments. So members flush such a channel before they
+//! use it: with each tag each sends the other a message, and drops what comes before the other's.
+//!
+//! *Which links.* If a member says in the split that a channel may hold segments, all its links are
+//! flushed. Else a link is flushed if its two ranks have not flushed it for `WINDOW` epochs. Both
+//! ranks remember the same epoch: each notes it when the other's last message has come. If one of
+//! them does not get that message, its flush fails, and it says in later splits that the channel may
+//! hold segments.
+//!
+//! *Tags* take turns, so that one frame of credit a link is enough. The control tag comes first: a
+//! rank that is done may make calls, and a transport may drop control messages that nobody takes.
+//!
+//! Cost: nine messages of 64 bytes each way for each link, once in 2¹⁵ groups.
+//!
+//! Source: the flush of group communication (Birman and Joseph, 1987).
+
+use super::{Node, Port, Seat};
+use crate::collective::Communicator;
+use crate::engine::{Limits, Progress, transport_error};
+use crate::error::Error;
+use crate::frame::{CallHeader, HEADER_BYTES, Header, Kind};
+use crate::transport::{Rank, Tag, Transport};
+use crate::wait::{Wait, rest};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::task::{Context, Poll};
+use core::time::Duration;
+
+/// Epochs that are less than this apart can be ordered by the 16 bits that frames say.
+pub(super) const WINDOW: u64 = 1 << 15;
+/// Messages taken from one link in one look.
+const PER_LOOK: usize = 16;
+
+/// Links being flushed, before their communicator is used.
+pub(crate) struct Flush<'a, X: Transport> {
+    seats: Rc<[Rc<Seat<'a, X>>]>,
+    links: Vec<Link>,
+    limits: Limits,
+    wait: Wait,
+}
+
+/// All tags of a channel between this rank and another.
+struct Link {
+    /// Which of the seats.
+    seat: usize,
+    /// As a member, and as a rank of the transport.
+    peer: Rank,
+    outer: Rank,
+    /// With how many tags a flush was sent, and has come: the same number, or one more.
+    n_sent: usize,
+    n_come: usize,
+}
+
+impl<'a, X: Transport> Flush<'a, X> {
+    /// For the seats of a communicator of `members`, as the transport's ranks, all links of those
+    /// channels that `is_due` says.
+    pub(crate) fn new(
+        node: &Node<'a, X>,
+        seats: &Rc<[Rc<Seat<'a, X>>]>,
+        members: &[Rank],
+        is_due: impl Fn(usize) -> bool,
+    ) -> Self {
+        let mut links = Vec::new();
+        for (at, seat) in seats.iter().enumerate() {
+            for (peer, &outer) in members.iter().enumerate() {
+                let is_due = || is_due(seat.channel) || node.is_due(seat, outer);
+                if outer != node.rank() && is_due() {
+                    let peer = Rank::new(peer);
+                    links.push(Link { seat: at, peer, outer, n_sent: 0, n_come: 0 });
+                }
+            }
+        }
+        let deadline = node.config.deadline.filter(|_| !links.is_empty());
+        let deadline = deadline.map(|left| node.now().saturating_add(left));
+        let limits = Limits { stall: node.config.timeout, deadline };
+        Self { seats: Rc::clone(seats), links, limits, wait: Wait::default() }
+    }
+
+    /// Drives all calls of the node until the links are clear.
+    pub(crate) fn wait(mut self, node: &Node<'a, X>) -> Result<(), Error> {
+        loop {
+            match self.advance()? {
+                Progress::Finished => return Ok(()),
+                Progress::Moved => {}
+                Progress::Waiting => node.idle(self.rest(node.now())),
+            }
+        }
+    }
+
+    /// As a future's.
+    pub(crate) fn poll(
+        &mut self,
+        node: &Node<'a, X>,
+        context: &Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        let mut progress = self.advance()?;
+        if progress == Progress::Waiting && node.register(context.waker()) {
+            // What came before it was registered is found now.
+            progress = self.advance()?;
+            if progress == Progress::Waiting {
+                return Poll::Pending;
+            }
+        }
+        if progress == Progress::Finished {
+            return Poll::Ready(Ok(()));
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn rest(&self, now: Duration) -> Duration {
+        self.limits.rest_from(now, rest(self.limits.stall))
+    }
+
+    fn advance(&mut self) -> Result<Progress, Error> {
+        let advanced = self.try_advance();
+        match &advanced {
+            Ok(Progress::Finished) => self.links.clear(),
+            Ok(_) => {}
+            Err(error) => self.give_up(Some(error)),
+        }
+        advanced
+    }
+
+    fn try_advance(&mut self) -> Result<Progress, Error> {
+        if self.links.is_empty() {
+            return Ok(Progress::Finished);
+        }
+        let (mut moved, mut is_done, mut now) = (false, true, Duration::ZERO);
+        for (at, seat) in self.seats.iter().enumerate() {
+            let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+            let comm = comm.as_mut().ok_or(Error::Poisoned)?;
+            if at == 0 {
+                comm.transport.progress().map_err(transport_error)?;
+                now = comm.transport.now();
+            }
+            for link in self.links.iter_mut().filter(|link| link.seat == at && !link.is_clear()) {
+                moved |= link.advance(comm, seat.epoch)?;
+                is_done &= link.is_clear();
+                if link.is_clear() {
+                    seat.node.note_flush(seat, link.outer);
+                }
+            }
+            // A message that has not left would leave its receiver waiting.
+            is_done = is_done && comm.transport.undelivered().is_none();
+        }
+        if is_done {
+            return Ok(Progress::Finished);
+        }
+        if moved {
+            self.wait.restart(now);
+            return Ok(Progress::Moved);
+        }
+        self.listen()?;
+        self.mind_the_time(now)?;
+        Ok(Progress::Waiting)
+    }
+
+    /// Fails if a rank has given up. A notice of a rank whose control link is not clear waits there.
+    fn listen(&self) -> Result<(), Error> {
+        let mut comm = self.seats[0].comm.try_borrow_mut().map_err(|_| Error::Internal)?;
+        let Some(Communicator { transport, notices, context, epoch, .. }) = comm.as_mut() else {
+            return Ok(());
+        };
+        let is_clear = |rank: &Rank| {
+            let mut links = self.links.iter().filter(|link| link.seat == 0);
+            *rank != transport.rank() && links.all(|link| link.peer != *rank || link.n_come > 0)
+        };
+        let clear: Vec<Rank> =
+            (0..transport.size()).map(Rank::new).filter(|rank| is_clear(rank)).collect();
+        let ours = CallHeader::of_no_call(*context, *epoch);
+        notices.listen(transport, &ours, &clear).map(drop)
+    }
+
+    fn mind_the_time(&mut self, now: Duration) -> Result<(), Error> {
+        let waits = self.links.iter().find(|link| !link.is_clear());
+        let (rank, step) = waits.map_or((Rank(0), 0), |link| (link.peer, link.n_come));
+        if self.limits.deadline.is_some_and(|deadline| now >= deadline) {
+            return Err(Error::Deadline { rank, step });
+        }
+        let is_stalled = self.wait.look(now, self.limits.stall) > self.limits.stall;
+        if is_stalled { Err(Error::Stalled { rank, step }) } else { Ok(()) }
+    }
+
+    /// Ends the communicator, and tells its other ranks.
+    fn give_up(&mut self, error: Option<&Error>) {
+        self.links.clear();
+        if let Some(seat) = self.seats.first() {
+            seat.fail(error);
+        }
+        // The channels count as those of a failed call, even if nobody could be told.
+        for seat in self.seats.iter() {
+            if let Ok(mut comm) = seat.comm.try_borrow_mut() {
+                comm.take();
+            }
+        }
+    }
+}
+
+impl<X: Transport> Drop for Flush<'_, X> {
+    fn drop(&mut self) {
+        if !self.links.is_empty() {
+            self.give_up(None);
+        }
+    }
+}
+
+impl Link {
+    const fn is_clear(&self) -> bool {
+        self.n_sent == Tag::COUNT && self.n_come == Tag::COUNT
+    }
+
+    /// Sends what there is room for, and takes what has come; returns whether anything moved.
+    fn advance<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<Port<'_, X>>,
+        epoch: u64,
+    ) -> Result<bool, Error> {
+        let mut moved = false;
+        if self.n_sent <= self.n_come && self.n_sent < Tag::COUNT {
+            moved = self.send(comm, epoch)?;
+        }
+        for _ in 0..PER_LOOK {
+            // The next tag has its turn when this one was sent with. Both links may be full: what
+            // was left is taken before there is room to send.
+            if self.n_come > self.n_sent || self.n_come == Tag::COUNT {
+                break;
+            }
+            let received = comm.transport.poll_recv(self.peer, nth(self.n_come));
+            let Poll::Ready((frame, n_bytes)) = received.map_err(transport_error)? else { break };
+            let message = frame.as_ref().get(..n_bytes).unwrap_or_default();
+            // Nobody wants what is not the other's flush.
+            let header = Header::parse(message, comm.checksum());
+            let expected = header_of(comm, self.peer, comm.rank(), epoch);
+            self.n_come += usize::from(header == Ok(expected));
+            comm.transport.recycle(frame);
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    fn send<X: Transport>(
+        &mut self,
+        comm: &mut Communicator<Port<'_, X>>,
+        epoch: u64,
+    ) -> Result<bool, Error> {
+        let tag = nth(self.n_sent);
+        if comm.transport.poll_ready(self.peer, tag).map_err(transport_error)?.is_pending() {
+            return Ok(false);
+        }
+        let Poll::Ready(mut frame) = comm.transport.poll_frame().map_err(transport_error)? else {
+            return Ok(false);
+        };
+        let header = header_of(comm, comm.rank(), self.peer, epoch);
+        header.emit(frame.as_mut(), comm.checksum());
+        comm.transport.send(self.peer, tag, frame, HEADER_BYTES).map_err(transport_error)?;
+        comm.transport.expect(self.peer, tag);
+        self.n_sent += 1;
+        Ok(true)
+    }
+}
+
+/// The tag that has the nth turn.
+const fn nth(n: usize) -> Tag {
+    if n == 0 { Tag::CONTROL } else { Tag(n as u16 - 1) }
+}
+
+/// The message that a member sends another with each tag.
+fn header_of<X: Transport>(comm: &Communicator<X>, from: Rank, to: Rank, epoch: u64) -> Header {
+    let of_none = CallHeader::of_no_call(comm.context, comm.epoch());
+    Header {
+        kind: Kind::Flush,
+        // An earlier flush that failed may have left a message: all bits of the epoch tell it.
+        call: CallHeader { root: to.0, count: epoch, ..of_none },
+        as_floats: false,
+        from,
+        part: 0,
+        round: 0,
+        n_values: 0,
+        n_bytes: 0,
+        operands: 0,
+    }
+}

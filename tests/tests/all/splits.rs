@@ -1,0 +1,255 @@
+//! Communicators made and dropped without end: channels and epochs are given back, and nothing that
+//! one left is taken for what another gets.
+
+use foldwire::error::Reason;
+use foldwire::transport::FRAMES_PER_LANE;
+use foldwire::{Config, Error, Op, Plan, Rank, SharedCommunicator};
+use foldwire_sim::{End, Endpoint as SimEndpoint, Fault, Harm, Net, World as SimWorld};
+use foldwire_threads::{Endpoint, World};
+use std::future::{Future, poll_fn};
+use std::task::Poll;
+use std::time::Duration;
+
+type Comm = SharedCommunicator<'static, Endpoint>;
+
+/// Numbers of epochs in messages, of which the rest is not said.
+const WRAP: u64 = 1 << 16;
+
+fn raw() -> Plan {
+    Plan::raw()
+}
+
+fn config() -> Config {
+    Config::default().with_timeout(Duration::from_secs(20)).with_lanes(1)
+}
+
+/// The sum over the ranks of `comm` of their numbers in the transport.
+fn sum(comm: &Comm) -> u32 {
+    let own = comm.transport_rank(comm.rank()).expect("a member").0;
+    comm.all_reduce_scalar(own, Op::Sum).expect("nothing is wrong")
+}
+
+/// Makes and drops so many communicators of this rank alone.
+fn split_alone(world: &Comm, n: u64) {
+    for _ in 0..n {
+        let alone = world.split(Some(world.rank().0), 0, 1).expect("there is no end");
+        assert_eq!(alone.map(|alone| alone.size()), Some(1));
+    }
+}
+
+/// Of several that are alive, some of them made of others, and dropped in another order on each
+/// rank.
+#[test]
+fn communicators_are_made_and_dropped_without_end() {
+    const N: usize = 100_000;
+    World::new(3).run_endpoints(|endpoint| {
+        let world = SharedCommunicator::with_config(endpoint, config(), 1).expect("one channel");
+        let own = world.rank();
+        let mut alive: Vec<Comm> = Vec::new();
+        for at in 0..N {
+            // Every fourth time one rank is apart from the others.
+            let apart = (at / 4 % 3) as u32;
+            let is_apart = at % 4 == 1 && own.0 == apart;
+            // Every fourth time the first is split, which is of all ranks on all ranks.
+            let parent = alive.first().filter(|_| at % 4 == 2).unwrap_or(&world);
+            let made = parent.split(Some(u32::from(is_apart)), own.0 as i32, 1);
+            let made = made.expect("there is no end").expect("it has a color");
+            if at % 16 < 2 {
+                let others = if at % 4 == 1 { 3 - apart } else { 3 };
+                assert_eq!(sum(&made), if is_apart { apart } else { others });
+            }
+            alive.push(made);
+            if alive.len() > 6 {
+                alive.remove(1 + (at + own.index()) % 5);
+            }
+            if at % 500 == 499 {
+                alive.clear();
+            }
+        }
+    });
+}
+
+/// A message that nobody receives, and a segment of a root whose call nobody else makes, are left
+/// behind. They are none of a communicator's so many epochs later that their numbers are the same,
+/// or seem to be those of one to come.
+#[test]
+fn what_was_left_is_not_taken_for_what_comes_when_epochs_wrap() {
+    World::new(2).run_endpoints(|endpoint| {
+        let config = config().with_messages();
+        let world = SharedCommunicator::with_config(endpoint, config, 1).expect("two channels");
+        let (own, other) = (world.rank(), Rank(1 - world.rank().0));
+        for n_between in [WRAP - 1, WRAP / 2] {
+            let twin = world.duplicate(1).expect("there are channels");
+            drop(twin.start_send([1_u8], other, 7, &raw()).expect("there is room").wait());
+            if own == Rank(0) {
+                twin.broadcast(&mut [1_u8], own, &raw()).expect("a root needs nobody");
+            }
+            drop(twin);
+            split_alone(&world, n_between);
+            let twin = world.duplicate(1).expect("there are channels");
+            let come = twin.start_recv([0_u8], other, 7).expect("there is room");
+            let sent = twin.start_send([2_u8], other, 7, &raw()).expect("there is room");
+            let (come, _) = come.wait().into_result().expect("the message of this one");
+            assert_eq!(come, [2], "rank {own}, after {n_between}");
+            sent.wait().into_result().expect("it was received");
+            let mut value = [2 * u8::from(own == Rank(0))];
+            twin.broadcast(&mut value, Rank(0), &raw()).expect("the segment of this one");
+            assert_eq!(value, [2], "rank {own}, after {n_between}");
+        }
+    });
+}
+
+/// With channels for two communicators only, of which one is that of all.
+#[test]
+fn channels_on_which_calls_have_failed_are_used_again() {
+    World::new(3).frame_limit(3 * 2 * 2 * FRAMES_PER_LANE).run_endpoints(|endpoint| {
+        let config = config().with_lanes(2);
+        let world = SharedCommunicator::with_config(endpoint, config, 1).expect("one channel");
+        for round in 0..40 {
+            let twin = world.duplicate(1).expect("the channel is free");
+            assert_eq!(sum(&twin), 3);
+            let mut call =
+                twin.start_all_reduce(vec![1.0_f32; 100_000], Op::Sum, &raw()).expect("it begins");
+            for _ in 0..round {
+                let _ = call.poll();
+            }
+            if world.rank() == Rank(round % 3) {
+                call.cancel();
+            } else {
+                let told = call.wait().outcome;
+                let is_told = matches!(told, Err(Error::Aborted { reason: Reason::Dropped, .. }));
+                assert!(is_told || told.is_ok(), "{told:?}");
+            }
+        }
+    });
+}
+
+const NET: Net = Net {
+    latency: Duration::from_micros(2),
+    jitter: Duration::from_micros(50),
+    bandwidth: 1.25e9,
+    ranks_per_node: 1,
+    depth: 1,
+    channels: 2,
+    frame_bytes: 1024,
+    frames_per_rank: 2 * FRAMES_PER_LANE,
+    attended: true,
+    refusal: 5,
+    neglect: 7,
+    poll: Duration::from_nanos(300),
+    jump: Duration::from_millis(100),
+    patience: Duration::from_secs(3600),
+};
+
+/// Splits the communicator of all, has a call on the new one fail, and splits again, a few times:
+/// each time but the first the one channel that is left must be flushed.
+async fn fail_and_split(endpoint: SimEndpoint) -> Result<(), Error> {
+    let config = config().with_timeout(Duration::from_secs(1));
+    let world = SharedCommunicator::with_config(endpoint, config, 1)?;
+    for round in 0..3 {
+        let twin = world.start_split(Some(0), 0, 1)?.await?.ok_or(Error::Internal)?;
+        let sum = twin.start_all_reduce([1_u32], Op::Sum, &raw())?.await.into_result()?.0;
+        assert_eq!(sum, [world.size() as u32]);
+        let mut long = twin.start_all_reduce(vec![1.0_f32; 2000], Op::Sum, &raw())?;
+        for _ in 0..(world.rank().index() + 1) * 7 * round {
+            let _ = long.poll();
+        }
+        // All give it up, each at another moment.
+        drop(long);
+        assert!(twin.is_poisoned() || world.size() == 1);
+    }
+    world.start_barrier()?.await.into_result()?;
+    Ok(())
+}
+
+#[test]
+fn channels_are_flushed_on_any_network() {
+    for seed in 0..60 {
+        let size = [2, 3, 5][seed as usize % 3];
+        let run = SimWorld::new(size, seed).net(NET).run(fail_and_split);
+        for end in &run.ends {
+            assert!(matches!(end, End::Returned(Ok(()))), "seed {seed}: {end:?}");
+        }
+        assert_eq!(run.n_leaked(), 0, "seed {seed}");
+    }
+}
+
+/// Whatever becomes of a rank or a frame, in a flush and before it: all end, with an error or as if
+/// nothing were wrong.
+#[test]
+fn a_flush_that_fails_leaves_nobody_waiting() {
+    let (mut n_struck, mut n_failed) = (0, 0);
+    for nth in 0..40 {
+        let (rank, by) = (Rank(1), Duration::from_millis(30));
+        let harms = Harm::ALL.map(|harm| Fault::Harm { rank, nth, harm });
+        let faults = [
+            Fault::Death { rank, after: nth },
+            Fault::Stall { rank, after: nth, lasting: None },
+            Fault::Stall { rank, after: nth, lasting: Some(by) },
+            Fault::Cut { rank, nth, silent: false },
+            Fault::Cut { rank, nth, silent: true },
+            Fault::Delay { rank, nth, by },
+        ];
+        for fault in faults.into_iter().chain(harms) {
+            let run = SimWorld::new(3, nth as u64).net(NET).faults([fault]).run(fail_and_split);
+            n_struck += run.struck.len();
+            for end in &run.ends {
+                let is_end = matches!(end, End::Returned(_) | End::Died | End::Silent);
+                assert!(is_end, "{fault:?}: {end:?}");
+                n_failed += usize::from(!matches!(end, End::Returned(Ok(()))));
+            }
+            assert_eq!(run.n_leaked(), 0, "{fault:?}");
+            assert!(run.time < Duration::from_secs(20), "{fault:?}: {:?}", run.time);
+        }
+    }
+    assert!(n_struck > 300 && n_failed > 100, "{n_struck}, {n_failed}");
+}
+
+/// Who drops a split while it flushes gives up the communicator that is being made, of which the
+/// others hear; not the one that is split.
+#[test]
+fn a_split_that_is_dropped_while_it_flushes_ends_the_new_communicator_only() {
+    let [mut n_before, mut n_meanwhile] = [0, 0];
+    for after in 1..80 {
+        let run = SimWorld::new(3, 1).net(NET).run(|endpoint| async move {
+            let world = SharedCommunicator::with_config(endpoint, config(), 1)?;
+            let twin = world.start_split(Some(0), 0, 1)?.await?.ok_or(Error::Internal)?;
+            drop(twin.start_barrier()?);
+            drop(twin);
+            let mut split = Box::pin(world.start_split(Some(0), 0, 1)?);
+            let mut n_left = if world.rank() == Rank(2) { after } else { usize::MAX };
+            let told = poll_fn(|context| {
+                n_left -= 1;
+                if n_left == 0 {
+                    return Poll::Ready(None);
+                }
+                split.as_mut().poll(context).map(|made| Some(made.map(drop)))
+            });
+            let told = told.await;
+            drop(split);
+            let lives = match world.start_barrier() {
+                Ok(barrier) => barrier.await.outcome.is_ok(),
+                Err(_) => false,
+            };
+            Ok::<_, Error>((told, lives))
+        });
+        let ends = run.ends.into_iter().map(|end| match end {
+            End::Returned(Ok(end)) => end,
+            end => panic!("after {after} polls: {end:?}"),
+        });
+        let ends: Vec<_> = ends.collect();
+        let (Some(Err(told)), (None, lives)) = (ends[0].0, ends[2]) else { continue };
+        if !lives {
+            // It was the communicator that is split, in the exchange.
+            n_before += 1;
+            continue;
+        }
+        let Error::Aborted { culprit, reason, .. } = told else {
+            panic!("after {after} polls: {ends:?}")
+        };
+        assert!((culprit, reason) == (Rank(2), Reason::Dropped), "after {after} polls: {ends:?}");
+        assert!(ends.iter().all(|end| end.1), "after {after} polls: {ends:?}");
+        n_meanwhile += 1;
+    }
+    assert!(n_before > 0 && n_meanwhile > 0, "{n_before}, {n_meanwhile}");
+}
