@@ -332,6 +332,8 @@ pub enum TransportErrorKind {
     /// bytes), or by the transport (a frame too short or misaligned, a message longer than its
     /// frame, a rank that is none of its ranks).
     Misuse,
+    /// Another thread has ended the communicator's calls (`Stopper`).
+    Stopped,
     /// Anything else.
     Other,
 }
@@ -344,6 +346,7 @@ impl fmt::Display for TransportErrorKind {
             Self::Truncated => "a message did not fit a frame",
             Self::OutOfFrames => "the frame pool is exhausted",
             Self::Misuse => "the contract between engine and transport was broken",
+            Self::Stopped => "another thread has ended the call",
             Self::Other => "the transport failed",
         })
     }
