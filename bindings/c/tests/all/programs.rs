@@ -89,15 +89,20 @@ fn rpath() -> String {
     format!("-Wl,-rpath,{}", PREFIX.join("lib").display())
 }
 
+/// Runs a program of checks with these arguments.
+fn runs(program: &Path, arguments: &[&str], at_least: u64) {
+    let said = succeeds(Command::new(program).args(arguments));
+    let n_checks = said.trim().strip_suffix(" checks").and_then(|n| n.parse::<u64>().ok());
+    assert!(n_checks.is_some_and(|n| n > at_least), "{said}");
+}
+
 /// Runs a program of checks, and again under valgrind.
 fn checks(source: &str, at_least: u64) -> Option<PathBuf> {
     if !has("cc", "the C interface from C") {
         return None;
     }
     let program = compiled("cc", "-std=c11", source, false);
-    let said = succeeds(&mut Command::new(&program));
-    let n_checks = said.trim().strip_suffix(" checks").and_then(|n| n.parse::<u64>().ok());
-    assert!(n_checks.is_some_and(|n| n > at_least), "{said}");
+    runs(&program, &[], at_least);
     if has("valgrind", "the C interface under valgrind") {
         // It knows no AVX-512, and says so to programs that ask.
         let mut checked = Command::new("valgrind");
@@ -118,6 +123,28 @@ fn calls_do_what_the_header_says_and_touch_no_memory_that_they_may_not() {
 #[test]
 fn misuse_is_an_error_and_never_more() {
     checks("tests/c/misuse.c", 20_000);
+}
+
+#[test]
+fn a_group_with_a_wrong_call_is_refused_whole() {
+    checks("tests/c/groups.c", 10_000);
+}
+
+#[test]
+fn a_call_that_waits_is_ended_by_another_thread() {
+    if !has("cc", "the C interface from C") {
+        return;
+    }
+    let program = compiled("cc", "-std=c11", "tests/c/abort.c", false);
+    runs(&program, &[], 200);
+    runs(&program, &["processes"], 20);
+}
+
+#[test]
+fn children_of_fork_have_nothing_of_their_parents() {
+    if has("cc", "the C interface from C") {
+        runs(&compiled("cc", "-std=c11", "tests/c/fork.c", false), &[], 40);
+    }
 }
 
 #[test]
