@@ -110,7 +110,9 @@ impl Drop for Inside<'_> {
     fn drop(&mut self) {
         // A panic's state is left alone.
         while !thread::panicking() {
-            if self.family.has_doomed.swap(false, Ordering::SeqCst) {
+            // Seldom there is one, and a look costs less than a swap.
+            let has_doomed = &self.family.has_doomed;
+            if has_doomed.load(Ordering::SeqCst) && has_doomed.swap(false, Ordering::SeqCst) {
                 self.bury();
             }
             self.state = None;

@@ -26,27 +26,45 @@ typedef struct {
     fwComm_t comm;
     fwResult result;
     double at;
-    int by_request;
+    int way;
 } Waiting;
+
+/* In which calls a rank waits for one that does not come. */
+enum { BLOCKING, BY_REQUEST, MESSAGE, SPLIT, WAYS };
+
+/* The result of a call, while others look if somebody is inside. */
+#define ENTERED(result, call)                                                                      \
+    while (((result) = (call)) == FW_IN_USE) {                                                     \
+        sched_yield();                                                                             \
+    }
 
 /* Waits for ranks that do not come. */
 static void *waits(void *argument) {
     Waiting *own = argument;
     fwRequest_t request;
-    if (own->by_request) {
-        OK(fwBarrier(own->comm, &request));
-        own->result = fwWait(&request);
+    fwComm_t part;
+    float values[100];
+    switch (own->way) {
+    case BLOCKING: ENTERED(own->result, fwBarrier(own->comm, NULL)) break;
+    case BY_REQUEST:
+        ENTERED(own->result, fwBarrier(own->comm, &request))
+        ENTERED(own->result, fwWait(&request))
         CHECK(request == NULL);
-    } else {
-        own->result = fwBarrier(own->comm, NULL);
+        break;
+    case MESSAGE:
+        ENTERED(own->result, fwRecv(values, 100, FW_FLOAT32, 1, 5, own->comm, NULL))
+        break;
+    default: ENTERED(own->result, fwCommSplit(own->comm, 0, 0, &part, NULL))
     }
     own->at = seconds();
     return NULL;
 }
 
 /* Another rank of an aborted communicator: a call for which it has all it needs may still go well. */
-static fwResult hears(fwComm_t comm) {
-    fwResult result = fwBarrier(comm, NULL);
+static fwResult hears(fwComm_t comm, int way) {
+    fwComm_t part;
+    fwResult result =
+        way == SPLIT ? fwCommSplit(comm, 0, 0, &part, NULL) : fwBarrier(comm, NULL);
     if (result == FW_SUCCESS) {
         result = fwBarrier(comm, NULL);
     }
@@ -63,12 +81,12 @@ static void until_inside(fwComm_t comm) {
     pause_for(100);
 }
 
-static void a_waiting_call_ends(int by_request) {
+static void a_waiting_call_ends(int way) {
     fwComm_t comms[2];
     pthread_t thread;
     fwResult state = -1;
     OK(fwCommInitAll(comms, 2, NULL));
-    Waiting own = {comms[0], FW_SUCCESS, 0, by_request};
+    Waiting own = {comms[0], FW_SUCCESS, 0, way};
     CHECK(pthread_create(&thread, NULL, waits, &own) == 0);
     until_inside(comms[0]);
     OK(fwCommGetAsyncError(comms[0], &state));
@@ -81,7 +99,7 @@ static void a_waiting_call_ends(int by_request) {
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(own.result == FW_ABORTED && own.at - start < 2);
     /* The other rank hears of it, whatever it calls. */
-    hears(comms[1]);
+    hears(comms[1], way);
     CHECK(seconds() - start < 4);
     OK(fwCommGetAsyncError(comms[1], &state));
     CHECK(state == FW_ABORTED);
@@ -93,7 +111,7 @@ static void a_peer_hears(void) {
     fwComm_t comms[2];
     pthread_t thread;
     OK(fwCommInitAll(comms, 2, NULL));
-    Waiting own = {comms[0], FW_SUCCESS, 0, 0};
+    Waiting own = {comms[0], FW_SUCCESS, 0, BLOCKING};
     CHECK(pthread_create(&thread, NULL, waits, &own) == 0);
     until_inside(comms[0]);
     OK(fwCommAbort(comms[1]));
@@ -105,10 +123,12 @@ static void a_peer_hears(void) {
 /* Both ranks of a group, one thread. */
 static void *group_main(void *argument) {
     Waiting *own = argument;
-    OK(fwGroupStart());
-    OK(fwBarrier(own[0].comm, NULL));
-    OK(fwBarrier(own[1].comm, NULL));
-    own->result = fwGroupEnd();
+    do {
+        OK(fwGroupStart());
+        OK(fwBarrier(own[0].comm, NULL));
+        OK(fwBarrier(own[1].comm, NULL));
+        own->result = fwGroupEnd();
+    } while (own->result == FW_IN_USE);
     own->at = seconds();
     return NULL;
 }
@@ -120,12 +140,12 @@ static void others_go_on(void) {
     pthread_t thread;
     OK(fwCommInitAll(comms, 2, NULL));
     OK(fwCommInitAll(others, 4, NULL));
-    Waiting both[2] = {{comms[0], FW_SUCCESS, 0, 0}, {others[0], FW_SUCCESS, 0, 0}};
+    Waiting both[2] = {{comms[0], FW_SUCCESS, 0, BLOCKING}, {others[0], FW_SUCCESS, 0, BLOCKING}};
     CHECK(pthread_create(&thread, NULL, group_main, both) == 0);
     until_inside(comms[0]);
     OK(fwCommAbort(comms[0]));
     pause_for(300);
-    hears(comms[1]);
+    hears(comms[1], BLOCKING);
     FAILS(FW_IN_USE, fwBarrier(others[0], NULL));
     OK(fwGroupStart());
     for (int i = 1; i < 4; i++) {
@@ -158,12 +178,12 @@ static void *splits(void *argument) {
     OK(fwCommSplit(own->comm, 0, own->rank, &own->part, NULL));
     ++*own->step;
     if (own->rank == 0) {
-        own->result = fwBarrier(own->part, NULL);
+        ENTERED(own->result, fwBarrier(own->part, NULL))
     } else {
         while (*own->step < 3) {
             pause_for(1);
         }
-        own->result = hears(own->part);
+        own->result = hears(own->part, BLOCKING);
     }
     double sum = 1;
     OK(fwAllReduce(&sum, &sum, 1, FW_FLOAT64, FW_SUM, NULL, own->comm, NULL));
@@ -214,6 +234,29 @@ static void communicators_have_room(void) {
     OK(fwCommDestroy(comm));
 }
 
+/* Ranks of one color that differ in calls are told so, and go on. */
+static void *differs(void *argument) {
+    const Rank *own = argument;
+    fwConfig config = FW_CONFIG_INIT;
+    fwComm_t part;
+    config.calls = own->rank == 0 ? 4 : 8;
+    FAILS(FW_MISMATCH, fwCommSplit(own->comm, 0, 0, &part, &config));
+    CHECK(part == NULL);
+    OK(fwBarrier(own->comm, NULL));
+    OK(fwCommDestroy(own->comm));
+    return NULL;
+}
+
+static void splits_that_differ_make_none(void) {
+    fwComm_t comms[2];
+    pthread_t thread;
+    OK(fwCommInitAll(comms, 2, NULL));
+    Rank ranks[2] = {{comms[0], 0}, {comms[1], 1}};
+    CHECK(pthread_create(&thread, NULL, differs, &ranks[1]) == 0);
+    differs(&ranks[0]);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 static void *watchdog(void *argument) {
     fwResult state;
     until_inside(argument);
@@ -257,7 +300,9 @@ static int processes(int is_killed) {
         if (rank == 0) {
             CHECK(pthread_create(&thread, NULL, watchdog, comm) == 0);
         }
-        FAILS(FW_ABORTED, fwAllReduce(values, values, 1000, FW_FLOAT32, FW_SUM, NULL, comm, NULL));
+        fwResult result;
+        ENTERED(result, fwAllReduce(values, values, 1000, FW_FLOAT32, FW_SUM, NULL, comm, NULL))
+        CHECK(result == FW_ABORTED);
         CHECK(seconds() - start < 10);
         if (rank == 0) {
             CHECK(pthread_join(thread, NULL) == 0);
@@ -283,12 +328,14 @@ int main(int argc, char **argv) {
         processes(0);
         processes(1);
     } else {
-        a_waiting_call_ends(0);
-        a_waiting_call_ends(1);
+        for (int way = 0; way < WAYS; way++) {
+            a_waiting_call_ends(way);
+        }
         a_peer_hears();
         others_go_on();
         a_split_ends_alone();
         communicators_have_room();
+        splits_that_differ_make_none();
     }
     printf("%d checks\n", n_checks);
     return 0;
