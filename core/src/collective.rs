@@ -31,6 +31,8 @@ pub(crate) use terms::Terms;
 
 use crate::bound::Quantum;
 use crate::budget::check_plan;
+#[cfg(feature = "alloc")]
+use crate::budget::resolve;
 use crate::codec::{AnyCodec, CodecParams};
 use crate::element::Element;
 use crate::engine::{Notices, Program};
@@ -279,6 +281,18 @@ impl<X: Transport> Communicator<X> {
         plan: &Plan,
     ) -> Result<Terms<'s>, Error> {
         self.terms_given(request, plan, None)
+    }
+
+    /// What a call would be refused for, whatever its values.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn check<T: Element>(
+        &mut self,
+        request: &Request<'_, '_, T>,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        let terms = self.terms(request, plan)?;
+        let needs_values = terms.asks || terms.plan.needs_extent();
+        if needs_values { Ok(()) } else { resolve(&terms, None).map(drop) }
     }
 
     /// As [`terms`](Self::terms), where samples have told what codecs make of the data.

@@ -122,6 +122,8 @@ pub use queue::{Finished, Queue};
 pub use report::Report;
 pub use rounding::Rounding;
 pub use schedule::Collective;
+#[cfg(feature = "std")]
+pub use shared::Stopper;
 #[cfg(feature = "alloc")]
 pub use shared::{GroupCall, Pending, SharedCommunicator, Split};
 pub use shrink::Shrink;

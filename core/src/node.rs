@@ -186,7 +186,13 @@ impl<'a, X: Transport> Node<'a, X> {
         self.epoch.set(self.epoch.get().max(epoch));
         let row = Rc::new(seat::Row::new());
         let seat = |&channel: &usize| {
-            let port = Port::new(Rc::clone(self), channel, members.cloned());
+            let port = Port::new(
+                Rc::clone(self),
+                channel,
+                members.cloned(),
+                #[cfg(feature = "std")]
+                row.stopper.clone(),
+            );
             let mut comm = Communicator::with_config(port, self.config)?;
             (comm.context, comm.epoch) = (channel as u8, epoch as u16);
             let Channel { use_, left } = &mut self.channels.borrow_mut()[channel];

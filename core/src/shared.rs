@@ -1,5 +1,6 @@
 //! A communicator with several calls under way, that can be split.
 
+mod check;
 mod delivery;
 mod group;
 mod letter;
@@ -7,11 +8,15 @@ mod mailbox;
 mod messages;
 mod pending;
 mod split;
+#[cfg(feature = "std")]
+mod stopper;
 mod two_levels;
 
 pub use group::GroupCall;
 pub use pending::Pending;
 pub use split::Split;
+#[cfg(feature = "std")]
+pub use stopper::Stopper;
 
 use crate::collective::table::{borrowed, each_collective, starts};
 use crate::collective::{Communicator, Config, Request};
@@ -26,8 +31,10 @@ use crate::schedule::Collective;
 use crate::transport::{Rank, Transport};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
+use check::Checking;
 use core::cell::Cell;
 use core::fmt;
+use core::marker::PhantomData;
 use mailbox::Mailbox;
 
 /// A communicator that makes several calls at once, and from which others can be made.
@@ -78,6 +85,8 @@ pub struct SharedCommunicator<'a, X: Transport + 'a> {
     next: Cell<usize>,
     /// A group call is under way, which takes seats as it goes on.
     is_in_group: Cell<bool>,
+    /// Calls are only checked.
+    checking: Cell<Checking>,
     /// The members in the order of their ranks, as the transport's ranks; `None`: all of those.
     members: Option<Rc<[Rank]>>,
     rank: Rank,
@@ -120,10 +129,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let position = |members: &Rc<[Rank]>| members.iter().position(|&member| member == own);
         let rank = members.as_ref().and_then(position).map_or(own, Rank::new);
         let (next, is_in_group) = (Cell::new(0), Cell::new(false));
+        let checking = Cell::default();
         let last = seats.last().filter(|_| node.config.messages);
         let mailbox = last.map(|seat| Rc::new(Mailbox::new(Rc::clone(seat))));
         let n_calls = seats.len() - usize::from(mailbox.is_some());
-        Ok(Self { node, seats, n_calls, mailbox, next, is_in_group, members, rank })
+        Ok(Self { node, seats, n_calls, mailbox, next, is_in_group, checking, members, rank })
     }
 
     /// This rank.
@@ -163,6 +173,12 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         })
     }
 
+    /// Why this communicator can make no more calls; `None` while it can.
+    pub fn failure(&self) -> Option<Error> {
+        let told = || self.seats.iter().find_map(|seat| seat.failure());
+        self.is_poisoned().then(|| told().unwrap_or(Error::Poisoned))
+    }
+
     /// Advances all calls under way over this transport by a bounded amount of work. Whether one
     /// moved; a loop that has nothing else to do should rest if none did.
     pub fn progress(&self) -> bool {
@@ -172,6 +188,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
 
     /// The seat of the next call, if it may be made now.
     fn seat(&self) -> Result<&Rc<Seat<'a, X>>, Error> {
+        if self.is_checking() && !self.is_in_group.get() {
+            return self.seats.first().ok_or(Error::Internal);
+        }
         if self.is_in_group.get() && !self.is_poisoned() {
             return Err(Error::TooManyCalls { max: self.n_calls });
         }
@@ -216,6 +235,11 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         recv: R,
         plan: &Plan,
     ) -> Result<Pending<'a, X, T, R>, Error> {
+        if self.is_checking() {
+            let (send, mut recv) = (send, recv);
+            let request = request((*send).as_ref(), recv.as_mut(), PhantomData);
+            return Err(self.checked(|comm| comm.check(&request, plan)));
+        }
         let pending = Pending::start(
             Rc::clone(&self.node),
             Rc::clone(self.seat()?),

@@ -334,6 +334,8 @@ pub enum TransportErrorKind {
     Misuse,
     /// This process was forked off the one that made the transport, which alone may use it.
     OtherProcess,
+    /// Another thread has ended the communicator's calls (`Stopper`).
+    Stopped,
     /// Anything else.
     Other,
 }
@@ -349,6 +351,7 @@ impl fmt::Display for TransportErrorKind {
             Self::OtherProcess => {
                 "this process was forked off the one that made the transport, which alone may use it"
             }
+            Self::Stopped => "another thread has ended the call",
             Self::Other => "the transport failed",
         })
     }

@@ -8,7 +8,7 @@ use anyhow::bail;
 use std::process::{Command, Stdio};
 
 /// What for, and which.
-const PACKAGES: [(&str, &[&str]); 7] = [
+const PACKAGES: [(&str, &[&str]); 8] = [
     ("bindings to C (MPI, libfabric)", &["libclang-dev", "pkg-config"]),
     ("Open MPI", &["libopenmpi-dev", "openmpi-bin"]),
     ("MPICH", &["libmpich-dev", "mpich"]),
@@ -16,6 +16,7 @@ const PACKAGES: [(&str, &[&str]); 7] = [
     ("emulated cluster", &["iproute2", "util-linux"]),
     ("checks of memory", &["valgrind"]),
     ("package for Python", &["python3-numpy"]),
+    ("module for Fortran", &["gfortran"]),
 ];
 
 /// Options of `cargo xtask packages`.

@@ -7,8 +7,9 @@
  *
  * Results. Every function but two returns an fwResult: FW_SUCCESS is 0. No call hangs, whatever
  * becomes of other ranks: it ends within the time limits of fwConfig. After FW_INVALID_ARGUMENT,
- * FW_INVALID_USAGE, FW_IN_USE, FW_UNSUPPORTED and FW_NO_ROOM nothing was sent and the communicator
- * is as it was; other failures end it for all its ranks (fwCommShrink).
+ * FW_INVALID_HANDLE, FW_INVALID_USAGE, FW_IN_USE, FW_UNSUPPORTED and FW_NO_ROOM no values were sent
+ * and the communicator is as it was; other failures of a call on it end it for all its ranks
+ * (fwCommShrink).
  *
  * Calls. All ranks of a communicator make the same collectives in the same order, with the same
  * counts, types, operations, roots and plans. A call with a NULL request returns when it is over.
@@ -24,7 +25,11 @@
  *
  * Threads. A communicator, those that are split from it, and their requests take one call at a
  * time, from any thread (as MPI_THREAD_SERIALIZED). Who comes while another thread is in there gets
- * FW_IN_USE. Different ranks are independent of each other.
+ * FW_IN_USE. Different ranks are independent of each other. At any time any thread may call
+ * fwCommAbort, fwCommGetAsyncError, fwCommCount and fwCommUserRank.
+ *
+ * Processes. A child of fork has none of its parent's communicators and requests: all functions
+ * give FW_INVALID_HANDLE there, and end nothing of the parent's. It may make its own.
  *
  * Handles are numbers, not addresses: one that was freed, or is none, gives FW_INVALID_HANDLE.
  */
@@ -70,14 +75,16 @@ typedef struct fwComm *fwComm_t;
 // Whether messages carry checksums.
 typedef int32_t fwChecksum;
 
-// What the calls of a communicator have in common. Begin with FW_CONFIG_INIT; 0 is each member's
-// default. All ranks give the same.
+// Settings of a communicator, and of those that are split from it. Begin with FW_CONFIG_INIT; 0 is
+// each member's default. All ranks give the same; calls between ranks that differ in lanes fail
+// with FW_MISMATCH.
 typedef struct fwConfig {
   // sizeof(fwConfig)
   size_t size;
-  // How many calls may be under way at once; 0: 8.
+  // How many calls may be under way at once, up to 256; 0: 8. With 256 no message has a request.
   uint32_t calls;
-  // How many parts of a call are under way side by side, up to 8; 0: 4.
+  // The most messages of a call that a rank has under way side by side, up to 8; 0: 4. Calls on
+  // short arrays have fewer, and those of automatic plans as many as are soonest.
   uint32_t lanes;
   // Seconds without any progress after which a call fails; 0: 300.
   double timeout;
@@ -177,10 +184,10 @@ typedef struct fwRequest *fwRequest_t;
 #define FW_SUCCESS 0
 
 // A null pointer, a misaligned or overlapping buffer, an unknown code, a length that overflows, a
-// bound or root that cannot be. Nothing was sent; correct the call and repeat it.
+// bound or root that cannot be. No values were sent; correct the call and repeat it.
 #define FW_INVALID_ARGUMENT 1
 
-// A communicator or request that does not exist, or no longer.
+// A communicator or request that does not exist, or no longer, or not in this process.
 #define FW_INVALID_HANDLE 2
 
 // A call that may not be made here and now, as too many calls at once. Nothing was sent.
@@ -204,7 +211,7 @@ typedef struct fwRequest *fwRequest_t;
 // A rank is gone.
 #define FW_PEER_LOST 9
 
-// Another rank gave the call up.
+// Another rank gave the call up, or fwCommAbort of another thread did.
 #define FW_ABORTED 10
 
 // An earlier call failed; shrink the communicator, or make a new one.
@@ -371,9 +378,14 @@ fwResult fwCommReport(fwComm_t comm, struct fwReport *report);
 
 // Makes a communicator of the ranks that give the same color, 0 or more, in the order of their
 // keys, and of their old ranks where those are the same. A rank that gives FW_SPLIT_NOCOLOR gets
-// NULL. All ranks call it together. Of config only calls is looked at; NULL: as many as before.
-// The old communicator is as it was, also after FW_NO_ROOM: too many communicators live at once.
-// fwCommDestroy gives a communicator's room back, so there is no end to splits.
+// NULL. All ranks call it together. Only config's calls count, which are the same on all ranks of
+// a color; NULL: as many as before.
+//
+// A communicator and all that are split from it have room for 256 calls at once. Each takes as
+// many as its configuration says, and one more for its messages: so there may be 28 of 8 calls.
+// fwCommDestroy gives a communicator's room back, so there is no end to splits. FW_NO_ROOM: too
+// little is left. FW_MISMATCH: ranks of a color differ in calls. After these two errors comm is as
+// it was.
 fwResult fwCommSplit(fwComm_t comm,
                      int32_t color,
                      int32_t key,
@@ -386,14 +398,24 @@ fwResult fwCommSplit(fwComm_t comm,
 fwResult fwCommShrink(fwComm_t comm, double patience, fwComm_t *new_comm);
 
 // Destroys this rank's communicator; others notice when they need it. FW_IN_USE if one of its
-// requests was not waited for: do that first, or abort it. What was split from it lives on. With
-// the last of them ends the connection to other processes, once what was sent has arrived, or after
-// the timeout, or a minute.
+// requests was not waited for, or another thread is inside: wait for them, or abort it. What was
+// split from it lives on. With the last of them ends the connection to other processes, once what
+// was sent has arrived, or after the timeout, or a minute.
 fwResult fwCommDestroy(fwComm_t comm);
 
-// Gives up the requests of a communicator, of which its other ranks hear, and destroys it. It does
-// not end a call that another thread is inside: FW_IN_USE; limits of time do.
+// Destroys a communicator at once, from any thread, also while another one is inside a call: that
+// ends with FW_ABORTED, within a tenth of a second, or as soon as it has computed what it is at.
+// So do its requests. Its other ranks hear of it: this call or their next one fails with
+// FW_ABORTED. Communicators that were split from it, or that it was split from, go on. Abort waits
+// for nothing, so messages that ranks have not taken yet may be lost.
 fwResult fwCommAbort(fwComm_t comm);
+
+// Says what has become of a communicator, from any thread, also while another one is inside a
+// call: async_error becomes FW_SUCCESS while calls can be made on it, else why not, as
+// FW_PEER_LOST, FW_TIMEOUT or FW_ABORTED. It says what calls have found, and advances those under
+// way unless another thread is inside; no thread of this library's looks on its own. The result of
+// this function is that of the question: FW_INVALID_HANDLE after fwCommAbort.
+fwResult fwCommGetAsyncError(fwComm_t comm, fwResult *async_error);
 
 // Makes an operation of a function, for calls of any type whose values it knows how to combine.
 // The result must be the same bits in whichever order two values come, and up to rounding in
@@ -630,17 +652,24 @@ fwResult fwWait(fwRequest_t *request);
 fwResult fwWaitAll(size_t n, fwRequest_t *requests);
 
 // Begins a group: this thread's calls until fwGroupEnd only take note of their arguments, and
-// return at once. Groups may be within groups. Not in a group: fwCommInitEnv, splitting, shrinking
-// and destroying communicators.
+// return at once. Groups may be within groups. Not in a group, and refused alone: fwCommInitEnv,
+// splitting, shrinking, destroying and aborting communicators, and waiting for a request of the
+// group's.
 fwResult fwGroupStart(void);
 
 // Ends a group. The end of the outermost one makes the calls, of one communicator or of several
 // that this thread plays, and waits for those without a request; returns the first failure.
 //
+// A group is made whole or not at all. A collective, message or fwCommInitRank that is refused
+// between fwGroupStart and fwGroupEnd, or here, refuses the group: this function says why, and
+// nothing of the group was sent. Correct the call, and repeat the whole group. Arrays of a group
+// do not overlap where one of them is written.
+//
 // All-reduces of a communicator that differ in nothing but arrays and bounds, and have no
 // requests, are made as one call, in which short arrays share messages: all ranks make the same
 // group. fwSend and fwRecv go on side by side; a group that has one has nothing else, for one
-// communicator, and those without requests have one type and one plan.
+// communicator, and those without requests have one type and one plan. A group of more calls than
+// fwConfig.calls waits for the first ones.
 fwResult fwGroupEnd(void);
 
 // Reads a plan from text, words with commas between them: exact, lossless, compress or auto; a
@@ -686,7 +715,8 @@ fwResult fwDecompress(const void *compressed,
 
 #endif  /* FOLDWIRE_H */
 
-/* Begin with these: `fwPlan plan = FW_PLAN_INIT;`. Members that are not set are 0, the default. */
-#define FW_CONFIG_INIT { sizeof(fwConfig) }
-#define FW_PLAN_INIT { sizeof(fwPlan) }
-#define FW_REPORT_INIT { sizeof(fwReport) }
+/* Begin with these: `fwPlan plan = FW_PLAN_INIT;`. All other members are 0, the default. */
+#define FW_CONFIG_INIT { sizeof(fwConfig), 0, 0, 0, 0, 0, FW_CHECKSUM_AS_NEEDED, 0 }
+#define FW_PLAN_INIT                                                                               \
+    { sizeof(fwPlan), FW_EXACT, FW_NO_BOUND, 0, FW_EACH_OPERAND, 0, {0}, {0}, {0, 0, 0}, 0, 0, 0 }
+#define FW_REPORT_INIT { sizeof(fwReport), 0, 0, 0, 0, 0, 0, {0}, {0} }

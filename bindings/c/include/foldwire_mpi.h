@@ -22,7 +22,7 @@ static inline fwResult fwCommInitMpi(fwComm_t *comm, MPI_Comm mpi, const fwConfi
     /* The id, and then whether it is one. */
     unsigned char said[sizeof(fwUniqueId) + 1] = {0};
     fwResult made = FW_SUCCESS;
-    fwUniqueId id;
+    fwUniqueId id = {{0}};
     int rank = 0, size = 0;
     size_t i;
 
@@ -45,6 +45,10 @@ static inline fwResult fwCommInitMpi(fwComm_t *comm, MPI_Comm mpi, const fwConfi
         return FW_INTERNAL_ERROR;
     }
     if (said[sizeof id.internal] == 0) {
+        if (rank != 0) {
+            /* Refused, and so is the group that this may be in. */
+            (void)fwCommInitRank(comm, 0, id, rank, config);
+        }
         return rank == 0 ? made : FW_ABORTED;
     }
     for (i = 0; i < sizeof id.internal; i++) {

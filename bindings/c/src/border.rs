@@ -40,11 +40,17 @@ impl Fault {
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         let is_full = matches!(error, Error::TooManyCalls { .. });
-        Self { is_full, error: Some(error), ..Self::new(code_of(&error), error.to_string()) }
+        let message = match error {
+            Error::Transport { kind: TransportErrorKind::Stopped, .. } => {
+                "fwCommAbort has ended this call, by another thread".to_owned()
+            }
+            error => error.to_string(),
+        };
+        Self { is_full, error: Some(error), ..Self::new(code_of(&error), message) }
     }
 }
 
-const fn code_of(error: &Error) -> fwResult {
+pub(crate) const fn code_of(error: &Error) -> fwResult {
     match error {
         Error::Bound(_)
         | Error::Root { .. }
@@ -73,6 +79,7 @@ const fn code_of(error: &Error) -> fwResult {
         Error::Mismatch { .. } => FW_MISMATCH,
         Error::Frame { .. } | Error::Codec(_) => FW_DAMAGED,
         Error::Transport { kind: TransportErrorKind::PeerLost, .. } => FW_PEER_LOST,
+        Error::Transport { kind: TransportErrorKind::Stopped, .. } => FW_ABORTED,
         Error::Transport { .. } => FW_TRANSPORT_ERROR,
         Error::Stalled { .. } | Error::Deadline { .. } => FW_TIMEOUT,
         Error::Aborted { .. } => FW_ABORTED,

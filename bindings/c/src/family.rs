@@ -1,17 +1,25 @@
 //! A rank with all that comes of one endpoint: its communicators, those split from them, and calls
 //! under way. One thread at a time may be in it.
+//!
+//! Another thread may look at a communicator's [`Signals`] meanwhile, and end its calls: they fail
+//! when they next look at the network. The thread that is inside drops the communicator when it
+//! leaves.
 
 use std::collections::HashMap;
+use std::mem;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
 
 use foldwire::transport::MAX_CHANNELS;
-use foldwire::{Config, Error, Report, SharedCommunicator};
+use foldwire::{Config, Error, Report, SharedCommunicator, Stopper};
 
-use crate::border::Fault;
+use crate::border::{Fault, code_of};
 use crate::ffi::call::{Comm, Running};
 use crate::ffi::movable::Movable;
-use crate::ffi::types::{FW_IN_USE, FW_INTERNAL_ERROR, FW_INVALID_HANDLE};
+use crate::ffi::process::Process;
+use crate::ffi::types::{FW_IN_USE, FW_INTERNAL_ERROR, FW_INVALID_HANDLE, FW_SUCCESS, fwResult};
 use crate::handles::{self, Entry, Kind};
 use crate::wire::Wire;
 
@@ -25,6 +33,32 @@ pub(crate) fn with_messages(wire: Wire, config: Config, n_calls: usize) -> Resul
 /// What communicators of one endpoint share.
 pub(crate) struct Family {
     state: Mutex<Movable<State>>,
+    /// The process that made it.
+    process: Process,
+    /// Its end may wait for the network.
+    may_linger: bool,
+    /// Communicators that were aborted, and are not dropped yet; whether there are any.
+    doomed: Mutex<Vec<usize>>,
+    has_doomed: AtomicBool,
+}
+
+/// A communicator, as threads see it while another one is inside.
+pub(crate) struct Signals {
+    stopper: Stopper,
+    /// Why it can make no more calls, as far as a call has seen it.
+    failure: AtomicI32,
+}
+
+impl Signals {
+    /// Ends the calls on it.
+    pub(crate) fn stop(&self) {
+        self.stopper.stop();
+    }
+
+    /// Why it can make no more calls, or `FW_SUCCESS`.
+    pub(crate) fn failure(&self) -> fwResult {
+        self.failure.load(Ordering::Acquire)
+    }
 }
 
 /// By their handles.
@@ -40,6 +74,7 @@ pub(crate) struct Member {
     pub(crate) comm: Comm,
     /// What its last call did.
     pub(crate) report: Report,
+    signals: Arc<Signals>,
 }
 
 /// A call under way that the caller has a handle of.
@@ -50,38 +85,105 @@ pub(crate) struct Request {
 }
 
 /// The state, for one thread.
-pub(crate) struct Inside<'f>(MutexGuard<'f, Movable<State>>);
+pub(crate) struct Inside<'f> {
+    family: &'f Family,
+    /// `None` once it has left.
+    state: Option<MutexGuard<'f, Movable<State>>>,
+}
 
 impl Deref for Inside<'_> {
     type Target = State;
 
     fn deref(&self) -> &State {
-        self.0.as_ref()
+        self.state.as_ref().expect("it is there until the drop").as_ref()
     }
 }
 
 impl DerefMut for Inside<'_> {
     fn deref_mut(&mut self) -> &mut State {
-        self.0.as_mut()
+        self.state.as_mut().expect("it is there until the drop").as_mut()
+    }
+}
+
+/// Leaves, and drops what was aborted meanwhile.
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        // A panic's state is left alone.
+        while !thread::panicking() {
+            // Seldom there is one, and a look costs less than a swap.
+            let has_doomed = &self.family.has_doomed;
+            if has_doomed.load(Ordering::SeqCst) && has_doomed.swap(false, Ordering::SeqCst) {
+                self.bury();
+            }
+            self.state = None;
+            // A thread that aborted one a moment ago found this one inside, and left it the rest.
+            if !self.family.has_doomed.load(Ordering::SeqCst) {
+                break;
+            }
+            let Ok(state) = self.family.state.try_lock() else { break };
+            self.state = Some(state);
+        }
+    }
+}
+
+impl Inside<'_> {
+    fn bury(&mut self) {
+        let doomed = mem::take(&mut *self.family.doomed());
+        for comm in doomed {
+            // Ranks that wait for the next call hear of it by one that is begun and given up.
+            if let Some(member) = self.comms.get(&comm).filter(|one| !one.comm.is_poisoned()) {
+                drop(member.comm.start_barrier());
+            }
+            if self.comms.len() > 1 || !self.family.may_linger {
+                self.end(comm);
+                continue;
+            }
+            // Its end waits for what the network still has to send; the caller wanted one at once.
+            self.requests_of(comm).into_iter().for_each(|request| self.give_up(request));
+            let state = Movable::new(mem::take(&mut **self));
+            // Without a thread it is dropped here.
+            let _ = thread::Builder::new().spawn(move || drop(state));
+        }
     }
 }
 
 impl Family {
     /// A family of one communicator, and its handle.
     pub(crate) fn found(wire: Wire, config: Config, n_calls: usize) -> Result<usize, Fault> {
+        let may_linger = matches!(wire, Wire::Tcp(_));
         let comm = with_messages(wire, config, n_calls)?;
-        let family = Arc::new(Self { state: Mutex::new(Movable::new(State::default())) });
+        let family = Arc::new(Self {
+            state: Mutex::new(Movable::new(State::default())),
+            process: Process::this(),
+            may_linger,
+            doomed: Mutex::default(),
+            has_doomed: AtomicBool::new(false),
+        });
         let mut inside = family.enter()?;
         inside.add(&family, comm)
+    }
+
+    /// # Errors
+    /// A fault in a process that was forked off that which made it.
+    pub(crate) fn check_process(&self, what: &str) -> Result<(), Fault> {
+        if self.process.is_this() {
+            return Ok(());
+        }
+        let message = format!(
+            "this {what} is of process {}, of which this one is a fork; make a communicator here",
+            self.process.id
+        );
+        Err(Fault::new(FW_INVALID_HANDLE, message))
     }
 
     /// Goes in.
     ///
     /// # Errors
-    /// A fault if another thread is inside, or a panic left it half way.
+    /// A fault if another thread is inside, or a panic left it half way, or in another process.
     pub(crate) fn enter(&self) -> Result<Inside<'_>, Fault> {
+        self.check_process("communicator")?;
         match self.state.try_lock() {
-            Ok(state) => Ok(Inside(state)),
+            Ok(state) => Ok(Inside { family: self, state: Some(state) }),
             Err(TryLockError::WouldBlock) => {
                 let message = "another thread is inside a call on this communicator, or on one of \
                                the same origin; they take one call at a time";
@@ -93,14 +195,29 @@ impl Family {
             }
         }
     }
+
+    /// Has a communicator dropped, whose handle is free: now, or when the thread that is inside
+    /// leaves.
+    pub(crate) fn doom(&self, comm: usize) {
+        self.doomed().push(comm);
+        self.has_doomed.store(true, Ordering::SeqCst);
+        drop(self.enter());
+    }
+
+    fn doomed(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.doomed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl State {
     /// Takes a communicator in; its handle.
     pub(crate) fn add(&mut self, family: &Arc<Family>, comm: Comm) -> Result<usize, Fault> {
-        let kind = Kind::Comm { rank: comm.rank().index(), size: comm.size() };
+        let failure = AtomicI32::new(FW_SUCCESS);
+        let signals = Arc::new(Signals { stopper: comm.stopper(), failure });
+        let (rank, size) = (comm.rank().index(), comm.size());
+        let kind = Kind::Comm { rank, size, signals: Arc::clone(&signals) };
         let handle = handles::insert(Entry { kind, family: Arc::clone(family) })?;
-        self.comms.insert(handle, Member { comm, report: Report::default() });
+        self.comms.insert(handle, Member { comm, report: Report::default(), signals });
         Ok(handle)
     }
 
@@ -125,16 +242,34 @@ impl State {
     pub(crate) fn finish(&mut self, handle: usize) -> Result<(), Fault> {
         handles::remove(handle);
         let Request { call, comm } = self.requests.remove(&handle).ok_or_else(gone)?;
-        self.note(comm, call.wait())
+        let report = call.wait().map_err(Fault::from);
+        self.note(comm, report)
     }
 
-    /// Keeps what a call of a communicator has reported.
-    pub(crate) fn note(&mut self, comm: usize, report: Result<Report, Error>) -> Result<(), Fault> {
-        let report = report?;
-        if let Some(member) = self.comms.get_mut(&comm) {
-            member.report = report;
+    /// Keeps what a call of a communicator has reported, or that it has ended the communicator.
+    pub(crate) fn note(&mut self, comm: usize, report: Result<Report, Fault>) -> Result<(), Fault> {
+        match report {
+            Ok(report) => {
+                if let Some(member) = self.comms.get_mut(&comm) {
+                    member.report = report;
+                }
+                Ok(())
+            }
+            Err(fault) => {
+                self.observe(comm);
+                Err(fault)
+            }
         }
-        Ok(())
+    }
+
+    /// Lets other threads see what has become of a communicator.
+    pub(crate) fn observe(&self, comm: usize) {
+        let Some(member) = self.comms.get(&comm) else { return };
+        if member.signals.failure() == FW_SUCCESS
+            && let Some(error) = member.comm.failure()
+        {
+            member.signals.failure.store(code_of(&error), Ordering::Release);
+        }
     }
 
     /// Advances all that is under way. Whether something moved.
@@ -147,6 +282,18 @@ impl State {
     pub(crate) fn requests_of(&self, comm: usize) -> Vec<usize> {
         let of = self.requests.iter().filter(|(_, request)| request.comm == comm);
         of.map(|(&handle, _)| handle).collect()
+    }
+
+    /// Gives a call up.
+    fn give_up(&mut self, request: usize) {
+        handles::remove(request);
+        self.requests.remove(&request);
+    }
+
+    /// Drops a communicator with its calls.
+    pub(crate) fn end(&mut self, comm: usize) {
+        self.requests_of(comm).into_iter().for_each(|request| self.give_up(request));
+        self.comms.remove(&comm);
     }
 }
 

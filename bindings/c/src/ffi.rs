@@ -18,6 +18,7 @@ pub(crate) mod memory;
 pub(crate) mod messages;
 pub(crate) mod movable;
 pub mod operations;
+pub(crate) mod process;
 pub mod requests;
 pub mod rust;
 pub mod types;

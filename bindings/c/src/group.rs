@@ -5,7 +5,11 @@
 //! several ranks. Where all calls of a communicator are all-reduces that differ in nothing but
 //! their arrays and bounds, they are one group call of core's: one look at all arrays, and short
 //! ones share frames. Ranks see that alike, as they make the same calls.
+//!
+//! A group is made whole or not at all: a call that was refused when it was collected refuses the
+//! group, and before the first call of a group begins all are checked (`check`).
 
+mod check;
 mod join;
 
 use std::cell::RefCell;
@@ -22,13 +26,13 @@ use std::time::Duration;
 use foldwire::op::OpCode;
 use foldwire::{Bound, DType, Element, Error, Report};
 
-use crate::border::Fault;
+use crate::border::{self, Fault};
 use crate::family::{Family, Inside};
 use crate::ffi::call::{Call, Comm, Running, with_type};
 use crate::ffi::memory::RequestPlace;
 use crate::ffi::messages::{self, Message};
 use crate::ffi::operations::operation;
-use crate::handles;
+use crate::ffi::types::{fwRequest_t, fwResult};
 pub(crate) use join::{Joining, limit_of};
 
 /// Longest rest while nothing moves: limits of time are seen then.
@@ -52,6 +56,19 @@ pub(crate) enum What {
     Message(Box<Message>, RequestPlace),
 }
 
+impl What {
+    /// The place for its request.
+    fn place(&self) -> Option<usize> {
+        match self {
+            Self::Collective(_, place) => place.as_ref().map(RequestPlace::address),
+            Self::Message(_, place) => Some(place.address()),
+            Self::Messages(_) => None,
+        }
+    }
+}
+
+/// A group's calls on one communicator: the place of its family, its handle, the calls.
+type Line = (usize, usize, Vec<What>);
 /// A collective of a group.
 type Asked = (Box<Call>, Option<RequestPlace>);
 /// What all-reduces of one group call have in common.
@@ -62,6 +79,8 @@ struct Group {
     depth: usize,
     queue: Vec<Submitted>,
     joins: Vec<Joining>,
+    /// Why a call of it was refused.
+    refusal: Option<Fault>,
 }
 
 thread_local! {
@@ -71,6 +90,21 @@ thread_local! {
 fn with_group<R>(then: impl FnOnce(&mut Group) -> R) -> Result<R, Fault> {
     let ending = |_| Fault::usage("this thread is ending");
     GROUP.try_with(|group| then(&mut group.borrow_mut())).map_err(ending)
+}
+
+/// Runs the inside of a function that makes a call: one that is refused in a group refuses the
+/// group.
+pub(crate) fn run_call(inside: impl FnOnce() -> Result<(), Fault>) -> fwResult {
+    border::run(|| {
+        inside().inspect_err(|fault| {
+            // A thread that is ending is in no group.
+            let _ = with_group(|group| {
+                if group.depth > 0 {
+                    group.refusal.get_or_insert_with(|| fault.clone());
+                }
+            });
+        })
+    })
 }
 
 /// Begins a group, or one within it.
@@ -86,21 +120,33 @@ pub(crate) fn end() -> Result<(), Fault> {
     })?;
     let none = || Fault::usage("there is no group to end: fwGroupStart begins one");
     match ended.ok_or_else(none)? {
+        Group { refusal: Some(fault), .. } => Err(whole(fault)),
         Group { queue, joins, .. } if joins.is_empty() => run(queue),
         Group { queue, joins, .. } if queue.is_empty() => join::all(joins),
         _ => Err(Fault::usage("a group with fwCommInitRank has nothing else")),
     }
 }
 
+/// A fault that refuses a group.
+fn whole(fault: Fault) -> Fault {
+    let message =
+        format!("nothing of the group was sent, as a call was refused: {}", fault.message);
+    Fault { message, ..fault }
+}
+
 /// Makes a rank, now or when the group ends.
 pub(crate) fn join(joining: Joining) -> Result<(), Fault> {
     let now = with_group(|group| {
         if group.depth == 0 {
-            return Some(joining);
+            return Ok(Some(joining));
+        }
+        let place = joining.place.address();
+        if group.joins.iter().any(|other| other.place.address() == place) {
+            return Err(Fault::argument("a group has two communicators for one place"));
         }
         group.joins.push(joining);
-        None
-    })?;
+        Ok(None)
+    })??;
     now.map_or(Ok(()), |joining| join::all(vec![joining]))
 }
 
@@ -112,21 +158,39 @@ pub(crate) fn refuse(what: &str) -> Result<(), Fault> {
     Err(Fault::usage(format!("{what} cannot be in a group; end the group first")))
 }
 
+/// An error if a call that this thread's group has collected will put its request there: it has not
+/// begun, and so cannot be waited for.
+pub(crate) fn refuse_collected(request: &fwRequest_t) -> Result<(), Fault> {
+    let place = (&raw const *request).addr();
+    let is_collected = with_group(|group| {
+        group.queue.iter().filter_map(|other| other.what.place()).any(|other| other == place)
+    })?;
+    if is_collected {
+        let message = "this request's call is in a group; end the group, and wait then";
+        return Err(Fault::usage(message));
+    }
+    Ok(())
+}
+
 /// Makes a call, now or when the group ends.
 pub(crate) fn submit(submitted: Submitted) -> Result<(), Fault> {
     let now = with_group(|group| {
         if group.depth == 0 {
-            return Some(submitted);
+            return Ok(Some(submitted));
+        }
+        let place = submitted.what.place();
+        if place.is_some() && group.queue.iter().any(|other| other.what.place() == place) {
+            return Err(Fault::argument("two calls of a group have one place for their requests"));
         }
         group.queue.push(submitted);
-        None
-    })?;
+        Ok(None)
+    })??;
     let Some(Submitted { family, comm, what }) = now else { return Ok(()) };
     let mut inside = family.enter()?;
     let member = &inside.member(comm)?.comm;
     match what {
         What::Collective(call, None) => {
-            let report = call.start(member)?.wait();
+            let report = call.start(member).and_then(|call| Ok(call.wait()?));
             inside.note(comm, report)
         }
         What::Collective(call, Some(mut place)) => {
@@ -135,8 +199,8 @@ pub(crate) fn submit(submitted: Submitted) -> Result<(), Fault> {
             Ok(())
         }
         What::Messages(messages) => {
-            let report = messages::exchange(member, &messages)?;
-            inside.note(comm, Ok(report))
+            let report = messages::exchange(member, &messages);
+            inside.note(comm, report)
         }
         What::Message(message, mut place) => {
             let running = messages::start(member, &message)?;
@@ -157,7 +221,7 @@ struct Outcome {
 fn run(queue: Vec<Submitted>) -> Result<(), Fault> {
     let mut families: Vec<Arc<Family>> = Vec::new();
     // Of each communicator: its family and its calls.
-    let mut lines: Vec<(usize, usize, Vec<What>)> = Vec::new();
+    let mut lines: Vec<Line> = Vec::new();
     for Submitted { family, comm, what } in queue {
         let known = families.iter().position(|known| Arc::ptr_eq(known, &family));
         let at = known.unwrap_or_else(|| {
@@ -171,6 +235,7 @@ fn run(queue: Vec<Submitted>) -> Result<(), Fault> {
     }
     let insides = families.iter().map(|family| family.enter());
     let mut insides = insides.collect::<Result<Vec<Inside<'_>>, Fault>>()?;
+    check::all(&lines, &mut insides).map_err(whole)?;
     let is_message = |what: &What| !matches!(what, What::Collective(..));
     if lines.iter().any(|line| line.2.iter().any(is_message)) {
         return exchange(&families, &mut insides, lines);
@@ -183,14 +248,17 @@ fn run(queue: Vec<Submitted>) -> Result<(), Fault> {
         let member = insides[family].comms.get(&comm).map(|member| &member.comm);
         Box::pin(line(family, comm, member, calls.collect()))
     });
-    let outcomes = block_on(futures.collect());
+    // Calls with requests of a rank whose others are done go on: ranks of this thread may wait for
+    // them.
+    let beside = || insides.iter().filter(|inside| inside.progress()).count() > 0;
+    let outcomes = block_on(futures.collect(), beside);
     let mut result = Ok(());
     for Outcome { family, comm, kept, result: of_line } in outcomes {
         for (running, mut place) in kept {
             let handle = insides[family].keep(&families[family], comm, running);
             result = result.and(handle.map(|handle| place.put(handle)));
         }
-        let noted = of_line.and_then(|report| insides[family].note(comm, Ok(report)));
+        let noted = insides[family].note(comm, of_line);
         result = result.and(noted);
     }
     result
@@ -200,29 +268,28 @@ fn run(queue: Vec<Submitted>) -> Result<(), Fault> {
 fn exchange(
     families: &[Arc<Family>],
     insides: &mut [Inside<'_>],
-    lines: Vec<(usize, usize, Vec<What>)>,
+    lines: Vec<Line>,
 ) -> Result<(), Fault> {
-    let apart =
-        || Fault::usage("a group with messages has nothing but messages, of one communicator");
-    let (mut all, mut with_request) = (Vec::new(), Vec::new());
-    let [(family, comm, what)]: [_; 1] = lines.try_into().map_err(|_| apart())?;
-    for what in what {
-        match what {
-            What::Messages(messages) => all.extend(messages),
-            What::Message(message, place) => with_request.push((message, place)),
-            What::Collective(..) => return Err(apart()),
+    for (family, comm, what) in lines {
+        let (family, inside) = (&families[family], &mut insides[family]);
+        let mut all = Vec::new();
+        for what in what {
+            match what {
+                What::Messages(messages) => all.extend(messages),
+                What::Message(message, mut place) => {
+                    let running = messages::start(&inside.member(comm)?.comm, &message)?;
+                    place.put(inside.keep(family, comm, running)?);
+                }
+                // Refused by `check`.
+                What::Collective(..) => {}
+            }
+        }
+        if !all.is_empty() {
+            let report = messages::exchange(&inside.member(comm)?.comm, &all);
+            inside.note(comm, report)?;
         }
     }
-    let (family, inside) = (&families[family], &mut insides[family]);
-    for (message, mut place) in with_request {
-        let running = messages::start(&inside.member(comm)?.comm, &message)?;
-        place.put(inside.keep(family, comm, running)?);
-    }
-    if all.is_empty() {
-        return Ok(());
-    }
-    let report = messages::exchange(&inside.member(comm)?.comm, &all)?;
-    inside.note(comm, Ok(report))
+    Ok(())
 }
 
 /// The calls of one communicator.
@@ -230,8 +297,8 @@ async fn line(family: usize, handle: usize, comm: Option<&Comm>, calls: Vec<Aske
     let mut outcome =
         Outcome { family, comm: handle, kept: Vec::new(), result: Ok(Report::default()) };
     outcome.result = match comm {
-        // Destroyed since the group began.
-        None => handles::comm(handle).map(|_| Report::default()),
+        // Refused by `check`.
+        None => Ok(Report::default()),
         Some(comm) => match together(&calls) {
             Some(common) => all_reduce(comm, calls, common).await,
             None => one_by_one(comm, calls, &mut outcome.kept).await,
@@ -313,7 +380,8 @@ async fn one_by_one(
                 }
             },
             Err(fault) => {
-                // Those before it are under way on all ranks.
+                // It was possible a moment ago: another call has failed. Those before it are under
+                // way on all ranks.
                 for call in running {
                     add(call.await);
                 }
@@ -357,8 +425,12 @@ impl Wake for Unpark {
     }
 }
 
-/// Drives all of them to their ends; what they return, in order.
-pub(crate) fn block_on<F: Future>(mut futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
+/// Drives all of them to their ends, and what is `beside` them, which says if it moved; what they
+/// return, in order.
+pub(crate) fn block_on<F: Future>(
+    mut futures: Vec<Pin<Box<F>>>,
+    beside: impl Fn() -> bool,
+) -> Vec<F::Output> {
     let unpark = Unpark { thread: thread::current(), is_woken: AtomicBool::new(false) };
     let unpark = Arc::new(unpark);
     let waker = Waker::from(Arc::clone(&unpark));
@@ -376,7 +448,7 @@ pub(crate) fn block_on<F: Future>(mut futures: Vec<Pin<Box<F>>>) -> Vec<F::Outpu
         if outputs.iter().all(Option::is_some) {
             return outputs.into_iter().flatten().collect();
         }
-        if !unpark.is_woken.load(Ordering::Acquire) {
+        if !beside() && !unpark.is_woken.load(Ordering::Acquire) {
             thread::park_timeout(REST);
         }
     }

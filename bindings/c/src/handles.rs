@@ -8,16 +8,16 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::border::Fault;
-use crate::family::Family;
+use crate::family::{Family, Signals};
 use crate::ffi::types::FW_INVALID_HANDLE;
 
 const HALF: u32 = usize::BITS / 2;
 const MOST: usize = (1 << HALF) - 1;
 
 /// What a handle stands for; a communicator's rank and size never change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) enum Kind {
-    Comm { rank: usize, size: usize },
+    Comm { rank: usize, size: usize, signals: Arc<Signals> },
     Request,
 }
 
@@ -34,7 +34,7 @@ struct Slot {
     entry: Option<Entry>,
 }
 
-struct Table {
+pub(crate) struct Table {
     slots: Vec<Slot>,
     free: Vec<usize>,
 }
@@ -42,7 +42,7 @@ struct Table {
 static TABLE: Mutex<Table> = Mutex::new(Table { slots: Vec::new(), free: Vec::new() });
 
 /// Nothing in here panics half way.
-fn table() -> MutexGuard<'static, Table> {
+pub(crate) fn table() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -77,30 +77,55 @@ fn unknown(handle: usize, what: &str) -> Fault {
     Fault::new(FW_INVALID_HANDLE, message)
 }
 
+/// The part of an entry that `of` finds.
+fn known<R>(handle: usize, what: &str, of: impl FnOnce(&Entry) -> Option<R>) -> Result<R, Fault> {
+    let mut table = table();
+    let entry = slot(&mut table, handle).and_then(|(_, slot)| slot.entry.as_ref());
+    let Some((entry, found)) = entry.and_then(|entry| Some((entry, of(entry)?))) else {
+        return Err(unknown(handle, what));
+    };
+    entry.family.check_process(what)?;
+    Ok(found)
+}
+
 /// The communicator of a handle: family, rank and size.
 pub(crate) fn comm(handle: usize) -> Result<(Arc<Family>, usize, usize), Fault> {
-    match slot(&mut table(), handle).and_then(|(_, slot)| slot.entry.clone()) {
-        Some(Entry { kind: Kind::Comm { rank, size }, family }) => Ok((family, rank, size)),
-        _ => Err(unknown(handle, "communicator")),
-    }
+    known(handle, "communicator", |entry| match entry.kind {
+        Kind::Comm { rank, size, .. } => Some((Arc::clone(&entry.family), rank, size)),
+        Kind::Request => None,
+    })
+}
+
+/// A communicator as other threads may see and end it.
+pub(crate) fn signals(handle: usize) -> Result<(Arc<Family>, Arc<Signals>), Fault> {
+    known(handle, "communicator", |entry| match &entry.kind {
+        Kind::Comm { signals, .. } => Some((Arc::clone(&entry.family), Arc::clone(signals))),
+        Kind::Request => None,
+    })
 }
 
 /// The family of a request.
 pub(crate) fn request(handle: usize) -> Result<Arc<Family>, Fault> {
-    match slot(&mut table(), handle).and_then(|(_, slot)| slot.entry.clone()) {
-        Some(Entry { kind: Kind::Request, family }) => Ok(family),
-        _ => Err(unknown(handle, "request")),
-    }
+    known(handle, "request", |entry| match entry.kind {
+        Kind::Comm { .. } => None,
+        Kind::Request => Some(Arc::clone(&entry.family)),
+    })
 }
 
-/// Frees a handle, if it still is one. What it stood for is dropped once the table is let go.
+/// Frees a handle, if it still is one.
 pub(crate) fn remove(handle: usize) {
+    take(handle);
+}
+
+/// Frees a handle; false if it was none. Its entry is dropped once the table is let go.
+pub(crate) fn take(handle: usize) -> bool {
     let mut table = table();
-    let Some((at, slot)) = slot(&mut table, handle) else { return };
+    let Some((at, slot)) = slot(&mut table, handle) else { return false };
     let entry = slot.entry.take();
     if slot.generation < MOST {
         table.free.push(at);
     }
     drop(table);
     drop(entry);
+    true
 }

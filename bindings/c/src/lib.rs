@@ -1,4 +1,4 @@
-//! Foldwire for C and C++: what nccl.h has, with error bounds.
+//! Foldwire for C, C++ and Fortran: what nccl.h has, with error bounds.
 //!
 //! The header, `include/foldwire.h`, is generated from [`ffi`]; a test compares them. README.md has
 //! the way from a fresh machine to a first result. From a caller's pointers to the network:
@@ -9,7 +9,7 @@
 //! | [`border`] | results, their words, and panics that stay on this side |
 //! | `handles` | a table, so that a wrong handle is an error |
 //! | `family` | a rank with its communicators and requests, for one thread at a time |
-//! | `group` | calls between fwGroupStart and fwGroupEnd |
+//! | `group` | calls between fwGroupStart and fwGroupEnd: all of them, or none |
 //! | `plan` | plans from structs and from text |
 //! | [`ffi::rust`] | the same for bindings to other languages that are written in Rust |
 //! | `wire` | the transport, chosen in one place: memory or TCP; unique ids |
@@ -17,7 +17,7 @@
 //! *Threads.* Core's communicators count references without atomics, and what is split from one
 //! shares its node. So a communicator and all that comes of it are behind one lock, which is only
 //! tried: who finds it taken gets an error. That is MPI's `MPI_THREAD_SERIALIZED`, for each of
-//! them.
+//! them. Beside the lock any thread may look at a communicator's signals, and end its calls.
 
 pub mod border;
 mod family;

@@ -22,8 +22,8 @@ use foldwire::transport::{
 use foldwire_threads::World;
 
 use crate::border::Fault;
-pub(crate) use join::{join, join_env};
-pub(crate) use token::{Token, token};
+pub(crate) use join::{check, join, join_env, together};
+pub(crate) use token::{Token, listeners, token};
 
 type Threads = foldwire_threads::Endpoint;
 type Tcp = foldwire_tcp::Endpoint;
@@ -207,7 +207,8 @@ impl Transport for Wire {
     }
 
     fn idle(&mut self, budget: Duration) {
-        each!(self, wire => wire.idle(watch::rest(budget)));
+        // Another thread may end the call meanwhile (fwCommAbort).
+        each!(self, wire => wire.idle(budget.min(watch::REST)));
     }
 
     fn register(&mut self, waker: &Waker) -> bool {

@@ -215,6 +215,25 @@ class Collectives(unittest.TestCase):
         comm.all_reduce_group([array[:5], array[5:], array[:0]], bounds="abs:1")
         self.assertEqual(comm.report["bound"], 1.0)
 
+    def test_a_group_with_a_wrong_array_sends_nothing(self):
+        def program(comm):
+            arrays = [np.full(100, 1.0), np.full(7, 2.0)]
+            # One rank is wrong, and the others know nothing of it.
+            if comm.rank == 0:
+                for wrong, bounds in (
+                    ([arrays[0], np.array([1, 2])], ["abs:1", "abs:1"]),
+                    (arrays, ["abs:1e-3", "abs:-1"]),
+                    (arrays, ["abs:1e-3"]),
+                    ([arrays[0], np.zeros(4, complex)], ["abs:1", "abs:1"]),
+                ):
+                    with self.assertRaises((foldwire.Error, TypeError, ValueError)):
+                        comm.all_reduce_group(wrong, bounds=bounds)
+            together = comm.all_reduce_group(arrays, bounds="abs:1e-3")
+            np.testing.assert_allclose(together[0], comm.size, atol=0.01)
+            np.testing.assert_allclose(together[1], 2 * comm.size, atol=0.01)
+
+        foldwire.run(3, program)
+
     def test_split_and_shrink(self):
         def program(comm):
             half = comm.split(comm.rank % 2, key=-comm.rank)

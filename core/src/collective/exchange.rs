@@ -238,7 +238,7 @@ impl<X: Transport> Communicator<X> {
             self.prepare_message(&mut send.message, send.data, plan, &mut report)?;
         }
         recvs.iter_mut().for_each(|recv| recv.message.rewind());
-        copy_to_itself(self.rank(), sends, recvs)?;
+        copy_to_itself(self.rank(), sends, recvs, false)?;
         self.use_lanes()?;
         for recv in recvs.iter().filter(|recv| !recv.message.cursor.is_done) {
             self.transport.expect(recv.message.from, TAG);
@@ -280,30 +280,53 @@ impl<X: Transport> Communicator<X> {
     }
 }
 
-/// Copies what a rank sends to itself.
+/// Copies what a rank sends to itself, or `only_checks` that it can be. Nothing is copied unless
+/// all can be.
 pub(crate) fn copy_to_itself<T: Element>(
     own: Rank,
     sends: &mut [Outgoing<'_, T>],
     recvs: &mut [Incoming<'_, T>],
+    only_checks: bool,
 ) -> Result<(), Error> {
     let is_open = |recv: &Receiving| recv.from == own && !recv.cursor.is_done;
+    for send in sends.iter().filter(|send| send.message.to == own) {
+        let tag = send.message.tag;
+        let is_its =
+            |recv: &&mut Incoming<'_, T>| is_open(&recv.message) && recv.message.tag == tag;
+        let matched = recvs.iter_mut().find(is_its).ok_or(Error::ToItself { tag });
+        let checked = matched.and_then(|recv| {
+            recv.message.cursor.is_done = true;
+            let [need, have] = [send.message.rows, recv.message.rows].map(|rows| rows.n_values());
+            let error = Error::Length { buffer: Buffer::Recv, need, have };
+            if need == have { Ok(()) } else { Err(error) }
+        });
+        checked.inspect_err(|_| reopen(own, recvs))?;
+    }
+    let left = recvs.iter().find(|recv| is_open(&recv.message));
+    let complete = left.map_or(Ok(()), |recv| Err(Error::ToItself { tag: recv.message.tag }));
+    reopen(own, recvs);
+    complete?;
+    if only_checks {
+        return Ok(());
+    }
     for send in sends.iter_mut().filter(|send| send.message.to == own) {
         let tag = send.message.tag;
         let is_its =
             |recv: &&mut Incoming<'_, T>| is_open(&recv.message) && recv.message.tag == tag;
         let recv = recvs.iter_mut().find(is_its).ok_or(Error::ToItself { tag })?;
         let (sends, takes) = (send.message.rows, recv.message.rows);
-        let [need, have] = [sends, takes].map(|rows| rows.n_values());
-        if need != have {
-            return Err(Error::Length { buffer: Buffer::Recv, need, have });
-        }
-        let sent = sends.runs(0..need).flat_map(|run| &send.data[run]);
-        let places = takes.runs(0..need).flatten();
+        let sent = sends.runs(0..sends.n_values()).flat_map(|run| &send.data[run]);
+        let places = takes.runs(0..takes.n_values()).flatten();
         places.zip(sent).for_each(|(place, value)| recv.data[place] = *value);
         (recv.message.cursor.is_done, send.message.cursor.is_done) = (true, true);
     }
-    let left = recvs.iter().find(|recv| is_open(&recv.message));
-    left.map_or(Ok(()), |recv| Err(Error::ToItself { tag: recv.message.tag }))
+    Ok(())
+}
+
+/// Receives of a rank's own messages wait for them again.
+fn reopen<T: Element>(own: Rank, recvs: &mut [Incoming<'_, T>]) {
+    let own = recvs.iter_mut().filter(|recv| recv.message.from == own);
+    own.for_each(|recv| recv.message.cursor.is_done = false);
 }
 
 /// Sends and receives under way.

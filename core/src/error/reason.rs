@@ -44,6 +44,7 @@ impl Reason {
             Error::Transport { kind: TransportErrorKind::PeerLost, peer: Some(peer) } => {
                 (Self::PeerLost, peer)
             }
+            Error::Transport { kind: TransportErrorKind::Stopped, .. } => (Self::Dropped, own),
             Error::Codec(_) => (Self::Codec, own),
             Error::Internal => (Self::Internal, own),
             _ => (Self::Transport, own),

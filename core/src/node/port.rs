@@ -2,6 +2,10 @@
 
 use super::Node;
 use crate::group::Failure;
+#[cfg(feature = "std")]
+use crate::shared::Stopper;
+#[cfg(feature = "std")]
+use crate::transport::TransportErrorKind;
 use crate::transport::{Distance, FRAMES_PER_LANE, Rank, Tag, Transport};
 use alloc::rc::Rc;
 use core::task::{Poll, Waker};
@@ -13,13 +17,28 @@ pub(crate) struct Port<'a, X: Transport> {
     /// The members in the order of their ranks, as the transport's ranks; `None`: all of those.
     members: Option<Rc<[Rank]>>,
     own: Rank,
+    #[cfg(feature = "std")]
+    stopper: Stopper,
 }
 
 impl<'a, X: Transport> Port<'a, X> {
     /// Of a rank among `members`.
-    pub(super) fn new(node: Rc<Node<'a, X>>, channel: usize, members: Option<Rc<[Rank]>>) -> Self {
-        let mut port = Self { own: node.rank(), node, channel, members };
-        port.own = port.member(port.own).unwrap_or(port.own);
+    pub(super) fn new(
+        node: Rc<Node<'a, X>>,
+        channel: usize,
+        members: Option<Rc<[Rank]>>,
+        #[cfg(feature = "std")] stopper: Stopper,
+    ) -> Self {
+        let own = node.rank();
+        let mut port = Self {
+            node,
+            channel,
+            members,
+            own,
+            #[cfg(feature = "std")]
+            stopper,
+        };
+        port.own = port.member(own).unwrap_or(own);
         port
     }
 
@@ -109,12 +128,16 @@ impl<X: Transport> Transport for Port<'_, X> {
         Some(self.member(peer).unwrap_or(self.own))
     }
 
-    /// Drives the node's other calls as well, unless it is them that look.
+    /// Drives the node's other calls as well, unless it is them that look. Every call looks here
+    /// before it goes on, and so finds that it was stopped.
     fn progress(&mut self) -> Result<(), Failure> {
-        if self.node.is_fresh.replace(false) {
-            return Ok(());
+        let is_fresh = self.node.is_fresh.replace(false);
+        let passed = if is_fresh { Ok(()) } else { self.node.pass().map(drop) };
+        #[cfg(feature = "std")]
+        if self.stopper.is_stopped() {
+            return Err(Failure { kind: TransportErrorKind::Stopped, peer: None });
         }
-        self.node.pass().map(drop).map_err(|error| self.error(error))
+        passed.map_err(|error| self.error(error))
     }
 
     /// Of the transport only: a call that computes is in the middle of its step.

@@ -11,6 +11,8 @@ use crate::error::Error;
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::schedule::Collective;
+#[cfg(feature = "std")]
+use crate::shared::Stopper;
 use crate::transport::Transport;
 use alloc::rc::{Rc, Weak};
 use core::cell::{Cell, OnceCell, RefCell};
@@ -33,11 +35,18 @@ pub(super) struct Row<'a, X: Transport> {
     pub(super) seats: OnceCell<Weak<[Rc<Seat<'a, X>>]>>,
     /// A call has failed: by this error, or because it was dropped.
     failure: Cell<Option<Option<Error>>>,
+    #[cfg(feature = "std")]
+    pub(super) stopper: Stopper,
 }
 
 impl<X: Transport> Row<'_, X> {
-    pub(super) const fn new() -> Self {
-        Self { seats: OnceCell::new(), failure: Cell::new(None) }
+    pub(super) fn new() -> Self {
+        Self {
+            seats: OnceCell::new(),
+            failure: Cell::new(None),
+            #[cfg(feature = "std")]
+            stopper: Stopper::default(),
+        }
     }
 }
 
@@ -70,6 +79,12 @@ impl<'a, X: Transport> Seat<'a, X> {
             refuse(comm, error);
             self.leave(comm, error);
         }
+    }
+
+    /// What ends all calls of the communicator.
+    #[cfg(feature = "std")]
+    pub(crate) fn stopper(&self) -> Stopper {
+        self.row.stopper.clone()
     }
 
     /// Why the communicator has failed, if an error is why.

@@ -42,6 +42,8 @@ use core::time::Duration;
 
 /// Frames are shared up to so many bytes even if fewer calls are under way than there may be.
 const AT_ONCE: usize = 16 << 10;
+/// How long to rest while calls beside the group have all seats and do not move.
+const REST: Duration = Duration::from_millis(1);
 /// Most arrays that share frames.
 const MAX_TOGETHER: usize = 256;
 
@@ -204,6 +206,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let plans: Vec<Plan> = arrays.iter().enumerate().map(plan_of).collect();
         // What is wrong with one shows before anything is sent of another.
         let (terms, calls) = self.calls(arrays, feedback.as_deref_mut(), op, &plans)?;
+        if self.is_checking() {
+            return Err(self.checked(|_| Ok(())));
+        }
         self.is_in_group.set(true);
         let pace = Rc::new(Pace::default());
         let task: Task<'g> =
@@ -289,7 +294,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 let seat = match self.next_seat() {
                     Ok(seat) => seat,
                     // Until the oldest is done.
-                    Err(Error::TooManyCalls { .. }) if !running.is_empty() => break,
+                    Err(Error::TooManyCalls { .. }) => break,
                     Err(error) => return Err(error),
                 };
                 let Some((arrays, ends, data)) = waiting.next() else { break };
@@ -305,10 +310,22 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                 running.push(Running { at, seat, comm, call, request, error: None });
             }
             if running.is_empty() {
-                return Ok(());
+                if waiting.peek().is_none() {
+                    return Ok(());
+                }
+                self.others(pace).await?;
+                continue;
             }
             pace.until_moved(&self.node, || advance_all(&mut running, reports)).await?;
         }
+    }
+
+    /// Drives the calls that the caller has under way beside the group, until one moves: the other
+    /// ranks have begun the group, so it waits for a seat that such a call has.
+    async fn others(&self, pace: &Pace) -> Result<(), Error> {
+        // An error of the transport's shows in each call.
+        let look = || Ok((!self.node.pass().unwrap_or(false)).then_some(REST));
+        pace.until_moved(&self.node, look).await
     }
 
     /// Checks the call of each array, and finds which arrays are one call together: those that
@@ -401,7 +418,12 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     async fn maxima(&self, values: &mut [f64], pace: &Pace) -> Result<Report, Error> {
         let mut reports = [Report::default()];
         let mut running = {
-            let seat = self.next_seat()?;
+            let seat = loop {
+                match self.next_seat() {
+                    Err(Error::TooManyCalls { .. }) => self.others(pace).await?,
+                    seat => break seat?,
+                }
+            };
             let request = Request::new(Collective::AllReduce, values.len());
             let request = request.op(Op::Max).in_place(values);
             let mut comm = seat.comm.try_borrow_mut().map_err(|_| Error::Internal)?;

@@ -70,16 +70,18 @@ impl<'a, X: Transport> Mailbox<'a, X> {
     }
 
     /// Copies what a rank sends itself in an exchange. Where it has sent itself something before,
-    /// or awaits it, that comes first: then only sees that all will find its match.
+    /// or awaits it, that comes first: then, or if it `only_checks`, only sees that all will find
+    /// its match.
     pub(super) fn copy_own<T: Element>(
         &self,
         own: Rank,
         sends: &mut [Outgoing<'_, T>],
         recvs: &mut [Incoming<'_, T>],
+        only_checks: bool,
     ) -> Result<(), Error> {
         let peers = self.peers.borrow();
         let Some(peer) = peers.get(&own).filter(|peer| peer.has_any()) else {
-            return copy_to_itself(own, sends, recvs);
+            return copy_to_itself(own, sends, recvs, only_checks);
         };
         let tags = |is_sent: bool| {
             let sent = sends.iter().filter(|send| is_sent && send.to() == own).map(Outgoing::tag);

@@ -93,6 +93,9 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     ) -> Result<Report, Error> {
         match &self.mailbox {
             // The seat stays the next one: only the ranks concerned know of a message.
+            None if self.is_checking() => {
+                Err(self.checked(|comm| comm.check_exchange(sends, recvs, plan)))
+            }
             None => self.call(|comm, _| comm.exchange(sends, recvs, plan)),
             Some(mailbox) => self.exchange_under_way(mailbox, sends, recvs, plan),
         }
@@ -118,7 +121,13 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
                     comm.prepare_message(message, data, plan, &mut report)?;
                 }
                 recvs.iter_mut().for_each(|recv| recv.parts().1.rewind());
-                mailbox.copy_own(own, sends, recvs)?;
+                let n_recvs = recvs.iter().filter(|recv| recv.from() != own).count();
+                let n_sends = sends.iter().filter(|send| send.to() != own).count();
+                mailbox.check_room([n_recvs, n_sends])?;
+                mailbox.copy_own(own, sends, recvs, self.is_checking())?;
+                if self.is_checking() {
+                    return Err(self.checked(|_| Ok(())));
+                }
                 let (mut arriving, mut departing) = (Vec::new(), Vec::new());
                 for (data, message) in recvs.iter_mut().map(Incoming::parts) {
                     let &mut Receiving { from, tag, rows, cursor } = message;
@@ -241,6 +250,10 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             let mut report = Report::default();
             let mut message = Sending::new(to, tag, Rows::one(data.as_ref().len()));
             comm.prepare_message(&mut message, data.as_ref(), plan, &mut report)?;
+            mailbox.check_room([0, 1])?;
+            if self.is_checking() {
+                return Err(self.checked(|_| Ok(())));
+            }
             Delivery::start(mailbox, comm, Departing::new(data, message), report)
         })?;
         Ok(Pending::of(Rc::clone(&self.node), delivery))
@@ -260,6 +273,10 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         let mailbox = self.mailbox()?;
         let delivery = mailbox.with(|comm| {
             comm.check_messages::<T>([from], &Plan::raw())?;
+            mailbox.check_room([1, 0])?;
+            if self.is_checking() {
+                return Err(self.checked(|_| Ok(())));
+            }
             let message = Receiving::new(from, tag, Rows::one(data.as_mut().len()));
             let letter = Arriving::new(comm, data, message)?;
             Delivery::start(mailbox, comm, letter, Report::default())
@@ -267,7 +284,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
         Ok(Pending::of(Rc::clone(&self.node), delivery))
     }
 
-    fn mailbox(&self) -> Result<&Rc<Mailbox<'a, X>>, Error> {
+    pub(super) fn mailbox(&self) -> Result<&Rc<Mailbox<'a, X>>, Error> {
         self.mailbox.as_ref().ok_or(Error::NoMessages)
     }
 }

@@ -210,6 +210,7 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
             mailbox: None,
             next: Cell::new(0),
             is_in_group: Cell::new(false),
+            checking: Cell::default(),
             members: Some(outer),
             rank,
         };

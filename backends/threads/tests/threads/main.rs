@@ -3,6 +3,7 @@
 #![cfg(not(loom))]
 
 mod delivery;
+mod groups;
 mod inputs;
 mod rate;
 mod shutdown;

@@ -4,6 +4,7 @@
 //! which method of core's it becomes ([`Call::start`]).
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::pin::Pin;
 use std::ptr;
 use std::rc::Rc;
@@ -222,10 +223,20 @@ impl Call {
 
     /// Starts it, on a communicator as it was made for.
     pub(crate) fn start(&self, comm: &Comm) -> Result<Box<dyn Running>, Fault> {
-        with_type!(self.dtype, T => self.start_typed::<T>(comm))
+        with_type!(self.dtype, T => self.start_typed::<T>(comm, false))
     }
 
-    fn start_typed<T: Element>(&self, comm: &Comm) -> Result<Box<dyn Running>, Fault> {
+    /// Checks it, without making it.
+    pub(crate) fn check(&self, comm: &Comm) -> Result<(), Fault> {
+        check(comm, |comm| with_type!(self.dtype, T => self.start_typed::<T>(comm, true)))
+    }
+
+    /// Starts it, or `only_checks`: then no array is written.
+    fn start_typed<T: Element>(
+        &self,
+        comm: &Comm,
+        only_checks: bool,
+    ) -> Result<Box<dyn Running>, Fault> {
         let Self { kind, is_root, send, recv, place, .. } = *self;
         let (plan, root) = (&self.plan, Rank::new(self.root));
         let user = match self.op {
@@ -261,7 +272,7 @@ impl Call {
             }
             (Kind::Broadcast, _) => {
                 let mut data = lend(recv)?;
-                if is_root && place == Place::Apart {
+                if is_root && place == Place::Apart && !only_checks {
                     data.as_mut().copy_from_slice(lend(send)?.as_ref());
                 }
                 comm.start_broadcast(data, root, plan)?
@@ -336,6 +347,20 @@ impl Call {
         is_one.then_some((bound, (self.dtype, self.op.code(), rest)))
     }
 
+    /// The addresses of its arrays, and whether they are written.
+    pub(crate) fn ranges(&self) -> [(Range<usize>, bool); 2] {
+        let range = |(start, n): (*const c_void, usize)| {
+            if n == 0 { 0..0 } else { start.addr()..start.addr() + n * self.dtype.n_bytes() }
+        };
+        let (send, recv) = (range(self.send), range(self.recv));
+        match self.place {
+            Place::Apart => [(send, false), (recv, true)],
+            Place::InPlace => {
+                [(send.start.min(recv.start)..send.end.max(recv.end), true), (0..0, false)]
+            }
+        }
+    }
+
     /// The plan, checked.
     pub(crate) const fn plan(&self) -> &Plan {
         &self.plan
@@ -352,6 +377,22 @@ impl Call {
         }
         Ok(data)
     }
+}
+
+/// Checks the call that `start` starts, without making it.
+pub(crate) fn check<R>(
+    comm: &Comm,
+    start: impl FnOnce(&Comm) -> Result<R, Fault>,
+) -> Result<(), Fault> {
+    let mut refused = None;
+    let checked = comm.check(|comm| {
+        start(comm).map_err(|fault| {
+            let error = fault.error.unwrap_or(Error::Internal);
+            refused = Some(fault);
+            error
+        })
+    });
+    checked.map_err(|error| refused.unwrap_or_else(|| error.into()))
 }
 
 pub(super) type PendingOf<T> = Pending<'static, Wire, T, Values<T>>;

@@ -12,8 +12,8 @@ use super::memory::{RequestPlace, counts, read};
 use super::messages::Message;
 use super::operations::Operation;
 use super::types::*;
-use crate::border::{Fault, run};
-use crate::group::{Submitted, What};
+use crate::border::Fault;
+use crate::group::{Submitted, What, run_call};
 use crate::plan::EXACT;
 use crate::{group, handles};
 
@@ -53,7 +53,7 @@ unsafe fn plan_of(plan: *const fwPlan) -> Result<fwPlan, Fault> {
 unsafe fn collective(arguments: Arguments) -> fwResult {
     let Arguments { kind, said, send, recv, data_type, op: code, root, plan, comm, request } =
         arguments;
-    run(|| {
+    run_call(|| {
         // SAFETY: by the caller's promise.
         let place = unsafe { RequestPlace::optional(request) }?;
         let (family, rank, size) = handles::comm(comm.addr())?;
@@ -89,7 +89,7 @@ unsafe fn messages<const N: usize>(
     comm: fwComm_t,
     request: *mut fwRequest_t,
 ) -> fwResult {
-    run(|| {
+    run_call(|| {
         // SAFETY: by the caller's promise.
         let place = unsafe { RequestPlace::optional(request) }?;
         let (family, _, size) = handles::comm(comm.addr())?;

@@ -4,12 +4,13 @@ use std::ptr;
 use std::time::Duration;
 
 use foldwire::Config;
+use foldwire::transport::MAX_LANES;
 
 use super::memory::{CommPlace, place, places, read, write};
 use super::types::*;
 use crate::border::{Fault, run};
 use crate::family::Family;
-use crate::group::Joining;
+use crate::group::{Joining, run_call};
 use crate::plan::name_in_room;
 use crate::{group, handles, wire};
 
@@ -65,6 +66,9 @@ fn calls(config: &fwConfig, default: u32) -> Result<usize, Fault> {
 /// Core's configuration, and how many calls there may be at once.
 fn to_core(config: &fwConfig) -> Result<(Config, usize), Fault> {
     let mut made = Config::default();
+    if config.lanes as usize > MAX_LANES {
+        return Err(Fault::argument(format!("{} lanes; {MAX_LANES} is the most", config.lanes)));
+    }
     if config.lanes > 0 {
         made.lanes = config.lanes as usize;
     }
@@ -158,7 +162,7 @@ pub unsafe extern "C" fn fwCommInitAll(
 /// FOLDWIRE_IFACE, as eth0, or FOLDWIRE_ADDRESS, on all ranks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwGetUniqueId(id: *mut fwUniqueId) -> fwResult {
-    run(|| {
+    run_call(|| {
         // SAFETY: the caller's promise.
         let id = unsafe { place(id, "unique id") }?;
         id.internal = wire::token()?;
@@ -182,7 +186,7 @@ pub unsafe extern "C" fn fwCommInitRank(
     rank: i32,
     config: *const fwConfig,
 ) -> fwResult {
-    run(|| {
+    run_call(|| {
         // SAFETY: the caller's promise.
         let place = unsafe { CommPlace::new(comm, "communicator") }?;
         // SAFETY: the caller's promise.
@@ -256,9 +260,14 @@ pub unsafe extern "C" fn fwCommReport(comm: fwComm_t, report: *mut fwReport) -> 
 
 /// Makes a communicator of the ranks that give the same color, 0 or more, in the order of their
 /// keys, and of their old ranks where those are the same. A rank that gives FW_SPLIT_NOCOLOR gets
-/// NULL. All ranks call it together. Of config only calls is looked at; NULL: as many as before.
-/// The old communicator is as it was, also after FW_NO_ROOM: too many communicators live at once.
-/// fwCommDestroy gives a communicator's room back, so there is no end to splits.
+/// NULL. All ranks call it together. Only config's calls count, which are the same on all ranks of
+/// a color; NULL: as many as before.
+///
+/// A communicator and all that are split from it have room for 256 calls at once. Each takes as
+/// many as its configuration says, and one more for its messages: so there may be 28 of 8 calls.
+/// fwCommDestroy gives a communicator's room back, so there is no end to splits. FW_NO_ROOM: too
+/// little is left. FW_MISMATCH: ranks of a color differ in calls. After these two errors comm is as
+/// it was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwCommSplit(
     comm: fwComm_t,
@@ -282,8 +291,10 @@ pub unsafe extern "C" fn fwCommSplit(
         let mut inside = family.enter()?;
         let member = inside.member(comm.addr())?;
         let n_calls = calls(&config, member.comm.n_calls() as u32)?;
-        if let Some(made) = member.comm.split(color, key, n_calls)? {
-            *new_comm = comm_of(inside.add(&family, made)?);
+        match member.comm.split(color, key, n_calls) {
+            Ok(Some(made)) => *new_comm = comm_of(inside.add(&family, made)?),
+            Ok(None) => {}
+            Err(error) => return inside.note(comm.addr(), Err(error.into())),
         }
         Ok(())
     })
@@ -317,44 +328,83 @@ pub unsafe extern "C" fn fwCommShrink(
 }
 
 /// Destroys this rank's communicator; others notice when they need it. FW_IN_USE if one of its
-/// requests was not waited for: do that first, or abort it. What was split from it lives on. With
-/// the last of them ends the connection to other processes, once what was sent has arrived, or after
-/// the timeout, or a minute.
+/// requests was not waited for, or another thread is inside: wait for them, or abort it. What was
+/// split from it lives on. With the last of them ends the connection to other processes, once what
+/// was sent has arrived, or after the timeout, or a minute.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwCommDestroy(comm: fwComm_t) -> fwResult {
-    run(|| destroy(comm.addr(), false))
+    run(|| destroy(comm.addr()))
 }
 
-/// Gives up the requests of a communicator, of which its other ranks hear, and destroys it. It does
-/// not end a call that another thread is inside: FW_IN_USE; limits of time do.
-#[unsafe(no_mangle)]
-pub extern "C" fn fwCommAbort(comm: fwComm_t) -> fwResult {
-    run(|| destroy(comm.addr(), true))
-}
-
-fn destroy(comm: usize, gives_up: bool) -> Result<(), Fault> {
-    group::refuse("destroying a communicator")?;
+fn destroy(comm: usize) -> Result<(), Fault> {
+    group::refuse("fwCommDestroy")?;
     let (family, ..) = handles::comm(comm)?;
     match family.enter() {
         Ok(mut inside) => {
             let under_way = inside.requests_of(comm);
-            if !gives_up && !under_way.is_empty() {
+            if !under_way.is_empty() {
                 let message = format!(
                     "{} requests are under way: wait for them, or use fwCommAbort",
                     under_way.len()
                 );
                 return Err(Fault::new(FW_IN_USE, message));
             }
-            for request in under_way {
-                handles::remove(request);
-                inside.requests.remove(&request);
-            }
-            inside.comms.remove(&comm);
+            inside.end(comm);
         }
-        Err(fault) if fault.code == FW_IN_USE => return Err(fault),
+        Err(fault) if fault.code != FW_INTERNAL_ERROR => return Err(fault),
         // A panic was here. What it left goes with the family's last handle.
         Err(_) => {}
     }
     handles::remove(comm);
     Ok(())
+}
+
+/// Destroys a communicator at once, from any thread, also while another one is inside a call: that
+/// ends with FW_ABORTED, within a tenth of a second, or as soon as it has computed what it is at.
+/// So do its requests. Its other ranks hear of it: this call or their next one fails with
+/// FW_ABORTED. Communicators that were split from it, or that it was split from, go on. Abort waits
+/// for nothing, so messages that ranks have not taken yet may be lost.
+#[unsafe(no_mangle)]
+pub extern "C" fn fwCommAbort(comm: fwComm_t) -> fwResult {
+    run(|| {
+        group::refuse("fwCommAbort")?;
+        let (family, signals) = handles::signals(comm.addr())?;
+        signals.stop();
+        // Two threads may abort it; one is late.
+        if handles::take(comm.addr()) {
+            family.doom(comm.addr());
+        }
+        Ok(())
+    })
+}
+
+/// Says what has become of a communicator, from any thread, also while another one is inside a
+/// call: async_error becomes FW_SUCCESS while calls can be made on it, else why not, as
+/// FW_PEER_LOST, FW_TIMEOUT or FW_ABORTED. It says what calls have found, and advances those under
+/// way unless another thread is inside; no thread of this library's looks on its own. The result of
+/// this function is that of the question: FW_INVALID_HANDLE after fwCommAbort.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwCommGetAsyncError(
+    comm: fwComm_t,
+    async_error: *mut fwResult,
+) -> fwResult {
+    run(|| {
+        // SAFETY: the caller's promise.
+        let async_error = unsafe { place(async_error, "result") }?;
+        *async_error = FW_SUCCESS;
+        let (family, signals) = handles::signals(comm.addr())?;
+        match family.enter() {
+            Ok(inside) => {
+                inside.progress();
+                inside.observe(comm.addr());
+            }
+            Err(fault) if fault.code == FW_IN_USE => {}
+            Err(fault) => {
+                *async_error = fault.code;
+                return Ok(());
+            }
+        }
+        *async_error = signals.failure();
+        Ok(())
+    })
 }

@@ -170,6 +170,11 @@ impl<H> HandlePlace<H> {
         Ok(Self(NonNull::from(place)))
     }
 
+    /// Where that is.
+    pub(crate) fn address(&self) -> usize {
+        self.0.as_ptr().addr()
+    }
+
     /// Puts a handle there.
     pub(crate) fn put(&mut self, handle: usize) {
         // SAFETY: `new` has checked it, and was promised that it is there.

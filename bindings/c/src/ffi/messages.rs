@@ -55,6 +55,21 @@ impl Message {
         let plan = plan::to_core(&said)?;
         Ok(Self { is_sent, start, count, bytes, dtype, peer, tag, said, plan })
     }
+
+    /// Its addresses, and whether they are written.
+    pub(crate) fn range(&self) -> (Range<usize>, bool) {
+        (self.bytes.clone(), !self.is_sent)
+    }
+
+    /// True if it is to this rank, or from it.
+    pub(crate) fn is_to(&self, rank: Rank) -> bool {
+        self.peer == rank
+    }
+
+    /// True if it is to be sent.
+    pub(crate) const fn is_sent(&self) -> bool {
+        self.is_sent
+    }
 }
 
 /// Starts one.
@@ -92,18 +107,31 @@ pub(crate) fn exchange(comm: &Comm, messages: &[Message]) -> Result<Report, Faul
             return Err(Fault::usage(message));
         }
     }
-    for (at, message) in messages.iter().enumerate() {
-        for other in &messages[..at] {
-            let both_sent = message.is_sent && other.is_sent;
-            if !both_sent
-                && message.bytes.start < other.bytes.end
-                && other.bytes.start < message.bytes.end
-            {
-                return Err(Fault::argument("an array that is received overlaps another one"));
-            }
+    check_apart(messages.iter().map(Message::range))?;
+    with_type!(first.dtype, T => exchange_typed::<T>(comm, messages, &plan))
+}
+
+/// # Errors
+/// A fault if an array that is written overlaps another one; of each, its addresses and whether it
+/// is written.
+pub(crate) fn check_apart(ranges: impl Iterator<Item = (Range<usize>, bool)>) -> Result<(), Fault> {
+    let mut ranges: Vec<(Range<usize>, bool)> =
+        ranges.filter(|(range, _)| !range.is_empty()).collect();
+    ranges.sort_unstable_by_key(|(range, _)| range.start);
+    // Where the arrays before end, and those of them that are written.
+    let (mut end, mut end_written) = (0, 0);
+    for (range, is_written) in ranges {
+        if range.start < if is_written { end } else { end_written } {
+            let message = "an array that a call of the group writes overlaps another one of the \
+                           group";
+            return Err(Fault::argument(message));
+        }
+        end = end.max(range.end);
+        if is_written {
+            end_written = end_written.max(range.end);
         }
     }
-    with_type!(first.dtype, T => exchange_typed::<T>(comm, messages, &plan))
+    Ok(())
 }
 
 fn exchange_typed<T: Element>(

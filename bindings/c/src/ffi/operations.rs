@@ -100,7 +100,7 @@ pub(crate) fn operation<T: Element>(code: OpCode) -> Result<Op<'static, T>, Faul
     })
 }
 
-struct Table {
+pub(crate) struct Table {
     next: fwRedOp,
     known: Vec<(fwRedOp, Callback)>,
 }
@@ -108,7 +108,7 @@ struct Table {
 static TABLE: Mutex<Table> = Mutex::new(Table { next: FIRST, known: Vec::new() });
 
 /// Nothing in here panics half way.
-fn table() -> MutexGuard<'static, Table> {
+pub(crate) fn table() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -17,6 +17,7 @@ pub unsafe extern "C" fn fwTest(request: *mut fwRequest_t, done: *mut i32) -> fw
         // SAFETY: the caller's promise.
         let (request, done) = unsafe { (place(request, "request")?, place(done, "answer")?) };
         *done = 0;
+        group::refuse_collected(request)?;
         if request.is_null() {
             *done = 1;
             return Ok(());
@@ -40,6 +41,7 @@ pub unsafe extern "C" fn fwWait(request: *mut fwRequest_t) -> fwResult {
     run(|| {
         // SAFETY: the caller's promise.
         let request = unsafe { place(request, "request") }?;
+        group::refuse_collected(request)?;
         if request.is_null() {
             return Ok(());
         }
@@ -61,6 +63,7 @@ pub unsafe extern "C" fn fwWaitAll(n: usize, requests: *mut fwRequest_t) -> fwRe
 }
 
 fn wait_all(requests: &mut [fwRequest_t]) -> Result<(), Fault> {
+    requests.iter().try_for_each(group::refuse_collected)?;
     let mut families: Vec<Arc<Family>> = Vec::new();
     // Of each request: its family, and itself.
     let mut known: Vec<(usize, usize)> = Vec::new();
@@ -96,15 +99,16 @@ fn wait_all(requests: &mut [fwRequest_t]) -> Result<(), Fault> {
             calls.push(Box::pin(request.call));
         }
     }
-    for ((family, comm), report) in comms.into_iter().zip(group::block_on(calls)) {
-        result = result.and(insides[family].note(comm, report));
+    for ((family, comm), report) in comms.into_iter().zip(group::block_on(calls, || false)) {
+        result = result.and(insides[family].note(comm, report.map_err(Fault::from)));
     }
     result
 }
 
 /// Begins a group: this thread's calls until fwGroupEnd only take note of their arguments, and
-/// return at once. Groups may be within groups. Not in a group: fwCommInitEnv, splitting, shrinking
-/// and destroying communicators.
+/// return at once. Groups may be within groups. Not in a group, and refused alone: fwCommInitEnv,
+/// splitting, shrinking, destroying and aborting communicators, and waiting for a request of the
+/// group's.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwGroupStart() -> fwResult {
     run(group::start)
@@ -113,10 +117,16 @@ pub extern "C" fn fwGroupStart() -> fwResult {
 /// Ends a group. The end of the outermost one makes the calls, of one communicator or of several
 /// that this thread plays, and waits for those without a request; returns the first failure.
 ///
+/// A group is made whole or not at all. A collective, message or fwCommInitRank that is refused
+/// between fwGroupStart and fwGroupEnd, or here, refuses the group: this function says why, and
+/// nothing of the group was sent. Correct the call, and repeat the whole group. Arrays of a group
+/// do not overlap where one of them is written.
+///
 /// All-reduces of a communicator that differ in nothing but arrays and bounds, and have no
 /// requests, are made as one call, in which short arrays share messages: all ranks make the same
 /// group. fwSend and fwRecv go on side by side; a group that has one has nothing else, for one
-/// communicator, and those without requests have one type and one plan.
+/// communicator, and those without requests have one type and one plan. A group of more calls than
+/// fwConfig.calls waits for the first ones.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwGroupEnd() -> fwResult {
     run(group::end)

@@ -11,9 +11,9 @@ pub type fwResult = i32;
 /// All is well.
 pub const FW_SUCCESS: fwResult = 0;
 /// A null pointer, a misaligned or overlapping buffer, an unknown code, a length that overflows, a
-/// bound or root that cannot be. Nothing was sent; correct the call and repeat it.
+/// bound or root that cannot be. No values were sent; correct the call and repeat it.
 pub const FW_INVALID_ARGUMENT: fwResult = 1;
-/// A communicator or request that does not exist, or no longer.
+/// A communicator or request that does not exist, or no longer, or not in this process.
 pub const FW_INVALID_HANDLE: fwResult = 2;
 /// A call that may not be made here and now, as too many calls at once. Nothing was sent.
 pub const FW_INVALID_USAGE: fwResult = 3;
@@ -29,7 +29,7 @@ pub const FW_MISMATCH: fwResult = 7;
 pub const FW_TIMEOUT: fwResult = 8;
 /// A rank is gone.
 pub const FW_PEER_LOST: fwResult = 9;
-/// Another rank gave the call up.
+/// Another rank gave the call up, or fwCommAbort of another thread did.
 pub const FW_ABORTED: fwResult = 10;
 /// An earlier call failed; shrink the communicator, or make a new one.
 pub const FW_POISONED: fwResult = 11;
@@ -153,16 +153,18 @@ pub struct fwUniqueId {
     pub internal: [u8; FW_UNIQUE_ID_BYTES],
 }
 
-/// What the calls of a communicator have in common. Begin with FW_CONFIG_INIT; 0 is each member's
-/// default. All ranks give the same.
+/// Settings of a communicator, and of those that are split from it. Begin with FW_CONFIG_INIT; 0 is
+/// each member's default. All ranks give the same; calls between ranks that differ in lanes fail
+/// with FW_MISMATCH.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct fwConfig {
     /// sizeof(fwConfig)
     pub size: usize,
-    /// How many calls may be under way at once; 0: 8.
+    /// How many calls may be under way at once, up to 256; 0: 8. With 256 no message has a request.
     pub calls: u32,
-    /// How many parts of a call are under way side by side, up to 8; 0: 4.
+    /// The most messages of a call that a rank has under way side by side, up to 8; 0: 4. Calls on
+    /// short arrays have fewer, and those of automatic plans as many as are soonest.
     pub lanes: u32,
     /// Seconds without any progress after which a call fails; 0: 300.
     pub timeout: f64,

@@ -8,7 +8,7 @@ use foldwire::Config;
 use crate::border::Fault;
 use crate::family::Family;
 use crate::ffi::memory::CommPlace;
-use crate::ffi::types::{FW_INTERNAL_ERROR, FW_NO_ROOM};
+use crate::ffi::types::{FW_INTERNAL_ERROR, FW_MISMATCH, FW_NO_ROOM};
 use crate::handles;
 use crate::wire::{self, Token, Wire};
 
@@ -29,6 +29,7 @@ pub(crate) fn limit_of(config: &Config) -> Duration {
 
 /// Makes all of them or, if one fails, none.
 pub(super) fn all(joins: Vec<Joining>) -> Result<(), Fault> {
+    check(&joins)?;
     let mut made = Vec::new();
     let founded = wires(&joins).and_then(|wires| {
         for (wire, Joining { config, n_calls, .. }) in wires.into_iter().zip(&joins) {
@@ -41,6 +42,24 @@ pub(super) fn all(joins: Vec<Joining>) -> Result<(), Fault> {
         Err(_) => made.into_iter().for_each(handles::remove),
     }
     founded
+}
+
+/// # Errors
+/// A fault if one of them cannot be, or two do not go together. No id is used up.
+fn check(joins: &[Joining]) -> Result<(), Fault> {
+    for (at, Joining { token, n_ranks, rank, config, .. }) in joins.iter().enumerate() {
+        wire::check(token, *n_ranks, *rank, limit_of(config))?;
+        for other in joins[..at].iter().filter(|other| other.token == *token) {
+            if other.n_ranks != *n_ranks {
+                let message = format!("{n_ranks} ranks and {} of one unique id", other.n_ranks);
+                return Err(Fault::new(FW_MISMATCH, message));
+            }
+            if other.rank == *rank {
+                return Err(Fault::argument(format!("rank {rank} twice in one group")));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Their endpoints. Threads that only wait play ranks of this one while they come together.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpStream;
 use std::process;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldwire::Rank;
@@ -32,13 +32,18 @@ static PROCESS: LazyLock<String> =
 /// By secret: endpoints of ranks that have met in this process, until each has taken its own.
 static TOGETHER: Mutex<BTreeMap<String, Vec<Option<Wire>>>> = Mutex::new(BTreeMap::new());
 
-/// The endpoint of a rank of those that come with this token, once all have come.
-pub(crate) fn join(
+/// Nothing in here panics half way.
+pub(crate) fn together() -> MutexGuard<'static, BTreeMap<String, Vec<Option<Wire>>>> {
+    TOGETHER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Checks a rank that is to join, before it or another of its group has begun.
+pub(crate) fn check(
     token: &token::Token,
     n_ranks: usize,
     rank: usize,
     limit: Duration,
-) -> Result<Wire, Fault> {
+) -> Result<(), Fault> {
     let meeting = Meeting::read(token)?;
     if !(1..=MAX_RANKS).contains(&n_ranks) {
         return Err(Fault::argument(format!("{n_ranks} ranks; there may be 1 to {MAX_RANKS}")));
@@ -47,6 +52,25 @@ pub(crate) fn join(
         let message = format!("rank {rank} does not exist; there are {n_ranks} ranks");
         return Err(Fault::argument(message));
     }
+    settings(limit)?;
+    if rank == 0 && !meeting.has_listener() { Err(no_listener()) } else { Ok(()) }
+}
+
+fn no_listener() -> Fault {
+    Fault::argument(
+        "rank 0 comes once with a unique id, and is of the process that called fwGetUniqueId",
+    )
+}
+
+/// The endpoint of a rank of those that come with this token, once all have come.
+pub(crate) fn join(
+    token: &token::Token,
+    n_ranks: usize,
+    rank: usize,
+    limit: Duration,
+) -> Result<Wire, Fault> {
+    check(token, n_ranks, rank, limit)?;
+    let meeting = Meeting::read(token)?;
     let settings = settings(limit)?.token(meeting.secret.clone());
     let Meeting { address, secret } = &meeting;
     let place = Place {
@@ -59,12 +83,7 @@ pub(crate) fn join(
     };
     let mut rendezvous = Rendezvous::new(place).limit(limit);
     if rank == 0 {
-        rendezvous = rendezvous.listener(meeting.take_listener().ok_or_else(|| {
-            Fault::argument(
-                "rank 0 comes once with a unique id, and is of the process that called \
-                 fwGetUniqueId",
-            )
-        })?);
+        rendezvous = rendezvous.listener(meeting.take_listener().ok_or_else(no_listener)?);
     } else if is_refused(&meeting, limit) {
         return Err(fault::nobody(*address));
     }
@@ -111,7 +130,7 @@ fn meet(
     if !is_one || party.size() > super::MAX_RANKS {
         return tcp(settings, party);
     }
-    let mut together = TOGETHER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut together = together();
     if !together.contains_key(secret) {
         let wires = all(party.size())?.into_iter().map(Some).collect();
         together.insert(secret.to_owned(), wires);

@@ -36,7 +36,7 @@ const END: usize = SECRET + 32;
 /// By secret, the sockets that wait for rank 0.
 static LISTENERS: Mutex<BTreeMap<String, TcpListener>> = Mutex::new(BTreeMap::new());
 
-fn listeners() -> MutexGuard<'static, BTreeMap<String, TcpListener>> {
+pub(crate) fn listeners() -> MutexGuard<'static, BTreeMap<String, TcpListener>> {
     LISTENERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -99,6 +99,11 @@ impl Meeting {
             && rest.iter().all(|&byte| byte == 0);
         let text = str::from_utf8(secret).ok().filter(|_| is_known).ok_or_else(unknown)?;
         Ok(Self { address, secret: Secret::new(text).map_err(|_| unknown())? })
+    }
+
+    /// Whether the socket still waits.
+    pub(super) fn has_listener(&self) -> bool {
+        listeners().contains_key(self.secret.reveal())
     }
 
     /// The socket that waits, once.

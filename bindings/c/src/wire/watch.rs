@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::Failure;
 
-/// Longest rest of a call that may be ended.
-const REST: Duration = Duration::from_millis(50);
+/// Longest rest of a call, which may be ended meanwhile.
+pub(crate) const REST: Duration = Duration::from_millis(50);
 
 /// Says whether to go on.
 type Watch = Box<dyn FnMut() -> bool>;
@@ -40,10 +40,4 @@ pub(crate) fn ask() -> Result<(), Failure> {
         watch.as_mut().is_none_or(|goes_on| goes_on())
     });
     if goes_on.unwrap_or(true) { Ok(()) } else { Err(Failure::ENDED) }
-}
-
-/// How long to rest at most, so that it is asked.
-pub(crate) fn rest(budget: Duration) -> Duration {
-    let is_watched = WATCH.try_with(|watch| watch.try_borrow().is_ok_and(|watch| watch.is_some()));
-    if is_watched.unwrap_or(false) { budget.min(REST) } else { budget }
 }

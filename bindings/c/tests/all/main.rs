@@ -1,6 +1,11 @@
-//! The header, and programs in C and C++ that use it. One program, so that it is linked once.
+//! The header, and programs in C, C++ and Fortran that use it. One program, so that it is linked
+//! once.
 
+#[cfg(target_os = "linux")]
+mod fortran;
 mod header;
+#[cfg(target_os = "linux")]
+mod install;
 #[cfg(target_os = "linux")]
 mod mpi;
 #[cfg(target_os = "linux")]

@@ -3,23 +3,35 @@
 //! What is missing (a compiler, pkg-config, CMake, valgrind) is left out, and said.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use crate::package;
 
-/// What a compiler may not find anything wrong with. Members that an initialiser leaves out are 0.
-const WARNINGS: &str = "-Wall -Wextra -Wpedantic -Wno-missing-field-initializers -Werror";
+/// What a compiler may not find anything wrong with.
+const WARNINGS: &str = "-Wall -Wextra -Wpedantic -Werror";
 
 /// A prefix with all that `install.sh` puts there, in cargo's target folder.
 pub(crate) static PREFIX: LazyLock<PathBuf> = LazyLock::new(|| {
     let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("foldwire-capi");
-    // cargo leaves the libraries beside the tests.
-    let libraries = env::current_exe().unwrap();
+    fs::create_dir_all(&prefix).unwrap();
+    // cargo leaves the library beside the tests, with a number in its name for each set of features
+    // that it was ever built with.
+    let beside = env::current_exe().unwrap();
+    let built = fs::read_dir(beside.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
+    let is_ours = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.starts_with("libfoldwire_c-") && name.ends_with(".a")
+    };
+    let built = built.filter(is_ours);
+    let newest = built.max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap());
+    fs::copy(newest.expect("the static library"), prefix.join("libfoldwire_c.a")).unwrap();
     let mut install = Command::new("sh");
-    install.arg(package().join("install/install.sh")).arg("--prefix").arg(&prefix);
-    succeeds(install.arg("--from").arg(libraries.parent().unwrap()));
+    // Valgrind's suppressions name functions.
+    install.arg(package().join("install/install.sh")).arg("--keep-symbols");
+    succeeds(install.arg("--prefix").arg(&prefix).arg("--from").arg(&prefix));
     prefix
 });
 
@@ -47,11 +59,12 @@ pub(crate) fn has(tool: &str, what: &str) -> bool {
 }
 
 /// The flags of a compiler, as pkg-config says them, or without it.
-fn flags(is_static: bool) -> Vec<String> {
+pub(crate) fn flags(is_static: bool) -> Vec<String> {
     let prefix = &*PREFIX;
     if !has("pkg-config", "the pkg-config file") {
         let [include, lib] = ["include", "lib"].map(|folder| prefix.join(folder));
-        let system = if is_static { "-lgcc_s -lm -ldl" } else { "" };
+        let (lib, system) =
+            if is_static { (lib.join("foldwire"), "-lgcc_eh -lm -ldl") } else { (lib, "") };
         return [format!("-I{}", include.display()), format!("-L{}", lib.display())]
             .into_iter()
             .chain(["-lfoldwire_c".to_owned()])
@@ -73,20 +86,23 @@ pub(crate) fn compiled(compiler: &str, standard: &str, source: &str, is_static: 
     let mut compile = Command::new(compiler);
     compile.arg(standard).args(["-O1", "-g"]).args(WARNINGS.split_whitespace());
     compile.arg(package().join(source)).arg("-o").arg(&program);
-    if is_static {
-        compile
-            .arg("-Wl,-Bstatic")
-            .args(flags(true).into_iter().take_while(|flag| flag != "-lgcc_s"));
-        compile.arg("-Wl,-Bdynamic").args(["-lgcc_s", "-lutil", "-lrt", "-ldl"]);
-    } else {
-        compile.args(flags(false)).arg(rpath());
+    compile.args(flags(is_static));
+    if !is_static {
+        compile.arg(rpath());
     }
     succeeds(compile.args(["-lm", "-pthread"]));
     program
 }
 
-fn rpath() -> String {
+pub(crate) fn rpath() -> String {
     format!("-Wl,-rpath,{}", PREFIX.join("lib").display())
+}
+
+/// Runs a program of checks with these arguments.
+fn runs(program: &Path, arguments: &[&str], at_least: u64) {
+    let said = succeeds(Command::new(program).args(arguments));
+    let n_checks = said.trim().strip_suffix(" checks").and_then(|n| n.parse::<u64>().ok());
+    assert!(n_checks.is_some_and(|n| n > at_least), "{said}");
 }
 
 /// Runs a program of checks, and again under valgrind.
@@ -95,9 +111,7 @@ fn checks(source: &str, at_least: u64) -> Option<PathBuf> {
         return None;
     }
     let program = compiled("cc", "-std=c11", source, false);
-    let said = succeeds(&mut Command::new(&program));
-    let n_checks = said.trim().strip_suffix(" checks").and_then(|n| n.parse::<u64>().ok());
-    assert!(n_checks.is_some_and(|n| n > at_least), "{said}");
+    runs(&program, &[], at_least);
     if has("valgrind", "the C interface under valgrind") {
         // It knows no AVX-512, and says so to programs that ask.
         let mut checked = Command::new("valgrind");
@@ -121,6 +135,28 @@ fn misuse_is_an_error_and_never_more() {
 }
 
 #[test]
+fn a_group_with_a_wrong_call_is_refused_whole() {
+    checks("tests/c/groups.c", 10_000);
+}
+
+#[test]
+fn a_call_that_waits_is_ended_by_another_thread() {
+    if !has("cc", "the C interface from C") {
+        return;
+    }
+    let program = compiled("cc", "-std=c11", "tests/c/abort.c", false);
+    runs(&program, &[], 200);
+    runs(&program, &["processes"], 20);
+}
+
+#[test]
+fn children_of_fork_have_nothing_of_their_parents() {
+    if has("cc", "the C interface from C") {
+        runs(&compiled("cc", "-std=c11", "tests/c/fork.c", false), &[], 40);
+    }
+}
+
+#[test]
 fn the_examples_run() {
     if has("cc", "the example in C") {
         let said = succeeds(&mut Command::new(compiled("cc", "-std=c11", "examples/sum.c", false)));
@@ -140,20 +176,29 @@ fn cmake_finds_the_library() {
         return;
     }
     let folder = PREFIX.join("cmake");
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir(&folder).unwrap();
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).unwrap();
     let example = package().join("examples/sum.c");
-    let lists = format!(
-        "cmake_minimum_required(VERSION 3.16)\nproject(sum C)\n\
+    let has_fortran = has("gfortran", "the CMake target for Fortran");
+    let mut lists = format!(
+        "cmake_minimum_required(VERSION 3.16)\nproject(sum C{})\n\
          find_package(foldwire {}.{} REQUIRED)\nfind_package(Threads REQUIRED)\n\
          foreach(kind foldwire static)\nadd_executable(sum-${{kind}} {})\n\
          target_link_libraries(sum-${{kind}} foldwire::${{kind}} Threads::Threads m)\n\
          endforeach()\n",
+        if has_fortran { " Fortran" } else { "" },
         env!("CARGO_PKG_VERSION_MAJOR"),
         env!("CARGO_PKG_VERSION_MINOR"),
         example.display()
     );
-    std::fs::write(folder.join("CMakeLists.txt"), lists).unwrap();
+    if has_fortran {
+        let example = package().join("examples/average.f90");
+        lists += &format!(
+            "add_executable(sum-fortran {})\ntarget_link_libraries(sum-fortran foldwire::fortran)\n",
+            example.display()
+        );
+    }
+    fs::write(folder.join("CMakeLists.txt"), lists).unwrap();
     let prefix = &*PREFIX;
     let mut configure = Command::new("cmake");
     configure.current_dir(&folder).env("CMAKE_PREFIX_PATH", prefix).args(["-B", "build"]);
@@ -161,5 +206,9 @@ fn cmake_finds_the_library() {
     succeeds(Command::new("cmake").current_dir(&folder).args(["--build", "build"]));
     for kind in ["foldwire", "static"] {
         succeeds(&mut Command::new(folder.join(format!("build/sum-{kind}"))));
+    }
+    if has_fortran {
+        let said = succeeds(&mut Command::new(folder.join("build/sum-fortran")));
+        assert!(said.starts_with("rank 0 of 1: "), "{said}");
     }
 }

@@ -1,0 +1,105 @@
+//! Calls that are made together begin together, or not at all.
+
+use std::thread;
+
+use foldwire::{Bound, Error, Incoming, Op, Outgoing, Plan, Rank, SharedCommunicator};
+use foldwire_threads::{Endpoint, World};
+
+fn on_two_ranks(rank_main: impl Fn(SharedCommunicator<'_, Endpoint>) + Sync) {
+    thread::scope(|scope| {
+        for endpoint in World::new(2).endpoints() {
+            let rank_main = &rank_main;
+            scope.spawn(move || {
+                let mut config = foldwire::Config::default();
+                config.messages = true;
+                rank_main(SharedCommunicator::with_config(endpoint, config, 2).unwrap());
+            });
+        }
+    });
+}
+
+/// The look at a group's data takes the one seat that is free; the call that has the other is
+/// longer. Ranks have begun the group by then, so it waits.
+#[test]
+fn a_group_waits_for_a_call_that_was_begun_before() {
+    on_two_ranks(|world| {
+        for _ in 0..20 {
+            let long =
+                world.start_all_reduce(vec![1.0f32; 1 << 20], Op::Sum, &Plan::raw()).unwrap();
+            let (mut a, mut b) = ([1.0f32, 2.0, 3.0], [5.0f32; 4]);
+            let bound = Bound::Relative(1e-3);
+            let mut arrays = [(&mut a[..], bound), (&mut b[..], bound)];
+            let plan = Plan::foldwire(bound);
+            world.all_reduce_group(&mut arrays, Op::Sum, &plan).unwrap();
+            assert!((a[2] - 6.0).abs() < 0.1 && (b[3] - 10.0).abs() < 0.1);
+            let (long, _) = long.wait().into_result().unwrap();
+            assert!(long.iter().all(|&value| value == 2.0));
+        }
+    });
+}
+
+#[test]
+fn a_check_makes_no_call_and_says_what_would_be_refused() {
+    on_two_ranks(|world| {
+        let raw = Plan::raw();
+        if world.rank() == Rank(0) {
+            let mut data = [1.0f32; 8];
+            let counts = [1i64, 2];
+            // What can be, as often as it is asked; more than there may be at once.
+            for _ in 0..5 {
+                world.check(|comm| comm.start_all_reduce([1.0f32; 8], Op::Sum, &raw)).unwrap();
+                world.check(|comm| comm.start_send([1.0f32; 8], Rank(1), 3, &raw)).unwrap();
+                world.check(|comm| comm.start_recv([1.0f32; 8], Rank(1), 3)).unwrap();
+            }
+            // What cannot: by start, by message, by group.
+            let average = world.check(|comm| comm.start_all_reduce([1i64, 2], Op::Avg, &raw));
+            assert!(matches!(average, Err(Error::NoIntegerAverage { .. })), "{average:?}");
+            let peer = world.check(|comm| comm.start_recv([0.0f32; 2], Rank(7), 3));
+            assert!(matches!(peer, Err(Error::Peer { .. })), "{peer:?}");
+            let wrong = Plan::foldwire(Bound::Absolute(f64::NAN));
+            let bound = world.check(|comm| comm.start_broadcast([0.0f32; 2], Rank(0), &wrong));
+            assert!(matches!(bound, Err(Error::Bound(_))), "{bound:?}");
+            let mut arrays = [(&mut data[..], Bound::Absolute(-1.0))];
+            let group = world.check(|comm| {
+                comm.start_all_reduce_group(
+                    &mut arrays,
+                    Op::Sum,
+                    &Plan::foldwire(Bound::Absolute(1.0)),
+                )
+                .map(drop)
+            });
+            assert!(matches!(group, Err(Error::Bound(_))), "{group:?}");
+            // One that passes does not hide one that fails.
+            let both = world.check(|comm| {
+                let _ = comm.start_all_reduce([1.0f32], Op::Sum, &raw);
+                comm.start_all_reduce([1i64], Op::Avg, &raw)
+            });
+            assert!(matches!(both, Err(Error::NoIntegerAverage { .. })), "{both:?}");
+            // An exchange with itself: nothing is copied unless all is.
+            let mut received = [[0i64; 2]; 2];
+            let [first, second] = &mut received;
+            let mut sends =
+                [Outgoing::new(Rank(0), 1, &counts[..]), Outgoing::new(Rank(0), 2, &counts[..1])];
+            let mut recvs = [Incoming::new(Rank(0), 1, first), Incoming::new(Rank(0), 2, second)];
+            world.check(|comm| comm.exchange(&mut sends[..1], &mut recvs[..1], &raw)).unwrap();
+            let lengths = world.exchange(&mut sends, &mut recvs, &raw);
+            assert!(matches!(lengths, Err(Error::Length { .. })), "{lengths:?}");
+            assert_eq!(received, [[0; 2]; 2]);
+            world.check_room(1024, 1024).unwrap();
+            let room = world.check_room(1025, 0);
+            assert!(matches!(room, Err(Error::TooManyMessages { .. })), "{room:?}");
+            assert!(!world.is_poisoned());
+        }
+        assert_eq!(world.all_reduce_scalar(1i32, Op::Sum).unwrap(), 2);
+        let other = Rank(1 - world.rank().0);
+        let mut from = [0.0f32; 3];
+        world
+            .send_recv(
+                Outgoing::new(other, 3, &[4.0f32; 3]),
+                Incoming::new(other, 3, &mut from),
+                &Plan::raw(),
+            )
+            .unwrap();
+        assert_eq!(from, [4.0; 3]);
+    });
+}

@@ -1,0 +1,737 @@
+! Foldwire for Fortran: what foldwire.h has, under the same names.
+!
+! foldwire.h says what each function does. Compile this file with the program, as modules are of one
+! compiler, and link as a program in C:
+!
+!     gfortran -c $(pkg-config --variable=includedir foldwire)/foldwire.f90
+!     gfortran program.f90 foldwire.o $(pkg-config --libs foldwire) -o program
+!
+! Communicators and requests are type(c_ptr). A plan, configuration or request that is left out is
+! NULL: exact, the defaults, a call that returns when it is over. type(fwPlan), type(fwConfig) and
+! type(fwReport) are as FW_..._INIT from the beginning. Arrays are contiguous: of others the
+! compiler passes a copy, which is gone before a call with a request is over. What such a call, or
+! a group, reads or writes later has the attribute asynchronous, handles too.
+!
+! For GNU Fortran 9 or newer, and other compilers with Fortran 2018's interoperability with C.
+module foldwire
+    use, intrinsic :: iso_c_binding
+    implicit none
+    public
+
+    integer, parameter :: fwResult = c_int32_t, fwDataType = c_int32_t, fwRedOp = c_int32_t
+
+    integer(c_int32_t), parameter :: FW_SUCCESS = 0
+    integer(c_int32_t), parameter :: FW_INVALID_ARGUMENT = 1
+    integer(c_int32_t), parameter :: FW_INVALID_HANDLE = 2
+    integer(c_int32_t), parameter :: FW_INVALID_USAGE = 3
+    integer(c_int32_t), parameter :: FW_IN_USE = 4
+    integer(c_int32_t), parameter :: FW_UNSUPPORTED = 5
+    integer(c_int32_t), parameter :: FW_NO_ROOM = 6
+    integer(c_int32_t), parameter :: FW_MISMATCH = 7
+    integer(c_int32_t), parameter :: FW_TIMEOUT = 8
+    integer(c_int32_t), parameter :: FW_PEER_LOST = 9
+    integer(c_int32_t), parameter :: FW_ABORTED = 10
+    integer(c_int32_t), parameter :: FW_POISONED = 11
+    integer(c_int32_t), parameter :: FW_EXCLUDED = 12
+    integer(c_int32_t), parameter :: FW_DAMAGED = 13
+    integer(c_int32_t), parameter :: FW_TRANSPORT_ERROR = 14
+    integer(c_int32_t), parameter :: FW_INTERNAL_ERROR = 15
+
+    ! real(c_float), real(c_double); 16 bits Fortran has not; integer(c_int8_t) and so on. Those
+    ! without a sign are for arrays that C made.
+    integer(c_int32_t), parameter :: FW_FLOAT32 = 1
+    integer(c_int32_t), parameter :: FW_FLOAT64 = 2
+    integer(c_int32_t), parameter :: FW_FLOAT16 = 3
+    integer(c_int32_t), parameter :: FW_BFLOAT16 = 4
+    integer(c_int32_t), parameter :: FW_INT8 = 5
+    integer(c_int32_t), parameter :: FW_UINT8 = 6
+    integer(c_int32_t), parameter :: FW_INT16 = 7
+    integer(c_int32_t), parameter :: FW_UINT16 = 8
+    integer(c_int32_t), parameter :: FW_INT32 = 9
+    integer(c_int32_t), parameter :: FW_UINT32 = 10
+    integer(c_int32_t), parameter :: FW_INT64 = 11
+    integer(c_int32_t), parameter :: FW_UINT64 = 12
+
+    integer(c_int32_t), parameter :: FW_SUM = 1
+    integer(c_int32_t), parameter :: FW_AVG = 2
+    integer(c_int32_t), parameter :: FW_MIN = 3
+    integer(c_int32_t), parameter :: FW_MAX = 4
+    integer(c_int32_t), parameter :: FW_PROD = 5
+
+    integer(c_int32_t), parameter :: FW_EXACT = 0
+    integer(c_int32_t), parameter :: FW_LOSSLESS = 1
+    integer(c_int32_t), parameter :: FW_COMPRESS = 2
+    integer(c_int32_t), parameter :: FW_AUTO = 3
+
+    integer(c_int32_t), parameter :: FW_NO_BOUND = 0
+    integer(c_int32_t), parameter :: FW_ABSOLUTE = 1
+    integer(c_int32_t), parameter :: FW_RELATIVE = 2
+    integer(c_int32_t), parameter :: FW_PSNR = 3
+
+    integer(c_int32_t), parameter :: FW_EACH_OPERAND = 0
+    integer(c_int32_t), parameter :: FW_RESULT = 1
+
+    integer(c_int32_t), parameter :: FW_CHECKSUM_AS_NEEDED = 0
+    integer(c_int32_t), parameter :: FW_CHECKSUM_ALWAYS = 1
+    integer(c_int32_t), parameter :: FW_CHECKSUM_NEVER = 2
+
+    integer(c_int32_t), parameter :: FW_UNIQUE_ID_BYTES = 128
+    integer(c_int32_t), parameter :: FW_SPLIT_NOCOLOR = -1
+    integer(c_int32_t), parameter :: FW_VERSION_MAJOR = 0
+    integer(c_int32_t), parameter :: FW_VERSION_MINOR = 1
+    integer(c_int32_t), parameter :: FW_VERSION_PATCH = 0
+    integer(c_int32_t), parameter :: FW_NAME_BYTES = 32
+
+    type, bind(c) :: fwUniqueId
+        integer(c_int8_t) :: internal(FW_UNIQUE_ID_BYTES) = 0
+    end type
+
+    ! The first member of these is their size in bytes, on machines of 64 bits.
+    type, bind(c) :: fwConfig
+        integer(c_size_t) :: size = 48
+        integer(c_int32_t) :: calls = 0
+        integer(c_int32_t) :: lanes = 0
+        real(c_double) :: timeout = 0
+        real(c_double) :: deadline = 0
+        real(c_double) :: link_rate = 0
+        integer(c_int32_t) :: checksum = FW_CHECKSUM_AS_NEEDED
+        integer(c_int32_t) :: reserved = 0
+    end type
+
+    type, bind(c) :: fwPlan
+        integer(c_size_t) :: size = 144
+        integer(c_int32_t) :: mode = FW_EXACT
+        integer(c_int32_t) :: bound_kind = FW_NO_BOUND
+        real(c_double) :: bound = 0
+        integer(c_int32_t) :: scope = FW_EACH_OPERAND
+        integer(c_int32_t) :: setting = 0
+        character(c_char) :: codec(FW_NAME_BYTES) = c_null_char
+        character(c_char) :: schedule(FW_NAME_BYTES) = c_null_char
+        integer(c_size_t) :: shape(3) = 0
+        integer(c_size_t) :: exact_below = 0
+        integer(c_int64_t) :: is_unbiased = 0
+        integer(c_int64_t) :: seed = 0
+    end type
+
+    type, bind(c) :: fwReport
+        integer(c_size_t) :: size = 120
+        real(c_double) :: seconds = 0
+        real(c_double) :: bound = 0
+        real(c_double) :: worst_case = 0
+        integer(c_int64_t) :: raw_bytes = 0
+        integer(c_int64_t) :: wire_bytes = 0
+        integer(c_int64_t) :: n_messages = 0
+        character(c_char) :: codec(FW_NAME_BYTES) = c_null_char
+        character(c_char) :: schedule(FW_NAME_BYTES) = c_null_char
+    end type
+
+    interface
+        function fwGetVersion(version) result(code) bind(c, name="fwGetVersion")
+            import :: c_int32_t
+            integer(c_int32_t), intent(out) :: version
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommInitAll(comms, n_ranks, config) result(code) bind(c, name="fwCommInitAll")
+            import :: c_int32_t, c_ptr, fwConfig
+            type(c_ptr), intent(out) :: comms(*)
+            integer(c_int32_t), value :: n_ranks
+            type(fwConfig), intent(in), optional :: config
+            integer(c_int32_t) :: code
+        end function
+
+        function fwGetUniqueId(id) result(code) bind(c, name="fwGetUniqueId")
+            import :: c_int32_t, fwUniqueId
+            type(fwUniqueId), intent(out) :: id
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommInitRank(comm, n_ranks, id, rank, config) &
+            result(code) bind(c, name="fwCommInitRank")
+            import :: c_int32_t, c_ptr, fwConfig, fwUniqueId
+            type(c_ptr), intent(out) :: comm
+            integer(c_int32_t), value :: n_ranks
+            type(fwUniqueId), value :: id
+            integer(c_int32_t), value :: rank
+            type(fwConfig), intent(in), optional :: config
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommInitEnv(comm, config) result(code) bind(c, name="fwCommInitEnv")
+            import :: c_int32_t, c_ptr, fwConfig
+            type(c_ptr), intent(out) :: comm
+            type(fwConfig), intent(in), optional :: config
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommCount(comm, count) result(code) bind(c, name="fwCommCount")
+            import :: c_int32_t, c_ptr
+            type(c_ptr), value :: comm
+            integer(c_int32_t), intent(out) :: count
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommUserRank(comm, rank) result(code) bind(c, name="fwCommUserRank")
+            import :: c_int32_t, c_ptr
+            type(c_ptr), value :: comm
+            integer(c_int32_t), intent(out) :: rank
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommReport(comm, report) result(code) bind(c, name="fwCommReport")
+            import :: c_int32_t, c_ptr, fwReport
+            type(c_ptr), value :: comm
+            type(fwReport), intent(inout) :: report
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommSplit(comm, color, key, new_comm, config) &
+            result(code) bind(c, name="fwCommSplit")
+            import :: c_int32_t, c_ptr, fwConfig
+            type(c_ptr), value :: comm
+            integer(c_int32_t), value :: color
+            integer(c_int32_t), value :: key
+            type(c_ptr), intent(out) :: new_comm
+            type(fwConfig), intent(in), optional :: config
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommShrink(comm, patience, new_comm) result(code) bind(c, name="fwCommShrink")
+            import :: c_double, c_int32_t, c_ptr
+            type(c_ptr), value :: comm
+            real(c_double), value :: patience
+            type(c_ptr), intent(out) :: new_comm
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommDestroy(comm) result(code) bind(c, name="fwCommDestroy")
+            import :: c_int32_t, c_ptr
+            type(c_ptr), value :: comm
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommAbort(comm) result(code) bind(c, name="fwCommAbort")
+            import :: c_int32_t, c_ptr
+            type(c_ptr), value :: comm
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCommGetAsyncError(comm, async_error) &
+            result(code) bind(c, name="fwCommGetAsyncError")
+            import :: c_int32_t, c_ptr
+            type(c_ptr), value :: comm
+            integer(c_int32_t), intent(out) :: async_error
+            integer(c_int32_t) :: code
+        end function
+
+        function fwRedOpCreate(op, function, context) result(code) bind(c, name="fwRedOpCreate")
+            import :: c_funptr, c_int32_t, c_ptr
+            integer(c_int32_t), intent(out) :: op
+            type(c_funptr), value :: function
+            type(c_ptr), value :: context
+            integer(c_int32_t) :: code
+        end function
+
+        function fwRedOpDestroy(op) result(code) bind(c, name="fwRedOpDestroy")
+            import :: c_int32_t
+            integer(c_int32_t), value :: op
+            integer(c_int32_t) :: code
+        end function
+
+        function fwAllReduce(send, recv, count, data_type, op, plan, comm, request) &
+            result(code) bind(c, name="fwAllReduce")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            integer(c_int32_t), value :: op
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwBroadcast(send, recv, count, data_type, root, plan, comm, request) &
+            result(code) bind(c, name="fwBroadcast")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            integer(c_int32_t), value :: root
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwReduce(send, recv, count, data_type, op, root, plan, comm, request) &
+            result(code) bind(c, name="fwReduce")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            integer(c_int32_t), value :: op
+            integer(c_int32_t), value :: root
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwReduceScatter(send, recv, count, data_type, op, plan, comm, request) &
+            result(code) bind(c, name="fwReduceScatter")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            integer(c_int32_t), value :: op
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwReduceScatterV(send, recv, counts, data_type, op, plan, comm, request) &
+            result(code) bind(c, name="fwReduceScatterV")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), intent(in) :: counts(*)
+            integer(c_int32_t), value :: data_type
+            integer(c_int32_t), value :: op
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwAllGather(send, recv, count, data_type, plan, comm, request) &
+            result(code) bind(c, name="fwAllGather")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwAllGatherV(send, recv, counts, data_type, plan, comm, request) &
+            result(code) bind(c, name="fwAllGatherV")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), intent(in) :: counts(*)
+            integer(c_int32_t), value :: data_type
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwGather(send, recv, count, data_type, root, plan, comm, request) &
+            result(code) bind(c, name="fwGather")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            integer(c_int32_t), value :: root
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwGatherV(send, recv, counts, data_type, root, plan, comm, request) &
+            result(code) bind(c, name="fwGatherV")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), intent(in) :: counts(*)
+            integer(c_int32_t), value :: data_type
+            integer(c_int32_t), value :: root
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwScatter(send, recv, count, data_type, root, plan, comm, request) &
+            result(code) bind(c, name="fwScatter")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            integer(c_int32_t), value :: root
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwScatterV(send, recv, counts, data_type, root, plan, comm, request) &
+            result(code) bind(c, name="fwScatterV")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), intent(in) :: counts(*)
+            integer(c_int32_t), value :: data_type
+            integer(c_int32_t), value :: root
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwAllToAll(send, recv, count, data_type, plan, comm, request) &
+            result(code) bind(c, name="fwAllToAll")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwAllToAllV(send, send_counts, recv, recv_counts, data_type, plan, comm, request) &
+            result(code) bind(c, name="fwAllToAllV")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            integer(c_size_t), intent(in) :: send_counts(*)
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), intent(in) :: recv_counts(*)
+            integer(c_int32_t), value :: data_type
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwScan(send, recv, count, data_type, op, plan, comm, request) &
+            result(code) bind(c, name="fwScan")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            integer(c_int32_t), value :: op
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwExclusiveScan(send, recv, count, data_type, op, plan, comm, request) &
+            result(code) bind(c, name="fwExclusiveScan")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            integer(c_int32_t), value :: op
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwBarrier(comm, request) result(code) bind(c, name="fwBarrier")
+            import :: c_int32_t, c_ptr
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwSend(send, count, data_type, peer, tag, plan, comm, request) &
+            result(code) bind(c, name="fwSend")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in), asynchronous :: send(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            integer(c_int32_t), value :: peer
+            integer(c_int32_t), value :: tag
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwRecv(recv, count, data_type, peer, tag, comm, request) &
+            result(code) bind(c, name="fwRecv")
+            import :: c_int32_t, c_ptr, c_size_t
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout), asynchronous :: recv(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            integer(c_int32_t), value :: peer
+            integer(c_int32_t), value :: tag
+            type(c_ptr), value :: comm
+            type(c_ptr), intent(inout), optional, asynchronous :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwSendRecv(send, send_count, destination, recv, recv_count, source, &
+            data_type, tag, plan, comm) result(code) bind(c, name="fwSendRecv")
+            import :: c_int32_t, c_ptr, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: send
+            !DIR$ ignore_tkr send
+            type(*), intent(in) :: send(*)
+            integer(c_size_t), value :: send_count
+            integer(c_int32_t), value :: destination
+            !GCC$ attributes no_arg_check :: recv
+            !DIR$ ignore_tkr recv
+            type(*), intent(inout) :: recv(*)
+            integer(c_size_t), value :: recv_count
+            integer(c_int32_t), value :: source
+            integer(c_int32_t), value :: data_type
+            integer(c_int32_t), value :: tag
+            type(fwPlan), intent(in), optional :: plan
+            type(c_ptr), value :: comm
+            integer(c_int32_t) :: code
+        end function
+
+        function fwTest(request, done) result(code) bind(c, name="fwTest")
+            import :: c_int32_t, c_ptr
+            type(c_ptr), intent(inout) :: request
+            integer(c_int32_t), intent(out) :: done
+            integer(c_int32_t) :: code
+        end function
+
+        function fwWait(request) result(code) bind(c, name="fwWait")
+            import :: c_int32_t, c_ptr
+            type(c_ptr), intent(inout) :: request
+            integer(c_int32_t) :: code
+        end function
+
+        function fwWaitAll(n, requests) result(code) bind(c, name="fwWaitAll")
+            import :: c_int32_t, c_ptr, c_size_t
+            integer(c_size_t), value :: n
+            type(c_ptr), intent(inout) :: requests(*)
+            integer(c_int32_t) :: code
+        end function
+
+        function fwGroupStart() result(code) bind(c, name="fwGroupStart")
+            import :: c_int32_t
+            integer(c_int32_t) :: code
+        end function
+
+        function fwGroupEnd() result(code) bind(c, name="fwGroupEnd")
+            import :: c_int32_t
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCompressMaxSize(count, data_type, max_bytes) &
+            result(code) bind(c, name="fwCompressMaxSize")
+            import :: c_int32_t, c_size_t
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            integer(c_size_t), intent(out) :: max_bytes
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCompress(values, count, data_type, plan, compressed, capacity, n_bytes) &
+            result(code) bind(c, name="fwCompress")
+            import :: c_int32_t, c_size_t, fwPlan
+            !GCC$ attributes no_arg_check :: values
+            !DIR$ ignore_tkr values
+            type(*), intent(in) :: values(*)
+            integer(c_size_t), value :: count
+            integer(c_int32_t), value :: data_type
+            type(fwPlan), intent(in), optional :: plan
+            !GCC$ attributes no_arg_check :: compressed
+            !DIR$ ignore_tkr compressed
+            type(*), intent(inout) :: compressed(*)
+            integer(c_size_t), value :: capacity
+            integer(c_size_t), intent(out) :: n_bytes
+            integer(c_int32_t) :: code
+        end function
+
+        function fwCompressedInfo(compressed, n_bytes, data_type, count, bound) &
+            result(code) bind(c, name="fwCompressedInfo")
+            import :: c_double, c_int32_t, c_int64_t, c_size_t
+            !GCC$ attributes no_arg_check :: compressed
+            !DIR$ ignore_tkr compressed
+            type(*), intent(in) :: compressed(*)
+            integer(c_size_t), value :: n_bytes
+            integer(c_int32_t), intent(out), optional :: data_type
+            integer(c_int64_t), intent(out), optional :: count
+            real(c_double), intent(out), optional :: bound
+            integer(c_int32_t) :: code
+        end function
+
+        function fwDecompress(compressed, n_bytes, data_type, values, capacity, count) &
+            result(code) bind(c, name="fwDecompress")
+            import :: c_int32_t, c_size_t
+            !GCC$ attributes no_arg_check :: compressed
+            !DIR$ ignore_tkr compressed
+            type(*), intent(in) :: compressed(*)
+            integer(c_size_t), value :: n_bytes
+            integer(c_int32_t), value :: data_type
+            !GCC$ attributes no_arg_check :: values
+            !DIR$ ignore_tkr values
+            type(*), intent(inout) :: values(*)
+            integer(c_size_t), value :: capacity
+            integer(c_size_t), intent(out) :: count
+            integer(c_int32_t) :: code
+        end function
+
+        function foldwire_plan_parse(text, plan) result(code) bind(c, name="fwPlanParse")
+            import :: c_char, c_int32_t, fwPlan
+            character(c_char), intent(in) :: text(*)
+            type(fwPlan), intent(out) :: plan
+            integer(c_int32_t) :: code
+        end function
+
+        function foldwire_error_string(code) result(text) bind(c, name="fwGetErrorString")
+            import :: c_int32_t, c_ptr
+            integer(c_int32_t), value :: code
+            type(c_ptr) :: text
+        end function
+
+        function foldwire_last_error() result(text) bind(c, name="fwGetLastError")
+            import :: c_ptr
+            type(c_ptr) :: text
+        end function
+
+        function foldwire_length(text) result(length) bind(c, name="strlen")
+            import :: c_ptr, c_size_t
+            type(c_ptr), value :: text
+            integer(c_size_t) :: length
+        end function
+    end interface
+
+    private :: foldwire_plan_parse, foldwire_error_string, foldwire_last_error, foldwire_length
+    private :: text_at
+
+contains
+
+    ! fwPlanParse, of text as Fortran has it.
+    function fwPlanParse(text, plan) result(code)
+        character(*), intent(in) :: text
+        type(fwPlan), intent(out) :: plan
+        integer(c_int32_t) :: code
+        code = foldwire_plan_parse(trim(text) // c_null_char, plan)
+    end function
+
+    function fwGetErrorString(code) result(text)
+        integer(c_int32_t), intent(in) :: code
+        character(:), allocatable :: text
+        text = text_at(foldwire_error_string(code))
+    end function
+
+    function fwGetLastError() result(text)
+        character(:), allocatable :: text
+        text = text_at(foldwire_last_error())
+    end function
+
+    ! The name of a codec or schedule, of a plan or report.
+    function fwName(room) result(text)
+        character(c_char), intent(in) :: room(FW_NAME_BYTES)
+        character(:), allocatable :: text
+        integer :: i
+        text = ""
+        do i = 1, FW_NAME_BYTES
+            if (room(i) == c_null_char) exit
+            text = text // room(i)
+        end do
+    end function
+
+    ! Puts a name into a plan.
+    subroutine fwSetName(room, text)
+        character(c_char), intent(out) :: room(FW_NAME_BYTES)
+        character(*), intent(in) :: text
+        integer :: i
+        room = c_null_char
+        do i = 1, min(len_trim(text), FW_NAME_BYTES - 1)
+            room(i) = text(i:i)
+        end do
+    end subroutine
+
+    function text_at(place) result(text)
+        type(c_ptr), intent(in) :: place
+        character(:), allocatable :: text
+        character(c_char), pointer :: characters(:)
+        integer :: i, length
+        length = int(foldwire_length(place))
+        call c_f_pointer(place, characters, [length])
+        allocate (character(length) :: text)
+        do i = 1, length
+            text(i:i) = characters(i)
+        end do
+    end function
+
+end module

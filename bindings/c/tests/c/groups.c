@@ -1,0 +1,281 @@
+/* A group that has a call which cannot be made is refused whole: nothing of it is sent, at once,
+ * and the right group goes well afterwards. Run by tests/all/programs.rs. */
+#include "check.h"
+#include <time.h>
+
+#define N 64
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* The right group: sums of two arrays, one of them with a bound, and then messages. */
+static void good(const Rank *own) {
+    float a[N], b[N], from[N];
+    const int other = 1 - own->rank;
+    fwPlan plan;
+    OK(fwPlanParse("abs:0.01", &plan));
+    for (int i = 0; i < N; i++) {
+        a[i] = (float)i;
+        b[i] = (float)own->rank;
+    }
+    OK(fwGroupStart());
+    OK(fwAllReduce(a, a, N, FW_FLOAT32, FW_SUM, NULL, own->comm, NULL));
+    OK(fwAllReduce(b, b, N, FW_FLOAT32, FW_SUM, &plan, own->comm, NULL));
+    OK(fwGroupEnd());
+    CHECK(a[N - 1] == 2 * (N - 1) && b[0] > 0.97f && b[0] < 1.03f);
+    OK(fwGroupStart());
+    OK(fwSend(a, N, FW_FLOAT32, other, 1, NULL, own->comm, NULL));
+    OK(fwRecv(from, N, FW_FLOAT32, other, 1, own->comm, NULL));
+    OK(fwGroupEnd());
+    CHECK(from[N - 1] == 2 * (N - 1));
+}
+
+static void adds(const void *input, void *inout, size_t count, void *context) {
+    (void)context;
+    for (size_t i = 0; i < count; i++) {
+        ((float *)inout)[i] += ((const float *)input)[i];
+    }
+}
+
+/* The wrong call of each kind, after two right ones; what it returns itself, and the group. */
+enum { KINDS = 26 };
+static float a[N], b[N], c[N], d[2 * N];
+static fwRequest_t requests[1100];
+
+static fwResult wrong(int kind, fwComm_t comm, fwResult *expected) {
+    fwPlan plan = FW_PLAN_INIT;
+    fwComm_t none;
+    fwUniqueId id;
+    fwRedOp op;
+    fwResult result = FW_SUCCESS;
+    const fwDataType type = FW_FLOAT32;
+    const size_t overflows[2] = {SIZE_MAX, 1};
+    memset(&id, 0, sizeof id);
+    *expected = FW_INVALID_ARGUMENT;
+    switch (kind) {
+    case 0: return fwAllReduce(NULL, c, N, type, FW_SUM, NULL, comm, NULL);
+    case 1: return fwAllReduce((char *)c + 1, d, 4, type, FW_SUM, NULL, comm, NULL);
+    case 2: return fwReduce(c, d, N, 99, FW_SUM, 0, NULL, comm, NULL);
+    case 3: return fwScan(c, d, N, type, 99, NULL, comm, NULL);
+    case 4: return fwBroadcast(c, c, N, type, 2, NULL, comm, NULL);
+    case 5: return fwGather(c, d, SIZE_MAX / 4, type, 0, NULL, comm, NULL);
+    case 6: return fwAllGatherV(c, d, overflows, type, NULL, comm, NULL);
+    case 7: return fwAllReduce(c, c + 1, N - 1, type, FW_SUM, NULL, comm, NULL);
+    case 8: plan.size = 1; return fwReduceScatter(c, d, 8, type, FW_SUM, &plan, comm, NULL);
+    case 9: plan.bound = 1; return fwAllToAll(c, d, 8, type, &plan, comm, NULL);
+    case 10: return fwSend(c, N, type, 7, 0, NULL, comm, NULL);
+    case 11: return fwBarrier(comm, (fwRequest_t *)((char *)requests + 1));
+    /* These show when the group ends. */
+    case 12: *expected = FW_UNSUPPORTED;
+        return fwAllReduce(c, d, 8, FW_INT32, FW_AVG, NULL, comm, NULL);
+    case 13: *expected = FW_UNSUPPORTED;
+        OK(fwPlanParse("schedule:binomial", &plan));
+        return fwAllToAll(c, d, 8, type, &plan, comm, NULL);
+    case 14: OK(fwPlanParse("codec:truncate:60", &plan));
+        return fwAllReduce(c, d, N, type, FW_SUM, &plan, comm, NULL);
+    case 15: *expected = FW_UNSUPPORTED;
+        return fwScan(c, d, N, type, FW_AVG, NULL, comm, NULL);
+    /* Two calls of the group have one array, one place for a request. */
+    case 16: return fwAllReduce(c, b + 8, 8, type, FW_SUM, NULL, comm, NULL);
+    case 17: return fwBroadcast(a, c, N, type, 0, NULL, comm, NULL);
+    case 18: OK(fwBarrier(comm, &requests[0]));
+        result = fwBarrier(comm, &requests[0]);
+        CHECK(requests[0] == NULL);
+        return result;
+    case 19: return fwReduceScatterV(c, d, NULL, type, FW_SUM, NULL, comm, NULL);
+    case 20: return fwAllToAllV(c, overflows, d, overflows, type, NULL, comm, NULL);
+    case 21: return fwSendRecv(c, 8, 1, d, 8, 2, type, 0, NULL, comm);
+    /* What cannot be beside other calls. */
+    case 22: *expected = FW_INVALID_USAGE; return fwCommInitRank(&none, 1, id, 0, NULL);
+    case 23: *expected = FW_INVALID_USAGE; return fwSend(c, N, type, 1, 0, NULL, comm, NULL);
+    /* Handles; an operation that is exact with a bound. */
+    case 24: *expected = FW_INVALID_HANDLE;
+        return fwAllReduce(c, d, N, type, FW_SUM, NULL, (fwComm_t)(uintptr_t)0x77, NULL);
+    default: *expected = FW_UNSUPPORTED;
+        OK(fwPlanParse("rel:1e-3", &plan));
+        OK(fwRedOpCreate(&op, adds, NULL));
+        result = fwAllReduce(c, d, N, type, op, &plan, comm, NULL);
+        OK(fwRedOpDestroy(op));
+        return result;
+    }
+}
+
+/* Messages of a group, of which one cannot be made. */
+static fwResult wrong_messages(int kind, fwComm_t comm, fwResult *expected) {
+    fwPlan plan;
+    OK(fwPlanParse("codec:truncate:60", &plan));
+    *expected = FW_INVALID_USAGE;
+    OK(fwSend(a, N, FW_FLOAT32, 1, 3, NULL, comm, &requests[0]));
+    OK(fwRecv(b, N, FW_FLOAT32, 1, 3, comm, &requests[1]));
+    OK(fwRecv(d, N, FW_FLOAT32, 1, 4, comm, NULL));
+    switch (kind) {
+    case 0: return fwRecv(c, N / 2, FW_FLOAT64, 1, 5, comm, NULL);
+    case 1: return fwBarrier(comm, NULL);
+    case 2: *expected = FW_INVALID_ARGUMENT;
+        return fwRecv(d + 4, 4, FW_FLOAT32, 1, 5, comm, &requests[2]);
+    case 3: *expected = FW_INVALID_ARGUMENT;
+        return fwSend(c, N, FW_FLOAT32, 1, 5, &plan, comm, &requests[2]);
+    case 4: return fwSend(c, N, FW_FLOAT32, 0, 6, NULL, comm, NULL);
+    case 5: *expected = FW_INVALID_ARGUMENT; return fwRecv(c, N, FW_FLOAT32, -1, 5, comm, NULL);
+    default:
+        for (int i = 2; i < 1100; i++) {
+            OK(fwSend(c, 1, FW_FLOAT32, 1, 7, NULL, comm, &requests[i]));
+        }
+        return FW_SUCCESS;
+    }
+}
+
+/* Rank 0 makes wrong groups before the right one, of which rank 1 knows nothing. */
+static void *rank_main(void *argument) {
+    const Rank *own = argument;
+    for (int kind = 0; kind < 2 * KINDS + 7; kind++) {
+        if (own->rank == 0) {
+            const int is_nested = kind >= KINDS && kind < 2 * KINDS;
+            const double start = seconds();
+            fwResult expected, own_result;
+            for (int i = 0; i < N; i++) {
+                a[i] = b[i] = c[i] = -1;
+            }
+            memset(requests, 0, sizeof requests);
+            OK(fwGroupStart());
+            if (kind < 2 * KINDS) {
+                OK(fwAllReduce(a, a, N, FW_FLOAT32, FW_SUM, NULL, own->comm, NULL));
+                OK(fwReduce(a, b, 0, FW_FLOAT32, FW_SUM, 0, NULL, own->comm, &requests[9]));
+                OK(fwAllReduce(b, b, N, FW_FLOAT32, FW_SUM, NULL, own->comm, NULL));
+            }
+            if (is_nested) {
+                OK(fwGroupStart());
+            }
+            own_result = kind < 2 * KINDS ? wrong(kind % KINDS, own->comm, &expected)
+                                          : wrong_messages(kind - 2 * KINDS, own->comm, &expected);
+            CHECK(own_result == FW_SUCCESS || own_result == expected || kind % KINDS == 22);
+            if (is_nested) {
+                OK(fwGroupEnd());
+            }
+            const fwResult result = fwGroupEnd();
+            if (result != expected) {
+                fprintf(stderr, "kind %d: %d, expected %d\n", kind, result, expected);
+            }
+            CHECK(result == expected && strlen(fwGetLastError()) > 0);
+            CHECK(seconds() - start < 30);
+            for (int i = 0; i < N; i++) {
+                CHECK(a[i] == -1 && b[i] == -1 && c[i] == -1);
+            }
+            for (int i = 0; i < 1100; i++) {
+                CHECK(requests[i] == NULL);
+            }
+            fwResult state;
+            OK(fwCommGetAsyncError(own->comm, &state));
+            CHECK(state == FW_SUCCESS);
+        }
+        good(own);
+    }
+    return NULL;
+}
+
+/* One thread plays both ranks: a fault of one rank's calls stops those of the other. */
+static void one_thread(void) {
+    fwComm_t comms[2];
+    double x[2] = {1, 2}, y[2] = {1, 2};
+    OK(fwCommInitAll(comms, 2, NULL));
+    OK(fwGroupStart());
+    OK(fwAllReduce(&x[0], &y[0], 1, FW_FLOAT64, FW_SUM, NULL, comms[0], NULL));
+    FAILS(FW_INVALID_ARGUMENT,
+          fwAllReduce(&x[1], NULL, 1, FW_FLOAT64, FW_SUM, NULL, comms[1], NULL));
+    FAILS(FW_INVALID_ARGUMENT, fwGroupEnd());
+    /* A call of a group has not begun before its end. */
+    fwRequest_t request;
+    int32_t done;
+    OK(fwGroupStart());
+    OK(fwAllReduce(&x[0], &y[0], 1, FW_FLOAT64, FW_SUM, NULL, comms[0], &request));
+    FAILS(FW_INVALID_USAGE, fwWait(&request));
+    FAILS(FW_INVALID_USAGE, fwTest(&request, &done));
+    FAILS(FW_INVALID_USAGE, fwWaitAll(1, &request));
+    OK(fwAllReduce(&x[1], &y[1], 1, FW_FLOAT64, FW_SUM, NULL, comms[1], NULL));
+    OK(fwGroupEnd());
+    OK(fwWait(&request));
+    CHECK(y[0] == 3 && y[1] == 3);
+    /* More requests than calls at once: the group waits for the first ones. */
+    enum { MANY = 40 };
+    fwRequest_t many[2 * MANY];
+    double sums[2 * MANY];
+    OK(fwGroupStart());
+    for (int i = 0; i < 2 * MANY; i++) {
+        sums[i] = i / 2;
+        OK(fwAllReduce(&sums[i], &sums[i], 1, FW_FLOAT64, FW_SUM, NULL, comms[i % 2], &many[i]));
+    }
+    OK(fwGroupEnd());
+    OK(fwWaitAll(2 * MANY, many));
+    for (int i = 0; i < 2 * MANY; i++) {
+        CHECK(sums[i] == 2 * (i / 2));
+    }
+    OK(fwCommDestroy(comms[0]));
+    /* A communicator that is gone refuses those of others. */
+    OK(fwGroupStart());
+    OK(fwBarrier(comms[1], NULL));
+    FAILS(FW_INVALID_HANDLE, fwBarrier(comms[0], NULL));
+    FAILS(FW_INVALID_HANDLE, fwGroupEnd());
+    OK(fwCommDestroy(comms[1]));
+}
+
+/* Groups that make communicators: none is made, and the id is not used up. */
+static void communicators(void) {
+    fwUniqueId id, none;
+    fwComm_t comms[2];
+    fwConfig config = FW_CONFIG_INIT;
+    const double start = seconds();
+    config.timeout = 120;
+    OK(fwGetUniqueId(&id));
+    memset(&none, 0, sizeof none);
+    const struct {
+        int32_t n_ranks, rank;
+        fwResult result;
+    } second[] = {{2, 5, FW_INVALID_ARGUMENT},
+                  {2, -1, FW_INVALID_ARGUMENT},
+                  {2, 0, FW_INVALID_ARGUMENT},
+                  {3, 1, FW_MISMATCH},
+                  {0, 1, FW_INVALID_ARGUMENT}};
+    for (size_t i = 0; i < sizeof second / sizeof *second; i++) {
+        OK(fwGroupStart());
+        OK(fwCommInitRank(&comms[0], 2, id, 0, &config));
+        (void)fwCommInitRank(&comms[1], second[i].n_ranks, id, second[i].rank, &config);
+        FAILS(second[i].result, fwGroupEnd());
+        CHECK(comms[0] == NULL && comms[1] == NULL);
+    }
+    OK(fwGroupStart());
+    OK(fwCommInitRank(&comms[0], 2, id, 0, &config));
+    OK(fwCommInitRank(&comms[1], 2, none, 1, &config));
+    FAILS(FW_INVALID_ARGUMENT, fwGroupEnd());
+    OK(fwGroupStart());
+    OK(fwCommInitRank(&comms[0], 2, id, 0, &config));
+    FAILS(FW_INVALID_ARGUMENT, fwCommInitRank(&comms[0], 2, id, 1, &config));
+    FAILS(FW_INVALID_ARGUMENT, fwGroupEnd());
+    CHECK(seconds() - start < 60);
+    OK(fwGroupStart());
+    OK(fwCommInitRank(&comms[0], 2, id, 0, &config));
+    OK(fwCommInitRank(&comms[1], 2, id, 1, &config));
+    OK(fwGroupEnd());
+    OK(fwCommDestroy(comms[0]));
+    OK(fwCommDestroy(comms[1]));
+}
+
+int main(void) {
+    fwComm_t comms[2];
+    fwConfig config = FW_CONFIG_INIT;
+    pthread_t thread;
+    config.timeout = 120;
+    one_thread();
+    communicators();
+    OK(fwCommInitAll(comms, 2, &config));
+    Rank ranks[2] = {{comms[0], 0}, {comms[1], 1}};
+    CHECK(pthread_create(&thread, NULL, rank_main, &ranks[1]) == 0);
+    rank_main(&ranks[0]);
+    CHECK(pthread_join(thread, NULL) == 0);
+    OK(fwCommDestroy(comms[0]));
+    OK(fwCommDestroy(comms[1]));
+    printf("%d checks\n", n_checks);
+    return 0;
+}

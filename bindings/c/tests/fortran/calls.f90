@@ -1,0 +1,147 @@
+! What the module foldwire has, by one thread that plays two ranks. Run by tests/all/fortran.rs.
+module adding
+    use, intrinsic :: iso_c_binding
+    implicit none
+contains
+    subroutine adds(input, inout, n, context) bind(c)
+        integer(c_size_t), value :: n
+        real(c_double), intent(in) :: input(n)
+        real(c_double), intent(inout) :: inout(n)
+        type(c_ptr), value :: context
+        if (.not. c_associated(context)) inout = inout + input
+    end subroutine
+end module
+
+program calls
+    use foldwire
+    use adding
+    implicit none
+    integer, parameter :: n = 1000
+    integer(c_size_t), parameter :: count = n, one = 1
+    type(c_ptr), target, asynchronous :: comms(0:1), requests(0:1)
+    type(c_ptr) :: parts(0:1)
+    type(fwConfig) :: config
+    type(fwPlan) :: plan
+    type(fwReport) :: report
+    type(fwUniqueId) :: id
+    real(c_double), asynchronous :: x(n, 0:1), y(n, 0:1), scalar(0:1)
+    integer(c_int64_t) :: whole(4, 0:1), n_values
+    integer(c_int8_t), allocatable :: bytes(:)
+    integer(c_int32_t) :: number, op, done, state, kind_of
+    integer(c_size_t) :: most, n_bytes, n_back
+    real(c_double) :: bound
+    integer :: rank, i, n_checks = 0
+
+    ! The structs are those of C: the library refuses other sizes.
+    call ok(c_sizeof(config) == config%size .and. c_sizeof(plan) == plan%size)
+    call ok(c_sizeof(report) == report%size .and. c_sizeof(id) == FW_UNIQUE_ID_BYTES)
+    call succeeds(fwGetVersion(number))
+    call ok(number == 10000 * FW_VERSION_MAJOR + 100 * FW_VERSION_MINOR + FW_VERSION_PATCH)
+
+    config%timeout = 60
+    call succeeds(fwCommInitAll(comms, 2, config))
+    do rank = 0, 1
+        x(:, rank) = [(sin(1d-2 * i) + rank, i=1, n)]
+    end do
+
+    ! Exact, blocking, of both ranks: a group.
+    call succeeds(fwGroupStart())
+    do rank = 0, 1
+        call succeeds(fwAllReduce(x(:, rank), y(:, rank), count, FW_FLOAT64, FW_SUM, &
+                                  comm=comms(rank)))
+    end do
+    call succeeds(fwGroupEnd())
+    call ok(all(y(:, 0) == x(:, 0) + x(:, 1)) .and. all(y(:, 0) == y(:, 1)))
+
+    ! Within a bound, with requests.
+    call succeeds(fwPlanParse("abs:1e-3,codec:dense ", plan))
+    call ok(fwName(plan%codec) == "dense" .and. plan%bound_kind == FW_ABSOLUTE)
+    call succeeds(fwGroupStart())
+    do rank = 0, 1
+        call succeeds(fwAllReduce(x(:, rank), y(:, rank), count, FW_FLOAT64, FW_AVG, plan, &
+                                  comms(rank), requests(rank)))
+    end do
+    call succeeds(fwGroupEnd())
+    call succeeds(fwWaitAll(2_c_size_t, requests))
+    call ok(all(abs(y(:, 0) - (x(:, 0) + x(:, 1)) / 2) <= 1d-3) .and. all(y(:, 0) == y(:, 1)))
+    call succeeds(fwCommReport(comms(0), report))
+    call ok(fwName(report%codec) == "dense" .and. report%worst_case > 0)
+
+    ! A scalar, integers, a name that is set, messages, an operation of one's own.
+    scalar = [1d0, 2d0]
+    whole = reshape([1_c_int64_t, 2_c_int64_t, 3_c_int64_t, 4_c_int64_t, &
+                     5_c_int64_t, 6_c_int64_t, 7_c_int64_t, 8_c_int64_t], [4, 2])
+    call fwSetName(plan%codec, "lossless")
+    plan%mode = FW_LOSSLESS
+    plan%bound_kind = FW_NO_BOUND
+    plan%bound = 0
+    call succeeds(fwRedOpCreate(op, c_funloc(adds), c_null_ptr))
+    call succeeds(fwGroupStart())
+    do rank = 0, 1
+        call succeeds(fwAllReduce(scalar(rank), scalar(rank), one, FW_FLOAT64, FW_MAX, plan, &
+                                  comms(rank)))
+        call succeeds(fwAllReduce(whole(:, rank), whole(:, rank), 4_c_size_t, FW_INT64, FW_PROD, &
+                                  comm=comms(rank)))
+        call succeeds(fwAllReduce(x(:, rank), y(:, rank), count, FW_FLOAT64, op, comm=comms(rank)))
+    end do
+    call succeeds(fwGroupEnd())
+    call succeeds(fwRedOpDestroy(op))
+    call ok(all(scalar == 2d0) .and. all(whole(:, 0) == [5, 12, 21, 32]))
+    call ok(all(y(:, 1) == x(:, 0) + x(:, 1)))
+    call succeeds(fwSend(x(:, 0), count, FW_FLOAT64, 0, 7, comm=comms(1), request=requests(0)))
+    call succeeds(fwRecv(y(:, 1), count, FW_FLOAT64, 1, 7, comms(0), requests(1)))
+    call succeeds(fwWaitAll(2_c_size_t, requests))
+    call ok(all(y(:, 1) == x(:, 0)))
+    call succeeds(fwTest(requests(0), done))
+    call succeeds(fwWait(requests(1)))
+    call ok(done == 1)
+
+    ! What is refused, and why.
+    call ok(fwAllReduce(x, y, count, 99, FW_SUM, comm=comms(0)) == FW_INVALID_ARGUMENT)
+    call ok(len(fwGetLastError()) > 0 .and. fwGetErrorString(FW_SUCCESS) == "no error")
+    call ok(fwPlanParse("fast", plan) == FW_INVALID_ARGUMENT)
+    call succeeds(fwCommGetAsyncError(comms(0), state))
+    call ok(state == FW_SUCCESS)
+
+    ! By a unique id, which is passed by value.
+    call succeeds(fwGetUniqueId(id))
+    call succeeds(fwGroupStart())
+    do rank = 0, 1
+        call succeeds(fwCommInitRank(parts(rank), 2, id, rank, config))
+    end do
+    call succeeds(fwGroupEnd())
+    call succeeds(fwCommUserRank(parts(1), number))
+    call ok(number == 1)
+
+    ! The codec alone.
+    call succeeds(fwPlanParse("abs:1e-3", plan))
+    call succeeds(fwCompressMaxSize(count, FW_FLOAT64, most))
+    allocate (bytes(most))
+    call succeeds(fwCompress(x(:, 0), count, FW_FLOAT64, plan, bytes, most, n_bytes))
+    call succeeds(fwCompressedInfo(bytes, n_bytes, kind_of, n_values, bound))
+    call ok(kind_of == FW_FLOAT64 .and. n_values == n .and. bound > 0)
+    call succeeds(fwDecompress(bytes, n_bytes, FW_FLOAT64, y(:, 0), count, n_back))
+    call ok(n_back == count .and. all(abs(x(:, 0) - y(:, 0)) <= 1d-3))
+
+    do rank = 0, 1
+        call succeeds(fwCommDestroy(comms(rank)))
+        call succeeds(fwCommAbort(parts(rank)))
+    end do
+    print "(i0, a)", n_checks, " checks"
+
+contains
+
+    subroutine ok(is_so)
+        logical, intent(in) :: is_so
+        n_checks = n_checks + 1
+        if (is_so) return
+        print "(a, i0, 2a)", "after check ", n_checks, "; last error: ", fwGetLastError()
+        error stop 1
+    end subroutine
+
+    subroutine succeeds(code)
+        integer(c_int32_t), intent(in) :: code
+        call ok(code == FW_SUCCESS)
+    end subroutine
+
+end program
