@@ -12,11 +12,13 @@
 //! | `errors`, `theory` | errors, measured and foretold |
 //! | `output`, `plot`, `bars` | the table, JSON; errors over ranks, and their distribution, drawn |
 
+#[cfg(feature = "plots")]
 mod bars;
 mod errors;
 mod operands;
 mod output;
 mod party;
+#[cfg(feature = "plots")]
 mod plot;
 mod theory;
 
@@ -33,6 +35,7 @@ use crate::bench::data::{Data, Source};
 use crate::cli::{AccuracyArgs, OpArg};
 use crate::plot::PlotFile;
 use crate::progress;
+use crate::quality;
 use crate::room;
 use crate::streams;
 use crate::usage::UsageError;
@@ -131,10 +134,11 @@ fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &Source) -> anyhow::R
         streams::write(&output::text(&setting, &rows))?;
     }
     if let Some(file) = &args.plot {
-        draw(file, &plot::Growth { setting: &setting, rows: &rows })?;
+        drawn(file, crate::plot::draw!(file, plot::Growth { setting: &setting, rows: &rows }))?;
     }
     if let Some(file) = &args.histogram {
-        draw(file, &bars::Distribution { setting: &setting, rows: &rows })?;
+        let bars = crate::plot::draw!(file, bars::Distribution { setting: &setting, rows: &rows });
+        drawn(file, bars)?;
     }
     let faults = faults(&rows);
     if !faults.is_empty() {
@@ -143,10 +147,11 @@ fn show<T: Float + Into<f64>>(args: &AccuracyArgs, source: &Source) -> anyhow::R
     Ok(())
 }
 
-fn draw(file: &PlotFile, plot: &impl crate::plot::Plot) -> anyhow::Result<()> {
+/// Says where a plot is, or that it cannot be written.
+fn drawn(file: &PlotFile, plot: anyhow::Result<()>) -> anyhow::Result<()> {
     let path = file.path();
     let context = || format!("{}: the plot cannot be written", path.display());
-    file.draw(plot).with_context(context)?;
+    plot.with_context(context)?;
     streams::remark(format_args!("plot: {}", path.display()));
     Ok(())
 }
@@ -178,11 +183,21 @@ fn measure<T: Float + Into<f64>>(args: &AccuracyArgs, data: &Data<T>) -> anyhow:
                                    so that nothing is lost; give another --bound, as abs:0.1";
                     return Err(UsageError::new(message).into());
                 }
+                let magnitude = operands.magnitude() + outcome.bound;
+                let is_sum = matches!(args.op, OpArg::Sum | OpArg::Avg);
+                if is_sum && n as f64 * magnitude > quality::largest::<T>() {
+                    let message = format!(
+                        "sums of {n} values of up to {magnitude:e} are beyond the range of {}, and \
+                         have no errors; scale the field, or ask for fewer --ranks",
+                        T::DTYPE
+                    );
+                    return Err(UsageError::new(message).into());
+                }
                 let errors = Errors::new(&outcome.result, &exact, outcome.bound);
                 let half_step = Quantum::new::<T>(outcome.bound)?.step() / (2.0 * outcome.bound);
                 let zccl = Theory::zccl(args.op, n);
                 let uniform = Theory::uniform(args.op, n, half_step);
-                let rounding = allowance::<T>(args.op, n, operands.magnitude() + outcome.bound);
+                let rounding = allowance::<T>(args.op, n, magnitude);
                 let is_drawn = Some(&n) == ranks.last() && nth == 0;
                 rows.push(Row {
                     ranks: n,
@@ -266,6 +281,7 @@ fn distinct<V: PartialEq>(all: impl Iterator<Item = V>) -> Vec<V> {
 }
 
 /// The colour of a pipeline, by its place in the library's list.
+#[cfg(feature = "plots")]
 fn colour(name: &str) -> plotters::style::RGBColor {
     let is_it = |known: &Pipeline| known.name == name;
     crate::plot::COLOURS[foldwire::pipeline::ALL.iter().position(is_it).unwrap_or(0)]

@@ -40,6 +40,7 @@ mod mpi;
 pub(crate) mod output;
 mod overlap;
 mod play;
+#[cfg(feature = "plots")]
 mod plot;
 mod problem;
 pub(crate) mod row;
@@ -54,7 +55,7 @@ use anyhow::Context;
 use foldwire::{Collective, Communicator, Config, DType, Float, Preset, Transport, bf16, f16};
 use indicatif::ProgressBar;
 
-use crate::cli::{BackendArg, BenchArgs, FormArg, ScheduleArg};
+use crate::cli::{BackendArg, BenchArgs, FormArg, ScheduleArg, rows};
 use crate::streams;
 use crate::threads::Pools;
 use crate::tune;
@@ -121,6 +122,9 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         .into());
     }
     let source = Source::open(args.field.as_deref())?;
+    if let Some(codec) = args.codec {
+        codec.check(source.dtype(args.dtype))?;
+    }
     match source.dtype(args.dtype) {
         DType::F32 if args.in_flight > 1 => run_with::<f32, AtOnce>(args, &source),
         dtype if args.in_flight > 1 => Err(UsageError::new(format!(
@@ -242,7 +246,7 @@ pub(crate) fn progress(rank: usize) -> ProgressBar {
 fn show(args: &BenchArgs, results: &Results) -> anyhow::Result<()> {
     if let Some(file) = &args.plot {
         let path = file.path();
-        file.draw(&plot::TimesPlot { results })
+        crate::plot::draw!(file, plot::TimesPlot { results })
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
         streams::remark(format_args!("plot: {}", path.display()));
     }
@@ -252,6 +256,9 @@ fn show(args: &BenchArgs, results: &Results) -> anyhow::Result<()> {
         streams::write(&results.csv()?)?;
     } else {
         streams::write(&results.text())?;
+    }
+    if let Some(note) = rows::note(&args.presets(), &results.head.dtype) {
+        streams::remark(format_args!("note: {note}"));
     }
     for note in &results.outcome.left_out {
         streams::remark(format_args!("note: {note}"));

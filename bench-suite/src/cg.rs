@@ -28,6 +28,7 @@ use serde::Serialize;
 use crate::cli::CgArgs;
 use crate::input;
 use crate::memory::middle;
+#[cfg(feature = "plots")]
 use crate::plot::{Curves, Legend};
 use crate::progress;
 use crate::streams;
@@ -130,7 +131,7 @@ pub fn run(args: &CgArgs) -> anyhow::Result<()> {
     }
     if let Some(file) = &args.plot {
         let path = file.path();
-        file.draw(&picture(args, &grid, &rows))
+        crate::plot::draw!(file, picture(args, &grid, &rows))
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
         streams::remark(format_args!("plot: {}", path.display()));
     }
@@ -314,6 +315,7 @@ fn row(way: &Way, args: &CgArgs, runs: &[Outcome], alone: &Outcome, first: Optio
 }
 
 /// Residuals over time, one line a way to solve.
+#[cfg(feature = "plots")]
 fn picture(args: &CgArgs, grid: &Grid, rows: &[Row]) -> Curves<'static> {
     let line = |row: &Row| {
         let points = row.residuals.iter().zip(1..);

@@ -18,12 +18,13 @@ mod launch;
 mod p2p;
 #[cfg(unix)]
 mod preload;
-mod rows;
+pub(crate) mod rows;
 mod schedule;
 mod sim;
 mod train;
 mod transpose;
 mod tune;
+pub mod unused;
 
 use std::path::PathBuf;
 
@@ -89,7 +90,7 @@ Examples:
   foldwire preload -- mpirun -n 4 ./program   an MPI program as it is, with Foldwire under it
   foldwire info                               what this build and this machine have
 
-`foldwire <command> --help` explains every option.";
+`foldwire <command> --help` explains every option. --plot needs a build with --features plots.";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -168,6 +169,7 @@ pub struct StackArgs {
     /// psnr:X in dB
     #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
         default_value = "rel:1e-4")]
+    #[arg(value_parser = crate::values::bound)]
     pub bound: Vec<Bound>,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
@@ -178,7 +180,8 @@ pub struct StackArgs {
     /// Your own data instead of the simulation: one file per rank, or one file to be cut in pieces.
     ///
     /// Types go by the extension: .f32, .f64, .f16 and .bf16 are raw little-endian values, .npy is
-    /// NumPy's format (float32, float64 or float16, C order). Several files are one operand per
+    /// NumPy's format (float32, float64 or float16, C order); or by a word before the path, as
+    /// f32:PATH. - is standard input. Several files are one operand per
     /// rank. A single file is cut into one piece per rank along its slowest dimension; what does
     /// not divide evenly is left out, with a note.
     #[arg(long, value_name = "FILE", num_args = 1..)]
@@ -214,7 +217,7 @@ pub struct StackArgs {
 
     /// Presets to run, in this order
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = rows::preset(),
-        value_delimiter = ',', default_value = "main")]
+        value_delimiter = ',', default_value = "main,auto")]
     pub preset: Vec<PresetArg>,
 
     /// Print what the papers report of image stacking, too
@@ -282,6 +285,8 @@ Examples:
       As programs do it that tell no shape: rows and planes are looked for in the values.
   foldwire codec --field u.npy --bound rel:1e-3 --packing fast,dense --predictor 2d
       What prediction in rows alone comes to, by both packings.
+  python3 make.py | foldwire codec --field f32:- --bound abs:0.5
+      Raw values from a pipe; of one that holds a .npy array, - says enough.
   foldwire codec --field u.npy --codec all --plot u.svg
       Rate and distortion of every codec, over bounds from 1e-1 to 1e-6 of the range and over settings; nothing is timed.
 
@@ -292,7 +297,7 @@ Every value is checked against its bound; the exit code is 1 if one is beyond it
 #[command(after_help = CODEC_EXAMPLES)]
 pub struct CodecArgs {
     /// Arrays to measure on, one or several: .f32, .f64, .f16, .bf16 (raw little-endian values) or
-    /// .npy
+    /// .npy; - is standard input, and f32:PATH tells the type whatever the name
     #[arg(long, value_name = "FILE.f32|.f64|.f16|.bf16|.npy", num_args = 1.., required = true)]
     pub field: Vec<PathBuf>,
 
@@ -304,6 +309,7 @@ pub struct CodecArgs {
         required_unless_present = "plot",
         allow_hyphen_values = true
     )]
+    #[arg(value_parser = crate::values::bound)]
     pub bound: Vec<Bound>,
 
     /// Codecs to measure, or all; with a setting as truncate:40 [default: fz-light]
@@ -358,6 +364,12 @@ pub struct CodecArgs {
 }
 
 impl CodecArgs {
+    /// Whether this codec was asked for by its name, not as one of all.
+    pub fn is_named(&self, coding: Coding) -> bool {
+        let by_packing = || self.packing.iter().any(|packing| packing.codec() == coding.codec);
+        self.codec.iter().any(|asked| asked[..] == [coding]) || by_packing()
+    }
+
     /// The codecs asked for, once each.
     pub fn codings(&self) -> Vec<Coding> {
         let packings = self.packing.iter().map(|packing| packing.codec().into());
@@ -440,7 +452,7 @@ mod tests {
         assert_eq!(args.bound, [Bound::Relative(1e-4)]);
         assert_eq!((args.shape.sizes(), args.hz, args.time), (&[176, 128, 176][..], 18.0, 1.0));
         assert_eq!(args.link.bytes_per_s(), Some(1.25e9));
-        assert_eq!(args.presets(), Preset::MAIN);
+        assert_eq!(args.presets(), [&Preset::MAIN[..], &[Preset::Auto]].concat());
     }
 
     #[test]

@@ -29,6 +29,7 @@ use serde::Serialize;
 use crate::cli::{CaseArg, ClimateArgs};
 use crate::memory::median;
 use crate::picture::Gallery;
+#[cfg(feature = "plots")]
 use crate::plot::{Curves, Legend};
 use crate::progress;
 use crate::room;
@@ -117,7 +118,7 @@ pub fn run(args: &ClimateArgs) -> anyhow::Result<()> {
     }
     if let Some(file) = &args.plot {
         let path = file.path();
-        file.draw(&picture(args, &perturbed, &rows))
+        crate::plot::draw!(file, picture(args, &perturbed, &rows))
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
         streams::remark(format_args!("plot: {}", path.display()));
     }
@@ -286,6 +287,7 @@ fn about(args: &ClimateArgs, sphere: &Sphere, perturbed: &Growth) -> String {
 }
 
 /// Errors over time, one line a method that loses something, beside the perturbed run.
+#[cfg(feature = "plots")]
 fn picture(args: &ClimateArgs, perturbed: &Growth, rows: &[Row]) -> Curves<'static> {
     let line = |name: &str, growth: &Growth| {
         // Nothing has no place on the axis.

@@ -9,6 +9,7 @@
 
 mod curve;
 mod measure;
+#[cfg(feature = "plots")]
 mod plot;
 mod report;
 mod shape;
@@ -20,10 +21,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use foldwire::bound::{BoundError, Extent};
-use foldwire::codec::{CodecParams, Loss};
+use foldwire::codec::{CodecParams, Loss, Prediction};
 use foldwire::kernel::Level;
 use foldwire::threads::Threads;
-use foldwire::{Bound, Float, Quantum};
+use foldwire::{Bound, DType, Float, Quantum};
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -78,6 +79,9 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     let mut fields =
         args.field.iter().map(|path| input::read(path, None)).collect::<Result<Vec<_>, _>>()?;
     tell_apart(&mut fields, &args.field);
+    for field in &fields {
+        with_values!(&field.values, values => check(args, field, values)?);
+    }
     let way = Way { codings: args.codings(), levels, threads: pools(&args.threads)? };
     let n_rows = way.codings.len() * way.levels.len() * way.threads.len();
     let progress = progress::bar("measuring", fields.len() * args.bound.len() * n_rows);
@@ -99,6 +103,15 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
         });
     }
     progress.finish_and_clear();
+    for field in &fields {
+        let dtype = with_values!(&field.values, values => dtype_of(values));
+        let left_out = way.codings.iter().filter(|coding| !coding.is_for(dtype));
+        let names: Vec<_> = left_out.map(Coding::to_string).collect();
+        if !names.is_empty() {
+            let names = names.join(", ");
+            streams::remark(format_args!("note: {}: not for {dtype}: {names}", field.name));
+        }
+    }
     let share = disturbance(waited, memory::waited(), start.elapsed());
 
     if args.json {
@@ -128,6 +141,41 @@ pub fn run(args: &CodecArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn dtype_of<T: Float>(_: &[T]) -> DType {
+    T::DTYPE
+}
+
+/// Refuses what could only be left out, or would change nothing.
+fn check<T: Float>(args: &CodecArgs, field: &Field, values: &[T]) -> Result<(), UsageError> {
+    let of_field = |error| UsageError::new(format!("{}: {error}", field.name));
+    for coding in args.codings() {
+        if args.is_named(coding) {
+            coding.check(T::DTYPE).map_err(of_field)?;
+        }
+    }
+    if !args.codings().iter().any(|coding| coding.codec.takes_shape()) {
+        let has_no_use = match () {
+            () if args.shape != ShapeArg::OfFile => "--shape",
+            () if args.predictor != Prediction::default() => "--predictor",
+            () => return Ok(()),
+        };
+        return Err(UsageError::new(format!(
+            "{has_no_use} is for codecs that predict values from other rows: --codec dense, fz-nd"
+        )));
+    }
+    match &args.shape {
+        ShapeArg::Given(dims) if dims.n_values() != values.len() => {
+            Err(of_field(UsageError::new(format!(
+                "holds {} values, but --shape {dims} are {}; the shape is that of each file, slowest \
+             dimension first",
+                values.len(),
+                dims.n_values()
+            ))))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Draws the curves, of several fields each into a file of its own.
 fn draw(file: &PlotFile, fields: &[Field], points: &[Point]) -> anyhow::Result<()> {
     for (nth, Field { name, .. }) in fields.iter().enumerate() {
@@ -135,8 +183,8 @@ fn draw(file: &PlotFile, fields: &[Field], points: &[Point]) -> anyhow::Result<(
             continue;
         }
         let file = if fields.len() == 1 { file.clone() } else { file.of(&name.replace('/', "-")) };
-        let points = points.iter().filter(|point| point.field == *name).collect();
-        file.draw(&plot::Distortion { field: name, points })
+        let points: Vec<_> = points.iter().filter(|point| point.field == *name).collect();
+        crate::plot::draw!(file, plot::Distortion { field: name, points })
             .with_context(|| format!("{}: the plot cannot be written", file.path().display()))?;
         streams::remark(format_args!("plot: {}", file.path().display()));
     }

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use foldwire::codec::{CodecId, CodecParams};
 use foldwire::{DType, Plan};
 
+use crate::usage::UsageError;
+
 /// A codec and its setting; 0 is its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coding {
@@ -27,6 +29,32 @@ impl Coding {
     /// What a codec is made from with this setting.
     pub fn of_params(self, params: CodecParams) -> CodecParams {
         params.with_setting(self.setting)
+    }
+
+    /// Refuses types that it does not code, as these would be sent as they are.
+    ///
+    /// # Errors
+    /// A [`UsageError`] that names what would do.
+    pub fn check(self, dtype: DType) -> Result<(), UsageError> {
+        if self.is_for(dtype) {
+            return Ok(());
+        }
+        let name = self.codec.name();
+        let others: Vec<&str> = Self::all()
+            .filter(|other| other.is_for(dtype))
+            .map(|other| other.codec.name())
+            .collect();
+        let others = others.join(", ");
+        Err(UsageError::new(if self.codec.is_for(dtype) {
+            let has = |setting: &u16| self.codec.setting(dtype, *setting).is_some();
+            let most = (1..=u16::MAX).take_while(has).last().unwrap_or(0);
+            format!(
+                "codec {name} on {dtype} takes a setting from 1 to {most}, not {}",
+                self.setting
+            )
+        } else {
+            format!("codec {name} is not for {dtype}; for {dtype} there are {others}")
+        }))
     }
 
     /// Whether it codes values of this type.
@@ -75,6 +103,20 @@ pub(crate) fn codings(text: &str) -> Result<Vec<Coding>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_codec_cannot_code_is_refused_with_what_can_be() {
+        let check = |text: &str, dtype| {
+            let coding: Coding = text.parse().unwrap();
+            coding.check(dtype).map_err(|error| error.to_string())
+        };
+        assert_eq!(check("dense", DType::F32), Ok(()));
+        let message = check("dense", DType::F16).unwrap_err();
+        assert!(message.contains("not for f16") && message.contains("fz-light"), "{message}");
+        let message = check("truncate:23", DType::F32).unwrap_err();
+        assert!(message.ends_with("on f32 takes a setting from 1 to 22, not 23"), "{message}");
+        assert_eq!(check("truncate:23", DType::F64), Ok(()));
+    }
 
     #[test]
     fn codecs_are_read_as_they_are_written() {

@@ -144,11 +144,7 @@ pub fn load(
 ///
 /// A [`UsageError`].
 pub fn read(path: &Path, dims: Option<&Dims>) -> Result<Field, UsageError> {
-    // What is no file is told when it is read.
-    let n_bytes = path.metadata().map_or(0, |about| about.len());
-    room::check(n_bytes.into())
-        .map_err(|error| UsageError::new(format!("{}: {error}; {SMALLER}", path.display())))?;
-    Field::read(path, dims)
+    Field::read_within(path, dims, &room::check)
 }
 
 fn one_per_rank(fields: Vec<Field>) -> Result<Inputs, UsageError> {

@@ -4,6 +4,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`cli`], [`values`], [`sizes`] | the command line, and its values that have a grammar of their own |
+//! | [`environment`] | variables that nobody reads |
 //! | [`usage`] | errors of use, which exit with code 2 |
 //! | [`field`](mod@field), [`input`] | arrays in files, and how ranks share them |
 //! | [`quality`] | errors of a result against the exact one |
@@ -13,6 +14,8 @@
 //! | [`stack`], [`codec`], [`accuracy`], [`bench`](mod@bench), [`p2p`], [`halo`], [`cg`], [`transpose`], [`tune`], [`train`], [`climate`], [`sim`], [`schedule`], [`info`](mod@info), `launch`, `preload` | the subcommands; the last two need Unix |
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
+// What only plots show is not looked at without them.
+#![cfg_attr(not(feature = "plots"), allow(unused))]
 
 pub mod accuracy;
 pub mod bench;
@@ -22,6 +25,7 @@ pub mod cli;
 pub mod climate;
 pub mod codec;
 mod coding;
+pub mod environment;
 pub mod halo;
 pub mod info;
 pub mod input;
@@ -31,6 +35,7 @@ pub mod memory;
 pub mod p2p;
 pub mod peers;
 pub mod picture;
+#[cfg_attr(not(feature = "plots"), path = "plot/absent.rs")]
 pub mod plot;
 #[cfg(unix)]
 pub mod preload;

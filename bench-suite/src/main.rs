@@ -4,20 +4,21 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
-use foldwire_bench::cli::{Cli, Command};
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use foldwire_bench::cli::{Cli, Command, unused};
 use foldwire_bench::streams::{self, OutputError};
 use foldwire_bench::usage::UsageError;
 use foldwire_bench::{
-    accuracy, bench, cg, climate, codec, halo, info, p2p, schedule, sim, stack, train, transpose,
-    tune,
+    accuracy, bench, cg, climate, codec, environment, halo, info, p2p, schedule, sim, stack, train,
+    transpose, tune,
 };
 #[cfg(unix)]
 use foldwire_bench::{launch, preload};
 
 fn main() -> ExitCode {
-    let result = match Cli::try_parse() {
-        Ok(cli) => run(&cli.command),
+    let given = Cli::command().try_get_matches();
+    let result = match given.and_then(|given| Ok((Cli::from_arg_matches(&given)?, given))) {
+        Ok((Cli { command }, given)) => checked(&command, &given),
         Err(answer) => tell(&answer),
     };
     result.unwrap_or_else(|error| match error.downcast_ref::<OutputError>() {
@@ -27,6 +28,12 @@ fn main() -> ExitCode {
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
     })
+}
+
+fn checked(command: &Command, given: &ArgMatches) -> anyhow::Result<ExitCode> {
+    environment::remark_unknown();
+    unused::check(command, given)?;
+    run(command)
 }
 
 fn run(command: &Command) -> anyhow::Result<ExitCode> {

@@ -39,6 +39,14 @@ pub const COLOURS: [RGBColor; 6] = [
     RGBColor(213, 94, 0),
 ];
 
+/// Draws a plot into a file; where this build has no plots, nobody has such a file.
+macro_rules! draw {
+    ($file:expr, $plot:expr) => {
+        $file.draw(&$plot)
+    };
+}
+pub(crate) use draw;
+
 /// Something to be drawn.
 pub trait Plot {
     /// Width and height in pixels.

@@ -9,7 +9,9 @@
 //! ```
 //!
 //! Points where the reference is NaN or infinite have no error; the result must be the same kind of
-//! value there, and each point where it is not counts as a mismatch.
+//! value there, and each point where it is not counts as a mismatch. Sums that leave the range of
+//! the type on the way may be infinite or NaN, by the order of the additions. They are counted
+//! apart, as no bound speaks of them.
 
 use foldwire::Float;
 use serde::Serialize;
@@ -29,6 +31,16 @@ pub struct Quality {
     pub nrmse: Option<f64>,
     /// Points where the reference is NaN or infinite and the result is not the same.
     pub mismatched_nonfinite: usize,
+    /// Sums that overflow the type, so that they or their reference are not finite.
+    pub overflowed: usize,
+}
+
+/// The largest finite value of a type.
+pub fn largest<T: Float>() -> f64 {
+    // The greatest power of two of f64, of f32 and bf16, of f16.
+    let powers = [1023, 127, 15].map(|exponent| 2.0_f64.powi(exponent));
+    let power = powers.into_iter().find(|&power| T::from_f64(power).to_f64().is_finite());
+    power.unwrap_or(1.0) * (2.0 - 2.0 * T::UNIT_ROUNDOFF)
 }
 
 impl Quality {
@@ -38,13 +50,29 @@ impl Quality {
     ///
     /// When the lengths differ.
     pub fn of<T: Float, E: Copy + Into<f64>>(result: &[T], exact: &[E]) -> Self {
+        Self::of_sums(result, exact, |_| false)
+    }
+
+    /// The same of sums, where `may_overflow` says which of them can leave the range of the type.
+    ///
+    /// # Panics
+    ///
+    /// When the lengths differ.
+    pub fn of_sums<T: Float, E: Copy + Into<f64>>(
+        result: &[T],
+        exact: &[E],
+        may_overflow: impl Fn(usize) -> bool,
+    ) -> Self {
         assert_eq!(result.len(), exact.len(), "a result has as many values as its reference");
-        let (mut max_error, mut squares, mut n_finite, mut mismatched_nonfinite) =
-            (0.0_f64, 0.0, 0_usize, 0);
+        let (mut max_error, mut squares, mut n_finite) = (0.0_f64, 0.0, 0_usize);
+        let (mut mismatched_nonfinite, mut overflowed) = (0, 0);
         let (mut least, mut greatest) = (f64::INFINITY, f64::NEG_INFINITY);
-        for (&value, &exact) in result.iter().zip(exact) {
+        for (at, (&value, &exact)) in result.iter().zip(exact).enumerate() {
             let (value, exact): (f64, f64) = (value.to_f64(), exact.into());
-            if exact.is_finite() {
+            let are_both_finite = exact.is_finite() && value.is_finite();
+            if !are_both_finite && may_overflow(at) {
+                overflowed += 1;
+            } else if exact.is_finite() {
                 let error = if value.is_finite() {
                     (value - exact).abs()
                 } else if value == T::from_f64(exact).to_f64() {
@@ -74,6 +102,7 @@ impl Quality {
                 Some(0.0)
             },
             mismatched_nonfinite,
+            overflowed,
         }
     }
 
@@ -118,7 +147,10 @@ mod tests {
         let quality = Quality::of(&[1.0, 2.0], &[1.0, 2.0]);
         assert_eq!((quality.max_error, quality.psnr_db, quality.nrmse), (0.0, None, Some(0.0)));
         let json = serde_json::to_string(&quality).unwrap();
-        assert_eq!(json, r#"{"max_err":0.0,"psnr_db":null,"nrmse":0.0,"mismatched_nonfinite":0}"#);
+        assert_eq!(
+            json,
+            r#"{"max_err":0.0,"psnr_db":null,"nrmse":0.0,"mismatched_nonfinite":0,"overflowed":0}"#
+        );
     }
 
     #[test]
@@ -152,6 +184,26 @@ mod tests {
         assert_eq!(Quality::of(&[inf, inf, 1e38], &exact).max_error, f64::INFINITY);
         assert_eq!(Quality::of(&[inf, -inf, inf], &exact).max_error, f64::INFINITY);
         assert_eq!(Quality::of(&[f64::INFINITY], &[1e39]).max_error, f64::INFINITY);
+    }
+
+    #[test]
+    fn sums_that_overflow_on_the_way_are_counted_apart() {
+        // 3e38 + 3e38 − 3e38 in another order, one that is wrong, and one that is right.
+        let result = [f32::INFINITY, f32::NAN, 1.0];
+        let may_overflow = |at| at == 0;
+        let quality = Quality::of_sums(&result, &[3e38, 1.0, 1.0], may_overflow);
+        assert_eq!((quality.overflowed, quality.max_error), (1, f64::INFINITY));
+        let quality = Quality::of_sums(&result[..1], &[3e38], may_overflow);
+        assert!(quality.is_within(0.0));
+        // Nor is a finite value an excuse.
+        assert!(!Quality::of_sums(&[2e38_f32], &[3e38], |_| true).is_within(1.0));
+    }
+
+    #[test]
+    fn the_largest_values_of_all_types() {
+        assert_eq!((largest::<f64>(), largest::<f32>()), (f64::MAX, f64::from(f32::MAX)));
+        assert_eq!(largest::<foldwire::f16>(), 65504.0);
+        assert_eq!(largest::<foldwire::bf16>(), foldwire::bf16::MAX.to_f64());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! All that is shown has been proved right by the checker, whose times it has: a message takes one
 //! unit, a rank can send one and receive one at the same time, and all else is free.
 
+#[cfg(feature = "plots")]
 mod picture;
 
 use std::fmt::Write as _;
@@ -16,6 +17,7 @@ use crate::cli::ScheduleArgs;
 use crate::streams;
 use crate::table::{Align, Table};
 use crate::usage::UsageError;
+#[cfg(feature = "plots")]
 use picture::Picture;
 
 /// Runs the subcommand.
@@ -37,7 +39,7 @@ pub fn run(args: &ScheduleArgs) -> anyhow::Result<()> {
     let call = call(args, collective)?;
     let (summary, messages) = check::messages(schedule, call)?;
     if let Some(file) = &args.plot {
-        file.draw(&Picture { schedule, call, summary, messages: &messages })?;
+        crate::plot::draw!(file, Picture { schedule, call, summary, messages: &messages })?;
         streams::remark(format_args!("drawn: {}", file.path().display()));
     }
     if args.json {

@@ -12,6 +12,7 @@
 
 pub(crate) mod measure;
 mod output;
+#[cfg(feature = "plots")]
 mod plot;
 mod speeds;
 mod sweep;
@@ -94,7 +95,7 @@ fn predict<T: Float>(
     }
     if let Some(file) = &args.plot {
         let path = file.path();
-        file.draw(&plot::SweepPlot { setting: &setting, sweep: &sweep })
+        crate::plot::draw!(file, plot::SweepPlot { setting: &setting, sweep: &sweep })
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
         streams::remark(format_args!("plot: {}", path.display()));
     }

@@ -3,19 +3,20 @@
 //! Image stacking is the application of the ZCCL, hZCCL and gZCCL papers: each rank holds an image
 //! volume, and the all-reduce sums them. Inputs come from [`foldwire_wave`] or from files; `race`
 //! runs and times the presets, bound by bound; here the results are judged, drawn and printed.
-//! `papers` has what these systems' authors report.
+//! `words` says what was seen; `papers` has what these systems' authors report.
 
 mod papers;
 mod race;
+mod words;
 
 use serde::Serialize;
 use std::time::Duration;
 
-use crate::cli::StackArgs;
+use crate::cli::{StackArgs, rows};
 use crate::input::{self, DEFAULT_RANKS, Inputs, Volumes, with_volumes};
 use crate::picture::Gallery;
 use crate::progress;
-use crate::quality::Quality;
+use crate::quality::{self, Quality};
 use crate::room;
 use crate::streams;
 use crate::table::{self, Align, Table};
@@ -86,6 +87,9 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
         table::bytes(inputs.volumes.n_bytes_per_rank() as u64),
         inputs.source
     ));
+    if let Some(note) = rows::note(&args.presets(), inputs.volumes.dtype()) {
+        streams::remark(format_args!("note: {note}"));
+    }
     let exact = inputs.volumes.exact_sum();
     let (mut rows, mut drawn) = (Vec::new(), Ok(()));
     for &bound in &args.bound {
@@ -126,6 +130,9 @@ pub fn run(args: &StackArgs) -> anyhow::Result<()> {
             row.bound_worst,
             row.quality.mismatched_nonfinite,
         );
+    }
+    if !args.json {
+        streams::write(&words::all(&rows, &args.link.words(), args.bound.len() > 1))?;
     }
     Ok(())
 }
@@ -195,12 +202,11 @@ fn compare<T: Float + Into<f64>>(
     let progress = progress::bar(&format!("running at {bound}"), race.n_runs());
     let outcomes = race.run(volumes, &progress)?;
     progress.finish_and_clear();
-    let rounding = rounding(volumes);
     let raw = presets.iter().position(|&preset| preset == Preset::Raw);
     let raw_time = raw.map(|i| outcomes[i].time());
     let mut rows: Vec<Row> = Vec::new();
     for (preset, outcome) in presets.iter().zip(&outcomes) {
-        rows.push(row((*preset, bound), args, outcome, exact, rounding, raw_time, inputs));
+        rows.push(row((*preset, bound), args, outcome, (volumes, exact), raw_time, inputs));
     }
     let results: Vec<_> = outcomes.into_iter().map(|outcome| outcome.result).collect();
     let drawn =
@@ -225,9 +231,9 @@ fn draw<T: Float + Into<f64>>(
     let bounds = rows.iter().map(|row| row.bound_worst).filter(|bound| bound.is_finite());
     let largest = bounds.fold(0.0, f64::max);
     for (row, result) in rows.iter().zip(results) {
-        // The raw result has no bound but rounding, which would show nothing but noise; some codecs
-        // keep none.
-        let has_own = row.preset != Preset::Raw.name() && row.bound_worst.is_finite();
+        // An exact result has no bound but rounding, which would show nothing but noise; some
+        // codecs keep none.
+        let has_own = row.bound_abs > 0.0 && row.bound_worst.is_finite();
         let unit = if has_own { row.bound_worst } else { largest };
         gallery.add(row.preset, row.title, result, unit)?;
     }
@@ -249,8 +255,7 @@ fn row<T: Float + Into<f64>>(
     (preset, bound): (Preset, Bound),
     args: &StackArgs,
     outcome: &Outcome<T>,
-    exact: &[f64],
-    rounding: f64,
+    (volumes, exact): (&[Vec<T>], &[f64]),
     raw_time: Option<Duration>,
     inputs: &Inputs,
 ) -> Row {
@@ -264,6 +269,13 @@ fn row<T: Float + Into<f64>>(
     let raw_bytes: u64 = outcome.reports.iter().map(|r| r.raw_bytes).sum();
     let wire_bytes: u64 = outcome.reports.iter().map(|r| r.wire_bytes).sum();
     let report = &outcome.reports[0];
+    let bound_worst = report.worst_case.unwrap_or(f64::INFINITY) + rounding(volumes);
+    let farther = if bound_worst.is_finite() { bound_worst } else { 0.0 };
+    let most = quality::largest::<T>() - farther;
+    let may_overflow = |at: usize| {
+        let magnitudes = volumes.iter().map(|volume| Into::<f64>::into(volume[at]).abs());
+        magnitudes.filter(|value| value.is_finite()).sum::<f64>() > most
+    };
     Row {
         preset: preset.name(),
         title: preset.title(),
@@ -286,9 +298,9 @@ fn row<T: Float + Into<f64>>(
         decode_s: mean(|r| r.decode),
         wait_s: mean(foldwire::Report::waiting),
         verbatim_blocks: outcome.reports.iter().map(|r| r.blocks.verbatim).sum(),
-        bound_worst: report.worst_case.unwrap_or(f64::INFINITY) + rounding,
+        bound_worst,
         same_bits: outcome.same_bits,
-        quality: Quality::of(&outcome.result, exact),
+        quality: Quality::of_sums(&outcome.result, exact, may_overflow),
     }
 }
 

@@ -29,6 +29,7 @@ use serde::Serialize;
 use crate::bench::data::Source;
 use crate::cli::TrainArgs;
 use crate::memory::middle;
+#[cfg(feature = "plots")]
 use crate::plot::{Curves, Legend};
 use crate::progress;
 use crate::room;
@@ -150,7 +151,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     check(&rows)?;
     if let Some(file) = &args.plot {
         let path = file.path();
-        file.draw(&picture(lesson.about(), &rows))
+        crate::plot::draw!(file, picture(lesson.about(), &rows))
             .with_context(|| format!("{}: the plot cannot be written", path.display()))?;
         streams::remark(format_args!("plot: {}", path.display()));
     }
@@ -308,6 +309,7 @@ fn check(rows: &[Row]) -> anyhow::Result<()> {
 }
 
 /// Loss over steps, one line an exchange.
+#[cfg(feature = "plots")]
 fn picture(about: &str, rows: &[Row]) -> Curves<'static> {
     let line = |row: &Row| {
         let points = row.curve.iter().map(|point| (point.step as f64, point.loss));

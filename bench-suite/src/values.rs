@@ -7,6 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use foldwire::Bound;
+use foldwire::bound::Extent;
 use foldwire_threads::World;
 
 use crate::usage::UsageError;
@@ -30,6 +32,19 @@ impl LinkRate {
     /// Bytes per second each way, or `None` for no limit.
     pub fn bytes_per_s(&self) -> Option<f64> {
         self.bytes_per_s
+    }
+}
+
+impl LinkRate {
+    /// In a sentence: `at 10 Gbit/s`.
+    pub(crate) fn words(&self) -> String {
+        let Some(bytes_per_s) = self.bytes_per_s else { return "at the speed of memory".into() };
+        let bits = 8.0 * bytes_per_s;
+        let units = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];
+        let (unit, name) =
+            units.into_iter().find(|(unit, _)| bits >= *unit).unwrap_or((1.0, "bit/s"));
+        // Three digits after the point, as far as they say something.
+        format!("at {} {name}", (bits / unit * 1e3).round() / 1e3)
     }
 }
 
@@ -84,6 +99,20 @@ impl fmt::Display for LinkRate {
     }
 }
 
+/// Parses a bound that leaves something of the values: one of the range of all, or more, does not.
+pub(crate) fn bound(text: &str) -> Result<Bound, UsageError> {
+    let wrong = |error: &dyn fmt::Display| UsageError::new(error.to_string());
+    let bound: Bound = text.parse().map_err(|error| wrong(&error))?;
+    let of_range = bound.absolute(Extent::of(&[0.0, 1.0])).map_err(|error| wrong(&error))?;
+    match bound {
+        Bound::Relative(_) | Bound::Psnr(_) if of_range >= 1.0 => Err(UsageError::new(format!(
+            "`{text}` allows errors as large as the range of all values, which leaves nothing of \
+             them: write a part of the range, as in rel:1e-3, or a PSNR such as psnr:60"
+        ))),
+        _ => Ok(bound),
+    }
+}
+
 /// Parses a time with its unit: 2us, 1.5ms, 0s.
 pub(crate) fn time(text: &str) -> Result<f64, UsageError> {
     let unit_at = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
@@ -124,6 +153,18 @@ pub(crate) fn way_down(text: &str) -> Result<f32, UsageError> {
     })
 }
 
+/// Parses by what part something may take longer: 0 or more.
+pub(crate) fn tolerance(text: &str) -> Result<f64, UsageError> {
+    text.parse().ok().filter(|part: &f64| part.is_finite() && *part >= 0.0).ok_or_else(|| {
+        UsageError::new(format!("`{text}` is no part: write a number of 0 or more, such as 0.15"))
+    })
+}
+
+/// Parses a number of rounds that do not count, which may be none.
+pub(crate) fn warmup(text: &str) -> Result<usize, UsageError> {
+    if text == "0" { Ok(0) } else { repeat(text) }
+}
+
 /// Most ranks that one process is asked to play.
 const MAX_RANKS: usize = 1024;
 
@@ -160,6 +201,11 @@ mod tests {
         assert_eq!(rate("12.5GB/s"), Some(1.25e10));
         assert_eq!(rate("1e9bit"), Some(1.25e8));
         assert_eq!(rate("none"), None);
+        let words = |text: &str| text.parse::<LinkRate>().unwrap().words();
+        assert_eq!(words("10gbit"), "at 10 Gbit/s");
+        assert_eq!(words("100MB/s"), "at 800 Mbit/s");
+        assert_eq!(words("2.5mbit"), "at 2.5 Mbit/s");
+        assert_eq!(words("none"), "at the speed of memory");
         for wrong in [
             "",
             "10",
@@ -175,6 +221,18 @@ mod tests {
         ] {
             assert!(wrong.parse::<LinkRate>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn bounds_leave_something_of_the_values() {
+        for right in ["rel:1e-3", "rel:0.999", "abs:2", "abs:1e30", "psnr:60", "psnr:5"] {
+            assert!(bound(right).is_ok(), "{right}");
+        }
+        for wrong in ["rel:1", "rel:2", "rel:1e300", "psnr:1e-3", "psnr:4"] {
+            let message = bound(wrong).unwrap_err().to_string();
+            assert!(message.contains("range") && message.contains("rel:1e-3"), "{message}");
+        }
+        assert!(bound("rel:nan").is_err() && bound("1e-3").is_err());
     }
 
     #[test]
@@ -202,7 +260,9 @@ mod tests {
     fn counts_have_limits() {
         assert_eq!(ranks("8"), Ok(8));
         assert!(ranks("0").is_err() && ranks("-1").is_err() && ranks("4000").is_err());
-        assert_eq!(repeat("1"), Ok(1));
-        assert!(repeat("0").is_err());
+        assert_eq!((repeat("1"), warmup("0"), warmup("3")), (Ok(1), Ok(0), Ok(3)));
+        assert!(repeat("0").is_err() && warmup("-1").is_err() && warmup("99999999").is_err());
+        assert_eq!(tolerance("0.15"), Ok(0.15));
+        assert!(["-1", "nan", "inf", "x"].into_iter().all(|text| tolerance(text).is_err()));
     }
 }

@@ -113,6 +113,7 @@ fn many_ranks_reduce_a_field_with_holes() {
     assert!(rows.iter().all(|row| row.contains(" * ")), "{text}");
 }
 
+#[cfg(feature = "plots")]
 #[test]
 fn pictures_have_a_panel_for_each_schedule_and_for_each_pipeline() {
     let folder = tempfile::tempdir().unwrap();

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -121,6 +122,7 @@ fn tables_show_speed_and_error_and_the_comparison_where_others_are_known() {
     }
 }
 
+#[cfg(feature = "plots")]
 #[test]
 fn a_plot_has_a_curve_for_each_codec_and_times_nothing() {
     let folder = folder();
@@ -173,6 +175,14 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("--field wave.f64 --bound abs:0", "above 0"),
         ("--field wave.f64 --bound rel:0", "above 0"),
         ("--bound rel:1e-3", ".npy"),
+        ("--field wave.f64 --bound rel:2", "range"),
+        ("--field wave.f64 --bound psnr:1", "range"),
+        ("--field wave.f64 --bound abs:1 --codec dense --shape 90x99", "9000 values, but --shape"),
+        ("--field wave.f64 --bound abs:1 --shape 90x100", "--codec dense"),
+        ("--field wave.f64 --bound abs:1 --predictor 2d", "--codec dense"),
+        ("--field . --bound abs:1", "folder"),
+        ("--field /dev/null --bound abs:1", "f32:PATH"),
+        ("--field f32:/dev/null --bound abs:1", "empty"),
     ] {
         let output = codec(folder.path(), args);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -180,4 +190,113 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         assert!(errors.contains(hint), "{args}: {errors}");
         assert!(output.stdout.is_empty(), "{args}");
     }
+}
+
+/// What codecs cannot do is said, and never an empty table with exit code 0.
+#[test]
+fn a_codec_that_is_not_for_the_type_is_an_error_that_names_others() {
+    let folder = folder();
+    let put =
+        |name: &str, bytes: &[u8]| fs::write(folder.path().join(WORK).join(name), bytes).unwrap();
+    put("half.f16", &[0x00, 0x3c, 0x00, 0x3e].repeat(100));
+    for (args, hint) in [
+        ("--field half.f16 --codec dense", "dense is not for f16; for f16 there are raw, fz-light"),
+        ("--field holes.f32 --codec demote", "demote is not for f32; for f32 there are raw"),
+        ("--field holes.f32 --codec truncate:23", "a setting from 1 to 22, not 23"),
+        ("--field holes.f32 --codec zfp-rate:33", "a setting from 1 to 32, not 33"),
+        ("--field wave.f64 holes.f32 --codec raw,truncate:40", "holes.f32: codec truncate on f32"),
+    ] {
+        let output = codec(folder.path(), &format!("{args} --bound rel:1e-3"));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args}: {errors}");
+        assert!(errors.contains(hint), "{args}: {errors}");
+        assert!(output.stdout.is_empty(), "{args}");
+    }
+    // Of all of them those that can are measured, and the others are named.
+    let output = codec(folder.path(), "--field half.f16 --codec all --bound rel:1e-3 --repeat 1");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !output.stdout.is_empty(), "{errors}");
+    assert!(errors.contains("half.f16: not for f16:") && errors.contains("dense"), "{errors}");
+}
+
+/// 3e38 + 3e38 is infinite in `f32`, whatever the codec does.
+#[test]
+fn sums_that_overflow_the_type_break_no_promise() {
+    let folder = folder();
+    let wave = |at: u16| 3.4e38 * (f64::from(at) * 2e-3).sin();
+    let large: Vec<u8> = (0..9000).flat_map(|at| (wave(at) as f32).to_le_bytes()).collect();
+    fs::write(folder.path().join(WORK).join("large.f32"), large).unwrap();
+    let huge: Vec<u8> = (0..9000).flat_map(|at| (wave(at) * 5e269).to_le_bytes()).collect();
+    fs::write(folder.path().join(WORK).join("huge.f64"), huge).unwrap();
+    let output = codec(
+        folder.path(),
+        "--field large.f32 huge.f64 --codec raw,fz-light,szx --bound rel:1e-3 --repeat 1",
+    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A pipe has no length, and what stands in it has no name.
+#[cfg(unix)]
+#[test]
+fn pipes_are_read_to_their_end() {
+    let folder = folder();
+    let work = folder.path().join(WORK);
+    let raw = fs::read(work.join("holes.f32")).unwrap();
+    let dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (20011,), }\n";
+    let start = [0x93, b'N', b'U', b'M', b'P', b'Y', 1, 0, dict.len() as u8, 0];
+    let npy = [&start[..], dict.as_bytes(), &raw].concat();
+    let piped = |field: &str, bytes: &[u8]| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_foldwire"))
+            .args(["codec", "--bound", "abs:1e-3", "--repeat", "1", "--field", field])
+            .current_dir(&work)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that refuses reads nothing.
+        let _ = child.stdin.take().unwrap().write_all(bytes);
+        child.wait_with_output().unwrap()
+    };
+    for (field, bytes) in [("f32:-", &raw), ("-", &npy), ("/dev/stdin", &npy)] {
+        let output = piped(field, bytes);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("stdin"), "{text}");
+    }
+    for (field, bytes, hint) in [
+        ("-", &raw[..], "f32:PATH"),
+        ("f32:-", &raw[..raw.len() - 1], "no multiple of 4"),
+        ("f32:-", &[], "empty"),
+        ("-", &npy[..npy.len() - 4], "shorter than its header"),
+        ("-", &[&npy[..], &[0]].concat(), "a file of its own"),
+    ] {
+        let output = piped(field, bytes);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(hint) && output.stdout.is_empty(), "{errors}");
+    }
+    // Of a name that says the type.
+    let made = Command::new("mkfifo").arg(work.join("pipe.f32")).status().unwrap();
+    assert!(made.success());
+    let writer = std::thread::spawn({
+        let pipe = work.join("pipe.f32");
+        move || fs::write(pipe, raw).unwrap()
+    });
+    let output = codec(folder.path(), "--field pipe.f32 --bound abs:1e-3 --repeat 1");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    writer.join().unwrap();
+}
+
+/// A field without a finite value has no range; nothing is lost of it.
+#[test]
+fn a_field_of_nothing_but_nan_is_measured() {
+    let folder = folder();
+    let nan = f32::NAN.to_le_bytes().repeat(5000);
+    fs::write(folder.path().join(WORK).join("nan.f32"), nan).unwrap();
+    let output =
+        codec(folder.path(), "--field nan.f32 --bound rel:1e-3 --codec all --repeat 1 --json");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let object: Value = serde_json::from_slice(&output.stdout).expect("stdout is one JSON object");
+    assert!(object["rows"].as_array().is_some_and(|rows| rows.len() > 5));
 }

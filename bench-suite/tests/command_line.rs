@@ -72,6 +72,15 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("codec --field a.f32 --bound abs:1 --level sse9", "avx512"),
         ("codec --field a.f32 --bound abs:1 --peers none.csv", "none.csv"),
         ("codec --field a.f32 --bound abs:1 --peers peers.csv", "--peers"),
+        ("stack --bound rel:2", "leaves nothing of"),
+        ("bench allreduce --bound rel:1", "leaves nothing of"),
+        ("stack --input a.f32 --cache cache", "--cache has no use here"),
+        ("bench allgather --op max", "--op has no use here"),
+        ("bench allreduce --root 1", "--root has no use here"),
+        ("bench allreduce --ranks 2 --codec dense --dtype f16", "codec dense is not for f16"),
+        ("p2p barrier --sizes 4K", "--sizes has no use here"),
+        ("sim --validate --ranks 4", "--ranks has no use here"),
+        ("schedule --json", "--json has no use here"),
         ("fold", "Usage"),
         ("", "Usage"),
     ] {
@@ -154,6 +163,46 @@ fn other_faults_exit_1() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--out"));
     assert!(String::from_utf8_lossy(&output.stdout).contains("PSNR"));
+}
+
+/// The last line says in words what the table says in numbers.
+#[test]
+fn the_main_job_ends_with_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.f32"), values(2400)).unwrap();
+    let args = "stack --input a.f32 --ranks 2 --repeat 1 --no-pictures";
+    let output = foldwire(folder.path(), args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let last = text.lines().last().unwrap();
+    assert!(
+        last.starts_with("Foldwire: ") && last.contains(" × as fast as raw at 10 Gbit/s; "),
+        "{last}"
+    );
+    assert!(last.ends_with("every value within its bound."), "{last}");
+    assert!(text.contains("Foldwire, chosen"), "{text}");
+
+    // Three operands of which two are beyond the range of their type together.
+    for (name, value) in [("b.f32", 3e38_f32), ("c.f32", 3e38), ("d.f32", -3e38)] {
+        fs::write(folder.path().join(name), value.to_le_bytes().repeat(2400)).unwrap();
+    }
+    let args = "stack --input b.f32 c.f32 d.f32 --bound abs:1e30 --repeat 1 --no-pictures";
+    let output = foldwire(folder.path(), args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A mistaken name would change nothing without a word.
+#[test]
+fn a_variable_that_nobody_reads_is_told_with_the_nearest_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_foldwire"))
+        .args(["schedule", "--ranks", "2"])
+        .env("FOLDWIRE_STREAM", "4")
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.contains("FOLDWIRE_STREAMS"), "{errors}");
 }
 
 /// Each bound is a table, and a row for each preset that names it; smaller ones err less.

@@ -68,6 +68,7 @@ fn messages_are_listed_with_their_times() {
     assert_eq!(receivers, [0, 1, 2, 4, 5, 6, 7].map(Some));
 }
 
+#[cfg(feature = "plots")]
 #[test]
 fn a_picture_has_a_line_for_each_rank_and_message() {
     let folder = tempfile::tempdir().unwrap();

@@ -30,9 +30,10 @@ fn compressed_gradients_cost_fewer_bytes_and_train_as_well() {
     let (field, plot) = (field(folder.path()), folder.path().join("loss.svg"));
     let args = format!(
         "--field {field} --ranks 3 --steps 60 --batch 32 --width 24 --link none \
-         --bound rel:1e-2,rel:1e-3 --repeat 2 --json --plot {}",
-        plot.display()
+         --bound rel:1e-2,rel:1e-3 --repeat 2 --json"
     );
+    let draws = cfg!(feature = "plots");
+    let args = if draws { format!("{args} --plot {}", plot.display()) } else { args };
     let output = run(&args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let object: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -51,8 +52,10 @@ fn compressed_gradients_cost_fewer_bytes_and_train_as_well() {
     assert!(number(1, "wire_bytes") < number(2, "wire_bytes"), "{rows:?}");
     assert!(number(2, "wire_bytes") < number(0, "wire_bytes"), "{rows:?}");
     assert!((number(2, "loss_of_raw") - 1.0).abs() < 0.15, "{rows:?}");
-    let svg = fs::read_to_string(plot).unwrap();
-    assert!(svg.contains("rel:0.001") && svg.contains("loss"), "{svg}");
+    if draws {
+        let svg = fs::read_to_string(plot).unwrap();
+        assert!(svg.contains("rel:0.001") && svg.contains("loss"), "{svg}");
+    }
 }
 
 /// A bound as wide as the range leaves nothing of most gradients; what helps must show.

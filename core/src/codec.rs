@@ -286,7 +286,7 @@ pub trait Codec<T: Element>: Sync {
         pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
         self.expect_values(src, acc.len())?;
-        for_each_run(self.threads(), acc, pace, |first, acc, pace| {
+        for_each_run(self.threads(), acc, pace, &|first, acc, pace| {
             let mut buffer = [T::ZERO; CHUNK];
             for (i, acc) in acc.chunks_mut(CHUNK).enumerate() {
                 let decoded = &mut buffer[..acc.len()];

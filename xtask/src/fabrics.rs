@@ -40,8 +40,8 @@ const DOORS: Part = Part {
 };
 
 /// Features of what is always built.
-const EVERYWHERE: &str =
-    "foldwire/alloc,foldwire/std,foldwire/rayon,foldwire-tests/programs,foldwire-tcp/noise";
+const EVERYWHERE: &str = "foldwire/alloc,foldwire/std,foldwire/rayon,foldwire-tests/programs,foldwire-tcp/noise,\
+     foldwire-bench/plots";
 
 /// What of the workspace a command is about, as far as it can be built here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,22 +1,27 @@
 //! Arrays in files: raw little-endian `.f32`, `.f64`, `.f16` and `.bf16`, and NumPy's `.npy`.
 //!
-//! The type of the values goes by the extension, since raw files do not tell. Dimensions come, in
-//! this order, from the caller (`--dims`), from the `.npy` header, or from a name in the manner of
+//! The type of the values goes by a word before the path (`f32:/dev/stdin`), else by the extension,
+//! since raw files do not tell. `-` is standard input. A pipe is read to its end first, and may
+//! hold an array of NumPy's by whatever name. Dimensions come, in this
+//! order, from the caller (`--dims`), from the `.npy` header, or from a name in the manner of
 //! SDRBench that holds them (`P_4x14x48x48.f32`), if their product is the number of values; else
 //! the array has one.
 
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 
 use crate::dims::Dims;
 use crate::memory::{self, NoMemory};
-use crate::npy::{Dtype, Header};
+use crate::npy::{Dtype, Header, MAGIC};
 use crate::usage::UsageError;
 use half::{bf16, f16};
 
 /// What to do about a file that does not fit in memory.
 pub const SMALLER: &str = "use a piece of the file";
+/// Bytes of a stream that are read at a time.
+const PIECE: u64 = 16 << 20;
 
 /// The values of one array.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,24 +83,63 @@ pub struct Field {
 }
 
 impl Field {
-    /// Reads the file at `path`. `dims` overrides what the file or its name says.
+    /// Reads the file at `path`, which may begin with a type and a colon; `-` is standard input.
+    /// `dims` overrides what the file or its name says.
     ///
     /// # Errors
     ///
     /// A [`UsageError`] when the file is missing, empty, not of a known type, does not hold as many
     /// values as `dims` say, or is too large for the memory.
     pub fn read(path: &Path, dims: Option<&Dims>) -> Result<Self, UsageError> {
+        Self::read_within(path, dims, &|_| Ok(()))
+    }
+
+    /// The same, where `room` says whether there is memory for so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read), and what `room` says.
+    pub fn read_within(
+        path: &Path,
+        dims: Option<&Dims>,
+        room: &dyn Fn(u128) -> Result<(), NoMemory>,
+    ) -> Result<Self, UsageError> {
         let fault = |message: &str| UsageError::new(format!("{}: {message}", path.display()));
         let unreadable = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => fault("there is no such file; check the path"),
             _ => fault(&format!("cannot be read: {error}")),
         };
-        let mut file = File::open(path).map_err(unreadable)?;
-        let about = file.metadata().map_err(unreadable)?;
-        if about.is_dir() {
-            return Err(fault("is a folder; name the files in it"));
+        let no_room = |error: NoMemory| fault(&format!("{error}; {SMALLER}"));
+        let (_, place) = typed(path);
+        let mut stream: Box<dyn Read> = if place == Path::new("-") {
+            let stdin = io::stdin();
+            if stdin.is_terminal() {
+                return Err(fault("standard input is a terminal; pipe an array into this command"));
+            }
+            Box::new(stdin.lock())
+        } else {
+            let mut file = File::open(place).map_err(unreadable)?;
+            let about = file.metadata().map_err(unreadable)?;
+            if about.is_dir() {
+                return Err(fault("is a folder; name the files in it"));
+            }
+            if about.is_file() {
+                room(about.len().into()).map_err(no_room)?;
+                return Self::parse(path, &mut file, about.len(), dims);
+            }
+            Box::new(file)
+        };
+        let mut bytes = Vec::new();
+        loop {
+            // The values are a copy of the bytes.
+            room(2 * (bytes.len() as u128 + u128::from(PIECE))).map_err(no_room)?;
+            if (&mut stream).take(PIECE).read_to_end(&mut bytes).map_err(unreadable)? == 0 {
+                break;
+            }
         }
-        Self::parse(path, &mut file, about.len(), dims)
+        let is_npy = bytes.starts_with(&MAGIC) && Format::of(path).is_err();
+        let format = if is_npy { Ok(Format::Npy) } else { Format::of(path) };
+        Self::of_format(path, format, &mut &bytes[..], bytes.len() as u64, dims)
     }
 
     /// Reads an array of `n_bytes` bytes; the name of its file says the type.
@@ -109,9 +153,19 @@ impl Field {
         n_bytes: u64,
         dims: Option<&Dims>,
     ) -> Result<Self, UsageError> {
+        Self::of_format(path, Format::of(path), file, n_bytes, dims)
+    }
+
+    fn of_format(
+        path: &Path,
+        format: Result<Format, UsageError>,
+        file: &mut impl Read,
+        n_bytes: u64,
+        dims: Option<&Dims>,
+    ) -> Result<Self, UsageError> {
         let fault = |message: &str| UsageError::new(format!("{}: {message}", path.display()));
         let too_short = || fault("is shorter than its header says; copy or save it again");
-        let format = Format::of(path).map_err(|error| fault(&error.to_string()))?;
+        let format = format.map_err(|error| fault(&error.to_string()))?;
         let (dtype, big_endian, own_dims, n_values) = match format {
             Format::Raw(dtype) => {
                 let n_values =
@@ -164,9 +218,19 @@ impl Field {
             io::ErrorKind::UnexpectedEof => too_short(),
             _ => fault(&format!("cannot be read: {error}")),
         })?;
-        let name =
-            path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        Ok(Self { name, dims, values })
+        if !matches!(file.read(&mut [0]), Ok(0)) {
+            return Err(fault(&format!(
+                "holds more than the {n_values} values of its header; save each array in a file of \
+                 its own"
+            )));
+        }
+        let (_, place) = typed(path);
+        let name = if place == Path::new("-") {
+            OsStr::new("stdin")
+        } else {
+            place.file_name().unwrap_or_default()
+        };
+        Ok(Self { name: name.to_string_lossy().into_owned(), dims, values })
     }
 }
 
@@ -175,8 +239,22 @@ enum Format {
     Npy,
 }
 
+/// The type that is written before a path, if one is, and the path.
+fn typed(path: &Path) -> (Option<Dtype>, &Path) {
+    let types =
+        [("f32:", Dtype::F32), ("f64:", Dtype::F64), ("f16:", Dtype::F16), ("bf16:", Dtype::Bf16)];
+    let text = path.to_str().unwrap_or_default();
+    let found = types.into_iter().find_map(|(word, dtype)| {
+        text.strip_prefix(word).map(|place| (Some(dtype), Path::new(place)))
+    });
+    found.unwrap_or((None, path))
+}
+
 impl Format {
     fn of(path: &Path) -> Result<Self, UsageError> {
+        if let (Some(dtype), _) = typed(path) {
+            return Ok(Self::Raw(dtype));
+        }
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("f32") => Ok(Self::Raw(Dtype::F32)),
             Some("f64") => Ok(Self::Raw(Dtype::F64)),
@@ -184,8 +262,9 @@ impl Format {
             Some("bf16") => Ok(Self::Raw(Dtype::Bf16)),
             Some("npy") => Ok(Self::Npy),
             _ => Err(UsageError::new(
-                "the type of the values is not known from this name; rename or link raw little-endian values to \
-                 NAME.f32, NAME.f64, NAME.f16 or NAME.bf16, or save a NumPy array as .npy",
+                "the type of the values is not known from this name; write it before the path, as in f32:PATH (or \
+                 f64:, f16:, bf16:), or rename or link raw little-endian values to NAME.f32, NAME.f64, NAME.f16 \
+                 or NAME.bf16, or save a NumPy array as .npy",
             )),
         }
     }
@@ -297,6 +376,16 @@ mod tests {
     }
 
     #[test]
+    fn a_word_before_the_path_tells_the_type_whatever_the_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = put(&folder, "a.dat", &le(&[1.0, -2.5]));
+        let field = Field::read(Path::new(&format!("f32:{}", path.display())), None).unwrap();
+        assert_eq!((field.name.as_str(), field.values), ("a.dat", Values::F32(vec![1.0, -2.5])));
+        let field = Field::read(Path::new(&format!("bf16:{}", path.display())), None).unwrap();
+        assert_eq!(field.values.n_values(), 4);
+    }
+
+    #[test]
     fn dims_come_from_the_name_only_if_they_fit() {
         let folder = tempfile::tempdir().unwrap();
         let dims =
@@ -319,6 +408,7 @@ mod tests {
             ("d.f32", Some(le(&[0.0; 6])), Some(&dims), "holds 6 values, but --dims 2x4 are 8"),
             ("e.npy", Some(vec![1; 40]), None, "no .npy file"),
             ("f.npy", Some(npy(1, dict, &[0; 20])), None, "shorter than its header"),
+            ("h.npy", Some(npy(1, dict, &[0; 25])), None, "a file of its own"),
             (
                 "g.npy",
                 Some(npy(1, &dict.replace('2', "99999999999"), &[0; 20])),

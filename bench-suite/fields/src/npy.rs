@@ -13,6 +13,9 @@ use std::io::{self, Read};
 use crate::dims::{Dims, dimension};
 use crate::usage::UsageError;
 
+/// What every file begins with.
+pub(crate) const MAGIC: [u8; 6] = *b"\x93NUMPY";
+
 /// Longest header that is read; NumPy's own are below 1 KiB.
 const MAX_HEADER_BYTES: usize = 1 << 16;
 
@@ -80,7 +83,7 @@ fn version(file: &mut impl Read) -> io::Result<[u8; 2]> {
     let mut start = [0; 8];
     file.read_exact(&mut start)?;
     match start {
-        [0x93, b'N', b'U', b'M', b'P', b'Y', major, minor] => Ok([major, minor]),
+        [magic @ .., major, minor] if magic == MAGIC => Ok([major, minor]),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }

@@ -140,6 +140,35 @@ impl Problem {
         out.iter_mut().zip(&values).for_each(|(out, value)| *out = value.to_f64());
     }
 
+    /// The largest partial result, by any order, of operands of at most `magnitude` each; 0 where
+    /// nothing is added or multiplied.
+    pub(super) fn largest_partial(&self, magnitude: f64) -> f64 {
+        match self.op {
+            _ if !self.collective.reduces() => 0.0,
+            OpArg::Sum | OpArg::Avg => self.size as f64 * magnitude,
+            OpArg::Prod => magnitude.max(1.0).powf(self.size as f64),
+            OpArg::Min | OpArg::Max => 0.0,
+        }
+    }
+
+    /// The same of each value from place `first` on; of operands that are not finite by the others.
+    pub(super) fn partials<T: Float>(&self, data: &Data<T>, first: usize, out: &mut [f64]) {
+        let call = Call::new(self.collective, self.size, self.root);
+        let mut values = vec![T::from_f64(0.0); out.len()];
+        out.fill(if self.op == OpArg::Prod { 1.0 } else { 0.0 });
+        for rank in 0..call.n_operands(Rank::new(self.rank)) {
+            data.fill(rank, first, &mut values);
+            for (out, value) in out.iter_mut().zip(&values) {
+                let value = value.to_f64().abs();
+                match self.op {
+                    _ if !value.is_finite() => {}
+                    OpArg::Prod => *out *= value.max(1.0),
+                    _ => *out += value,
+                }
+            }
+        }
+    }
+
     /// What rounding in `T` may cost a result whose operands are at most `magnitude` each; movement
     /// rounds nothing.
     pub(super) fn rounding<T: Float>(&self, magnitude: f64) -> f64 {

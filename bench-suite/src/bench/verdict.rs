@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::data::Data;
 use super::problem::Problem;
-use crate::quality::Quality;
+use crate::quality::{self, Quality};
 
 /// Values that are compared at a time, so that exact results need not be stored.
 const PIECE: usize = 1 << 16;
@@ -30,7 +30,8 @@ const DIGEST_BITS: u32 = 52;
 
 impl Verdict {
     /// Compares `result` with the part of the exact array that `problem` says is this rank's, from
-    /// which it may be off by `allowed`.
+    /// which it may be off by `allowed`. Sums that overflow the type by some order of the operands
+    /// may be infinite or NaN.
     pub(super) fn of<T: Float + Into<f64>>(
         problem: &Problem,
         data: &Data<T>,
@@ -39,23 +40,41 @@ impl Verdict {
     ) -> Self {
         let digest = xxh3_64(bytemuck::cast_slice(result)) >> (u64::BITS - DIGEST_BITS);
         let mut verdict = Self { digest, ..Self::default() };
-        let is_beyond = |(value, exact): &(&T, &f64)| {
-            let off = (value.to_f64() - **exact).abs();
-            exact.is_finite() && allowed.is_some_and(|allowed| off > allowed || off.is_nan())
-        };
+        let farther = allowed.filter(|allowed| allowed.is_finite()).unwrap_or_default();
+        let most = quality::largest::<T>() - farther;
+        let can_overflow = problem.largest_partial(data.magnitude()) > most;
         let mut exact = vec![0.0; result.len().min(PIECE)];
+        let mut partials = vec![0.0; if can_overflow { exact.len() } else { 0 }];
         let mut first = problem.result().start;
         for piece in result.chunks(PIECE) {
             let exact = &mut exact[..piece.len()];
             problem.exact(data, first, exact);
-            let quality = Quality::of(piece, exact);
+            if can_overflow {
+                problem.partials(data, first, &mut partials[..piece.len()]);
+            }
+            let may_overflow = |at: usize| can_overflow && partials[at] > most;
+            let quality = Quality::of_sums(piece, exact, may_overflow);
             verdict.max_error = verdict.max_error.max(quality.max_error);
             verdict.mismatched_nonfinite += quality.mismatched_nonfinite;
-            let is_lost = |(value, exact): &(&T, &f64)| exact.is_nan() && !value.to_f64().is_nan();
-            if allowed.is_some_and(|allowed| quality.max_error > allowed) {
-                verdict.n_beyond += piece.iter().zip(&*exact).filter(is_beyond).count();
+            let judged = || {
+                let pairs = piece.iter().map(|value| value.to_f64()).zip(exact.iter().copied());
+                let is_judged = |at: usize, (value, exact): (f64, f64)| {
+                    (value.is_finite() && exact.is_finite()) || !may_overflow(at)
+                };
+                pairs
+                    .enumerate()
+                    .filter(move |&(at, pair)| is_judged(at, pair))
+                    .map(|(_, pair)| pair)
+            };
+            if let Some(allowed) = allowed.filter(|&allowed| quality.max_error > allowed) {
+                let is_beyond = |&(value, exact): &(f64, f64)| {
+                    let off = (value - exact).abs();
+                    exact.is_finite() && (off > allowed || off.is_nan())
+                };
+                verdict.n_beyond += judged().filter(is_beyond).count();
             }
-            verdict.lost_nans += piece.iter().zip(&*exact).filter(is_lost).count();
+            let is_lost = |&(value, exact): &(f64, f64)| exact.is_nan() && !value.is_nan();
+            verdict.lost_nans += judged().filter(is_lost).count();
             first += piece.len();
         }
         verdict
@@ -79,6 +98,32 @@ mod tests {
 
     use super::*;
     use crate::cli::OpArg;
+
+    /// 3e38 + 3e38 − 3e38 is infinite, or not, by the order; what cannot overflow is judged.
+    #[test]
+    fn sums_that_overflow_by_some_order_break_no_promise() {
+        let problem = Problem {
+            collective: Collective::AllReduce,
+            op: OpArg::Sum,
+            root: Rank(0),
+            in_place: false,
+            is_uneven: false,
+            count: 3,
+            size: 3,
+            rank: 0,
+        };
+        // Each rank begins at the next value.
+        let data = Data::new(vec![3e38_f32, 3e38, -3e38], 3, String::new());
+        let inf = f32::INFINITY;
+        let verdict = Verdict::of(&problem, &data, &[inf, f32::NAN, 3e38], Some(1e32));
+        assert_eq!(
+            Verdict { digest: 0, ..verdict },
+            Verdict { max_error: 0.0, ..Verdict::default() }
+        );
+        let small = Data::new(vec![1e38_f32, 1e38, -1e38], 3, String::new());
+        let verdict = Verdict::of(&problem, &small, &[inf, f32::NAN, 1e38], Some(1e32));
+        assert_eq!((verdict.n_beyond, verdict.max_error), (2, f64::INFINITY));
+    }
 
     #[test]
     fn a_wrong_value_anywhere_is_found() {

@@ -105,6 +105,7 @@ pub struct BenchArgs {
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
+    #[arg(value_parser = crate::values::bound)]
     pub bound: Bound,
 
     /// Threads that each rank computes on [default: 1; 2 for presets of several threads]
@@ -194,7 +195,7 @@ pub struct BenchArgs {
     pub overlap: Option<usize>,
 
     /// Rounds that do not count, before those that do
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = crate::values::warmup, allow_hyphen_values = true)]
     pub warmup: usize,
 
     /// Rounds that count, at least
@@ -436,7 +437,7 @@ pub(super) fn array_sizes(text: &str) -> Result<Sizes, UsageError> {
     }
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let value = text.parse().ok().filter(|s| (0.0..=3600.0).contains(s));
     value.ok_or_else(|| "a number of seconds from 0 to 3600 is needed".to_owned())
 }

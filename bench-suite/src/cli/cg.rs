@@ -54,6 +54,7 @@ pub struct CgArgs {
         value_delimiter = ',',
         default_value = "rel:1e-3,rel:1e-5"
     )]
+    #[arg(value_parser = crate::values::bound)]
     pub bound: Vec<Bound>,
 
     /// The residual to come to, relative to the right side

@@ -49,11 +49,13 @@ pub struct ChooseArgs {
     pub sizes: Sizes,
 
     /// Leave out arrays that are on a link for longer than so many seconds
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, allow_hyphen_values = true)]
+    #[arg(value_parser = super::bench::seconds)]
     pub longest: f64,
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
+    #[arg(value_parser = crate::values::bound)]
     pub bound: Bound,
 
     /// Values to send: .f32 (raw little-endian) or .npy, cut or repeated [default: built-in waves
@@ -71,11 +73,13 @@ pub struct ChooseArgs {
     pub repeat: usize,
 
     /// Seconds that the rounds of a size take together, at least (but at most 1000 rounds)
-    #[arg(long, value_name = "S", default_value_t = 0.3)]
+    #[arg(long, value_name = "S", default_value_t = 0.3, allow_hyphen_values = true)]
+    #[arg(value_parser = super::bench::seconds)]
     pub min_time: f64,
 
     /// By what part the automatic plan may take longer than the best of the others
-    #[arg(long, value_name = "PART", default_value_t = 0.15)]
+    #[arg(long, value_name = "PART", default_value_t = 0.15, allow_hyphen_values = true)]
+    #[arg(value_parser = crate::values::tolerance)]
     pub tolerance: f64,
 
     /// Print one JSON object on stdout instead of the table

@@ -59,6 +59,7 @@ pub struct ClimateArgs {
     /// message, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
         default_value = "rel:1e-9")]
+    #[arg(value_parser = crate::values::bound)]
     pub bound: Vec<Bound>,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of

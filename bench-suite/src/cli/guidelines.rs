@@ -41,6 +41,7 @@ pub struct GuidelinesArgs {
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
+    #[arg(value_parser = crate::values::bound)]
     pub bound: Bound,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of
@@ -53,7 +54,7 @@ pub struct GuidelinesArgs {
     pub repeat: usize,
 
     /// By what part something may take longer
-    #[arg(long, value_name = "PART", default_value_t = 0.1)]
+    #[arg(long, value_name = "PART", default_value_t = 0.1, value_parser = crate::values::tolerance, allow_hyphen_values = true)]
     pub tolerance: f64,
 
     /// Print all comparisons as one JSON object on stdout instead of a table of those that fail

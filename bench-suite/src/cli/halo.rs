@@ -35,6 +35,7 @@ pub struct HaloArgs {
     /// Error bounds of what is exchanged, each a run of its own: rel:X times the range of the
     /// planes, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',', default_value = "rel:1e-4")]
+    #[arg(value_parser = crate::values::bound)]
     pub bound: Vec<Bound>,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of

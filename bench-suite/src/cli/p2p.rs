@@ -97,6 +97,7 @@ pub struct P2pArgs {
         default_value = "rel:1e-3",
         allow_hyphen_values = true
     )]
+    #[arg(value_parser = crate::values::bound)]
     pub bound: Vec<Bound>,
 
     /// Messages of fewer bytes travel as they are, also where there is a bound

@@ -1,9 +1,9 @@
 //! Schedules, presets and pipelines by their names.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use foldwire::Preset;
 use foldwire::pipeline::{self, Pipeline};
 use foldwire::schedule;
+use foldwire::{Bound, Collective, DType, Preset};
 
 use super::distinct;
 use super::schedule::Named;
@@ -63,6 +63,18 @@ pub(super) fn preset() -> impl TypedValueParser<Value = PresetArg> {
             None if name == "main" => PresetArg::Main,
             None => PresetArg::All,
         }
+    })
+}
+
+/// What is to be said of presets whose codec is not for this type: their calls go by the raw one.
+pub(crate) fn note(presets: &[Preset], dtype: &str) -> Option<String> {
+    let dtype = DType::ALL.iter().copied().find(|known| known.name() == dtype)?;
+    let codec = |preset: Preset| preset.plan(Collective::AllReduce, Bound::Absolute(1.0)).codec;
+    let others = presets.iter().filter(|preset| !codec(**preset).is_for(dtype));
+    let names: Vec<_> = others.map(|preset| preset.name()).collect();
+    let codecs = if names.len() == 1 { "codec is" } else { "codecs are" };
+    (!names.is_empty()).then(|| {
+        format!("{}: the {codecs} not for {dtype}, and raw took the place", names.join(", "))
     })
 }
 

@@ -79,6 +79,7 @@ pub struct SimArgs {
 
     /// Error bound of each operand: rel:X times the value range, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", default_value = "rel:1e-3", allow_hyphen_values = true)]
+    #[arg(value_parser = crate::values::bound)]
     pub bound: Bound,
 
     /// Values to measure speeds and ratio on: .f32, .f64, .f16, .bf16 (raw little-endian) or .npy;

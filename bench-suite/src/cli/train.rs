@@ -57,6 +57,7 @@ pub struct TrainArgs {
     /// weights and of its biases, abs:X, or psnr:X in dB
     #[arg(long, value_name = "KIND:X", num_args = 1.., value_delimiter = ',',
         default_value = "rel:1e-2,rel:1e-3")]
+    #[arg(value_parser = crate::values::bound)]
     pub bound: Vec<Bound>,
 
     /// How gradients are rounded within a bound, each a run of its own

@@ -53,6 +53,7 @@ pub struct TransposeArgs {
         value_delimiter = ',',
         default_value = "rel:1e-3,rel:1e-4"
     )]
+    #[arg(value_parser = crate::values::bound)]
     pub bound: Vec<Bound>,
 
     /// Rate of each rank's link, each way: 10gbit, 1gbit, 250MB/s, …; `none` for the speed of

@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::coding::Coding;
 use crate::memory::{self, Memcpy};
-use crate::quality::Quality;
+use crate::quality::{self, Quality};
 
 /// Operands that codes leave head-room for, as in a group of this many ranks.
 const MAX_OPERANDS: u32 = 8;
@@ -319,19 +319,23 @@ fn error<T: Float>(exact: T, value: T) -> f64 {
 
 /// Whether `sum` is x + y within twice the bound and what rounding can cost: one rounding each for
 /// the two operands and the sum in `T`, and one for the sum here; less than 4 u (|x| + |y| +
-/// 2·bound).
+/// 2·bound). What can be beyond the range of `T` may be infinite.
 fn is_sum<T: Float>(sum: T, x: T, y: T, bound: f64) -> bool {
     let (sum, x, y) = (sum.to_f64(), x.to_f64(), y.to_f64());
-    let exact = x + y;
     if !(x.is_finite() && y.is_finite()) {
+        let exact = x + y;
         return sum == exact || (sum.is_nan() && exact.is_nan());
     }
-    let rounding = 4.0 * T::UNIT_ROUNDOFF * (x.abs() + y.abs() + 2.0 * bound);
-    // A sum beyond the range of `T` is infinite.
-    let kept_infinite = bound.is_infinite() && !sum.is_nan();
-    kept_infinite
-        || sum == T::from_f64(exact).to_f64()
-        || (sum - exact).abs() <= 2.0 * bound + rounding
+    // Halves of everything: sums of two of the largest values are beyond the range of f64.
+    let exact = x / 2.0 + y / 2.0;
+    let off = bound + 4.0 * T::UNIT_ROUNDOFF * (x.abs() / 2.0 + y.abs() / 2.0 + bound);
+    if sum.is_infinite() {
+        // Of the right sign, unless anything is right.
+        let is_beyond = exact.abs() + off >= quality::largest::<T>() / 2.0;
+        return is_beyond
+            && (sum.is_sign_positive() == exact.is_sign_positive() || off.is_infinite());
+    }
+    sum == T::from_f64(x + y).to_f64() || (sum / 2.0 - exact).abs() <= off
 }
 
 #[cfg(test)]
@@ -380,6 +384,18 @@ mod tests {
         assert!(is_sum(3.2_f32, 1.0, 2.0, 0.1));
         assert!(!is_sum(3.201_f32, 1.0, 2.0, 0.1));
         assert!(is_sum(f32::INFINITY, 3e38, 3e38, 0.1));
+        // Just within the range, and beyond it by what is allowed; and the other way around.
+        assert!(
+            is_sum(f32::INFINITY, 2e38, 1.4e38, 1e37) && is_sum(3.3e38_f32, 2e38, 1.5e38, 1e37)
+        );
+        assert!(
+            !is_sum(f32::NEG_INFINITY, 3e38, 3e38, 0.1) && !is_sum(f32::INFINITY, 2e38, 1e38, 1.0)
+        );
+        assert!(
+            is_sum(f64::INFINITY, 1.7e308, 1.7e308, 1.0)
+                && !is_sum(f64::NAN, 1.7e308, 1.7e308, 1.0)
+        );
+        assert!(is_sum(f64::MAX, 1e308, 8e307, 1e306));
         assert!(is_sum(f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.1));
         assert!(!is_sum(0.0, f64::NAN, 0.0, 0.1) && !is_sum(f64::NAN, 1.0, 2.0, 0.1));
         assert!(!is_sum(f64::MAX, f64::INFINITY, 0.0, 0.1));

@@ -7,9 +7,15 @@ use super::section::{Cell, Section};
 use crate::table;
 
 pub(super) fn section() -> Section {
+    let plots = if cfg!(feature = "plots") {
+        Cell::from(true)
+    } else {
+        Cell::new("no; build with `cargo build --release --features plots`", false)
+    };
     let cores = thread::available_parallelism().ok();
     Section::new("machine", "This program and machine")
         .property("version", env!("CARGO_PKG_VERSION"))
+        .property("plots", plots)
         .property("system", format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH))
         .property(
             "processor",

@@ -5,6 +5,9 @@
 //! vector loads may touch; docs/format.md is exact. Chunks that do not depend on each other are
 //! written and read by several [threads](crate::threads). Lengths are checked here; what a chunk
 //! says is the codec's to check.
+//!
+//! The functions that write and read chunks come as `dyn Fn`. They are called once for 4096 values.
+//! As type parameters they made a quarter of all code that the compiler has to do with in core.
 
 #[cfg(feature = "std")]
 mod parallel;
@@ -55,14 +58,17 @@ impl Container {
         pieces: P,
         dst: &mut [u8],
         pace: &dyn Pace,
-        mut chunk: impl FnMut(usize, P, &mut [u8]) -> Result<Written, CodecError>,
+        chunk: &mut Write<'_, P>,
     ) -> Result<Written, CodecError> {
-        let chunk = |index: usize, piece: P, dst: &mut [u8]| {
+        let body_at = self.open(n_values, dst)?;
+        let (head, body) = dst.split_at_mut(body_at);
+        let index = &mut head[HEADER_BYTES..];
+        let written = write_run(0, pieces, index, body, &mut |index, piece, dst| {
             let written = chunk(index, piece, dst)?;
             pace.passed(chunk_len(n_values, index));
             Ok(written)
-        };
-        self.write_with(n_values, dst, |index, body| write_run(0, pieces, index, body, chunk))
+        })?;
+        Ok(close(body_at, body, written))
     }
 
     /// As [`write`](Self::write) for chunks that do not depend on each other: these threads write
@@ -74,19 +80,20 @@ impl Container {
         pieces: P,
         dst: &mut [u8],
         pace: &dyn Pace,
-        chunk: impl Fn(usize, P, &mut [u8]) -> Result<Written, CodecError> + Sync,
+        chunk: &WriteShared<'_, P>,
     ) -> Result<Written, CodecError> {
         #[cfg(feature = "std")]
         if is_divided(n_values, threads) {
             let max_chunk_len = (self.max_chunk_len)(CHUNK);
-            let written = self.write_with(n_values, dst, |index, body| {
-                parallel::write(threads, pieces, index, body, max_chunk_len, &chunk)
-            })?;
+            let body_at = self.open(n_values, dst)?;
+            let (head, body) = dst.split_at_mut(body_at);
+            let index = &mut head[HEADER_BYTES..];
+            let written = parallel::write(threads, pieces, index, body, max_chunk_len, chunk)?;
             pace.passed(n_values);
-            return Ok(written);
+            return Ok(close(body_at, body, written));
         }
         let _ = threads;
-        self.write(n_values, pieces, dst, pace, chunk)
+        self.write(n_values, pieces, dst, pace, &mut |index, piece, dst| chunk(index, piece, dst))
     }
 
     /// As [`write`](Self::write), of chunks that `encode` makes of values that `fill` gives.
@@ -95,10 +102,10 @@ impl Container {
         n_values: usize,
         fill: &mut Fill<'_, T>,
         dst: &mut [u8],
-        encode: impl Fn(&[T], &mut [u8]) -> Written,
+        encode: &dyn Fn(&[T], &mut [u8]) -> Written,
     ) -> Result<Written, CodecError> {
         let mut buffer = [T::ZERO; CHUNK];
-        self.write(n_values, (), dst, &(), |index, (), dst| {
+        self.write(n_values, (), dst, &(), &mut |index, (), dst| {
             let values = &mut buffer[..chunk_len(n_values, index)];
             fill(index * CHUNK, values)?;
             Ok(encode(values, dst))
@@ -112,26 +119,22 @@ impl Container {
         n_values: usize,
         give: &Give<'_, T>,
         dst: &mut [u8],
-        encode: impl Fn(&[T], &mut [u8]) -> Written + Sync,
+        encode: &(dyn Fn(&[T], &mut [u8]) -> Written + Sync),
     ) -> Result<Written, CodecError> {
         // A thread that is alone needs one buffer, and fills it with zeros once.
         if !is_divided(n_values, threads) {
             return self.write_filled(n_values, &mut |start, out| give(start, out), dst, encode);
         }
-        self.write_independent(threads, n_values, (), dst, &(), |index, (), dst| {
+        self.write_independent(threads, n_values, (), dst, &(), &|index, (), dst| {
             let values = &mut [T::ZERO; CHUNK][..chunk_len(n_values, index)];
             give(index * CHUNK, values)?;
             Ok(encode(values, dst))
         })
     }
 
-    /// Writes header and pad around what `fill(index, body)` writes.
-    fn write_with(
-        self,
-        n_values: usize,
-        dst: &mut [u8],
-        fill: impl FnOnce(&mut [u8], &mut [u8]) -> Result<Written, CodecError>,
-    ) -> Result<Written, CodecError> {
+    /// Writes the header into `dst`, which is large enough for all, and says where the chunks
+    /// begin; the index is between.
+    fn open(self, n_values: usize, dst: &mut [u8]) -> Result<usize, CodecError> {
         let Self { dtype, operands, step, max_chunk_len } = self;
         let need = max_len(n_values, max_chunk_len).ok_or(EncodeError::TooLong { n_values })?;
         if dst.len() < need {
@@ -144,13 +147,24 @@ impl Container {
         dst[8..16].copy_from_slice(&step.to_le_bytes());
         dst[16..20].copy_from_slice(&(n_values as u32).to_le_bytes());
         dst[20..24].fill(0);
-        let body_at = HEADER_BYTES + INDEX_ENTRY * n_values.div_ceil(CHUNK);
-        let (head, body) = dst.split_at_mut(body_at);
-        let written = fill(&mut head[HEADER_BYTES..], body)?;
-        body[written.n_bytes..written.n_bytes + PAD].fill(0);
-        Ok(Written { n_bytes: body_at + written.n_bytes + PAD, ..written })
+        Ok(HEADER_BYTES + INDEX_ENTRY * n_values.div_ceil(CHUNK))
     }
 }
+
+/// Writes the pad behind the chunks, which have been written to `body`; the whole payload.
+fn close(body_at: usize, body: &mut [u8], written: Written) -> Written {
+    body[written.n_bytes..written.n_bytes + PAD].fill(0);
+    Written { n_bytes: body_at + written.n_bytes + PAD, ..written }
+}
+
+/// Writes chunk `index` from its piece.
+pub(super) type Write<'a, P> = dyn FnMut(usize, P, &mut [u8]) -> Result<Written, CodecError> + 'a;
+/// The same of chunks that do not depend on each other.
+pub(super) type WriteShared<'a, P> =
+    dyn Fn(usize, P, &mut [u8]) -> Result<Written, CodecError> + Sync + 'a;
+/// Reads the chunks of a run, the first of which is `first`, and tells of each.
+pub(super) type ReadRun<'a, T> =
+    dyn Fn(usize, &mut [T], &dyn Pace) -> Result<(), DecodeError> + Sync + 'a;
 
 /// What the chunks of a segment are written from, dealt to them in order.
 pub(super) trait Pieces: Sized {
@@ -192,11 +206,11 @@ pub(super) fn for_each_run<T: Element>(
     threads: Threads,
     dst: &mut [T],
     pace: &dyn Pace,
-    run: impl Fn(usize, &mut [T], &dyn Pace) -> Result<(), DecodeError> + Sync,
+    run: &ReadRun<'_, T>,
 ) -> Result<(), DecodeError> {
     #[cfg(feature = "std")]
     if is_divided(dst.len(), threads) {
-        parallel::read(threads, dst, |first, dst| run(first, dst, &()))?;
+        parallel::read(threads, dst, run)?;
         pace.passed(dst.len());
         return Ok(());
     }
@@ -211,7 +225,7 @@ fn write_run<P: Pieces>(
     mut pieces: P,
     index: &mut [u8],
     body: &mut [u8],
-    mut chunk: impl FnMut(usize, P, &mut [u8]) -> Result<Written, CodecError>,
+    chunk: &mut Write<'_, P>,
 ) -> Result<Written, CodecError> {
     let mut run = Written::default();
     for (i, entry) in index.chunks_exact_mut(INDEX_ENTRY).enumerate() {

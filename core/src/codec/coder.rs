@@ -230,7 +230,7 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let (container, threads) = (self.container(), self.threads);
-        container.write_independent(threads, src.len(), src, dst, pace, |_, values, dst| {
+        container.write_independent(threads, src.len(), src, dst, pace, &|_, values, dst| {
             Ok(self.write_chunk(&values[..values.len().min(CHUNK)], dst))
         })
     }
@@ -242,7 +242,7 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
         self.container()
-            .write_filled(n_values, fill, dst, |values, dst| self.write_chunk(values, dst))
+            .write_filled(n_values, fill, dst, &|values, dst| self.write_chunk(values, dst))
     }
 
     fn encode_from(
@@ -251,7 +251,7 @@ impl<T: Float, C: Coder<T>> Codec<T> for Coded<T, C> {
         give: &Give<'_, T>,
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
-        self.container().write_given(self.threads, n_values, give, dst, |values, dst| {
+        self.container().write_given(self.threads, n_values, give, dst, &|values, dst| {
             self.write_chunk(values, dst)
         })
     }
@@ -296,7 +296,7 @@ impl<T: Float, C: Coder<T>> Coded<T, C> {
         pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
         let coder = C::of_parameter(stream.step).ok_or(DecodeError::Damaged)?;
-        for_each_run(self.threads, dst, pace, |first, dst, pace| {
+        for_each_run(self.threads, dst, pace, &|first, dst, pace| {
             for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
                 let index = start / CHUNK + first + i;
                 let n_values = chunk_len(stream.n_values, index);

@@ -85,14 +85,14 @@ impl<T: Float> Dense<T> {
         n_values: usize,
         dst: &mut [u8],
         pace: &dyn Pace,
-        mut fill: impl FnMut(usize, &mut [T::Bits], &mut Exceptions<T>) -> Result<(), CodecError>,
-        mut done: impl FnMut(usize, &[T::Bits], &Exceptions<T>),
+        fill: &mut dyn FnMut(usize, &mut [T::Bits], &mut Exceptions<T>) -> Result<(), CodecError>,
+        done: &mut dyn FnMut(usize, &[T::Bits], &Exceptions<T>),
     ) -> Result<Written, CodecError> {
         let by = (self.fz.kernel, self.level);
         let form = (self.packing, self.prediction);
         let mut writer = Writer::new(form, self.strides, by, n_values);
         let mut exceptions = Exceptions::none();
-        self.container(operands).write(n_values, (), dst, pace, |index, (), dst| {
+        self.container(operands).write(n_values, (), dst, pace, &mut |index, (), dst| {
             exceptions.clear();
             fill(index, writer.next(chunked::chunk_len(n_values, index)), &mut exceptions)?;
             let n_bytes = writer.write(&exceptions, dst);
@@ -115,7 +115,7 @@ impl<T: Float> Dense<T> {
         dst: &mut [u8],
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
-        let fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
+        let mut fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
             let values = &src[index * CHUNK..][..codes.len()];
             run(self.level, Quantise { values, lattice, codes, exceptions });
             // The next ones come while these are predicted and packed.
@@ -123,7 +123,7 @@ impl<T: Float> Dense<T> {
             prefetch::values(next.unwrap_or_default());
             Ok(())
         };
-        self.write(1, src.len(), dst, pace, fill, |_, _, _| ())
+        self.write(1, src.len(), dst, pace, &mut fill, &mut |_, _, _| ())
     }
 
     /// Frame ⊕ own values → frame, and the output, if there is one, divided by its divisor.
@@ -142,7 +142,7 @@ impl<T: Float> Dense<T> {
         let mut reader = self.reader(stream);
         let values = core::cell::RefCell::new(&mut values);
         let lattice = &self.fz.lattice;
-        let fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
+        let mut fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
             let values = values.borrow();
             let values = &values.local()[index * CHUNK..][..codes.len()];
             prefetch::values(values);
@@ -151,14 +151,14 @@ impl<T: Float> Dense<T> {
             self.join(op, &reader, codes, exceptions);
             Ok(())
         };
-        let done = |index: usize, codes: &[T::Bits], exceptions: &Exceptions<T>| {
+        let mut done = |index: usize, codes: &[T::Bits], exceptions: &Exceptions<T>| {
             if let Some(scale) = scale {
                 let mut values = values.borrow_mut();
                 let values = &mut values.output()[index * CHUNK..][..codes.len()];
                 run(self.level, Dequantise { codes, exceptions, scale, values });
             }
         };
-        self.write(operands, stream.n_values, dst, pace, fill, done)
+        self.write(operands, stream.n_values, dst, pace, &mut fill, &mut done)
     }
 
     /// codes ← the reader's chunk ⊕ codes.
@@ -189,7 +189,7 @@ impl<T: Float> Dense<T> {
         let operands = self.fz.head_room(a.operands, b.operands)?;
         let mut left = self.reader(a);
         let mut right = self.reader(b);
-        let fill = |_: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
+        let mut fill = |_: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
             left.read()?;
             right.read()?;
             codes.copy_from_slice(right.codes());
@@ -199,7 +199,7 @@ impl<T: Float> Dense<T> {
             self.join(op, &left, codes, exceptions);
             Ok(())
         };
-        self.write(operands, a.n_values, dst, pace, fill, |_, _, _| ())
+        self.write(operands, a.n_values, dst, pace, &mut fill, &mut |_, _, _| ())
     }
 
     /// Frame ⊕ frame in floats.
@@ -303,14 +303,14 @@ impl<T: Float> Codec<T> for Dense<T> {
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
         let mut buffer = [T::ZERO; CHUNK];
-        let fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
+        let mut fill = |index: usize, codes: &mut [T::Bits], exceptions: &mut Exceptions<T>| {
             let values = &mut buffer[..codes.len()];
             fill(index * CHUNK, values)?;
             let lattice = &self.fz.partial;
             run(self.level, Quantise { values, lattice, codes, exceptions });
             Ok(())
         };
-        self.write(1, n_values, dst, &(), fill, |_, _, _| ())
+        self.write(1, n_values, dst, &(), &mut fill, &mut |_, _, _| ())
     }
 
     fn decode_from(

@@ -160,7 +160,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         pace: &dyn Pace,
     ) -> Result<Written, CodecError> {
         let (container, threads) = (self.container(1), self.threads);
-        container.write_independent(threads, src.len(), src, dst, pace, |_, src, dst| {
+        container.write_independent(threads, src.len(), src, dst, pace, &|_, src, dst| {
             Ok(self.kernel.encode(src, lattice, dst).into())
         })
     }
@@ -175,7 +175,7 @@ impl<T: Float, const STATIC: bool> FzLight<T, STATIC> {
         pace: &dyn Pace,
     ) -> Result<(), DecodeError> {
         let scale = Scale::new(stream.step, divisor, self.lattice.weight);
-        for_each_run(self.threads, dst, pace, |first, dst, pace| {
+        for_each_run(self.threads, dst, pace, &|first, dst, pace| {
             for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
                 let chunk = chunk_of(stream, start / CHUNK + first + i)?;
                 if chunk.n_values() == dst.len() {
@@ -279,7 +279,7 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
         fill: &mut Fill<'_, T>,
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
-        self.container(1).write_filled(n_values, fill, dst, |values, dst| {
+        self.container(1).write_filled(n_values, fill, dst, &|values, dst| {
             self.kernel.encode(values, &self.partial, dst).into()
         })
     }
@@ -290,7 +290,7 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
         give: &Give<'_, T>,
         dst: &mut [u8],
     ) -> Result<Written, CodecError> {
-        self.container(1).write_given(self.threads, n_values, give, dst, |values, dst| {
+        self.container(1).write_given(self.threads, n_values, give, dst, &|values, dst| {
             self.kernel.encode(values, &self.partial, dst).into()
         })
     }
@@ -324,7 +324,7 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
             return self.read(&stream, 0, divisor, dst, pace);
         }
         let scale = Scale::new(stream.step, divisor, self.lattice.weight);
-        for_each_run(self.threads, dst, pace, |first, dst, pace| {
+        for_each_run(self.threads, dst, pace, &|first, dst, pace| {
             let _fence = Fence::at_end();
             for (i, dst) in dst.chunks_mut(CHUNK).enumerate() {
                 self.kernel.decode(&chunk_of(&stream, first + i)?, &scale, dst, stores);
@@ -353,7 +353,7 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
             let chunk = chunk_of(&stream, index)?;
             Ok(self.kernel.fold(op, &chunk, local, &self.lattice, dst).into())
         };
-        container.write_independent(self.threads, n_values, local, dst, pace, fold)
+        container.write_independent(self.threads, n_values, local, dst, pace, &fold)
     }
 
     fn fold_store_paced(
@@ -382,7 +382,7 @@ impl<T: Float, const STATIC: bool> Codec<T> for FzLight<T, STATIC> {
             values,
             dst,
             pace,
-            |index, values, dst| {
+            &|index, values, dst| {
                 let chunk = chunk_of(&stream, index)?;
                 Ok(self.kernel.fold_store(op, &chunk, values, &self.lattice, dst, &scale).into())
             },
@@ -411,7 +411,7 @@ impl<T: Float, const STATIC: bool> Homomorphic<T> for FzLight<T, STATIC> {
         let operands = self.head_room(a.operands, b.operands)?;
         let paths = if STATIC { Paths::Static } else { Paths::Dynamic };
         let container = self.container(operands);
-        container.write_independent(self.threads, a.n_values, (), dst, pace, |index, (), dst| {
+        container.write_independent(self.threads, a.n_values, (), dst, pace, &|index, (), dst| {
             let (a, b) = (chunk_of(&a, index)?, chunk_of(&b, index)?);
             let encoded = self.kernel.combine(paths, lattice_op, &a, &b, &self.lattice, dst);
             let mut written = Written::from(encoded);

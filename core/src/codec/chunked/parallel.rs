@@ -4,7 +4,7 @@
 //! side by side, each at the place it would have if all before it were as large as they can be.
 //! Then the runs move together: a copy of compressed bytes, a small part of the work.
 
-use super::{INDEX_ENTRY, Pieces, RUN, write_run};
+use super::{INDEX_ENTRY, Pieces, RUN, ReadRun, WriteShared, write_run};
 use crate::codec::{CodecError, DecodeError, Written};
 use crate::element::Element;
 use crate::kernel::CHUNK;
@@ -22,7 +22,7 @@ pub(super) fn write<P: Pieces + Send>(
     index: &mut [u8],
     body: &mut [u8],
     max_chunk_len: usize,
-    chunk: &(impl Fn(usize, P, &mut [u8]) -> Result<Written, CodecError> + Sync),
+    chunk: &WriteShared<'_, P>,
 ) -> Result<Written, CodecError> {
     let room = RUN * max_chunk_len;
     let n_runs = index.len().div_ceil(RUN * INDEX_ENTRY);
@@ -32,7 +32,10 @@ pub(super) fn write<P: Pieces + Send>(
     for (run, (written, (index, body))) in runs.iter_mut().zip(places).enumerate() {
         let (piece, rest) = pieces.deal(RUN * CHUNK);
         pieces = rest;
-        tasks.push(task(move || *written = write_run(run * RUN, piece, index, body, chunk)));
+        tasks.push(task(move || {
+            let mut chunk = |index: usize, piece: P, dst: &mut [u8]| chunk(index, piece, dst);
+            *written = write_run(run * RUN, piece, index, body, &mut chunk);
+        }));
     }
     share_out(threads, &tasks);
     drop(tasks);
@@ -52,18 +55,16 @@ pub(super) fn write<P: Pieces + Send>(
     Ok(all)
 }
 
-/// Calls `decode(first, values)` for each run of chunks of `dst`, `first` being the run's first
-/// chunk.
+/// Reads each run of chunks of `dst`.
 pub(super) fn read<T: Element>(
     threads: Threads,
     dst: &mut [T],
-    decode: impl Fn(usize, &mut [T]) -> Result<(), DecodeError> + Sync,
+    decode: &ReadRun<'_, T>,
 ) -> Result<(), DecodeError> {
     let mut runs = vec![Ok(()); dst.len().div_ceil(RUN * CHUNK)];
     let mut tasks: Vec<Task<'_>> = Vec::with_capacity(runs.len());
-    let decode = &decode;
     for (run, (values, done)) in dst.chunks_mut(RUN * CHUNK).zip(&mut runs).enumerate() {
-        tasks.push(task(move || *done = decode(run * RUN, values)));
+        tasks.push(task(move || *done = decode(run * RUN, values, &())));
     }
     share_out(threads, &tasks);
     drop(tasks);

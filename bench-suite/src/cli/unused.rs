@@ -1,0 +1,149 @@
+//! Options that have no use beside the others: an error, as who gives one wants something of it.
+//!
+//! clap knows which options were written and which have their defaults, the commands do not. So
+//! this is asked once, before a command begins.
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use foldwire::Preset;
+
+use super::{BackendArg, BenchArgs, Command, What};
+use crate::usage::UsageError;
+
+/// Refuses an option without use.
+///
+/// # Errors
+/// A [`UsageError`] that names it and says why.
+pub fn check(command: &Command, given: &ArgMatches) -> Result<(), UsageError> {
+    let given = given.subcommand().map_or(given, |(_, of_command)| of_command);
+    for (names, why) in without_use(command) {
+        let is_given = |name: &&&str| given.value_source(name) == Some(ValueSource::CommandLine);
+        if let Some(name) = names.iter().find(is_given) {
+            let name = name.replace('_', "-");
+            return Err(UsageError::new(format!("--{name} has no use here: {why}")));
+        }
+    }
+    Ok(())
+}
+
+/// Options, and why they have no use in this command.
+fn without_use(command: &Command) -> Vec<(Vec<&'static str>, &'static str)> {
+    match command {
+        Command::Stack(args) if !args.input.is_empty() => {
+            vec![(vec!["cache"], "the images are those of --input, and none is simulated")]
+        }
+        Command::Codec(args) if args.bound.is_empty() => {
+            let timed = vec!["threads", "level", "repeat", "peers"];
+            vec![(timed, "nothing is timed without --bound")]
+        }
+        Command::Bench(args) => of_bench(args),
+        Command::P2p(args) if args.whats() == [What::Barrier] => {
+            let of_messages = vec!["sizes", "bound", "field", "exact_below"];
+            vec![(of_messages, "a barrier carries no values")]
+        }
+        Command::Sim(args) => match &args.validate {
+            None => Vec::new(),
+            Some(files) => {
+                let why = "--validate lays it down, or takes it from the files (see --help)";
+                let mut names = vec!["ranks", "size", "link", "preset", "schedule", "speeds"];
+                names.extend(["threads", "by_node", "lanes", "frame", "checksum"]);
+                let by_files =
+                    ["latency", "overhead", "eager", "ranks_per_node", "cores", "fabric"];
+                let by_threads = ["bound", "dtype"];
+                names.extend(if files.is_empty() { &by_files[..] } else { &by_threads });
+                vec![(names, why)]
+            }
+        },
+        Command::Schedule(args) => {
+            let has_root = args.collective.is_none_or(foldwire::Collective::has_root);
+            let mut found = Vec::new();
+            if args.schedule.is_none() {
+                found.push((vec!["plot", "json"], "name a schedule, and it is shown so"));
+            }
+            if !has_root {
+                found.push((vec!["root"], "this collective has no root"));
+            }
+            found
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn of_bench(args: &BenchArgs) -> Vec<(Vec<&'static str>, &'static str)> {
+    let collective = args.form.collective;
+    let mut found = Vec::new();
+    if !collective.reduces() {
+        found.push((vec!["op"], "this collective moves values and combines none"));
+    }
+    if !collective.has_root() {
+        found.push((vec!["root"], "this collective has no root"));
+    }
+    if args.backend != BackendArg::Mpi {
+        found.push((vec!["mpi_best"], "it is for --backend mpi"));
+    }
+    if !args.presets().contains(&Preset::Auto) {
+        found.push((vec!["speeds"], "they are for automatic plans, as --preset auto has"));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, FromArgMatches};
+
+    use super::*;
+    use crate::cli::Cli;
+
+    fn checked(line: &str) -> Result<(), UsageError> {
+        let words = ["foldwire"].into_iter().chain(line.split_whitespace());
+        let given = Cli::command().try_get_matches_from(words).expect("clap knows it");
+        check(&Cli::from_arg_matches(&given).unwrap().command, &given)
+    }
+
+    /// Also: every name above is one that clap knows, or it would panic.
+    #[test]
+    fn options_without_use_are_refused_and_defaults_are_not() {
+        for (line, option) in [
+            ("stack --input a.f32 --cache b", "--cache"),
+            ("codec --field a.f32 --plot a.svg --repeat 3", "--repeat"),
+            ("codec --field a.f32 --plot a.svg --level scalar", "--level"),
+            ("bench allgather --op max", "--op"),
+            ("bench allreduce --root 1", "--root"),
+            ("bench allreduce --mpi-best false", "--mpi-best"),
+            ("bench allreduce --speeds a.toml", "--speeds"),
+            ("p2p barrier --sizes 4K", "--sizes"),
+            ("sim --validate --ranks 4", "--ranks"),
+            ("sim --validate --latency 1us", "--latency"),
+            ("sim --validate a.json --dtype f64", "--dtype"),
+            ("schedule --plot a.svg", "--plot"),
+            ("schedule ring --collective allreduce --root 1", "--root"),
+        ] {
+            if !cfg!(feature = "plots") && line.contains("--plot") {
+                continue;
+            }
+            let message = checked(line).unwrap_err().to_string();
+            assert!(message.starts_with(&format!("{option} has no use")), "{line}: {message}");
+        }
+        for line in [
+            "stack",
+            "stack --cache b",
+            "codec --field a.f32 --bound abs:1 --plot a.svg --repeat 3",
+            "codec --field a.f32 --plot a.svg",
+            "bench allreduce --op max --preset auto --speeds a.toml",
+            "bench broadcast --root 1",
+            "p2p barrier --ranks 4",
+            "p2p --sizes 4K",
+            "sim allreduce --ranks 4",
+            "sim --validate --bound abs:1",
+            "sim --validate a.json --latency 1us",
+            "schedule --ranks 6",
+            "schedule ring --plot a.svg",
+            "info",
+        ] {
+            if !cfg!(feature = "plots") && line.contains("--plot") {
+                continue;
+            }
+            assert_eq!(checked(line), Ok(()), "{line}");
+        }
+    }
+}
