@@ -37,6 +37,13 @@ fn checked(command: &Command, given: &ArgMatches) -> anyhow::Result<ExitCode> {
 }
 
 fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    // Libraries that are preloaded say so themselves.
+    if !matches!(command, Command::Preload(_)) {
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        for unknown in foldwire::variables::unknown(names) {
+            streams::remark(format_args!("warning: {unknown}"));
+        }
+    }
     match command {
         Command::Stack(args) => stack::run(args)?,
         Command::Codec(args) => codec::run(args)?,

@@ -100,6 +100,8 @@ pub mod shrink;
 pub mod threads;
 pub mod transport;
 mod values;
+#[cfg(feature = "alloc")]
+pub mod variables;
 mod wait;
 
 pub use bound::{Bound, Quantum, Scope, Spacing};

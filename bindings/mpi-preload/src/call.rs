@@ -8,11 +8,12 @@ use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
 
 use crate::agree::{Agreed, View, total};
-use crate::decide::{Ask, Ranks, Why};
+use crate::decide::{Ask, Ranks, Why, reduces};
 use crate::ffi::abi::Handle;
 use crate::ffi::door::{Counts, Place};
 use crate::ffi::library::{Code, Mpi};
 use crate::ffi::memory::{Area, Areas, KeptType};
+use crate::rules::Names;
 use crate::signature::{Base, Signature};
 
 /// A buffer with its count and datatype, as passed.
@@ -109,8 +110,13 @@ impl Call {
             }
             (None, _) => number(counted.count)?.checked_mul(size),
         };
-        let Signature { base, n_bytes: each, .. } =
+        let Signature { base, n_bytes: each, is_own, .. } =
             mpi.signature(counted.datatype, key).map_err(|_| Why::Argument)?;
+        // MPI's operations are for MPI's own types.
+        if reduces(self.collective) && !is_own {
+            return Err(Why::Type);
+        }
+        self.check_sides(mpi, seat, key)?;
         let n_bytes = whole.and_then(|whole| whole.checked_mul(each)).ok_or(Why::Argument)?;
         let shares = counts.map(|counts| counts.into_iter().map(|n| n * each).collect());
         let own = mpi.own();
@@ -122,6 +128,61 @@ impl Call {
         ];
         let op = ops.into_iter().find(|(known, _)| *known == self.op).map(|(_, op)| op);
         Ok(Checked { seat, op, shares, is_in_place, base, n_bytes })
+    }
+
+    /// Finds what the MPI library would refuse by itself, on this rank alone.
+    ///
+    /// # Errors
+    /// It is to refuse it, then.
+    fn check_sides(&self, mpi: &dyn Mpi, seat: Seat, key: c_int) -> Result<(), Why> {
+        let mut is_own = true;
+        let used = self.sides(mpi, seat);
+        for (side, _) in [&self.send, &self.recv].into_iter().zip(used).filter(|(_, used)| *used) {
+            if side.start.addr() == mpi.in_place() || (side.counts.is_none() && side.count < 0) {
+                return Err(Why::Argument);
+            }
+            if side.counts.is_none() && side.count == 0 {
+                continue;
+            }
+            if side.datatype == mpi.own().datatype_null {
+                return Err(Why::Argument);
+            }
+            // An error also where nobody has committed it.
+            let signature = mpi.signature(side.datatype, key).map_err(|_| Why::Argument)?;
+            is_own &= signature.is_own;
+            // Absolute addresses are in types that the program has made.
+            if side.start.is_null() && side.counts.is_none() && signature.is_own {
+                return Err(Why::Argument);
+            }
+        }
+        let is_aliased = used == [true; 2] && is_own && self.is_aliased(mpi, seat, key);
+        if is_aliased && mpi.refuses_aliases(self.collective) {
+            return Err(Why::Argument);
+        }
+        Ok(())
+    }
+
+    /// True if this rank's own share is sent from where it is received.
+    fn is_aliased(&self, mpi: &dyn Mpi, seat: Seat, key: c_int) -> bool {
+        let (send, recv) = (&self.send, &self.recv);
+        if send.datatype != recv.datatype {
+            return false;
+        }
+        let same =
+            |a: Option<Counts>, b: Option<Counts>| a.map(Counts::addr) == b.map(Counts::addr);
+        match self.collective {
+            Collective::AllToAll => {
+                send.start == recv.start
+                    && send.count == recv.count
+                    && same(send.counts, recv.counts)
+                    && same(send.places, recv.places)
+            }
+            Collective::AllGather | Collective::Gather => {
+                recv.share(mpi, seat, key) == Some(send.start.addr())
+            }
+            Collective::Scatter => send.share(mpi, seat, key) == Some(recv.start.addr()),
+            _ => send.start == recv.start,
+        }
     }
 
     fn is_rooted(&self) -> bool {
@@ -164,7 +225,8 @@ impl Call {
     fn sides(&self, mpi: &dyn Mpi, seat: Seat) -> [bool; 2] {
         let has_both = !self.is_in_place(mpi, seat);
         match self.collective {
-            Collective::Gather => [has_both, seat.is_root()],
+            Collective::Broadcast => [false, true],
+            Collective::Gather | Collective::Reduce => [has_both, seat.is_root()],
             Collective::Scatter => [seat.is_root(), has_both],
             _ => [has_both, true],
         }
@@ -203,6 +265,7 @@ impl Call {
         key: c_int,
     ) -> Result<View, Why> {
         let seat = self.seat((rank, size))?;
+        self.check_sides(mpi, seat, key)?;
         let has_one_side = self.is_in_place(mpi, seat);
         let mut view = View::default();
         let mut known = |side: &Passed| -> Result<Vec<usize>, Why> {
@@ -318,6 +381,16 @@ impl Passed {
         Ok((bytes.collect::<Option<_>>().ok_or(Why::Argument)?, base))
     }
 
+    /// Where this rank's share begins among all, of a type of MPI's own.
+    fn share(&self, mpi: &dyn Mpi, seat: Seat, key: c_int) -> Option<usize> {
+        let first = match self.places.or(self.counts) {
+            Some(_) => *self.places?.read(seat.size)?.get(seat.rank)?,
+            None => self.count.checked_mul(seat.rank as i64)?,
+        };
+        let n_bytes = mpi.signature(self.datatype, key).ok()?.n_bytes as i64;
+        Some(self.start.addr().wrapping_add_signed(first.checked_mul(n_bytes)? as isize))
+    }
+
     /// Nothing yet of what is here.
     #[allow(unsafe_code, reason = "hands on the promise of the program")]
     fn area(&self, mpi: &dyn Mpi, key: c_int) -> Result<Area, Code> {
@@ -369,7 +442,7 @@ impl Checked {
     }
 
     /// What the decision hangs on.
-    pub(crate) const fn ask(&self, collective: Collective, ranks: Ranks) -> Ask {
-        Ask { collective, base: self.base, n_bytes: self.n_bytes, op: self.op, ranks }
+    pub(crate) const fn ask(&self, collective: Collective, (ranks, names): (Ranks, Names)) -> Ask {
+        Ask { collective, base: self.base, n_bytes: self.n_bytes, op: self.op, ranks, names }
     }
 }

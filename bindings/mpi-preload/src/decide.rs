@@ -9,6 +9,7 @@
 use foldwire::op::OpCode;
 use foldwire::schedule::Collective;
 
+use crate::rules::Names;
 use crate::settings::{Settings, Way};
 use crate::signature::Base;
 
@@ -60,6 +61,8 @@ pub struct Ask {
     pub op: Option<OpCode>,
     /// Where the ranks are.
     pub ranks: Ranks,
+    /// Which rows of the rules the communicator's name fits.
+    pub names: Names,
 }
 
 /// Where the ranks of a communicator are.
@@ -157,32 +160,77 @@ impl Why {
     }
 }
 
-/// Why no call of this collective is taken, if it only moves values, whatever those are.
-#[must_use]
-pub fn never(collective: Collective, settings: &Settings) -> Option<Why> {
-    let base = Some(Base::F64);
-    let ask = Ask { collective, base, n_bytes: usize::MAX, op: None, ranks: Ranks::Far };
-    match decide(&ask, settings) {
-        Route::Take(_) => None,
-        Route::Pass(why) => Some(why),
+/// The fewest bytes of a call of this collective that may be taken, whatever else the call is.
+///
+/// # Errors
+/// Why none is taken.
+pub fn fewest(collective: Collective, settings: &Settings) -> Result<usize, Why> {
+    let reduces = reduces(collective);
+    let rules = settings.rules.any_of(collective);
+    let rules = rules.map(|rule| (rule.way, rule.first(), rule.last()));
+    let ways = rules.chain([(settings.way(collective), None, usize::MAX)]);
+    let (mut fewest, mut why) = (None, Why::Off);
+    for (way, first, last) in ways.filter(|&(way, ..)| way != Way::Off) {
+        why = Why::NoGain;
+        // Integers go as they are, whatever the way.
+        for way in [way, Way::Raw].into_iter().filter(|&way| reduces || way != Way::Raw) {
+            let least = Ranks::ALL
+                .into_iter()
+                .filter_map(|ranks| first.or_else(|| settings.min_bytes(way, reduces, ranks)));
+            let least = least.min().filter(|&least| least <= last);
+            fewest = [fewest, least].into_iter().flatten().min();
+        }
     }
+    fewest.ok_or(why)
 }
 
-/// Who carries a call out.
+/// True if the collective combines values.
+pub(crate) fn reduces(collective: Collective) -> bool {
+    COLLECTIVES.iter().any(|row| row.collective == collective && row.reduces)
+}
+
+/// Decides about a call, on a communicator whose name is known.
 #[must_use]
 pub fn decide(ask: &Ask, settings: &Settings) -> Route {
-    let reduces = COLLECTIVES.iter().any(|row| row.collective == ask.collective && row.reduces);
-    let way = settings.way(ask.collective);
+    let mut routes = routes(ask, settings);
+    // Nothing is unknown, so there is one.
+    routes.pop().unwrap_or(Route::Pass(Why::Off))
+}
+
+/// Why a call is passed on whatever the communicator's name is.
+pub(crate) fn passed_anyway(ask: &Ask, settings: &Settings) -> Option<Why> {
+    let mut why = None;
+    for route in routes(&Ask { names: Names::Unknown, ..*ask }, settings) {
+        match route {
+            Route::Take(_) => return None,
+            Route::Pass(reason) => why = Some(reason),
+        }
+    }
+    why
+}
+
+/// The routes by all rows that may fit. The last row fits for certain.
+fn routes(ask: &Ask, settings: &Settings) -> Vec<Route> {
+    let (rules, is_certain) = settings.rules.of((ask.collective, ask.base, ask.n_bytes), ask.names);
+    let ways = rules.into_iter().map(|rule| (rule.way, rule.first()));
+    let ways = ways.chain((!is_certain).then(|| (settings.way(ask.collective), None)));
+    ways.map(|(way, first)| route(ask, settings, way, first)).collect()
+}
+
+/// By a way, of calls from so many bytes on if that is said.
+fn route(ask: &Ask, settings: &Settings, way: Way, first: Option<usize>) -> Route {
+    let reduces = reduces(ask.collective);
     if way == Way::Off {
         return Route::Pass(Why::Off);
     }
+    let is_float = ask.base.is_some_and(Base::is_float);
     // Codecs are for floats, and keep no bound on products.
     let way = match way {
         Way::Lossy(_) if ask.op == Some(OpCode::Prod) => Way::Raw,
-        _ if ask.base.is_some_and(Base::is_float) => way,
+        _ if is_float => way,
         _ => Way::Raw,
     };
-    let Some(min_bytes) = settings.min_bytes(way, reduces, ask.ranks) else {
+    let Some(min_bytes) = first.or_else(|| settings.min_bytes(way, reduces, ask.ranks)) else {
         return Route::Pass(Why::NoGain);
     };
     if ask.n_bytes == 0 || ask.n_bytes < min_bytes {
@@ -192,6 +240,11 @@ pub fn decide(ask: &Ask, settings: &Settings) -> Route {
         return Route::Pass(Why::Type);
     }
     match (reduces, ask.op, way) {
+        // Which of two numbers is less, one of them NaN or both zero, is the library's to say, and
+        // hangs on their order there. A call that promises exact values is to give the library's.
+        (true, Some(OpCode::Min | OpCode::Max), Way::Raw | Way::Lossless) if is_float => {
+            Route::Pass(Why::Operation)
+        }
         (true, Some(OpCode::Sum | OpCode::Min | OpCode::Max | OpCode::Prod), _) => Route::Take(way),
         (true, ..) => Route::Pass(Why::Operation),
         (false, _, Way::Raw) => Route::Pass(Why::NoGain),

@@ -11,13 +11,16 @@
 #![allow(unsafe_code, reason = "calls MPI, and works on the program's memory")]
 
 pub mod abi;
+mod arguments;
 pub mod door;
 mod entries;
 mod environment;
+pub mod fork;
 pub mod fortran;
 pub mod library;
 pub(crate) mod memory;
 mod movable;
+pub mod next;
 pub(crate) mod progress;
 pub(crate) mod promise;
 pub(crate) mod requests;

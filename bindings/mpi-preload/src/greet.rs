@@ -17,14 +17,14 @@ use crate::ffi::library::{Code, Mpi};
 /// MPI libraries bring their ranks to the end of `MPI_Init` within much less.
 const LONG: Duration = Duration::from_secs(5);
 
-/// Waits for all ranks of the program.
+/// Waits for all ranks of the program. Whether they have the same settings.
 pub(crate) fn meet(
     mpi: &dyn Mpi,
     (rank, size): (usize, usize),
     fingerprint: u64,
-) -> Result<(), Code> {
+) -> Result<bool, Code> {
     if size == 1 {
-        return Ok(());
+        return Ok(true);
     }
     // One of these two has the library, unless it is missing at both ends.
     let mut speaks = rank == 0 || rank == size - 1;
@@ -44,11 +44,12 @@ pub(crate) fn meet(
     let mut largest = [own, !own];
     let world = mpi.own().comm_world;
     mpi.all_reduce_patiently(world, &mut largest, OpCode::Max, &mut wait)?;
-    if rank == 0 && largest[0] != !largest[1] {
+    let is_agreed = largest[0] == !largest[1];
+    if rank == 0 && !is_agreed {
         eprintln!(
             "foldwire: ranks have different settings (variables FOLDWIRE_…) or versions of the \
              library; calls between them are passed on"
         );
     }
-    Ok(())
+    Ok(is_agreed)
 }

@@ -15,6 +15,15 @@ pub struct Panicked;
 /// That it panicked.
 pub fn guarded<R>(inside: impl FnOnce() -> R) -> Result<R, Panicked> {
     let _environment = FloatingPoint::default_for_now();
+    caught(inside)
+}
+
+/// Runs `inside`, which computes nothing with floats, in the program's own environment: saving that
+/// takes longer than MPI takes for a short call.
+///
+/// # Errors
+/// That it panicked.
+pub fn caught<R>(inside: impl FnOnce() -> R) -> Result<R, Panicked> {
     // What a panic leaves half done is behind a lock, which it poisons.
     catch_unwind(AssertUnwindSafe(inside)).map_err(|payload| {
         // Dropping what was thrown could throw again.

@@ -8,13 +8,14 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`ffi`] | the table of functions, expanded to names of C and Fortran; MPI's functions; the program's arrays; all `unsafe` code |
+//! | [`gates`] | which calls are passed on for certain |
 //! | [`guard`] | no panic leaves, and the floating-point environment is the program's again |
 //! | `state` | a process between `MPI_Init` and `MPI_Finalize` |
 //! | `greet` | whether all ranks have the library, as far as that can be said |
 //! | `shadow` | whether a communicator's ranks agree, and a communicator of ours beside it |
 //! | `call`, [`signature`] | which buffers count, what their values are |
 //! | [`agree`] | what ranks tell each other where each knows only a part; pure |
-//! | [`mod@decide`], [`settings`] | who carries it out; pure |
+//! | [`mod@decide`], [`settings`], [`rules`] | who carries it out; pure |
 //! | `taken`, `net` | core's collective on those buffers, by messages of the MPI library's |
 //! | `line`, `background` | calls that are not waited for, and how they move along |
 //! | `asked` | those of them of which ranks tell each other first |
@@ -37,11 +38,13 @@ mod background;
 pub mod call;
 pub mod decide;
 pub mod ffi;
+pub mod gates;
 mod greet;
 pub mod guard;
 mod line;
 mod net;
 pub mod report;
+pub mod rules;
 pub mod settings;
 mod shadow;
 pub mod signature;

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use foldwire::Report;
+use foldwire::{Bound, Report};
 
 use crate::decide::{COLLECTIVES, Why};
-use crate::settings::Summary;
+use crate::settings::{Summary, Way};
 
 const N_COLLECTIVES: usize = COLLECTIVES.len();
 const N_REASONS: usize = Why::ALL.len();
@@ -27,21 +27,38 @@ pub struct Tally {
     failed: i64,
     /// The largest error that a value of a result can have; infinite if nobody knows.
     largest_error: f64,
+    /// The largest of those errors in units of the range of their call's values, where that is
+    /// known.
+    largest_share: f64,
 }
 
 impl Tally {
-    /// A call was taken, the collective being the one of this place in the table.
-    pub fn take(&mut self, collective: usize, report: &Report) {
+    /// A call was taken this way, the collective being the one of this place in the table.
+    pub fn take(&mut self, collective: usize, way: Way, report: &Report) {
         self.taken[collective] += 1;
         self.raw_bytes += report.raw_bytes as i64;
         self.wire_bytes += report.wire_bytes as i64;
         let error = report.worst_case.unwrap_or(f64::INFINITY);
         self.largest_error = self.largest_error.max(error);
+        // Bounds are in units of the range; nothing is said of values that are all alike.
+        let unit = match way {
+            Way::Lossy(Bound::Relative(unit)) => unit,
+            Way::Lossy(Bound::Psnr(db)) => 10f64.powf(-db / 20.0),
+            _ => 0.0,
+        };
+        if unit > 0.0 && report.bound > 0.0 && error.is_finite() {
+            self.largest_share = self.largest_share.max(error / report.bound * unit);
+        }
     }
 
     /// A call was passed on.
     pub const fn pass(&mut self, why: Why) {
         self.passed[why as usize] += 1;
+    }
+
+    /// Counts calls that were passed on.
+    pub const fn pass_many(&mut self, why: Why, n_calls: u64) {
+        self.passed[why as usize] += n_calls as i64;
     }
 
     /// A call that was taken failed.
@@ -62,14 +79,15 @@ impl Tally {
     /// What the largest of is taken over ranks: floats that are not negative are ordered as their
     /// bits are.
     #[must_use]
-    pub const fn largest(&self) -> i64 {
-        self.largest_error.to_bits() as i64
+    pub const fn largest(&self) -> [i64; 2] {
+        [self.largest_error.to_bits() as i64, self.largest_share.to_bits() as i64]
     }
 
     /// All ranks' of both.
     #[must_use]
-    pub fn of_all(sums: &[i64; N_SUMS], largest: i64) -> Self {
-        let mut all = Self { largest_error: f64::from_bits(largest as u64), ..Self::default() };
+    pub fn of_all(sums: &[i64; N_SUMS], largest: [i64; 2]) -> Self {
+        let [largest_error, largest_share] = largest.map(|bits| f64::from_bits(bits as u64));
+        let mut all = Self { largest_error, largest_share, ..Self::default() };
         let (taken, rest) = sums.split_at(N_COLLECTIVES);
         let (passed, rest) = rest.split_at(N_REASONS);
         all.taken.copy_from_slice(taken);
@@ -86,6 +104,12 @@ impl Tally {
             Summary::Line => Some(self.line(n_ranks)),
             Summary::Json => Some(self.json(n_ranks)),
         }
+    }
+
+    /// The calls that reached us.
+    #[must_use]
+    pub fn n_calls(&self) -> i64 {
+        self.n_taken() + self.passed.iter().sum::<i64>() + self.failed
     }
 
     fn n_taken(&self) -> i64 {
@@ -116,6 +140,11 @@ impl Tally {
                 write!(line, "; {raw:.1} MiB sent as {wire:.1} MiB (ratio {:.2}), ", self.ratio());
             let _ = match self.largest_error {
                 0.0 => write!(line, "exactly"),
+                error if error.is_finite() && self.largest_share > 0.0 => write!(
+                    line,
+                    "largest error at most {error:.3e}, and {:.1e} of the range of a call's values",
+                    self.largest_share
+                ),
                 error if error.is_finite() => write!(line, "largest error at most {error:.3e}"),
                 _ => write!(line, "errors without a bound"),
             };
@@ -133,6 +162,10 @@ impl Tally {
         };
         let taken = object(&COLLECTIVES.map(|row| row.name), &self.taken);
         let passed = object(&Why::ALL.map(Why::name), &self.passed);
+        let share = match self.largest_share {
+            0.0 => "null".to_owned(),
+            share => format!("{share:e}"),
+        };
         let error = if self.largest_error.is_finite() {
             format!("{:e}", self.largest_error)
         } else {
@@ -141,7 +174,7 @@ impl Tally {
         format!(
             "{{\"foldwire\":\"preload\",\"ranks\":{n_ranks},\"taken\":{taken},\"passed\":{passed},\
              \"failed\":{},\"raw_bytes\":{},\"wire_bytes\":{},\"ratio\":{:.4},\
-             \"largest_error\":{error}}}",
+             \"largest_error\":{error},\"largest_error_of_range\":{share}}}",
             self.failed,
             self.raw_bytes,
             self.wire_bytes,

@@ -6,6 +6,7 @@ use foldwire::schedule::Collective;
 use foldwire::{Bound, Plan, Spacing};
 
 use crate::decide::{COLLECTIVES, Ranks};
+use crate::rules::Rules;
 
 /// How values of a collective may travel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,6 +62,8 @@ pub enum Summary {
 /// What the user wants; the same on all ranks, or nothing is taken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
+    /// Of some calls, before what follows.
+    pub rules: Rules,
     /// Of each of [`COLLECTIVES`].
     ways: [Way; COLLECTIVES.len()],
     /// Calls of fewer bytes are passed on; `None`: by where the ranks are.
@@ -85,6 +88,7 @@ const FAR_CODED: usize = 256 << 10;
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            rules: Rules::default(),
             ways: [Way::Raw; COLLECTIVES.len()],
             min_bytes: None,
             spacing: Spacing::PowerOfTwo,
@@ -115,6 +119,10 @@ impl Settings {
                 Ok(())
             })?;
         }
+        take("FOLDWIRE_RULES", &mut |value| {
+            settings.rules = value.parse()?;
+            Ok(())
+        })?;
         take("FOLDWIRE_MIN_BYTES", &mut |value| {
             settings.min_bytes = Some(bytes(value)?);
             Ok(())
@@ -147,17 +155,11 @@ impl Settings {
         Ok(settings)
     }
 
-    /// How values of a collective may travel.
+    /// How values of a collective travel where no row of the rules fits.
     #[must_use]
     pub fn way(&self, collective: Collective) -> Way {
         let at = COLLECTIVES.iter().position(|row| row.collective == collective);
         at.map_or(Way::Off, |at| self.ways[at])
-    }
-
-    /// Whether calls of any collective may be taken.
-    #[must_use]
-    pub fn takes_any(&self) -> bool {
-        self.ways.iter().any(|&way| way != Way::Off)
     }
 
     /// The fewest bytes of a call that is taken, whose values travel this way; `None`: none is.
@@ -177,15 +179,16 @@ impl Settings {
     /// of the version.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
-        let Self { ways, min_bytes, spacing, debug: _, summary: _ } = self;
-        let text = format!("{} {ways:?} {min_bytes:?} {spacing:?}", env!("CARGO_PKG_VERSION"));
+        let Self { rules, ways, min_bytes, spacing, debug: _, summary: _ } = self;
+        let version = env!("CARGO_PKG_VERSION");
+        let text = format!("{version} {rules:?} {ways:?} {min_bytes:?} {spacing:?}");
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
     }
 }
 
 /// A number of bytes, as `65536`, `64k`, `8M` or `1G`.
-fn bytes(text: &str) -> Result<usize, String> {
+pub(crate) fn bytes(text: &str) -> Result<usize, String> {
     let (number, shift) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
         Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
@@ -196,4 +199,12 @@ fn bytes(text: &str) -> Result<usize, String> {
     number
         .and_then(|number| number.checked_mul(1 << shift))
         .ok_or_else(|| "write a number of bytes, as 65536, 64k or 8M".to_owned())
+}
+
+/// Says which variables of the environment nobody reads.
+pub(crate) fn warn_of_unknown() {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for unknown in foldwire::variables::unknown(names) {
+        eprintln!("foldwire: warning: {unknown}");
+    }
 }

@@ -1,12 +1,15 @@
-//! What we keep beside each of the program's communicators: whether its ranks agree, and, once a
+//! What we keep beside each of the program's communicators: whether its ranks are ours, and, once a
 //! call is long enough, a communicator of ours between the same ranks.
 //!
 //! A number is kept as an attribute that copies do not get, so that it goes when the communicator
-//! does, and one that MPI gives the same handle later is another. The ranks agree at the first
-//! collective of the table on a communicator that they wait for, whatever its length and the
-//! settings: a point that all of them reach alike even if their settings differ. Ours is made at
-//! the first such call that may be taken, or that follows one that might have been but is not
-//! waited for, since libraries have room for few.
+//! does, and one that MPI gives the same handle later is another. Ours is made at the first call
+//! that is waited for and may be taken, or that follows one that might have been but is not waited
+//! for, since libraries have room for few.
+//!
+//! *Strangers.* Ranks of this `MPI_COMM_WORLD` have met in `MPI_Init` and compared their settings.
+//! Nobody knows that of other processes, which the program may have spawned, accepted or joined. A communicator with such ranks, however it came about, is the MPI
+//! library's. Each rank finds that out by itself, and all find the same: ranks of two worlds are
+//! strangers to each other.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -23,6 +26,7 @@ use crate::ffi::library::{Code, Mpi};
 use crate::ffi::requests::Comm;
 use crate::line::Line;
 use crate::net::Wire;
+use crate::rules::{Names, Rules};
 use crate::taken::Ours;
 
 /// A communicator's, for the one thread that may call its collectives.
@@ -43,8 +47,6 @@ pub(crate) enum Standing {
 pub(crate) struct Low {
     pub(crate) rank: usize,
     pub(crate) size: usize,
-    /// Whether the ranks have found that they agree.
-    is_agreed: bool,
     /// Whether a call that was not waited for would have been taken.
     pub(crate) is_wanted: bool,
 }
@@ -57,6 +59,8 @@ pub(crate) struct Up {
     /// The same to MPI, whose collectives on it meet none of our messages.
     pub(crate) raw: Handle,
     pub(crate) ranks: Ranks,
+    /// Which rows of the rules its name fits.
+    pub(crate) names: Names,
 }
 
 /// All of them, by their numbers, which begin with 1.
@@ -109,42 +113,36 @@ impl Standing {
             return Ok(Self::Outside(Why::Communicator));
         }
         let (rank, size) = mpi.rank_and_size(comm)?;
-        if size == 1 {
+        if size == 1 || !mpi.is_within_world(comm)? {
             return Ok(Self::Outside(Why::Communicator));
         }
-        Ok(Self::Low(Low { rank, size, is_agreed: false, is_wanted: false }))
+        Ok(Self::Low(Low { rank, size, is_wanted: false }))
     }
 
-    /// Sees that the ranks have found whether they agree. All of them call it at the same call.
-    pub(crate) fn agree(
+    /// Sees that ours is there. All ranks call it at the same call.
+    pub(crate) fn bring_up(
         &mut self,
-        mpi: &dyn Mpi,
+        mpi: &'static dyn Mpi,
         comm: Handle,
-        fingerprint: u64,
+        rules: &Rules,
     ) -> Result<(), Code> {
-        let Self::Low(low @ Low { is_agreed: false, .. }) = self else { return Ok(()) };
-        // The largest of the numbers and of their complements: the largest and the smallest.
-        let own = fingerprint as i64;
-        let mut largest = [own, !own];
-        mpi.all_reduce(comm, &mut largest, OpCode::Max)?;
-        low.is_agreed = largest[0] == !largest[1];
-        if !low.is_agreed {
-            *self = Self::Outside(Why::Disagreement);
-        }
-        Ok(())
-    }
-
-    /// Sees that ours is there, if the ranks agree. All of them call it at the same call.
-    pub(crate) fn bring_up(&mut self, mpi: &'static dyn Mpi, comm: Handle) -> Result<(), Code> {
-        let Self::Low(Low { rank, size, is_agreed: true, .. }) = *self else { return Ok(()) };
-        let up = Up::new(mpi, comm, rank, size);
-        let mut all_up = [i64::from(up.is_ok())];
-        mpi.all_reduce(comm, &mut all_up, OpCode::Min)?;
+        let Self::Low(Low { rank, size, .. }) = *self else { return Ok(()) };
+        let fitting = if rules.have_names() { rules.that_fit(&mpi.name_of_comm(comm)?) } else { 0 };
+        let up = Up::new(mpi, comm, (rank, size), Names::Known(fitting));
+        // The smallest of a number and of its complement: the smallest and the largest.
+        let mut smallest = [i64::from(up.is_ok()), fitting, !fitting];
+        mpi.all_reduce(comm, &mut smallest, OpCode::Min)?;
+        let [all_up, least, most] = smallest;
         *self = match up {
-            Ok(up) if all_up == [1] => Self::Up(Box::new(up)),
+            Ok(up) if all_up == 1 && least == !most => Self::Up(Box::new(up)),
             _ => Self::Outside(Why::Disagreement),
         };
         Ok(())
+    }
+
+    /// True if the next call that is waited for is to bring ours up.
+    pub(crate) const fn is_wanted(&self) -> bool {
+        matches!(self, Self::Low(Low { is_wanted: true, .. }))
     }
 
     /// The rank and the number of ranks, or why all calls are passed on.
@@ -159,7 +157,12 @@ impl Standing {
 
 impl Up {
     /// `Err` on all ranks, or as good as that: the caller asks them.
-    fn new(mpi: &'static dyn Mpi, comm: Handle, rank: usize, size: usize) -> Result<Self, ()> {
+    fn new(
+        mpi: &'static dyn Mpi,
+        comm: Handle,
+        (rank, size): (usize, usize),
+        names: Names,
+    ) -> Result<Self, ()> {
         let raw = mpi.split(comm, rank).map_err(drop)?;
         let ours = Comm::new(mpi, raw, rank, size);
         let mut nodes = vec![i64::MAX; size];
@@ -170,6 +173,6 @@ impl Up {
         // Ranks of a program may come as late as they like; MPI has no limit either.
         let config = Config::default().with_timeout(Config::NEVER);
         let comm = SharedCommunicator::with_config(endpoint, config, 1).map_err(drop)?;
-        Ok(Self { line: Line::default(), comm, raw, ranks })
+        Ok(Self { line: Line::default(), comm, raw, ranks, names })
     }
 }

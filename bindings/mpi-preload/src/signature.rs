@@ -49,6 +49,8 @@ pub struct Signature {
     pub n_bytes: usize,
     /// Whether memory has no gaps, and the values in their order.
     pub is_dense: bool,
+    /// Whether the type is MPI's own, and none that the program has made.
+    pub is_own: bool,
 }
 
 /// How MPI says that a datatype was made, of datatypes `D`.
@@ -95,14 +97,17 @@ impl Signature {
     pub fn of<D: Datatypes>(types: &D, datatype: D::Datatype) -> Result<Self, D::Error> {
         let n_bytes = types.n_bytes(datatype)?;
         if let Some(base) = types.base(datatype) {
-            return Ok(Self { base: Some(base), n_bytes, is_dense: true });
+            return Ok(Self { base: Some(base), n_bytes, is_dense: true, is_own: true });
         }
         let (parts, keeps_dense) = match types.making(datatype)? {
-            Making::Named => return Ok(Self { base: Some(Base::Other), n_bytes, is_dense: false }),
+            Making::Named => {
+                let base = Some(Base::Other);
+                return Ok(Self { base, n_bytes, is_dense: false, is_own: true });
+            }
             Making::Dup(part) | Making::Contiguous(part) => (vec![part], true),
             Making::Of(parts) => (parts, false),
         };
-        let mut whole = Self { base: None, n_bytes, is_dense: keeps_dense };
+        let mut whole = Self { base: None, n_bytes, is_dense: keeps_dense, is_own: false };
         let (mut bases, mut failed) = (Vec::new(), None);
         for part in parts {
             match Self::of(types, part) {
@@ -129,13 +134,13 @@ impl Signature {
     #[must_use]
     pub fn to_number(self) -> Option<usize> {
         let code = self.base.map_or(0, |base| base as usize) << 1 | usize::from(self.is_dense);
-        Some(self.n_bytes.checked_mul(16)? | code)
+        Some(self.n_bytes.checked_mul(32)? | usize::from(self.is_own) << 4 | code)
     }
 
     /// Of the number.
     #[must_use]
     pub fn from_number(number: usize) -> Self {
         let base = Base::ALL.into_iter().find(|&base| base as usize == number >> 1 & 7);
-        Self { base, n_bytes: number >> 4, is_dense: number & 1 == 1 }
+        Self { base, n_bytes: number >> 5, is_dense: number & 1 == 1, is_own: number & 16 != 0 }
     }
 }

@@ -1,10 +1,11 @@
 //! A process between `MPI_Init` and `MPI_Finalize`: what a collective goes through.
 
+mod ends;
+
 use std::ffi::c_int;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
-use std::thread;
-use std::time::Duration;
+use std::sync::{Mutex, Once, OnceLock};
 
 use foldwire::Report;
 use foldwire::op::OpCode;
@@ -13,15 +14,17 @@ use crate::agree::{Agreed, View};
 use crate::asked;
 use crate::background::Background;
 use crate::call::{Call, Checked, KeptTypes};
-use crate::decide::{COLLECTIVES, Ranks, Route, Why, decide, never};
+use crate::decide::{self, COLLECTIVES, Ranks, Route, Why, decide, fewest};
+use crate::ffi::FloatingPoint;
 use crate::ffi::abi::Handle;
 use crate::ffi::library::{Code, Mpi};
 use crate::ffi::progress::Progress;
 use crate::ffi::promise::Promise;
-use crate::greet;
-use crate::guard::guarded;
+use crate::gates::Gates;
+use crate::guard::{caught, guarded};
 use crate::line::{Note, Outcome};
 use crate::report::Tally;
+use crate::rules::Names;
 use crate::settings::{Settings, Way};
 use crate::shadow::{Shadow, Shadows, Standing, Up, locked};
 use crate::taken::{End, Failure, Ready, carry_out, prepare};
@@ -29,8 +32,11 @@ use crate::taken::{End, Failure, Ready, carry_out, prepare};
 /// Of a process. Everything but the MPI library's functions.
 pub(crate) struct State {
     mpi: &'static dyn Mpi,
+    gates: &'static Gates,
     /// How calls that are not waited for move along.
     progress: Option<Progress>,
+    /// Whether they do.
+    is_moving: Once,
     /// Between `MPI_Init` and `MPI_Finalize`; collectives of sessions are passed on.
     is_up: AtomicBool,
     begun: OnceLock<Begun>,
@@ -41,11 +47,12 @@ pub(crate) struct State {
 
 struct Begun {
     settings: Settings,
-    fingerprint: u64,
     /// Keys of attributes of communicators and datatypes.
     keys: [c_int; 2],
     rank: usize,
     size: usize,
+    /// Why all calls are passed on.
+    closed: Option<Why>,
 }
 
 /// What became of a call: the report, or of one that is not waited for, the request.
@@ -56,69 +63,22 @@ enum Fate<D> {
 }
 
 impl State {
-    pub(crate) fn new(mpi: &'static dyn Mpi, progress: Option<Progress>) -> Self {
+    pub(crate) fn new(
+        mpi: &'static dyn Mpi,
+        gates: &'static Gates,
+        progress: Option<Progress>,
+    ) -> Self {
         Self {
             mpi,
+            gates,
             progress,
+            is_moving: Once::new(),
             is_up: AtomicBool::new(false),
             begun: OnceLock::new(),
             shadows: Shadows::default(),
             background: Background::default(),
             tally: Mutex::default(),
         }
-    }
-
-    /// `MPI_Init` has returned. A variable that means nothing ends the job.
-    pub(crate) fn begin(&'static self) {
-        let begun = guarded(|| -> Result<Begun, String> {
-            let settings = Settings::read(|name| std::env::var(name).ok())?;
-            let failed = |code| format!("MPI has no keys for attributes: {}", self.mpi.words(code));
-            let keys = self.mpi.new_keys().map_err(failed)?;
-            let world = self.mpi.own().comm_world;
-            let (rank, size) = self.mpi.rank_and_size(world).map_err(failed)?;
-            let fingerprint = settings.fingerprint();
-            // Where it fails, each communicator's ranks find out for themselves.
-            let _ = greet::meet(self.mpi, (rank, size), fingerprint);
-            Ok(Begun { settings, fingerprint, keys, rank, size })
-        });
-        match begun {
-            Ok(Ok(begun)) => {
-                if self.begun.set(begun).is_ok() {
-                    self.is_up.store(true, Ordering::Release);
-                    self.begin_progress();
-                }
-            }
-            Ok(Err(error)) => self.give_up(&error),
-            Err(_) => self.give_up("a panic in MPI_Init"),
-        }
-    }
-
-    /// From now on calls that are not waited for may be taken, of the world's ranks at once: they
-    /// are all here.
-    fn begin_progress(&'static self) {
-        let (Some(progress), Some(begun)) = (&self.progress, self.begun.get()) else { return };
-        let (mpi, world) = (self.mpi, self.mpi.own().comm_world);
-        // What fails here fails at the first call, too.
-        let _ = guarded(|| -> Result<(), Code> {
-            let shadow = self.shadows.of(mpi, world, begun.keys[0])?;
-            let mut standing = locked(&shadow);
-            standing.agree(mpi, world, begun.fingerprint)?;
-            if begun.settings.takes_any() {
-                standing.bring_up(mpi, world)?;
-            }
-            Ok(())
-        });
-        // Other ranks may have what this one lacks.
-        if let Err(code) = progress.begin(self) {
-            self.give_up(&format!("MPI calls nobody back: {}", mpi.words(code)));
-        }
-    }
-
-    fn give_up(&self, why: &str) -> ! {
-        eprintln!("foldwire: error: {why}");
-        // Launchers may end before they have handed on what was said just before.
-        thread::sleep(Duration::from_secs(1));
-        self.mpi.abort()
     }
 
     fn begun(&self) -> Option<&Begun> {
@@ -128,14 +88,20 @@ impl State {
     /// A collective: what it returns, or `None` if the library is to carry it out.
     pub(crate) fn collective(&self, call: &Call) -> Option<Code> {
         let begun = self.begun()?;
-        let fate = guarded(|| self.route(begun, call));
+        let fate = match begun.closed {
+            Some(why) => Ok(Fate::Passed(why)),
+            None => caught(|| self.route(begun, call)),
+        };
         self.returned(begun, call, fate.ok()).map(|returned| returned.err().unwrap_or(0))
     }
 
     /// The same of one that is not waited for: its request, or what it returns instead.
     pub(crate) fn begin_collective(&'static self, call: &Call) -> Option<Result<Handle, Code>> {
         let begun = self.begun()?;
-        let fate = guarded(|| self.route_ahead(begun, call));
+        let fate = match begun.closed {
+            Some(why) => Ok(Fate::Passed(why)),
+            None => caught(|| self.route_ahead(begun, call)),
+        };
         self.returned(begun, call, fate.ok())
     }
 
@@ -152,11 +118,11 @@ impl State {
             }
             Some(Fate::Done(done)) => Some(Ok(done)),
             Some(Fate::Failed(failure)) => {
-                self.say(begun, call, &format!("error: {failure}"));
+                self.say(begun, call, &format_args!("error: {failure}"));
                 Some(Err(self.fail(call)))
             }
             None => {
-                self.say(begun, call, "error: a panic, please report it");
+                self.say(begun, call, &"error: a panic, please report it");
                 Some(Err(self.fail(call)))
             }
         }
@@ -167,7 +133,9 @@ impl State {
         self.mpi.raise(call.comm)
     }
 
-    fn say(&self, begun: &Begun, call: &Call, what: &str) {
+    fn say(&self, begun: &Begun, call: &Call, what: &dyn fmt::Display) {
+        // Floats are put into words.
+        let _environment = FloatingPoint::default_for_now();
         let name = COLLECTIVES.iter().find(|row| row.collective == call.collective);
         let name = name.map_or("a collective", |row| row.name);
         let ahead = if call.request.is_some() { "non-blocking " } else { "" };
@@ -187,13 +155,10 @@ impl State {
             return Fate::Passed(Why::Argument);
         };
         let mut standing = locked(&shadow);
-        // Nothing is under way yet where this waits.
-        if standing.agree(mpi, call.comm, begun.fingerprint).is_err() {
-            return Fate::Passed(Why::Argument);
-        }
-        // Whatever becomes of this call, others have waited for it.
-        if matches!(&*standing, Standing::Low(low) if low.is_wanted)
-            && let Err(code) = standing.bring_up(mpi, call.comm)
+        // Whatever becomes of this call, others have waited for it. Nothing is under way yet where
+        // this waits.
+        if standing.is_wanted()
+            && let Err(code) = self.bring_up(&mut standing, call.comm)
         {
             return Fate::Failed(Failure::Mpi(code));
         }
@@ -217,7 +182,7 @@ impl State {
             if let Some(why) = passed_anyway(call, &checked, settings) {
                 return Fate::Passed(why);
             }
-            if let Err(code) = standing.bring_up(mpi, call.comm) {
+            if let Err(code) = self.bring_up(&mut standing, call.comm) {
                 return Fate::Failed(Failure::Mpi(code));
             }
         }
@@ -226,11 +191,12 @@ impl State {
             Standing::Outside(why) => return Fate::Passed(*why),
             Standing::Low { .. } => return Fate::Passed(Why::Disagreement),
         };
-        let ready = match self.take(begun, call, &checked, up.ranks) {
+        let ready = match self.take(begun, call, &checked, (up.ranks, up.names)) {
             Fate::Done(ready) => ready,
             Fate::Passed(why) => return Fate::Passed(why),
             Fate::Failed(failure) => return Fate::Failed(failure),
         };
+        let _environment = FloatingPoint::default_for_now();
         self.drain(up);
         match carry_out(ready, &up.comm, mpi) {
             Ok(End::Taken(way, report)) => {
@@ -240,6 +206,18 @@ impl State {
             Ok(End::Passed(why)) => Fate::Passed(why),
             Err(failure) => Fate::Failed(failure),
         }
+    }
+
+    /// Sees that ours is there, as far as it can be.
+    fn bring_up(&self, standing: &mut Standing, comm: Handle) -> Result<(), Code> {
+        let Some(begun) = self.begun.get() else { return Ok(()) };
+        let _environment = FloatingPoint::default_for_now();
+        let was_wanted = standing.is_wanted();
+        let brought = standing.bring_up(self.mpi, comm, &begun.settings.rules);
+        if was_wanted && !standing.is_wanted() {
+            self.gates.want(false);
+        }
+        brought
     }
 
     /// A call that is not waited for, so that nothing in it may wait for other ranks.
@@ -258,7 +236,7 @@ impl State {
         };
         // `None`: the ranks are to tell each other.
         let checked = match call.is_known_in_part() {
-            true => never(call.collective, settings).map_or(Ok(None), Err),
+            true => fewest(call.collective, settings).map(|_| None),
             false => call.checked(self.mpi, place, *type_key).map(Some),
         };
         let checked = match checked {
@@ -270,13 +248,16 @@ impl State {
             Standing::Outside(why) => return Fate::Passed(*why),
             Standing::Low(low) => {
                 let why = checked.and_then(|checked| passed_anyway(call, &checked, settings));
-                low.is_wanted |= why.is_none();
+                if why.is_none() && !low.is_wanted {
+                    low.is_wanted = true;
+                    self.gates.want(true);
+                }
                 return Fate::Passed(why.unwrap_or(Why::NotReady));
             }
         };
         let ready = match checked {
             None => Fate::Done(self.ask(call, place, up, *type_key)),
-            Some(checked) => self.take(begun, call, &checked, up.ranks),
+            Some(checked) => self.take(begun, call, &checked, (up.ranks, up.names)),
         };
         let ready = match ready {
             Fate::Done(ready) => ready,
@@ -291,6 +272,7 @@ impl State {
         up.line.push(Note { call: *call, promise }, ready);
         self.step(up);
         if !up.line.is_empty() {
+            self.begin_progress();
             self.background.add(&shadow);
         }
         Fate::Done(request)
@@ -304,9 +286,15 @@ impl State {
     }
 
     /// Decides about a call, and makes it ready if it is taken.
-    fn take(&self, begun: &Begun, call: &Call, checked: &Checked, ranks: Ranks) -> Fate<Ready> {
+    fn take(
+        &self,
+        begun: &Begun,
+        call: &Call,
+        checked: &Checked,
+        about: (Ranks, Names),
+    ) -> Fate<Ready> {
         let Begun { settings, keys: [_, type_key], .. } = begun;
-        let ask = checked.ask(call.collective, ranks);
+        let ask = checked.ask(call.collective, about);
         let way = match decide(&ask, settings) {
             Route::Take(way) => way,
             Route::Pass(why) => return Fate::Passed(why),
@@ -321,9 +309,9 @@ impl State {
     /// A call has been carried out.
     fn count(&self, begun: &Begun, call: &Call, way: Way, report: &Report) {
         let at = COLLECTIVES.iter().position(|row| row.collective == call.collective);
-        locked(&self.tally).take(at.unwrap_or(0), report);
+        locked(&self.tally).take(at.unwrap_or(0), way, report);
         if begun.settings.debug {
-            self.say(begun, call, &format!("taken ({}): {report}", said(way)));
+            self.say(begun, call, &format_args!("taken ({}): {report}", said(way)));
         }
     }
 
@@ -331,7 +319,7 @@ impl State {
     fn pass(&self, begun: &Begun, call: &Call, why: Why) {
         locked(&self.tally).pass(why);
         if begun.settings.debug {
-            self.say(begun, call, &format!("passed on ({})", why.name()));
+            self.say(begun, call, &format_args!("passed on ({})", why.name()));
         }
     }
 
@@ -347,7 +335,7 @@ impl State {
                 promise.keep();
             }
             Err(failure) => {
-                self.say(begun, &call, &format!("error: {failure}"));
+                self.say(begun, &call, &format_args!("error: {failure}"));
                 locked(&self.tally).fail();
             }
         }
@@ -382,9 +370,7 @@ impl State {
         place: (usize, usize),
         key: c_int,
     ) -> Result<Checked, Why> {
-        if let Some(why) = never(call.collective, settings) {
-            return Err(why);
-        }
+        fewest(call.collective, settings)?;
         let view = call.view(self.mpi, place, key);
         let mut numbers = View::numbers(view.as_ref().map_err(|&why| why), call.n_told(place.1));
         let told = self.mpi.all_reduce(call.comm, &mut numbers, OpCode::Max);
@@ -400,7 +386,7 @@ impl State {
         let view = view.and_then(|(call, _)| call.view(mpi, place, key));
         let numbers = View::numbers(view.as_ref().map_err(|&why| why), call.n_told(place.1));
         let (call, types) = kept.unwrap_or((*call, KeptTypes::default()));
-        let (raw, ranks) = (up.raw, up.ranks);
+        let (raw, about) = (up.raw, (up.ranks, up.names));
         asked::ask(
             numbers,
             Box::new(move |largest| {
@@ -408,7 +394,7 @@ impl State {
                 let checked =
                     Agreed::of(largest).and_then(|agreed| call.agreed(mpi, place, agreed));
                 let fate = match checked {
-                    Ok(checked) => self.take(begun, &call, &checked, ranks),
+                    Ok(checked) => self.take(begun, &call, &checked, about),
                     Err(why) => Fate::Passed(why),
                 };
                 match fate {
@@ -440,50 +426,22 @@ impl State {
         if let Standing::Up(up) = &mut *standing {
             self.drain(up);
         }
+        if standing.is_wanted() {
+            self.gates.want(false);
+        }
         // It ends here and now, whoever else still has it.
         *standing = Standing::Outside(Why::Communicator);
         drop(standing);
         self.background.remove(shadow);
     }
-
-    /// `MPI_Finalize` is about to be called.
-    pub(crate) fn end(&self) {
-        let Some(begun) = self.begun() else { return };
-        self.is_up.store(false, Ordering::Release);
-        // What fails here fails no call of the program's.
-        let _ = guarded(|| {
-            for shadow in self.shadows.all() {
-                if let Standing::Up(up) = &mut *locked(&shadow) {
-                    self.drain(up);
-                }
-            }
-            let tally = locked(&self.tally).clone();
-            let (mut sums, mut largest) = (tally.sums(), [tally.largest()]);
-            let world = self.mpi.own().comm_world;
-            let added = self.mpi.all_reduce(world, &mut sums, OpCode::Sum);
-            let found = self.mpi.all_reduce(world, &mut largest, OpCode::Max);
-            let all = Tally::of_all(&sums, largest[0]);
-            if begun.rank == 0
-                && added.and(found).is_ok()
-                && let Some(words) = all.say(begun.size, begun.settings.summary)
-            {
-                eprintln!("{words}");
-            }
-            while let Some(shadow) = self.shadows.take_first() {
-                self.put_down(&shadow);
-            }
-        });
-        if let Some(progress) = &self.progress {
-            progress.end();
-        }
-    }
 }
 
-/// Why a call is passed on wherever the ranks are, which is not known before ours is made.
+/// Why a call is passed on wherever the ranks are and whatever the communicator's name is, neither
+/// of which is known before ours is made.
 fn passed_anyway(call: &Call, checked: &Checked, settings: &Settings) -> Option<Why> {
-    let route = |ranks| decide(&checked.ask(call.collective, ranks), settings);
-    match Ranks::ALL.map(route) {
-        [Route::Pass(why), Route::Pass(_), Route::Pass(_)] => Some(why),
+    let ask = |ranks| checked.ask(call.collective, (ranks, Names::Unknown));
+    match Ranks::ALL.map(|ranks| decide::passed_anyway(&ask(ranks), settings)) {
+        [Some(why), Some(_), Some(_)] => Some(why),
         _ => None,
     }
 }

@@ -3,6 +3,8 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
+use foldwire::schedule::Collective;
+
 use crate::signature::Base;
 
 /// A handle of any library's. Only MPI and the program make them.
@@ -56,6 +58,8 @@ pub trait Abi: Sized + Send + Sync + 'static {
     /// `MPI_COMBINER_NAMED`, `_DUP`, `_CONTIGUOUS`, `_STRUCT`.
     const COMBINERS: [c_int; 4];
 
+    /// Whether the library refuses what is sent and received in one place, where it looks.
+    fn refuses_aliases(collective: Collective) -> bool;
     /// The handle without its library's type.
     fn erase(handle: Self::Handle) -> Handle;
     /// The handle with its library's type.
@@ -81,6 +85,10 @@ impl Abi for OpenMpi {
     const STATUS: [usize; 3] = [0, 2, 6];
     const ERRORS: [c_int; 5] = [15, 16, 18, 39, 2];
     const COMBINERS: [c_int; 4] = [0, 1, 2, 11];
+
+    fn refuses_aliases(collective: Collective) -> bool {
+        matches!(collective, Collective::AllReduce | Collective::Reduce)
+    }
 
     fn erase(handle: *mut c_void) -> Handle {
         Handle(handle.expose_provenance())
@@ -112,6 +120,10 @@ impl Abi for Mpich {
     const STATUS: [usize; 3] = [2, 4, 5];
     const ERRORS: [c_int; 5] = [14, 15, 17, 34, 2];
     const COMBINERS: [c_int; 4] = [1, 2, 3, 12];
+
+    fn refuses_aliases(_: Collective) -> bool {
+        true
+    }
 
     fn erase(handle: c_int) -> Handle {
         Handle(handle as u32 as usize)
@@ -145,6 +157,10 @@ impl Abi for Standard {
     const ERRORS: [c_int; 5] = [15, 16, 19, 39, 2];
     const COMBINERS: [c_int; 4] = [101, 102, 103, 110];
 
+    fn refuses_aliases(_: Collective) -> bool {
+        true
+    }
+
     fn erase(handle: *mut c_void) -> Handle {
         OpenMpi::erase(handle)
     }
@@ -163,8 +179,9 @@ const fn known(open_mpi: &'static CStr, mpich: u32, standard: u16) -> Known {
 }
 
 /// Handles that we use, in the order of the fields of `Own`.
-pub const OWN: [Known; 12] = [
+pub const OWN: [Known; 13] = [
     known(c"ompi_mpi_comm_world", 0x4400_0000, 0x101),
+    known(c"ompi_mpi_comm_self", 0x4400_0001, 0x102),
     known(c"ompi_mpi_comm_null", 0x0400_0000, 0x100),
     known(c"ompi_mpi_datatype_null", 0x0c00_0000, 0x200),
     known(c"ompi_mpi_info_null", 0x1c00_0000, 0x130),
@@ -203,6 +220,7 @@ pub const TYPES: [(Known, [Option<Base>; 2]); 14] = [
 #[derive(Debug)]
 pub(crate) struct Own {
     pub(crate) comm_world: Handle,
+    pub(crate) comm_self: Handle,
     pub(crate) comm_null: Handle,
     pub(crate) datatype_null: Handle,
     pub(crate) info_null: Handle,
@@ -223,6 +241,7 @@ impl Own {
     pub(crate) fn of<A: Abi>(find: &dyn Fn(&CStr) -> Option<*mut c_void>) -> Option<Self> {
         let [
             Some(comm_world),
+            Some(comm_self),
             Some(comm_null),
             Some(datatype_null),
             Some(info_null),
@@ -245,6 +264,7 @@ impl Own {
             .collect();
         Some(Self {
             comm_world,
+            comm_self,
             comm_null,
             datatype_null,
             info_null,

@@ -1,28 +1,40 @@
 //! Where the program comes in: one [`Door`] in each library for `LD_PRELOAD`, through which all
 //! functions that it exports go.
+//!
+//! A call meets a gate first, which costs some nanoseconds ([`gates`](crate::gates)). The rest
+//! of this package decides about calls that it does not pass on.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::process;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 pub use foldwire::schedule::Collective;
 
 use super::abi::{Abi, Handle, Mpich, OpenMpi, Standard};
+use super::fork::is_forked;
 use super::fortran::REQUEST;
 use super::library::{Library, Mpi};
+use super::next::warn_if_passed_by;
 use super::progress::Progress;
 use super::symbols::{Symbols, is_any_loaded};
 pub use crate::call::{Call, Passed};
+pub use crate::gates::Gate;
+use crate::gates::{Gates, UNKNOWN};
 use crate::guard::guarded;
 use crate::shadow::locked;
+use crate::signature::Datatypes;
 use crate::state::State;
 
 /// The MPI library that the program has loaded, and what we keep beside it.
 pub struct Door<A: Abi> {
     inside: OnceLock<Inside<A>>,
+    /// Which calls are passed on for certain.
+    pub gates: Gates,
+    /// The last type that was none of MPI's own: its handle is never one of those.
+    made_type: AtomicUsize,
 }
 
 struct Inside<A: Abi> {
@@ -30,60 +42,14 @@ struct Inside<A: Abi> {
     library: &'static Library<A>,
 }
 
-/// A function of the library's, by its `PMPI_` name.
-pub struct Original {
-    name: &'static CStr,
-    address: AtomicPtr<c_void>,
-    is_missing: AtomicBool,
-}
-
-impl Original {
-    /// Of this name.
-    #[must_use]
-    pub const fn new(name: &'static CStr) -> Self {
-        let address = AtomicPtr::new(std::ptr::null_mut());
-        Self { name, address, is_missing: AtomicBool::new(false) }
-    }
-
-    /// Its address, never null; `None` if the library has none.
-    #[must_use]
-    pub fn find<A: Abi>(&self) -> Option<*mut c_void> {
-        let known = self.address.load(Ordering::Relaxed);
-        if !known.is_null() {
-            return Some(known);
-        }
-        if self.is_missing.load(Ordering::Relaxed) {
-            return None;
-        }
-        let files: Vec<&CStr> = A::LIBRARIES.iter().chain(A::FORTRAN).copied().collect();
-        let found = Symbols::of(&files).find(self.name);
-        match found {
-            Some(found) => self.address.store(found, Ordering::Relaxed),
-            None => self.is_missing.store(true, Ordering::Relaxed),
-        }
-        found
-    }
-
-    /// Its address, never null. A program that calls a function that its library does not have
-    /// would not have begun without us, and ends.
-    #[must_use]
-    pub fn address<A: Abi>(&self) -> *mut c_void {
-        self.find::<A>().unwrap_or_else(|| {
-            let name = self.name.to_string_lossy();
-            eprintln!("foldwire: error: the MPI library of this program has no {name}");
-            process::exit(1)
-        })
-    }
-}
-
 impl<A: Abi> Door<A> {
     /// Not opened yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { inside: OnceLock::new() }
+        Self { inside: OnceLock::new(), gates: Gates::new(), made_type: AtomicUsize::new(0) }
     }
 
-    fn inside(&self) -> &Inside<A> {
+    fn inside(&'static self) -> &'static Inside<A> {
         self.inside.get_or_init(|| {
             let symbols = Symbols::of(A::LIBRARIES);
             let found = guarded(|| {
@@ -100,33 +66,83 @@ impl<A: Abi> Door<A> {
                 process::exit(1)
             });
             let library: &'static Library<A> = Box::leak(Box::new(library));
-            let state = State::new(library, Progress::find(&symbols));
+            let state = State::new(library, &self.gates, Progress::find(&symbols));
             Inside { state: Box::leak(Box::new(state)), library }
         })
     }
 
     /// What is called after `MPI_Init`.
-    pub fn begin(&self) {
+    pub fn begin(&'static self) {
         self.inside().state.begin();
     }
 
     /// What is called before `MPI_Finalize`.
     pub fn end(&self) {
-        if let Some(inside) = self.inside.get() {
+        if let Some(inside) = self.inside.get().filter(|_| !is_forked()) {
             inside.state.end();
+        }
+    }
+
+    /// The process ends.
+    pub fn at_exit(&self) {
+        if self.inside.get().is_none() && !is_forked() {
+            // A panic has nobody to go to.
+            let _ = guarded(warn_if_passed_by::<A>);
         }
     }
 
     /// What is called before a communicator is freed.
     pub fn forget(&self, comm: Handle) {
-        if let Some(inside) = self.inside.get() {
+        if let Some(inside) = self.inside.get().filter(|_| !is_forked()) {
             inside.state.forget(comm);
         }
     }
 
+    /// True if a call is the library's for certain.
+    #[inline]
+    pub fn passes(&self, gate: &Gate, weight: &Weight) -> bool {
+        self.gates.passes(gate, weight) || self.passes_if_short(gate, weight)
+    }
+
+    /// The same of one whose types are not known, or whose length is in an array.
+    #[inline(never)]
+    fn passes_if_short(&self, gate: &Gate, weight: &Weight) -> bool {
+        let Some(Inside { library, .. }) = self.inside.get() else { return false };
+        let n_values = match weight.counts {
+            Some((counts, comm)) if comm != library.own().comm_null => {
+                // Between two groups they may be the other group's.
+                match (library.is_inter(comm), library.rank_and_size(comm)) {
+                    (Ok(false), Ok((_, size))) => counts.total(size),
+                    _ => UNKNOWN,
+                }
+            }
+            _ => weight.n_values,
+        };
+        let mut n_bytes = 0;
+        for number in weight.types {
+            let datatype = Handle(number);
+            if number != 0 && datatype != library.own().datatype_null {
+                n_bytes = n_bytes.max(self.type_size(library, datatype));
+            }
+        }
+        self.gates.passes_bytes(gate, n_values.saturating_mul(n_bytes))
+    }
+
+    /// Bytes of a value. MPI's own types are kept for later calls.
+    fn type_size(&self, library: &Library<A>, datatype: Handle) -> u64 {
+        let Ok(n_bytes) = Datatypes::n_bytes(library, datatype) else { return u64::MAX };
+        if self.made_type.load(Ordering::Relaxed) != datatype.number() {
+            match library.is_named(datatype) {
+                Ok(true) => self.gates.keep_type(datatype.number(), n_bytes),
+                _ => self.made_type.store(datatype.number(), Ordering::Relaxed),
+            }
+        }
+        n_bytes as u64
+    }
+
     /// A collective: what it returns, or `None` if the library is to carry it out.
     pub fn collective(&self, call: &Call) -> Option<c_int> {
-        let Inside { state, library } = self.inside.get()?;
+        let Inside { state, library } = self.inside.get().filter(|_| !is_forked())?;
         let Some(place) = call.request else { return state.collective(call) };
         if place.is_null() {
             // For MPI to judge.
@@ -235,6 +251,63 @@ impl<A: Abi> Default for Door<A> {
     }
 }
 
+/// How much a call is about, as far as its arguments say it without a question to MPI.
+#[derive(Clone, Copy, Debug)]
+pub struct Weight {
+    collective: Collective,
+    /// Values of the logical array, at most.
+    pub(crate) n_values: u64,
+    pub(crate) types: [usize; 2],
+    /// An array with a number for each rank of this communicator, in place of them.
+    counts: Option<(Counts, Handle)>,
+}
+
+impl Weight {
+    /// A call of this collective, of which nothing else is said yet.
+    #[must_use]
+    #[inline]
+    pub const fn of(collective: Collective) -> Self {
+        Self { collective, n_values: 0, types: [0; 2], counts: None }
+    }
+
+    /// It is on so many values.
+    #[inline]
+    pub fn values(&mut self, count: impl Into<i64>) {
+        self.n_values = count.into() as u64;
+    }
+
+    /// It is on so many of each rank; of two numbers one may mean nothing.
+    #[inline]
+    pub fn shares(&mut self, gates: &Gates, count: impl Into<i64>) {
+        self.n_values = self.n_values.max(gates.of_all(count.into())).min(UNKNOWN);
+    }
+
+    /// The call is on values of this type, beside the one that was said.
+    #[inline]
+    pub const fn datatype(&mut self, datatype: Handle) {
+        let [_, other] = self.types;
+        self.types = [datatype.0, if other == 0 { datatype.0 } else { other }];
+    }
+
+    /// It is on as many of each rank as this array says.
+    #[inline]
+    pub const fn counts(&mut self, counts: Counts) {
+        self.n_values = UNKNOWN;
+        // Of others each rank knows a part, and may have no array.
+        if matches!(self.collective, Collective::AllGather | Collective::ReduceScatter) {
+            self.counts = Some((counts, Handle(0)));
+        }
+    }
+
+    /// On this communicator.
+    #[inline]
+    pub fn comm(&mut self, comm: impl FnOnce() -> Handle) {
+        if let Some((_, known)) = &mut self.counts {
+            *known = comm();
+        }
+    }
+}
+
 /// A call of which nothing is said yet.
 #[must_use]
 pub const fn call(collective: Collective) -> Call {
@@ -334,6 +407,29 @@ impl Counts {
     #[must_use]
     pub fn of<N: Counting>(start: *const N) -> Self {
         N::array(start)
+    }
+
+    /// Where they lie.
+    pub(crate) fn addr(self) -> usize {
+        match self {
+            Self::Int(start) => start.addr(),
+            Self::Large(start) => start.addr(),
+        }
+    }
+
+    /// All of so many ranks together; at least [`UNKNOWN`] if one is negative or there is no array.
+    fn total(self, size: usize) -> u64 {
+        let all = |start: *const c_int| {
+            // SAFETY: as in `read`.
+            let numbers = (0..size).map(|rank| i64::from(unsafe { start.add(rank).read() }) as u64);
+            numbers.fold(0, u64::saturating_add)
+        };
+        match self {
+            Self::Int(start) if !start.is_null() => all(start),
+            _ => self.read(size).map_or(UNKNOWN, |counts| {
+                counts.into_iter().map(|count| count as u64).fold(0, u64::saturating_add)
+            }),
+        }
     }
 
     /// Those of so many ranks; `None`: there is no array.

@@ -142,85 +142,6 @@ macro_rules! each_that_begins {
     };
 }
 
-/// The type of an argument in C, where counts are `$count`.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! c_type {
-    ($abi:ty, $count:ty, send) => { *const ::core::ffi::c_void };
-    ($abi:ty, $count:ty, recv) => { *mut ::core::ffi::c_void };
-    ($abi:ty, $count:ty, data) => { *mut ::core::ffi::c_void };
-    ($abi:ty, $count:ty, count) => { $count };
-    ($abi:ty, $count:ty, send_count) => { $count };
-    ($abi:ty, $count:ty, recv_count) => { $count };
-    ($abi:ty, $count:ty, send_counts) => { *const $count };
-    ($abi:ty, $count:ty, recv_counts) => { *const $count };
-    // `MPI_Aint` beside large counts, which is as long.
-    ($abi:ty, $count:ty, send_places) => { *const $count };
-    ($abi:ty, $count:ty, recv_places) => { *const $count };
-    ($abi:ty, $count:ty, root) => { ::core::ffi::c_int };
-    ($abi:ty, $count:ty, request) => { *mut <$abi as $crate::ffi::abi::Abi>::Handle };
-    ($abi:ty, $count:ty, $handle:ident) => { <$abi as $crate::ffi::abi::Abi>::Handle };
-}
-
-/// Puts an argument into a call.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! set_argument {
-    ($abi:ty, $call:ident, send, $value:expr) => {
-        $call.send.start = $value.cast_mut()
-    };
-    ($abi:ty, $call:ident, recv, $value:expr) => {
-        $call.recv.start = $value
-    };
-    ($abi:ty, $call:ident, data, $value:expr) => {
-        $call.recv.start = $value
-    };
-    ($abi:ty, $call:ident, send_count, $value:expr) => {
-        $call.send.count = $value.into()
-    };
-    ($abi:ty, $call:ident, recv_count, $value:expr) => {
-        $call.recv.count = $value.into()
-    };
-    ($abi:ty, $call:ident, count, $value:expr) => {
-        ($call.send.count, $call.recv.count) = ($value.into(), $value.into())
-    };
-    // Read once the communicator is known, whose size says how many there are.
-    ($abi:ty, $call:ident, send_counts, $value:expr) => {
-        $call.send.counts = Some($crate::ffi::door::Counts::of($value))
-    };
-    ($abi:ty, $call:ident, recv_counts, $value:expr) => {
-        $call.recv.counts = Some($crate::ffi::door::Counts::of($value))
-    };
-    ($abi:ty, $call:ident, send_places, $value:expr) => {
-        $call.send.places = Some($crate::ffi::door::Counts::of($value))
-    };
-    ($abi:ty, $call:ident, recv_places, $value:expr) => {
-        $call.recv.places = Some($crate::ffi::door::Counts::of($value))
-    };
-    ($abi:ty, $call:ident, send_type, $value:expr) => {
-        $call.send.datatype = <$abi as $crate::ffi::abi::Abi>::erase($value)
-    };
-    ($abi:ty, $call:ident, recv_type, $value:expr) => {
-        $call.recv.datatype = <$abi as $crate::ffi::abi::Abi>::erase($value)
-    };
-    ($abi:ty, $call:ident, datatype, $value:expr) => {
-        $call.send.datatype = <$abi as $crate::ffi::abi::Abi>::erase($value);
-        $call.recv.datatype = <$abi as $crate::ffi::abi::Abi>::erase($value)
-    };
-    ($abi:ty, $call:ident, op, $value:expr) => {
-        $call.op = <$abi as $crate::ffi::abi::Abi>::erase($value)
-    };
-    ($abi:ty, $call:ident, comm, $value:expr) => {
-        $call.comm = <$abi as $crate::ffi::abi::Abi>::erase($value)
-    };
-    ($abi:ty, $call:ident, request, $value:expr) => {
-        $call.request = Some($value.into())
-    };
-    ($abi:ty, $call:ident, root, $value:expr) => {
-        $call.root = $value
-    };
-}
-
 /// A collective in C, with `int` and with large counts.
 #[doc(hidden)]
 #[macro_export]
@@ -238,10 +159,10 @@ macro_rules! in_c {
             |call| match ORIGINAL.find::<$abi>() {
                 Some(address) => address,
                 None => {
-                    $(let Some($arg) = $crate::narrow!(call, $arg, $arg) else {
-                        return DOOR.refuse_count(&call);
+                    $(let Some($arg) = $crate::narrow!(call(), $arg, $arg) else {
+                        return DOOR.refuse_count(&call());
                     };)*
-                    return $crate::original!($abi, $behind, (
+                    return $crate::original!($abi, $name $behind, (
                         $($crate::narrowed!($arg, $arg) =>
                             $crate::c_type!($abi, ::core::ffi::c_int, $arg)),*
                     ) -> ::core::ffi::c_int);
@@ -255,138 +176,67 @@ macro_rules! in_c {
         pub unsafe extern "C" fn $name(
             $($arg: $crate::c_type!($abi, $count, $arg)),*
         ) -> ::core::ffi::c_int {
-            static ORIGINAL: $crate::ffi::door::Original =
-                $crate::ffi::door::Original::new($behind);
-            let mut $made = $crate::ffi::door::call($crate::ffi::door::Collective::$collective);
-            $($crate::set_argument!($abi, $made, $arg, $arg);)*
-            if let Some(code) = DOOR.collective(&$made) {
-                return code;
-            }
-            let address = $address;
+            use $crate::ffi::door::{Call, Collective, Gate, Weight, call};
+            use $crate::ffi::next::Original;
+
             type Function =
                 unsafe extern "C" fn($($crate::c_type!($abi, $count, $arg)),*)
                     -> ::core::ffi::c_int;
-            // SAFETY: the library's function of this name, which has these arguments, gets what the
-            // program gave.
+
+            static ORIGINAL: Original = Original::new(concat!(stringify!($name), "\0"), $behind);
+            static GATE: &Gate =
+                DOOR.gates.of(Collective::$collective, $crate::is_ahead!($($arg)*));
+
+            fn weight($($arg: $crate::c_type!($abi, $count, $arg)),*) -> Weight {
+                let mut weight = Weight::of(Collective::$collective);
+                $($crate::weigh!($abi, weight, $arg, $arg);)*
+                weight
+            }
+
+            fn made($($arg: $crate::c_type!($abi, $count, $arg)),*) -> Call {
+                let mut call = call(Collective::$collective);
+                $($crate::set_argument!($abi, call, $arg, $arg);)*
+                call
+            }
+
+            // Apart from the entry, which so has nothing to save where it goes on at once.
+            #[cold]
+            #[inline(never)]
+            unsafe extern "C" fn look(
+                $($arg: $crate::c_type!($abi, $count, $arg)),*
+            ) -> ::core::ffi::c_int {
+                if !GATE.is_shut()
+                    && !DOOR.passes(GATE, &weight($($arg),*))
+                    && let Some(code) = DOOR.collective(&made($($arg),*))
+                {
+                    return code;
+                }
+                #[allow(unused_variables, reason = "of those with large counts")]
+                let $made = || made($($arg),*);
+                let address = $address;
+                // SAFETY: the library's function of this name, or a tool's in place of it, which
+                // has these arguments, gets what the program gave.
+                unsafe {
+                    let original =
+                        ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(address);
+                    original($($arg),*)
+                }
+            }
+
+            let address = ORIGINAL.known();
+            // SAFETY: as above; or the function above, with what the program gave.
             unsafe {
-                let original =
-                    ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(address);
-                original($($arg),*)
+                if !address.is_null()
+                    && (GATE.is_shut() || DOOR.gates.passes(GATE, &weight($($arg),*)))
+                {
+                    let original =
+                        ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(address);
+                    original($($arg),*)
+                } else {
+                    look($($arg),*)
+                }
             }
         }
-    };
-}
-
-/// An argument with a large count as one with `int`, or what it is made of; `None` if it does not
-/// fit.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! narrow {
-    ($call:ident, count, $value:expr) => {
-        ::core::ffi::c_int::try_from($value).ok()
-    };
-    ($call:ident, send_count, $value:expr) => {
-        ::core::ffi::c_int::try_from($value).ok()
-    };
-    ($call:ident, recv_count, $value:expr) => {
-        ::core::ffi::c_int::try_from($value).ok()
-    };
-    ($call:ident, send_counts, $value:expr) => {
-        DOOR.narrow_counts(&$call, &$call.send, $call.send.counts).ok()
-    };
-    ($call:ident, recv_counts, $value:expr) => {
-        DOOR.narrow_counts(&$call, &$call.recv, $call.recv.counts).ok()
-    };
-    ($call:ident, send_places, $value:expr) => {
-        DOOR.narrow_counts(&$call, &$call.send, $call.send.places).ok()
-    };
-    ($call:ident, recv_places, $value:expr) => {
-        DOOR.narrow_counts(&$call, &$call.recv, $call.recv.places).ok()
-    };
-    ($call:ident, $arg:ident, $value:expr) => {
-        Some($value)
-    };
-}
-
-/// What [`narrow`] made, as it is passed.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! narrowed {
-    (send_counts, $value:expr) => {
-        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
-    };
-    (recv_counts, $value:expr) => {
-        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
-    };
-    (send_places, $value:expr) => {
-        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
-    };
-    (recv_places, $value:expr) => {
-        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
-    };
-    ($arg:ident, $value:expr) => {
-        $value
-    };
-}
-
-/// The type of an argument in Fortran, which passes addresses.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! fortran_type {
-    (send) => { *mut ::core::ffi::c_void };
-    (recv) => { *mut ::core::ffi::c_void };
-    (data) => { *mut ::core::ffi::c_void };
-    ($integers:ident) => { *mut ::core::ffi::c_int };
-}
-
-/// An argument of Fortran's as C's.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! from_fortran {
-    ($abi:ty, send, $value:expr) => {
-        $crate::ffi::fortran::buffer::<$abi>($value).cast_const()
-    };
-    ($abi:ty, recv, $value:expr) => {
-        $crate::ffi::fortran::buffer::<$abi>($value)
-    };
-    ($abi:ty, data, $value:expr) => {
-        $crate::ffi::fortran::buffer::<$abi>($value)
-    };
-    ($abi:ty, count, $value:expr) => {
-        *$value
-    };
-    ($abi:ty, send_count, $value:expr) => {
-        *$value
-    };
-    ($abi:ty, recv_count, $value:expr) => {
-        *$value
-    };
-    ($abi:ty, root, $value:expr) => {
-        *$value
-    };
-    ($abi:ty, send_counts, $value:expr) => {
-        $value.cast_const()
-    };
-    ($abi:ty, recv_counts, $value:expr) => {
-        $value.cast_const()
-    };
-    ($abi:ty, send_places, $value:expr) => {
-        $value.cast_const()
-    };
-    ($abi:ty, recv_places, $value:expr) => {
-        $value.cast_const()
-    };
-    ($abi:ty, request, $value:expr) => {
-        $crate::ffi::door::Place::Fortran($value)
-    };
-    ($abi:ty, comm, $value:expr) => {
-        $crate::ffi::fortran::COMM.from_integer::<$abi>(*$value)
-    };
-    ($abi:ty, op, $value:expr) => {
-        $crate::ffi::fortran::OP.from_integer::<$abi>(*$value)
-    };
-    ($abi:ty, $datatype:ident, $value:expr) => {
-        $crate::ffi::fortran::TYPE.from_integer::<$abi>(*$value)
     };
 }
 
@@ -404,26 +254,56 @@ macro_rules! in_fortran {
             $($arg: $crate::fortran_type!($arg),)*
             error: *mut ::core::ffi::c_int,
         ) {
-            static ORIGINAL: $crate::ffi::door::Original =
-                $crate::ffi::door::Original::new($behind);
-            let mut call = $crate::ffi::door::call($crate::ffi::door::Collective::$collective);
-            // SAFETY: Fortran passes addresses of integers that are there.
-            unsafe {
-                $($crate::set_argument!(
-                    $abi, call, $arg, $crate::from_fortran!($abi, $arg, $arg)
-                );)*
-            }
-            if let Some(code) = DOOR.collective(&call) {
-                // SAFETY: null, where Fortran 2008 leaves it out, or an integer to be written.
-                unsafe { $crate::ffi::fortran::set_error(error, code) };
-                return;
-            }
+            use $crate::ffi::door::{Collective, Gate, Weight, call};
+            use $crate::ffi::next::Original;
+
             type Function = unsafe extern "C" fn(
                 $($crate::fortran_type!($arg),)* *mut ::core::ffi::c_int,
             );
-            // SAFETY: the library's function of this name, which has these arguments, gets what the
-            // program gave.
+
+            static ORIGINAL: Original = Original::new(concat!(stringify!($name), "\0"), $behind);
+            static GATE: &Gate =
+                DOOR.gates.of(Collective::$collective, $crate::is_ahead!($($arg)*));
+
+            /// # Safety
+            /// Arguments must be as Fortran passes them: addresses of integers that are there.
+            unsafe fn weight($($arg: $crate::fortran_type!($arg)),*) -> Weight {
+                let mut weight = Weight::of(Collective::$collective);
+                // SAFETY: by the caller's promise.
+                unsafe {
+                    $($crate::weigh!(
+                        $abi, weight, $arg, $crate::from_fortran!($abi, $arg, $arg)
+                    );)*
+                }
+                weight
+            }
+
+            /// # Safety
+            /// As of `weight`.
+            unsafe fn taken(
+                $($arg: $crate::fortran_type!($arg)),*
+            ) -> Option<::core::ffi::c_int> {
+                let mut call = call(Collective::$collective);
+                // SAFETY: by the caller's promise.
+                unsafe {
+                    $($crate::set_argument!(
+                        $abi, call, $arg, $crate::from_fortran!($abi, $arg, $arg)
+                    );)*
+                }
+                DOOR.collective(&call)
+            }
+
+            // SAFETY: arguments are as Fortran passes them; the error is null, where Fortran 2008
+            // leaves it out, or an integer to be written. The library's function of this name, or a
+            // tool's in place of it, which has these arguments, gets what the program gave.
             unsafe {
+                if !GATE.is_shut()
+                    && !DOOR.passes(GATE, &weight($($arg),*))
+                    && let Some(code) = taken($($arg),*)
+                {
+                    $crate::ffi::fortran::set_error(error, code);
+                    return;
+                }
                 let original = ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(
                     ORIGINAL.address::<$abi>(),
                 );
@@ -433,12 +313,13 @@ macro_rules! in_fortran {
     };
 }
 
-/// A function of the library's by its `PMPI_` name, with these arguments.
+/// The function behind ours of this name, with these arguments.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! original {
-    ($abi:ty, $behind:literal, ($($arg:expr => $type:ty),*) $(-> $result:ty)?) => {{
-        static ORIGINAL: $crate::ffi::door::Original = $crate::ffi::door::Original::new($behind);
+    ($abi:ty, $name:ident $behind:literal, ($($arg:expr => $type:ty),*) $(-> $result:ty)?) => {{
+        static ORIGINAL: $crate::ffi::next::Original =
+            $crate::ffi::next::Original::new(concat!(stringify!($name), "\0"), $behind);
         type Function = unsafe extern "C" fn($($type),*) $(-> $result)?;
         // SAFETY: the library's function of this name, which has these arguments, gets what the
         // program gave.
@@ -460,6 +341,16 @@ macro_rules! entries {
         $crate::each_function! { in_c, $abi }
         $crate::each_that_begins! { in_c, $abi }
 
+        #[cfg(target_os = "linux")]
+        #[used]
+        #[unsafe(link_section = ".fini_array")]
+        static AT_EXIT: extern "C" fn() = {
+            extern "C" fn at_exit() {
+                DOOR.at_exit();
+            }
+            at_exit
+        };
+
         type Int = ::core::ffi::c_int;
         type Any = *mut ::core::ffi::c_void;
         type HandlePlace = *mut <$abi as $crate::ffi::abi::Abi>::Handle;
@@ -467,7 +358,7 @@ macro_rules! entries {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn MPI_Init(argc: *mut Int, argv: Any) -> Int {
             let code = $crate::original!(
-                $abi, c"PMPI_Init", (argc => *mut Int, argv => Any) -> Int
+                $abi, MPI_Init c"PMPI_Init", (argc => *mut Int, argv => Any) -> Int
             );
             if code == 0 {
                 DOOR.begin();
@@ -480,7 +371,7 @@ macro_rules! entries {
             argc: *mut Int, argv: Any, required: Int, provided: *mut Int,
         ) -> Int {
             let code = $crate::original!(
-                $abi, c"PMPI_Init_thread",
+                $abi, MPI_Init_thread c"PMPI_Init_thread",
                 (argc => *mut Int, argv => Any, required => Int, provided => *mut Int) -> Int
             );
             if code == 0 {
@@ -492,7 +383,7 @@ macro_rules! entries {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn MPI_Finalize() -> Int {
             DOOR.end();
-            $crate::original!($abi, c"PMPI_Finalize", () -> Int)
+            $crate::original!($abi, MPI_Finalize c"PMPI_Finalize", () -> Int)
         }
 
         #[unsafe(no_mangle)]
@@ -501,7 +392,7 @@ macro_rules! entries {
             if let Some(&comm) = unsafe { comm.as_ref() } {
                 DOOR.forget(<$abi as $crate::ffi::abi::Abi>::erase(comm));
             }
-            $crate::original!($abi, c"PMPI_Comm_free", (comm => HandlePlace) -> Int)
+            $crate::original!($abi, MPI_Comm_free c"PMPI_Comm_free", (comm => HandlePlace) -> Int)
         }
 
         #[unsafe(no_mangle)]
@@ -510,7 +401,7 @@ macro_rules! entries {
             if let Some(&comm) = unsafe { comm.as_ref() } {
                 DOOR.forget(<$abi as $crate::ffi::abi::Abi>::erase(comm));
             }
-            $crate::original!($abi, c"PMPI_Comm_disconnect", (comm => HandlePlace) -> Int)
+            $crate::original!($abi, MPI_Comm_disconnect c"PMPI_Comm_disconnect", (comm => HandlePlace) -> Int)
         }
     };
 }
@@ -538,7 +429,7 @@ macro_rules! fortran_entries {
     (@init $abi:ty; $($name:ident)*) => {
         $(#[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(error: *mut Int) {
-            $crate::original!($abi, c"pmpi_init_", (error => *mut Int));
+            $crate::original!($abi, $name c"pmpi_init_", (error => *mut Int));
             DOOR.begin();
         })*
     };
@@ -546,7 +437,7 @@ macro_rules! fortran_entries {
         $(#[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(required: *mut Int, provided: *mut Int, error: *mut Int) {
             $crate::original!(
-                $abi, c"pmpi_init_thread_",
+                $abi, $name c"pmpi_init_thread_",
                 (required => *mut Int, provided => *mut Int, error => *mut Int)
             );
             DOOR.begin();
@@ -556,7 +447,7 @@ macro_rules! fortran_entries {
         $(#[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(error: *mut Int) {
             DOOR.end();
-            $crate::original!($abi, c"pmpi_finalize_", (error => *mut Int));
+            $crate::original!($abi, $name c"pmpi_finalize_", (error => *mut Int));
         })*
     };
     (@free $behind:literal $abi:ty; $($name:ident)*) => {
@@ -565,7 +456,7 @@ macro_rules! fortran_entries {
             // SAFETY: Fortran passes the address of an integer that is there.
             let handle = unsafe { $crate::ffi::fortran::COMM.from_integer::<$abi>(*comm) };
             DOOR.forget(<$abi as $crate::ffi::abi::Abi>::erase(handle));
-            $crate::original!($abi, $behind, (comm => *mut Int, error => *mut Int));
+            $crate::original!($abi, $name $behind, (comm => *mut Int, error => *mut Int));
         })*
     };
 }

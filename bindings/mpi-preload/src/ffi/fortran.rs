@@ -5,24 +5,24 @@ use std::mem;
 use std::sync::OnceLock;
 
 use super::abi::Abi;
-use super::door::Original;
+use super::next::Original;
 use super::symbols::Symbols;
 
 /// A function that makes C's handle of Fortran's.
 pub struct Handles(Original);
 
 /// Of communicators.
-pub static COMM: Handles = Handles(Original::new(c"PMPI_Comm_f2c"));
+pub static COMM: Handles = Handles(Original::new("MPI_Comm_f2c\0", c"PMPI_Comm_f2c"));
 /// Of datatypes.
-pub static TYPE: Handles = Handles(Original::new(c"PMPI_Type_f2c"));
+pub static TYPE: Handles = Handles(Original::new("MPI_Type_f2c\0", c"PMPI_Type_f2c"));
 /// Of operations.
-pub static OP: Handles = Handles(Original::new(c"PMPI_Op_f2c"));
+pub static OP: Handles = Handles(Original::new("MPI_Op_f2c\0", c"PMPI_Op_f2c"));
 
 /// A function that makes Fortran's handle of C's.
 pub struct Integers(Original);
 
 /// Of requests.
-pub static REQUEST: Integers = Integers(Original::new(c"PMPI_Request_c2f"));
+pub static REQUEST: Integers = Integers(Original::new("MPI_Request_c2f\0", c"PMPI_Request_c2f"));
 
 impl Integers {
     /// Fortran's handle.

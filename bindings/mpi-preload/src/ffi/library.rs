@@ -1,6 +1,7 @@
 //! What is asked of the MPI library that the program has loaded, whichever it is.
 
 mod datatypes;
+mod doubts;
 mod functions;
 mod promises;
 mod shares;
@@ -8,10 +9,11 @@ mod shares;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use foldwire::op::OpCode;
+use foldwire::schedule::Collective;
 
 use functions::Functions;
 
@@ -39,6 +41,14 @@ pub(crate) trait Mpi: Send + Sync {
     fn in_place(&self) -> usize;
     fn rank_and_size(&self, comm: Handle) -> Result<(usize, usize), Code>;
     fn is_inter(&self, comm: Handle) -> Result<bool, Code>;
+    /// The name that the program has given it on this rank.
+    fn name_of_comm(&self, comm: Handle) -> Result<String, Code>;
+    /// Whether all ranks are of the program's own `MPI_COMM_WORLD`; no rank hears of another.
+    fn is_within_world(&self, comm: Handle) -> Result<bool, Code>;
+    /// Whether threads of the program may be in MPI, at once or one after the other.
+    fn is_threaded(&self) -> bool;
+    /// Whether it refuses arrays of a reduction that lie in one place, as far as this family does.
+    fn refuses_aliases(&self, collective: Collective) -> bool;
     /// How many ranks the other group of an intercommunicator has.
     fn remote_size(&self, comm: Handle) -> Result<usize, Code>;
     /// The sums, minima or maxima of all ranks' values.
@@ -138,6 +148,9 @@ pub(crate) trait Mpi: Send + Sync {
 pub struct Library<A: Abi> {
     functions: Functions<A>,
     own: Own,
+    /// A communicator of this rank alone that returns errors.
+    alone: OnceLock<Handle>,
+    checks_aliases: OnceLock<bool>,
 }
 
 // SAFETY: it holds addresses of functions, and of structures of the library's that only it uses.
@@ -159,7 +172,7 @@ impl<A: Abi> Library<A> {
         let own = own.ok_or_else(|| format!("this is no {}: handles are missing", A::NAME))?;
         let functions = Functions::find(symbols)
             .map_err(|name| format!("this is no {}: no {}", A::NAME, name.to_string_lossy()))?;
-        Ok(Self { functions, own })
+        Ok(Self { functions, own, alone: OnceLock::new(), checks_aliases: OnceLock::new() })
     }
 
     /// What `make` writes into a handle.
@@ -224,6 +237,56 @@ impl<A: Abi> Mpi for Library<A> {
             checked((self.functions.comm_size)(A::restore(comm), &raw mut size))?;
         }
         Ok((rank as usize, size as usize))
+    }
+
+    fn name_of_comm(&self, comm: Handle) -> Result<String, Code> {
+        // Longer than any library's MPI_MAX_OBJECT_NAME.
+        let (mut text, mut length) = ([0 as c_char; 4096], 0);
+        let comm = A::restore(comm);
+        // SAFETY: see above; there is room for the longest name and its end.
+        checked(unsafe {
+            (self.functions.comm_get_name)(comm, text.as_mut_ptr(), &raw mut length)
+        })?;
+        // SAFETY: the array ends with a zero that MPI had no room to overwrite.
+        Ok(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
+    }
+
+    fn is_within_world(&self, comm: Handle) -> Result<bool, Code> {
+        let world = self.own.comm_world;
+        if comm == world {
+            return Ok(true);
+        }
+        let (_, size) = self.rank_and_size(comm)?;
+        let group = |comm| {
+            // SAFETY: see above.
+            self.made(|made| unsafe { (self.functions.comm_group)(A::restore(comm), made) })
+        };
+        let (own, all) = (A::restore(group(comm)?), A::restore(group(world)?));
+        let ranks: Vec<c_int> = (0..size as c_int).collect();
+        let mut places = vec![0; size];
+        // SAFETY: see above. Both arrays have as many ranks as is said; the groups are ours.
+        let code = unsafe {
+            let translate = self.functions.group_translate_ranks;
+            let code = translate(own, size as c_int, ranks.as_ptr(), all, places.as_mut_ptr());
+            for mut group in [own, all] {
+                (self.functions.group_free)(&raw mut group);
+            }
+            code
+        };
+        // A rank that is not there is `MPI_UNDEFINED`, which is negative.
+        checked(code).map(|()| places.iter().all(|&place| place >= 0))
+    }
+
+    fn is_threaded(&self) -> bool {
+        let mut level = 0;
+        // SAFETY: see above.
+        let code = unsafe { (self.functions.query_thread)(&raw mut level) };
+        // `MPI_THREAD_SINGLE` is the lowest, and 0 in all families.
+        code != SUCCESS || level > 0
+    }
+
+    fn refuses_aliases(&self, collective: Collective) -> bool {
+        A::refuses_aliases(collective) && *self.checks_aliases.get_or_init(|| self.tries_alias())
     }
 
     fn remote_size(&self, comm: Handle) -> Result<usize, Code> {
@@ -377,6 +440,9 @@ impl<A: Abi> Mpi for Library<A> {
             return Ok(Signature::from_number(value.addr()));
         }
         let signature = Signature::of(self, datatype)?;
+        if !signature.is_own {
+            self.check_committed(datatype)?;
+        }
         if let Some(number) = signature.to_number() {
             let number = ptr::without_provenance_mut(number);
             // SAFETY: see above; MPI never looks through an attribute.

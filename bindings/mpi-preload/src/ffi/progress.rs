@@ -13,6 +13,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::fork::is_forked;
 use super::library::Code;
 use super::symbols::Symbols;
 use crate::state::State;
@@ -111,12 +112,12 @@ impl Progress {
 
 /// Says how much has moved; where nothing has, the library may let others have the core.
 unsafe extern "C" fn advance() -> c_int {
-    STATE.get().map_or(0, |state| c_int::from(state.advance()))
+    STATE.get().filter(|_| !is_forked()).map_or(0, |state| c_int::from(state.advance()))
 }
 
 /// The same for MPICH, which goes on with its messages after those who say that nothing has moved.
 unsafe extern "C" fn advance_in_callback(_: *mut c_void) -> c_int {
-    if HAS_ENDED.load(Ordering::Acquire) {
+    if HAS_ENDED.load(Ordering::Acquire) || is_forked() {
         return ASYNC_DONE;
     }
     let before = IS_IN_CALLBACK.replace(true);

@@ -2,7 +2,8 @@
 
 use foldwire::op::OpCode;
 use foldwire::{Bound, Collective};
-use foldwire_preload::decide::{Ask, COLLECTIVES, Ranks, Route, Why, decide};
+use foldwire_preload::decide::{Ask, COLLECTIVES, Ranks, Route, Why, decide, fewest};
+use foldwire_preload::rules::Names;
 use foldwire_preload::settings::{Settings, Way};
 use foldwire_preload::signature::Base;
 use proptest::prelude::*;
@@ -18,7 +19,14 @@ fn any_ask() -> impl Strategy<Value = Ask> {
     let op = proptest::option::of(proptest::sample::select(ops.to_vec()));
     let ranks = proptest::sample::select(Ranks::ALL.to_vec());
     (collective, base, op, 0..1usize << 26, ranks).prop_map(
-        |(collective, base, op, n_bytes, ranks)| Ask { collective, base, n_bytes, op, ranks },
+        |(collective, base, op, n_bytes, ranks)| Ask {
+            collective,
+            base,
+            n_bytes,
+            op,
+            ranks,
+            names: Names::Unknown,
+        },
     )
 }
 
@@ -46,11 +54,56 @@ proptest! {
         }
     }
 
+    /// What is passed on before anybody looks would be passed on by who looks.
+    #[test]
+    fn calls_of_fewer_bytes_than_any_that_is_taken_are_passed_on(
+        ask in any_ask(),
+        bound in any_way(),
+        rules in proptest::sample::subsequence(
+            vec!["f32 1M-: raw", "comm=a 4k-: rel:1e-3", "-64k: off", "MPI_Bcast 1k-2k: lossless"],
+            0..4,
+        ),
+        names in any::<i64>(),
+    ) {
+        let rules = rules.join("; ");
+        let settings = Settings::read(|name| match name {
+            "FOLDWIRE_BOUND" => Some(bound.to_owned()),
+            "FOLDWIRE_RULES" => Some(rules.clone()),
+            _ => None,
+        });
+        let settings = settings.unwrap();
+        if let Route::Take(way) = decide(&Ask { names: Names::Known(names), ..ask }, &settings) {
+            let least = fewest(ask.collective, &settings);
+            prop_assert!(least.is_ok_and(|least| least <= ask.n_bytes), "{least:?}, {way:?}");
+        }
+    }
+
     #[test]
     fn off_takes_nothing(ask in any_ask()) {
         let settings = Settings::read(|name| (name == "FOLDWIRE_BOUND").then(|| "off".into()));
         prop_assert_eq!(decide(&ask, &settings.unwrap()), Route::Pass(Why::Off));
     }
+}
+
+/// Which of two numbers the library calls the lesser hangs on their order there if one is NaN, so
+/// that an exact call would show who carried it out.
+#[test]
+fn exact_minima_and_maxima_of_floats_are_the_librarys() {
+    let route = |bound: &str, base, op| {
+        let settings = Settings::read(|name| (name == "FOLDWIRE_BOUND").then(|| bound.to_owned()));
+        let (collective, names) = (Collective::AllReduce, Names::Known(0));
+        let (base, op, ranks) = (Some(base), Some(op), Ranks::Near);
+        decide(&Ask { collective, base, n_bytes: 1 << 30, op, ranks, names }, &settings.unwrap())
+    };
+    for op in [OpCode::Min, OpCode::Max] {
+        for base in [Base::F32, Base::F64] {
+            assert_eq!(route("raw", base, op), Route::Pass(Why::Operation));
+            assert_eq!(route("lossless", base, op), Route::Pass(Why::Operation));
+            assert!(matches!(route("abs:1", base, op), Route::Take(Way::Lossy(_))));
+        }
+        assert_eq!(route("raw", Base::I32, op), Route::Take(Way::Raw));
+    }
+    assert_eq!(route("raw", Base::F32, OpCode::Sum), Route::Take(Way::Raw));
 }
 
 /// Shorter calls are taken over a network than in shared memory, and within a bound shorter
@@ -61,7 +114,8 @@ fn calls_are_taken_from_where_they_pay() {
     let shortest = |bound: &str, collective, op, ranks| {
         let settings = Settings::read(|name| (name == "FOLDWIRE_BOUND").then(|| bound.to_owned()));
         let settings = settings.unwrap();
-        let ask = |n_bytes| Ask { collective, base: Some(Base::F32), n_bytes, op, ranks };
+        let (base, names) = (Some(Base::F32), Names::Unknown);
+        let ask = |n_bytes| Ask { collective, base, n_bytes, op, ranks, names };
         (0..30).map(|k| 1 << k).find(|&n| matches!(decide(&ask(n), &settings), Route::Take(_)))
     };
     let sum = |bound, ranks| shortest(bound, Collective::AllReduce, Some(OpCode::Sum), ranks);

@@ -3,7 +3,10 @@
 
 mod agree;
 mod decide;
+mod gates;
 mod guard;
 mod report;
+mod rules;
 mod settings;
 mod signature;
+mod variables;

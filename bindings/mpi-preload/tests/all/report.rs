@@ -1,16 +1,16 @@
 //! What is said at the end.
 
-use foldwire::Report;
+use foldwire::{Bound, Report};
 use foldwire_preload::decide::Why;
 use foldwire_preload::report::Tally;
-use foldwire_preload::settings::Summary;
+use foldwire_preload::settings::{Summary, Way};
 
 fn some() -> Tally {
     let mut tally = Tally::default();
     let mut report = Report::default();
     (report.raw_bytes, report.wire_bytes) = (3 << 20, 1 << 20);
     report.worst_case = Some(0.25);
-    tally.take(0, &report);
+    tally.take(0, Way::Lossless, &report);
     tally.pass(Why::Short);
     tally.pass(Why::Short);
     tally
@@ -22,7 +22,7 @@ fn a_tally_survives_the_way_over_all_ranks() {
     assert_eq!(Tally::of_all(&tally.sums(), tally.largest()), tally);
     let (mut worse, mut report) = (some(), Report::default());
     report.worst_case = None;
-    worse.take(1, &report);
+    worse.take(1, Way::Raw, &report);
     assert!(worse.largest() > tally.largest() && tally.largest() > Tally::default().largest());
     assert!(worse.say(2, Summary::Line).unwrap().ends_with("errors without a bound"));
 }
@@ -38,4 +38,23 @@ fn the_line_says_what_was_taken_at_which_ratio_and_error() {
     assert_eq!(some().say(2, Summary::Off), None);
     let json = some().say(2, Summary::Json).unwrap();
     assert!(json.contains("\"Allreduce\":1") && json.contains("\"largest_error\":2.5e-1"));
+}
+
+/// A large error says little unless one knows how large the values are.
+#[test]
+fn errors_are_said_in_units_of_the_range_where_the_bound_is() {
+    let mut report = Report::default();
+    // Two operands, of values that range over 4e233.
+    (report.bound, report.worst_case) = (4e230, Some(8e230));
+    for (bound, says) in [
+        (Bound::Relative(1e-3), ", and 2.0e-3 of the range of a call's values"),
+        (Bound::Psnr(60.0), ", and 2.0e-3 of the range of a call's values"),
+        (Bound::Absolute(4e230), "largest error at most 8.000e230"),
+    ] {
+        let mut tally = Tally::default();
+        tally.take(0, Way::Lossy(bound), &report);
+        assert_eq!(Tally::of_all(&tally.sums(), tally.largest()), tally);
+        let line = tally.say(2, Summary::Line).unwrap();
+        assert!(line.ends_with(says), "{line}");
+    }
 }

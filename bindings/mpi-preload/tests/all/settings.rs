@@ -39,6 +39,11 @@ fn values_that_mean_nothing_are_refused_by_name() {
         ("FOLDWIRE_STEP", "2"),
         ("FOLDWIRE_DEBUG", "yes"),
         ("FOLDWIRE_REPORT", "xml"),
+        ("FOLDWIRE_RULES", "MPI_Allreduce"),
+        ("FOLDWIRE_RULES", "MPI_Allreduce: 1e-3"),
+        ("FOLDWIRE_RULES", "MPI_Barrier: off"),
+        ("FOLDWIRE_RULES", "f32 f64: off"),
+        ("FOLDWIRE_RULES", "1M-1k: off"),
     ] {
         let error = read(&[(name, value)]).unwrap_err();
         assert!(error.starts_with(&format!("{name}={value}: ")), "{error}");
@@ -49,9 +54,12 @@ fn values_that_mean_nothing_are_refused_by_name() {
 fn fingerprints_tell_routes_apart_and_nothing_else() {
     let plain = read(&[]).unwrap().fingerprint();
     assert_eq!(plain, read(&[("FOLDWIRE_DEBUG", "1")]).unwrap().fingerprint());
-    for set in
-        [("FOLDWIRE_BOUND", "off"), ("FOLDWIRE_MIN_BYTES", "1k"), ("FOLDWIRE_STEP", "widest")]
-    {
+    for set in [
+        ("FOLDWIRE_BOUND", "off"),
+        ("FOLDWIRE_MIN_BYTES", "1k"),
+        ("FOLDWIRE_STEP", "widest"),
+        ("FOLDWIRE_RULES", "f32: off"),
+    ] {
         assert_ne!(plain, read(&[set]).unwrap().fingerprint(), "{set:?}");
     }
 }

@@ -63,7 +63,8 @@ fn of(n_bytes: usize, making: Making<usize>) -> Signature {
 
 #[test]
 fn signatures_look_through_layouts() {
-    let floats = |n_bytes, is_dense| Signature { base: Some(Base::F32), n_bytes, is_dense };
+    let floats =
+        |n_bytes, is_dense| Signature { base: Some(Base::F32), n_bytes, is_dense, is_own: false };
     assert_eq!(of(4, Making::Dup(FLOAT)), floats(4, true));
     assert_eq!(of(80, Making::Contiguous(2)), floats(80, true));
     assert_eq!(of(24, Making::Contiguous(3)), floats(24, false));

@@ -139,7 +139,7 @@ static void environment(void) {
     static float a[N], b[N];
     for (int i = 0; i < N; i++) a[i] = 1.0f / (float)(i + 1);
     fesetround(FE_UPWARD);
-    MPI_Allreduce(a, b, N, MPI_FLOAT, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Allreduce(a, b, N, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     check(fegetround() == FE_UPWARD, "rounding stays");
     fesetround(FE_TONEAREST);
 }

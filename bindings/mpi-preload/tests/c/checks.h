@@ -21,4 +21,4 @@ static double sum(int i, int n) {
 }
 
 /* Whether got[i] is want within n operands' errors. */
-static int near(double got, double want, int n) { return fabs(got - want) <= tolerance * n; }
+static inline int near(double got, double want, int n) { return fabs(got - want) <= tolerance * n; }

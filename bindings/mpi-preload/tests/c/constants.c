@@ -27,6 +27,7 @@ int main(void) {
 /* Of Open MPI they are addresses. */
 #ifndef OPEN_MPI
     SHOW((size_t)MPI_COMM_WORLD);
+    SHOW((size_t)MPI_COMM_SELF);
     SHOW((size_t)MPI_COMM_NULL);
     SHOW((size_t)MPI_DATATYPE_NULL);
     SHOW((size_t)MPI_INFO_NULL);

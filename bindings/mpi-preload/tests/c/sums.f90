@@ -61,7 +61,7 @@ end module
 
 module by_f08
 contains
-    subroutine maxima(n, rank, size, good)
+    subroutine totals(n, rank, size, good)
         use mpi_f08
         implicit none
         integer, intent(in) :: n, rank, size
@@ -72,12 +72,12 @@ contains
         do i = 1, n
             a(i) = mod(i, 100) + rank
         end do
-        call MPI_Iallreduce(a, b, n, MPI_DOUBLE_PRECISION, MPI_MAX, MPI_COMM_WORLD, request)
+        call MPI_Iallreduce(a, b, n, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, request)
         call MPI_Wait(request, MPI_STATUS_IGNORE)
-        call MPI_Allreduce(MPI_IN_PLACE, a, n, MPI_DOUBLE_PRECISION, MPI_MAX, MPI_COMM_WORLD)
+        call MPI_Allreduce(MPI_IN_PLACE, a, n, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD)
         do i = 1, n
             good = good .and. b(i) == a(i)
-            good = good .and. a(i) == mod(i, 100) + size - 1
+            good = good .and. a(i) == size * mod(i, 100) + size * (size - 1) / 2
         end do
     end subroutine
 end module
@@ -94,7 +94,7 @@ program unmodified
     call MPI_Comm_rank(MPI_COMM_WORLD, rank, error)
     call MPI_Comm_size(MPI_COMM_WORLD, size, error)
     call sums(20000, rank, size, good)
-    call maxima(20000, rank, size, good)
+    call totals(20000, rank, size, good)
     if (.not. good) stop 1
     if (rank == 0) print *, "good"
     call MPI_Finalize(error)

@@ -64,6 +64,12 @@ functions! {
     comm_split: c"PMPI_Comm_split" (A::Handle, c_int, c_int, *mut A::Handle);
     comm_split_type: c"PMPI_Comm_split_type"
         (A::Handle, c_int, c_int, A::Handle, *mut A::Handle);
+    comm_group: c"PMPI_Comm_group" (A::Handle, *mut A::Handle);
+    group_translate_ranks: c"PMPI_Group_translate_ranks"
+        (A::Handle, c_int, *const c_int, A::Handle, *mut c_int);
+    group_free: c"PMPI_Group_free" (*mut A::Handle);
+    query_thread: c"PMPI_Query_thread" (*mut c_int);
+    comm_get_name: c"PMPI_Comm_get_name" (A::Handle, *mut c_char, *mut c_int);
     comm_free: c"PMPI_Comm_free" (*mut A::Handle);
     comm_set_errhandler: c"PMPI_Comm_set_errhandler" (A::Handle, A::Handle);
     comm_get_errhandler: c"PMPI_Comm_get_errhandler" (A::Handle, *mut A::Handle);

@@ -1,0 +1,242 @@
+//! What the arguments of a function in the table are, by their kinds: their types in C and Fortran,
+//! and where they go in a call.
+
+/// The type of an argument in C, where counts are `$count`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! c_type {
+    ($abi:ty, $count:ty, send) => { *const ::core::ffi::c_void };
+    ($abi:ty, $count:ty, recv) => { *mut ::core::ffi::c_void };
+    ($abi:ty, $count:ty, data) => { *mut ::core::ffi::c_void };
+    ($abi:ty, $count:ty, count) => { $count };
+    ($abi:ty, $count:ty, send_count) => { $count };
+    ($abi:ty, $count:ty, recv_count) => { $count };
+    ($abi:ty, $count:ty, send_counts) => { *const $count };
+    ($abi:ty, $count:ty, recv_counts) => { *const $count };
+    // `MPI_Aint` beside large counts, which is as long.
+    ($abi:ty, $count:ty, send_places) => { *const $count };
+    ($abi:ty, $count:ty, recv_places) => { *const $count };
+    ($abi:ty, $count:ty, root) => { ::core::ffi::c_int };
+    ($abi:ty, $count:ty, request) => { *mut <$abi as $crate::ffi::abi::Abi>::Handle };
+    ($abi:ty, $count:ty, $handle:ident) => { <$abi as $crate::ffi::abi::Abi>::Handle };
+}
+
+/// Puts an argument into a call.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! set_argument {
+    ($abi:ty, $call:ident, send, $value:expr) => {
+        $call.send.start = $value.cast_mut()
+    };
+    ($abi:ty, $call:ident, recv, $value:expr) => {
+        $call.recv.start = $value
+    };
+    ($abi:ty, $call:ident, data, $value:expr) => {
+        $call.recv.start = $value
+    };
+    ($abi:ty, $call:ident, send_count, $value:expr) => {
+        $call.send.count = $value.into()
+    };
+    ($abi:ty, $call:ident, recv_count, $value:expr) => {
+        $call.recv.count = $value.into()
+    };
+    ($abi:ty, $call:ident, count, $value:expr) => {
+        ($call.send.count, $call.recv.count) = ($value.into(), $value.into())
+    };
+    // Read once the communicator is known, whose size says how many there are.
+    ($abi:ty, $call:ident, send_counts, $value:expr) => {
+        $call.send.counts = Some($crate::ffi::door::Counts::of($value))
+    };
+    ($abi:ty, $call:ident, recv_counts, $value:expr) => {
+        $call.recv.counts = Some($crate::ffi::door::Counts::of($value))
+    };
+    ($abi:ty, $call:ident, send_places, $value:expr) => {
+        $call.send.places = Some($crate::ffi::door::Counts::of($value))
+    };
+    ($abi:ty, $call:ident, recv_places, $value:expr) => {
+        $call.recv.places = Some($crate::ffi::door::Counts::of($value))
+    };
+    ($abi:ty, $call:ident, send_type, $value:expr) => {
+        $call.send.datatype = <$abi as $crate::ffi::abi::Abi>::erase($value)
+    };
+    ($abi:ty, $call:ident, recv_type, $value:expr) => {
+        $call.recv.datatype = <$abi as $crate::ffi::abi::Abi>::erase($value)
+    };
+    ($abi:ty, $call:ident, datatype, $value:expr) => {
+        $call.send.datatype = <$abi as $crate::ffi::abi::Abi>::erase($value);
+        $call.recv.datatype = <$abi as $crate::ffi::abi::Abi>::erase($value)
+    };
+    ($abi:ty, $call:ident, op, $value:expr) => {
+        $call.op = <$abi as $crate::ffi::abi::Abi>::erase($value)
+    };
+    ($abi:ty, $call:ident, comm, $value:expr) => {
+        $call.comm = <$abi as $crate::ffi::abi::Abi>::erase($value)
+    };
+    ($abi:ty, $call:ident, request, $value:expr) => {
+        $call.request = Some($value.into())
+    };
+    ($abi:ty, $call:ident, root, $value:expr) => {
+        $call.root = $value
+    };
+}
+
+/// Puts an argument into a call's [`Weight`](crate::ffi::door::Weight). The second name of a kind
+/// says how arguments of its value are read: as C's, or as Fortran's.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! weigh {
+    ($abi:ty, $weight:ident, count, $value:expr) => {
+        $weight.values($value)
+    };
+    ($abi:ty, $weight:ident, send_count, $value:expr) => {
+        $weight.shares(&DOOR.gates, $value)
+    };
+    ($abi:ty, $weight:ident, recv_count, $value:expr) => {
+        $weight.shares(&DOOR.gates, $value)
+    };
+    ($abi:ty, $weight:ident, send_counts, $value:expr) => {
+        $weight.counts($crate::ffi::door::Counts::of($value))
+    };
+    ($abi:ty, $weight:ident, recv_counts, $value:expr) => {
+        $weight.counts($crate::ffi::door::Counts::of($value))
+    };
+    ($abi:ty, $weight:ident, datatype, $value:expr) => {
+        $weight.datatype(<$abi as $crate::ffi::abi::Abi>::erase($value))
+    };
+    ($abi:ty, $weight:ident, send_type, $value:expr) => {
+        $weight.datatype(<$abi as $crate::ffi::abi::Abi>::erase($value))
+    };
+    ($abi:ty, $weight:ident, recv_type, $value:expr) => {
+        $weight.datatype(<$abi as $crate::ffi::abi::Abi>::erase($value))
+    };
+    ($abi:ty, $weight:ident, comm, $value:expr) => {
+        $weight.comm(|| <$abi as $crate::ffi::abi::Abi>::erase($value))
+    };
+    ($abi:ty, $weight:ident, $arg:ident, $value:expr) => {};
+}
+
+/// An argument with a large count as one with `int`, or what it is made of; `None` if it does not
+/// fit.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! narrow {
+    ($call:expr, count, $value:expr) => {
+        ::core::ffi::c_int::try_from($value).ok()
+    };
+    ($call:expr, send_count, $value:expr) => {
+        ::core::ffi::c_int::try_from($value).ok()
+    };
+    ($call:expr, recv_count, $value:expr) => {
+        ::core::ffi::c_int::try_from($value).ok()
+    };
+    ($call:expr, send_counts, $value:expr) => {{
+        let call = $call;
+        DOOR.narrow_counts(&call, &call.send, call.send.counts).ok()
+    }};
+    ($call:expr, recv_counts, $value:expr) => {{
+        let call = $call;
+        DOOR.narrow_counts(&call, &call.recv, call.recv.counts).ok()
+    }};
+    ($call:expr, send_places, $value:expr) => {{
+        let call = $call;
+        DOOR.narrow_counts(&call, &call.send, call.send.places).ok()
+    }};
+    ($call:expr, recv_places, $value:expr) => {{
+        let call = $call;
+        DOOR.narrow_counts(&call, &call.recv, call.recv.places).ok()
+    }};
+    ($call:expr, $arg:ident, $value:expr) => {
+        Some($value)
+    };
+}
+
+/// What [`narrow`] made, as it is passed.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! narrowed {
+    (send_counts, $value:expr) => {
+        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
+    };
+    (recv_counts, $value:expr) => {
+        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
+    };
+    (send_places, $value:expr) => {
+        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
+    };
+    (recv_places, $value:expr) => {
+        $value.as_ref().map_or(::core::ptr::null(), |counts| counts.as_ptr())
+    };
+    ($arg:ident, $value:expr) => {
+        $value
+    };
+}
+
+/// The type of an argument in Fortran, which passes addresses.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! fortran_type {
+    (send) => { *mut ::core::ffi::c_void };
+    (recv) => { *mut ::core::ffi::c_void };
+    (data) => { *mut ::core::ffi::c_void };
+    ($integers:ident) => { *mut ::core::ffi::c_int };
+}
+
+/// An argument of Fortran's as C's.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! from_fortran {
+    ($abi:ty, send, $value:expr) => {
+        $crate::ffi::fortran::buffer::<$abi>($value).cast_const()
+    };
+    ($abi:ty, recv, $value:expr) => {
+        $crate::ffi::fortran::buffer::<$abi>($value)
+    };
+    ($abi:ty, data, $value:expr) => {
+        $crate::ffi::fortran::buffer::<$abi>($value)
+    };
+    ($abi:ty, count, $value:expr) => {
+        *$value
+    };
+    ($abi:ty, send_count, $value:expr) => {
+        *$value
+    };
+    ($abi:ty, recv_count, $value:expr) => {
+        *$value
+    };
+    ($abi:ty, root, $value:expr) => {
+        *$value
+    };
+    ($abi:ty, send_counts, $value:expr) => {
+        $value.cast_const()
+    };
+    ($abi:ty, recv_counts, $value:expr) => {
+        $value.cast_const()
+    };
+    ($abi:ty, send_places, $value:expr) => {
+        $value.cast_const()
+    };
+    ($abi:ty, recv_places, $value:expr) => {
+        $value.cast_const()
+    };
+    ($abi:ty, request, $value:expr) => {
+        $crate::ffi::door::Place::Fortran($value)
+    };
+    ($abi:ty, comm, $value:expr) => {
+        $crate::ffi::fortran::COMM.from_integer::<$abi>(*$value)
+    };
+    ($abi:ty, op, $value:expr) => {
+        $crate::ffi::fortran::OP.from_integer::<$abi>(*$value)
+    };
+    ($abi:ty, $datatype:ident, $value:expr) => {
+        $crate::ffi::fortran::TYPE.from_integer::<$abi>(*$value)
+    };
+}
+
+/// Whether a collective with these arguments is not waited for in the call.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! is_ahead {
+    (request) => { true };
+    () => { false };
+    ($arg:ident $($rest:ident)*) => { $crate::is_ahead!($($rest)*) };
+}

@@ -1,0 +1,95 @@
+//! Questions that find out whether the library would refuse a call. It judges the program's
+//! arguments only in the call itself, and then it may carry that out.
+
+use std::ffi::c_int;
+
+use super::{Code, Library, Mpi, SUCCESS, checked};
+use crate::ffi::abi::{Abi, Handle};
+use crate::signature::Datatypes;
+
+// SAFETY of the blocks below: handles are as the program passed them or ours, by the promise of
+// `Mpi`, and pointers are to locals that are as long as the counts beside them say.
+impl<A: Abi> Library<A> {
+    /// A communicator of this rank alone, on which the program hears of no error.
+    fn alone(&self) -> Result<A::Handle, Code> {
+        if let Some(&alone) = self.alone.get() {
+            return Ok(A::restore(alone));
+        }
+        let made = self.split(self.own.comm_self, 0)?;
+        // Two threads may make it at once; then one more is there until the end.
+        Ok(A::restore(*self.alone.get_or_init(|| made)))
+    }
+
+    /// True if a datatype is one of MPI's own.
+    pub(crate) fn is_named(&self, datatype: Handle) -> Result<bool, Code> {
+        let (mut combiner, mut unused) = (-1, [0; 3]);
+        let [n0, n1, n2] = unused.each_mut().map(std::ptr::from_mut);
+        let mut unused = [0; 4];
+        let datatype = A::restore(datatype);
+        // SAFETY: see above.
+        checked(unsafe {
+            match self.functions.type_envelope_c {
+                Some(envelope) => {
+                    let [n0, n1, n2, n3] = unused.each_mut().map(std::ptr::from_mut);
+                    envelope(datatype, n0, n1, n2, n3, &raw mut combiner)
+                }
+                None => (self.functions.type_envelope)(datatype, n0, n1, n2, &raw mut combiner),
+            }
+        })?;
+        Ok(combiner == A::COMBINERS[0])
+    }
+
+    /// # Errors
+    /// The library's code where it takes no values of this type: nobody has committed it.
+    pub(super) fn check_committed(&self, datatype: Handle) -> Result<(), Code> {
+        if Datatypes::base(self, datatype).is_some() {
+            return Ok(());
+        }
+        let (alone, mut packed, mut position) = (self.alone()?, [0u8; 8], 0);
+        let packed = packed.as_mut_ptr();
+        let (from, datatype) = (packed.cast_const().cast(), A::restore(datatype));
+        // Both libraries look at the type, although there are no values.
+        // SAFETY: see above; nothing is read, and the room is longer than nothing.
+        checked(self.quietly(|| unsafe {
+            (self.functions.pack)(from, 0, datatype, packed.cast(), 8, &raw mut position, alone)
+        })?)
+    }
+
+    /// True if the library refuses to reduce an array into itself. Libraries may be built, or told,
+    /// not to look.
+    pub(super) fn tries_alias(&self) -> bool {
+        let Ok(alone) = self.alone() else { return false };
+        let mut values = [0i64; 2];
+        let place = values.as_mut_ptr();
+        let (int64, sum) = (A::restore(self.own.int64), A::restore(self.own.sum));
+        // SAFETY: see above; a library that does not refuse copies the array to itself.
+        let code = self.quietly(|| unsafe {
+            (self.functions.all_reduce)(
+                place.cast_const().cast(),
+                place.cast(),
+                2,
+                int64,
+                sum,
+                alone,
+            )
+        });
+        code.is_ok_and(|code| code != SUCCESS)
+    }
+
+    /// A question whose answer may be an error, which the program is not to hear of. Open MPI tells
+    /// of some errors on `MPI_COMM_WORLD`, whatever the communicator is.
+    fn quietly(&self, ask: impl FnOnce() -> c_int) -> Result<c_int, Code> {
+        let world = A::restore(self.own.comm_world);
+        let returns = A::restore(self.own.errors_return);
+        // SAFETY: see above. What was got is set again, and then freed.
+        unsafe {
+            let handler = self.made(|made| (self.functions.comm_get_errhandler)(world, made))?;
+            let mut handler = A::restore(handler);
+            checked((self.functions.comm_set_errhandler)(world, returns))?;
+            let answer = ask();
+            (self.functions.comm_set_errhandler)(world, handler);
+            (self.functions.errhandler_free)(&raw mut handler);
+            Ok(answer)
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Functions behind ours: those that the program would have called without us.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::{self, MaybeUninit};
+use std::process;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use super::abi::Abi;
+use super::symbols::{Symbols, is_any_loaded};
+
+/// A function that a call goes on to: of the tool behind us, if there is one, else the library's by
+/// its `PMPI_` name.
+pub struct Original {
+    name: &'static CStr,
+    behind: &'static CStr,
+    address: AtomicPtr<c_void>,
+    is_missing: AtomicBool,
+}
+
+impl Original {
+    /// A function of this name, which ends with a zero; the second name is the library's own.
+    ///
+    /// # Panics
+    /// The name has no zero, or not only there.
+    #[must_use]
+    pub const fn new(name: &'static str, behind: &'static CStr) -> Self {
+        let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
+            panic!("a name ends with a zero")
+        };
+        let address = AtomicPtr::new(ptr::null_mut());
+        Self { name, behind, address, is_missing: AtomicBool::new(false) }
+    }
+
+    /// Its address, or null: nobody has looked for it yet, or there is none.
+    #[must_use]
+    #[inline]
+    pub fn known(&self) -> *mut c_void {
+        self.address.load(Ordering::Relaxed)
+    }
+
+    /// Its address, never null; `None` if the library has none.
+    #[must_use]
+    #[inline]
+    pub fn find<A: Abi>(&self) -> Option<*mut c_void> {
+        let known = self.known();
+        if known.is_null() { self.look::<A>() } else { Some(known) }
+    }
+
+    #[cold]
+    fn look<A: Abi>(&self) -> Option<*mut c_void> {
+        if self.is_missing.load(Ordering::Relaxed) {
+            return None;
+        }
+        let files: Vec<&CStr> = A::LIBRARIES.iter().chain(A::FORTRAN).copied().collect();
+        let found = Symbols::of(&files).find(self.behind);
+        let found = found.map(|own| tool_behind(self.name, own).unwrap_or(own));
+        match found {
+            Some(found) => self.address.store(found, Ordering::Relaxed),
+            None => self.is_missing.store(true, Ordering::Relaxed),
+        }
+        found
+    }
+
+    /// Its address, never null. A program that calls a function that its library does not have
+    /// would not have begun without us, and ends.
+    #[must_use]
+    #[inline]
+    pub fn address<A: Abi>(&self) -> *mut c_void {
+        self.find::<A>().unwrap_or_else(|| self.give_up())
+    }
+
+    #[cold]
+    fn give_up(&self) -> ! {
+        let name = self.behind.to_string_lossy();
+        eprintln!("foldwire: error: the MPI library of this program has no {name}");
+        process::exit(1)
+    }
+}
+
+/// A function of this name behind ours that another than the library has, whose own is given. MPI's
+/// interface for tools lets each function be replaced once, by its name without `P`. Tools that
+/// are loaded behind us would never be called if we went on to `PMPI_`.
+fn tool_behind(name: &CStr, own: *mut c_void) -> Option<*mut c_void> {
+    // SAFETY: the name ends with a zero.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    let is_tools = !next.is_null() && file_of(next)?.1 != file_of(own)?.1;
+    is_tools.then_some(next)
+}
+
+/// The file that a function is in, and where that begins in memory.
+fn file_of(function: *mut c_void) -> Option<(String, usize)> {
+    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: it writes the structure, or says that it does not.
+    let found = unsafe {
+        if libc::dladdr(function, found.as_mut_ptr()) == 0 {
+            return None;
+        }
+        found.assume_init()
+    };
+    if found.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the name of a file that is loaded, which ends with a zero.
+    let name = unsafe { CStr::from_ptr(found.dli_fname) };
+    Some((name.to_string_lossy().into_owned(), found.dli_fbase.addr()))
+}
+
+/// The file whose function of this name the program calls, unless that is ours.
+pub(crate) fn in_front(name: &CStr) -> Option<String> {
+    // SAFETY: the name ends with a zero.
+    let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    let own = file_of(in_front as fn(&CStr) -> Option<String> as *mut c_void)?;
+    let (file, begins) = file_of(first)?;
+    (begins != own.1).then_some(file)
+}
+
+/// Says what to do about a file whose functions are in front of ours.
+pub(crate) fn advice(file: &str) -> String {
+    format!("{file} has MPI's functions too, and is before it: put this one first in LD_PRELOAD")
+}
+
+/// Says at the end of a process that MPI was up, and that we were never told.
+pub(crate) fn warn_if_passed_by<A: Abi>() {
+    type Ask = unsafe extern "C" fn(*mut c_int) -> c_int;
+    let rank = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"].map(std::env::var_os);
+    let is_first = rank.into_iter().flatten().all(|rank| rank == "0");
+    if !is_first || !is_any_loaded(A::LIBRARIES) {
+        return;
+    }
+    let Some(asked) = Symbols::of(A::LIBRARIES).find(c"PMPI_Initialized") else { return };
+    let mut was_up = 0;
+    // SAFETY: the library's function of this name, which may be called at any time.
+    unsafe { mem::transmute::<*mut c_void, Ask>(asked)(&raw mut was_up) };
+    if was_up != 0
+        && let Some(file) = in_front(c"MPI_Init")
+    {
+        eprintln!("foldwire: warning: MPI_Init did not reach this library; {}", advice(&file));
+    }
+}

@@ -1,0 +1,215 @@
+//! The user's rules for some calls, which are rows of `FOLDWIRE_RULES`. Pure.
+//!
+//! A row is `CONDITIONS: WAY`, and rows have `;` between them. Conditions are words with blanks
+//! between them, each kind at most once; all of them must hold, and of the rows that fit a call the
+//! first is taken. `FOLDWIRE_BOUND` and its like are for calls that no row fits.
+//!
+//! | condition | fits calls |
+//! |---|---|
+//! | `MPI_Allreduce`, or another of the eight | of this collective |
+//! | `f32`, `f64`, `i32`, `i64` | of such values |
+//! | `64k-1M`, `1M-`, `-64k` | on so many bytes of the whole array |
+//! | `comm=NAME` | on communicators of this name, or of one that begins so: `comm=halo*` |
+//!
+//! A row with a first length is taken from there on, others from where it pays.
+//!
+//! *Names.* A communicator's name is what it has on this rank at the first call that may be taken,
+//! and MPI lets ranks name it unlike. So ranks compare which rows its name fits
+//! (`shadow`), and until then a row with a name may fit or not ([`Names::Unknown`]).
+
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use foldwire::schedule::Collective;
+
+use crate::decide::COLLECTIVES;
+use crate::settings::{Way, bytes};
+use crate::signature::Base;
+
+/// A row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    collective: Option<Collective>,
+    base: Option<Base>,
+    n_bytes: RangeInclusive<usize>,
+    comm: Option<Name>,
+    pub(crate) way: Way,
+}
+
+/// Which names of communicators fit.
+#[derive(Clone, Debug, PartialEq)]
+enum Name {
+    Whole(String),
+    Beginning(String),
+}
+
+/// Most rows: which of them a communicator's name fits is kept in a number.
+const MOST: usize = 63;
+
+/// Which rows a communicator's name fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// The name is not known yet.
+    Unknown,
+    /// The rows whose bits are set. Rows without a name fit all.
+    Known(i64),
+}
+
+/// How a row holds for a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    No,
+    Maybe,
+    Yes,
+}
+
+/// All rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules(Vec<Rule>);
+
+impl Rules {
+    /// The rows that a call may follow, in their order. The last one fits it for certain, unless the
+    /// settings follow, as `false` says.
+    pub(crate) fn of(
+        &self,
+        (collective, base, n_bytes): (Collective, Option<Base>, usize),
+        names: Names,
+    ) -> (Vec<&Rule>, bool) {
+        let mut found = Vec::new();
+        for (at, rule) in self.0.iter().enumerate() {
+            let fits = rule.is_of(collective)
+                && rule.base.is_none_or(|wanted| base == Some(wanted))
+                && rule.n_bytes.contains(&n_bytes);
+            match rule.fit(at, names) {
+                Fit::Yes if fits => {
+                    found.push(rule);
+                    return (found, true);
+                }
+                Fit::Maybe if fits => found.push(rule),
+                _ => {}
+            }
+        }
+        (found, false)
+    }
+
+    /// The rows that some call of this collective may follow.
+    pub(crate) fn any_of(&self, collective: Collective) -> impl Iterator<Item = &Rule> {
+        self.0.iter().filter(move |rule| rule.is_of(collective))
+    }
+
+    /// True if a row asks for names.
+    pub(crate) fn have_names(&self) -> bool {
+        self.0.iter().any(|rule| rule.comm.is_some())
+    }
+
+    /// The rows that a name fits, as in [`Names::Known`].
+    #[must_use]
+    pub fn that_fit(&self, name: &str) -> i64 {
+        let fits = |rule: &Rule| match &rule.comm {
+            None => true,
+            Some(Name::Whole(whole)) => name == whole,
+            Some(Name::Beginning(beginning)) => name.starts_with(beginning),
+        };
+        let bits = self.0.iter().enumerate().filter(|(_, rule)| fits(rule)).map(|(at, _)| 1 << at);
+        bits.fold(0, |all, bit| all | bit)
+    }
+}
+
+impl Rule {
+    fn is_of(&self, collective: Collective) -> bool {
+        self.collective.is_none_or(|wanted| wanted == collective)
+    }
+
+    fn fit(&self, at: usize, names: Names) -> Fit {
+        match (&self.comm, names) {
+            (None, _) => Fit::Yes,
+            (Some(_), Names::Unknown) => Fit::Maybe,
+            (Some(_), Names::Known(fitting)) if fitting >> at & 1 == 1 => Fit::Yes,
+            (Some(_), Names::Known(_)) => Fit::No,
+        }
+    }
+
+    /// From how many bytes on it is taken, if the row says so.
+    pub(crate) fn first(&self) -> Option<usize> {
+        Some(*self.n_bytes.start()).filter(|&first| first > 0)
+    }
+
+    /// The most bytes of its calls.
+    pub(crate) fn last(&self) -> usize {
+        *self.n_bytes.end()
+    }
+}
+
+impl FromStr for Rules {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let rows = text.split(';').map(str::trim).filter(|row| !row.is_empty());
+        let rows = rows.map(str::parse).collect::<Result<Vec<_>, _>>()?;
+        if rows.len() > MOST {
+            return Err(format!("these are {} rows; write {MOST} at most", rows.len()));
+        }
+        Ok(Self(rows))
+    }
+}
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (conditions, way) = text.split_once(": ").ok_or_else(|| {
+            format!("`{text}` is no row; write CONDITIONS: WAY, as MPI_Allreduce f64 1M-: rel:1e-4")
+        })?;
+        let way = way.trim();
+        let way = way.parse().map_err(|error| format!("`{way}`: {error}"))?;
+        let (mut collective, mut base, mut n_bytes, mut comm) = (None, None, None, None);
+        for word in conditions.split_whitespace() {
+            let is_second = if let Some(name) = word.strip_prefix("comm=") {
+                comm.replace(match name.strip_suffix('*') {
+                    Some(beginning) => Name::Beginning(beginning.into()),
+                    None => Name::Whole(name.into()),
+                })
+                .is_some()
+            } else if let Some(known) = collective_of(word) {
+                collective.replace(known).is_some()
+            } else if let Some(known) = base_of(word) {
+                base.replace(known).is_some()
+            } else {
+                n_bytes.replace(range(word)?).is_some()
+            };
+            if is_second {
+                return Err(format!("`{word}` is the second of its kind; write another row"));
+            }
+        }
+        Ok(Self { collective, base, n_bytes: n_bytes.unwrap_or(0..=usize::MAX), comm, way })
+    }
+}
+
+fn collective_of(word: &str) -> Option<Collective> {
+    let name = word.strip_prefix("MPI_").unwrap_or(word);
+    let row = COLLECTIVES.iter().find(|row| row.name.eq_ignore_ascii_case(name))?;
+    Some(row.collective)
+}
+
+fn base_of(word: &str) -> Option<Base> {
+    Some(match word {
+        "f32" => Base::F32,
+        "f64" => Base::F64,
+        "i32" => Base::I32,
+        "i64" => Base::I64,
+        _ => return None,
+    })
+}
+
+fn range(word: &str) -> Result<RangeInclusive<usize>, String> {
+    let wrong = || {
+        format!(
+            "`{word}` is no condition; write a collective (MPI_Allreduce), a type (f32, f64, i32, \
+             i64), lengths (64k-1M, 1M-, -64k) or comm=NAME"
+        )
+    };
+    let (first, last) = word.split_once('-').ok_or_else(wrong)?;
+    let or = |text: &str, open| if text.is_empty() { Ok(open) } else { bytes(text) };
+    let range = or(first, 0).map_err(|_| wrong())?..=or(last, usize::MAX).map_err(|_| wrong())?;
+    if range.is_empty() { Err(wrong()) } else { Ok(range) }
+}

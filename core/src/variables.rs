@@ -1,0 +1,101 @@
+//! Names of environment variables: all that some part of Foldwire reads.
+//!
+//! A variable whose name is written wrongly is one that nobody reads, and a setting that nobody
+//! keeps. Each door may say so, by one list.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// The beginning of all names.
+const PREFIX: &str = "FOLDWIRE_";
+
+/// The names without their beginning, in the order of the alphabet.
+pub const KNOWN: [&str; 29] = [
+    "ADDRESS",
+    "BOUND",
+    "BOUND_ALLGATHER",
+    "BOUND_ALLREDUCE",
+    "BOUND_ALLTOALL",
+    "BOUND_BCAST",
+    "BOUND_GATHER",
+    "BOUND_REDUCE",
+    "BOUND_REDUCE_SCATTER",
+    "BOUND_SCATTER",
+    "DEBUG",
+    "ENCRYPT",
+    "IFACE",
+    "LOOM_MORE",
+    "MIN_BYTES",
+    "MPIRUN",
+    "PROVIDER",
+    "RANK",
+    "REPORT",
+    "ROOT",
+    "RULES",
+    "SELECT",
+    "SIZE",
+    "STEP",
+    "STREAMS",
+    "STRESS_SECONDS",
+    "STRESS_SEED",
+    "SUITE_SIZES",
+    "TOKEN",
+];
+
+/// A variable that nothing reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// Its name.
+    pub name: String,
+    /// The known name that it is most like, without its beginning, if it is much like one.
+    pub nearest: Option<&'static str>,
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "nothing reads the variable {}", self.name)?;
+        match self.nearest {
+            Some(nearest) => write!(f, "; do you mean {PREFIX}{nearest}?"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Picks the names that begin as ours do and that nothing reads.
+///
+/// # Examples
+/// ```
+/// let names = ["HOME".to_owned(), "FOLDWIRE_BOUNDS".to_owned(), "FOLDWIRE_RANK".to_owned()];
+/// let unknown: Vec<_> = foldwire::variables::unknown(names).collect();
+/// assert_eq!(unknown.len(), 1);
+/// let says = "nothing reads the variable FOLDWIRE_BOUNDS; do you mean FOLDWIRE_BOUND?";
+/// assert_eq!(unknown[0].to_string(), says);
+/// ```
+pub fn unknown(names: impl IntoIterator<Item = String>) -> impl Iterator<Item = Unknown> {
+    names.into_iter().filter_map(|name| {
+        let rest = name.strip_prefix(PREFIX)?;
+        if KNOWN.contains(&rest) {
+            return None;
+        }
+        let near = KNOWN.into_iter().map(|known| (distance(rest, known), known)).min();
+        let most = (rest.len() / 3).max(1);
+        let nearest = near.filter(|&(n_changes, _)| n_changes <= most).map(|(_, known)| known);
+        Some(Unknown { name, nearest })
+    })
+}
+
+/// How many letters have to be put in, left out or changed. Source: V. Levenshtein, 1965.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut next = vec![i + 1];
+        for (j, y) in b.bytes().enumerate() {
+            let changed = row[j] + usize::from(x != y);
+            next.push(changed.min(row[j + 1] + 1).min(next[j] + 1));
+        }
+        row = next;
+    }
+    row[b.len()]
+}
