@@ -31,19 +31,15 @@ fn main() -> ExitCode {
 }
 
 fn checked(command: &Command, given: &ArgMatches) -> anyhow::Result<ExitCode> {
-    environment::remark_unknown();
+    // Libraries that are preloaded warn by themselves.
+    if !matches!(command, Command::Preload(_)) {
+        environment::warn_of_unknown();
+    }
     unused::check(command, given)?;
     run(command)
 }
 
 fn run(command: &Command) -> anyhow::Result<ExitCode> {
-    // Libraries that are preloaded say so themselves.
-    if !matches!(command, Command::Preload(_)) {
-        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        for unknown in foldwire::variables::unknown(names) {
-            streams::remark(format_args!("warning: {unknown}"));
-        }
-    }
     match command {
         Command::Stack(args) => stack::run(args)?,
         Command::Codec(args) => codec::run(args)?,

@@ -12,7 +12,7 @@ use core::fmt;
 const PREFIX: &str = "FOLDWIRE_";
 
 /// The names without their beginning, in the order of the alphabet.
-pub const KNOWN: [&str; 29] = [
+pub const KNOWN: [&str; 33] = [
     "ADDRESS",
     "BOUND",
     "BOUND_ALLGATHER",
@@ -26,10 +26,12 @@ pub const KNOWN: [&str; 29] = [
     "DEBUG",
     "ENCRYPT",
     "IFACE",
+    "JOB",
     "LOOM_MORE",
     "MIN_BYTES",
     "MPIRUN",
     "PROVIDER",
+    "PYTHON",
     "RANK",
     "REPORT",
     "ROOT",
@@ -40,8 +42,10 @@ pub const KNOWN: [&str; 29] = [
     "STREAMS",
     "STRESS_SECONDS",
     "STRESS_SEED",
+    "STRIDE",
     "SUITE_SIZES",
     "TOKEN",
+    "UPDATE_HEADER",
 ];
 
 /// A variable that nothing reads.
