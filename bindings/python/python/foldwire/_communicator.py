@@ -38,7 +38,7 @@ class _Call:
 
     __slots__ = (
         "name", "send", "recv", "dtype", "op", "root", "count", "counts", "recv_counts", "plan",
-        "result",
+        "result", "timeout",
     )
 
     def __init__(self, name, send, recv, dtype, plan, result, op=_NO_OP, root=0, count=0,
@@ -46,6 +46,7 @@ class _Call:
         self.name, self.send, self.recv, self.dtype = name, send, recv, dtype
         self.plan, self.result, self.op, self.root = plan, result, op, root
         self.count, self.counts, self.recv_counts = count, counts, recv_counts
+        self.timeout = None
 
 
 class Request:
@@ -90,6 +91,7 @@ def _blocking(prepare: Callable):
     @functools.wraps(prepare)
     def call(self, *args, **kwargs):
         made = prepare(self, *args, **kwargs)
+        made.timeout = self.timeout
         self.report = self._native.call(made)
         return made.result
 
@@ -102,6 +104,7 @@ def _starting(prepare: Callable):
     @functools.wraps(prepare)
     def start(self, *args, **kwargs):
         made = prepare(self, *args, **kwargs)
+        made.timeout = self.timeout
         return Request(self._native.start(made), self, made.result)
 
     name = prepare.__name__.lstrip("_")
@@ -140,6 +143,9 @@ class Communicator:
         """The bound of calls that give none; None: they are exact."""
         self.plan = plan
         """The plan of calls that give none."""
+        self.timeout: Optional[float] = None
+        """The seconds without any progress after which a collective fails; None: those that the
+        communicator was made with."""
         self.report: Optional[dict] = None
         """What the last call that ended well did on this rank."""
 
@@ -194,12 +200,12 @@ class Communicator:
         return _Call("all_reduce", array, out, code_of(array.dtype, dtype),
                      self._plan(bound, plan), out, op=_op(op), count=array.size)
 
-    def _reduce(self, array, op="sum", root=0, bound=None, plan=None, out=None):
+    def _reduce(self, array, op="sum", root=0, bound=None, plan=None, out=None, dtype=None):
         """The reduction of all ranks' arrays on the root; None on the others."""
         array = as_array(array)
         out = self._new(out, array.shape, array) if self._root(root) else None
-        return _Call("reduce", array, out, code_of(array.dtype), self._plan(bound, plan), out,
-                     op=_op(op), root=root, count=array.size)
+        return _Call("reduce", array, out, code_of(array.dtype, dtype), self._plan(bound, plan),
+                     out, op=_op(op), root=root, count=array.size)
 
     def _reduce_scatter(self, array, op="sum", counts=None, bound=None, plan=None, out=None,
                         dtype=None):
