@@ -16,7 +16,7 @@ def launched(n=2):
     port = free_port()
     return lambda rank: {"RANK": str(rank), "WORLD_SIZE": str(n), "LOCAL_RANK": str(rank),
                          "LOCAL_WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1",
-                         "MASTER_PORT": str(port)}
+                         "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
 
 
 TRAIN = """
