@@ -1,7 +1,9 @@
-"""All-reduces of numpy arrays between processes of this machine: Foldwire over TCP, mpi4py, gloo.
+"""All-reduces of numpy arrays between processes of this machine: Foldwire over TCP, mpi4py, gloo,
+and torch's process group of Foldwire's.
 
     python examples/compare.py                       # 2 processes, 8 bytes to 64 MiB
     python examples/compare.py --ranks 4 --repeat 15 --json
+    python examples/compare.py --beside gloo         # torch alone
 
 Each way is timed where it is installed. Rounds of all ways alternate; the median of the slowest
 rank's times is shown. ``mpirun`` is taken for mpi4py (its arguments from ``FOLDWIRE_MPIRUN``).
@@ -20,7 +22,7 @@ import time
 
 import numpy as np
 
-SIZES = (8, 4096, 65536, 1 << 20, 16 << 20, 64 << 20)
+SIZES = (8, *(4096 << shift for shift in range(0, 16, 2)))
 
 
 def field(rank, n_bytes):
@@ -77,7 +79,16 @@ def of_gloo(args):
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     comm = foldwire.torch.connect()
-    ways = {"gloo": lambda own: dist.all_reduce(torch.from_numpy(own)), **ways_of_foldwire(comm)}
+    groups = {"gloo": None}
+    for bound in (None, "rel:1e-3"):
+        foldwire.torch.configure(bound=bound, min_bytes=SIZES[1])
+        groups[f"group, {bound or 'exact'}"] = dist.new_group(backend="foldwire")
+
+    def of(group):
+        return lambda own: dist.all_reduce(torch.from_numpy(own), group=group)
+
+    ways = {name: of(group) for name, group in groups.items()}
+    ways.update(ways_of_foldwire(comm))
 
     def slowest(seconds):
         value = torch.tensor(seconds, dtype=torch.float64)
@@ -135,14 +146,15 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=9)
     parser.add_argument("--json", action="store_true", help="a row of JSON for each way and size")
+    parser.add_argument("--beside", choices=("mpi", "gloo"), help="one of them alone")
     parser.add_argument("--as", dest="way", choices=("foldwire", "mpi", "gloo"),
                         help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.way:
         return {"foldwire": of_foldwire, "mpi": of_mpi, "gloo": of_gloo}[args.way](args)
     contests = [("mpi", has("mpi4py") and shutil.which("mpirun")), ("gloo", has("torch"))]
-    contests = [way for way, is_here in contests if is_here] or ["foldwire"]
-    for contest in contests:
+    contests = [way for way, is_here in contests if is_here and args.beside in (None, way)]
+    for contest in contests or ["foldwire"]:
         rows = launch(contest, args)
         if args.json:
             for row in rows:

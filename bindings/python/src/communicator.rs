@@ -212,6 +212,8 @@ struct Call<'py> {
     /// Of what comes from each rank.
     recv_counts: Option<Vec<usize>>,
     plan: Bound<'py, Plan>,
+    /// Seconds; of the communicator for none.
+    timeout: Option<f64>,
 }
 
 impl Call<'_> {
@@ -233,6 +235,11 @@ impl Call<'_> {
         Ok(Collective { name, lengths, send, recv, dtype, op, root, plan })
     }
 
+    fn timeout(&self, py: Python<'_>) -> PyResult<Option<Duration>> {
+        let timeout = self.timeout.map(|timeout| seconds(timeout, "timeout")).transpose();
+        timeout.map_err(|fault| raise(py, &fault))
+    }
+
     fn arrays(&self) -> Vec<Py<PyAny>> {
         let both = [&self.send, &self.recv];
         both.into_iter().flatten().map(|array| array.clone().unbind()).collect()
@@ -244,9 +251,11 @@ impl Comm {
     /// Makes a call; what it did.
     fn call<'py>(&self, py: Python<'py>, call: Call<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (collective, arrays) = (call.to_collective(py)?, call.arrays());
+        let timeout = call.timeout(py)?;
         let report = py.detach(|| {
             self.family.enter(|state| {
-                Ok(Running::start(state.member(self.place)?, &collective, arrays)?.wait()?)
+                let running = Running::start(state.member(self.place)?, &collective, arrays)?;
+                Ok(running.with_timeout(timeout).wait()?)
             })
         });
         dict(py, &report.map_err(|fault| self.family.raise(py, &fault))?)
@@ -255,7 +264,10 @@ impl Comm {
     /// Starts a call.
     fn start(&self, py: Python<'_>, call: Call<'_>) -> PyResult<Request> {
         let (collective, arrays) = (call.to_collective(py)?, call.arrays());
-        self.request(py, |member| Running::start(member, &collective, arrays))
+        let timeout = call.timeout(py)?;
+        self.request(py, |member| {
+            Ok(Running::start(member, &collective, arrays)?.with_timeout(timeout))
+        })
     }
 
     /// Starts to send or receive: an array, its type, peer, tag, and if it is sent the plan.

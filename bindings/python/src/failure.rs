@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use foldwire::Error;
+use foldwire::error::Reason;
 use foldwire::transport::TransportErrorKind;
 use foldwire_c::border::Fault;
 use foldwire_c::ffi::types::*;
@@ -126,7 +127,12 @@ fn made(py: Python<'_>, fault: &Fault, kind: &str) -> PyResult<PyErr> {
             Error::Length { buffer, .. } => said.set_item("field", format!("{buffer} array"))?,
             Error::Bound(_) | Error::NoBound { .. } => said.set_item("field", "bound")?,
             Error::Root { .. } => said.set_item("field", "root")?,
-            Error::Aborted { culprit, .. } => said.set_item("culprit", culprit.index())?,
+            Error::Aborted { culprit, reason, .. } => {
+                said.set_item("culprit", culprit.index())?;
+                if let Reason::Mismatch(field) = reason {
+                    said.set_item("field", field.to_string())?;
+                }
+            }
             _ => {}
         }
     }

@@ -12,6 +12,8 @@
 //! works on arrays; the package's documentation says so.
 #![allow(unsafe_code, reason = "numpy's memory")]
 
+use std::time::Duration;
+
 use foldwire::op::OpCode;
 use foldwire::{Bound as ErrorBound, DType, Element, Error, Report};
 use foldwire_c::border::Fault;
@@ -109,6 +111,16 @@ impl Running {
         // SAFETY: as of `start`.
         let call = unsafe { member.start_letter(letter) }?;
         Ok(Self { call, _arrays: vec![array] })
+    }
+
+    /// The same with another limit of time without any progress.
+    pub(crate) fn with_timeout(self, timeout: Option<Duration>) -> Self {
+        let Self { call, _arrays } = self;
+        let call = match timeout {
+            Some(timeout) => call.with_timeout(timeout),
+            None => call,
+        };
+        Self { call, _arrays }
     }
 
     /// The call, to be polled.

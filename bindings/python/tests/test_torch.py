@@ -16,7 +16,7 @@ def launched(n=2):
     port = free_port()
     return lambda rank: {"RANK": str(rank), "WORLD_SIZE": str(n), "LOCAL_RANK": str(rank),
                          "LOCAL_WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1",
-                         "MASTER_PORT": str(port)}
+                         "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
 
 
 TRAIN = """
@@ -107,6 +107,332 @@ GROUP = """
 """
 
 
+# What follows is tried in groups of its own: a failure ends a group.
+SAME = """
+    import torch, torch.distributed as dist, foldwire.torch as ft
+    dist.init_process_group("gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    groups = [dist.new_group(backend=name) for name in ("gloo", "foldwire")]
+
+    def own(n, dtype, seed=0):
+        made = torch.Generator().manual_seed(rank + seed)
+        return torch.randint(0, 2 if dtype == torch.bool else 9, (n,), generator=made).to(dtype)
+
+    def all_reduce(g, t, **more): dist.all_reduce(t, group=g, **more); return t
+    def reduce(g, t):
+        dist.reduce(t, 1, group=g)
+        return t if rank == 1 else None
+    def broadcast(g, t): dist.broadcast(t, 1, group=g); return t
+    def all_gather(g, t):
+        out = [torch.empty_like(t) for _ in range(size)]
+        dist.all_gather(out, t, group=g)
+        return torch.cat(out)
+    def into_tensor(g, t):
+        out = t.new_empty(size * len(t))
+        dist.all_gather_into_tensor(out, t, group=g)
+        return out
+    def gather(g, t):
+        out = [torch.empty_like(t) for _ in range(size)] if rank == 1 else None
+        dist.gather(t, out, 1, group=g)
+        return torch.cat(out) if out else None
+    def scatter(g, t):
+        out = torch.empty_like(t)
+        dist.scatter(out, [t + t for _ in range(size)] if rank == 1 else None, 1, group=g)
+        return out
+    def reduce_scatter(g, t):
+        out = torch.empty_like(t)
+        dist.reduce_scatter(out, [t, t], group=g)
+        return out
+    def scatter_tensor(g, t):
+        out = t.new_empty(len(t) // 2)
+        dist.reduce_scatter_tensor(out, t, group=g)
+        return out
+    def all_to_all(g, t):
+        out = torch.empty_like(t)
+        dist.all_to_all_single(out, t, group=g)
+        return out
+    def unequal(g, t):
+        # Rank 0 keeps nothing, and gives and gets 1 row; rank 1 keeps the rest.
+        t = t.reshape(-1, 2)
+        n = len(t)
+        splits = [0, n] if rank == 0 else [n, 0]
+        out = torch.empty_like(t)
+        dist.all_to_all_single(out, t, splits, splits, group=g)
+        return out
+    def later(g, t):
+        work = dist.all_reduce(t, group=g, async_op=True)
+        assert work.wait() and work.is_completed()
+        assert work.get_future().wait()[0] is t or g is groups[0]
+        return t
+
+    moves = [broadcast, all_gather, into_tensor, gather, scatter, all_to_all, unequal]
+    sums = [all_reduce, reduce, reduce_scatter, scatter_tensor, later]
+    for n in (0, 2, 1000):
+        for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8,
+                      torch.uint8, torch.int32, torch.int64, torch.bool):
+            for call in moves + (sums if dtype != torch.bool else []):
+                if n == 0 and call not in (all_reduce, broadcast):
+                    continue
+                theirs, ours = [call(group, own(n, dtype)) for group in groups]
+                same = theirs is ours is None or torch.equal(theirs, ours)
+                assert same, (call.__name__, n, dtype, theirs, ours)
+    for op in (dist.ReduceOp.MIN, dist.ReduceOp.MAX, dist.ReduceOp.PRODUCT, dist.ReduceOp.BAND):
+        theirs, ours = [all_reduce(group, own(9, torch.int32), op=op) for group in groups]
+        assert torch.equal(theirs, ours), op
+    dist.barrier(groups[1])
+    scalar = torch.tensor(1.5 + rank)
+    dist.all_reduce(scalar, group=groups[1])
+    assert scalar.item() == 4
+    # Values that do not lie in a row, of which gloo writes others.
+    wide = torch.ones(5, 2)
+    dist.all_reduce(wide[:, 0], group=groups[1])
+    assert wide.tolist() == [[2, 1]] * 5
+    got = torch.zeros(3)
+    if rank == 0:
+        dist.send(torch.ones(3), 1, group=groups[1])
+    else:
+        assert dist.recv(got, group=groups[1]) == 0 and got.sum() == 3
+    print("same", flush=True)
+    dist.destroy_process_group()
+"""
+
+# `said` tells what a call raises, at once or when it is waited for.
+FAILS = """
+    import os, re, signal, sys, time
+    from datetime import timedelta
+    import torch, torch.distributed as dist, foldwire, foldwire.torch as ft
+    from torch.nn.parallel import DistributedDataParallel
+
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    rank, size = dist.get_rank(), dist.get_world_size()
+
+    def said(call):
+        try:
+            work = call()
+            if work is not None:
+                work.wait()
+        except foldwire.Error as error:
+            return error
+        return None
+
+    def all_fail_from_now_on(group, first):
+        assert first is not None, "no error"
+        small, large = torch.ones(3), torch.ones(300_000)
+        for call in (lambda: dist.all_reduce(small, group=group),
+                     lambda: dist.all_reduce(large, group=group, async_op=True),
+                     lambda: dist.all_gather([torch.ones(3)] * size, small, group=group),
+                     lambda: dist.barrier(group=group),
+                     lambda: dist.send(small, (rank + 1) % size, group=group)):
+            later = said(call)
+            assert later is not None, "no error later"
+            assert (later.kind, later.rank, later.field) == ("poisoned", first.rank, first.field), (
+                first, later)
+
+    def together(n=2, **settings):
+        return dist.new_group(list(range(n)), backend="foldwire", **settings)
+"""
+
+LENGTHS = FAILS + """
+    def calls(n, **more):
+        ours, root = n + rank, rank == 0
+        one, many = torch.ones(ours), torch.ones(size * ours)
+        rows = list(many.chunk(size))
+        yield lambda: dist.all_reduce(one, **more)
+        yield lambda: dist.all_gather(rows, one, **more)
+        yield lambda: dist.all_gather_into_tensor(many, one, **more)
+        yield lambda: dist.reduce_scatter(one, rows, **more)
+        yield lambda: dist.reduce_scatter_tensor(one, many, **more)
+        yield lambda: dist.all_to_all_single(torch.empty_like(many), many, **more)
+        yield lambda: dist.reduce(one, 0, **more)
+        yield lambda: dist.broadcast(one, 0, **more)
+        yield lambda: dist.gather(one, rows if root else None, 0, **more)
+        yield lambda: dist.scatter(one, rows if root else None, 0, **more)
+
+    # Short ones, long ones, and where the longest of the short ones ends.
+    for n in (10, 300_000, (1 << 18) - 1):
+        for is_async in (False, True):
+            n_calls = sum(1 for _ in calls(n))
+            for i in range(n_calls):
+                group = together(timeout=timedelta(seconds=60))
+                call = list(calls(n, group=group, async_op=is_async))[i]
+                first = said(call)
+                # Who only sends may hear of it after its call.
+                first = first or said(lambda: dist.barrier(group=group))
+                assert first is not None, (i, n, is_async)
+                assert (first.rank, first.field) == (1 - rank, "count"), (
+                    i, first, first.kind, first.rank, first.field)
+                all_fail_from_now_on(group, first)
+                group.shutdown()
+    # Of two operations, and of two types.
+    for own in ([torch.ones(9), torch.ones(9, dtype=torch.float64)][rank],
+                torch.ones(9, dtype=torch.int64) if rank else torch.ones(9)):
+        group = together()
+        first = said(lambda: dist.all_reduce(own, group=group))
+        assert (first.rank, first.field) == (1 - rank, "element type"), first.field
+        all_fail_from_now_on(group, first)
+    print("refused", flush=True)
+"""
+
+HOOKS = FAILS + """
+    group = together()
+    comm = ft.connect(group)
+    model = torch.nn.Sequential(torch.nn.Linear(100, 100 + 10 * rank), torch.nn.ReLU())
+    # As a user's own loop has it: DistributedDataParallel refuses such models itself.
+    state = ft.HookState(comm, "rel:0.1")
+
+    class Bucket:
+        def __init__(self, gradient, is_last):
+            self.gradient, self.last = gradient, is_last
+        def index(self): return 0
+        def gradients(self): return [self.gradient]
+        def buffer(self): return self.gradient
+        def is_last(self): return self.last
+
+    work = ft.hook(state, Bucket(torch.ones(5000 + rank), False))
+    try:
+        work.wait()
+        assert False, "no error"
+    except RuntimeError as error:
+        assert "count" in str(error), error
+    for is_last in (False, True):
+        later = said(lambda: ft.hook(state, Bucket(torch.ones(5000), is_last)))
+        assert (later.kind, later.rank, later.field) == ("poisoned", 1 - rank, "count"), later
+    print("refused", flush=True)
+"""
+
+# By the group's own averages, and by the hook's.
+KILLED = FAILS + """
+    by_hook = {by_hook}
+    group = together(timeout=timedelta(seconds=60))
+    ft.configure(min_bytes=1 << 10)
+    network = torch.nn.Sequential(*[torch.nn.Linear(200, 200) for _ in range(4)])
+    model = DistributedDataParallel(network, process_group=group, bucket_cap_mb=0.2)
+    if by_hook:
+        state = ft.HookState(ft.connect(group), "rel:0.1", feedback=True)
+        model.register_comm_hook(state, ft.hook)
+    n_sums = 0
+
+    def step():
+        model(torch.ones(2, 200)).sum().backward()
+
+    def die(_):
+        # In the midst of a backward pass.
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    for _ in range(3):
+        step()
+    if rank == 1:
+        network[1].weight.register_hook(die)
+    for i in range(3):
+        try:
+            step()
+            assert False, "no error"
+        except RuntimeError as error:
+            print("raised", type(error).__name__, getattr(error, "rank", None), flush=True)
+            # Those of later steps are DistributedDataParallel's: it does not go on after one.
+            assert i > 0 or re.search(r"[Rr]ank.1(?![0-9])", str(error)), error
+    if not by_hook:
+        first = said(lambda: dist.all_reduce(torch.ones(3), group=group))
+        assert first.rank == 1, first
+        all_fail_from_now_on(group, first)
+    print("survived", flush=True)
+"""
+
+KILLED_CALLS = FAILS + """
+    # Of three, so that a rank hears of it that did not wait for the one that is gone.
+    def calls(group):
+        large, small = torch.ones(3 << 18), torch.ones(3)
+        yield lambda: dist.all_reduce(large, group=group)
+        yield lambda: dist.all_reduce(large, group=group, async_op=True)
+        yield lambda: dist.all_gather([torch.ones(3)] * 3, small, group=group)
+        yield lambda: dist.reduce_scatter_tensor(torch.ones(1), small, group=group)
+        yield lambda: dist.barrier(group=group)
+        yield lambda: dist.recv(small, 2, group=group)
+
+    n_calls = sum(1 for _ in calls(None))
+    groups = [together(3, timeout=timedelta(seconds=60)) for _ in range(n_calls)]
+    dist.barrier()
+    if rank == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    for i, group in enumerate(groups):
+        first = said(list(calls(group))[i])
+        assert first is not None, i
+        assert 2 in (first.rank, first.culprit), (i, first.kind, first.rank, first.culprit, first)
+        all_fail_from_now_on(group, first)
+    print("survived", flush=True)
+"""
+
+STOPPED = FAILS + """
+    pids = [None] * 2
+    dist.all_gather_object(pids, os.getpid())
+    groups = [together(timeout=timedelta(seconds=10)) for _ in range(3)]
+    by_gloo = together()
+    network = torch.nn.Linear(200, 200)
+    model = DistributedDataParallel(network, process_group=groups[2])
+    comm = ft.connect(groups[2])
+    model.register_comm_hook(ft.HookState(comm, "rel:0.1"), ft.hook)
+    for _ in range(2):
+        model(torch.ones(2, 200)).sum().backward()
+    for group in (*groups[:2], by_gloo):
+        group.set_timeout(timedelta(seconds=3))
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        # Rank 0 has given up meanwhile.
+        for group in (*groups[:2], by_gloo):
+            first = said(lambda: dist.all_reduce(torch.ones(300_000), group=group))
+            assert first is not None and first.rank == 0, first
+            all_fail_from_now_on(group, first)
+    else:
+        for group, is_async in zip(groups, (False, True)):
+            began = time.monotonic()
+            first = said(lambda: dist.all_reduce(torch.ones(300_000), group=group,
+                                                 async_op=is_async))
+            assert (first.kind, first.rank) == ("timeout", 1), (first.kind, first)
+            assert 2 < time.monotonic() - began < 30
+            all_fail_from_now_on(group, first)
+        first = said(lambda: dist.recv(torch.ones(3), 1, group=by_gloo))
+        assert (first.kind, first.rank) == ("timeout", 1), (first.kind, first)
+        all_fail_from_now_on(by_gloo, first)
+        first = said(lambda: model(torch.ones(2, 200)).sum().backward())
+        assert (first.kind, first.rank) == ("timeout", 1), (first.kind, first)
+        os.kill(pids[1], signal.SIGCONT)
+    print("ended", flush=True)
+"""
+
+LIMITS = FAILS + """
+    assert ft._timeout_of(dist.group.WORLD) == 60
+    group = together()
+    assert ft._timeout_of(group) == 1800
+    store = dist.distributed_c10d._get_default_store()
+    own = torch.ones(300_000)
+    if rank == 1:
+        store.wait(["late"], timedelta(seconds=60))
+        dist.all_reduce(own, group=group)
+    else:
+        work = dist.all_reduce(own, group=group, async_op=True)
+        try:
+            work.wait(timedelta(seconds=0.3))
+            assert False, "no error"
+        except foldwire.Error as error:
+            assert (error.kind, error.field) == ("timeout", "timeout"), error
+        assert not work.is_completed()
+        store.set("late", "now")
+        assert work.wait(timedelta(seconds=60)) and work.is_success()
+    assert own[0] == 2
+    # Another limit from now on.
+    dist.barrier(group=group)
+    group.set_timeout(timedelta(seconds=1))
+    if rank == 1:
+        store.wait(["gone"], timedelta(seconds=60))
+    else:
+        first = said(lambda: dist.all_reduce(own, group=group))
+        assert (first.kind, first.rank) == ("timeout", 1), first
+        store.set("gone", "now")
+    print("ended", flush=True)
+"""
+
+
 @unittest.skipIf(torch is None, "torch: not installed")
 class Torch(unittest.TestCase):
     def check(self, program, last):
@@ -120,6 +446,49 @@ class Torch(unittest.TestCase):
 
     def test_a_process_group_takes_large_floats_and_leaves_the_rest(self):
         self.check(GROUP, "grouped")
+
+    def test_a_process_group_gives_what_gloo_gives(self):
+        self.check(SAME, "same")
+
+    def test_lengths_and_types_that_differ_are_named_on_every_rank(self):
+        self.check(LENGTHS, "refused")
+        self.check(HOOKS, "refused")
+
+    def survive(self, program, n, last):
+        """All ranks but the last one, which is killed, come to the end."""
+        outputs = said(start(program, n, launched(n)), 120)[:-1]
+        self.assertTrue(all(last in output.splitlines() for output in outputs), outputs)
+        return outputs
+
+    def test_who_is_killed_is_named_by_every_call(self):
+        self.survive(KILLED_CALLS, 3, "survived")
+
+    def test_a_backward_pass_raises_if_a_rank_is_killed(self):
+        for by_hook, raised in ((False, "raised RuntimeError"), (True, "raised Error 1")):
+            program = KILLED.replace("{by_hook}", str(by_hook))
+            (output,) = self.survive(program, 2, "survived")
+            self.assertIn(raised, output)
+
+    def test_a_rank_that_stops_is_waited_for_as_long_as_the_group_says(self):
+        self.check(STOPPED, "ended")
+
+    def test_a_work_is_waited_for_as_long_as_the_caller_says(self):
+        self.check(LIMITS, "ended")
+
+    def test_the_limit_of_a_group_is_that_of_its_communicator(self):
+        """Longer than Foldwire's own, too."""
+        import datetime
+        from unittest import mock
+
+        import foldwire.torch as ft
+        from foldwire import _torch_group
+
+        with mock.patch.object(_torch_group, "join", wraps=foldwire.join) as join:
+            group = ft.ProcessGroup(torch.distributed.HashStore(), 0, 1,
+                                    datetime.timedelta(minutes=30))
+        self.assertEqual(join.call_args.kwargs["timeout"], 1800)
+        self.assertEqual(join.call_args.kwargs["limit"], 1800)
+        group.shutdown()
 
     def test_gradients_of_sixteen_bits_are_averaged_with_feedback(self):
         import foldwire.torch as ft

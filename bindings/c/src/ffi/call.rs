@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::ptr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use foldwire::op::OpCode;
 use foldwire::{Bound, DType, Element, Error, Op, Pending, Plan, Rank, Report, SharedCommunicator};
@@ -432,6 +433,9 @@ pub(crate) trait Running: Future<Output = Result<Report, Error>> + Unpin {
 
     /// Drives all calls over the transport until this one is done.
     fn wait(self: Box<Self>) -> Result<Report, Error>;
+
+    /// The same with another limit of time without any progress.
+    fn with_timeout(self: Box<Self>, timeout: Duration) -> Box<dyn Running>;
 }
 
 /// A message under way, as a call.
@@ -454,6 +458,11 @@ impl<T: Element, R: AsMut<[T]> + Unpin + 'static> Running for Started<T, R> {
     fn wait(self: Box<Self>) -> Result<Report, Error> {
         let Self { pending, _counts, _user } = *self;
         pending.wait().outcome
+    }
+
+    fn with_timeout(self: Box<Self>, timeout: Duration) -> Box<dyn Running> {
+        let Self { pending, _counts, _user } = *self;
+        Box::new(Self { pending: pending.with_timeout(timeout), _counts, _user })
     }
 }
 

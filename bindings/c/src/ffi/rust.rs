@@ -483,6 +483,11 @@ impl UnderWay {
         self.0.is_finished()
     }
 
+    /// The same with another limit of time without any progress.
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self(self.0.with_timeout(timeout))
+    }
+
     /// Drives all calls over the link until this one is done.
     ///
     /// # Errors

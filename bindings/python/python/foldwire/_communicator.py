@@ -78,7 +78,7 @@ class _Call:
 
     __slots__ = (
         "name", "send", "recv", "dtype", "op", "root", "count", "counts", "recv_counts", "plan",
-        "out",
+        "out", "timeout",
     )
 
     def __init__(self, name, send, out, dtype, plan, op=_NO_OP, root=0, count=0, counts=None,
@@ -88,6 +88,7 @@ class _Call:
         self.out = Out(out)
         self.recv = self.out.memory
         self.send = apart(send, self.recv, before)
+        self.timeout = None
 
 
 class Request:
@@ -141,6 +142,7 @@ def _blocking(prepare: Callable):
     @functools.wraps(prepare)
     def call(self, *args, **kwargs):
         made = prepare(self, *args, **kwargs)
+        made.timeout = self.timeout
         self.report = self._native.call(made)
         return made.out.deliver()
 
@@ -154,6 +156,7 @@ def _starting(prepare: Callable):
     @functools.wraps(prepare)
     def start(self, *args, **kwargs):
         made = prepare(self, *args, **kwargs)
+        made.timeout = self.timeout
         return Request(self._native.start(made), self, made.out)
 
     name = prepare.__name__.lstrip("_")
@@ -196,6 +199,9 @@ class Communicator:
         """The bound of calls that give none; None: they are exact."""
         self.plan = plan
         """The plan of calls that give none."""
+        self.timeout: Optional[float] = None
+        """The seconds without any progress after which a collective fails; None: those that the
+        communicator was made with."""
         self.report: Optional[dict] = None
         """What the last call that ended well did on this rank."""
 
@@ -258,12 +264,12 @@ class Communicator:
         return _Call("all_reduce", array, out, count=array.size,
                      **self._reduction(op, array, dtype, bound, plan))
 
-    def _reduce(self, array, op="sum", root=0, bound=None, plan=None, out=None):
+    def _reduce(self, array, op="sum", root=0, bound=None, plan=None, out=None, dtype=None):
         """The reduction of all ranks' arrays on the root; None on the others."""
         array = as_array(array)
         out = self._new(out, array.shape, array) if self._root(root) else None
         return _Call("reduce", array, out, root=root, count=array.size,
-                     **self._reduction(op, array, None, bound, plan))
+                     **self._reduction(op, array, dtype, bound, plan))
 
     def _reduce_scatter(self, array, op="sum", counts=None, bound=None, plan=None, out=None,
                         dtype=None):

@@ -32,6 +32,7 @@ class Communicator:
     rank: int
     size: int
     bound: Optional[str]
+    timeout: Optional[float]
     plan: Optional[str]
     report: Optional[Report]
     def __init__(
@@ -64,6 +65,7 @@ class Communicator:
         bound: Optional[str] = ...,
         plan: Optional[str] = ...,
         out: Optional[NDArray[Any]] = ...,
+        dtype: Optional[str] = ...,
     ) -> Optional[NDArray[Any]]: ...
     def start_reduce(
         self,
@@ -73,6 +75,7 @@ class Communicator:
         bound: Optional[str] = ...,
         plan: Optional[str] = ...,
         out: Optional[NDArray[Any]] = ...,
+        dtype: Optional[str] = ...,
     ) -> Request[Optional[NDArray[Any]]]: ...
     def reduce_scatter(
         self,
