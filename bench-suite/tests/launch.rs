@@ -144,7 +144,7 @@ fn ranks_end_with_a_launcher_that_is_killed() {
     let script = r#"trap "" HUP TERM; sleep 60 & echo $$ $!; [ $FOLDWIRE_RANK = 1 ] || sleep 60
         exec sleep 60"#;
     let (mut child, line, mut stdout) = start("-n 2", script);
-    let mut lines = vec![line, String::new()];
+    let mut lines = [line, String::new()];
     stdout.read_line(&mut lines[1]).unwrap();
     let all: Vec<Pid> = lines
         .iter()

@@ -5,7 +5,7 @@
 ///
 /// Other threads are not there in the child. It may use what its own thread left consistent, and
 /// must not panic into the harness of the tests.
-pub fn fork() -> Option<i32> {
+pub(crate) fn fork() -> Option<i32> {
     // SAFETY: the child goes on with its own thread alone. Locks that another thread held stay
     // held; those of the C library's allocator it releases itself, and the child takes no others
     // that a thread of this program's holds for long.
@@ -19,7 +19,7 @@ pub fn fork() -> Option<i32> {
 }
 
 /// How a child has ended: its exit code, or 128 and more.
-pub fn wait(child: i32) -> i32 {
+pub(crate) fn wait(child: i32) -> i32 {
     let mut status = 0;
     // SAFETY: the status is valid for the call.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
@@ -28,7 +28,7 @@ pub fn wait(child: i32) -> i32 {
 }
 
 /// Ends this process without its harness noticing.
-pub fn exit_now(code: i32) -> ! {
+pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: it takes a number, and nothing runs after it.
     unsafe { libc::_exit(code) }
 }

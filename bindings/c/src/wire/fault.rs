@@ -38,7 +38,8 @@ pub(super) fn of(error: Error) -> Fault {
 /// Of ranks that meet by a unique id, and know nothing of the environment's words.
 pub(super) fn of_id(error: Error, address: SocketAddr) -> Fault {
     let message = match &error {
-        Error::Impostor { .. } | Error::Refused { reason: Refusal::Token, .. } => {
+        Error::Impostor { .. }
+        | Error::Refused { reason: Refusal::Token | Refusal::Job { .. }, .. } => {
             return nobody(address);
         }
         Error::Refused { reason: Refusal::Size { theirs, ours }, .. } => {

@@ -78,7 +78,8 @@ pub(crate) fn join(
         size: n_ranks,
         root: Root::new(address.ip().to_string(), address.port()),
         token: Some(secret.clone()),
-        job: Job::at_given_root(),
+        // Another id's ranks may come to a port that was theirs.
+        job: Job::named(&["unique id", secret.reveal()]),
         launcher: Launcher::Foldwire,
     };
     let mut rendezvous = Rendezvous::new(place).limit(limit);
