@@ -194,9 +194,9 @@ fn a_nan_that_is_combined_with_no_other_value_keeps_its_bits() {
                 comm.exclusive_scan(&mut exclusive, op, &plan).expect("nothing is wrong");
                 [all[7], scan[7], exclusive[7]].map(f32::to_bits)
             });
-            assert_eq!(bits[0][..2], [canonical, nan.to_bits()], "{op:?} by {plan}");
-            assert_eq!(bits[1], [canonical, canonical, nan.to_bits()], "{op:?} by {plan}");
-            assert_eq!(bits[2], [canonical; 3], "{op:?} by {plan}");
+            assert_eq!(bits[0][..2], [canonical, nan.to_bits()], "{op:?} by {plan:?}");
+            assert_eq!(bits[1], [canonical, canonical, nan.to_bits()], "{op:?} by {plan:?}");
+            assert_eq!(bits[2], [canonical; 3], "{op:?} by {plan:?}");
         }
     }
 }

@@ -344,9 +344,8 @@ fn epochs_wrap_and_groups_are_told_from_those_before() {
         for n in 1..=(1 << 16) + 10_u32 {
             comm = comm.shrink(PATIENT).expect("both are there");
             assert_eq!((comm.epoch(), comm.size()), (n as u16, 2));
-            if n % 1024 < 2 {
-                assert_eq!(comm.all_reduce_scalar(n, Op::Sum), Ok(2 * n));
-            }
+            // Else who is done could take the other from one shrink to the next.
+            assert_eq!(comm.all_reduce_scalar(n, Op::Sum), Ok(2 * n));
         }
     });
 }

@@ -144,12 +144,15 @@ const NET: Net = Net {
 /// Splits the communicator of all, has a call on the new one fail, and splits again, a few times:
 /// each time but the first the one channel that is left must be flushed.
 async fn fail_and_split(endpoint: SimEndpoint) -> Result<(), Error> {
+    let clock = endpoint.clock();
     let config = config().with_timeout(Duration::from_secs(1));
     let world = SharedCommunicator::with_config(endpoint, config, 1)?;
     for round in 0..3 {
         let twin = world.start_split(Some(0), 0, 1)?.await?.ok_or(Error::Internal)?;
         let sum = twin.start_all_reduce([1_u32], Op::Sum, &raw())?.await.into_result()?.0;
         assert_eq!(sum, [world.size() as u32]);
+        // A notice that overtook the sum's last frames would end it, too.
+        clock.sleep(Duration::from_millis(20)).await;
         let mut long = twin.start_all_reduce(vec![1.0_f32; 2000], Op::Sum, &raw())?;
         for _ in 0..(world.rank().index() + 1) * 7 * round {
             let _ = long.poll();

@@ -123,7 +123,9 @@ fn messages_that_nobody_asked_for_are_held_up_to_a_limit() {
                 panic!("{:?}", ends[1])
             };
             assert_eq!([ours, theirs].map(|tag| tag.to_string()), ["2", "1"]);
-            assert!(ends[0].is_err_and(|error| matches!(error, Error::Aborted { .. })));
+            // The link still holds the last one of few.
+            let is_told = ends[0].is_err_and(|error| matches!(error, Error::Aborted { .. }));
+            assert!(is_told || n_before == MAX + 1, "{:?}", ends[0]);
         }
     }
 }
