@@ -13,10 +13,11 @@ const WARNINGS: [&str; 5] =
 
 /// Compiles a program with these modules, in a folder of its own.
 fn compiled(compiler: &str, modules: &[&str], source: &str) -> PathBuf {
-    let prefix = &*PREFIX;
-    let folder = prefix.join(format!("fortran-{compiler}"));
+    let (prefix, name) = (&*PREFIX, Path::new(source).file_stem().unwrap());
+    // Modules are written beside the program.
+    let folder = prefix.join(format!("fortran-{compiler}-{}", name.display()));
     fs::create_dir_all(&folder).unwrap();
-    let program = folder.join(Path::new(source).file_stem().unwrap());
+    let program = folder.join(name);
     let mut compile = Command::new(compiler);
     compile.current_dir(&folder).args(["-std=f2018", "-O1", "-g", "-pedantic"]).args(WARNINGS);
     compile.args(modules.iter().map(|module| prefix.join("include").join(module)));
