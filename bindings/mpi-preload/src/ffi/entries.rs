@@ -179,19 +179,9 @@ macro_rules! in_c {
             use $crate::ffi::door::{Call, Collective, Gate, Weight, call};
             use $crate::ffi::next::Original;
 
-            type Function =
-                unsafe extern "C" fn($($crate::c_type!($abi, $count, $arg)),*)
-                    -> ::core::ffi::c_int;
-
             static ORIGINAL: Original = Original::new(concat!(stringify!($name), "\0"), $behind);
             static GATE: &Gate =
                 DOOR.gates.of(Collective::$collective, $crate::is_ahead!($($arg)*));
-
-            fn weight($($arg: $crate::c_type!($abi, $count, $arg)),*) -> Weight {
-                let mut weight = Weight::of(Collective::$collective);
-                $($crate::weigh!($abi, weight, $arg, $arg);)*
-                weight
-            }
 
             fn made($($arg: $crate::c_type!($abi, $count, $arg)),*) -> Call {
                 let mut call = call(Collective::$collective);
@@ -199,42 +189,35 @@ macro_rules! in_c {
                 call
             }
 
-            // Apart from the entry, which so has nothing to save where it goes on at once.
-            #[cold]
+            // Apart from the entry, which has nothing to save where it goes on at once.
             #[inline(never)]
-            unsafe extern "C" fn look(
+            fn look(
                 $($arg: $crate::c_type!($abi, $count, $arg)),*
-            ) -> ::core::ffi::c_int {
-                if !GATE.is_shut()
-                    && !DOOR.passes(GATE, &weight($($arg),*))
-                    && let Some(code) = DOOR.collective(&made($($arg),*))
+            ) -> Option<::core::ffi::c_int> {
+                DOOR.collective(&made($($arg),*))
+            }
+
+            if !GATE.is_shut() {
+                let mut weight = Weight::of(Collective::$collective);
+                $($crate::weigh!($abi, weight, $arg, $arg);)*
+                if !DOOR.passes(GATE, &weight)
+                    && let Some(code) = look($($arg),*)
                 {
                     return code;
                 }
-                #[allow(unused_variables, reason = "of those with large counts")]
-                let $made = || made($($arg),*);
-                let address = $address;
-                // SAFETY: the library's function of this name, or a tool's in place of it, which
-                // has these arguments, gets what the program gave.
-                unsafe {
-                    let original =
-                        ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(address);
-                    original($($arg),*)
-                }
             }
-
-            let address = ORIGINAL.known();
-            // SAFETY: as above; or the function above, with what the program gave.
+            #[allow(unused_variables, reason = "of those with large counts")]
+            let $made = || made($($arg),*);
+            let address = $address;
+            type Function =
+                unsafe extern "C" fn($($crate::c_type!($abi, $count, $arg)),*)
+                    -> ::core::ffi::c_int;
+            // SAFETY: the library's function of this name, or a tool's in place of it, which has
+            // these arguments, gets what the program gave.
             unsafe {
-                if !address.is_null()
-                    && (GATE.is_shut() || DOOR.gates.passes(GATE, &weight($($arg),*)))
-                {
-                    let original =
-                        ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(address);
-                    original($($arg),*)
-                } else {
-                    look($($arg),*)
-                }
+                let original =
+                    ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(address);
+                original($($arg),*)
             }
         }
     };
@@ -257,32 +240,14 @@ macro_rules! in_fortran {
             use $crate::ffi::door::{Collective, Gate, Weight, call};
             use $crate::ffi::next::Original;
 
-            type Function = unsafe extern "C" fn(
-                $($crate::fortran_type!($arg),)* *mut ::core::ffi::c_int,
-            );
-
             static ORIGINAL: Original = Original::new(concat!(stringify!($name), "\0"), $behind);
             static GATE: &Gate =
                 DOOR.gates.of(Collective::$collective, $crate::is_ahead!($($arg)*));
 
             /// # Safety
             /// Arguments must be as Fortran passes them: addresses of integers that are there.
-            unsafe fn weight($($arg: $crate::fortran_type!($arg)),*) -> Weight {
-                let mut weight = Weight::of(Collective::$collective);
-                // SAFETY: by the caller's promise.
-                unsafe {
-                    $($crate::weigh!(
-                        $abi, weight, $arg, $crate::from_fortran!($abi, $arg, $arg)
-                    );)*
-                }
-                weight
-            }
-
-            /// # Safety
-            /// As of `weight`.
-            unsafe fn taken(
-                $($arg: $crate::fortran_type!($arg)),*
-            ) -> Option<::core::ffi::c_int> {
+            #[inline(never)]
+            unsafe fn look($($arg: $crate::fortran_type!($arg)),*) -> Option<::core::ffi::c_int> {
                 let mut call = call(Collective::$collective);
                 // SAFETY: by the caller's promise.
                 unsafe {
@@ -293,17 +258,31 @@ macro_rules! in_fortran {
                 DOOR.collective(&call)
             }
 
-            // SAFETY: arguments are as Fortran passes them; the error is null, where Fortran 2008
-            // leaves it out, or an integer to be written. The library's function of this name, or a
-            // tool's in place of it, which has these arguments, gets what the program gave.
-            unsafe {
-                if !GATE.is_shut()
-                    && !DOOR.passes(GATE, &weight($($arg),*))
-                    && let Some(code) = taken($($arg),*)
-                {
-                    $crate::ffi::fortran::set_error(error, code);
-                    return;
+            if !GATE.is_shut() {
+                let mut weight = Weight::of(Collective::$collective);
+                // SAFETY: Fortran passes addresses of integers that are there.
+                unsafe {
+                    $($crate::weigh!(
+                        $abi, weight, $arg, $crate::from_fortran!($abi, $arg, $arg)
+                    );)*
                 }
+                if !DOOR.passes(GATE, &weight) {
+                    // SAFETY: as above; the error is null, where Fortran 2008 leaves it out, or an
+                    // integer to be written.
+                    unsafe {
+                        if let Some(code) = look($($arg),*) {
+                            $crate::ffi::fortran::set_error(error, code);
+                            return;
+                        }
+                    }
+                }
+            }
+            type Function = unsafe extern "C" fn(
+                $($crate::fortran_type!($arg),)* *mut ::core::ffi::c_int,
+            );
+            // SAFETY: the library's function of this name, or a tool's in place of it, which has
+            // these arguments, gets what the program gave.
+            unsafe {
                 let original = ::core::mem::transmute::<*mut ::core::ffi::c_void, Function>(
                     ORIGINAL.address::<$abi>(),
                 );

@@ -32,18 +32,11 @@ impl Original {
         Self { name, behind, address, is_missing: AtomicBool::new(false) }
     }
 
-    /// Its address, or null: nobody has looked for it yet, or there is none.
-    #[must_use]
-    #[inline]
-    pub fn known(&self) -> *mut c_void {
-        self.address.load(Ordering::Relaxed)
-    }
-
     /// Its address, never null; `None` if the library has none.
     #[must_use]
     #[inline]
     pub fn find<A: Abi>(&self) -> Option<*mut c_void> {
-        let known = self.known();
+        let known = self.address.load(Ordering::Relaxed);
         if known.is_null() { self.look::<A>() } else { Some(known) }
     }
 
