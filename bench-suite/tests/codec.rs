@@ -176,7 +176,6 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("--field wave.f64 --bound rel:0", "above 0"),
         ("--bound rel:1e-3", ".npy"),
         ("--field wave.f64 --bound rel:2", "range"),
-        ("--field wave.f64 --bound psnr:1", "range"),
         ("--field wave.f64 --bound abs:1 --codec dense --shape 90x99", "9000 values, but --shape"),
         ("--field wave.f64 --bound abs:1 --shape 90x100", "--codec dense"),
         ("--field wave.f64 --bound abs:1 --predictor 2d", "--codec dense"),

@@ -75,8 +75,6 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("stack --bound rel:2", "leaves nothing of"),
         ("bench allreduce --bound rel:1", "leaves nothing of"),
         ("stack --input a.f32 --cache cache", "--cache has no use here"),
-        ("bench allgather --op max", "--op has no use here"),
-        ("bench allreduce --root 1", "--root has no use here"),
         ("bench allreduce --ranks 2 --codec dense --dtype f16", "codec dense is not for f16"),
         ("p2p barrier --sizes 4K", "--sizes has no use here"),
         ("sim --validate --ranks 4", "--ranks has no use here"),

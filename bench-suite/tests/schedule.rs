@@ -1,5 +1,6 @@
 //! `foldwire schedule` as users meet it.
 
+#[cfg(feature = "plots")]
 use std::fs;
 use std::process::{Command, Output};
 

@@ -47,37 +47,22 @@ fn without_use(command: &Command) -> Vec<(Vec<&'static str>, &'static str)> {
                 let why = "--validate lays it down, or takes it from the files (see --help)";
                 let mut names = vec!["ranks", "size", "link", "preset", "schedule", "speeds"];
                 names.extend(["threads", "by_node", "lanes", "frame", "checksum"]);
-                let by_files =
-                    ["latency", "overhead", "eager", "ranks_per_node", "cores", "fabric"];
+                let by_files = ["latency", "overhead", "eager", "ranks_per_node", "cores"];
                 let by_threads = ["bound", "dtype"];
                 names.extend(if files.is_empty() { &by_files[..] } else { &by_threads });
                 vec![(names, why)]
             }
         },
-        Command::Schedule(args) => {
-            let has_root = args.collective.is_none_or(foldwire::Collective::has_root);
-            let mut found = Vec::new();
-            if args.schedule.is_none() {
-                found.push((vec!["plot", "json"], "name a schedule, and it is shown so"));
-            }
-            if !has_root {
-                found.push((vec!["root"], "this collective has no root"));
-            }
-            found
+        Command::Schedule(args) if args.schedule.is_none() => {
+            vec![(vec!["plot", "json"], "name a schedule, and it is shown so")]
         }
         _ => Vec::new(),
     }
 }
 
 fn of_bench(args: &BenchArgs) -> Vec<(Vec<&'static str>, &'static str)> {
-    let collective = args.form.collective;
+    // Root and operation are for all collectives of a script, whichever of them have a use for it.
     let mut found = Vec::new();
-    if !collective.reduces() {
-        found.push((vec!["op"], "this collective moves values and combines none"));
-    }
-    if !collective.has_root() {
-        found.push((vec!["root"], "this collective has no root"));
-    }
     if args.backend != BackendArg::Mpi {
         found.push((vec!["mpi_best"], "it is for --backend mpi"));
     }
@@ -107,8 +92,6 @@ mod tests {
             ("stack --input a.f32 --cache b", "--cache"),
             ("codec --field a.f32 --plot a.svg --repeat 3", "--repeat"),
             ("codec --field a.f32 --plot a.svg --level scalar", "--level"),
-            ("bench allgather --op max", "--op"),
-            ("bench allreduce --root 1", "--root"),
             ("bench allreduce --mpi-best false", "--mpi-best"),
             ("bench allreduce --speeds a.toml", "--speeds"),
             ("p2p barrier --sizes 4K", "--sizes"),
@@ -116,7 +99,6 @@ mod tests {
             ("sim --validate --latency 1us", "--latency"),
             ("sim --validate a.json --dtype f64", "--dtype"),
             ("schedule --plot a.svg", "--plot"),
-            ("schedule ring --collective allreduce --root 1", "--root"),
         ] {
             if !cfg!(feature = "plots") && line.contains("--plot") {
                 continue;
@@ -131,6 +113,8 @@ mod tests {
             "codec --field a.f32 --plot a.svg",
             "bench allreduce --op max --preset auto --speeds a.toml",
             "bench broadcast --root 1",
+            "bench allreduce --root 1",
+            "bench allgather --op max",
             "p2p barrier --ranks 4",
             "p2p --sizes 4K",
             "sim allreduce --ranks 4",

@@ -20,7 +20,9 @@ pub(super) fn all(rows: &[Row], link: &str, are_several: bool) -> String {
         }
         text += ": ";
         if let Some(speedup) = row.speedup_raw {
-            let _ = write!(text, "{speedup:.1} × as fast as raw {link}; ");
+            // What is slower needs another digit, or it could be 0.0.
+            let digits = if speedup < 0.95 { 2 } else { 1 };
+            let _ = write!(text, "{speedup:.digits$} × as fast as raw {link}; ");
         }
         match row.quality.overflowed {
             0 => text += "every value within its bound.\n",

@@ -54,6 +54,12 @@ pub struct Dense<T: Float> {
 /// than the latter where neighbours in other rows say something, and faster than the former.
 pub type FzNd<T> = Dense<T>;
 
+/// Makes the codes of a chunk, by its index, and its exceptions.
+type FillCodes<'a, T, B> =
+    dyn FnMut(usize, &mut [B], &mut Exceptions<T>) -> Result<(), CodecError> + 'a;
+/// Sees what they have become.
+type SeeCodes<'a, T, B> = dyn FnMut(usize, &[B], &Exceptions<T>) + 'a;
+
 impl<T: Float> Dense<T> {
     pub(crate) fn from_params(params: &CodecParams) -> Self {
         let [row, plane] = params.strides;
@@ -85,8 +91,8 @@ impl<T: Float> Dense<T> {
         n_values: usize,
         dst: &mut [u8],
         pace: &dyn Pace,
-        fill: &mut dyn FnMut(usize, &mut [T::Bits], &mut Exceptions<T>) -> Result<(), CodecError>,
-        done: &mut dyn FnMut(usize, &[T::Bits], &Exceptions<T>),
+        fill: &mut FillCodes<'_, T, T::Bits>,
+        done: &mut SeeCodes<'_, T, T::Bits>,
     ) -> Result<Written, CodecError> {
         let by = (self.fz.kernel, self.level);
         let form = (self.packing, self.prediction);

@@ -42,18 +42,21 @@ pub(super) struct Times {
     pub(super) range: [f64; 2],
 }
 
+/// How to get a file that can be read.
+const SOURCE: &str = "write the file with `foldwire bench COLLECTIVE --link RATE --json`";
+
 impl Results {
     /// # Errors
     /// Files that are missing, no results of the benchmark, or of calls that the model does not
     /// tell apart from others.
     pub(super) fn read(path: &Path) -> Result<Self, UsageError> {
         let fault = |error: String| UsageError::new(format!("{}: {error}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|error| fault(error.to_string()))?;
+        let unread = |error| fault(format!("{error}; {SOURCE}"));
+        let text = std::fs::read_to_string(path).map_err(unread)?;
         Self::parse(&text).map_err(fault)
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        const SOURCE: &str = "write the file with `foldwire bench COLLECTIVE --link RATE --json`";
         let Written { head, outcome } =
             serde_json::from_str(text).map_err(|error| format!("{error}; {SOURCE}"))?;
         let collective = Collective::ALL.into_iter().find(|c| c.name() == head.collective);
