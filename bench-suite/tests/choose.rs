@@ -126,8 +126,8 @@ fn options_of_other_backends_are_refused() {
 fn processes_choose_over_links_that_they_measure() {
     let program = env!("CARGO_BIN_EXE_foldwire");
     let args = format!(
-        "launch -n 2 --no-prefix -- {program} choose --backend tcp --collective allreduce,broadcast \
-         --sizes 4K,2M --repeat 2 --min-time 0 --json"
+        "launch -n 2 --no-prefix -- {program} choose --backend tcp \
+         --collective allreduce,broadcast --sizes 4K,2M --repeat 2 --min-time 0 --json"
     );
     let told = json(&args);
     let about = told["about"].as_str().unwrap();

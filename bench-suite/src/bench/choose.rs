@@ -45,7 +45,7 @@ pub(super) struct Row {
     collective: &'static str,
     /// Bytes per second; `None`: what the backend has.
     link_rate: Option<f64>,
-    /// What the automatic plan took that to be.
+    /// The rate that the automatic plan reckoned with.
     taken_rate: Option<f64>,
     n_bytes: usize,
     /// What the automatic plan took.
@@ -61,7 +61,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Over what: as the user named it, or what the automatic plan took it to be.
+    /// The link as the user named it, or the rate that the automatic plan reckoned with.
     fn link(&self, named: Option<&LinkRate>) -> String {
         match (named, self.taken_rate) {
             (Some(link), _) if self.link_rate.is_some() => link.to_string(),
@@ -186,7 +186,7 @@ fn between_threads(args: &ChooseArgs) -> anyhow::Result<()> {
     task.show("threads", &rows)
 }
 
-/// What is asked for: the same for every rank.
+/// The user's request, the same for every rank.
 pub(super) struct Task<'a> {
     args: &'a ChooseArgs,
     links: Vec<LinkRate>,
@@ -197,7 +197,7 @@ pub(super) struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    /// Between `size` ranks, of which so many are this process's, and which have these speeds
+    /// For `size` ranks, of which this process has `n_own`. Their speeds are the `usual` ones
     /// unless the user tells others.
     ///
     /// # Errors
@@ -409,8 +409,8 @@ impl Task<'_> {
         let n_behind_raw = rows.iter().filter(is_behind_raw).count();
         let [percent, percent_of_raw] = [args.tolerance, TOLERANCE_OF_RAW].map(|part| part * 100.0);
         format!(
-            "{about}\n{}\nof {} {n_behind_best} take more than {percent:.0} % longer than the best, \
-             and {n_behind_raw} more than {percent_of_raw:.0} % longer than raw\n",
+            "{about}\n{}\nof {} {n_behind_best} take more than {percent:.0} % longer than the \
+             best, and {n_behind_raw} more than {percent_of_raw:.0} % longer than raw\n",
             table.render(),
             rows.len(),
         )

@@ -55,8 +55,9 @@ pub struct ChooseArgs {
     /// Rates of each rank's link, each way: 10gbit, 250MB/s, …; `none` for the speed of memory
     /// [default: none, 10gbit, 1gbit and 100mbit]
     ///
-    /// The threads backend keeps to them. Over MPI, libfabric and TCP the network is what it is, and
-    /// this tells automatic plans of it; where it is `none`, as by default, first calls measure.
+    /// The threads backend keeps to them. Over MPI, libfabric and TCP the network is what it is,
+    /// and this tells automatic plans of it; where it is `none`, as by default, first calls
+    /// measure.
     #[arg(long, value_name = "RATE", num_args = 1.., value_delimiter = ',')]
     link: Vec<LinkRate>,
 
