@@ -99,3 +99,44 @@ fn what_is_no_file_of_speeds_is_refused() {
         assert!(told.contains(file) && told.contains("foldwire tune writes such files"), "{told}");
     }
 }
+
+#[test]
+fn options_of_other_backends_are_refused() {
+    for (args, said) in [
+        ("--backend mpi --ranks 2", "mpirun -n"),
+        ("--provider shm", "--backend libfabric"),
+        ("--link fast", "fast"),
+        #[cfg(not(feature = "mpi"))]
+        ("--backend mpi", "--features mpi"),
+        #[cfg(not(feature = "tcp"))]
+        ("--backend tcp", "--features tcp"),
+        #[cfg(not(feature = "libfabric"))]
+        ("--backend libfabric", "--features libfabric"),
+    ] {
+        let output = foldwire(&format!("choose {args}"));
+        assert_eq!(output.status.code(), Some(2), "{args}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(told.contains(said), "{args}: {told}");
+    }
+}
+
+/// What two processes choose over TCP's loopback, of which nobody tells the rate.
+#[cfg(feature = "tcp")]
+#[test]
+fn processes_choose_over_links_that_they_measure() {
+    let program = env!("CARGO_BIN_EXE_foldwire");
+    let args = format!(
+        "launch -n 2 --no-prefix -- {program} choose --backend tcp \
+         --collective allreduce,broadcast --sizes 4K,2M --repeat 2 --min-time 0 --json"
+    );
+    let told = json(&args);
+    let about = told["about"].as_str().unwrap();
+    assert!(about.starts_with("2 ranks over tcp (1 stream)"), "{about}");
+    let rows = told["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        assert!(row["link_rate"].is_null() && row["time_s"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    // Calls of 2 MiB are enough to measure it: no longer is it that of unknown links.
+    assert_ne!(rows[1]["taken_rate"].as_f64().unwrap(), 1.25e9, "{}", rows[1]);
+}

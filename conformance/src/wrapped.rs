@@ -1,6 +1,6 @@
 //! A transport that differs from the one inside it in what a few [`Hooks`] say.
 
-use foldwire::transport::{Rank, Tag, Transport, TransportError, TransportErrorKind};
+use foldwire::transport::{Distance, Rank, Tag, Transport, TransportError, TransportErrorKind};
 use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -42,6 +42,11 @@ pub trait Hooks {
     /// The rate of its link, if that is what is told inside.
     fn link_rate(&self, inside: Option<f64>) -> Option<f64> {
         inside
+    }
+
+    /// How far it says that all peers are.
+    fn distance(&self) -> Distance {
+        Distance::Network
     }
 
     /// Whether bytes can be damaged on the way, if they can or cannot inside.
@@ -175,6 +180,10 @@ impl<X: Transport> Transport for Wrapped<X> {
 
     fn link_rate(&self) -> Option<f64> {
         self.hooks.link_rate(self.inner.link_rate())
+    }
+
+    fn distance(&self, _: Rank) -> Distance {
+        self.hooks.distance()
     }
 
     fn needs_checksum(&self) -> bool {

@@ -318,10 +318,9 @@ impl<X: Transport> Communicator<X> {
         let (rows, network) = (self.config.select, self.network());
         let (mut choice, mut asks) = (None, false);
         if plan.is_auto {
-            let (are_near, speeds) = (self.shares_memory(), self.config.speeds);
-            let of_memory = are_near.then_some(f64::INFINITY);
-            let network = Network { link_rate: network.link_rate.or(of_memory), ..network };
-            let known = Known { rows, network, are_near, speeds, bits };
+            let (farthest, is_told) = (self.farthest(), self.told_rate().is_some());
+            let speeds = self.config.speeds;
+            let known = Known { rows, network, farthest, is_told, speeds, bits };
             let chosen = automatic::choose(call, op, T::DTYPE, &plan, n_bytes, &known);
             (plan, choice, asks) = (chosen.plan, chosen.choice, chosen.asks);
         }
@@ -447,10 +446,15 @@ impl<X: Transport> Communicator<X> {
         own.len() >= FINDS_FROM && self.network().link_rate.is_some_and(is_slow)
     }
 
-    /// Whether all ranks' messages go through memory, which all of them know.
-    fn shares_memory(&self) -> bool {
-        let by_memory = |rank| self.transport.distance(rank) < Distance::Loopback;
-        (0..self.size()).map(Rank::new).all(|rank| rank == self.rank() || by_memory(rank))
+    /// How far ranks are from each other at most, which all of them know.
+    fn farthest(&self) -> Distance {
+        let mut others = (0..self.size()).map(Rank::new).filter(|&rank| rank != self.rank());
+        // Over a network the first is as far as any.
+        let farther = |most: Distance, rank| match most.max(self.transport.distance(rank)) {
+            Distance::Network => Err(Distance::Network),
+            most => Ok(most),
+        };
+        others.try_fold(Distance::Process, farther).unwrap_or_else(|network| network)
     }
 
     /// Whether a rank is on this one's node.

@@ -157,12 +157,13 @@ impl Plan {
     /// which schedule. [`select::plan`] says how, from the length of the array, the number of
     /// ranks, the [rate of links](crate::Config::link_rate), the machine's
     /// [speeds](crate::Config::speeds), and where the call is long enough for that from what a
-    /// sample of all ranks' data says of its ratio. Where nobody tells the rate of links between
-    /// nodes, first calls measure it, which takes a 16th of their bytes at most (with the feature
-    /// `alloc`; links count as 10 Gbit/s until then). What was chosen is in the
-    /// [report](crate::Report::codec), and [why](crate::Report::plan). Products and operations of
-    /// the user's, of which no bound can be kept, are exact. Messages between two ranks go as by
-    /// [`foldwire`](Plan::foldwire).
+    /// sample of all ranks' data says of its ratio. Where nobody tells the rate of links, first
+    /// calls measure it, which takes a 16th of their bytes at most (with the feature `alloc`; until
+    /// then links count as 10 Gbit/s, memory that ranks of a node share as 3 GB/s). Only ranks of
+    /// one process, which hand frames over, measure nothing: their calls are exact. What was chosen
+    /// is in the [report](crate::Report::codec), and [why](crate::Report::plan). Products and
+    /// operations of the user's, of which no bound can be kept, are exact. Messages between two
+    /// ranks go as by [`foldwire`](Plan::foldwire).
     ///
     /// What is pinned by methods afterwards stays: a schedule; codec or pipeline
     /// ([`with_codec`](Plan::with_codec), [`with_pipeline`](Plan::with_pipeline)), of which the

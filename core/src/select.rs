@@ -131,8 +131,8 @@ pub fn schedule(
     let keeps_frames = plan.pipeline.keeps_frames(plan.codec, reduction);
     let is_tree = matches!(collective, Collective::Broadcast | Collective::Reduce);
     let pace = Pace::of(plan.codec);
-    let (codec, is_told) = (plan.codec, false);
-    let model = Model { call, n_bytes, codec, pace, network, is_told };
+    let (codec, is_told, are_copies) = (plan.codec, false, false);
+    let model = Model { call, n_bytes, codec, pace, network, is_told, are_copies };
     let soonest =
         if keeps_frames || is_tree { model.soonest().unwrap_or(default) } else { default };
     let is = |known: &dyn Schedule| schedule::code(soonest) == schedule::code(known);

@@ -269,8 +269,8 @@ pub trait Transport {
     }
 
     /// How near a peer is; the same seen from there. Helps to compress between nodes only
-    /// (`SharedCommunicator::two_levels`), and not at all where all ranks share memory
-    /// ([`Plan::auto`](crate::Plan::auto)).
+    /// (`SharedCommunicator::two_levels`), and not at all where frames are handed over within a
+    /// process ([`Plan::auto`](crate::Plan::auto)).
     fn distance(&self, peer: Rank) -> Distance {
         let _ = peer;
         Distance::Network
@@ -287,9 +287,10 @@ pub trait Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Distance {
-    /// Within a process.
+    /// Within a process, so that a frame is handed over and none of its bytes moves. Transports
+    /// that copy frames say [`Node`](Self::Node).
     Process,
-    /// Within a node, through its memory.
+    /// Within a node, through its memory: each byte is copied, by ranks' own cores.
     Node,
     /// Within a node, but through its network, such as sockets, which take far longer than memory.
     Loopback,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use foldwire::codec::CodecId;
 use foldwire::select::{Reason, Speeds};
-use foldwire::{Collective, Communicator, Plan, Rank, Transport};
+use foldwire::{Collective, Communicator, Config, Plan, Rank, Transport};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ use super::data::{Data, Source};
 use super::problem::Problem;
 use super::row::median;
 use super::stage::{Barrier, Stage, barrier, tell};
-use crate::cli::{ChooseArgs, OpArg};
+use crate::cli::{BackendArg, ChooseArgs, OpArg};
 use crate::room;
 use crate::sizes::Size;
 use crate::streams;
@@ -41,10 +41,12 @@ const COMPUTED: Duration = Duration::from_micros(300);
 
 /// A size of a collective over a link.
 #[derive(Debug, Clone, Serialize)]
-struct Row {
+pub(super) struct Row {
     collective: &'static str,
-    /// Bytes per second; `None`: as fast as memory.
+    /// Bytes per second; `None`: what the backend has.
     link_rate: Option<f64>,
+    /// The rate that the automatic plan reckoned with.
+    taken_rate: Option<f64>,
     n_bytes: usize,
     /// What the automatic plan took.
     codec: &'static str,
@@ -56,6 +58,17 @@ struct Row {
     expected_s: Vec<(&'static str, f64)>,
     #[serde(flatten)]
     judged: Judged,
+}
+
+impl Row {
+    /// The link as the user named it, or the rate that the automatic plan reckoned with.
+    fn link(&self, named: Option<&LinkRate>) -> String {
+        match (named, self.taken_rate) {
+            (Some(link), _) if self.link_rate.is_some() => link.to_string(),
+            (_, Some(rate)) if rate.is_finite() => format!("{:.2} GB/s", rate / 1e9),
+            _ => "none".to_owned(),
+        }
+    }
 }
 
 /// How long the automatic plan took, beside the others.
@@ -121,62 +134,142 @@ impl Contest {
     }
 }
 
-/// Runs the subcommand: results on stdout, everything else on stderr.
+/// Ranks of the threads backend unless told otherwise.
+const DEFAULT_RANKS: usize = 4;
+
+/// Runs the subcommand, or this process's part in it: results on rank 0's stdout, everything else
+/// on stderr.
 ///
 /// # Errors
 /// Errors of use, calls that fail, and output that cannot be written.
 pub fn run(args: &ChooseArgs) -> anyhow::Result<()> {
-    let counts = counts::<f32>(&args.sizes)?;
-    let most = counts.iter().copied().max().unwrap_or(0) * size_of::<f32>();
-    room::check(2 * (args.ranks * most) as u128).map_err(|error| {
-        UsageError::new(format!("arrays of {}: {error}; ask for smaller --sizes", Size(most)))
-    })?;
-    let speeds = tune::speeds(args.speeds.as_deref())?;
-    let speeds = speeds.unwrap_or_else(|| values::world(args.ranks, None).speeds());
-    let config = config_from_env()?.with_speeds(speeds);
-    let data = Source::open(args.field.as_deref())?.data::<f32>(args.ranks);
-    let stands: Vec<Stand<'_>> = args
-        .link
-        .iter()
-        .map(|link| {
-            let is_bearable = |&&count: &&usize| {
-                let n_bytes = (count * size_of::<f32>()) as f64;
-                link.bytes_per_s().is_none_or(|rate| n_bytes / rate <= args.longest)
-            };
-            let counts = counts.iter().filter(is_bearable).copied().collect();
-            Stand { args, link, counts, data: &data }
-        })
-        .collect();
-    let n = stands.iter().map(|stand| stand.counts.len()).sum::<usize>() * args.collective.len();
-    let progress = crate::progress::bar("measuring", n);
+    args.check()?;
+    match args.backend {
+        BackendArg::Threads => between_threads(args),
+        #[cfg(feature = "mpi")]
+        BackendArg::Mpi => super::mpi::choose(args),
+        #[cfg(not(feature = "mpi"))]
+        BackendArg::Mpi => Err(super::not_built("mpi", "an MPI library and libclang")),
+        #[cfg(feature = "libfabric")]
+        BackendArg::Libfabric => {
+            let join = super::libfabric::joins(args.provider.as_deref(), None, None)?;
+            super::job::choose(args, join)
+        }
+        #[cfg(not(feature = "libfabric"))]
+        BackendArg::Libfabric => Err(super::not_built("libfabric", "libfabric and libclang")),
+        #[cfg(feature = "tcp")]
+        BackendArg::Tcp => super::job::choose(args, super::tcp::joins(None, false, None, None)?),
+        #[cfg(not(feature = "tcp"))]
+        BackendArg::Tcp => Err(super::not_built("tcp", "nothing else")),
+    }
+}
+
+fn between_threads(args: &ChooseArgs) -> anyhow::Result<()> {
+    let size = args.ranks.unwrap_or(DEFAULT_RANKS);
+    let usual = values::world(size, None).speeds();
+    let task = Task::new(args, size, size, usual)?;
+    let progress = crate::progress::bar("measuring", task.n_rows());
     let mut rows = Vec::new();
-    for stand in stands {
-        let world = values::world(args.ranks, stand.link.bytes_per_s());
+    for link in &task.links {
+        let world = values::world(size, link.bytes_per_s());
         let ranks = world.run(|mut comm| {
-            *comm.config_mut() = config;
+            *comm.config_mut() = task.config;
             let hidden = ProgressBar::hidden();
             let progress = if comm.rank() == Rank(0) { &progress } else { &hidden };
             let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
-            stand.measure(&mut comm, wait.as_mut(), progress)
+            Stand { task: &task, link }.measure(&mut comm, wait.as_mut(), progress)
         });
         let mut ranks = ranks.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
         rows.append(&mut ranks.swap_remove(0));
     }
     progress.finish_and_clear();
-    let about = format!("{} ranks over threads, {}, {}", args.ranks, args.bound, data.about());
-    if args.json {
-        let result = serde_json::json!({ "about": about, "rows": rows });
-        return Ok(streams::write(&format!("{result}\n"))?);
+    task.show("threads", &rows)
+}
+
+/// The user's request, the same for every rank.
+pub(super) struct Task<'a> {
+    args: &'a ChooseArgs,
+    links: Vec<LinkRate>,
+    counts: Vec<usize>,
+    size: usize,
+    config: Config,
+    data: Data<f32>,
+}
+
+impl<'a> Task<'a> {
+    /// For `size` ranks, of which this process has `n_own`. Their speeds are the `usual` ones
+    /// unless the user tells others.
+    ///
+    /// # Errors
+    /// Errors of use.
+    pub(super) fn new(
+        args: &'a ChooseArgs,
+        size: usize,
+        n_own: usize,
+        usual: Speeds,
+    ) -> anyhow::Result<Self> {
+        let counts = counts::<f32>(&args.sizes)?;
+        let most = counts.iter().copied().max().unwrap_or(0) * size_of::<f32>();
+        room::check(2 * (n_own * most) as u128).map_err(|error| {
+            UsageError::new(format!("arrays of {}: {error}; ask for smaller --sizes", Size(most)))
+        })?;
+        let speeds = tune::speeds(args.speeds.as_deref())?.unwrap_or(usual);
+        let config = config_from_env()?.with_speeds(speeds);
+        let data = Source::open(args.field.as_deref())?.data::<f32>(size);
+        Ok(Self { args, links: args.links()?, counts, size, config, data })
     }
-    Ok(streams::write(&text(args, &about, &rows))?)
+
+    /// Plays this process's rank, over links that are what they are.
+    ///
+    /// # Errors
+    /// When a call fails.
+    #[cfg(any(feature = "mpi", feature = "libfabric", feature = "tcp"))]
+    pub(super) fn play<X: Transport>(&self, endpoint: X) -> anyhow::Result<Vec<Row>> {
+        let mut comm = Communicator::with_config(endpoint, self.config)?;
+        let progress = super::progress(comm.rank().index());
+        progress.set_length(self.n_rows() as u64);
+        let mut rows = Vec::new();
+        for link in &self.links {
+            comm.config_mut().link_rate = link.bytes_per_s();
+            let mut wait: Box<Barrier<'_, _>> = Box::new(barrier);
+            rows.extend(Stand { task: self, link }.measure(&mut comm, wait.as_mut(), &progress)?);
+        }
+        progress.finish_and_clear();
+        Ok(rows)
+    }
+
+    /// The numbers of values that links of this rate can bear.
+    fn counts_over(&self, link: &LinkRate) -> impl Iterator<Item = usize> {
+        let rate = link.bytes_per_s().unwrap_or(f64::INFINITY);
+        let is_bearable =
+            move |count: &usize| (count * size_of::<f32>()) as f64 / rate <= self.args.longest;
+        self.counts.iter().copied().filter(is_bearable)
+    }
+
+    fn n_rows(&self) -> usize {
+        let n: usize = self.links.iter().map(|link| self.counts_over(link).count()).sum();
+        n * self.args.collective.len()
+    }
+
+    /// Prints what came of it.
+    ///
+    /// # Errors
+    /// When it cannot be printed.
+    pub(super) fn show(&self, backend: &str, rows: &[Row]) -> anyhow::Result<()> {
+        let Self { args, size, data, .. } = self;
+        let about = format!("{size} ranks over {backend}, {}, {}", args.bound, data.about());
+        if args.json {
+            let result = serde_json::json!({ "about": about, "rows": rows });
+            return Ok(streams::write(&format!("{result}\n"))?);
+        }
+        Ok(streams::write(&self.text(&about, rows))?)
+    }
 }
 
 /// One rank's part over links of one rate.
 struct Stand<'a> {
-    args: &'a ChooseArgs,
+    task: &'a Task<'a>,
     link: &'a LinkRate,
-    counts: Vec<usize>,
-    data: &'a Data<f32>,
 }
 
 impl Stand<'_> {
@@ -188,8 +281,8 @@ impl Stand<'_> {
         progress: &ProgressBar,
     ) -> anyhow::Result<Vec<Row>> {
         let mut rows = Vec::new();
-        for &collective in &self.args.collective {
-            for &count in &self.counts {
+        for &collective in &self.task.args.collective {
+            for count in self.task.counts_over(self.link) {
                 progress.set_message(format!("{} bytes", count * size_of::<f32>()));
                 rows.push(self.measure_size(comm, wait, collective, count)?);
                 progress.inc(1);
@@ -208,8 +301,9 @@ impl Stand<'_> {
         let (size, rank) = (comm.size(), comm.rank().index());
         let (op, root, in_place, is_uneven) = (OpArg::Sum, Rank(0), false, false);
         let problem = Problem { collective, op, root, in_place, is_uneven, count, size, rank };
-        let mut stage = Stage::new(comm, wait, problem, self.data)?;
-        let shape = self.data.shape();
+        let Task { args, data, .. } = self.task;
+        let mut stage = Stage::new(comm, wait, problem, data)?;
+        let shape = data.shape();
         let mut players: Vec<OfPlan> =
             self.plans().map(|plan| OfPlan::row(plan).of_shape(shape)).collect();
         let mut time = 0.0;
@@ -220,27 +314,29 @@ impl Stand<'_> {
             }
         }
         let round_time = stage.largest(time)?;
-        let n = rounds(self.args.repeat, self.args.min_time, round_time);
+        let n = rounds(args.repeat, args.min_time, round_time);
         let times = vec![Vec::new(); players.len()];
         let mut contest = Contest { players, times, report: foldwire::Report::default() };
         let mut judged = Judged::default();
         for _ in 0..MOST_SETS {
             contest.play(&mut stage, n)?;
             judged = contest.judge(stage.comm)?;
-            if judged.is_clear(self.args.tolerance) {
+            if judged.is_clear(args.tolerance) {
                 break;
             }
         }
         let Contest { times, report, .. } = contest;
-        let weighed = report.plan.map_or(Vec::new(), |choice| choice.weighed.to_vec());
+        let choice = report.plan;
+        let weighed = choice.map_or(Vec::new(), |choice| choice.weighed.to_vec());
         let expected = weighed.iter().map(|one| (one.codec.name(), f64::from(one.seconds)));
         Ok(Row {
             collective: collective.name(),
             link_rate: self.link.bytes_per_s(),
+            taken_rate: choice.map(|choice| choice.link_rate.into()),
             n_bytes: count * size_of::<f32>(),
             codec: report.codec.name(),
             schedule: report.schedule,
-            is_sampled: report.plan.is_some_and(|choice| choice.reason == Reason::Sampled),
+            is_sampled: choice.is_some_and(|choice| choice.reason == Reason::Sampled),
             rounds: times[0].len(),
             expected_s: expected.filter(|(_, seconds)| seconds.is_finite()).collect(),
             judged,
@@ -249,7 +345,7 @@ impl Stand<'_> {
 
     /// What could be chosen, and last the plan that chooses.
     fn plans(&self) -> impl Iterator<Item = Plan> {
-        let bound = self.args.bound;
+        let bound = self.task.args.bound;
         let fixed = Speeds::codecs().map(move |codec| match codec {
             CodecId::Raw => Plan::raw(),
             codec => Plan::foldwire(bound).with_codec(codec),
@@ -268,53 +364,55 @@ fn compute() {
     }
 }
 
-fn text(args: &ChooseArgs, about: &str, rows: &[Row]) -> String {
-    let mut columns = vec![
-        ("collective", "", Align::Left),
-        ("link", "", Align::Left),
-        ("size", "bytes", Align::Right),
-        ("chosen", "", Align::Left),
-        ("by", "", Align::Left),
-        ("expected", "µs", Align::Right),
-        ("time", "µs", Align::Right),
-    ];
-    columns.extend(Speeds::codecs().map(|codec| (codec.name(), "µs", Align::Right)));
-    columns.extend([
-        ("x best", "", Align::Right),
-        ("x raw", "", Align::Right),
-        ("", "", Align::Left),
-    ]);
-    let mut table = Table::new(&columns);
-    let links: Vec<String> = args.link.iter().map(ToString::to_string).collect();
-    let micros = |seconds: f64| format!("{:.1}", seconds * 1e6);
-    let is_behind_best = |row: &&Row| row.judged.times_best > 1.0 + args.tolerance;
-    let is_behind_raw = |row: &&Row| row.judged.times_raw > 1.0 + TOLERANCE_OF_RAW;
-    let is_off = |row: &&Row| is_behind_best(row) || is_behind_raw(row);
-    for row in rows {
-        let link = args.link.iter().position(|link| link.bytes_per_s() == row.link_rate);
-        let expected = row.expected_s.iter().find(|(codec, _)| *codec == row.codec);
-        let mut cells = vec![
-            row.collective.to_owned(),
-            link.map(|at| links[at].clone()).unwrap_or_default(),
-            Size(row.n_bytes).to_string(),
-            format!("{}{}", row.codec, if row.is_sampled { ", sampled" } else { "" }),
-            row.schedule.to_owned(),
-            expected.map(|&(_, seconds)| micros(seconds)).unwrap_or_default(),
-            micros(row.judged.time_s),
+impl Task<'_> {
+    fn text(&self, about: &str, rows: &[Row]) -> String {
+        let Self { args, links, .. } = self;
+        let mut columns = vec![
+            ("collective", "", Align::Left),
+            ("link", "", Align::Left),
+            ("size", "bytes", Align::Right),
+            ("chosen", "", Align::Left),
+            ("by", "", Align::Left),
+            ("expected", "µs", Align::Right),
+            ("time", "µs", Align::Right),
         ];
-        cells.extend(row.judged.fixed_s.iter().map(|&(_, time)| micros(time)));
-        cells.push(format!("{:.2}", row.judged.times_best));
-        cells.push(format!("{:.2}", row.judged.times_raw));
-        cells.push(if is_off(&row) { "*".to_owned() } else { String::new() });
-        table.row(&cells);
+        columns.extend(Speeds::codecs().map(|codec| (codec.name(), "µs", Align::Right)));
+        columns.extend([
+            ("x best", "", Align::Right),
+            ("x raw", "", Align::Right),
+            ("", "", Align::Left),
+        ]);
+        let mut table = Table::new(&columns);
+        let micros = |seconds: f64| format!("{:.1}", seconds * 1e6);
+        let is_behind_best = |row: &&Row| row.judged.times_best > 1.0 + args.tolerance;
+        let is_behind_raw = |row: &&Row| row.judged.times_raw > 1.0 + TOLERANCE_OF_RAW;
+        let is_off = |row: &&Row| is_behind_best(row) || is_behind_raw(row);
+        for row in rows {
+            let link = links.iter().find(|link| link.bytes_per_s() == row.link_rate);
+            let expected = row.expected_s.iter().find(|(codec, _)| *codec == row.codec);
+            let mut cells = vec![
+                row.collective.to_owned(),
+                row.link(link),
+                Size(row.n_bytes).to_string(),
+                format!("{}{}", row.codec, if row.is_sampled { ", sampled" } else { "" }),
+                row.schedule.to_owned(),
+                expected.map(|&(_, seconds)| micros(seconds)).unwrap_or_default(),
+                micros(row.judged.time_s),
+            ];
+            cells.extend(row.judged.fixed_s.iter().map(|&(_, time)| micros(time)));
+            cells.push(format!("{:.2}", row.judged.times_best));
+            cells.push(format!("{:.2}", row.judged.times_raw));
+            cells.push(if is_off(&row) { "*".to_owned() } else { String::new() });
+            table.row(&cells);
+        }
+        let n_behind_best = rows.iter().filter(is_behind_best).count();
+        let n_behind_raw = rows.iter().filter(is_behind_raw).count();
+        let [percent, percent_of_raw] = [args.tolerance, TOLERANCE_OF_RAW].map(|part| part * 100.0);
+        format!(
+            "{about}\n{}\nof {} {n_behind_best} take more than {percent:.0} % longer than the \
+             best, and {n_behind_raw} more than {percent_of_raw:.0} % longer than raw\n",
+            table.render(),
+            rows.len(),
+        )
     }
-    let n_behind_best = rows.iter().filter(is_behind_best).count();
-    let n_behind_raw = rows.iter().filter(is_behind_raw).count();
-    let [percent, percent_of_raw] = [args.tolerance, TOLERANCE_OF_RAW].map(|part| part * 100.0);
-    format!(
-        "{about}\n{}\nof {} {n_behind_best} take more than {percent:.0} % longer than the best, \
-         and {n_behind_raw} more than {percent_of_raw:.0} % longer than raw\n",
-        table.render(),
-        rows.len(),
-    )
 }

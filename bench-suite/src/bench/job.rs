@@ -2,12 +2,13 @@
 //! a network joins them.
 
 use anyhow::Context;
+use foldwire::select::Speeds;
 use foldwire::{Float, Transport};
 use foldwire_bootstrap::{Exchange, Party, Place, Rendezvous};
 
 use super::play::{Extras, Play, Setting};
-use super::{Settings, Source, show};
-use crate::cli::BenchArgs;
+use super::{Settings, Source, choose, show};
+use crate::cli::{BenchArgs, ChooseArgs};
 
 /// Plays this process's rank over what `join` makes of those who have met: an endpoint, and the
 /// name that results have for it.
@@ -32,4 +33,21 @@ pub(super) fn run<T: Float + Into<f64>, P: Play<T>, X: Transport>(
     let results = P::play(setting, endpoint, Extras::default());
     let results = results.with_context(|| format!("rank {rank}"))?;
     if rank == 0 { show(args, &results) } else { Ok(()) }
+}
+
+/// The same in `foldwire choose`.
+pub(super) fn choose<X: Transport>(
+    args: &ChooseArgs,
+    join: impl FnOnce(Party) -> anyhow::Result<(X, String)>,
+) -> anyhow::Result<()> {
+    let place = Place::from_env()?;
+    let rank = place.rank.index();
+    let task = match choose::Task::new(args, place.size, 1, Speeds::default()) {
+        Err(_) if rank > 0 => return Ok(()),
+        task => task?,
+    };
+    let party = Rendezvous::new(place).join().context("ranks cannot meet")?;
+    let (endpoint, backend) = join(party)?;
+    let rows = task.play(endpoint).with_context(|| format!("rank {rank}"))?;
+    if rank == 0 { task.show(&backend, &rows) } else { Ok(()) }
 }

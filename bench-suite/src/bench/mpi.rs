@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Context;
+use foldwire::select::Speeds;
 use foldwire::{Collective, Float};
 use foldwire_mpi_native::{self as native, Buffers as MpiBuffers, Call, Native, Operation, Tuned};
 use mpi::topology::{Communicator as _, SimpleCommunicator};
@@ -22,8 +23,8 @@ use super::play::{Extras, Play, Setting};
 use super::problem::Problem;
 use super::row::{MPI_BEST, MPI_DEFAULT};
 use super::stage::Team;
-use super::{Settings, Source, config_from_env, guidelines, show};
-use crate::cli::{BenchArgs, GuidelinesArgs, OpArg};
+use super::{Settings, Source, choose, config_from_env, guidelines, show};
+use crate::cli::{BenchArgs, ChooseArgs, GuidelinesArgs, OpArg};
 use crate::streams;
 use crate::values::LinkRate;
 
@@ -86,6 +87,26 @@ fn play<T: Float + Into<f64>, P: Play<T>>(
     let for_barrier = world.duplicate();
     extras.barrier = Some(Box::new(move || for_barrier.barrier()));
     P::play(setting, endpoint, extras)
+}
+
+/// Plays this process's rank in `foldwire choose`.
+pub(super) fn choose(args: &ChooseArgs) -> anyhow::Result<()> {
+    let universe = mpi::initialize().context("MPI does not start")?;
+    let world = universe.world();
+    let task = match choose::Task::new(args, world.size() as usize, 1, Speeds::default()) {
+        Err(_) if world.rank() > 0 => return Ok(()),
+        task => task?,
+    };
+    let options = foldwire_mpi::Options::default();
+    let played = foldwire_mpi::join_with(&world, options).map_err(Into::into);
+    match played.and_then(|endpoint| task.play(endpoint)) {
+        Ok(rows) if world.rank() == 0 => task.show(&format!("MPI ({})", native::library()), &rows),
+        Ok(_) => Ok(()),
+        Err(error) => {
+            streams::remark(format_args!("error: rank {}: {error:#}", world.rank()));
+            world.abort(1)
+        }
+    }
 }
 
 /// Plays this process's rank in `foldwire guidelines`.

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use foldwire::{Bound, Collective};
 
-use super::bench::{array_sizes, collective};
+use super::bench::{BackendArg, array_sizes, collective};
 use crate::sizes::Sizes;
+use crate::usage::UsageError;
 use crate::values::LinkRate;
 
 const EXAMPLES: &str = "\
@@ -18,6 +19,10 @@ Examples:
       Long arrays of your own.
   foldwire choose --link 10gbit,1gbit --speeds speeds.toml --json > choices.json
       With this machine's speeds, which `foldwire tune --output speeds.toml` has measured.
+  mpirun -n 2 foldwire choose --backend mpi --sizes 4K:64M:4
+      Over MPI, where first calls measure what its links carry.
+  foldwire launch -n 2 --no-prefix -- foldwire choose --backend libfabric --provider shm
+      Between two processes over libfabric, in memory that they share.
 
 Every size is timed by each plan in turn, in another order each round; the time is the median over
 rounds of the slowest rank's. What takes longer than --tolerance says, or 5 % longer than raw, is
@@ -27,10 +32,19 @@ marked with *; what comes near that is timed up to four times as long.";
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ChooseArgs {
-    /// Number of ranks, which are threads of this process
-    #[arg(long, value_name = "N", default_value_t = 4, allow_hyphen_values = true)]
-    #[arg(value_parser = crate::values::ranks)]
-    pub ranks: usize,
+    /// What carries the messages
+    #[arg(long, value_enum, default_value_t = BackendArg::Threads)]
+    pub backend: BackendArg,
+
+    /// Number of ranks of the threads backend [default: 4]; elsewhere the launcher says it
+    /// (mpirun -n 4 …)
+    #[arg(long, value_name = "N", value_parser = crate::values::ranks, allow_hyphen_values = true)]
+    pub ranks: Option<usize>,
+
+    /// Provider of the libfabric backend, such as tcp or shm [default: the best that all ranks
+    /// have]
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
 
     /// Collectives to time
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
@@ -39,9 +53,13 @@ pub struct ChooseArgs {
     pub collective: Vec<Collective>,
 
     /// Rates of each rank's link, each way: 10gbit, 250MB/s, …; `none` for the speed of memory
+    /// [default: none, 10gbit, 1gbit and 100mbit]
+    ///
+    /// The threads backend keeps to them. Over MPI, libfabric and TCP the network is what it is,
+    /// and this tells automatic plans of it; where it is `none`, as by default, first calls
+    /// measure.
     #[arg(long, value_name = "RATE", num_args = 1.., value_delimiter = ',')]
-    #[arg(default_values = ["none", "10gbit", "1gbit", "100mbit"])]
-    pub link: Vec<LinkRate>,
+    link: Vec<LinkRate>,
 
     /// Sizes of the array in bytes: a list of sizes and of ranges FIRST:LAST or FIRST:LAST:FACTOR
     #[arg(long, value_name = "SIZES", default_value = "64:256M:4", allow_hyphen_values = true)]
@@ -85,4 +103,38 @@ pub struct ChooseArgs {
     /// Print one JSON object on stdout instead of the table
     #[arg(long)]
     pub json: bool,
+}
+
+/// Rates of the threads' links unless told otherwise.
+const LINKS: [&str; 4] = ["none", "10gbit", "1gbit", "100mbit"];
+
+impl ChooseArgs {
+    /// The rates of links to go through.
+    ///
+    /// # Errors
+    /// When none can be read.
+    pub fn links(&self) -> Result<Vec<LinkRate>, UsageError> {
+        let usual = if self.backend == BackendArg::Threads { &LINKS[..] } else { &LINKS[..1] };
+        match &*self.link {
+            [] => usual.iter().map(|link| link.parse()).collect(),
+            told => Ok(told.to_vec()),
+        }
+    }
+
+    /// Refuses options of other backends.
+    ///
+    /// # Errors
+    /// When there is one.
+    pub fn check(&self) -> Result<(), UsageError> {
+        if self.backend != BackendArg::Libfabric && self.provider.is_some() {
+            return Err(UsageError::new("--provider is for --backend libfabric"));
+        }
+        if self.backend != BackendArg::Threads && self.ranks.is_some() {
+            return Err(UsageError::new(
+                "--ranks is for --backend threads; here the launcher starts the ranks (mpirun -n 2 \
+                 foldwire choose …)",
+            ));
+        }
+        Ok(())
+    }
 }

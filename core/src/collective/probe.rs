@@ -92,6 +92,8 @@ pub(super) struct Probe {
     /// What goes round, or the seconds that it took.
     pub(super) values: Vec<f64>,
     step: Step,
+    /// What went round, whose memory is there by now.
+    array: Vec<f64>,
 }
 
 #[derive(Default)]
@@ -113,7 +115,7 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         &mut self,
         comm: &mut Communicator<X>,
     ) -> Result<(), Error> {
-        self.run_probe(comm, Probe { values: vec![0.0], step: Step::Meet })
+        self.run_probe(comm, Probe { values: vec![0.0], ..Probe::default() })
     }
 
     fn run_probe<X: Transport<Frame = F>>(
@@ -144,18 +146,23 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         request: &Request<'_, 's, T>,
         probe: Probe,
     ) -> Result<(), Error> {
-        let now = comm.transport.now();
         let next = match probe.step {
             Step::Round(began) => {
-                let seconds = now.saturating_sub(began).as_secs_f64();
-                Some(Probe { values: vec![seconds], step: Step::Agree })
+                let seconds = comm.transport.now().saturating_sub(began).as_secs_f64();
+                let array = probe.values;
+                Some(Probe { values: vec![seconds], step: Step::Agree, array })
             }
             Step::Meet | Step::Agree => {
                 if let (Step::Agree, Some(&seconds)) = (probe.step, probe.values.first()) {
                     comm.links.note(comm.size(), seconds as f32);
                 }
-                let values = comm.links.next().map(|n_bytes| vec![0.0; n_bytes / f64::BYTES]);
-                values.map(|values| Probe { values, step: Step::Round(now) })
+                comm.links.next().map(|n_bytes| {
+                    let mut values = probe.array;
+                    // The clock starts when there is memory, which may take longer than a copy.
+                    values.resize(n_bytes / f64::BYTES, 0.0);
+                    let step = Step::Round(comm.transport.now());
+                    Probe { values, step, ..Probe::default() }
+                })
             }
         };
         if let Some(next) = next {
@@ -172,8 +179,9 @@ impl<'s, F: Frame, T: Element> Underway<'s, F, T> {
         comm: &mut Communicator<X>,
     ) -> bool {
         let n_bytes = self.terms.shares.count().saturating_mul(T::BYTES);
-        // Calls between ranks that share memory do not ask.
-        self.terms.asks && comm.told_rate().is_none() && comm.links.has_time(n_bytes)
+        // Also where a call is exact by what is known so far, which may be wrong.
+        let depends = self.terms.choice.is_some_and(|choice| choice.depends_on_links());
+        depends && comm.told_rate().is_none() && comm.links.has_time(n_bytes)
     }
 }
 

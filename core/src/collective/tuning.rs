@@ -10,7 +10,7 @@ use crate::op::Op;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::schedule::Ring;
-use crate::transport::Transport;
+use crate::transport::{Distance, Transport};
 use core::time::Duration;
 
 /// Calls that measure a link; the shortest counts.
@@ -19,9 +19,9 @@ const ROUNDS: usize = 3;
 impl<X: Transport> Communicator<X> {
     /// Measures what links carry where nobody has told, and notes it as [`Config::link_rate`], the
     /// same on all ranks, which must all call it: the lowest of all ranks' rates in bytes per
-    /// second, infinite where they share memory. First calls of automatic plans do so by themselves
-    /// where there is an allocator. `scratch` is overwritten; it should have a MiB or more, and as
-    /// many values on all ranks.
+    /// second, infinite where they share a process. First calls of automatic plans do so by
+    /// themselves where there is an allocator. `scratch` is overwritten; it should have a MiB or
+    /// more, and as many values on all ranks.
     ///
     /// # Errors
     /// [`Error`]; see [`Error::is_usage`] for those that leave the communicator usable.
@@ -38,7 +38,7 @@ impl<X: Transport> Communicator<X> {
     pub fn measure_link(&mut self, scratch: &mut [f32]) -> Result<f64, Error> {
         let rate = match self.network().link_rate {
             Some(told) => told,
-            None if self.shares_memory() => return Ok(f64::INFINITY),
+            None if self.farthest() == Distance::Process => return Ok(f64::INFINITY),
             None => {
                 let n_sent = scratch.len() - self.share(scratch.len()).len();
                 let plan = Plan::raw().with_schedule(&Ring);

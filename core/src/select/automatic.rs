@@ -10,6 +10,7 @@ use crate::element::DType;
 use crate::op::OpCode;
 use crate::plan::Plan;
 use crate::schedule::{Call, Collective};
+use crate::transport::Distance;
 use core::fmt;
 
 /// What an automatic plan may choose, the first of it exact.
@@ -83,8 +84,11 @@ const LOOK_WORTH: f64 = 0.03;
 /// made an all-reduce by dense take 1.5 times as long as by fz-nd.)
 const MARGIN: f64 = 0.93;
 const MARGIN_UNTOLD: f64 = 0.85;
-/// Bytes per second of links of which nothing is known.
+/// Bytes per second of links that nobody has told or measured, and of a node's memory.
 const UNKNOWN_RATE: f64 = 1.25e9;
+const UNKNOWN_NEAR: f64 = 3e9;
+/// The least part of what ranks of a node measure that are copies.
+const LEAST_COPIED: f64 = 0.25;
 /// Raw bytes per wire byte at best.
 const BEST_RATIO: f64 = 60.0;
 
@@ -118,8 +122,10 @@ pub(crate) struct Known<'a> {
     /// The caller's choice of schedules.
     pub(crate) rows: &'a [Row],
     pub(crate) network: Network,
-    /// Whether all ranks share a machine, whose messages `speeds` tell.
-    pub(crate) are_near: bool,
+    /// How far ranks are from each other at most.
+    pub(crate) farthest: Distance,
+    /// The rate of links was told, not measured.
+    pub(crate) is_told: bool,
     pub(crate) speeds: Speeds,
     /// `None`: nobody has looked at the data.
     pub(crate) bits: Option<Bits>,
@@ -133,7 +139,7 @@ pub struct Choice {
     /// What was weighed, the exact call first.
     pub weighed: [Weighed; N_CANDIDATES],
     /// Bytes per second that each rank's link was taken to have; infinite between ranks that share
-    /// memory.
+    /// a process.
     pub link_rate: f32,
 }
 
@@ -145,7 +151,7 @@ pub enum Reason {
     Unbounded,
     /// There is one rank.
     Alone,
-    /// All ranks share memory, so that fewer bytes save nothing.
+    /// All ranks share a process, so that fewer bytes save nothing.
     Near,
     /// It is so short that a codec takes longer than its bytes on a link.
     Short,
@@ -178,10 +184,16 @@ impl Choice {
         Self { reason, weighed: CANDIDATES.map(of), link_rate: link_rate as f32 }
     }
 
+    /// Another rate of links could change the choice.
+    #[cfg(feature = "alloc")]
+    pub(crate) const fn depends_on_links(&self) -> bool {
+        matches!(self.reason, Reason::Short | Reason::Soonest | Reason::Sampled)
+    }
+
     /// On how many lanes of so many the call goes by this codec, and in segments of how many chunks
     /// at least ([`Cut::shortest`](crate::layout::Cut::shortest)).
     ///
-    /// Between ranks that share memory reductions have little to overlap: two lanes, of full
+    /// Between ranks that share a process reductions have little to overlap: two lanes, of full
     /// frames. (Between 2 threads 4 lanes took 0.68 and 0.72 ms for 8 MiB, 2 lanes 0.63.)
     pub(crate) fn cut(
         &self,
@@ -215,7 +227,7 @@ impl fmt::Display for Choice {
         f.write_str(match self.reason {
             Reason::Unbounded => return f.write_str("exact: no bound can be kept"),
             Reason::Alone => return f.write_str("exact: one rank"),
-            Reason::Near => return f.write_str("exact: ranks share memory"),
+            Reason::Near => return f.write_str("exact: ranks share a process"),
             Reason::Short => return f.write_str("exact: a short array"),
             Reason::Soonest => "expected by usual ratios: ",
             Reason::Sampled => "expected by a sample: ",
@@ -261,15 +273,19 @@ pub(crate) struct Chosen {
 /// once, a tree's root three quarters of the array before others decode. Where a part has several
 /// rounds, ranks compute while others are on links: of the shorter of both one round's part counts,
 /// half of it in an all-reduce, and a tenth at least; a quarter where speeds are the usual ones.
+/// Within a node links are copies that ranks' own cores make: there nothing overlaps, and what was
+/// measured counts without the work that was in it. In a broadcast or reduce each rank makes half
+/// of those copies.
 ///
 /// Of two that take about as long it is the one that computes less: a later one in the table must
 /// be sooner by 7 %, fz-nd and dense by 15 % where speeds are the usual ones. A call within a bound
 /// that refers to the range of the data must look at them first, which takes 1.5 µs, and for each
 /// of ⌈log₂ n⌉ messages 0.6 of an exact one's cost and as long as 150 bytes do. Where no codec
 /// can save enough of what links take, ⌈log₂ n⌉ times the array, for a look, a message and those 7
-/// %, the call is exact ([`Reason::Short`]), and nothing is weighed. Between ranks whose links are
-/// as fast as memory nothing is gained by fewer bytes, so calls are exact. Where no rate is told,
-/// links are taken to be of 10 Gbit/s until [first calls](Plan::auto) measure them.
+/// %, the call is exact ([`Reason::Short`]), and nothing is weighed. Between ranks of a process,
+/// which hand frames over, nothing is gained by fewer bytes, so calls are exact. Links of which
+/// nobody tells count as 10 Gbit/s, memory that ranks of a node share as 3 GB/s, until
+/// [first calls](Plan::auto) measure them.
 ///
 /// Speeds are [`Config::speeds`](crate::Config::speeds), and those of the table unless told. Told
 /// costs of messages are those within a machine; over a network an exact one costs 5 µs at least,
@@ -287,7 +303,8 @@ pub fn plan(
     network: Network,
 ) -> (Plan, Option<Choice>) {
     let speeds = Speeds::default();
-    let known = Known { rows: &[], network, are_near: false, speeds, bits: None };
+    let (farthest, is_told) = (Distance::Network, network.link_rate.is_some());
+    let known = Known { rows: &[], network, farthest, is_told, speeds, bits: None };
     let Chosen { plan, choice, .. } = choose(call, op, dtype, plan, n_bytes, &known);
     (plan, choice)
 }
@@ -306,10 +323,15 @@ pub(crate) fn choose(
     }
     let plan = Plan { is_auto: false, ..*plan };
     let exact = plan.exactly();
-    let link_rate = known.network.link_rate.unwrap_or(UNKNOWN_RATE);
+    let link_rate = known.network.link_rate.unwrap_or(match known.farthest {
+        Distance::Process => f64::INFINITY,
+        Distance::Node => UNKNOWN_NEAR,
+        Distance::Loopback | Distance::Network => UNKNOWN_RATE,
+    });
     // Over a network an exact message costs no less than usual, and others more by as much.
     let exact_s = known.speeds.message_at(0);
-    let farther = if known.are_near { 0.0 } else { (MESSAGE_COST - exact_s).max(0.0) };
+    let farther =
+        if known.farthest < Distance::Loopback { 0.0 } else { (MESSAGE_COST - exact_s).max(0.0) };
     let pace_of = |at: usize| {
         let step_rate = known.speeds.at(at);
         let message = known.speeds.message_at(at) + farther;
@@ -339,14 +361,17 @@ pub(crate) fn choose(
         let choice = Some(Choice::without_weighing(reason, link_rate));
         return Chosen { plan: exact, choice, asks: false };
     }
-    let network = Network { link_rate: Some(link_rate), ..known.network };
+    let are_copies = !known.is_told && known.farthest < Distance::Network;
+    let copied =
+        if are_copies { without_work(link_rate, call.size, &known.speeds) } else { link_rate };
+    let network = Network { link_rate: Some(copied), ..known.network };
     let is_told = known.speeds != Speeds::default();
     let plan_of = |codec: CodecId| if codec.is_exact() { exact } else { Plan { codec, ..plan } };
     let seconds = |at: usize, ratio: f64| {
         let codec = CANDIDATES[at].codec;
         let by = chosen(known.rows, call, op, &plan_of(codec), n_bytes, known.network);
         let pace = Pace { ratio, ..pace_of(at) };
-        let model = Model { call, n_bytes, codec, pace, network, is_told };
+        let model = Model { call, n_bytes, codec, pace, network, is_told, are_copies };
         let looks = if at > 0 { looks } else { 0.0 };
         looks + model.least_seconds(by)
     };
@@ -386,6 +411,14 @@ pub(crate) fn choose(
         }
     };
     Chosen { plan: chosen, choice: Some(choice), asks }
+}
+
+/// Bytes per second that a node's ranks copy for a link, of what they have measured: each also
+/// encoded and decoded the array, which the model counts apart.
+fn without_work(measured: f64, size: usize, speeds: &Speeds) -> f64 {
+    let sent = (size - 1) as f64 / size as f64;
+    let worked = 1.0 / (2.0 * speeds.at(0) * sent);
+    (measured.recip() - worked).max(LEAST_COPIED / measured).recip()
 }
 
 /// Bits a value that sums on their way have more than operands.

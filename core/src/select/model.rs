@@ -139,6 +139,8 @@ pub(super) struct Model {
     pub(super) network: Network,
     /// Whether somebody has told how fast this machine is.
     pub(super) is_told: bool,
+    /// Links are copies that ranks' own cores make: a core that copies does nothing else.
+    pub(super) are_copies: bool,
 }
 
 impl Model {
@@ -323,7 +325,19 @@ impl Model {
         let alone = least.max(1.0 / (n_times * n_rounds) as f64);
         let work = self.at_work(offer, self.worked(offer) + encoded);
         let links = self.on_links(offer);
+        if self.are_copies {
+            return self.on_messages(offer) + work + self.part_copied(n_rounds) * links;
+        }
         self.on_messages(offer) + work.max(links) + alone * work.min(links)
+    }
+
+    /// The part of a link's time in which one rank copies. In a broadcast the sender makes half of
+    /// the copies and the receiver the others, at the same time but for one round.
+    fn part_copied(&self, n_rounds: usize) -> f64 {
+        match self.call.collective {
+            Collective::Broadcast | Collective::Reduce => 0.5 + 0.5 / n_rounds as f64,
+            _ => 1.0,
+        }
     }
 
     fn on_messages(&self, offer: &Offer) -> f64 {

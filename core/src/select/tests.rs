@@ -5,7 +5,7 @@ use crate::bound::Bound;
 use crate::element::DType;
 use crate::pipeline;
 use crate::schedule::{Circulant, Pairwise};
-use crate::transport::Rank;
+use crate::transport::{Distance, Rank};
 
 const LONG: usize = 16 << 20;
 const GIGABIT: Option<f64> = Some(0.125e9);
@@ -253,13 +253,24 @@ fn what_is_pinned_stays() {
     assert!(!plan.for_values(DType::I32).is_auto);
 }
 
+/// What ranks know whose links a network has told.
+fn known(network: Network) -> automatic::Known<'static> {
+    automatic::Known {
+        rows: &[],
+        network,
+        farthest: Distance::Network,
+        is_told: true,
+        speeds: Speeds::default(),
+        bits: None,
+    }
+}
+
 /// What it comes to where a sample says that codecs make so many bits of each value.
 fn sampled(bits: [f64; automatic::N_LOSSY], n_bytes: usize, rate: Option<f64>) -> CodecId {
     let call = Call::new(Collective::Broadcast, 4, Rank(0));
     let speeds = Speeds::default();
     let bits = Some(automatic::Bits(bits));
-    let (rows, network, are_near) = (&[][..], network(rate), false);
-    let known = automatic::Known { rows, network, are_near, speeds, bits };
+    let known = automatic::Known { speeds, bits, ..known(network(rate)) };
     let plan = Plan::auto(Bound::Absolute(1e-4));
     let chosen = automatic::choose(call, OpCode::None, DType::F32, &plan, n_bytes, &known);
     assert!(!chosen.asks, "a sample is taken once");
@@ -281,14 +292,39 @@ fn the_ratio_of_a_sample_decides() {
     assert_eq!(sampled([2.0, 2.0, 1.0], LONG, Some(1.25e9)), CodecId::FzLight);
 }
 
+/// What an all-reduce between two ranks this far from each other takes, which have measured this.
+fn within(farthest: Distance, n_bytes: usize, measured: Option<f64>) -> (CodecId, Reason) {
+    let call = Call::new(Collective::AllReduce, 2, Rank(0));
+    let known = automatic::Known { farthest, is_told: false, ..known(network(measured)) };
+    let plan = Plan::auto(Bound::Relative(1e-3));
+    let chosen = automatic::choose(call, OpCode::Sum, DType::F32, &plan, n_bytes, &known);
+    (chosen.plan.codec, chosen.choice.expect("an automatic plan").reason)
+}
+
+#[test]
+fn memory_that_ranks_share_is_no_faster_than_it_was_measured() {
+    for farthest in [Distance::Node, Distance::Loopback, Distance::Network] {
+        for n_bytes in [1 << 20, 8 << 20, 64 << 20] {
+            for measured in [None, Some(1.25e9), Some(3e9)] {
+                let (codec, _) = within(farthest, n_bytes, measured);
+                assert_eq!(codec, CodecId::FzLight, "{farthest:?}, {n_bytes}: {measured:?}");
+            }
+            assert_eq!(within(farthest, n_bytes, Some(100e9)).0, CodecId::Raw);
+        }
+        assert_eq!(within(farthest, 1000, None), (CodecId::Raw, Reason::Short));
+    }
+    // Frames that are handed over within a process move nothing.
+    assert_eq!(within(Distance::Process, 64 << 20, None), (CodecId::Raw, Reason::Near));
+    assert_ne!(within(Distance::Process, 64 << 20, GIGABIT).0, CodecId::Raw);
+}
+
 #[test]
 fn dense_is_taken_for_less_where_speeds_are_told() {
     // A machine that is as fast as usual, of which somebody knows that.
     let told = Speeds::default().with(CodecId::Raw, 6.01e9);
     let chosen = |speeds| {
         let call = Call::new(Collective::AllReduce, 4, Rank(0));
-        let (rows, network) = (&[][..], network(GIGABIT));
-        let known = automatic::Known { rows, network, are_near: false, speeds, bits: None };
+        let known = automatic::Known { speeds, ..known(network(GIGABIT)) };
         let plan = Plan::auto(Bound::Absolute(1e-4)).with_shape(&[100, 64, 128]);
         automatic::choose(call, OpCode::Sum, DType::F32, &plan, LONG, &known).plan.codec
     };
@@ -299,8 +335,7 @@ fn dense_is_taken_for_less_where_speeds_are_told() {
 fn samples_are_taken_where_they_cost_little() {
     let asks = |bound, n_bytes, rate| {
         let call = Call::new(Collective::AllReduce, 4, Rank(0));
-        let (network, speeds) = (network(rate), Speeds::default());
-        let known = automatic::Known { rows: &[], network, are_near: false, speeds, bits: None };
+        let known = known(network(rate));
         let plan = Plan::auto(bound);
         automatic::choose(call, OpCode::Sum, DType::F32, &plan, n_bytes, &known).asks
     };

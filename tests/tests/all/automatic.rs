@@ -4,10 +4,14 @@ use foldwire::codec::CodecId;
 use foldwire::schedule::RecursiveDoubling;
 use foldwire::select::{Reason, Speeds};
 use foldwire::threads::{Scoped, Threads};
-use foldwire::{Bound, Communicator, Config, Error, Op, Plan, Rank, Report, SharedCommunicator};
+use foldwire::{
+    Bound, Communicator, Config, Distance, Error, Op, Plan, Rank, Report, SharedCommunicator,
+};
 use foldwire_conformance::wrapped::{Hooks, Wrapped};
+use foldwire_sim::{End, Net, World as Simulated};
 use foldwire_tests::data;
 use foldwire_threads::World;
+use std::time::Duration;
 
 const SIZE: usize = 3;
 const BOUND: f64 = 1e-3;
@@ -266,6 +270,82 @@ fn speeds_decide_and_ranks_that_differ_are_told_or_made_alike() {
     let told = all(false);
     assert!(told.iter().any(|result| matches!(result, Err(Error::Mismatch { .. }))), "{told:?}");
     assert!(told.iter().all(Result::is_err));
+}
+
+/// Nothing is told of links but how far they go.
+struct Near(Distance);
+
+impl Hooks for Near {
+    fn link_rate(&self, _: Option<f64>) -> Option<f64> {
+        None
+    }
+
+    fn distance(&self) -> Distance {
+        self.0
+    }
+}
+
+/// Messages within a node are copied through its memory, which takes as long as it takes.
+#[test]
+fn memory_that_ranks_share_is_measured_before_it_is_believed() {
+    const RATE: f64 = 3e9;
+    let net = Net { bandwidth: RATE, jitter: Duration::ZERO, ..Net::default() };
+    for distance in [Distance::Node, Distance::Loopback, Distance::Network] {
+        let run = Simulated::new(2, 1).net(net).run(|endpoint| async move {
+            let mut comm = Communicator::new(Wrapped::new(endpoint, Near(distance)))?;
+            let plan = Plan::auto(Bound::Relative(BOUND));
+            let mut taken = Vec::new();
+            for count in [1 << 20, 2 << 20, 2 << 20, 1 << 20, 1 << 20, 1000] {
+                let mut x: Vec<f32> = data::smooth(comm.rank().index(), count);
+                let report = comm.start_all_reduce(&mut x, Op::Avg, &plan)?.await?;
+                let rate = report.plan.map_or(0.0, |choice| f64::from(choice.link_rate));
+                taken.push((report.codec, rate));
+            }
+            Ok::<_, Error>(taken)
+        });
+        let [End::Returned(Ok(taken)), End::Returned(Ok(other))] = &run.ends[..] else {
+            panic!("{:?}", run.ends)
+        };
+        assert_eq!(taken, other, "ranks choose alike");
+        let (codec, rate) = taken[4];
+        assert_eq!(codec, CodecId::FzLight, "{distance:?}: {taken:?}");
+        assert!((rate / RATE - 1.0).abs() < 0.05, "{distance:?}: {taken:?}");
+        assert_eq!(taken[5].0, CodecId::Raw, "{distance:?}: {taken:?}");
+    }
+}
+
+/// Frames that are handed over move no bytes.
+#[test]
+fn ranks_of_a_process_measure_nothing() {
+    let plan = Plan::auto(Bound::Relative(BOUND));
+    let reports = World::new(2).run(|mut comm| {
+        let mut x: Vec<f32> = data::smooth(comm.rank().index(), 2 << 20);
+        [0; 3].map(|_| comm.all_reduce(&mut x, Op::Avg, &plan).expect("all-reduce"))
+    });
+    for report in reports.into_iter().flatten() {
+        let choice = report.plan.expect("an automatic plan");
+        assert_eq!((report.codec, choice.reason), (CodecId::Raw, Reason::Near));
+        assert_eq!(choice.link_rate, f32::INFINITY);
+    }
+}
+
+/// What somebody tells of links is in force, and nothing is measured.
+#[test]
+fn rates_that_are_told_within_a_node_stay() {
+    for (told, codec) in [(0.125e9, CodecId::FzLight), (f64::INFINITY, CodecId::Raw)] {
+        let plan = Plan::auto(Bound::Absolute(BOUND));
+        let reports = World::new(2).run_endpoints(|endpoint| {
+            let near = Wrapped::new(endpoint, Near(Distance::Node));
+            let config = Config::default().with_link_rate(told);
+            let mut comm = Communicator::with_config(near, config).expect("a communicator");
+            let mut x: Vec<f32> = data::smooth(comm.rank().index(), 1 << 20);
+            [0; 3].map(|_| comm.all_reduce(&mut x, Op::Sum, &plan).expect("all-reduce"))
+        });
+        for report in reports.into_iter().flatten() {
+            let rate = report.plan.map(|choice| choice.link_rate);
+            assert_eq!((report.codec, rate), (codec, Some(told as f32)));
+        }
+    }
 }
 
 /// Nothing is told of links.
