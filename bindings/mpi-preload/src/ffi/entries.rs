@@ -183,6 +183,7 @@ macro_rules! in_c {
             static GATE: &Gate =
                 DOOR.gates.of(Collective::$collective, $crate::is_ahead!($($arg)*));
 
+            #[allow(clippy::too_many_arguments, reason = "as many as MPI's function has")]
             fn made($($arg: $crate::c_type!($abi, $count, $arg)),*) -> Call {
                 let mut call = call(Collective::$collective);
                 $($crate::set_argument!($abi, call, $arg, $arg);)*
@@ -190,6 +191,7 @@ macro_rules! in_c {
             }
 
             // Apart from the entry, which has nothing to save where it goes on at once.
+            #[allow(clippy::too_many_arguments, reason = "as many as MPI's function has")]
             #[inline(never)]
             fn look(
                 $($arg: $crate::c_type!($abi, $count, $arg)),*
@@ -246,6 +248,7 @@ macro_rules! in_fortran {
 
             /// # Safety
             /// Arguments must be as Fortran passes them: addresses of integers that are there.
+            #[allow(clippy::too_many_arguments, reason = "as many as MPI's function has")]
             #[inline(never)]
             unsafe fn look($($arg: $crate::fortran_type!($arg)),*) -> Option<::core::ffi::c_int> {
                 let mut call = call(Collective::$collective);

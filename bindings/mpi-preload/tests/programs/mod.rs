@@ -446,7 +446,7 @@ pub(crate) fn strangers(library: &Library) {
 pub(crate) fn refused(library: &Library) {
     let Some(program) = library.compiled("refused.c", "refused") else { return };
     for n in [1, 2, 3] {
-        let said = |variables| {
+        let said = |variables: &[(&str, &str)]| {
             let said = library.run(&program, &[(n, &[], variables)]);
             assert!(said.status.success(), "{n} ranks, {variables:?}: {}", text(&said));
             String::from_utf8_lossy(&said.stdout).into_owned()

@@ -3,7 +3,7 @@
 use super::*;
 use crate::collective::Config;
 use crate::plan::Plan;
-use crate::shared::SharedCommunicator;
+use crate::shared::{Pending, SharedCommunicator};
 use crate::transport::{FRAMES_PER_LANE, TransportError};
 use core::time::Duration;
 use std::vec;
@@ -123,7 +123,7 @@ fn numbers_of_messages_wrap() {
             let (data, _) = come.wait().into_result().expect("it has come");
             assert!(data == values(at), "message {at} after {n_before}");
         }
-        assert!(sent.iter().all(|sent| sent.is_finished()));
+        assert!(sent.iter().all(Pending::is_finished));
         for (comm, other) in comms.iter().zip([Rank(1), Rank(0)]) {
             let mailbox = comm.mailbox.as_ref().expect("it has a channel");
             let peer = &mailbox.peers.borrow()[&other];
