@@ -98,11 +98,11 @@ impl fmt::Display for LinkRate {
     }
 }
 
-/// Parses a bound that leaves something of the values: one of the range of all, or more, does not.
+/// Parses a bound that is no wider than the range of the values.
 pub(crate) fn bound(text: &str) -> Result<Bound, UsageError> {
     match text.parse::<Bound>() {
-        Ok(Bound::Relative(part)) if part >= 1.0 => Err(UsageError::new(format!(
-            "`{text}` allows errors as large as the range of all values, which leaves nothing of \
+        Ok(Bound::Relative(part)) if part > 1.0 => Err(UsageError::new(format!(
+            "`{text}` allows errors larger than the range of all values, which leaves nothing of \
              them: write a part of the range, as in rel:1e-3"
         ))),
         Ok(bound) => Ok(bound),
@@ -222,10 +222,10 @@ mod tests {
 
     #[test]
     fn bounds_leave_something_of_the_values() {
-        for right in ["rel:1e-3", "rel:0.999", "abs:2", "abs:1e30", "psnr:60", "psnr:0.1"] {
+        for right in ["rel:1e-3", "rel:1", "abs:2", "abs:1e30", "psnr:60", "psnr:0.1"] {
             assert!(bound(right).is_ok(), "{right}");
         }
-        for wrong in ["rel:1", "rel:2", "rel:1e300"] {
+        for wrong in ["rel:1.001", "rel:2", "rel:1e300"] {
             let message = bound(wrong).unwrap_err().to_string();
             assert!(message.contains("range") && message.contains("rel:1e-3"), "{message}");
         }

@@ -73,7 +73,7 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("codec --field a.f32 --bound abs:1 --peers none.csv", "none.csv"),
         ("codec --field a.f32 --bound abs:1 --peers peers.csv", "--peers"),
         ("stack --bound rel:2", "leaves nothing of"),
-        ("bench allreduce --bound rel:1", "leaves nothing of"),
+        ("bench allreduce --bound rel:1.5", "leaves nothing of"),
         ("stack --input a.f32 --cache cache", "--cache has no use here"),
         ("bench allreduce --ranks 2 --codec dense --dtype f16", "codec dense is not for f16"),
         ("p2p barrier --sizes 4K", "--sizes has no use here"),

@@ -61,7 +61,10 @@ fn an_absent_backend_says_how_to_get_it() {
 
 #[test]
 fn the_place_is_that_of_the_environment() {
-    let place = &json(&[("PMI_RANK", "1"), ("PMI_SIZE", "3"), ("PMI_LOCAL_SIZE", "3")])["place"];
+    let pmi = [("PMI_RANK", "1"), ("PMI_SIZE", "3"), ("PMI_LOCAL_SIZE", "3")];
+    let place = &json(&pmi)["place"];
+    assert!(place["error"].as_str().unwrap().contains("FOLDWIRE_JOB"), "{place}");
+    let place = &json(&[&pmi[..], &[("PMI_JOBID", "7")]].concat())["place"];
     assert_eq!(
         (&place["from"], &place["rank"], &place["size"]),
         (&"PMI".into(), &1.into(), &3.into())

@@ -8,7 +8,7 @@ use foldwire_bootstrap::message::Refusal;
 use super::*;
 
 /// What a launcher sets for a rank (`@` is its number) of 3 on one machine, and for which job
-/// (`#`).
+/// (`#`). Tests run at the same time, so each has jobs of its own.
 const LAUNCHERS: [&str; 6] = [
     "FOLDWIRE_RANK=@ FOLDWIRE_SIZE=3 FOLDWIRE_JOB=#",
     "RANK=@ WORLD_SIZE=3 LOCAL_WORLD_SIZE=3 TORCHELASTIC_RUN_ID=none MASTER_PORT=2950#",
@@ -54,7 +54,7 @@ fn jobs_at_once_do_not_mix() {
 fn jobs_that_take_one_port_do_not_mix() {
     let (listener, at) = listener();
     drop(listener);
-    let jobs = [1, 2].map(|job| {
+    let jobs = [3, 4].map(|job| {
         [0, 1, 2].map(|rank| {
             let place = place_of(LAUNCHERS[0], job, rank);
             (job, member_of(job, Place { root: at.clone(), ..place }))
@@ -83,7 +83,7 @@ fn a_rank_of_another_job_is_refused_by_name() {
 fn a_port_in_use_is_no_hindrance_where_none_was_given() {
     let (_other, at) = listener();
     let ranks = [0, 1, 2]
-        .map(|rank| member_of(1, Place { root: at.clone(), ..place_of(LAUNCHERS[0], 1, rank) }));
+        .map(|rank| member_of(5, Place { root: at.clone(), ..place_of(LAUNCHERS[0], 5, rank) }));
     for rank in ranks {
         assert_eq!(rank.join().unwrap().len(), 3);
     }
