@@ -11,8 +11,8 @@
 //! A communicator that is dropped gives its channels back, and another takes them, in a later epoch
 //! than any of its members knows of. The links of a channel may hold what the first one left:
 //! messages that nobody received, or segments of a call that failed. Messages are told by their
-//! epoch, so their channel is for messages again. All others are flushed first (`flush.rs`), as is a
-//! channel that was in use for so many epochs that their numbers wrap.
+//! epoch, so their channel is for messages again. All others are flushed first (`flush.rs`), as is
+//! a channel that was in use for so many epochs that their numbers wrap.
 
 mod flush;
 mod port;
@@ -153,8 +153,8 @@ impl<'a, X: Transport> Node<'a, X> {
         self.epoch.get()
     }
 
-    /// Whether the link to `peer`, a rank of the transport's, on a seat's channel may hold frames of
-    /// epochs that this seat's epoch cannot be told from.
+    /// Whether the link to `peer`, a rank of the transport's, on a seat's channel may hold frames
+    /// of epochs that this seat's epoch cannot be told from.
     fn is_due(&self, seat: &Seat<'a, X>, peer: Rank) -> bool {
         let flushed = || self.flushed.borrow().get(&(seat.channel, peer)).copied().unwrap_or(0);
         seat.epoch >= flush::WINDOW && seat.epoch - flushed() >= flush::WINDOW
@@ -336,9 +336,9 @@ impl<X: Transport> Offer<'_, X> {
         self.channels.iter().map(|&channel| (channel, self.node.channels.borrow()[channel].left))
     }
 
-    /// Chooses channels for so many calls, and one for messages if they have one. `left` says what a
-    /// channel's links may hold, and `None` of a channel that not all members offer. Channels that
-    /// need no flush come first.
+    /// Chooses channels for so many calls, and one for messages if they have one. `left` says what
+    /// a channel's links may hold, and `None` of a channel that not all members offer. Channels
+    /// that need no flush come first.
     pub(crate) fn choose(
         &self,
         n_calls: usize,

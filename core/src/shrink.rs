@@ -94,8 +94,8 @@ impl<X: Transport> Communicator<X> {
     /// - [`Error::Mismatch`] of [`Field::Members`]: a member has decided for another group, which
     ///   it does only if it breaks the protocol.
     /// - [`Error::TooManyRanks`] for transports of more than [`MAX_RANKS`] ranks.
-    /// - [`Error::TooManyGroups`]: members gave up 2¹⁵ − 1 groups before one was formed, or a member
-    ///   says so that breaks the protocol.
+    /// - [`Error::TooManyGroups`]: members gave up 2¹⁵ − 1 groups before one was formed, or a
+    ///   member says so that breaks the protocol.
     ///
     /// The communicator is gone after any of them, and its transport with it.
     ///

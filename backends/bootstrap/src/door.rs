@@ -86,8 +86,8 @@ enum Verdict {
 }
 
 impl<'a> Door<'a> {
-    /// Listens at the place's root, or through `listener`. If it cannot, it tells the others, for at
-    /// most so long.
+    /// Listens at the place's root, or through `listener`. If it cannot, it tells the others, for
+    /// at most so long.
     pub(crate) fn open(
         place: &'a Place,
         listener: Option<TcpListener>,

@@ -367,8 +367,8 @@ impl Net for Fabric {
 }
 
 impl Drop for Fabric {
-    /// Somebody may wait for an answer to what was received last; not from a process that was forked
-    /// off.
+    /// Somebody may wait for an answer to what was received last; not from a process that was
+    /// forked off.
     fn drop(&mut self) {
         if process::id() != self.home {
             return;

@@ -5,8 +5,8 @@
 //! [`Transport`](foldwire::Transport) of it, with a pool of frames, credit for each link, receives
 //! posted ahead, one wildcard receive for abort notices, and an orderly end.
 //!
-//! An endpoint is of use in the process that made it; in one that was forked off, its calls fail with
-//! [`Error::OtherProcess`], and dropping it tells nobody anything.
+//! An endpoint is of use in the process that made it; in one that was forked off, its calls fail
+//! with [`Error::OtherProcess`], and dropping it tells nobody anything.
 //!
 //! For implementors: `net.rs` has the contract, `foldwire::HeapFrame` is a buffer for layers that
 //! need no registered memory, [`Patience`] a way to wait that is kind to ranks on the same core.

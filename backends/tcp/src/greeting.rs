@@ -9,9 +9,9 @@
 //!
 //! All messages have fixed lengths. The hello says who connects to whom, and which of their streams
 //! it is; proofs and keys are about it (`secret`, `seal`). The first proof (or key, which is
-//! authenticated) shows the secret without anything of the other side's: a recording has it too, but
-//! nobody else keeps a place among those who are listened to. A connection that breaks the order,
-//! or proves nothing, is a stranger's.
+//! authenticated) shows the secret without anything of the other side's: a recording has it too,
+//! but nobody else keeps a place among those who are listened to. A connection that breaks the
+//! order, or proves nothing, is a stranger's.
 
 use std::io::{self, ErrorKind, Read, Write};
 

@@ -7,8 +7,8 @@
 //! Without encryption each side of a connection proves that it knows the secret, as the bootstrap's
 //! sides do (`foldwire-bootstrap`, `token`): by HMAC over its role, what the connection is for, and
 //! both sides' random numbers. Who connects does so twice: once with its own number alone, so that
-//! only ranks, or recordings of one, are listened to. That keeps strangers from connecting. It does not hide or protect
-//! what follows from those who can read or change packets on their way.
+//! only ranks, or recordings of one, are listened to. That keeps strangers from connecting. It does
+//! not hide or protect what follows from those who can read or change packets on their way.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! In place of plots, where this build has none: to ask for one is an error that says how to get it.
+//! In place of plots, where this build has none: to ask for one is an error that says how to get
+//! it.
 
 use std::path::Path;
 use std::str::FromStr;

@@ -1,8 +1,8 @@
 //! Which calls are the MPI library's for certain, before anything else is asked: an entry compares
 //! two numbers, counts, and jumps. A call that is not certain is looked at (`state`).
 //!
-//! Looking at a call that is passed on here would end in the same way, by what is equal on all ranks.
-//! So ranks may differ: one passes a call on at once, another looks at the same call first.
+//! Looking at a call that is passed on here would end in the same way, by what is equal on all
+//! ranks. So ranks may differ: one passes a call on at once, another looks at the same call first.
 //!
 //! Cost: some nanoseconds. MPI libraries reduce a single value in less than 200.
 
@@ -112,8 +112,8 @@ impl Gates {
         &self.gates[is_ahead as usize][at]
     }
 
-    /// Counts a call if it is passed on for certain: it has so many values, and is of types that are
-    /// kept. A type that the call does not use may be anything.
+    /// Counts a call if it is passed on for certain: it has so many values, and is of types that
+    /// are kept. A type that the call does not use may be anything.
     #[inline]
     pub fn passes(&self, gate: &Gate, weight: &Weight) -> bool {
         let is_known = |number: usize| self.types[slot(number)].load(Ordering::Relaxed) == number;

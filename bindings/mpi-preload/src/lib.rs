@@ -25,8 +25,8 @@
 //!
 //! *All ranks alike.* Whether a call is taken hangs on nothing but what MPI makes equal on all
 //! ranks, on settings that they have compared, and on what they have told each other. What only one
-//! rank knows (where its arrays lie, whether they overlap or have gaps) decides how it copies, never
-//! who carries the call out.
+//! rank knows (where its arrays lie, whether they overlap or have gaps) decides how it copies,
+//! never who carries the call out.
 //!
 //! *Threads.* What is kept of a communicator is behind a lock that its one caller holds; all else
 //! is shared briefly. MPI is called by the program's threads only, so what it allows them suffices.

@@ -68,8 +68,8 @@ enum Fit {
 pub struct Rules(Vec<Rule>);
 
 impl Rules {
-    /// The rows that a call may follow, in their order. The last one fits it for certain, unless the
-    /// settings follow, as `false` says.
+    /// The rows that a call may follow, in their order. The last one fits it for certain, unless
+    /// the settings follow, as `false` says.
     pub(crate) fn of(
         &self,
         (collective, base, n_bytes): (Collective, Option<Base>, usize),

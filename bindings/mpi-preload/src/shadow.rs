@@ -7,9 +7,9 @@
 //! for, since libraries have room for few.
 //!
 //! *Strangers.* Ranks of this `MPI_COMM_WORLD` have met in `MPI_Init` and compared their settings.
-//! Nobody knows that of other processes, which the program may have spawned, accepted or joined. A communicator with such ranks, however it came about, is the MPI
-//! library's. Each rank finds that out by itself, and all find the same: ranks of two worlds are
-//! strangers to each other.
+//! Nobody knows that of other processes, which the program may have spawned, accepted or joined. A
+//! communicator with such ranks, however it came about, is the MPI library's. Each rank finds that
+//! out by itself, and all find the same: ranks of two worlds are strangers to each other.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;

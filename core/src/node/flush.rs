@@ -1,15 +1,16 @@
 //! Clearing a channel's links of what earlier communicators left on them.
 //!
-//! Most links need none of it: a receiver tells an earlier communicator's frames by their epoch. But
-//! a frame says 16 bits of its epoch, and nobody can order two epochs that are [`WINDOW`] or more
-//! apart. And a call that failed may have left segments. So members flush such a channel before they
-//! use it: with each tag each sends the other a message, and drops what comes before the other's.
+//! Most links need none of it: a receiver tells an earlier communicator's frames by their epoch.
+//! But a frame says 16 bits of its epoch, and nobody can order two epochs that are [`WINDOW`] or
+//! more apart. And a call that failed may have left segments. So members flush such a channel
+//! before they use it: with each tag each sends the other a message, and drops what comes before
+//! the other's.
 //!
 //! *Which links.* If a member says in the split that a channel may hold segments, all its links are
 //! flushed. Else a link is flushed if its two ranks have not flushed it for `WINDOW` epochs. Both
 //! ranks remember the same epoch: each notes it when the other's last message has come. If one of
-//! them does not get that message, its flush fails, and it says in later splits that the channel may
-//! hold segments.
+//! them does not get that message, its flush fails, and it says in later splits that the channel
+//! may hold segments.
 //!
 //! *Tags* take turns, so that one frame of credit a link is enough. The control tag comes first: a
 //! rank that is done may make calls, and a transport may drop control messages that nobody takes.
@@ -160,7 +161,8 @@ impl<'a, X: Transport> Flush<'a, X> {
         Ok(Progress::Waiting)
     }
 
-    /// Fails if a rank has given up. A notice of a rank whose control link is not clear waits there.
+    /// Fails if a rank has given up. A notice of a rank whose control link is not clear waits
+    /// there.
     fn listen(&self) -> Result<(), Error> {
         let mut comm = self.seats[0].comm.try_borrow_mut().map_err(|_| Error::Internal)?;
         let Some(Communicator { transport, notices, context, epoch, .. }) = comm.as_mut() else {

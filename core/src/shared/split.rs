@@ -105,8 +105,8 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// where that is the same. All ranks of this communicator call it together, between the same
     /// two calls; those of one color with the same `n_calls`.
     ///
-    /// A communicator that is dropped gives its channels back, so there is no end to splits. Only how
-    /// many live at once is limited.
+    /// A communicator that is dropped gives its channels back, so there is no end to splits. Only
+    /// how many live at once is limited.
     ///
     /// # Errors
     /// As a call of [`all_gather`](Self::all_gather);
@@ -114,10 +114,10 @@ impl<'a, X: Transport + 'a> SharedCommunicator<'a, X> {
     /// [`Error::Mismatch`] of [`Field::Context`] if they differ in `n_calls`, or in whether they
     /// have a channel for messages.
     ///
-    /// The ranks of a color first flush channels on which a call has failed, and other channels once
-    /// in 2¹⁵ communicators. A flush that fails is [`Error::Transport`], [`Error::Stalled`],
-    /// [`Error::Deadline`] or [`Error::Aborted`]. Its ranks are numbered as in the new communicator,
-    /// and this communicator lives.
+    /// The ranks of a color first flush channels on which a call has failed, and other channels
+    /// once in 2¹⁵ communicators. A flush that fails is [`Error::Transport`], [`Error::Stalled`],
+    /// [`Error::Deadline`] or [`Error::Aborted`]. Its ranks are numbered as in the new
+    /// communicator, and this communicator lives.
     pub fn split(
         &self,
         color: Option<u32>,

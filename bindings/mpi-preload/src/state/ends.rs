@@ -50,8 +50,8 @@ impl State {
         }
     }
 
-    /// Brings ours up for `MPI_COMM_WORLD`, if calls that are not waited for may be taken: its ranks
-    /// are all here.
+    /// Brings ours up for `MPI_COMM_WORLD`, if calls that are not waited for may be taken: its
+    /// ranks are all here.
     fn bring_world_up(&'static self) {
         let Some(begun) = self.begun.get().filter(|_| self.progress.is_some()) else { return };
         let (mpi, world) = (self.mpi, self.mpi.own().comm_world);

@@ -93,7 +93,9 @@ impl Library {
             return None;
         };
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/c").join(source);
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(self.name).join(test);
+        // Blanks would end a name in LD_PRELOAD.
+        let folder = self.name.replace(' ', "-");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder).join(test);
         std::fs::create_dir_all(&folder).unwrap();
         let program = folder.join(source.file_stem().unwrap());
         let mut compile = Command::new(compiler);
@@ -295,6 +297,7 @@ pub(crate) fn ahead(library: &Library) {
     ] {
         let (words, says) = match library.calls_back() {
             true => (&[tolerance, "free"][..], says),
+            false if n == 1 => (&[tolerance][..], says),
             false => (&[tolerance][..], "no_progress"),
         };
         let line = library.checks(&program, n, words, bound);
