@@ -28,5 +28,12 @@ pub(crate) fn run<K: Task>(level: Level, task: K) -> K::Output {
         return unsafe { x86_64::run_avx2(task) };
     }
     let _ = level;
+    run_plain(task)
+}
+
+/// Apart from [`run`], whose callers would have room on their stacks for the buffers of a task
+/// that runs elsewhere.
+#[inline(never)]
+fn run_plain<K: Task>(task: K) -> K::Output {
     task.run()
 }
