@@ -11,13 +11,16 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 /// Tests of foldwire-tests that take longest, and fail seldom without others: `deep` runs them.
-const LONG: [&str; 7] = [
+const LONG: [&str; 10] = [
     "a_call_takes_no_more_stack_than_is_said",
     "arrays_longer_than_caches_give_the_right_result",
     "calls_at_once_are_right_among_any_number_of_ranks",
+    "communicators_are_made_and_dropped_without_end",
+    "epochs_wrap_and_groups_are_told_from_those_before",
     "every_pair_of_choices_gives_the_bits_of_threads_on_any_network",
     "schedules_pipelines_and_divisions_give_the_same_bits_in_f64",
     "schedules_pipelines_and_divisions_give_the_same_bits_in_sixteen_bits",
+    "what_was_left_is_not_taken_for_what_comes_when_epochs_wrap",
     "whatever_goes_wrong_every_rank_gets_the_right_result_or_a_typed_error_in_time",
 ];
 

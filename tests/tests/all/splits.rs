@@ -41,7 +41,7 @@ fn split_alone(world: &Comm, n: u64) {
 /// rank.
 #[test]
 fn communicators_are_made_and_dropped_without_end() {
-    const N: usize = 100_000;
+    const N: usize = 40_000;
     World::new(3).run_endpoints(|endpoint| {
         let world = SharedCommunicator::with_config(endpoint, config(), 1).expect("one channel");
         let own = world.rank();
