@@ -2,6 +2,7 @@
 //! loss.
 
 mod common;
+#[path = "../../tcp/tests/ffi/mod.rs"]
 mod ffi;
 
 use std::thread;

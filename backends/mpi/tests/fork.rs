@@ -2,6 +2,7 @@
 //! alone. `FOLDWIRE_MPIRUN` names the library's launcher with its options (`mpirun` unless set).
 #![cfg(unix)]
 
+#[path = "../../tcp/tests/ffi/mod.rs"]
 mod ffi;
 
 use std::env;
