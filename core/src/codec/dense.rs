@@ -79,6 +79,7 @@ impl<T: Float> Dense<T> {
         }
     }
 
+    #[inline(always)]
     fn reader<'a>(&self, stream: Stream<'a, T>) -> Reader<'a, T> {
         Reader::new(stream, (self.fz.kernel, self.level))
     }
@@ -97,7 +98,7 @@ impl<T: Float> Dense<T> {
         let by = (self.fz.kernel, self.level);
         let form = (self.packing, self.prediction);
         let mut writer = Writer::new(form, self.strides, by, n_values);
-        let mut exceptions = Exceptions::none();
+        let mut exceptions = Exceptions::NONE;
         self.container(operands).write(n_values, (), dst, pace, &mut |index, (), dst| {
             exceptions.clear();
             fill(index, writer.next(chunked::chunk_len(n_values, index)), &mut exceptions)?;

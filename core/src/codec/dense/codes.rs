@@ -17,9 +17,9 @@ pub(super) struct Exceptions<T> {
 }
 
 impl<T: Float> Exceptions<T> {
-    pub(super) fn none() -> Self {
-        Self { masks: [0; BLOCKS], values: [T::ZERO; CHUNK], n_blocks: 0 }
-    }
+    /// A constant, as a function's result would be on the stack twice.
+    pub(super) const NONE: Self =
+        Self { masks: [0; BLOCKS], values: [T::ZERO; CHUNK], n_blocks: 0 };
 
     pub(super) fn clear(&mut self) {
         self.masks[..self.n_blocks].fill(0);

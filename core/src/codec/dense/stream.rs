@@ -80,15 +80,24 @@ pub(super) struct Writer<T: Float> {
 }
 
 impl<T: Float> Writer<T> {
+    #[inline(always)]
     pub(super) fn new(
         (packing, prediction): (Packing, Prediction),
         strides: Strides,
         (kernel, level): (Kernel<T>, Level),
         n_values: usize,
     ) -> Self {
-        let (window, left) = (Window::new(strides), [T::Bits::ZERO; CHUNK]);
-        let predictor = prediction.predictor(strides);
-        Self { packing, predictor, kernel, level, n_values, window, encoder: None, left, index: 0 }
+        Self {
+            packing,
+            predictor: prediction.predictor(strides),
+            kernel,
+            level,
+            n_values,
+            window: Window::new(strides),
+            encoder: None,
+            left: [T::Bits::ZERO; CHUNK],
+            index: 0,
+        }
     }
 
     /// Room for the codes of the next chunk.
@@ -265,9 +274,17 @@ pub(super) struct Reader<'a, T: Float> {
 }
 
 impl<'a, T: Float> Reader<'a, T> {
+    #[inline(always)]
     pub(super) fn new(stream: Stream<'a, T>, (kernel, level): (Kernel<T>, Level)) -> Self {
-        let (window, exceptions) = (Window::new(Strides::default()), Exceptions::none());
-        Self { kernel, level, stream, window, decoder: None, exceptions, index: 0 }
+        Self {
+            kernel,
+            level,
+            stream,
+            window: Window::new(Strides::default()),
+            decoder: None,
+            exceptions: Exceptions::NONE,
+            index: 0,
+        }
     }
 
     /// The codes of the chunk.

@@ -128,6 +128,7 @@ pub(super) struct Window<B> {
 }
 
 impl<B: Word> Window<B> {
+    #[inline(always)]
     pub(super) fn new(strides: Strides) -> Self {
         Self { codes: [B::ZERO; WINDOW], strides, start: strides.reach(), len: 0 }
     }
