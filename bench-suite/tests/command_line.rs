@@ -76,6 +76,7 @@ fn errors_of_use_exit_2_and_say_what_to_do() {
         ("bench allreduce --bound rel:1.5", "leaves nothing of"),
         ("stack --input a.f32 --cache cache", "--cache has no use here"),
         ("bench allreduce --ranks 2 --codec dense --dtype f16", "codec dense is not for f16"),
+        ("choose --ranks 2 --link 1gbit --longest 1e-9", "a larger --longest"),
         ("p2p barrier --sizes 4K", "--sizes has no use here"),
         ("sim --validate --ranks 4", "--ranks has no use here"),
         ("schedule --json", "--json has no use here"),

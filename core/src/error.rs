@@ -175,7 +175,7 @@ pub enum Error {
     #[error(transparent)]
     Codec(CodecError),
     /// The transport failed.
-    #[error("transport, peer {peer:?}: {kind}")]
+    #[error("the transport{} failed: {kind}", To(*peer))]
     Transport {
         /// What kind of failure.
         kind: TransportErrorKind,
@@ -321,6 +321,15 @@ impl From<DecodeError> for Error {
     }
 }
 
+/// The peer that a failure concerns, if any, as a sentence has it.
+struct To(Option<Rank>);
+
+impl fmt::Display for To {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |peer| write!(f, " to rank {peer}"))
+    }
+}
+
 /// A buffer of the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -349,11 +358,24 @@ impl fmt::Display for Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::string::ToString;
 
     #[test]
     fn an_error_that_takes_the_communicator_is_not_one_of_use() {
         assert!(!Error::TooManyRanks { size: 5000, max: 4096 }.is_usage());
         assert!(!Error::TooManyGroups { max: 9 }.is_usage());
         assert!(Error::Finished.is_usage());
+    }
+
+    #[test]
+    fn a_failure_of_the_transport_names_the_peer_if_there_is_one() {
+        let words = |peer| Error::Transport { kind: TransportErrorKind::Timeout, peer }.to_string();
+        assert_eq!(
+            [words(Some(Rank(3))), words(None)],
+            [
+                "the transport to rank 3 failed: the network timed out",
+                "the transport failed: the network timed out"
+            ]
+        );
     }
 }

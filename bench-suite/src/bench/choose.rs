@@ -216,7 +216,13 @@ impl<'a> Task<'a> {
         let speeds = tune::speeds(args.speeds.as_deref())?.unwrap_or(usual);
         let config = config_from_env()?.with_speeds(speeds);
         let data = Source::open(args.field.as_deref())?.data::<f32>(size);
-        Ok(Self { args, links: args.links()?, counts, size, config, data })
+        let task = Self { args, links: args.links()?, counts, size, config, data };
+        if task.n_rows() == 0 {
+            let longest = args.longest;
+            let fault = format!("every size is on every link for longer than {longest} s");
+            return Err(UsageError::new(format!("{fault}: give a larger --longest")).into());
+        }
+        Ok(task)
     }
 
     /// Plays this process's rank, over links that are what they are.

@@ -71,12 +71,6 @@ fn words(fault: &Fault) -> Cow<'_, str> {
             let rank = rank.index();
             format!("rank {rank} is gone: it ended, was killed, or closed its communicator").into()
         }
-        Some(Error::Transport { kind, peer: Some(rank) }) => {
-            format!("the connection to rank {} failed: {kind}", rank.index()).into()
-        }
-        Some(Error::Transport { kind, peer: None }) => {
-            format!("the network failed on this rank: {kind}").into()
-        }
         Some(Error::TooFewFrames { have, lanes, need }) => format!(
             "{lanes} lanes need {need} frames, and there are {have}: give a smaller lanes= on all \
              ranks"
