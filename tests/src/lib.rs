@@ -7,6 +7,7 @@ pub mod patterns;
 #[cfg(feature = "processes")]
 pub mod processes;
 pub mod soak;
+pub mod together;
 
 pub use foldwire_conformance::*;
 

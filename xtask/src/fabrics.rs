@@ -177,7 +177,7 @@ pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<
     run_suites_of(steps, here, suites, "2,5", "suites of two and five")?;
     for library in libraries(here).skip(1) {
         begin_second_target(steps)?;
-        let words = format!("test --test alone --test mpi --target-dir {SECOND_TARGET}");
+        let words = format!("test --test singleton --test mpi --target-dir {SECOND_TARGET}");
         let mut command = cargo_on(steps, here, Scope::Fabrics, &words);
         library.choose(&mut command);
         steps.run(library.name, command.env(SUITE_SIZES, "1,2,5"))?;

@@ -7,20 +7,18 @@ use crate::steps::Steps;
 use crate::{fabrics, machine, packages};
 use anyhow::ensure;
 use std::io::{self, Write};
+use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 /// Tests of foldwire-tests that take longest, and fail seldom without others: `deep` runs them.
-const LONG: [&str; 10] = [
+const LONG: [&str; 7] = [
     "a_call_takes_no_more_stack_than_is_said",
     "arrays_longer_than_caches_give_the_right_result",
     "calls_at_once_are_right_among_any_number_of_ranks",
-    "communicators_are_made_and_dropped_without_end",
-    "epochs_wrap_and_groups_are_told_from_those_before",
     "every_pair_of_choices_gives_the_bits_of_threads_on_any_network",
     "schedules_pipelines_and_divisions_give_the_same_bits_in_f64",
     "schedules_pipelines_and_divisions_give_the_same_bits_in_sixteen_bits",
-    "what_was_left_is_not_taken_for_what_comes_when_epochs_wrap",
     "whatever_goes_wrong_every_rank_gets_the_right_result_or_a_typed_error_in_time",
 ];
 
@@ -33,6 +31,9 @@ const LONG_OF_CORE: [&str; 6] = [
     "folding_and_storing_at_once_gives_what_folding_and_then_decoding_gives",
     "folds_give_the_bytes_of_combining_and_the_values_of_fz_light",
 ];
+
+/// Patterns of the names of all programs of tests but `all` of foldwire-tests.
+const ALL_BUT_ALL: &str = "--test [!a]* --test a[!l]*";
 
 /// The step of `cargo xtask deep`: what takes too long for [`run`].
 pub(crate) fn run_long(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
@@ -51,19 +52,10 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     fabrics::skip_what_is_missing(steps, here);
     // All features that can be built here; the others take them away again.
     steps.run("compiling", &mut fabrics::cargo_on(steps, here, Scope::Fabrics, "test --no-run"))?;
-    let words = "test --no-fail-fast --lib --bins --tests --examples";
-    let mut tests = fabrics::cargo_on(steps, here, Scope::Fabrics, words);
-    tests.arg("--");
-    for skipped in LONG.iter().chain(&LONG_OF_CORE).chain([&fabrics::SUITES]) {
-        tests.args(["--skip", skipped]);
-    }
-    // Thousands of short-lived groups of ranks: their frames need not come from the system anew.
-    tests.env("MALLOC_MMAP_THRESHOLD_", "1000000000").env("MALLOC_TRIM_THRESHOLD_", "1000000000");
-    // Ranks wait for each other now and then: a test more than cores goes on meanwhile.
-    let n_cores = thread::available_parallelism().map_or(1, usize::from);
-    tests.env("RUST_TEST_THREADS", (n_cores + 1).to_string());
-    // Ranks of processes wait for each other most of the time. They and the rest run beside, once
-    // cargo has let go of its lock on the target folder: when the first test speaks.
+    let mut tests = short_tests(steps, here, &format!("--lib --bins --examples {ALL_BUT_ALL}"));
+    // Cargo runs one program of tests after the other, and many wait more than they compute. The
+    // largest runs beside, with ranks of processes and the rest, once cargo has let go of its lock
+    // on the target folder: when the first test speaks.
     let (begun, first_test) = channel();
     let mut aside = steps.aside();
     let beside = &mut aside;
@@ -81,9 +73,23 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     rested.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Processes that wait for each other, and examples.
+/// The tests of these targets that are not long.
+fn short_tests(steps: &Steps, here: Available, targets: &str) -> Command {
+    let words = format!("test --no-fail-fast {targets}");
+    let mut tests = fabrics::cargo_on(steps, here, Scope::Fabrics, &words);
+    tests.arg("--");
+    for skipped in LONG.iter().chain(&LONG_OF_CORE).chain([&fabrics::SUITES]) {
+        tests.args(["--skip", skipped]);
+    }
+    // Thousands of short-lived groups of ranks: their frames need not come from the system anew.
+    tests.env("MALLOC_MMAP_THRESHOLD_", "1000000000").env("MALLOC_TRIM_THRESHOLD_", "1000000000");
+    tests
+}
+
+/// The largest program of tests, processes that wait for each other, and examples.
 fn rest(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     fabrics::run_suites(steps, here)?;
+    steps.run("all", &mut short_tests(steps, here, "--test all"))?;
     let mut examples = fabrics::cargo_on(steps, here, Scope::Fabrics, "test --doc");
     steps.run("examples in documentation", &mut examples)?;
     Ok(())

@@ -10,6 +10,7 @@ use foldwire::transport::TransportErrorKind;
 use foldwire::{Bound, Communicator, Config, Error, Op, Plan, Rank, Shrink};
 use foldwire_tests::data;
 use foldwire_tests::deadline::{Comm, PATIENT, at_once, within_deadline};
+use foldwire_tests::together::together;
 use foldwire_tests::wrapped::{Hooks, Wrapped};
 use foldwire_threads::{Endpoint, World};
 use std::panic::resume_unwind;
@@ -340,14 +341,19 @@ fn a_shrunk_communicator_shrinks_again_down_to_one() {
 /// Messages say 16 bits of an epoch; there is no end to groups.
 #[test]
 fn epochs_wrap_and_groups_are_told_from_those_before() {
-    World::new(2).run(|mut comm| {
-        for n in 1..=(1 << 16) + 10_u32 {
-            comm = comm.shrink(PATIENT).expect("both are there");
-            assert_eq!((comm.epoch(), comm.size()), (n as u16, 2));
-            // Else who is done could take the other from one shrink to the next.
-            assert_eq!(comm.all_reduce_scalar(n, Op::Sum), Ok(2 * n));
-        }
-    });
+    let mut comms = World::new(2).communicators();
+    for n in 1..=(1 << 16) + 10_u32 {
+        let shrinks = comms.into_iter().map(|comm| comm.start_shrink(PATIENT).expect("small"));
+        let shrunk = together(shrinks).into_iter().map(|comm| comm.expect("both are there"));
+        comms = shrunk.collect();
+        assert!(comms.iter().all(|comm| (comm.epoch(), comm.size()) == (n as u16, 2)), "{n}");
+        let mut values = [[n]; 2];
+        let sums = comms.iter_mut().zip(&mut values);
+        let sums =
+            sums.map(|(comm, x)| comm.start_all_reduce(x, Op::Sum, &Plan::raw()).expect("short"));
+        assert!(together(sums).iter().all(Result::is_ok), "{n}");
+        assert_eq!(values, [[2 * n]; 2]);
+    }
 }
 
 #[test]

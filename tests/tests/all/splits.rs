@@ -5,6 +5,7 @@ use foldwire::error::Reason;
 use foldwire::transport::FRAMES_PER_LANE;
 use foldwire::{Config, Error, Op, Plan, Rank, SharedCommunicator};
 use foldwire_sim::{End, Endpoint as SimEndpoint, Fault, Harm, Net, World as SimWorld};
+use foldwire_tests::together::together;
 use foldwire_threads::{Endpoint, World};
 use std::future::{Future, poll_fn};
 use std::task::Poll;
@@ -23,18 +24,25 @@ fn config() -> Config {
     Config::default().with_timeout(Duration::from_secs(20)).with_lanes(1)
 }
 
-/// The sum over the ranks of `comm` of their numbers in the transport.
-fn sum(comm: &Comm) -> u32 {
-    let own = comm.transport_rank(comm.rank()).expect("a member").0;
-    comm.all_reduce_scalar(own, Op::Sum).expect("nothing is wrong")
+/// A communicator made of `comm`, and none where a rank has no color.
+async fn split(comm: &Comm, color: u32, key: i32) -> Comm {
+    let made = comm.start_split(Some(color), key, 1).expect("there is no end").await;
+    made.expect("there is no end").expect("it has a color")
 }
 
-/// Makes and drops so many communicators of this rank alone.
-fn split_alone(world: &Comm, n: u64) {
-    for _ in 0..n {
-        let alone = world.split(Some(world.rank().0), 0, 1).expect("there is no end");
-        assert_eq!(alone.map(|alone| alone.size()), Some(1));
-    }
+/// The sum over the ranks of `comm` of their numbers in the transport.
+async fn sum(comm: &Comm) -> u32 {
+    let own = comm.transport_rank(comm.rank()).expect("a member").0;
+    let sum = comm.start_all_reduce(vec![own], Op::Sum, &raw()).expect("it begins").await;
+    sum.into_result().expect("nothing is wrong").0[0]
+}
+
+/// What the ranks of `world` do, all on this thread.
+fn run<F: Future>(world: World, config: &Config, body: impl Fn(Comm) -> F) {
+    let ranks = world.endpoints().into_iter().map(|endpoint| {
+        SharedCommunicator::with_config(endpoint, config.clone(), 1).expect("channels")
+    });
+    together(ranks.map(body));
 }
 
 /// Of several that are alive, some of them made of others, and dropped in another order on each
@@ -42,8 +50,7 @@ fn split_alone(world: &Comm, n: u64) {
 #[test]
 fn communicators_are_made_and_dropped_without_end() {
     const N: usize = 40_000;
-    World::new(3).run_endpoints(|endpoint| {
-        let world = SharedCommunicator::with_config(endpoint, config(), 1).expect("one channel");
+    run(World::new(3), &config(), async |world| {
         let own = world.rank();
         let mut alive: Vec<Comm> = Vec::new();
         for at in 0..N {
@@ -52,11 +59,10 @@ fn communicators_are_made_and_dropped_without_end() {
             let is_apart = at % 4 == 1 && own.0 == apart;
             // Every fourth time the first is split, which is of all ranks on all ranks.
             let parent = alive.first().filter(|_| at % 4 == 2).unwrap_or(&world);
-            let made = parent.split(Some(u32::from(is_apart)), own.0 as i32, 1);
-            let made = made.expect("there is no end").expect("it has a color");
+            let made = split(parent, u32::from(is_apart), own.0 as i32).await;
             if at % 16 < 2 {
                 let others = if at % 4 == 1 { 3 - apart } else { 3 };
-                assert_eq!(sum(&made), if is_apart { apart } else { others });
+                assert_eq!(sum(&made).await, if is_apart { apart } else { others });
             }
             alive.push(made);
             if alive.len() > 6 {
@@ -74,26 +80,27 @@ fn communicators_are_made_and_dropped_without_end() {
 /// or seem to be those of one to come.
 #[test]
 fn what_was_left_is_not_taken_for_what_comes_when_epochs_wrap() {
-    World::new(2).run_endpoints(|endpoint| {
-        let config = config().with_messages();
-        let world = SharedCommunicator::with_config(endpoint, config, 1).expect("two channels");
+    run(World::new(2), &config().with_messages(), async |world| {
         let (own, other) = (world.rank(), Rank(1 - world.rank().0));
         for n_between in [WRAP - 1, WRAP / 2] {
-            let twin = world.duplicate(1).expect("there are channels");
-            drop(twin.start_send([1_u8], other, 7, &raw()).expect("there is room").wait());
+            let twin = split(&world, 0, 0).await;
+            drop(twin.start_send([1_u8], other, 7, &raw()).expect("there is room").await);
             if own == Rank(0) {
                 twin.broadcast(&mut [1_u8], own, &raw()).expect("a root needs nobody");
             }
             drop(twin);
-            split_alone(&world, n_between);
-            let twin = world.duplicate(1).expect("there are channels");
+            for _ in 0..n_between {
+                assert_eq!(split(&world, own.0, 0).await.size(), 1);
+            }
+            let twin = split(&world, 0, 0).await;
             let come = twin.start_recv([0_u8], other, 7).expect("there is room");
             let sent = twin.start_send([2_u8], other, 7, &raw()).expect("there is room");
-            let (come, _) = come.wait().into_result().expect("the message of this one");
+            let (come, _) = come.await.into_result().expect("the message of this one");
             assert_eq!(come, [2], "rank {own}, after {n_between}");
-            sent.wait().into_result().expect("it was received");
-            let mut value = [2 * u8::from(own == Rank(0))];
-            twin.broadcast(&mut value, Rank(0), &raw()).expect("the segment of this one");
+            sent.await.into_result().expect("it was received");
+            let value = [2 * u8::from(own == Rank(0))];
+            let value = twin.start_broadcast(value, Rank(0), &raw()).expect("it begins").await;
+            let (value, _) = value.into_result().expect("the segment of this one");
             assert_eq!(value, [2], "rank {own}, after {n_between}");
         }
     });
@@ -107,7 +114,7 @@ fn channels_on_which_calls_have_failed_are_used_again() {
         let world = SharedCommunicator::with_config(endpoint, config, 1).expect("one channel");
         for round in 0..40 {
             let twin = world.duplicate(1).expect("the channel is free");
-            assert_eq!(sum(&twin), 3);
+            assert_eq!(twin.all_reduce_scalar(1_u32, Op::Sum), Ok(3));
             let mut call =
                 twin.start_all_reduce(vec![1.0_f32; 100_000], Op::Sum, &raw()).expect("it begins");
             for _ in 0..round {
