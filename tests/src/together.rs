@@ -8,14 +8,16 @@ use std::task::{Context, Poll, Waker};
 /// Polls them in turn until all are done.
 pub fn together<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut context = Context::from_waker(Waker::noop());
-    let mut futures: Vec<(Pin<Box<F>>, Option<F::Output>)> =
-        futures.into_iter().map(|future| (Box::pin(future), None)).collect();
-    while futures.iter().any(|(_, output)| output.is_none()) {
-        for (future, output) in futures.iter_mut().filter(|(_, output)| output.is_none()) {
-            if let Poll::Ready(ready) = future.as_mut().poll(&mut context) {
+    let mut futures: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
+    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    while outputs.iter().any(Option::is_none) {
+        for (future, output) in futures.iter_mut().zip(&mut outputs) {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(&mut context)
+            {
                 *output = Some(ready);
             }
         }
     }
-    futures.into_iter().filter_map(|(_, output)| output).collect()
+    outputs.into_iter().flatten().collect()
 }
