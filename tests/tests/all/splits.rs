@@ -39,9 +39,10 @@ async fn sum(comm: &Comm) -> u32 {
 
 /// What the ranks of `world` do, all on this thread.
 fn run<F: Future>(world: World, config: &Config, body: impl Fn(Comm) -> F) {
-    let ranks = world.endpoints().into_iter().map(|endpoint| {
-        SharedCommunicator::with_config(endpoint, config.clone(), 1).expect("channels")
-    });
+    let ranks = world
+        .endpoints()
+        .into_iter()
+        .map(|endpoint| SharedCommunicator::with_config(endpoint, *config, 1).expect("channels"));
     together(ranks.map(body));
 }
 
