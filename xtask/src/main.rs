@@ -13,6 +13,7 @@ mod current_mpi;
 mod deep;
 mod fabrics;
 mod fuzz;
+mod instructions;
 mod loom;
 mod machine;
 mod nightly;
@@ -81,6 +82,8 @@ enum Command {
     Soak(soak::Args),
     /// Put every bit pattern of f32 through codecs and bounds, at all kernel levels
     Patterns(patterns::Args),
+    /// Count the instructions that short calls take (needs valgrind)
+    Instructions,
     /// Measure codec and main job, writing JSON into out/bench/
     Bench(bench::Args),
     /// Install the Debian packages that MPI, libfabric and the emulated cluster need, or name them
@@ -105,6 +108,7 @@ fn main() -> ExitCode {
         Command::Stress(args) => stress::run(&mut steps, &args),
         Command::Soak(args) => soak::run(&mut steps, &args),
         Command::Patterns(args) => patterns::run(&mut steps, &args),
+        Command::Instructions => instructions::run(&mut steps),
         Command::Bench(args) => bench::run(&mut steps, &args),
         Command::Packages(args) => packages::run(&mut steps, &args),
         #[cfg(target_os = "linux")]

@@ -1,0 +1,44 @@
+//! All-reduces between ranks that one thread drives, so many of them, for `cargo xtask
+//! instructions` to count what one takes.
+
+use clap::Parser;
+use foldwire::{Bound, Op, Plan};
+use foldwire_tests::data;
+use foldwire_threads::{World, drive};
+use std::process::ExitCode;
+
+/// Runs the calls.
+#[derive(Parser)]
+struct Cli {
+    /// How many ranks
+    #[arg(long)]
+    ranks: usize,
+    /// How many values of f32 each has
+    #[arg(long)]
+    count: usize,
+    /// How many calls
+    #[arg(long)]
+    calls: usize,
+    /// Compress within 1e-3, by the ring and fz-light; else exact
+    #[arg(long)]
+    compressed: bool,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let plan = if cli.compressed { Plan::foldwire(Bound::Absolute(1e-3)) } else { Plan::raw() };
+    let mut comms = World::new(cli.ranks).communicators();
+    let mut values: Vec<Vec<f32>> =
+        (0..cli.ranks).map(|rank| data::smooth(rank, cli.count)).collect();
+    for _ in 0..cli.calls {
+        let operations = comms.iter_mut().zip(&mut values);
+        let started: Result<Vec<_>, _> =
+            operations.map(|(comm, x)| comm.start_all_reduce(x, Op::Max, &plan)).collect();
+        let done = started.map(|operations| drive(operations).into_iter().find_map(Result::err));
+        if let Some(error) = done.unwrap_or_else(Some) {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

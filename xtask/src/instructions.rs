@@ -1,0 +1,71 @@
+//! `cargo xtask instructions`: what a call takes, in instructions, which valgrind counts and which
+//! are the same on every machine of one kind.
+
+use crate::steps::Steps;
+use anyhow::{Context, bail, ensure};
+use std::process::Command;
+
+/// A call, and what it took of each rank when that was last written down: by the compiler of
+/// Rust 1.95, `--release`, x86-64.
+struct Case {
+    ranks: u64,
+    count: u64,
+    is_compressed: bool,
+    recorded: u64,
+}
+
+const CASES: [Case; 4] = [
+    Case { ranks: 2, count: 1, is_compressed: false, recorded: 0 },
+    Case { ranks: 8, count: 1, is_compressed: false, recorded: 0 },
+    Case { ranks: 2, count: 1024, is_compressed: true, recorded: 0 },
+    Case { ranks: 8, count: 1024, is_compressed: true, recorded: 0 },
+];
+
+/// More calls than these are counted, so that what the first ones prepare is not.
+const FIRST: u64 = 100;
+const COUNTED: u64 = 1000;
+
+pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
+    let words = "build --release -p foldwire-tests --features programs --bin instructions";
+    steps.run("build", &mut steps.cargo(words))?;
+    println!(
+        "{:>5} {:>9}  {:<10} {:>12} {:>9}  ratio",
+        "ranks", "bytes", "plan", "a rank", "before"
+    );
+    let mut grown = false;
+    for case in &CASES {
+        let taken = count(steps, case, FIRST + COUNTED)? - count(steps, case, FIRST)?;
+        let taken = taken / (COUNTED * case.ranks);
+        let ratio = taken as f64 / case.recorded as f64;
+        let plan = if case.is_compressed { "foldwire" } else { "raw" };
+        let (ranks, n_bytes, recorded) = (case.ranks, 4 * case.count, case.recorded);
+        println!("{ranks:>5} {n_bytes:>9}  {plan:<10} {taken:>12} {recorded:>9}  {ratio:.2}");
+        grown |= ratio > 1.2;
+    }
+    ensure!(
+        !grown,
+        "a call takes more than 1.2 times what is written in xtask/src/instructions.rs"
+    );
+    Ok(())
+}
+
+/// Instructions of the whole program, with so many calls.
+fn count(steps: &Steps, case: &Case, n_calls: u64) -> anyhow::Result<u64> {
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    command.arg(steps.root().join("target/release/instructions"));
+    for (name, value) in [("ranks", case.ranks), ("count", case.count), ("calls", n_calls)] {
+        command.arg(format!("--{name}={value}"));
+    }
+    if case.is_compressed {
+        command.arg("--compressed");
+    }
+    let output = command.output().context("valgrind: `cargo xtask packages` installs it")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        bail!("{said}");
+    }
+    let collected = said.lines().find_map(|line| line.split_once("Collected : "));
+    let (_, number) = collected.with_context(|| format!("valgrind counted nothing: {said}"))?;
+    Ok(number.trim().parse()?)
+}
