@@ -116,7 +116,8 @@ mod tests {
             if !(value > 0.0 && value.is_finite()) {
                 continue;
             }
-            for bound in [Bound::Absolute(value), Bound::Relative(value), Bound::Psnr(value)] {
+            let part = value.min(value.recip());
+            for bound in [Bound::Absolute(value), Bound::Relative(part), Bound::Psnr(value)] {
                 assert_eq!(bound.to_string().parse(), Ok(bound));
             }
         }
