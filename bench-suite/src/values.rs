@@ -8,7 +8,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use foldwire::Bound;
-use foldwire::bound::ParseBoundError;
 use foldwire_threads::World;
 
 use crate::usage::UsageError;
@@ -99,9 +98,16 @@ impl fmt::Display for LinkRate {
     }
 }
 
-/// Parses a bound.
+/// Parses a bound that is no wider than the range of the values.
 pub(crate) fn bound(text: &str) -> Result<Bound, UsageError> {
-    text.parse().map_err(|error: ParseBoundError| UsageError::new(error.to_string()))
+    match text.parse::<Bound>() {
+        Ok(Bound::Relative(part)) if part > 1.0 => Err(UsageError::new(format!(
+            "`{text}` allows errors larger than the range of all values, which leaves nothing of \
+             them: write a part of the range, as in rel:1e-3"
+        ))),
+        Ok(bound) => Ok(bound),
+        Err(error) => Err(UsageError::new(error.to_string())),
+    }
 }
 
 /// Parses a time with its unit: 2us, 1.5ms, 0s.

@@ -20,7 +20,7 @@ pub use text::ParseBoundError;
 pub enum Bound {
     /// |x − x̂| ≤ eb, in the unit of the data.
     Absolute(f64),
-    /// eb = this · (max − min) over the finite values of all ranks' data; this is at most 1.
+    /// eb = this · (max − min) over the finite values of all ranks' data.
     ///
     /// That is one range for the whole array. Where the array joins several tensors (a flat buffer
     /// of gradients) the widest sets eb for all, and values of the others below it come back as 0:
@@ -91,15 +91,6 @@ pub enum BoundError {
         /// What was given.
         value: f64,
     },
-    /// More than the whole range of the values.
-    #[error(
-        "a relative bound of {value} allows errors larger than the range of all values, which \
-         leaves nothing of them; give a part of the range, as in rel:1e-3"
-    )]
-    WiderThanRange {
-        /// What was given.
-        value: f64,
-    },
     /// A bound on the result of an operation whose errors depend on the values.
     #[error("products and user operations have no bound on their result; bound the operands")]
     Unbounded,
@@ -166,12 +157,10 @@ impl Bound {
     /// Finds what is wrong with the bound whatever the data.
     fn check(self) -> Result<(), BoundError> {
         let (Self::Absolute(value) | Self::Relative(value) | Self::Psnr(value)) = self;
-        if !(value > 0.0 && value.is_finite()) {
-            return Err(BoundError::NotPositive { value });
-        }
-        match self {
-            Self::Relative(value) if value > 1.0 => Err(BoundError::WiderThanRange { value }),
-            _ => Ok(()),
+        if value > 0.0 && value.is_finite() {
+            Ok(())
+        } else {
+            Err(BoundError::NotPositive { value })
         }
     }
 

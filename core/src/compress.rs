@@ -122,7 +122,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 /// 1).
 ///
 /// # Errors
-/// [`BoundError::NotPositive`], [`BoundError::WiderThanRange`].
+/// [`BoundError::NotPositive`].
 ///
 /// # Examples
 /// ```
