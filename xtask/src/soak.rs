@@ -54,7 +54,7 @@ pub(crate) fn number(text: &str) -> Result<u64, String> {
 /// The step of `cargo xtask deep`: seeds behind those that the tests run.
 pub(crate) fn deeply(steps: &mut Steps) -> anyhow::Result<()> {
     let (seed, minutes, threads, json) = (None, None, None, false);
-    run(steps, &Args { seeds: 20_000, from: 4000, minutes, seed, threads, json })
+    run(steps, &Args { seeds: 10_000, from: 4000, minutes, seed, threads, json })
 }
 
 pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
