@@ -7,7 +7,7 @@ use crate::{bare_metal, deep, fabrics, machine, packages, test};
 pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     lint(steps)?;
     test::run(steps)?;
-    deep::run(steps)
+    deep::run(steps, &deep::Args::default())
 }
 
 /// `cargo xtask lint`: formatting, lints and documentation of all that can be built here, and

@@ -4,9 +4,27 @@ use crate::steps::Steps;
 use crate::{
     bare_metal, current_mpi, fabrics, fuzz, loom, machine, packages, sanitize, soak, test,
 };
+use anyhow::ensure;
 use std::thread;
 
-pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask deep               all of it
+  cargo xtask deep --minutes 8   what begins within eight minutes; the summary names the rest";
+
+/// Options of `cargo xtask deep`.
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Begin no part after so many minutes
+    #[arg(long, value_name = "M")]
+    minutes: Option<f64>,
+}
+
+pub(crate) fn run(steps: &mut Steps, args: &Args) -> anyhow::Result<()> {
+    let is_time = |minutes: f64| (0.0..=1e6).contains(&minutes);
+    ensure!(args.minutes.is_none_or(is_time), "--minutes must be a number from 0 to a million");
+    steps.end_after(args.minutes);
     let missing = packages::install(steps)?;
     if !missing.is_empty() {
         eprintln!("{}", packages::advice(&missing));
@@ -25,8 +43,10 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     let beside = &mut aside;
     let (others, computed) = thread::scope(|scope| {
         let computing = scope.spawn(move || {
-            fuzz::briefly(beside)?;
-            sanitize::briefly(beside)
+            if beside.has_time_for("fuzzing") {
+                fuzz::briefly(beside)?;
+            }
+            if beside.has_time_for("AddressSanitizer") { sanitize::briefly(beside) } else { Ok(()) }
         });
         (others(steps, here), computing.join())
     });
@@ -38,9 +58,11 @@ pub(crate) fn run(steps: &mut Steps) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What takes as long as fuzzing and the sanitizer.
+/// What takes as long as fuzzing and the sanitizer; first what users call.
 fn others(steps: &mut Steps, here: machine::Available) -> anyhow::Result<()> {
-    loom::run(steps, &loom::Args::default())?;
-    bare_metal::run(steps)?;
-    fabrics::test_others(steps, here)
+    fabrics::test_others(steps, here)?;
+    if steps.has_time_for("bare metal") {
+        bare_metal::run(steps)?;
+    }
+    if steps.has_time_for("loom") { loom::run(steps, &loom::Args::default()) } else { Ok(()) }
 }

@@ -158,15 +158,18 @@ fn run_suites_of(
 pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<()> {
     for (name, words) in [
         (
+            "preloaded",
+            "test --test preload --test preload_openmpi --test preload_mpich --test preload_mpi_abi",
+        ),
+        (
             "TCP, C, Python, no fabrics",
             "test --test info --test tcp --test c_programs --test python_programs",
         ),
         ("bench over TCP", "test --test bench -- tcp::"),
-        (
-            "preloaded",
-            "test --test preload --test preload_openmpi --test preload_mpich --test preload_mpi_abi",
-        ),
     ] {
+        if !steps.has_time_for(name) {
+            continue;
+        }
         let (words, filter) = words.split_once(" -- ").unwrap_or((words, ""));
         let mut tests = cargo_on(steps, here, Scope::Doors, words);
         steps.run(name, tests.arg("--").args(filter.split_terminator(' ')))?;
@@ -174,8 +177,14 @@ pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<
     // A second MPI library runs two and five processes as well.
     let is_only_one = libraries(here).count() == 1;
     let suites = [("mpi", is_only_one), ("libfabric", here.libfabric)];
-    run_suites_of(steps, here, suites, "2,5", "suites of two and five")?;
+    let name = "suites of two and five";
+    if steps.has_time_for(name) {
+        run_suites_of(steps, here, suites, "2,5", name)?;
+    }
     for library in libraries(here).skip(1) {
+        if !steps.has_time_for(library.name) {
+            continue;
+        }
         begin_second_target(steps)?;
         let words = format!("test --test singleton --test mpi --target-dir {SECOND_TARGET}");
         let mut command = cargo_on(steps, here, Scope::Fabrics, &words);

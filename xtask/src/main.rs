@@ -61,7 +61,7 @@ enum Command {
     Test,
     /// Run what finds more: long tests, TCP, C, Python, soak, loom, five processes, fuzzing,
     /// sanitizers, MPICH
-    Deep,
+    Deep(deep::Args),
     /// Check formatting and lints, then run `test` and `deep`
     Ci,
     /// Check formatting, lints and documentation
@@ -97,7 +97,7 @@ fn main() -> ExitCode {
     let mut steps = Steps::new(workspace());
     let result = match Cli::parse().command {
         Command::Test => test::run(&mut steps),
-        Command::Deep => deep::run(&mut steps),
+        Command::Deep(args) => deep::run(&mut steps, &args),
         Command::Ci => ci::run(&mut steps),
         Command::Lint => ci::lint(&mut steps),
         Command::BareMetal => bare_metal::run(&mut steps),

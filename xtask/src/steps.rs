@@ -18,6 +18,8 @@ pub(crate) struct Steps {
     done: Vec<Done>,
     /// Of steps that run beside others: what they print, until the others are done.
     said: Option<Vec<u8>>,
+    /// No further part begins after this.
+    end: Option<Instant>,
 }
 
 struct Done {
@@ -69,13 +71,13 @@ impl std::error::Error for Failed {}
 
 impl Steps {
     pub(crate) fn new(root: PathBuf) -> Self {
-        Self { root, start: Instant::now(), done: Vec::new(), said: None }
+        Self { root, start: Instant::now(), done: Vec::new(), said: None, end: None }
     }
 
     /// Steps that run beside these, and print what they have to say when they are
     /// [appended](Self::append).
     pub(crate) fn aside(&self) -> Self {
-        Self { said: Some(Vec::new()), ..Self::new(self.root.clone()) }
+        Self { said: Some(Vec::new()), end: self.end, ..Self::new(self.root.clone()) }
     }
 
     /// Adds steps that ran beside these.
@@ -164,6 +166,21 @@ impl Steps {
         eprintln!("\n==> {name}: skipped: {reason}");
         let (time, seen) = (Duration::ZERO, Seen::default());
         self.done.push(Done { name: name.to_owned(), time, seen, verdict: Verdict::Skipped });
+    }
+
+    /// Begins no part after so many minutes; without end if none are given.
+    pub(crate) fn end_after(&mut self, minutes: Option<f64>) {
+        let seconds = minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes));
+        self.end = seconds.map(|seconds| Instant::now() + seconds);
+    }
+
+    /// Whether a part may begin; else it is skipped, which the summary shows.
+    pub(crate) fn has_time_for(&mut self, part: &str) -> bool {
+        let has_time = self.end.is_none_or(|end| Instant::now() < end);
+        if !has_time {
+            self.skip(part, "no time is left of --minutes");
+        }
+        has_time
     }
 
     /// Prints the summary: the table and, last, the number of tests or what went wrong.
@@ -312,6 +329,16 @@ mod tests {
         let table = steps.table();
         let skips: Vec<_> = table.lines().filter(|line| line.starts_with("skipped")).collect();
         assert_eq!(skips, ["skipped in tests: no data", "skipped in tests: no provider"]);
+    }
+
+    #[test]
+    fn parts_for_which_no_time_is_left_are_in_the_summary() {
+        let mut steps = Steps::new(PathBuf::from("."));
+        steps.end_after(Some(60.0));
+        assert!(steps.has_time_for("early") && steps.aside().has_time_for("beside"));
+        steps.end_after(Some(0.0));
+        assert!(!steps.has_time_for("late") && !steps.aside().has_time_for("beside"));
+        assert!(steps.table().contains("late") && !steps.table().contains("early"));
     }
 
     #[test]
