@@ -159,7 +159,8 @@ pub(crate) fn test_others(steps: &mut Steps, here: Available) -> anyhow::Result<
     for (name, words) in [
         (
             "preloaded",
-            "test --test preload --test preload_openmpi --test preload_mpich --test preload_mpi_abi",
+            "test --test preload --test preload_openmpi --test preload_mpich \
+             --test preload_mpi_abi",
         ),
         (
             "TCP, C, Python, no fabrics",
