@@ -16,7 +16,9 @@
 //! network does not, and is refused; dropping the endpoint tells nobody anything there.
 //!
 //! *The end.* Dropping an endpoint first sees that what it sent is delivered: as long as it takes
-//! while all is well (as `MPI_Finalize` would), a moment once a peer is lost or anybody gave up.
+//! while all is well (as `MPI_Finalize` would), a moment once a peer is lost or anybody gave up. A
+//! notice has ten such moments, since a rank that misses it waits for its time limit. (`shm` takes
+//! nothing for a peer that has not answered the first message, which on a busy machine takes long.)
 
 use core::task::{Poll, Waker};
 use std::collections::VecDeque;
@@ -38,6 +40,8 @@ const EVENTS_PER_PASS: usize = 256;
 /// Notices kept for each rank that nobody has asked for: the newest, each of which tells what those
 /// before it do.
 const NOTICES_PER_RANK: usize = 4;
+/// For how many times [`Options::grace`] a dropped endpoint waits for its notices to be delivered.
+const NOTICE_GRACES: u32 = 10;
 /// Looks at the network before an endpoint ends, a millisecond after each other.
 const N_FAREWELLS: usize = 5;
 
@@ -52,7 +56,8 @@ pub struct Options {
     /// How long frames of a rank that has ended may still come; 0.5 s unless set.
     pub grace: Duration,
     /// How long a dropped endpoint waits for its frames to be delivered while no rank is lost and
-    /// none has given up; 60 s unless set. Otherwise it waits for `grace`.
+    /// none has given up; 60 s unless set. Otherwise it waits for `grace`, and ten times as long for
+    /// what it tells others of that.
     pub linger: Duration,
     /// Rate of each rank's link, each way, in bytes per second, if you know it: helps to choose a
     /// schedule. What the message layer says unless set.
@@ -308,6 +313,14 @@ impl<N: Net> Endpoint<N> {
         }))
     }
 
+    /// Whether something that ranks tell each other is still on its way to a rank that is not lost.
+    fn has_undelivered_notices(&self) -> bool {
+        let peers = (0..self.net.size()).map(Rank::new).filter(|&peer| peer != self.net.rank());
+        peers.filter(|&peer| self.peers.lost(peer).is_none()).any(|peer| {
+            self.peers.n_in_flight(peer, None, true) > self.peers.n_in_flight(peer, None, false)
+        })
+    }
+
     /// A rank to which something is still on its way, on one channel or on any.
     fn undelivered_among(&self, channel: Option<usize>) -> Option<Rank> {
         let own = self.net.rank();
@@ -510,7 +523,11 @@ impl<N: Net> Drop for Endpoint<N> {
         let mut patience = Patience::default();
         while self.failed.is_none() && self.undelivered().is_some() {
             let is_well = !self.given_up && !self.peers.any_disorder();
-            let limit = if is_well { self.options.linger } else { self.options.grace };
+            let limit = match is_well {
+                true => self.options.linger,
+                false if self.has_undelivered_notices() => self.options.grace * NOTICE_GRACES,
+                false => self.options.grace,
+            };
             if start.elapsed() >= limit {
                 break;
             }

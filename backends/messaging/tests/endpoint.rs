@@ -18,6 +18,8 @@ struct Hub {
     random: u64,
     /// Chance in 256 that a call is refused as busy.
     busy: u64,
+    /// Until then every send is refused.
+    opens: Option<Instant>,
     nodes: Vec<Node>,
 }
 
@@ -41,7 +43,7 @@ struct Node {
 impl Hub {
     fn shared(size: usize, busy: u64) -> Rc<RefCell<Self>> {
         let nodes = (0..size).map(|_| Node::default()).collect();
-        Rc::new(RefCell::new(Self { random: 42, busy, nodes }))
+        Rc::new(RefCell::new(Self { random: 42, busy, opens: None, nodes }))
     }
 
     fn draw(&mut self) -> u64 {
@@ -50,7 +52,8 @@ impl Hub {
     }
 
     fn is_busy(&mut self) -> bool {
-        self.draw() % 256 < self.busy
+        let is_closed = self.opens.is_some_and(|opens| Instant::now() < opens);
+        is_closed || self.draw() % 256 < self.busy
     }
 
     /// Lets messages meet receives at `rank`.
@@ -519,6 +522,35 @@ fn of_many_notices_the_newest_are_kept() {
         first.recycle(frame);
     }
     assert_eq!(kept, [16, 17, 18, 19]);
+}
+
+/// A rank that misses a notice waits for its time limit.
+#[test]
+fn a_dropped_endpoint_waits_longer_for_its_notices_than_for_frames() {
+    let grace = options(MIN_FRAME_BYTES).grace;
+    for (opens_after, arrives) in [(3 * grace, true), (1000 * grace, false)] {
+        let hub = Hub::shared(2, 0);
+        let ends = [0, 1].map(|rank| endpoint(&hub, rank, options(4096)));
+        let [mut comm, other] = ends.map(|endpoint| Communicator::new(endpoint).unwrap());
+        let start = Instant::now();
+        hub.borrow_mut().opens = Some(start + opens_after);
+        let mut values = [1.0f32; 100];
+        let mut call = comm.start_all_reduce(&mut values, Op::Sum, &Plan::raw()).unwrap();
+        assert!(call.poll().is_pending());
+        call.cancel();
+        drop(comm);
+        let told = hub.borrow().nodes[1].unexpected.iter().any(|&(_, tag, _)| tag == Tag::CONTROL)
+            || hub.borrow().nodes[1].events.iter().any(is_notice);
+        assert_eq!(told, arrives);
+        let took = start.elapsed();
+        assert!(took >= if arrives { opens_after } else { 10 * grace }, "{took:?}");
+        assert!(took < 500 * grace, "{took:?}");
+        drop(other);
+    }
+}
+
+const fn is_notice(event: &Event<HeapFrame>) -> bool {
+    matches!(event, Event::Received { tag: Tag::CONTROL, .. })
 }
 
 #[test]
